@@ -1,0 +1,99 @@
+# Options, compiler settings, and the few functions with which the folders declare their targets.
+include(GNUInstallDirs)
+include(CMakeDependentOption)
+
+option(PLUMBLINE_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(PLUMBLINE_WERROR "Treat warnings as errors" OFF)
+set(PLUMBLINE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them: address,undefined or thread")
+set(PLUMBLINE_TORCH AUTO CACHE STRING "Build what needs LibTorch: AUTO (where it is found), ON, OFF")
+set(PLUMBLINE_MPI AUTO CACHE STRING "Build the MPI backend: AUTO (where it is found), ON, OFF")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+# Line tables are enough for stacks, and a third of the size of full debug information.
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG" CACHE STRING "")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/plumbline)
+# Installed modules still find LibTorch where it was found at build time.
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+
+find_program(PLUMBLINE_CCACHE ccache)
+if(PLUMBLINE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PLUMBLINE_CCACHE})
+endif()
+
+add_library(plumbline_settings INTERFACE)
+target_compile_features(plumbline_settings INTERFACE cxx_std_20)
+target_include_directories(plumbline_settings INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/plumbline>)
+
+add_library(plumbline_warnings INTERFACE)
+target_compile_options(plumbline_warnings INTERFACE -Wall -Wextra -Wno-missing-field-initializers $<$<BOOL:${PLUMBLINE_WERROR}>:-Werror>)
+target_compile_definitions(plumbline_warnings INTERFACE PLUMBLINE_VERSION="${PROJECT_VERSION}")
+
+find_program(PLUMBLINE_MOLD mold)
+if(PLUMBLINE_MOLD AND NOT PLUMBLINE_SANITIZE)
+  add_link_options(-fuse-ld=mold)
+endif()
+if(PLUMBLINE_SANITIZE)
+  add_compile_options(-fsanitize=${PLUMBLINE_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${PLUMBLINE_SANITIZE})
+  if(PLUMBLINE_SANITIZE MATCHES undefined)
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+
+# plumbline_library(name SOURCES … LINKS …): a static library plumbline::name that may be linked into any module.
+function(plumbline_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  add_library(plumbline_${name} STATIC ${arg_SOURCES})
+  add_library(plumbline::${name} ALIAS plumbline_${name})
+  set_target_properties(plumbline_${name} PROPERTIES EXPORT_NAME ${name} CXX_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON)
+  target_link_libraries(plumbline_${name} PUBLIC plumbline_settings ${arg_LINKS}
+    PRIVATE $<BUILD_INTERFACE:plumbline_warnings> ${arg_PRIVATE_LINKS})
+endfunction()
+
+# plumbline_module(name SOURCES … LINKS …): lib/plumbline/libplumbline_<name>.so, opened at run time; exports only what
+# is marked PLUMBLINE_EXPORT.
+function(plumbline_module name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})
+  add_library(plumbline_${name} MODULE ${arg_SOURCES})
+  set_target_properties(plumbline_${name} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    INSTALL_RPATH $ORIGIN)
+  target_link_libraries(plumbline_${name} PRIVATE plumbline_settings plumbline_warnings ${arg_LINKS})
+  target_link_options(plumbline_${name} PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,defs)
+  if(PLUMBLINE_SANITIZE)
+    # The sanitizers' run-time library is the executable's.
+    set_property(TARGET plumbline_${name} PROPERTY LINK_OPTIONS -Wl,--exclude-libs,ALL)
+  endif()
+  install(TARGETS plumbline_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/plumbline)
+endfunction()
+
+# plumbline_test(name SOURCES … LINKS … [LABELS …]): a GoogleTest program of a part's inside, one ctest entry.
+function(plumbline_test name)
+  if(NOT PLUMBLINE_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "SOURCES;LINKS;LABELS;ARGUMENTS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  target_link_libraries(${name} PRIVATE plumbline_settings plumbline_warnings ${arg_LINKS} GTest::gmock
+    GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name} ${arg_ARGUMENTS})
+  set_tests_properties(${name} PROPERTIES LABELS "unit;${arg_LABELS}" TIMEOUT 300)
+endfunction()
+
+if(PLUMBLINE_TESTS)
+  find_package(GTest REQUIRED)
+endif()

@@ -1,0 +1,12 @@
+# Optional runtimes. Nothing but the modules that need them is linked to them.
+set(PLUMBLINE_HAS_MPI FALSE)
+if(NOT PLUMBLINE_MPI STREQUAL "OFF")
+  set(MPI_CXX_SKIP_MPICXX ON)
+  find_package(MPI COMPONENTS C)
+  if(MPI_C_FOUND)
+    set(PLUMBLINE_HAS_MPI TRUE)
+  elseif(PLUMBLINE_MPI STREQUAL "ON")
+    message(FATAL_ERROR "PLUMBLINE_MPI=ON, but no MPI was found; install libopenmpi-dev, or set PLUMBLINE_MPI=OFF")
+  endif()
+endif()
+message(STATUS "Plumbline: MPI backend ${PLUMBLINE_HAS_MPI}")

@@ -1,0 +1,118 @@
+// reference/comm/call.hpp: one communication call as a plain value: print it, compare it, record it, replay it.
+//
+// Model   n ranks. Shapes in elements, c being the count that all ranks agree on (`elements()`):
+//           all_reduce      in [c]    out [c]      reduce        in [c]    out [c] at root
+//           reduce_scatter  in [n*c]  out [c]      broadcast     out [c], sent from root's out
+//           all_gather      in [c]    out [n*c]    gather        in [c]    out [n*c] at root
+//           all_to_all      in [n*c]  out [n*c]    scatter       in [n*c] at root   out [c]
+//           barrier         nothing                send, recv    in [c], out [c]; root is the peer
+//         In place: `out` starts where `in` starts (all_reduce, reduce, all_to_all), or the rank's own block of the
+//         larger buffer is the smaller one (all_gather, reduce_scatter; gather and scatter at the root). Any other
+//         overlap of in and out is an error.
+// Source  The shapes are NCCL's and torch.distributed's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "reference/comm/dtype.hpp"
+
+namespace plumbline::comm {
+
+struct Device {
+  enum class Kind : std::uint8_t { cpu, cuda };
+  Kind kind = Kind::cpu;
+  std::int16_t index = 0;
+  friend constexpr bool operator==(Device, Device) = default;
+};
+
+/// "cpu", "cuda:1".
+[[nodiscard]] std::string name_of(Device device);
+
+/// A view of `count` elements that a call reads. Owns nothing; must stay valid until the call is complete.
+struct ConstBuffer {
+  const void* data = nullptr;
+  std::int64_t count = 0;
+  DType dtype = DType::f32;
+  Device device{};
+  [[nodiscard]] constexpr std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(dtype); }
+};
+
+/// A view of `count` elements that a call writes.
+struct Buffer {
+  void* data = nullptr;
+  std::int64_t count = 0;
+  DType dtype = DType::f32;
+  Device device{};
+  [[nodiscard]] constexpr std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(dtype); }
+  constexpr operator ConstBuffer() const { return {data, count, dtype, device}; }  // NOLINT: a view of a view
+};
+
+enum class Operation : std::uint8_t {
+  all_reduce, reduce, broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, barrier, send, recv,
+};
+inline constexpr int kOperationCount = 11;
+
+/// "all_reduce", "reduce", …
+[[nodiscard]] std::string_view name_of(Operation operation);
+
+[[nodiscard]] constexpr bool is_point_to_point(Operation operation) { return operation >= Operation::send; }
+[[nodiscard]] constexpr bool is_reduction(Operation operation) {
+  return operation == Operation::all_reduce || operation == Operation::reduce ||
+         operation == Operation::reduce_scatter;
+}
+/// Whether the call has a root: reduce, broadcast, gather, scatter.
+[[nodiscard]] constexpr bool is_rooted(Operation operation) {
+  return operation == Operation::reduce || operation == Operation::broadcast || operation == Operation::gather ||
+         operation == Operation::scatter;
+}
+
+inline constexpr int kNoRoot = -1;
+
+struct Call {
+  Operation operation = Operation::barrier;
+  ReduceOp op = ReduceOp::sum;  // of reductions
+  int root = kNoRoot;           // rank in the group: the root of a rooted operation, the peer of a send or receive
+  int tag = 0;                  // of sends and receives, 0 or more
+  ConstBuffer in{};
+  Buffer out{};
+
+  /// The type that all members agree on; of a barrier, anything.
+  [[nodiscard]] constexpr DType dtype() const {
+    const bool by_out =
+        operation == Operation::broadcast || operation == Operation::scatter || operation == Operation::recv;
+    return by_out ? out.dtype : in.dtype;
+  }
+  /// The count c that all members agree on (see the table above), in elements; `ranks` is the size of the group.
+  [[nodiscard]] constexpr std::int64_t elements(int ranks) const {
+    switch (operation) {
+      case Operation::broadcast:
+      case Operation::reduce_scatter:
+      case Operation::scatter:
+      case Operation::recv:
+        return out.count;
+      case Operation::all_to_all:
+        return in.count / ranks;
+      case Operation::barrier:
+        return 0;
+      default:
+        return in.count;
+    }
+  }
+  /// Bytes of c elements.
+  [[nodiscard]] constexpr std::size_t bytes(int ranks) const {
+    return static_cast<std::size_t>(elements(ranks)) * size_of(dtype());
+  }
+};
+
+/// "all_reduce(f32 x 5, sum)", "broadcast(u8 x 3, root 2)", "send(f32 x 4 to 1, tag 7)".
+[[nodiscard]] std::string describe(const Call& call, int ranks);
+
+/// Throws InvalidArgument unless `call` can be made by `rank` of a group of `ranks`: counts and shapes, null pointers
+/// with a count, root and peer in range, tag not negative, dtypes and devices alike, no overlap but the in-place form.
+/// Throws Unsupported for an average of integers. The message names operation and values.
+void validate(const Call& call, int rank, int ranks);
+
+}  // namespace plumbline::comm

@@ -1,0 +1,130 @@
+#include "reference/comm/communicator.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::comm {
+namespace {
+
+constexpr std::array<std::string_view, kCapabilityCount> kCapabilityNames{
+    "nonblocking",      "coalescing",    "groups",           "point_to_point",    "wait_timeout",
+    "blocking_timeout", "names_missing", "misuse_detection", "failure_detection", "rank_order",
+    "equal_results",    "thread_multiple"};
+
+void check_members(std::span<const int> ranks, int rank, int size) {
+  const auto refuse = [&](const std::string& why) {
+    throw InvalidArgument(fmt::format("create_group([{}]): {}", fmt::join(ranks, " "), why));
+  };
+  if (ranks.empty()) refuse("a group has at least one rank");
+  std::vector<bool> seen(static_cast<std::size_t>(size));
+  for (const int member : ranks) {
+    if (member < 0 || member >= size) refuse(fmt::format("{} is not a rank of the group of {}", member, size));
+    if (seen[static_cast<std::size_t>(member)]) refuse(fmt::format("rank {} stands twice", member));
+    seen[static_cast<std::size_t>(member)] = true;
+  }
+  if (!seen[static_cast<std::size_t>(rank)]) refuse(fmt::format("the calling rank {} is not in it", rank));
+}
+
+}  // namespace
+
+std::uint64_t group_id(std::span<const int> world_ranks, int creation) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  const auto mix = [&hash](std::uint32_t value) {
+    for (int shift = 0; shift < 32; shift += 8) hash = (hash ^ ((value >> shift) & 0xffu)) * 0x100000001b3u;
+  };
+  for (const int rank : world_ranks) mix(static_cast<std::uint32_t>(rank));
+  mix(static_cast<std::uint32_t>(creation));
+  return hash;
+}
+
+std::string_view name_of(Capability capability) { return kCapabilityNames[static_cast<std::size_t>(capability)]; }
+
+std::optional<Capability> parse_capability(std::string_view name) {
+  const auto found = std::ranges::find(kCapabilityNames, name);
+  if (found == kCapabilityNames.end()) return std::nullopt;
+  return static_cast<Capability>(found - kCapabilityNames.begin());
+}
+
+DType Capabilities::accumulator(DType dtype, ReduceOp op) const {
+  const bool half = dtype == DType::f16 || dtype == DType::bf16;
+  return half && !(rounds_each_half_addition && op != ReduceOp::avg) ? DType::f32 : dtype;
+}
+
+bool Work::test() {
+  if (state_ == nullptr) return true;
+  if (!state_->test()) return false;
+  state_.reset();
+  return true;
+}
+
+void Work::wait(Timeout timeout) {
+  if (state_ == nullptr) return;
+  state_->wait(timeout);
+  state_.reset();
+}
+
+Communicator::Communicator(int rank, Group group)
+    : rank_(rank), size_(static_cast<int>(group.ranks.size())), group_(std::move(group)) {}
+
+std::unique_ptr<Communicator> Communicator::create_group(std::span<const int> ranks) {
+  check_members(ranks, rank_, size_);
+  return do_create_group(ranks);
+}
+
+std::unique_ptr<Communicator> Communicator::duplicate() {
+  std::vector<int> all(static_cast<std::size_t>(size_));
+  for (int rank = 0; rank < size_; ++rank) all[static_cast<std::size_t>(rank)] = rank;
+  return do_create_group(all);
+}
+
+void Communicator::run(const Call& call, Timeout timeout) {
+  validate(call, rank_, size_);
+  do_run(call, timeout);
+}
+
+Work Communicator::start(std::span<const Call> calls) {
+  for (const Call& call : calls) validate(call, rank_, size_);
+  return do_start(calls);
+}
+
+void Communicator::all_reduce(ConstBuffer in, Buffer out, ReduceOp op, Timeout timeout) {
+  run({.operation = Operation::all_reduce, .op = op, .in = in, .out = out}, timeout);
+}
+void Communicator::reduce(ConstBuffer in, Buffer out, ReduceOp op, int root, Timeout timeout) {
+  run({.operation = Operation::reduce, .op = op, .root = root, .in = in, .out = out}, timeout);
+}
+void Communicator::broadcast(Buffer buffer, int root, Timeout timeout) {
+  run({.operation = Operation::broadcast, .root = root, .out = buffer}, timeout);
+}
+void Communicator::reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op, Timeout timeout) {
+  run({.operation = Operation::reduce_scatter, .op = op, .in = in, .out = out}, timeout);
+}
+void Communicator::all_gather(ConstBuffer in, Buffer out, Timeout timeout) {
+  run({.operation = Operation::all_gather, .in = in, .out = out}, timeout);
+}
+void Communicator::all_to_all(ConstBuffer in, Buffer out, Timeout timeout) {
+  run({.operation = Operation::all_to_all, .in = in, .out = out}, timeout);
+}
+void Communicator::gather(ConstBuffer in, Buffer out, int root, Timeout timeout) {
+  run({.operation = Operation::gather, .root = root, .in = in, .out = out}, timeout);
+}
+void Communicator::scatter(ConstBuffer in, Buffer out, int root, Timeout timeout) {
+  run({.operation = Operation::scatter, .root = root, .in = in, .out = out}, timeout);
+}
+void Communicator::barrier(Timeout timeout) { run({.operation = Operation::barrier}, timeout); }
+void Communicator::send(ConstBuffer in, int to, int tag, Timeout timeout) {
+  run({.operation = Operation::send, .root = to, .tag = tag, .in = in}, timeout);
+}
+void Communicator::recv(Buffer out, int from, int tag, Timeout timeout) {
+  run({.operation = Operation::recv, .root = from, .tag = tag, .out = out}, timeout);
+}
+
+CommunicatorDecorator::CommunicatorDecorator(std::unique_ptr<Communicator> inner)
+    : Communicator(inner->rank(), inner->group()), inner_(std::move(inner)) {}
+
+}  // namespace plumbline::comm

@@ -1,0 +1,179 @@
+// reference/comm/communicator.hpp: the one interface between algorithms and backends.
+//
+// Model   A Communicator is one rank's handle on a group. Ranks in calls are positions in the group, [0, size()).
+//         Collectives must be entered by all members in the same order; a call returns when this rank's buffers may be
+//         used again (for send: reused; for all others: also filled). start() does not block; its Work is waited for.
+//         A blocking and a non-blocking call of the same collective match each other.
+// Threads One thread at a time per Communicator; different Communicators may be used at once.
+// Memory  The caller owns all buffers and keeps them alive until the call is complete. Dropping an unfinished Work
+//         aborts its group, so that nobody touches buffers that may be gone.
+// Errors  InvalidArgument and Unsupported before anything happened; MismatchError, TimeoutError, PeerFailed,
+//         RuntimeFailure afterwards: then the group is unusable, and every later call on it throws PeerFailed.
+// Rounding Each backend declares its accumulator (Capabilities::accumulator). avg is the sum, then one division in the
+//         accumulator. Integer sums and products wrap. min and max hand on NaN.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reference/comm/call.hpp"
+
+namespace plumbline::comm {
+
+/// How long a wait may take; nothing means the communicator's own limit.
+using Timeout = std::optional<std::chrono::nanoseconds>;
+
+/// A group's identity. `ranks` are world ranks in group order; `id` is equal on all members and differs between groups.
+struct Group {
+  std::string name;  // "world", or "[0 2 4]" with "#2" when the same list was made a second time
+  std::vector<int> ranks;
+  std::uint64_t id = 0;
+};
+
+/// The hash of a rank list with the how-manieth creation of that list (FNV-1a): what names a group in flight rings.
+[[nodiscard]] std::uint64_t group_id(std::span<const int> world_ranks, int creation);
+
+/// What a backend says that it can do. A claimed capability that fails is a fault of the backend.
+enum class Capability : std::uint8_t {
+  nonblocking,        // start() returns before the call is complete
+  coalescing,         // start() takes several calls
+  groups,             // create_group()
+  point_to_point,     // send and recv with tags
+  wait_timeout,       // Work::wait() keeps its limit
+  blocking_timeout,   // blocking calls keep theirs
+  names_missing,      // a TimeoutError names exactly the ranks that never arrived
+  misuse_detection,   // members that disagree on a call all get MismatchError
+  failure_detection,  // a member that failed or left gives PeerFailed at once
+  rank_order,         // reductions add in rank order: bitwise reproducible
+  equal_results,      // a reduction's result has the same bits on all ranks
+  thread_multiple,    // several Communicators of one process may be used by several threads at once
+};
+inline constexpr int kCapabilityCount = 12;
+[[nodiscard]] std::string_view name_of(Capability capability);
+[[nodiscard]] std::optional<Capability> parse_capability(std::string_view name);
+
+struct Capabilities {
+  std::string backend;  // "local", "mpi"
+  std::string version;
+  std::set<Capability> claims;
+  std::set<DType> dtypes{kAllDTypes.begin(), kAllDTypes.end()};
+  std::vector<Device::Kind> devices{Device::Kind::cpu};
+  /// Half formats that are summed in their own precision, rounding at each addition (others: in f32, rounded once).
+  bool rounds_each_half_addition = false;
+  /// Things that it cannot do, and why, a line each.
+  std::vector<std::string> notes;
+
+  [[nodiscard]] bool has(Capability capability) const { return claims.contains(capability); }
+  [[nodiscard]] bool supports(DType dtype) const { return dtypes.contains(dtype); }
+  /// The type in which `op` on `dtype` is accumulated.
+  [[nodiscard]] DType accumulator(DType dtype, ReduceOp op) const;
+};
+
+/// A call under way. Move-only. Waiting twice is allowed; the second wait returns at once.
+class [[nodiscard]] Work {
+ public:
+  class State {
+   public:
+    virtual ~State() = default;  // of an unfinished call: aborts the group
+    /// True when complete; never blocks. Throws as wait() does.
+    virtual bool test() = 0;
+    virtual void wait(Timeout timeout) = 0;
+  };
+
+  Work() = default;
+  explicit Work(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+  /// Whether the call is complete, without blocking. A Work without a call is complete.
+  [[nodiscard]] bool test();
+  /// Returns when complete. Throws TimeoutError, naming whom it waited for, MismatchError, PeerFailed, RuntimeFailure.
+  void wait(Timeout timeout = {});
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+  [[nodiscard]] const Group& group() const { return group_; }
+  [[nodiscard]] virtual const Capabilities& capabilities() const = 0;
+
+  /// The group of `ranks` (ranks of this group, in the order that the new one shall have). Collective over the members
+  /// of the new group only; all give the same list. Throws InvalidArgument for an empty list, a repeated rank, a rank out
+  /// of range, or a list without the caller.
+  [[nodiscard]] std::unique_ptr<Communicator> create_group(std::span<const int> ranks);
+  /// A fresh group of the same ranks. Collective.
+  [[nodiscard]] std::unique_ptr<Communicator> duplicate();
+
+  /// Makes the call and returns when it is complete.
+  void run(const Call& call, Timeout timeout = {});
+  /// Begins the call.
+  Work start(const Call& call) { return start(std::span(&call, 1)); }
+  /// Begins several calls as one: they are posted together, so an exchange of sends and receives in one batch cannot
+  /// deadlock, and one Work stands for all. The calls take effect in their order.
+  Work start(std::span<const Call> calls);
+
+  // The calls by name. Shapes: call.hpp.
+  void all_reduce(ConstBuffer in, Buffer out, ReduceOp op, Timeout timeout = {});
+  void reduce(ConstBuffer in, Buffer out, ReduceOp op, int root, Timeout timeout = {});
+  void broadcast(Buffer buffer, int root, Timeout timeout = {});
+  void reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op, Timeout timeout = {});
+  void all_gather(ConstBuffer in, Buffer out, Timeout timeout = {});
+  void all_to_all(ConstBuffer in, Buffer out, Timeout timeout = {});
+  void gather(ConstBuffer in, Buffer out, int root, Timeout timeout = {});
+  void scatter(ConstBuffer in, Buffer out, int root, Timeout timeout = {});
+  void barrier(Timeout timeout = {});
+  void send(ConstBuffer in, int to, int tag = 0, Timeout timeout = {});
+  void recv(Buffer out, int from, int tag = 0, Timeout timeout = {});
+
+  /// Makes every call of this group, and of groups made from it, fail with PeerFailed(reason) on all members that the
+  /// backend can reach. Never blocks; may be called from any thread.
+  virtual void abort(const std::string& reason) noexcept = 0;
+
+ protected:
+  Communicator(int rank, Group group);
+
+ private:
+  friend class CommunicatorDecorator;
+  // The calls have passed validate().
+  virtual void do_run(const Call& call, Timeout timeout) = 0;
+  virtual Work do_start(std::span<const Call> calls) = 0;
+  virtual std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) = 0;
+
+  int rank_;
+  int size_;
+  Group group_;
+};
+
+/// A Communicator around another: what recorders and mutants derive from. Forwards everything by default.
+class CommunicatorDecorator : public Communicator {
+ public:
+  explicit CommunicatorDecorator(std::unique_ptr<Communicator> inner);
+  [[nodiscard]] const Capabilities& capabilities() const override { return inner_->capabilities(); }
+  void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
+
+ protected:
+  [[nodiscard]] Communicator& inner() { return *inner_; }
+  void do_run(const Call& call, Timeout timeout) override { inner_->do_run(call, timeout); }
+  Work do_start(std::span<const Call> calls) override { return inner_->do_start(calls); }
+  /// Groups made from a decorated communicator are decorated alike.
+  virtual std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) = 0;
+
+ private:
+  std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) final {
+    return decorate(inner_->do_create_group(ranks));
+  }
+  std::unique_ptr<Communicator> inner_;
+};
+
+}  // namespace plumbline::comm

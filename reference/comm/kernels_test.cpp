@@ -1,0 +1,154 @@
+#include "reference/comm/local/kernels.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "reference/comm/half.hpp"
+
+namespace plumbline::comm::local {
+namespace {
+
+// A scalar statement of what the loops must give, in the accumulator, element by element.
+template <class T>
+T folded(ReduceOp op, T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (op == ReduceOp::min || op == ReduceOp::max) {
+      if (std::isnan(a)) return a;
+      if (std::isnan(b)) return b;
+      if (a == b) return std::signbit(a) == (op == ReduceOp::min) ? a : b;
+      return op == ReduceOp::min ? std::fmin(a, b) : std::fmax(a, b);
+    }
+    return op == ReduceOp::product ? a * b : a + b;
+  } else {
+    if (op == ReduceOp::min) return std::min(a, b);
+    if (op == ReduceOp::max) return std::max(a, b);
+    const unsigned __int128 wide = op == ReduceOp::product
+                                       ? static_cast<unsigned __int128>(a) * static_cast<unsigned __int128>(b)
+                                       : static_cast<unsigned __int128>(a) + static_cast<unsigned __int128>(b);
+    return static_cast<T>(wide);
+  }
+}
+
+template <class T>
+struct Element {
+  using Acc = T;
+  static T widen(T value) { return value; }
+  static T narrow(T value) { return value; }
+};
+template <>
+struct Element<Float16> {
+  using Acc = float;
+  static float widen(Float16 value) { return to_float(value); }
+  static Float16 narrow(float value) { return to_float16(value); }
+};
+template <>
+struct Element<BFloat16> {
+  using Acc = float;
+  static float widen(BFloat16 value) { return to_float(value); }
+  static BFloat16 narrow(float value) { return to_bfloat16(value); }
+};
+
+template <class T>
+bool is_nan(T value) {
+  if constexpr (std::is_integral_v<T>) return false;
+  else return std::isnan(Element<T>::widen(value));
+}
+
+template <class T>
+void check(DType dtype, ReduceOp op, int ranks, std::size_t count, std::size_t offset, bool streaming) {
+  std::mt19937_64 random(count * 31 + static_cast<std::size_t>(ranks));
+  std::vector<std::vector<T>> inputs;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<T> input(offset + count + 1);
+    for (T& value : input) {
+      if constexpr (std::is_integral_v<T>) {
+        value = static_cast<T>(random());
+      } else {
+        const double special[] = {0.0, -0.0, std::numeric_limits<double>::infinity(),
+                                  std::numeric_limits<double>::quiet_NaN(), 1e-40, 3e-6};
+        const double number = random() % 5 == 0 ? special[random() % std::size(special)]
+                                                : std::ldexp(static_cast<double>(random() % 2000) - 1000, -5);
+        value = Element<T>::narrow(static_cast<typename Element<T>::Acc>(number));
+      }
+    }
+    inputs.push_back(std::move(input));
+  }
+  for (const Kernels* set : all_kernels()) {
+    SCOPED_TRACE(testing::Message() << set->instruction_set << ' ' << name_of(dtype) << ' ' << name_of(op) << " ranks "
+                                    << ranks << " count " << count << " offset " << offset << " streaming " << streaming);
+    std::vector<std::vector<T>> outputs(2, std::vector<T>(offset + count + 1, T{}));
+    std::vector<const std::byte*> in;
+    for (auto& input : inputs) in.push_back(reinterpret_cast<const std::byte*>(input.data()));
+    std::byte* out[] = {reinterpret_cast<std::byte*>(outputs[0].data()), reinterpret_cast<std::byte*>(outputs[1].data())};
+    set->reduction(dtype, op)({.inputs = in, .outputs = out, .begin = offset, .count = count, .streaming = streaming});
+    for (std::size_t i = 0; i < offset + count + 1; ++i) {
+      T expected{};
+      if (i >= offset && i < offset + count) {
+        auto value = Element<T>::widen(inputs[0][i]);
+        for (int rank = 1; rank < ranks; ++rank) value = folded(op, value, Element<T>::widen(inputs[static_cast<std::size_t>(rank)][i]));
+        if (op == ReduceOp::avg) value = static_cast<decltype(value)>(value / static_cast<decltype(value)>(ranks));
+        expected = Element<T>::narrow(value);
+      }
+      for (const auto& output : outputs) {
+        if (is_nan(expected)) ASSERT_TRUE(is_nan(output[i])) << i;
+        else ASSERT_EQ(std::memcmp(&output[i], &expected, sizeof(T)), 0) << i;
+      }
+    }
+  }
+}
+
+template <class T>
+void check_all(DType dtype) {
+  for (const ReduceOp op : kAllReduceOps) {
+    if (!is_defined(dtype, op)) continue;
+    for (const int ranks : {1, 2, 3, 5})
+      for (const std::size_t count : {0, 1, 3, 15, 16, 17, 63, 64, 65, 257, 1000})
+        for (const std::size_t offset : {0, 1})
+          for (const bool streaming : {false, true}) check<T>(dtype, op, ranks, count, offset, streaming);
+  }
+}
+
+TEST(Kernels, EveryInstructionSetGivesTheBitsOfTheScalarRule) {
+  check_all<Float16>(DType::f16);
+  check_all<BFloat16>(DType::bf16);
+  check_all<float>(DType::f32);
+  check_all<double>(DType::f64);
+  check_all<std::int32_t>(DType::i32);
+  check_all<std::int64_t>(DType::i64);
+  check_all<std::uint8_t>(DType::u8);
+}
+
+TEST(Kernels, CopyMovesEveryByteAndNoMore) {
+  for (const Kernels* set : all_kernels())
+    for (const std::size_t bytes : {0, 1, 63, 64, 1000, 4099})
+      for (const std::size_t shift : {0, 1, 7})
+        for (const bool streaming : {false, true}) {
+          std::vector<std::byte> from(bytes + shift + 1), to(bytes + shift + 1);
+          for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
+          set->copy(to.data() + shift, from.data() + shift, bytes, streaming);
+          ASSERT_TRUE(std::equal(from.begin() + static_cast<long>(shift), from.end() - 1, to.begin() + static_cast<long>(shift)));
+          ASSERT_TRUE(std::all_of(to.begin(), to.begin() + static_cast<long>(shift), [](auto b) { return b == std::byte{}; }));
+          ASSERT_EQ(to.back(), std::byte{});
+        }
+}
+
+TEST(Kernels, ExchangeSwapsInPlaceAndOutOfPlace) {
+  for (const std::size_t bytes : {0, 1, 4095, 4096, 4097, 10000}) {
+    std::vector<std::byte> a(bytes, std::byte{1}), b(bytes, std::byte{2}), c(bytes), d(bytes);
+    exchange(c.data(), b.data(), d.data(), a.data(), bytes);
+    EXPECT_EQ(c, b);
+    EXPECT_EQ(d, a);
+    exchange(a.data(), b.data(), b.data(), a.data(), bytes);
+    EXPECT_EQ(a, c);
+    EXPECT_EQ(b, d);
+  }
+}
+
+}  // namespace
+}  // namespace plumbline::comm::local

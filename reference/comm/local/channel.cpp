@@ -1,0 +1,80 @@
+#include "reference/comm/local/channel.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <mutex>
+
+namespace plumbline::comm::local {
+namespace {
+
+std::shared_ptr<Message> buffered(const Call& call) {
+  auto message = std::make_shared<Message>();
+  message->call = call;
+  message->copy = std::make_unique<std::byte[]>(call.in.bytes());
+  if (call.in.count != 0) std::memcpy(message->copy.get(), call.in.data, call.in.bytes());
+  message->call.in.data = message->copy.get();
+  return message;
+}
+
+void move(Message& send, Message& receive) {
+  const ConstBuffer& from = send.call.in;
+  const Buffer& to = receive.call.out;
+  Message::State state = Message::State::complete;
+  if (from.count == to.count && from.dtype == to.dtype) {
+    if (to.count != 0) std::memcpy(to.data, from.data, to.bytes());
+  } else {
+    state = Message::State::mismatched;
+    receive.mismatch = send.mismatch =
+        fmt::format("{} meets {}", describe(send.call, 0), describe(receive.call, 0));
+  }
+  send.state.store(state, std::memory_order_release);
+  receive.state.store(state, std::memory_order_release);
+}
+
+}  // namespace
+
+std::shared_ptr<Message> Channel::take(Queue& queue, int tag) {
+  for (auto entry = queue.begin(); entry != queue.end(); ++entry) {
+    if ((*entry)->call.tag != tag) continue;
+    std::shared_ptr<Message> found = std::move(*entry);
+    queue.erase(entry);
+    return found;
+  }
+  return nullptr;
+}
+
+void Channel::send(const std::shared_ptr<Message>& message) {
+  std::shared_ptr<Message> receive;
+  {
+    const std::lock_guard hold(lock_);
+    receive = take(receives_, message->call.tag);
+    if (receive == nullptr) {
+      const bool eager = message->call.in.bytes() <= kEagerBytes;
+      sends_.push_back(eager ? buffered(message->call) : message);
+      if (eager) message->state.store(Message::State::complete, std::memory_order_release);
+      return;
+    }
+  }
+  move(*message, *receive);
+}
+
+void Channel::receive(const std::shared_ptr<Message>& message) {
+  std::shared_ptr<Message> send;
+  {
+    const std::lock_guard hold(lock_);
+    send = take(sends_, message->call.tag);
+    if (send == nullptr) {
+      receives_.push_back(message);
+      return;
+    }
+  }
+  move(*send, *message);
+}
+
+bool Channel::withdraw(const std::shared_ptr<Message>& message) {
+  const std::lock_guard hold(lock_);
+  return sends_.remove(message) + receives_.remove(message) > 0;
+}
+
+}  // namespace plumbline::comm::local

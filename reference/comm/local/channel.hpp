@@ -1,0 +1,50 @@
+// reference/comm/local/channel.hpp: the messages from one rank of a group to another.
+//
+// Model   Sends and receives are matched by tag, first come first served; whichever side comes second moves the data, so
+//         a posted message needs nothing more from the rank that posted it. Small messages to a receive that is not yet
+//         posted are copied and their send is complete at once; larger ones wait for their receive.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+
+#include "reference/comm/call.hpp"
+#include "reference/comm/local/wait.hpp"
+
+namespace plumbline::comm::local {
+
+/// One side of a message, for as long as it is under way.
+struct Message {
+  enum class State : std::uint8_t { waiting, complete, mismatched };
+  Call call;
+  std::unique_ptr<std::byte[]> copy;  // of a small send's data
+  std::atomic<State> state{State::waiting};
+  std::string mismatch;  // set before `mismatched`
+};
+
+class Channel {
+ public:
+  /// Sends at most this large are copied when no receive is posted.
+  static constexpr std::size_t kEagerBytes = 4096;
+
+  /// Matches or posts a send. The message must live until it is complete or withdrawn; a copied send is complete.
+  void send(const std::shared_ptr<Message>& message);
+  /// Matches or posts a receive.
+  void receive(const std::shared_ptr<Message>& message);
+  /// Takes an unmatched message back. False when it is being moved, or was: then its state will change soon.
+  bool withdraw(const std::shared_ptr<Message>& message);
+
+ private:
+  using Queue = std::list<std::shared_ptr<Message>>;
+  static std::shared_ptr<Message> take(Queue& queue, int tag);
+
+  BriefLock lock_;
+  Queue sends_;     // without a receive yet
+  Queue receives_;  // without a send yet
+};
+
+}  // namespace plumbline::comm::local

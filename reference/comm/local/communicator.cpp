@@ -1,0 +1,529 @@
+// One rank's handle on a local group: posts calls, waits for the others', does its share.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "reference/comm/errors.hpp"
+#include "reference/comm/local/group.hpp"
+#include "reference/comm/local/parts.hpp"
+#include "reference/comm/local/wait.hpp"
+
+namespace plumbline::comm::local {
+namespace {
+
+constexpr std::uint64_t kNoSequence = ~std::uint64_t{0};  // of calls that are not numbered: messages
+
+std::string milliseconds(std::chrono::nanoseconds duration) {
+  return fmt::format("{} ms", std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
+}
+
+class LocalCommunicator;
+
+/// A started batch: its collectives end in order, so the last one's number stands for all; its messages one by one.
+class LocalWork final : public Work::State {
+ public:
+  explicit LocalWork(LocalCommunicator& communicator) : communicator_(&communicator) {}
+  ~LocalWork() override;
+  bool test() override;
+  void wait(Timeout timeout) override;
+
+  std::uint64_t last_collective = 0;
+  std::vector<std::pair<Channel*, std::shared_ptr<Message>>> messages;
+
+ private:
+  friend class LocalCommunicator;
+  bool complete_ = false;
+  LocalCommunicator* communicator_;  // null once that is gone
+};
+
+class alignas(kApart) LocalCommunicator final : public Communicator {
+ public:
+  LocalCommunicator(std::shared_ptr<LocalGroup> group, int member);
+  ~LocalCommunicator() override;
+  [[nodiscard]] const Capabilities& capabilities() const override { return local_capabilities(); }
+  void abort(const std::string& reason) noexcept override { group_->abort(reason); }
+
+  // For LocalWork.
+  void attach(LocalWork* work) { works_.push_back(work); }
+  void detach(LocalWork* work) { std::erase(works_, work); }
+  /// Whether a batch ended without anyone waiting for it: later calls complete earlier ones.
+  [[nodiscard]] bool is_finished(const LocalWork& work) const;
+  /// Completes all collectives up to `sequence`.
+  void complete_until(std::uint64_t sequence, Timeout timeout);
+  bool try_complete_until(std::uint64_t sequence);
+  void complete_message(Channel& channel, const std::shared_ptr<Message>& message, Timeout timeout);
+  bool try_complete_message(const std::shared_ptr<Message>& message);
+  /// Makes sure that nobody touches buffers of the calls under way, at the price of the group.
+  void give_up(const std::string& why) noexcept;
+
+ private:
+  // A posted collective that this rank has not finished.
+  struct Pending {
+    Shape shape;
+    std::byte* out;
+    std::uint64_t sequence;
+    bool is_inline;
+    bool joined = false;  // all have arrived and this rank did its share
+  };
+
+  void do_run(const Call& call, Timeout timeout) override;
+  Work do_start(std::span<const Call> calls) override;
+  std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override;
+
+  Pending post(const Call& call, bool blocking);
+  void post_message(const Call& call, Channel& channel, const std::shared_ptr<Message>& message);
+  void refuse_unsupported(const Call& call) const;
+
+  void complete(Pending& pending, Timeout timeout);
+  bool try_complete(Pending& pending);
+  [[nodiscard]] bool arrived(std::size_t member, std::uint64_t sequence) const {
+    return slot(member).sequence.load(std::memory_order_acquire) == sequence;
+  }
+  void await_arrivals(const Pending& pending, Timeout timeout);
+  [[nodiscard]] bool all_arrived(const Pending& pending) const;
+  void compare_signatures(const Pending& pending);
+  void join(Pending& pending);
+  void work_on(int part);
+  [[nodiscard]] bool all_parts_done() const;
+  void help();
+  void finish(const Pending& pending);
+
+  [[nodiscard]] std::size_t elements_of_block() const {
+    return std::max<std::size_t>(1, group_->options.block_bytes / size_of(shape_.dtype));
+  }
+  [[nodiscard]] Slot& slot(std::size_t member) const { return cursors_[member].slot(); }
+  [[nodiscard]] bool is_done(std::size_t part) const {
+    return slot(part).blocks_done.load(std::memory_order_acquire) == parts_[part].blocks;
+  }
+  void cut_into_parts();
+
+  // All of these throw.
+  void watch(const Pending& pending, Clock::duration elapsed, Timeout timeout);
+  [[noreturn]] void fail(const Failure& failure);  // ours, whatever failed the group first
+  [[noreturn]] void throw_failure(std::uint64_t sequence, bool had_arrived);
+  [[nodiscard]] std::string place(const Pending& pending) const;
+
+  const std::shared_ptr<LocalGroup> group_;
+  PostingStream& stream_;
+  std::vector<Cursor> cursors_;        // of this rank, in every member's stream: at the call to be finished next
+  std::uint64_t consumed_ = 0;         // number of the last finished collective
+  std::uint64_t consumed_by_all_ = 0;  // as the others' postings told
+  std::deque<Pending> pending_;        // started, not finished, in order
+  std::vector<LocalWork*> works_;      // that would outlive this communicator
+  bool told_ = false;                  // this rank knows why the group failed: later calls get PeerFailed
+
+  // The collective at hand, as all have posted it.
+  struct Part {
+    std::size_t length;  // in elements
+    std::uint32_t blocks;
+  };
+  Shape shape_{};
+  bool streaming_ = false;
+  std::vector<const std::byte*> in_;
+  std::vector<std::byte*> out_;
+  std::vector<Part> parts_;
+};
+
+LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalGroup> group, int member)
+    : Communicator(member, group->identity),
+      group_(std::move(group)),
+      stream_(group_->stream(member)),
+      in_(group_->identity.ranks.size()),
+      out_(in_.size()),
+      parts_(in_.size()) {
+  for (int other = 0; other < size(); ++other) cursors_.push_back(group_->stream(other).begin());
+}
+
+LocalCommunicator::~LocalCommunicator() {
+  const bool unfinished = !pending_.empty() || !works_.empty();
+  if (unfinished) give_up("left with unfinished calls");
+  for (LocalWork* work : works_) work->communicator_ = nullptr;
+  group_->depart(rank());
+}
+
+// ---- calls ----
+
+void LocalCommunicator::refuse_unsupported(const Call& call) const {
+  for (const Device device : {call.in.device, call.out.device})
+    if (device.kind != Device::Kind::cpu)
+      throw Unsupported(fmt::format("{}: memory on {} is not supported by backend local, only cpu",
+                                    name_of(call.operation), name_of(device)));
+  if (call.elements(size()) > kMaxElements)
+    throw Unsupported(fmt::format("{}: {} elements; backend local takes at most {}", name_of(call.operation),
+                                  call.elements(size()), kMaxElements));
+}
+
+void LocalCommunicator::do_run(const Call& call, Timeout timeout) {
+  refuse_unsupported(call);
+  if (is_point_to_point(call.operation)) {
+    const bool sends = call.operation == Operation::send;
+    Channel& channel = sends ? group_->channel(rank(), call.root) : group_->channel(call.root, rank());
+    const auto message = std::make_shared<Message>();
+    post_message(call, channel, message);
+    return complete_message(channel, message, timeout);
+  }
+  Pending pending = post(call, true);
+  if (!pending_.empty()) complete_until(pending.sequence - 1, timeout);
+  complete(pending, timeout);
+}
+
+Work LocalCommunicator::do_start(std::span<const Call> calls) {
+  for (const Call& call : calls) refuse_unsupported(call);
+  auto work = std::make_unique<LocalWork>(*this);
+  for (const Call& call : calls) {
+    if (is_point_to_point(call.operation)) {
+      const bool sends = call.operation == Operation::send;
+      Channel& channel = sends ? group_->channel(rank(), call.root) : group_->channel(call.root, rank());
+      work->messages.emplace_back(&channel, std::make_shared<Message>());
+      post_message(call, channel, work->messages.back().second);
+    } else {
+      pending_.push_back(post(call, false));
+      work->last_collective = pending_.back().sequence;
+    }
+  }
+  attach(work.get());
+  return Work(std::move(work));
+}
+
+std::unique_ptr<Communicator> LocalCommunicator::do_create_group(std::span<const int> ranks) {
+  std::vector<int> world_ranks;
+  int member = 0;
+  for (const int rank : ranks) {
+    if (rank == this->rank()) member = static_cast<int>(world_ranks.size());
+    world_ranks.push_back(group().ranks[static_cast<std::size_t>(rank)]);
+  }
+  return std::make_unique<LocalCommunicator>(group_->subgroup(this->rank(), std::move(world_ranks)), member);
+}
+
+// ---- posting ----
+
+LocalCommunicator::Pending LocalCommunicator::post(const Call& call, bool blocking) {
+  if (group_->failed()) throw_failure(stream_.published() + 1, false);
+  const Shape shape = Shape::of(call, size());
+  const std::size_t given = shape.given_bytes();
+  const bool is_inline = given <= group_->options.inline_bytes;
+  Slot& mine = stream_.next_slot(consumed_by_all_);
+  mine.signature = Signature(shape);
+  mine.consumed = consumed_;
+  mine.in = nullptr;
+  mine.out = static_cast<std::byte*>(call.out.data);
+  if (shape.gives(rank()))
+    mine.in = static_cast<const std::byte*>(call.operation == Operation::broadcast ? call.out.data : call.in.data);
+  if (is_inline) {
+    if (mine.in != nullptr) {
+      std::byte* payload = given <= mine.line.size() ? mine.line.data() : stream_.payload();
+      std::memcpy(payload, mine.in, given);
+      mine.in = payload;
+    }
+  } else {
+    // A rank that has gone on, or is not running, leaves its part to others; else each part is warmest at its owner.
+    const bool open =
+        !blocking || size() > group_->options.cores || shape.bytes() >= group_->options.block_bytes;
+    mine.next_block.store(open ? 0 : Slot::kClosed, std::memory_order_relaxed);
+    mine.blocks_done.store(0, std::memory_order_relaxed);
+  }
+  return {shape, mine.out, stream_.publish(), is_inline};
+}
+
+void LocalCommunicator::post_message(const Call& call, Channel& channel, const std::shared_ptr<Message>& message) {
+  if (group_->failed()) throw_failure(kNoSequence, false);
+  message->call = call;
+  if (call.operation == Operation::send)
+    channel.send(message);
+  else
+    channel.receive(message);
+}
+
+// ---- completing collectives ----
+
+void LocalCommunicator::complete_until(std::uint64_t sequence, Timeout timeout) {
+  while (!pending_.empty() && pending_.front().sequence <= sequence) {
+    complete(pending_.front(), timeout);
+    pending_.pop_front();
+  }
+}
+
+bool LocalCommunicator::try_complete_until(std::uint64_t sequence) {
+  while (!pending_.empty() && pending_.front().sequence <= sequence) {
+    if (!try_complete(pending_.front())) return false;
+    pending_.pop_front();
+  }
+  return true;
+}
+
+void LocalCommunicator::complete(Pending& pending, Timeout timeout) {
+  if (!pending.joined) {
+    await_arrivals(pending, timeout);
+    join(pending);
+  }
+  if (!pending.is_inline) {
+    wait_until(
+        group_->policy,
+        [&] {
+          if (all_parts_done()) return true;
+          help();
+          return all_parts_done();
+        },
+        [&](Clock::duration elapsed) { watch(pending, elapsed, timeout); });
+  }
+  finish(pending);
+}
+
+bool LocalCommunicator::try_complete(Pending& pending) {
+  if (!pending.joined) {
+    if (!all_arrived(pending)) {
+      watch(pending, Clock::duration::zero(), std::nullopt);
+      return false;
+    }
+    join(pending);
+  }
+  if (!pending.is_inline && !all_parts_done()) return false;
+  finish(pending);
+  return true;
+}
+
+bool LocalCommunicator::all_arrived(const Pending& pending) const {
+  for (std::size_t member = 0; member < cursors_.size(); ++member)
+    if (!arrived(member, pending.sequence)) return false;
+  return true;
+}
+
+void LocalCommunicator::await_arrivals(const Pending& pending, Timeout timeout) {
+  for (std::size_t member = 0; member < cursors_.size(); ++member) {
+    if (arrived(member, pending.sequence)) continue;
+    wait_until(
+        group_->policy, [&] { return arrived(member, pending.sequence); },
+        [&](Clock::duration elapsed) { watch(pending, elapsed, timeout); },
+        [&] {
+          const int core = group_->note_core(rank());
+          for (std::size_t other = member; other < cursors_.size(); ++other)
+            if (group_->last_core(static_cast<int>(other)) == core && !arrived(other, pending.sequence)) return false;
+          return true;
+        });
+  }
+}
+
+void LocalCommunicator::compare_signatures(const Pending& pending) {
+  const Signature mine = slot(static_cast<std::size_t>(rank())).signature;
+  for (std::size_t member = 0; member < cursors_.size(); ++member) {
+    if (!arrived(member, pending.sequence) || slot(member).signature == mine) continue;
+    std::string calls;
+    for (std::size_t other = 0; other < cursors_.size(); ++other) {
+      const std::string made = arrived(other, pending.sequence)
+                                   ? describe(slot(other).signature.call(size()), size())
+                                   : "has not arrived yet";
+      calls += fmt::format("{}rank {}: {}", other == 0 ? "" : "; ", other, made);
+    }
+    fail({.kind = Failure::Kind::mismatch,
+          .sequence = pending.sequence,
+          .message = fmt::format("call #{} on {}: the ranks disagree: {}", pending.sequence,
+                                 describe(group_->identity), calls)});
+  }
+}
+
+void LocalCommunicator::join(Pending& pending) {
+  shape_ = pending.shape;
+  consumed_by_all_ = pending.sequence;
+  const Signature mine(pending.shape);
+  for (std::size_t member = 0; member < cursors_.size(); ++member) {
+    const Slot& posted = slot(member);
+    if (posted.signature != mine) compare_signatures(pending);
+    in_[member] = posted.in;
+    out_[member] = posted.out;
+    consumed_by_all_ = std::min(consumed_by_all_, posted.consumed);
+  }
+  pending.joined = true;
+  if (pending.is_inline) {
+    if (shape_.elements != 0) pull(shape_, in_, rank(), pending.out);
+    return;
+  }
+  cut_into_parts();
+  if (!group_->enter(rank())) throw_failure(pending.sequence, true);
+  work_on(rank());
+  group_->leave(rank());
+  help();
+}
+
+void LocalCommunicator::cut_into_parts() {
+  const std::size_t touched = 2 * shape_.bytes() * static_cast<std::size_t>(size());
+  streaming_ = touched >= group_->options.cache_bytes && !std::ranges::equal(in_, out_);
+  const std::size_t block = elements_of_block();
+  for (int part = 0; part < size(); ++part) {
+    const std::size_t length = part_length(shape_, part);
+    parts_[static_cast<std::size_t>(part)] = {length, static_cast<std::uint32_t>((length + block - 1) / block)};
+  }
+}
+
+// Takes blocks of a part, as long as there are any, and does them. A closed part is done by its owner in one go.
+void LocalCommunicator::work_on(int part) {
+  Slot& owners = slot(static_cast<std::size_t>(part));
+  const auto [length, blocks] = parts_[static_cast<std::size_t>(part)];
+  const Addresses at{in_, out_, streaming_};
+  if (owners.next_block.load(std::memory_order_relaxed) >= Slot::kClosed) {
+    if (part != rank()) return;
+    if (length != 0) work_on_part(shape_, at, part, 0, length);
+    owners.blocks_done.store(blocks, std::memory_order_release);
+    return;
+  }
+  const std::size_t block = elements_of_block();
+  while (owners.next_block.load(std::memory_order_relaxed) < blocks) {
+    const std::uint32_t taken = owners.next_block.fetch_add(1, std::memory_order_relaxed);
+    if (taken >= blocks) return;
+    work_on_part(shape_, at, part, taken * block, std::min(block, length - taken * block));
+    owners.blocks_done.fetch_add(1, std::memory_order_acq_rel);
+  }
+}
+
+bool LocalCommunicator::all_parts_done() const {
+  for (std::size_t part = 0; part < parts_.size(); ++part)
+    if (!is_done(part)) return false;
+  return true;
+}
+
+// Looks once at all other parts for blocks that nobody has taken.
+void LocalCommunicator::help() {
+  bool open = false;
+  for (int part = 0; part < size() && !open; ++part)
+    open = part != rank() && slot(static_cast<std::size_t>(part)).next_block.load(
+                                 std::memory_order_relaxed) < parts_[static_cast<std::size_t>(part)].blocks;
+  if (!open || !group_->enter(rank())) return;
+  for (int step = 1; step < size(); ++step) work_on((rank() + step) % size());
+  group_->leave(rank());
+}
+
+void LocalCommunicator::finish(const Pending& pending) {
+  for (Cursor& cursor : cursors_) cursor.advance();
+  consumed_ = pending.sequence;
+}
+
+// ---- messages ----
+
+bool LocalCommunicator::try_complete_message(const std::shared_ptr<Message>& message) {
+  const Message::State state = message->state.load(std::memory_order_acquire);
+  if (state == Message::State::waiting) return false;
+  if (state == Message::State::complete) return true;
+  fail({.kind = Failure::Kind::mismatch,
+        .sequence = kNoSequence,
+        .message = fmt::format("{}, rank {}: {}", describe(group_->identity), rank(), message->mismatch)});
+}
+
+void LocalCommunicator::complete_message(Channel& channel, const std::shared_ptr<Message>& message, Timeout timeout) {
+  const Call& call = message->call;
+  const auto limit = timeout.value_or(group_->options.timeout);
+  const auto arrived = [&] { return message->state.load(std::memory_order_acquire) != Message::State::waiting; };
+  wait_until(group_->policy, arrived, [&](Clock::duration elapsed) {
+    const bool left = group_->departed(call.root) && call.root != rank();
+    const bool late = elapsed > limit;
+    if (!left && !late && !group_->failed()) return;
+    if (!channel.withdraw(message)) return;  // it is being moved: its state is about to change
+    if (group_->failed()) throw_failure(kNoSequence, true);
+    const std::string what = fmt::format("{} on {}, rank {}", describe(call, size()), describe(group_->identity), rank());
+    if (late)
+      fail({Failure::Kind::timeout, kNoSequence, fmt::format("{}: waited {} for rank {}", what, milliseconds(limit), call.root)});
+    fail({Failure::Kind::peer, kNoSequence, fmt::format("{}: rank {} has left the group", what, call.root)});
+  });
+  (void)try_complete_message(message);
+}
+
+// ---- failures ----
+
+std::string LocalCommunicator::place(const Pending& pending) const {
+  return fmt::format("{} #{} on {}, rank {}", describe(Signature(pending.shape).call(size()), size()),
+                     pending.sequence, describe(group_->identity), rank());
+}
+
+// What a waiting rank looks at now and then.
+void LocalCommunicator::watch(const Pending& pending, Clock::duration elapsed, Timeout timeout) {
+  if (group_->failed()) throw_failure(pending.sequence, true);
+  if (!pending.joined) compare_signatures(pending);
+  const auto limit = timeout.value_or(group_->options.timeout);
+  const bool late = elapsed > limit;
+  if (!late && !group_->anyone_departed()) return;
+  std::vector<int> missing;
+  std::vector<int> left;
+  for (int member = 0; member < size(); ++member) {
+    // In this order: a member may have arrived just before it left.
+    const bool departed = group_->departed(member);
+    if (pending.joined || arrived(static_cast<std::size_t>(member), pending.sequence)) continue;
+    (departed ? left : missing).push_back(member);
+  }
+  if (!left.empty())
+    fail({Failure::Kind::peer, pending.sequence,
+          fmt::format("{}: rank {} has left the group", place(pending), fmt::join(left, ", "))});
+  if (!late) return;
+  if (pending.joined)
+    for (int part = 0; part < size(); ++part)
+      if (!is_done(static_cast<std::size_t>(part))) missing.push_back(part);
+  fail({Failure::Kind::timeout, pending.sequence,
+        fmt::format("{}: waited {} for rank {}", place(pending), milliseconds(limit),
+                    fmt::join(missing, ", "))});
+}
+
+void LocalCommunicator::fail(const Failure& failure) {
+  group_->fail(failure);
+  group_->await_nobody_inside(rank());
+  told_ = true;
+  if (failure.kind == Failure::Kind::mismatch) throw MismatchError(failure.message);
+  if (failure.kind == Failure::Kind::timeout) throw TimeoutError(failure.message);
+  throw PeerFailed(failure.message);
+}
+
+void LocalCommunicator::throw_failure(std::uint64_t sequence, bool had_arrived) {
+  group_->await_nobody_inside(rank());
+  const Failure failure = group_->failure();
+  const bool same = failure.sequence == sequence && sequence != kNoSequence && !told_;
+  told_ = true;
+  if (same && failure.kind == Failure::Kind::mismatch) throw MismatchError(failure.message);
+  if (same && had_arrived && failure.kind == Failure::Kind::timeout) throw TimeoutError(failure.message);
+  throw PeerFailed(fmt::format("{}, rank {}: the group has failed: {}", describe(group_->identity), rank(), failure.message));
+}
+
+void LocalCommunicator::give_up(const std::string& why) noexcept {
+  group_->fail({.kind = Failure::Kind::peer, .message = fmt::format("rank {} {}", rank(), why)});
+  group_->await_nobody_inside(rank());
+  for (const LocalWork* work : works_)
+    for (const auto& [channel, message] : work->messages)
+      if (!channel->withdraw(message))
+        wait_until(
+            group_->policy, [&] { return message->state.load(std::memory_order_acquire) != Message::State::waiting; },
+            [](Clock::duration) {});
+}
+
+// ---- LocalWork ----
+
+bool LocalCommunicator::is_finished(const LocalWork& work) const {
+  return work.last_collective <= consumed_ && std::ranges::all_of(work.messages, [](const auto& entry) {
+           return entry.second->state.load(std::memory_order_acquire) != Message::State::waiting;
+         });
+}
+
+LocalWork::~LocalWork() {
+  if (communicator_ == nullptr) return;
+  if (!complete_ && !communicator_->is_finished(*this)) communicator_->give_up("dropped an unfinished call");
+  communicator_->detach(this);
+}
+
+bool LocalWork::test() {
+  if (complete_ || communicator_ == nullptr) return true;
+  bool done = communicator_->try_complete_until(last_collective);
+  for (const auto& [channel, message] : messages) done = communicator_->try_complete_message(message) && done;
+  complete_ = done;
+  return done;
+}
+
+void LocalWork::wait(Timeout timeout) {
+  if (complete_ || communicator_ == nullptr) return;
+  communicator_->complete_until(last_collective, timeout);
+  for (const auto& [channel, message] : messages) communicator_->complete_message(*channel, message, timeout);
+  complete_ = true;
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_local_communicator(std::shared_ptr<LocalGroup> group, int member) {
+  return std::make_unique<LocalCommunicator>(std::move(group), member);
+}
+
+}  // namespace plumbline::comm::local

@@ -1,0 +1,123 @@
+// reference/comm/local/group.hpp: what the members of one group share.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reference/comm/communicator.hpp"
+#include "reference/comm/local.hpp"
+#include "reference/comm/local/channel.hpp"
+#include "reference/comm/local/posting.hpp"
+
+namespace plumbline::comm::local {
+
+/// Why a group cannot go on.
+struct Failure {
+  enum class Kind { mismatch, timeout, peer };
+  Kind kind = Kind::peer;
+  std::uint64_t sequence = 0;  // of the collective that failed, if it was one
+  std::string message;
+};
+
+/// How often each list of ranks was made into a group, over all groups of a world.
+class Creations {
+ public:
+  int next(const std::vector<int>& world_ranks);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::vector<int>, int> count_;
+};
+
+class LocalGroup {
+ public:
+  LocalGroup(Group identity, const LocalOptions& options, std::shared_ptr<Creations> creations);
+
+  const Group identity;
+  const LocalOptions options;
+  const int size;
+  const WaitPolicy policy;
+
+  [[nodiscard]] PostingStream& stream(int member) { return *members_[static_cast<std::size_t>(member)].stream; }
+  /// The messages from one member to another.
+  [[nodiscard]] Channel& channel(int from, int to);
+
+  // Failure. The first one stays.
+  [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_seq_cst); }
+  [[nodiscard]] Failure failure() const;
+  void fail(Failure failure) noexcept;
+  /// fail(), here and in all groups made from this one.
+  void abort(const std::string& reason) noexcept;
+
+  // A member that works on others' buffers says so first, and a member that gives up a call first fails the group, then
+  // waits until nobody works: so nobody touches buffers of a call that has been given up.
+  /// False when the group has failed: then keep off.
+  [[nodiscard]] bool enter(int member);
+  void leave(int member);
+  void await_nobody_inside(int except) const noexcept;
+
+  // Where a waiting member was last seen running: who shares its core gains by yielding to it.
+  int note_core(int member) {
+    const int core = sched_getcpu();
+    members_[static_cast<std::size_t>(member)].core.store(core, std::memory_order_relaxed);
+    return core;
+  }
+  [[nodiscard]] int last_core(int member) const {
+    return members_[static_cast<std::size_t>(member)].core.load(std::memory_order_relaxed);
+  }
+
+  // A member whose communicator is gone will post no more.
+  void depart(int member) {
+    departed_[static_cast<std::size_t>(member)].store(true, std::memory_order_release);
+    anyone_departed_.store(true, std::memory_order_release);
+  }
+  [[nodiscard]] bool anyone_departed() const { return anyone_departed_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool departed(int member) const {
+    return departed_[static_cast<std::size_t>(member)].load(std::memory_order_acquire);
+  }
+
+  /// The group made of these members: the first member to ask makes it, and each gets it once all have asked. Throws
+  /// TimeoutError, PeerFailed.
+  std::shared_ptr<LocalGroup> subgroup(int member, std::vector<int> world_ranks);
+
+ private:
+  struct alignas(kApart) Member {
+    std::unique_ptr<PostingStream> stream;
+    std::atomic<bool> inside{false};
+    std::atomic<int> core{-1};
+  };
+  struct Subgroup {
+    std::vector<int> world_ranks;
+    std::vector<int> joined;  // world ranks that have asked
+    std::shared_ptr<LocalGroup> group;
+  };
+
+  std::vector<Member> members_;
+  std::vector<std::atomic<bool>> departed_;
+  std::atomic<bool> anyone_departed_{false};
+  std::vector<std::atomic<Channel*>> channels_;  // [from * size + to], made when first used
+  std::vector<std::unique_ptr<Channel>> owned_channels_;
+
+  const std::shared_ptr<Creations> creations_;
+  std::atomic<bool> failed_{false};
+  mutable std::mutex mutex_;  // of everything below and of owned_channels_
+  std::optional<Failure> failure_;
+  std::vector<std::weak_ptr<LocalGroup>> subgroups_;
+  std::vector<std::shared_ptr<Subgroup>> forming_;
+};
+
+/// "world [0 1 2]", "[4 0] #2".
+[[nodiscard]] std::string describe(const Group& group);
+
+/// The communicator of `member`.
+[[nodiscard]] std::unique_ptr<Communicator> make_local_communicator(std::shared_ptr<LocalGroup> group, int member);
+
+}  // namespace plumbline::comm::local

@@ -1,0 +1,47 @@
+#include "reference/comm/local/kernels.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+namespace plumbline::comm::local {
+
+#if defined(PLUMBLINE_HAS_X86_KERNELS)
+extern const Kernels avx512;
+extern const Kernels avx2;
+#endif
+extern const Kernels baseline;
+
+std::span<const Kernels* const> all_kernels() {
+  static const std::vector<const Kernels*> usable = [] {
+    std::vector<const Kernels*> list;
+#if defined(PLUMBLINE_HAS_X86_KERNELS)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) list.push_back(&avx512);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) list.push_back(&avx2);
+#endif
+    list.push_back(&baseline);
+    return list;
+  }();
+  return usable;
+}
+
+const Kernels& kernels() {
+  static const Kernels& best = *all_kernels().front();
+  return best;
+}
+
+void exchange(std::byte* to_a, const std::byte* from_b, std::byte* to_b, const std::byte* from_a, std::size_t bytes) {
+  // Both sides are read before either is written: in place, each `to` is what the other side sends.
+  std::array<std::byte, 4096> tile_a;
+  std::array<std::byte, 4096> tile_b;
+  for (std::size_t done = 0; done < bytes; done += tile_a.size()) {
+    const std::size_t part = std::min(tile_a.size(), bytes - done);
+    std::memcpy(tile_a.data(), from_a + done, part);
+    std::memcpy(tile_b.data(), from_b + done, part);
+    std::memcpy(to_b + done, tile_a.data(), part);
+    std::memcpy(to_a + done, tile_b.data(), part);
+  }
+}
+
+}  // namespace plumbline::comm::local

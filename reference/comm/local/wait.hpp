@@ -1,0 +1,81 @@
+// reference/comm/local/wait.hpp: how a rank waits for another.
+//
+// Model   Spin for as long as an answer from a running peer takes, then give the core away, then sleep ever longer.
+//         With more ranks than cores the peer is likely not running, so the spin is short. A sleeper is never woken, it
+//         looks again: no fence or system call burdens the side that is waited for, at the price of a few percent of
+//         waits that are already long.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+namespace plumbline::comm::local {
+
+using Clock = std::chrono::steady_clock;
+
+inline void cpu_pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");
+#endif
+}
+
+struct WaitPolicy {
+  int spins;       // before the first yield
+  int near_spins;  // before each yield, while nobody that is missing was last seen on this core
+  /// The policy for so many ranks on so many cores.
+  static WaitPolicy of(int ranks, int cores) {
+    return ranks <= cores ? WaitPolicy{2000, 0} : WaitPolicy{12, 100};
+  }
+};
+
+/// Returns once ready() is true. From the end of the spin on, calls idle(elapsed) before each look; idle may throw.
+/// elsewhere() says whether all that is waited for may be running on other cores: then yielding would gain nothing.
+template <class Ready, class Idle, class Elsewhere>
+void wait_until(WaitPolicy policy, const Ready& ready, const Idle& idle, const Elsewhere& elsewhere) {
+  using namespace std::chrono_literals;
+  const auto spin = [&](int spins) {
+    for (; spins > 0; --spins) {
+      if (ready()) return true;
+      cpu_pause();
+    }
+    return ready();
+  };
+  if (spin(policy.spins)) return;
+  const Clock::time_point begin = Clock::now();
+  for (Clock::duration elapsed{};; elapsed = Clock::now() - begin) {
+    if (policy.near_spins != 0 && elapsed < 50us && elsewhere() && spin(policy.near_spins)) return;
+    if (ready()) return;
+    idle(elapsed);
+    if (elapsed < 500us)
+      sched_yield();
+    else
+      std::this_thread::sleep_for(std::clamp<Clock::duration>(elapsed / 16, 10us, 1ms));
+  }
+}
+
+template <class Ready, class Idle>
+void wait_until(WaitPolicy policy, const Ready& ready, const Idle& idle) {
+  wait_until(policy, ready, idle, [] { return false; });
+}
+
+/// A lock for sections of a few instructions, whose waiters yield instead of sleeping.
+class BriefLock {
+ public:
+  void lock() {
+    wait_until(
+        WaitPolicy{100, 0}, [this] { return !held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire); },
+        [](Clock::duration) {});
+  }
+  void unlock() { held_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> held_{false};
+};
+
+}  // namespace plumbline::comm::local
