@@ -1,0 +1,133 @@
+#include "harness/record/file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::record {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+void write_all(int file, const std::string& text, const fs::path& path) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count = ::write(file, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw RuntimeFailure(fmt::format("cannot write '{}': {}", path.string(), std::strerror(errno)));
+    done += static_cast<std::size_t>(count);
+  }
+}
+
+std::string read_text(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) throw RuntimeFailure(fmt::format("cannot read '{}': {}", path.string(), std::strerror(errno)));
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+void Writer::refuse(const char* what, int error) const {
+  throw RuntimeFailure(fmt::format("cannot {} '{}': {}", what, path_.string(), std::strerror(error)));
+}
+
+Writer::Writer(const fs::path& folder, const Header& header) : path_(folder / "run.jsonl") {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw RuntimeFailure(fmt::format("cannot make folder '{}': {}", folder.string(), error.message()));
+  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  if (file_ < 0) refuse("write", errno);
+  append(header);
+}
+
+Writer Writer::resume(const fs::path& folder) {
+  Writer writer(folder / "run.jsonl");
+  const std::string text = read_text(writer.path_);
+  const std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
+  writer.file_ = ::open(writer.path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (writer.file_ < 0) writer.refuse("write", errno);
+  if (whole != text.size() && ::ftruncate(writer.file_, static_cast<off_t>(whole)) != 0) writer.refuse("cut", errno);
+  writer.append({{"type", "resumed"}, {"torn_bytes", text.size() - whole}});
+  return writer;
+}
+
+Writer::~Writer() {
+  if (file_ >= 0) ::close(file_);
+}
+
+Writer::Writer(Writer&& other) noexcept : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)) {}
+
+void Writer::append(const json& line) {
+  // Output of a subject may be any bytes: what is no UTF-8 is replaced, never an error.
+  write_all(file_, line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n", path_);
+}
+
+void Writer::note(const std::string& text) { append({{"type", "note"}, {"text", text}}); }
+
+void Writer::complete(double seconds) { append({{"type", "complete"}, {"seconds", seconds}}); }
+
+Run read(const fs::path& file) {
+  const std::string text = read_text(file);
+  Run run;
+  std::map<std::string, std::size_t> position;  // of a key among the results
+  int number = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    if (end == std::string::npos) break;  // torn
+    ++number;
+    try {
+      const json line = json::parse(text.substr(begin, end - begin));
+      const auto type = line.at("type").get<std::string>();
+      if (number == 1 && (type != "header" || line.at("schema") != kSchema))
+        throw InvalidArgument(fmt::format("the first line is no header of schema {}", kSchema));
+      if (type == "header") run.header = line.get<Header>();
+      if (type == "measurement") run.measurements.push_back(line.get<Measurement>());
+      if (type == "step") run.steps.push_back(line.get<Step>());
+      if (type == "complete") run.complete = true, run.seconds = line.at("seconds").get<double>();
+      if (type == "resumed") run.complete = false;
+      if (type == "result") {
+        auto result = line.get<Result>();
+        const auto [entry, fresh] = position.emplace(result.key(), run.results.size());
+        if (fresh)
+          run.results.push_back(std::move(result));
+        else
+          run.results[entry->second] = std::move(result);
+      }
+    } catch (const std::exception& error) {
+      throw InvalidArgument(fmt::format("{}:{}: not a line of a run record: {}", file.string(), number, error.what()));
+    }
+    begin = end + 1;
+  }
+  if (number == 0) throw InvalidArgument(fmt::format("{}: no header in it", file.string()));
+  return run;
+}
+
+void write_file(const fs::path& file, const std::string& text) {
+  const fs::path fresh = file.string() + ".new";
+  const int descriptor = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor < 0) throw RuntimeFailure(fmt::format("cannot write '{}': {}", file.string(), std::strerror(errno)));
+  try {
+    write_all(descriptor, text, file);
+  } catch (...) {
+    ::close(descriptor);
+    ::unlink(fresh.c_str());
+    throw;
+  }
+  ::close(descriptor);
+  if (::rename(fresh.c_str(), file.c_str()) != 0)
+    throw RuntimeFailure(fmt::format("cannot write '{}': {}", file.string(), std::strerror(errno)));
+}
+
+}  // namespace plumbline::record

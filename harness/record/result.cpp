@@ -1,0 +1,163 @@
+#include "harness/record/result.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace plumbline::record {
+
+using nlohmann::json;
+
+namespace {
+constexpr std::array<std::string_view, 11> kVerdicts{"pass",  "warn",         "skip",    "fail",   "refuse", "hang", "crash",
+                                                     "error", "inconclusive", "missing", "aborted"};
+Verdict verdict_from(const json& value) { return parse_verdict(value.get<std::string>()).value_or(Verdict::error); }
+}  // namespace
+
+std::string_view name_of(Verdict verdict) { return kVerdicts[static_cast<std::size_t>(verdict)]; }
+
+std::optional<Verdict> parse_verdict(std::string_view name) {
+  const auto found = std::ranges::find(kVerdicts, name);
+  if (found == kVerdicts.end()) return std::nullopt;
+  return static_cast<Verdict>(found - kVerdicts.begin());
+}
+
+bool is_failure(Verdict verdict) {
+  return verdict == Verdict::fail || verdict == Verdict::refuse || verdict == Verdict::hang || verdict == Verdict::crash;
+}
+
+std::string Result::key() const { return fmt::format("{} arm={} seed={} repetition={}", case_id, arm, seed, repetition); }
+
+json number_or_word(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+double number_from(const json& value) {
+  if (value.is_number()) return value.get<double>();
+  const auto word = value.get<std::string>();
+  if (word == "nan") return std::numeric_limits<double>::quiet_NaN();
+  return word == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+}
+
+void to_json(json& out, const RankResult& rank) {
+  out = {{"rank", rank.rank}, {"verdict", name_of(rank.verdict)}, {"seconds", rank.seconds}};
+  if (!rank.failures.empty()) {
+    json& failures = out["failures"] = json::array();
+    for (const Failure& failure : rank.failures) failures.push_back({{"where", failure.where}, {"message", failure.message}});
+  }
+  if (!rank.last_event.empty()) out["last_event"] = rank.last_event;
+}
+
+void from_json(const json& in, RankResult& rank) {
+  rank.rank = in.at("rank").get<int>();
+  rank.verdict = verdict_from(in.at("verdict"));
+  rank.seconds = in.at("seconds").get<double>();
+  for (const json& failure : in.value("failures", json::array()))
+    rank.failures.push_back({failure.at("where").get<std::string>(), failure.at("message").get<std::string>()});
+  rank.last_event = in.value("last_event", "");
+}
+
+void to_json(json& out, const Result& result) {
+  out = {{"type", "result"},
+         {"check", result.check},
+         {"case", result.case_id},
+         {"requirements", result.requirements},
+         {"arm", result.arm},
+         {"seed", result.seed},
+         {"repetition", result.repetition},
+         {"attempt", result.attempt},
+         {"verdict", name_of(result.verdict)},
+         {"ranks", result.ranks},
+         {"seconds", result.seconds},
+         {"limit_seconds", result.limit_seconds},
+         {"repeat", result.repeat}};
+  json& parameters = out["parameters"] = json::object();
+  for (const auto& [name, value] : result.parameters) parameters[name] = value;
+  if (!result.reason.empty()) out["reason"] = result.reason;
+  if (!result.output.empty()) out["output"] = result.output;
+}
+
+void from_json(const json& in, Result& result) {
+  result.check = in.at("check").get<std::string>();
+  result.case_id = in.at("case").get<std::string>();
+  result.requirements = in.at("requirements").get<std::vector<std::string>>();
+  result.arm = in.at("arm").get<std::string>();
+  result.seed = in.at("seed").get<std::uint64_t>();
+  result.repetition = in.at("repetition").get<int>();
+  result.attempt = in.at("attempt").get<int>();
+  result.verdict = verdict_from(in.at("verdict"));
+  result.ranks = in.at("ranks").get<std::vector<RankResult>>();
+  result.seconds = in.at("seconds").get<double>();
+  result.limit_seconds = in.at("limit_seconds").get<double>();
+  result.repeat = in.at("repeat").get<std::string>();
+  for (const auto& [name, value] : in.at("parameters").items()) result.parameters.emplace_back(name, value.get<std::string>());
+  result.reason = in.value("reason", "");
+  result.output = in.value("output", "");
+}
+
+void to_json(json& out, const Measurement& measurement) {
+  out = {{"type", "measurement"},
+         {"benchmark", measurement.benchmark},
+         {"labels", measurement.labels},
+         {"samples", measurement.samples},
+         {"unit", measurement.unit},
+         {"derived", measurement.derived},
+         {"answer_checked", measurement.answer_checked}};
+}
+
+void from_json(const json& in, Measurement& measurement) {
+  measurement.benchmark = in.at("benchmark").get<std::string>();
+  measurement.labels = in.at("labels").get<std::map<std::string, std::string>>();
+  measurement.samples = in.at("samples").get<std::vector<double>>();
+  measurement.unit = in.at("unit").get<std::string>();
+  measurement.derived = in.at("derived").get<std::map<std::string, double>>();
+  measurement.answer_checked = in.at("answer_checked").get<bool>();
+}
+
+void to_json(json& out, const Step& step) {
+  out = {{"type", "step"}, {"step", step.step}, {"loss", number_or_word(step.loss)}};
+  json& values = out["values"] = json::object();
+  for (const auto& [name, value] : step.values) values[name] = number_or_word(value);
+}
+
+void from_json(const json& in, Step& step) {
+  step.step = in.at("step").get<int>();
+  step.loss = number_from(in.at("loss"));
+  for (const auto& [name, value] : in.at("values").items()) step.values[name] = number_from(value);
+}
+
+void to_json(json& out, const Header& header) {
+  out = {{"type", "header"},
+         {"schema", kSchema},
+         {"command", header.command},
+         {"subject", header.subject},
+         {"suite_version", header.suite_version},
+         {"plan_hash", header.plan_hash},
+         {"profile", header.profile},
+         {"seed", header.seed},
+         {"started", header.started},
+         {"arguments", header.arguments},
+         {"environment", header.environment},
+         {"capabilities", header.capabilities},
+         {"plan", header.plan}};
+}
+
+void from_json(const json& in, Header& header) {
+  header.command = in.at("command").get<std::string>();
+  header.subject = in.at("subject").get<std::string>();
+  header.suite_version = in.at("suite_version").get<std::string>();
+  header.plan_hash = in.at("plan_hash").get<std::string>();
+  header.profile = in.at("profile").get<std::string>();
+  header.seed = in.at("seed").get<std::uint64_t>();
+  header.started = in.at("started").get<std::string>();
+  header.arguments = in.at("arguments").get<std::vector<std::string>>();
+  header.environment = in.at("environment");
+  header.capabilities = in.at("capabilities");
+  header.plan = in.at("plan").get<std::vector<std::string>>();
+}
+
+}  // namespace plumbline::record

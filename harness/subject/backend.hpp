@@ -1,0 +1,39 @@
+// harness/subject/backend.hpp: what a backend module gives the harness.
+//
+// Model   A module lib/plumbline/libplumbline_<name>.so exports one factory, opened when the backend is asked for, in each
+//         process of a worker group. Opening it starts its runtime (MPI_Init); destroying the Backend ends it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "reference/comm/communicator.hpp"
+
+namespace plumbline::subject {
+
+/// Settings of a backend as the user gave them: --backend-option key=value.
+using BackendOptions = std::map<std::string, std::string>;
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  [[nodiscard]] virtual const comm::Capabilities& capabilities() const = 0;
+  /// This process among those of the job, and how many there are.
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+  /// A fresh group of the job's first `ranks` processes. Collective over those. Throws InvalidArgument, RuntimeFailure.
+  [[nodiscard]] virtual std::unique_ptr<comm::Communicator> world(int ranks) = 0;
+  /// The runtime's own words on itself: name, version, settings; kept in the record's environment.
+  [[nodiscard]] virtual std::map<std::string, std::string> environment() const = 0;
+};
+
+/// The factory's name in a module, and its type. Throws InvalidArgument for an unknown option or a bad value, and
+/// RuntimeFailure when the runtime does not start.
+inline constexpr const char* kBackendFactory = "plumbline_open_backend";
+using BackendFactory = Backend*(const BackendOptions& options);
+
+}  // namespace plumbline::subject
+
+/// Marks what a module exports.
+#define PLUMBLINE_EXPORT extern "C" __attribute__((visibility("default")))

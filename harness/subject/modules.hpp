@@ -1,0 +1,34 @@
+// harness/subject/modules.hpp: optional runtimes as shared modules, found beside the executable and opened when asked for.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "harness/subject/backend.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::subject {
+
+/// A module or runtime that is not here. One line that says what is missing and what to do; exit status 3.
+class NotAvailable : public RuntimeFailure {
+ public:
+  using RuntimeFailure::RuntimeFailure;
+};
+
+/// Where the modules lie: ../lib/plumbline from the executable, or beside the library that this code is part of.
+[[nodiscard]] std::filesystem::path modules_folder();
+/// Where data lies (vectors, data sets): share/plumbline beside lib.
+[[nodiscard]] std::filesystem::path data_folder();
+
+/// The file of module `name`; it need not exist.
+[[nodiscard]] std::filesystem::path module_file(const std::string& name);
+
+/// Opens module `name` (once per process) and returns the address of `symbol`. `what` names it for the user: "backend
+/// mpi". Throws NotAvailable: not part of this build, its runtime is absent, or it is of another version.
+[[nodiscard]] void* open_module(const std::string& name, const std::string& symbol, const std::string& what);
+
+/// Opens a backend that is a module. Throws NotAvailable, and what the factory throws.
+[[nodiscard]] std::unique_ptr<Backend> open_backend(const std::string& name, const BackendOptions& options);
+
+}  // namespace plumbline::subject

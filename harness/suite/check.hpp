@@ -1,0 +1,118 @@
+// harness/suite/check.hpp: a check, written once, run on any subject and world size.
+//
+// Model   A check verifies requirements. Its axes (dtype, op, world, …) span cases; a case is one line of a record:
+//         "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]". The body runs once on every rank and asserts with
+//         GoogleTest; a failed assertion belongs to the rank that made it. ASSERT ends that rank's body.
+// Doors   A backend check gets a communicator. An adapter check runs on one rank and asks questions.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/comm/communicator.hpp"
+
+namespace plumbline::training {
+class Training;  // reference/training/training.hpp
+}
+
+namespace plumbline::suite {
+
+enum class Door { backend, adapter };
+[[nodiscard]] std::string_view name_of(Door door);
+
+/// The values of a case's parameters, in the order of the axes.
+class Parameters {
+ public:
+  void set(std::string name, std::string value) { values_.emplace_back(std::move(name), std::move(value)); }
+  [[nodiscard]] bool has(std::string_view name) const;
+  /// Throws NotFound.
+  [[nodiscard]] const std::string& text(std::string_view name) const;
+  [[nodiscard]] std::int64_t number(std::string_view name) const;
+  [[nodiscard]] comm::DType dtype() const;
+  [[nodiscard]] comm::ReduceOp op() const;
+  [[nodiscard]] int world() const { return static_cast<int>(number("world")); }
+  [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& all() const { return values_; }
+  /// "[dtype=f32,op=sum,world=3]", or nothing when there are none.
+  [[nodiscard]] std::string suffix() const;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> values_;
+};
+
+struct Axis {
+  std::string name;
+  std::vector<std::string> values;
+};
+[[nodiscard]] Axis dtypes();        // all seven
+[[nodiscard]] Axis half_dtypes();   // f16, bf16
+[[nodiscard]] Axis ops();           // all five
+/// The world sizes that a check runs at: {1, 2, 3, 4, 5, 6, 8} unless it says otherwise; never only powers of two.
+[[nodiscard]] Axis worlds(std::vector<int> sizes = {1, 2, 3, 4, 5, 6, 8});
+
+/// Asks an adapter; see the adapter protocol.
+class Adapter {
+ public:
+  virtual ~Adapter() = default;
+  /// The "result" of the reply. Throws AdapterError for an error reply, RuntimeFailure when the adapter is no more.
+  virtual nlohmann::json ask(const std::string& op, const nlohmann::json& args) = 0;
+  [[nodiscard]] virtual const std::set<std::string>& operations() const = 0;
+};
+
+/// What one rank's body sees.
+class Context {
+ public:
+  virtual ~Context() = default;
+  /// A fresh group of all ranks of the case. Throws StateError in a check of the adapter door.
+  [[nodiscard]] virtual comm::Communicator& world() = 0;
+  /// Throws StateError in a check of the backend door.
+  [[nodiscard]] virtual Adapter& adapter() = 0;
+  /// The training module. Throws NotAvailable unless the check says that it needs module "training".
+  [[nodiscard]] virtual training::Training& training() = 0;
+  [[nodiscard]] virtual const Parameters& parameters() const = 0;
+  [[nodiscard]] virtual std::uint64_t seed() const = 0;
+  [[nodiscard]] virtual const comm::Capabilities& capabilities() const = 0;
+  /// A folder of this case, the same for all ranks of it on one host, gone afterwards.
+  [[nodiscard]] virtual const std::string& scratch() const = 0;
+  /// Says that this rank is alive and what it does: moves the deadline, up to the hard limit.
+  virtual void progress(const std::string& what) = 0;
+
+  [[nodiscard]] int rank() { return world().rank(); }
+  [[nodiscard]] int size() { return world().size(); }
+};
+
+struct Check {
+  std::string id;                     // "collectives.all_reduce.exact"
+  std::vector<std::string> verifies;  // citations: "COLL-001@3fa9"
+  Door door = Door::backend;
+  std::vector<Axis> axes;
+  std::function<bool(const Parameters&)> applies = {};  // cases of the axes' product that make sense; all by default
+  std::vector<comm::Capability> needs = {};             // beside those of its requirements
+  std::vector<std::string> modules = {};                // "training": what must be there to run it
+  std::vector<std::string> operations = {};             // of an adapter check
+  std::chrono::milliseconds limit = std::chrono::seconds(20);
+  bool spoils_group = false;  // leaves calls behind that nobody completes: the group is not used again
+  std::function<void(Context&)> body;
+};
+
+/// One case of a check.
+struct Case {
+  const Check* check = nullptr;
+  Parameters parameters;
+  int number = 0;  // position in the suite
+  [[nodiscard]] std::string id() const { return check->id + parameters.suffix(); }
+  [[nodiscard]] int world() const { return check->door == Door::backend ? parameters.world() : 1; }
+  /// "collectives" of "collectives.all_reduce.exact".
+  [[nodiscard]] std::string component() const { return check->id.substr(0, check->id.find('.')); }
+};
+
+/// All cases of a check, the last axis fastest.
+[[nodiscard]] std::vector<Case> cases_of(const Check& check);
+
+}  // namespace plumbline::suite

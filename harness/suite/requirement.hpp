@@ -1,0 +1,54 @@
+// harness/suite/requirement.hpp: one testable sentence that a subject must, should or may satisfy.
+//
+// Model   conformance/<component>/requirements.toml holds the rows. An id is permanent. A check cites a requirement with
+//         the hash of its sentence, "COLL-014@3fa9": a reworded sentence voids its evidence until someone has looked.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plumbline::suite {
+
+enum class Level { must, should, may };
+[[nodiscard]] std::string_view name_of(Level level);
+
+struct Requirement {
+  std::string id;         // "COLL-014"
+  std::string component;  // "collectives"
+  Level level = Level::must;
+  std::string since;                 // suite version
+  std::string text;                  // one sentence
+  std::vector<std::string> sources;  // catalogue rows, papers, sections
+  std::vector<std::string> checks;   // ids of the checks that verify it
+  std::vector<std::string> mutants;  // names of the mutants that violate it
+  std::vector<std::string> needs;    // capabilities without which it does not apply
+  std::vector<std::string> tags;
+
+  /// "COLL-014@3fa9".
+  [[nodiscard]] std::string citation() const;
+};
+
+/// Four hexadecimal digits of the sentence (FNV-1a, folded to 16 bits); white space counts as one blank.
+[[nodiscard]] std::string sentence_hash(std::string_view text);
+
+/// The requirements of a suite, by id.
+class RequirementTable {
+ public:
+  /// Adds the rows of a requirements.toml. `origin` is named in errors. Throws InvalidArgument with file, line and what
+  /// is wrong: syntax, an unknown or missing field, an id of another form, an id used twice.
+  void add_toml(std::string_view text, std::string_view origin);
+
+  [[nodiscard]] const std::map<std::string, Requirement>& rows() const { return rows_; }
+  /// The requirement of that id, or nullptr.
+  [[nodiscard]] const Requirement* find(std::string_view id) const;
+
+ private:
+  std::map<std::string, Requirement> rows_;
+};
+
+/// "COLL-014" of "COLL-014@3fa9"; the whole text where there is no hash.
+[[nodiscard]] std::string_view id_of_citation(std::string_view citation);
+
+}  // namespace plumbline::suite

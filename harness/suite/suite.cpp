@@ -1,0 +1,77 @@
+#include "harness/suite/suite.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::suite {
+
+void Suite::add(Check check) {
+  if (std::ranges::any_of(checks_, [&](const Check& other) { return other.id == check.id; }))
+    throw InvalidArgument(fmt::format("check '{}' is registered twice", check.id));
+  checks_.push_back(std::move(check));
+  for (Case& one : cases_of(checks_.back())) {
+    one.number = static_cast<int>(cases_.size());
+    cases_.push_back(std::move(one));
+  }
+}
+
+const Profile& Suite::profile(const std::string& name) const {
+  std::vector<std::string> names;
+  for (const Profile& profile : profiles_) {
+    if (profile.name == name) return profile;
+    names.push_back(profile.name);
+  }
+  throw NotFound(fmt::format("no profile '{}'; there are {}", name, fmt::join(names, ", ")));
+}
+
+bool Suite::belongs(const Requirement& requirement, const Profile& profile) const {
+  return std::ranges::any_of(profile.prefixes, [&](const std::string& prefix) {
+    return requirement.id.starts_with(prefix + "-");
+  });
+}
+
+std::vector<const Requirement*> Suite::verified_by(const Check& check) const {
+  std::vector<const Requirement*> list;
+  for (const std::string& citation : check.verifies)
+    if (const Requirement* requirement = requirements.find(id_of_citation(citation))) list.push_back(requirement);
+  return list;
+}
+
+std::vector<std::string> Suite::problems() const {
+  std::vector<std::string> found;
+  std::map<std::string, std::set<std::string>> citing;  // requirement -> checks
+  for (const Check& check : checks_) {
+    if (check.verifies.empty()) found.push_back(fmt::format("check {} verifies no requirement", check.id));
+    if (cases_of(check).empty()) found.push_back(fmt::format("check {} has no case", check.id));
+    for (const std::string& citation : check.verifies) {
+      const Requirement* requirement = requirements.find(id_of_citation(citation));
+      if (requirement == nullptr) {
+        found.push_back(fmt::format("check {} cites {}, which is no requirement", check.id, citation));
+        continue;
+      }
+      citing[requirement->id].insert(check.id);
+      if (citation != requirement->citation())
+        found.push_back(fmt::format("check {} cites {}, but the sentence is now {}: look whether it still holds", check.id,
+                                    citation, requirement->citation()));
+    }
+  }
+  for (const auto& [id, requirement] : requirements.rows()) {
+    const std::set<std::string> listed(requirement.checks.begin(), requirement.checks.end());
+    if (listed.empty()) found.push_back(fmt::format("{} has no check", id));
+    for (const std::string& check : listed)
+      if (!citing[id].contains(check)) found.push_back(fmt::format("{} names check {}, which does not cite it", id, check));
+    for (const std::string& check : citing[id])
+      if (!listed.contains(check)) found.push_back(fmt::format("{} does not name check {}, which cites it", id, check));
+    for (const std::string& need : requirement.needs)
+      if (!comm::parse_capability(need)) found.push_back(fmt::format("{} needs '{}', which is no capability", id, need));
+  }
+  return found;
+}
+
+}  // namespace plumbline::suite

@@ -1,0 +1,49 @@
+// harness/suite/suite.hpp: everything that conformance/ contributes, in one value: requirements, checks, profiles, mutants.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "harness/suite/check.hpp"
+#include "harness/suite/requirement.hpp"
+
+namespace plumbline::suite {
+
+/// What a subject can claim.
+struct Profile {
+  std::string name;     // "collectives"
+  std::string version;  // of the profile
+  std::string title;    // one line
+  std::vector<std::string> prefixes;   // of the requirement ids that belong to it: "COLL"
+  std::vector<std::string> mandatory;  // capabilities: a subject that lacks one fails the profile
+};
+
+class Suite {
+ public:
+  /// Adds a check. Throws InvalidArgument for an id used twice.
+  void add(Check check);
+  void add(Profile profile) { profiles_.push_back(std::move(profile)); }
+  RequirementTable requirements;
+
+  [[nodiscard]] const std::deque<Check>& checks() const { return checks_; }
+  /// The cases of all checks; a case's number is its position.
+  [[nodiscard]] const std::vector<Case>& cases() const { return cases_; }
+  [[nodiscard]] const std::vector<Profile>& profiles() const { return profiles_; }
+  /// Throws NotFound, naming those that there are.
+  [[nodiscard]] const Profile& profile(const std::string& name) const;
+  [[nodiscard]] bool belongs(const Requirement& requirement, const Profile& profile) const;
+  /// The requirements that a check verifies.
+  [[nodiscard]] std::vector<const Requirement*> verified_by(const Check& check) const;
+
+  /// What is inconsistent, a line each: a requirement without check or mutant, a check without requirement, a stale or
+  /// unknown citation, rows that name checks which do not cite them. Empty is good.
+  [[nodiscard]] std::vector<std::string> problems() const;
+
+ private:
+  std::deque<Check> checks_;  // addresses stay
+  std::vector<Case> cases_;
+  std::vector<Profile> profiles_;
+};
+
+}  // namespace plumbline::suite
