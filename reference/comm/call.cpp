@@ -1,8 +1,8 @@
 #include "reference/comm/call.hpp"
 
-#include <fmt/format.h>
-
 #include <array>
+
+#include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
 
@@ -10,8 +10,8 @@ namespace plumbline::comm {
 namespace {
 
 constexpr std::array<std::string_view, kOperationCount> kOperationNames{
-    "all_reduce", "reduce", "broadcast", "reduce_scatter", "all_gather", "all_to_all",
-    "gather",     "scatter", "barrier",  "send",           "recv"};
+    "all_reduce", "reduce",  "broadcast", "reduce_scatter", "all_gather", "all_to_all",
+    "gather",     "scatter", "barrier",   "send",           "recv"};
 
 [[noreturn]] void refuse(const Call& call, const std::string& why) {
   throw InvalidArgument(fmt::format("{}: {}", name_of(call.operation), why));
@@ -28,9 +28,11 @@ void check_count(const Call& call, std::string_view which, std::int64_t count, s
 
 void check_alike(const Call& call) {
   if (call.in.dtype != call.out.dtype)
-    refuse(call, fmt::format("in is {}, out is {}; both must be alike", name_of(call.in.dtype), name_of(call.out.dtype)));
+    refuse(call,
+           fmt::format("in is {}, out is {}; both must be alike", name_of(call.in.dtype), name_of(call.out.dtype)));
   if (call.in.device != call.out.device)
-    refuse(call, fmt::format("in is on {}, out on {}; both must be alike", name_of(call.in.device), name_of(call.out.device)));
+    refuse(call, fmt::format("in is on {}, out on {}; both must be alike", name_of(call.in.device),
+                             name_of(call.out.device)));
 }
 
 // The two views may share memory only as the in-place form: `in` at byte `in_place_in` of the common buffer and `out` at
@@ -103,15 +105,15 @@ void validate(const Call& call, int rank, int ranks) {
   check_view(call, "out", call.out.data, call.out.count);
   if (is_rooted(call.operation) || is_point_to_point(call.operation)) {
     if (call.root < 0 || call.root >= ranks)
-      refuse(call, fmt::format("{} {} is not a rank of the group of {}",
-                               is_rooted(call.operation) ? "root" : "peer", call.root, ranks));
+      refuse(call, fmt::format("{} {} is not a rank of the group of {}", is_rooted(call.operation) ? "root" : "peer",
+                               call.root, ranks));
     if (call.tag < 0) refuse(call, fmt::format("tag {} is negative", call.tag));
   }
   const bool uses_in = call.operation != Operation::broadcast && call.operation != Operation::recv &&
                        (call.operation != Operation::scatter || rank == call.root);
-  const bool uses_out = call.operation != Operation::send &&
-                        ((call.operation != Operation::reduce && call.operation != Operation::gather) ||
-                         rank == call.root);
+  const bool uses_out =
+      call.operation != Operation::send &&
+      ((call.operation != Operation::reduce && call.operation != Operation::gather) || rank == call.root);
   if (uses_in && uses_out) check_alike(call);
   if (is_reduction(call.operation) && !is_defined(call.dtype(), call.op))
     throw Unsupported(fmt::format("{}: {} of {} is not defined; use sum, or a floating dtype", name_of(call.operation),

@@ -51,7 +51,17 @@ struct Buffer {
 };
 
 enum class Operation : std::uint8_t {
-  all_reduce, reduce, broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, barrier, send, recv,
+  all_reduce,
+  reduce,
+  broadcast,
+  reduce_scatter,
+  all_gather,
+  all_to_all,
+  gather,
+  scatter,
+  barrier,
+  send,
+  recv,
 };
 inline constexpr int kOperationCount = 11;
 
@@ -60,8 +70,7 @@ inline constexpr int kOperationCount = 11;
 
 [[nodiscard]] constexpr bool is_point_to_point(Operation operation) { return operation >= Operation::send; }
 [[nodiscard]] constexpr bool is_reduction(Operation operation) {
-  return operation == Operation::all_reduce || operation == Operation::reduce ||
-         operation == Operation::reduce_scatter;
+  return operation == Operation::all_reduce || operation == Operation::reduce || operation == Operation::reduce_scatter;
 }
 /// Whether the call has a root: reduce, broadcast, gather, scatter.
 [[nodiscard]] constexpr bool is_rooted(Operation operation) {

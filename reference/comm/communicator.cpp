@@ -1,10 +1,10 @@
 #include "reference/comm/communicator.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
 
@@ -12,9 +12,9 @@ namespace plumbline::comm {
 namespace {
 
 constexpr std::array<std::string_view, kCapabilityCount> kCapabilityNames{
-    "nonblocking",      "coalescing",    "groups",           "point_to_point",    "wait_timeout",
-    "blocking_timeout", "names_missing", "misuse_detection", "failure_detection", "rank_order",
-    "equal_results",    "thread_multiple"};
+    "nonblocking",       "coalescing",       "groups",        "point_to_point",
+    "wait_timeout",      "blocking_timeout", "names_missing", "misuse_detection",
+    "failure_detection", "rank_order",       "equal_results", "thread_multiple"};
 
 void check_members(std::span<const int> ranks, int rank, int size) {
   const auto refuse = [&](const std::string& why) {

@@ -57,8 +57,6 @@ inline constexpr std::array kAllReduceOps{ReduceOp::sum, ReduceOp::avg, ReduceOp
 }
 
 /// Whether `op` means anything on `dtype`: an average of integers does not.
-[[nodiscard]] constexpr bool is_defined(DType dtype, ReduceOp op) {
-  return op != ReduceOp::avg || is_floating(dtype);
-}
+[[nodiscard]] constexpr bool is_defined(DType dtype, ReduceOp op) { return op != ReduceOp::avg || is_floating(dtype); }
 
 }  // namespace plumbline::comm

@@ -1,10 +1,10 @@
 #include "reference/comm/half.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstring>
 #include <limits>
+
+#include <gtest/gtest.h>
 
 namespace plumbline::comm {
 namespace {
@@ -53,7 +53,8 @@ TEST(Float16, OverflowsToInfinityAndKeepsNan) {
 TEST(BFloat16, RoundsToNearestTiesToEven) {
   for (std::uint32_t bits = 0; bits < 0x7f80; ++bits) {
     const double low = to_float(BFloat16{static_cast<std::uint16_t>(bits)});
-    const double high = bits == 0x7f7f ? std::ldexp(1.0, 128) : to_float(BFloat16{static_cast<std::uint16_t>(bits + 1)});
+    const double high =
+        bits == 0x7f7f ? std::ldexp(1.0, 128) : to_float(BFloat16{static_cast<std::uint16_t>(bits + 1)});
     const double middle = (low + high) / 2;
     EXPECT_EQ(to_bfloat16(static_cast<float>(low)).bits, bits);
     // The middle of two bfloat16 is a float.

@@ -1,13 +1,13 @@
 #include "reference/comm/local/kernels.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "reference/comm/half.hpp"
 
@@ -56,8 +56,10 @@ struct Element<BFloat16> {
 
 template <class T>
 bool is_nan(T value) {
-  if constexpr (std::is_integral_v<T>) return false;
-  else return std::isnan(Element<T>::widen(value));
+  if constexpr (std::is_integral_v<T>)
+    return false;
+  else
+    return std::isnan(Element<T>::widen(value));
 }
 
 template <class T>
@@ -70,8 +72,8 @@ void check(DType dtype, ReduceOp op, int ranks, std::size_t count, std::size_t o
       if constexpr (std::is_integral_v<T>) {
         value = static_cast<T>(random());
       } else {
-        const double special[] = {0.0, -0.0, std::numeric_limits<double>::infinity(),
-                                  std::numeric_limits<double>::quiet_NaN(), 1e-40, 3e-6};
+        const double special[] = {
+            0.0, -0.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN(), 1e-40, 3e-6};
         const double number = random() % 5 == 0 ? special[random() % std::size(special)]
                                                 : std::ldexp(static_cast<double>(random() % 2000) - 1000, -5);
         value = Element<T>::narrow(static_cast<typename Element<T>::Acc>(number));
@@ -81,23 +83,28 @@ void check(DType dtype, ReduceOp op, int ranks, std::size_t count, std::size_t o
   }
   for (const Kernels* set : all_kernels()) {
     SCOPED_TRACE(testing::Message() << set->instruction_set << ' ' << name_of(dtype) << ' ' << name_of(op) << " ranks "
-                                    << ranks << " count " << count << " offset " << offset << " streaming " << streaming);
+                                    << ranks << " count " << count << " offset " << offset << " streaming "
+                                    << streaming);
     std::vector<std::vector<T>> outputs(2, std::vector<T>(offset + count + 1, T{}));
     std::vector<const std::byte*> in;
     for (auto& input : inputs) in.push_back(reinterpret_cast<const std::byte*>(input.data()));
-    std::byte* out[] = {reinterpret_cast<std::byte*>(outputs[0].data()), reinterpret_cast<std::byte*>(outputs[1].data())};
+    std::byte* out[] = {reinterpret_cast<std::byte*>(outputs[0].data()),
+                        reinterpret_cast<std::byte*>(outputs[1].data())};
     set->reduction(dtype, op)({.inputs = in, .outputs = out, .begin = offset, .count = count, .streaming = streaming});
     for (std::size_t i = 0; i < offset + count + 1; ++i) {
       T expected{};
       if (i >= offset && i < offset + count) {
         auto value = Element<T>::widen(inputs[0][i]);
-        for (int rank = 1; rank < ranks; ++rank) value = folded(op, value, Element<T>::widen(inputs[static_cast<std::size_t>(rank)][i]));
+        for (int rank = 1; rank < ranks; ++rank)
+          value = folded(op, value, Element<T>::widen(inputs[static_cast<std::size_t>(rank)][i]));
         if (op == ReduceOp::avg) value = static_cast<decltype(value)>(value / static_cast<decltype(value)>(ranks));
         expected = Element<T>::narrow(value);
       }
       for (const auto& output : outputs) {
-        if (is_nan(expected)) ASSERT_TRUE(is_nan(output[i])) << i;
-        else ASSERT_EQ(std::memcmp(&output[i], &expected, sizeof(T)), 0) << i;
+        if (is_nan(expected))
+          ASSERT_TRUE(is_nan(output[i])) << i;
+        else
+          ASSERT_EQ(std::memcmp(&output[i], &expected, sizeof(T)), 0) << i;
       }
     }
   }
@@ -132,8 +139,10 @@ TEST(Kernels, CopyMovesEveryByteAndNoMore) {
           std::vector<std::byte> from(bytes + shift + 1), to(bytes + shift + 1);
           for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
           set->copy(to.data() + shift, from.data() + shift, bytes, streaming);
-          ASSERT_TRUE(std::equal(from.begin() + static_cast<long>(shift), from.end() - 1, to.begin() + static_cast<long>(shift)));
-          ASSERT_TRUE(std::all_of(to.begin(), to.begin() + static_cast<long>(shift), [](auto b) { return b == std::byte{}; }));
+          ASSERT_TRUE(std::equal(from.begin() + static_cast<long>(shift), from.end() - 1,
+                                 to.begin() + static_cast<long>(shift)));
+          ASSERT_TRUE(
+              std::all_of(to.begin(), to.begin() + static_cast<long>(shift), [](auto b) { return b == std::byte{}; }));
           ASSERT_EQ(to.back(), std::byte{});
         }
 }

@@ -1,12 +1,12 @@
 #include "reference/comm/local.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <numeric>
 #include <thread>
 #include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
 
@@ -53,146 +53,170 @@ class LocalPaths : public testing::TestWithParam<std::tuple<int, std::size_t, in
 };
 
 TEST_P(LocalPaths, EveryCollectiveGivesItsResultInAndOutOfPlace) {
-  run_ranks(ranks(), [&](Communicator& world) {
-    const int n = world.size();
-    const auto un = static_cast<std::size_t>(n);
-    const int me = world.rank();
-    const auto um = static_cast<std::size_t>(me);
-    for (const std::size_t c : {std::size_t{1}, std::size_t{3}, std::size_t{40}, std::size_t{1000}}) {
-      const auto mine = gift(me, c);
-      std::vector<float> result(c);
-      world.all_reduce(in(mine), out(result), ReduceOp::sum);
-      ASSERT_EQ(result, total(n, c));
-      auto place = mine;
-      world.all_reduce(out(place), out(place), ReduceOp::sum);
-      ASSERT_EQ(place, total(n, c));
+  run_ranks(
+      ranks(),
+      [&](Communicator& world) {
+        const int n = world.size();
+        const auto un = static_cast<std::size_t>(n);
+        const int me = world.rank();
+        const auto um = static_cast<std::size_t>(me);
+        for (const std::size_t c : {std::size_t{1}, std::size_t{3}, std::size_t{40}, std::size_t{1000}}) {
+          const auto mine = gift(me, c);
+          std::vector<float> result(c);
+          world.all_reduce(in(mine), out(result), ReduceOp::sum);
+          ASSERT_EQ(result, total(n, c));
+          auto place = mine;
+          world.all_reduce(out(place), out(place), ReduceOp::sum);
+          ASSERT_EQ(place, total(n, c));
 
-      std::vector<float> gathered(c * un, -1);
-      world.all_gather(in(mine), out(gathered));
-      std::vector<float> expected;
-      for (int rank = 0; rank < n; ++rank) {
-        const auto theirs = gift(rank, c);
-        expected.insert(expected.end(), theirs.begin(), theirs.end());
-      }
-      ASSERT_EQ(gathered, expected);
-      std::vector<float> in_place(c * un, -1);
-      std::copy(mine.begin(), mine.end(), in_place.begin() + static_cast<long>(um * c));
-      world.all_gather({in_place.data() + um * c, static_cast<std::int64_t>(c)}, out(in_place));
-      ASSERT_EQ(in_place, expected);
+          std::vector<float> gathered(c * un, -1);
+          world.all_gather(in(mine), out(gathered));
+          std::vector<float> expected;
+          for (int rank = 0; rank < n; ++rank) {
+            const auto theirs = gift(rank, c);
+            expected.insert(expected.end(), theirs.begin(), theirs.end());
+          }
+          ASSERT_EQ(gathered, expected);
+          std::vector<float> in_place(c * un, -1);
+          std::copy(mine.begin(), mine.end(), in_place.begin() + static_cast<long>(um * c));
+          world.all_gather({in_place.data() + um * c, static_cast<std::int64_t>(c)}, out(in_place));
+          ASSERT_EQ(in_place, expected);
 
-      const auto wide = gift(me, c * un);
-      const auto wide_total = total(n, c * un);
-      std::vector<float> part(c);
-      world.reduce_scatter(in(wide), out(part), ReduceOp::sum);
-      const std::vector<float> my_part(wide_total.begin() + static_cast<long>(um * c), wide_total.begin() + static_cast<long>((um + 1) * c));
-      ASSERT_EQ(part, my_part);
-      auto wide_place = wide;
-      world.reduce_scatter(in(wide_place), {wide_place.data() + um * c, static_cast<std::int64_t>(c)}, ReduceOp::sum);
-      ASSERT_TRUE(std::equal(my_part.begin(), my_part.end(), wide_place.begin() + static_cast<long>(um * c)));
+          const auto wide = gift(me, c * un);
+          const auto wide_total = total(n, c * un);
+          std::vector<float> part(c);
+          world.reduce_scatter(in(wide), out(part), ReduceOp::sum);
+          const std::vector<float> my_part(wide_total.begin() + static_cast<long>(um * c),
+                                           wide_total.begin() + static_cast<long>((um + 1) * c));
+          ASSERT_EQ(part, my_part);
+          auto wide_place = wide;
+          world.reduce_scatter(in(wide_place), {wide_place.data() + um * c, static_cast<std::int64_t>(c)},
+                               ReduceOp::sum);
+          ASSERT_TRUE(std::equal(my_part.begin(), my_part.end(), wide_place.begin() + static_cast<long>(um * c)));
 
-      std::vector<float> exchanged(c * un);
-      std::vector<float> expected_exchange;
-      for (int rank = 0; rank < n; ++rank) {
-        const auto theirs = gift(rank, c * un);
-        expected_exchange.insert(expected_exchange.end(), theirs.begin() + static_cast<long>(um * c), theirs.begin() + static_cast<long>((um + 1) * c));
-      }
-      world.all_to_all(in(wide), out(exchanged));
-      ASSERT_EQ(exchanged, expected_exchange);
-      auto exchange_place = wide;
-      world.all_to_all(out(exchange_place), out(exchange_place));
-      ASSERT_EQ(exchange_place, expected_exchange);
+          std::vector<float> exchanged(c * un);
+          std::vector<float> expected_exchange;
+          for (int rank = 0; rank < n; ++rank) {
+            const auto theirs = gift(rank, c * un);
+            expected_exchange.insert(expected_exchange.end(), theirs.begin() + static_cast<long>(um * c),
+                                     theirs.begin() + static_cast<long>((um + 1) * c));
+          }
+          world.all_to_all(in(wide), out(exchanged));
+          ASSERT_EQ(exchanged, expected_exchange);
+          auto exchange_place = wide;
+          world.all_to_all(out(exchange_place), out(exchange_place));
+          ASSERT_EQ(exchange_place, expected_exchange);
 
-      for (int root = 0; root < n; ++root) {
-        std::vector<float> sum(c);
-        world.reduce(in(mine), me == root ? out(sum) : Buffer{}, ReduceOp::sum, root);
-        if (me == root) { ASSERT_EQ(sum, total(n, c)); }
-        auto copied = me == root ? mine : std::vector<float>(c);
-        world.broadcast(out(copied), root);
-        ASSERT_EQ(copied, gift(root, c));
-        std::vector<float> collected(me == root ? c * un : 0);
-        world.gather(in(mine), out(collected), root);
-        if (me == root) { ASSERT_EQ(collected, expected); }
-        std::vector<float> dealt(c);
-        world.scatter(me == root ? in(wide) : ConstBuffer{}, out(dealt), root);
-        const auto roots = gift(root, c * un);
-        ASSERT_TRUE(std::equal(dealt.begin(), dealt.end(), roots.begin() + static_cast<long>(um * c)));
-      }
-      world.barrier();
-    }
-  }, options());
+          for (int root = 0; root < n; ++root) {
+            std::vector<float> sum(c);
+            world.reduce(in(mine), me == root ? out(sum) : Buffer{}, ReduceOp::sum, root);
+            if (me == root) {
+              ASSERT_EQ(sum, total(n, c));
+            }
+            auto copied = me == root ? mine : std::vector<float>(c);
+            world.broadcast(out(copied), root);
+            ASSERT_EQ(copied, gift(root, c));
+            std::vector<float> collected(me == root ? c * un : 0);
+            world.gather(in(mine), out(collected), root);
+            if (me == root) {
+              ASSERT_EQ(collected, expected);
+            }
+            std::vector<float> dealt(c);
+            world.scatter(me == root ? in(wide) : ConstBuffer{}, out(dealt), root);
+            const auto roots = gift(root, c * un);
+            ASSERT_TRUE(std::equal(dealt.begin(), dealt.end(), roots.begin() + static_cast<long>(um * c)));
+          }
+          world.barrier();
+        }
+      },
+      options());
 }
 
 TEST_P(LocalPaths, ManyCallsMayBeUnderWayAndAreWaitedForInAnyOrder) {
-  run_ranks(ranks(), [&](Communicator& world) {
-    constexpr std::size_t calls = 100;
-    std::vector<std::vector<float>> results(calls);
-    std::vector<std::vector<float>> gifts;
-    std::vector<Work> works;
-    for (std::size_t i = 0; i < calls; ++i) {
-      gifts.push_back(gift(world.rank(), i * 3 % 50));
-      results[i].resize(gifts[i].size());
-      works.push_back(world.start({.operation = Operation::all_reduce, .in = in(gifts[i]), .out = out(results[i])}));
-    }
-    std::vector<float> blocking(5);
-    world.all_reduce(in(gift(world.rank(), 5)), out(blocking), ReduceOp::sum);  // matched in order with the started ones
-    ASSERT_EQ(blocking, total(world.size(), 5));
-    for (std::size_t i = 0; i < calls; ++i) works[i * 7 % calls].wait();
-    for (std::size_t i = 0; i < calls; ++i) ASSERT_EQ(results[i], total(world.size(), results[i].size())) << i;
-  }, options());
+  run_ranks(
+      ranks(),
+      [&](Communicator& world) {
+        constexpr std::size_t calls = 100;
+        std::vector<std::vector<float>> results(calls);
+        std::vector<std::vector<float>> gifts;
+        std::vector<Work> works;
+        for (std::size_t i = 0; i < calls; ++i) {
+          gifts.push_back(gift(world.rank(), i * 3 % 50));
+          results[i].resize(gifts[i].size());
+          works.push_back(
+              world.start({.operation = Operation::all_reduce, .in = in(gifts[i]), .out = out(results[i])}));
+        }
+        std::vector<float> blocking(5);
+        world.all_reduce(in(gift(world.rank(), 5)), out(blocking),
+                         ReduceOp::sum);  // matched in order with the started ones
+        ASSERT_EQ(blocking, total(world.size(), 5));
+        for (std::size_t i = 0; i < calls; ++i) works[i * 7 % calls].wait();
+        for (std::size_t i = 0; i < calls; ++i) ASSERT_EQ(results[i], total(world.size(), results[i].size())) << i;
+      },
+      options());
 }
 
 TEST_P(LocalPaths, ARankThatIsBusyElsewhereDoesNotHoldUpWhatItStarted) {
   std::atomic<bool> others_done{ranks() == 1};
-  run_ranks(ranks(), [&](Communicator& world) {
-    const auto mine = gift(world.rank(), 5000);
-    std::vector<float> result(5000);
-    Work work = world.start({.operation = Operation::all_reduce, .in = in(mine), .out = out(result)});
-    if (world.rank() == 0) {
-      while (!others_done) std::this_thread::yield();  // never waits before the others are through
-    } else {
-      work.wait();
-      if (world.rank() == world.size() - 1) others_done = true;
-    }
-    work.wait();
-    ASSERT_EQ(result, total(world.size(), 5000));
-  }, options());
+  run_ranks(
+      ranks(),
+      [&](Communicator& world) {
+        const auto mine = gift(world.rank(), 5000);
+        std::vector<float> result(5000);
+        Work work = world.start({.operation = Operation::all_reduce, .in = in(mine), .out = out(result)});
+        if (world.rank() == 0) {
+          while (!others_done) std::this_thread::yield();  // never waits before the others are through
+        } else {
+          work.wait();
+          if (world.rank() == world.size() - 1) others_done = true;
+        }
+        work.wait();
+        ASSERT_EQ(result, total(world.size(), 5000));
+      },
+      options());
 }
 
 TEST_P(LocalPaths, TestNeverBlocksAndEndsByItself) {
-  run_ranks(ranks(), [&](Communicator& world) {
-    const auto mine = gift(world.rank(), 300);
-    std::vector<float> result(300);
-    Work work = world.start({.operation = Operation::all_reduce, .in = in(mine), .out = out(result)});
-    while (!work.test()) std::this_thread::yield();
-    ASSERT_EQ(result, total(world.size(), 300));
-    work.wait();
-    world.barrier();
-  }, options());
+  run_ranks(
+      ranks(),
+      [&](Communicator& world) {
+        const auto mine = gift(world.rank(), 300);
+        std::vector<float> result(300);
+        Work work = world.start({.operation = Operation::all_reduce, .in = in(mine), .out = out(result)});
+        while (!work.test()) std::this_thread::yield();
+        ASSERT_EQ(result, total(world.size(), 300));
+        work.wait();
+        world.barrier();
+      },
+      options());
 }
 
 TEST_P(LocalPaths, MessagesMatchByTagInOrderInBothRegimes) {
-  run_ranks(ranks(), [&](Communicator& world) {
-    const int to = (world.rank() + 1) % world.size();
-    const int from = (world.rank() + world.size() - 1) % world.size();
-    for (const std::size_t c : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{5000}}) {
-      const auto first = gift(world.rank(), c);
-      const auto second = gift(world.rank() + 1, c);
-      const auto third = gift(world.rank() + 2, c);
-      std::vector<float> a(c), b(c), d(c);
-      const Call calls[] = {
-          {.operation = Operation::send, .root = to, .tag = 1, .in = in(first)},
-          {.operation = Operation::send, .root = to, .tag = 2, .in = in(second)},
-          {.operation = Operation::send, .root = to, .tag = 1, .in = in(third)},
-          {.operation = Operation::recv, .root = from, .tag = 2, .out = out(b)},
-          {.operation = Operation::recv, .root = from, .tag = 1, .out = out(a)},
-          {.operation = Operation::recv, .root = from, .tag = 1, .out = out(d)},
-      };
-      world.start(calls).wait();
-      ASSERT_EQ(a, gift(from, c));
-      ASSERT_EQ(b, gift(from + 1, c));
-      ASSERT_EQ(d, gift(from + 2, c));
-    }
-  }, options());
+  run_ranks(
+      ranks(),
+      [&](Communicator& world) {
+        const int to = (world.rank() + 1) % world.size();
+        const int from = (world.rank() + world.size() - 1) % world.size();
+        for (const std::size_t c : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{5000}}) {
+          const auto first = gift(world.rank(), c);
+          const auto second = gift(world.rank() + 1, c);
+          const auto third = gift(world.rank() + 2, c);
+          std::vector<float> a(c), b(c), d(c);
+          const Call calls[] = {
+              {.operation = Operation::send, .root = to, .tag = 1, .in = in(first)},
+              {.operation = Operation::send, .root = to, .tag = 2, .in = in(second)},
+              {.operation = Operation::send, .root = to, .tag = 1, .in = in(third)},
+              {.operation = Operation::recv, .root = from, .tag = 2, .out = out(b)},
+              {.operation = Operation::recv, .root = from, .tag = 1, .out = out(a)},
+              {.operation = Operation::recv, .root = from, .tag = 1, .out = out(d)},
+          };
+          world.start(calls).wait();
+          ASSERT_EQ(a, gift(from, c));
+          ASSERT_EQ(b, gift(from + 1, c));
+          ASSERT_EQ(d, gift(from + 2, c));
+        }
+      },
+      options());
 }
 
 INSTANTIATE_TEST_SUITE_P(Paths, LocalPaths,
@@ -200,7 +224,8 @@ INSTANTIATE_TEST_SUITE_P(Paths, LocalPaths,
                                           testing::Values(1, 64)),
                          [](const auto& info) {
                            return "ranks" + std::to_string(std::get<0>(info.param)) + "inline" +
-                                  std::to_string(std::get<1>(info.param)) + "cores" + std::to_string(std::get<2>(info.param));
+                                  std::to_string(std::get<1>(info.param)) + "cores" +
+                                  std::to_string(std::get<2>(info.param));
                          });
 
 // ---- groups ----
@@ -229,16 +254,19 @@ TEST(LocalGroups, ChildrenKeepTheGivenOrderAndKnowTheirWorldRanks) {
 TEST(LocalGroups, AMemberThatDoesNotComeIsNamed) {
   LocalOptions options;
   options.timeout = 100ms;
-  run_ranks(3, [](Communicator& world) {
-    if (world.rank() == 2) return;
-    const int all[] = {0, 1, 2};
-    try {
-      (void)world.create_group(all);
-      ADD_FAILURE() << "made without rank 2";
-    } catch (const TimeoutError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("no call from world rank 2 within 100 ms"));
-    }
-  }, options);
+  run_ranks(
+      3,
+      [](Communicator& world) {
+        if (world.rank() == 2) return;
+        const int all[] = {0, 1, 2};
+        try {
+          (void)world.create_group(all);
+          ADD_FAILURE() << "made without rank 2";
+        } catch (const TimeoutError& error) {
+          EXPECT_THAT(error.what(), HasSubstr("no call from world rank 2 within 100 ms"));
+        }
+      },
+      options);
 }
 
 // ---- misuse and failure ----
@@ -260,10 +288,15 @@ std::string message_of(const std::function<void()>& action) {
 TEST(LocalMisuse, EveryRankIsToldWhoCalledWhat) {
   const std::function<Call(int, std::vector<float>&)> calls[] = {
       [](int rank, std::vector<float>& v) {  // count
-        return Call{.operation = Operation::all_reduce, .in = {v.data(), rank == 1 ? 5 : 4}, .out = {v.data(), rank == 1 ? 5 : 4}};
+        return Call{.operation = Operation::all_reduce,
+                    .in = {v.data(), rank == 1 ? 5 : 4},
+                    .out = {v.data(), rank == 1 ? 5 : 4}};
       },
       [](int rank, std::vector<float>& v) {  // op
-        return Call{.operation = Operation::all_reduce, .op = rank == 1 ? ReduceOp::max : ReduceOp::sum, .in = {v.data(), 4}, .out = {v.data(), 4}};
+        return Call{.operation = Operation::all_reduce,
+                    .op = rank == 1 ? ReduceOp::max : ReduceOp::sum,
+                    .in = {v.data(), 4},
+                    .out = {v.data(), 4}};
       },
       [](int rank, std::vector<float>& v) {  // dtype
         const DType dtype = rank == 1 ? DType::i32 : DType::f32;
@@ -309,7 +342,8 @@ TEST(LocalFailure, ARankThatLeavesIsNoticedAtOnce) {
   run_ranks(2, [](Communicator& world) {
     if (world.rank() == 1) return;
     std::vector<float> value(1);
-    EXPECT_THAT(message_of<PeerFailed>([&] { world.recv(out(value), 1, 3); }), HasSubstr("recv(f32 x 1 from 1, tag 3)"));
+    EXPECT_THAT(message_of<PeerFailed>([&] { world.recv(out(value), 1, 3); }),
+                HasSubstr("recv(f32 x 1 from 1, tag 3)"));
   });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
 }
@@ -327,28 +361,33 @@ TEST(LocalFailure, AThrowingRankEndsTheOthersAndIsTheOneReported) {
 TEST(LocalFailure, BuffersOfAnAbandonedCallAreNeverTouchedAgain) {
   // Rank 0 drops its Work and frees its buffers while the others may be about to read them: the sanitizers watch.
   for (int round = 0; round < 200; ++round)
-    run_ranks(3, [&](Communicator& world) {
-      try {
-        auto values = std::make_unique<std::vector<float>>(3000, 1.0f);
-        {
-          Work work = world.start({.operation = Operation::all_reduce, .in = in(*values), .out = out(*values)});
-          if (world.rank() != 0) work.wait();
-        }
-        values.reset();
-        world.barrier();
-        if (world.rank() == 0) return;
-      } catch (const PeerFailed&) {
-      }
-    }, small_paths(0));
+    run_ranks(
+        3,
+        [&](Communicator& world) {
+          try {
+            auto values = std::make_unique<std::vector<float>>(3000, 1.0f);
+            {
+              Work work = world.start({.operation = Operation::all_reduce, .in = in(*values), .out = out(*values)});
+              if (world.rank() != 0) work.wait();
+            }
+            values.reset();
+            world.barrier();
+            if (world.rank() == 0) return;
+          } catch (const PeerFailed&) {
+          }
+        },
+        small_paths(0));
 }
 
 TEST(LocalFailure, MessagesOfDifferentShapeAreRefusedOnBothSides) {
   run_ranks(2, [](Communicator& world) {
     std::vector<float> four(4), five(5000), six(6000);
     if (world.rank() == 0)
-      EXPECT_THAT(message_of<MismatchError>([&] { world.send(in(five), 1); }), HasSubstr("send(f32 x 5000 to 1, tag 0) meets recv(f32 x 6000 from 0, tag 0)"));
+      EXPECT_THAT(message_of<MismatchError>([&] { world.send(in(five), 1); }),
+                  HasSubstr("send(f32 x 5000 to 1, tag 0) meets recv(f32 x 6000 from 0, tag 0)"));
     else
-      EXPECT_THAT(message_of<MismatchError>([&] { world.recv(out(six), 0); }), HasSubstr("send(f32 x 5000 to 1, tag 0) meets recv(f32 x 6000 from 0, tag 0)"));
+      EXPECT_THAT(message_of<MismatchError>([&] { world.recv(out(six), 0); }),
+                  HasSubstr("send(f32 x 5000 to 1, tag 0) meets recv(f32 x 6000 from 0, tag 0)"));
   });
 }
 
@@ -356,9 +395,25 @@ TEST(LocalFailure, AReceiveWithoutASenderTimesOut) {
   run_ranks(2, [](Communicator& world) {
     std::vector<float> value(1);
     if (world.rank() == 0)
-      EXPECT_THAT(message_of<TimeoutError>([&] { world.recv(out(value), 1, 0, 50ms); }), HasSubstr("waited 50 ms for rank 1"));
+      EXPECT_THAT(message_of<TimeoutError>([&] { world.recv(out(value), 1, 0, 50ms); }),
+                  HasSubstr("waited 50 ms for rank 1"));
     else
       std::this_thread::sleep_for(200ms);
+  });
+}
+
+TEST(LocalFailure, WorkWhoseReceiveTimedOutCanBeWaitedForAgainAndDropped) {
+  run_ranks(2, [](Communicator& world) {
+    if (world.rank() == 0) {
+      const Call nothing{.operation = Operation::recv, .root = 1};
+      const Call both[] = {nothing, nothing};
+      Work work = world.start(both);
+      EXPECT_THROW(work.wait(20ms), TimeoutError);
+      EXPECT_THROW(work.wait(20ms), PeerFailed);
+      EXPECT_THROW((void)work.test(), PeerFailed);
+    } else {
+      std::this_thread::sleep_for(100ms);
+    }
   });
 }
 
@@ -372,10 +427,16 @@ TEST(LocalFailure, AbortReachesGroupsOfGroups) {
       return;
     }
     if (world.rank() == 1) {
-      EXPECT_THAT(message_of<PeerFailed>([&] { for (;;) child->barrier(); }), HasSubstr("rank 3 gives up"));
+      EXPECT_THAT(message_of<PeerFailed>([&] {
+                    for (;;) child->barrier();
+                  }),
+                  HasSubstr("rank 3 gives up"));
       return;
     }
-    EXPECT_THAT(message_of<PeerFailed>([&] { for (;;) child->barrier(); }), HasSubstr(""));
+    EXPECT_THAT(message_of<PeerFailed>([&] {
+                  for (;;) child->barrier();
+                }),
+                HasSubstr(""));
   });
 }
 

@@ -1,9 +1,9 @@
 #include "reference/comm/local/channel.hpp"
 
-#include <fmt/format.h>
-
 #include <cstring>
 #include <mutex>
+
+#include <fmt/format.h>
 
 namespace plumbline::comm::local {
 namespace {
@@ -25,8 +25,7 @@ void move(Message& send, Message& receive) {
     if (to.count != 0) std::memcpy(to.data, from.data, to.bytes());
   } else {
     state = Message::State::mismatched;
-    receive.mismatch = send.mismatch =
-        fmt::format("{} meets {}", describe(send.call, 0), describe(receive.call, 0));
+    receive.mismatch = send.mismatch = fmt::format("{} meets {}", describe(send.call, 0), describe(receive.call, 0));
   }
   send.state.store(state, std::memory_order_release);
   receive.state.store(state, std::memory_order_release);
@@ -74,7 +73,9 @@ void Channel::receive(const std::shared_ptr<Message>& message) {
 
 bool Channel::withdraw(const std::shared_ptr<Message>& message) {
   const std::lock_guard hold(lock_);
-  return sends_.remove(message) + receives_.remove(message) > 0;
+  if (sends_.remove(message) + receives_.remove(message) == 0) return false;
+  message->state.store(Message::State::withdrawn, std::memory_order_release);
+  return true;
 }
 
 }  // namespace plumbline::comm::local

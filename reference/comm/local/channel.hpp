@@ -19,7 +19,7 @@ namespace plumbline::comm::local {
 
 /// One side of a message, for as long as it is under way.
 struct Message {
-  enum class State : std::uint8_t { waiting, complete, mismatched };
+  enum class State : std::uint8_t { waiting, complete, mismatched, withdrawn };
   Call call;
   std::unique_ptr<std::byte[]> copy;  // of a small send's data
   std::atomic<State> state{State::waiting};
@@ -35,7 +35,8 @@ class Channel {
   void send(const std::shared_ptr<Message>& message);
   /// Matches or posts a receive.
   void receive(const std::shared_ptr<Message>& message);
-  /// Takes an unmatched message back. False when it is being moved, or was: then its state will change soon.
+  /// Takes an unmatched message back, whose state is `withdrawn` then. False when it is being moved, or was: then its state
+  /// changes soon, or has.
   bool withdraw(const std::shared_ptr<Message>& message);
 
  private:

@@ -1,9 +1,9 @@
 // One rank's handle on a local group: posts calls, waits for the others', does its share.
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <deque>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local/group.hpp"
@@ -219,8 +219,7 @@ LocalCommunicator::Pending LocalCommunicator::post(const Call& call, bool blocki
     }
   } else {
     // A rank that has gone on, or is not running, leaves its part to others; else each part is warmest at its owner.
-    const bool open =
-        !blocking || size() > group_->options.cores || shape.bytes() >= group_->options.block_bytes;
+    const bool open = !blocking || size() > group_->options.cores || shape.bytes() >= group_->options.block_bytes;
     mine.next_block.store(open ? 0 : Slot::kClosed, std::memory_order_relaxed);
     mine.blocks_done.store(0, std::memory_order_relaxed);
   }
@@ -311,15 +310,14 @@ void LocalCommunicator::compare_signatures(const Pending& pending) {
     if (!arrived(member, pending.sequence) || slot(member).signature == mine) continue;
     std::string calls;
     for (std::size_t other = 0; other < cursors_.size(); ++other) {
-      const std::string made = arrived(other, pending.sequence)
-                                   ? describe(slot(other).signature.call(size()), size())
-                                   : "has not arrived yet";
+      const std::string made = arrived(other, pending.sequence) ? describe(slot(other).signature.call(size()), size())
+                                                                : "has not arrived yet";
       calls += fmt::format("{}rank {}: {}", other == 0 ? "" : "; ", other, made);
     }
     fail({.kind = Failure::Kind::mismatch,
           .sequence = pending.sequence,
-          .message = fmt::format("call #{} on {}: the ranks disagree: {}", pending.sequence,
-                                 describe(group_->identity), calls)});
+          .message = fmt::format("call #{} on {}: the ranks disagree: {}", pending.sequence, describe(group_->identity),
+                                 calls)});
   }
 }
 
@@ -386,8 +384,8 @@ bool LocalCommunicator::all_parts_done() const {
 void LocalCommunicator::help() {
   bool open = false;
   for (int part = 0; part < size() && !open; ++part)
-    open = part != rank() && slot(static_cast<std::size_t>(part)).next_block.load(
-                                 std::memory_order_relaxed) < parts_[static_cast<std::size_t>(part)].blocks;
+    open = part != rank() && slot(static_cast<std::size_t>(part)).next_block.load(std::memory_order_relaxed) <
+                                 parts_[static_cast<std::size_t>(part)].blocks;
   if (!open || !group_->enter(rank())) return;
   for (int step = 1; step < size(); ++step) work_on((rank() + step) % size());
   group_->leave(rank());
@@ -404,6 +402,7 @@ bool LocalCommunicator::try_complete_message(const std::shared_ptr<Message>& mes
   const Message::State state = message->state.load(std::memory_order_acquire);
   if (state == Message::State::waiting) return false;
   if (state == Message::State::complete) return true;
+  if (state == Message::State::withdrawn) throw_failure(kNoSequence, true);  // the group has failed before
   fail({.kind = Failure::Kind::mismatch,
         .sequence = kNoSequence,
         .message = fmt::format("{}, rank {}: {}", describe(group_->identity), rank(), message->mismatch)});
@@ -419,9 +418,11 @@ void LocalCommunicator::complete_message(Channel& channel, const std::shared_ptr
     if (!left && !late && !group_->failed()) return;
     if (!channel.withdraw(message)) return;  // it is being moved: its state is about to change
     if (group_->failed()) throw_failure(kNoSequence, true);
-    const std::string what = fmt::format("{} on {}, rank {}", describe(call, size()), describe(group_->identity), rank());
+    const std::string what =
+        fmt::format("{} on {}, rank {}", describe(call, size()), describe(group_->identity), rank());
     if (late)
-      fail({Failure::Kind::timeout, kNoSequence, fmt::format("{}: waited {} for rank {}", what, milliseconds(limit), call.root)});
+      fail({Failure::Kind::timeout, kNoSequence,
+            fmt::format("{}: waited {} for rank {}", what, milliseconds(limit), call.root)});
     fail({Failure::Kind::peer, kNoSequence, fmt::format("{}: rank {} has left the group", what, call.root)});
   });
   (void)try_complete_message(message);
@@ -430,8 +431,8 @@ void LocalCommunicator::complete_message(Channel& channel, const std::shared_ptr
 // ---- failures ----
 
 std::string LocalCommunicator::place(const Pending& pending) const {
-  return fmt::format("{} #{} on {}, rank {}", describe(Signature(pending.shape).call(size()), size()),
-                     pending.sequence, describe(group_->identity), rank());
+  return fmt::format("{} #{} on {}, rank {}", describe(Signature(pending.shape).call(size()), size()), pending.sequence,
+                     describe(group_->identity), rank());
 }
 
 // What a waiting rank looks at now and then.
@@ -457,8 +458,7 @@ void LocalCommunicator::watch(const Pending& pending, Clock::duration elapsed, T
     for (int part = 0; part < size(); ++part)
       if (!is_done(static_cast<std::size_t>(part))) missing.push_back(part);
   fail({Failure::Kind::timeout, pending.sequence,
-        fmt::format("{}: waited {} for rank {}", place(pending), milliseconds(limit),
-                    fmt::join(missing, ", "))});
+        fmt::format("{}: waited {} for rank {}", place(pending), milliseconds(limit), fmt::join(missing, ", "))});
 }
 
 void LocalCommunicator::fail(const Failure& failure) {
@@ -477,7 +477,8 @@ void LocalCommunicator::throw_failure(std::uint64_t sequence, bool had_arrived) 
   told_ = true;
   if (same && failure.kind == Failure::Kind::mismatch) throw MismatchError(failure.message);
   if (same && had_arrived && failure.kind == Failure::Kind::timeout) throw TimeoutError(failure.message);
-  throw PeerFailed(fmt::format("{}, rank {}: the group has failed: {}", describe(group_->identity), rank(), failure.message));
+  throw PeerFailed(
+      fmt::format("{}, rank {}: the group has failed: {}", describe(group_->identity), rank(), failure.message));
 }
 
 void LocalCommunicator::give_up(const std::string& why) noexcept {

@@ -1,9 +1,9 @@
 #include "reference/comm/local/group.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <algorithm>
 
 #include "reference/comm/errors.hpp"
 

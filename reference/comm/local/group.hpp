@@ -1,8 +1,6 @@
 // reference/comm/local/group.hpp: what the members of one group share.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -11,6 +9,8 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <sched.h>
 
 #include "reference/comm/communicator.hpp"
 #include "reference/comm/local.hpp"

@@ -41,8 +41,8 @@ void concatenate(const Shape& shape, std::span<const std::byte* const> in, std::
 
 void reduce(const Shape& shape, std::span<const std::byte* const> in, std::span<std::byte* const> out,
             std::size_t begin, std::size_t count, bool streaming) {
-  kernels().reduction(shape.dtype, shape.op)(
-      {.inputs = in, .outputs = out, .begin = begin, .count = count, .streaming = streaming});
+  kernels().reduction(shape.dtype,
+                      shape.op)({.inputs = in, .outputs = out, .begin = begin, .count = count, .streaming = streaming});
 }
 
 // Piece `rank` of what each rank gives, added into that rank's out: elements [begin, begin + count).
@@ -135,8 +135,7 @@ void work_on_part(const Shape& shape, const Addresses& at, int part, std::size_t
     case Operation::reduce: {
       const std::size_t first = piece_of(shape.elements, width, shape.ranks, part).begin + begin;
       const bool to_root = shape.operation == Operation::reduce;
-      return reduce(shape, at.in, to_root ? at.out.subspan(index(shape.root), 1) : at.out, first, count,
-                    at.streaming);
+      return reduce(shape, at.in, to_root ? at.out.subspan(index(shape.root), 1) : at.out, first, count, at.streaming);
     }
     case Operation::reduce_scatter:
       return reduce_scattered(shape, at.in, part, at.out[index(part)], begin, count, at.streaming);
@@ -148,8 +147,7 @@ void work_on_part(const Shape& shape, const Addresses& at, int part, std::size_t
                   at.streaming);
     case Operation::scatter:
       return copy(at.out[index(part)] + begin * width,
-                  at.in[index(shape.root)] + index(part) * shape.bytes() + begin * width, count * width,
-                  at.streaming);
+                  at.in[index(shape.root)] + index(part) * shape.bytes() + begin * width, count * width, at.streaming);
     case Operation::all_to_all:
       return exchange_blocks(shape, at, part, begin, count);
     default:

@@ -13,7 +13,8 @@ Call Signature::call(int ranks) const {
   return call;
 }
 
-PostingStream::PostingStream(std::size_t payload_bytes) : payload_bytes_(payload_bytes), first_(new_block()), end_{first_, 0} {
+PostingStream::PostingStream(std::size_t payload_bytes)
+    : payload_bytes_(payload_bytes), first_(new_block()), end_{first_, 0} {
   SlotBlock* second = new_block();
   first_->next.store(second, std::memory_order_relaxed);
   second->next.store(first_, std::memory_order_relaxed);

@@ -45,12 +45,12 @@ struct alignas(kCacheLine) Slot {
 
   std::atomic<std::uint64_t> sequence{0};  // number of the posting that the slot holds, from 1
   Signature signature;
-  std::uint64_t consumed = 0;       // the poster's last finished call when it posted
-  const std::byte* in = nullptr;    // what the poster gives: in its own buffer, in the block's payload or in `line`
-  std::byte* out = nullptr;         // where its result goes
+  std::uint64_t consumed = 0;     // the poster's last finished call when it posted
+  const std::byte* in = nullptr;  // what the poster gives: in its own buffer, in the block's payload or in `line`
+  std::byte* out = nullptr;       // where its result goes
   std::atomic<std::uint32_t> next_block{0};   // of this rank's part: the first block that nobody has taken
   std::atomic<std::uint32_t> blocks_done{0};  // of this rank's part
-  std::array<std::byte, 16> line;   // a payload that needs no second cache line
+  std::array<std::byte, 16> line;             // a payload that needs no second cache line
 };
 static_assert(sizeof(Slot) == kCacheLine);
 
@@ -94,7 +94,7 @@ class alignas(kApart) PostingStream {
   SlotBlock* new_block();
   std::size_t payload_bytes_;
   std::vector<std::unique_ptr<SlotBlock>> blocks_;  // owner; the ring's order is in their `next`
-  SlotBlock* first_;  // never changes: readers look while the owner grows the ring
+  SlotBlock* first_;                                // never changes: readers look while the owner grows the ring
   Cursor end_;                                      // the slot to be filled next
   std::uint64_t published_ = 0;
 };

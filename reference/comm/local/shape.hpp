@@ -29,8 +29,8 @@ struct Shape {
 
   /// The most bytes that any member gives: alike on all.
   [[nodiscard]] std::size_t given_bytes() const {
-    const bool all_blocks = operation == Operation::reduce_scatter || operation == Operation::all_to_all ||
-                            operation == Operation::scatter;
+    const bool all_blocks =
+        operation == Operation::reduce_scatter || operation == Operation::all_to_all || operation == Operation::scatter;
     return bytes() * (all_blocks ? static_cast<std::size_t>(ranks) : 1);
   }
   [[nodiscard]] bool gives(int rank) const {

@@ -6,12 +6,12 @@
 //         waits that are already long.
 #pragma once
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
+
+#include <sched.h>
 
 namespace plumbline::comm::local {
 
@@ -29,9 +29,7 @@ struct WaitPolicy {
   int spins;       // before the first yield
   int near_spins;  // before each yield, while nobody that is missing was last seen on this core
   /// The policy for so many ranks on so many cores.
-  static WaitPolicy of(int ranks, int cores) {
-    return ranks <= cores ? WaitPolicy{2000, 0} : WaitPolicy{12, 100};
-  }
+  static WaitPolicy of(int ranks, int cores) { return ranks <= cores ? WaitPolicy{2000, 0} : WaitPolicy{12, 100}; }
 };
 
 /// Returns once ready() is true. From the end of the spin on, calls idle(elapsed) before each look; idle may throw.
@@ -69,7 +67,8 @@ class BriefLock {
  public:
   void lock() {
     wait_until(
-        WaitPolicy{100, 0}, [this] { return !held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire); },
+        WaitPolicy{100, 0},
+        [this] { return !held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire); },
         [](Clock::duration) {});
   }
   void unlock() { held_.store(false, std::memory_order_release); }

@@ -1,14 +1,13 @@
-#include <sched.h>
-#include <unistd.h>
-
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <exception>
 #include <mutex>
 #include <numeric>
 #include <thread>
 #include <vector>
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
@@ -27,7 +26,8 @@ int usable_cores() {
 std::size_t last_level_cache() {
   constexpr std::size_t kComplex = std::size_t{32} << 20;
 #ifdef _SC_LEVEL3_CACHE_SIZE
-  if (const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE); bytes > 0) return std::min(static_cast<std::size_t>(bytes), kComplex);
+  if (const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE); bytes > 0)
+    return std::min(static_cast<std::size_t>(bytes), kComplex);
 #endif
   return kComplex;
 }
@@ -59,8 +59,7 @@ LocalWorld::~LocalWorld() = default;
 int LocalWorld::size() const { return shared_->group->size; }
 
 std::unique_ptr<Communicator> LocalWorld::communicator(int rank) {
-  if (rank < 0 || rank >= size())
-    throw OutOfRange(fmt::format("rank {} of a local world of {}", rank, size()));
+  if (rank < 0 || rank >= size()) throw OutOfRange(fmt::format("rank {} of a local world of {}", rank, size()));
   const std::lock_guard hold(shared_->mutex);
   if (shared_->handed_out[static_cast<std::size_t>(rank)])
     throw StateError(fmt::format("rank {}'s communicator was handed out before", rank));
