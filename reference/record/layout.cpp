@@ -1,0 +1,170 @@
+#include "reference/record/layout.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::job {
+namespace {
+
+// The shape of a layer's weight and, where it has one, bias.
+struct Shapes {
+  std::optional<Shape> weight;
+  std::optional<Shape> bias;
+};
+
+struct ShapesOf {
+  Shapes operator()(const Linear& layer) const { return with_bias({layer.out, layer.in}, layer.out, layer.bias); }
+  Shapes operator()(const Conv2d& layer) const {
+    return with_bias({layer.out, layer.in, layer.kernel, layer.kernel}, layer.out, layer.bias);
+  }
+  Shapes operator()(const BatchNorm2d& layer) const { return with_bias({layer.features}, layer.features, true); }
+  Shapes operator()(const LayerNorm& layer) const { return with_bias({layer.features}, layer.features, true); }
+  Shapes operator()(const Embedding& layer) const { return {.weight = Shape{layer.rows, layer.features}}; }
+  template <class Plain>
+  Shapes operator()(const Plain&) const {
+    return {};
+  }
+
+ private:
+  static Shapes with_bias(Shape weight, std::int64_t out, bool bias) {
+    return {.weight = std::move(weight), .bias = bias ? std::optional<Shape>{Shape{out}} : std::nullopt};
+  }
+};
+
+// What a layer makes of one row; nothing where it does not fit.
+struct ShapeAfter {
+  const RunSpec& spec;
+  const Shape& row;
+
+  [[nodiscard]] std::optional<Shape> last_becomes(std::int64_t in, std::int64_t out) const {
+    if (row.empty() || row.back() != in) return std::nullopt;
+    Shape after = row;
+    after.back() = out;
+    return after;
+  }
+  std::optional<Shape> operator()(const Linear& layer) const { return last_becomes(layer.in, layer.out); }
+  std::optional<Shape> operator()(const LayerNorm& layer) const { return last_becomes(layer.features, layer.features); }
+  std::optional<Shape> operator()(const TiedLinear& layer) const {
+    const Layer& with = spec.layers[static_cast<std::size_t>(layer.with)];
+    const Shape weight = *std::visit(ShapesOf{}, with).weight;
+    return last_becomes(weight[1], weight[0]);
+  }
+  std::optional<Shape> operator()(const Conv2d& layer) const {
+    if (row.size() != 3 || row[0] != layer.in) return std::nullopt;
+    Shape after{layer.out, 0, 0};
+    for (const std::size_t axis : {std::size_t{1}, std::size_t{2}}) {
+      const std::int64_t room = row[axis] + 2 * layer.padding - layer.kernel;
+      if (room < 0) return std::nullopt;
+      after[axis] = room / layer.stride + 1;
+    }
+    return after;
+  }
+  std::optional<Shape> operator()(const BatchNorm2d& layer) const {
+    return row.size() == 3 && row[0] == layer.features ? std::optional(row) : std::nullopt;
+  }
+  std::optional<Shape> operator()(const Embedding& layer) const {
+    Shape after = row;
+    after.push_back(layer.features);
+    return after;
+  }
+  std::optional<Shape> operator()(const Flatten&) const { return Shape{elements_of(row)}; }
+  template <class Elementwise>
+  std::optional<Shape> operator()(const Elementwise&) const {
+    return row;
+  }
+};
+
+int size_along(const Parallel& parallel, const std::string& axis) {
+  return axis == "pipeline" ? parallel.pipeline : axis == "data" ? parallel.data : parallel.tensor;
+}
+
+int& along(Coordinates& at, const std::string& axis) {
+  return axis == "pipeline" ? at.pipeline : axis == "data" ? at.data : at.tensor;
+}
+
+}  // namespace
+
+std::vector<Parameter> parameters_of(const RunSpec& spec) {
+  std::vector<Parameter> list;
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    const Shapes shapes = std::visit(ShapesOf{}, spec.layers[i]);
+    const int layer = static_cast<int>(i);
+    if (shapes.weight) list.push_back({fmt::format("{}.weight", i), layer, *shapes.weight});
+    if (shapes.bias) list.push_back({fmt::format("{}.bias", i), layer, *shapes.bias});
+  }
+  return list;
+}
+
+Coordinates coordinates_of(const Parallel& parallel, int rank) {
+  Coordinates at;
+  for (auto axis = parallel.order.rbegin(); axis != parallel.order.rend(); ++axis) {
+    const int size = size_along(parallel, *axis);
+    along(at, *axis) = rank % size;
+    rank /= size;
+  }
+  return at;
+}
+
+int rank_of(const Parallel& parallel, const Coordinates& at) {
+  int rank = 0;
+  Coordinates copy = at;
+  for (const std::string& axis : parallel.order) rank = rank * size_along(parallel, axis) + along(copy, axis);
+  return rank;
+}
+
+int stage_of_layer(const RunSpec& spec, int layer) {
+  const auto after = std::ranges::upper_bound(spec.stages, layer);
+  return static_cast<int>(after - spec.stages.begin()) - 1;
+}
+
+int pipeline_rank_of_stage(const RunSpec& spec, int stage) {
+  const int ranks = spec.parallel.pipeline;
+  const bool goes_back = spec.run.schedule == "zbv" || spec.run.schedule == "dualpipev";
+  return goes_back && stage >= ranks ? 2 * ranks - 1 - stage : stage % ranks;
+}
+
+std::vector<int> holders_of(const RunSpec& spec, const Parameter& parameter) {
+  const auto holder = [&](int layer) { return pipeline_rank_of_stage(spec, stage_of_layer(spec, layer)); };
+  std::vector<int> ranks{holder(parameter.layer)};
+  const bool is_weight = parameter.name.ends_with(".weight");
+  for (std::size_t i = 0; is_weight && i < spec.layers.size(); ++i)
+    if (const TiedLinear* tied = std::get_if<TiedLinear>(&spec.layers[i]); tied && tied->with == parameter.layer)
+      ranks.push_back(holder(static_cast<int>(i)));
+  std::ranges::sort(ranks);
+  const auto repeated = std::ranges::unique(ranks);
+  ranks.erase(repeated.begin(), repeated.end());
+  return ranks;
+}
+
+int last_pipeline_rank(const RunSpec& spec) {
+  return pipeline_rank_of_stage(spec, static_cast<int>(spec.stages.size()) - 1);
+}
+
+std::vector<RowRange> micro_batches_of(const RunSpec& spec, int step, int data_rank) {
+  const std::int64_t slice = spec.run.global_batch / spec.parallel.data;
+  const std::int64_t rows = slice / spec.run.micro_batches;
+  std::vector<RowRange> list;
+  for (int i = 0; i < spec.run.accumulation; ++i)
+    for (int part = 0; part < spec.run.micro_batches; ++part)
+      list.push_back({.batch = std::int64_t{step} * spec.run.accumulation + i,
+                      .first_row = data_rank * slice + part * rows,
+                      .rows = rows});
+  return list;
+}
+
+Shape output_shape(const RunSpec& spec, const Shape& row) {
+  Shape shape = row;
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    const std::optional<Shape> after = std::visit(ShapeAfter{spec, shape}, spec.layers[i]);
+    if (!after)
+      throw InvalidArgument(fmt::format("model.layer[{}] ({}) does not fit: a row that reaches it has shape {}", i,
+                                        name_of(spec.layers[i]), text_of(shape)));
+    shape = *after;
+  }
+  return shape;
+}
+
+}  // namespace plumbline::job

@@ -1,0 +1,58 @@
+// reference/record/layout.hpp: what follows from a run specification: who holds which parameter, who uses
+// which rows.
+//
+// Model   Pure functions of a specification that passes problem_of(). Parameters are named as
+//         torch.nn.Sequential names them: "<layer>.weight", "<layer>.bias".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/record/run_spec.hpp"
+
+namespace plumbline::job {
+
+struct Parameter {
+  std::string name;  // "0.weight"
+  int layer = 0;
+  Shape shape;  // as torch.nn has it
+};
+/// All parameters, in the order of the layers, weight before bias. A tied_linear has none of its own.
+[[nodiscard]] std::vector<Parameter> parameters_of(const RunSpec& spec);
+
+/// A rank's place in the world.
+struct Coordinates {
+  int pipeline = 0;
+  int data = 0;
+  int tensor = 0;
+  friend bool operator==(const Coordinates&, const Coordinates&) = default;
+};
+[[nodiscard]] Coordinates coordinates_of(const Parallel& parallel, int rank);
+[[nodiscard]] int rank_of(const Parallel& parallel, const Coordinates& at);
+
+/// The stage of a layer, and the pipeline rank of a stage: stage mod p; in the V schedules (zbv, dualpipev)
+/// the second half goes back.
+[[nodiscard]] int stage_of_layer(const RunSpec& spec, int layer);
+[[nodiscard]] int pipeline_rank_of_stage(const RunSpec& spec, int stage);
+/// The pipeline ranks that hold a parameter, ascending: its layer's, and those of the layers tied to it.
+[[nodiscard]] std::vector<int> holders_of(const RunSpec& spec, const Parameter& parameter);
+/// The pipeline rank of the last stage, which computes the loss.
+[[nodiscard]] int last_pipeline_rank(const RunSpec& spec);
+
+/// Rows first_row .. first_row+rows-1 of one batch.
+struct RowRange {
+  std::int64_t batch = 0;
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
+  friend bool operator==(const RowRange&, const RowRange&) = default;
+};
+/// The micro-batches of data rank d in a step, in the order in which a single device would take them.
+[[nodiscard]] std::vector<RowRange> micro_batches_of(const RunSpec& spec, int step, int data_rank);
+
+/// The shape of one row after all layers, given that of one row of "x". Throws InvalidArgument naming the
+/// layer that does not fit, and what it was given.
+[[nodiscard]] Shape output_shape(const RunSpec& spec, const Shape& row);
+
+}  // namespace plumbline::job

@@ -1,0 +1,159 @@
+// reference/record/run_spec.hpp: what a training run shall compute, as a plain value: the job door's run
+// specification.
+//
+// Model   A run specification says everything that decides the numbers of a run: the layout of ranks, the
+//         batches, the layers, loss and optimizer. It is a TOML file beside two safetensors files (weights,
+//         batches). A program that is given one writes a training record (training_record.hpp).
+// Ranks   The world is pipeline x data x tensor, row-major over Parallel::order.
+// Rows    Step S uses batches S*accumulation .. (S+1)*accumulation-1; data rank d of D takes the d-th of D
+//         equal consecutive slices of a batch, cut into micro_batches equal consecutive parts.
+// Errors  A specification that cannot be run is an InvalidArgument of one line: file:line:column, the field,
+//         its value, and what would be right.
+// Source  Layers, losses and optimizers are those of torch.nn and torch.optim at their defaults.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace plumbline::job {
+
+using Shape = std::vector<std::int64_t>;
+
+/// The number of elements of a shape; 1 for []. Throws InvalidArgument beyond 2^63.
+[[nodiscard]] std::int64_t elements_of(const Shape& shape);
+/// "[32, 64]".
+[[nodiscard]] std::string text_of(const Shape& shape);
+
+struct Parallel {
+  int pipeline = 1;
+  int data = 1;
+  int tensor = 1;
+  std::vector<std::string> order{"pipeline", "data", "tensor"};  // slowest first
+  [[nodiscard]] int world() const { return pipeline * data * tensor; }
+};
+
+struct Run {
+  int steps = 1;
+  std::int64_t global_batch = 1;  // rows of one batch
+  int micro_batches = 1;          // of one data rank's rows of one batch
+  int accumulation = 1;           // batches of one step
+  std::string dtype = "float32";  // of forward and backward: float32, bfloat16, float16
+  std::string schedule = "1f1b";
+  int chunks = 1;  // stages of a pipeline rank
+  std::int64_t bucket_bytes = 25 << 20;
+  std::string device = "cpu";
+};
+
+// Layers. Sizes are counts of features or channels; kernel, stride and padding are the same in both
+// directions.
+struct Linear {
+  std::int64_t in = 0, out = 0;
+  bool bias = true;
+};
+struct Relu {};
+struct Gelu {};  // the exact one
+struct Tanh {};
+struct Flatten {};  // all but the rows
+struct Conv2d {
+  std::int64_t in = 0, out = 0, kernel = 0, stride = 1, padding = 0;
+  bool bias = true;
+};
+struct BatchNorm2d {
+  std::int64_t features = 0;
+};
+struct LayerNorm {
+  std::int64_t features = 0;  // the last dimension
+};
+struct Embedding {
+  std::int64_t rows = 0, features = 0;
+};
+struct TiedLinear {
+  int with = 0;  // the earlier linear or embedding layer whose weight it multiplies by
+};
+using Layer = std::variant<Linear, Relu, Gelu, Tanh, Flatten, Conv2d, BatchNorm2d, LayerNorm, Embedding, TiedLinear>;
+
+enum class Loss { cross_entropy, mse };
+
+struct Sgd {
+  double lr = 0;
+  double momentum = 0;
+  bool nesterov = false;
+  double weight_decay = 0;
+};
+struct Adam {
+  double lr = 0;
+  std::array<double, 2> betas{0.9, 0.999};
+  double eps = 1e-8;
+};
+using Optimizer = std::variant<Sgd, Adam>;
+
+struct Scaler {
+  bool dynamic = true;  // else constant: only init_scale counts
+  double init_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  int growth_interval = 2000;
+};
+
+/// A value written into a gradient on purpose.
+struct Injection {
+  int step = 0;
+  int rank = 0;           // global rank that holds the parameter
+  std::string parameter;  // "2.weight"
+  std::int64_t index = 0;
+  double value = 0;
+  bool reduced = false;  // after the reductions; else before them, after the last micro-batch's backward
+};
+
+struct RunSpec {
+  static constexpr int kProtocol = 1;
+
+  std::uint64_t seed = 0;
+  Parallel parallel;
+  Run run;
+  std::vector<int> stages{0};  // first layer of each stage
+  std::vector<Layer> layers;
+  Loss loss = Loss::cross_entropy;
+  Optimizer optimizer;
+  std::optional<Scaler> scaler;
+  std::vector<Injection> injections;
+  std::string weights = "weights.safetensors";  // relative to `folder`
+  std::string batches = "batches.safetensors";
+  std::filesystem::path folder;  // where the file lies; not part of it
+
+  [[nodiscard]] std::filesystem::path weights_file() const { return folder / weights; }
+  [[nodiscard]] std::filesystem::path batches_file() const { return folder / batches; }
+};
+
+/// "linear", "batch_norm2d", …: the word for a layer in the file.
+[[nodiscard]] std::string_view name_of(const Layer& layer);
+/// "cross_entropy", "mse".
+[[nodiscard]] std::string_view name_of(Loss loss);
+
+/// What is wrong with a specification: the field ("run.global_batch", "model.layer[2].in") and the whole
+/// sentence.
+struct SpecProblem {
+  std::string field;
+  std::string why;
+};
+/// The first thing that makes `spec` impossible to run, or nothing. Files are not looked at (run_files.hpp).
+[[nodiscard]] std::optional<SpecProblem> problem_of(const RunSpec& spec);
+
+/// Reads a file. Fields with a default may be left out; unknown ones are errors. The result passes
+/// problem_of(). Throws InvalidArgument; NotFound where there is no such file.
+[[nodiscard]] RunSpec read_run_spec(const std::filesystem::path& file);
+/// The same of a text; `origin` stands for the file in errors, and its folder is the specification's.
+[[nodiscard]] RunSpec parse_run_spec(std::string_view text, const std::filesystem::path& origin);
+/// The file's text, every field written out.
+[[nodiscard]] std::string to_toml(const RunSpec& spec);
+/// Writes it. Throws InvalidArgument for a specification that cannot be run, RuntimeFailure where it cannot
+/// be written.
+void write_run_spec(const RunSpec& spec, const std::filesystem::path& file);
+
+}  // namespace plumbline::job

@@ -1,0 +1,288 @@
+#include "reference/record/run_spec.hpp"
+
+#include <cmath>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/record/temporary_folder.hpp"
+
+namespace plumbline::job {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::string_view kFull = R"(protocol = 1
+seed = 7
+[parallel]
+pipeline = 2
+data = 2
+tensor = 1
+order = ["pipeline", "data", "tensor"]
+[run]
+steps = 4
+global_batch = 32
+micro_batches = 2
+accumulation = 3
+dtype = "bfloat16"
+schedule = "interleaved-1f1b"
+chunks = 2
+bucket_bytes = 1024
+device = "cuda:1"
+[model]
+stages = [0, 2, 4, 6]
+[[model.layer]]
+type = "embedding"
+rows = 100
+features = 16
+[[model.layer]]
+type = "layer_norm"
+features = 16
+[[model.layer]]
+type = "linear"
+in = 16
+out = 16
+bias = false
+[[model.layer]]
+type = "gelu"
+[[model.layer]]
+type = "tanh"
+[[model.layer]]
+type = "relu"
+[[model.layer]]
+type = "tied_linear"
+with = 0
+[loss]
+type = "cross_entropy"
+[optimizer]
+type = "adam"
+lr = 1e-3
+betas = [0.9, 0.99]
+eps = 1e-6
+[scaler]
+kind = "dynamic"
+init_scale = 1024
+growth_factor = 4.0
+backoff_factor = 0.25
+growth_interval = 2
+[[inject]]
+step = 2
+rank = 1
+parameter = "0.weight"
+index = 3
+value = "-inf"
+moment = "reduced"
+[[inject]]
+step = 3
+rank = 3
+parameter = "0.weight"
+index = 0
+value = 2.5
+moment = "local"
+[files]
+weights = "w.safetensors"
+batches = "sub/b.safetensors"
+)";
+
+constexpr std::string_view kShort = R"(protocol = 1
+[run]
+steps = 1
+global_batch = 8
+[model]
+[[model.layer]]
+type = "conv2d"
+in = 1
+out = 2
+kernel = 3
+[[model.layer]]
+type = "batch_norm2d"
+features = 2
+[[model.layer]]
+type = "flatten"
+[loss]
+type = "mse"
+[optimizer]
+type = "sgd"
+lr = 1
+)";
+
+std::string replaced(std::string_view text, std::string_view what, std::string_view with) {
+  std::string result(text);
+  const auto at = result.find(what);
+  EXPECT_NE(at, std::string::npos) << "the test's own text has no '" << what << "'";
+  return result.replace(at, what.size(), with);
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    (void)parse_run_spec(text, "run/spec.toml");
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(RunSpec, ReadsEveryField) {
+  const RunSpec spec = parse_run_spec(kFull, "run/spec.toml");
+  EXPECT_EQ(spec.seed, 7u);
+  EXPECT_EQ(spec.parallel.pipeline, 2);
+  EXPECT_EQ(spec.parallel.world(), 4);
+  EXPECT_EQ(spec.run.steps, 4);
+  EXPECT_EQ(spec.run.global_batch, 32);
+  EXPECT_EQ(spec.run.micro_batches, 2);
+  EXPECT_EQ(spec.run.accumulation, 3);
+  EXPECT_EQ(spec.run.dtype, "bfloat16");
+  EXPECT_EQ(spec.run.schedule, "interleaved-1f1b");
+  EXPECT_EQ(spec.run.chunks, 2);
+  EXPECT_EQ(spec.run.bucket_bytes, 1024);
+  EXPECT_EQ(spec.run.device, "cuda:1");
+  EXPECT_EQ(spec.stages, (std::vector{0, 2, 4, 6}));
+  ASSERT_EQ(spec.layers.size(), 7u);
+  EXPECT_EQ(std::get<Embedding>(spec.layers[0]).rows, 100);
+  EXPECT_FALSE(std::get<Linear>(spec.layers[2]).bias);
+  EXPECT_EQ(std::get<TiedLinear>(spec.layers[6]).with, 0);
+  const Adam& adam = std::get<Adam>(spec.optimizer);
+  EXPECT_EQ(adam.lr, 1e-3);
+  EXPECT_EQ(adam.betas, (std::array{0.9, 0.99}));
+  ASSERT_TRUE(spec.scaler);
+  EXPECT_EQ(spec.scaler->growth_factor, 4);
+  ASSERT_EQ(spec.injections.size(), 2u);
+  EXPECT_TRUE(std::isinf(spec.injections[0].value));
+  EXPECT_TRUE(spec.injections[0].reduced);
+  EXPECT_EQ(spec.injections[1].value, 2.5);
+  EXPECT_EQ(spec.weights_file(), "run/w.safetensors");
+  EXPECT_EQ(spec.batches_file(), "run/sub/b.safetensors");
+}
+
+TEST(RunSpec, FillsInDefaults) {
+  const RunSpec spec = parse_run_spec(kShort, "spec.toml");
+  EXPECT_EQ(spec.parallel.world(), 1);
+  EXPECT_EQ(spec.run.dtype, "float32");
+  EXPECT_EQ(spec.run.schedule, "1f1b");
+  const Conv2d& conv = std::get<Conv2d>(spec.layers[0]);
+  EXPECT_EQ(conv.stride, 1);
+  EXPECT_EQ(conv.padding, 0);
+  EXPECT_TRUE(conv.bias);
+  EXPECT_EQ(std::get<Sgd>(spec.optimizer).momentum, 0);
+  EXPECT_EQ(spec.loss, Loss::mse);
+  EXPECT_FALSE(spec.scaler);
+  EXPECT_EQ(spec.weights_file(), "weights.safetensors");
+}
+
+TEST(RunSpec, WritesWhatItReads) {
+  for (const std::string_view text : {kFull, kShort}) {
+    const std::string once = to_toml(parse_run_spec(text, "spec.toml"));
+    EXPECT_EQ(to_toml(parse_run_spec(once, "spec.toml")), once);
+  }
+  const std::string full = to_toml(parse_run_spec(kFull, "spec.toml"));
+  for (const char* line : {"micro_batches = 2\n", "bias = false\n", "betas = [0.9, 0.99]\n", "value = \"-inf\"\n",
+                           "moment = \"reduced\"\n", "order = [\"pipeline\", \"data\", \"tensor\"]\n",
+                           "init_scale = 1024.0\n", "batches = \"sub/b.safetensors\"\n"})
+    EXPECT_THAT(full, HasSubstr(line));
+}
+
+TEST(RunSpec, GoesThroughAFile) {
+  const TemporaryFolder folder;
+  write_run_spec(parse_run_spec(kFull, "elsewhere/spec.toml"), folder.path() / "spec.toml");
+  const RunSpec spec = read_run_spec(folder.path() / "spec.toml");
+  EXPECT_EQ(spec.weights_file(), folder.path() / "w.safetensors");
+  EXPECT_EQ(to_toml(spec), to_toml(parse_run_spec(kFull, "spec.toml")));
+}
+
+TEST(RunSpec, SaysWhichFileIsMissing) {
+  const TemporaryFolder folder;
+  EXPECT_THROW((void)read_run_spec(folder.path() / "none.toml"), NotFound);
+  EXPECT_THROW((void)read_run_spec(folder.path()), NotFound);
+  EXPECT_THROW(write_run_spec(parse_run_spec(kShort, ""), folder.path() / "none" / "spec.toml"), RuntimeFailure);
+}
+
+struct BadSpec {
+  std::string_view what;
+  std::string_view with;
+  std::string_view error;
+};
+
+TEST(RunSpec, NamesPlaceFieldValueAndWhatWouldBeRight) {
+  const BadSpec bad[] = {
+      {"steps = 4", "steps = 0", "run/spec.toml:9:9: run.steps = 0; it must be at least 1"},
+      {"steps = 4", "steps = 4.5", "run/spec.toml:9:9: run.steps = 4.5; it must be a whole number"},
+      {"steps = 4", "steps = 3000000000", "run.steps = 3000000000; it must be a whole number"},
+      {"steps = 4\n", "", "spec.toml:8:1: run.steps is missing"},
+      {"global_batch = 32", "global_batch = 34",
+       "run/spec.toml:10:16: run.global_batch = 34; it must be a multiple of parallel.data x "
+       "run.micro_batches = 4"},
+      {"protocol = 1", "protocol = 2", "run/spec.toml:1:12: protocol = 2; it must be 1"},
+      {"seed = 7", "seed = -1", "seed = -1; it must be a whole number, 0 to"},
+      {"seed = 7", "sede = 7", "run/spec.toml:2:1: unknown field sede; known are"},
+      {"bias = false", "baias = false", "unknown field model.layer[2].baias; known are bias, in, out, type"},
+      {"type = \"gelu\"", "type = \"silu\"", "model.layer[3].type = 'silu'; it must be one of linear, relu, gelu"},
+      {"data = 2", "data = 0", "parallel.data = 0; it must be at least 1"},
+      {"data = 2", "data = 2000000", "parallel.data = 2000000; it must be at most 1048576"},
+      {"order = [\"pipeline\", \"data\", \"tensor\"]", "order = [\"pipeline\", \"data\"]",
+       "parallel.order = [pipeline, data]; it must be pipeline, data and tensor, each once"},
+      {"dtype = \"bfloat16\"", "dtype = \"bf16\"", "run.dtype = 'bf16'; it must be one of float32, bfloat16, float16"},
+      {"schedule = \"interleaved-1f1b\"", "schedule = \"1f1b\"", "run.chunks = 2; it must be 1 with schedule '1f1b'"},
+      {"stages = [0, 2, 4, 6]", "stages = [0, 2]",
+       "model.stages = [0, 2]; it must be the first layers of parallel.pipeline x run.chunks = 4"},
+      {"stages = [0, 2, 4, 6]", "stages = [0, 4, 2, 6]",
+       "run/spec.toml:19:10: model.stages = [0, 4, 2, 6]; it must be ascending"},
+      {"stages = [0, 2, 4, 6]", "stages = [0, 2, 4, 7]", "it must be of layers that there are, 0 to 6"},
+      {"stages = [0, 2, 4, 6]", "stages = [1, 2, 4, 6]", "it must be a list that begins with layer 0"},
+      {"with = 0", "with = 1",
+       "model.layer[6].with = 1; it must be the number of an earlier linear or embedding layer"},
+      {"with = 0", "with = 6", "model.layer[6].with = 6; it must be the number of an earlier"},
+      {"in = 16", "in = -3", "model.layer[2].in = -3; it must be at least 1"},
+      {"in = 16\n", "", "model.layer[2].in is missing"},
+      {"type = \"adam\"", "type = \"lion\"", "optimizer.type = 'lion'; it must be one of sgd, adam"},
+      {"lr = 1e-3", "lr = \"fast\"", "optimizer.lr = 'fast'; it must be a number"},
+      {"lr = 1e-3", "lr = nan", "optimizer.lr = nan; it must be a finite number, at least 0"},
+      {"betas = [0.9, 0.99]", "betas = [0.9, 1.0]", "optimizer.betas[1] = 1; it must be at least 0 and below 1"},
+      {"betas = [0.9, 0.99]", "betas = [0.9]", "it must be a list of two numbers"},
+      {"eps = 1e-6", "eps = 0", "optimizer.eps = 0; it must be a finite number above 0"},
+      {"kind = \"dynamic\"", "kind = \"constant\"", "unknown field scaler.backoff_factor; known are init_scale, kind"},
+      {"growth_factor = 4.0", "growth_factor = 1", "scaler.growth_factor = 1; it must be a finite number above 1"},
+      {"step = 2", "step = 4", "inject[0].step = 4; it must be a step of the run, 0 to 3"},
+      {"rank = 1", "rank = 4", "inject[0].rank = 4; it must be a rank of the world, 0 to 3"},
+      {"parameter = \"0.weight\"", "parameter = \"0.bias\"", "inject[0].parameter = '0.bias'; it must be a parameter"},
+      {"parameter = \"0.weight\"\nindex = 3", "parameter = \"2.weight\"\nindex = 3",
+       "inject[0].rank = 1; it must be a rank that holds '2.weight'"},
+      {"index = 3", "index = 1600", "inject[0].index = 1600; it must be an element of '0.weight', 0 to 1599"},
+      {"value = \"-inf\"", "value = \"big\"", "inject[0].value = 'big'; it must be one of inf, -inf, nan"},
+      {"moment = \"local\"", "moment = \"late\"", "inject[1].moment = 'late'; it must be one of local, reduced"},
+      {"weights = \"w.safetensors\"", "weights = \"\"", "files.weights = ''; it must be the name of a file"},
+      {"[loss]", "[loss", "run/spec.toml:41:6: Error while parsing table header"},
+  };
+  for (const BadSpec& one : bad) {
+    const std::string error = error_of(replaced(kFull, one.what, one.with));
+    EXPECT_THAT(error, HasSubstr(one.error)) << "for " << one.with;
+    EXPECT_THAT(error, testing::StartsWith("run/spec.toml:")) << "for " << one.with;
+    EXPECT_EQ(error.find('\n'), std::string::npos) << "for " << one.with;
+  }
+}
+
+TEST(RunSpec, RefusesWhatOnlyThisSpecificationCanHaveWrong) {
+  EXPECT_THAT(error_of(replaced(kShort, "lr = 1", "lr = 1\nnesterov = true")),
+              HasSubstr("optimizer.nesterov = true; it must be false without momentum"));
+  EXPECT_THAT(error_of(std::string(kShort) + "[[inject]]\nstep = 0\nrank = 0\nparameter = \"0.bias\"\nindex = 0\n"
+                                             "value = \"nan\"\n"),
+              HasSubstr("inject[0] is there without [scaler]"));
+  EXPECT_THAT(error_of(replaced(kShort, "[[model.layer]]\ntype = \"flatten\"",
+                                "[[model.layer]]\ntype = \"embedding\"\n"
+                                "rows = 3\nfeatures = 4")),
+              HasSubstr("model.layer[2].type = 'embedding'; it must be the first layer"));
+  EXPECT_THAT(error_of(replaced(kShort, "out = 2", "out = 4611686018427387904")),
+              HasSubstr("model.layer[0].out = 4611686018427387904; it must be at most 2147483648"));
+  EXPECT_THAT(error_of("protocol = 1\n[run]\nsteps = 1\nglobal_batch = 1\n"), HasSubstr("model is missing"));
+  EXPECT_THAT(error_of(""), HasSubstr("protocol is missing"));
+}
+
+TEST(RunSpec, NeedsNoLineBreakInAPathOrName) {
+  RunSpec spec = parse_run_spec(kShort, "spec.toml");
+  spec.weights = "a \"quoted\"\\\nname.safetensors";
+  EXPECT_EQ(parse_run_spec(to_toml(spec), "spec.toml").weights, spec.weights);
+}
+
+}  // namespace
+}  // namespace plumbline::job

@@ -1,0 +1,324 @@
+#include "reference/record/training_record.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::job {
+namespace {
+
+constexpr std::array<std::string_view, 4> kMoments{"before", "grad", "after", "local_grad"};
+constexpr std::array<std::string_view, 3> kNumbers{"loss", "scale", "skipped"};
+
+std::string tensor_name(int step, Moment moment, std::string_view parameter) {
+  return fmt::format("step{}/{}/{}", step, name_of(moment), parameter);
+}
+
+std::optional<int> natural(std::string_view digits) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc{} || end != digits.data() + digits.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+// The pieces of "step3/grad/0.weight@1": 3, "grad", "0.weight". Numbers have no parameter.
+struct NameParts {
+  std::optional<int> step;
+  std::string_view kind;
+  std::string_view parameter;
+};
+
+NameParts parts_of(std::string_view name) {
+  NameParts parts;
+  const auto slash = name.find('/');
+  if (slash == std::string_view::npos || !name.starts_with("step")) return parts;
+  parts.step = natural(name.substr(4, slash - 4));
+  parts.kind = name.substr(slash + 1);
+  const auto second = parts.kind.find('/');
+  if (second == std::string_view::npos) return parts;
+  parts.parameter = parts.kind.substr(second + 1);
+  parts.parameter = parts.parameter.substr(0, parts.parameter.find('@'));
+  parts.kind = parts.kind.substr(0, second);
+  return parts;
+}
+
+// Whether `shape` can be a part of `whole` along `dim` (-1: must be all of it).
+bool fits(const Shape& shape, const Shape& whole, int dim) {
+  if (dim < 0) return shape == whole;
+  Shape rest = shape;
+  if (rest.size() != whole.size()) return false;
+  rest[static_cast<std::size_t>(dim)] = whole[static_cast<std::size_t>(dim)];
+  return rest == whole;
+}
+
+}  // namespace
+
+std::string_view name_of(Moment moment) { return kMoments[static_cast<std::size_t>(moment)]; }
+
+std::filesystem::path record_file(const std::filesystem::path& folder, int rank) {
+  return folder / fmt::format("rank{}.safetensors", rank);
+}
+
+RecordWriter::RecordWriter(const RunSpec& spec, int rank, std::string framework, std::string version) : rank_(rank) {
+  const Coordinates at = coordinates_of(spec.parallel, rank);
+  writer_.metadata("protocol", std::to_string(RunSpec::kProtocol));
+  writer_.metadata("framework", std::move(framework));
+  writer_.metadata("version", std::move(version));
+  writer_.metadata("rank", std::to_string(rank));
+  writer_.metadata("pipeline", std::to_string(at.pipeline));
+  writer_.metadata("data", std::to_string(at.data));
+  writer_.metadata("tensor", std::to_string(at.tensor));
+  writer_.metadata("steps", std::to_string(spec.run.steps));
+}
+
+void RecordWriter::add(int step, Moment moment, const Parameter& parameter, std::span<const float> values) {
+  writer_.add<float>(tensor_name(step, moment, parameter.name), parameter.shape, values);
+}
+
+void RecordWriter::add_loss(int step, float loss) {
+  writer_.add<float>(fmt::format("step{}/loss", step), {}, std::span(&loss, 1));
+}
+
+void RecordWriter::add_scale(int step, float scale) {
+  writer_.add<float>(fmt::format("step{}/scale", step), {}, std::span(&scale, 1));
+}
+
+void RecordWriter::add_skipped(int step, bool skipped) {
+  const std::uint8_t value = skipped ? 1 : 0;
+  writer_.add<std::uint8_t>(fmt::format("step{}/skipped", step), {}, std::span(&value, 1));
+}
+
+void RecordWriter::write(const std::filesystem::path& folder) const { writer_.write(record_file(folder, rank_)); }
+
+std::string TrainingRecord::Form::name(const std::string& parameter) const {
+  return dim < 0 ? parameter : fmt::format("{}@{}", parameter, dim);
+}
+
+TrainingRecord::TrainingRecord(const RunSpec& spec, const std::filesystem::path& folder)
+    : spec_(spec), parameters_(parameters_of(spec)), files_(static_cast<std::size_t>(spec.parallel.world())) {
+  open(folder);
+  for (int rank = 0; rank < spec_.parallel.world(); ++rank) {
+    if (!files_[static_cast<std::size_t>(rank)]) continue;
+    check_metadata(rank);
+    check_names(rank);
+    check_numbers(rank);
+  }
+  for (const Parameter& parameter : parameters_) check_parameter(parameter);
+}
+
+void TrainingRecord::open(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("rank") || !name.ends_with(".safetensors")) continue;
+    const auto rank = natural(std::string_view(name).substr(4, name.size() - 4 - 12));
+    if (rank && *rank >= spec_.parallel.world())
+      find(*rank, -1, "", fmt::format("'{}' is there, but the world has {} ranks", name, spec_.parallel.world()));
+  }
+  for (int rank = 0; rank < spec_.parallel.world(); ++rank) {
+    try {
+      files_[static_cast<std::size_t>(rank)].emplace(record_file(folder, rank));
+    } catch (const Error& failure) {
+      find(rank, -1, "", failure.what());
+    }
+  }
+}
+
+void TrainingRecord::check_metadata(int rank) {
+  const auto& metadata = files_[static_cast<std::size_t>(rank)]->metadata();
+  const Coordinates at = coordinates_of(spec_.parallel, rank);
+  const std::pair<const char*, int> numbers[] = {{"protocol", RunSpec::kProtocol},
+                                                 {"rank", rank},
+                                                 {"pipeline", at.pipeline},
+                                                 {"data", at.data},
+                                                 {"tensor", at.tensor},
+                                                 {"steps", spec_.run.steps}};
+  for (const auto& [key, value] : numbers) {
+    const auto found = metadata.find(key);
+    if (found == metadata.end())
+      find(rank, -1, key, "is missing in the metadata");
+    else if (found->second != std::to_string(value))
+      find(rank, -1, key, fmt::format("is '{}' in the metadata; it must be '{}'", found->second, value));
+  }
+  for (const char* key : {"framework", "version"})
+    if (!metadata.contains(key)) find(rank, -1, key, "is missing in the metadata");
+}
+
+void TrainingRecord::check_names(int rank) {
+  const int pipeline = coordinates_of(spec_.parallel, rank).pipeline;
+  for (const auto& [name, info] : files_[static_cast<std::size_t>(rank)]->tensors()) {
+    const NameParts parts = parts_of(name);
+    const int step = parts.step.value_or(-1);
+    if (step < 0 || step >= spec_.run.steps) {
+      find(rank, -1, name, fmt::format("is of no step of the run, 0 to {}", spec_.run.steps - 1));
+      continue;
+    }
+    const bool is_number = parts.parameter.empty() && std::ranges::find(kNumbers, parts.kind) != kNumbers.end();
+    if (is_number) continue;
+    const auto parameter = std::ranges::find(parameters_, parts.parameter, &Parameter::name);
+    if (parameter == parameters_.end() || std::ranges::find(kMoments, parts.kind) == kMoments.end()) {
+      find(rank, step, name, "is nothing that a record has");
+      continue;
+    }
+    const std::vector<int> holders = holders_of(spec_, *parameter);
+    if (std::ranges::find(holders, pipeline) == holders.end())
+      find(rank, step, name, fmt::format("is of a parameter that pipeline rank {} does not hold", pipeline));
+  }
+}
+
+void TrainingRecord::check_numbers(int rank) {
+  const bool has_loss = coordinates_of(spec_.parallel, rank).pipeline == last_pipeline_rank(spec_);
+  for (int step = 0; step < spec_.run.steps; ++step) {
+    if (has_loss) check_tensor(rank, step, fmt::format("step{}/loss", step), comm::DType::f32, {});
+    if (!spec_.scaler) continue;
+    check_tensor(rank, step, fmt::format("step{}/scale", step), comm::DType::f32, {});
+    check_tensor(rank, step, fmt::format("step{}/skipped", step), comm::DType::u8, {});
+  }
+}
+
+bool TrainingRecord::check_tensor(int rank, int step, const std::string& name, comm::DType dtype, const Shape& shape,
+                                  int dim) {
+  const TensorInfo* info = files_[static_cast<std::size_t>(rank)]->find(name);
+  if (info == nullptr) {
+    find(rank, step, name, "is missing");
+    return false;
+  }
+  if (info->dtype == dtype && fits(info->shape, shape, dim)) return true;
+  find(rank, step, name,
+       fmt::format("is {} {}; it must be {} {}{}", safetensors_name(info->dtype), text_of(info->shape),
+                   safetensors_name(dtype), dim < 0 ? "" : fmt::format("a part along dimension {} of ", dim),
+                   text_of(shape)));
+  return false;
+}
+
+void TrainingRecord::check_parameter(const Parameter& parameter) {
+  std::optional<Form> first;
+  for (const Cell& cell : cells_of(parameter)) {
+    const std::optional<Form> form = form_of(cell, parameter);
+    if (!first) first = form;
+    if (form && *form != *first)
+      find(cell.ranks.front(), -1, form->name(parameter.name),
+           fmt::format("is '{}' elsewhere; all data replicas hold a parameter alike", first->name(parameter.name)));
+    for (int step = 0; step < spec_.run.steps; ++step)
+      for (const Moment moment : kAllMoments) check_value(cell, form.value_or(Form{}), step, moment, parameter);
+  }
+}
+
+void TrainingRecord::check_value(const Cell& cell, Form form, int step, Moment moment, const Parameter& parameter) {
+  const std::string name = tensor_name(step, moment, form.name(parameter.name));
+  std::int64_t along = 0;
+  bool all_there = true;
+  for (const int rank : cell.ranks) {
+    const bool absent = !file(rank) || (moment == Moment::local_grad && file(rank)->find(name) == nullptr);
+    const bool good = !absent && check_tensor(rank, step, name, comm::DType::f32, parameter.shape, form.dim);
+    all_there &= good;
+    if (good && form.dim >= 0) along += file(rank)->find(name)->shape[static_cast<std::size_t>(form.dim)];
+  }
+  if (all_there && form.dim >= 0 && along != parameter.shape[static_cast<std::size_t>(form.dim)])
+    find(cell.ranks.front(), step, name,
+         fmt::format("has parts that make {} of dimension {}; the whole is {}", along, form.dim,
+                     text_of(parameter.shape)));
+}
+
+void TrainingRecord::find(int rank, int step, std::string tensor, std::string what) {
+  findings_.push_back({rank, step, std::move(tensor), std::move(what)});
+}
+
+const std::optional<SafetensorsReader>& TrainingRecord::file(int rank) const {
+  return files_[static_cast<std::size_t>(rank)];
+}
+
+std::vector<TrainingRecord::Cell> TrainingRecord::cells_of(const Parameter& parameter) const {
+  std::vector<Cell> cells;
+  for (const int pipeline : holders_of(spec_, parameter))
+    for (int data = 0; data < spec_.parallel.data; ++data) {
+      Cell cell{.data = data, .ranks = {}};
+      for (int tensor = 0; tensor < spec_.parallel.tensor; ++tensor)
+        cell.ranks.push_back(rank_of(spec_.parallel, {pipeline, data, tensor}));
+      cells.push_back(std::move(cell));
+    }
+  return cells;
+}
+
+// The form in which the first value that any member wrote has come.
+std::optional<TrainingRecord::Form> TrainingRecord::form_of(const Cell& cell, const Parameter& parameter) const {
+  const int dims = static_cast<int>(parameter.shape.size());
+  for (const int rank : cell.ranks)
+    for (int step = 0; file(rank) && step < spec_.run.steps; ++step)
+      for (const Moment moment : kAllMoments)
+        for (int dim = -1; dim < dims; ++dim)
+          if (file(rank)->find(tensor_name(step, moment, Form{dim}.name(parameter.name)))) return Form{dim};
+  return std::nullopt;
+}
+
+std::optional<std::vector<float>> TrainingRecord::plain(int rank, const std::string& name, const Shape& shape) const {
+  const TensorInfo* info = file(rank) ? file(rank)->find(name) : nullptr;
+  if (info == nullptr || info->dtype != comm::DType::f32 || info->shape != shape) return std::nullopt;
+  return file(rank)->read<float>(name);
+}
+
+std::optional<std::vector<float>> TrainingRecord::joined(const Cell& cell, int dim, const std::string& name,
+                                                         const Shape& shape) const {
+  const auto axis = static_cast<std::size_t>(dim);
+  const std::int64_t inner = elements_of({shape.begin() + dim + 1, shape.end()});
+  const std::int64_t outer = elements_of({shape.begin(), shape.begin() + dim});
+  std::vector<float> whole(static_cast<std::size_t>(elements_of(shape)));
+  std::int64_t begin = 0;  // along the dimension
+  for (const int rank : cell.ranks) {
+    const TensorInfo* info = file(rank) ? file(rank)->find(name) : nullptr;
+    if (info == nullptr || info->dtype != comm::DType::f32 || !fits(info->shape, shape, dim)) return std::nullopt;
+    const std::int64_t size = info->shape[axis];
+    if (size > shape[axis] - begin) return std::nullopt;
+    const std::vector<float> part = file(rank)->read<float>(name);
+    for (std::int64_t row = 0; row < outer; ++row)
+      std::copy_n(part.begin() + row * size * inner, size * inner, whole.begin() + (row * shape[axis] + begin) * inner);
+    begin += size;
+  }
+  if (begin != shape[axis]) return std::nullopt;
+  return whole;
+}
+
+std::vector<Copy> TrainingRecord::copies(int step, Moment moment, const Parameter& parameter) const {
+  std::vector<Copy> list;
+  for (const Cell& cell : cells_of(parameter)) {
+    const std::optional<Form> form = form_of(cell, parameter);
+    if (!form) continue;
+    const std::string name = tensor_name(step, moment, form->name(parameter.name));
+    if (form->dim >= 0) {
+      if (auto values = joined(cell, form->dim, name, parameter.shape))
+        list.push_back({cell.ranks.front(), cell.data, std::move(*values)});
+      continue;
+    }
+    for (const int rank : cell.ranks)
+      if (auto values = plain(rank, name, parameter.shape)) list.push_back({rank, cell.data, std::move(*values)});
+  }
+  std::ranges::sort(list, {}, &Copy::rank);
+  return list;
+}
+
+template <class T>
+std::vector<RankNumber> TrainingRecord::numbers(int step, std::string_view name, bool last_stage_only) const {
+  std::vector<RankNumber> list;
+  const std::string tensor = fmt::format("step{}/{}", step, name);
+  for (int rank = 0; rank < spec_.parallel.world(); ++rank) {
+    const Coordinates at = coordinates_of(spec_.parallel, rank);
+    const TensorInfo* info = file(rank) ? file(rank)->find(tensor) : nullptr;
+    if (info == nullptr || info->dtype != kDTypeOf<T> || !info->shape.empty()) continue;
+    if (last_stage_only && at.pipeline != last_pipeline_rank(spec_)) continue;
+    list.push_back({rank, at.data, static_cast<float>(file(rank)->read<T>(tensor).front())});
+  }
+  return list;
+}
+
+std::vector<RankNumber> TrainingRecord::losses(int step) const { return numbers<float>(step, "loss", true); }
+std::vector<RankNumber> TrainingRecord::scales(int step) const { return numbers<float>(step, "scale", false); }
+std::vector<RankNumber> TrainingRecord::skipped(int step) const {
+  return numbers<std::uint8_t>(step, "skipped", false);
+}
+
+}  // namespace plumbline::job

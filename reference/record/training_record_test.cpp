@@ -1,0 +1,195 @@
+#include "reference/record/training_record.hpp"
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/record/temporary_folder.hpp"
+
+namespace plumbline::job {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::vector<std::string> texts(const TrainingRecord& record) {
+  std::vector<std::string> list;
+  for (const RecordFinding& finding : record.findings())
+    list.push_back("rank " + std::to_string(finding.rank) + " step " + std::to_string(finding.step) + " " +
+                   finding.tensor + " " + finding.what);
+  return list;
+}
+
+class TrainingRecordTest : public testing::Test {
+ protected:
+  TrainingRecordTest() {
+    spec.parallel.data = 2;
+    spec.run.steps = 2;
+    spec.run.global_batch = 2;
+    spec.layers = {Linear{2, 3, false}};
+  }
+  const std::filesystem::path& path() const { return folder.path(); }
+  // Values that tell rank, step and moment apart.
+  static std::vector<float> values(int rank, int step, Moment moment, std::size_t count) {
+    return std::vector<float>(count, static_cast<float>(100 * rank + 10 * step + static_cast<int>(moment)));
+  }
+  RecordWriter filled(int rank) const {
+    RecordWriter writer(spec, rank, "test", "1");
+    for (int step = 0; step < spec.run.steps; ++step) {
+      for (const Moment moment : {Moment::before, Moment::grad, Moment::after})
+        for (const Parameter& parameter : parameters_of(spec))
+          writer.add(step, moment, parameter,
+                     values(rank, step, moment, static_cast<std::size_t>(elements_of(parameter.shape))));
+      writer.add_loss(step, static_cast<float>(rank) + 0.5f);
+    }
+    return writer;
+  }
+
+  TemporaryFolder folder;
+  RunSpec spec;
+};
+
+TEST_F(TrainingRecordTest, GivesBackWhatTheRanksWrote) {
+  for (int rank = 0; rank < 2; ++rank) filled(rank).write(path());
+  const TrainingRecord record(spec, path());
+  EXPECT_THAT(texts(record), IsEmpty());
+  const auto copies = record.copies(1, Moment::after, parameters_of(spec)[0]);
+  ASSERT_EQ(copies.size(), 2u);
+  EXPECT_EQ(copies[1].rank, 1);
+  EXPECT_EQ(copies[1].data, 1);
+  EXPECT_EQ(copies[1].values, values(1, 1, Moment::after, 6));
+  EXPECT_THAT(record.copies(0, Moment::local_grad, parameters_of(spec)[0]), IsEmpty());
+  ASSERT_EQ(record.losses(1).size(), 2u);
+  EXPECT_EQ(record.losses(1)[1].value, 1.5f);
+}
+
+TEST_F(TrainingRecordTest, ReportsAMissingRankAndOneTooMany) {
+  filled(0).write(path());
+  std::filesystem::copy_file(record_file(path(), 0), record_file(path(), 2));
+  const TrainingRecord record(spec, path());
+  EXPECT_THAT(texts(record),
+              ElementsAre(HasSubstr("rank 2 step -1  'rank2.safetensors' is there, but the world has 2 ranks"),
+                          HasSubstr("rank1.safetensors': no such file")));
+  EXPECT_EQ(record.copies(0, Moment::before, parameters_of(spec)[0]).size(), 1u);
+}
+
+TEST_F(TrainingRecordTest, ReportsEveryMissingTensorAndStrangers) {
+  filled(0).write(path());
+  RecordWriter writer(spec, 1, "test", "1");
+  const Parameter weight = parameters_of(spec)[0];
+  for (const Moment moment : kAllMoments) writer.add(0, moment, weight, values(1, 0, moment, 6));
+  writer.add_loss(0, 1);
+  writer.add(1, Moment::before, {"0.bias", 0, {3}}, std::vector<float>(3));
+  writer.add(2, Moment::before, weight, std::vector<float>(6));
+  writer.write(path());
+  EXPECT_THAT(texts(TrainingRecord(spec, path())),
+              testing::UnorderedElementsAre(
+                  "rank 1 step 1 step1/before/0.weight is missing", "rank 1 step 1 step1/grad/0.weight is missing",
+                  "rank 1 step 1 step1/after/0.weight is missing", "rank 1 step 1 step1/loss is missing",
+                  "rank 1 step 1 step1/before/0.bias is nothing that a record has",
+                  "rank 1 step -1 step2/before/0.weight is of no step of the run, 0 to 1"));
+}
+
+TEST_F(TrainingRecordTest, ReportsAnotherShapeAndAnotherPlace) {
+  filled(0).write(path());
+  RunSpec other = spec;
+  other.layers = {Linear{3, 2, false}};
+  RecordWriter writer(other, 0, "test", "1");  // says rank 0 in rank 1's file
+  const Parameter weight = parameters_of(other)[0];
+  for (int step = 0; step < 2; ++step) {
+    for (const Moment moment : {Moment::before, Moment::grad, Moment::after})
+      writer.add(step, moment, weight, std::vector<float>(6));
+    writer.add_loss(step, 1);
+  }
+  const TemporaryFolder aside;
+  writer.write(aside.path());
+  std::filesystem::copy_file(record_file(aside.path(), 0), record_file(path(), 1));
+  const TrainingRecord record(spec, path());
+  EXPECT_THAT(texts(record),
+              testing::Contains("rank 1 step 1 step1/grad/0.weight is F32 [2, 3]; it must be F32 [3, 2]"));
+  EXPECT_THAT(texts(record), testing::Contains("rank 1 step -1 rank is '0' in the metadata; it must be '1'"));
+  EXPECT_THAT(texts(record), testing::Contains("rank 1 step -1 data is '0' in the metadata; it must be '1'"));
+  EXPECT_EQ(record.copies(1, Moment::grad, weight).size(), 1u);
+}
+
+TEST_F(TrainingRecordTest, ReportsNonsenseInPlaceOfAFile) {
+  filled(0).write(path());
+  std::ofstream(record_file(path(), 1)) << "this is no safetensors file";
+  EXPECT_THAT(texts(TrainingRecord(spec, path())), ElementsAre(HasSubstr("rank1.safetensors': its header claims")));
+}
+
+TEST_F(TrainingRecordTest, WantsScaleAndSkippedOfARunWithAScaler) {
+  spec.parallel.data = 1;
+  spec.run.steps = 1;
+  spec.scaler.emplace();
+  filled(0).write(path());
+  EXPECT_THAT(texts(TrainingRecord(spec, path())),
+              ElementsAre("rank 0 step 0 step0/scale is missing", "rank 0 step 0 step0/skipped is missing"));
+  RecordWriter writer = filled(0);
+  writer.add_scale(0, 1024);
+  writer.add_skipped(0, true);
+  writer.write(path());
+  const TrainingRecord record(spec, path());
+  EXPECT_THAT(texts(record), IsEmpty());
+  EXPECT_EQ(record.scales(0)[0].value, 1024);
+  EXPECT_EQ(record.skipped(0)[0].value, 1);
+}
+
+// A tensor group of three that holds a [3, 5] weight in parts of 2, 1 and 2 columns.
+class ShardedRecordTest : public testing::Test {
+ protected:
+  ShardedRecordTest() {
+    spec.parallel.tensor = 3;
+    spec.layers = {Linear{5, 3, false}};
+  }
+  void write(int rank, std::int64_t columns, float first) const {
+    SafetensorsWriter writer;
+    const Coordinates at = coordinates_of(spec.parallel, rank);
+    for (const auto& [key, value] : {std::pair{"protocol", 1},
+                                     {"rank", rank},
+                                     {"pipeline", at.pipeline},
+                                     {"data", at.data},
+                                     {"tensor", at.tensor},
+                                     {"steps", 1}})
+      writer.metadata(key, std::to_string(value));
+    writer.metadata("framework", "test");
+    writer.metadata("version", "1");
+    std::vector<float> part;
+    for (int row = 0; row < 3; ++row)
+      for (std::int64_t column = 0; column < columns; ++column)
+        part.push_back(static_cast<float>(10 * row) + first + static_cast<float>(column));
+    for (const char* moment : {"before", "grad", "after"})
+      writer.add<float>(std::string("step0/") + moment + "/0.weight@1", {3, columns}, part);
+    const float loss = 1;
+    writer.add<float>("step0/loss", {}, std::span(&loss, 1));
+    writer.write(record_file(folder.path(), rank));
+  }
+  TemporaryFolder folder;
+  RunSpec spec;
+};
+
+TEST_F(ShardedRecordTest, JoinsUnevenPartsInTensorRankOrder) {
+  write(0, 2, 0);
+  write(1, 1, 2);
+  write(2, 2, 3);
+  const TrainingRecord record(spec, folder.path());
+  EXPECT_THAT(texts(record), IsEmpty());
+  const auto copies = record.copies(0, Moment::grad, parameters_of(spec)[0]);
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_THAT(copies[0].values, ElementsAre(0, 1, 2, 3, 4, 10, 11, 12, 13, 14, 20, 21, 22, 23, 24));
+}
+
+TEST_F(ShardedRecordTest, ReportsPartsThatDoNotMakeTheWhole) {
+  for (int rank = 0; rank < 3; ++rank) write(rank, 2, 0);
+  const TrainingRecord record(spec, folder.path());
+  EXPECT_THAT(texts(record),
+              testing::Contains("rank 0 step 0 step0/grad/0.weight@1 has parts that make 6 of dimension 1; "
+                                "the whole is [3, 5]"));
+  EXPECT_THAT(record.copies(0, Moment::grad, parameters_of(spec)[0]), IsEmpty());
+}
+
+}  // namespace
+}  // namespace plumbline::job
