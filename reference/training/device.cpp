@@ -1,0 +1,49 @@
+#include "reference/training/device.hpp"
+
+#include <charconv>
+#include <cstdlib>
+
+#include <ATen/Context.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::training {
+namespace {
+
+int gpus() {
+  if (!c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) return 0;
+  return c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount();
+}
+
+}  // namespace
+
+c10::Device device_of(const std::string& name, int rank) {
+  if (name == "cpu") return {c10::DeviceType::CPU};
+  int number = -1;
+  const char* end = name.data() + name.size();
+  const bool numbered =
+      name.starts_with("cuda:") && std::from_chars(name.data() + 5, end, number) == std::from_chars_result{end, {}};
+  if (name != "cuda" && !(numbered && number >= 0))
+    throw InvalidArgument(fmt::format("device '{}'; it must be cpu, cuda or cuda:<number>", name));
+  const int count = gpus();
+  if (count == 0)
+    throw Unsupported(fmt::format("device '{}': this LibTorch has no CUDA, or sees no GPU; use cpu", name));
+  if (number >= count) throw Unsupported(fmt::format("device '{}': this machine has {} GPUs", name, count));
+  return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(numbered ? number : rank % count)};
+}
+
+void make_deterministic() {
+  if (gpus() == 0) return;
+  // cuBLAS repeats its results only with a workspace of this form, and reads it when it starts.
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+  at::Context& context = at::globalContext();
+  context.setAllowTF32CuBLAS(false);
+  context.setAllowTF32CuDNN(false);
+  context.setBenchmarkCuDNN(false);
+  context.setDeterministicCuDNN(true);
+  context.setDeterministicAlgorithms(true, false);
+}
+
+}  // namespace plumbline::training

@@ -1,0 +1,164 @@
+#include "reference/training/digits_run.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <span>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/record/layout.hpp"
+#include "reference/record/safetensors.hpp"
+
+namespace plumbline::training {
+namespace {
+
+constexpr std::int64_t kPixels = 64;
+constexpr std::int64_t kClasses = 10;
+
+// The standard fixes the generator's numbers, but not what its distributions make of them.
+class Random {
+ public:
+  Random(std::uint64_t seed, std::uint64_t stream) : engine_(seed * 0x9e3779b97f4a7c15u + stream) {}
+
+  /// In [-bound, bound), 2^24 steps apart.
+  float uniform(double bound) {
+    const double unit = static_cast<double>(engine_() >> 40) * 0x1p-24;
+    return static_cast<float>((2 * unit - 1) * bound);
+  }
+  /// In [0, count).
+  std::size_t below(std::size_t count) {
+    return static_cast<std::size_t>((static_cast<unsigned __int128>(engine_()) * count) >> 64);
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+std::vector<job::Layer> layers_of(const std::string& model) {
+  using namespace job;
+  if (model == "mlp") return {Linear{kPixels, 128}, Relu{}, Linear{128, kClasses}};
+  std::vector<Layer> layers{Conv2d{.in = 1, .out = 8, .kernel = 3, .stride = 1, .padding = 1}};
+  if (model == "conv_norm") layers.emplace_back(BatchNorm2d{8});
+  const std::vector<Layer> rest{Relu{}, Conv2d{.in = 8, .out = 16, .kernel = 3, .stride = 2, .padding = 1}, Relu{},
+                                Flatten{}, Linear{16 * 4 * 4, kClasses}};
+  layers.insert(layers.end(), rest.begin(), rest.end());
+  return layers;
+}
+
+void check_name(const char* setting, const std::string& value, std::span<const std::string_view> known) {
+  if (std::ranges::find(known, value) == known.end())
+    throw InvalidArgument(fmt::format("{} '{}'; it must be {}", setting, value, fmt::join(known, ", ")));
+}
+
+job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const std::filesystem::path& folder) {
+  check_name("model", settings.model, kDigitsModels);
+  check_name("optimizer", settings.optimizer, kDigitsOptimizers);
+  if (settings.global_batch > static_cast<std::int64_t>(training_rows))
+    throw InvalidArgument(
+        fmt::format("global batch {}; there are {} rows to train on", settings.global_batch, training_rows));
+  job::RunSpec spec;
+  spec.seed = settings.seed;
+  spec.parallel.data = settings.data;
+  spec.run = {.steps = settings.steps,
+              .global_batch = settings.global_batch,
+              .micro_batches = settings.micro_batches,
+              .accumulation = settings.accumulation,
+              .device = settings.device};
+  spec.layers = layers_of(settings.model);
+  if (settings.optimizer == "adam")
+    spec.optimizer = job::Adam{.lr = 0.01};
+  else
+    spec.optimizer = job::Sgd{.lr = 0.1, .momentum = 0.9};
+  spec.folder = folder;
+  if (const auto problem = job::problem_of(spec)) throw InvalidArgument(problem->why);
+  return spec;
+}
+
+// Inputs that one output of a layer is a sum of.
+double fan_in(const job::Shape& weight) {
+  return static_cast<double>(job::elements_of(weight)) / static_cast<double>(weight.front());
+}
+
+// As torch.nn does: uniform within 1/sqrt(fan-in), the scale of a normalisation 1 and its shift 0.
+void write_weights(const job::RunSpec& spec) {
+  Random random(spec.seed, 1);
+  job::SafetensorsWriter writer;
+  double bound = 0;  // a bias has that of its weight, which comes before it
+  for (const job::Parameter& parameter : job::parameters_of(spec)) {
+    const bool is_weight = parameter.name.ends_with(".weight");
+    std::vector<float> values(static_cast<std::size_t>(job::elements_of(parameter.shape)));
+    if (std::holds_alternative<job::BatchNorm2d>(spec.layers[static_cast<std::size_t>(parameter.layer)])) {
+      std::ranges::fill(values, is_weight ? 1.0f : 0.0f);
+    } else {
+      if (is_weight) bound = 1 / std::sqrt(fan_in(parameter.shape));
+      std::ranges::generate(values, [&] { return random.uniform(bound); });
+    }
+    writer.add<float>(parameter.name, parameter.shape, values);
+  }
+  writer.write(spec.weights_file());
+}
+
+job::Shape row_of(const job::RunSpec& spec) {
+  return std::holds_alternative<job::Conv2d>(spec.layers.front()) ? job::Shape{1, 8, 8} : job::Shape{kPixels};
+}
+
+void append(const Digit& digit, std::vector<float>& x, std::vector<std::int64_t>& y) {
+  for (const std::uint8_t pixel : digit.pixels) x.push_back(static_cast<float>(pixel) / 16);
+  y.push_back(digit.label);
+}
+
+// Fisher and Yates.
+void shuffle(std::vector<std::size_t>& order, Random& random) {
+  for (std::size_t left = order.size(); left > 1; --left) std::swap(order[left - 1], order[random.below(left)]);
+}
+
+void write_batches(const job::RunSpec& spec, const std::vector<Digit>& rows) {
+  Random random(spec.seed, 2);
+  std::vector<std::size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto batch = static_cast<std::size_t>(spec.run.global_batch);
+  const std::int64_t batches = std::int64_t{spec.run.steps} * spec.run.accumulation;
+  std::vector<float> x;
+  std::vector<std::int64_t> y;
+  std::size_t next = order.size();
+  for (std::int64_t i = 0; i < batches; ++i) {
+    if (next + batch > order.size()) {
+      shuffle(order, random);
+      next = 0;
+    }
+    for (std::size_t row = 0; row < batch; ++row) append(rows[order[next++]], x, y);
+  }
+  job::Shape shape{batches, spec.run.global_batch};
+  const job::Shape row = row_of(spec);
+  job::Shape x_shape = shape;
+  x_shape.insert(x_shape.end(), row.begin(), row.end());
+  job::SafetensorsWriter writer;
+  writer.add<float>("x", x_shape, x);
+  writer.add<std::int64_t>("y", shape, y);
+  writer.write(spec.batches_file());
+}
+
+}  // namespace
+
+job::RunSpec write_digits_run(const DigitsRun& settings, const Digits& digits, const std::filesystem::path& folder) {
+  job::RunSpec spec = spec_of(settings, digits.training.size(), folder);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw RuntimeFailure(fmt::format("'{}' cannot be made a folder: {}", folder.string(), error.message()));
+  write_weights(spec);
+  write_batches(spec, digits.training);
+  job::write_run_spec(spec, folder / "spec.toml");
+  return spec;
+}
+
+LabelledRows held_out_rows(const job::RunSpec& spec, const Digits& digits) {
+  LabelledRows rows{.row = row_of(spec), .x = {}, .labels = {}};
+  for (const Digit& digit : digits.held_out) append(digit, rows.x, rows.labels);
+  return rows;
+}
+
+}  // namespace plumbline::training

@@ -1,0 +1,162 @@
+#include "reference/training/digits.hpp"
+
+#include <fstream>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/record/run_files.hpp"
+#include "reference/record/temporary_folder.hpp"
+#include "reference/training/digits_run.hpp"
+
+namespace plumbline::training {
+namespace {
+
+using testing::HasSubstr;
+
+std::string line(int pixel, int label) {
+  std::string text;
+  for (int i = 0; i < 64; ++i) text += std::to_string(pixel) + ",";
+  return text + std::to_string(label);
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    (void)parse_digits(text, "d.csv");
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::uint64_t hash_of(const std::vector<float>& values) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const float value : values) hash = (hash ^ std::bit_cast<std::uint32_t>(value)) * 0x100000001b3u;
+  return hash;
+}
+
+TEST(Digits, AreAllThereWithEveryFifthHeldOut) {
+  const Digits all = digits();
+  EXPECT_EQ(all.training.size(), 1437u);
+  EXPECT_EQ(all.held_out.size(), 360u);
+  EXPECT_EQ(all.held_out[0].label, 0);
+  EXPECT_EQ(all.training[0].label, 1);
+  EXPECT_EQ(all.training[0].pixels[3], 12);  // second line: 0,0,0,12,13,5,…
+  EXPECT_EQ(all.held_out[1].label, 5);
+  EXPECT_EQ(all.training.back().label, 8);
+}
+
+TEST(Digits, ComeFromAFileAsFromTheLibrary) {
+  const job::TemporaryFolder folder;
+  std::ofstream(folder.path() / "d.csv") << line(3, 1) << "\r\n" << line(16, 9) << "\n" << line(0, 0);
+  const Digits read = read_digits(folder.path() / "d.csv");
+  EXPECT_EQ(read.held_out.size(), 1u);
+  ASSERT_EQ(read.training.size(), 2u);
+  EXPECT_EQ(read.training[0].pixels[63], 16);
+  EXPECT_EQ(read.training[0].label, 9);
+  EXPECT_THROW((void)read_digits(folder.path() / "none.csv"), NotFound);
+}
+
+TEST(Digits, NameTheBadLine) {
+  const std::string good = line(1, 2) + "\n";
+  EXPECT_EQ(error_of(good + line(17, 2)), "d.csv:2: column 1 must be a whole number, 0 to 16");
+  EXPECT_EQ(error_of(good + good + line(1, 10)), "d.csv:3: column 65 must be a whole number, 0 to 9");
+  EXPECT_EQ(error_of(good + "1,2,3\n"), "d.csv:2: a line has 65 columns with commas between; see column 3");
+  EXPECT_EQ(error_of(good + line(1, 2) + ",5\n"), "d.csv:2: a line has 65 columns with commas between; see column 65");
+  EXPECT_EQ(error_of(good + "\n"), "d.csv:2: column 1 must be a whole number, 0 to 16");
+  EXPECT_EQ(error_of("pixels\n"), "d.csv:1: column 1 must be a whole number, 0 to 16");
+  EXPECT_EQ(error_of(good), "d.csv: 1 lines; at least two are needed");
+}
+
+class DigitsRunTest : public testing::Test {
+ protected:
+  job::RunSpec write(const DigitsRun& settings) { return write_digits_run(settings, digits(), folder.path() / "run"); }
+  std::string error_of(const DigitsRun& settings) {
+    try {
+      write(settings);
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  job::TemporaryFolder folder;
+};
+
+TEST_F(DigitsRunTest, IsACompleteRunOfEachModelAndOptimizer) {
+  for (const std::string_view model : kDigitsModels)
+    for (const std::string_view optimizer : kDigitsOptimizers) {
+      const job::RunSpec spec = write({.model = std::string(model), .optimizer = std::string(optimizer), .data = 3});
+      const job::RunSpec read = job::read_run_spec(folder.path() / "run" / "spec.toml");
+      EXPECT_EQ(job::to_toml(read), job::to_toml(spec));
+      EXPECT_EQ(job::RunFiles(read).output(), job::Shape{10});
+      EXPECT_EQ(read.parallel.world(), 3);
+    }
+}
+
+// The numbers were computed by a second program, written from the description of the generator.
+TEST_F(DigitsRunTest, GivesTheSameBitsEverywhere) {
+  const job::RunFiles files(write({.model = "conv_norm", .seed = 5}));
+  EXPECT_EQ(hash_of(files.weight("0.weight")), 16424823705324562971u);
+  EXPECT_EQ(hash_of(files.weight("6.bias")), 5168043724017482891u);
+  EXPECT_THAT(files.weight("1.weight"), testing::Each(1.0f));
+  EXPECT_THAT(files.weight("1.bias"), testing::Each(0.0f));
+  std::vector<float> x(64 * 96);
+  files.read_x(job::RowRange{3, 0, 96}, std::span(x));
+  EXPECT_EQ(hash_of(x), 1273629214937449253u);
+}
+
+TEST_F(DigitsRunTest, DrawsWeightsWithinOneOverTheRootOfTheInputs) {
+  const job::RunFiles files(write({.model = "mlp"}));
+  const std::vector<float> weight = files.weight("0.weight");
+  EXPECT_LT(*std::ranges::max_element(weight), 0.125f);
+  EXPECT_GT(*std::ranges::max_element(weight), 0.124f);
+  EXPECT_GE(*std::ranges::min_element(weight), -0.125f);
+}
+
+TEST_F(DigitsRunTest, UsesARowOnceAnEpochAndNeverOneThatIsHeldOut) {
+  const job::RunFiles files(write({.steps = 14, .global_batch = 96}));  // 1344 of 1437 rows
+  using Row = std::vector<float>;
+  std::multiset<Row> used;
+  for (std::int64_t batch = 0; batch < 14; ++batch)
+    for (std::int64_t row = 0; row < 96; ++row) {
+      Row pixels(64);
+      files.read_x(job::RowRange{batch, row, 1}, std::span(pixels));
+      used.insert(pixels);
+    }
+  std::multiset<Row> there;
+  for (const Digit& digit : digits().training) {
+    Row pixels;
+    for (const std::uint8_t pixel : digit.pixels) pixels.push_back(static_cast<float>(pixel) / 16);
+    there.insert(pixels);
+  }
+  for (const Row& row : used) EXPECT_LE(used.count(row), there.count(row));
+}
+
+TEST_F(DigitsRunTest, DependsOnItsSeed) {
+  const auto weights = [&](std::uint64_t seed) { return job::RunFiles(write({.seed = seed})).weight("0.weight"); };
+  EXPECT_EQ(weights(1), weights(1));
+  EXPECT_NE(weights(1), weights(2));
+}
+
+TEST_F(DigitsRunTest, NamesTheSettingThatIsWrong) {
+  EXPECT_EQ(error_of({.model = "resnet"}), "model 'resnet'; it must be mlp, conv, conv_norm");
+  EXPECT_EQ(error_of({.optimizer = "lamb"}), "optimizer 'lamb'; it must be sgd, adam");
+  EXPECT_EQ(error_of({.global_batch = 2000}), "global batch 2000; there are 1437 rows to train on");
+  EXPECT_EQ(error_of({.data = 5}),
+            "run.global_batch = 96; it must be a multiple of parallel.data x run.micro_batches = 10");
+  EXPECT_EQ(error_of({.steps = 0}), "run.steps = 0; it must be at least 1");
+  std::ofstream(folder.path() / "run") << "a file";
+  EXPECT_THROW(write({}), RuntimeFailure);
+}
+
+TEST_F(DigitsRunTest, HandsOutTheHeldOutRowsAsTheModelTakesThem) {
+  const LabelledRows rows = held_out_rows(write({.model = "conv"}), digits());
+  EXPECT_EQ(rows.row, (job::Shape{1, 8, 8}));
+  EXPECT_EQ(rows.labels.size(), 360u);
+  EXPECT_EQ(rows.x.size(), 360u * 64);
+}
+
+}  // namespace
+}  // namespace plumbline::training

@@ -1,0 +1,102 @@
+#include "reference/training/gradients.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/training/model.hpp"
+
+namespace plumbline::training {
+namespace {
+
+template <class T>
+std::span<T> elements(const at::Tensor& tensor) {
+  return {tensor.data_ptr<T>(), static_cast<std::size_t>(tensor.numel())};
+}
+
+job::Shape with_rows(std::int64_t rows, const job::Shape& row) {
+  job::Shape shape{rows};
+  shape.insert(shape.end(), row.begin(), row.end());
+  return shape;
+}
+
+// A fresh tensor, filled by read(span).
+template <class T, class Read>
+at::Tensor filled(const job::Shape& shape, at::ScalarType type, const Read& read) {
+  at::Tensor tensor = at::empty(shape, type);
+  read(elements<T>(tensor));
+  return tensor;
+}
+
+// Integers stay, numbers take the parameters' type.
+at::Tensor placed(const at::Tensor& tensor, const at::Tensor& like) {
+  return tensor.to(like.device(), tensor.is_floating_point() ? like.scalar_type() : tensor.scalar_type());
+}
+
+struct Rows {
+  at::Tensor x;
+  at::Tensor y;
+};
+
+Rows read_rows(const job::RunFiles& files, const job::RowRange& range, const at::Tensor& like) {
+  const job::Shape x_shape = with_rows(range.rows, files.row());
+  const job::Shape y_shape = with_rows(range.rows, files.target());
+  const auto read_x = [&](auto out) { files.read_x(range, out); };
+  const auto read_y = [&](auto out) { files.read_y(range, out); };
+  const at::Tensor x = files.x_dtype() == comm::DType::f32 ? filled<float>(x_shape, at::kFloat, read_x)
+                                                           : filled<std::int64_t>(x_shape, at::kLong, read_x);
+  const at::Tensor y = files.y_dtype() == comm::DType::f32 ? filled<float>(y_shape, at::kFloat, read_y)
+                                                           : filled<std::int64_t>(y_shape, at::kLong, read_y);
+  return {placed(x, like), placed(y, like)};
+}
+
+}  // namespace
+
+std::vector<at::Tensor> parameters_on(const job::RunSpec& spec, const Values& values, Arithmetic arithmetic,
+                                      c10::Device device) {
+  std::vector<at::Tensor> list;
+  for (const job::Parameter& parameter : job::parameters_of(spec)) {
+    const auto found = values.find(parameter.name);
+    if (found == values.end()) throw InvalidArgument(fmt::format("no value for parameter '{}'", parameter.name));
+    const std::vector<float>& given = found->second;
+    if (static_cast<std::int64_t>(given.size()) != job::elements_of(parameter.shape))
+      throw InvalidArgument(fmt::format("parameter '{}' has {} values; shape {} needs {}", parameter.name, given.size(),
+                                        job::text_of(parameter.shape), job::elements_of(parameter.shape)));
+    const at::Tensor tensor = filled<float>(
+        parameter.shape, at::kFloat, [&](std::span<float> out) { std::copy(given.begin(), given.end(), out.begin()); });
+    list.push_back(tensor.to(device, arithmetic == Arithmetic::float64 ? at::kDouble : at::kFloat));
+  }
+  return list;
+}
+
+TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files, std::span<const at::Tensor> parameters,
+                           std::span<const job::RowRange> parts) {
+  std::vector<at::Tensor> leaves;
+  for (const at::Tensor& parameter : parameters) leaves.push_back(parameter.detach().requires_grad_());
+  const Model model(spec, leaves);
+  TensorGradient result;
+  for (const job::RowRange& part : parts) {
+    const Rows rows = read_rows(files, part, parameters.front());
+    const at::Tensor loss = model.loss(rows.x, rows.y);
+    loss.div(static_cast<double>(parts.size())).backward();
+    result.loss += loss.item<double>();
+  }
+  result.loss /= static_cast<double>(parts.size());
+  for (const at::Tensor& leaf : leaves) result.gradients.push_back(leaf.grad().contiguous());
+  return result;
+}
+
+std::vector<float> to_floats(const at::Tensor& tensor) {
+  const at::Tensor host = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
+  const std::span<float> values = elements<float>(host);
+  return {values.begin(), values.end()};
+}
+
+std::vector<double> to_doubles(const at::Tensor& tensor) {
+  const at::Tensor host = tensor.detach().to(at::kCPU, at::kDouble).contiguous();
+  const std::span<double> values = elements<double>(host);
+  return {values.begin(), values.end()};
+}
+
+}  // namespace plumbline::training

@@ -1,0 +1,39 @@
+// reference/training/gradients.hpp: the gradient of the loss over some rows, by back-propagation.
+//
+// Model   A gradient of several parts is the mean of the parts' gradients: each part's loss is divided by
+//         their number and propagated back, in order, into one sum. That is how a data rank accumulates its
+//         micro-batches.
+// Bits    The rows of a part are copied into memory of their own: with the same rows, values and one thread
+//         the result has the same bits, wherever the rows lay (kernels choose their path by alignment).
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "reference/record/run_files.hpp"
+#include "reference/training/training.hpp"
+
+namespace plumbline::training {
+
+/// In the order of job::parameters_of().
+struct TensorGradient {
+  std::vector<at::Tensor> gradients;
+  double loss = 0;  // the mean of the parts' losses
+};
+
+/// Parameters of type float or double on a device, in the order of job::parameters_of(). Throws
+/// InvalidArgument where one is missing or has another number of elements.
+[[nodiscard]] std::vector<at::Tensor> parameters_on(const job::RunSpec& spec, const Values& values,
+                                                    Arithmetic arithmetic, c10::Device device);
+
+/// The gradient of the mean of the parts' losses. The type of the rows follows the parameters'.
+[[nodiscard]] TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files,
+                                         std::span<const at::Tensor> parameters, std::span<const job::RowRange> parts);
+
+/// The elements on the host.
+[[nodiscard]] std::vector<float> to_floats(const at::Tensor& tensor);
+[[nodiscard]] std::vector<double> to_doubles(const at::Tensor& tensor);
+
+}  // namespace plumbline::training

@@ -1,0 +1,158 @@
+// The training module: LibTorch behind training.hpp.
+#include <cstdlib>
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/record/run_files.hpp"
+#include "reference/training/device.hpp"
+#include "reference/training/executor.hpp"
+#include "reference/training/gradients.hpp"
+#include "reference/training/model.hpp"
+#include "reference/training/training.hpp"
+
+namespace plumbline::training {
+namespace {
+
+// Runs `body` as every call here does: on one thread, with LibTorch's errors as ours.
+template <class Body>
+auto guarded(const Body& body) {
+  at::set_num_threads(1);
+  try {
+    return body();
+  } catch (const c10::Error& error) {
+    const std::string message = error.what_without_backtrace();
+    throw RuntimeFailure(fmt::format("LibTorch: {}", message.substr(0, message.find('\n'))));
+  }
+}
+
+LossGradient on_host(const job::RunSpec& spec, const TensorGradient& result) {
+  LossGradient host{.gradients = {}, .loss = result.loss};
+  const std::vector<job::Parameter> list = job::parameters_of(spec);
+  for (std::size_t i = 0; i < list.size(); ++i) host.gradients[list[i].name] = to_doubles(result.gradients[i]);
+  return host;
+}
+
+// Rounds to float after each operation where that is the arithmetic.
+double rounded(double value, Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::float32 ? static_cast<double>(static_cast<float>(value)) : value;
+}
+
+LossGradient mean_in_rank_order(const std::vector<LossGradient>& slices, Arithmetic arithmetic) {
+  const auto count = static_cast<double>(slices.size());
+  LossGradient mean = slices.front();
+  for (std::size_t rank = 1; rank < slices.size(); ++rank) {
+    mean.loss += slices[rank].loss;
+    for (auto& [name, sum] : mean.gradients) {
+      const std::vector<double>& slice = slices[rank].gradients.at(name);
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = rounded(sum[i] + slice[i], arithmetic);
+    }
+  }
+  mean.loss /= count;
+  for (auto& [name, sum] : mean.gradients)
+    for (double& value : sum) value = rounded(value / count, arithmetic);
+  return mean;
+}
+
+// Each batch of the step in one piece.
+std::vector<job::RowRange> whole_batches(const job::RunSpec& spec, int step) {
+  std::vector<job::RowRange> list;
+  for (int i = 0; i < spec.run.accumulation; ++i)
+    list.push_back({.batch = std::int64_t{step} * spec.run.accumulation + i, .rows = spec.run.global_batch});
+  return list;
+}
+
+void check_step(const job::RunSpec& spec, int step) {
+  if (step < 0 || step >= spec.run.steps)
+    throw OutOfRange(fmt::format("step {}; the run has steps 0 to {}", step, spec.run.steps - 1));
+}
+
+at::Tensor rows_on(const LabelledRows& rows, c10::Device device) {
+  job::Shape shape{static_cast<std::int64_t>(rows.labels.size())};
+  shape.insert(shape.end(), rows.row.begin(), rows.row.end());
+  const at::Tensor tensor = at::empty(shape, at::kFloat);
+  std::copy(rows.x.begin(), rows.x.end(), tensor.data_ptr<float>());
+  return tensor.to(device);
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+class TorchTraining final : public Training {
+ public:
+  TorchTraining() { make_deterministic(); }
+
+  std::map<std::string, std::string> environment() const override {
+    return {{"libtorch", PLUMBLINE_TORCH_VERSION},
+            {"cpu_capability", at::get_cpu_capability()},
+            {"OMP_NUM_THREADS", variable("OMP_NUM_THREADS")},
+            {"MKL_CBWR", variable("MKL_CBWR")},
+            {"ATEN_CPU_CAPABILITY", variable("ATEN_CPU_CAPABILITY")}};
+  }
+
+  void run(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
+           const Progress& progress) override {
+    guarded([&] { run_data_parallel(spec, world, folder, progress); });
+  }
+
+  Baseline baseline(const job::RunSpec& spec, int step, const Values& before, Arithmetic arithmetic,
+                    const std::string& device) override {
+    check_step(spec, step);
+    return guarded([&] {
+      const job::RunFiles files(spec);
+      const std::vector<at::Tensor> parameters = parameters_on(spec, before, arithmetic, device_of(device, 0));
+      Baseline result;
+      for (int rank = 0; rank < spec.parallel.data; ++rank)
+        result.slices.push_back(
+            on_host(spec, gradient_of(spec, files, parameters, job::micro_batches_of(spec, step, rank))));
+      result.mean = mean_in_rank_order(result.slices, arithmetic);
+      return result;
+    });
+  }
+
+  LossGradient union_batch(const job::RunSpec& spec, int step, const Values& before, Arithmetic arithmetic,
+                           const std::string& device) override {
+    check_step(spec, step);
+    return guarded([&] {
+      const job::RunFiles files(spec);
+      const std::vector<at::Tensor> parameters = parameters_on(spec, before, arithmetic, device_of(device, 0));
+      return on_host(spec, gradient_of(spec, files, parameters, whole_batches(spec, step)));
+    });
+  }
+
+  double accuracy(const job::RunSpec& spec, const Values& values, const LabelledRows& rows,
+                  const std::string& device) override {
+    const auto count = static_cast<std::int64_t>(rows.labels.size());
+    if (count == 0 || static_cast<std::int64_t>(rows.x.size()) != count * job::elements_of(rows.row))
+      throw InvalidArgument(
+          fmt::format("{} values for {} rows of shape {}", rows.x.size(), count, job::text_of(rows.row)));
+    const job::Shape output = job::output_shape(spec, rows.row);
+    if (output.size() != 1)
+      throw InvalidArgument(
+          fmt::format("the model makes {} of a row; accuracy needs one number a class", job::text_of(output)));
+    return guarded([&] {
+      const c10::InferenceMode without_gradients;
+      const std::vector<at::Tensor> parameters = parameters_on(spec, values, Arithmetic::float32, device_of(device, 0));
+      const at::Tensor found =
+          Model(spec, parameters).forward(rows_on(rows, parameters.front().device())).argmax(1).cpu();
+      std::int64_t right = 0;
+      for (std::int64_t row = 0; row < count; ++row)
+        right += found.const_data_ptr<std::int64_t>()[row] == rows.labels[static_cast<std::size_t>(row)] ? 1 : 0;
+      return static_cast<double>(right) / static_cast<double>(count);
+    });
+  }
+};
+
+}  // namespace
+}  // namespace plumbline::training
+
+extern "C" __attribute__((visibility("default"))) plumbline::training::Training* plumbline_open_training() {
+  return new plumbline::training::TorchTraining;
+}

@@ -1,0 +1,104 @@
+// reference/training/training.hpp: real training, and what a single device computes in its place. Free of
+// LibTorch.
+//
+// Model   Everything is decided by a job::RunSpec and its files. run() is the reference's executor of a
+//         specification: one rank's part of a data-parallel run, which leaves a training record. baseline()
+//         and union_batch() compute one step's gradient in one process without any distribution, at parameter
+//         values that the caller gives.
+// Threads One Training serves any number of threads at once, each as a rank; every call uses one
+//         intra-operation thread. No generator is used: a run has no randomness of its own.
+// Devices "cpu", "cuda" (the GPU of number rank modulo their count) or "cuda:1". On a GPU: no TF32,
+//         deterministic algorithms. Gradients travel through host memory.
+// Errors  Unsupported in one line for what this executor does not do, InvalidArgument, NotFound,
+//         RuntimeFailure.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "reference/comm/communicator.hpp"
+#include "reference/record/run_spec.hpp"
+
+namespace plumbline::training {
+
+/// Values of parameters, by name ("0.weight"), row-major in the shape that job::parameters_of() says.
+using Values = std::map<std::string, std::vector<float>>;
+/// Gradients by parameter; float32 ones are widened, which is exact.
+using Gradients = std::map<std::string, std::vector<double>>;
+
+enum class Arithmetic { float32, float64 };
+
+/// A gradient with the loss that it is of: a mean over rows.
+struct LossGradient {
+  Gradients gradients;
+  double loss = 0;
+};
+
+/// One step on a single device, the batch cut as the data ranks cut it.
+struct Baseline {
+  /// Of each data rank's rows: the mean over its micro-batches, each run alone, in order.
+  std::vector<LossGradient> slices;
+  /// The mean of the slices: added in rank order, then divided by their number, in the arithmetic asked for.
+  LossGradient mean;
+};
+
+/// Rows with class numbers, for accuracy().
+struct LabelledRows {
+  job::Shape row;                    // [64] or [1, 8, 8]
+  std::vector<float> x;              // the rows one after the other
+  std::vector<std::int64_t> labels;  // one a row
+};
+
+/// What run() tells after each step.
+struct StepProgress {
+  int step = 0;
+  int steps = 0;
+  float loss = 0;  // mean over this rank's rows
+};
+using Progress = std::function<void(const StepProgress&)>;
+
+class Training {
+ public:
+  Training() = default;
+  virtual ~Training() = default;
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
+
+  /// What computes, for a record's environment: LibTorch's version, the CPU's code path, the variables that
+  /// change results.
+  [[nodiscard]] virtual std::map<std::string, std::string> environment() const = 0;
+
+  /// Runs `spec` as rank world.rank(), on spec.run.device, and writes folder/rank<R>.safetensors, local_grad
+  /// included. Collective over `world`, whose size is the specification's. Throws Unsupported for pipeline or
+  /// tensor other than 1, a dtype other than float32, a scaler or injections.
+  virtual void run(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
+                   const Progress& progress) = 0;
+
+  /// The gradient and loss of one step at the parameter values `before`. In float32 bitwise what the
+  /// executor's ranks compute, and with a backend that adds in rank order, what they use. For any layout of
+  /// ranks.
+  [[nodiscard]] virtual Baseline baseline(const job::RunSpec& spec, int step, const Values& before,
+                                          Arithmetic arithmetic, const std::string& device) = 0;
+
+  /// The same of all rows of the step's batches together, each batch in one piece. Where batch normalisation
+  /// is in the model this is another function of the parameters than the baseline's.
+  [[nodiscard]] virtual LossGradient union_batch(const job::RunSpec& spec, int step, const Values& before,
+                                                 Arithmetic arithmetic, const std::string& device) = 0;
+
+  /// The share of rows whose largest output is at their label, in [0, 1]. All rows in one piece; batch
+  /// normalisation uses their statistics. Throws InvalidArgument for no rows, or rows that do not fit the
+  /// model.
+  [[nodiscard]] virtual double accuracy(const job::RunSpec& spec, const Values& values, const LabelledRows& rows,
+                                        const std::string& device) = 0;
+};
+
+/// The module lib/plumbline/libplumbline_training.so exports one factory. The caller owns what it returns.
+/// Throws nothing.
+inline constexpr const char* kTrainingFactory = "plumbline_open_training";
+using TrainingFactory = Training*();
+
+}  // namespace plumbline::training

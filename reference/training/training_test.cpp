@@ -1,0 +1,234 @@
+// The training module against runs that torch.nn and torch.optim computed, and against itself on several
+// ranks.
+#include "reference/training/training.hpp"
+
+#include <cmath>
+#include <fstream>
+#include <memory>
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "reference/comm/errors.hpp"
+#include "reference/comm/local.hpp"
+#include "reference/record/run_files.hpp"
+#include "reference/record/temporary_folder.hpp"
+#include "reference/record/training_record.hpp"
+#include "reference/training/digits_run.hpp"
+
+namespace plumbline::training {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+Training& module() {
+  static const std::unique_ptr<Training> training = [] {
+    void* library = dlopen(PLUMBLINE_TRAINING_MODULE, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw std::runtime_error(dlerror());
+    return std::unique_ptr<Training>(reinterpret_cast<TrainingFactory*>(dlsym(library, kTrainingFactory))());
+  }();
+  return *training;
+}
+
+// A recorded case as files of a run.
+class RecordedRun {
+ public:
+  explicit RecordedRun(const json& recorded) : recorded_(recorded) {
+    spec_ = job::parse_run_spec(recorded.at("spec").get<std::string>(), folder_.path() / "spec.toml");
+    job::SafetensorsWriter weights;
+    for (const job::Parameter& parameter : job::parameters_of(spec_))
+      weights.add<float>(parameter.name, parameter.shape, values(recorded.at("weights").at(parameter.name)));
+    weights.write(spec_.weights_file());
+    job::SafetensorsWriter batches;
+    add(batches, "x", std::holds_alternative<job::Embedding>(spec_.layers.front()));
+    add(batches, "y", spec_.loss == job::Loss::cross_entropy);
+    batches.write(spec_.batches_file());
+  }
+  const job::RunSpec& spec() const { return spec_; }
+  const json& step(int number) const { return recorded_.at("steps").at(static_cast<std::size_t>(number)); }
+  Values before(int step_number) const {
+    const json& from = step_number == 0 ? recorded_.at("weights") : step(step_number - 1).at("after");
+    Values result;
+    for (const auto& [name, list] : from.items()) result[name] = values(list);
+    return result;
+  }
+  std::filesystem::path folder() const { return folder_.path() / "record"; }
+
+  static std::vector<float> values(const json& list) {
+    const auto doubles = list.get<std::vector<double>>();
+    return {doubles.begin(), doubles.end()};
+  }
+
+ private:
+  void add(job::SafetensorsWriter& writer, const std::string& name, bool integers) const {
+    const auto shape = recorded_.at(name + "_shape").get<job::Shape>();
+    if (integers)
+      writer.add<std::int64_t>(name, shape, recorded_.at(name).get<std::vector<std::int64_t>>());
+    else
+      writer.add<float>(name, shape, values(recorded_.at(name)));
+  }
+
+  const json& recorded_;
+  job::TemporaryFolder folder_;
+  job::RunSpec spec_;
+};
+
+std::vector<json> recorded_cases() {
+  std::ifstream file(PLUMBLINE_TORCH_VECTORS);
+  std::vector<json> cases;
+  for (std::string line; std::getline(file, line);)
+    if (json one = json::parse(line); one.contains("case")) cases.push_back(std::move(one));
+  return cases;
+}
+
+class TorchNn : public testing::TestWithParam<json> {};
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& expected, double tolerance,
+                 const std::string& what) {
+  ASSERT_EQ(got.size(), expected.size()) << what;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], expected[i], tolerance * std::max(1.0, std::fabs(expected[i]))) << what << " element " << i;
+}
+
+TEST_P(TorchNn, BaselineHasItsGradientsAndLosses) {
+  const RecordedRun run(GetParam());
+  for (int step = 0; step < run.spec().run.steps; ++step) {
+    const json& expected = run.step(step);
+    for (const auto& [arithmetic, tolerance] : {std::pair{Arithmetic::float64, 1e-12}, {Arithmetic::float32, 1e-5}}) {
+      const Baseline got = module().baseline(run.spec(), step, run.before(step), arithmetic, "cpu");
+      for (const auto& [name, gradient] : expected.at("grad").items())
+        expect_near(got.mean.gradients.at(name), gradient.get<std::vector<double>>(), tolerance, name);
+      std::vector<double> losses;
+      for (const LossGradient& slice : got.slices) losses.push_back(slice.loss);
+      expect_near(losses, expected.at("loss").get<std::vector<double>>(), tolerance, "loss");
+    }
+  }
+}
+
+TEST_P(TorchNn, ARunFollowsItsSteps) {
+  const RecordedRun run(GetParam());
+  comm::run_ranks(run.spec().parallel.data,
+                  [&](comm::Communicator& world) { module().run(run.spec(), world, run.folder(), {}); });
+  const job::TrainingRecord record(run.spec(), run.folder());
+  ASSERT_TRUE(record.findings().empty()) << record.findings().front().tensor << " " << record.findings().front().what;
+  for (int step = 0; step < run.spec().run.steps; ++step)
+    for (const job::Parameter& parameter : job::parameters_of(run.spec()))
+      for (const job::Copy& copy : record.copies(step, job::Moment::after, parameter))
+        expect_near({copy.values.begin(), copy.values.end()},
+                    run.step(step).at("after").at(parameter.name).get<std::vector<double>>(), 1e-5,
+                    parameter.name + " after step " + std::to_string(step));
+}
+
+TEST_P(TorchNn, TheUnionBatchIsTheMeanOfTheSlicesWhereRowsDoNotMix) {
+  const RecordedRun run(GetParam());
+  const bool mixes = std::ranges::any_of(
+      run.spec().layers, [](const job::Layer& layer) { return std::holds_alternative<job::BatchNorm2d>(layer); });
+  const LossGradient whole = module().union_batch(run.spec(), 1, run.before(1), Arithmetic::float64, "cpu");
+  const Baseline parts = module().baseline(run.spec(), 1, run.before(1), Arithmetic::float64, "cpu");
+  if (mixes) {
+    EXPECT_GT(std::fabs(whole.loss - parts.mean.loss), 1e-6);
+    return;
+  }
+  for (const auto& [name, gradient] : whole.gradients)
+    expect_near(parts.mean.gradients.at(name), gradient, 1e-12, name);
+  EXPECT_NEAR(whole.loss, parts.mean.loss, 1e-12);
+}
+
+INSTANTIATE_TEST_SUITE_P(Recorded, TorchNn, testing::ValuesIn(recorded_cases()),
+                         [](const auto& info) { return "case" + std::to_string(info.index); });
+
+class TrainingTest : public testing::Test {
+ protected:
+  std::string error_of(const job::RunSpec& spec, int ranks = 1) {
+    try {
+      comm::run_ranks(ranks,
+                      [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}); });
+    } catch (const Error& error) {
+      return std::string(error.kind()) + ": " + error.what();
+    }
+    return "no error";
+  }
+  job::RunSpec digits_run(const DigitsRun& settings) { return write_digits_run(settings, digits(), folder.path()); }
+
+  job::TemporaryFolder folder;
+};
+
+TEST_F(TrainingTest, EveryRankUsesBitwiseTheBaselinesMeanOnABackendThatAddsInRankOrder) {
+  const job::RunSpec spec = digits_run({.model = "conv_norm", .data = 3, .steps = 2, .accumulation = 2});
+  std::vector<int> told(3);
+  comm::run_ranks(3, [&](comm::Communicator& world) {
+    module().run(spec, world, folder.path() / "record", [&](const StepProgress& progress) {
+      told[static_cast<std::size_t>(world.rank())] += 1 + progress.step;
+      EXPECT_EQ(progress.steps, 2);
+      EXPECT_NEAR(progress.loss, 2.3, 0.3);
+    });
+  });
+  EXPECT_THAT(told, testing::Each(3));
+  const job::TrainingRecord record(spec, folder.path() / "record");
+  Values before;
+  for (const job::Parameter& parameter : job::parameters_of(spec))
+    before[parameter.name] = record.copies(1, job::Moment::before, parameter)[0].values;
+  const Baseline baseline = module().baseline(spec, 1, before, Arithmetic::float32, "cpu");
+  for (const job::Parameter& parameter : job::parameters_of(spec))
+    for (const job::Copy& copy : record.copies(1, job::Moment::grad, parameter)) {
+      const std::vector<double> got(copy.values.begin(), copy.values.end());
+      EXPECT_EQ(got, baseline.mean.gradients.at(parameter.name)) << parameter.name << " of rank " << copy.rank;
+    }
+}
+
+TEST_F(TrainingTest, AccuracyCountsRightRows) {
+  job::RunSpec spec;
+  spec.layers = {job::Linear{.in = 2, .out = 2, .bias = false}};
+  const Values identity{{"0.weight", {1, 0, 0, 1}}};
+  LabelledRows rows{.row = {2}, .x = {1, 0, 0, 1, 3, 2, 5, 6}, .labels = {0, 1, 1, 1}};
+  EXPECT_EQ(module().accuracy(spec, identity, rows, "cpu"), 0.75);
+  rows.labels.pop_back();
+  EXPECT_THROW((void)module().accuracy(spec, identity, rows, "cpu"), InvalidArgument);
+  EXPECT_THROW((void)module().accuracy(spec, identity, {.row = {3}, .x = {1, 2, 3}, .labels = {0}}, "cpu"),
+               InvalidArgument);
+  EXPECT_THROW((void)module().accuracy(spec, {}, {.row = {2}, .x = {1, 2}, .labels = {0}}, "cpu"), InvalidArgument);
+}
+
+TEST_F(TrainingTest, SaysInOneLineWhatItDoesNotRun) {
+  job::RunSpec spec = digits_run({.data = 1});
+  spec.run.dtype = "bfloat16";
+  EXPECT_EQ(error_of(spec), "unsupported: run.dtype = 'bfloat16': the reference's executor runs only float32");
+  spec.run.dtype = "float32";
+  spec.scaler.emplace();
+  EXPECT_EQ(error_of(spec), "unsupported: [scaler]: the reference's executor runs only without one");
+  spec.scaler.reset();
+  spec.parallel.tensor = 2;
+  EXPECT_EQ(error_of(spec, 2), "unsupported: parallel.tensor = 2: the reference's executor runs only 1");
+  spec.parallel.tensor = 1;
+  spec.parallel.pipeline = 2;
+  EXPECT_EQ(error_of(spec, 2), "unsupported: parallel.pipeline = 2: the reference's executor runs only 1");
+  spec.parallel.pipeline = 1;
+  EXPECT_EQ(error_of(spec, 2), "invalid_argument: parallel.data = 1, but 2 ranks were started");
+}
+
+TEST_F(TrainingTest, SaysInOneLineWhichDeviceOrFileIsNotThere) {
+  job::RunSpec spec = digits_run({.data = 1});
+  spec.run.device = "cuda:99";
+  EXPECT_THAT(error_of(spec), HasSubstr("unsupported: device 'cuda:99': this "));
+  for (const char* name : {"tpu", "cuda:", "cuda:-1", "cuda:1x"}) {
+    spec.run.device = name;
+    EXPECT_EQ(error_of(spec),
+              "invalid_argument: device '" + std::string(name) + "'; it must be cpu, cuda or cuda:<number>");
+  }
+  spec.run.device = "cpu";
+  spec.weights = "none.safetensors";
+  EXPECT_THAT(error_of(spec), HasSubstr("not_found: '" + (folder.path() / "none.safetensors").string()));
+  EXPECT_THROW((void)module().baseline(digits_run({}), 4, {}, Arithmetic::float32, "cpu"), OutOfRange);
+}
+
+TEST_F(TrainingTest, SaysWhatComputes) {
+  const auto environment = module().environment();
+  EXPECT_THAT(environment.at("libtorch"), testing::MatchesRegex("[0-9]+[.][0-9]+[.][0-9]+"));
+  EXPECT_FALSE(environment.at("cpu_capability").empty());
+}
+
+}  // namespace
+}  // namespace plumbline::training
