@@ -1,14 +1,14 @@
 #include "harness/record/file.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <map>
 #include <sstream>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
 
 #include "reference/comm/errors.hpp"
 

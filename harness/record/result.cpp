@@ -1,19 +1,19 @@
 #include "harness/record/result.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+
+#include <fmt/format.h>
 
 namespace plumbline::record {
 
 using nlohmann::json;
 
 namespace {
-constexpr std::array<std::string_view, 11> kVerdicts{"pass",  "warn",         "skip",    "fail",   "refuse", "hang", "crash",
-                                                     "error", "inconclusive", "missing", "aborted"};
+constexpr std::array<std::string_view, 11> kVerdicts{"pass",  "warn",  "skip",         "fail",    "refuse", "hang",
+                                                     "crash", "error", "inconclusive", "missing", "aborted"};
 Verdict verdict_from(const json& value) { return parse_verdict(value.get<std::string>()).value_or(Verdict::error); }
 }  // namespace
 
@@ -26,10 +26,13 @@ std::optional<Verdict> parse_verdict(std::string_view name) {
 }
 
 bool is_failure(Verdict verdict) {
-  return verdict == Verdict::fail || verdict == Verdict::refuse || verdict == Verdict::hang || verdict == Verdict::crash;
+  return verdict == Verdict::fail || verdict == Verdict::refuse || verdict == Verdict::hang ||
+         verdict == Verdict::crash;
 }
 
-std::string Result::key() const { return fmt::format("{} arm={} seed={} repetition={}", case_id, arm, seed, repetition); }
+std::string Result::key() const {
+  return fmt::format("{} arm={} seed={} repetition={}", case_id, arm, seed, repetition);
+}
 
 json number_or_word(double value) {
   if (std::isfinite(value)) return value;
@@ -47,7 +50,8 @@ void to_json(json& out, const RankResult& rank) {
   out = {{"rank", rank.rank}, {"verdict", name_of(rank.verdict)}, {"seconds", rank.seconds}};
   if (!rank.failures.empty()) {
     json& failures = out["failures"] = json::array();
-    for (const Failure& failure : rank.failures) failures.push_back({{"where", failure.where}, {"message", failure.message}});
+    for (const Failure& failure : rank.failures)
+      failures.push_back({{"where", failure.where}, {"message", failure.message}});
   }
   if (!rank.last_event.empty()) out["last_event"] = rank.last_event;
 }
@@ -94,7 +98,8 @@ void from_json(const json& in, Result& result) {
   result.seconds = in.at("seconds").get<double>();
   result.limit_seconds = in.at("limit_seconds").get<double>();
   result.repeat = in.at("repeat").get<std::string>();
-  for (const auto& [name, value] : in.at("parameters").items()) result.parameters.emplace_back(name, value.get<std::string>());
+  for (const auto& [name, value] : in.at("parameters").items())
+    result.parameters.emplace_back(name, value.get<std::string>());
   result.reason = in.value("reason", "");
   result.output = in.value("output", "");
 }

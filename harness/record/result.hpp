@@ -5,11 +5,12 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 namespace plumbline::record {
 
@@ -37,8 +38,8 @@ struct RankResult {
 };
 
 struct Result {
-  std::string check;     // "collectives.all_reduce.exact"
-  std::string case_id;   // with its parameters
+  std::string check;    // "collectives.all_reduce.exact"
+  std::string case_id;  // with its parameters
   std::vector<std::pair<std::string, std::string>> parameters;
   std::vector<std::string> requirements;
   std::string arm = "plain";
@@ -74,8 +75,8 @@ struct Step {
 };
 
 struct Header {
-  std::string command;    // "check", "bench", "train"
-  std::string subject;    // "backend local"
+  std::string command;  // "check", "bench", "train"
+  std::string subject;  // "backend local"
   std::string suite_version;
   std::string plan_hash;
   std::string profile;

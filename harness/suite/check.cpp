@@ -1,9 +1,9 @@
 #include "harness/suite/check.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
+
+#include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
 

@@ -10,11 +10,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "reference/comm/communicator.hpp"
 
@@ -50,9 +51,9 @@ struct Axis {
   std::string name;
   std::vector<std::string> values;
 };
-[[nodiscard]] Axis dtypes();        // all seven
-[[nodiscard]] Axis half_dtypes();   // f16, bf16
-[[nodiscard]] Axis ops();           // all five
+[[nodiscard]] Axis dtypes();       // all seven
+[[nodiscard]] Axis half_dtypes();  // f16, bf16
+[[nodiscard]] Axis ops();          // all five
 /// The world sizes that a check runs at: {1, 2, 3, 4, 5, 6, 8} unless it says otherwise; never only powers of two.
 [[nodiscard]] Axis worlds(std::vector<int> sizes = {1, 2, 3, 4, 5, 6, 8});
 

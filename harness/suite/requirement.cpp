@@ -1,11 +1,11 @@
 #include "harness/suite/requirement.hpp"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <cctype>
 #include <optional>
 #include <set>
+
+#include <fmt/format.h>
 #include <toml++/toml.h>
 
 #include "reference/comm/errors.hpp"

@@ -1,11 +1,11 @@
 #include "harness/suite/suite.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
 
@@ -31,9 +31,8 @@ const Profile& Suite::profile(const std::string& name) const {
 }
 
 bool Suite::belongs(const Requirement& requirement, const Profile& profile) const {
-  return std::ranges::any_of(profile.prefixes, [&](const std::string& prefix) {
-    return requirement.id.starts_with(prefix + "-");
-  });
+  return std::ranges::any_of(profile.prefixes,
+                             [&](const std::string& prefix) { return requirement.id.starts_with(prefix + "-"); });
 }
 
 std::vector<const Requirement*> Suite::verified_by(const Check& check) const {
@@ -57,19 +56,21 @@ std::vector<std::string> Suite::problems() const {
       }
       citing[requirement->id].insert(check.id);
       if (citation != requirement->citation())
-        found.push_back(fmt::format("check {} cites {}, but the sentence is now {}: look whether it still holds", check.id,
-                                    citation, requirement->citation()));
+        found.push_back(fmt::format("check {} cites {}, but the sentence is now {}: look whether it still holds",
+                                    check.id, citation, requirement->citation()));
     }
   }
   for (const auto& [id, requirement] : requirements.rows()) {
     const std::set<std::string> listed(requirement.checks.begin(), requirement.checks.end());
     if (listed.empty()) found.push_back(fmt::format("{} has no check", id));
     for (const std::string& check : listed)
-      if (!citing[id].contains(check)) found.push_back(fmt::format("{} names check {}, which does not cite it", id, check));
+      if (!citing[id].contains(check))
+        found.push_back(fmt::format("{} names check {}, which does not cite it", id, check));
     for (const std::string& check : citing[id])
       if (!listed.contains(check)) found.push_back(fmt::format("{} does not name check {}, which cites it", id, check));
     for (const std::string& need : requirement.needs)
-      if (!comm::parse_capability(need)) found.push_back(fmt::format("{} needs '{}', which is no capability", id, need));
+      if (!comm::parse_capability(need))
+        found.push_back(fmt::format("{} needs '{}', which is no capability", id, need));
   }
   return found;
 }

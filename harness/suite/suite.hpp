@@ -12,9 +12,9 @@ namespace plumbline::suite {
 
 /// What a subject can claim.
 struct Profile {
-  std::string name;     // "collectives"
-  std::string version;  // of the profile
-  std::string title;    // one line
+  std::string name;                    // "collectives"
+  std::string version;                 // of the profile
+  std::string title;                   // one line
   std::vector<std::string> prefixes;   // of the requirement ids that belong to it: "COLL"
   std::vector<std::string> mandatory;  // capabilities: a subject that lacks one fails the profile
 };

@@ -1,0 +1,95 @@
+#include "harness/record/environment.hpp"
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+extern char** environ;
+
+namespace plumbline::record {
+namespace {
+
+std::string first_line(const std::string& file) {
+  std::ifstream stream(file);
+  std::string line;
+  std::getline(stream, line);
+  return line;
+}
+
+std::string field_of(const std::string& file, const std::string& name) {
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);)
+    if (line.starts_with(name)) {
+      const auto begin = line.find_first_not_of(" \t:", name.size());
+      return begin == std::string::npos ? "" : line.substr(begin);
+    }
+  return "";
+}
+
+// Host names collide in clouds: the machine's and the boot's ids tell machines and containers apart.
+std::string host_identity(const std::string& name) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const std::string& part : {name, first_line("/etc/machine-id"), first_line("/proc/sys/kernel/random/boot_id")})
+    for (const char c : part + "\n") hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return fmt::format("{:016x}", hash);
+}
+
+bool decides_behaviour(std::string_view variable) {
+  constexpr std::array<std::string_view, 12> prefixes{"OMPI_", "PMIX_", "UCX_", "NCCL_",  "GLOO_", "MPICH_",
+                                                      "FI_",   "OMP_",  "MKL_", "TORCH_", "ATEN_", "ONEDNN_"};
+  for (const std::string_view prefix : prefixes)
+    if (variable.starts_with(prefix)) return true;
+  return variable == "CUDA_VISIBLE_DEVICES" || variable == "LD_PRELOAD";
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+}  // namespace
+
+nlohmann::json capture_environment() {
+  utsname system{};
+  ::uname(&system);
+  nlohmann::json environment{
+      {"host", system.nodename},
+      {"host_identity", host_identity(system.nodename)},
+      {"cpu", field_of("/proc/cpuinfo", "model name")},
+      {"cores", ::sysconf(_SC_NPROCESSORS_ONLN)},
+      {"usable_cores", usable_cores()},
+      {"memory_bytes", static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE)},
+      {"kernel", std::string(system.sysname) + " " + system.release + " " + system.machine},
+      {"governor", first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")},
+      {"container", std::filesystem::exists("/.dockerenv") || std::filesystem::exists("/run/.containerenv")},
+      {"load_before", first_line("/proc/loadavg")},
+#if defined(__clang__)
+      {"compiler", "clang " __clang_version__},
+#else
+      {"compiler", "g++ " __VERSION__},
+#endif
+      {"gpus", 0},
+  };
+  nlohmann::json& variables = environment["variables"] = nlohmann::json::object();
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text(*entry);
+    if (decides_behaviour(text)) variables[text.substr(0, text.find('='))] = text.substr(text.find('=') + 1);
+  }
+  return environment;
+}
+
+std::string utc_now() {
+  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
+}
+
+}  // namespace plumbline::record

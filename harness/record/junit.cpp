@@ -1,0 +1,113 @@
+#include "harness/record/junit.hpp"
+
+#include <map>
+
+#include <fmt/format.h>
+
+#include "harness/record/summary.hpp"
+
+namespace plumbline::record {
+namespace {
+
+// XML 1.0 has no way at all to write most control characters.
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\n':
+        out += "&#10;";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20 && c != '\t')
+          out += '?';
+        else
+          out += c;
+    }
+  }
+  return out;
+}
+
+// Bytes that are no UTF-8 would make the whole file unreadable; JSON's writer knows how to replace them.
+std::string valid_utf8(const std::string& text) {
+  const std::string quoted = nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return nlohmann::json::parse(quoted).get<std::string>();
+}
+
+std::string details(const Result& result) {
+  std::string text;
+  for (const RankResult& rank : result.ranks) {
+    text += fmt::format("rank {}: {}\n", rank.rank, name_of(rank.verdict));
+    for (const Failure& failure : rank.failures) text += fmt::format("  {} {}\n", failure.where, failure.message);
+    if (!rank.last_event.empty()) text += fmt::format("  it {}\n", rank.last_event);
+  }
+  if (!result.output.empty()) text += "output:\n" + result.output + "\n";
+  return text + "repeat: " + result.repeat + "\n";
+}
+
+std::string test_case(const Result& result) {
+  const std::string open = fmt::format(R"(    <testcase classname="{}" name="{}" time="{:.6f}")", escaped(result.check),
+                                       escaped(result.key()), result.seconds);
+  const auto inside = [&](std::string_view element) {
+    return fmt::format("{}>\n      <{} message=\"{}\" type=\"{}\">{}</{}>\n    </testcase>\n", open, element,
+                       escaped(valid_utf8(result.reason)), name_of(result.verdict),
+                       escaped(valid_utf8(details(result))), element);
+  };
+  if (result.verdict == Verdict::skip)
+    return fmt::format("{}>\n      <skipped message=\"{}\"/>\n    </testcase>\n", open, escaped(result.reason));
+  if (is_failure(result.verdict)) return inside("failure");
+  if (result.verdict == Verdict::error || result.verdict == Verdict::inconclusive || result.verdict == Verdict::missing)
+    return inside("error");
+  return open + "/>\n";
+}
+
+}  // namespace
+
+std::string to_junit(const Run& run) {
+  struct Totals {
+    int tests = 0, failures = 0, errors = 0, skipped = 0;
+    double seconds = 0;
+    std::string cases;
+  };
+  std::map<std::string, Totals> suites;
+  for (const Result& result : with_missing(run)) {
+    Totals& totals = suites[result.check.substr(0, result.check.find('.'))];
+    ++totals.tests;
+    totals.failures += is_failure(result.verdict);
+    totals.errors += result.verdict == Verdict::error || result.verdict == Verdict::inconclusive ||
+                     result.verdict == Verdict::missing;
+    totals.skipped += result.verdict == Verdict::skip;
+    totals.seconds += result.seconds;
+    totals.cases += test_case(result);
+  }
+  for (const Measurement& measurement : run.measurements) {
+    Totals& totals = suites[measurement.benchmark.substr(0, measurement.benchmark.find('.'))];
+    std::string labels;
+    for (const auto& [name, value] : measurement.labels)
+      labels += fmt::format("{}{}={}", labels.empty() ? "" : ",", name, value);
+    ++totals.tests;
+    totals.cases += fmt::format("    <testcase classname=\"{}\" name=\"{}\" time=\"0\"/>\n",
+                                escaped(measurement.benchmark), escaped(labels));
+  }
+  std::string text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n";
+  for (const auto& [name, totals] : suites)
+    text += fmt::format(
+        "  <testsuite name=\"plumbline {} ({})\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" "
+        "time=\"{:.6f}\" timestamp=\"{}\">\n{}  </testsuite>\n",
+        escaped(name), escaped(run.header.subject), totals.tests, totals.failures, totals.errors, totals.skipped,
+        totals.seconds, run.header.started.substr(0, 19), totals.cases);
+  return text + "</testsuites>\n";
+}
+
+}  // namespace plumbline::record

@@ -1,0 +1,27 @@
+// harness/suite/adapter_error.hpp: an adapter's error reply, as an exception that a check can catch.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::suite {
+
+/// The adapter answered, and its answer is an error. kind() is the adapter's; what() has operation, kind and
+/// message.
+class AdapterError : public Error {
+ public:
+  AdapterError(const std::string& operation, std::string kind, std::string message)
+      : Error(operation + ": " + kind + ": " + message), kind_(std::move(kind)), message_(std::move(message)) {}
+  [[nodiscard]] std::string_view kind() const noexcept override { return kind_; }
+  /// The adapter's words alone.
+  [[nodiscard]] const std::string& message() const noexcept { return message_; }
+
+ private:
+  std::string kind_;
+  std::string message_;
+};
+
+}  // namespace plumbline::suite
