@@ -1,0 +1,507 @@
+#include "harness/launch/driver.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <list>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "harness/launch/flight.hpp"
+#include "harness/subject/modules.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::launch {
+
+using nlohmann::json;
+using record::RankResult;
+using record::Verdict;
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto kGrace = 1s;       // for the other ranks, once one has failed
+constexpr auto kTimeToDie = 2s;   // until the launcher has said how a rank ended
+constexpr auto kSameDeath = 1ms;  // ranks that go within this of the first went by themselves
+constexpr auto kTick = 50ms;
+
+// SIGINT and SIGTERM as a descriptor, for as long as it lives.
+class Interrupts {
+ public:
+  Interrupts() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, &before_);
+    descriptor_ = ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  }
+  ~Interrupts() {
+    ::close(descriptor_);
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+  [[nodiscard]] bool arrived() const {
+    signalfd_siginfo info;
+    return ::read(descriptor_, &info, sizeof info) == static_cast<ssize_t>(sizeof info);
+  }
+
+ private:
+  sigset_t before_{};
+  int descriptor_ = -1;
+};
+
+// An assignment under way in a group.
+struct Running {
+  std::size_t assignment;
+  std::uint64_t run;
+  int world;
+  Clock::time_point begun = Clock::now();
+  Clock::time_point deadline;
+  Clock::time_point hard_deadline;
+  std::optional<Clock::time_point> grace;  // ends when a rank has failed and others have not reported
+  std::optional<Clock::time_point> death;  // when a process went
+  std::string death_words;
+  std::vector<std::optional<RankResult>> ranks;
+  std::vector<record::Failure> strays;
+  std::set<int> lost;  // ranks whose process went before they reported
+  int idle = 0;        // processes that are through
+
+  [[nodiscard]] bool all_reported() const {
+    return std::ranges::all_of(ranks, [](const auto& rank) { return rank.has_value(); });
+  }
+};
+
+// A place where one group at a time works.
+struct Slot {
+  std::unique_ptr<WorkerGroup> group;
+  std::string group_isolation;
+  bool spoiled = false;  // the group must not be used again
+  std::unique_ptr<WorkerGroup> spare;
+  std::string spare_isolation;
+  std::optional<std::size_t> waiting;  // assignment that waits for the group to be ready
+  std::optional<Running> running;
+  int failed_starts = 0;
+};
+
+class Driver {
+ public:
+  Driver(const std::vector<Assignment>& assignments, const Options& options, const Observer& observer)
+      : assignments_(assignments),
+        options_(options),
+        observer_(observer),
+        token_(random_token()),
+        server_(options.control_address, token_, observer.log),
+        slots_(static_cast<std::size_t>(std::max(1, options.jobs))) {
+    if (observer.listening) {
+      const auto folder = scratch_.path() / "g1";
+      std::filesystem::create_directory(folder);
+      observer.listening({server_.endpoint(), token_, "g1", folder.string()});
+    }
+    for (std::size_t index = 0; index < assignments.size(); ++index) pending_.push_back(index);
+  }
+
+  bool run() {
+    while (!stopping_ && (!pending_.empty() || busy())) {
+      for (Slot& slot : slots_)
+        while (!stopping_ && advance(slot)) {
+        }
+      poll();
+      if (interrupts_.arrived()) {
+        finish_all();
+        return false;
+      }
+    }
+    finish_all();
+    return true;
+  }
+
+  ~Driver() { finish_all(); }
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+ private:
+  [[nodiscard]] bool busy() const {
+    return std::ranges::any_of(slots_, [](const Slot& slot) { return slot.waiting || slot.running; });
+  }
+
+  [[nodiscard]] bool fits(const WorkerGroup& group, const std::string& isolation, const Assignment& assignment) const {
+    if (options_.group.launcher == Launcher::attached) return true;  // there is only this group
+    return group.world() == assignment.world && isolation == assignment.isolation;
+  }
+
+  std::unique_ptr<WorkerGroup> start_group(const Assignment& assignment) {
+    return std::make_unique<WorkerGroup>(options_.group, server_, token_, scratch_.path(), ++groups_, assignment.world);
+  }
+
+  void retire(std::unique_ptr<WorkerGroup>& group) {
+    if (!group) return;
+    group->end(server_);
+    ending_.push_back(std::move(group));
+  }
+
+  // ---- from one assignment to the next ----
+
+  // The next assignment for a slot: of the shape that its group has, else the first.
+  std::optional<std::size_t> next_for(const Slot& slot) {
+    auto next = pending_.begin();
+    if (slot.group && !slot.spoiled)
+      next = std::ranges::find_if(
+          pending_, [&](std::size_t index) { return fits(*slot.group, slot.group_isolation, assignments_[index]); });
+    if (next == pending_.end()) next = pending_.begin();
+    if (next == pending_.end()) return std::nullopt;
+    const std::size_t index = *next;
+    pending_.erase(next);
+    return index;
+  }
+
+  // Takes the slot one step on, if there is one to take now.
+  bool advance(Slot& slot) {
+    if (slot.running) return watch(slot);
+    if (!slot.waiting) slot.waiting = next_for(slot);
+    if (!slot.waiting) return false;
+    const Assignment& assignment = assignments_[*slot.waiting];
+    if (options_.group.launcher == Launcher::attached && slot.spoiled)
+      throw RuntimeFailure("the ranks that you started are no longer usable; --resume with a new job runs the rest");
+    if (slot.group && (slot.spoiled || !fits(*slot.group, slot.group_isolation, assignment))) retire(slot.group);
+    if (!slot.group && slot.spare && fits(*slot.spare, slot.spare_isolation, assignment))
+      slot.group = std::move(slot.spare);
+    if (!slot.group) {
+      retire(slot.spare);
+      slot.group = start_group(assignment);
+    }
+    slot.group_isolation = assignment.isolation;
+    slot.spoiled = false;
+    if (slot.group->is_ready()) {
+      hand_out(slot);
+      return true;
+    }
+    return watch_start(slot);
+  }
+
+  bool watch_start(Slot& slot) {
+    auto ended = slot.group->launcher_ended();
+    const auto age = Clock::now() - slot.group->started();
+    const bool late = age > options_.start_limit;
+    if (!ended && slot.group->lost_one() && age > kTimeToDie) ended = "a worker ended before it was ready";
+    if (!ended && !late) return false;
+    // The message of a worker that could not start may still be on its way.
+    if (ended && age < 200ms) return false;
+    const std::string why = ended ? *ended : fmt::format("not ready after {} s", options_.start_limit.count());
+    std::string words = slot.group->tail();
+    while (!words.empty() && words.back() == '\n') words.pop_back();
+    const Outcome outcome{
+        .verdict = Verdict::error, .reason = fmt::format("the worker group did not start: {}", why), .output = words};
+    const std::size_t assignment = *std::exchange(slot.waiting, std::nullopt);
+    retire(slot.group);
+    if (++slot.failed_starts >= 2 || groups_ == 1)
+      throw RuntimeFailure(fmt::format("{}: the worker group did not start: {}{}{}", options_.group.subject.describe(),
+                                       why,
+                                       words.empty() ? "" : "; its last words: ", words.substr(words.rfind('\n') + 1)));
+    report(assignment, outcome);
+    return true;
+  }
+
+  void hand_out(Slot& slot) {
+    const std::size_t index = *std::exchange(slot.waiting, std::nullopt);
+    const Assignment& assignment = assignments_[index];
+    slot.failed_starts = 0;
+    if (observer_.before)
+      if (const auto outcome = observer_.before(index, slot.group->description())) return report(index, *outcome);
+    Running running{.assignment = index, .run = ++runs_, .world = assignment.world};
+    const auto limit = std::chrono::duration_cast<Clock::duration>(assignment.limit);
+    running.deadline = running.begun + limit;
+    running.hard_deadline = running.begun + (assignment.hard_limit.count() > 0
+                                                 ? std::chrono::duration_cast<Clock::duration>(assignment.hard_limit)
+                                                 : kHardLimitFactor * limit);
+    running.ranks.resize(static_cast<std::size_t>(assignment.world));
+    const auto scratch = slot.group->folder() / fmt::format("run{}", running.run);
+    std::filesystem::create_directory(scratch);
+    json command = assignment.command;
+    command["run"] = running.run;
+    command["world"] = assignment.world;
+    command["limit"] = assignment.limit.count();
+    command["scratch"] = scratch.string();
+    if (observer_.begin) observer_.begin(index);
+    slot.group->mark_output();
+    slot.group->send(server_, command, assignment.world);
+    slot.running = std::move(running);
+    warm_up(slot, assignment);
+  }
+
+  // Where starting is slow, the group that will be needed next starts while this assignment runs.
+  void warm_up(Slot& slot, const Assignment& current) {
+    if (!options_.group.subject.has_processes() || options_.group.launcher == Launcher::attached) return;
+    if (slot.spare || pending_.empty()) return;
+    const Assignment& next = assignments_[pending_.front()];
+    if (!current.spoils_group && fits(*slot.group, slot.group_isolation, next)) return;
+    slot.spare = start_group(next);
+    slot.spare_isolation = next.isolation;
+  }
+
+  void report(std::size_t assignment, const Outcome& outcome) {
+    if (!observer_.end(assignment, outcome)) stopping_ = true;
+  }
+
+  // ---- watching ----
+
+  bool watch(Slot& slot) {
+    Running& running = *slot.running;
+    const auto now = Clock::now();
+    bool over = running.idle >= slot.group->processes(running.world) && running.all_reported();
+    over = over || (running.grace && now > *running.grace) || now > std::min(running.deadline, running.hard_deadline);
+    // After a death a little time for the rest to report, and for the launcher to say how it ended.
+    if (running.death)
+      over = slot.group->launcher_ended() || running.all_reported() || now - *running.death > kTimeToDie;
+    if (over) finish(slot);
+    return over;
+  }
+
+  void finish(Slot& slot) {
+    Running running = std::move(*std::exchange(slot.running, std::nullopt));
+    const bool complete =
+        running.all_reported() && !running.death && running.idle >= slot.group->processes(running.world);
+    Outcome outcome = judge(*slot.group, running);
+    const Assignment& assignment = assignments_[running.assignment];
+    std::error_code error;
+    std::filesystem::remove_all(slot.group->folder() / fmt::format("run{}", running.run), error);
+    slot.spoiled = !complete || assignment.spoils_group;
+    if (slot.spoiled) retire(slot.group);
+    report(running.assignment, outcome);
+  }
+
+  Outcome judge(WorkerGroup& group, Running& running) const {
+    Outcome outcome{.seconds = std::chrono::duration<double>(Clock::now() - running.begun).count()};
+    const bool late = !running.all_reported() && !running.death && !running.grace;
+    for (int rank = 0; rank < running.world; ++rank) {
+      auto& reported = running.ranks[static_cast<std::size_t>(rank)];
+      const FlightLog flight = read_flight(group.folder() / fmt::format("rank{}.flight", rank));
+      RankResult result =
+          reported.value_or(RankResult{.rank = rank, .verdict = Verdict::aborted, .seconds = outcome.seconds});
+      if (!reported && running.lost.contains(rank) && (flight.signal != 0 || !signal_noted(group, running)))
+        result.verdict = Verdict::crash;
+      if (!reported && late) result.verdict = Verdict::hang;
+      if (result.verdict != Verdict::pass) {
+        result.last_event = flight.position();
+        if (!reported && late)
+          if (const std::string state = group.process_state(rank); state == "stopped")
+            result.last_event += "; its process is stopped";
+      }
+      outcome.ranks.push_back(std::move(result));
+    }
+    merge(running, outcome, group);
+    if (outcome.verdict != Verdict::pass) outcome.output = group.tail();
+    return outcome;
+  }
+
+  // Of threads in one process, the one that received the signal is the one that crashed.
+  static bool signal_noted(const WorkerGroup& group, const Running& running) {
+    return std::ranges::any_of(running.lost, [&](int rank) {
+      return read_flight(group.folder() / fmt::format("rank{}.flight", rank)).signal != 0;
+    });
+  }
+
+  // The verdict of the case: fail before crash before hang. Ranks that only suffered do not count, unless all did.
+  void merge(const Running& running, Outcome& outcome, WorkerGroup& group) const {
+    const auto worst = [&](Verdict verdict) { return std::ranges::find(outcome.ranks, verdict, &RankResult::verdict); };
+    const auto first_words = [](const RankResult& rank) {
+      if (rank.failures.empty()) return std::string("no message");
+      const record::Failure& failure = rank.failures.front();
+      const std::string line = failure.message.substr(0, failure.message.find("\n\n"));
+      return failure.where.empty() ? line : failure.where + ": " + line;
+    };
+    if (const auto broken = worst(Verdict::error); broken != outcome.ranks.end()) {
+      outcome.verdict = Verdict::error;
+      outcome.reason = fmt::format("rank {}: {}", broken->rank, first_words(*broken));
+    } else if (const auto rank = worst(Verdict::fail); rank != outcome.ranks.end()) {
+      outcome.verdict = Verdict::fail;
+      outcome.reason = fmt::format("rank {}: {}", rank->rank, first_words(*rank));
+    } else if (const auto refused = worst(Verdict::refuse); refused != outcome.ranks.end()) {
+      outcome.verdict = Verdict::refuse;
+      outcome.reason = fmt::format("rank {}: {}", refused->rank, first_words(*refused));
+    } else if (const auto crashed = worst(Verdict::crash); crashed != outcome.ranks.end() || running.death) {
+      outcome.verdict = Verdict::crash;
+      const auto ended = group.launcher_ended();
+      std::vector<int> ranks;
+      for (const RankResult& one : outcome.ranks)
+        if (one.verdict == Verdict::crash) ranks.push_back(one.rank);
+      outcome.reason = fmt::format("the process of rank {} {}", fmt::join(ranks, ", "),
+                                   ended && group.processes(running.world) == 1 ? *ended : "ended before it reported");
+      if (crashed != outcome.ranks.end() && !crashed->last_event.empty())
+        outcome.reason += "; it " + crashed->last_event;
+    } else if (const auto hung = worst(Verdict::hang); hung != outcome.ranks.end()) {
+      outcome.verdict = Verdict::hang;
+      outcome.reason = fmt::format("no end within {:.1f} s", outcome.seconds);
+      for (const RankResult& rank : outcome.ranks)
+        outcome.reason +=
+            fmt::format("; rank {} {}", rank.rank, rank.verdict == Verdict::hang ? rank.last_event : "is through");
+    } else if (!running.strays.empty()) {
+      outcome.verdict = Verdict::fail;
+      outcome.reason = fmt::format("on a thread that is no rank: {}: {}", running.strays.front().where,
+                                   running.strays.front().message);
+    } else if (const auto suffered = worst(Verdict::aborted); suffered != outcome.ranks.end()) {
+      // Nobody else is at fault: a rank that gave up its peers is what this case found.
+      outcome.verdict = Verdict::fail;
+      outcome.reason = fmt::format("rank {}: {}", suffered->rank, first_words(*suffered));
+      for (RankResult& rank : outcome.ranks)
+        if (rank.verdict == Verdict::aborted) rank.verdict = Verdict::fail;
+    } else if (running.idle < group.processes(running.world)) {
+      outcome.verdict = Verdict::hang;
+      outcome.reason = "all ranks reported, but a worker did not come back";
+    } else {
+      outcome.verdict = Verdict::pass;
+    }
+  }
+
+  // ---- what arrives ----
+
+  void poll() {
+    std::vector<pollfd> descriptors{{interrupts_.descriptor(), POLLIN, 0}};
+    server_.add_to(descriptors);
+    for (const Slot& slot : slots_)
+      if (slot.group && slot.group->pidfd() >= 0) descriptors.push_back({slot.group->pidfd(), POLLIN, 0});
+    const int wait = std::ranges::any_of(slots_, [](const Slot& slot) { return slot.running && slot.running->death; })
+                         ? 10
+                         : static_cast<int>(kTick.count());
+    ::poll(descriptors.data(), descriptors.size(), wait);
+    for (const ControlServer::Event& event : server_.take()) receive(event);
+    for (Slot& slot : slots_) notice_end(slot);
+    std::erase_if(ending_, [](const auto& group) { return group->has_ended(); });
+  }
+
+  WorkerGroup* group_named(const std::string& name) {
+    for (Slot& slot : slots_) {
+      if (slot.group && slot.group->name() == name) return slot.group.get();
+      if (slot.spare && slot.spare->name() == name) return slot.spare.get();
+    }
+    return nullptr;
+  }
+
+  void receive(const ControlServer::Event& event) {
+    try {
+      if (event.kind == ControlServer::Event::Kind::joined) return join(event);
+      for (Slot& slot : slots_) {
+        for (WorkerGroup* group : {slot.group.get(), slot.spare.get()}) {
+          if (group == nullptr || !group->has(event.connection)) continue;
+          if (event.kind == ControlServer::Event::Kind::left) return lose(slot, *group, event);
+          return take(slot, *group, event);
+        }
+      }
+    } catch (const json::exception& error) {
+      observer_.log(fmt::format("control channel: a worker's message makes no sense: {}", error.what()));
+      server_.close(event.connection);
+    }
+  }
+
+  void join(const ControlServer::Event& event) {
+    WorkerGroup* group = group_named(event.message.value("group", ""));
+    if (group == nullptr) return server_.close(event.connection);  // of a group that has been ended
+    group->joined(event.connection, event.message);
+  }
+
+  void take(Slot& slot, WorkerGroup& group, const ControlServer::Event& event) {
+    const json& message = event.message;
+    const std::string type = message.value("type", "");
+    if (type == "ready") return group.ready(event.connection, message);
+    if (type == "cannot_start") {
+      const std::string why = message.at("message");
+      if (message.value("usage", false)) throw InvalidArgument(why);
+      throw subject::NotAvailable(why);
+    }
+    if (!slot.running || slot.group.get() != &group || message.value("run", std::uint64_t{0}) != slot.running->run)
+      return;
+    Running& running = *slot.running;
+    if (type == "rank") {
+      auto result = message.at("result").get<RankResult>();
+      const auto ranks = group.ranks_of(event.connection, running.world);
+      if (std::ranges::count(ranks, result.rank) == 0)
+        return observer_.log(fmt::format("a worker reported rank {}, which it has not", result.rank));
+      if (result.verdict != Verdict::pass && !running.grace) running.grace = Clock::now() + kGrace;
+      running.ranks[static_cast<std::size_t>(result.rank)] = std::move(result);
+    } else if (type == "stray") {
+      running.strays.push_back({message.at("where"), message.at("message")});
+    } else if (type == "idle") {
+      ++running.idle;
+    } else if (type == "progress" || type == "output") {
+      const auto limit = std::chrono::duration_cast<Clock::duration>(assignments_[running.assignment].limit);
+      running.deadline = std::max(running.deadline, Clock::now() + limit);
+      if (type == "output" && observer_.output)
+        observer_.output(running.assignment, message.at("rank"), message.at("value"));
+    }
+  }
+
+  // A worker is gone.
+  void lose(Slot& slot, WorkerGroup& group, const ControlServer::Event& event) {
+    if (slot.running && slot.group.get() == &group) {
+      Running& running = *slot.running;
+      // A launcher ends the other ranks when one dies: only who went first counts as lost.
+      if (!running.death) running.death = Clock::now();
+      const bool first = Clock::now() - *running.death < kSameDeath;
+      for (const int rank : group.ranks_of(event.connection, running.world))
+        if (first && !running.ranks[static_cast<std::size_t>(rank)]) running.lost.insert(rank);
+    } else if (slot.group.get() == &group && group.is_ready()) {
+      slot.spoiled = true;
+    }
+    group.left(event.connection);
+  }
+
+  // The launcher's process ended: of a group of one process that is the worker.
+  void notice_end(Slot& slot) {
+    if (!slot.group || !slot.running || slot.running->death) return;
+    if (slot.running->idle >= slot.group->processes(slot.running->world) && slot.running->all_reported()) return;
+    if (!slot.group->launcher_ended()) return;
+    Running& running = *slot.running;
+    running.death = Clock::now();
+    for (int rank = 0; rank < running.world; ++rank)
+      if (!running.ranks[static_cast<std::size_t>(rank)]) running.lost.insert(rank);
+  }
+
+  void finish_all() {
+    for (Slot& slot : slots_) {
+      if (options_.group.launcher == Launcher::attached && slot.group) {
+        slot.group->dismiss(server_);
+        slot.group.reset();
+      }
+      retire(slot.group);
+      retire(slot.spare);
+      slot.running.reset();
+      slot.waiting.reset();
+    }
+    const auto begun = Clock::now();
+    while (!ending_.empty() && Clock::now() - begun < 5s) {
+      std::erase_if(ending_, [](const auto& group) { return group->has_ended(); });
+      std::vector<pollfd> descriptors;
+      for (const auto& group : ending_) descriptors.push_back({group->pidfd(), POLLIN, 0});
+      ::poll(descriptors.data(), descriptors.size(), static_cast<int>(kTick.count()));
+    }
+    ending_.clear();
+  }
+
+  const std::vector<Assignment>& assignments_;
+  const Options& options_;
+  const Observer& observer_;
+  const std::string token_;
+  const Interrupts interrupts_;
+  const ScratchFolder scratch_;
+  ControlServer server_;
+  std::list<std::size_t> pending_;
+  std::vector<Slot> slots_;
+  std::vector<std::unique_ptr<WorkerGroup>> ending_;
+  int groups_ = 0;
+  std::uint64_t runs_ = 0;
+  bool stopping_ = false;
+};
+
+}  // namespace
+
+bool run(const std::vector<Assignment>& assignments, const Options& options, const Observer& observer) {
+  return Driver(assignments, options, observer).run();
+}
+
+}  // namespace plumbline::launch

@@ -1,0 +1,210 @@
+#include "harness/launch/group.hpp"
+
+#include <algorithm>
+#include <csignal>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "harness/subject/modules.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::launch {
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using nlohmann::json;
+
+namespace {
+
+std::string this_host() {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return host;
+}
+
+// All that Open MPI keeps in files goes into `folder`, which we remove: also after a kill that gave it no chance to.
+std::vector<std::string> mpirun_command(int world, const fs::path& folder) {
+  std::vector<std::string> command{"mpirun", "-n", std::to_string(world), "--oversubscribe", "--bind-to", "none"};
+  const std::string place = folder.string();
+  // On one host shared memory alone: half the start-up time.
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<std::string, std::string>>{{"pml", "ob1"},
+                                                                  {"btl", "self,vader"},
+                                                                  {"orte_tmpdir_base", place},
+                                                                  {"btl_vader_backing_directory", place},
+                                                                  {"osc_rdma_backing_directory", place},
+                                                                  {"shmem_mmap_backing_file_base_dir", place}})
+    command.insert(command.end(), {"--mca", name, value});
+  for (const char* variable : {kTokenVariable, kControlVariable, "PLUMBLINE_GROUP", "PLUMBLINE_SCRATCH"})
+    command.insert(command.end(), {"-x", variable});
+  return command;
+}
+
+std::vector<std::string> srun_command(int world) {
+  return {"srun", "-n", std::to_string(world), "--overlap", "--oversubscribe", "--kill-on-bad-exit=1"};
+}
+
+}  // namespace
+
+std::string Subject::describe() const {
+  const std::string what = adapter.empty() ? "backend " + backend : "adapter " + adapter;
+  return mutant.empty() ? what : what + ", mutant " + mutant;
+}
+
+std::vector<std::string> Subject::arguments() const {
+  std::vector<std::string> list =
+      adapter.empty() ? std::vector<std::string>{"--backend", backend} : std::vector<std::string>{"--adapter", adapter};
+  for (const std::string& option : backend_options) list.insert(list.end(), {"--backend-option", option});
+  if (!mutant.empty()) list.insert(list.end(), {"--mutant", mutant});
+  return list;
+}
+
+std::vector<std::string> WorkerGroup::command(const GroupOptions& options) const {
+  std::vector<std::string> command;
+  if (options.subject.has_processes()) {
+    const bool slurm = options.launcher == Launcher::srun;
+    const std::string program = slurm ? "srun" : "mpirun";
+    if (!find_program(program))
+      throw subject::NotAvailable(fmt::format("backend {}: '{}' is not in PATH; install {}", options.subject.backend,
+                                              program, slurm ? "slurm-client" : "openmpi-bin"));
+    command = slurm ? srun_command(world_) : mpirun_command(world_, folder_);
+  }
+  command.insert(command.end(), {options.executable.string(), "worker"});
+  const auto subject = options.subject.arguments();
+  command.insert(command.end(), subject.begin(), subject.end());
+  command.insert(command.end(), options.worker_options.begin(), options.worker_options.end());
+  return command;
+}
+
+WorkerGroup::WorkerGroup(const GroupOptions& options, const ControlServer& server, const std::string& token,
+                         const fs::path& scratch, int number, int world)
+    : name_(fmt::format("g{}", number)),
+      world_(world),
+      processes_(options.subject.has_processes() ? world : 1),
+      folder_(scratch / name_) {
+  std::error_code error;
+  fs::create_directory(folder_, error);
+  if (error) throw RuntimeFailure(fmt::format("cannot make folder '{}': {}", folder_.string(), error.message()));
+  if (options.launcher == Launcher::attached) {
+    processes_ = options.attached_processes;
+    return;
+  }
+  Child::Options child{.arguments = command(options),
+                       .environment = {{kTokenVariable, token},
+                                       {kControlVariable, server.endpoint()},
+                                       {"PLUMBLINE_GROUP", name_},
+                                       {"PLUMBLINE_SCRATCH", folder_.string()},
+                                       // One thread a rank, and products whose bits do not depend on alignment.
+                                       {"OMP_NUM_THREADS", "1"},
+                                       {"MKL_CBWR", "AVX2"}},
+                       .output = folder_ / "launcher.log",
+                       // mpirun ends its ranks when it gets SIGTERM; a worker needs no farewell.
+                       .death_signal = options.subject.has_processes() ? SIGTERM : SIGKILL};
+  if (::geteuid() == 0 && options.subject.has_processes()) {
+    child.environment.emplace_back("OMPI_ALLOW_RUN_AS_ROOT", "1");
+    child.environment.emplace_back("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+  }
+  child_ = std::make_unique<Child>(child);
+}
+
+WorkerGroup::~WorkerGroup() {
+  for (const auto& [connection, worker] : workers_)
+    if (worker.process) worker.process->kill();
+  child_.reset();
+  std::error_code error;
+  fs::remove_all(folder_, error);
+}
+
+void WorkerGroup::joined(int connection, const json& hello) {
+  Worker worker{.pid = hello.value("pid", 0), .here = hello.value("host", "") == this_host()};
+  if (worker.here && worker.pid > 0) worker.process = std::make_unique<ProcessHandle>(worker.pid);
+  workers_[connection] = std::move(worker);
+}
+
+void WorkerGroup::ready(int connection, const json& message) {
+  Worker& worker = workers_.at(connection);
+  if (worker.rank < 0) ++ready_;
+  worker.rank = message.at("rank").get<int>();
+  if (worker.rank == 0) description_ = message;
+}
+
+void WorkerGroup::left(int connection) {
+  const auto worker = workers_.find(connection);
+  if (worker == workers_.end()) return;
+  if (worker->second.rank >= 0) --ready_;
+  lost_one_ = true;
+  workers_.erase(worker);
+}
+
+std::vector<int> WorkerGroup::ranks_of(int connection, int world) const {
+  const auto worker = workers_.find(connection);
+  if (worker == workers_.end() || worker->second.rank < 0) return {};
+  if (processes_ > 1 || world == 1)
+    return worker->second.rank < world ? std::vector{worker->second.rank} : std::vector<int>{};
+  std::vector<int> all;
+  for (int rank = 0; rank < world; ++rank) all.push_back(rank);
+  return all;
+}
+
+void WorkerGroup::send(ControlServer& server, const json& message, int world) const {
+  for (const auto& [connection, worker] : workers_)
+    if (!ranks_of(connection, world).empty()) server.send(connection, message);
+}
+
+std::string WorkerGroup::process_state(int rank) const {
+  for (const auto& [connection, worker] : workers_) {
+    const auto ranks = ranks_of(connection, world_);
+    if (worker.process && std::ranges::count(ranks, rank) > 0) return worker.process->state();
+  }
+  return "";
+}
+
+void WorkerGroup::mark_output() {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder_, error))
+    if (entry.path().extension() == ".log") output_marks_[entry.path()] = entry.file_size(error);
+}
+
+std::string WorkerGroup::tail() const {
+  constexpr std::size_t kBytes = 4000;  // a process
+  std::string text;
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder_, error))
+    if (entry.path().extension() == ".log") files.push_back(entry.path());
+  std::ranges::sort(files);
+  for (const fs::path& file : files) {
+    const auto mark = output_marks_.find(file);
+    text += tail_of(file, mark == output_marks_.end() ? 0 : mark->second, kBytes);
+  }
+  return text;
+}
+
+void WorkerGroup::end(ControlServer& server) {
+  if (std::exchange(ending_, true)) return;
+  end_begun_ = std::chrono::steady_clock::now();
+  for (const auto& [connection, worker] : workers_) {
+    if (worker.process) worker.process->kill();  // SIGKILL ends stopped processes too
+    server.close(connection);
+  }
+  workers_.clear();
+  ready_ = 0;
+  // mpirun is told alone: a signal to its whole process group makes it leave its segments behind.
+  if (child_) child_->signal(SIGTERM);
+}
+
+void WorkerGroup::dismiss(ControlServer& server) {
+  for (auto& [connection, worker] : workers_) {
+    server.send(connection, {{"type", "quit"}});
+    worker.process.reset();
+  }
+}
+
+bool WorkerGroup::has_ended() {
+  if (!child_ || child_->ended()) return true;
+  const auto elapsed = std::chrono::steady_clock::now() - end_begun_;
+  if (elapsed > 3s) child_->signal_group(SIGKILL);
+  return false;
+}
+
+}  // namespace plumbline::launch

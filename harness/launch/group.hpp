@@ -1,0 +1,118 @@
+// harness/launch/group.hpp: the worker processes that together are the ranks of one world, from start to end.
+//
+// Model   One process with a thread per rank for `local` and for adapters; one process per rank, started by mpirun or srun,
+//         for process backends; or processes that the user's own mpirun or srun started (attached). A group lives through
+//         many cases, until one of them leaves it in doubt. Ending a group ends every process of it, stopped ones too.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/launch/control.hpp"
+#include "harness/launch/process.hpp"
+
+namespace plumbline::launch {
+
+/// What is being tested, as a worker is told.
+struct Subject {
+  std::string backend;                       // "local", or a module's name
+  std::vector<std::string> backend_options;  // key=value
+  std::string adapter;                       // a command line, or "reference"
+  std::string mutant;
+  /// "backend mpi", "adapter ./my_adapter", with "mutant …" where there is one.
+  [[nodiscard]] std::string describe() const;
+  /// The same as options of `plumbline check`.
+  [[nodiscard]] std::vector<std::string> arguments() const;
+  /// Whether each rank is a process of its own.
+  [[nodiscard]] bool has_processes() const { return adapter.empty() && backend != "local"; }
+};
+
+enum class Launcher { automatic, mpirun, srun, attached };
+
+struct GroupOptions {
+  Subject subject;
+  Launcher launcher = Launcher::automatic;
+  std::filesystem::path executable;  // of plumbline
+  std::vector<std::string> worker_options;
+  int attached_processes = 0;  // of Launcher::attached
+};
+
+class WorkerGroup {
+ public:
+  /// Starts the processes. Throws RuntimeFailure; NotAvailable when mpirun or srun is absent.
+  WorkerGroup(const GroupOptions& options, const ControlServer& server, const std::string& token,
+              const std::filesystem::path& scratch, int number, int world);
+  ~WorkerGroup();
+  WorkerGroup(const WorkerGroup&) = delete;
+  WorkerGroup& operator=(const WorkerGroup&) = delete;
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] int world() const { return world_; }
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  [[nodiscard]] int pidfd() const { return child_ ? child_->pidfd() : -1; }
+  [[nodiscard]] std::chrono::steady_clock::time_point started() const { return started_; }
+
+  /// A worker of this group has joined, said that it is ready, or is gone.
+  void joined(int connection, const nlohmann::json& hello);
+  void ready(int connection, const nlohmann::json& message);
+  void left(int connection);
+  [[nodiscard]] bool has(int connection) const { return workers_.contains(connection); }
+  [[nodiscard]] bool is_ready() const { return ready_ == processes_; }
+  /// Whether a worker that had joined is gone.
+  [[nodiscard]] bool lost_one() const { return lost_one_; }
+  /// What the worker of rank 0 said of its backend.
+  [[nodiscard]] const nlohmann::json& description() const { return description_; }
+
+  /// Sends to the workers of the first `world` ranks.
+  void send(ControlServer& server, const nlohmann::json& message, int world) const;
+  [[nodiscard]] int processes(int world) const { return processes_ == 1 ? 1 : world; }
+  /// Ranks that the worker at this connection hosts in a world.
+  [[nodiscard]] std::vector<int> ranks_of(int connection, int world) const;
+  /// How the launcher's process ended, if it has.
+  std::optional<std::string> launcher_ended() { return child_ ? child_->ended() : std::nullopt; }
+  /// State of the process that hosts `rank`: "stopped", "sleeping", …; empty when gone or on another host.
+  [[nodiscard]] std::string process_state(int rank) const;
+
+  /// Where each process' output stands now; what comes later is tail().
+  void mark_output();
+  [[nodiscard]] std::string tail() const;
+
+  /// Ends all processes; poll has_ended() until it says true.
+  void end(ControlServer& server);
+  bool has_ended();
+  /// Tells workers that somebody else started to end by themselves.
+  void dismiss(ControlServer& server);
+
+ private:
+  struct Worker {
+    int rank = -1;  // once ready; of a process that hosts all ranks 0
+    pid_t pid = 0;
+    bool here = false;  // on this host
+    std::unique_ptr<ProcessHandle> process;
+  };
+  [[nodiscard]] std::vector<std::string> command(const GroupOptions& options) const;
+
+  std::string name_;
+  int world_;
+  int processes_;
+  std::filesystem::path folder_;
+  std::unique_ptr<Child> child_;
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  std::map<int, Worker> workers_;  // by connection
+  int ready_ = 0;
+  bool lost_one_ = false;
+  nlohmann::json description_ = nlohmann::json::object();
+  std::map<std::filesystem::path, std::uintmax_t> output_marks_;
+  bool ending_ = false;
+  int signals_sent_ = 0;
+  std::chrono::steady_clock::time_point end_begun_{};
+};
+
+}  // namespace plumbline::launch
