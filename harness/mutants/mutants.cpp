@@ -1,0 +1,54 @@
+#include "harness/mutants/mutants.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "harness/mutants/kinds.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::mutants {
+namespace {
+
+// The least number of characters inserted, removed or changed between two names (Levenshtein).
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({changed, row[j] + 1, row[j - 1] + 1}));
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+const std::vector<Mutant>& all_mutants() {
+  static const std::vector<Mutant> all = [] {
+    std::vector<Mutant> made;
+    for (const auto kind : {result_mutants, group_mutants, work_mutants, failure_mutants})
+      std::ranges::move(kind(), std::back_inserter(made));
+    std::ranges::sort(made, {}, &Mutant::name);
+    return made;
+  }();
+  return all;
+}
+
+const Mutant& find_mutant(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Mutant& mutant : all_mutants()) {
+    if (mutant.name == name) return mutant;
+    names.push_back(mutant.name);
+  }
+  std::ranges::stable_sort(names, {}, [&](const std::string& other) { return distance(name, other); });
+  names.resize(std::min<std::size_t>(names.size(), 3));
+  throw NotFound(
+      fmt::format("no mutant '{}'; did you mean {}? plumbline mutants lists them", name, fmt::join(names, " or ")));
+}
+
+}  // namespace plumbline::mutants

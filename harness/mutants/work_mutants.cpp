@@ -1,0 +1,212 @@
+// Communicators whose started calls, batches and messages are wrong.
+#include <algorithm>
+
+#include "harness/mutants/faulty.hpp"
+#include "harness/mutants/kinds.hpp"
+
+namespace plumbline::mutants {
+
+using comm::Call;
+using comm::Communicator;
+using comm::CommunicatorDecorator;
+using comm::Operation;
+using comm::Work;
+
+namespace {
+
+/// A decorator of a class that changes do_start() or do_run() alone.
+template <class Self>
+class Simple : public CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+
+ private:
+  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
+    return std::make_unique<Self>(std::move(group));
+  }
+};
+
+class StartBlocks final : public Simple<StartBlocks> {
+  using Simple::Simple;
+  Work do_start(std::span<const Call> calls) override {
+    Simple::do_start(calls).wait();
+    return {};
+  }
+};
+
+class BatchOneByOne final : public Simple<BatchOneByOne> {
+  using Simple::Simple;
+  Work do_start(std::span<const Call> calls) override {
+    if (calls.size() == 1) return Simple::do_start(calls);
+    for (const Call& call : calls) Simple::do_run(call, {});
+    return {};
+  }
+};
+
+class BatchReversedOnRank1 final : public Simple<BatchReversedOnRank1> {
+  using Simple::Simple;
+  Work do_start(std::span<const Call> calls) override {
+    std::vector<Call> changed(calls.begin(), calls.end());
+    if (rank() == 1) std::ranges::reverse(changed);
+    return Simple::do_start(changed);
+  }
+};
+
+class MessagesOvertake final : public Simple<MessagesOvertake> {
+  using Simple::Simple;
+  Work do_start(std::span<const Call> calls) override {
+    std::vector<Call> changed(calls.begin(), calls.end());
+    const auto receives = [](const Call& call) { return call.operation == Operation::recv; };
+    const auto first = std::ranges::find_if(changed, receives);
+    if (first != changed.end()) {
+      const auto second = std::find_if(first + 1, changed.end(), [&](const Call& call) {
+        return receives(call) && call.root == first->root && call.tag == first->tag &&
+               call.out.bytes() == first->out.bytes();
+      });
+      if (second != changed.end()) std::swap(first->out, second->out);
+    }
+    return Simple::do_start(changed);
+  }
+};
+
+// Calls for which `Self::is_lost` says so are not made, and count as complete.
+template <class Self>
+class Loses : public Simple<Self> {
+ public:
+  using Simple<Self>::Simple;
+
+ private:
+  void do_run(const Call& call, comm::Timeout timeout) override {
+    if (!Self::is_lost(call, this->rank())) CommunicatorDecorator::do_run(call, timeout);
+  }
+  Work do_start(std::span<const Call> calls) override {
+    std::vector<Call> kept;
+    std::ranges::remove_copy_if(calls, std::back_inserter(kept),
+                                [this](const Call& call) { return Self::is_lost(call, this->rank()); });
+    return kept.empty() ? Work() : CommunicatorDecorator::do_start(kept);
+  }
+};
+
+class SelfSendLost final : public Loses<SelfSendLost> {
+ public:
+  using Loses::Loses;
+  static bool is_lost(const Call& call, int rank) { return is_point_to_point(call.operation) && call.root == rank; }
+};
+
+class EmptyMessagesSkipped final : public Loses<EmptyMessagesSkipped> {
+ public:
+  using Loses::Loses;
+  static bool is_lost(const Call& call, int) {
+    return is_point_to_point(call.operation) && call.in.count + call.out.count == 0;
+  }
+};
+
+// The first test() of a started all_reduce says that it is complete. The call goes on in memory of the mutant's own, so that
+// nothing is written where the caller no longer expects it.
+class CompletesEarly final : public Simple<CompletesEarly> {
+ public:
+  using Simple::Simple;
+
+ private:
+  struct Running {
+    std::vector<std::byte> in, out;
+    Work work;
+  };
+  class EarlyWork final : public Work::State {
+   public:
+    EarlyWork(CompletesEarly& group, std::unique_ptr<Running> running, void* out)
+        : group_(group), running_(std::move(running)), out_(out) {}
+    bool test() override {
+      group_.abandoned_.push_back(std::move(running_));
+      return true;
+    }
+    void wait(comm::Timeout timeout) override {
+      running_->work.wait(timeout);
+      if (!running_->out.empty()) std::memcpy(out_, running_->out.data(), running_->out.size());
+    }
+
+   private:
+    CompletesEarly& group_;
+    std::unique_ptr<Running> running_;
+    void* out_;
+  };
+
+  Work do_start(std::span<const Call> calls) override {
+    if (calls.size() != 1 || calls.front().operation != Operation::all_reduce || size() == 1)
+      return Simple::do_start(calls);
+    Call call = calls.front();
+    auto running = std::make_unique<Running>();
+    running->in.assign(element(call.in, 0), element(call.in, call.in.count));
+    running->out.resize(call.out.bytes());
+    void* const out = call.out.data;
+    call.in.data = running->in.data();
+    call.out.data = running->out.data();
+    running->work = Simple::do_start(std::span(&call, 1));
+    return Work(std::make_unique<EarlyWork>(*this, std::move(running), out));
+  }
+
+  std::vector<std::unique_ptr<Running>> abandoned_;
+};
+
+After stale_second_result(Call& call, const Place& place) {
+  return place.started && place.number == 2 ? restore(call.out, 0, call.out.count) : After{};
+}
+
+After started_average_is_a_sum(Call& call, const Place& place) {
+  if (place.started && is_reduction(call.operation) && call.op == comm::ReduceOp::avg) call.op = comm::ReduceOp::sum;
+  return {};
+}
+
+After message_cut_at_4_kib(Call& call, const Place&) {
+  const auto kept = 4096 / static_cast<std::int64_t>(size_of(call.out.dtype));
+  return call.operation == Operation::recv && call.out.count > kept ? restore(call.out, kept, call.out.count - kept)
+                                                                    : After{};
+}
+
+After tags_ignored(Call& call, const Place&) {
+  call.tag = 0;
+  return {};
+}
+
+}  // namespace
+
+std::vector<Mutant> work_mutants() {
+  const char* const blocking = "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]";
+  return {
+      {"col.start_blocks", "COLL-037", "start() returns when the call is complete", "OVL-05: overlap that went away",
+       "collectives.nonblocking.returns_at_once[world=2]", blocking, "nothing is started", wrap_in<StartBlocks>},
+      {"col.stale_second_result", "COLL-038", "the second started call's result does not arrive",
+       "OVL-04: a buffer in flight that is overwritten", "collectives.nonblocking.many_outstanding[world=3]", blocking,
+       "nothing is started", with_fault(stale_second_result)},
+      {"col.completes_early", "COLL-039", "test() says complete when the call was only begun", "AMP-05",
+       "collectives.nonblocking.test_is_honest[world=2]", "collectives.nonblocking.many_outstanding[world=3]",
+       "wait() is right", wrap_in<CompletesEarly>},
+      {"col.started_average_is_a_sum", "COLL-040", "a started average is not divided",
+       "the last step of a call that is only made when it blocks",
+       "collectives.nonblocking.agrees_with_blocking[operation=all_reduce,world=3]",
+       "collectives.average.divisor[length=many,world=3]", "the averages block", with_fault(started_average_is_a_sum)},
+      {"col.batch_reversed_on_rank_1", "COLL-041", "rank 1 makes the calls of a batch in reverse", "COL-03",
+       "collectives.nonblocking.order[world=3]", "collectives.nonblocking.many_outstanding[world=3]",
+       "calls are started one by one", wrap_in<BatchReversedOnRank1>},
+      {"col.batch_one_by_one", "COLL-042", "a batch is a loop over blocking calls", "P2P-04",
+       "collectives.nonblocking.exchange_in_a_batch[size=large,world=2]",
+       "collectives.nonblocking.exchange_in_a_batch[size=small,world=2]", "small messages are buffered",
+       wrap_in<BatchOneByOne>},
+      {"col.message_cut_at_4_kib", "COLL-043", "of a message only the first 4 KiB arrive", "P2P-07",
+       "collectives.messages.every_pair[world=2]", "collectives.messages.order[world=2]", "messages are small",
+       with_fault(message_cut_at_4_kib)},
+      {"col.messages_overtake", "COLL-044", "the first two receives of a batch get each other's message", "PIPE-04",
+       "collectives.messages.order[world=2]", "collectives.messages.tags[world=2]", "no two messages have the same tag",
+       wrap_in<MessagesOvertake>},
+      {"col.tags_ignored", "COLL-045", "messages match by peer alone", "PIPE-04", "collectives.messages.tags[world=2]",
+       "collectives.messages.order[world=2]", "all tags are equal", with_fault(tags_ignored)},
+      {"col.self_send_lost", "COLL-047", "messages to oneself are not made", "a loop over the other ranks alone",
+       "collectives.messages.to_self[world=2]", "collectives.messages.every_pair[world=2]",
+       "every peer is another rank", wrap_in<SelfSendLost>},
+      {"col.empty_messages_skipped", "COLL-048", "messages without elements are not made",
+       "an early return on a count of zero", "collectives.messages.empty[world=2]",
+       "collectives.messages.order[world=2]", "every message has an element", wrap_in<EmptyMessagesSkipped>},
+  };
+}
+
+}  // namespace plumbline::mutants
