@@ -38,7 +38,8 @@ fs::path module_file(const std::string& name) { return modules_folder() / ("libp
 
 void* open_module(const std::string& name, const std::string& symbol, const std::string& what) {
   const fs::path file = module_file(name);
-  if (!fs::exists(file)) throw NotAvailable(fmt::format("{}: not part of this build ('{}' is missing)", what, file.string()));
+  if (!fs::exists(file))
+    throw NotAvailable(fmt::format("{}: not part of this build ('{}' is missing)", what, file.string()));
   // Never closed: runtimes leave threads and handlers behind.
   void* module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) throw NotAvailable(fmt::format("{}: cannot be loaded: {}", what, missing_library(dlerror())));

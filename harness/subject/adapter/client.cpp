@@ -1,0 +1,225 @@
+#include "harness/subject/adapter/client.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "harness/subject/adapter/arguments.hpp"
+#include "harness/subject/adapter/protocol.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::subject {
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::size_t kErrorsKept = 500;
+constexpr std::size_t kReplyShown = 200;
+using Block = std::array<char, 1 << 16>;
+
+// A line that the protocol does not allow here.
+class BrokenProtocol : public RuntimeFailure {
+ public:
+  using RuntimeFailure::RuntimeFailure;
+};
+
+Document reply_in(const std::string& line) {
+  try {
+    return decode(line);
+  } catch (const InvalidArgument& error) {
+    throw BrokenProtocol(fmt::format("wrote a line that is no reply ({}): {}; logs belong on standard error",
+                                     error.what(), excerpt(line, kReplyShown)));
+  }
+}
+
+// The result in the reply to question `id`. Throws AdapterError, BrokenProtocol.
+json read_reply(const std::string& line, std::int64_t id, const std::string& op) {
+  Document document = reply_in(line);
+  json& reply = *document;
+  if (!reply.is_object() || !reply.contains("id") || reply["id"] != id)
+    throw BrokenProtocol(fmt::format("wrote a line that is no reply to id {}: {}", id, excerpt(line, kReplyShown)));
+  if (reply.contains("result") == reply.contains("error"))
+    throw BrokenProtocol(fmt::format("wrote a reply without one of result and error: {}", excerpt(line, kReplyShown)));
+  if (reply.contains("result")) return std::move(reply["result"]);
+  const json& error = reply["error"];
+  const bool is_complete = error.is_object() && error.contains("kind") && error.contains("message") &&
+                           error["message"].is_string() &&
+                           std::ranges::find(kErrorKinds, error["kind"]) != kErrorKinds.end();
+  if (!is_complete)
+    throw BrokenProtocol(fmt::format("wrote an error without a message and one of the kinds {}: {}",
+                                     fmt::join(kErrorKinds, ", "), excerpt(line, kReplyShown)));
+  throw suite::AdapterError(op, error["kind"], error["message"]);
+}
+
+json hello_arguments() { return {{"protocol", kAdapterProtocol}}; }
+
+AdapterIdentity read_hello(const json& result) {
+  const Arguments fields("hello", result);
+  if (const auto protocol = fields.get<std::int64_t>("protocol"); protocol != kAdapterProtocol)
+    fields.refuse(fmt::format("protocol must be {}, got {}", kAdapterProtocol, protocol));
+  const auto operations = fields.get<std::vector<std::string>>("ops");
+  return {.name = fields.get<std::string>("name"),
+          .version = fields.get<std::string>("version"),
+          .operations = {operations.begin(), operations.end()}};
+}
+
+// Writing to a program that is gone raises SIGPIPE in this thread; while this lives it is an error of write()
+// only.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    ::sigemptyset(&sigpipe_);
+    ::sigaddset(&sigpipe_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
+  }
+  ~WithoutSigpipe() {
+    const timespec now{};
+    if (!::sigismember(&before_, SIGPIPE)) ::sigtimedwait(&sigpipe_, nullptr, &now);  // takes back a pending one
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+
+ private:
+  sigset_t sigpipe_{};
+  sigset_t before_{};
+};
+
+// What read() says: bytes, or the end of the pipe, or nothing for now.
+struct Received {
+  std::string_view bytes;
+  bool is_end = false;
+};
+
+Received receive(const Descriptor& from, Block& block) {
+  const ssize_t count = ::read(from.get(), block.data(), block.size());
+  if (count < 0) return {.bytes = {}, .is_end = errno != EAGAIN && errno != EINTR};
+  return {.bytes = {block.data(), static_cast<std::size_t>(count)}, .is_end = count == 0};
+}
+
+// The last words of a log, on one line.
+std::string last_words(std::string_view log) {
+  while (log.ends_with('\n')) log.remove_suffix(1);
+  std::string words;
+  for (const char c : log) c == '\n' ? words += " | " : words += c;
+  return printable(words);
+}
+
+}  // namespace
+
+AdapterClient::AdapterClient(std::string command, AdapterOptions options)
+    : command_(std::move(command)), options_(options), lines_(kLongestLine) {
+  if (command_.find_first_not_of(" \t\n") == std::string::npos)
+    throw InvalidArgument(
+        "the adapter's command is empty; it must be a shell command that speaks the adapter protocol");
+  start();
+}
+
+void AdapterClient::start() {
+  if (!broken_hello_.empty()) throw RuntimeFailure(broken_hello_);
+  process_ = std::make_unique<PipedProcess>(command_);
+  lines_ = LineBuffer(kLongestLine);
+  errors_.clear();
+  try {
+    try {
+      identity_ = read_hello(question("hello", hello_arguments()));
+    } catch (const InvalidArgument& error) {
+      give_up("hello", fmt::format("answered what is no greeting ({})", error.what()));
+    } catch (const suite::AdapterError& error) {
+      give_up("hello", fmt::format("refused ({}: {})", error.kind(), error.message()));
+    }
+  } catch (const RuntimeFailure& error) {
+    broken_hello_ = error.what();
+    throw;
+  }
+}
+
+json AdapterClient::ask(const std::string& op, const json& args) {
+  if (process_ == nullptr) start();
+  return question(op, args);
+}
+
+json AdapterClient::question(const std::string& op, const json& args) {
+  const std::int64_t id = ++last_id_;
+  const std::string reply = exchange(request_line(id, op, args) + "\n", op);
+  try {
+    return read_reply(reply, id, op);
+  } catch (const BrokenProtocol& error) {
+    give_up(op, error.what());
+  }
+}
+
+// Sends the line while it takes in what comes, for an adapter may write before it has read all.
+std::string AdapterClient::exchange(const std::string& line, const std::string& op) {
+  const auto deadline = std::chrono::steady_clock::now() + options_.limit;
+  std::string_view unsent = line;
+  for (;;) {
+    if (auto reply = lines_.take()) return std::move(reply->text);
+    if (lines_.is_dropping()) give_up(op, fmt::format("wrote a line of more than {} bytes", kLongestLine));
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left <= 0ms)
+      give_up(op, fmt::format("gave no answer in {} s", std::chrono::duration<double>(options_.limit).count()));
+    std::array<pollfd, 3> ends{pollfd{process_->output.get(), POLLIN, 0}, pollfd{process_->errors.get(), POLLIN, 0},
+                               pollfd{unsent.empty() ? -1 : process_->input.get(), POLLOUT, 0}};
+    ::poll(ends.data(), ends.size(), static_cast<int>(left.count()));
+    if (ends[2].revents != 0) send_some(unsent);
+    if (ends[1].revents != 0) hear_errors();
+    if (ends[0].revents != 0 && !receive_some()) give_up(op, "closed its output");
+  }
+}
+
+void AdapterClient::send_some(std::string_view& unsent) {
+  const WithoutSigpipe guard;
+  const ssize_t count = ::write(process_->input.get(), unsent.data(), unsent.size());
+  if (count >= 0) return unsent.remove_prefix(static_cast<std::size_t>(count));
+  if (errno != EAGAIN && errno != EINTR) unsent = {};  // it reads no more; its output says whether it lives
+}
+
+bool AdapterClient::receive_some() {
+  Block block;
+  const Received received = receive(process_->output, block);
+  lines_.append(received.bytes);
+  return !received.is_end;
+}
+
+void AdapterClient::hear_errors() {
+  Block block;
+  const Received received = receive(process_->errors, block);
+  errors_ += received.bytes;
+  if (errors_.size() > kErrorsKept) errors_.erase(0, errors_.size() - kErrorsKept);
+  if (received.is_end) process_->errors.reset();
+}
+
+void AdapterClient::give_up(const std::string& op, const std::string& why) {
+  std::string message = fmt::format("adapter '{}': {}: it {}", command_, op, why);
+  if (const auto end = process_->ended(100ms)) message += fmt::format("; it {}", *end);
+  if (process_->errors.get() >= 0) hear_errors();
+  if (!errors_.empty()) message += fmt::format("; on standard error it last wrote: {}", last_words(errors_));
+  process_->grace = 50ms;  // it has forfeited our patience
+  process_ = nullptr;
+  throw RuntimeFailure(message);
+}
+
+LocalAdapter::LocalAdapter(AdapterService service) : service_(std::move(service)) {
+  identity_ = read_hello(ask("hello", hello_arguments()));
+}
+
+json LocalAdapter::ask(const std::string& op, const json& args) {
+  const std::int64_t id = ++last_id_;
+  return read_reply(service_.handle(request_line(id, op, args)), id, op);
+}
+
+std::unique_ptr<suite::Adapter> open_adapter(const std::string& command, AdapterOptions options) {
+  if (command == "reference") return std::make_unique<LocalAdapter>(reference_service());
+  return std::make_unique<AdapterClient>(command, options);
+}
+
+}  // namespace plumbline::subject

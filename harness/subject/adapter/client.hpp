@@ -1,0 +1,86 @@
+// harness/subject/adapter/client.hpp: the asking side of the adapter protocol.
+//
+// Model   AdapterClient runs a program and asks it over pipes; LocalAdapter asks a service in this process,
+//         through the same lines of JSON. An error reply is an AdapterError, and the adapter goes on. An
+//         adapter that breaks the protocol (it dies, hangs, writes something else, answers another id) is
+//         ended and costs a RuntimeFailure with what it last wrote on standard error; the next question is
+//         put to a fresh one.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/subject/adapter/lines.hpp"
+#include "harness/subject/adapter/process.hpp"
+#include "harness/subject/adapter/service.hpp"
+#include "harness/suite/adapter_error.hpp"
+#include "harness/suite/check.hpp"
+
+namespace plumbline::subject {
+
+struct AdapterOptions {
+  /// Of one question, hello included.
+  std::chrono::milliseconds limit = std::chrono::seconds(30);
+};
+
+/// What hello told.
+struct AdapterIdentity {
+  std::string name;
+  std::string version;
+  std::set<std::string> operations;
+};
+
+class AdapterClient final : public suite::Adapter {
+ public:
+  /// Starts `sh -c command` and says hello. Throws InvalidArgument for an empty command, and RuntimeFailure
+  /// when the program does not start, speaks another protocol, or breaks this one.
+  explicit AdapterClient(std::string command, AdapterOptions options = {});
+
+  /// Throws AdapterError for an error reply, InvalidArgument for a question longer than a line may be,
+  /// RuntimeFailure when the adapter broke the protocol, or did so in a hello before: then it is not started
+  /// again.
+  nlohmann::json ask(const std::string& op, const nlohmann::json& args) override;
+  [[nodiscard]] const std::set<std::string>& operations() const override { return identity_.operations; }
+  [[nodiscard]] const AdapterIdentity& identity() const { return identity_; }
+
+ private:
+  void start();
+  nlohmann::json question(const std::string& op, const nlohmann::json& args);
+  std::string exchange(const std::string& line, const std::string& op);
+  void send_some(std::string_view& unsent);
+  bool receive_some();
+  void hear_errors();
+  [[noreturn]] void give_up(const std::string& op, const std::string& why);
+
+  std::string command_;
+  AdapterOptions options_;
+  AdapterIdentity identity_;
+  std::unique_ptr<PipedProcess> process_;
+  LineBuffer lines_;
+  std::string errors_;  // the end of what it wrote on standard error
+  std::int64_t last_id_ = 0;
+  std::string broken_hello_;  // why it is not started again
+};
+
+class LocalAdapter final : public suite::Adapter {
+ public:
+  explicit LocalAdapter(AdapterService service);
+  nlohmann::json ask(const std::string& op, const nlohmann::json& args) override;
+  [[nodiscard]] const std::set<std::string>& operations() const override { return identity_.operations; }
+  [[nodiscard]] const AdapterIdentity& identity() const { return identity_; }
+
+ private:
+  AdapterService service_;
+  AdapterIdentity identity_;
+  std::int64_t last_id_ = 0;
+};
+
+/// The adapter that a command names; "reference" is the one inside. Throws as AdapterClient's constructor.
+[[nodiscard]] std::unique_ptr<suite::Adapter> open_adapter(const std::string& command, AdapterOptions options = {});
+
+}  // namespace plumbline::subject

@@ -1,0 +1,134 @@
+#include "harness/subject/adapter/service.hpp"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <new>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "harness/subject/adapter/lines.hpp"
+#include "harness/subject/adapter/operations.hpp"
+#include "harness/subject/adapter/protocol.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::subject {
+using nlohmann::json;
+
+namespace {
+
+// The id under which a request is answered; null as long as it is not known.
+json id_of(const json& request) {
+  if (!request.is_object())
+    throw InvalidArgument(fmt::format("a request must be an object with id, op and args, got {}", describe(request)));
+  const auto id = request.find("id");
+  if (id == request.end()) throw InvalidArgument("the request has no id; it must be a number or a text");
+  if (!id->is_number() && !id->is_string())
+    throw InvalidArgument(fmt::format("id must be a number or a text, got {}", describe(*id)));
+  return *id;
+}
+
+void write_all(int out, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(out, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw RuntimeFailure(fmt::format("adapter: cannot write the reply: {}", std::strerror(errno)));
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace
+
+AdapterService::AdapterService(std::string name, std::string version)
+    : name_(std::move(name)), version_(std::move(version)) {}
+
+void AdapterService::add(const std::string& name, Operation operation) {
+  if (name == "hello" || !operations_.emplace(name, std::move(operation)).second)
+    throw InvalidArgument(fmt::format("adapter: operation '{}' is there already", name));
+}
+
+json AdapterService::hello(const Arguments& arguments) const {
+  const auto protocol = arguments.get<std::int64_t>("protocol", kAdapterProtocol);
+  if (protocol != kAdapterProtocol)
+    throw Unsupported(fmt::format("hello: protocol must be {}, got {}", kAdapterProtocol, protocol));
+  json ops = json::array();
+  for (const auto& [name, operation] : operations_) ops.push_back(name);
+  return {{"protocol", kAdapterProtocol}, {"name", name_}, {"version", version_}, {"ops", ops}};
+}
+
+json AdapterService::answer(const json& request) const {
+  const Arguments fields("request", request);
+  const auto op = fields.get<std::string>("op");
+  const json none = json::object();
+  const json& args = fields.has("args") ? request["args"] : none;
+  (void)fields.has("id");  // read already
+  fields.expect_no_others();
+  const auto operation = operations_.find(op);
+  if (op != "hello" && operation == operations_.end())
+    throw Unsupported(fmt::format("there is no operation {}; hello lists those that there are", excerpt(op)));
+  const Arguments arguments(op, args);
+  json result = op == "hello" ? hello(arguments) : operation->second(arguments);
+  arguments.expect_no_others();
+  return result;
+}
+
+std::string AdapterService::handle(std::string_view line) const {
+  json id;
+  const auto refuse = [&](std::string_view kind, std::string_view message) {
+    try {
+      return error_line(id, kind, message);
+    } catch (const std::bad_alloc&) {  // a large id, or a large message
+      return error_line(id = nullptr, "failed", "out of memory");
+    }
+  };
+  try {
+    const Document request = decode(line);
+    id = id_of(*request);
+    const Document result(answer(*request));
+    std::string reply = result_line(id, *result);
+    if (reply.size() <= kLongestLine) return reply;
+    return refuse("failed", fmt::format("the reply has {} bytes, a line may have {}", reply.size(), kLongestLine));
+  } catch (const Error& error) {
+    return refuse(error.kind(), error.what());
+  } catch (const std::bad_alloc&) {
+    return refuse("failed", "out of memory");
+  } catch (const std::exception& error) {
+    return refuse("failed", error.what());
+  } catch (...) {
+    return refuse("failed", "an exception of an unknown type");
+  }
+}
+
+void AdapterService::serve(int in, int out) const {
+  LineBuffer lines(kLongestLine);
+  std::array<char, 1 << 16> block;
+  const auto reply_to = [&](const LineBuffer::Line& line) {
+    const std::string too_long = fmt::format("the line is longer than {} bytes, or than memory allows", kLongestLine);
+    write_all(out, (line.dropped ? error_line(nullptr, "invalid_argument", too_long) : handle(line.text)) + "\n");
+  };
+  for (;;) {
+    const ssize_t count = ::read(in, block.data(), block.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw RuntimeFailure(fmt::format("adapter: cannot read a request: {}", std::strerror(errno)));
+    if (count == 0) break;
+    lines.append({block.data(), static_cast<std::size_t>(count)});
+    while (const auto line = lines.take()) reply_to(*line);
+  }
+  if (const auto line = lines.take_rest()) reply_to(*line);
+}
+
+AdapterService reference_service() {
+  AdapterService service("plumbline reference", PLUMBLINE_VERSION);
+  add_comm_operations(service);
+  return service;
+}
+
+int serve_adapter() {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an error of write()
+  reference_service().serve(STDIN_FILENO, STDOUT_FILENO);
+  return 0;
+}
+
+}  // namespace plumbline::subject

@@ -1,0 +1,107 @@
+#include "harness/subject/mpi/arithmetic.hpp"
+
+#include <cstring>
+
+#include "harness/subject/mpi/errors.hpp"
+#include "reference/comm/half.hpp"
+#include "reference/comm/local/kernels.hpp"
+
+namespace plumbline::subject::mpi {
+
+using comm::BFloat16;
+using comm::DType;
+using comm::Float16;
+using comm::ReduceOp;
+
+namespace {
+
+// MPI's signature has no place for a context, so each pair of dtype and op is a function of its own.
+template <DType dtype, ReduceOp op>
+void fold(void* in, void* inout, int* count, MPI_Datatype*) {
+  const std::array inputs{static_cast<const std::byte*>(in), static_cast<const std::byte*>(inout)};
+  const std::array outputs{static_cast<std::byte*>(inout)};
+  comm::local::kernels().reduction(
+      dtype, op)({.inputs = inputs, .outputs = outputs, .begin = 0, .count = static_cast<std::size_t>(*count)});
+}
+
+struct OwnReduction {
+  DType dtype;
+  ReduceOp op;
+  MPI_User_function* function;
+};
+
+template <DType dtype, ReduceOp op>
+constexpr OwnReduction own() {
+  return {dtype, op, fold<dtype, op>};
+}
+
+constexpr std::array kOwnReductions{
+    own<DType::f16, ReduceOp::sum>(),     own<DType::f16, ReduceOp::min>(),      own<DType::f16, ReduceOp::max>(),
+    own<DType::f16, ReduceOp::product>(), own<DType::bf16, ReduceOp::sum>(),     own<DType::bf16, ReduceOp::min>(),
+    own<DType::bf16, ReduceOp::max>(),    own<DType::bf16, ReduceOp::product>(), own<DType::f32, ReduceOp::min>(),
+    own<DType::f32, ReduceOp::max>(),     own<DType::f64, ReduceOp::min>(),      own<DType::f64, ReduceOp::max>(),
+    own<DType::u8, ReduceOp::sum>(),      own<DType::u8, ReduceOp::product>()};
+
+template <class T>
+T load(const std::byte* from, std::size_t index) {
+  T value;
+  std::memcpy(&value, from + index * sizeof value, sizeof value);
+  return value;
+}
+
+template <class T>
+void store(std::byte* to, std::size_t index, T value) {
+  std::memcpy(to + index * sizeof value, &value, sizeof value);
+}
+
+template <class T>
+void divide_all(std::byte* data, int ranks, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) store<T>(data, i, load<T>(data, i) / static_cast<T>(ranks));
+}
+
+}  // namespace
+
+MPI_Datatype type_of(DType dtype) {
+  static const std::array<MPI_Datatype, comm::kAllDTypes.size()> types{
+      MPI_UINT16_T, MPI_UINT16_T, MPI_FLOAT, MPI_DOUBLE, MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T};
+  return types[static_cast<std::size_t>(dtype)];
+}
+
+void Reductions::create() {
+  constexpr bool commutes = true;
+  for (auto& row : table_) row = {MPI_SUM, MPI_OP_NULL, MPI_MIN, MPI_MAX, MPI_PROD};
+  for (const OwnReduction& reduction : kOwnReductions) {
+    MPI_Op& place = table_[static_cast<std::size_t>(reduction.dtype)][static_cast<std::size_t>(reduction.op)];
+    check(MPI_Op_create(reduction.function, commutes, &place), "MPI_Op_create");
+    own_.push_back(place);
+  }
+}
+
+void Reductions::free() noexcept {
+  for (MPI_Op& op : own_) MPI_Op_free(&op);
+  own_.clear();
+}
+
+void widen(DType half, const std::byte* from, float* to, std::size_t count) {
+  if (half == DType::f16)
+    for (std::size_t i = 0; i < count; ++i) to[i] = comm::to_float(load<Float16>(from, i));
+  else
+    for (std::size_t i = 0; i < count; ++i) to[i] = comm::to_float(load<BFloat16>(from, i));
+}
+
+void narrow_mean(DType half, const float* from, int ranks, std::byte* to, std::size_t count) {
+  const auto divisor = static_cast<float>(ranks);
+  if (half == DType::f16)
+    for (std::size_t i = 0; i < count; ++i) store(to, i, comm::to_float16(from[i] / divisor));
+  else
+    for (std::size_t i = 0; i < count; ++i) store(to, i, comm::to_bfloat16(from[i] / divisor));
+}
+
+void divide(DType dtype, std::byte* data, int ranks, std::size_t count) {
+  if (dtype == DType::f32)
+    divide_all<float>(data, ranks, count);
+  else
+    divide_all<double>(data, ranks, count);
+}
+
+}  // namespace plumbline::subject::mpi

@@ -1,0 +1,103 @@
+#include "harness/subject/mpi/group.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "harness/subject/mpi/errors.hpp"
+
+namespace plumbline::subject::mpi {
+namespace {
+
+// As the local backend names groups, so that records of different backends compare.
+comm::Group identify(std::vector<int> world_ranks, std::string name, int creation) {
+  if (name.empty())
+    name = fmt::format("[{}]{}", fmt::join(world_ranks, " "), creation > 1 ? fmt::format(" #{}", creation) : "");
+  const std::uint64_t id = comm::group_id(world_ranks, creation);
+  return {std::move(name), std::move(world_ranks), id};
+}
+
+}  // namespace
+
+std::shared_ptr<MpiGroup> MpiGroup::create(std::shared_ptr<Runtime> runtime, std::vector<int> world_ranks,
+                                           std::string name) {
+  const int creation = runtime->next_creation(world_ranks);
+  return std::shared_ptr<MpiGroup>(
+      new MpiGroup(std::move(runtime), identify(std::move(world_ranks), std::move(name), creation)));
+}
+
+MpiGroup::MpiGroup(std::shared_ptr<Runtime> runtime_, comm::Group identity_)
+    : runtime(std::move(runtime_)),
+      identity(std::move(identity_)),
+      handle(runtime->create(identity.ranks, identity.id)),
+      rank(static_cast<int>(std::ranges::find(identity.ranks, runtime->rank()) - identity.ranks.begin())),
+      size(static_cast<int>(identity.ranks.size())),
+      segment_elements(runtime->options().segment_elements) {}
+
+MpiGroup::~MpiGroup() {
+  if (failed()) return;
+  MPI_Comm made = handle;
+  MPI_Comm_free(&made);
+}
+
+std::shared_ptr<MpiGroup> MpiGroup::create_subgroup(std::vector<int> world_ranks) {
+  if (failed()) throw_failed();
+  auto subgroup = create(runtime, std::move(world_ranks), "");
+  const std::lock_guard hold(mutex_);
+  if (failed()) subgroup->fail(reason_);
+  std::erase_if(subgroups_, [](const auto& group) { return group.expired(); });
+  subgroups_.push_back(subgroup);
+  return subgroup;
+}
+
+void MpiGroup::fail(const std::string& reason) noexcept {
+  runtime->note_failure();
+  const std::lock_guard hold(mutex_);
+  if (failed()) return;
+  reason_ = reason;
+  failed_.store(true, std::memory_order_release);
+}
+
+void MpiGroup::abort(const std::string& reason) noexcept {
+  fail(reason);
+  std::vector<std::shared_ptr<MpiGroup>> subgroups;
+  {
+    const std::lock_guard hold(mutex_);
+    for (const auto& subgroup : subgroups_)
+      if (auto group = subgroup.lock()) subgroups.push_back(std::move(group));
+  }
+  for (const auto& group : subgroups) group->abort(reason);
+}
+
+void MpiGroup::throw_failed() const {
+  const std::lock_guard hold(mutex_);
+  throw comm::PeerFailed(fmt::format("{}: the group has failed: {}", place(), reason_));
+}
+
+void MpiGroup::throw_error(const comm::Call& call, int code) {
+  const std::string message = fmt::format("{}: {}", place(call), text_of_error(code));
+  fail(message);
+  throw RuntimeFailure(message);
+}
+
+void MpiGroup::check_length(const comm::Call& receive, const MPI_Status& status) {
+  MPI_Count received = 0;
+  MPI_Get_elements_x(&status, type_of(receive.out.dtype), &received);
+  if (received == receive.out.count) [[likely]]
+    return;
+  const std::string message = fmt::format("{}: the message has {} elements", place(receive), received);
+  fail(message);
+  throw RuntimeFailure(message);
+}
+
+std::string MpiGroup::place() const {
+  if (identity.name != "world") return fmt::format("{}, rank {}", identity.name, rank);
+  return fmt::format("world [{}], rank {}", fmt::join(identity.ranks, " "), rank);
+}
+
+std::string MpiGroup::place(const comm::Call& call) const {
+  return fmt::format("{} on {}", describe(call, size), place());
+}
+
+}  // namespace plumbline::subject::mpi

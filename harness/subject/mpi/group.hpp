@@ -1,0 +1,66 @@
+// harness/subject/mpi/group.hpp: what a communicator of a group shares with the calls that it started.
+//
+// Model   Failure is local: MPI has no way to tell the other members. The first failure stays; abort()
+//         reaches the groups made from this one. The MPI communicator is given back with the last that
+//         needs it, unless the group failed: then calls may still be under way in it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <mpi.h>
+
+#include "harness/subject/mpi/runtime.hpp"
+#include "reference/comm/communicator.hpp"
+
+namespace plumbline::subject::mpi {
+
+class MpiGroup {
+ public:
+  /// Makes the group of those world ranks, the caller among them. Collective over them. `name` is the
+  /// group's; an empty one stands for "[0 2]", or "[0 2] #2" for the second group of that list. Throws
+  /// RuntimeFailure.
+  static std::shared_ptr<MpiGroup> create(std::shared_ptr<Runtime> runtime, std::vector<int> world_ranks,
+                                          std::string name);
+  ~MpiGroup();
+  MpiGroup(const MpiGroup&) = delete;
+  MpiGroup& operator=(const MpiGroup&) = delete;
+
+  const std::shared_ptr<Runtime> runtime;
+  const comm::Group identity;
+  const MPI_Comm handle;
+  const int rank;
+  const int size;
+  const std::int64_t segment_elements;
+
+  /// A group of some of the members; abort() reaches it. Collective over them. Throws PeerFailed,
+  /// RuntimeFailure.
+  [[nodiscard]] std::shared_ptr<MpiGroup> create_subgroup(std::vector<int> world_ranks);
+
+  [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
+  void fail(const std::string& reason) noexcept;
+  void abort(const std::string& reason) noexcept;
+  /// Throws PeerFailed, saying why the group has failed.
+  [[noreturn]] void throw_failed() const;
+  /// Fails the group with an MPI error and throws it as RuntimeFailure.
+  [[noreturn]] void throw_error(const comm::Call& call, int code);
+  /// Fails the group and throws RuntimeFailure unless a received message has as many elements as the call
+  /// asked for.
+  void check_length(const comm::Call& receive, const MPI_Status& status);
+  /// "all_reduce(f32 x 5, sum) on world [0 1], rank 0".
+  [[nodiscard]] std::string place(const comm::Call& call) const;
+
+ private:
+  MpiGroup(std::shared_ptr<Runtime> runtime, comm::Group identity);
+  [[nodiscard]] std::string place() const;
+
+  std::atomic<bool> failed_{false};
+  mutable std::mutex mutex_;
+  std::string reason_;
+  std::vector<std::weak_ptr<MpiGroup>> subgroups_;
+};
+
+}  // namespace plumbline::subject::mpi

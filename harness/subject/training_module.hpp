@@ -1,0 +1,13 @@
+// harness/subject/training_module.hpp: LibTorch's side of the suite, opened when a check or command needs it.
+#pragma once
+
+namespace plumbline::training {
+class Training;  // reference/training/training.hpp
+}
+
+namespace plumbline::subject {
+
+/// The training module of this process, opened at the first call; any thread. Throws NotAvailable where LibTorch is absent.
+[[nodiscard]] training::Training& training_module();
+
+}  // namespace plumbline::subject
