@@ -1,0 +1,62 @@
+// harness/bench/benchmark.hpp: a benchmark, written once, run on any backend and world size.
+//
+// Model   A benchmark prepares one operation on every rank; the runner repeats it. Rank 0 leads: Google Benchmark, on rank 0,
+//         decides how many iterations a repetition has, the other ranks follow. The time of a repetition is that of the
+//         slowest rank, from a barrier on. The answer is checked outside the timed region.
+// Units   seconds per iteration; bytes as nccl-tests counts them (busbw_factor turns algbw into busbw).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "reference/comm/communicator.hpp"
+
+namespace plumbline::bench {
+
+/// One rank's side of a measurement, ready to run.
+class Operation {
+ public:
+  virtual ~Operation() = default;
+  /// One iteration. Timed.
+  virtual void run() = 0;
+  /// Whether the answer of an iteration is right. Not timed.
+  [[nodiscard]] virtual bool check() = 0;
+};
+
+struct Parameters {
+  std::int64_t bytes = 0;
+  comm::DType dtype = comm::DType::f32;
+};
+
+struct Benchmark {
+  std::string name;   // "collectives.all_reduce"
+  std::string title;  // one line
+  bool has_sizes = true;
+  int least_world = 1;
+  /// busbw = algbw * this; 0 where bandwidth means nothing.
+  std::function<double(int world)> busbw_factor;
+  std::function<std::unique_ptr<Operation>(comm::Communicator&, const Parameters&)> prepare;
+};
+
+/// All that benchmarks/ contributes.
+using Registry = std::vector<Benchmark>;
+
+/// What `measure` is told: {"benchmark","bytes","dtype","repetitions","min_seconds","pin"}.
+/// On every rank; returns, on rank 0, {"samples":[seconds…],"iterations":n,"checked":true}, else null. Throws
+/// InvalidArgument for arguments that make no sense, RuntimeFailure for a wrong answer.
+nlohmann::json measure(const Registry& registry, comm::Communicator& world, const nlohmann::json& arguments);
+
+/// The symbol of module "benchmarks" and its type.
+inline constexpr const char* kBenchmarksSymbol = "plumbline_benchmarks";
+struct Module {
+  Registry registry;
+  nlohmann::json (*measure)(const Registry&, comm::Communicator&, const nlohmann::json&);
+};
+using BenchmarksFunction = const Module*();
+
+}  // namespace plumbline::bench

@@ -1,0 +1,233 @@
+// `plumbline bench`: how fast a subject is.
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "harness/bench/benchmark.hpp"
+#include "harness/cli/outputs.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/cli/subject_options.hpp"
+#include "harness/record/environment.hpp"
+#include "harness/record/summary.hpp"
+#include "harness/subject/modules.hpp"
+#include "harness/suite/plan.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct BenchOptions {
+  SubjectOptions subject;
+  std::vector<std::string> patterns{"collectives.*"};
+  std::vector<std::string> sizes{"4", "1Ki", "4Ki", "64Ki", "1Mi", "16Mi"};
+  std::vector<int> worlds{2};
+  int repetitions = 7;
+  double min_seconds = 0.02;
+  double time_limit = 120;
+  std::string out = "results/latest/bench";
+  bool pin = false;
+  bool list = false;
+};
+
+// "64Ki" -> 65536.
+std::int64_t parse_size(const std::string& text) {
+  std::size_t used = 0;
+  std::int64_t value = -1;
+  try {
+    value = std::stoll(text, &used);
+  } catch (const std::exception&) {
+  }
+  const std::string unit = text.substr(std::min(used, text.size()));
+  const std::int64_t factor = unit.empty()   ? 1
+                              : unit == "Ki" ? 1 << 10
+                              : unit == "Mi" ? 1 << 20
+                              : unit == "Gi" ? 1 << 30
+                                             : 0;
+  if (value < 0 || factor == 0 || value > (std::int64_t{1} << 40) / factor)
+    throw InvalidArgument(fmt::format("--sizes '{}' is not a number of bytes such as 4, 64Ki or 16Mi", text));
+  return value * factor;
+}
+
+std::string size_text(std::int64_t bytes) {
+  if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return fmt::format("{}Mi", bytes >> 20);
+  if (bytes >= 1 << 10 && bytes % (1 << 10) == 0) return fmt::format("{}Ki", bytes >> 10);
+  return std::to_string(bytes);
+}
+
+double quantile(std::vector<double> samples, double share) {
+  std::ranges::sort(samples);
+  const double place = share * static_cast<double>(samples.size() - 1);
+  const auto low = static_cast<std::size_t>(place);
+  const auto high = std::min(low + 1, samples.size() - 1);
+  return samples[low] + (samples[high] - samples[low]) * (place - static_cast<double>(low));
+}
+
+class BenchRun {
+ public:
+  BenchRun(const BenchOptions& options, const bench::Registry& registry) : options_(options), registry_(registry) {
+    for (const int world : options.worlds)
+      for (const bench::Benchmark& benchmark : registry) {
+        const bool wanted = std::ranges::any_of(
+            options.patterns, [&](const std::string& pattern) { return suite::matches(pattern, benchmark.name); });
+        if (!wanted || world < benchmark.least_world) continue;
+        for (const std::string& size : benchmark.has_sizes ? options.sizes : std::vector<std::string>{"0"})
+          jobs_.push_back({&benchmark, world, parse_size(size)});
+      }
+    if (jobs_.empty())
+      throw NotFound(fmt::format("--benchmark '{}' matches nothing that {} ranks can run; --list shows what there is",
+                                 fmt::join(options.patterns, " "), fmt::join(options.worlds, ", ")));
+  }
+
+  int run() {
+    launch::Options driver = options_.subject.driver();
+    driver.group.worker_options = {"--no-flight"};  // events would be timed too
+    const launch::Subject& subject = driver.group.subject;
+    record::Header header{.command = "bench",
+                          .subject = subject.describe(),
+                          .suite_version = PLUMBLINE_VERSION,
+                          .started = record::utc_now(),
+                          .environment = record::capture_environment()};
+    writer_.emplace(options_.out, header);
+    subject_ = subject;
+    std::vector<launch::Assignment> assignments;
+    for (const Job& job : jobs_)
+      assignments.push_back({.command = {{"type", "task"},
+                                         {"name", "bench"},
+                                         {"arguments",
+                                          {{"benchmark", job.benchmark->name},
+                                           {"bytes", job.bytes},
+                                           {"repetitions", options_.repetitions},
+                                           {"min_seconds", options_.min_seconds},
+                                           {"pin", options_.pin}}}},
+                             .world = job.world,
+                             .isolation = "bench",
+                             .limit = std::chrono::duration<double>(options_.time_limit)});
+    fmt::print("{}: {} measurements, {} repetitions each\n{:<34}{:>6}{:>8}{:>14}{:>14}{:>8}{:>12}\n", header.subject,
+               jobs_.size(), options_.repetitions, "benchmark", "ranks", "bytes", "median", "minimum", "spread",
+               "busbw GB/s");
+    const auto begun = std::chrono::steady_clock::now();
+    const bool whole = launch::run(assignments, driver, observer());
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    if (whole) writer_->complete(seconds);
+    record::Run run = record::read(fs::path(options_.out) / "run.jsonl");
+    run.seconds = seconds;
+    write_outputs(options_.out, run);
+    fmt::print("record: {}/run.jsonl (junit.xml and metrics.prom beside it), {:.1f} s\n", options_.out, seconds);
+    return whole ? record::exit_status(run) : 3;
+  }
+
+ private:
+  struct Job {
+    const bench::Benchmark* benchmark;
+    int world;
+    std::int64_t bytes;
+  };
+
+  launch::Observer observer() {
+    launch::Observer observer;
+    observer.output = [this](std::size_t, int, const nlohmann::json& value) { last_ = value; };
+    observer.end = [this](std::size_t index, const launch::Outcome& outcome) {
+      take(jobs_[index], outcome);
+      return true;
+    };
+    observer.log = [](const std::string& line) { std::cerr << line << '\n'; };
+    return observer;
+  }
+
+  void take(const Job& job, const launch::Outcome& outcome) {
+    const std::string name = fmt::format("{:<34}{:>6}{:>8}", job.benchmark->name, job.world,
+                                         job.benchmark->has_sizes ? size_text(job.bytes) : "");
+    if (outcome.verdict != record::Verdict::pass || !last_.is_object()) {
+      // Kept as a result, so that the exit status and every reader see that it is missing.
+      record::Result result{
+          .check = job.benchmark->name,
+          .case_id = fmt::format("{}[bytes={},world={}]", job.benchmark->name, job.bytes, job.world),
+          .verdict = outcome.verdict == record::Verdict::pass ? record::Verdict::error : outcome.verdict,
+          .reason = outcome.reason,
+          .ranks = outcome.ranks,
+          .seconds = outcome.seconds,
+          .limit_seconds = options_.time_limit,
+          .output = outcome.output};
+      writer_->write(result);
+      fmt::print("{}  {}: {}\n", name, name_of(result.verdict), result.reason);
+      return;
+    }
+    record::Measurement measurement{
+        .benchmark = job.benchmark->name,
+        .labels = {{"backend", subject_.backend}, {"world", std::to_string(job.world)}, {"dtype", "f32"}},
+        .samples = last_.at("samples"),
+        .unit = "seconds",
+        .answer_checked = last_.value("checked", false)};
+    last_ = nullptr;
+    if (job.benchmark->has_sizes) measurement.labels["bytes"] = std::to_string(job.bytes);
+    const double median = quantile(measurement.samples, 0.5);
+    const double spread =
+        median > 0 ? (quantile(measurement.samples, 0.75) - quantile(measurement.samples, 0.25)) / median : 0;
+    std::string bandwidth;
+    if (job.benchmark->busbw_factor && median > 0) {
+      const double algbw = static_cast<double>(job.bytes) / median;
+      measurement.derived = {{"algbw_bytes_per_second", algbw},
+                             {"busbw_bytes_per_second", algbw * job.benchmark->busbw_factor(job.world)}};
+      bandwidth = fmt::format("{:.3f}", measurement.derived["busbw_bytes_per_second"] / 1e9);
+    }
+    writer_->write(measurement);
+    fmt::print("{}{:>11.3f} us{:>11.3f} us{:>7.1f}%{:>12}\n", name, median * 1e6,
+               quantile(measurement.samples, 0) * 1e6, spread * 100, bandwidth);
+    std::cout.flush();
+  }
+
+  const BenchOptions& options_;
+  const bench::Registry& registry_;
+  std::vector<Job> jobs_;
+  launch::Subject subject_;
+  std::optional<record::Writer> writer_;
+  nlohmann::json last_;
+};
+
+int run_bench(const BenchOptions& options) {
+  const auto benchmarks = reinterpret_cast<bench::BenchmarksFunction*>(
+      subject::open_module("benchmarks", bench::kBenchmarksSymbol, "the benchmarks"));
+  const bench::Registry& registry = benchmarks()->registry;
+  if (options.list) {
+    for (const bench::Benchmark& benchmark : registry) fmt::print("{:<34}{}\n", benchmark.name, benchmark.title);
+    return 0;
+  }
+  options.subject.require_no_job("bench");
+  return BenchRun(options, registry).run();
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& app, const Program&) {
+  CLI::App* command = app.add_subcommand("bench", "Measure how fast a subject is");
+  auto options = std::make_shared<BenchOptions>();
+  options->subject.add_to(*command, SubjectOptions::Kind::one_group);
+  command->add_option("--benchmark", options->patterns, "Only these, by name with * and ?")->capture_default_str();
+  command->add_option("--sizes", options->sizes, "Bytes: 4,64Ki,16Mi")->delimiter(',')->capture_default_str();
+  command->add_option("--world-size", options->worlds, "Numbers of ranks: 2,4")
+      ->delimiter(',')
+      ->check(at_least(1))
+      ->capture_default_str();
+  command->add_option("--repetitions", options->repetitions, "Samples of each")
+      ->check(at_least(1))
+      ->capture_default_str();
+  command->add_option("--min-time", options->min_seconds, "Seconds that a sample lasts at least")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--time-limit", options->time_limit, "Seconds that one benchmark may take")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--out", options->out, "Folder of the record")->capture_default_str();
+  command->add_flag("--pin", options->pin, "Bind each rank to a core");
+  command->add_flag("--list", options->list, "Print the benchmarks and run nothing");
+  command->footer("Example: plumbline bench --backend local --benchmark 'collectives.all_reduce*' --sizes 4,1Mi");
+  return [options] { return run_bench(*options); };
+}
+
+}  // namespace plumbline::cli

@@ -1,0 +1,359 @@
+// `plumbline check`: takes a subject through the checks of a profile and says, requirement by requirement, whether it is
+// right.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <random>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "harness/cli/console.hpp"
+#include "harness/cli/outputs.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/cli/subject_options.hpp"
+#include "harness/launch/attach.hpp"
+#include "harness/record/environment.hpp"
+#include "harness/record/file.hpp"
+#include "harness/record/summary.hpp"
+#include "harness/subject/modules.hpp"
+#include "harness/suite/plan.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+using record::Result;
+using record::Verdict;
+namespace fs = std::filesystem;
+
+struct CheckOptions {
+  SubjectOptions subject;
+  suite::Selection selection;
+  std::string shuffle;
+  std::string out;
+  double time_limit = 0;
+  bool list = false;
+  bool fail_fast = false;
+  bool resume = false;
+};
+
+// ---- before anything runs ----
+
+suite::Selection selection_of(const CheckOptions& options, const launch::Subject& subject) {
+  suite::Selection selection = options.selection;
+  selection.door = subject.adapter.empty() ? suite::Door::backend : suite::Door::adapter;
+  if (!options.shuffle.empty()) {
+    std::uint64_t seed = std::random_device{}();
+    if (options.shuffle != "random" && !CLI::detail::lexical_cast(options.shuffle, seed))
+      throw InvalidArgument(fmt::format("--shuffle '{}' is not a number", options.shuffle));
+    selection.shuffle = seed;
+  }
+  return selection;
+}
+
+std::string default_folder(const launch::Subject& subject) {
+  return "results/latest/check-" + (subject.adapter.empty() ? subject.backend : std::string("adapter"));
+}
+
+Result blank_result(const suite::Suite& suite, const suite::PlannedCase& planned) {
+  const suite::Case& one = *planned.one;
+  Result result{.check = one.check->id,
+                .case_id = one.id(),
+                .parameters = one.parameters.all(),
+                .seed = planned.seed,
+                .repetition = planned.repetition};
+  for (const suite::Requirement* requirement : suite.verified_by(*one.check))
+    result.requirements.push_back(requirement->id);
+  return result;
+}
+
+std::string quoted(const std::string& text) {
+  const bool plain = std::ranges::all_of(
+      text, [](unsigned char c) { return std::isalnum(c) || std::strchr("-_./:=,+", c) != nullptr; });
+  if (plain && !text.empty()) return text;
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+std::string repeat_command(const launch::Subject& subject, const std::string& profile, const Result& result) {
+  std::string command = "plumbline check";
+  for (const std::string& argument : subject.arguments()) command += " " + quoted(argument);
+  if (profile != "collectives") command += " --profile " + quoted(profile);
+  return fmt::format("{} --seed {} --filter {}", command, result.seed, quoted(result.case_id));
+}
+
+// ---- one run ----
+
+class CheckRun {
+ public:
+  CheckRun(const suite::Suite& suite, const CheckOptions& options, int attached_processes)
+      : suite_(suite), options_(options), driver_(options.subject.driver()) {
+    if (attached_processes > 0) {
+      driver_.group.launcher = launch::Launcher::attached;
+      driver_.group.attached_processes = attached_processes;
+    }
+    const launch::Subject& subject = driver_.group.subject;
+    suite::Selection selection = selection_of(options, subject);
+    selection.largest_world = attached_processes;
+    profile_ = &suite.profile(selection.profile);
+    check_worlds(selection);
+    plan_ = suite::make_plan(suite, selection);
+    require_modules();
+    folder_ = options.out.empty() ? default_folder(subject) : options.out;
+    header_ = {.command = "check",
+               .subject = subject.describe(),
+               .suite_version = PLUMBLINE_VERSION,
+               .plan_hash = suite::plan_hash(subject.describe(), PLUMBLINE_VERSION, plan_),
+               .profile = profile_->name,
+               .seed = selection.seed,
+               .started = record::utc_now()};
+    if (selection.shuffle) header_.arguments = {fmt::format("--shuffle={}", *selection.shuffle)};
+    for (const suite::PlannedCase& planned : plan_) header_.plan.push_back(blank_result(suite, planned).key());
+  }
+
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+
+  void list() const {
+    for (const suite::PlannedCase& planned : plan_) fmt::print("{}\n", planned.one->id());
+  }
+
+  int run(const std::function<void(const launch::Rendezvous&)>& listening) {
+    prepare_record();
+    Console console(suite_, todo_.size());
+    fmt::print("{}: {} cases of profile {} {}, seed {}{}\n", header_.subject, todo_.size(), profile_->name,
+               profile_->version, header_.seed, header_.arguments.empty() ? "" : ", " + header_.arguments.front());
+    std::cout.flush();
+    console_ = &console;
+    std::vector<launch::Assignment> assignments;
+    for (const suite::PlannedCase* planned : todo_) assignments.push_back(assignment_of(*planned));
+    const auto begun = std::chrono::steady_clock::now();
+    const bool whole = todo_.empty() || launch::run(assignments, driver_, observer(listening));
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    if (whole && !stopped_) writer_->complete(seconds);
+    record::Run run = record::read(fs::path(folder_) / "run.jsonl");
+    run.seconds = seconds;
+    write_outputs(folder_, run);
+    console.summary(run, folder_);
+    if (!whole) {
+      std::cerr << "plumbline: interrupted; plumbline check … --resume --out " << folder_ << " runs the rest\n";
+      return 3;
+    }
+    return record::exit_status(run);
+  }
+
+ private:
+  void check_worlds(const suite::Selection& selection) const {
+    constexpr int kMost = 64;  // processes or threads that we start on one host
+    for (const int world : selection.worlds)
+      if (world > kMost && driver_.group.launcher != launch::Launcher::attached)
+        throw InvalidArgument(fmt::format("--world-size {}: at most {} ranks are started here", world, kMost));
+  }
+
+  void require_modules() const {
+    for (const suite::PlannedCase& planned : plan_)
+      for (const std::string& module : planned.one->check->modules)
+        if (!fs::exists(subject::module_file(module)))
+          throw subject::NotAvailable(
+              fmt::format("profile {} needs module '{}', which is not part of this build ('{}' is missing)",
+                          profile_->name, module, subject::module_file(module).string()));
+  }
+
+  // Begins the record, or takes one up: then only what has no result is left to do.
+  void prepare_record() {
+    std::map<std::string, bool> have;  // a result that holds
+    if (options_.resume) {
+      const record::Run before = record::read(fs::path(folder_) / "run.jsonl");
+      if (before.header.plan_hash != header_.plan_hash)
+        throw InvalidArgument(fmt::format(
+            "--resume: '{}' holds another plan ({}, {} cases, hash {}) than this one (hash {}); give the same options, "
+            "or another --out",
+            folder_, before.header.subject, before.header.plan.size(), before.header.plan_hash, header_.plan_hash));
+      for (const Result& result : before.results) {
+        have[result.key()] = result.verdict != Verdict::error;
+        attempts_[result.key()] = result.attempt;
+      }
+      writer_.emplace(record::Writer::resume(folder_));
+    } else {
+      header_.environment = record::capture_environment();
+      writer_.emplace(folder_, header_);
+    }
+    for (const suite::PlannedCase& planned : plan_)
+      if (!have[blank_result(suite_, planned).key()]) todo_.push_back(&planned);
+  }
+
+  launch::Assignment assignment_of(const suite::PlannedCase& planned) const {
+    const suite::Case& one = *planned.one;
+    const double limit =
+        options_.time_limit > 0 ? options_.time_limit : std::chrono::duration<double>(one.check->limit).count();
+    return {.command = {{"type", "run"}, {"case", one.number}, {"seed", planned.seed}},
+            .world = one.world(),
+            .isolation = one.component(),
+            .limit = std::chrono::duration<double>(limit),
+            .spoils_group = one.check->spoils_group};
+  }
+
+  launch::Observer observer(const std::function<void(const launch::Rendezvous&)>& listening) {
+    launch::Observer observer;
+    observer.before = [this](std::size_t index, const nlohmann::json& description) {
+      return decide(*todo_[index]->one, description);
+    };
+    observer.begin = [this](std::size_t index) {
+      const suite::Case& one = *todo_[index]->one;
+      console_->begin(fmt::format("{}, {} rank{}", one.component(), one.world(), one.world() == 1 ? "" : "s"),
+                      one.id());
+    };
+    observer.end = [this](std::size_t index, const launch::Outcome& outcome) { return take(*todo_[index], outcome); };
+    observer.log = [this](const std::string& line) {
+      writer_->note(line);
+      console_->line(line);
+    };
+    observer.listening = listening;
+    return observer;
+  }
+
+  // What the subject's own words decide without a run.
+  std::optional<launch::Outcome> decide(const suite::Case& one, const nlohmann::json& description) const {
+    const nlohmann::json& capabilities = description.at("capabilities");
+    const auto claims = capabilities.at("claims").get<std::vector<std::string>>();
+    const auto dtypes = capabilities.at("dtypes").get<std::vector<std::string>>();
+    std::vector<std::string> needs;
+    for (const comm::Capability need : one.check->needs) needs.emplace_back(name_of(need));
+    for (const suite::Requirement* requirement : suite_.verified_by(*one.check))
+      needs.insert(needs.end(), requirement->needs.begin(), requirement->needs.end());
+    const auto without = [&](const std::string& what, bool mandatory) {
+      return launch::Outcome{
+          .verdict = mandatory ? Verdict::fail : Verdict::skip,
+          .reason = mandatory
+                        ? fmt::format("profile {} demands {}, which the subject does not claim", profile_->name, what)
+                        : fmt::format("needs {}, which the subject does not claim", what)};
+    };
+    if (one.check->door == suite::Door::adapter) {
+      const auto operations = description.value("operations", std::vector<std::string>{});
+      for (const std::string& operation : one.check->operations)
+        if (std::ranges::count(operations, operation) == 0) return without("operation " + operation, false);
+      return std::nullopt;
+    }
+    for (const std::string& need : needs)
+      if (std::ranges::count(claims, need) == 0)
+        return without("capability " + need, std::ranges::count(profile_->mandatory, need) > 0);
+    if (one.parameters.has("dtype") && std::ranges::count(dtypes, one.parameters.text("dtype")) == 0)
+      return without("dtype " + one.parameters.text("dtype"), false);
+    return std::nullopt;
+  }
+
+  bool take(const suite::PlannedCase& planned, const launch::Outcome& outcome) {
+    Result result = blank_result(suite_, planned);
+    result.verdict = outcome.verdict;
+    result.reason = outcome.reason;
+    result.ranks = outcome.ranks;
+    result.output = outcome.output;
+    result.seconds = outcome.seconds;
+    result.limit_seconds = options_.time_limit > 0 ? options_.time_limit
+                                                   : std::chrono::duration<double>(planned.one->check->limit).count();
+    result.repeat = repeat_command(driver_.group.subject, profile_->name, result);
+    // A failure of what only should be is a warning.
+    const auto requirements = suite_.verified_by(*planned.one->check);
+    if (record::is_failure(result.verdict) && !requirements.empty() &&
+        std::ranges::all_of(requirements, [](const suite::Requirement* r) { return r->level == suite::Level::should; }))
+      result.verdict = Verdict::warn;
+    result.attempt = ++attempts_[result.key()];
+    writer_->write(result);
+    console_->result(result);
+    if (options_.fail_fast && record::is_failure(result.verdict)) stopped_ = true;
+    return !stopped_;
+  }
+
+  const suite::Suite& suite_;
+  const CheckOptions& options_;
+  launch::Options driver_;
+  const suite::Profile* profile_ = nullptr;
+  std::vector<suite::PlannedCase> plan_;
+  std::vector<const suite::PlannedCase*> todo_;
+  std::map<std::string, int> attempts_;  // made, by key
+  std::string folder_;
+  record::Header header_;
+  std::optional<record::Writer> writer_;
+  Console* console_ = nullptr;
+  bool stopped_ = false;
+};
+
+// Inside the user's own mpirun or srun every rank runs this command.
+int run_in_job(const suite::Suite& suite, const CheckOptions& options, const Program& program,
+               const launch::JobPlace& place) {
+  CheckRun planned(suite, options, place.size);  // on all ranks: a wrong option is said before anything starts
+  const launch::Subject subject = options.subject.subject();
+  const auto driver = [&]() -> int {
+    try {
+      fs::create_directories(planned.folder());
+      return planned.run([&](const launch::Rendezvous& rendezvous) {
+        launch::write_rendezvous(launch::rendezvous_file(planned.folder(), place), rendezvous);
+      });
+    } catch (const std::exception& error) {
+      std::cerr << "plumbline: " << error.what() << '\n';
+      return 3;
+    }
+  };
+  const auto worker = [&] {
+    std::vector<std::string> arguments{"worker"};
+    for (const std::string& argument : subject.arguments()) arguments.push_back(argument);
+    std::vector<char*> pointers;
+    for (std::string& argument : arguments) pointers.push_back(argument.data());
+    return program.worker(static_cast<int>(pointers.size()), pointers.data());
+  };
+  return launch::run_attached(place, planned.folder(), driver, worker);
+}
+
+int run_check(const CheckOptions& options, const Program& program) {
+  const suite::Suite& suite = program.suite();
+  const launch::Subject subject = options.subject.subject();
+  const auto place = launch::job_place();
+  if (place && subject.has_processes() && options.subject.launcher == "auto" && !options.list)
+    return run_in_job(suite, options, program, *place);
+  CheckRun run(suite, options, 0);
+  if (options.list) {
+    run.list();
+    return 0;
+  }
+  return run.run({});
+}
+
+}  // namespace
+
+Command add_check(CLI::App& app, const Program& program) {
+  CLI::App* command = app.add_subcommand("check", "Take a subject through conformance checks and judge it");
+  auto options = std::make_shared<CheckOptions>();
+  options->subject.add_to(*command, SubjectOptions::Kind::cases);
+  command
+      ->add_option("--profile", options->selection.profile, "What the subject claims: collectives, data-parallel, full")
+      ->capture_default_str();
+  command->add_option("--filter", options->selection.filters,
+                      "Only these: a requirement, check or case id with * and ?, component:X, tag:X, source:X; may be "
+                      "given several times");
+  command->add_option("--world-size", options->selection.worlds, "Only these numbers of ranks: 2,3")
+      ->delimiter(',')
+      ->check(at_least(1));
+  command->add_option("--seed", options->selection.seed, "Of everything random")->capture_default_str();
+  command->add_option("--repeat", options->selection.repeat, "Run the plan so often, each time with the next seed")
+      ->check(at_least(1))
+      ->capture_default_str();
+  command
+      ->add_option("--shuffle", options->shuffle,
+                   "Random order within a component and world size, by a seed or a fresh one")
+      ->expected(0, 1)
+      ->default_str("random")
+      ->type_name("[SEED]");
+  command->add_option("--time-limit", options->time_limit, "Seconds a case may take, instead of each check's own")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--out", options->out, "Folder of the record (default: results/latest/check-SUBJECT)")
+      ->type_name("DIR");
+  command->add_flag("--list", options->list, "Print the planned cases and run nothing");
+  command->add_flag("--fail-fast", options->fail_fast, "Stop at the first failure");
+  command->add_flag("--resume", options->resume, "Go on with the record in --out: run what has no result yet");
+  command->footer("Example: plumbline check --backend mpi --world-size 2,3 --filter 'COLL-0*'");
+  return [options, &program] { return run_check(*options, program); };
+}
+
+}  // namespace plumbline::cli

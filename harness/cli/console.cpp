@@ -1,0 +1,121 @@
+#include "harness/cli/console.hpp"
+
+#include <cctype>
+#include <cstdio>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include "harness/record/summary.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+using record::Verdict;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kRed = 31, kGreen = 32, kYellow = 33;
+constexpr std::size_t kMostFailuresShown = 25;
+
+std::string upper_case(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return out;
+}
+
+std::string indented(const std::string& text, std::size_t most_lines) {
+  std::istringstream stream(text);
+  std::string out;
+  std::size_t count = 0;
+  for (std::string line; std::getline(stream, line);) {
+    if (++count > most_lines) return out + "        …\n";
+    out += "        " + line + "\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+Console::Console(const suite::Suite& suite, std::size_t planned)
+    : suite_(suite), terminal_(::isatty(STDOUT_FILENO) == 1), planned_(planned) {}
+
+std::string Console::coloured(const std::string& text, int colour) const {
+  return terminal_ ? fmt::format("\033[{}m{}\033[0m", colour, text) : text;
+}
+
+void Console::erase_progress() {
+  if (terminal_) fmt::print("\r\033[K");
+}
+
+void Console::line(const std::string& text) {
+  erase_progress();
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+}
+
+void Console::end_shape() {
+  if (shape_done_ == 0 || terminal_) return;
+  line(fmt::format("{}: {} cases in {:.1f} s ({} of {})", shape_, shape_done_,
+                   std::chrono::duration<double>(Clock::now() - shape_begun_).count(), done_, planned_));
+}
+
+void Console::begin(const std::string& shape, const std::string& name) {
+  if (shape != shape_) {
+    end_shape();
+    shape_ = shape;
+    shape_done_ = 0;
+    shape_begun_ = Clock::now();
+  }
+  if (!terminal_ || Clock::now() - drawn_ < std::chrono::milliseconds(50)) return;
+  drawn_ = Clock::now();
+  fmt::print("\r\033[K[{}/{}] {}", done_, planned_, name.substr(0, 90));
+  std::fflush(stdout);
+}
+
+void Console::failure(const record::Result& result) {
+  if (++failures_ > kMostFailuresShown) return;
+  const int colour = result.verdict == Verdict::warn ? kYellow : kRed;
+  std::string text =
+      coloured(fmt::format("{:<5} {}", upper_case(name_of(result.verdict)), result.case_id), colour) + "\n";
+  for (const std::string& id : result.requirements)
+    if (const suite::Requirement* requirement = suite_.requirements.find(id))
+      text += fmt::format("      {} ({}) {}\n", id, suite::name_of(requirement->level), requirement->text);
+  text += indented(result.reason, 12);
+  text += fmt::format("      repeat: {}", result.repeat);
+  line(text);
+  if (failures_ == kMostFailuresShown) line("… further failures are only in the record");
+}
+
+void Console::result(const record::Result& result) {
+  ++done_;
+  ++shape_done_;
+  if (result.verdict != Verdict::pass && result.verdict != Verdict::skip) failure(result);
+}
+
+void Console::summary(const record::Run& run, const std::string& folder) {
+  end_shape();
+  erase_progress();
+  const auto results = record::with_missing(run);
+  std::string counts;
+  for (const auto& [verdict, count] : record::count_verdicts(results))
+    counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, name_of(verdict));
+  const auto requirements = record::requirement_verdicts(results);
+  std::size_t passed = 0;
+  std::vector<std::string> others;
+  for (const auto& [id, verdict] : requirements) {
+    passed += verdict == Verdict::pass;
+    if (verdict != Verdict::pass) others.push_back(fmt::format("{} {}", id, name_of(verdict)));
+  }
+  const bool good = record::exit_status(run) == 0;
+  fmt::print("{}: {}, profile {}, seed {}: {} cases in {:.1f} s: {}\n",
+             coloured(good ? "OK" : "NOT OK", good ? kGreen : kRed), run.header.subject, run.header.profile,
+             run.header.seed, results.size(), run.seconds, counts);
+  fmt::print("requirements: {} of {} pass", passed, requirements.size());
+  if (!others.empty()) fmt::print("; {}", fmt::join(others, ", "));
+  fmt::print("\nrecord: {}/run.jsonl (junit.xml and metrics.prom beside it)\n", folder);
+  std::fflush(stdout);
+}
+
+}  // namespace plumbline::cli

@@ -1,0 +1,41 @@
+// harness/cli/console.hpp: what a person sees of a run: progress while it lasts, failures as they come, a short summary.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "harness/record/result.hpp"
+#include "harness/suite/suite.hpp"
+
+namespace plumbline::cli {
+
+class Console {
+ public:
+  /// Colours and a moving line only where standard output is a terminal.
+  Console(const suite::Suite& suite, std::size_t planned);
+
+  /// Something new of this kind begins; without a terminal one line per shape is all the progress there is.
+  void begin(const std::string& shape, const std::string& name);
+  void result(const record::Result& result);
+  void line(const std::string& text);
+  /// Totals, requirements that did not pass, where the record is.
+  void summary(const record::Run& run, const std::string& folder);
+
+ private:
+  [[nodiscard]] std::string coloured(const std::string& text, int colour) const;
+  void erase_progress();
+  void failure(const record::Result& result);
+  void end_shape();
+
+  const suite::Suite& suite_;
+  const bool terminal_;
+  std::size_t planned_;
+  std::size_t done_ = 0;
+  std::size_t failures_ = 0;
+  std::string shape_;
+  std::size_t shape_done_ = 0;
+  std::chrono::steady_clock::time_point shape_begun_;
+  std::chrono::steady_clock::time_point drawn_{};
+};
+
+}  // namespace plumbline::cli

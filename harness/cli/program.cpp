@@ -1,0 +1,59 @@
+#include "harness/cli/program.hpp"
+
+#include <cstring>
+#include <iostream>
+
+#include "harness/subject/modules.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+// The first line of an error, for the user. What others threw (a full disk, no memory) is the machine's fault.
+int report(const std::exception& error) {
+  std::cerr << "plumbline: " << error.what() << '\n';
+  const bool usage =
+      dynamic_cast<const InvalidArgument*>(&error) != nullptr || dynamic_cast<const NotFound*>(&error) != nullptr ||
+      dynamic_cast<const OutOfRange*>(&error) != nullptr || dynamic_cast<const Unsupported*>(&error) != nullptr;
+  return usage ? 2 : 3;
+}
+
+int parse_error(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+  std::cerr << "plumbline: " << error.what() << " (see plumbline";
+  for (const CLI::App* command : app.get_subcommands()) std::cerr << ' ' << command->get_name();
+  std::cerr << " --help)\n";
+  return 2;
+}
+
+}  // namespace
+
+int run(int argc, char** argv, const Program& program) {
+  try {
+    // A worker's options are its own.
+    if (argc > 1 && std::strcmp(argv[1], "worker") == 0) return program.worker(argc - 1, argv + 1);
+  } catch (const std::exception& error) {
+    return report(error);
+  }
+  CLI::App app("Checks and measures the building blocks of distributed training.", "plumbline");
+  app.set_version_flag("--version", "plumbline " PLUMBLINE_VERSION);
+  app.require_subcommand(1);
+  app.footer(
+      "Example: plumbline check --backend local\n"
+      "Exit status: 0 all as it should be, 1 the subject failed, 2 usage, 3 the harness or the machine failed.");
+  std::map<const CLI::App*, Command> commands;
+  for (const auto add : {add_check, add_train, add_bench, add_requirements, add_mutants, add_adapter, add_doctor}) {
+    Command command = add(app, program);
+    commands[app.get_subcommands([](const CLI::App*) { return true; }).back()] = std::move(command);
+  }
+  try {
+    app.parse(argc, argv);
+    return commands.at(app.get_subcommands().front())();
+  } catch (const CLI::ParseError& error) {
+    return parse_error(app, error);
+  } catch (const std::exception& error) {
+    return report(error);
+  }
+}
+
+}  // namespace plumbline::cli

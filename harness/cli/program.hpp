@@ -1,0 +1,35 @@
+// harness/cli/program.hpp: the command line `plumbline`, a file per sub-command.
+//
+// Exit    0 all as it should be; 1 the subject failed; 2 usage; 3 the harness or the machine failed, or nothing ran.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "harness/suite/suite.hpp"
+
+namespace plumbline::cli {
+
+/// What the executable is made of. The suite comes from a module, so that starting stays quick.
+struct Program {
+  std::function<const suite::Suite&()> suite;
+  std::function<int(int argc, char** argv)> worker;  // `plumbline worker …`, with argv[0] the program
+};
+
+/// A sub-command: adds itself to `app` and returns what runs it once the arguments are parsed.
+using Command = std::function<int()>;
+Command add_check(CLI::App& app, const Program& program);
+Command add_requirements(CLI::App& app, const Program& program);
+Command add_mutants(CLI::App& app, const Program& program);
+Command add_doctor(CLI::App& app, const Program& program);
+Command add_adapter(CLI::App& app, const Program& program);
+Command add_train(CLI::App& app, const Program& program);
+Command add_bench(CLI::App& app, const Program& program);
+
+/// Runs the command line. Errors become one line on standard error and the exit status.
+int run(int argc, char** argv, const Program& program);
+
+}  // namespace plumbline::cli

@@ -1,0 +1,76 @@
+// `plumbline requirements`: the sentences by which subjects are judged.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "harness/cli/program.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+struct RequirementOptions {
+  std::string profile;
+  std::string format = "table";
+};
+
+std::vector<const suite::Requirement*> selected(const suite::Suite& suite, const std::string& profile) {
+  std::vector<const suite::Requirement*> rows;
+  for (const auto& [id, requirement] : suite.requirements.rows())
+    if (profile.empty() || suite.belongs(requirement, suite.profile(profile))) rows.push_back(&requirement);
+  return rows;
+}
+
+void print_table(const std::vector<const suite::Requirement*>& rows) {
+  for (const suite::Requirement* row : rows)
+    fmt::print("{:<11} {:<6} {}\n", row->citation(), suite::name_of(row->level), row->text);
+  fmt::print("{} requirements\n", rows.size());
+}
+
+void print_json(const std::vector<const suite::Requirement*>& rows) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const suite::Requirement* row : rows)
+    list.push_back({{"id", row->id},
+                    {"hash", suite::sentence_hash(row->text)},
+                    {"component", row->component},
+                    {"level", suite::name_of(row->level)},
+                    {"since", row->since},
+                    {"text", row->text},
+                    {"source", row->sources},
+                    {"checks", row->checks},
+                    {"mutants", row->mutants},
+                    {"needs", row->needs},
+                    {"tags", row->tags}});
+  fmt::print("{}\n", list.dump(2));
+}
+
+void print_markdown(const std::vector<const suite::Requirement*>& rows) {
+  fmt::print("| id | level | requirement | checks | mutants | source |\n| --- | --- | --- | --- | --- | --- |\n");
+  for (const suite::Requirement* row : rows)
+    fmt::print("| {} | {} | {} | {} | {} | {} |\n", row->id, suite::name_of(row->level), row->text,
+               fmt::join(row->checks, ", "), fmt::join(row->mutants, ", "), fmt::join(row->sources, ", "));
+}
+
+}  // namespace
+
+Command add_requirements(CLI::App& app, const Program& program) {
+  CLI::App* command = app.add_subcommand("requirements", "Print the requirements");
+  auto options = std::make_shared<RequirementOptions>();
+  command->add_option("--profile", options->profile, "Only those of a profile");
+  command->add_option("--format", options->format, "table, json or md")->capture_default_str();
+  command->footer("Example: plumbline requirements --profile collectives --format md");
+  return [options, &program] {
+    const auto rows = selected(program.suite(), options->profile);
+    if (options->format == "table")
+      print_table(rows);
+    else if (options->format == "json")
+      print_json(rows);
+    else if (options->format == "md")
+      print_markdown(rows);
+    else
+      throw InvalidArgument(fmt::format("--format '{}'; it is table, json or md", options->format));
+    return 0;
+  };
+}
+
+}  // namespace plumbline::cli

@@ -1,0 +1,328 @@
+// `plumbline train`: trains on the digits, or what a run specification says, and holds the run to a single device.
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include "harness/cli/outputs.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/cli/subject_options.hpp"
+#include "harness/record/environment.hpp"
+#include "harness/record/summary.hpp"
+#include "harness/subject/modules.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/training/digits_run.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+using nlohmann::json;
+using record::Result;
+using record::Verdict;
+namespace fs = std::filesystem;
+
+struct TrainOptions {
+  SubjectOptions subject;
+  training::DigitsRun digits{.steps = 150, .micro_batches = 1};
+  std::string spec;
+  std::string record;
+  std::string out;
+  bool judge = true;
+  double time_limit = 120;
+};
+
+// Losses as a row of blocks, the largest the tallest; at most `width` of them.
+std::string sparkline(const std::vector<double>& losses, std::size_t width) {
+  static constexpr std::array<const char*, 8> kBlocks{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  const double most = losses.empty() ? 0 : std::ranges::max(losses);
+  const std::size_t columns = std::min(width, losses.size());
+  std::string line;
+  for (std::size_t column = 0; column < columns; ++column) {
+    const double share = most > 0 ? losses[column * losses.size() / columns] / most : 0;
+    line += std::isfinite(share) ? kBlocks[static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * 7)] : "!";
+  }
+  return line;
+}
+
+// Mean losses as the ranks report their parts.
+class LossTable {
+ public:
+  LossTable(int world, int steps) : world_(world), sums_(static_cast<std::size_t>(steps)), counts_(sums_.size()) {}
+
+  // Returns the mean once every rank has reported the step.
+  std::optional<double> add(int step, double loss) {
+    const auto at = static_cast<std::size_t>(step);
+    if (at >= sums_.size()) throw RuntimeFailure(fmt::format("a rank reported step {} of {}", step, sums_.size()));
+    sums_[at] += loss;
+    if (++counts_[at] < world_) return std::nullopt;
+    means_.push_back(sums_[at] / world_);
+    return means_.back();
+  }
+  [[nodiscard]] const std::vector<double>& means() const { return means_; }
+
+ private:
+  int world_;
+  std::vector<double> sums_;
+  std::vector<int> counts_;
+  std::vector<double> means_;
+};
+
+class TrainRun {
+ public:
+  explicit TrainRun(const TrainOptions& options) : options_(options), driver_(options.subject.driver()) {
+    driver_.group.worker_options = {"--no-flight"};
+    if (!fs::exists(subject::module_file("training")))
+      throw subject::NotAvailable(fmt::format("train needs LibTorch, and this build is without it ('{}' is missing)",
+                                              subject::module_file("training").string()));
+    out_ = !options.out.empty()                               ? options.out
+           : !options.spec.empty() && !options.record.empty() ? ""
+                                                              : "results/latest/train";
+    record_ = fs::absolute(options.record.empty() ? fs::path(out_) / "record" : fs::path(options.record));
+  }
+
+  int run() {
+    prepare();
+    const auto begun = std::chrono::steady_clock::now();
+    const bool trained = train() && (!options_.judge || judge());
+    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    return finish(trained);
+  }
+
+ private:
+  void prepare() {
+    if (options_.spec.empty()) {
+      spec_ = training::write_digits_run(options_.digits, training::digits(), fs::path(out_) / "run");
+      spec_file_ = fs::absolute(fs::path(out_) / "run" / "spec.toml");
+      what_ = fmt::format("{} with {} on the digits", options_.digits.model, options_.digits.optimizer);
+    } else {
+      spec_ = job::read_run_spec(options_.spec);
+      spec_file_ = fs::absolute(options_.spec);
+      what_ = options_.spec;
+    }
+    std::error_code error;
+    fs::create_directories(record_, error);
+    if (error) throw RuntimeFailure(fmt::format("cannot make folder '{}': {}", record_.string(), error.message()));
+    header_ = {.command = "train",
+               .subject = driver_.group.subject.describe(),
+               .suite_version = PLUMBLINE_VERSION,
+               .seed = spec_.seed,
+               .started = record::utc_now(),
+               .environment = record::capture_environment()};
+    if (!out_.empty()) writer_.emplace(out_, header_);
+    fmt::print("{}: {}, {} steps of {} rows on {} rank{}, {}\n", header_.subject, what_, spec_.run.steps,
+               spec_.run.global_batch * spec_.run.accumulation, spec_.parallel.world(),
+               spec_.parallel.world() == 1 ? "" : "s", spec_.run.device);
+    std::cout.flush();
+  }
+
+  // Runs one task and keeps its result; true when it passed.
+  bool run_task(const std::string& name, int world, json arguments, const launch::Options& driver,
+                const std::function<void(const json&)>& output) {
+    launch::Observer observer;
+    observer.output = [&](std::size_t, int, const json& value) { output(value); };
+    launch::Outcome outcome;
+    observer.end = [&](std::size_t, const launch::Outcome& ended) {
+      outcome = ended;
+      return true;
+    };
+    observer.log = [](const std::string& line) { std::cerr << line << '\n'; };
+    const launch::Assignment assignment{
+        .command = {{"type", "task"}, {"name", name}, {"arguments", std::move(arguments)}},
+        .world = world,
+        .isolation = name,
+        .limit = std::chrono::duration<double>(options_.time_limit),
+        .hard_limit = std::chrono::hours(24 * 365)};
+    const bool whole = launch::run({assignment}, driver, observer);
+    interrupted_ = interrupted_ || !whole;
+    Result result{.check = "train." + name,
+                  .case_id = fmt::format("train.{}[{},world={}]", name, driver.group.subject.backend, world),
+                  .verdict = outcome.verdict,
+                  .reason = outcome.reason,
+                  .ranks = outcome.ranks,
+                  .seconds = outcome.seconds,
+                  .limit_seconds = options_.time_limit,
+                  .output = outcome.output};
+    keep(result);
+    if (outcome.verdict != Verdict::pass)
+      std::cerr << fmt::format("plumbline: train: {} {}: {}\n", name, name_of(outcome.verdict), outcome.reason);
+    return whole && outcome.verdict == Verdict::pass;
+  }
+
+  bool train() {
+    LossTable losses(spec_.parallel.world(), spec_.run.steps);
+    const bool passed =
+        run_task("train", spec_.parallel.world(), {{"spec", spec_file_.string()}, {"record", record_.string()}},
+                 driver_, [&](const json& value) {
+                   if (value.contains("accumulator"))
+                     reduction_ = value;
+                   else if (const auto loss = losses.add(value.at("step"), record::number_from(value.at("loss"))))
+                     progress(value.at("step"), *loss);
+                 });
+    if (terminal_) fmt::print("\r\033[K");
+    if (!losses.means().empty())
+      fmt::print("loss        {:.4f} to {:.4f}  {}\n", losses.means().front(), losses.means().back(),
+                 sparkline(losses.means(), 60));
+    return passed;
+  }
+
+  void progress(int step, double loss) {
+    const int tenth = std::max(1, spec_.run.steps / 10);
+    const std::string text = fmt::format("step {} of {}, loss {:.4f}", step + 1, spec_.run.steps, loss);
+    if (terminal_)
+      fmt::print("\r\033[K{}", text);
+    else if ((step + 1) % tenth == 0)
+      fmt::print("{}\n", text);
+    std::cout.flush();
+  }
+
+  // In a process of its own, on the local backend: a record may be anything.
+  bool judge() {
+    launch::Options driver = driver_;
+    driver.group.subject = {.backend = "local"};
+    driver.group.launcher = launch::Launcher::automatic;
+    json arguments = reduction_;
+    arguments.update({{"spec", spec_file_.string()},
+                      {"record", record_.string()},
+                      {"device", spec_.run.device},
+                      {"digits", options_.spec.empty()}});
+    json judgement;
+    const bool done = run_task("judge", 1, arguments, driver, [&](const json& value) { judgement = value; });
+    if (done) report(judgement);
+    return done;
+  }
+
+  void report(const json& judgement) {
+    record::Step worst;
+    double closest = -1;  // largest difference in parts of its bound
+    const json& steps = judgement.at("steps");
+    for (const json& one : steps) {
+      record::Step step{.step = one.at("step"), .loss = record::number_from(one.at("loss"))};
+      for (const char* key : {"difference", "bound", "update_difference", "update_bound"})
+        step.values[key] = record::number_from(one.at(key));
+      if (&one == &steps.back() && judgement.contains("accuracy")) step.values["accuracy"] = judgement.at("accuracy");
+      const double part = step.values["bound"] > 0 ? step.values["difference"] / step.values["bound"] : 0;
+      if (!(part <= closest)) closest = part, worst = step;
+      if (writer_) writer_->write(step);
+    }
+    if (judgement.contains("accuracy"))
+      fmt::print("accuracy    {:.2f} % of the held-out digits\n", judgement.at("accuracy").get<double>() * 100);
+    fmt::print(
+        "difference  at most {:.3g} in a gradient, bound {:.3g} (step {}); at most {:.3g} in its update, bound "
+        "{:.3g}\n",
+        worst.values["difference"], worst.values["bound"], worst.step, worst.values["update_difference"],
+        worst.values["update_bound"]);
+    verdicts(judgement);
+  }
+
+  // A result for each requirement that the record was judged by.
+  void verdicts(const json& judgement) {
+    std::map<std::string, std::vector<std::string>> findings;
+    for (const json& finding : judgement.at("findings"))
+      findings[finding.at("requirement")].push_back(finding.at("text"));
+    std::size_t passed = 0;
+    for (const std::string id : judgement.at("judged")) {
+      Result result{.check = "train.judge",
+                    .case_id = fmt::format("train.judge[{}]", id),
+                    .requirements = {id},
+                    .verdict = Verdict::pass};
+      if (const auto found = findings.find(id); found != findings.end()) {
+        result.verdict = Verdict::fail;
+        result.reason =
+            fmt::format("{}{}", found->second.front(),
+                        found->second.size() > 1 ? fmt::format("; and {} more", found->second.size() - 1) : "");
+        fmt::print("FAIL  {}\n", result.reason);
+      }
+      passed += result.verdict == Verdict::pass;
+      keep(result);
+    }
+    failed_ = passed < judgement.at("judged").size();
+    fmt::print("{}: the single device {} (requirements: {} of {} pass)\n", failed_ ? "NOT OK" : "OK",
+               failed_ ? "computes otherwise" : "computes the same", passed, judgement.at("judged").size());
+  }
+
+  void keep(const Result& result) {
+    if (writer_) writer_->write(result);
+    if (record::is_failure(result.verdict)) failed_ = true;
+  }
+
+  int finish(bool done) {
+    if (writer_) {
+      if (!interrupted_) writer_->complete(seconds_);
+      record::Run run = record::read(fs::path(out_) / "run.jsonl");
+      run.seconds = seconds_;
+      write_outputs(out_, run);
+      fmt::print("record: {}/run.jsonl (junit.xml and metrics.prom beside it), {:.1f} s\n", out_, seconds_);
+      return interrupted_ ? 3 : record::exit_status(run);
+    }
+    return done && !failed_ ? 0 : failed_ ? 1 : 3;
+  }
+
+  const TrainOptions& options_;
+  launch::Options driver_;
+  const bool terminal_ = ::isatty(STDOUT_FILENO) == 1;
+  std::string out_;  // empty: the training record is all that is wanted
+  fs::path record_;
+  fs::path spec_file_;
+  std::string what_;
+  job::RunSpec spec_;
+  record::Header header_;
+  std::optional<record::Writer> writer_;
+  json reduction_ = json::object();
+  double seconds_ = 0;
+  bool interrupted_ = false;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+Command add_train(CLI::App& app, const Program&) {
+  CLI::App* command = app.add_subcommand("train", "Train data-parallel, and compare each step with a single device");
+  auto options = std::make_shared<TrainOptions>();
+  options->subject.add_to(*command, SubjectOptions::Kind::one_group);
+  CLI::Option* spec =
+      command->add_option("--spec", options->spec, "Run this specification instead of the digits")->type_name("FILE");
+  training::DigitsRun& digits = options->digits;
+  const std::vector<CLI::Option*> of_digits{
+      command->add_option("--model", digits.model, fmt::format("{}", fmt::join(training::kDigitsModels, ", ")))
+          ->capture_default_str(),
+      command
+          ->add_option("--optimizer", digits.optimizer, fmt::format("{}", fmt::join(training::kDigitsOptimizers, ", ")))
+          ->capture_default_str(),
+      command->add_option("--data-parallel", digits.data, "Ranks")->check(at_least(1))->capture_default_str(),
+      command->add_option("--steps", digits.steps, "Updates")->check(at_least(1))->capture_default_str(),
+      command->add_option("--batch", digits.global_batch, "Rows of a batch, over all ranks")
+          ->check(at_least(1))
+          ->capture_default_str(),
+      command->add_option("--micro-batches", digits.micro_batches, "Parts of a rank's rows")
+          ->check(at_least(1))
+          ->capture_default_str(),
+      command->add_option("--accumulation", digits.accumulation, "Batches of a step")
+          ->check(at_least(1))
+          ->capture_default_str(),
+      command->add_option("--seed", digits.seed, "Of the weights and the order of rows")->capture_default_str(),
+      command->add_option("--device", digits.device, "cpu, cuda or cuda:N")->capture_default_str()};
+  for (CLI::Option* option : of_digits) option->excludes(spec);
+  command->add_option("--record", options->record, "Folder of the training record (default: record/ in --out)")
+      ->type_name("DIR");
+  command
+      ->add_option("--out", options->out,
+                   "Folder of the verdict's record (default: results/latest/train; none with --spec and --record)")
+      ->type_name("DIR");
+  command->add_flag("!--no-judge", options->judge, "Do not compare with a single device");
+  command->add_option("--time-limit", options->time_limit, "Seconds without a step after which the run counts as hung")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->footer(
+      "Example: plumbline train --model conv --data-parallel 3 --backend mpi --steps 100\n"
+      "As a job: plumbline train --spec \"$PLUMBLINE_SPEC\" --record \"$PLUMBLINE_RECORD\" --backend local --no-judge");
+  return [options] {
+    options->subject.require_no_job("train");
+    return TrainRun(*options).run();
+  };
+}
+
+}  // namespace plumbline::cli

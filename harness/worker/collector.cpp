@@ -1,0 +1,111 @@
+#include "harness/worker/collector.hpp"
+
+#include <cstdlib>
+#include <mutex>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace plumbline::worker {
+namespace {
+
+constexpr std::size_t kMostFailures = 20;  // of a rank in a case; a wrong array needs no thousand lines
+constexpr std::size_t kLongestMessage = 4000;
+
+thread_local RankCollector* collector = nullptr;
+
+record::Failure failure_of(const testing::TestPartResult& part) {
+  std::string file = part.file_name() == nullptr ? "" : part.file_name();
+  file.erase(0, file.rfind('/') + 1);
+  std::string message = part.message();
+  if (message.size() > kLongestMessage) message = message.substr(0, kLongestMessage) + " …";
+  return {fmt::format("{}:{}", file, part.line_number()), std::move(message)};
+}
+
+// The last listener, for it throws.
+class Listener final : public testing::EmptyTestEventListener {
+ public:
+  std::vector<record::Failure> strays() {
+    const std::lock_guard hold(mutex_);
+    return std::exchange(strays_, {});
+  }
+  int started = 0;
+
+ private:
+  void OnTestStart(const testing::TestInfo&) override { ++started; }
+  void OnTestPartResult(const testing::TestPartResult& part) override {
+    if (!part.failed()) return;
+    if (collector != nullptr) {
+      collector->add(failure_of(part));
+      if (part.fatally_failed()) throw testing::AssertionException(part);
+      return;
+    }
+    const std::lock_guard hold(mutex_);
+    strays_.push_back(failure_of(part));
+  }
+  std::mutex mutex_;
+  std::vector<record::Failure> strays_;
+};
+
+Listener& listener() {
+  static Listener& only = *[] {
+    // Variables of GoogleTest in the user's environment must not shard, shuffle or filter our cases.
+    for (const char* name :
+         {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX", "GTEST_SHARD_STATUS_FILE", "GTEST_FILTER", "GTEST_SHUFFLE",
+          "GTEST_REPEAT", "GTEST_OUTPUT", "GTEST_THROW_ON_FAILURE", "GTEST_BREAK_ON_FAILURE", "GTEST_FAIL_FAST"})
+      ::unsetenv(name);
+    int count = 1;
+    char name[] = "plumbline";
+    char* arguments[] = {name, nullptr};
+    testing::InitGoogleTest(&count, arguments);
+    auto& listeners = testing::UnitTest::GetInstance()->listeners();
+    delete listeners.Release(listeners.default_result_printer());
+    auto* own = new Listener;  // GoogleTest deletes it
+    listeners.Append(own);
+    return own;
+  }();
+  return only;
+}
+
+// Letters and digits only: a '-' would begin the negative part of a filter.
+std::string test_name(int number) { return fmt::format("c{:06}", number); }
+
+class CaseTest final : public testing::Test {
+ public:
+  explicit CaseTest(const std::function<void()>& body) : body_(body) {}
+  void TestBody() override { body_(); }
+
+ private:
+  const std::function<void()>& body_;
+};
+
+}  // namespace
+
+RankCollector::RankCollector() : outer_(std::exchange(collector, this)) {}
+RankCollector::~RankCollector() { collector = outer_; }
+
+void RankCollector::add(record::Failure failure) {
+  if (failures_.size() < kMostFailures) return failures_.push_back(std::move(failure));
+  failures_.back() = {"", fmt::format("and {} more failures", ++dropped_ + 1)};
+}
+
+CaseRunner::CaseRunner(int cases) {
+  listener();
+  for (int number = 0; number < cases; ++number)
+    testing::RegisterTest("plumbline", test_name(number).c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                          [this]() -> testing::Test* { return new CaseTest(body_); });
+}
+
+std::vector<record::Failure> CaseRunner::run(int number, const std::function<void()>& body) {
+  body_ = body;
+  listener().started = 0;
+  testing::GTEST_FLAG(filter) = "plumbline." + test_name(number);
+  [[maybe_unused]] const int of_the_process = RUN_ALL_TESTS();
+  body_ = nullptr;
+  std::vector<record::Failure> strays = listener().strays();
+  if (listener().started != 1)
+    strays.push_back({"", fmt::format("GoogleTest ran {} tests instead of one", listener().started)});
+  return strays;
+}
+
+}  // namespace plumbline::worker

@@ -1,0 +1,46 @@
+// harness/worker/collector.hpp: GoogleTest with ranks: each failure belongs to the rank that made it.
+//
+// Model   A rank's thread opens a RankCollector; assertions made on that thread land in it. A failed ASSERT ends the rank's
+//         body by an exception (GoogleTest itself only returns from the current function, and the rank would go on while
+//         its peers wait). GoogleTest's own verdict is of the process and not used.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/record/result.hpp"
+
+namespace plumbline::worker {
+
+/// Collects the failures of the thread that it lives on.
+class RankCollector {
+ public:
+  RankCollector();
+  ~RankCollector();
+  RankCollector(const RankCollector&) = delete;
+  RankCollector& operator=(const RankCollector&) = delete;
+
+  void add(record::Failure failure);
+  [[nodiscard]] const std::vector<record::Failure>& failures() const { return failures_; }
+
+ private:
+  std::vector<record::Failure> failures_;
+  std::size_t dropped_ = 0;
+  RankCollector* outer_;
+};
+
+/// GoogleTest as a runner of single cases.
+class CaseRunner {
+ public:
+  /// Prepares GoogleTest for this process, once; `cases` is how many there are in the suite.
+  explicit CaseRunner(int cases);
+  /// Runs `body` as the GoogleTest test of that case. Returns the failures on threads that are no rank's, among them, if it
+  /// comes to that, that GoogleTest ran another number of tests than one.
+  std::vector<record::Failure> run(int number, const std::function<void()>& body);
+
+ private:
+  std::function<void()> body_;
+};
+
+}  // namespace plumbline::worker

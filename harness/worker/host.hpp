@@ -1,0 +1,43 @@
+// harness/worker/host.hpp: the ranks that a worker process hosts: threads of `local`, or this process as one rank of a job.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/subject/backend.hpp"
+#include "reference/comm/communicator.hpp"
+#include "reference/comm/local.hpp"
+
+namespace plumbline::worker {
+
+/// One rank's place in a case.
+class Seat {
+ public:
+  virtual ~Seat() = default;
+  [[nodiscard]] virtual int rank() const = 0;
+  /// The rank's handle on a fresh group of all ranks of the case. Collective.
+  [[nodiscard]] virtual std::unique_ptr<comm::Communicator> open() = 0;
+  /// Tells the other ranks, where the backend can, that this one has failed.
+  virtual void abort(const std::string& reason) noexcept = 0;
+};
+
+class Host {
+ public:
+  virtual ~Host() = default;
+  [[nodiscard]] virtual const comm::Capabilities& capabilities() const = 0;
+  [[nodiscard]] virtual std::map<std::string, std::string> environment() const = 0;
+  /// Runs body(seat) for each rank of `world` that is here, at once, and returns when all have ended. `body` must not throw.
+  virtual void run(int world, std::chrono::nanoseconds timeout, const std::function<void(Seat&)>& body) = 0;
+};
+
+/// A thread per rank of the local backend.
+[[nodiscard]] std::unique_ptr<Host> make_local_host();
+/// This process is one rank of `backend`'s job.
+[[nodiscard]] std::unique_ptr<Host> make_process_host(std::unique_ptr<subject::Backend> backend);
+/// One rank without a communicator, for adapters.
+[[nodiscard]] std::unique_ptr<Host> make_single_host();
+
+}  // namespace plumbline::worker
