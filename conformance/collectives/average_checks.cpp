@@ -1,0 +1,114 @@
+// Averages and groups of one.
+#include <array>
+
+#include <gtest/gtest.h>
+
+#include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/collectives/compare.hpp"
+#include "conformance/collectives/data.hpp"
+#include "conformance/collectives/element.hpp"
+#include "conformance/collectives/trials.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::conformance {
+
+using comm::DType;
+using comm::Operation;
+using comm::ReduceOp;
+using suite::Context;
+
+namespace {
+
+constexpr std::array kReductions{Operation::all_reduce, Operation::reduce, Operation::reduce_scatter};
+
+void divisor(Context& context) {
+  const std::string& length = context.parameters().text("length");
+  const std::int64_t elements = length == "one" ? 1 : length == "world" ? context.size() : 3 * context.size() + 1;
+  for (const DType dtype : claimed(context.capabilities(), std::array{DType::f16, DType::bf16, DType::f32, DType::f64}))
+    for (const Operation operation : kReductions)
+      expect_result(
+          context.world(),
+          {.operation = operation, .dtype = dtype, .op = ReduceOp::avg, .elements = elements, .seed = context.seed()});
+}
+
+void no_overflow(Context& context) {
+  constexpr std::int64_t kCount = 64;
+  // From half the largest number upward, all representable.
+  const auto given = [&](int rank, std::int64_t index) {
+    return 32768.0L + 1024.0L * static_cast<long double>((index * 5 + rank * 3) % 32);
+  };
+  std::vector<std::byte> in(kCount * 2), out(kCount * 2);
+  std::vector<long double> expected, bound;
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    put_bits(DType::f16, in.data() + i * 2, nearest_bits(DType::f16, given(context.rank(), i)));
+    std::vector<long double> all;
+    for (int rank = 0; rank < context.size(); ++rank) all.push_back(given(rank, i));
+    const Bounded right =
+        bounded_result(DType::f16, context.capabilities().accumulator(DType::f16, ReduceOp::avg), ReduceOp::avg, all);
+    expected.push_back(right.expected);
+    bound.push_back(right.bound);
+  }
+  context.world().all_reduce({in.data(), kCount, DType::f16}, {out.data(), kCount, DType::f16}, ReduceOp::avg);
+  report(first_excess(DType::f16, expected, bound, out));
+}
+
+void integers_refused(Context& context) {
+  for (const DType dtype : claimed(context.capabilities(), std::array{DType::i32, DType::i64, DType::u8}))
+    for (const Operation operation : kReductions) {
+      // The data and counts of a sum, so that nothing but the op is wrong.
+      const Exercise sum(context.world(),
+                         {.operation = operation, .dtype = dtype, .elements = 9, .seed = context.seed()});
+      const std::vector<std::byte> before(sum.output().begin(), sum.output().end());
+      comm::Call average = sum.calls().front();
+      average.op = ReduceOp::avg;
+      EXPECT_THROW(context.world().run(average), Unsupported) << describe(average, context.size());
+      EXPECT_THROW((void)context.world().start(average), Unsupported) << describe(average, context.size());
+      report(first_difference(dtype, before, sum.output()));
+    }
+  expect_usable(context.world());
+}
+
+void one_rank_identity(Context& context) {
+  const int only[] = {context.rank()};
+  const auto group = context.world().create_group(only);
+  const bool in_place = context.parameters().text("place") == "in";
+  for (const DType dtype : claimed(context.capabilities()))
+    for (const std::int64_t elements : {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65}) {
+      const Trial trial{.dtype = dtype, .elements = elements, .in_place = in_place, .seed = context.seed()};
+      for (Trial one = trial; const Operation operation : exercised_operations()) {
+        one.operation = operation;
+        if (operation == Operation::send || (in_place && operation == Operation::broadcast)) continue;
+        if (!is_reduction(operation)) {
+          expect_result(*group, one);
+          continue;
+        }
+        for (const ReduceOp op : ops_on(dtype)) {
+          one.op = op;
+          expect_result(*group, one);
+        }
+      }
+    }
+}
+
+}  // namespace
+
+void add_average_checks(suite::Suite& suite) {
+  suite.add({.id = "collectives.average.divisor",
+             .verifies = {"COLL-010@bb4e"},
+             .axes = {{"length", {"one", "world", "many"}}, suite::worlds({2, 3, 5, 8})},
+             .body = divisor});
+  suite.add({.id = "collectives.average.no_overflow",
+             .verifies = {"COLL-011@1a3b"},
+             .axes = {{"dtype", {"f16"}}, suite::worlds({2, 3, 4, 5, 6, 8})},
+             .body = no_overflow});
+  suite.add({.id = "collectives.average.integers_refused",
+             .verifies = {"COLL-012@6481"},
+             .axes = {suite::worlds({1, 2, 3})},
+             .body = integers_refused});
+  suite.add({.id = "collectives.one_rank.identity",
+             .verifies = {"COLL-013@f004"},
+             .axes = {{"place", {"out", "in"}}, suite::worlds({1, 3})},
+             .body = one_rank_identity});
+}
+
+}  // namespace plumbline::conformance

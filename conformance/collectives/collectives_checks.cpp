@@ -1,0 +1,24 @@
+#include "conformance/collectives/collectives_checks.hpp"
+
+namespace plumbline::conformance {
+
+void add_collectives_checks(suite::Suite& suite) {
+  add_reduction_checks(suite);
+  add_average_checks(suite);
+  add_special_number_checks(suite);
+  add_copy_checks(suite);
+  add_buffer_checks(suite);
+  add_length_checks(suite);
+  add_refusal_checks(suite);
+  add_group_checks(suite);
+  add_nonblocking_checks(suite);
+  add_message_checks(suite);
+  add_barrier_checks(suite);
+  add_limit_checks(suite);
+  add_failure_checks(suite);
+  add_misuse_checks(suite);
+  add_thread_checks(suite);
+  add_adapter_checks(suite);
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,180 @@
+#include "conformance/collectives/data.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "conformance/collectives/element.hpp"
+
+namespace plumbline::conformance {
+
+using comm::DType;
+using comm::ReduceOp;
+
+namespace {
+
+// Nothing that sums of all ranks' magnitudes pass this has more than eight significant bits: exact in bf16 and u8.
+constexpr int kExactSum = 255;
+
+// How many different magnitudes 1, 2, … the ranks may give. A prime other than 3, for the signs repeat after 3.
+int magnitudes(ReduceOp op, int ranks) {
+  int divisor = 1;  // of an average: contributions are its multiples, so that the division is exact
+  if (op == ReduceOp::avg) divisor = ranks;
+  while (divisor % 2 == 0) divisor /= 2;  // factors of two cost no significant bits
+  for (const int prime : {31, 23, 19, 13, 11, 7, 5})
+    if (prime * divisor * ranks <= kExactSum) return prime;
+  return 2;
+}
+
+long double summand(DType dtype, ReduceOp op, int ranks, int rank, std::uint64_t index) {
+  const auto count = static_cast<std::uint64_t>(magnitudes(op, ranks));
+  const auto turn = static_cast<std::uint64_t>(rank);
+  auto number = static_cast<long double>(1 + (index * 3 + turn) % count);
+  if (op == ReduceOp::avg) number *= ranks;
+  const bool negative = dtype != DType::u8 && (index + turn) % 3 == 0;
+  return negative ? -number : number;
+}
+
+// Powers of two for floating dtypes; small primes for integers, whose products wrap.
+long double factor(DType dtype, int rank, std::uint64_t index) {
+  constexpr std::array<long double, 5> floating{2, -2, 0.5, -0.5, -1};
+  constexpr std::array<long double, 5> integer{2, -3, 5, -1, 7};
+  const std::size_t choice = (index + static_cast<std::uint64_t>(rank) * 2) % 5;
+  const long double number = is_floating(dtype) ? floating[choice] : integer[choice];
+  return dtype == DType::u8 ? std::fabs(number) : number;
+}
+
+std::size_t period_of(ReduceOp op, int ranks) {
+  return op == ReduceOp::product ? 5 : 3 * static_cast<std::size_t>(magnitudes(op, ranks));
+}
+
+std::uint64_t result_bits(DType dtype, ReduceOp op, std::span<const std::uint64_t> given) {
+  if (!is_floating(dtype)) return reduce_integers(dtype, op, given);
+  std::vector<long double> numbers;
+  for (const std::uint64_t bits : given) numbers.push_back(number_of(dtype, bits));
+  return nearest_bits(dtype, reduce_numbers(op, numbers));
+}
+
+bool comes_before(long double a, long double b) { return a < b || (a == b && std::signbit(a) && !std::signbit(b)); }
+
+}  // namespace
+
+std::uint64_t mixed(std::uint64_t seed, std::uint64_t rank, std::uint64_t index) {
+  // The finaliser of splitmix64 (Steele, Lea, Flood 2014) over a sum that is different for different arguments.
+  std::uint64_t x = seed * 0xd6e8feb86659fd93u + rank * 0xa0761d6478bd642fu + (index + 1) * 0x9e3779b97f4a7c15u;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x ^ x >> 31;
+}
+
+void fill_with_bits(std::uint64_t seed, int rank, DType dtype, std::int64_t first, std::span<std::byte> to) {
+  const std::size_t element = size_of(dtype);
+  auto index = static_cast<std::uint64_t>(first);
+  for (std::size_t at = 0; at + element <= to.size(); at += element) {
+    const std::uint64_t bits = mixed(seed, static_cast<std::uint64_t>(rank), index++);
+    std::memcpy(to.data() + at, &bits, element);
+  }
+}
+
+void fill_with_special_bits(int rank, DType dtype, std::int64_t first, std::span<std::byte> to) {
+  const int fraction_bits = format_of(dtype).fraction_bits;
+  const std::uint64_t infinity = nearest_bits(dtype, std::numeric_limits<long double>::infinity());
+  const std::uint64_t quiet = std::uint64_t{1} << (fraction_bits - 1);
+  const std::uint64_t one = nearest_bits(dtype, 1);
+  const std::array<std::uint64_t, 10> magnitudes{infinity | 1,
+                                                 infinity | quiet | 3,
+                                                 infinity,
+                                                 0,
+                                                 1,
+                                                 quiet,
+                                                 (std::uint64_t{1} << fraction_bits) - 1,
+                                                 infinity - 1,
+                                                 one,
+                                                 one + 1};
+  const std::uint64_t sign = nearest_bits(dtype, -0.0L);
+  const std::size_t element = size_of(dtype);
+  auto index = static_cast<std::uint64_t>(first) + static_cast<std::uint64_t>(rank);
+  for (std::size_t at = 0; at + element <= to.size(); at += element, ++index)
+    put_bits(dtype, to.data() + at,
+             magnitudes[index % magnitudes.size()] | (index / magnitudes.size() % 2 != 0 ? 0 : sign));
+}
+
+ExactNumbers::ExactNumbers(DType dtype, ReduceOp op, int ranks, std::uint64_t seed) : element_(size_of(dtype)) {
+  const std::size_t period = period_of(op, ranks);
+  given_.assign(static_cast<std::size_t>(ranks), std::vector<std::byte>(period * element_));
+  result_.resize(period * element_);
+  std::vector<std::uint64_t> given(given_.size());
+  for (std::size_t place = 0; place < period; ++place) {
+    for (std::size_t rank = 0; rank < given.size(); ++rank) {
+      const auto turn = static_cast<int>(rank);
+      const std::uint64_t index = place + seed % period;
+      given[rank] = nearest_bits(
+          dtype, op == ReduceOp::product ? factor(dtype, turn, index) : summand(dtype, op, ranks, turn, index));
+      put_bits(dtype, given_[rank].data() + place * element_, given[rank]);
+    }
+    put_bits(dtype, result_.data() + place * element_, result_bits(dtype, op, given));
+  }
+}
+
+void ExactNumbers::tile(const std::vector<std::byte>& period, std::int64_t first, std::span<std::byte> to) const {
+  std::size_t at = static_cast<std::size_t>(first) * element_ % period.size();
+  for (std::size_t done = 0; done < to.size();) {
+    const std::size_t step = std::min(to.size() - done, period.size() - at);
+    std::memcpy(to.data() + done, period.data() + at, step);
+    done += step;
+    at = 0;
+  }
+}
+
+std::uint64_t reduce_integers(DType dtype, ReduceOp op, std::span<const std::uint64_t> given) {
+  const auto less = [dtype](std::uint64_t a, std::uint64_t b) { return number_of(dtype, a) < number_of(dtype, b); };
+  if (op == ReduceOp::min) return *std::ranges::min_element(given, less);
+  if (op == ReduceOp::max) return *std::ranges::max_element(given, less);
+  std::uint64_t value = op == ReduceOp::product ? 1 : 0;
+  for (const std::uint64_t bits : given) value = op == ReduceOp::product ? value * bits : value + bits;
+  const std::size_t unused = 64 - 8 * size_of(dtype);
+  return value << unused >> unused;
+}
+
+long double reduce_numbers(ReduceOp op, std::span<const long double> given) {
+  if (op == ReduceOp::min || op == ReduceOp::max) {
+    const auto nan = std::ranges::find_if(given, [](long double number) { return std::isnan(number); });
+    if (nan != given.end()) return *nan;
+    return op == ReduceOp::min ? *std::ranges::min_element(given, comes_before)
+                               : *std::ranges::max_element(given, comes_before);
+  }
+  long double value = given.front();
+  for (const long double number : given.subspan(1)) value = op == ReduceOp::product ? value * number : value + number;
+  return op == ReduceOp::avg ? value / static_cast<long double>(given.size()) : value;
+}
+
+std::uint64_t rounding_bits(DType dtype, ReduceOp op, std::uint64_t seed, int rank, std::int64_t index) {
+  const std::uint64_t random = mixed(seed, static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(index));
+  const int bits = format_of(dtype).fraction_bits;
+  const std::uint64_t units = std::uint64_t{1} << bits | (random & ((std::uint64_t{1} << bits) - 1));
+  const auto choice = static_cast<int>(random >> 56);
+  const int exponent = op == ReduceOp::product ? choice % 2 - 1 : choice % 5 - 2;
+  const long double magnitude = std::ldexp(static_cast<long double>(units), exponent - bits);
+  return nearest_bits(dtype, random >> 55 & 1 ? -magnitude : magnitude);
+}
+
+Bounded bounded_result(DType dtype, DType accumulator, ReduceOp op, std::span<const long double> given) {
+  const long double u = round_off(accumulator);
+  const auto steps = static_cast<long double>(given.size() - 1);
+  // The last term is for the sums that are formed here.
+  const long double growth = steps * u / (1 - steps * u) + steps * std::numeric_limits<long double>::epsilon();
+  const long double expected = reduce_numbers(op, given);
+  long double bound = 0;
+  if (op == ReduceOp::product) bound = growth * std::fabs(expected);
+  if (op == ReduceOp::sum || op == ReduceOp::avg)
+    for (const long double number : given) bound += growth * std::fabs(number);
+  if (op == ReduceOp::avg) {
+    bound /= static_cast<long double>(given.size());
+    bound += u * (std::fabs(expected) + bound);
+  }
+  if (accumulator != dtype) bound += round_off(dtype) * (std::fabs(expected) + bound);
+  return {expected, bound};
+}
+
+}  // namespace plumbline::conformance

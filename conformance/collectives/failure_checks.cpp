@@ -1,0 +1,83 @@
+// A member that times out, is slow, leaves, or gives up. The group that fails is a duplicate; the members meet on the world.
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/collectives/trials.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::conformance {
+
+using comm::PeerFailed;
+using suite::Context;
+using namespace std::chrono_literals;
+
+namespace {
+
+void only_that_group_is_lost(Context& context) {
+  const auto victim = context.world().duplicate();
+  if (context.rank() == 0) {
+    comm::Work work = victim->start({.operation = comm::Operation::barrier});
+    words_of<comm::TimeoutError>([&] { work.wait(20ms); }, "a wait of 20 ms");
+    const Exercise later(*victim, {.elements = 5});
+    words_of<PeerFailed>([&] { victim->barrier(); }, "a barrier on the failed group");
+    words_of<PeerFailed>([&] { later.run(*victim); }, "an all_reduce on the failed group");
+    words_of<PeerFailed>([&] { later.start(*victim).wait(); }, "a started all_reduce on the failed group");
+  }
+  expect_usable(context.world());
+  expect_usable(*context.world().duplicate());
+}
+
+void slow_is_not_dead(Context& context) {
+  if (context.rank() == context.size() - 1) {
+    context.progress("working outside any collective");
+    std::this_thread::sleep_for(60ms);
+  }
+  context.world().barrier();
+  expect_usable(context.world());
+}
+
+void departure_is_noticed(Context& context) {
+  auto victim = context.world().duplicate();
+  if (context.rank() == context.size() - 1)
+    victim.reset();
+  else
+    for (const char* which : {"a barrier with a member that has left", "the next one"})
+      words_of<PeerFailed>([&] { victim->barrier(); }, which);
+  expect_usable(context.world());
+}
+
+void abort_reaches_all(Context& context) {
+  const auto victim = context.world().duplicate();
+  if (context.rank() == context.size() - 1) victim->abort("enough of this");
+  const std::string words = words_of<PeerFailed>([&] { victim->barrier(); }, "a barrier of an aborted group");
+  EXPECT_NE(words.find("enough of this"), std::string::npos) << "the reason is not in: " << words;
+  expect_usable(context.world());
+}
+
+}  // namespace
+
+void add_failure_checks(suite::Suite& suite) {
+  suite.add({.id = "collectives.failure.only_that_group_is_lost",
+             .verifies = {"COLL-053@dd11"},
+             .axes = {suite::worlds({2, 3, 5})},
+             .spoils_group = true,
+             .body = only_that_group_is_lost});
+  suite.add({.id = "collectives.failure.slow_is_not_dead",
+             .verifies = {"COLL-054@b8bb"},
+             .axes = {suite::worlds({2, 3})},
+             .body = slow_is_not_dead});
+  suite.add({.id = "collectives.failure.departure_is_noticed",
+             .verifies = {"COLL-055@dfdb"},
+             .axes = {suite::worlds({2, 3, 5})},
+             .spoils_group = true,
+             .body = departure_is_noticed});
+  suite.add({.id = "collectives.failure.abort_reaches_all",
+             .verifies = {"COLL-056@d6d1"},
+             .axes = {suite::worlds({2, 3})},
+             .spoils_group = true,
+             .body = abort_reaches_all});
+}
+
+}  // namespace plumbline::conformance

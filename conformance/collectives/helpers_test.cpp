@@ -1,0 +1,285 @@
+// The helpers of the checks: what they must notice, and what they must not.
+#include <cmath>
+#include <cstring>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/collectives/compare.hpp"
+#include "conformance/collectives/data.hpp"
+#include "conformance/collectives/element.hpp"
+#include "conformance/collectives/exercise.hpp"
+#include "conformance/collectives/guarded_buffer.hpp"
+#include "reference/comm/local.hpp"
+
+namespace plumbline::conformance {
+namespace {
+
+using comm::DType;
+using comm::Operation;
+using comm::ReduceOp;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+template <class T>
+std::span<const std::byte> bytes_of(const std::vector<T>& values) {
+  return std::as_bytes(std::span(values));
+}
+
+// ---- elements ----
+
+TEST(Element, DecodesFloatAndDoubleAsTheProcessorDoes) {
+  for (std::uint64_t step = 0; step < 100000; ++step) {
+    const std::uint64_t bits = mixed(1, 0, step);
+    const float single = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    const double wide = std::bit_cast<double>(bits);
+    const auto same = [](long double got, long double right) {
+      return got == right || (std::isnan(got) && std::isnan(right));
+    };
+    ASSERT_TRUE(same(number_of(DType::f32, bits & 0xffffffffu), single)) << bits;
+    ASSERT_TRUE(same(number_of(DType::f64, bits), wide)) << bits;
+  }
+}
+
+TEST(Element, DecodesEveryHalfAsTheCompilerDoes) {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto compiler = static_cast<long double>(std::bit_cast<_Float16>(static_cast<std::uint16_t>(bits)));
+    const long double got = number_of(DType::f16, bits);
+    ASSERT_TRUE(std::isnan(compiler) ? std::isnan(got) : got == compiler && std::signbit(got) == std::signbit(compiler))
+        << bits;
+    const float widened = std::bit_cast<float>(bits << 16);
+    const long double brain = number_of(DType::bf16, bits);
+    ASSERT_TRUE(std::isnan(widened) ? std::isnan(brain) : brain == widened) << bits;
+  }
+}
+
+TEST(Element, EncodesWhatItDecoded) {
+  for (const DType dtype : comm::kAllDTypes)
+    for (std::uint64_t step = 0; step < 70000; ++step) {
+      std::array<std::byte, 8> memory{};
+      put_bits(dtype, memory.data(), step < 65536 && size_of(dtype) == 2 ? step : mixed(2, 0, step));
+      const std::uint64_t bits = bits_at(dtype, memory.data());
+      if (std::isnan(number_of(dtype, bits))) continue;
+      ASSERT_EQ(nearest_bits(dtype, number_of(dtype, bits)), bits) << name_of(dtype);
+    }
+}
+
+TEST(Element, RoundsToNearestAndTiesToEven) {
+  const auto round = [](long double number) { return number_of(DType::f16, nearest_bits(DType::f16, number)); };
+  EXPECT_EQ(round(2049), 2048);
+  EXPECT_EQ(round(2049.001L), 2050);
+  EXPECT_EQ(round(2051), 2052);
+  EXPECT_EQ(round(65519.9L), 65504);
+  EXPECT_EQ(round(65520), std::numeric_limits<long double>::infinity());
+  EXPECT_EQ(round(std::ldexp(1.0L, -25)), 0);
+  EXPECT_EQ(round(std::ldexp(1.5L, -25)), std::ldexp(1.0L, -24));
+  EXPECT_EQ(round(smallest_normal(DType::f16) - std::ldexp(1.0L, -26)), smallest_normal(DType::f16));
+  EXPECT_TRUE(std::signbit(round(-0.0L)));
+}
+
+TEST(Element, KnowsTheLimitsOfItsFormats) {
+  EXPECT_EQ(largest(DType::f16), 65504);
+  EXPECT_EQ(largest(DType::f32), std::numeric_limits<float>::max());
+  EXPECT_EQ(smallest_normal(DType::f64), std::numeric_limits<double>::min());
+  EXPECT_EQ(smallest_subnormal(DType::f32), std::numeric_limits<float>::denorm_min());
+  EXPECT_EQ(round_off(DType::bf16), std::ldexp(1.0L, -8));
+}
+
+TEST(Element, CountsStepsAcrossZero) {
+  const auto bits = [](float value) { return std::uint64_t{std::bit_cast<std::uint32_t>(value)}; };
+  EXPECT_EQ(steps_between(DType::f32, bits(1.0f), bits(std::nextafter(1.0f, 2.0f))), 1u);
+  EXPECT_EQ(steps_between(DType::f32, bits(0.0f), bits(-0.0f)), 0u);
+  EXPECT_EQ(steps_between(DType::f32, bits(std::numeric_limits<float>::denorm_min()),
+                          bits(-std::numeric_limits<float>::denorm_min())),
+            2u);
+  EXPECT_EQ(steps_between(DType::i32, 0xffffffffu, 1), 2u);
+  EXPECT_EQ(steps_between(DType::u8, 255, 1), 254u);
+}
+
+// ---- comparisons ----
+
+TEST(Comparison, NamesTheFirstDifference) {
+  const std::vector<float> expected{1, 2, 3, 4}, got{1, 2, 3.0000002f, -4};
+  EXPECT_EQ(
+      first_difference(DType::f32, bytes_of(expected), bytes_of(got)),
+      "element 2 of 4: expected 3 (0x40400000), got 3.0000002 (0x40400001), 1 ULP apart; 2 of 4 elements are wrong");
+  EXPECT_EQ(first_difference(DType::f32, bytes_of(expected), bytes_of(expected)), "");
+  const std::vector<std::int32_t> right{7}, wrong{-7};
+  EXPECT_EQ(first_difference(DType::i32, bytes_of(right), bytes_of(wrong)),
+            "element 0 of 1: expected 7, got -7, 14 apart; 1 of 1 elements are wrong");
+}
+
+TEST(Comparison, TellsTheZerosApartAndNansByTheirBits) {
+  const std::vector<float> zero{0.0f}, minus_zero{-0.0f};
+  EXPECT_NE(first_difference(DType::f32, bytes_of(zero), bytes_of(minus_zero)), "");
+  EXPECT_NE(first_difference_but_nan(DType::f32, bytes_of(zero), bytes_of(minus_zero)), "");
+  const std::vector<std::uint32_t> quiet{0x7fc00000u}, other{0xffc00001u}, number{0x3f800000u};
+  EXPECT_NE(first_difference(DType::f32, bytes_of(quiet), bytes_of(other)), "");
+  EXPECT_EQ(first_difference_but_nan(DType::f32, bytes_of(quiet), bytes_of(other)), "");
+  EXPECT_NE(first_difference_but_nan(DType::f32, bytes_of(quiet), bytes_of(number)), "");
+}
+
+TEST(Comparison, AllowsABoundAndNoMore) {
+  const std::vector<float> got{1.0f, 2.5f, std::nanf("")};
+  const std::vector<long double> expected{1.0L, 2.0L, 3.0L};
+  EXPECT_EQ(first_excess(DType::f32, std::span(expected).first(2), std::vector<long double>{0, 0.5L}, bytes_of(got)),
+            "");
+  EXPECT_THAT(first_excess(DType::f32, std::span(expected).first(2), std::vector<long double>{0, 0.49L}, bytes_of(got)),
+              StartsWith("element 1 of 2: expected 2, got 2.5 (0x40200000), off by 0.5 where 0.49 is allowed"));
+  EXPECT_THAT(first_excess(DType::f32, expected, std::vector<long double>{1, 1, 1e30L}, bytes_of(got)),
+              StartsWith("element 2 of 3"));
+}
+
+// ---- guarded buffers ----
+
+TEST(GuardedBuffer, TellsWhatWasWrittenBesideIt) {
+  GuardedBuffer buffer(10, 3);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 3u);
+  std::ranges::fill(buffer.bytes(), std::byte{0xee});
+  EXPECT_EQ(buffer.damage(), "");
+  GuardedBuffer after = buffer;
+  after.bytes().data()[10] ^= std::byte{1};
+  EXPECT_THAT(after.damage(), StartsWith("byte 0 after the end was"));
+  GuardedBuffer before = buffer;
+  before.bytes().data()[-1] ^= std::byte{1};
+  EXPECT_THAT(before.damage(), StartsWith("byte 1 before the start was"));
+  GuardedBuffer far = buffer;
+  far.bytes().data()[10 + 255] ^= std::byte{1};
+  EXPECT_THAT(far.damage(), StartsWith("byte 255 after the end was"));
+}
+
+TEST(GuardedBuffer, MayBeEmpty) {
+  GuardedBuffer buffer(0);
+  EXPECT_NE(buffer.data(), nullptr);
+  EXPECT_EQ(buffer.damage(), "");
+}
+
+// ---- data ----
+
+TEST(ExactNumbers, AreExactInEveryOrderAndPrecision) {
+  // Folded backwards in f32 and rounded to bf16 at each step: the coarsest that a backend may do.
+  for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 12})
+    for (const ReduceOp op : comm::kAllReduceOps) {
+      constexpr std::int64_t kCount = 200;
+      const ExactNumbers numbers(DType::bf16, op, ranks, 5);
+      std::vector<std::vector<std::byte>> given(static_cast<std::size_t>(ranks), std::vector<std::byte>(2 * kCount));
+      for (int rank = 0; rank < ranks; ++rank) numbers.give(rank, 0, given[static_cast<std::size_t>(rank)]);
+      std::vector<std::byte> expected(2 * kCount), got(2 * kCount);
+      numbers.result(0, expected);
+      for (std::size_t at = 0; at < got.size(); at += 2) {
+        std::uint64_t value = bits_at(DType::bf16, given.back().data() + at);
+        for (std::size_t rank = given.size() - 1; rank-- > 0;) {
+          const std::vector<long double> pair{number_of(DType::bf16, value),
+                                              number_of(DType::bf16, bits_at(DType::bf16, given[rank].data() + at))};
+          value = nearest_bits(DType::bf16, reduce_numbers(op == ReduceOp::avg ? ReduceOp::sum : op, pair));
+        }
+        if (op == ReduceOp::avg) value = nearest_bits(DType::bf16, number_of(DType::bf16, value) / ranks);
+        put_bits(DType::bf16, got.data() + at, value);
+      }
+      EXPECT_EQ(first_difference(DType::bf16, expected, got), "") << ranks << " ranks, " << name_of(op);
+    }
+}
+
+TEST(ExactNumbers, DependOnRankAndPositionAndSeed) {
+  for (const DType dtype : comm::kAllDTypes)
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::product}) {
+      const ExactNumbers numbers(dtype, op, 4, 0), seeded(dtype, op, 4, 1);
+      std::vector<std::byte> one(64 * size_of(dtype)), two(one.size()), later(one.size()), other(one.size());
+      numbers.give(1, 0, one);
+      numbers.give(2, 0, two);
+      numbers.give(1, 1, later);
+      seeded.give(1, 0, other);
+      const auto share = [&](const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
+        int equal = 0;
+        for (std::size_t at = 0; at < a.size(); at += size_of(dtype))
+          equal += bits_at(dtype, a.data() + at) == bits_at(dtype, b.data() + at);
+        return equal;
+      };
+      EXPECT_EQ(share(one, two), 0) << name_of(dtype) << name_of(op);
+      EXPECT_EQ(share(one, later), 0) << name_of(dtype) << name_of(op);
+      EXPECT_EQ(share(one, other), 0) << name_of(dtype) << name_of(op);
+    }
+}
+
+TEST(Reductions, OfIntegersWrapAndOrderBySign) {
+  using Bits = std::vector<std::uint64_t>;
+  EXPECT_EQ(reduce_integers(DType::u8, ReduceOp::sum, Bits{200, 100}), 44u);
+  EXPECT_EQ(reduce_integers(DType::i32, ReduceOp::sum, Bits{0x7fffffffu, 1}), 0x80000000u);
+  EXPECT_EQ(reduce_integers(DType::i32, ReduceOp::product, Bits{0xffffffffu, 3}), 0xfffffffdu);
+  EXPECT_EQ(reduce_integers(DType::i32, ReduceOp::min, Bits{0xffffffffu, 1}), 0xffffffffu);
+  EXPECT_EQ(reduce_integers(DType::u8, ReduceOp::max, Bits{0xff, 1}), 0xffu);
+  EXPECT_EQ(reduce_integers(DType::i64, ReduceOp::max, Bits{~std::uint64_t{0}, 1}), 1u);
+}
+
+TEST(Reductions, BoundAllowsSequentialAdditionAndNotALostElement) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    constexpr int kRanks = 8;
+    for (std::int64_t index = 0; index < 300; ++index) {
+      std::vector<long double> given;
+      for (int rank = 0; rank < kRanks; ++rank)
+        given.push_back(number_of(dtype, rounding_bits(dtype, ReduceOp::sum, 9, rank, index)));
+      const Bounded bounded = bounded_result(dtype, dtype, ReduceOp::sum, given);
+      long double sum = given.front();
+      for (int rank = 1; rank < kRanks; ++rank)
+        sum = number_of(dtype, nearest_bits(dtype, sum + given[static_cast<std::size_t>(rank)]));
+      ASSERT_LE(std::fabs(sum - bounded.expected), bounded.bound);
+      // A contribution that is lost must show, but for bf16, whose eight bits make the bound that wide.
+      if (dtype != DType::bf16) {
+        ASSERT_GT(std::fabs(given.back()), bounded.bound);
+      }
+    }
+  }
+}
+
+// ---- exercises ----
+
+TEST(Exercise, SaysNothingWhenAllIsRight) {
+  for (const bool in_place : {false, true})
+    comm::run_ranks(3, [in_place](comm::Communicator& world) {
+      for (const Operation operation : exercised_operations())
+        for (const std::int64_t elements : {0, 1, 100}) {
+          const Exercise exercise(world, {.operation = operation,
+                                          .root = 1,
+                                          .elements = elements,
+                                          .in_place = in_place,
+                                          .in_offset = 1,
+                                          .out_offset = 3});
+          exercise.run(world);
+          EXPECT_EQ(exercise.wrong_result() + exercise.changed_input() + exercise.damage(), "");
+        }
+    });
+}
+
+TEST(Exercise, BeginsWithNoByteRight) {
+  for (const Operation operation : exercised_operations())
+    for (int rank = 0; rank < 3; ++rank) {
+      const Exercise exercise(rank, 3, {.operation = operation, .dtype = DType::u8, .root = 1, .elements = 200});
+      const bool defined_already = (operation == Operation::broadcast && rank == 1) ||
+                                   ((operation == Operation::reduce || operation == Operation::gather) && rank != 1);
+      if (defined_already)
+        EXPECT_EQ(exercise.wrong_result(), "") << name_of(operation);
+      else
+        EXPECT_THAT(exercise.wrong_result(),
+                    HasSubstr(exercise.output().size() == 200 ? "200 of 200 elements are wrong"
+                                                              : "600 of 600 elements are wrong"))
+            << name_of(operation);
+    }
+}
+
+TEST(Exercise, NamesTheCallThatWentWrong) {
+  const Exercise exercise(0, 3, {.operation = Operation::all_reduce, .elements = 17, .in_place = true});
+  EXPECT_THAT(exercise.wrong_result(),
+              StartsWith("rank 0 of 3: all_reduce(f32 x 17, sum), in place: element 0 of 17: expected"));
+}
+
+TEST(Exercise, TellsWhenItsInputIsChangedOrItsSurroundings) {
+  const Exercise exercise(0, 2, {.operation = Operation::all_gather, .elements = 4});
+  const comm::Call& call = exercise.calls().front();
+  const_cast<float*>(static_cast<const float*>(call.in.data))[2] = 1e30f;
+  EXPECT_THAT(exercise.changed_input(), HasSubstr("the input was changed: element 2 of 4"));
+  static_cast<float*>(call.out.data)[8] = 1.0f;
+  EXPECT_THAT(exercise.damage(), HasSubstr("outside the output: byte 0 after the end"));
+}
+
+}  // namespace
+}  // namespace plumbline::conformance

@@ -1,0 +1,99 @@
+#include "conformance/collectives/in_process.hpp"
+
+#include <mutex>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/comm/local.hpp"
+
+namespace plumbline::conformance {
+namespace {
+
+// Keeps the failures of the thread that it lives on; a fatal one ends the rank's body.
+class Failures final : private testing::TestPartResultArray, public testing::ScopedFakeTestPartResultReporter {
+ public:
+  Failures()
+      : ScopedFakeTestPartResultReporter(INTERCEPT_ONLY_CURRENT_THREAD,
+                                         static_cast<testing::TestPartResultArray*>(this)) {}
+  void ReportTestPartResult(const testing::TestPartResult& part) override {
+    if (!part.failed()) return;
+    std::string file = part.file_name() == nullptr ? "" : part.file_name();
+    file.erase(0, file.rfind('/') + 1);
+    lines.push_back(fmt::format("{}:{}: {}", file, part.line_number(), part.message()));
+    if (part.fatally_failed()) throw testing::AssertionException(part);
+  }
+  std::vector<std::string> lines;
+};
+
+class RankContext final : public suite::Context {
+ public:
+  RankContext(const suite::Case& one, comm::Communicator& world) : one_(one), world_(world) {}
+  comm::Communicator& world() override { return world_; }
+  suite::Adapter& adapter() override { throw StateError("a backend check has no adapter"); }
+  training::Training& training() override { throw StateError("no training here"); }
+  [[nodiscard]] const suite::Parameters& parameters() const override { return one_.parameters; }
+  [[nodiscard]] std::uint64_t seed() const override { return 1; }
+  [[nodiscard]] const comm::Capabilities& capabilities() const override { return comm::local_capabilities(); }
+  [[nodiscard]] const std::string& scratch() const override { return scratch_; }
+  void progress(const std::string&) override {}
+
+ private:
+  const suite::Case& one_;
+  comm::Communicator& world_;
+  std::string scratch_;
+};
+
+class Run {
+ public:
+  Run(const suite::Case& one, const Wrap& wrap, std::chrono::milliseconds patience)
+      : one_(one), wrap_(wrap), world_(one.world(), {.timeout = patience}) {}
+
+  std::vector<std::string> run() {
+    {
+      std::vector<std::jthread> ranks;
+      for (int rank = 0; rank < one_.world(); ++rank) ranks.emplace_back([this, rank] { run_rank(rank); });
+    }
+    return causes_.empty() ? consequences_ : causes_;
+  }
+
+ private:
+  void run_rank(int rank) {
+    Failures failures;
+    std::string consequence;
+    auto communicator = world_.communicator(rank);
+    if (wrap_) communicator = wrap_(std::move(communicator));
+    try {
+      RankContext context(one_, *communicator);
+      one_.check->body(context);
+    } catch (const testing::AssertionException&) {
+      // is among the failures
+    } catch (const comm::PeerFailed& error) {
+      consequence = error.what();
+    } catch (const std::exception& error) {
+      failures.lines.push_back(fmt::format("uncaught exception: {}", error.what()));
+    }
+    if (!failures.lines.empty()) world_.abort(fmt::format("rank {} failed", rank));
+    const std::lock_guard hold(mutex_);
+    for (const std::string& line : failures.lines) causes_.push_back(fmt::format("rank {}: {}", rank, line));
+    if (!consequence.empty()) consequences_.push_back(fmt::format("rank {}: {}", rank, consequence));
+  }
+
+  const suite::Case& one_;
+  const Wrap& wrap_;
+  comm::LocalWorld world_;
+  std::mutex mutex_;
+  std::vector<std::string> causes_;
+  std::vector<std::string> consequences_;
+};
+
+}  // namespace
+
+std::vector<std::string> run_in_process(const suite::Case& one, const Wrap& wrap, std::chrono::milliseconds patience) {
+  return Run(one, wrap, patience).run();
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,22 @@
+// conformance/collectives/in_process.hpp: runs one case on the local backend inside a test, without the harness.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/suite/check.hpp"
+
+namespace plumbline::conformance {
+
+/// Makes a wrong communicator of a right one.
+using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)>;
+
+/// Runs a case of the backend door with a thread per rank. Returns what failed, "rank 1: file.cpp:12: words", a line each:
+/// nothing when it passed. A rank that only suffered from another's failure is left out, unless all did. `patience` is the
+/// limit of waits that are given none.
+[[nodiscard]] std::vector<std::string> run_in_process(const suite::Case& one, const Wrap& wrap = {},
+                                                      std::chrono::milliseconds patience = std::chrono::seconds(20));
+
+}  // namespace plumbline::conformance

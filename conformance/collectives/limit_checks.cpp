@@ -1,0 +1,115 @@
+// Time limits of waits. The group that loses a call is a duplicate; the members meet on the world.
+#include <chrono>
+#include <regex>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/collectives/trials.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::conformance {
+
+using comm::Operation;
+using suite::Context;
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto kLimit = 20ms;
+constexpr auto kSoon = 1s;  // after the limit, on a machine with more ranks than cores
+
+const comm::Call kBarrier{.operation = Operation::barrier};  // has no buffers that a lost call could touch later
+
+void expect_timeout(const std::function<void()>& wait) {
+  const auto begin = Clock::now();
+  words_of<comm::TimeoutError>(wait, "a wait of 20 ms");
+  EXPECT_LT(Clock::now() - begin, kLimit + kSoon);
+}
+
+// The members except `absent` start a call and wait for it together.
+void wait(Context& context) {
+  const auto victim = context.world().duplicate();
+  const bool absent = context.rank() == context.size() - 1;
+  comm::Work work = absent ? comm::Work() : victim->start(kBarrier);
+  context.world().barrier();  // all have started before the first gives up
+  if (!absent) expect_timeout([&] { work.wait(kLimit); });
+  context.world().barrier();
+}
+
+// The same of messages that are never sent, whose Work is dropped afterwards.
+void receive(Context& context) {
+  const auto victim = context.world().duplicate();
+  if (context.rank() == 0) {
+    const comm::Call nothing{.operation = Operation::recv,
+                             .root = context.size() - 1};  // without elements: no buffer either
+    const comm::Call both[] = {nothing, nothing};
+    comm::Work work = victim->start(both);
+    expect_timeout([&] { work.wait(kLimit); });
+  }
+  context.world().barrier();
+}
+
+void blocking(Context& context) {
+  const auto victim = context.world().duplicate();
+  if (context.rank() == 0) expect_timeout([&] { victim->barrier(kLimit); });
+  context.world().barrier();
+}
+
+// The numbers after the last "rank" or "ranks" of a message.
+std::vector<int> ranks_at_end(const std::string& words) {
+  static const std::regex pattern(R"(\branks?((?:[ ,]|and|\d)+)\.?$)");
+  std::smatch found;
+  if (!std::regex_search(words, found, pattern)) return {};
+  const std::string list = found[1];
+  std::vector<int> ranks;
+  static const std::regex number(R"(\d+)");
+  for (std::sregex_iterator at(list.begin(), list.end(), number), end; at != end; ++at)
+    ranks.push_back(std::stoi(at->str()));
+  return ranks;
+}
+
+void names_the_missing(Context& context) {
+  const auto victim = context.world().duplicate();
+  std::vector<int> missing;
+  for (int rank = 1; rank < context.size(); rank += 2) missing.push_back(rank);
+  const bool absent = context.rank() % 2 == 1;
+  comm::Work work = absent ? comm::Work() : victim->start(kBarrier);
+  context.world().barrier();
+  if (!absent) {
+    const std::string words = words_of<comm::TimeoutError>([&] { work.wait(kLimit); }, "a wait of 20 ms");
+    EXPECT_EQ(ranks_at_end(words), missing) << "the message: " << words;
+  }
+  context.world().barrier();
+}
+
+}  // namespace
+
+void add_limit_checks(suite::Suite& suite) {
+  suite.add({.id = "collectives.limits.wait",
+             .verifies = {"COLL-050@2345"},
+             .axes = {suite::worlds({2, 3, 5})},
+             .spoils_group = true,
+             .body = wait});
+  suite.add({.id = "collectives.limits.receive",
+             .verifies = {"COLL-050@2345"},
+             .axes = {suite::worlds({2, 3})},
+             .needs = {comm::Capability::point_to_point, comm::Capability::coalescing},
+             .spoils_group = true,
+             .body = receive});
+  suite.add({.id = "collectives.limits.blocking",
+             .verifies = {"COLL-051@545c"},
+             .axes = {suite::worlds({2, 3})},
+             .spoils_group = true,
+             .body = blocking});
+  suite.add({.id = "collectives.limits.names_the_missing",
+             .verifies = {"COLL-052@dbec"},
+             .axes = {suite::worlds({3, 4, 5})},
+             .spoils_group = true,
+             .body = names_the_missing});
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,106 @@
+// Members that disagree on a call, where the backend claims to notice. The group is a duplicate; the members meet on the world.
+#include <regex>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/collectives/compare.hpp"
+#include "conformance/collectives/trials.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::conformance {
+
+using comm::Call;
+using comm::DType;
+using comm::MismatchError;
+using comm::Operation;
+using suite::Context;
+
+namespace {
+
+// The member that differs, and how its call and the others' are told apart in words.
+constexpr int kDeviant = 1;
+
+struct Disagreement {
+  Trial usual;
+  Trial deviant;
+  std::vector<std::string> words;  // that the message must have
+};
+
+Disagreement disagreement_of(const std::string& difference) {
+  const Trial usual{.elements = 7};
+  Disagreement one{usual, usual, {}};
+  if (difference == "operation") {
+    one.deviant.operation = Operation::all_to_all;
+    one.words = {"all_reduce", "all_to_all"};
+  } else if (difference == "count") {
+    one.deviant.elements = 8;
+    one.words = {"7", "8"};
+  } else if (difference == "dtype") {
+    one.deviant.dtype = DType::i32;
+    one.words = {"f32", "i32"};
+  } else if (difference == "op") {
+    one.deviant.op = comm::ReduceOp::max;
+    one.words = {"sum", "max"};
+  } else {  // root
+    one.usual.operation = one.deviant.operation = Operation::broadcast;
+    one.deviant.root = 1;
+    one.words = {"root 0", "root 1"};
+  }
+  return one;
+}
+
+void expect_words(const std::string& message, const std::vector<std::string>& words) {
+  for (const std::string& word : words)
+    EXPECT_TRUE(std::regex_search(message, std::regex("\\b" + word + "\\b"))) << "no '" << word << "' in: " << message;
+}
+
+void detected(Context& context) {
+  const auto victim = context.world().duplicate();
+  Disagreement one = disagreement_of(context.parameters().text("difference"));
+  const Exercise exercise(*victim, context.rank() == kDeviant ? one.deviant : one.usual);
+  const std::vector<std::byte> before(exercise.output().begin(), exercise.output().end());
+  const std::string message = words_of<MismatchError>([&] { exercise.run(*victim); }, "members that disagree");
+  one.words.push_back(fmt::format("rank {}", kDeviant));
+  expect_words(message, one.words);
+  const std::string moved = first_difference(DType::u8, before, exercise.output());
+  if (!moved.empty()) report("data moved: " + moved);
+  expect_usable(context.world());
+}
+
+void messages(Context& context) {
+  const auto victim = context.world().duplicate();
+  const bool by_count = context.parameters().text("difference") == "count";
+  std::vector<std::int32_t> buffer(6, context.rank() == 0 ? 3 : -1);
+  if (context.rank() == 0) {
+    try {
+      victim->send({buffer.data(), 5, DType::i32}, 1, 4);
+    } catch (const MismatchError&) {  // unless the message was already on its way
+    }
+  }
+  if (context.rank() == 1) {
+    const comm::Buffer out{buffer.data(), by_count ? 6 : 5, by_count ? DType::i32 : DType::f32};
+    const std::string message = words_of<MismatchError>([&] { victim->recv(out, 0, 4); }, "a message of another shape");
+    expect_words(message, by_count ? std::vector<std::string>{"5", "6"} : std::vector<std::string>{"i32", "f32"});
+    EXPECT_EQ(buffer, std::vector<std::int32_t>(6, -1)) << "data moved";
+  }
+  expect_usable(context.world());
+}
+
+}  // namespace
+
+void add_misuse_checks(suite::Suite& suite) {
+  suite.add({.id = "collectives.misuse.detected",
+             .verifies = {"COLL-057@8a72"},
+             .axes = {{"difference", {"operation", "count", "dtype", "op", "root"}}, suite::worlds({2, 3, 5})},
+             .spoils_group = true,
+             .body = detected});
+  suite.add({.id = "collectives.misuse.messages",
+             .verifies = {"COLL-058@87ac"},
+             .axes = {{"difference", {"count", "dtype"}}, suite::worlds({2, 3})},
+             .spoils_group = true,
+             .body = messages});
+}
+
+}  // namespace plumbline::conformance

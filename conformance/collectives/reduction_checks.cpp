@@ -1,0 +1,244 @@
+// Reductions: values on exact data and on data that rounds, order, wrapping.
+#include <array>
+
+#include <fmt/format.h>
+
+#include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/collectives/compare.hpp"
+#include "conformance/collectives/data.hpp"
+#include "conformance/collectives/element.hpp"
+#include "conformance/collectives/trials.hpp"
+
+namespace plumbline::conformance {
+
+using comm::DType;
+using comm::Operation;
+using comm::ReduceOp;
+using suite::Context;
+
+namespace {
+
+suite::Axis floating_dtypes() { return {"dtype", {"f16", "bf16", "f32", "f64"}}; }
+
+void all_reduce_exact(Context& context) {
+  const suite::Parameters& parameters = context.parameters();
+  for (const std::int64_t elements : usual_lengths(context.size()))
+    expect_result(context.world(), {.operation = Operation::all_reduce,
+                                    .dtype = parameters.dtype(),
+                                    .op = parameters.op(),
+                                    .elements = elements,
+                                    .seed = context.seed() + static_cast<std::uint64_t>(elements)});
+}
+
+void reduce_exact(Context& context) {
+  const DType dtype = context.parameters().dtype();
+  int turn = 0;  // each member is the root in some calls
+  for (const ReduceOp op : ops_on(dtype))
+    for (const std::int64_t elements : {1, context.size(), 17, 64})
+      expect_result(context.world(), {.operation = Operation::reduce,
+                                      .dtype = dtype,
+                                      .op = op,
+                                      .root = turn++ % context.size(),
+                                      .elements = elements,
+                                      .seed = context.seed() + static_cast<std::uint64_t>(elements)});
+}
+
+void reduce_scatter_exact(Context& context) {
+  const DType dtype = context.parameters().dtype();
+  for (const ReduceOp op : ops_on(dtype))
+    for (const std::int64_t elements : {1, 3, 16, 17})
+      expect_result(context.world(), {.operation = Operation::reduce_scatter,
+                                      .dtype = dtype,
+                                      .op = op,
+                                      .elements = elements,
+                                      .seed = context.seed() + static_cast<std::uint64_t>(elements)});
+}
+
+// ---- data that rounds ----
+
+constexpr std::array kRoundingOps{ReduceOp::sum, ReduceOp::avg, ReduceOp::product};
+
+/// What the members give to a reduction of `count` elements: rounding_bits().
+struct RoundingData {
+  DType dtype;
+  ReduceOp op;
+  int ranks;
+  std::uint64_t seed;
+
+  [[nodiscard]] std::vector<std::byte> of(int rank, std::int64_t count) const {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(count) * size_of(dtype));
+    for (std::int64_t i = 0; i < count; ++i)
+      put_bits(dtype, bytes.data() + static_cast<std::size_t>(i) * size_of(dtype),
+               rounding_bits(dtype, op, seed, rank, i));
+    return bytes;
+  }
+  [[nodiscard]] std::vector<long double> at(std::int64_t index) const {
+    std::vector<long double> numbers;
+    for (int rank = 0; rank < ranks; ++rank)
+      numbers.push_back(number_of(dtype, rounding_bits(dtype, op, seed, rank, index)));
+    return numbers;
+  }
+};
+
+void rounding_bound(Context& context) {
+  const DType dtype = context.parameters().dtype();
+  const int n = context.size();
+  constexpr std::int64_t kBlock = 67;
+  for (const ReduceOp op : kRoundingOps)
+    for (const Operation operation : {Operation::all_reduce, Operation::reduce, Operation::reduce_scatter}) {
+      const RoundingData data{dtype, op, n, context.seed()};
+      const bool scatters = operation == Operation::reduce_scatter;
+      const std::vector<std::byte> in = data.of(context.rank(), scatters ? n * kBlock : kBlock);
+      std::vector<std::byte> out(kBlock * size_of(dtype));
+      comm::Call call{.operation = operation,
+                      .op = op,
+                      .in = {in.data(), scatters ? n * kBlock : kBlock, dtype},
+                      .out = {out.data(), kBlock, dtype}};
+      if (operation == Operation::reduce) call.root = n - 1;
+      context.world().run(call);
+      if (operation == Operation::reduce && context.rank() != n - 1) continue;
+      std::vector<long double> expected, bound;
+      for (std::int64_t i = 0; i < kBlock; ++i) {
+        const Bounded right = bounded_result(dtype, context.capabilities().accumulator(dtype, op), op,
+                                             data.at(scatters ? context.rank() * kBlock + i : i));
+        expected.push_back(right.expected);
+        bound.push_back(right.bound);
+      }
+      const std::string problem = first_excess(dtype, expected, bound, out);
+      if (!problem.empty()) report(describe(call, n) + ": " + problem);
+    }
+}
+
+// A member's result of an all_reduce of data that rounds.
+std::vector<std::byte> rounded_all_reduce(Context& context, const RoundingData& data, std::int64_t count) {
+  const std::vector<std::byte> in = data.of(context.rank(), count);
+  std::vector<std::byte> out(in.size());
+  context.world().all_reduce({in.data(), count, data.dtype}, {out.data(), count, data.dtype}, data.op);
+  return out;
+}
+
+void expect_equal_bits(Context& context, DType dtype, std::initializer_list<std::int64_t> counts) {
+  for (const ReduceOp op : kRoundingOps)
+    for (const std::int64_t count : counts) {
+      const RoundingData data{dtype, op, context.size(), context.seed()};
+      const std::vector<std::byte> mine = rounded_all_reduce(context, data, count);
+      std::vector<std::byte> all(mine.size() * static_cast<std::size_t>(context.size()));
+      const auto bytes = static_cast<std::int64_t>(mine.size());
+      context.world().all_gather({mine.data(), bytes, DType::u8}, {all.data(), bytes * context.size(), DType::u8});
+      const std::string problem = first_difference(dtype, std::span(all).first(mine.size()), mine);
+      if (!problem.empty())
+        report(fmt::format("all_reduce({} x {}, {}): rank {} differs from rank 0: {}", name_of(dtype), count,
+                           name_of(op), context.rank(), problem));
+    }
+}
+
+void equal_on_all_ranks(Context& context) { expect_equal_bits(context, context.parameters().dtype(), {1, 67, 1025}); }
+
+// What a claim promises holds for long calls too, which are cut into parts.
+void claimed_equal_results(Context& context) {
+  for (const DType dtype : claimed(context.capabilities(), std::array{DType::f16, DType::bf16, DType::f32, DType::f64}))
+    expect_equal_bits(context, dtype, {3, 2001});
+  if (context.capabilities().supports(DType::f32)) expect_equal_bits(context, DType::f32, {70001});
+}
+
+// The fold in rank order in the accumulator, rounded to the dtype once.
+template <class Accumulator>
+std::uint64_t folded_in_rank_order(DType dtype, ReduceOp op, const std::vector<long double>& given) {
+  auto value = static_cast<Accumulator>(given.front());
+  for (std::size_t rank = 1; rank < given.size(); ++rank) {
+    const auto next = static_cast<Accumulator>(given[rank]);
+    value = op == ReduceOp::product ? value * next : value + next;
+  }
+  if (op == ReduceOp::avg) value /= static_cast<Accumulator>(given.size());
+  return nearest_bits(dtype, value);
+}
+
+void rank_order(Context& context) {
+  const DType dtype = context.parameters().dtype();
+  for (const ReduceOp op : kRoundingOps)
+    for (const std::int64_t count : {5, 67, 5000}) {
+      const RoundingData data{dtype, op, context.size(), context.seed()};
+      const std::vector<std::byte> got = rounded_all_reduce(context, data, count);
+      std::vector<std::byte> expected(got.size());
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto given = data.at(i);
+        const std::uint64_t bits = dtype == DType::f64 ? folded_in_rank_order<double>(dtype, op, given)
+                                                       : folded_in_rank_order<float>(dtype, op, given);
+        put_bits(dtype, expected.data() + static_cast<std::size_t>(i) * size_of(dtype), bits);
+      }
+      const std::string call = fmt::format("all_reduce({} x {}, {})", name_of(dtype), count, name_of(op));
+      const std::string order = first_difference(dtype, expected, got);
+      if (!order.empty()) report(call + " is not the fold in rank order: " + order);
+      const std::string rerun = first_difference(dtype, got, rounded_all_reduce(context, data, count));
+      if (!rerun.empty()) report(call + " made again gives other bits: " + rerun);
+    }
+}
+
+// ---- integers ----
+
+void integers_wrap(Context& context) {
+  const DType dtype = context.parameters().dtype();
+  constexpr std::int64_t kCount = 131;
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::product}) {
+    const auto bits_of = [&](int rank) {
+      std::vector<std::byte> bytes(kCount * size_of(dtype));
+      fill_with_bits(context.seed(), rank, dtype, 0, bytes);
+      return bytes;
+    };
+    std::vector<std::vector<std::byte>> given;
+    for (int rank = 0; rank < context.size(); ++rank) given.push_back(bits_of(rank));
+    std::vector<std::byte> expected(kCount * size_of(dtype)), out(expected.size());
+    for (std::size_t at = 0; at < expected.size(); at += size_of(dtype)) {
+      std::vector<std::uint64_t> elements;
+      for (const auto& bytes : given) elements.push_back(bits_at(dtype, bytes.data() + at));
+      put_bits(dtype, expected.data() + at, reduce_integers(dtype, op, elements));
+    }
+    const auto& mine = given[static_cast<std::size_t>(context.rank())];
+    context.world().all_reduce({mine.data(), kCount, dtype}, {out.data(), kCount, dtype}, op);
+    const std::string problem = first_difference(dtype, expected, out);
+    if (!problem.empty())
+      report(fmt::format("all_reduce({} x {}, {}): {}", name_of(dtype), kCount, name_of(op), problem));
+  }
+}
+
+}  // namespace
+
+void add_reduction_checks(suite::Suite& suite) {
+  suite.add(
+      {.id = "collectives.all_reduce.exact",
+       .verifies = {"COLL-001@2026"},
+       .axes = {suite::dtypes(), suite::ops(), suite::worlds()},
+       .applies = [](const suite::Parameters& parameters) { return is_defined(parameters.dtype(), parameters.op()); },
+       .body = all_reduce_exact});
+  suite.add({.id = "collectives.reduce.exact",
+             .verifies = {"COLL-002@2fda"},
+             .axes = {suite::dtypes(), suite::worlds()},
+             .body = reduce_exact});
+  suite.add({.id = "collectives.reduce_scatter.exact",
+             .verifies = {"COLL-003@9ffa"},
+             .axes = {suite::dtypes(), suite::worlds()},
+             .body = reduce_scatter_exact});
+  suite.add({.id = "collectives.reductions.rounding_bound",
+             .verifies = {"COLL-004@4b6f"},
+             .axes = {floating_dtypes(), suite::worlds({2, 3, 4, 5, 6, 8})},
+             .body = rounding_bound});
+  suite.add({.id = "collectives.reductions.integers_wrap",
+             .verifies = {"COLL-009@3592"},
+             .axes = {{"dtype", {"i32", "i64", "u8"}}, suite::worlds({2, 3, 5, 8})},
+             .body = integers_wrap});
+  suite.add({.id = "collectives.reductions.equal_on_all_ranks",
+             .verifies = {"COLL-014@cb21"},
+             .axes = {floating_dtypes(), suite::worlds({2, 3, 4, 5, 6, 8})},
+             .body = equal_on_all_ranks});
+  suite.add({.id = "collectives.capabilities.equal_results",
+             .verifies = {"COLL-030@f20c"},
+             .axes = {suite::worlds({3, 5})},
+             .needs = {comm::Capability::equal_results},
+             .body = claimed_equal_results});
+  suite.add({.id = "collectives.reductions.rank_order",
+             .verifies = {"COLL-015@d348"},
+             .axes = {floating_dtypes(), suite::worlds({2, 3, 5, 8})},
+             .body = rank_order});
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,128 @@
+// Infinities, NaN, subnormals and signed zeros in reductions.
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/collectives/compare.hpp"
+#include "conformance/collectives/data.hpp"
+#include "conformance/collectives/element.hpp"
+#include "conformance/collectives/trials.hpp"
+
+namespace plumbline::conformance {
+
+using comm::DType;
+using comm::ReduceOp;
+using suite::Context;
+
+namespace {
+
+constexpr long double kInfinity = std::numeric_limits<long double>::infinity();
+constexpr long double kNan = std::numeric_limits<long double>::quiet_NaN();
+
+suite::Axis floating_dtypes() { return {"dtype", {"f16", "bf16", "f32", "f64"}}; }
+
+/// What a rank gives at an index.
+using Given = std::function<long double(int rank, std::int64_t index)>;
+
+// Enough to fill vectors of every width, with a tail.
+constexpr std::int64_t kCount = 83;
+
+// All reduce what the ranks give; any NaN stands for any other.
+void expect_reduction(Context& context, ReduceOp op, const Given& given) {
+  const DType dtype = context.parameters().dtype();
+  const std::size_t element = size_of(dtype);
+  std::vector<std::byte> in(kCount * element), out(in.size()), expected(in.size());
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    const std::size_t at = static_cast<std::size_t>(i) * element;
+    std::vector<long double> all;
+    for (int rank = 0; rank < context.size(); ++rank) all.push_back(given(rank, i));
+    put_bits(dtype, in.data() + at, nearest_bits(dtype, all[static_cast<std::size_t>(context.rank())]));
+    put_bits(dtype, expected.data() + at, nearest_bits(dtype, reduce_numbers(op, all)));
+  }
+  context.world().all_reduce({in.data(), kCount, dtype}, {out.data(), kCount, dtype}, op);
+  const std::string problem = first_difference_but_nan(dtype, expected, out);
+  if (!problem.empty())
+    report(fmt::format("all_reduce({} x {}, {}): {}", name_of(dtype), kCount, name_of(op), problem));
+}
+
+// What is not special: small powers of two, exact in every op.
+long double plain(int rank, std::int64_t index) { return (index + rank) % 3 == 0 ? -2 : 1; }
+
+void nonfinite(Context& context) {
+  const DType dtype = context.parameters().dtype();
+  const int n = context.size();
+  for (const ReduceOp op : comm::kAllReduceOps) {
+    const bool orders = op == ReduceOp::min || op == ReduceOp::max;
+    expect_reduction(context, op, [&](int rank, std::int64_t index) -> long double {
+      const bool first = rank == index % n;
+      const bool second = rank == (index + 1) % n && n > 1;
+      switch (index % 8) {
+        case 0:
+          return first ? kInfinity : plain(rank, index);
+        case 1:
+          return first ? -kInfinity : plain(rank, index);
+        case 2:
+          return first && !orders ? kNan : plain(rank, index);
+        case 3:  // opposite infinities make NaN in a sum
+          return first ? kInfinity : second ? -kInfinity : plain(rank, index);
+        case 4:  // infinity times zero
+          return first ? kInfinity : second ? 0 : plain(rank, index);
+        case 5:
+          return first && !orders ? kNan : second ? kInfinity : plain(rank, index);
+        case 6:  // a sum that overflows; an average may do so or not
+          return op == ReduceOp::sum ? largest(dtype) : plain(rank, index);
+        default:
+          return plain(rank, index);
+      }
+    });
+  }
+}
+
+void nan_in_min_max(Context& context) {
+  const int n = context.size();
+  for (const ReduceOp op : {ReduceOp::min, ReduceOp::max})
+    expect_reduction(context, op, [n](int rank, std::int64_t index) -> long double {
+      if (index % 3 == 2) return plain(rank, index);
+      if (rank == index % n) return index % 2 == 0 ? kNan : -kNan;
+      return rank == (index + 1) % n ? (index % 3 == 0 ? kInfinity : -kInfinity) : plain(rank, index);
+    });
+}
+
+void subnormals(Context& context) {
+  const DType dtype = context.parameters().dtype();
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max})
+    expect_reduction(context, op, [dtype](int rank, std::int64_t index) {
+      const auto units = static_cast<long double>((index * 3 + rank) % 7 + 1);
+      return ((index + rank) % 2 == 0 ? units : -units) * smallest_subnormal(dtype);
+    });
+}
+
+void zero_sign(Context& context) {
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max})
+    expect_reduction(context, op, [](int rank, std::int64_t index) -> long double {
+      if (index % 3 == 0) return -0.0L;
+      if (index % 3 == 1) return 0.0L;
+      return (index / 3 + rank) % 2 == 0 ? 0.0L : -0.0L;
+    });
+}
+
+}  // namespace
+
+void add_special_number_checks(suite::Suite& suite) {
+  const auto add = [&](const char* id, const char* citation, std::vector<int> sizes,
+                       std::function<void(Context&)> body) {
+    suite.add({.id = id,
+               .verifies = {citation},
+               .axes = {floating_dtypes(), suite::worlds(std::move(sizes))},
+               .body = std::move(body)});
+  };
+  add("collectives.reductions.nonfinite", "COLL-005@41db", {1, 2, 3, 5, 8}, nonfinite);
+  add("collectives.reductions.nan_in_min_max", "COLL-006@4cb1", {2, 3, 5}, nan_in_min_max);
+  add("collectives.reductions.subnormals", "COLL-007@0284", {2, 3, 5}, subnormals);
+  add("collectives.reductions.zero_sign", "COLL-008@9c0e", {2, 3, 5}, zero_sign);
+}
+
+}  // namespace plumbline::conformance

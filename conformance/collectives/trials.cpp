@@ -1,0 +1,56 @@
+#include "conformance/collectives/trials.hpp"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::conformance {
+
+using comm::DType;
+using comm::Operation;
+using comm::ReduceOp;
+
+void report(const std::string& problem, std::source_location where) {
+  if (!problem.empty()) ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line())) << problem;
+}
+
+void expect_result(comm::Communicator& group, const Trial& trial, std::source_location where) {
+  const Exercise exercise(group, trial);
+  exercise.run(group);
+  report(exercise.wrong_result(), where);
+}
+
+void expect_usable(comm::Communicator& group, std::source_location where) {
+  expect_result(group, {.operation = Operation::all_reduce, .elements = 5}, where);
+  group.barrier();
+}
+
+std::vector<DType> claimed(const comm::Capabilities& capabilities, std::span<const DType> dtypes) {
+  std::vector<DType> list;
+  for (const DType dtype : dtypes)
+    if (capabilities.supports(dtype)) list.push_back(dtype);
+  return list;
+}
+
+std::vector<ReduceOp> ops_on(DType dtype) {
+  std::vector<ReduceOp> list;
+  for (const ReduceOp op : comm::kAllReduceOps)
+    if (is_defined(dtype, op)) list.push_back(op);
+  return list;
+}
+
+suite::Axis operations_axis(std::span<const Operation> operations) {
+  suite::Axis axis{"operation", {}};
+  for (const Operation operation : operations) axis.values.emplace_back(name_of(operation));
+  return axis;
+}
+
+Operation operation_of(const suite::Parameters& parameters) {
+  for (int index = 0; index < comm::kOperationCount; ++index)
+    if (name_of(static_cast<Operation>(index)) == parameters.text("operation")) return static_cast<Operation>(index);
+  throw NotFound("no operation '" + parameters.text("operation") + "'");
+}
+
+}  // namespace plumbline::conformance

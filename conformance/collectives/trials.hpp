@@ -1,0 +1,51 @@
+// conformance/collectives/trials.hpp: what the bodies of the checks have in common.
+#pragma once
+
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "conformance/collectives/exercise.hpp"
+#include "harness/suite/check.hpp"
+
+namespace plumbline::conformance {
+
+/// A failure of this rank with those words, unless they are empty. The rank goes on, so that its peers are not left alone.
+void report(const std::string& problem, std::source_location where = std::source_location::current());
+
+/// Runs the trial and reports a wrong result.
+void expect_result(comm::Communicator& group, const Trial& trial,
+                   std::source_location where = std::source_location::current());
+
+/// Reports unless the group still serves its members: a reduction and a barrier.
+void expect_usable(comm::Communicator& group, std::source_location where = std::source_location::current());
+
+/// What the backend claims of these dtypes.
+[[nodiscard]] std::vector<comm::DType> claimed(const comm::Capabilities& capabilities,
+                                               std::span<const comm::DType> dtypes = comm::kAllDTypes);
+/// The ops that are defined on a dtype.
+[[nodiscard]] std::vector<comm::ReduceOp> ops_on(comm::DType dtype);
+
+/// The words of the E that `action` throws. Another exception or none is reported, and gives "".
+template <class E>
+std::string words_of(const std::function<void()>& action, const std::string& what,
+                     std::source_location where = std::source_location::current()) {
+  try {
+    action();
+  } catch (const E& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    report(what + ": another error came: " + error.what(), where);
+    return {};
+  }
+  report(what + ": no error came", where);
+  return {};
+}
+
+/// The values of an axis "operation".
+[[nodiscard]] suite::Axis operations_axis(std::span<const comm::Operation> operations);
+/// The value of that axis. Throws NotFound.
+[[nodiscard]] comm::Operation operation_of(const suite::Parameters& parameters);
+
+}  // namespace plumbline::conformance

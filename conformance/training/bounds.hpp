@@ -1,0 +1,27 @@
+// conformance/training/bounds.hpp: how far rounding can take a right result from the exact one.
+//
+// Source  N. Higham, Accuracy and Stability of Numerical Algorithms, section 4.2: a sum of n numbers in any
+//         order is off by at most gamma(n-1) times the sum of their magnitudes, gamma(k) = k u / (1 - k u).
+#pragma once
+
+#include <string_view>
+
+#include "reference/comm/dtype.hpp"
+
+namespace plumbline::conformance {
+
+/// Half the distance from 1 to the next number of the type: 2^-11, 2^-8, 2^-24, 2^-53. Throws Unsupported for
+/// integers.
+[[nodiscard]] double unit_roundoff(comm::DType dtype);
+/// The type that a run specification calls float32, bfloat16 or float16.
+[[nodiscard]] comm::DType compute_dtype(std::string_view name);
+
+/// The least positive float: where results are subnormal, rounding is off by up to half of it, whatever their
+/// size.
+inline constexpr double kSmallestFloat = 0x1p-149;
+
+/// How far the mean of `ranks` values, summed in any order in `accumulator`, divided once and rounded to
+/// float32, is from the exact mean. `magnitudes` is the sum of the values' magnitudes.
+[[nodiscard]] double mean_error(int ranks, comm::DType accumulator, double magnitudes);
+
+}  // namespace plumbline::conformance

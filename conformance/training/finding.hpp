@@ -1,0 +1,48 @@
+// conformance/training/finding.hpp: one way in which a record violates a requirement.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace plumbline::conformance {
+
+/// The requirements of training records, as checks cite them.
+namespace training_requirements {
+inline constexpr std::string_view kCoverage = "TRAIN-001@7dac";
+inline constexpr std::string_view kGivenWeights = "TRAIN-002@a625";
+inline constexpr std::string_view kContinuity = "TRAIN-003@3730";
+inline constexpr std::string_view kEqualParameters = "TRAIN-004@2209";
+inline constexpr std::string_view kEqualGradients = "TRAIN-005@b263";
+inline constexpr std::string_view kGradient = "TRAIN-006@d509";
+inline constexpr std::string_view kGradientBits = "TRAIN-007@6f1c";
+inline constexpr std::string_view kUnionGradient = "TRAIN-008@4baa";
+inline constexpr std::string_view kUpdate = "TRAIN-009@343c";
+inline constexpr std::string_view kLoss = "TRAIN-010@3e89";
+inline constexpr std::string_view kOwnRows = "TRAIN-011@e8f1";
+inline constexpr std::string_view kLearns = "TRAIN-012@4ef4";
+inline constexpr std::string_view kSameBits = "TRAIN-013@a797";
+}  // namespace training_requirements
+
+struct Finding {
+  std::string requirement;  // "TRAIN-006"
+  int step = -1;            // -1: of no step
+  int rank = -1;            // -1: of no rank
+  std::string parameter;    // a parameter, a metadata key, or nothing
+  std::string what;         // "the gradient differs from the single device's"
+
+  /// Of values: the element that is farthest off (row-major), and how many are off out of how many. -1: not
+  /// about values.
+  std::int64_t index = -1;
+  double expected = 0;
+  double got = 0;
+  double bound = 0;  // of |got - expected|; 0: the bits must be equal
+  std::int64_t wrong = 0;
+  std::int64_t elements = 0;
+};
+
+/// "TRAIN-006: step 2, rank 1, 0.weight[17]: the gradient …: expected 0.25, got 0.5, bound 1e-08 (3 of 640
+/// elements)".
+[[nodiscard]] std::string text_of(const Finding& finding);
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,64 @@
+// conformance/training/judge.hpp: judges a training record, requirement by requirement.
+//
+// Model   A pure function of a specification, the records of all ranks, and a device to compute the same
+//         training on without distribution. Each step is judged from its own recorded `before`, so that
+//         errors do not pile up; only the optimizer's moments are carried from step to step, in float64.
+//         States each property by itself: the only thing shared with the executor is the model's forward
+//         pass.
+// Bounds  The reference's executor is held to the bound of its one reduction, and to the bits over a backend
+//         that adds in rank order. Any other program is held, tensor by tensor, to a float64 baseline:
+//         max|g - g64| <= max(8 d, 64 u max|gradient of a slice|), d the distance of a plain float32 baseline
+//         from float64, u the unit round-off of the compute dtype; loss alike.
+// Errors  Unsupported for a run with a scaler or injections. What a record lacks is a finding of the
+//         coverage, and of each requirement that could not be judged for it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "conformance/training/compare.hpp"
+#include "conformance/training/finding.hpp"
+#include "reference/comm/dtype.hpp"
+#include "reference/record/training_record.hpp"
+#include "reference/training/training.hpp"
+
+namespace plumbline::conformance {
+
+/// How the reference's executor reduced its gradients.
+struct Reduction {
+  comm::DType accumulator = comm::DType::f32;
+  bool rank_order = false;  // the backend adds in rank order
+};
+
+struct JudgeOptions {
+  /// Of the reference's executor; nothing: another program.
+  std::optional<Reduction> reduction;
+  std::string device = "cpu";  // where the baseline is computed
+};
+
+struct StepSummary {
+  int step = 0;
+  double loss = 0;   // mean over the data ranks, as recorded
+  Largest gradient;  // against the single device
+  Largest update;    // against the optimizer's rule
+};
+
+struct Judgement {
+  std::vector<Finding> findings;
+  std::vector<StepSummary> steps;
+};
+
+[[nodiscard]] Judgement judge(const job::RunSpec& spec, const job::TrainingRecord& record, training::Training& training,
+                              const JudgeOptions& options);
+
+/// Where two records of the same specification differ in any value or loss, as findings of kSameBits.
+[[nodiscard]] std::vector<Finding> compare_runs(const job::RunSpec& spec, const job::TrainingRecord& first,
+                                                const job::TrainingRecord& second);
+
+/// All parameters at one moment, as the lowest rank that holds each recorded them; nothing where one is
+/// missing.
+[[nodiscard]] std::optional<training::Values> values_of(const job::RunSpec& spec, const job::TrainingRecord& record,
+                                                        int step, job::Moment moment);
+
+}  // namespace plumbline::conformance

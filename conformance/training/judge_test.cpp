@@ -1,0 +1,414 @@
+// The judge against honest records and against records with one fault each. Free of LibTorch: the model is
+// linear with a mean squared error, whose gradient is written out here.
+#include "conformance/training/judge.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/record/run_files.hpp"
+#include "reference/record/temporary_folder.hpp"
+
+namespace plumbline::conformance {
+namespace {
+
+using job::Moment;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using training::Arithmetic;
+using training::Values;
+
+constexpr int kIn = 5;
+constexpr int kOut = 3;
+
+// y = W x + b, mean over rows and outputs of (y - target)^2, in the arithmetic of T.
+template <class T>
+training::LossGradient linear_gradient(const job::RunSpec& spec, const Values& at,
+                                       const std::vector<job::RowRange>& parts) {
+  const job::RunFiles files(spec);
+  std::vector<T> weight_sum(kOut * kIn), bias_sum(kOut);
+  T loss_sum = 0;
+  T rows_sum = 0;
+  for (const job::RowRange& part : parts) {
+    std::vector<float> x(static_cast<std::size_t>(part.rows * kIn)), target(static_cast<std::size_t>(part.rows * kOut));
+    files.read_x(part, std::span(x));
+    files.read_y(part, std::span(target));
+    for (std::int64_t row = 0; row < part.rows; ++row)
+      for (int o = 0; o < kOut; ++o) {
+        T y = static_cast<T>(at.at("0.bias")[static_cast<std::size_t>(o)]);
+        const auto input = [&](int i) { return static_cast<T>(x[static_cast<std::size_t>(row * kIn + i)]); };
+        for (int i = 0; i < kIn; ++i)
+          y += static_cast<T>(at.at("0.weight")[static_cast<std::size_t>(o * kIn + i)]) * input(i);
+        const T error = y - static_cast<T>(target[static_cast<std::size_t>(row * kOut + o)]);
+        loss_sum += error * error;
+        bias_sum[static_cast<std::size_t>(o)] += 2 * error;
+        for (int i = 0; i < kIn; ++i) weight_sum[static_cast<std::size_t>(o * kIn + i)] += 2 * error * input(i);
+      }
+    rows_sum += static_cast<T>(part.rows * kOut);
+  }
+  training::LossGradient result{.gradients = {}, .loss = static_cast<double>(loss_sum / rows_sum)};
+  for (const T value : weight_sum) result.gradients["0.weight"].push_back(static_cast<double>(value / rows_sum));
+  for (const T value : bias_sum) result.gradients["0.bias"].push_back(static_cast<double>(value / rows_sum));
+  return result;
+}
+
+class LinearTraining final : public training::Training {
+ public:
+  std::map<std::string, std::string> environment() const override { return {}; }
+  void run(const job::RunSpec&, comm::Communicator&, const std::filesystem::path&, const training::Progress&) override {
+    throw StateError("not needed here");
+  }
+  training::Baseline baseline(const job::RunSpec& spec, int step, const Values& before, Arithmetic arithmetic,
+                              const std::string&) override {
+    training::Baseline result;
+    for (int data = 0; data < spec.parallel.data; ++data)
+      result.slices.push_back(gradient(spec, before, job::micro_batches_of(spec, step, data), arithmetic));
+    result.mean = result.slices.front();
+    for (auto& [name, mean] : result.mean.gradients)
+      for (std::size_t i = 0; i < mean.size(); ++i) {
+        mean[i] = 0;
+        for (const training::LossGradient& slice : result.slices) mean[i] += slice.gradients.at(name)[i];
+        mean[i] /= spec.parallel.data;
+      }
+    return result;
+  }
+  training::LossGradient union_batch(const job::RunSpec& spec, int step, const Values& before, Arithmetic arithmetic,
+                                     const std::string&) override {
+    std::vector<job::RowRange> parts;
+    for (int i = 0; i < spec.run.accumulation; ++i)
+      parts.push_back({step * spec.run.accumulation + i, 0, spec.run.global_batch});
+    return gradient(spec, before, parts, arithmetic);
+  }
+  double accuracy(const job::RunSpec&, const Values&, const training::LabelledRows&, const std::string&) override {
+    throw StateError("not needed here");
+  }
+
+ private:
+  static training::LossGradient gradient(const job::RunSpec& spec, const Values& at,
+                                         const std::vector<job::RowRange>& parts, Arithmetic arithmetic) {
+    return arithmetic == Arithmetic::float64 ? linear_gradient<double>(spec, at, parts)
+                                             : linear_gradient<float>(spec, at, parts);
+  }
+};
+
+// What a fault can change. Values are by rank.
+struct Faults {
+  std::function<void(Values& start, int rank)> start = [](Values&, int) {};
+  std::function<int(int rank)> rows_of = [](int rank) { return rank; };
+  std::function<void(std::vector<Values>& used, const std::vector<Values>& local, int step)> reduced =
+      [](std::vector<Values>&, const std::vector<Values>&, int) {};
+  job::Sgd applied{.lr = 0.125, .momentum = 0.5, .weight_decay = 0.25};
+  std::function<void(Values& before, int step, int rank)> recorded_before = [](Values&, int, int) {};
+  std::function<bool(int step, int rank, Moment moment)> recorded = [](int, int, Moment) { return true; };
+};
+
+class JudgeTest : public testing::Test {
+ protected:
+  JudgeTest() {
+    spec_.parallel.data = 3;
+    spec_.run = {.steps = 3, .global_batch = 12, .micro_batches = 2, .accumulation = 2};
+    spec_.layers = {job::Linear{kIn, kOut}};
+    spec_.loss = job::Loss::mse;
+    spec_.optimizer = job::Sgd{.lr = 0.125, .momentum = 0.5, .weight_decay = 0.25};
+    spec_.folder = folder_.path();
+    std::mt19937 random(3);
+    const auto draw = [&](std::size_t count) {
+      std::vector<float> values(count);
+      for (float& value : values) value = static_cast<float>(random() % 2001) / 1000.0f - 1.0f;
+      return values;
+    };
+    job::SafetensorsWriter weights;
+    given_ = {{"0.weight", draw(kOut * kIn)}, {"0.bias", draw(kOut)}};
+    weights.add<float>("0.weight", {kOut, kIn}, given_["0.weight"]);
+    weights.add<float>("0.bias", {kOut}, given_["0.bias"]);
+    weights.write(spec_.weights_file());
+    job::SafetensorsWriter batches;
+    batches.add<float>("x", {6, 12, kIn}, draw(6 * 12 * kIn));
+    batches.add<float>("y", {6, 12, kOut}, draw(6 * 12 * kOut));
+    batches.write(spec_.batches_file());
+  }
+
+  // An honest run but for the faults: local gradients, their mean in rank order, SGD, all in float32.
+  void run(const Faults& faults, const std::filesystem::path& folder) {
+    const int ranks = spec_.parallel.data;
+    std::vector<Values> values(3, given_), buffers(3);
+    std::vector<job::RecordWriter> records;
+    for (int rank = 0; rank < ranks; ++rank) {
+      faults.start(values[static_cast<std::size_t>(rank)], rank);
+      records.emplace_back(spec_, rank, "test", "1");
+    }
+    for (int step = 0; step < spec_.run.steps; ++step) {
+      std::vector<Values> local;
+      std::vector<float> losses;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto result = linear_gradient<float>(spec_, values[static_cast<std::size_t>(rank)],
+                                                   job::micro_batches_of(spec_, step, faults.rows_of(rank)));
+        Values narrow;
+        for (const auto& [name, wide] : result.gradients) narrow[name] = {wide.begin(), wide.end()};
+        local.push_back(std::move(narrow));
+        losses.push_back(static_cast<float>(result.loss));
+      }
+      std::vector<Values> used(3, mean(local));
+      faults.reduced(used, local, step);
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto r = static_cast<std::size_t>(rank);
+        Values before = values[r];
+        faults.recorded_before(before, step, rank);
+        update(faults.applied, values[r], used[r], buffers[r]);
+        const auto note = [&](Moment moment, const Values& what) {
+          if (!faults.recorded(step, rank, moment)) return;
+          for (const job::Parameter& parameter : job::parameters_of(spec_))
+            records[r].add(step, moment, parameter, what.at(parameter.name));
+        };
+        note(Moment::before, before);
+        note(Moment::local_grad, local[r]);
+        note(Moment::grad, used[r]);
+        note(Moment::after, values[r]);
+        records[r].add_loss(step, losses[r]);
+      }
+    }
+    std::filesystem::create_directories(folder);
+    for (const job::RecordWriter& record : records) record.write(folder);
+  }
+  Judgement judged(const std::optional<Reduction>& reduction) {
+    return judge(spec_, job::TrainingRecord(spec_, record_folder()), training_, {.reduction = reduction});
+  }
+  // The requirements that a run with these faults violates.
+  std::vector<std::string> violated(const Faults& faults,
+                                    const std::optional<Reduction>& reduction = Reduction{.rank_order = true}) {
+    run(faults, record_folder());
+    last_ = judged(reduction);
+    std::set<std::string> ids;
+    for (const Finding& finding : last_.findings) ids.insert(finding.requirement);
+    return {ids.begin(), ids.end()};
+  }
+  // The first finding of a requirement in the last judgement, as text.
+  std::string first(const std::string& requirement) const {
+    for (const Finding& finding : last_.findings)
+      if (finding.requirement == requirement) return text_of(finding);
+    return "none";
+  }
+  std::filesystem::path record_folder() const { return folder_.path() / "record"; }
+
+  static constexpr std::optional<Reduction> kOtherProgram = std::nullopt;
+  job::RunSpec spec_;
+  Values given_;
+  LinearTraining training_;
+  Judgement last_;
+  job::TemporaryFolder folder_;
+
+ private:
+  static Values mean(const std::vector<Values>& local) {
+    Values sum = local[0];
+    for (auto& [name, list] : sum)
+      for (std::size_t i = 0; i < list.size(); ++i)
+        list[i] = ((list[i] + local[1].at(name)[i]) + local[2].at(name)[i]) / 3.0f;
+    return sum;
+  }
+  static void update(const job::Sgd& sgd, Values& values, const Values& gradients, Values& buffers) {
+    for (auto& [name, list] : values) {
+      std::vector<float>& buffer = buffers[name];
+      buffer.resize(list.size());
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        buffer[i] = static_cast<float>(sgd.momentum) * buffer[i] + gradients.at(name)[i] +
+                    static_cast<float>(sgd.weight_decay) * list[i];
+        list[i] -= static_cast<float>(sgd.lr) * buffer[i];
+      }
+    }
+  }
+};
+
+TEST_F(JudgeTest, FindsNothingInAnHonestRecord) {
+  EXPECT_THAT(violated({}), IsEmpty()) << text_of(last_.findings.front());
+  EXPECT_THAT(violated({}, Reduction{}), IsEmpty()) << text_of(last_.findings.front());
+  EXPECT_THAT(violated({}, kOtherProgram), IsEmpty()) << text_of(last_.findings.front());
+}
+
+TEST_F(JudgeTest, SummarisesEachStep) {
+  (void)violated({}, kOtherProgram);
+  ASSERT_EQ(last_.steps.size(), 3u);
+  for (const StepSummary& step : last_.steps) {
+    EXPECT_GT(step.loss, 0.1);
+    EXPECT_GT(step.gradient.difference, 0);
+    EXPECT_LT(step.gradient.difference, step.gradient.bound);
+    EXPECT_LT(step.gradient.bound, 1e-4);
+    EXPECT_GT(step.update.difference, 0);
+    EXPECT_LT(step.update.difference, step.update.bound);
+    EXPECT_LT(step.update.bound, 1e-3);
+  }
+}
+
+TEST_F(JudgeTest, FindsAParameterThatIsNotReduced) {
+  const Faults faults{.reduced = [](std::vector<Values>& used, const std::vector<Values>& local, int) {
+    for (std::size_t rank = 0; rank < 3; ++rank) used[rank]["0.bias"] = local[rank].at("0.bias");
+  }};
+  EXPECT_THAT(violated(faults), ElementsAre("TRAIN-004", "TRAIN-005", "TRAIN-006", "TRAIN-007", "TRAIN-008"));
+  EXPECT_THAT(first("TRAIN-005"), HasSubstr("step 0, rank 1, 0.bias[0]: the gradient differs from that of rank 0"));
+  EXPECT_THAT(first("TRAIN-004"), HasSubstr("step 0, rank 1, 0.bias[0]: the value after the step differs"));
+}
+
+TEST_F(JudgeTest, FindsGradientsThatAreSummedInsteadOfAveraged) {
+  const Faults faults{.reduced = [](std::vector<Values>& used, const std::vector<Values>&, int) {
+    for (Values& values : used)
+      for (auto& [name, list] : values)
+        for (float& value : list) value *= 3;
+  }};
+  EXPECT_THAT(violated(faults), ElementsAre("TRAIN-006", "TRAIN-007", "TRAIN-008"));
+  EXPECT_THAT(violated(faults, kOtherProgram), ElementsAre("TRAIN-006", "TRAIN-008"));
+  EXPECT_THAT(first("TRAIN-006"), HasSubstr("(15 of 15 elements)"));
+}
+
+TEST_F(JudgeTest, FindsAnotherDivisor) {
+  const Faults faults{.reduced = [](std::vector<Values>& used, const std::vector<Values>&, int) {
+    for (Values& values : used)
+      for (auto& [name, list] : values)
+        for (float& value : list) value *= 1.00001f;
+  }};
+  EXPECT_THAT(violated(faults), ElementsAre("TRAIN-006", "TRAIN-007", "TRAIN-008"));
+}
+
+TEST_F(JudgeTest, FindsAnotherOrderOfAdditionsOnlyByTheBits) {
+  const Faults faults{.reduced = [](std::vector<Values>& used, const std::vector<Values>& local, int) {
+    for (Values& values : used)
+      for (auto& [name, list] : values)
+        for (std::size_t i = 0; i < list.size(); ++i)
+          list[i] = (local[0].at(name)[i] + (local[1].at(name)[i] + local[2].at(name)[i])) / 3.0f;
+  }};
+  EXPECT_THAT(violated(faults), ElementsAre("TRAIN-007"));
+  EXPECT_THAT(violated(faults, Reduction{}), IsEmpty());
+  EXPECT_THAT(violated(faults, kOtherProgram), IsEmpty());
+}
+
+TEST_F(JudgeTest, FindsALastElementThatIsDropped) {
+  const Faults faults{.reduced = [](std::vector<Values>& used, const std::vector<Values>& local, int) {
+    for (std::size_t rank = 0; rank < 3; ++rank) used[rank]["0.weight"].back() = local[rank].at("0.weight").back();
+  }};
+  EXPECT_THAT(violated(faults), testing::IsSupersetOf({"TRAIN-005", "TRAIN-006", "TRAIN-007", "TRAIN-008"}));
+  EXPECT_THAT(first("TRAIN-006"), HasSubstr("step 0, rank 0, 0.weight[14]"));
+  EXPECT_THAT(first("TRAIN-006"), HasSubstr("(1 of 15 elements)"));
+}
+
+TEST_F(JudgeTest, FindsARankThatStartsFromOtherWeights) {
+  const Faults faults{.start = [](Values& start, int rank) {
+    if (rank == 2) start["0.weight"][4] += 0x1p-20f;
+  }};
+  EXPECT_THAT(violated(faults), testing::IsSupersetOf({"TRAIN-002", "TRAIN-004"}));
+  EXPECT_THAT(first("TRAIN-002"), HasSubstr("step 0, rank 2, 0.weight[4]: does not start from the given weights"));
+}
+
+TEST_F(JudgeTest, FindsARankThatUsesTheRowsOfAnother) {
+  const Faults faults{.rows_of = [](int rank) { return rank == 1 ? 0 : rank; }};
+  for (const auto& reduction : {std::optional(Reduction{}), kOtherProgram}) {
+    EXPECT_THAT(violated(faults, reduction), ElementsAre("TRAIN-006", "TRAIN-008", "TRAIN-010", "TRAIN-011"));
+    EXPECT_THAT(first("TRAIN-010"),
+                HasSubstr("step 0, rank 1, loss[0]: the loss is not the mean over the rows of data rank 1"));
+    EXPECT_THAT(first("TRAIN-011"), HasSubstr("step 0, rank 1, "));
+  }
+  const bool named = std::ranges::any_of(last_.findings, [](const Finding& finding) {
+    return finding.what == "the loss is that of the rows of data rank 0" && finding.rank == 1;
+  });
+  EXPECT_TRUE(named);
+}
+
+TEST_F(JudgeTest, FindsRanksThatExchangedTheirRowsThoughTheMeanIsRight) {
+  const Faults faults{.rows_of = [](int rank) { return rank == 0 ? 1 : rank == 1 ? 0 : 2; }};
+  EXPECT_THAT(violated(faults, kOtherProgram), ElementsAre("TRAIN-010", "TRAIN-011"));
+}
+
+TEST_F(JudgeTest, FindsAStaleValueBeforeAStep) {
+  const Faults faults{.recorded_before = [this](Values& before, int step, int rank) {
+    if (step == 2 && rank == 1) before = given_;
+  }};
+  // The loss is that of the values which the rank really had.
+  EXPECT_THAT(violated(faults), ElementsAre("TRAIN-003", "TRAIN-004", "TRAIN-009", "TRAIN-010", "TRAIN-011"));
+  EXPECT_THAT(first("TRAIN-003"),
+              HasSubstr("step 2, rank 1, 0.weight[0]: does not start from where the step before it ended"));
+}
+
+TEST_F(JudgeTest, FindsAWrongUpdate) {
+  const job::Sgd wrong[] = {{.lr = 0.12501, .momentum = 0.5, .weight_decay = 0.25},
+                            {.lr = 0.125, .momentum = 0.5},
+                            {.lr = 0.125, .weight_decay = 0.25}};
+  for (const job::Sgd& applied : wrong) EXPECT_THAT(violated({.applied = applied}), ElementsAre("TRAIN-009"));
+  EXPECT_THAT(first("TRAIN-009"),
+              HasSubstr("step 1, rank 0, 0.weight["));  // without momentum step 0 is right
+}
+
+TEST_F(JudgeTest, FindsNan) {
+  const Faults faults{.reduced = [](std::vector<Values>& used, const std::vector<Values>&, int step) {
+    if (step == 1) used[2]["0.bias"][1] = std::nanf("");
+  }};
+  EXPECT_THAT(violated(faults),
+              testing::IsSupersetOf({"TRAIN-004", "TRAIN-005", "TRAIN-006", "TRAIN-007", "TRAIN-008"}));
+  EXPECT_THAT(first("TRAIN-006"),
+              HasSubstr("step 1, rank 2, 0.bias[1]: the gradient is not the mean of the single device's"));
+  EXPECT_THAT(first("TRAIN-006"), HasSubstr("got nan"));
+}
+
+TEST_F(JudgeTest, JudgesWhatIsLeftWhenAFileIsMissing) {
+  run({}, record_folder());
+  std::filesystem::remove(job::record_file(record_folder(), 1));
+  last_ = judged(Reduction{});
+  ASSERT_EQ(last_.findings.size(), 1u);
+  EXPECT_THAT(first("TRAIN-001"), HasSubstr("TRAIN-001: rank 1: '"));
+  EXPECT_THAT(first("TRAIN-001"), HasSubstr("rank1.safetensors': no such file"));
+}
+
+TEST_F(JudgeTest, SaysWhatItCouldNotJudge) {
+  const auto lacks = [](Moment which) {
+    return Faults{.recorded = [which](int step, int, Moment moment) { return step != 1 || moment != which; }};
+  };
+  EXPECT_THAT(violated(lacks(Moment::before)),
+              ElementsAre("TRAIN-001", "TRAIN-003", "TRAIN-006", "TRAIN-008", "TRAIN-009", "TRAIN-010", "TRAIN-011"));
+  EXPECT_THAT(first("TRAIN-006"), HasSubstr("step 1: not judged: 'before' of some parameter is missing in the record"));
+  EXPECT_THAT(violated(lacks(Moment::grad)), ElementsAre("TRAIN-001", "TRAIN-006", "TRAIN-008", "TRAIN-009"));
+  EXPECT_THAT(first("TRAIN-009"), HasSubstr("step 1, rank 0, 0.weight: not judged from here on"));
+  EXPECT_THAT(violated(lacks(Moment::after)), ElementsAre("TRAIN-001", "TRAIN-003", "TRAIN-009"));
+  EXPECT_THAT(violated(lacks(Moment::local_grad)), IsEmpty());
+  std::filesystem::remove_all(record_folder());
+  last_ = judged(Reduction{});
+  EXPECT_THAT(first("TRAIN-002"), HasSubstr("not judged"));
+  EXPECT_EQ(last_.steps.size(), 3u);
+}
+
+TEST_F(JudgeTest, DoesNotComeDownOverNonsense) {
+  run({}, record_folder());
+  std::ofstream(job::record_file(record_folder(), 0)) << "nonsense nonsense nonsense";
+  last_ = judged(kOtherProgram);
+  EXPECT_THAT(first("TRAIN-001"), HasSubstr("rank 0"));
+  EXPECT_EQ(first("TRAIN-006"), "none");
+}
+
+TEST_F(JudgeTest, RefusesRunsThatItCannotJudge) {
+  run({}, record_folder());
+  spec_.scaler.emplace();
+  EXPECT_THROW((void)judged(Reduction{}), Unsupported);
+}
+
+TEST_F(JudgeTest, ComparesRunsBitForBit) {
+  run({}, folder_.path() / "first");
+  run({}, folder_.path() / "second");
+  run({.recorded_before =
+           [](Values& before, int step, int rank) {
+             if (step == 2 && rank == 1) before["0.bias"][2] = std::nextafter(before["0.bias"][2], 9.0f);
+           }},
+      folder_.path() / "third");
+  const job::TrainingRecord first(spec_, folder_.path() / "first");
+  EXPECT_THAT(compare_runs(spec_, first, job::TrainingRecord(spec_, folder_.path() / "second")), IsEmpty());
+  const auto findings = compare_runs(spec_, first, job::TrainingRecord(spec_, folder_.path() / "third"));
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_THAT(text_of(findings[0]),
+              HasSubstr("TRAIN-013: step 2, rank 1, 0.bias[2]: the second run recorded other bits"));
+  EXPECT_FALSE(compare_runs(spec_, first, job::TrainingRecord(spec_, folder_.path() / "none")).empty());
+}
+
+}  // namespace
+}  // namespace plumbline::conformance

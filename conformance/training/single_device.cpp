@@ -1,0 +1,102 @@
+#include "conformance/training/single_device.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "conformance/training/bounds.hpp"
+
+namespace plumbline::conformance {
+namespace {
+
+using training::Arithmetic;
+
+double largest_of(const std::vector<double>& values) {
+  double largest = 0;
+  for (const double value : values) largest = std::max(largest, std::fabs(value));
+  return largest;
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::fabs(a[i] - b[i]));
+  return largest;
+}
+
+bool has_batch_norm(const job::RunSpec& spec) {
+  return std::ranges::any_of(spec.layers,
+                             [](const job::Layer& layer) { return std::holds_alternative<job::BatchNorm2d>(layer); });
+}
+
+}  // namespace
+
+SingleDevice::SingleDevice(const job::RunSpec& spec, int step, const training::Values& before,
+                           training::Training& training, const std::string& device)
+    : mixes_rows_(has_batch_norm(spec)),
+      unit_roundoff_(unit_roundoff(compute_dtype(spec.run.dtype))),
+      float32_(training.baseline(spec, step, before, Arithmetic::float32, device)),
+      float64_(training.baseline(spec, step, before, Arithmetic::float64, device)) {
+  if (!mixes_rows_) union_ = training.union_batch(spec, step, before, Arithmetic::float64, device);
+}
+
+std::vector<float> SingleDevice::slice32(int data, const std::string& parameter) const {
+  const std::vector<double>& wide = float32_.slices[static_cast<std::size_t>(data)].gradients.at(parameter);
+  return {wide.begin(), wide.end()};
+}
+
+const std::vector<double>& SingleDevice::slice64(int data, const std::string& parameter) const {
+  return float64_.slices[static_cast<std::size_t>(data)].gradients.at(parameter);
+}
+
+const std::vector<double>& SingleDevice::mean64(const std::string& parameter) const {
+  return float64_.mean.gradients.at(parameter);
+}
+
+std::vector<double> SingleDevice::mean_of_slices(const std::string& parameter) const {
+  std::vector<double> mean(float32_.mean.gradients.at(parameter).size());
+  for (const training::LossGradient& slice : float32_.slices)
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += slice.gradients.at(parameter)[i];
+  for (double& value : mean) value /= static_cast<double>(float32_.slices.size());
+  return mean;
+}
+
+std::vector<float> SingleDevice::rank_order_mean(const std::string& parameter) const {
+  std::vector<float> sum = slice32(0, parameter);
+  for (std::size_t data = 1; data < float32_.slices.size(); ++data) {
+    const std::vector<float> slice = slice32(static_cast<int>(data), parameter);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += slice[i];
+  }
+  for (float& value : sum) value /= static_cast<float>(float32_.slices.size());
+  return sum;
+}
+
+std::vector<double> SingleDevice::magnitudes(const std::string& parameter) const {
+  std::vector<double> sum(float32_.mean.gradients.at(parameter).size());
+  for (const training::LossGradient& slice : float32_.slices)
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += std::fabs(slice.gradients.at(parameter)[i]);
+  return sum;
+}
+
+const std::vector<double>& SingleDevice::union64(const std::string& parameter) const {
+  return union_.gradients.at(parameter);
+}
+
+double SingleDevice::gradient_bound(const std::string& parameter) const {
+  double largest = 0;
+  for (const training::LossGradient& slice : float64_.slices)
+    largest = std::max(largest, largest_of(slice.gradients.at(parameter)));
+  const double d = distance(float32_.mean.gradients.at(parameter), float64_.mean.gradients.at(parameter));
+  return std::max(8 * d, 64 * unit_roundoff_ * largest);
+}
+
+double SingleDevice::slice_bound(int data, const std::string& parameter) const {
+  const std::vector<double>& wide = slice64(data, parameter);
+  const std::vector<double>& narrow = float32_.slices[static_cast<std::size_t>(data)].gradients.at(parameter);
+  return std::max(8 * distance(narrow, wide), 64 * unit_roundoff_ * largest_of(wide));
+}
+
+double SingleDevice::loss_bound(int data) const {
+  const double d = std::fabs(loss32(data) - loss64(data));
+  return std::max(8 * d, 64 * unit_roundoff_ * (1 + std::fabs(loss64(data))));
+}
+
+}  // namespace plumbline::conformance

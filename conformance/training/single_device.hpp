@@ -1,0 +1,55 @@
+// conformance/training/single_device.hpp: one step as a single device computes it, in the forms that a judge
+// needs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reference/record/run_spec.hpp"
+#include "reference/training/training.hpp"
+
+namespace plumbline::conformance {
+
+class SingleDevice {
+ public:
+  /// Computes step `step` of `spec` at the values `before`: by slices in float32 and float64, and the union
+  /// in float64.
+  SingleDevice(const job::RunSpec& spec, int step, const training::Values& before, training::Training& training,
+               const std::string& device);
+
+  /// Whether batch normalisation is in the model: then the union batch is another function, and is not
+  /// computed.
+  [[nodiscard]] bool mixes_rows() const { return mixes_rows_; }
+
+  /// A data rank's gradient.
+  [[nodiscard]] std::vector<float> slice32(int data, const std::string& parameter) const;
+  [[nodiscard]] const std::vector<double>& slice64(int data, const std::string& parameter) const;
+  /// The mean of the slices: in float64 throughout; of the float32 slices, exactly; of those added in rank
+  /// order and divided once, all in float32.
+  [[nodiscard]] const std::vector<double>& mean64(const std::string& parameter) const;
+  [[nodiscard]] std::vector<double> mean_of_slices(const std::string& parameter) const;
+  [[nodiscard]] std::vector<float> rank_order_mean(const std::string& parameter) const;
+  /// The sums of the magnitudes of the float32 slices.
+  [[nodiscard]] std::vector<double> magnitudes(const std::string& parameter) const;
+  /// The gradient of all rows in one piece.
+  [[nodiscard]] const std::vector<double>& union64(const std::string& parameter) const;
+
+  /// max(8 d, 64 u max|gradient of a slice|) of the mean, and of one slice.
+  [[nodiscard]] double gradient_bound(const std::string& parameter) const;
+  [[nodiscard]] double slice_bound(int data, const std::string& parameter) const;
+
+  /// A data rank's loss. Its bound: 8 times the distance of float32 from float64, or 64 u of its size and 1,
+  /// since it is a difference of larger numbers.
+  [[nodiscard]] double loss32(int data) const { return float32_.slices[static_cast<std::size_t>(data)].loss; }
+  [[nodiscard]] double loss64(int data) const { return float64_.slices[static_cast<std::size_t>(data)].loss; }
+  [[nodiscard]] double loss_bound(int data) const;
+
+ private:
+  bool mixes_rows_;
+  double unit_roundoff_;  // of the compute dtype
+  training::Baseline float32_;
+  training::Baseline float64_;
+  training::LossGradient union_;
+};
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,137 @@
+// The checks themselves on the local backend, and on one that is wrong on purpose.
+#include "conformance/training/training_checks.hpp"
+
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+#include "conformance/training/finding.hpp"
+#include "harness/subject/modules.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/comm/local.hpp"
+#include "reference/record/temporary_folder.hpp"
+#include "reference/training/training.hpp"
+
+namespace plumbline::conformance {
+namespace {
+
+training::Training& module() {
+  static training::Training* const training = reinterpret_cast<training::TrainingFactory*>(
+      subject::open_module("training", training::kTrainingFactory, "training"))();
+  return *training;
+}
+
+suite::Suite complete_suite() {
+  suite::Suite suite;
+  std::ifstream file(PLUMBLINE_TRAINING_REQUIREMENTS);
+  std::stringstream text;
+  text << file.rdbuf();
+  suite.requirements.add_toml(text.str(), PLUMBLINE_TRAINING_REQUIREMENTS);
+  add_training_checks(suite);
+  return suite;
+}
+
+// What a body sees of a rank that is a thread here.
+class ThreadContext final : public suite::Context {
+ public:
+  ThreadContext(comm::Communicator& world, const suite::Parameters& parameters, std::string scratch)
+      : world_(world), parameters_(parameters), scratch_(std::move(scratch)) {}
+  comm::Communicator& world() override { return world_; }
+  suite::Adapter& adapter() override { throw StateError("a check of a backend has no adapter"); }
+  training::Training& training() override { return module(); }
+  const suite::Parameters& parameters() const override { return parameters_; }
+  std::uint64_t seed() const override { return 0xfedcba9876543210u; }
+  const comm::Capabilities& capabilities() const override { return world_.capabilities(); }
+  const std::string& scratch() const override { return scratch_; }
+  void progress(const std::string&) override {}
+
+ private:
+  comm::Communicator& world_;
+  const suite::Parameters& parameters_;
+  std::string scratch_;
+};
+
+using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)>;
+
+void run_case(const suite::Case& one, const Wrap& wrap = {}) {
+  const job::TemporaryFolder scratch;
+  comm::run_ranks(one.world(), [&](comm::Communicator& world) {
+    const std::unique_ptr<comm::Communicator> wrapped = wrap ? wrap(world.duplicate()) : nullptr;
+    ThreadContext context(wrapped ? *wrapped : world, one.parameters, scratch.path().string());
+    one.check->body(context);
+  });
+}
+
+TEST(TrainingSuite, HasACheckForEachRequirementAndCitesWhatIsWritten) {
+  EXPECT_THAT(complete_suite().problems(), testing::IsEmpty());
+}
+
+class TrainingCheck : public testing::TestWithParam<int> {
+ protected:
+  static const suite::Suite& suite() {
+    static const suite::Suite suite = complete_suite();
+    return suite;
+  }
+};
+
+TEST_P(TrainingCheck, PassesOnLocal) {
+  const suite::Case& one = suite().cases().at(static_cast<std::size_t>(GetParam()));
+  SCOPED_TRACE(one.id());
+  run_case(one);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, TrainingCheck, testing::Range(0, static_cast<int>(complete_suite().cases().size())));
+
+// Every rank but rank 0 keeps its own last element of each reduction.
+class DropsLastElement final : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+
+ private:
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    const bool reduces = call.operation == comm::Operation::all_reduce && rank() != 0;
+    const float own = reduces ? static_cast<const float*>(call.in.data)[call.in.count - 1] : 0;
+    CommunicatorDecorator::do_run(call, timeout);
+    if (reduces) static_cast<float*>(call.out.data)[call.out.count - 1] = own;
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<DropsLastElement>(std::move(group));
+  }
+};
+
+// The failures of a case, which fails here on purpose.
+std::string failures_of(const suite::Case& one, const Wrap& wrap) {
+  testing::TestPartResultArray results;
+  {
+    testing::ScopedFakeTestPartResultReporter reporter(testing::ScopedFakeTestPartResultReporter::INTERCEPT_ALL_THREADS,
+                                                       &results);
+    run_case(one, wrap);
+  }
+  std::string text;
+  for (int i = 0; i < results.size(); ++i) text += std::string(results.GetTestPartResult(i).message()) + "\n";
+  return text;
+}
+
+TEST(TrainingCheckFailure, NamesRequirementStepRankParameterAndValues) {
+  const suite::Suite suite = complete_suite();
+  const auto drops = [](std::unique_ptr<comm::Communicator> world) {
+    return std::make_unique<DropsLastElement>(std::move(world));
+  };
+  const suite::Case& one = suite.cases().front();
+  ASSERT_EQ(one.id(), "training.single_device[model=mlp,optimizer=sgd,accumulation=1,world=2]");
+  const std::string text = failures_of(one, drops);
+  EXPECT_THAT(text,
+              testing::ContainsRegex("TRAIN-005: step 0, rank 1, 2.bias.9.: the gradient differs from that of rank 0: "
+                                     "expected [-0-9.e]+, got [-0-9.e]+, the bits must be equal .1 of 10 elements."));
+  EXPECT_THAT(text, testing::ContainsRegex("TRAIN-006: step 0, rank 1, 2.bias.9.: the gradient is not the mean"));
+  EXPECT_THAT(text, testing::HasSubstr(" more findings"));
+  EXPECT_LT(std::ranges::count(text, '\n'), 60);
+}
+
+}  // namespace
+}  // namespace plumbline::conformance
