@@ -50,8 +50,11 @@ if(PLUMBLINE_SANITIZE)
   endif()
 endif()
 
+# Here, so that every folder sees them.
 find_package(Threads REQUIRED)
-find_package(fmt REQUIRED)
+foreach(library fmt nlohmann_json tomlplusplus CLI11 GTest benchmark prometheus-cpp)
+  find_package(${library} REQUIRED)
+endforeach()
 
 # plumbline_library(name SOURCES … LINKS …): a static library plumbline::name that may be linked into any module.
 function(plumbline_library name)
@@ -93,7 +96,3 @@ function(plumbline_test name)
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGUMENTS})
   set_tests_properties(${name} PROPERTIES LABELS "unit;${arg_LABELS}" TIMEOUT 300)
 endfunction()
-
-if(PLUMBLINE_TESTS)
-  find_package(GTest REQUIRED)
-endif()

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Fails when an include crosses the arrows reference <- harness <- {conformance, benchmarks}, or brings a runtime where
+it does not belong.
+
+usage: check_layers.py [ROOT]
+"""
+import re, sys
+from pathlib import Path
+
+ALLOWED = {
+    "reference": {"reference"},
+    "harness": {"reference", "harness"},
+    "conformance": {"reference", "harness", "conformance"},
+    "benchmarks": {"reference", "harness", "benchmarks"},
+}
+# Headers of a runtime, and the only places that may include them.
+RUNTIMES = {
+    r"(torch|ATen|c10|caffe2)/": ("reference/training/",),
+    r"mpi\.h": ("harness/subject/mpi/", "benchmarks/anchors/"),
+    r"(nccl|cuda|cuda_runtime)\.h": ("harness/subject/nccl/",),
+    r"gtest/|gmock/": ("harness/worker/", "harness/faults/", "conformance/"),
+    r"benchmark/benchmark\.h": ("benchmarks/",),
+    r"prometheus/": ("harness/metrics/",),
+    r"CLI/": ("harness/cli/", "harness/worker/"),
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+MOST_TORCH_FILES = 12
+
+
+def main(root):
+    problems, seen, torch = [], 0, 0
+    for layer, allowed in ALLOWED.items():
+        for file in sorted((root / layer).rglob("*")):
+            if file.suffix not in {".cpp", ".hpp", ".h", ".inc", ".cu"}:
+                continue
+            seen += 1
+            name = file.relative_to(root).as_posix()
+            is_test = name.endswith(("_test.cpp", "_test.hpp"))
+            includes = INCLUDE.findall(file.read_text(encoding="utf-8"))
+            torch += "torch/torch.h" in includes
+            for include in includes:
+                target = include.split("/")[0]
+                if target in ALLOWED and target not in allowed:
+                    problems.append(f"{name}: {layer} must not include {include}")
+                for pattern, places in RUNTIMES.items():
+                    if re.match(pattern, include) and not name.startswith(places) and not (is_test and pattern.startswith("gtest")):
+                        problems.append(f"{name}: {include} belongs to {', '.join(places)}")
+    if torch > MOST_TORCH_FILES:
+        problems.append(f"{torch} files include torch/torch.h; at most {MOST_TORCH_FILES} may, it costs 17 s each")
+    if seen == 0:
+        problems.append(f"no source in {root}")
+    print("\n".join(problems) or f"{seen} files keep to the layers")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent))

@@ -1,0 +1,85 @@
+# Sourced by the commands beside it: installs what is missing, configures and builds. Says what it does, in a few lines.
+#
+#   JOBS              parallel compilations (default: all cores)
+#   PLUMBLINE_TORCH   OFF builds all that needs no LibTorch
+#   BUILD             build folder (default: build)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+JOBS=${JOBS:-$(nproc)}
+BUILD=${BUILD:-build}
+PLUMBLINE_TORCH=${PLUMBLINE_TORCH:-AUTO}
+TORCH_PIN=2.13.0
+started=$SECONDS
+
+say() { printf '[%3ds] %s\n' $((SECONDS - started)) "$*"; }
+die() { printf 'plumbline: %s\n' "$1" >&2; exit "${2:-3}"; }
+
+case $JOBS in *[!0-9]* | '' | 0) die "JOBS='$JOBS' is not a whole number from 1 on" 2 ;; esac
+case $PLUMBLINE_TORCH in AUTO | ON | OFF) ;; *) die "PLUMBLINE_TORCH='$PLUMBLINE_TORCH'; it is AUTO, ON or OFF" 2 ;; esac
+
+# Runs a command, shows its output only when it fails.
+quietly() {
+  local log
+  log=$(mktemp)
+  if ! "$@" >"$log" 2>&1; then
+    tail -n 40 "$log" >&2
+    rm -f "$log"
+    die "this failed: $*"
+  fi
+  rm -f "$log"
+}
+
+packages=(cmake ninja-build ccache mold pkg-config libopenmpi-dev openmpi-bin prometheus-cpp-dev libgtest-dev libgmock-dev
+  libbenchmark-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libfmt-dev libspdlog-dev libxml2-utils)
+
+install_packages() {
+  command -v dpkg-query >/dev/null || { say 'no dpkg here: what is missing will show when configuring'; return; }
+  local missing=() package
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  # A cmake from elsewhere is as good.
+  if ((${#missing[@]} == 0)); then return; fi
+  local root=()
+  if ((EUID != 0)); then
+    sudo -n true 2>/dev/null || die "these packages are missing, and only root can install them: apt-get install ${missing[*]}"
+    root=(sudo -n)
+  fi
+  say "installing ${#missing[@]} packages: ${missing[*]}"
+  quietly "${root[@]}" apt-get update -qq
+  quietly "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+}
+
+# LibTorch: the user's own comes first, then the project's environment, which is made where nothing else is found.
+install_torch() {
+  [[ $PLUMBLINE_TORCH == OFF ]] && return
+  if [[ -n ${CMAKE_PREFIX_PATH:-}${Torch_DIR:-} ]] || python3 -c 'import torch' 2>/dev/null; then return; fi
+  if [[ -x .venv/bin/python ]] && .venv/bin/python -c 'import torch' 2>/dev/null; then return; fi
+  dpkg-query -W -f '${Status}' libtorch-dev 2>/dev/null | grep -q 'ok installed' && return
+  say "installing torch==$TORCH_PIN into .venv"
+  python3 -m venv .venv 2>/dev/null || { install_venv; quietly python3 -m venv .venv; }
+  quietly .venv/bin/python -m pip install --quiet "torch==$TORCH_PIN" numpy
+}
+
+install_venv() {
+  say 'installing python3-venv'
+  if ((EUID == 0)); then quietly apt-get install -y -qq python3-venv; else quietly sudo -n apt-get install -y -qq python3-venv; fi
+}
+
+build() {
+  say 'configuring'
+  quietly cmake -S . -B "$BUILD" -G Ninja "-DPLUMBLINE_TORCH=$PLUMBLINE_TORCH" "$@"
+  say "building with $JOBS jobs"
+  if [[ -t 1 ]]; then
+    cmake --build "$BUILD" --parallel "$JOBS" || die 'the build failed'
+  else
+    quietly cmake --build "$BUILD" --parallel "$JOBS"
+  fi
+  say 'built'
+}
+
+prepare() {
+  install_packages
+  install_torch
+  build "$@"
+}
