@@ -17,8 +17,11 @@ constexpr std::array<std::string_view, kOperationCount> kOperationNames{
   throw InvalidArgument(fmt::format("{}: {}", name_of(call.operation), why));
 }
 
-void check_view(const Call& call, std::string_view which, const void* data, std::int64_t count) {
+void check_view(const Call& call, std::string_view which, const void* data, std::int64_t count, int ranks) {
   if (count < 0) refuse(call, fmt::format("{} has {} elements; a count is 0 or more", which, count));
+  std::int64_t bytes_of_all = 0;  // of the widest elements: what sizes are computed from must not overflow
+  if (__builtin_mul_overflow(count, std::int64_t{8} * ranks, &bytes_of_all))
+    refuse(call, fmt::format("{} has {} elements; no {} ranks have memory for so many", which, count, ranks));
   if (data == nullptr && count > 0) refuse(call, fmt::format("{} has {} elements and a null pointer", which, count));
 }
 
@@ -101,8 +104,8 @@ std::string describe(const Call& call, int ranks) {
 
 void validate(const Call& call, int rank, int ranks) {
   if (call.operation == Operation::barrier) return;
-  check_view(call, "in", call.in.data, call.in.count);
-  check_view(call, "out", call.out.data, call.out.count);
+  check_view(call, "in", call.in.data, call.in.count, ranks);
+  check_view(call, "out", call.out.data, call.out.count, ranks);
   if (is_rooted(call.operation) || is_point_to_point(call.operation)) {
     if (call.root < 0 || call.root >= ranks)
       refuse(call, fmt::format("{} {} is not a rank of the group of {}", is_rooted(call.operation) ? "root" : "peer",

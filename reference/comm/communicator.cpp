@@ -32,11 +32,13 @@ void check_members(std::span<const int> ranks, int rank, int size) {
 
 }  // namespace
 
-std::uint64_t group_id(std::span<const int> world_ranks, int creation) {
+std::uint64_t group_id(std::uint64_t parent, std::span<const int> world_ranks, int creation) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   const auto mix = [&hash](std::uint32_t value) {
     for (int shift = 0; shift < 32; shift += 8) hash = (hash ^ ((value >> shift) & 0xffu)) * 0x100000001b3u;
   };
+  mix(static_cast<std::uint32_t>(parent));
+  mix(static_cast<std::uint32_t>(parent >> 32));
   for (const int rank : world_ranks) mix(static_cast<std::uint32_t>(rank));
   mix(static_cast<std::uint32_t>(creation));
   return hash;

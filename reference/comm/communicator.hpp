@@ -3,10 +3,15 @@
 // Model   A Communicator is one rank's handle on a group. Ranks in calls are positions in the group, [0, size()).
 //         Collectives must be entered by all members in the same order; a call returns when this rank's buffers may be
 //         used again (for send: reused; for all others: also filled). start() does not block; its Work is waited for.
-//         A blocking and a non-blocking call of the same collective match each other.
+//         A blocking and a non-blocking call of the same collective match each other, and so do one with a time limit
+//         and one without, unless a note of the backend's capabilities says that they do not (MPI's do not).
 // Threads One thread at a time per Communicator; different Communicators may be used at once.
-// Memory  The caller owns all buffers and keeps them alive until the call is complete. Dropping an unfinished Work
-//         aborts its group, so that nobody touches buffers that may be gone.
+// Memory  The caller owns all buffers and keeps them alive until the call is complete. Dropping an unfinished Work, or
+//         giving a call up with an error, fails the group. Whether nobody touches the buffers from then on is the
+//         backend's to say: local promises it; where a note says that calls cannot be taken back (MPI's collectives),
+//         they must stay until the process ends.
+//         A Work that outlives its communicator throws PeerFailed, unless its call is complete or the backend can
+//         complete it all the same.
 // Errors  InvalidArgument and Unsupported before anything happened; MismatchError, TimeoutError, PeerFailed,
 //         RuntimeFailure afterwards: then the group is unusable, and every later call on it throws PeerFailed.
 // Rounding Each backend declares its accumulator (Capabilities::accumulator). avg is the sum, then one division in the
@@ -30,13 +35,15 @@ using Timeout = std::optional<std::chrono::nanoseconds>;
 
 /// A group's identity. `ranks` are world ranks in group order; `id` is equal on all members and differs between groups.
 struct Group {
-  std::string name;  // "world", or "[0 2 4]" with "#2" when the same list was made a second time
+  std::string name;  // "world", or "[0 2 4]", with "#2" when its parent made the same list a second time
   std::vector<int> ranks;
   std::uint64_t id = 0;
 };
 
-/// The hash of a rank list with the how-manieth creation of that list (FNV-1a): what names a group in flight rings.
-[[nodiscard]] std::uint64_t group_id(std::span<const int> world_ranks, int creation);
+/// The hash of a rank list with the how-manieth creation of that list in its parent and the parent's id (FNV-1a): what
+/// names a group in flight rings. Members compute it alike, whatever other threads make from other groups meanwhile.
+[[nodiscard]] std::uint64_t group_id(std::uint64_t parent, std::span<const int> world_ranks, int creation);
+inline constexpr std::uint64_t kNoParent = 0;  // of a world
 
 /// What a backend says that it can do. A claimed capability that fails is a fault of the backend.
 enum class Capability : std::uint8_t {

@@ -31,11 +31,18 @@ class LocalWork final : public Work::State {
 
   std::uint64_t last_collective = 0;
   std::vector<std::pair<Channel*, std::shared_ptr<Message>>> messages;
+  /// Whether holds(state) of each message.
+  [[nodiscard]] bool each_message(const auto& holds) const {
+    return std::ranges::all_of(
+        messages, [&](const auto& entry) { return holds(entry.second->state.load(std::memory_order_acquire)); });
+  }
 
  private:
   friend class LocalCommunicator;
+  bool is_complete();
   bool complete_ = false;
   LocalCommunicator* communicator_;  // null once that is gone
+  std::string orphaned_;             // then: whose it was
 };
 
 class alignas(kApart) LocalCommunicator final : public Communicator {
@@ -48,13 +55,16 @@ class alignas(kApart) LocalCommunicator final : public Communicator {
   // For LocalWork.
   void attach(LocalWork* work) { works_.push_back(work); }
   void detach(LocalWork* work) { std::erase(works_, work); }
-  /// Whether a batch ended without anyone waiting for it: later calls complete earlier ones.
+  /// Whether nothing of a batch is under way any more: later calls complete earlier ones, so nobody need have waited.
   [[nodiscard]] bool is_finished(const LocalWork& work) const;
+  /// Whether it is finished without an error.
+  [[nodiscard]] bool is_complete(const LocalWork& work) const;
+  [[nodiscard]] Deadline deadline(Timeout timeout) const { return Deadline(timeout.value_or(group_->options.timeout)); }
   /// Completes all collectives up to `sequence`.
-  void complete_until(std::uint64_t sequence, Timeout timeout);
+  void complete_until(std::uint64_t sequence, Deadline& deadline);
   bool try_complete_until(std::uint64_t sequence);
-  void complete_message(Channel& channel, const std::shared_ptr<Message>& message, Timeout timeout);
-  bool try_complete_message(const std::shared_ptr<Message>& message);
+  void complete_message(Channel& channel, const std::shared_ptr<Message>& message, Deadline& deadline);
+  bool try_complete_message(Channel& channel, const std::shared_ptr<Message>& message);
   /// Makes sure that nobody touches buffers of the calls under way, at the price of the group.
   void give_up(const std::string& why) noexcept;
 
@@ -76,12 +86,12 @@ class alignas(kApart) LocalCommunicator final : public Communicator {
   void post_message(const Call& call, Channel& channel, const std::shared_ptr<Message>& message);
   void refuse_unsupported(const Call& call) const;
 
-  void complete(Pending& pending, Timeout timeout);
+  void complete(Pending& pending, Deadline& deadline);
   bool try_complete(Pending& pending);
   [[nodiscard]] bool arrived(std::size_t member, std::uint64_t sequence) const {
     return slot(member).sequence.load(std::memory_order_acquire) == sequence;
   }
-  void await_arrivals(const Pending& pending, Timeout timeout);
+  void await_arrivals(const Pending& pending, Deadline& deadline);
   [[nodiscard]] bool all_arrived(const Pending& pending) const;
   void compare_signatures(const Pending& pending);
   void join(Pending& pending);
@@ -99,11 +109,15 @@ class alignas(kApart) LocalCommunicator final : public Communicator {
   }
   void cut_into_parts();
 
-  // All of these throw.
-  void watch(const Pending& pending, Clock::duration elapsed, Timeout timeout);
+  // These throw, the first four where there is a reason.
+  void watch(const Pending& pending);
+  void watch(Channel& channel, const std::shared_ptr<Message>& message);
+  void refuse_given_up(std::uint64_t sequence);
+  void time_out(const Pending& pending, const Deadline& deadline);
   [[noreturn]] void fail(const Failure& failure);  // ours, whatever failed the group first
   [[noreturn]] void throw_failure(std::uint64_t sequence, bool had_arrived);
   [[nodiscard]] std::string place(const Pending& pending) const;
+  [[nodiscard]] std::string place(const Call& message) const;
 
   const std::shared_ptr<LocalGroup> group_;
   PostingStream& stream_;
@@ -137,9 +151,13 @@ LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalGroup> group, int memb
 }
 
 LocalCommunicator::~LocalCommunicator() {
-  const bool unfinished = !pending_.empty() || !works_.empty();
-  if (unfinished) give_up("left with unfinished calls");
-  for (LocalWork* work : works_) work->communicator_ = nullptr;
+  const auto is_unfinished = [this](const LocalWork* work) { return !is_finished(*work); };
+  if (!pending_.empty() || std::ranges::any_of(works_, is_unfinished)) give_up("left with unfinished calls");
+  for (LocalWork* work : works_) {
+    work->complete_ = work->complete_ || is_complete(*work);
+    work->orphaned_ = fmt::format("{}, rank {}", describe(group_->identity), rank());
+    work->communicator_ = nullptr;
+  }
   group_->depart(rank());
 }
 
@@ -162,28 +180,31 @@ void LocalCommunicator::do_run(const Call& call, Timeout timeout) {
     Channel& channel = sends ? group_->channel(rank(), call.root) : group_->channel(call.root, rank());
     const auto message = std::make_shared<Message>();
     post_message(call, channel, message);
-    return complete_message(channel, message, timeout);
+    Deadline limit = deadline(timeout);
+    return complete_message(channel, message, limit);
   }
   Pending pending = post(call, true);
-  if (!pending_.empty()) complete_until(pending.sequence - 1, timeout);
-  complete(pending, timeout);
+  Deadline limit = deadline(timeout);
+  if (!pending_.empty()) complete_until(pending.sequence - 1, limit);
+  complete(pending, limit);
 }
 
 Work LocalCommunicator::do_start(std::span<const Call> calls) {
   for (const Call& call : calls) refuse_unsupported(call);
   auto work = std::make_unique<LocalWork>(*this);
+  attach(work.get());  // first: when the group fails half-way, what has been posted is taken back
   for (const Call& call : calls) {
     if (is_point_to_point(call.operation)) {
       const bool sends = call.operation == Operation::send;
       Channel& channel = sends ? group_->channel(rank(), call.root) : group_->channel(call.root, rank());
-      work->messages.emplace_back(&channel, std::make_shared<Message>());
-      post_message(call, channel, work->messages.back().second);
+      const auto message = std::make_shared<Message>();
+      post_message(call, channel, message);
+      work->messages.emplace_back(&channel, message);
     } else {
       pending_.push_back(post(call, false));
       work->last_collective = pending_.back().sequence;
     }
   }
-  attach(work.get());
   return Work(std::move(work));
 }
 
@@ -237,11 +258,12 @@ void LocalCommunicator::post_message(const Call& call, Channel& channel, const s
 
 // ---- completing collectives ----
 
-void LocalCommunicator::complete_until(std::uint64_t sequence, Timeout timeout) {
+void LocalCommunicator::complete_until(std::uint64_t sequence, Deadline& deadline) {
   while (!pending_.empty() && pending_.front().sequence <= sequence) {
-    complete(pending_.front(), timeout);
+    complete(pending_.front(), deadline);
     pending_.pop_front();
   }
+  refuse_given_up(sequence);
 }
 
 bool LocalCommunicator::try_complete_until(std::uint64_t sequence) {
@@ -249,12 +271,13 @@ bool LocalCommunicator::try_complete_until(std::uint64_t sequence) {
     if (!try_complete(pending_.front())) return false;
     pending_.pop_front();
   }
+  refuse_given_up(sequence);
   return true;
 }
 
-void LocalCommunicator::complete(Pending& pending, Timeout timeout) {
+void LocalCommunicator::complete(Pending& pending, Deadline& deadline) {
   if (!pending.joined) {
-    await_arrivals(pending, timeout);
+    await_arrivals(pending, deadline);
     join(pending);
   }
   if (!pending.is_inline) {
@@ -265,7 +288,10 @@ void LocalCommunicator::complete(Pending& pending, Timeout timeout) {
           help();
           return all_parts_done();
         },
-        [&](Clock::duration elapsed) { watch(pending, elapsed, timeout); });
+        [&](Clock::time_point now) {
+          watch(pending);
+          if (deadline.has_passed(now)) time_out(pending, deadline);
+        });
   }
   finish(pending);
 }
@@ -273,12 +299,15 @@ void LocalCommunicator::complete(Pending& pending, Timeout timeout) {
 bool LocalCommunicator::try_complete(Pending& pending) {
   if (!pending.joined) {
     if (!all_arrived(pending)) {
-      watch(pending, Clock::duration::zero(), std::nullopt);
+      watch(pending);
       return false;
     }
     join(pending);
   }
-  if (!pending.is_inline && !all_parts_done()) return false;
+  if (!pending.is_inline && !all_parts_done()) {
+    watch(pending);
+    return false;
+  }
   finish(pending);
   return true;
 }
@@ -289,12 +318,15 @@ bool LocalCommunicator::all_arrived(const Pending& pending) const {
   return true;
 }
 
-void LocalCommunicator::await_arrivals(const Pending& pending, Timeout timeout) {
+void LocalCommunicator::await_arrivals(const Pending& pending, Deadline& deadline) {
   for (std::size_t member = 0; member < cursors_.size(); ++member) {
     if (arrived(member, pending.sequence)) continue;
     wait_until(
         group_->policy, [&] { return arrived(member, pending.sequence); },
-        [&](Clock::duration elapsed) { watch(pending, elapsed, timeout); },
+        [&](Clock::time_point now) {
+          watch(pending);
+          if (deadline.has_passed(now)) time_out(pending, deadline);
+        },
         [&] {
           const int core = group_->note_core(rank());
           for (std::size_t other = member; other < cursors_.size(); ++other)
@@ -338,7 +370,10 @@ void LocalCommunicator::join(Pending& pending) {
     return;
   }
   cut_into_parts();
-  if (!group_->enter(rank())) throw_failure(pending.sequence, true);
+  if (!group_->enter(rank())) {
+    if (all_parts_done()) return;  // by the others, before a later call of theirs failed
+    throw_failure(pending.sequence, true);
+  }
   work_on(rank());
   group_->leave(rank());
   help();
@@ -398,9 +433,12 @@ void LocalCommunicator::finish(const Pending& pending) {
 
 // ---- messages ----
 
-bool LocalCommunicator::try_complete_message(const std::shared_ptr<Message>& message) {
+bool LocalCommunicator::try_complete_message(Channel& channel, const std::shared_ptr<Message>& message) {
   const Message::State state = message->state.load(std::memory_order_acquire);
-  if (state == Message::State::waiting) return false;
+  if (state == Message::State::waiting) {
+    watch(channel, message);
+    return false;
+  }
   if (state == Message::State::complete) return true;
   if (state == Message::State::withdrawn) throw_failure(kNoSequence, true);  // the group has failed before
   fail({.kind = Failure::Kind::mismatch,
@@ -408,57 +446,75 @@ bool LocalCommunicator::try_complete_message(const std::shared_ptr<Message>& mes
         .message = fmt::format("{}, rank {}: {}", describe(group_->identity), rank(), message->mismatch)});
 }
 
-void LocalCommunicator::complete_message(Channel& channel, const std::shared_ptr<Message>& message, Timeout timeout) {
+void LocalCommunicator::complete_message(Channel& channel, const std::shared_ptr<Message>& message,
+                                         Deadline& deadline) {
   const Call& call = message->call;
-  const auto limit = timeout.value_or(group_->options.timeout);
   const auto arrived = [&] { return message->state.load(std::memory_order_acquire) != Message::State::waiting; };
-  wait_until(group_->policy, arrived, [&](Clock::duration elapsed) {
-    const bool left = group_->departed(call.root) && call.root != rank();
-    const bool late = elapsed > limit;
-    if (!left && !late && !group_->failed()) return;
-    if (!channel.withdraw(message)) return;  // it is being moved: its state is about to change
-    if (group_->failed()) throw_failure(kNoSequence, true);
-    const std::string what =
-        fmt::format("{} on {}, rank {}", describe(call, size()), describe(group_->identity), rank());
-    if (late)
-      fail({Failure::Kind::timeout, kNoSequence,
-            fmt::format("{}: waited {} for rank {}", what, milliseconds(limit), call.root)});
-    fail({Failure::Kind::peer, kNoSequence, fmt::format("{}: rank {} has left the group", what, call.root)});
+  wait_until(group_->policy, arrived, [&](Clock::time_point now) {
+    watch(channel, message);
+    if (!deadline.has_passed(now) || !channel.withdraw(message)) return;
+    fail({Failure::Kind::timeout, kNoSequence,
+          fmt::format("{}: waited {} for rank {}", place(call), milliseconds(deadline.limit()), call.root)});
   });
-  (void)try_complete_message(message);
+  (void)try_complete_message(channel, message);
+}
+
+// What a rank that waits for a message looks at now and then: one that cannot come any more is taken back.
+void LocalCommunicator::watch(Channel& channel, const std::shared_ptr<Message>& message) {
+  const Call& call = message->call;
+  const bool left = call.root != rank() && group_->departed(call.root);
+  if (!left && !group_->failed()) return;
+  if (!channel.withdraw(message)) return;  // it is being moved: its state is about to change
+  if (group_->failed()) throw_failure(kNoSequence, true);
+  fail({Failure::Kind::peer, kNoSequence, fmt::format("{}: rank {} has left the group", place(call), call.root)});
 }
 
 // ---- failures ----
+
+std::string LocalCommunicator::place(const Call& message) const {
+  return fmt::format("{} on {}, rank {}", describe(message, size()), describe(group_->identity), rank());
+}
 
 std::string LocalCommunicator::place(const Pending& pending) const {
   return fmt::format("{} #{} on {}, rank {}", describe(Signature(pending.shape).call(size()), size()), pending.sequence,
                      describe(group_->identity), rank());
 }
 
-// What a waiting rank looks at now and then.
-void LocalCommunicator::watch(const Pending& pending, Clock::duration elapsed, Timeout timeout) {
-  if (group_->failed()) throw_failure(pending.sequence, true);
-  if (!pending.joined) compare_signatures(pending);
-  const auto limit = timeout.value_or(group_->options.timeout);
-  const bool late = elapsed > limit;
-  if (!late && !group_->anyone_departed()) return;
-  std::vector<int> missing;
-  std::vector<int> left;
-  for (int member = 0; member < size(); ++member) {
-    // In this order: a member may have arrived just before it left.
-    const bool departed = group_->departed(member);
-    if (pending.joined || arrived(static_cast<std::size_t>(member), pending.sequence)) continue;
-    (departed ? left : missing).push_back(member);
+// What a rank that waits for a collective looks at now and then.
+void LocalCommunicator::watch(const Pending& pending) {
+  if (group_->failed()) {
+    // A later call may have failed it, after the others completed this one.
+    if (pending.joined ? all_parts_done() : all_arrived(pending)) return;
+    throw_failure(pending.sequence, true);
   }
+  if (pending.joined) return;
+  compare_signatures(pending);
+  if (!group_->anyone_departed()) return;
+  std::vector<int> left;
+  for (int member = 0; member < size(); ++member)
+    // In this order: a member may have arrived just before it left.
+    if (group_->departed(member) && !arrived(static_cast<std::size_t>(member), pending.sequence))
+      left.push_back(member);
   if (!left.empty())
     fail({Failure::Kind::peer, pending.sequence,
           fmt::format("{}: rank {} has left the group", place(pending), fmt::join(left, ", "))});
-  if (!late) return;
-  if (pending.joined)
-    for (int part = 0; part < size(); ++part)
-      if (!is_done(static_cast<std::size_t>(part))) missing.push_back(part);
+}
+
+void LocalCommunicator::time_out(const Pending& pending, const Deadline& deadline) {
+  std::vector<int> missing;
+  for (int member = 0; member < size(); ++member) {
+    const auto index = static_cast<std::size_t>(member);
+    if (!(pending.joined ? is_done(index) : arrived(index, pending.sequence))) missing.push_back(member);
+  }
+  if (missing.empty()) return;  // they have just come
   fail({Failure::Kind::timeout, pending.sequence,
-        fmt::format("{}: waited {} for rank {}", place(pending), milliseconds(limit), fmt::join(missing, ", "))});
+        fmt::format("{}: waited {} for rank {}", place(pending), milliseconds(deadline.limit()),
+                    fmt::join(missing, ", "))});
+}
+
+// Throws when this rank has given up a collective up to `sequence`.
+void LocalCommunicator::refuse_given_up(std::uint64_t sequence) {
+  if (consumed_ < sequence) throw_failure(kNoSequence, true);
 }
 
 void LocalCommunicator::fail(const Failure& failure) {
@@ -484,20 +540,25 @@ void LocalCommunicator::throw_failure(std::uint64_t sequence, bool had_arrived) 
 void LocalCommunicator::give_up(const std::string& why) noexcept {
   group_->fail({.kind = Failure::Kind::peer, .message = fmt::format("rank {} {}", rank(), why)});
   group_->await_nobody_inside(rank());
+  pending_.clear();  // nor may this rank itself, completing a later call
   for (const LocalWork* work : works_)
     for (const auto& [channel, message] : work->messages)
       if (!channel->withdraw(message))
         wait_until(
             group_->policy, [&] { return message->state.load(std::memory_order_acquire) != Message::State::waiting; },
-            [](Clock::duration) {});
+            [](Clock::time_point) {});
 }
 
 // ---- LocalWork ----
 
 bool LocalCommunicator::is_finished(const LocalWork& work) const {
-  return work.last_collective <= consumed_ && std::ranges::all_of(work.messages, [](const auto& entry) {
-           return entry.second->state.load(std::memory_order_acquire) != Message::State::waiting;
-         });
+  return work.last_collective <= consumed_ &&
+         work.each_message([](Message::State state) { return state != Message::State::waiting; });
+}
+
+bool LocalCommunicator::is_complete(const LocalWork& work) const {
+  return work.last_collective <= consumed_ &&
+         work.each_message([](Message::State state) { return state == Message::State::complete; });
 }
 
 LocalWork::~LocalWork() {
@@ -506,18 +567,25 @@ LocalWork::~LocalWork() {
   communicator_->detach(this);
 }
 
+bool LocalWork::is_complete() {
+  if (!complete_ && communicator_ == nullptr)
+    throw PeerFailed(fmt::format("{}: the call is unfinished, and its communicator is gone", orphaned_));
+  return complete_;
+}
+
 bool LocalWork::test() {
-  if (complete_ || communicator_ == nullptr) return true;
+  if (is_complete()) return true;
   bool done = communicator_->try_complete_until(last_collective);
-  for (const auto& [channel, message] : messages) done = communicator_->try_complete_message(message) && done;
+  for (const auto& [channel, message] : messages) done = communicator_->try_complete_message(*channel, message) && done;
   complete_ = done;
   return done;
 }
 
 void LocalWork::wait(Timeout timeout) {
-  if (complete_ || communicator_ == nullptr) return;
-  communicator_->complete_until(last_collective, timeout);
-  for (const auto& [channel, message] : messages) communicator_->complete_message(*channel, message, timeout);
+  if (is_complete()) return;
+  Deadline limit = communicator_->deadline(timeout);
+  communicator_->complete_until(last_collective, limit);
+  for (const auto& [channel, message] : messages) communicator_->complete_message(*channel, message, limit);
   complete_ = true;
 }
 

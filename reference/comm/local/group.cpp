@@ -9,20 +9,14 @@
 
 namespace plumbline::comm::local {
 
-int Creations::next(const std::vector<int>& world_ranks) {
-  const std::lock_guard hold(mutex_);
-  return ++count_[world_ranks];
-}
-
-LocalGroup::LocalGroup(Group identity_, const LocalOptions& options_, std::shared_ptr<Creations> creations)
+LocalGroup::LocalGroup(Group identity_, const LocalOptions& options_)
     : identity(std::move(identity_)),
       options(options_),
       size(static_cast<int>(identity.ranks.size())),
       policy(WaitPolicy::of(size, options.cores)),
       members_(identity.ranks.size()),
       departed_(identity.ranks.size()),
-      channels_(identity.ranks.size() * identity.ranks.size()),
-      creations_(std::move(creations)) {
+      channels_(identity.ranks.size() * identity.ranks.size()) {
   for (Member& member : members_) member.stream = std::make_unique<PostingStream>(options.inline_bytes);
 }
 
@@ -41,10 +35,14 @@ Failure LocalGroup::failure() const {
   return failure_.value_or(Failure{});
 }
 
-void LocalGroup::fail(Failure failure) noexcept {
+void LocalGroup::fail(const Failure& failure) noexcept {
   const std::lock_guard hold(mutex_);
+  note(failure);
+}
+
+void LocalGroup::note(const Failure& failure) {
   if (failure_) return;
-  failure_ = std::move(failure);
+  failure_ = failure;
   failed_.store(true, std::memory_order_seq_cst);
 }
 
@@ -75,54 +73,78 @@ void LocalGroup::await_nobody_inside(int except) const noexcept {
   for (int member = 0; member < size; ++member) {
     if (member == except) continue;
     const std::atomic<bool>& inside = members_[static_cast<std::size_t>(member)].inside;
-    wait_until(policy, [&] { return !inside.load(std::memory_order_seq_cst); }, [](Clock::duration) {});
+    wait_until(policy, [&] { return !inside.load(std::memory_order_seq_cst); }, [](Clock::time_point) {});
   }
 }
 
-std::shared_ptr<LocalGroup> LocalGroup::subgroup(int member, std::vector<int> world_ranks) {
-  const int caller = identity.ranks[static_cast<std::size_t>(member)];
-  const std::size_t wanted = world_ranks.size();
-  std::shared_ptr<Subgroup> forming;
-  {
-    const std::lock_guard hold(mutex_);
-    // The oldest forming group of this list that the caller has not joined is the one that it means.
-    for (const auto& candidate : forming_)
-      if (candidate->world_ranks == world_ranks && !std::ranges::count(candidate->joined, caller)) {
-        forming = candidate;
-        break;
-      }
-    if (forming == nullptr) {
-      const int creation = creations_->next(world_ranks);
-      Group child{fmt::format("[{}]{}", fmt::join(world_ranks, " "), creation > 1 ? fmt::format(" #{}", creation) : ""),
-                  world_ranks, group_id(world_ranks, creation)};
-      forming = std::make_shared<Subgroup>(
-          Subgroup{std::move(world_ranks), {}, std::make_shared<LocalGroup>(std::move(child), options, creations_)});
-      if (failure_) forming->group->fail({.kind = Failure::Kind::peer, .message = failure_->message});
-      forming_.push_back(forming);
-      std::erase_if(subgroups_, [](const auto& group) { return group.expired(); });
-      subgroups_.push_back(forming->group);
-    }
-    forming->joined.push_back(caller);
-    if (forming->joined.size() == wanted) std::erase(forming_, forming);
-  }
+// ---- groups made from this one ----
+
+std::shared_ptr<LocalGroup> LocalGroup::subgroup(int member, const std::vector<int>& world_ranks) {
+  const auto forming = join_subgroup(identity.ranks[static_cast<std::size_t>(member)], world_ranks);
   const auto all_joined = [&] {
     const std::lock_guard hold(mutex_);
-    return forming->joined.size() == wanted;
+    return forming->missing.empty();
   };
-  wait_until(policy, all_joined, [&](Clock::duration elapsed) {
-    if (failed()) throw PeerFailed(fmt::format("create_group on {}: {}", describe(identity), failure().message));
-    if (elapsed <= options.timeout || all_joined()) return;
-    std::vector<int> missing = forming->world_ranks;
-    {
-      const std::lock_guard hold(mutex_);
-      std::erase_if(missing, [&](int rank) { return std::ranges::count(forming->joined, rank) > 0; });
-    }
-    throw TimeoutError(fmt::format("create_group({}) on {}, rank {}: no call from world rank {} within {} ms",
-                                   describe(forming->group->identity), describe(identity), member,
-                                   fmt::join(missing, ", "),
-                                   std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout).count()));
-  });
+  Deadline deadline(options.timeout);
+  wait_until(policy, all_joined, [&](Clock::time_point now) { watch(forming, deadline.has_passed(now)); });
   return forming->group;
+}
+
+std::shared_ptr<LocalGroup::Subgroup> LocalGroup::join_subgroup(int world_rank, const std::vector<int>& world_ranks) {
+  const std::lock_guard hold(mutex_);
+  if (failure_) throw PeerFailed(fmt::format("create_group on {}: {}", describe(identity), failure_->message));
+  // The oldest forming group of this list that the caller has not joined is the one that it means.
+  auto found = std::ranges::find_if(forming_, [&](const auto& forming) {
+    return forming->group->identity.ranks == world_ranks && std::ranges::count(forming->missing, world_rank) > 0;
+  });
+  if (found == forming_.end()) {
+    const int creation = ++creations_[world_ranks];
+    Group child{fmt::format("[{}]{}", fmt::join(world_ranks, " "), creation > 1 ? fmt::format(" #{}", creation) : ""),
+                world_ranks, group_id(identity.id, world_ranks, creation)};
+    forming_.push_back(
+        std::make_shared<Subgroup>(Subgroup{world_ranks, std::make_shared<LocalGroup>(std::move(child), options)}));
+    found = std::prev(forming_.end());
+    std::erase_if(subgroups_, [](const auto& group) { return group.expired(); });
+    subgroups_.push_back((*found)->group);
+  }
+  const auto forming = *found;
+  std::erase(forming->missing, world_rank);
+  if (forming->missing.empty()) forming_.erase(found);
+  return forming;
+}
+
+// What a member that waits for a group to form looks at now and then: throws when it will not. Who waits for the same
+// group is told the same.
+void LocalGroup::watch(const std::shared_ptr<Subgroup>& forming, bool late) {
+  std::vector<int> left;  // looked at first: a member may have joined just before it left
+  for (int member = 0; member < size; ++member)
+    if (departed(member)) left.push_back(identity.ranks[static_cast<std::size_t>(member)]);
+  const std::lock_guard hold(mutex_);
+  if (forming->missing.empty()) return;
+  const auto failure = failure_of(*forming, left, late);
+  if (!failure) return;
+  note(*failure);
+  forming->group->fail(*failure);
+  std::erase(forming_, forming);
+  if (failure->kind == Failure::Kind::timeout) throw TimeoutError(failure->message);
+  throw PeerFailed(failure->message);
+}
+
+std::optional<Failure> LocalGroup::failure_of(const Subgroup& forming, std::vector<int> left, bool late) const {
+  if (forming.group->failed()) return forming.group->failure();
+  const auto because = [&](Failure::Kind kind, const std::string& why) {
+    return Failure{.kind = kind,
+                   .message = fmt::format("create_group({}) on {}: {}", describe(forming.group->identity),
+                                          describe(identity), why)};
+  };
+  if (failure_) return because(Failure::Kind::peer, failure_->message);
+  std::erase_if(left, [&](int rank) { return std::ranges::count(forming.missing, rank) == 0; });
+  if (!left.empty())
+    return because(Failure::Kind::peer, fmt::format("world rank {} has left the group", fmt::join(left, ", ")));
+  if (!late) return std::nullopt;
+  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout);
+  return because(Failure::Kind::timeout, fmt::format("no call from world rank {} within {} ms",
+                                                     fmt::join(forming.missing, ", "), limit.count()));
 }
 
 std::string describe(const Group& group) {

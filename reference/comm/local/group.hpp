@@ -27,19 +27,9 @@ struct Failure {
   std::string message;
 };
 
-/// How often each list of ranks was made into a group, over all groups of a world.
-class Creations {
- public:
-  int next(const std::vector<int>& world_ranks);
-
- private:
-  std::mutex mutex_;
-  std::map<std::vector<int>, int> count_;
-};
-
 class LocalGroup {
  public:
-  LocalGroup(Group identity, const LocalOptions& options, std::shared_ptr<Creations> creations);
+  LocalGroup(Group identity, const LocalOptions& options);
 
   const Group identity;
   const LocalOptions options;
@@ -53,7 +43,7 @@ class LocalGroup {
   // Failure. The first one stays.
   [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_seq_cst); }
   [[nodiscard]] Failure failure() const;
-  void fail(Failure failure) noexcept;
+  void fail(const Failure& failure) noexcept;
   /// fail(), here and in all groups made from this one.
   void abort(const std::string& reason) noexcept;
 
@@ -85,8 +75,8 @@ class LocalGroup {
   }
 
   /// The group made of these members: the first member to ask makes it, and each gets it once all have asked. Throws
-  /// TimeoutError, PeerFailed.
-  std::shared_ptr<LocalGroup> subgroup(int member, std::vector<int> world_ranks);
+  /// TimeoutError, PeerFailed; both fail this group, and everybody who waits for the new one is told.
+  std::shared_ptr<LocalGroup> subgroup(int member, const std::vector<int>& world_ranks);
 
  private:
   struct alignas(kApart) Member {
@@ -95,10 +85,13 @@ class LocalGroup {
     std::atomic<int> core{-1};
   };
   struct Subgroup {
-    std::vector<int> world_ranks;
-    std::vector<int> joined;  // world ranks that have asked
+    std::vector<int> missing;  // world ranks that have not asked
     std::shared_ptr<LocalGroup> group;
   };
+  std::shared_ptr<Subgroup> join_subgroup(int world_rank, const std::vector<int>& world_ranks);
+  [[nodiscard]] std::optional<Failure> failure_of(const Subgroup& forming, std::vector<int> left, bool late) const;
+  void watch(const std::shared_ptr<Subgroup>& forming, bool late);
+  void note(const Failure& failure);  // under mutex_
 
   std::vector<Member> members_;
   std::vector<std::atomic<bool>> departed_;
@@ -106,12 +99,12 @@ class LocalGroup {
   std::vector<std::atomic<Channel*>> channels_;  // [from * size + to], made when first used
   std::vector<std::unique_ptr<Channel>> owned_channels_;
 
-  const std::shared_ptr<Creations> creations_;
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;  // of everything below and of owned_channels_
   std::optional<Failure> failure_;
   std::vector<std::weak_ptr<LocalGroup>> subgroups_;
   std::vector<std::shared_ptr<Subgroup>> forming_;
+  std::map<std::vector<int>, int> creations_;  // how often each list of ranks was made into a group
 };
 
 /// "world [0 1 2]", "[4 0] #2".

@@ -17,8 +17,12 @@ std::span<const Kernels* const> all_kernels() {
   static const std::vector<const Kernels*> usable = [] {
     std::vector<const Kernels*> list;
 #if defined(PLUMBLINE_HAS_X86_KERNELS)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) list.push_back(&avx512);
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) list.push_back(&avx2);
+    // All that CMakeLists.txt lets the compiler use in each file.
+    const bool has_f16c = __builtin_cpu_supports("f16c") != 0;
+    if (has_f16c && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl"))
+      list.push_back(&avx512);
+    if (has_f16c && __builtin_cpu_supports("avx2")) list.push_back(&avx2);
 #endif
     list.push_back(&baseline);
     return list;

@@ -32,7 +32,23 @@ struct WaitPolicy {
   static WaitPolicy of(int ranks, int cores) { return ranks <= cores ? WaitPolicy{2000, 0} : WaitPolicy{12, 100}; }
 };
 
-/// Returns once ready() is true. From the end of the spin on, calls idle(elapsed) before each look; idle may throw.
+/// When to give up. The clock runs from the first wait that outlasts its spin, so short waits never read it. Several waits
+/// may share one.
+class Deadline {
+ public:
+  explicit Deadline(std::chrono::nanoseconds limit) : limit_(limit) {}
+  [[nodiscard]] std::chrono::nanoseconds limit() const { return limit_; }
+  [[nodiscard]] bool has_passed(Clock::time_point now) {
+    if (begin_ == Clock::time_point{}) begin_ = now;
+    return now - begin_ > limit_;
+  }
+
+ private:
+  std::chrono::nanoseconds limit_;
+  Clock::time_point begin_{};
+};
+
+/// Returns once ready() is true. From the end of the spin on, calls idle(now) before each look; idle may throw.
 /// elsewhere() says whether all that is waited for may be running on other cores: then yielding would gain nothing.
 template <class Ready, class Idle, class Elsewhere>
 void wait_until(WaitPolicy policy, const Ready& ready, const Idle& idle, const Elsewhere& elsewhere) {
@@ -46,10 +62,11 @@ void wait_until(WaitPolicy policy, const Ready& ready, const Idle& idle, const E
   };
   if (spin(policy.spins)) return;
   const Clock::time_point begin = Clock::now();
-  for (Clock::duration elapsed{};; elapsed = Clock::now() - begin) {
+  for (Clock::time_point now = begin;; now = Clock::now()) {
+    const Clock::duration elapsed = now - begin;
     if (policy.near_spins != 0 && elapsed < 50us && elsewhere() && spin(policy.near_spins)) return;
     if (ready()) return;
-    idle(elapsed);
+    idle(now);
     if (elapsed < 500us)
       sched_yield();
     else
@@ -69,7 +86,7 @@ class BriefLock {
     wait_until(
         WaitPolicy{100, 0},
         [this] { return !held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire); },
-        [](Clock::duration) {});
+        [](Clock::time_point) {});
   }
   void unlock() { held_.store(false, std::memory_order_release); }
 

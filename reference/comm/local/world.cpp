@@ -47,10 +47,9 @@ LocalWorld::LocalWorld(int size, LocalOptions options) {
   if (options.cache_bytes == 0) options.cache_bytes = last_level_cache();
   Group world{.name = "world", .ranks = std::vector<int>(static_cast<std::size_t>(size)), .id = 0};
   std::iota(world.ranks.begin(), world.ranks.end(), 0);
-  auto creations = std::make_shared<local::Creations>();
-  world.id = group_id(world.ranks, creations->next(world.ranks));
+  world.id = group_id(kNoParent, world.ranks, 1);
   shared_ = std::make_shared<Shared>();
-  shared_->group = std::make_shared<local::LocalGroup>(std::move(world), options, std::move(creations));
+  shared_->group = std::make_shared<local::LocalGroup>(std::move(world), options);
   shared_->handed_out.resize(static_cast<std::size_t>(size));
 }
 
@@ -74,6 +73,13 @@ void run_ranks(int size, const std::function<void(Communicator&)>& body, LocalOp
   std::mutex mutex;
   std::exception_ptr cause;        // the first that is no consequence
   std::exception_ptr consequence;  // PeerFailed
+  const auto blame = [&](int rank, const char* why) {
+    {
+      const std::lock_guard hold(mutex);
+      if (!cause) cause = std::current_exception();
+    }
+    world.abort(fmt::format("rank {} failed: {}", rank, why));
+  };
   const auto run = [&](int rank) {
     const auto communicator = world.communicator(rank);
     try {
@@ -82,11 +88,9 @@ void run_ranks(int size, const std::function<void(Communicator&)>& body, LocalOp
       const std::lock_guard hold(mutex);
       if (!consequence) consequence = std::current_exception();
     } catch (const std::exception& error) {
-      {
-        const std::lock_guard hold(mutex);
-        if (!cause) cause = std::current_exception();
-      }
-      world.abort(fmt::format("rank {} failed: {}", rank, error.what()));
+      blame(rank, error.what());
+    } catch (...) {
+      blame(rank, "an exception of an unknown type");
     }
   };
   {

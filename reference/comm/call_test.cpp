@@ -1,0 +1,48 @@
+#include "reference/comm/call.hpp"
+
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/comm/errors.hpp"
+
+// That wrong arguments are refused by every backend is in conformance/collectives. Here: what no backend is asked.
+namespace plumbline::comm {
+namespace {
+
+std::string refusal_of(const Call& call, int ranks) {
+  try {
+    validate(call, 0, ranks);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "not refused";
+}
+
+TEST(CallTest, ACountWhoseBytesNoIntegerHoldsIsRefused) {
+  std::byte byte{};
+  const std::int64_t wraps = std::int64_t{1} << 61;  // times 8 ranks: 0
+  EXPECT_EQ(refusal_of(
+                {.operation = Operation::all_gather, .in = {&byte, wraps, DType::u8}, .out = {&byte, 0, DType::u8}}, 8),
+            "all_gather: in has 2305843009213693952 elements; no 8 ranks have memory for so many");
+  for (const DType dtype : kAllDTypes)
+    for (const int ranks : {1, 2, 4095}) {
+      const Buffer all{&byte, std::numeric_limits<std::int64_t>::max(), dtype};
+      for (const Operation operation : {Operation::all_reduce, Operation::all_to_all, Operation::reduce_scatter})
+        EXPECT_THAT(refusal_of({.operation = operation, .in = all, .out = all}, ranks),
+                    testing::HasSubstr("has 9223372036854775807 elements; no "));
+      EXPECT_THAT(refusal_of({.operation = Operation::broadcast, .root = 0, .out = all}, ranks),
+                  testing::HasSubstr("out has 9223372036854775807 elements; no "));
+    }
+}
+
+TEST(CallTest, ALargeCountThatMemoryCouldHoldIsTaken) {
+  std::byte byte{};
+  const std::int64_t tebi = std::int64_t{1} << 40;
+  const Buffer buffer{&byte, tebi, DType::f64};
+  EXPECT_EQ(refusal_of({.operation = Operation::all_reduce, .in = buffer, .out = buffer}, 4095), "not refused");
+}
+
+}  // namespace
+}  // namespace plumbline::comm
