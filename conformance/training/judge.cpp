@@ -34,7 +34,11 @@ class Judge {
  public:
   Judge(const job::RunSpec& spec, const job::TrainingRecord& record, training::Training& training,
         const JudgeOptions& options)
-      : spec_(spec), record_(record), training_(training), options_(options), parameters_(job::parameters_of(spec)) {}
+      : spec_(spec), record_(record), training_(training), options_(options), parameters_(job::parameters_of(spec)) {
+    of_gradients_ = {ids::kGradient};
+    if (!mixes_rows(spec)) of_gradients_.push_back(ids::kUnionGradient);
+    if (options.reduction && options.reduction->rank_order) of_gradients_.push_back(ids::kGradientBits);
+  }
 
   Judgement run() {
     coverage();
@@ -50,14 +54,42 @@ class Judge {
   }
 
  private:
+  // Something is about to be compared, or found, by this requirement.
+  void judge_by(std::string_view citation) { result_.judged.emplace(suite::id_of_citation(citation)); }
+
   void find(std::string_view citation, int step, int rank, std::string parameter, std::string what) {
+    judge_by(citation);
     result_.findings.push_back(finding_of(citation, step, rank, std::move(parameter), std::move(what)));
   }
-  void not_judged(std::string_view citation, int step, const std::string& parameter, const std::string& lacks) {
-    find(citation, step, -1, parameter, fmt::format("not judged: {} is missing in the record", lacks));
+  // Of each rank the first gap: the coverage has them all.
+  void not_judged(std::string_view citation, int step, int rank, const std::string& parameter,
+                  const std::string& lacks) {
+    if (!gaps_.emplace(citation, rank).second) return;
+    find(citation, step, rank, parameter, fmt::format("not judged: {} is missing in the record", lacks));
+  }
+  // The same for each rank that should hold a copy and has none.
+  void not_judged_where_absent(std::string_view citation, int step, const Parameter& parameter,
+                               const std::vector<job::Copy>& copies, const std::string& lacks) {
+    for (const int rank : ranks_of(parameter))
+      if (!has_copy(copies, rank)) not_judged(citation, step, rank, parameter.name, lacks);
+  }
+
+  // The ranks that hold a parameter, in whole or in part.
+  [[nodiscard]] std::vector<int> ranks_of(const Parameter& parameter) const {
+    std::vector<int> ranks;
+    for (const int pipeline : job::holders_of(spec_, parameter))
+      for (int data = 0; data < spec_.parallel.data; ++data)
+        for (int tensor = 0; tensor < spec_.parallel.tensor; ++tensor)
+          ranks.push_back(job::rank_of(spec_.parallel, {pipeline, data, tensor}));
+    return ranks;
+  }
+  [[nodiscard]] static bool has_copy(const std::vector<job::Copy>& copies, int rank) {
+    return std::ranges::any_of(copies,
+                               [rank](const job::Copy& copy) { return std::ranges::count(copy.ranks, rank) > 0; });
   }
 
   void coverage() {
+    judge_by(ids::kCoverage);
     for (const job::RecordFinding& one : record_.findings())
       find(ids::kCoverage, one.step, one.rank, one.tensor, one.what);
   }
@@ -66,12 +98,14 @@ class Judge {
     const job::RunFiles files(spec_);
     for (const Parameter& parameter : parameters_) {
       const std::vector<job::Copy> copies = record_.copies(0, Moment::before, parameter);
-      if (copies.empty()) not_judged(ids::kGivenWeights, 0, parameter.name, "'before'");
-      for (const job::Copy& copy : copies)
+      not_judged_where_absent(ids::kGivenWeights, 0, parameter, copies, "'before'");
+      for (const job::Copy& copy : copies) {
+        judge_by(ids::kGivenWeights);
         compare_bits(
             copy.values, files.weight(parameter.name),
             finding_of(ids::kGivenWeights, 0, copy.rank, parameter.name, "does not start from the given weights"),
             result_.findings);
+      }
     }
   }
 
@@ -80,17 +114,17 @@ class Judge {
     for (const Parameter& parameter : parameters_) {
       const std::vector<job::Copy> ends = record_.copies(step - 1, Moment::after, parameter);
       const std::vector<job::Copy> starts = record_.copies(step, Moment::before, parameter);
-      bool judged = false;
+      not_judged_where_absent(ids::kContinuity, step, parameter, starts, "'before'");
+      not_judged_where_absent(ids::kContinuity, step, parameter, ends, "'after' of the step before");
       for (const job::Copy& start : starts) {
         const auto end = std::ranges::find(ends, start.rank, &job::Copy::rank);
         if (end == ends.end()) continue;
-        judged = true;
+        judge_by(ids::kContinuity);
         compare_bits(start.values, end->values,
                      finding_of(ids::kContinuity, step, start.rank, parameter.name,
                                 "does not start from where the step before it ended"),
                      result_.findings);
       }
-      if (!judged) not_judged(ids::kContinuity, step, parameter.name, "'before', or 'after' of the step before,");
     }
   }
 
@@ -102,11 +136,14 @@ class Judge {
     for (const auto& [citation, moment, name] : rows)
       for (const Parameter& parameter : parameters_) {
         const std::vector<job::Copy> copies = record_.copies(step, moment, parameter);
-        for (std::size_t i = 1; i < copies.size(); ++i)
+        if (ranks_of(parameter).size() > 1) not_judged_where_absent(citation, step, parameter, copies, name);
+        for (std::size_t i = 1; i < copies.size(); ++i) {
+          judge_by(citation);
           compare_bits(copies[i].values, copies.front().values,
                        finding_of(citation, step, copies[i].rank, parameter.name,
                                   fmt::format("{} differs from that of rank {}", name, copies.front().rank)),
                        result_.findings);
+        }
       }
   }
 
@@ -114,42 +151,64 @@ class Judge {
   void against_single_device(int step) {
     const std::optional<training::Values> before = values_of(spec_, record_, step, Moment::before);
     if (!before) {
-      for (const std::string_view citation : {ids::kGradient, ids::kUnionGradient, ids::kLoss, ids::kOwnRows})
-        not_judged(citation, step, "", "'before' of some parameter");
+      std::vector<std::string_view> citations = of_gradients_;
+      citations.insert(citations.end(), {ids::kLoss, ids::kOwnRows});
+      for (const std::string_view citation : citations)
+        not_judged(citation, step, -1, "", "'before' of some parameter");
       return;
     }
     const SingleDevice single(spec_, step, *before, training_, options_.device);
     for (const Parameter& parameter : parameters_) gradients(step, parameter, single);
     const std::vector<job::RankNumber> recorded = record_.losses(step);
-    if (recorded.empty()) {
-      not_judged(ids::kLoss, step, "", "the loss");
-      not_judged(ids::kOwnRows, step, "", "the loss");
-    }
     for (const job::RankNumber& one : recorded)
       result_.steps.back().loss += static_cast<double>(one.value) / static_cast<double>(recorded.size());
-    for (int data = 0; data < spec_.parallel.data; ++data) {
-      // A data rank that has parted from the others is still judged by what it had.
-      const training::Values own = values_of_data_rank(step, data, *before);
-      if (own == *before)
-        own_rows(step, data, single);
-      else
-        own_rows(step, data, SingleDevice(spec_, step, own, training_, options_.device));
-    }
+    for (int data = 0; data < spec_.parallel.data; ++data) own_rows(step, data, *before, single);
   }
 
-  [[nodiscard]] training::Values values_of_data_rank(int step, int data, training::Values values) const {
+  // What a data rank started the step from; nothing where the record lacks any of it.
+  [[nodiscard]] std::optional<training::Values> values_of_data_rank(int step, int data) const {
+    training::Values values;
     for (const Parameter& parameter : parameters_) {
       std::vector<job::Copy> copies = record_.copies(step, Moment::before, parameter);
       const auto own = std::ranges::find(copies, data, &job::Copy::data);
-      if (own != copies.end()) values[parameter.name] = std::move(own->values);
+      if (own == copies.end()) return std::nullopt;
+      values[parameter.name] = std::move(own->values);
     }
     return values;
   }
+  [[nodiscard]] std::vector<int> ranks_with_loss(int data) const {
+    std::vector<int> ranks;
+    for (int tensor = 0; tensor < spec_.parallel.tensor; ++tensor)
+      ranks.push_back(job::rank_of(spec_.parallel, {job::last_pipeline_rank(spec_), data, tensor}));
+    return ranks;
+  }
+
+  // A data rank that has parted from the others, who had `before`, is still judged by what it had itself.
+  void own_rows(int step, int data, const training::Values& before, const SingleDevice& single) {
+    const std::optional<training::Values> own = values_of_data_rank(step, data);
+    if (!own)
+      for (const int rank : ranks_with_loss(data))
+        for (const std::string_view citation : {ids::kLoss, ids::kOwnRows})
+          not_judged(citation, step, rank, "", "'before' of some parameter");
+    else if (*own == before)
+      own_rows(step, data, single);
+    else
+      own_rows(step, data, SingleDevice(spec_, step, *own, training_, options_.device));
+  }
 
   void own_rows(int step, int data, const SingleDevice& single) {
-    for (const Parameter& parameter : parameters_) local_gradients(step, data, parameter, single);
-    for (const job::RankNumber& one : record_.losses(step))
-      if (one.data == data) loss(step, one, single);
+    bool told = false;  // by a local gradient
+    for (const Parameter& parameter : parameters_) told |= local_gradients(step, data, parameter, single);
+    const std::vector<job::RankNumber> losses = record_.losses(step);
+    for (const int rank : ranks_with_loss(data)) {
+      const auto own = std::ranges::find(losses, rank, &job::RankNumber::rank);
+      if (own != losses.end()) {
+        loss(step, *own, single);
+        continue;
+      }
+      not_judged(ids::kLoss, step, rank, "loss", "the loss");
+      if (!told) not_judged(ids::kOwnRows, step, rank, "loss", "the loss");
+    }
   }
 
   // One copy stands for those with the same bits; the others have findings as replicas, and are judged by
@@ -162,18 +221,17 @@ class Judge {
 
   void gradients(int step, const Parameter& parameter, const SingleDevice& single) {
     const std::vector<job::Copy> copies = record_.copies(step, Moment::grad, parameter);
-    if (copies.empty()) {
-      for (const std::string_view citation : {ids::kGradient, ids::kUnionGradient})
-        not_judged(citation, step, parameter.name, "the gradient");
-    }
+    for (const std::string_view citation : of_gradients_)
+      not_judged_where_absent(citation, step, parameter, copies, "the gradient");
     for (std::size_t i = 0; i < copies.size(); ++i) {
       if (repeats(copies, i)) continue;
       mean_gradient(step, copies[i], parameter.name, single);
-      if (!single.mixes_rows()) union_gradient(step, copies[i], parameter.name, single);
+      if (!mixes_rows(spec_)) union_gradient(step, copies[i], parameter.name, single);
     }
   }
 
   void mean_gradient(int step, const job::Copy& copy, const std::string& name, const SingleDevice& single) {
+    judge_by(ids::kGradient);
     Largest& largest = result_.steps.back().gradient;
     Finding finding =
         finding_of(ids::kGradient, step, copy.rank, name, "the gradient is not the mean of the single device's");
@@ -189,14 +247,16 @@ class Judge {
         copy.values, single.mean_of_slices(name),
         [&](std::size_t i) { return mean_error(spec_.parallel.data, options_.reduction->accumulator, magnitudes[i]); },
         std::move(finding), result_.findings, largest);
-    if (options_.reduction->rank_order)
-      compare_bits(copy.values, single.rank_order_mean(name),
-                   finding_of(ids::kGradientBits, step, copy.rank, name,
-                              "the gradient is not the sum of the single device's in rank order, divided once"),
-                   result_.findings);
+    if (!options_.reduction->rank_order) return;
+    judge_by(ids::kGradientBits);
+    compare_bits(copy.values, single.rank_order_mean(name),
+                 finding_of(ids::kGradientBits, step, copy.rank, name,
+                            "the gradient is not the sum of the single device's in rank order, divided once"),
+                 result_.findings);
   }
 
   void union_gradient(int step, const job::Copy& copy, const std::string& name, const SingleDevice& single) {
+    judge_by(ids::kUnionGradient);
     Largest unused;
     const double bound = single.gradient_bound(name);
     compare_within(
@@ -206,10 +266,13 @@ class Judge {
         result_.findings, unused);
   }
 
-  // What a rank computed before the reduction shows which rows it used, where it is recorded.
-  void local_gradients(int step, int data, const Parameter& parameter, const SingleDevice& single) {
+  // What a rank computed before the reduction shows which rows it used, where it is recorded: true.
+  bool local_gradients(int step, int data, const Parameter& parameter, const SingleDevice& single) {
+    bool recorded = false;
     for (const job::Copy& copy : record_.copies(step, Moment::local_grad, parameter)) {
       if (copy.data != data) continue;
+      recorded = true;
+      judge_by(ids::kOwnRows);
       Finding finding = finding_of(ids::kOwnRows, step, copy.rank, parameter.name,
                                    fmt::format("the local gradient is not that of the rows of data rank {}", data));
       Largest unused;
@@ -221,10 +284,12 @@ class Judge {
             copy.values, single.slice64(data, parameter.name), [bound](std::size_t) { return bound; },
             std::move(finding), result_.findings, unused);
     }
+    return recorded;
   }
 
   void loss(int step, const job::RankNumber& recorded, const SingleDevice& single) {
     const int data = recorded.data;
+    for (const std::string_view citation : {ids::kLoss, ids::kOwnRows}) judge_by(citation);
     if (loss_is_of(recorded, data, single)) return;
     Finding finding = finding_of(ids::kLoss, step, recorded.rank, "loss",
                                  fmt::format("the loss is not the mean over the rows of data rank {}", data));
@@ -249,15 +314,16 @@ class Judge {
 
   void updates() {
     for (const Parameter& parameter : parameters_)
-      for (const job::Copy& first : record_.copies(0, Moment::before, parameter)) updates_of(parameter, first.rank);
+      for (const int rank : ranks_of(parameter)) updates_of(parameter, rank);
   }
 
-  // The updates of one copy, until its record has a gap: the moments after that are not known.
+  // The updates of a rank's copy, until its record has a gap: the moments after that are not known. What a tensor group
+  // holds in parts is judged once, as its first rank's.
   void updates_of(const Parameter& parameter, int rank) {
-    const auto copy_of = [&](int step, Moment moment) -> std::optional<std::vector<float>> {
-      std::vector<job::Copy> copies = record_.copies(step, moment, parameter);
-      const auto found = std::ranges::find(copies, rank, &job::Copy::rank);
-      return found == copies.end() ? std::nullopt : std::optional(std::move(found->values));
+    const auto copy_of = [&](int step, Moment moment) -> std::optional<job::Copy> {
+      for (job::Copy& copy : record_.copies(step, moment, parameter))
+        if (std::ranges::count(copy.ranks, rank) > 0) return std::move(copy);
+      return std::nullopt;
     };
     CarriedOptimizer optimizer(spec_.optimizer, static_cast<std::size_t>(job::elements_of(parameter.shape)));
     for (int step = 0; step < spec_.run.steps; ++step) {
@@ -268,9 +334,11 @@ class Judge {
         find(ids::kUpdate, step, rank, parameter.name, "not judged from here on: a value is missing in the record");
         return;
       }
-      const ExpectedUpdate expected = optimizer.step(*before, *gradient);
+      if (before->rank != rank) return;
+      judge_by(ids::kUpdate);
+      const ExpectedUpdate expected = optimizer.step(before->values, gradient->values);
       compare_within(
-          *after, expected.after, [&](std::size_t i) { return expected.bound[i]; },
+          after->values, expected.after, [&](std::size_t i) { return expected.bound[i]; },
           finding_of(ids::kUpdate, step, rank, parameter.name, "the update is not the optimizer's"), result_.findings,
           result_.steps[static_cast<std::size_t>(step)].update);
     }
@@ -281,6 +349,8 @@ class Judge {
   training::Training& training_;
   const JudgeOptions& options_;
   std::vector<Parameter> parameters_;
+  std::vector<std::string_view> of_gradients_;  // the requirements that a gradient is held to
+  std::set<std::pair<std::string_view, int>> gaps_;
   Judgement result_;
 };
 

@@ -3,17 +3,18 @@
 // Model   A pure function of a specification, the records of all ranks, and a device to compute the same
 //         training on without distribution. Each step is judged from its own recorded `before`, so that
 //         errors do not pile up; only the optimizer's moments are carried from step to step, in float64.
-//         States each property by itself: the only thing shared with the executor is the model's forward
-//         pass.
+//         States each property by itself, the cut of a batch into slices included. Shared with the executor
+//         are the gradient of given rows, from the model on, and the reading of the specification's files.
 // Bounds  The reference's executor is held to the bound of its one reduction, and to the bits over a backend
 //         that adds in rank order. Any other program is held, tensor by tensor, to a float64 baseline:
 //         max|g - g64| <= max(8 d, 64 u max|gradient of a slice|), d the distance of a plain float32 baseline
 //         from float64, u the unit round-off of the compute dtype; loss alike.
 // Errors  Unsupported for a run with a scaler or injections. What a record lacks is a finding of the
-//         coverage, and of each requirement that could not be judged for it.
+//         coverage, and of each requirement that could not be judged for it: of a rank, its first gap.
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ struct StepSummary {
 
 struct Judgement {
   std::vector<Finding> findings;
+  /// The requirements with a verdict: by which something was compared, or could not be for a gap in the record.
+  std::set<std::string> judged;
   std::vector<StepSummary> steps;
 };
 

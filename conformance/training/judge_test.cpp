@@ -21,6 +21,7 @@ namespace {
 
 using job::Moment;
 using testing::ElementsAre;
+using testing::ElementsAreArray;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using training::Arithmetic;
@@ -66,11 +67,10 @@ class LinearTraining final : public training::Training {
   void run(const job::RunSpec&, comm::Communicator&, const std::filesystem::path&, const training::Progress&) override {
     throw StateError("not needed here");
   }
-  training::Baseline baseline(const job::RunSpec& spec, int step, const Values& before, Arithmetic arithmetic,
-                              const std::string&) override {
+  training::Baseline baseline(const job::RunSpec& spec, const std::vector<training::Slice>& slices,
+                              const Values& before, Arithmetic arithmetic, const std::string&) override {
     training::Baseline result;
-    for (int data = 0; data < spec.parallel.data; ++data)
-      result.slices.push_back(gradient(spec, before, job::micro_batches_of(spec, step, data), arithmetic));
+    for (const training::Slice& slice : slices) result.slices.push_back(gradient(spec, before, slice, arithmetic));
     result.mean = result.slices.front();
     for (auto& [name, mean] : result.mean.gradients)
       for (std::size_t i = 0; i < mean.size(); ++i) {
@@ -156,7 +156,7 @@ class JudgeTest : public testing::Test {
         local.push_back(std::move(narrow));
         losses.push_back(static_cast<float>(result.loss));
       }
-      std::vector<Values> used(3, mean(local));
+      std::vector<Values> used(local.size(), mean(local));
       faults.reduced(used, local, step);
       for (int rank = 0; rank < ranks; ++rank) {
         const auto r = static_cast<std::size_t>(rank);
@@ -210,7 +210,9 @@ class JudgeTest : public testing::Test {
     Values sum = local[0];
     for (auto& [name, list] : sum)
       for (std::size_t i = 0; i < list.size(); ++i)
-        list[i] = ((list[i] + local[1].at(name)[i]) + local[2].at(name)[i]) / 3.0f;
+        for (std::size_t rank = 1; rank < local.size(); ++rank) list[i] += local[rank].at(name)[i];
+    for (auto& [name, list] : sum)
+      for (float& value : list) value /= static_cast<float>(local.size());
     return sum;
   }
   static void update(const job::Sgd& sgd, Values& values, const Values& gradients, Values& buffers) {
@@ -357,9 +359,49 @@ TEST_F(JudgeTest, JudgesWhatIsLeftWhenAFileIsMissing) {
   run({}, record_folder());
   std::filesystem::remove(job::record_file(record_folder(), 1));
   last_ = judged(Reduction{});
-  ASSERT_EQ(last_.findings.size(), 1u);
   EXPECT_THAT(first("TRAIN-001"), HasSubstr("TRAIN-001: rank 1: '"));
   EXPECT_THAT(first("TRAIN-001"), HasSubstr("rank1.safetensors': no such file"));
+  for (const char* id : {"TRAIN-002", "TRAIN-003", "TRAIN-004", "TRAIN-005", "TRAIN-006", "TRAIN-008", "TRAIN-009",
+                         "TRAIN-010", "TRAIN-011"})
+    EXPECT_THAT(first(id), HasSubstr("not judged")) << id;
+  for (const Finding& finding : last_.findings) {
+    EXPECT_EQ(finding.rank, 1) << text_of(finding);
+    EXPECT_TRUE(finding.requirement == "TRAIN-001" || finding.what.starts_with("not judged")) << text_of(finding);
+  }
+  EXPECT_LT(last_.findings.size(), 20u);
+}
+
+TEST_F(JudgeTest, ARankThatRecordedOnlyItsFirstStepIsNotJudgedAfterIt) {
+  const Faults faults{.recorded = [](int step, int rank, Moment moment) {
+    return rank != 2 || step == 0 || moment == Moment::local_grad;
+  }};
+  EXPECT_THAT(violated(faults), ElementsAre("TRAIN-001", "TRAIN-003", "TRAIN-004", "TRAIN-005", "TRAIN-006",
+                                            "TRAIN-007", "TRAIN-008", "TRAIN-009", "TRAIN-010", "TRAIN-011"));
+  for (const Finding& finding : last_.findings) EXPECT_EQ(finding.rank, 2) << text_of(finding);
+  EXPECT_THAT(first("TRAIN-004"),
+              HasSubstr("step 1, rank 2, 0.weight: not judged: the value before the step is missing in the record"));
+}
+
+TEST_F(JudgeTest, SaysByWhatItJudged) {
+  const std::vector<std::string> always{"TRAIN-001", "TRAIN-002", "TRAIN-003", "TRAIN-004", "TRAIN-005",
+                                        "TRAIN-006", "TRAIN-008", "TRAIN-009", "TRAIN-010", "TRAIN-011"};
+  (void)violated({}, kOtherProgram);
+  EXPECT_THAT(last_.judged, ElementsAreArray(always));
+  (void)violated({});
+  EXPECT_EQ(last_.judged.size(), always.size() + 1);
+  EXPECT_TRUE(last_.judged.contains("TRAIN-007"));
+  spec_.parallel.data = 1;
+  spec_.run.steps = 1;
+  spec_.run.accumulation = 6;  // the file has six batches
+  (void)violated({}, kOtherProgram);
+  EXPECT_THAT(last_.judged,
+              ElementsAre("TRAIN-001", "TRAIN-002", "TRAIN-006", "TRAIN-008", "TRAIN-009", "TRAIN-010", "TRAIN-011"));
+}
+
+TEST_F(JudgeTest, AStartThatIsMissingEverywhereCostsTheUpdates) {
+  const Faults faults{.recorded = [](int step, int, Moment moment) { return step != 0 || moment != Moment::before; }};
+  EXPECT_THAT(violated(faults), testing::IsSupersetOf({"TRAIN-002", "TRAIN-009"}));
+  EXPECT_THAT(first("TRAIN-009"), HasSubstr("step 0, rank 0, 0.weight: not judged from here on"));
 }
 
 TEST_F(JudgeTest, SaysWhatItCouldNotJudge) {
@@ -367,11 +409,13 @@ TEST_F(JudgeTest, SaysWhatItCouldNotJudge) {
     return Faults{.recorded = [which](int step, int, Moment moment) { return step != 1 || moment != which; }};
   };
   EXPECT_THAT(violated(lacks(Moment::before)),
-              ElementsAre("TRAIN-001", "TRAIN-003", "TRAIN-006", "TRAIN-008", "TRAIN-009", "TRAIN-010", "TRAIN-011"));
+              ElementsAre("TRAIN-001", "TRAIN-003", "TRAIN-004", "TRAIN-006", "TRAIN-007", "TRAIN-008", "TRAIN-009",
+                          "TRAIN-010", "TRAIN-011"));
   EXPECT_THAT(first("TRAIN-006"), HasSubstr("step 1: not judged: 'before' of some parameter is missing in the record"));
-  EXPECT_THAT(violated(lacks(Moment::grad)), ElementsAre("TRAIN-001", "TRAIN-006", "TRAIN-008", "TRAIN-009"));
+  EXPECT_THAT(violated(lacks(Moment::grad)),
+              ElementsAre("TRAIN-001", "TRAIN-005", "TRAIN-006", "TRAIN-007", "TRAIN-008", "TRAIN-009"));
   EXPECT_THAT(first("TRAIN-009"), HasSubstr("step 1, rank 0, 0.weight: not judged from here on"));
-  EXPECT_THAT(violated(lacks(Moment::after)), ElementsAre("TRAIN-001", "TRAIN-003", "TRAIN-009"));
+  EXPECT_THAT(violated(lacks(Moment::after)), ElementsAre("TRAIN-001", "TRAIN-003", "TRAIN-004", "TRAIN-009"));
   EXPECT_THAT(violated(lacks(Moment::local_grad)), IsEmpty());
   std::filesystem::remove_all(record_folder());
   last_ = judged(Reduction{});
@@ -384,7 +428,7 @@ TEST_F(JudgeTest, DoesNotComeDownOverNonsense) {
   std::ofstream(job::record_file(record_folder(), 0)) << "nonsense nonsense nonsense";
   last_ = judged(kOtherProgram);
   EXPECT_THAT(first("TRAIN-001"), HasSubstr("rank 0"));
-  EXPECT_EQ(first("TRAIN-006"), "none");
+  EXPECT_THAT(first("TRAIN-006"), HasSubstr("step 0, rank 0, 0.weight: not judged: the gradient is missing"));
 }
 
 TEST_F(JudgeTest, RefusesRunsThatItCannotJudge) {

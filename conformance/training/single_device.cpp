@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "conformance/training/bounds.hpp"
 
@@ -22,20 +23,34 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return largest;
 }
 
-bool has_batch_norm(const job::RunSpec& spec) {
-  return std::ranges::any_of(spec.layers,
-                             [](const job::Layer& layer) { return std::holds_alternative<job::BatchNorm2d>(layer); });
+// Data rank d of D takes the d-th of D equal consecutive slices of each batch of the step, cut into micro-batches
+// alike. Written out here, so that a fault in the executor's own cut is seen.
+std::vector<training::Slice> slices_of(const job::RunSpec& spec, int step) {
+  const std::int64_t cuts = std::int64_t{spec.parallel.data} * spec.run.micro_batches;
+  std::vector<training::Slice> slices(static_cast<std::size_t>(spec.parallel.data));
+  for (std::int64_t batch = std::int64_t{step} * spec.run.accumulation;
+       batch < (std::int64_t{step} + 1) * spec.run.accumulation; ++batch)
+    for (std::int64_t cut = 0; cut < cuts; ++cut) {
+      const std::int64_t begin = spec.run.global_batch * cut / cuts;
+      const std::int64_t end = spec.run.global_batch * (cut + 1) / cuts;
+      slices[static_cast<std::size_t>(cut / spec.run.micro_batches)].push_back({batch, begin, end - begin});
+    }
+  return slices;
 }
 
 }  // namespace
 
+bool mixes_rows(const job::RunSpec& spec) {
+  return std::ranges::any_of(spec.layers,
+                             [](const job::Layer& layer) { return std::holds_alternative<job::BatchNorm2d>(layer); });
+}
+
 SingleDevice::SingleDevice(const job::RunSpec& spec, int step, const training::Values& before,
                            training::Training& training, const std::string& device)
-    : mixes_rows_(has_batch_norm(spec)),
-      unit_roundoff_(unit_roundoff(compute_dtype(spec.run.dtype))),
-      float32_(training.baseline(spec, step, before, Arithmetic::float32, device)),
-      float64_(training.baseline(spec, step, before, Arithmetic::float64, device)) {
-  if (!mixes_rows_) union_ = training.union_batch(spec, step, before, Arithmetic::float64, device);
+    : unit_roundoff_(unit_roundoff(compute_dtype(spec.run.dtype))),
+      float32_(training.baseline(spec, slices_of(spec, step), before, Arithmetic::float32, device)),
+      float64_(training.baseline(spec, slices_of(spec, step), before, Arithmetic::float64, device)) {
+  if (!mixes_rows(spec)) union_ = training.union_batch(spec, step, before, Arithmetic::float64, device);
 }
 
 std::vector<float> SingleDevice::slice32(int data, const std::string& parameter) const {

@@ -10,16 +10,15 @@
 
 namespace plumbline::conformance {
 
+/// Whether batch normalisation is in the model: then the union batch is another function, and is not computed.
+[[nodiscard]] bool mixes_rows(const job::RunSpec& spec);
+
 class SingleDevice {
  public:
   /// Computes step `step` of `spec` at the values `before`: by slices in float32 and float64, and the union
   /// in float64.
   SingleDevice(const job::RunSpec& spec, int step, const training::Values& before, training::Training& training,
                const std::string& device);
-
-  /// Whether batch normalisation is in the model: then the union batch is another function, and is not
-  /// computed.
-  [[nodiscard]] bool mixes_rows() const { return mixes_rows_; }
 
   /// A data rank's gradient.
   [[nodiscard]] std::vector<float> slice32(int data, const std::string& parameter) const;
@@ -45,7 +44,6 @@ class SingleDevice {
   [[nodiscard]] double loss_bound(int data) const;
 
  private:
-  bool mixes_rows_;
   double unit_roundoff_;  // of the compute dtype
   training::Baseline float32_;
   training::Baseline float64_;

@@ -1,5 +1,6 @@
 #include "conformance/training/training_checks.hpp"
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -65,13 +66,15 @@ DigitsRun short_run(Context& context) {
           .global_batch = 24,
           .micro_batches = 2,
           .accumulation = parameters.has("accumulation") ? static_cast<int>(parameters.number("accumulation")) : 1,
-          .seed = context.seed() >> 1};  // a specification's seed has 63 bits
+          .seed = context.seed() & INT64_MAX,  // a specification's seed has 63 bits
+          .device = context.device()};
 }
 
 void judge_short_run(Context& context, const job::RunSpec& spec, const char* record, bool bitwise) {
   const JudgeOptions options{
       .reduction = Reduction{.accumulator = context.capabilities().accumulator(comm::DType::f32, comm::ReduceOp::avg),
-                             .rank_order = bitwise}};
+                             .rank_order = bitwise},
+      .device = context.device()};
   report(judge(spec, job::TrainingRecord(spec, folder_of(context, record)), context.training(), options).findings);
 }
 
@@ -100,14 +103,15 @@ void learns(Context& context) {
                                                .steps = model == "mlp" ? 200 : 100,
                                                .global_batch = 96,
                                                .micro_batches = 1,
-                                               .seed = 1});
+                                               .seed = 1,
+                                               .device = context.device()});
   run(context, spec, "record");
   if (context.rank() != kJudge) return;
   const job::TrainingRecord record(spec, folder_of(context, "record"));
   const auto values = values_of(spec, record, spec.run.steps - 1, job::Moment::after);
   ASSERT_TRUE(values) << "the record has no values after the last step";
   const double accuracy =
-      context.training().accuracy(spec, *values, training::held_out_rows(spec, training::digits()), "cpu");
+      context.training().accuracy(spec, *values, training::held_out_rows(spec, training::digits()), context.device());
   EXPECT_GT(accuracy, enough) << "TRAIN-012: share of held-out digits classified after " << spec.run.steps << " steps";
 }
 

@@ -11,10 +11,12 @@
 #include <gtest/gtest.h>
 
 #include "conformance/training/finding.hpp"
+#include "conformance/training/judge.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/record/temporary_folder.hpp"
+#include "reference/training/digits_run.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::conformance {
@@ -39,13 +41,15 @@ suite::Suite complete_suite() {
 // What a body sees of a rank that is a thread here.
 class ThreadContext final : public suite::Context {
  public:
-  ThreadContext(comm::Communicator& world, const suite::Parameters& parameters, std::string scratch)
-      : world_(world), parameters_(parameters), scratch_(std::move(scratch)) {}
+  ThreadContext(comm::Communicator& world, const suite::Parameters& parameters, std::string scratch,
+                std::uint64_t seed = 0xfedcba9876543210u, std::string device = "cpu")
+      : world_(world), parameters_(parameters), scratch_(std::move(scratch)), seed_(seed), device_(std::move(device)) {}
   comm::Communicator& world() override { return world_; }
   suite::Adapter& adapter() override { throw StateError("a check of a backend has no adapter"); }
   training::Training& training() override { return module(); }
   const suite::Parameters& parameters() const override { return parameters_; }
-  std::uint64_t seed() const override { return 0xfedcba9876543210u; }
+  std::uint64_t seed() const override { return seed_; }
+  std::string device() const override { return device_; }
   const comm::Capabilities& capabilities() const override { return world_.capabilities(); }
   const std::string& scratch() const override { return scratch_; }
   void progress(const std::string&) override {}
@@ -54,6 +58,8 @@ class ThreadContext final : public suite::Context {
   comm::Communicator& world_;
   const suite::Parameters& parameters_;
   std::string scratch_;
+  std::uint64_t seed_;
+  std::string device_;
 };
 
 using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)>;
@@ -86,6 +92,41 @@ TEST_P(TrainingCheck, PassesOnLocal) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, TrainingCheck, testing::Range(0, static_cast<int>(complete_suite().cases().size())));
+
+// The specification that a check runs with that seed, on that device.
+job::RunSpec spec_of_run(const suite::Case& one, std::uint64_t seed, const std::string& device = "cpu") {
+  const job::TemporaryFolder scratch;
+  comm::run_ranks(one.world(), [&](comm::Communicator& world) {
+    ThreadContext context(world, one.parameters, scratch.path().string(), seed, device);
+    one.check->body(context);
+  });
+  return job::read_run_spec(scratch.path() / "run" / "spec.toml");
+}
+
+TEST(TrainingRuns, HaveTheirSeedAndDevice) {
+  const suite::Suite suite = complete_suite();
+  const suite::Case& one = suite.cases().front();
+  for (const std::uint64_t seed : {2u, 3u}) EXPECT_EQ(spec_of_run(one, seed).seed, seed);
+  EXPECT_EQ(spec_of_run(one, 0xfedcba9876543210u).seed, 0x7edcba9876543210u);
+  try {
+    (void)spec_of_run(one, 1, "cuda:99");
+    ADD_FAILURE() << "no error";
+  } catch (const Unsupported& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("device 'cuda:99': this "));
+  }
+}
+
+// What is not computed has no verdict: replicas where there is one rank, the union batch where rows mix.
+TEST(TrainingJudge, HasNoVerdictByWhatItDoesNotCompare) {
+  const job::TemporaryFolder folder;
+  const job::RunSpec spec =
+      training::write_digits_run({.model = "conv_norm", .data = 1, .steps = 2}, training::digits(), folder.path());
+  comm::run_ranks(1, [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}); });
+  const Judgement judgement = judge(spec, job::TrainingRecord(spec, folder.path() / "record"), module(), {});
+  EXPECT_THAT(judgement.findings, testing::IsEmpty());
+  EXPECT_THAT(judgement.judged, testing::ElementsAre("TRAIN-001", "TRAIN-002", "TRAIN-003", "TRAIN-006", "TRAIN-009",
+                                                     "TRAIN-010", "TRAIN-011"));
+}
 
 // Every rank but rank 0 keeps its own last element of each reduction.
 class DropsLastElement final : public comm::CommunicatorDecorator {

@@ -64,6 +64,8 @@ class Adapter {
   /// The "result" of the reply. Throws AdapterError for an error reply, RuntimeFailure when the adapter is no more.
   virtual nlohmann::json ask(const std::string& op, const nlohmann::json& args) = 0;
   [[nodiscard]] virtual const std::set<std::string>& operations() const = 0;
+  /// Answers that have not come by then are no more waited for. Said anew for each case, and when it makes progress.
+  virtual void answer_by(std::chrono::steady_clock::time_point) {}
 };
 
 /// What one rank's body sees.
@@ -79,6 +81,8 @@ class Context {
   [[nodiscard]] virtual const Parameters& parameters() const = 0;
   [[nodiscard]] virtual std::uint64_t seed() const = 0;
   [[nodiscard]] virtual const comm::Capabilities& capabilities() const = 0;
+  /// Where training computes: cpu, cuda or cuda:N.
+  [[nodiscard]] virtual std::string device() const { return "cpu"; }
   /// A folder of this case, the same for all ranks of it on one host, gone afterwards.
   [[nodiscard]] virtual const std::string& scratch() const = 0;
   /// Says that this rank is alive and what it does: moves the deadline, up to the hard limit.

@@ -9,9 +9,7 @@
 namespace plumbline::job {
 namespace {
 
-std::string described(const TensorInfo& info) {
-  return fmt::format("{} {}", safetensors_name(info.dtype), text_of(info.shape));
-}
+std::string described(const TensorInfo& info) { return fmt::format("{} {}", info.type, text_of(info.shape)); }
 
 [[noreturn]] void refuse(const SafetensorsReader& reader, const std::string& why) {
   throw InvalidArgument(fmt::format("'{}': {}", reader.file().string(), why));

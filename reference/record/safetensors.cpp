@@ -66,14 +66,31 @@ std::optional<Shape> shape_of(const json& list) {
   return shape;
 }
 
-comm::DType dtype_of(const std::string& name, const json& entry) {
-  const std::string word =
-      entry.contains("dtype") && entry["dtype"].is_string() ? entry["dtype"].get<std::string>() : "";
-  const auto found = std::ranges::find(kNames, word);
-  if (found == kNames.end())
-    throw InvalidArgument(
-        fmt::format("tensor '{}' has dtype '{}'; it must be F16, BF16, F32, F64, I32, I64 or U8", name, word));
+// The word for a type: "F32", and what else the format has or will have.
+std::optional<std::string> type_of(const json& entry) {
+  constexpr std::size_t longest = 16;
+  if (!entry.contains("dtype") || !entry["dtype"].is_string()) return std::nullopt;
+  const auto& word = entry["dtype"].get_ref<const std::string&>();
+  const bool is_word = !word.empty() && word.size() <= longest && std::ranges::all_of(word, [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+  return is_word ? std::optional(word) : std::nullopt;
+}
+
+std::optional<comm::DType> dtype_of(const std::string& type) {
+  const auto found = std::ranges::find(kNames, type);
+  if (found == kNames.end()) return std::nullopt;
   return static_cast<comm::DType>(found - kNames.begin());
+}
+
+// Throws InvalidArgument where the bytes are not those of the shape. Nobody reads a type that we do not have.
+void check_size(const std::string& name, const TensorInfo& info) {
+  std::uint64_t bytes = 0;
+  if (!info.dtype) return;
+  if (__builtin_mul_overflow(static_cast<std::uint64_t>(info.elements()), comm::size_of(*info.dtype), &bytes) ||
+      bytes != info.end - info.begin)
+    throw InvalidArgument(fmt::format("tensor '{}' has {} bytes of data; shape {} of {} needs {}", name,
+                                      info.end - info.begin, text_of(info.shape), info.type, bytes));
 }
 
 TensorInfo info_of(const std::string& name, const json& entry, std::uint64_t data_bytes) {
@@ -82,7 +99,9 @@ TensorInfo info_of(const std::string& name, const json& entry, std::uint64_t dat
   };
   if (!entry.is_object() || entry.size() != 3 || !entry.contains("shape") || !entry.contains("data_offsets"))
     refuse("must have dtype, shape and data_offsets, and no other field");
-  TensorInfo info{.dtype = dtype_of(name, entry)};
+  const auto type = type_of(entry);
+  if (!type) refuse("must have a word of the format as dtype: F32, I64, BOOL, …");
+  TensorInfo info{.type = *type, .dtype = dtype_of(*type), .shape = {}};
   const auto shape = shape_of(entry["shape"]);
   if (!shape) refuse(fmt::format("has shape {}; it must be a list of sizes", entry["shape"].dump()));
   info.shape = *shape;
@@ -94,11 +113,7 @@ TensorInfo info_of(const std::string& name, const json& entry, std::uint64_t dat
                        data_bytes));
   info.begin = *begin;
   info.end = *end;
-  std::uint64_t bytes = 0;
-  if (__builtin_mul_overflow(static_cast<std::uint64_t>(elements_of(info.shape)), comm::size_of(info.dtype), &bytes) ||
-      bytes != info.end - info.begin)
-    refuse(fmt::format("has {} bytes of data; shape {} of {} needs {}", info.end - info.begin, text_of(info.shape),
-                       safetensors_name(info.dtype), bytes));
+  check_size(name, info);
   return info;
 }
 
@@ -149,6 +164,9 @@ Header header_of(const std::string& text, std::uint64_t data_bytes) try {
   return header;
 } catch (const json::parse_error& error) {
   throw InvalidArgument(fmt::format("its header is not JSON, from byte {} on", error.byte));
+} catch (const json::exception& error) {  // a number that no type holds
+  constexpr std::size_t shown = 120;
+  throw InvalidArgument(fmt::format("its header cannot be read: {}", std::string(error.what()).substr(0, shown)));
 }
 
 std::string reason(int error) { return std::generic_category().message(error); }
@@ -228,8 +246,7 @@ void SafetensorsReader::read_bytes(std::string_view name, comm::DType dtype, std
                                    std::span<std::byte> out) const {
   const TensorInfo& info = at(name);
   if (info.dtype != dtype)
-    refuse(
-        fmt::format("tensor '{}' is {}; it must be {}", name, safetensors_name(info.dtype), safetensors_name(dtype)));
+    refuse(fmt::format("tensor '{}' is {}; it must be {}", name, info.type, safetensors_name(dtype)));
   const std::uint64_t size = comm::size_of(dtype);
   const auto count = static_cast<std::int64_t>(out.size() / size);
   if (first < 0 || first > info.elements() || count > info.elements() - first)

@@ -5,7 +5,7 @@
 //         row-major; offsets count from there, and the tensors cover it without gap or overlap.
 // Reading The header is read and checked at once; data when asked for, by copies, so that a file which
 //         someone cuts short meanwhile is an error and nothing worse. Any number of threads may read from one
-//         reader.
+//         reader. Of types that no element of ours has (BOOL, F8_E4M3, …) only name, shape and place are kept.
 // Errors  InvalidArgument: a file that is not of this form, with its name and what is wrong. NotFound,
 //         RuntimeFailure.
 // Source  github.com/huggingface/safetensors, README, section Format.
@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,13 +52,12 @@ inline constexpr comm::DType kDTypeOf<comm::BFloat16> = comm::DType::bf16;
 [[nodiscard]] std::string_view safetensors_name(comm::DType dtype);
 
 struct TensorInfo {
-  comm::DType dtype = comm::DType::f32;
+  std::string type;                  // the format's word: "F32", "BOOL"
+  std::optional<comm::DType> dtype;  // the same; nothing where no element of ours is of that type
   Shape shape;
   std::uint64_t begin = 0;  // bytes from the start of the data
   std::uint64_t end = 0;
-  [[nodiscard]] std::int64_t elements() const {
-    return static_cast<std::int64_t>((end - begin) / comm::size_of(dtype));
-  }
+  [[nodiscard]] std::int64_t elements() const { return elements_of(shape); }
 };
 
 class SafetensorsReader {

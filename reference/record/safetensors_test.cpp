@@ -84,7 +84,7 @@ TEST_F(Safetensors, AlignsEveryTensorForItsType) {
   std::memcpy(&length, bytes.data(), 8);
   const SafetensorsReader reader(file());
   for (const auto& [name, info] : reader.tensors())
-    EXPECT_EQ((8 + length + info.begin) % comm::size_of(info.dtype), 0u) << name;
+    EXPECT_EQ((8 + length + info.begin) % comm::size_of(info.dtype.value()), 0u) << name;
 }
 
 TEST_F(Safetensors, ReadsWhatTheFormatShowsAsItsExample) {
@@ -95,6 +95,18 @@ TEST_F(Safetensors, ReadsWhatTheFormatShowsAsItsExample) {
   EXPECT_EQ(comm::to_float(values[0]), 1.0f);
   EXPECT_EQ(comm::to_float(values[1]), -2.0f);
   EXPECT_EQ(reader.metadata().at("k"), "v");
+}
+
+TEST_F(Safetensors, KeepsTensorsOfTypesThatNobodyHereReads) {
+  write(
+      R"({"a":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"U8","shape":[1],"data_offsets":[3,4]}})",
+      "\1\1\1\7");
+  const SafetensorsReader reader(file());
+  EXPECT_EQ(reader.find("a")->type, "BOOL");
+  EXPECT_EQ(reader.find("a")->dtype, std::nullopt);
+  EXPECT_EQ(reader.find("a")->elements(), 3);
+  EXPECT_THAT(reader.read<std::uint8_t>("b"), ElementsAre(7));
+  EXPECT_THROW((void)reader.read<std::uint8_t>("a"), InvalidArgument);
 }
 
 TEST_F(Safetensors, SaysWhatIsWrongWithAFile) {
@@ -116,8 +128,10 @@ TEST_F(Safetensors, SaysWhatIsWrongWithAFile) {
       {entry(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])"), 4, "data_offsets [4,0]"},
       {entry(R"("dtype":"F32","shape":[1],"data_offsets":[0])"), 4, "data_offsets [0]"},
       {entry(R"("dtype":"F32","shape":[1],"data_offsets":[-4,0])"), 4, "data_offsets [-4,0]"},
-      {entry(R"("dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1])"), 1,
-       "tensor 'a' has dtype 'F8_E4M3'; it must be F16"},
+      {entry(R"("dtype":"f32","shape":[1],"data_offsets":[0,4])"), 4,
+       "tensor 'a' must have a word of the format as dtype"},
+      {entry(R"("dtype":4,"shape":[1],"data_offsets":[0,4])"), 4, "tensor 'a' must have a word of the format as dtype"},
+      {entry(R"("dtype":"F32","shape":[1e999],"data_offsets":[0,4])"), 4, "its header cannot be read: "},
       {entry(R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])"), 4,
        "tensor 'a' has shape [-1]; it must be a list of sizes"},
       {entry(R"("dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0])"), 0, "it must be a list of sizes"},

@@ -190,9 +190,8 @@ bool TrainingRecord::check_tensor(int rank, int step, const std::string& name, c
   }
   if (info->dtype == dtype && fits(info->shape, shape, dim)) return true;
   find(rank, step, name,
-       fmt::format("is {} {}; it must be {} {}{}", safetensors_name(info->dtype), text_of(info->shape),
-                   safetensors_name(dtype), dim < 0 ? "" : fmt::format("a part along dimension {} of ", dim),
-                   text_of(shape)));
+       fmt::format("is {} {}; it must be {} {}{}", info->type, text_of(info->shape), safetensors_name(dtype),
+                   dim < 0 ? "" : fmt::format("a part along dimension {} of ", dim), text_of(shape)));
   return false;
 }
 
@@ -291,11 +290,12 @@ std::vector<Copy> TrainingRecord::copies(int step, Moment moment, const Paramete
     const std::string name = tensor_name(step, moment, form->name(parameter.name));
     if (form->dim >= 0) {
       if (auto values = joined(cell, form->dim, name, parameter.shape))
-        list.push_back({cell.ranks.front(), cell.data, std::move(*values)});
+        list.push_back({cell.ranks.front(), cell.data, cell.ranks, std::move(*values)});
       continue;
     }
     for (const int rank : cell.ranks)
-      if (auto values = plain(rank, name, parameter.shape)) list.push_back({rank, cell.data, std::move(*values)});
+      if (auto values = plain(rank, name, parameter.shape))
+        list.push_back({rank, cell.data, {rank}, std::move(*values)});
   }
   std::ranges::sort(list, {}, &Copy::rank);
   return list;

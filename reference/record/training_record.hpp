@@ -64,6 +64,7 @@ struct RecordFinding {
 struct Copy {
   int rank = 0;  // of a tensor group: its first
   int data = 0;
+  std::vector<int> ranks;  // that one, or all of the tensor group
   std::vector<float> values;
 };
 

@@ -1,6 +1,7 @@
 #include "reference/record/training_record.hpp"
 
 #include <fstream>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -136,6 +137,26 @@ TEST_F(TrainingRecordTest, WantsScaleAndSkippedOfARunWithAScaler) {
   EXPECT_THAT(texts(record), IsEmpty());
   EXPECT_EQ(record.scales(0)[0].value, 1024);
   EXPECT_EQ(record.skipped(0)[0].value, 1);
+}
+
+TEST_F(TrainingRecordTest, ReportsATypeThatNobodyReadsAndKeepsTheRestOfTheFile) {
+  spec.parallel.data = 1;
+  spec.run.steps = 1;
+  spec.scaler.emplace();
+  RecordWriter writer = filled(0);
+  writer.add_scale(0, 1024);
+  writer.add_skipped(0, true);
+  writer.write(path());
+  std::stringstream bytes;
+  bytes << std::ifstream(record_file(path(), 0), std::ios::binary).rdbuf();
+  std::string text = bytes.str();
+  text.replace(text.find("\"U8\""), 4, "\"I8\"");
+  std::ofstream(record_file(path(), 0), std::ios::binary) << text;
+  const TrainingRecord record(spec, path());
+  EXPECT_THAT(texts(record), ElementsAre("rank 0 step 0 step0/skipped is I8 []; it must be U8 []"));
+  EXPECT_THAT(record.skipped(0), IsEmpty());
+  EXPECT_EQ(record.losses(0).size(), 1u);
+  EXPECT_EQ(record.copies(0, Moment::grad, parameters_of(spec)[0]).size(), 1u);
 }
 
 // A tensor group of three that holds a [3, 5] weight in parts of 2, 1 and 2 columns.

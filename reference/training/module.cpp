@@ -102,16 +102,14 @@ class TorchTraining final : public Training {
     guarded([&] { run_data_parallel(spec, world, folder, progress); });
   }
 
-  Baseline baseline(const job::RunSpec& spec, int step, const Values& before, Arithmetic arithmetic,
-                    const std::string& device) override {
-    check_step(spec, step);
+  Baseline baseline(const job::RunSpec& spec, const std::vector<Slice>& slices, const Values& before,
+                    Arithmetic arithmetic, const std::string& device) override {
     return guarded([&] {
       const job::RunFiles files(spec);
       const std::vector<at::Tensor> parameters = parameters_on(spec, before, arithmetic, device_of(device, 0));
       Baseline result;
-      for (int rank = 0; rank < spec.parallel.data; ++rank)
-        result.slices.push_back(
-            on_host(spec, gradient_of(spec, files, parameters, job::micro_batches_of(spec, step, rank))));
+      for (const Slice& slice : slices)
+        result.slices.push_back(on_host(spec, gradient_of(spec, files, parameters, slice)));
       result.mean = mean_in_rank_order(result.slices, arithmetic);
       return result;
     });

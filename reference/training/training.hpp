@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "reference/comm/communicator.hpp"
+#include "reference/record/layout.hpp"
 #include "reference/record/run_spec.hpp"
 
 namespace plumbline::training {
@@ -38,9 +39,12 @@ struct LossGradient {
   double loss = 0;
 };
 
-/// One step on a single device, the batch cut as the data ranks cut it.
+/// What one data rank computes in a step: its micro-batches, in order.
+using Slice = std::vector<job::RowRange>;
+
+/// One step on a single device, the batch cut as it says.
 struct Baseline {
-  /// Of each data rank's rows: the mean over its micro-batches, each run alone, in order.
+  /// Of each slice: the mean over its micro-batches, each run alone, in order.
   std::vector<LossGradient> slices;
   /// The mean of the slices: added in rank order, then divided by their number, in the arithmetic asked for.
   LossGradient mean;
@@ -78,13 +82,13 @@ class Training {
   virtual void run(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
                    const Progress& progress) = 0;
 
-  /// The gradient and loss of one step at the parameter values `before`. In float32 bitwise what the
-  /// executor's ranks compute, and with a backend that adds in rank order, what they use. For any layout of
-  /// ranks.
-  [[nodiscard]] virtual Baseline baseline(const job::RunSpec& spec, int step, const Values& before,
-                                          Arithmetic arithmetic, const std::string& device) = 0;
+  /// The gradient and loss of one step at the parameter values `before`, of the data ranks' slices. In float32
+  /// bitwise what the executor's ranks compute of such rows, and with a backend that adds in rank order, what
+  /// they use. For any layout of ranks. Throws OutOfRange for rows that are not there.
+  [[nodiscard]] virtual Baseline baseline(const job::RunSpec& spec, const std::vector<Slice>& slices,
+                                          const Values& before, Arithmetic arithmetic, const std::string& device) = 0;
 
-  /// The same of all rows of the step's batches together, each batch in one piece. Where batch normalisation
+  /// The same of all rows of a step's batches together, each batch in one piece. Where batch normalisation
   /// is in the model this is another function of the parameters than the baseline's.
   [[nodiscard]] virtual LossGradient union_batch(const job::RunSpec& spec, int step, const Values& before,
                                                  Arithmetic arithmetic, const std::string& device) = 0;

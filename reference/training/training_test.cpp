@@ -33,6 +33,13 @@ Training& module() {
   return *training;
 }
 
+// As the executor's ranks cut a step.
+std::vector<Slice> slices_of(const job::RunSpec& spec, int step) {
+  std::vector<Slice> slices;
+  for (int rank = 0; rank < spec.parallel.data; ++rank) slices.push_back(job::micro_batches_of(spec, step, rank));
+  return slices;
+}
+
 // A recorded case as files of a run.
 class RecordedRun {
  public:
@@ -98,7 +105,8 @@ TEST_P(TorchNn, BaselineHasItsGradientsAndLosses) {
   for (int step = 0; step < run.spec().run.steps; ++step) {
     const json& expected = run.step(step);
     for (const auto& [arithmetic, tolerance] : {std::pair{Arithmetic::float64, 1e-12}, {Arithmetic::float32, 1e-5}}) {
-      const Baseline got = module().baseline(run.spec(), step, run.before(step), arithmetic, "cpu");
+      const Baseline got =
+          module().baseline(run.spec(), slices_of(run.spec(), step), run.before(step), arithmetic, "cpu");
       for (const auto& [name, gradient] : expected.at("grad").items())
         expect_near(got.mean.gradients.at(name), gradient.get<std::vector<double>>(), tolerance, name);
       std::vector<double> losses;
@@ -127,7 +135,8 @@ TEST_P(TorchNn, TheUnionBatchIsTheMeanOfTheSlicesWhereRowsDoNotMix) {
   const bool mixes = std::ranges::any_of(
       run.spec().layers, [](const job::Layer& layer) { return std::holds_alternative<job::BatchNorm2d>(layer); });
   const LossGradient whole = module().union_batch(run.spec(), 1, run.before(1), Arithmetic::float64, "cpu");
-  const Baseline parts = module().baseline(run.spec(), 1, run.before(1), Arithmetic::float64, "cpu");
+  const Baseline parts =
+      module().baseline(run.spec(), slices_of(run.spec(), 1), run.before(1), Arithmetic::float64, "cpu");
   if (mixes) {
     EXPECT_GT(std::fabs(whole.loss - parts.mean.loss), 1e-6);
     return;
@@ -171,7 +180,7 @@ TEST_F(TrainingTest, EveryRankUsesBitwiseTheBaselinesMeanOnABackendThatAddsInRan
   Values before;
   for (const job::Parameter& parameter : job::parameters_of(spec))
     before[parameter.name] = record.copies(1, job::Moment::before, parameter)[0].values;
-  const Baseline baseline = module().baseline(spec, 1, before, Arithmetic::float32, "cpu");
+  const Baseline baseline = module().baseline(spec, slices_of(spec, 1), before, Arithmetic::float32, "cpu");
   for (const job::Parameter& parameter : job::parameters_of(spec))
     for (const job::Copy& copy : record.copies(1, job::Moment::grad, parameter)) {
       const std::vector<double> got(copy.values.begin(), copy.values.end());
@@ -221,7 +230,7 @@ TEST_F(TrainingTest, SaysInOneLineWhichDeviceOrFileIsNotThere) {
   spec.run.device = "cpu";
   spec.weights = "none.safetensors";
   EXPECT_THAT(error_of(spec), HasSubstr("not_found: '" + (folder.path() / "none.safetensors").string()));
-  EXPECT_THROW((void)module().baseline(digits_run({}), 4, {}, Arithmetic::float32, "cpu"), OutOfRange);
+  EXPECT_THROW((void)module().union_batch(digits_run({}), 4, {}, Arithmetic::float32, "cpu"), OutOfRange);
 }
 
 TEST_F(TrainingTest, SaysWhatComputes) {
