@@ -1,7 +1,12 @@
 #include "harness/subject/modules.hpp"
 
+#include <algorithm>
+#include <string_view>
+
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace plumbline::subject {
 namespace fs = std::filesystem;
@@ -19,10 +24,19 @@ fs::path own_file() {
   return fs::canonical("/proc/self/exe", error);
 }
 
-// "libmpi.so.40" of "libmpi.so.40: cannot open shared object file: …", else the whole message.
-std::string missing_library(const std::string& message) {
-  const auto colon = message.find(": cannot open shared object file");
+// "libmpi.so.40 is not on this machine" where the loader did not find it, else the loader's own words: a library that is
+// there may be unreadable or of another machine.
+std::string what_is_missing(const std::string& message) {
+  const auto colon = message.find(": cannot open shared object file: No such file or directory");
   return colon == std::string::npos ? message : message.substr(0, colon) + " is not on this machine";
+}
+
+// What to do where a module is not part of the build, or what it needs is not on the machine.
+std::string remedy(const std::string& module, bool is_built) {
+  if (module == "mpi")
+    return is_built ? "install libopenmpi3 and openmpi-bin, or use --backend local"
+                    : "install libopenmpi-dev and openmpi-bin, then configure and build again, or use --backend local";
+  return module == "training" ? "pip install torch, then configure and build again" : "configure and build again";
 }
 
 }  // namespace
@@ -34,19 +48,63 @@ fs::path modules_folder() {
 
 fs::path data_folder() { return modules_folder().parent_path().parent_path() / "share" / "plumbline"; }
 
+std::vector<std::string> module_names() {
+  static constexpr std::string_view kBegin = "libplumbline_";
+  static constexpr std::string_view kEnd = ".so";
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(modules_folder(), error)) {
+    const std::string file = entry.path().filename().string();
+    if (file.starts_with(kBegin) && file.ends_with(kEnd))
+      names.push_back(file.substr(kBegin.size(), file.size() - kBegin.size() - kEnd.size()));
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
 fs::path module_file(const std::string& name) { return modules_folder() / ("libplumbline_" + name + ".so"); }
 
 void* open_module(const std::string& name, const std::string& symbol, const std::string& what) {
   const fs::path file = module_file(name);
   if (!fs::exists(file))
-    throw NotAvailable(fmt::format("{}: not part of this build ('{}' is missing)", what, file.string()));
+    throw NotAvailable(
+        fmt::format("{}: not part of this build ('{}' is missing); {}", what, file.string(), remedy(name, false)));
   // Never closed: runtimes leave threads and handlers behind.
   void* module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (module == nullptr) throw NotAvailable(fmt::format("{}: cannot be loaded: {}", what, missing_library(dlerror())));
+  if (module == nullptr)
+    throw NotAvailable(
+        fmt::format("{}: cannot be loaded: {}; {}", what, what_is_missing(dlerror()), remedy(name, true)));
   void* address = dlsym(module, symbol.c_str());
   if (address == nullptr)
-    throw NotAvailable(fmt::format("{}: '{}' has no {}; it is of another version", what, file.string(), symbol));
+    throw NotAvailable(
+        fmt::format("{}: '{}' has no {}; it is of another version; build again", what, file.string(), symbol));
   return address;
+}
+
+std::string why_not_here(const std::string& module, const std::string& symbol) {
+  int channel[2];
+  if (::pipe(channel) != 0) return "no pipe";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(channel[0]);
+    std::string words;
+    try {
+      (void)open_module(module, symbol, module);
+    } catch (const std::exception& error) {
+      words = error.what();
+    }
+    (void)!::write(channel[1], words.data(), words.size());
+    ::_exit(0);
+  }
+  ::close(channel[1]);
+  std::string words;
+  char chunk[512];
+  for (ssize_t count; (count = ::read(channel[0], chunk, sizeof chunk)) > 0;)
+    words.append(chunk, static_cast<std::size_t>(count));
+  ::close(channel[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? words : "it crashes when it is loaded";
 }
 
 std::unique_ptr<Backend> open_backend(const std::string& name, const BackendOptions& options) {

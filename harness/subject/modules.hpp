@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "harness/subject/backend.hpp"
 #include "reference/comm/errors.hpp"
@@ -21,12 +22,19 @@ class NotAvailable : public RuntimeFailure {
 /// Where data lies (vectors, data sets): share/plumbline beside lib.
 [[nodiscard]] std::filesystem::path data_folder();
 
+/// The names of all modules that are here, in alphabetical order.
+[[nodiscard]] std::vector<std::string> module_names();
+
 /// The file of module `name`; it need not exist.
 [[nodiscard]] std::filesystem::path module_file(const std::string& name);
 
 /// Opens module `name` (once per process) and returns the address of `symbol`. `what` names it for the user: "backend
 /// mpi". Throws NotAvailable: not part of this build, its runtime is absent, or it is of another version.
 [[nodiscard]] void* open_module(const std::string& name, const std::string& symbol, const std::string& what);
+
+/// Why module `name` cannot be opened, in one line; empty when it can. It is tried in a child process, so that what it
+/// starts, or breaks, is gone with it.
+[[nodiscard]] std::string why_not_here(const std::string& name, const std::string& symbol);
 
 /// Opens a backend that is a module. Throws NotAvailable, and what the factory throws.
 [[nodiscard]] std::unique_ptr<Backend> open_backend(const std::string& name, const BackendOptions& options);

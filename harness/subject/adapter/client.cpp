@@ -159,14 +159,15 @@ json AdapterClient::question(const std::string& op, const json& args) {
 
 // Sends the line while it takes in what comes, for an adapter may write before it has read all.
 std::string AdapterClient::exchange(const std::string& line, const std::string& op) {
-  const auto deadline = std::chrono::steady_clock::now() + options_.limit;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto deadline = std::max(begin, deadline_.value_or(begin + options_.limit));
   std::string_view unsent = line;
   for (;;) {
     if (auto reply = lines_.take()) return std::move(reply->text);
     if (lines_.is_dropping()) give_up(op, fmt::format("wrote a line of more than {} bytes", kLongestLine));
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     if (left <= 0ms)
-      give_up(op, fmt::format("gave no answer in {} s", std::chrono::duration<double>(options_.limit).count()));
+      give_up(op, fmt::format("gave no answer in {:.1f} s", std::chrono::duration<double>(deadline - begin).count()));
     std::array<pollfd, 3> ends{pollfd{process_->output.get(), POLLIN, 0}, pollfd{process_->errors.get(), POLLIN, 0},
                                pollfd{unsent.empty() ? -1 : process_->input.get(), POLLOUT, 0}};
     ::poll(ends.data(), ends.size(), static_cast<int>(left.count()));

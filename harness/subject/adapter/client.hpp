@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -24,7 +25,7 @@
 namespace plumbline::subject {
 
 struct AdapterOptions {
-  /// Of one question, hello included.
+  /// Of one question, hello included, as long as answer_by() was not called.
   std::chrono::milliseconds limit = std::chrono::seconds(30);
 };
 
@@ -46,6 +47,7 @@ class AdapterClient final : public suite::Adapter {
   /// again.
   nlohmann::json ask(const std::string& op, const nlohmann::json& args) override;
   [[nodiscard]] const std::set<std::string>& operations() const override { return identity_.operations; }
+  void answer_by(std::chrono::steady_clock::time_point deadline) override { deadline_ = deadline; }
   [[nodiscard]] const AdapterIdentity& identity() const { return identity_; }
 
  private:
@@ -59,6 +61,7 @@ class AdapterClient final : public suite::Adapter {
 
   std::string command_;
   AdapterOptions options_;
+  std::optional<std::chrono::steady_clock::time_point> deadline_;
   AdapterIdentity identity_;
   std::unique_ptr<PipedProcess> process_;
   LineBuffer lines_;

@@ -276,6 +276,37 @@ TEST(AdapterClient, TakesTheAdapterWithItWhenItsProcessIsKilled) {
   EXPECT_FALSE(runs_for_long(pid));
 }
 
+// The kernel tells the shell alone that its parent has ended.
+TEST(AdapterClient, TakesWhatTheAdapterStartedWithItWhenItsProcessIsKilled) {
+  const ScratchFile file;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const AdapterClient client(after_hello(fmt::format("sh -c 'echo $$ > {}; exec sleep 60'; true", file.path())),
+                               kPatient);
+    (void)file.pid();
+    ::kill(::getpid(), SIGKILL);
+  }
+  ::waitpid(child, nullptr, 0);
+  const pid_t pid = file.pid();
+  ASSERT_GT(pid, 0);
+  EXPECT_FALSE(runs_for_long(pid));
+}
+
+TEST(AdapterClient, EndsQuicklyWhereAnotherAdapterStillRuns) {
+  auto first = std::make_unique<AdapterClient>(after_hello("read request"), kPatient);
+  const AdapterClient second(after_hello("sleep 60"), kPatient);  // forked while the first one's pipes were open
+  const auto begin = std::chrono::steady_clock::now();
+  first = nullptr;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 400ms);
+}
+
+TEST(AdapterClient, WaitsForAnAnswerUntilItIsToldOtherwise) {
+  AdapterClient client(at_question("echo the reason >&2; sleep 60"), kPatient);
+  client.answer_by(std::chrono::steady_clock::now() + 600ms);
+  EXPECT_THAT(failure_of([&] { (void)client.ask("x", json::object()); }),
+              AllOf(HasSubstr("x: it gave no answer in 0.6 s"), HasSubstr("last wrote: the reason")));
+}
+
 TEST(AdapterClient, MayBeAskedFromAThreadThatEnds) {
   AdapterClient client(python_adapter("\"die\": lambda: os._exit(9), \"one\": lambda: 1"), kPatient);
   std::thread([&] {

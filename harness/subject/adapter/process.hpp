@@ -31,8 +31,9 @@ class Descriptor {
 
 /// A shell command in a process group of its own, its standard input, output and error being pipes to us.
 ///
-/// A keeper thread starts it and waits for its end: the kernel kills the child when the thread that started
-/// it ends, so it cannot outlive this process, and threads of callers may come and go.
+/// The group's leader is a guard, a fork of us that does nothing but wait until we are gone, be it by SIGKILL: then it
+/// kills the group, with all that the command has started and itself. A keeper thread starts both and waits for the
+/// command's end, so that threads of callers may come and go.
 class PipedProcess {
  public:
   /// Runs `sh -c command`. Throws RuntimeFailure when no process can be made.
@@ -55,6 +56,10 @@ class PipedProcess {
   std::chrono::milliseconds grace{500};
 
  private:
+  void end_group() const;
+
+  Descriptor life_;   // the guard waits for its end; nobody else has it
+  pid_t guard_ = -1;  // the group's number, too
   pid_t pid_ = -1;
   std::shared_future<std::string> end_;
   std::thread keeper_;

@@ -27,7 +27,8 @@ class MpiBackend final : public Backend {
       throw InvalidArgument(fmt::format("backend mpi: world({}): process {} is not among those", ranks, rank()));
     std::vector<int> world_ranks(static_cast<std::size_t>(ranks));
     std::iota(world_ranks.begin(), world_ranks.end(), 0);
-    return std::make_unique<MpiCommunicator>(MpiGroup::create(runtime_, std::move(world_ranks), "world"));
+    return std::make_unique<MpiCommunicator>(
+        MpiGroup::create(runtime_, comm::kNoParent, std::move(world_ranks), "world"));
   }
 
   [[nodiscard]] std::map<std::string, std::string> environment() const override {

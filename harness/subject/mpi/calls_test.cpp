@@ -299,6 +299,39 @@ TEST_F(MpiNumbers, AllRanksGetTheSameBitsFromDataThatRounds) {
         }
 }
 
+// Four times 2 GiB on two ranks, half a minute. By hand:
+// mpirun -n 2 tests/mpi_test --gtest_also_run_disabled_tests --gtest_filter=MpiLarge.*
+using MpiLarge = MpiTest;
+
+TEST_F(MpiLarge, DISABLED_CountsAbove2To31AreMovedAndAddedWhole) {
+  const std::size_t count = (std::size_t{1} << 31) + 1000;
+  const auto given_byte = [](int rank, std::size_t i) {
+    return static_cast<std::uint8_t>(i + (i >> 20) * 7 + static_cast<std::size_t>(rank) * 101);
+  };
+  const auto first_wrong = [](const std::vector<std::uint8_t>& bytes, const auto& expected) {
+    std::size_t i = 0;
+    while (i < bytes.size() && bytes[i] == expected(i)) ++i;
+    return i;
+  };
+  const auto view = [](std::vector<std::uint8_t>& bytes) {
+    return Buffer{bytes.data(), static_cast<std::int64_t>(bytes.size()), DType::u8};
+  };
+  std::vector<std::uint8_t> in(count);
+  std::vector<std::uint8_t> out(count);
+  for (std::size_t i = 0; i < count; ++i) in[i] = given_byte(me, i);
+  world.all_reduce(view(in), view(out), ReduceOp::sum);
+  EXPECT_EQ(first_wrong(out,
+                        [&](std::size_t i) {
+                          std::uint8_t sum = 0;
+                          for (int rank = 0; rank < n; ++rank)
+                            sum = static_cast<std::uint8_t>(sum + given_byte(rank, i));
+                          return sum;
+                        }),
+            count);
+  world.broadcast(view(in), n - 1);
+  EXPECT_EQ(first_wrong(in, [&](std::size_t i) { return given_byte(n - 1, i); }), count);
+}
+
 // ---- calls under way ----
 
 TEST_F(MpiUnderWay, ManyCallsAreWaitedForInAnyOrder) {

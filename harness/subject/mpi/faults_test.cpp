@@ -1,3 +1,4 @@
+#include <array>
 #include <chrono>
 #include <thread>
 
@@ -120,6 +121,14 @@ TEST_F(MpiFaults, AMessageThatIsTooLongOrTooShortIsAnErrorOfTheReceiver) {
                   testing::ContainsRegex(expected == 4 ? "[Mm]essage truncated$" : ": the message has 5 elements$"));
       EXPECT_THROW(group->barrier(), PeerFailed);
     }
+}
+
+TEST_F(MpiFaults, AMessageThatEndsInsideAnElementIsDescribedInBytes) {
+  std::array<std::uint8_t, 3> bytes{};
+  float room = 0;
+  Work send = world.start({.operation = Operation::send, .root = me, .in = {bytes.data(), 3, DType::u8}});
+  const std::string message = message_of<RuntimeFailure>([&] { world.recv({&room, 1, DType::f32}, me); });
+  EXPECT_THAT(message, testing::EndsWith(": the message has 3 bytes, no whole number of f32 elements"));
 }
 
 TEST_F(MpiFaults, WaitingAgainAfterAnErrorIsNoSuccess) {

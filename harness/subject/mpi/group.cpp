@@ -11,20 +11,20 @@ namespace plumbline::subject::mpi {
 namespace {
 
 // As the local backend names groups, so that records of different backends compare.
-comm::Group identify(std::vector<int> world_ranks, std::string name, int creation) {
+comm::Group identify(std::uint64_t parent, std::vector<int> world_ranks, std::string name, int creation) {
   if (name.empty())
     name = fmt::format("[{}]{}", fmt::join(world_ranks, " "), creation > 1 ? fmt::format(" #{}", creation) : "");
-  const std::uint64_t id = comm::group_id(world_ranks, creation);
+  const std::uint64_t id = comm::group_id(parent, world_ranks, creation);
   return {std::move(name), std::move(world_ranks), id};
 }
 
 }  // namespace
 
-std::shared_ptr<MpiGroup> MpiGroup::create(std::shared_ptr<Runtime> runtime, std::vector<int> world_ranks,
-                                           std::string name) {
-  const int creation = runtime->next_creation(world_ranks);
+std::shared_ptr<MpiGroup> MpiGroup::create(std::shared_ptr<Runtime> runtime, std::uint64_t parent,
+                                           std::vector<int> world_ranks, std::string name) {
+  const int creation = runtime->next_creation(parent, world_ranks);
   return std::shared_ptr<MpiGroup>(
-      new MpiGroup(std::move(runtime), identify(std::move(world_ranks), std::move(name), creation)));
+      new MpiGroup(std::move(runtime), identify(parent, std::move(world_ranks), std::move(name), creation)));
 }
 
 MpiGroup::MpiGroup(std::shared_ptr<Runtime> runtime_, comm::Group identity_)
@@ -43,7 +43,7 @@ MpiGroup::~MpiGroup() {
 
 std::shared_ptr<MpiGroup> MpiGroup::create_subgroup(std::vector<int> world_ranks) {
   if (failed()) throw_failed();
-  auto subgroup = create(runtime, std::move(world_ranks), "");
+  auto subgroup = create(runtime, identity.id, std::move(world_ranks), "");
   const std::lock_guard hold(mutex_);
   if (failed()) subgroup->fail(reason_);
   std::erase_if(subgroups_, [](const auto& group) { return group.expired(); });
@@ -86,7 +86,12 @@ void MpiGroup::check_length(const comm::Call& receive, const MPI_Status& status)
   MPI_Get_elements_x(&status, type_of(receive.out.dtype), &received);
   if (received == receive.out.count) [[likely]]
     return;
-  const std::string message = fmt::format("{}: the message has {} elements", place(receive), received);
+  std::string length = fmt::format("{} elements", received);
+  if (received == MPI_UNDEFINED) {
+    MPI_Get_elements_x(&status, MPI_BYTE, &received);
+    length = fmt::format("{} bytes, no whole number of {} elements", received, name_of(receive.out.dtype));
+  }
+  const std::string message = fmt::format("{}: the message has {}", place(receive), length);
   fail(message);
   throw RuntimeFailure(message);
 }

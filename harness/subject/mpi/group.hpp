@@ -20,11 +20,11 @@ namespace plumbline::subject::mpi {
 
 class MpiGroup {
  public:
-  /// Makes the group of those world ranks, the caller among them. Collective over them. `name` is the
-  /// group's; an empty one stands for "[0 2]", or "[0 2] #2" for the second group of that list. Throws
-  /// RuntimeFailure.
-  static std::shared_ptr<MpiGroup> create(std::shared_ptr<Runtime> runtime, std::vector<int> world_ranks,
-                                          std::string name);
+  /// Makes the group of those world ranks, the caller among them, from the group with the id `parent` (kNoParent: a
+  /// world). Collective over them. `name` is the group's; an empty one stands for "[0 2]", or "[0 2] #2" for the second
+  /// group of that list and parent. Throws RuntimeFailure.
+  static std::shared_ptr<MpiGroup> create(std::shared_ptr<Runtime> runtime, std::uint64_t parent,
+                                          std::vector<int> world_ranks, std::string name);
   ~MpiGroup();
   MpiGroup(const MpiGroup&) = delete;
   MpiGroup& operator=(const MpiGroup&) = delete;

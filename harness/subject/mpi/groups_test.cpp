@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <thread>
 
@@ -57,12 +58,6 @@ TEST_F(MpiGroups, AreMadeOfGroups) {
   if (group->rank() == last) expect_members(*group->create_group(std::vector{last}), {n - 1 - 2 * last});
 }
 
-// The how-manieth of its list, as its name says.
-int creation_of(const Group& group) {
-  const auto number = group.name.find('#');
-  return number == group.name.npos ? 1 : std::stoi(group.name.substr(number + 1));
-}
-
 TEST_F(MpiGroups, AreNamedByTheirRanksAndNumberedByCreation) {
   EXPECT_EQ(world.group().name, "world");
   const auto ranks = counting(n - 1, -1, -1);
@@ -70,26 +65,22 @@ TEST_F(MpiGroups, AreNamedByTheirRanksAndNumberedByCreation) {
   const auto second = world.create_group(ranks);
   std::string list;
   for (const int rank : ranks) list += (list.empty() ? "[" : " ") + std::to_string(rank);
-  const int creation = creation_of(first->group());
-  if (creation == 1) {
-    EXPECT_EQ(first->group().name, list + "]");
-  }
-  EXPECT_EQ(second->group().name, list + "] #" + std::to_string(creation + 1));
-  EXPECT_EQ(first->group().id, group_id(ranks, creation));
-  EXPECT_EQ(second->group().id, group_id(ranks, creation + 1));
+  EXPECT_EQ(first->group().name, list + "]");
+  EXPECT_EQ(second->group().name, list + "] #2");
+  EXPECT_EQ(first->group().id, group_id(world.group().id, ranks, 1));
+  EXPECT_EQ(second->group().id, group_id(world.group().id, ranks, 2));
 }
 
 TEST_F(MpiGroups, AreMadeWhileAReceiveIsUnderWayInTheirParent) {
   // Open MPI would let it take the messages of the creation if both used one communicator and tag.
   const int peer = n - 1 - me;
-  const int next = creation_of(world.duplicate()->group()) + 1;
   if (peer == me) return (void)world.duplicate();
   void* largest = nullptr;
   int known = 0;
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &largest, &known);
   ASSERT_NE(known, 0);
   const std::uint64_t tags = static_cast<std::uint64_t>(*static_cast<int*>(largest)) + 1;
-  const int tag = static_cast<int>(group_id(counting(0, n, 1), next) % tags);
+  const int tag = static_cast<int>(group_id(world.group().id, counting(0, n, 1), 1) % tags);
   std::int32_t value = -1;
   Work receive = world.start({.operation = Operation::recv, .root = peer, .tag = tag, .out = {&value, 1, DType::i32}});
   const auto group = world.duplicate();
@@ -112,6 +103,24 @@ TEST_F(MpiGroups, OfTwoThreadsAreMadeAndUsedAtOnce) {
   };
   std::jthread other([&] { use(*left, counting(0, n, 1)); });
   use(*right, counting(n - 1, -1, -1));
+}
+
+TEST_F(MpiGroups, OfTwoThreadsAreKeptApartAlsoWhereTheirListsAreTheSame) {
+  if (!world.capabilities().has(Capability::thread_multiple)) return;
+  const auto left = world.duplicate();
+  const auto right = world.duplicate();
+  // Ranks come to the two groups in different order.
+  const auto use = [&](Communicator& parent, std::int32_t mark, bool late) {
+    for (int round = 0; round < 10; ++round) {
+      if (late) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      const auto group = parent.duplicate();
+      std::vector<std::int32_t> marks(un);
+      group->all_gather({&mark, 1, DType::i32}, {marks.data(), n, DType::i32});
+      EXPECT_THAT(marks, testing::Each(mark)) << group->group().name;
+    }
+  };
+  std::jthread other([&] { use(*left, 1, me % 2 == 0); });
+  use(*right, 2, me % 2 == 1);
 }
 
 TEST_F(MpiGroups, OfWrongRanksAreRefused) {
@@ -138,6 +147,16 @@ std::string refusal(const BackendOptions& options) {
     return error.what();
   }
   return "not refused";
+}
+
+TEST_F(MpiBackendModule, SaysWhatToDoWhereAModuleIsAbsent) {
+  try {
+    (void)open_backend("nonesuch", {});
+    ADD_FAILURE() << "opened";
+  } catch (const NotAvailable& error) {
+    EXPECT_THAT(error.what(), testing::MatchesRegex("backend nonesuch: not part of this build \\('.*' is missing\\); "
+                                                    "configure and build again"));
+  }
 }
 
 TEST_F(MpiBackendModule, RefusesOptionsInOneLine) {

@@ -1,6 +1,10 @@
 #include "harness/subject/mpi/runtime.hpp"
 
+#include <chrono>
+#include <thread>
+
 #include <sched.h>
+#include <unistd.h>
 
 #include "harness/subject/mpi/errors.hpp"
 #include "harness/subject/mpi/self_description.hpp"
@@ -66,17 +70,21 @@ void Runtime::look_at_job() {
 }
 
 Runtime::~Runtime() {
-  // MPI_Finalize may wait for ever for calls that nobody will complete: then MPI is left as it is. Whoever
-  // opened the backend has to end the process, and with it, the job.
-  if (failed_) return;
+  // Calls that nobody will complete may hold MPI_Finalize up for ever, and a launcher takes a process that ends without it
+  // for one that failed: so it is tried for a while, and then the process ends.
+  if (failed_ && started_here_)
+    std::thread([] {
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+      ::_exit(0);
+    }).detach();
   reductions_.free();
-  MPI_Comm_free(&all_);
+  if (!failed_) MPI_Comm_free(&all_);
   if (started_here_) MPI_Finalize();
 }
 
-int Runtime::next_creation(const std::vector<int>& world_ranks) {
+int Runtime::next_creation(std::uint64_t parent, const std::vector<int>& world_ranks) {
   const std::lock_guard hold(mutex_);
-  return ++creations_[world_ranks];
+  return ++creations_[{parent, world_ranks}];
 }
 
 MPI_Comm Runtime::create(const std::vector<int>& world_ranks, std::uint64_t id) const {

@@ -13,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <mpi.h>
@@ -44,8 +45,9 @@ class Runtime {
   /// How often a waiting rank looks before it offers its core to others.
   [[nodiscard]] int polls_before_yield() const { return polls_before_yield_; }
 
-  /// How often this list of ranks has been made into a group, this time included.
-  int next_creation(const std::vector<int>& world_ranks);
+  /// How often this list of ranks has been made into a group from that parent, this time included. A parent is used by
+  /// one thread at a time, so all members count alike.
+  int next_creation(std::uint64_t parent, const std::vector<int>& world_ranks);
   /// A fresh communicator of those processes, in that order. Collective over them; other groups may be made
   /// by other threads meanwhile, told apart by `id`. MPI has no limit for how long it waits. Throws
   /// RuntimeFailure.
@@ -70,7 +72,7 @@ class Runtime {
   comm::Capabilities capabilities_;
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
-  std::map<std::vector<int>, int> creations_;
+  std::map<std::pair<std::uint64_t, std::vector<int>>, int> creations_;  // of parent and list
 };
 
 }  // namespace plumbline::subject::mpi

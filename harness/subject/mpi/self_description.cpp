@@ -44,9 +44,12 @@ comm::Capabilities capabilities_of(int thread_level) {
                 Capability::point_to_point, Capability::wait_timeout, Capability::blocking_timeout};
   all.rounds_each_half_addition = true;
   all.notes = {
-      "a blocking and a non-blocking call of the same collective do not match (MPI-3.1 section 5.12), nor "
-      "does one with "
+      "a blocking and a non-blocking call of the same collective do not match (MPI-3.1 section 5.12), nor does one "
+      "with "
       "an explicit time limit match one without",
+      "a collective cannot be taken back: after a time-out, or after dropping an unfinished Work, its buffers must "
+      "stay "
+      "until the process ends",
       "a blocking call without an explicit limit waits without limit, even after abort()",
       "create_group waits without limit for its members",
       "calls that were started make progress only while the process is inside a call of MPI"};
