@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/collectives/compare.hpp"
 #include "conformance/collectives/trials.hpp"
 #include "harness/subject/modules.hpp"
+#include "harness/suite/adapter_error.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {
@@ -22,15 +24,16 @@ json recorded(const std::string& name) {
   return json::parse(stream);
 }
 
-// The first element that differs, "" when there is none.
-std::string difference(const json& expected, const json& got) {
-  if (!got.is_array() || got.size() != expected.size())
-    return fmt::format("expected {} elements, got {}", expected.size(), got.dump().substr(0, 200));
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    if (expected[i] != got[i])
-      return fmt::format("element {} of {}: expected {}, got {}", i, expected.size(), expected[i].dump(),
-                         got[i].dump());
-  return {};
+// What is wrong with the answer to a case, "" when it is right. An adapter that is gone ends the check by its exception.
+std::string wrong_answer(suite::Adapter& adapter, const json& args, const json& expected) {
+  try {
+    const json result = adapter.ask("comm.ring_sum", args);
+    if (!result.is_object() || !result.contains("output"))
+      return "expected an object with \"output\", got " + result.dump().substr(0, 200);
+    return first_difference(expected, result["output"]);
+  } catch (const suite::AdapterError& error) {
+    return error.what();
+  }
 }
 
 void ring_sum(Context& context) {
@@ -39,8 +42,7 @@ void ring_sum(Context& context) {
     json args{{"convention", "gloo"}};
     for (const char* field : {"world_size", "elements", "dtype", "op", "dst", "group", "inputs"})
       args[field] = one.at(field);
-    const json result = context.adapter().ask("comm.ring_sum", args);
-    const std::string problem = difference(one.at("output"), result.value("output", json()));
+    const std::string problem = wrong_answer(context.adapter(), args, one.at("output"));
     if (!problem.empty()) report(fmt::format("{}: {}", one.at("name").get<std::string>(), problem));
   }
 }

@@ -7,6 +7,7 @@
 #include "conformance/collectives/compare.hpp"
 #include "conformance/collectives/data.hpp"
 #include "conformance/collectives/element.hpp"
+#include "conformance/collectives/reduction_trials.hpp"
 #include "conformance/collectives/trials.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -18,8 +19,6 @@ using comm::ReduceOp;
 using suite::Context;
 
 namespace {
-
-constexpr std::array kReductions{Operation::all_reduce, Operation::reduce, Operation::reduce_scatter};
 
 void divisor(Context& context) {
   const std::string& length = context.parameters().text("length");
@@ -52,6 +51,7 @@ void no_overflow(Context& context) {
   report(first_excess(DType::f16, expected, bound, out));
 }
 
+// A property of the interface: Communicator refuses before a backend is called, so this fails for no backend alone.
 void integers_refused(Context& context) {
   for (const DType dtype : claimed(context.capabilities(), std::array{DType::i32, DType::i64, DType::u8}))
     for (const Operation operation : kReductions) {
@@ -64,8 +64,8 @@ void integers_refused(Context& context) {
       EXPECT_THROW(context.world().run(average), Unsupported) << describe(average, context.size());
       EXPECT_THROW((void)context.world().start(average), Unsupported) << describe(average, context.size());
       report(first_difference(dtype, before, sum.output()));
+      expect_usable_beside(context.world(), [&] { context.world().run(average); });
     }
-  expect_usable(context.world());
 }
 
 void one_rank_identity(Context& context) {
@@ -95,7 +95,7 @@ void one_rank_identity(Context& context) {
 void add_average_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.average.divisor",
              .verifies = {"COLL-010@bb4e"},
-             .axes = {{"length", {"one", "world", "many"}}, suite::worlds({2, 3, 5, 8})},
+             .axes = {{"length", {"one", "world", "many"}}, suite::worlds()},
              .body = divisor});
   suite.add({.id = "collectives.average.no_overflow",
              .verifies = {"COLL-011@1a3b"},

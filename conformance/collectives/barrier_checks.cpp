@@ -30,7 +30,6 @@ void nobody_leaves_early(Context& context) {
   struct Visit {
     std::int64_t kernel, entered, left;
   };
-  constexpr std::int64_t kNumbers = 3;
   for (int late = 0; late < n; ++late) {
     context.world().barrier();
     if (context.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(4));
@@ -38,7 +37,8 @@ void nobody_leaves_early(Context& context) {
     context.world().barrier();
     mine.left = now();
     std::vector<Visit> all(static_cast<std::size_t>(n));
-    context.world().all_gather({&mine, kNumbers, comm::DType::i64}, {all.data(), kNumbers * n, comm::DType::i64});
+    context.world().all_gather(carried(context.world(), &mine, sizeof mine),
+                               carried(context.world(), all.data(), all.size() * sizeof mine));
     for (int rank = 0; rank < n; ++rank) {
       const Visit& other = all[static_cast<std::size_t>(rank)];
       if (other.kernel != mine.kernel) continue;
@@ -53,7 +53,7 @@ void nobody_leaves_early(Context& context) {
 void add_barrier_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.barrier.nobody_leaves_early",
              .verifies = {"COLL-049@5401"},
-             .axes = {suite::worlds({2, 3, 4, 5, 8})},
+             .axes = {suite::worlds({2, 3, 4, 5, 6, 8})},
              .body = nobody_leaves_early});
 }
 

@@ -4,12 +4,14 @@
 #include <cstring>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "conformance/collectives/element.hpp"
 
 namespace plumbline::conformance {
 
 using comm::DType;
+using nlohmann::json;
 
 namespace {
 
@@ -44,6 +46,14 @@ std::string compare(DType dtype, std::span<const std::byte> expected, std::span<
       });
 }
 
+std::string shortened(const json& value) { return value.dump().substr(0, 200); }
+
+// As numbers, and zeros by their sign, which a comparison of numbers does not see.
+bool are_alike(const json& expected, const json& got) {
+  if (expected != got) return false;
+  return !expected.is_number() || std::signbit(expected.get<double>()) == std::signbit(got.get<double>());
+}
+
 }  // namespace
 
 std::string first_difference(DType dtype, std::span<const std::byte> expected, std::span<const std::byte> got) {
@@ -68,6 +78,16 @@ std::string first_excess(DType dtype, std::span<const long double> expected, std
                            static_cast<double>(error(index)), static_cast<double>(bound[index]),
                            steps_between(dtype, nearest_bits(dtype, expected[index]), bits(index)));
       });
+}
+
+std::string first_difference(const json& expected, const json& got) {
+  if (!got.is_array() || got.size() != expected.size())
+    return fmt::format("expected {} elements, got {}", expected.size(), shortened(got));
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    if (!are_alike(expected[i], got[i]))
+      return fmt::format("element {} of {}: expected {}, got {}", i, expected.size(), shortened(expected[i]),
+                         shortened(got[i]));
+  return {};
 }
 
 }  // namespace plumbline::conformance

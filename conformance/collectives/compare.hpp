@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "reference/comm/dtype.hpp"
 
 namespace plumbline::conformance {
@@ -22,5 +24,8 @@ namespace plumbline::conformance {
 /// The elements that are further than `bound[i]` from `expected[i]`; a NaN always is.
 [[nodiscard]] std::string first_excess(comm::DType dtype, std::span<const long double> expected,
                                        std::span<const long double> bound, std::span<const std::byte> got);
+
+/// An adapter's array and the recorded one: numbers as JSON compares them, zeros by their sign too.
+[[nodiscard]] std::string first_difference(const nlohmann::json& expected, const nlohmann::json& got);
 
 }  // namespace plumbline::conformance

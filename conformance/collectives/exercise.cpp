@@ -25,8 +25,12 @@ bool gives_all_blocks(Operation operation) {
 
 }  // namespace
 
-Exercise::Exercise(int rank, int ranks, const Trial& trial)
-    : rank_(rank), ranks_(ranks), trial_(trial), in_(0), out_(0) {
+comm::DType some_dtype(const comm::Capabilities& capabilities) {
+  return capabilities.supports(comm::DType::f32) ? comm::DType::f32 : *capabilities.dtypes.begin();
+}
+
+Exercise::Exercise(int rank, int ranks, const Trial& trial, comm::DType otherwise)
+    : rank_(rank), ranks_(ranks), trial_(trial), dtype_(trial.dtype.value_or(otherwise)), in_(0), out_(0) {
   prepare_data();
   place_buffers();
   make_calls();
@@ -43,21 +47,21 @@ bool Exercise::shares_a_buffer() const {
 }
 
 void Exercise::prepare_data() {
-  const std::size_t block = static_cast<std::size_t>(trial_.elements) * size_of(trial_.dtype);
+  const std::size_t block = static_cast<std::size_t>(trial_.elements) * size_of(dtype_);
   const auto n = static_cast<std::size_t>(ranks_);
   const std::int64_t c = trial_.elements;
   given_.resize(block * (takes_all_blocks(trial_.operation) ? n : 1));
   expected_.resize(block * (gives_all_blocks(trial_.operation) ? n : 1));
   const auto fill = [&](int from, std::int64_t first, std::span<std::byte> to) {
-    if (trial_.special) return fill_with_special_bits(from, trial_.dtype, first, to);
-    fill_with_bits(trial_.seed, from, trial_.dtype, first, to);
+    if (trial_.special) return fill_with_special_bits(from, dtype_, first, to);
+    fill_with_bits(trial_.seed, from, dtype_, first, to);
   };
   // Elements [first, first + c) of a rank's input as block `to` of the expected output.
   const auto expect = [&](int from, std::int64_t first, int to) {
     fill(from, first, std::span(expected_).subspan(block * static_cast<std::size_t>(to), block));
   };
   if (is_reduction(trial_.operation)) {
-    const ExactNumbers numbers(trial_.dtype, trial_.op, ranks_, trial_.seed);
+    const ExactNumbers numbers(dtype_, trial_.op, ranks_, trial_.seed);
     numbers.give(rank_, 0, given_);
     numbers.result(trial_.operation == Operation::reduce_scatter ? rank_ * c : 0, expected_);
     return;
@@ -78,7 +82,7 @@ void Exercise::prepare_data() {
 }
 
 void Exercise::place_buffers() {
-  const std::size_t element = size_of(trial_.dtype);
+  const std::size_t element = size_of(dtype_);
   const std::size_t larger = std::max(given_.size(), expected_.size());
   if (shares_a_buffer()) {
     out_ = GuardedBuffer(larger, static_cast<std::size_t>(trial_.out_offset) * element);
@@ -99,11 +103,11 @@ void Exercise::place_buffers() {
 
 void Exercise::make_calls() {
   const auto count = [&](const std::vector<std::byte>& bytes) {
-    return static_cast<std::int64_t>(bytes.size() / size_of(trial_.dtype));
+    return static_cast<std::int64_t>(bytes.size() / size_of(dtype_));
   };
   std::byte* in = shares_a_buffer() ? out_.data() + in_at_ : in_.data();
-  const comm::ConstBuffer input{in, count(given_), trial_.dtype};
-  const comm::Buffer output{out_.data() + out_at_, count(expected_), trial_.dtype};
+  const comm::ConstBuffer input{in, count(given_), dtype_};
+  const comm::Buffer output{out_.data() + out_at_, count(expected_), dtype_};
   if (trial_.operation == Operation::send) {
     calls_ = {{.operation = Operation::send, .root = (rank_ + 1) % ranks_, .tag = trial_.tag, .in = input},
               {.operation = Operation::recv, .root = (rank_ + ranks_ - 1) % ranks_, .tag = trial_.tag, .out = output}};
@@ -122,11 +126,11 @@ void Exercise::run(comm::Communicator& group) const {
 
 std::span<const std::byte> Exercise::output() const { return out_.bytes().subspan(out_at_, expected_.size()); }
 
-std::string Exercise::wrong_result() const { return named(first_difference(trial_.dtype, expected_, output())); }
+std::string Exercise::wrong_result() const { return named(first_difference(dtype_, expected_, output())); }
 
 std::string Exercise::changed_input() const {
   if (shares_a_buffer() || trial_.operation == Operation::broadcast) return {};
-  const std::string difference = first_difference(trial_.dtype, given_, in_.bytes());
+  const std::string difference = first_difference(dtype_, given_, in_.bytes());
   return difference.empty() ? difference : named("the input was changed: " + difference);
 }
 

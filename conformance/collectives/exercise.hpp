@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ namespace plumbline::conformance {
 
 struct Trial {
   comm::Operation operation = comm::Operation::all_reduce;  // send: a ring shift, to the next rank from the previous
-  comm::DType dtype = comm::DType::f32;
+  std::optional<comm::DType> dtype = {};                    // where the check does not care: some_dtype()
   comm::ReduceOp op = comm::ReduceOp::sum;
   int root = 0;
   std::int64_t elements = 0;   // c of call.hpp
@@ -29,10 +30,14 @@ struct Trial {
   bool special = false;  // copies: special_bits() instead of random ones
 };
 
+/// A dtype that the backend claims: f32 where it does.
+[[nodiscard]] comm::DType some_dtype(const comm::Capabilities& capabilities);
+
 class Exercise {
  public:
-  Exercise(int rank, int ranks, const Trial& trial);
-  Exercise(const comm::Communicator& group, const Trial& trial) : Exercise(group.rank(), group.size(), trial) {}
+  Exercise(int rank, int ranks, const Trial& trial, comm::DType otherwise = comm::DType::f32);
+  Exercise(const comm::Communicator& group, const Trial& trial)
+      : Exercise(group.rank(), group.size(), trial, some_dtype(group.capabilities())) {}
   Exercise(Exercise&&) = default;  // memory stays where it is, so calls() stays valid
   Exercise(const Exercise&) = delete;
 
@@ -61,6 +66,7 @@ class Exercise {
   int rank_;
   int ranks_;
   Trial trial_;
+  comm::DType dtype_;
   std::vector<std::byte> given_;     // what this rank's input holds
   std::vector<std::byte> expected_;  // what its output must hold afterwards
   GuardedBuffer in_;                 // empty in place

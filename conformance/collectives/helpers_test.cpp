@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "conformance/collectives/compare.hpp"
 #include "conformance/collectives/data.hpp"
@@ -128,6 +129,16 @@ TEST(Comparison, AllowsABoundAndNoMore) {
               StartsWith("element 1 of 2: expected 2, got 2.5 (0x40200000), off by 0.5 where 0.49 is allowed"));
   EXPECT_THAT(first_excess(DType::f32, expected, std::vector<long double>{1, 1, 1e30L}, bytes_of(got)),
               StartsWith("element 2 of 3"));
+}
+
+TEST(Comparison, OfRecordedNumbersTellsZerosBySign) {
+  using nlohmann::json;
+  const json expected{1.5, -0.0, "nan"};
+  EXPECT_EQ(first_difference(expected, json{1.5, -0.0, "nan"}), "");
+  EXPECT_EQ(first_difference(expected, json{1.5, 0.0, "nan"}), "element 1 of 3: expected -0.0, got 0.0");
+  EXPECT_EQ(first_difference(expected, json{1.5, 0, "nan"}), "element 1 of 3: expected -0.0, got 0");
+  EXPECT_EQ(first_difference(expected, json{1.5, -0.0}), "expected 3 elements, got [1.5,-0.0]");
+  EXPECT_EQ(first_difference(json{1.0}, json{1}), "") << "an integer is a number";
 }
 
 // ---- guarded buffers ----

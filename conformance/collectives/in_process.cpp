@@ -31,19 +31,26 @@ class Failures final : private testing::TestPartResultArray, public testing::Sco
 
 class RankContext final : public suite::Context {
  public:
-  RankContext(const suite::Case& one, comm::Communicator& world) : one_(one), world_(world) {}
-  comm::Communicator& world() override { return world_; }
-  suite::Adapter& adapter() override { throw StateError("a backend check has no adapter"); }
+  RankContext(const suite::Case& one, comm::Communicator* world, suite::Adapter* adapter)
+      : one_(one), world_(world), adapter_(adapter) {}
+  comm::Communicator& world() override { return given(world_); }
+  suite::Adapter& adapter() override { return given(adapter_); }
   training::Training& training() override { throw StateError("no training here"); }
   [[nodiscard]] const suite::Parameters& parameters() const override { return one_.parameters; }
   [[nodiscard]] std::uint64_t seed() const override { return 1; }
-  [[nodiscard]] const comm::Capabilities& capabilities() const override { return comm::local_capabilities(); }
+  [[nodiscard]] const comm::Capabilities& capabilities() const override { return given(world_).capabilities(); }
   [[nodiscard]] const std::string& scratch() const override { return scratch_; }
   void progress(const std::string&) override {}
 
  private:
+  template <class T>
+  static T& given(T* subject) {
+    if (subject == nullptr) throw StateError("a check has what its door leads to, and no more");
+    return *subject;
+  }
   const suite::Case& one_;
-  comm::Communicator& world_;
+  comm::Communicator* world_;
+  suite::Adapter* adapter_;
   std::string scratch_;
 };
 
@@ -67,7 +74,7 @@ class Run {
     auto communicator = world_.communicator(rank);
     if (wrap_) communicator = wrap_(std::move(communicator));
     try {
-      RankContext context(one_, *communicator);
+      RankContext context(one_, communicator.get(), nullptr);
       one_.check->body(context);
     } catch (const testing::AssertionException&) {
       // is among the failures
@@ -94,6 +101,17 @@ class Run {
 
 std::vector<std::string> run_in_process(const suite::Case& one, const Wrap& wrap, std::chrono::milliseconds patience) {
   return Run(one, wrap, patience).run();
+}
+
+std::vector<std::string> run_in_process(const suite::Case& one, suite::Adapter& adapter) {
+  Failures failures;
+  RankContext context(one, nullptr, &adapter);
+  try {
+    one.check->body(context);
+  } catch (const std::exception& error) {
+    failures.lines.push_back(fmt::format("uncaught exception: {}", error.what()));
+  }
+  return failures.lines;
 }
 
 }  // namespace plumbline::conformance

@@ -19,4 +19,7 @@ using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<c
 [[nodiscard]] std::vector<std::string> run_in_process(const suite::Case& one, const Wrap& wrap = {},
                                                       std::chrono::milliseconds patience = std::chrono::seconds(20));
 
+/// Runs a case of the adapter door on answers that a test makes up. Returns what failed.
+[[nodiscard]] std::vector<std::string> run_in_process(const suite::Case& one, suite::Adapter& adapter);
+
 }  // namespace plumbline::conformance

@@ -1,4 +1,5 @@
 // Members that disagree on a call, where the backend claims to notice. The group is a duplicate; the members meet on the world.
+#include <array>
 #include <regex>
 
 #include <fmt/format.h>
@@ -28,8 +29,14 @@ struct Disagreement {
   std::vector<std::string> words;  // that the message must have
 };
 
-Disagreement disagreement_of(const std::string& difference) {
-  const Trial usual{.elements = 7};
+// Two dtypes that the backend claims, of the same size if it can be; one, and the members cannot disagree.
+std::vector<DType> two_dtypes(const comm::Capabilities& capabilities) {
+  return claimed(capabilities,
+                 std::array{DType::f32, DType::i32, DType::f64, DType::i64, DType::f16, DType::bf16, DType::u8});
+}
+
+Disagreement disagreement_of(const std::string& difference, const std::vector<DType>& dtypes) {
+  const Trial usual{.dtype = dtypes[0], .elements = 7};
   Disagreement one{usual, usual, {}};
   if (difference == "operation") {
     one.deviant.operation = Operation::all_to_all;
@@ -38,8 +45,8 @@ Disagreement disagreement_of(const std::string& difference) {
     one.deviant.elements = 8;
     one.words = {"7", "8"};
   } else if (difference == "dtype") {
-    one.deviant.dtype = DType::i32;
-    one.words = {"f32", "i32"};
+    one.deviant.dtype = dtypes[1];
+    one.words = {std::string(name_of(dtypes[0])), std::string(name_of(dtypes[1]))};
   } else if (difference == "op") {
     one.deviant.op = comm::ReduceOp::max;
     one.words = {"sum", "max"};
@@ -57,8 +64,11 @@ void expect_words(const std::string& message, const std::vector<std::string>& wo
 }
 
 void detected(Context& context) {
+  const std::string& difference = context.parameters().text("difference");
+  const std::vector<DType> dtypes = two_dtypes(context.capabilities());
+  if (difference == "dtype" && dtypes.size() < 2) return;
   const auto victim = context.world().duplicate();
-  Disagreement one = disagreement_of(context.parameters().text("difference"));
+  Disagreement one = disagreement_of(difference, dtypes);
   const Exercise exercise(*victim, context.rank() == kDeviant ? one.deviant : one.usual);
   const std::vector<std::byte> before(exercise.output().begin(), exercise.output().end());
   const std::string message = words_of<MismatchError>([&] { exercise.run(*victim); }, "members that disagree");
@@ -70,20 +80,24 @@ void detected(Context& context) {
 }
 
 void messages(Context& context) {
-  const auto victim = context.world().duplicate();
   const bool by_count = context.parameters().text("difference") == "count";
-  std::vector<std::int32_t> buffer(6, context.rank() == 0 ? 3 : -1);
+  const std::vector<DType> dtypes = two_dtypes(context.capabilities());
+  if (!by_count && dtypes.size() < 2) return;
+  const auto victim = context.world().duplicate();
+  std::vector<std::int64_t> buffer(6, context.rank() == 0 ? 3 : -1);  // room for six elements of any dtype
   if (context.rank() == 0) {
     try {
-      victim->send({buffer.data(), 5, DType::i32}, 1, 4);
+      victim->send({buffer.data(), 5, dtypes[0]}, 1, 4);
     } catch (const MismatchError&) {  // unless the message was already on its way
     }
   }
   if (context.rank() == 1) {
-    const comm::Buffer out{buffer.data(), by_count ? 6 : 5, by_count ? DType::i32 : DType::f32};
+    const comm::Buffer out{buffer.data(), by_count ? 6 : 5, dtypes[by_count ? 0 : 1]};
     const std::string message = words_of<MismatchError>([&] { victim->recv(out, 0, 4); }, "a message of another shape");
-    expect_words(message, by_count ? std::vector<std::string>{"5", "6"} : std::vector<std::string>{"i32", "f32"});
-    EXPECT_EQ(buffer, std::vector<std::int32_t>(6, -1)) << "data moved";
+    const std::vector<std::string> counts{"5", "6"};
+    expect_words(message,
+                 by_count ? counts : std::vector{std::string(name_of(dtypes[0])), std::string(name_of(dtypes[1]))});
+    EXPECT_EQ(buffer, std::vector<std::int64_t>(6, -1)) << "data moved";
   }
   expect_usable(context.world());
 }
@@ -93,7 +107,7 @@ void messages(Context& context) {
 void add_misuse_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.misuse.detected",
              .verifies = {"COLL-057@8a72"},
-             .axes = {{"difference", {"operation", "count", "dtype", "op", "root"}}, suite::worlds({2, 3, 5})},
+             .axes = {{"difference", {"operation", "count", "dtype", "op", "root"}}, suite::worlds({2, 3, 5, 6})},
              .spoils_group = true,
              .body = detected});
   suite.add({.id = "collectives.misuse.messages",

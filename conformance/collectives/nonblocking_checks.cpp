@@ -23,12 +23,12 @@ namespace {
 // Words from one member to another on a group of their own. They order events without a clock: what a member does after
 // it heard a word comes after what the speaker did before.
 void tell(Communicator& aside, int whom) {
-  const std::byte word{1};
-  aside.send({&word, 1, DType::u8}, whom);
+  const std::int64_t word = 1;
+  aside.send(carried(aside, word), whom);
 }
 void hear(Communicator& aside, int whom) {
-  std::byte word{};
-  aside.recv({&word, 1, DType::u8}, whom);
+  std::int64_t word = 0;
+  aside.recv(carried(aside, word), whom);
 }
 
 void returns_at_once(Context& context) {
@@ -145,21 +145,24 @@ void order(Context& context) {
 
 // Every member sends to every other and receives from every other, in one batch.
 void exchange_in_a_batch(Context& context) {
-  const std::int64_t count = context.parameters().text("size") == "large" ? 65536 : 2;
+  const std::size_t count = context.parameters().text("size") == "large" ? 65536 : 2;  // even, see carried()
+  const std::size_t bytes = count * sizeof(std::int32_t);
   const int me = context.rank();
   const auto word = [](int from, int to) { return from * 100 + to; };
   std::vector<std::vector<std::int32_t>> out, in;
   std::vector<Call> calls;
   for (int peer = 0; peer < context.size(); ++peer) {
-    out.emplace_back(static_cast<std::size_t>(count), word(me, peer));
-    in.emplace_back(static_cast<std::size_t>(count), -1);
+    out.emplace_back(count, word(me, peer));
+    in.emplace_back(count, -1);
     if (peer == me) continue;
-    calls.push_back({.operation = Operation::send, .root = peer, .in = {out.back().data(), count, DType::i32}});
-    calls.push_back({.operation = Operation::recv, .root = peer, .out = {in.back().data(), count, DType::i32}});
+    const void* const given = out.back().data();
+    calls.push_back({.operation = Operation::send, .root = peer, .in = carried(context.world(), given, bytes)});
+    calls.push_back(
+        {.operation = Operation::recv, .root = peer, .out = carried(context.world(), in.back().data(), bytes)});
   }
   context.world().start(calls).wait();
   for (int peer = 0; peer < context.size(); ++peer) {
-    const std::vector<std::int32_t> expected(static_cast<std::size_t>(count), peer == me ? -1 : word(peer, me));
+    const std::vector<std::int32_t> expected(count, peer == me ? -1 : word(peer, me));
     EXPECT_TRUE(in[static_cast<std::size_t>(peer)] == expected) << "from rank " << peer;
   }
 }
@@ -169,33 +172,33 @@ void exchange_in_a_batch(Context& context) {
 void add_nonblocking_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.nonblocking.returns_at_once",
              .verifies = {"COLL-037@f2b2"},
-             .axes = {suite::worlds({2, 3, 5})},
+             .axes = {suite::worlds({2, 3, 4, 5, 6, 8})},
              .body = returns_at_once});
   suite.add({.id = "collectives.nonblocking.many_outstanding",
              .verifies = {"COLL-038@a95d"},
-             .axes = {suite::worlds({1, 2, 3, 5, 8})},
+             .axes = {suite::worlds()},
              .body = many_outstanding});
   suite.add({.id = "collectives.nonblocking.test_is_honest",
              .verifies = {"COLL-039@c68a"},
-             .axes = {suite::worlds({2, 3})},
+             .axes = {suite::worlds({2, 3, 5, 6})},
              .body = test_is_honest});
   suite.add({.id = "collectives.nonblocking.agrees_with_blocking",
              .verifies = {"COLL-040@ade4"},
-             .axes = {operations_axis(exercised_operations()), suite::worlds({2, 3, 5})},
+             .axes = {operations_axis(exercised_operations()), suite::worlds({2, 3, 5, 6})},
              .applies = [](const suite::Parameters& parameters) { return operation_of(parameters) != Operation::send; },
              .body = agrees_with_blocking});
   suite.add({.id = "collectives.nonblocking.agrees_when_rounding",
              .verifies = {"COLL-040@ade4"},
-             .axes = {suite::worlds({2, 3, 5})},
+             .axes = {{"dtype", {"f32"}}, suite::worlds({2, 3, 5, 6})},
              .needs = {comm::Capability::rank_order},
              .body = agrees_with_blocking_when_rounding});
   suite.add({.id = "collectives.nonblocking.order",
              .verifies = {"COLL-041@d176"},
-             .axes = {suite::worlds({2, 3, 5})},
+             .axes = {suite::worlds({2, 3, 4, 5, 6, 8})},
              .body = order});
   suite.add({.id = "collectives.nonblocking.exchange_in_a_batch",
              .verifies = {"COLL-042@ae9a"},
-             .axes = {{"size", {"small", "large"}}, suite::worlds({2, 3, 5})},
+             .axes = {{"size", {"small", "large"}}, suite::worlds({2, 3, 4, 5, 6, 8})},
              .body = exchange_in_a_batch});
 }
 

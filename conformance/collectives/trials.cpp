@@ -27,6 +27,29 @@ void expect_usable(comm::Communicator& group, std::source_location where) {
   group.barrier();
 }
 
+void expect_usable_beside(comm::Communicator& group, const std::function<void()>& refused, std::source_location where) {
+  const bool starts = group.capabilities().has(comm::Capability::nonblocking);
+  const Exercise under_way(group, {.elements = 7, .seed = 1});
+  comm::Work work = starts ? under_way.start(group) : comm::Work();
+  if (group.rank() == group.size() - 1) words_of<Error>(refused, "what must be refused, made by one member", where);
+  if (starts)
+    work.wait();
+  else
+    under_way.run(group);
+  report(under_way.wrong_result(), where);
+  expect_usable(group, where);
+}
+
+comm::Buffer carried(const comm::Communicator& group, void* data, std::size_t bytes) {
+  const DType dtype = some_dtype(group.capabilities());
+  return {data, static_cast<std::int64_t>(bytes / size_of(dtype)), dtype};
+}
+
+comm::ConstBuffer carried(const comm::Communicator& group, const void* data, std::size_t bytes) {
+  const DType dtype = some_dtype(group.capabilities());
+  return {data, static_cast<std::int64_t>(bytes / size_of(dtype)), dtype};
+}
+
 std::vector<DType> claimed(const comm::Capabilities& capabilities, std::span<const DType> dtypes) {
   std::vector<DType> list;
   for (const DType dtype : dtypes)

@@ -21,6 +21,23 @@ void expect_result(comm::Communicator& group, const Trial& trial,
 /// Reports unless the group still serves its members: a reduction and a barrier.
 void expect_usable(comm::Communicator& group, std::source_location where = std::source_location::current());
 
+/// The same beside what is refused: the last member alone does that, which is reported if it throws nothing, while a call of
+/// all members is under way.
+void expect_usable_beside(comm::Communicator& group, const std::function<void()>& refused,
+                          std::source_location where = std::source_location::current());
+
+/// Memory as elements of a dtype that the backend claims, to be moved and not added. `bytes` is a multiple of 8, so that
+/// every dtype fits.
+[[nodiscard]] comm::Buffer carried(const comm::Communicator& group, void* data, std::size_t bytes);
+[[nodiscard]] comm::ConstBuffer carried(const comm::Communicator& group, const void* data, std::size_t bytes);
+/// A number, the same way.
+[[nodiscard]] inline comm::Buffer carried(const comm::Communicator& group, std::int64_t& number) {
+  return carried(group, &number, sizeof number);
+}
+[[nodiscard]] inline comm::ConstBuffer carried(const comm::Communicator& group, const std::int64_t& number) {
+  return carried(group, &number, sizeof number);
+}
+
 /// What the backend claims of these dtypes.
 [[nodiscard]] std::vector<comm::DType> claimed(const comm::Capabilities& capabilities,
                                                std::span<const comm::DType> dtypes = comm::kAllDTypes);

@@ -1,4 +1,5 @@
 // Communicators that wait, fail and notice misuse wrongly.
+#include <algorithm>
 #include <chrono>
 #include <optional>
 
@@ -77,6 +78,34 @@ class BlockingIgnoresLimit final : public Changed<BlockingIgnoresLimit> {
   template <class Action>
   void make(const Action& action, const Call&, comm::Timeout timeout, bool waits) {
     action(waits ? timeout : comm::Timeout{});
+  }
+};
+
+// A hundredth of the limit, as of one that is taken in another unit.
+class LimitInOtherUnit final : public Changed<LimitInOtherUnit> {
+ public:
+  using Changed::Changed;
+  template <class Action>
+  void make(const Action& action, const Call&, comm::Timeout timeout, bool waits) {
+    action(waits && timeout ? comm::Timeout(*timeout / 100) : timeout);
+  }
+};
+
+class LimitCapped final : public Changed<LimitCapped> {
+ public:
+  using Changed::Changed;
+  template <class Action>
+  void make(const Action& action, const Call&, comm::Timeout timeout, bool waits) {
+    action(waits && timeout ? comm::Timeout(std::min<std::chrono::nanoseconds>(*timeout, 20ms)) : timeout);
+  }
+};
+
+class BlockingGivesUpAtOnce final : public Changed<BlockingGivesUpAtOnce> {
+ public:
+  using Changed::Changed;
+  template <class Action>
+  void make(const Action& action, const Call&, comm::Timeout timeout, bool waits) {
+    action(!waits && timeout ? comm::Timeout(0ns) : timeout);
   }
 };
 
@@ -196,6 +225,24 @@ class SilentDeath final : public Communicator {
   Graveyard kept_;
 };
 
+// The same, and the others call it a failure when their patience ends.
+class LateNews final : public Changed<LateNews> {
+ public:
+  using Changed::Changed;
+  template <class Action>
+  void make(const Action& action, const Call&, comm::Timeout timeout, bool) {
+    try {
+      action(timeout);
+    } catch (const TimeoutError& error) {
+      throw PeerFailed(error.what());
+    }
+  }
+};
+
+std::unique_ptr<Communicator> with_late_news(std::unique_ptr<Communicator> inner) {
+  return std::make_unique<LateNews>(std::make_unique<SilentDeath>(std::move(inner)));
+}
+
 }  // namespace
 
 std::vector<Mutant> failure_mutants() {
@@ -210,6 +257,15 @@ std::vector<Mutant> failure_mutants() {
       {"col.receive_ignores_limit", "COLL-050", "a wait for a message does not keep its limit", "COL-08",
        "collectives.limits.receive[world=2]", "collectives.limits.wait[world=2]", "the wait is for a barrier",
        wrap_in<ReceiveIgnoresLimit>},
+      {"col.limit_in_other_unit", "COLL-050", "a wait gives up after a hundredth of its limit", "COL-08",
+       "collectives.limits.wait[world=2]", "collectives.limits.blocking[world=2]", "the limit is no wait's",
+       wrap_in<LimitInOtherUnit>},
+      {"col.limit_capped", "COLL-050", "a wait gives up after 20 ms, whatever its limit", "COL-08",
+       "collectives.limits.late_but_in_time[world=2]", "collectives.limits.wait[world=2]", "that limit is 20 ms",
+       wrap_in<LimitCapped>},
+      {"col.blocking_gives_up_at_once", "COLL-051", "a blocking call with a limit gives up at once", "COL-08",
+       "collectives.limits.blocking[world=2]", "collectives.limits.wait[world=2]", "the limit is a wait's",
+       wrap_in<BlockingGivesUpAtOnce>},
       {"col.blocking_ignores_limit", "COLL-051", "a blocking call does not keep its limit", "COL-08",
        "collectives.limits.blocking[world=2]", "collectives.limits.wait[world=2]", "the limit is a wait's",
        wrap_in<BlockingIgnoresLimit>},
@@ -225,6 +281,9 @@ std::vector<Mutant> failure_mutants() {
       {"col.silent_death", "COLL-055", "a rank that leaves a group tells nobody", "COL-08",
        "collectives.failure.departure_is_noticed[world=2]", "collectives.failure.slow_is_not_dead[world=2]",
        "nobody leaves while others wait", wrap_in<SilentDeath>},
+      {"col.late_news", "COLL-055", "a rank that leaves a group is missed at the time limit only", "COL-08",
+       "collectives.failure.departure_is_noticed[world=2]", "collectives.failure.slow_is_not_dead[world=2]",
+       "nobody leaves while others wait", with_late_news},
       {"col.abort_is_local", "COLL-056", "abort() fails the caller's own calls alone",
        "COL-08: peers that wait for half an hour", "collectives.failure.abort_reaches_all[world=2]",
        "collectives.failure.departure_is_noticed[world=2]", "nobody aborts", wrap_in<AbortIsLocal>},

@@ -99,8 +99,17 @@ After sums_in_bf16(Call& call, const Place&) {
   return [call] { change_all<float>(call.out, [](float value) { return to_float(comm::to_bfloat16(value)); }); };
 }
 
+After compresses_large_calls(Call& call, const Place& place) {
+  return call.in.bytes() >= 65536 ? sums_in_bf16(call, place) : After{};
+}
+
 After nan_becomes_zero(Call& call, const Place&) {
   if (!reduces_f32(call)) return {};
+  return [call] { change_all<float>(call.out, [](float value) { return std::isnan(value) ? 0.0f : value; }); };
+}
+
+After reduce_scatter_drops_nan(Call& call, const Place&) {
+  if (call.operation != Operation::reduce_scatter || call.dtype() != DType::f32) return {};
   return [call] { change_all<float>(call.out, [](float value) { return std::isnan(value) ? 0.0f : value; }); };
 }
 
@@ -134,6 +143,26 @@ After u8_saturates(Call& call, const Place&) {
   call.in = call.out = {wide->data(), call.in.count, DType::i32};
   return [wide, out] {
     for (std::size_t i = 0; i < wide->size(); ++i) out[i] = static_cast<std::uint8_t>(std::min((*wide)[i], 255));
+  };
+}
+
+// As bytes that are compared with their sign are: the order of the two halves of the range is exchanged.
+After u8_signed_min(Call& call, const Place&) {
+  if (call.operation != Operation::all_reduce || call.dtype() != DType::u8 || call.op != ReduceOp::min) return {};
+  const auto other_half = [](std::uint8_t value) { return static_cast<std::uint8_t>(value ^ 0x80); };
+  const Memory turned = memory_like(call.in);
+  std::memcpy(turned->data(), call.in.data, turned->size());
+  change_all<std::uint8_t>({turned->data(), call.in.count, DType::u8}, other_half);
+  call.in.data = turned->data();
+  return [call, turned, other_half] { change_all<std::uint8_t>(call.out, other_half); };
+}
+
+After i64_min_through_f32(Call& call, const Place&) {
+  if (call.operation != Operation::all_reduce || call.dtype() != DType::i64 || call.op != ReduceOp::min) return {};
+  return [call] {
+    change_all<std::int64_t>(call.out, [](std::int64_t value) {
+      return static_cast<std::int64_t>(std::min(static_cast<float>(value), 0x1.fffffep62f));  // the largest below 2^63
+    });
   };
 }
 
@@ -257,6 +286,18 @@ After writes_past_end(Call& call, const Place&) {
   return [call] { *element(call.out, call.out.count) = std::byte{0x5a}; };
 }
 
+// A copy in whole vectors of 16 bytes, from 4 KiB on.
+After long_copies_round_up(Call& call, const Place&) {
+  const std::size_t rest = call.out.bytes() % 16;
+  if (call.operation != Operation::all_reduce || call.out.bytes() < 4096 || rest == 0) return {};
+  return [call, rest] { std::memset(element(call.out, call.out.count), 0x5a, 16 - rest); };
+}
+
+After in_place_scratch_behind(Call& call, const Place&) {
+  if (!reduces_f32(call) || call.in.data != call.out.data || call.in.count == 0) return {};
+  return [call] { *element(call.out, call.out.count) ^= std::byte{0xff}; };
+}
+
 // ---- what is refused ----
 
 After refuses_zero_elements(Call& call, const Place& place) {
@@ -287,6 +328,12 @@ std::vector<Mutant> result_mutants() {
        "COL-10", "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]",
        "collectives.average.divisor[length=world,world=3]", "3 elements take another way than 17",
        with_fault(odd_tail)},
+      {"col.u8_signed_min", "COLL-001", "min of u8 compares with a sign", "a reduction of char where char has a sign",
+       "collectives.reductions.min_max[dtype=u8,world=3]", "collectives.all_reduce.exact[dtype=u8,op=min,world=3]",
+       "those bytes stay below 128", with_fault(u8_signed_min)},
+      {"col.i64_min_through_f32", "COLL-001", "min of i64 passes through f32", "COL-09: one kernel for all dtypes",
+       "collectives.reductions.min_max[dtype=i64,world=3]", "collectives.all_reduce.exact[dtype=i64,op=min,world=3]",
+       "those numbers are exact in f32", with_fault(i64_min_through_f32)},
       {"col.rank_left_out", "COLL-001", "a sum lacks the last rank's contribution", "RED-09",
        "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]",
        "collectives.all_reduce.exact[dtype=f32,op=sum,world=1]", "alone, nobody is left out",
@@ -303,6 +350,14 @@ std::vector<Mutant> result_mutants() {
        "a compression for gradients that was left on", "collectives.reductions.rounding_bound[dtype=f32,world=3]",
        "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]", "small integers are exact in bf16",
        with_fault(sums_in_bf16)},
+      {"col.compresses_large_calls", "COLL-004", "f32 is rounded to bf16 in calls of 64 KiB and more",
+       "a compression that only pays for large messages", "collectives.reductions.rounding_bound[dtype=f32,world=3]",
+       "collectives.lengths.all_reduce[dtype=f32,world=3]", "small integers are exact in bf16",
+       with_fault(compresses_large_calls)},
+      {"col.reduce_scatter_drops_nan", "COLL-005", "NaN in a result of reduce_scatter becomes zero", "AMP-12",
+       "collectives.reductions.nonfinite[dtype=f32,world=3]",
+       "collectives.reductions.rounding_bound[dtype=f32,world=3]", "there is no NaN",
+       with_fault(reduce_scatter_drops_nan)},
       {"col.nan_becomes_zero", "COLL-005", "NaN in a result becomes zero", "code that hides an overflow: AMP-12",
        "collectives.reductions.nonfinite[dtype=f32,world=3]", "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]",
        "there is no NaN", with_fault(nan_becomes_zero)},
@@ -368,6 +423,14 @@ std::vector<Mutant> result_mutants() {
       {"col.writes_past_end", "COLL-024", "all_gather writes one byte past the output", "a block that is rounded up",
        "collectives.buffers.nothing_outside[operation=all_gather,world=3]", "collectives.all_gather.exact[world=3]",
        "only the result is looked at", with_fault(writes_past_end)},
+      {"col.long_copies_round_up", "COLL-024", "all_reduce of 4 KiB and more writes whole vectors of 16 bytes",
+       "P2P-07", "collectives.buffers.nothing_outside[operation=all_reduce,world=3]",
+       "collectives.lengths.boundaries[operation=all_reduce,world=3]", "only the result is looked at",
+       with_fault(long_copies_round_up)},
+      {"col.in_place_scratch_behind", "COLL-024", "in place, all_reduce uses memory behind the buffer as scratch",
+       "RED-12", "collectives.buffers.nothing_outside[operation=all_reduce,world=3]",
+       "collectives.buffers.in_place[operation=all_reduce,world=3]", "only the result is looked at",
+       with_fault(in_place_scratch_behind)},
       {"col.needs_alignment", "COLL-025",
        "all_reduce leaves the last element unreduced when a buffer does not start at 16 bytes", "COL-10",
        "collectives.buffers.unaligned[dtype=f32,world=3]", "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]",
@@ -377,7 +440,7 @@ std::vector<Mutant> result_mutants() {
        "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]", "everything fits into one chunk",
        with_fault(drops_at_chunk)},
       {"col.loses_large_tail", "COLL-026", "from 1 MiB on the last element stays unreduced", "COL-01: some sizes only",
-       "collectives.lengths.large[dtype=f32,world=3]", "collectives.lengths.boundaries[operation=all_reduce,world=3]",
+       "collectives.lengths.all_reduce[dtype=f32,world=6]", "collectives.reductions.rounding_bound[dtype=f32,world=6]",
        "calls stay below 1 MiB", with_fault(loses_large_tail)},
       {"col.refuses_zero_elements", "COLL-027", "a count of zero is refused", "GRP-07",
        "collectives.lengths.zero[world=2]", "collectives.lengths.boundaries[operation=all_reduce,world=2]",

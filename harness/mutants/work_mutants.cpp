@@ -69,6 +69,17 @@ class MessagesOvertake final : public Simple<MessagesOvertake> {
   }
 };
 
+// As short messages do that are copied at once, while long ones wait for their receiver.
+class ShortOvertakesLong final : public Simple<ShortOvertakesLong> {
+  using Simple::Simple;
+  Work do_start(std::span<const Call> calls) override {
+    std::vector<Call> changed(calls.begin(), calls.end());
+    std::ranges::stable_partition(
+        changed, [](const Call& call) { return call.operation == Operation::send && call.in.bytes() <= 4096; });
+    return Simple::do_start(changed);
+  }
+};
+
 // Calls for which `Self::is_lost` says so are not made, and count as complete.
 template <class Self>
 class Loses : public Simple<Self> {
@@ -193,11 +204,14 @@ std::vector<Mutant> work_mutants() {
        "collectives.nonblocking.exchange_in_a_batch[size=small,world=2]", "small messages are buffered",
        wrap_in<BatchOneByOne>},
       {"col.message_cut_at_4_kib", "COLL-043", "of a message only the first 4 KiB arrive", "P2P-07",
-       "collectives.messages.every_pair[world=2]", "collectives.messages.order[world=2]", "messages are small",
+       "collectives.messages.every_pair[world=2]", "collectives.messages.tags[world=2]", "messages are small",
        with_fault(message_cut_at_4_kib)},
       {"col.messages_overtake", "COLL-044", "the first two receives of a batch get each other's message", "PIPE-04",
        "collectives.messages.order[world=2]", "collectives.messages.tags[world=2]", "no two messages have the same tag",
        wrap_in<MessagesOvertake>},
+      {"col.short_overtakes_long", "COLL-044", "in a batch, short messages are sent before long ones", "PIPE-04",
+       "collectives.messages.order[world=2]", "collectives.messages.tags[world=2]", "all messages are short",
+       wrap_in<ShortOvertakesLong>},
       {"col.tags_ignored", "COLL-045", "messages match by peer alone", "PIPE-04", "collectives.messages.tags[world=2]",
        "collectives.messages.order[world=2]", "all tags are equal", with_fault(tags_ignored)},
       {"col.self_send_lost", "COLL-047", "messages to oneself are not made", "a loop over the other ranks alone",
