@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "reference/comm/errors.hpp"
@@ -43,17 +44,30 @@ void Writer::refuse(const char* what, int error) const {
   throw RuntimeFailure(fmt::format("cannot {} '{}': {}", what, path_.string(), std::strerror(error)));
 }
 
-Writer::Writer(const fs::path& folder, const Header& header) : path_(folder / "run.jsonl") {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw RuntimeFailure(fmt::format("cannot make folder '{}': {}", folder.string(), error.message()));
-  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+Writer::Writer(const fs::path& folder) : path_(folder / "run.jsonl") {
+  folder_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder_ < 0) refuse("write", errno);
+  if (::flock(folder_, LOCK_EX | LOCK_NB) != 0) {
+    ::close(folder_);
+    throw RuntimeFailure(fmt::format("'{}' is being written by another run; give another --out", path_.string()));
+  }
+}
+
+Writer::Writer(const fs::path& folder, const Header& header)
+    : Writer([&] {
+        std::error_code error;
+        fs::create_directories(folder, error);
+        if (error) throw RuntimeFailure(fmt::format("cannot make folder '{}': {}", folder.string(), error.message()));
+        return folder;
+      }()) {
+  fresh_ = path_.string() + ".new";
+  file_ = ::open(fresh_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
   if (file_ < 0) refuse("write", errno);
   append(header);
 }
 
 Writer Writer::resume(const fs::path& folder) {
-  Writer writer(folder / "run.jsonl");
+  Writer writer(folder);
   const std::string text = read_text(writer.path_);
   const std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
   writer.file_ = ::open(writer.path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
@@ -64,19 +78,40 @@ Writer Writer::resume(const fs::path& folder) {
 }
 
 Writer::~Writer() {
-  if (file_ >= 0) ::close(file_);
+  if (file_ >= 0) {
+    ::close(file_);
+    if (!in_place()) ::unlink(fresh_.c_str());
+  }
+  if (folder_ >= 0) ::close(folder_);
 }
 
-Writer::Writer(Writer&& other) noexcept : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)) {}
+Writer::Writer(Writer&& other) noexcept
+    : path_(std::move(other.path_)),
+      fresh_(std::move(other.fresh_)),
+      folder_(std::exchange(other.folder_, -1)),
+      file_(std::exchange(other.file_, -1)) {}
 
 void Writer::append(const json& line) {
   // Output of a subject may be any bytes: what is no UTF-8 is replaced, never an error.
   write_all(file_, line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n", path_);
 }
 
+void Writer::append_content(const json& line) {
+  append(line);
+  if (in_place()) return;
+  if (::rename(fresh_.c_str(), path_.c_str()) != 0) refuse("write", errno);
+  fresh_.clear();
+}
+
+void Writer::subject(const json& description) {
+  append({{"type", "subject"},
+          {"capabilities", description.value("capabilities", json::object())},
+          {"environment", description.value("environment", json::object())}});
+}
+
 void Writer::note(const std::string& text) { append({{"type", "note"}, {"text", text}}); }
 
-void Writer::complete(double seconds) { append({{"type", "complete"}, {"seconds", seconds}}); }
+void Writer::complete(double seconds) { append_content({{"type", "complete"}, {"seconds", seconds}}); }
 
 Run read(const fs::path& file) {
   const std::string text = read_text(file);
@@ -93,6 +128,7 @@ Run read(const fs::path& file) {
       if (number == 1 && (type != "header" || line.at("schema") != kSchema))
         throw InvalidArgument(fmt::format("the first line is no header of schema {}", kSchema));
       if (type == "header") run.header = line.get<Header>();
+      if (type == "subject") run.subject = line;
       if (type == "measurement") run.measurements.push_back(line.get<Measurement>());
       if (type == "step") run.steps.push_back(line.get<Step>());
       if (type == "complete") run.complete = true, run.seconds = line.at("seconds").get<double>();
@@ -125,9 +161,12 @@ void write_file(const fs::path& file, const std::string& text) {
     ::unlink(fresh.c_str());
     throw;
   }
-  ::close(descriptor);
-  if (::rename(fresh.c_str(), file.c_str()) != 0)
-    throw RuntimeFailure(fmt::format("cannot write '{}': {}", file.string(), std::strerror(errno)));
+  // A full disk may show only here.
+  const bool kept = ::close(descriptor) == 0 && ::rename(fresh.c_str(), file.c_str()) == 0;
+  const int error = errno;
+  if (kept) return;
+  ::unlink(fresh.c_str());
+  throw RuntimeFailure(fmt::format("cannot write '{}': {}", file.string(), std::strerror(error)));
 }
 
 }  // namespace plumbline::record

@@ -11,7 +11,9 @@ namespace plumbline::record {
 /// Appends lines to a record. Each write reaches the file before it returns.
 class Writer {
  public:
-  /// Creates `folder` and begins folder/run.jsonl anew with the header. Throws RuntimeFailure where it cannot be written.
+  /// Creates `folder` and begins a new record with the header, which takes the place of folder/run.jsonl when it has its
+  /// first result, measurement or step: a run that does not come to that leaves the record that was there. Throws
+  /// RuntimeFailure where it cannot be written, or another run is writing there.
   Writer(const std::filesystem::path& folder, const Header& header);
   /// Continues the record that is in `folder`, after cutting a torn last line; appends a `resumed` line. Throws
   /// RuntimeFailure.
@@ -21,20 +23,27 @@ class Writer {
   Writer& operator=(Writer&&) = delete;
 
   /// Throw RuntimeFailure, naming the file and why (no space left on device).
-  void write(const Result& result) { append(result); }
-  void write(const Measurement& measurement) { append(measurement); }
-  void write(const Step& step) { append(step); }
+  void write(const Result& result) { append_content(result); }
+  void write(const Measurement& measurement) { append_content(measurement); }
+  void write(const Step& step) { append_content(step); }
+  /// What the subject says of itself: {"capabilities", "environment"}.
+  void subject(const nlohmann::json& description);
   /// Anything else worth keeping: {"type":"note", …}.
   void note(const std::string& text);
   void complete(double seconds);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  /// Whether path() is this run's.
+  [[nodiscard]] bool in_place() const { return fresh_.empty(); }
 
  private:
-  explicit Writer(std::filesystem::path path) : path_(std::move(path)) {}
+  explicit Writer(const std::filesystem::path& folder);
   void append(const nlohmann::json& line);
+  void append_content(const nlohmann::json& line);
   [[noreturn]] void refuse(const char* what, int error) const;
   std::filesystem::path path_;
+  std::filesystem::path fresh_;  // where it is written until it takes its place
+  int folder_ = -1;              // locked while this run writes
   int file_ = -1;
 };
 

@@ -42,7 +42,10 @@ std::string escaped(std::string_view text) {
 // Bytes that are no UTF-8 would make the whole file unreadable; JSON's writer knows how to replace them.
 std::string valid_utf8(const std::string& text) {
   const std::string quoted = nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  return nlohmann::json::parse(quoted).get<std::string>();
+  std::string valid = nlohmann::json::parse(quoted).get<std::string>();
+  for (const char* no_character : {"\xef\xbf\xbe", "\xef\xbf\xbf"})  // of XML
+    for (std::size_t at = 0; (at = valid.find(no_character, at)) != std::string::npos;) valid.replace(at, 3, "?");
+  return valid;
 }
 
 std::string details(const Result& result) {
@@ -104,7 +107,7 @@ std::string to_junit(const Run& run) {
   for (const auto& [name, totals] : suites)
     text += fmt::format(
         "  <testsuite name=\"plumbline {} ({})\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" "
-        "time=\"{:.6f}\" timestamp=\"{}\">\n{}  </testsuite>\n",
+        "time=\"{:.3f}\" timestamp=\"{}\">\n{}  </testsuite>\n",
         escaped(name), escaped(run.header.subject), totals.tests, totals.failures, totals.errors, totals.skipped,
         totals.seconds, run.header.started.substr(0, 19), totals.cases);
   return text + "</testsuites>\n";

@@ -30,9 +30,16 @@ bool is_failure(Verdict verdict) {
          verdict == Verdict::crash;
 }
 
-std::string Result::key() const {
+namespace {
+
+std::string key_of(const std::string& case_id, const std::string& arm, std::uint64_t seed, int repetition) {
   return fmt::format("{} arm={} seed={} repetition={}", case_id, arm, seed, repetition);
 }
+
+}  // namespace
+
+std::string Planned::key() const { return key_of(case_id, arm, seed, repetition); }
+std::string Result::key() const { return key_of(case_id, arm, seed, repetition); }
 
 json number_or_word(double value) {
   if (std::isfinite(value)) return value;
@@ -135,6 +142,22 @@ void from_json(const json& in, Step& step) {
   for (const auto& [name, value] : in.at("values").items()) step.values[name] = number_from(value);
 }
 
+void to_json(json& out, const Planned& planned) {
+  out = {{"case", planned.case_id},
+         {"requirements", planned.requirements},
+         {"arm", planned.arm},
+         {"seed", planned.seed},
+         {"repetition", planned.repetition}};
+}
+
+void from_json(const json& in, Planned& planned) {
+  planned.case_id = in.at("case").get<std::string>();
+  planned.requirements = in.at("requirements").get<std::vector<std::string>>();
+  planned.arm = in.at("arm").get<std::string>();
+  planned.seed = in.at("seed").get<std::uint64_t>();
+  planned.repetition = in.at("repetition").get<int>();
+}
+
 void to_json(json& out, const Header& header) {
   out = {{"type", "header"},
          {"schema", kSchema},
@@ -147,7 +170,6 @@ void to_json(json& out, const Header& header) {
          {"started", header.started},
          {"arguments", header.arguments},
          {"environment", header.environment},
-         {"capabilities", header.capabilities},
          {"plan", header.plan}};
 }
 
@@ -161,8 +183,7 @@ void from_json(const json& in, Header& header) {
   header.started = in.at("started").get<std::string>();
   header.arguments = in.at("arguments").get<std::vector<std::string>>();
   header.environment = in.at("environment");
-  header.capabilities = in.at("capabilities");
-  header.plan = in.at("plan").get<std::vector<std::string>>();
+  header.plan = in.at("plan").get<std::vector<Planned>>();
 }
 
 }  // namespace plumbline::record

@@ -74,6 +74,17 @@ struct Step {
   std::map<std::string, double> values;  // "difference", "bound", "accuracy", …
 };
 
+/// A case that a run is going to have a result of.
+struct Planned {
+  std::string case_id;
+  std::vector<std::string> requirements;
+  std::string arm = "plain";
+  std::uint64_t seed = 0;
+  int repetition = 0;
+  /// That of its Result.
+  [[nodiscard]] std::string key() const;
+};
+
 struct Header {
   std::string command;  // "check", "bench", "train"
   std::string subject;  // "backend local"
@@ -84,14 +95,15 @@ struct Header {
   std::string started;  // UTC, ISO 8601
   std::vector<std::string> arguments;
   nlohmann::json environment = nlohmann::json::object();
-  nlohmann::json capabilities = nlohmann::json::object();
-  /// The planned keys, in order: what is without a result in the end is `missing`.
-  std::vector<std::string> plan;
+  /// In order: what is without a result in the end is `missing`.
+  std::vector<Planned> plan;
 };
 
 /// A run that was read back: the last attempt of each key holds.
 struct Run {
   Header header;
+  /// What the subject said of itself when it was ready: capabilities, environment (its runtime's version and settings).
+  nlohmann::json subject = nlohmann::json::object();
   std::vector<Result> results;
   std::vector<Measurement> measurements;
   std::vector<Step> steps;
@@ -105,6 +117,8 @@ void to_json(nlohmann::json& json, const Measurement& measurement);
 void from_json(const nlohmann::json& json, Measurement& measurement);
 void to_json(nlohmann::json& json, const Step& step);
 void from_json(const nlohmann::json& json, Step& step);
+void to_json(nlohmann::json& json, const Planned& planned);
+void from_json(const nlohmann::json& json, Planned& planned);
 void to_json(nlohmann::json& json, const Header& header);
 void from_json(const nlohmann::json& json, Header& header);
 void to_json(nlohmann::json& json, const RankResult& rank);

@@ -20,16 +20,18 @@ std::vector<Result> with_missing(const Run& run) {
   std::map<std::string, const Result*> by_key;
   for (const Result& result : run.results) by_key[result.key()] = &result;
   std::vector<Result> results;
-  for (const std::string& key : run.header.plan) {
-    const auto found = by_key.find(key);
-    if (found != by_key.end()) {
+  for (const Planned& planned : run.header.plan) {
+    if (const auto found = by_key.find(planned.key()); found != by_key.end()) {
       results.push_back(*found->second);
       by_key.erase(found);
       continue;
     }
-    const std::string case_id = key.substr(0, key.find(" arm="));
-    results.push_back({.check = case_id.substr(0, case_id.find('[')),
-                       .case_id = case_id,
+    results.push_back({.check = planned.case_id.substr(0, planned.case_id.find('[')),
+                       .case_id = planned.case_id,
+                       .requirements = planned.requirements,
+                       .arm = planned.arm,
+                       .seed = planned.seed,
+                       .repetition = planned.repetition,
                        .verdict = Verdict::missing,
                        .reason = "planned, but the run ended before it"});
   }

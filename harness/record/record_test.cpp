@@ -1,0 +1,201 @@
+// The record as a file, and what is derived from it.
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/record/file.hpp"
+#include "harness/record/junit.hpp"
+#include "harness/record/summary.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::record {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+class Record : public testing::Test {
+ protected:
+  Record() {
+    std::string name = (fs::temp_directory_path() / "plumbline-record-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~Record() override { fs::remove_all(folder_); }
+
+  [[nodiscard]] fs::path file() const { return folder_ / "run.jsonl"; }
+  [[nodiscard]] std::string text() const {
+    std::ifstream stream(file());
+    std::ostringstream out;
+    out << stream.rdbuf();
+    return out.str();
+  }
+  fs::path folder_;
+};
+
+Result result(const std::string& case_id, Verdict verdict, int attempt = 1) {
+  return {.check = case_id.substr(0, case_id.find('[')),
+          .case_id = case_id,
+          .requirements = {"COLL-001"},
+          .seed = 1,
+          .attempt = attempt,
+          .verdict = verdict,
+          .reason = verdict == Verdict::pass ? "" : "because"};
+}
+
+Header header(const std::vector<std::string>& cases) {
+  Header header{.command = "check", .subject = "backend local", .suite_version = "0.1", .seed = 1};
+  for (const std::string& one : cases) header.plan.push_back({.case_id = one, .requirements = {"COLL-001"}, .seed = 1});
+  return header;
+}
+
+template <class Error>
+std::string words_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST_F(Record, ReadsBackWhatWasWritten) {
+  Result failed = result("collectives.a[world=2]", Verdict::fail);
+  failed.parameters = {{"world", "2"}};
+  failed.ranks = {{.rank = 1,
+                   .verdict = Verdict::fail,
+                   .seconds = 0.5,
+                   .failures = {{"a.cpp:3", "words"}},
+                   .last_event = "entered"}};
+  {
+    Writer writer(folder_, header({"collectives.a[world=2]"}));
+    writer.subject({{"capabilities", {{"backend", "local"}}}});
+    writer.write(failed);
+    writer.write(Measurement{.benchmark = "b", .labels = {{"world", "2"}}, .samples = {1, 2}, .unit = "seconds"});
+    writer.write(Step{.step = 3, .loss = std::numeric_limits<double>::quiet_NaN(), .values = {{"bound", 1e-9}}});
+    writer.complete(4);
+  }
+  const record::Run run = read(file());
+  EXPECT_TRUE(run.complete);
+  EXPECT_EQ(run.seconds, 4);
+  EXPECT_EQ(run.header.plan.at(0).key(), failed.key());
+  EXPECT_EQ(run.subject.at("capabilities").at("backend"), "local");
+  ASSERT_EQ(run.results.size(), 1u);
+  EXPECT_EQ(run.results[0].parameters, failed.parameters);
+  EXPECT_EQ(run.results[0].ranks.at(0).failures.at(0).message, "words");
+  EXPECT_EQ(run.results[0].ranks.at(0).last_event, "entered");
+  EXPECT_THAT(run.measurements.at(0).samples, ElementsAre(1, 2));
+  EXPECT_TRUE(std::isnan(run.steps.at(0).loss));
+}
+
+TEST_F(Record, LeavesTheOneBeforeItUntilItHasAResult) {
+  Writer(folder_, header({"a"})).write(result("a", Verdict::pass));
+  const std::string before = text();
+  {
+    const Writer second(folder_, header({"b"}));
+    EXPECT_FALSE(second.in_place());
+  }
+  EXPECT_EQ(text(), before);
+  EXPECT_FALSE(fs::exists(file().string() + ".new"));
+  Writer third(folder_, header({"b"}));
+  third.note("words are no result");
+  EXPECT_EQ(text(), before);
+  third.write(result("b", Verdict::pass));
+  EXPECT_TRUE(third.in_place());
+  EXPECT_EQ(read(file()).header.plan.at(0).case_id, "b");
+}
+
+TEST_F(Record, IsWrittenByOneRunAtATime) {
+  const Writer first(folder_, header({"a"}));
+  EXPECT_THAT(words_of<RuntimeFailure>([&] { Writer second(folder_, header({"a"})); }), HasSubstr("another run"));
+}
+
+TEST_F(Record, GoesOnAfterATornLine) {
+  {
+    Writer writer(folder_, header({"a", "b"}));
+    writer.write(result("a", Verdict::crash));
+  }
+  std::ofstream(file(), std::ios::app) << R"({"type":"result","case":"b)";
+  EXPECT_FALSE(read(file()).complete);
+  EXPECT_EQ(read(file()).results.size(), 1u);
+  {
+    Writer writer = Writer::resume(folder_);
+    writer.write(result("a", Verdict::pass, 2));
+    writer.write(result("b", Verdict::pass));
+    writer.complete(1);
+  }
+  const record::Run run = read(file());
+  EXPECT_TRUE(run.complete);
+  ASSERT_EQ(run.results.size(), 2u);
+  EXPECT_EQ(run.results[0].verdict, Verdict::pass) << "the last attempt holds";
+  EXPECT_EQ(run.results[0].attempt, 2);
+}
+
+TEST_F(Record, SaysWhereItCannotBeRead) {
+  {
+    Writer(folder_, header({"a"})).write(result("a", Verdict::pass));
+  }
+  std::ofstream(file(), std::ios::app) << "{\"type\":\"result\"}\n";
+  EXPECT_THAT(words_of<InvalidArgument>([&] { (void)read(file()); }), HasSubstr("run.jsonl:3: "));
+  std::ofstream(file()) << "no record\n";
+  EXPECT_THAT(words_of<InvalidArgument>([&] { (void)read(file()); }), HasSubstr("run.jsonl:1: "));
+}
+
+TEST_F(Record, NamesWhatCannotBeWritten) {
+  std::ofstream(folder_ / "file") << "";
+  EXPECT_THAT(words_of<RuntimeFailure>([&] { Writer(folder_ / "file", header({})); }), HasSubstr("file'"));
+  EXPECT_THAT(words_of<RuntimeFailure>([] { write_file("/dev/full/x", "text"); }), HasSubstr("/dev/full/x"));
+}
+
+TEST(Summary, GivesEachLostCaseAsMissingWithItsRequirements) {
+  record::Run run{.header = header({"a", "b"})};
+  run.results = {result("a", Verdict::pass)};
+  const auto results = with_missing(run);
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[1].verdict, Verdict::missing);
+  EXPECT_EQ(results[1].key(), run.header.plan[1].key());
+  EXPECT_EQ(requirement_verdicts(results).at("COLL-001"), Verdict::missing) << "half of its cases prove nothing";
+  EXPECT_EQ(exit_status(run), 1);
+}
+
+TEST(Summary, HasTheExitStatusOfTheWorst) {
+  const auto status = [](const std::vector<Verdict>& verdicts) {
+    record::Run run;
+    for (const Verdict verdict : verdicts) {
+      const std::string name = "a" + std::to_string(run.results.size());
+      run.header.plan.push_back({.case_id = name, .seed = 1});
+      run.results.push_back(result(name, verdict));
+    }
+    return exit_status(run);
+  };
+  EXPECT_EQ(status({Verdict::pass, Verdict::skip, Verdict::warn}), 0);
+  for (const Verdict bad : {Verdict::fail, Verdict::refuse, Verdict::hang, Verdict::crash, Verdict::missing})
+    EXPECT_EQ(status({Verdict::pass, bad, Verdict::error}), 1) << name_of(bad);
+  EXPECT_EQ(status({Verdict::pass, Verdict::error}), 3);
+  EXPECT_EQ(status({Verdict::skip}), 3) << "a run in which nothing ran";
+  EXPECT_EQ(status({}), 3);
+}
+
+TEST(Junit, CountsAndEscapes) {
+  record::Run run{.header = header({"collectives.a[x=<&>]", "collectives.b", "training.c"})};
+  run.results = {result("collectives.a[x=<&>]", Verdict::fail), result("training.c", Verdict::skip)};
+  run.results[0].output = "\x1b[31m \xff]]> \xef\xbf\xbf";
+  const std::string text = to_junit(run);
+  EXPECT_THAT(text, HasSubstr("x=&lt;&amp;&gt;"));
+  EXPECT_THAT(text, HasSubstr("<failure message=\"because\""));
+  EXPECT_THAT(text, HasSubstr("<skipped message=\"because\"/>"));
+  EXPECT_THAT(text, HasSubstr("<error message=\"planned, but the run ended before it\""));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(text, Not(HasSubstr("]]>")));
+  EXPECT_THAT(text, Not(HasSubstr("\xef\xbf\xbf"))) << "U+FFFF is no character of XML";
+}
+
+}  // namespace
+}  // namespace plumbline::record

@@ -1,0 +1,171 @@
+// Requirements, selections and plans of a small suite.
+#include "harness/suite/plan.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::suite {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::UnorderedElementsAreArray;
+
+constexpr const char* kRows = R"(component = "toys"
+[[requirement]]
+id = "TOY-001"
+level = "must"
+since = "0.1"
+text = "A toy does not break."
+source = ["a catalogue"]
+checks = ["toys.drop"]
+mutants = ["toy.brittle"]
+tags = ["strength"]
+[[requirement]]
+id = "TOY-002"
+level = "should"
+since = "0.1"
+text = "A toy is red."
+source = ["a paper, section 2"]
+checks = ["toys.look"]
+mutants = ["toy.green"]
+)";
+
+std::unique_ptr<Suite> toys() {
+  auto suite = std::make_unique<Suite>();
+  suite->add(Profile{.name = "toys", .version = "1", .prefixes = {"TOY"}});
+  suite->requirements.add_toml(kRows, "toys.toml");
+  suite->add({.id = "toys.drop",
+              .verifies = {"TOY-001@" + sentence_hash("A toy does not break.")},
+              .axes = {{"height", {"low", "high"}}, worlds({2, 1, 3})},
+              .body = [](Context&) {}});
+  suite->add({.id = "toys.look",
+              .verifies = {"TOY-002@" + sentence_hash("A toy is red.")},
+              .axes = {worlds({1, 2})},
+              .body = [](Context&) {}});
+  return suite;
+}
+
+std::vector<std::string> ids(const std::vector<PlannedCase>& plan) {
+  std::vector<std::string> list;
+  for (const PlannedCase& planned : plan) list.push_back(planned.one->id());
+  return list;
+}
+
+Selection all(std::vector<std::string> filters = {}) { return {.profile = "toys", .filters = std::move(filters)}; }
+
+TEST(Plan, GoesFromSmallWorldsToLarge) {
+  const auto suite = toys();
+  EXPECT_THAT(ids(make_plan(*suite, all())),
+              ElementsAre("toys.drop[height=low,world=1]", "toys.drop[height=high,world=1]", "toys.look[world=1]",
+                          "toys.drop[height=low,world=2]", "toys.drop[height=high,world=2]", "toys.look[world=2]",
+                          "toys.drop[height=low,world=3]", "toys.drop[height=high,world=3]"));
+}
+
+TEST(Plan, SelectsByIdTagSourceAndWorld) {
+  const auto suite = toys();
+  const auto count = [&](Selection selection) { return make_plan(*suite, selection).size(); };
+  EXPECT_EQ(count(all({"TOY-002"})), 2u);
+  EXPECT_EQ(count(all({"toys.drop"})), 6u);
+  EXPECT_EQ(count(all({"toys.drop[height=low*"})), 3u) << "brackets stand for themselves";
+  EXPECT_EQ(count(all({"*height=low*", "toys.look"})), 5u);
+  EXPECT_EQ(count(all({"tag:strength"})), 6u);
+  EXPECT_EQ(count(all({"source:a paper*"})), 2u);
+  EXPECT_EQ(count(all({"component:toys"})), 8u);
+  Selection two = all();
+  two.worlds = {2};
+  EXPECT_EQ(count(two), 3u);
+  Selection small = all();
+  small.largest_world = 1;
+  EXPECT_EQ(count(small), 3u);
+}
+
+TEST(Plan, RefusesAFilterThatMatchesNothing) {
+  const auto suite = toys();
+  EXPECT_THROW((void)make_plan(*suite, all({"TOY-002", "TOY-003"})), NotFound);
+  Selection none = all();
+  none.worlds = {7};
+  EXPECT_THROW((void)make_plan(*suite, none), NotFound);
+  EXPECT_THROW((void)make_plan(*suite, {.profile = "games"}), NotFound);
+}
+
+TEST(Plan, RepeatsWithTheNextSeedAndShufflesBySeed) {
+  const auto suite = toys();
+  Selection twice = all({"TOY-002"});
+  twice.repeat = 2;
+  twice.seed = 5;
+  const auto plan = make_plan(*suite, twice);
+  ASSERT_EQ(plan.size(), 4u);
+  EXPECT_EQ(plan[1].seed, 5u);
+  EXPECT_EQ(plan[2].seed, 6u);
+  Selection shuffled = all();
+  shuffled.shuffle = 3;
+  const auto once = ids(make_plan(*suite, shuffled));
+  EXPECT_EQ(once, ids(make_plan(*suite, shuffled)));
+  EXPECT_THAT(once, UnorderedElementsAreArray(ids(make_plan(*suite, all()))));
+}
+
+TEST(Plan, HasAHashOfAllThatIsInIt) {
+  const auto suite = toys();
+  const auto plan = make_plan(*suite, all());
+  const std::string hash = plan_hash("backend local", "0.1", plan);
+  EXPECT_EQ(hash.size(), 16u);
+  EXPECT_EQ(hash, plan_hash("backend local", "0.1", make_plan(*suite, all())));
+  EXPECT_NE(hash, plan_hash("backend mpi", "0.1", plan));
+  EXPECT_NE(hash, plan_hash("backend local", "0.2", plan));
+  Selection other = all();
+  other.seed = 2;
+  EXPECT_NE(hash, plan_hash("backend local", "0.1", make_plan(*suite, other)));
+  EXPECT_NE(hash, plan_hash("backend local", "0.1", make_plan(*suite, all({"TOY-001"}))));
+}
+
+TEST(Matches, StarAndQuestionMarkOnly) {
+  EXPECT_TRUE(matches("a*c", "abbc"));
+  EXPECT_TRUE(matches("*", ""));
+  EXPECT_TRUE(matches("a?c", "abc"));
+  EXPECT_TRUE(matches("x[y=1]", "x[y=1]"));
+  EXPECT_FALSE(matches("a?c", "ac"));
+  EXPECT_FALSE(matches("a", "ab"));
+  EXPECT_TRUE(matches("*ab*ab", "abab"));
+}
+
+TEST(Suite, SaysWhatIsInconsistent) {
+  EXPECT_THAT(toys()->problems(), IsEmpty());
+  auto stale = toys();
+  stale->add({.id = "toys.stale", .verifies = {"TOY-001@0000"}, .axes = {worlds({1})}, .body = [](Context&) {}});
+  EXPECT_THAT(stale->problems(), Contains(HasSubstr("TOY-001@0000")));
+  auto unknown = toys();
+  unknown->add({.id = "toys.unknown", .verifies = {"TOY-009@1234"}, .axes = {worlds({1})}, .body = [](Context&) {}});
+  EXPECT_THAT(unknown->problems(), Contains(HasSubstr("TOY-009")));
+  auto idle = toys();
+  idle->add({.id = "toys.idle", .axes = {worlds({1})}, .body = [](Context&) {}});
+  EXPECT_THAT(idle->problems(), Contains(HasSubstr("toys.idle")));
+}
+
+TEST(Requirements, RefuseWhatIsWrongAndSayWhere) {
+  const auto words = [](const std::string& text) -> std::string {
+    RequirementTable table;
+    try {
+      table.add_toml(text, "toys.toml");
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(words("component = "), HasSubstr("toys.toml:1"));
+  EXPECT_THAT(words(std::string(kRows) + "colour = 1\n"), HasSubstr("colour"));
+  EXPECT_THAT(words(std::string(kRows) + std::string(kRows).substr(19)), HasSubstr("TOY-001"));
+}
+
+TEST(Requirements, HashTheWordsAndNotTheWhiteSpace) {
+  EXPECT_EQ(sentence_hash("a  toy\n is red"), sentence_hash("a toy is red"));
+  EXPECT_NE(sentence_hash("a toy is red"), sentence_hash("a toy is rod"));
+  EXPECT_EQ(id_of_citation("TOY-001@0a1b"), "TOY-001");
+}
+
+}  // namespace
+}  // namespace plumbline::suite
