@@ -1,5 +1,6 @@
 #include "benchmarks/collectives.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -46,7 +47,9 @@ class CallOperation final : public Operation {
     call_.out.data = in_place ? in_.data() : out_.data();
   }
   void run() override { world_.run(call_); }
-  bool check() override {
+  [[nodiscard]] std::int64_t bytes() const override { return 4 * std::max(call_.in.count, call_.out.count); }
+  std::optional<bool> check() override {
+    if (bytes() == 0) return std::nullopt;
     const bool receives = call_.operation == comm::Operation::broadcast && world_.rank() != call_.root;
     fill(in_, receives ? 0 : 1);
     fill(out_, 0);
@@ -75,7 +78,7 @@ class CallOperation final : public Operation {
   bool in_place_;
 };
 
-// A message to the right neighbour and back from the left: half the time of the round trip is one way.
+// A message from rank 0 to rank 1 and back.
 class PingPong final : public Operation {
  public:
   PingPong(Communicator& world, std::int64_t elements)
@@ -87,20 +90,35 @@ class PingPong final : public Operation {
     world_.recv({memory_.data(), elements_}, peer);
     if (world_.rank() == 1) world_.send({memory_.data(), elements_}, peer);
   }
-  bool check() override {
-    if (elements_ == 0) return true;
-    const float sent = 3;
-    float got = 3;
-    if (world_.rank() == 0) std::memcpy(memory_.data() + (elements_ - 1) * 4, &sent, 4);
-    run();
-    if (world_.rank() <= 1) std::memcpy(&got, memory_.data() + (elements_ - 1) * 4, 4);
-    return got == sent;
+  [[nodiscard]] std::int64_t bytes() const override { return elements_ * 4; }
+  // Rank 1 sends back what rank 0 has forgotten meanwhile.
+  std::optional<bool> check() override {
+    if (elements_ == 0) return std::nullopt;
+    if (world_.rank() > 1) return true;
+    const float value = static_cast<float>(++checks_);
+    if (world_.rank() == 1) {
+      set_last(0);
+      run();
+      return last() == value;
+    }
+    set_last(value);
+    world_.send({memory_.data(), elements_}, 1);
+    set_last(0);
+    world_.recv({memory_.data(), elements_}, 1);
+    return last() == value;
   }
 
  private:
+  void set_last(float value) { std::memcpy(memory_.data() + (elements_ - 1) * 4, &value, 4); }
+  [[nodiscard]] float last() const {
+    float value = 0;
+    std::memcpy(&value, memory_.data() + (elements_ - 1) * 4, 4);
+    return value;
+  }
   Communicator& world_;
   Memory memory_;
   std::int64_t elements_;
+  int checks_ = 0;
 };
 
 // Every rank copies its bytes from one buffer of its own to another, the limit of what shared memory can do.
@@ -112,8 +130,10 @@ class Copy final : public Operation {
     comm::local::kernels().copy(to_.data(), from_.data(), from_.bytes(), streaming_);
     asm volatile("" : : "r"(to_.data()) : "memory");
   }
-  bool check() override {
+  [[nodiscard]] std::int64_t bytes() const override { return static_cast<std::int64_t>(from_.bytes()); }
+  std::optional<bool> check() override {
     std::memset(from_.data(), 7, from_.bytes());
+    std::memset(to_.data(), 0, to_.bytes());
     run();
     return std::memcmp(from_.data(), to_.data(), from_.bytes()) == 0;
   }
@@ -127,7 +147,7 @@ class Barrier final : public Operation {
  public:
   explicit Barrier(Communicator& world) : world_(world) {}
   void run() override { world_.barrier(); }
-  bool check() override { return true; }
+  std::optional<bool> check() override { return std::nullopt; }
 
  private:
   Communicator& world_;
@@ -136,8 +156,9 @@ class Barrier final : public Operation {
 double ring(int world) { return 2.0 * (world - 1) / world; }
 double half_ring(int world) { return 1.0 * (world - 1) / world; }
 double one(int) { return 1; }
+double both_ways(int) { return 2; }  // two messages in the time of a round trip
 
-// `parts` says over how many ranks the bytes are spread: in is bytes / in_parts, out is bytes / out_parts.
+// Which side has only a rank's share of the bytes.
 struct Layout {
   bool split_in = false, split_out = false;
 };
@@ -149,8 +170,8 @@ Benchmark call_benchmark(std::string name, std::string title, comm::Operation op
           .busbw_factor = factor,
           .prepare = [=](Communicator& world, const Parameters& parameters) -> std::unique_ptr<Operation> {
             if (parameters.dtype != comm::DType::f32) throw Unsupported("the benchmark of collectives takes dtype f32");
-            const std::int64_t total = std::max<std::int64_t>(1, parameters.bytes / 4);
-            const std::int64_t share = std::max<std::int64_t>(1, total / world.size());
+            const std::int64_t total = (parameters.bytes + 3) / 4;
+            const std::int64_t share = (total + world.size() - 1) / world.size();
             const bool splits = layout.split_in || layout.split_out || operation == comm::Operation::all_to_all;
             const std::int64_t whole = splits ? share * world.size() : total;
             const std::int64_t in = layout.split_in ? share : whole;
@@ -177,9 +198,9 @@ void add_collectives(Registry& registry) {
   registry.push_back({.name = "collectives.send_recv",
                       .title = "ping-pong of ranks 0 and 1, the round trip",
                       .least_world = 2,
-                      .busbw_factor = one,
+                      .busbw_factor = both_ways,
                       .prepare = [](Communicator& world, const Parameters& parameters) -> std::unique_ptr<Operation> {
-                        return std::make_unique<PingPong>(world, parameters.bytes / 4);
+                        return std::make_unique<PingPong>(world, (parameters.bytes + 3) / 4);
                       }});
   registry.push_back({.name = "collectives.barrier",
                       .title = "all ranks",

@@ -36,7 +36,7 @@ class Samples final : public benchmark::BenchmarkReporter {
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>& runs) override {
     for (const Run& run : runs) {
-      if (run.run_type != Run::RT_Iteration || run.error_occurred) continue;
+      if (run.run_type != Run::RT_Iteration) continue;
       seconds.push_back(run.real_accumulated_time / static_cast<double>(run.iterations));
       iterations = run.iterations;
     }
@@ -116,12 +116,15 @@ void pin_to_core(int rank) {
   }
 }
 
-void require_right_answer(comm::Communicator& world, Operation& operation, const std::string& name) {
+// Whether there is an answer to be right.
+bool require_right_answer(comm::Communicator& world, Operation& operation, const std::string& name) {
   operation.run();
-  std::int32_t wrong = operation.check() ? 0 : 1;
+  const std::optional<bool> right = operation.check();
+  std::int32_t wrong = right.value_or(true) ? 0 : 1;
   world.all_reduce({&wrong, 1, DType::i32}, {&wrong, 1, DType::i32}, comm::ReduceOp::sum);
   if (wrong != 0)
     throw RuntimeFailure(fmt::format("{}: the answer is wrong on {} of {} ranks", name, wrong, world.size()));
+  return right.has_value();
 }
 
 }  // namespace
@@ -134,15 +137,17 @@ nlohmann::json measure(const Registry& registry, comm::Communicator& world, cons
   const Parameters parameters{.bytes = arguments.value("bytes", std::int64_t{0}),
                               .dtype = comm::parse_dtype(arguments.value("dtype", "f32")).value()};
   const auto operation = benchmark->prepare(world, parameters);
-  require_right_answer(world, *operation, name);
+  (void)require_right_answer(world, *operation, name);
   warm_up(world, *operation);
   nlohmann::json result;
   if (world.rank() == 0)
     result = lead(world, *operation, arguments.at("repetitions"), arguments.at("min_seconds"));
   else
     follow(world, *operation);
-  require_right_answer(world, *operation, name);
-  if (world.rank() == 0) result["checked"] = true;
+  const bool checked = require_right_answer(world, *operation, name);
+  if (world.rank() != 0) return result;
+  result["checked"] = checked;
+  result["bytes"] = operation->bytes();
   return result;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,10 @@ class Operation {
   virtual ~Operation() = default;
   /// One iteration. Timed.
   virtual void run() = 0;
-  /// Whether the answer of an iteration is right. Not timed.
-  [[nodiscard]] virtual bool check() = 0;
+  /// Whether the answer of an iteration is right; nothing where it has none. Not timed.
+  [[nodiscard]] virtual std::optional<bool> check() = 0;
+  /// The bytes that one iteration is about, as nccl-tests count them; nothing less than what was asked for is possible.
+  [[nodiscard]] virtual std::int64_t bytes() const { return 0; }
 };
 
 struct Parameters {
@@ -47,7 +50,7 @@ struct Benchmark {
 using Registry = std::vector<Benchmark>;
 
 /// What `measure` is told: {"benchmark","bytes","dtype","repetitions","min_seconds","pin"}.
-/// On every rank; returns, on rank 0, {"samples":[seconds…],"iterations":n,"checked":true}, else null. Throws
+/// On every rank; returns, on rank 0, {"samples":[seconds…],"iterations":n,"bytes":n,"checked":b}, else null. Throws
 /// InvalidArgument for arguments that make no sense, RuntimeFailure for a wrong answer.
 nlohmann::json measure(const Registry& registry, comm::Communicator& world, const nlohmann::json& arguments);
 
