@@ -3,9 +3,12 @@
 #include <cmath>
 #include <iostream>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include "harness/bench/benchmark.hpp"
 #include "harness/cli/outputs.hpp"
@@ -71,13 +74,14 @@ double quantile(std::vector<double> samples, double share) {
 class BenchRun {
  public:
   BenchRun(const BenchOptions& options, const bench::Registry& registry) : options_(options), registry_(registry) {
+    for (const int world : options.worlds) require_ranks("--world-size", world);
     for (const int world : options.worlds)
       for (const bench::Benchmark& benchmark : registry) {
         const bool wanted = std::ranges::any_of(
             options.patterns, [&](const std::string& pattern) { return suite::matches(pattern, benchmark.name); });
         if (!wanted || world < benchmark.least_world) continue;
         for (const std::string& size : benchmark.has_sizes ? options.sizes : std::vector<std::string>{"0"})
-          jobs_.push_back({&benchmark, world, parse_size(size)});
+          add_job(benchmark, world, size);
       }
     if (jobs_.empty())
       throw NotFound(fmt::format("--benchmark '{}' matches nothing that {} ranks can run; --list shows what there is",
@@ -92,6 +96,7 @@ class BenchRun {
                           .subject = subject.describe(),
                           .suite_version = PLUMBLINE_VERSION,
                           .started = record::utc_now(),
+                          .arguments = record::command_line(),
                           .environment = record::capture_environment()};
     writer_.emplace(options_.out, header);
     subject_ = subject;
@@ -129,8 +134,22 @@ class BenchRun {
     std::int64_t bytes;
   };
 
+  void add_job(const bench::Benchmark& benchmark, int world, const std::string& size) {
+    const std::int64_t bytes = parse_size(size);
+    const auto memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+    // Two buffers a rank, and room for what a backend puts between them.
+    if (3.0 * static_cast<double>(bytes) * world > memory)
+      throw InvalidArgument(fmt::format("--sizes {}: {} ranks need more than the {:.1f} GiB that this machine has",
+                                        size, world, memory / (1 << 30)));
+    jobs_.push_back({&benchmark, world, bytes});
+  }
+
   launch::Observer observer() {
     launch::Observer observer;
+    observer.before = [this](std::size_t, const nlohmann::json& description) -> std::optional<launch::Outcome> {
+      if (!std::exchange(described_, true)) writer_->subject(description);
+      return std::nullopt;
+    };
     observer.output = [this](std::size_t, int, const nlohmann::json& value) { last_ = value; };
     observer.end = [this](std::size_t index, const launch::Outcome& outcome) {
       take(jobs_[index], outcome);
@@ -141,9 +160,12 @@ class BenchRun {
   }
 
   void take(const Job& job, const launch::Outcome& outcome) {
+    const bool measured = outcome.verdict == record::Verdict::pass && last_.is_object();
+    // What was moved: a rank's share is a whole number of elements.
+    const std::int64_t bytes = measured ? last_.at("bytes").get<std::int64_t>() : job.bytes;
     const std::string name = fmt::format("{:<34}{:>6}{:>8}", job.benchmark->name, job.world,
-                                         job.benchmark->has_sizes ? size_text(job.bytes) : "");
-    if (outcome.verdict != record::Verdict::pass || !last_.is_object()) {
+                                         job.benchmark->has_sizes ? size_text(bytes) : "");
+    if (!measured) {
       // Kept as a result, so that the exit status and every reader see that it is missing.
       record::Result result{
           .check = job.benchmark->name,
@@ -165,13 +187,13 @@ class BenchRun {
         .unit = "seconds",
         .answer_checked = last_.value("checked", false)};
     last_ = nullptr;
-    if (job.benchmark->has_sizes) measurement.labels["bytes"] = std::to_string(job.bytes);
+    if (job.benchmark->has_sizes) measurement.labels["bytes"] = std::to_string(bytes);
     const double median = quantile(measurement.samples, 0.5);
     const double spread =
         median > 0 ? (quantile(measurement.samples, 0.75) - quantile(measurement.samples, 0.25)) / median : 0;
     std::string bandwidth;
     if (job.benchmark->busbw_factor && median > 0) {
-      const double algbw = static_cast<double>(job.bytes) / median;
+      const double algbw = static_cast<double>(bytes) / median;
       measurement.derived = {{"algbw_bytes_per_second", algbw},
                              {"busbw_bytes_per_second", algbw * job.benchmark->busbw_factor(job.world)}};
       bandwidth = fmt::format("{:.3f}", measurement.derived["busbw_bytes_per_second"] / 1e9);
@@ -188,6 +210,7 @@ class BenchRun {
   launch::Subject subject_;
   std::optional<record::Writer> writer_;
   nlohmann::json last_;
+  bool described_ = false;  // the record has the subject's own words
 };
 
 int run_bench(const BenchOptions& options) {
@@ -218,10 +241,10 @@ Command add_bench(CLI::App& app, const Program&) {
       ->check(at_least(1))
       ->capture_default_str();
   command->add_option("--min-time", options->min_seconds, "Seconds that a sample lasts at least")
-      ->check(CLI::PositiveNumber)
+      ->check(seconds())
       ->capture_default_str();
   command->add_option("--time-limit", options->time_limit, "Seconds that one benchmark may take")
-      ->check(CLI::PositiveNumber)
+      ->check(seconds())
       ->capture_default_str();
   command->add_option("--out", options->out, "Folder of the record")->capture_default_str();
   command->add_flag("--pin", options->pin, "Bind each rank to a core");

@@ -5,9 +5,11 @@
 #include <iostream>
 #include <map>
 #include <random>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include "harness/cli/console.hpp"
 #include "harness/cli/outputs.hpp"
@@ -20,6 +22,7 @@
 #include "harness/subject/modules.hpp"
 #include "harness/suite/plan.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/training/training.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -33,6 +36,7 @@ struct CheckOptions {
   suite::Selection selection;
   std::string shuffle;
   std::string out;
+  std::string device = "cpu";
   double time_limit = 0;
   bool list = false;
   bool fail_fast = false;
@@ -46,8 +50,11 @@ suite::Selection selection_of(const CheckOptions& options, const launch::Subject
   selection.door = subject.adapter.empty() ? suite::Door::backend : suite::Door::adapter;
   if (!options.shuffle.empty()) {
     std::uint64_t seed = std::random_device{}();
-    if (options.shuffle != "random" && !CLI::detail::lexical_cast(options.shuffle, seed))
-      throw InvalidArgument(fmt::format("--shuffle '{}' is not a number", options.shuffle));
+    if (options.shuffle != "random") {
+      if (const std::string why = seed_number()(options.shuffle); !why.empty())
+        throw InvalidArgument("--shuffle: " + why);
+      seed = std::stoull(options.shuffle);
+    }
     selection.shuffle = seed;
   }
   return selection;
@@ -78,10 +85,12 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
-std::string repeat_command(const launch::Subject& subject, const std::string& profile, const Result& result) {
+std::string repeat_command(const launch::Subject& subject, const std::string& profile, const std::string& device,
+                           const Result& result) {
   std::string command = "plumbline check";
   for (const std::string& argument : subject.arguments()) command += " " + quoted(argument);
   if (profile != "collectives") command += " --profile " + quoted(profile);
+  if (device != "cpu") command += " --device " + device;
   return fmt::format("{} --seed {} --filter {}", command, result.seed, quoted(result.case_id));
 }
 
@@ -94,11 +103,19 @@ class CheckRun {
     if (attached_processes > 0) {
       driver_.group.launcher = launch::Launcher::attached;
       driver_.group.attached_processes = attached_processes;
+      driver_.jobs = 1;  // the job's ranks are one group
     }
     const launch::Subject& subject = driver_.group.subject;
     suite::Selection selection = selection_of(options, subject);
     selection.largest_world = attached_processes;
     profile_ = &suite.profile(selection.profile);
+    if (selection.door == suite::Door::adapter && !selection.worlds.empty())
+      throw InvalidArgument(
+          fmt::format("--world-size {}: an adapter is asked by one process; the option is for backends",
+                      fmt::join(selection.worlds, ",")));
+    if (selection.door == suite::Door::adapter && options.device != "cpu")
+      throw InvalidArgument(
+          fmt::format("--device {}: an adapter computes where it likes; the option is for backends", options.device));
     check_worlds(selection);
     plan_ = suite::make_plan(suite, selection);
     require_modules();
@@ -106,12 +123,17 @@ class CheckRun {
     header_ = {.command = "check",
                .subject = subject.describe(),
                .suite_version = PLUMBLINE_VERSION,
-               .plan_hash = suite::plan_hash(subject.describe(), PLUMBLINE_VERSION, plan_),
+               .plan_hash = suite::plan_hash(conditions(), PLUMBLINE_VERSION, plan_),
                .profile = profile_->name,
                .seed = selection.seed,
                .started = record::utc_now()};
-    if (selection.shuffle) header_.arguments = {fmt::format("--shuffle={}", *selection.shuffle)};
-    for (const suite::PlannedCase& planned : plan_) header_.plan.push_back(blank_result(suite, planned).key());
+    header_.arguments = record::command_line();
+    if (selection.shuffle) words_ += fmt::format(", --shuffle={}", *selection.shuffle);
+    if (options.device != "cpu") words_ += ", --device=" + options.device;
+    for (const suite::PlannedCase& planned : plan_) {
+      const Result blank = blank_result(suite, planned);
+      header_.plan.push_back({blank.case_id, blank.requirements, blank.arm, blank.seed, blank.repetition});
+    }
   }
 
   [[nodiscard]] const std::string& folder() const { return folder_; }
@@ -122,49 +144,66 @@ class CheckRun {
 
   int run(const std::function<void(const launch::Rendezvous&)>& listening) {
     prepare_record();
-    Console console(suite_, todo_.size());
+    // A launcher that gives its ranks a terminal does not show it to anybody.
+    const bool attached = driver_.group.launcher == launch::Launcher::attached;
+    Console console(suite_, todo_.size(), ::isatty(STDOUT_FILENO) == 1 && !attached);
     fmt::print("{}: {} cases of profile {} {}, seed {}{}\n", header_.subject, todo_.size(), profile_->name,
-               profile_->version, header_.seed, header_.arguments.empty() ? "" : ", " + header_.arguments.front());
+               profile_->version, header_.seed, words_);
     std::cout.flush();
     console_ = &console;
     std::vector<launch::Assignment> assignments;
     for (const suite::PlannedCase* planned : todo_) assignments.push_back(assignment_of(*planned));
     const auto begun = std::chrono::steady_clock::now();
-    const bool whole = todo_.empty() || launch::run(assignments, driver_, observer(listening));
+    bool whole = todo_.empty();
+    std::exception_ptr failure;  // of the machine: what there is by then is still worth its files
+    try {
+      whole = whole || launch::run(assignments, driver_, observer(listening));
+    } catch (...) {
+      failure = std::current_exception();
+    }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    if (failure && !writer_->in_place()) std::rethrow_exception(failure);  // nothing ran: the record before this stays
     if (whole && !stopped_) writer_->complete(seconds);
+    if (!writer_->in_place()) return interrupted();
     record::Run run = record::read(fs::path(folder_) / "run.jsonl");
     run.seconds = seconds;
     write_outputs(folder_, run);
     console.summary(run, folder_);
-    if (!whole) {
-      std::cerr << "plumbline: interrupted; plumbline check … --resume --out " << folder_ << " runs the rest\n";
-      return 3;
-    }
-    return record::exit_status(run);
+    if (failure) std::rethrow_exception(failure);
+    return whole ? record::exit_status(run) : interrupted();
   }
 
  private:
+  [[nodiscard]] int interrupted() const {
+    std::cerr << "plumbline: interrupted; plumbline check … --resume --out " << folder_ << " runs the rest\n";
+    return 3;
+  }
+
+  // What all results of a record have in common.
+  [[nodiscard]] std::string conditions() const {
+    return fmt::format("{} on {} within {}", driver_.group.subject.describe(), options_.device, options_.time_limit);
+  }
+
   void check_worlds(const suite::Selection& selection) const {
-    constexpr int kMost = 64;  // processes or threads that we start on one host
-    for (const int world : selection.worlds)
-      if (world > kMost && driver_.group.launcher != launch::Launcher::attached)
-        throw InvalidArgument(fmt::format("--world-size {}: at most {} ranks are started here", world, kMost));
+    if (driver_.group.launcher == launch::Launcher::attached) return;
+    for (const int world : selection.worlds) require_ranks("--world-size", world);
   }
 
   void require_modules() const {
+    std::set<std::string> modules;
     for (const suite::PlannedCase& planned : plan_)
-      for (const std::string& module : planned.one->check->modules)
-        if (!fs::exists(subject::module_file(module)))
-          throw subject::NotAvailable(
-              fmt::format("profile {} needs module '{}', which is not part of this build ('{}' is missing)",
-                          profile_->name, module, subject::module_file(module).string()));
+      modules.insert(planned.one->check->modules.begin(), planned.one->check->modules.end());
+    for (const std::string& module : modules)
+      if (const std::string why = subject::why_not_here(module, training::kTrainingFactory); !why.empty())
+        throw subject::NotAvailable(fmt::format("profile {} needs module {}: {}", profile_->name, module, why));
   }
 
   // Begins the record, or takes one up: then only what has no result is left to do.
   void prepare_record() {
     std::map<std::string, bool> have;  // a result that holds
     if (options_.resume) {
+      if (!fs::exists(fs::path(folder_) / "run.jsonl"))
+        throw InvalidArgument(fmt::format("--resume: there is no record in '{}'", folder_));
       const record::Run before = record::read(fs::path(folder_) / "run.jsonl");
       if (before.header.plan_hash != header_.plan_hash)
         throw InvalidArgument(fmt::format(
@@ -182,13 +221,18 @@ class CheckRun {
     }
     for (const suite::PlannedCase& planned : plan_)
       if (!have[blank_result(suite_, planned).key()]) todo_.push_back(&planned);
+    // There is only one group then: what leaves calls behind comes last.
+    if (driver_.group.launcher == launch::Launcher::attached)
+      std::ranges::stable_partition(todo_, [](const auto* planned) { return !planned->one->check->spoils_group; });
   }
 
   launch::Assignment assignment_of(const suite::PlannedCase& planned) const {
     const suite::Case& one = *planned.one;
     const double limit =
         options_.time_limit > 0 ? options_.time_limit : std::chrono::duration<double>(one.check->limit).count();
-    return {.command = {{"type", "run"}, {"case", one.number}, {"seed", planned.seed}},
+    nlohmann::json command{{"type", "run"}, {"case", one.number}, {"seed", planned.seed}};
+    if (options_.device != "cpu") command["device"] = options_.device;
+    return {.command = std::move(command),
             .world = one.world(),
             .isolation = one.component(),
             .limit = std::chrono::duration<double>(limit),
@@ -198,6 +242,7 @@ class CheckRun {
   launch::Observer observer(const std::function<void(const launch::Rendezvous&)>& listening) {
     launch::Observer observer;
     observer.before = [this](std::size_t index, const nlohmann::json& description) {
+      if (!std::exchange(described_, true)) writer_->subject(description);
       return decide(*todo_[index]->one, description);
     };
     observer.begin = [this](std::size_t index) {
@@ -253,10 +298,11 @@ class CheckRun {
     result.seconds = outcome.seconds;
     result.limit_seconds = options_.time_limit > 0 ? options_.time_limit
                                                    : std::chrono::duration<double>(planned.one->check->limit).count();
-    result.repeat = repeat_command(driver_.group.subject, profile_->name, result);
-    // A failure of what only should be is a warning.
+    result.repeat = repeat_command(driver_.group.subject, profile_->name, options_.device, result);
+    // A failure of what only should be is a warning; a crash or a hang never is.
     const auto requirements = suite_.verified_by(*planned.one->check);
-    if (record::is_failure(result.verdict) && !requirements.empty() &&
+    const bool wrong = result.verdict == Verdict::fail || result.verdict == Verdict::refuse;
+    if (wrong && !requirements.empty() &&
         std::ranges::all_of(requirements, [](const suite::Requirement* r) { return r->level == suite::Level::should; }))
       result.verdict = Verdict::warn;
     result.attempt = ++attempts_[result.key()];
@@ -277,6 +323,8 @@ class CheckRun {
   record::Header header_;
   std::optional<record::Writer> writer_;
   Console* console_ = nullptr;
+  std::string words_;       // of options that a person should see at a glance
+  bool described_ = false;  // the record has the subject's own words
   bool stopped_ = false;
 };
 
@@ -284,16 +332,13 @@ class CheckRun {
 int run_in_job(const suite::Suite& suite, const CheckOptions& options, const Program& program,
                const launch::JobPlace& place) {
   CheckRun planned(suite, options, place.size);  // on all ranks: a wrong option is said before anything starts
+  fs::create_directories(planned.folder());      // likewise
   const launch::Subject subject = options.subject.subject();
-  const auto driver = [&]() -> int {
+  const auto driver = [&](const launch::Listening& listening) -> int {
     try {
-      fs::create_directories(planned.folder());
-      return planned.run([&](const launch::Rendezvous& rendezvous) {
-        launch::write_rendezvous(launch::rendezvous_file(planned.folder(), place), rendezvous);
-      });
+      return planned.run(listening);
     } catch (const std::exception& error) {
-      std::cerr << "plumbline: " << error.what() << '\n';
-      return 3;
+      return report(error);
     }
   };
   const auto worker = [&] {
@@ -312,6 +357,7 @@ int run_check(const CheckOptions& options, const Program& program) {
   const auto place = launch::job_place();
   if (place && subject.has_processes() && options.subject.launcher == "auto" && !options.list)
     return run_in_job(suite, options, program, *place);
+  if (!options.list && !subject.has_processes()) options.subject.require_no_job(subject.describe());
   CheckRun run(suite, options, 0);
   if (options.list) {
     run.list();
@@ -335,9 +381,11 @@ Command add_check(CLI::App& app, const Program& program) {
   command->add_option("--world-size", options->selection.worlds, "Only these numbers of ranks: 2,3")
       ->delimiter(',')
       ->check(at_least(1));
-  command->add_option("--seed", options->selection.seed, "Of everything random")->capture_default_str();
+  command->add_option("--seed", options->selection.seed, "Of everything random")
+      ->check(seed_number())
+      ->capture_default_str();
   command->add_option("--repeat", options->selection.repeat, "Run the plan so often, each time with the next seed")
-      ->check(at_least(1))
+      ->check(at_least(1, 10000))
       ->capture_default_str();
   command
       ->add_option("--shuffle", options->shuffle,
@@ -346,7 +394,10 @@ Command add_check(CLI::App& app, const Program& program) {
       ->default_str("random")
       ->type_name("[SEED]");
   command->add_option("--time-limit", options->time_limit, "Seconds a case may take, instead of each check's own")
-      ->check(CLI::PositiveNumber);
+      ->check(seconds());
+  command->add_option("--device", options->device, "Where the training checks compute")
+      ->check(device_name())
+      ->capture_default_str();
   command->add_option("--out", options->out, "Folder of the record (default: results/latest/check-SUBJECT)")
       ->type_name("DIR");
   command->add_flag("--list", options->list, "Print the planned cases and run nothing");

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include "harness/record/summary.hpp"
 
@@ -38,8 +37,8 @@ std::string indented(const std::string& text, std::size_t most_lines) {
 
 }  // namespace
 
-Console::Console(const suite::Suite& suite, std::size_t planned)
-    : suite_(suite), terminal_(::isatty(STDOUT_FILENO) == 1), planned_(planned) {}
+Console::Console(const suite::Suite& suite, std::size_t planned, bool terminal)
+    : suite_(suite), terminal_(terminal), planned_(planned) {}
 
 std::string Console::coloured(const std::string& text, int colour) const {
   return terminal_ ? fmt::format("\033[{}m{}\033[0m", colour, text) : text;
@@ -56,7 +55,7 @@ void Console::line(const std::string& text) {
 }
 
 void Console::end_shape() {
-  if (shape_done_ == 0 || terminal_) return;
+  if (shape_done_ == 0 || shape_.empty() || terminal_) return;
   line(fmt::format("{}: {} cases in {:.1f} s ({} of {})", shape_, shape_done_,
                    std::chrono::duration<double>(Clock::now() - shape_begun_).count(), done_, planned_));
 }
@@ -114,6 +113,7 @@ void Console::summary(const record::Run& run, const std::string& folder) {
              run.header.seed, results.size(), run.seconds, counts);
   fmt::print("requirements: {} of {} pass", passed, requirements.size());
   if (!others.empty()) fmt::print("; {}", fmt::join(others, ", "));
+  if (passed == 0 && record::exit_status(run) == 3) fmt::print("\nnothing ran: a run without a result proves nothing");
   fmt::print("\nrecord: {}/run.jsonl (junit.xml and metrics.prom beside it)\n", folder);
   std::fflush(stdout);
 }

@@ -11,8 +11,8 @@ namespace plumbline::cli {
 
 class Console {
  public:
-  /// Colours and a moving line only where standard output is a terminal.
-  Console(const suite::Suite& suite, std::size_t planned);
+  /// Colours and a moving line only where somebody sees a terminal.
+  Console(const suite::Suite& suite, std::size_t planned, bool terminal);
 
   /// Something new of this kind begins; without a terminal one line per shape is all the progress there is.
   void begin(const std::string& shape, const std::string& name);

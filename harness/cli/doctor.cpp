@@ -3,8 +3,6 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
@@ -12,6 +10,7 @@
 #include "harness/record/environment.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/training/training.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -22,45 +21,34 @@ struct Finding {
   std::string words;
 };
 
-// Opens a module in a child process, so that what it starts, or breaks, is gone with it. Returns why not, or nothing.
-std::string why_not(const std::string& module, const std::string& symbol) {
-  int channel[2];
-  if (::pipe(channel) != 0) return "no pipe";
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::close(channel[0]);
-    std::string words;
-    try {
-      (void)subject::open_module(module, symbol, module);
-    } catch (const std::exception& error) {
-      words = error.what();
-    }
-    (void)!::write(channel[1], words.data(), words.size());
-    ::_exit(0);
-  }
-  ::close(channel[1]);
-  std::string words;
-  char chunk[512];
-  for (ssize_t count; (count = ::read(channel[0], chunk, sizeof chunk)) > 0;)
-    words.append(chunk, static_cast<std::size_t>(count));
-  ::close(channel[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? words : "it crashes when it is loaded";
-}
-
 Finding tool(const std::string& name, const std::string& use, const std::string& remedy) {
   const auto file = launch::find_program(name);
   return {name, file.has_value(), file ? file->string() : fmt::format("not in PATH: {}; {}", use, remedy)};
 }
 
+// Starts one rank of a backend and ends it. Returns why that fails, or nothing.
+std::string why_it_does_not_start(const std::string& name) {
+  SubjectOptions options;
+  options.backend = name;
+  launch::Observer observer;
+  observer.before = [](std::size_t, const nlohmann::json&) {
+    return launch::Outcome{.verdict = record::Verdict::skip};
+  };
+  observer.end = [](std::size_t, const launch::Outcome&) { return true; };
+  observer.log = [](const std::string&) {};
+  try {
+    (void)launch::run({{.world = 1}}, options.driver(), observer);
+    return {};
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
 Finding backend(const std::string& name) {
   if (name == "local") return {"backend local", true, "a thread per rank, built in"};
-  const std::string why = why_not(name, subject::kBackendFactory);
-  if (!why.empty()) return {"backend " + name, false, why};
-  const bool mpirun = launch::find_program("mpirun").has_value();
-  return {"backend " + name, mpirun,
-          mpirun ? "a process per rank, started by mpirun" : "its module loads, but mpirun is not in PATH"};
+  std::string why = subject::why_not_here(name, subject::kBackendFactory);
+  if (why.empty()) why = why_it_does_not_start(name);
+  return {"backend " + name, why.empty(), why.empty() ? "a process per rank; one was started by mpirun" : why};
 }
 
 Finding gpu() {
@@ -76,7 +64,7 @@ int run_doctor(const Program& program) {
              machine.at("memory_bytes").get<double>() / (1 << 30), machine.at("kernel").get<std::string>());
   std::vector<Finding> findings;
   for (const std::string& name : backend_names()) findings.push_back(backend(name));
-  const std::string training = why_not("training", "plumbline_open_training");
+  const std::string training = subject::why_not_here("training", training::kTrainingFactory);
   findings.push_back({"LibTorch", training.empty(), training.empty() ? "module training loads" : training});
   for (const suite::Profile& profile : program.suite().profiles()) {
     bool needs_training = false;
@@ -88,7 +76,6 @@ int run_doctor(const Program& program) {
   }
   findings.push_back(gpu());
   findings.push_back(tool("srun", "ranks can not be started by Slurm", "install slurm-client"));
-  findings.push_back(tool("gdb", "a hang is reported without stacks", "install gdb"));
   findings.push_back(tool("python3", "adapters in Python can not run", "install python3"));
   for (const Finding& finding : findings)
     fmt::print("{:<4}{:<24}{}\n", finding.good ? "ok" : "no", finding.what, finding.words);

@@ -1,22 +1,30 @@
 #include "harness/cli/program.hpp"
 
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <string>
+
+#include <fmt/format.h>
 
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
-namespace {
 
-// The first line of an error, for the user. What others threw (a full disk, no memory) is the machine's fault.
+// What others than we threw (a full disk, no memory) is the machine's fault.
 int report(const std::exception& error) {
-  std::cerr << "plumbline: " << error.what() << '\n';
+  const std::string words = error.what();
+  const bool of_print = words.starts_with("cannot write to file");  // fmt's, of standard output
+  std::cerr << "plumbline: " << (of_print ? "cannot write to standard output" + words.substr(20) : words) << '\n';
   const bool usage =
       dynamic_cast<const InvalidArgument*>(&error) != nullptr || dynamic_cast<const NotFound*>(&error) != nullptr ||
       dynamic_cast<const OutOfRange*>(&error) != nullptr || dynamic_cast<const Unsupported*>(&error) != nullptr;
   return usage ? 2 : 3;
 }
+
+namespace {
 
 int parse_error(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
@@ -48,7 +56,9 @@ int run(int argc, char** argv, const Program& program) {
   }
   try {
     app.parse(argc, argv);
-    return commands.at(app.get_subcommands().front())();
+    const int status = commands.at(app.get_subcommands().front())();
+    if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
+    throw RuntimeFailure(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
   } catch (const CLI::ParseError& error) {
     return parse_error(app, error);
   } catch (const std::exception& error) {

@@ -3,6 +3,7 @@
 // Exit    0 all as it should be; 1 the subject failed; 2 usage; 3 the harness or the machine failed, or nothing ran.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <map>
 #include <string>
@@ -28,6 +29,9 @@ Command add_doctor(CLI::App& app, const Program& program);
 Command add_adapter(CLI::App& app, const Program& program);
 Command add_train(CLI::App& app, const Program& program);
 Command add_bench(CLI::App& app, const Program& program);
+
+/// Says an error in one line on standard error; returns the exit status that it means.
+int report(const std::exception& error);
 
 /// Runs the command line. Errors become one line on standard error and the exit status.
 int run(int argc, char** argv, const Program& program);

@@ -1,9 +1,13 @@
 #include "harness/cli/subject_options.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <regex>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,20 +23,72 @@ namespace {
 const std::map<std::string, launch::Launcher> kLaunchers{
     {"auto", launch::Launcher::automatic}, {"mpirun", launch::Launcher::mpirun}, {"srun", launch::Launcher::srun}};
 
+// Modules that are no backends.
+constexpr std::array kOtherModules{"worker", "training", "benchmarks"};
+
+template <class Number>
+std::optional<Number> whole_number(const std::string& text) {
+  Number value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
 }  // namespace
 
-std::vector<std::string> backend_names() { return {"local", "mpi"}; }
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names{"local", "mpi"};
+  for (const std::string& module : subject::module_names())
+    if (std::ranges::count(names, module) == 0 && std::ranges::count(kOtherModules, module) == 0)
+      names.push_back(module);
+  return names;
+}
 
-CLI::Validator at_least(int least) {
+CLI::Validator device_name() {
   return CLI::Validator(
-      [least](const std::string& text) -> std::string {
-        long long value = 0;
+      [](const std::string& text) -> std::string {
+        static const std::regex pattern("cpu|cuda(:[0-9]{1,3})?");
+        if (std::regex_match(text, pattern)) return {};
+        return fmt::format("'{}' is not cpu, cuda or cuda:N", text);
+      },
+      "cpu|cuda|cuda:N");
+}
+
+CLI::Validator at_least(int least, int most) {
+  return CLI::Validator(
+      [least, most](const std::string& text) -> std::string {
+        const auto value = whole_number<int>(text);
+        if (value && *value >= least && *value <= most) return {};
+        return fmt::format("'{}' is not a whole number from {} to {}", text, least, most);
+      },
+      fmt::format("{}..{}", least, most));
+}
+
+CLI::Validator seed_number() {
+  return CLI::Validator(
+      [](const std::string& text) -> std::string {
+        if (const auto value = whole_number<std::int64_t>(text); value && *value >= 0) return {};
+        return fmt::format("'{}' is not a whole number from 0 to 2^63-1", text);
+      },
+      "0..2^63-1");
+}
+
+CLI::Validator seconds() {
+  return CLI::Validator(
+      [](const std::string& text) -> std::string {
+        double value = 0;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         const bool number = error == std::errc{} && end == text.data() + text.size();
-        if (number && value >= least && value <= 1000000000) return {};
-        return fmt::format("'{}' is not a whole number from {} on", text, least);
+        if (number && value > 0 && value <= 1e6) return {};
+        return fmt::format("'{}' is not a number of seconds above 0, at most 1000000", text);
       },
-      fmt::format("{}..", least));
+      "SECONDS");
+}
+
+void require_ranks(const std::string& option, int ranks) {
+  constexpr int kMost = 64;
+  if (ranks > kMost)
+    throw InvalidArgument(fmt::format("{}: {} ranks; at most {} are started on one host", option, ranks, kMost));
 }
 
 void SubjectOptions::add_to(CLI::App& app, Kind kind) {
@@ -49,7 +105,7 @@ void SubjectOptions::add_to(CLI::App& app, Kind kind) {
       ->type_name("NAME");
   app.add_option("--launcher", launcher, "What starts the ranks of a process backend: auto, mpirun, srun");
   app.add_option("--control-address", control_address, "Address of this host on which workers report");
-  if (kind == Kind::cases) app.add_option("--jobs", jobs, "Worker groups at a time")->check(at_least(1));
+  if (kind == Kind::cases) app.add_option("--jobs", jobs, "Worker groups at a time")->check(at_least(1, 64));
 }
 
 launch::Subject SubjectOptions::subject() const {
@@ -58,9 +114,14 @@ launch::Subject SubjectOptions::subject() const {
     throw InvalidArgument("--backend and --adapter: give one of them, a run has one subject");
   if (!adapter.empty() && !mutant.empty())
     throw InvalidArgument("--mutant breaks a backend; an adapter cannot have one");
-  for (const std::string& option : backend_options)
+  std::set<std::string> keys;
+  for (const std::string& option : backend_options) {
     if (option.find('=') == std::string::npos || option.front() == '=')
       throw InvalidArgument(fmt::format("--backend-option '{}' is not KEY=VALUE", option));
+    const std::string key = option.substr(0, option.find('='));
+    if (!keys.insert(key).second)
+      throw InvalidArgument(fmt::format("--backend-option '{}': {} was given before; give it once", option, key));
+  }
   if (!mutant.empty()) (void)mutants::find_mutant(mutant);
   if (!adapter.empty()) return subject;
   if (backend.empty()) subject.backend = "local";
@@ -76,7 +137,8 @@ launch::Subject SubjectOptions::subject() const {
 }
 
 void SubjectOptions::require_no_job(const std::string& command) const {
-  if (subject().has_processes() && launcher == "auto" && launch::job_place())
+  const auto place = launch::job_place();
+  if (launcher == "auto" && place && (place->size > 1 || subject().has_processes()))
     throw InvalidArgument(
         fmt::format("{} starts the ranks itself: run it outside mpirun and srun, or inside an allocation with "
                     "--launcher mpirun or srun",

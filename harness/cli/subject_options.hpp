@@ -36,7 +36,17 @@ struct SubjectOptions {
 /// The names of all backends that there can be: "local", and the modules by name.
 [[nodiscard]] std::vector<std::string> backend_names();
 
-/// A whole number from `least` on, as an option's check with a clear message.
-[[nodiscard]] CLI::Validator at_least(int least);
+/// cpu, cuda or cuda:N, as an option's check with a clear message.
+[[nodiscard]] CLI::Validator device_name();
+
+/// A whole number from `least` to `most`, as an option's check with a clear message.
+[[nodiscard]] CLI::Validator at_least(int least, int most = 1000000000);
+/// A seed: a whole number of 63 bits.
+[[nodiscard]] CLI::Validator seed_number();
+/// More than nothing, up to 11 days.
+[[nodiscard]] CLI::Validator seconds();
+
+/// Throws InvalidArgument, naming `option`, for more ranks than are started on one host.
+void require_ranks(const std::string& option, int ranks);
 
 }  // namespace plumbline::cli

@@ -2,7 +2,12 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <limits>
 #include <map>
+#include <optional>
+#include <regex>
+#include <set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,6 +20,7 @@
 #include "harness/record/summary.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/record/run_files.hpp"
 #include "reference/training/digits_run.hpp"
 
 namespace plumbline::cli {
@@ -75,9 +81,8 @@ class TrainRun {
  public:
   explicit TrainRun(const TrainOptions& options) : options_(options), driver_(options.subject.driver()) {
     driver_.group.worker_options = {"--no-flight"};
-    if (!fs::exists(subject::module_file("training")))
-      throw subject::NotAvailable(fmt::format("train needs LibTorch, and this build is without it ('{}' is missing)",
-                                              subject::module_file("training").string()));
+    if (const std::string why = subject::why_not_here("training", training::kTrainingFactory); !why.empty())
+      throw subject::NotAvailable("train needs LibTorch: " + why);
     out_ = !options.out.empty()                               ? options.out
            : !options.spec.empty() && !options.record.empty() ? ""
                                                               : "results/latest/train";
@@ -103,14 +108,18 @@ class TrainRun {
       spec_file_ = fs::absolute(options_.spec);
       what_ = options_.spec;
     }
-    std::error_code error;
-    fs::create_directories(record_, error);
-    if (error) throw RuntimeFailure(fmt::format("cannot make folder '{}': {}", record_.string(), error.message()));
+    // What makes the run impossible is said before ranks are started.
+    if (const std::string why = device_name()(spec_.run.device); !why.empty())
+      throw InvalidArgument(fmt::format("{}: run.device {}", spec_file_.string(), why));
+    (void)job::RunFiles(spec_);
+    clear_record();
+    require_ranks(options_.spec.empty() ? "--data-parallel" : spec_file_.string(), spec_.parallel.world());
     header_ = {.command = "train",
                .subject = driver_.group.subject.describe(),
                .suite_version = PLUMBLINE_VERSION,
                .seed = spec_.seed,
                .started = record::utc_now(),
+               .arguments = record::command_line(),
                .environment = record::capture_environment()};
     if (!out_.empty()) writer_.emplace(out_, header_);
     fmt::print("{}: {}, {} steps of {} rows on {} rank{}, {}\n", header_.subject, what_, spec_.run.steps,
@@ -119,10 +128,26 @@ class TrainRun {
     std::cout.flush();
   }
 
+  // Files of an earlier run with more ranks would be taken for this one's.
+  void clear_record() const {
+    std::error_code error;
+    fs::create_directories(record_, error);
+    static const std::regex file_of_a_rank("rank[0-9]+[.]safetensors.*");
+    if (!error)
+      for (const fs::directory_entry& entry : fs::directory_iterator(record_, error))
+        if (std::regex_match(entry.path().filename().string(), file_of_a_rank)) fs::remove(entry.path(), error);
+    if (error)
+      throw RuntimeFailure(fmt::format("cannot write into folder '{}': {}", record_.string(), error.message()));
+  }
+
   // Runs one task and keeps its result; true when it passed.
   bool run_task(const std::string& name, int world, json arguments, const launch::Options& driver,
                 const std::function<void(const json&)>& output) {
     launch::Observer observer;
+    observer.before = [&](std::size_t, const json& description) -> std::optional<launch::Outcome> {
+      if (writer_ && !std::exchange(described_, true)) writer_->subject(description);
+      return std::nullopt;
+    };
     observer.output = [&](std::size_t, int, const json& value) { output(value); };
     launch::Outcome outcome;
     observer.end = [&](std::size_t, const launch::Outcome& ended) {
@@ -147,6 +172,7 @@ class TrainRun {
                   .limit_seconds = options_.time_limit,
                   .output = outcome.output};
     keep(result);
+    refused_ = refused_ || outcome.verdict == Verdict::refuse;
     if (outcome.verdict != Verdict::pass)
       std::cerr << fmt::format("plumbline: train: {} {}: {}\n", name, name_of(outcome.verdict), outcome.reason);
     return whole && outcome.verdict == Verdict::pass;
@@ -189,32 +215,48 @@ class TrainRun {
                       {"record", record_.string()},
                       {"device", spec_.run.device},
                       {"digits", options_.spec.empty()}});
-    json judgement;
-    const bool done = run_task("judge", 1, arguments, driver, [&](const json& value) { judgement = value; });
+    json judgement{{"steps", json::array()}, {"findings", json::array()}};
+    const bool done = run_task("judge", 1, arguments, driver, [&](const json& value) {
+      if (value.contains("step"))
+        judgement["steps"].push_back(value.at("step"));
+      else if (value.contains("finding"))
+        judgement["findings"].push_back(value.at("finding"));
+      else
+        judgement.update(value);
+    });
     if (done) report(judgement);
     return done;
   }
 
+  // The step of the largest difference in parts of its bound: what has no bound, or is no number, is beyond all bounds.
+  struct Largest {
+    int step = 0;
+    double difference = 0, bound = 0, part = -1;
+    void see(int at, double new_difference, double new_bound) {
+      double new_part = new_difference == 0 ? 0 : new_difference / new_bound;
+      if (std::isnan(new_part)) new_part = std::numeric_limits<double>::infinity();
+      if (new_part > part) *this = {at, new_difference, new_bound, new_part};
+    }
+  };
+
   void report(const json& judgement) {
-    record::Step worst;
-    double closest = -1;  // largest difference in parts of its bound
+    Largest gradient, update;
     const json& steps = judgement.at("steps");
     for (const json& one : steps) {
       record::Step step{.step = one.at("step"), .loss = record::number_from(one.at("loss"))};
       for (const char* key : {"difference", "bound", "update_difference", "update_bound"})
         step.values[key] = record::number_from(one.at(key));
+      gradient.see(step.step, step.values["difference"], step.values["bound"]);
+      update.see(step.step, step.values["update_difference"], step.values["update_bound"]);
       if (&one == &steps.back() && judgement.contains("accuracy")) step.values["accuracy"] = judgement.at("accuracy");
-      const double part = step.values["bound"] > 0 ? step.values["difference"] / step.values["bound"] : 0;
-      if (!(part <= closest)) closest = part, worst = step;
       if (writer_) writer_->write(step);
     }
     if (judgement.contains("accuracy"))
       fmt::print("accuracy    {:.2f} % of the held-out digits\n", judgement.at("accuracy").get<double>() * 100);
     fmt::print(
-        "difference  at most {:.3g} in a gradient, bound {:.3g} (step {}); at most {:.3g} in its update, bound "
-        "{:.3g}\n",
-        worst.values["difference"], worst.values["bound"], worst.step, worst.values["update_difference"],
-        worst.values["update_bound"]);
+        "difference  gradient {:.3g}, bound {:.3g} (step {}); update {:.3g}, bound {:.3g} (step {}): the largest in "
+        "parts of their bounds\n",
+        gradient.difference, gradient.bound, gradient.step, update.difference, update.bound, update.step);
     verdicts(judgement);
   }
 
@@ -223,8 +265,10 @@ class TrainRun {
     std::map<std::string, std::vector<std::string>> findings;
     for (const json& finding : judgement.at("findings"))
       findings[finding.at("requirement")].push_back(finding.at("text"));
+    std::set<std::string> ids = judgement.at("judged");
+    for (const auto& [id, texts] : findings) ids.insert(id);  // what could not be judged is found, too
     std::size_t passed = 0;
-    for (const std::string id : judgement.at("judged")) {
+    for (const std::string& id : ids) {
       Result result{.check = "train.judge",
                     .case_id = fmt::format("train.judge[{}]", id),
                     .requirements = {id},
@@ -239,9 +283,9 @@ class TrainRun {
       passed += result.verdict == Verdict::pass;
       keep(result);
     }
-    failed_ = passed < judgement.at("judged").size();
+    failed_ = passed < ids.size();
     fmt::print("{}: the single device {} (requirements: {} of {} pass)\n", failed_ ? "NOT OK" : "OK",
-               failed_ ? "computes otherwise" : "computes the same", passed, judgement.at("judged").size());
+               failed_ ? "computes otherwise" : "computes the same", passed, ids.size());
   }
 
   void keep(const Result& result) {
@@ -256,8 +300,10 @@ class TrainRun {
       run.seconds = seconds_;
       write_outputs(out_, run);
       fmt::print("record: {}/run.jsonl (junit.xml and metrics.prom beside it), {:.1f} s\n", out_, seconds_);
+      if (refused_) return 2;  // the specification asks for what the executor or this machine does not have
       return interrupted_ ? 3 : record::exit_status(run);
     }
+    if (refused_) return 2;
     return done && !failed_ ? 0 : failed_ ? 1 : 3;
   }
 
@@ -275,6 +321,8 @@ class TrainRun {
   double seconds_ = 0;
   bool interrupted_ = false;
   bool failed_ = false;
+  bool refused_ = false;
+  bool described_ = false;  // the record has the subject's own words
 };
 
 }  // namespace
@@ -303,8 +351,12 @@ Command add_train(CLI::App& app, const Program&) {
       command->add_option("--accumulation", digits.accumulation, "Batches of a step")
           ->check(at_least(1))
           ->capture_default_str(),
-      command->add_option("--seed", digits.seed, "Of the weights and the order of rows")->capture_default_str(),
-      command->add_option("--device", digits.device, "cpu, cuda or cuda:N")->capture_default_str()};
+      command->add_option("--seed", digits.seed, "Of the weights and the order of rows")
+          ->check(seed_number())
+          ->capture_default_str(),
+      command->add_option("--device", digits.device, "Where each rank computes")
+          ->check(device_name())
+          ->capture_default_str()};
   for (CLI::Option* option : of_digits) option->excludes(spec);
   command->add_option("--record", options->record, "Folder of the training record (default: record/ in --out)")
       ->type_name("DIR");
@@ -314,7 +366,7 @@ Command add_train(CLI::App& app, const Program&) {
       ->type_name("DIR");
   command->add_flag("!--no-judge", options->judge, "Do not compare with a single device");
   command->add_option("--time-limit", options->time_limit, "Seconds without a step after which the run counts as hung")
-      ->check(CLI::PositiveNumber)
+      ->check(seconds())
       ->capture_default_str();
   command->footer(
       "Example: plumbline train --model conv --data-parallel 3 --backend mpi --steps 100\n"
