@@ -30,15 +30,15 @@ quietly() {
 }
 
 packages=(cmake ninja-build ccache mold pkg-config libopenmpi-dev openmpi-bin prometheus-cpp-dev libgtest-dev libgmock-dev
-  libbenchmark-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libfmt-dev libspdlog-dev libxml2-utils)
+  libbenchmark-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libfmt-dev)
 
+# Installs those of the packages that are missing.
 install_packages() {
   command -v dpkg-query >/dev/null || { say 'no dpkg here: what is missing will show when configuring'; return; }
   local missing=() package
-  for package in "${packages[@]}"; do
+  for package in "$@"; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
   done
-  # A cmake from elsewhere is as good.
   if ((${#missing[@]} == 0)); then return; fi
   local root=()
   if ((EUID != 0)); then
@@ -50,25 +50,24 @@ install_packages() {
   quietly "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
-# LibTorch: the user's own comes first, then the project's environment, which is made where nothing else is found.
-install_torch() {
-  [[ $PLUMBLINE_TORCH == OFF ]] && return
-  if [[ -n ${CMAKE_PREFIX_PATH:-}${Torch_DIR:-} ]] || python3 -c 'import torch' 2>/dev/null; then return; fi
-  if [[ -x .venv/bin/python ]] && .venv/bin/python -c 'import torch' 2>/dev/null; then return; fi
-  dpkg-query -W -f '${Status}' libtorch-dev 2>/dev/null | grep -q 'ok installed' && return
-  say "installing torch==$TORCH_PIN into .venv"
-  python3 -m venv .venv 2>/dev/null || { install_venv; quietly python3 -m venv .venv; }
-  quietly .venv/bin/python -m pip install --quiet "torch==$TORCH_PIN" numpy
+configure() {
+  quietly cmake -S . -B "$BUILD" -G Ninja "-DPLUMBLINE_TORCH=$PLUMBLINE_TORCH" "$@"
 }
 
-install_venv() {
-  say 'installing python3-venv'
-  if ((EUID == 0)); then quietly apt-get install -y -qq python3-venv; else quietly sudo -n apt-get install -y -qq python3-venv; fi
+# The user's own LibTorch comes first, then the project's environment, which is made where CMake finds no other.
+configure_with_torch() {
+  say 'configuring'
+  configure "$@"
+  [[ $PLUMBLINE_TORCH == AUTO ]] && ! grep -q '^PLUMBLINE_FOUND_TORCH:INTERNAL=TRUE' "$BUILD/CMakeCache.txt" || return 0
+  say "no LibTorch here: installing torch==$TORCH_PIN into .venv"
+  python3 -m venv .venv 2>/dev/null || { install_packages python3-venv && quietly python3 -m venv .venv; }
+  quietly .venv/bin/python -m pip install --quiet "torch==$TORCH_PIN" numpy
+  say 'configuring again'
+  configure "$@"
 }
 
 build() {
-  say 'configuring'
-  quietly cmake -S . -B "$BUILD" -G Ninja "-DPLUMBLINE_TORCH=$PLUMBLINE_TORCH" "$@"
+  configure_with_torch "$@"
   say "building with $JOBS jobs"
   if [[ -t 1 ]]; then
     cmake --build "$BUILD" --parallel "$JOBS" || die 'the build failed'
@@ -79,7 +78,6 @@ build() {
 }
 
 prepare() {
-  install_packages
-  install_torch
+  install_packages "${packages[@]}"
   build "$@"
 }

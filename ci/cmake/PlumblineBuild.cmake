@@ -80,7 +80,8 @@ function(plumbline_module name)
     # The sanitizers' run-time library is the executable's.
     set_property(TARGET plumbline_${name} PROPERTY LINK_OPTIONS -Wl,--exclude-libs,ALL)
   endif()
-  install(TARGETS plumbline_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/plumbline)
+  # Literally: the executable looks for modules in ../lib/plumbline.
+  install(TARGETS plumbline_${name} LIBRARY DESTINATION lib/plumbline)
 endfunction()
 
 # plumbline_test(name SOURCES … LINKS … [LABELS …]): a GoogleTest program of a part's inside, one ctest entry.

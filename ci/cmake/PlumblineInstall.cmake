@@ -1,1 +1,38 @@
+# What `cmake --install` lays down beside the executable, the modules and the vectors, which their folders install
+# themselves: headers, static libraries, and the package that find_package(plumbline) finds. Requirements are compiled
+# in. All that is found here is found by relative paths: the folder may be moved.
+include(CMakePackageConfigHelpers)
 
+# INSTALL_RPATH_USE_LINK_PATH leaves out folders inside the project, and .venv is one.
+if(PLUMBLINE_HAS_TORCH)
+  get_target_property(libraries plumbline_torch INTERFACE_LINK_LIBRARIES)
+  list(FILTER libraries INCLUDE REGEX "/libtorch_cpu\\.so$")
+  get_filename_component(folder ${libraries} DIRECTORY)
+  set_property(TARGET plumbline_training APPEND PROPERTY INSTALL_RPATH ${folder})
+endif()
+
+# Public headers, under the paths by which they include each other.
+file(GLOB headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS reference/comm/*.hpp reference/record/*.hpp)
+list(REMOVE_ITEM headers reference/record/temporary_folder.hpp reference/record/toml_fields.hpp)  # of its inside
+foreach(header IN LISTS headers ITEMS
+    reference/training/training.hpp reference/training/digits.hpp reference/training/digits_run.hpp
+    harness/subject/backend.hpp)  # for writers of backend modules
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/plumbline/${folder})
+endforeach()
+
+# Literally lib, as the modules: the package says where they are by a path from its own.
+set_target_properties(plumbline_settings PROPERTIES EXPORT_NAME settings)
+install(TARGETS plumbline_settings plumbline_comm plumbline_job_record plumbline_digits EXPORT plumbline
+  ARCHIVE DESTINATION lib)
+install(EXPORT plumbline FILE plumblineTargets.cmake NAMESPACE plumbline:: DESTINATION lib/cmake/plumbline)
+configure_package_config_file(ci/cmake/plumblineConfig.cmake.in plumblineConfig.cmake
+  INSTALL_DESTINATION lib/cmake/plumbline)
+write_basic_package_version_file(plumblineConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/plumblineConfig.cmake ${PROJECT_BINARY_DIR}/plumblineConfigVersion.cmake
+  DESTINATION lib/cmake/plumbline)
+
+install(FILES results/schema/run.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline/schema)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# The digits are compiled in under a licence of their own, which asks to be named.
+install(FILES reference/training/data/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME digits.md)

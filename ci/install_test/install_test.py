@@ -1,0 +1,171 @@
+"""What is installed works from anywhere: the executable, its modules, the package for other CMake projects; and what is
+missing of optional runtimes costs one line.
+
+usage: install_test.py BUILD MODULES [unittest arguments]
+
+BUILD is a complete build folder, MODULES those of the optional modules that it must have made: "mpi,training", or "".
+"""
+import re, shutil, subprocess, sys, tempfile, unittest
+from pathlib import Path
+
+BUILD = Path(sys.argv[1]).resolve()
+MODULES = [module for module in sys.argv[2].split(",") if module]
+SOURCE = Path(__file__).resolve().parents[2]
+CACHE = dict(re.findall(r"^(\w+):\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text(), re.MULTILINE))
+CMAKE = CACHE["CMAKE_COMMAND"]
+
+needs_mpi = unittest.skipUnless("mpi" in MODULES, "built without MPI")
+needs_training = unittest.skipUnless("training" in MODULES, "built without LibTorch")
+
+
+def run(*command, cwd=None):
+    return subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+class Installed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = Path(folder.name)
+        cls.prefix = cls.folder / "prefix"
+        done = run(CMAKE, "--install", BUILD, "--prefix", cls.prefix)
+        assert done.returncode == 0, done.stdout + done.stderr
+        # The same without any optional module.
+        cls.bare = cls.folder / "bare"
+        shutil.copytree(cls.prefix, cls.bare)
+        for module in ("mpi", "training"):
+            cls.module(cls.bare, module).unlink(missing_ok=True)
+
+    def setUp(self):
+        elsewhere = tempfile.TemporaryDirectory(dir=self.folder)
+        self.addCleanup(elsewhere.cleanup)
+        self.elsewhere = Path(elsewhere.name)
+
+    @staticmethod
+    def module(prefix, name):
+        return prefix / "lib" / "plumbline" / f"libplumbline_{name}.so"
+
+    def without_library(self, module, library):
+        """An installation in which `module` needs a `library` that no machine has: its name is changed in the file."""
+        broken = self.elsewhere / "broken"
+        shutil.copytree(self.bare, broken)
+        content = self.module(self.prefix, module).read_bytes()
+        changed, count = re.subn(library + rb"[.\w]*\0", lambda found: b"X" * (len(found[0]) - 1) + b"\0", content)
+        self.assertEqual(count, 1, f"{module} does not name {library} once")
+        self.module(broken, module).write_bytes(changed)
+        return broken
+
+    def plumbline(self, *arguments, prefix=None, status=0):
+        done = run((prefix or self.prefix) / "bin" / "plumbline", *arguments, cwd=self.elsewhere)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done
+
+    def check_barrier(self, backend, prefix=None):
+        self.plumbline("check", "--backend", backend, "--world-size", "2", "--filter", "collectives.barrier*", "--out",
+                       self.elsewhere / "out", prefix=prefix)
+        self.assertIn('"type":"complete"', (self.elsewhere / "out" / "run.jsonl").read_text())
+
+    def refusal(self, *arguments, prefix):
+        """The one line with which a command says what the machine lacks."""
+        done = self.plumbline(*arguments, "--out", self.elsewhere / "out", prefix=prefix, status=3)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertTrue(done.stderr.startswith("plumbline: "), done.stderr)
+        return done.stderr
+
+    def configure_consumer(self, prefix, components=""):
+        return run(CMAKE, "-S", SOURCE / "ci" / "install_test", "-B", self.elsewhere / "build", "-G",
+                   CACHE["CMAKE_GENERATOR"], f"-DCMAKE_CXX_COMPILER={CACHE['CMAKE_CXX_COMPILER']}",
+                   f"-DCMAKE_PREFIX_PATH={prefix}", f"-DVERSION={CACHE['CMAKE_PROJECT_VERSION']}",
+                   f"-DCOMPONENTS={components}")
+
+    def run_consumer(self, prefix, components=""):
+        build = self.elsewhere / "build"
+        for step in (lambda: self.configure_consumer(prefix, components), lambda: run(CMAKE, "--build", build),
+                     lambda: run(build / "consumer", self.elsewhere / "run")):
+            done = step()
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    # ---- what is there ----
+
+    def test_files(self):
+        for file in ("share/plumbline/schema/run.schema.json", "share/plumbline/vectors/collectives/ring_sum.json",
+                     "share/doc/plumbline/LICENSE", "share/doc/plumbline/digits.md"):
+            self.assertTrue((self.prefix / file).is_file(), file)
+        self.assertIn("CC BY 4.0", (self.prefix / "share/doc/plumbline/digits.md").read_text())
+        for module in ("worker", "benchmarks", *MODULES):
+            self.assertTrue(self.module(self.prefix, module).is_file(), module)
+
+    def test_package_names_nothing_of_the_build(self):
+        for file in (self.prefix / "lib/cmake/plumbline").iterdir():
+            for folder in (SOURCE, BUILD):
+                self.assertNotIn(f"{folder}/", file.read_text(), file)
+
+    def test_executable_from_elsewhere(self):
+        self.assertRegex(self.plumbline("--version").stdout, r"^plumbline \d+\.\d+\.\d+\n$")
+        self.assertIn("COLL-001", self.plumbline("requirements").stdout)
+        self.check_barrier("local")
+
+    def test_doctor_finds_all_modules(self):
+        words = self.plumbline("doctor").stdout
+        optional = {"mpi": "backend mpi", "training": "LibTorch"}
+        for finding in ("backend local", *(optional[module] for module in MODULES)):
+            self.assertRegex(words, rf"(?m)^ok +{finding}")
+
+    @needs_mpi
+    def test_mpi(self):
+        self.check_barrier("mpi")
+
+    @needs_training
+    def test_training(self):
+        self.plumbline("train", "--steps", "2", "--out", self.elsewhere / "out")
+
+    # ---- another project ----
+
+    def test_consumer_never_needs_torch(self):
+        self.assertEqual(self.run_consumer(self.bare), "3 ranks added up\n")
+
+    @needs_training
+    def test_consumer_with_training(self):
+        self.assertEqual(self.run_consumer(self.prefix, "training"), "3 ranks added up\n2 ranks trained 4 steps\n")
+
+    def check_component_refused(self, prefix, words):
+        done = self.configure_consumer(prefix, "training")
+        self.assertNotEqual(done.returncode, 0)
+        # CMake wraps what packages say.
+        errors = " ".join(done.stderr.split())
+        self.assertEqual(errors.count("CMake Error"), 1, done.stderr)
+        self.assertIn(words, errors)
+        self.assertIn(str(self.module(prefix, "training")), errors)
+
+    def test_component_without_module(self):
+        self.check_component_refused(self.bare, "component training: this plumbline was built without LibTorch")
+
+    @needs_training
+    def test_component_without_libtorch(self):
+        broken = self.without_library("training", rb"libtorch_cpu\.so")
+        self.check_component_refused(broken, "component training: LibTorch is not on this machine")
+
+    # ---- optional runtimes that are not there ----
+
+    def test_without_modules(self):
+        words = self.refusal("check", "--backend", "mpi", prefix=self.bare)
+        self.assertIn("backend mpi: not part of this build", words)
+        self.assertIn("needs LibTorch", self.refusal("train", prefix=self.bare))
+        self.check_barrier("local", prefix=self.bare)
+
+    @needs_mpi
+    def test_without_the_library_of_mpi(self):
+        broken = self.without_library("mpi", rb"libmpi\.so")
+        self.assertIn("is not on this machine", self.refusal("check", "--backend", "mpi", prefix=broken))
+        self.check_barrier("local", prefix=broken)
+
+    @needs_training
+    def test_without_libtorch(self):
+        broken = self.without_library("training", rb"libtorch_cpu\.so")
+        self.assertIn("is not on this machine", self.refusal("train", prefix=broken))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]] + sys.argv[3:], verbosity=1)
