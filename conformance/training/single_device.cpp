@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <cstdint>
 
 #include "conformance/training/bounds.hpp"
@@ -17,9 +18,14 @@ double largest_of(const std::vector<double>& values) {
   return largest;
 }
 
+// Infinite where one of them is not finite: a computation that overflows has no bound.
 double distance(const std::vector<double>& a, const std::vector<double>& b) {
   double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::fabs(a[i] - b[i]));
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::fabs(a[i] - b[i]);
+    if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, difference);
+  }
   return largest;
 }
 

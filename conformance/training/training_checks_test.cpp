@@ -1,6 +1,7 @@
 // The checks themselves on the local backend, and on one that is wrong on purpose.
 #include "conformance/training/training_checks.hpp"
 
+#include <cmath>
 #include <fstream>
 #include <memory>
 #include <mutex>
@@ -126,6 +127,20 @@ TEST(TrainingJudge, HasNoVerdictByWhatItDoesNotCompare) {
   EXPECT_THAT(judgement.findings, testing::IsEmpty());
   EXPECT_THAT(judgement.judged, testing::ElementsAre("TRAIN-001", "TRAIN-002", "TRAIN-003", "TRAIN-006", "TRAIN-009",
                                                      "TRAIN-010", "TRAIN-011"));
+}
+
+TEST(TrainingJudge, FindsNothingWrongWithARunThatDivergesAsTheSingleDeviceDoes) {
+  const job::TemporaryFolder folder;
+  job::RunSpec spec = training::write_digits_run({.data = 2, .steps = 4}, training::digits(), folder.path());
+  std::get<job::Sgd>(spec.optimizer).lr = 1e30;
+  comm::run_ranks(2, [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}); });
+  for (const bool reference : {true, false}) {
+    JudgeOptions options;
+    if (reference) options.reduction = Reduction{.rank_order = true};
+    const Judgement judgement = judge(spec, job::TrainingRecord(spec, folder.path() / "record"), module(), options);
+    EXPECT_FALSE(std::isfinite(judgement.steps.back().loss));
+    for (const Finding& finding : judgement.findings) ADD_FAILURE() << text_of(finding);
+  }
 }
 
 // Every rank but rank 0 keeps its own last element of each reduction.
