@@ -1,8 +1,10 @@
 // A plumbline whose checks do what a harness must survive: they crash, hang, leave, fail and print, on one rank or on all.
 // faults_test.py runs it and looks at the records.
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <stdexcept>
 #include <thread>
 
@@ -15,6 +17,8 @@
 
 namespace {
 
+using plumbline::comm::DType;
+using plumbline::comm::ReduceOp;
 using plumbline::suite::Axis;
 using plumbline::suite::Context;
 using plumbline::suite::Suite;
@@ -29,7 +33,7 @@ since = "0.1"
 text = "The subject does not misbehave."
 )";
 
-// Rank 1 of more than one, or all.
+// The last rank, or all.
 bool is_victim(Context& context) {
   return context.parameters().text("where") == "all" || context.rank() == context.size() - 1;
 }
@@ -45,6 +49,16 @@ int overflow(int depth) {
 }
 
 void fail_deep_inside() { ASSERT_EQ(1, 2) << "a failing assertion in a called function"; }
+
+// Ends the process between its rank's report and its readiness for more.
+class LeavesAfterwards final : public testing::EmptyTestEventListener {
+  void OnTestEnd(const testing::TestInfo&) override { ::_exit(0); }
+};
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
 
 using Misdeed = std::function<void(Context&)>;
 
@@ -75,6 +89,7 @@ Suite make_suite() {
   add(suite, "stop", [](Context&) { ::kill(::getpid(), SIGSTOP); });
   add(suite, "overflow", [](Context&) { std::printf("%d", overflow(0)); });
   add(suite, "throw", [](Context&) { throw std::runtime_error("thrown on purpose"); });
+  add(suite, "long_message", [](Context&) { throw std::runtime_error(std::string(5 << 20, 'x')); });
   add(suite, "throw_odd", [](Context&) { throw 42; });
   add(suite, "assert", [](Context&) { fail_deep_inside(); });
   add(suite, "expect", [](Context&) { EXPECT_TRUE(false) << "a failing expectation"; });
@@ -91,6 +106,26 @@ Suite make_suite() {
     if (context.size() > 1) std::this_thread::sleep_for(60s);
   });
   add(suite, "stray", [](Context&) { std::thread([] { EXPECT_TRUE(false) << "on another thread"; }).join(); });
+  add(suite, "leave_afterwards", [](Context&) {
+    static std::once_flag once;  // of several ranks in one process
+    std::call_once(once, [] { testing::UnitTest::GetInstance()->listeners().Append(new LeavesAfterwards); });
+  });
+  suite.add({.id = "faults.other_count",
+             .verifies = {suite.requirements.find("HARNESS-901")->citation()},
+             .axes = {Axis{"where", {"one"}}, plumbline::suite::worlds({3})},
+             .limit = 2s,
+             .body = [](Context& context) {
+               std::array<float, 5> in{}, out{};
+               const std::int64_t count = is_victim(context) ? 5 : 4;
+               context.world().barrier();
+               context.world().all_reduce({in.data(), count, DType::f32}, {out.data(), count, DType::f32},
+                                          ReduceOp::sum);
+               ADD_FAILURE() << "nobody noticed";
+             }});
+  add(suite, "surroundings", [](Context&) {
+    EXPECT_EQ(variable("OMP_NUM_THREADS"), "1");
+    EXPECT_EQ(variable("MKL_CBWR"), "AVX2");
+  });
   add(suite, "noise", [](Context&) {
     for (int i = 0; i < 2000; ++i) std::printf("line %d of a lot of noise \xff\xfe\x01 <&>\n", i);
     std::fflush(stdout);

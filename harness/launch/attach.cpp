@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -18,11 +19,14 @@
 
 namespace plumbline::launch {
 namespace fs = std::filesystem;
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 namespace {
 
 constexpr auto kTimeToAppear = 60s;
+constexpr auto kTimeToRead = 10s;
 
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
@@ -43,35 +47,107 @@ std::string plain(std::string text) {
   return text;
 }
 
-std::optional<Rendezvous> read_rendezvous(const fs::path& file) {
-  std::ifstream stream(file);
-  const auto json = nlohmann::json::parse(stream, nullptr, false);
-  if (!json.is_object()) return std::nullopt;
-  return Rendezvous{json.value("endpoint", ""), json.value("token", ""), json.value("group", ""),
-                    json.value("folder", "")};
-}
+int exit_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 3; }
 
 int status_of(pid_t child) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 3;
+  return exit_status(status);
 }
 
-// The rendezvous, or the driver's exit status when it ended without giving one.
-std::optional<Rendezvous> await_rendezvous(const fs::path& file, pid_t driver, int& status) {
-  for (const auto begin = std::chrono::steady_clock::now(); std::chrono::steady_clock::now() - begin < kTimeToAppear;) {
-    if (const auto rendezvous = read_rendezvous(file)) return rendezvous;
+// ---- the file through which the ranks of a job find the driver ----
+
+// Written under another name and renamed: nobody reads half of it.
+void write_file(const fs::path& file, const json& message) {
+  const std::string text = message.dump() + "\n";
+  const fs::path fresh = file.string() + ".new";
+  const int descriptor = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const bool written =
+      descriptor >= 0 && ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  if (descriptor >= 0) ::close(descriptor);
+  if (!written || ::rename(fresh.c_str(), file.c_str()) != 0)
+    throw RuntimeFailure(fmt::format("cannot write '{}': {}", file.string(), std::strerror(errno)));
+}
+
+json read_file(const fs::path& file) {
+  std::ifstream stream(file);
+  std::string line;
+  std::getline(stream, line);
+  return json::parse(line, nullptr, false);
+}
+
+void remove_file(const fs::path& file) {
+  std::error_code error;
+  fs::remove(file, error);
+}
+
+void tell_rendezvous(const fs::path& file, const Rendezvous& rendezvous) {
+  if (rendezvous.endpoint.empty()) return remove_file(file);
+  write_file(file, {{"endpoint", rendezvous.endpoint},
+                    {"token", rendezvous.token},
+                    {"group", rendezvous.group},
+                    {"folder", rendezvous.folder}});
+}
+
+// There is no driver to join, and this is the job's status. A rank that has read it appends a byte: when all have, the
+// file can go. It must not stay, for job names come again.
+void tell_status(const fs::path& file, int status, int ranks) {
+  try {
+    write_file(file, {{"status", status}});
+  } catch (const RuntimeFailure&) {
+    return;  // the folder cannot be written: that is what the driver has said already
+  }
+  std::error_code error;
+  const auto all_read = fs::file_size(file, error) + static_cast<std::uintmax_t>(ranks);
+  for (const auto begin = Clock::now(); fs::file_size(file, error) < all_read && Clock::now() - begin < kTimeToRead;)
+    std::this_thread::sleep_for(20ms);
+  remove_file(file);
+}
+
+void note_as_read(const fs::path& file) {
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (descriptor < 0) return;  // gone: it was waited for long enough
+  (void)!::write(descriptor, "\n", 1);
+  ::close(descriptor);
+}
+
+// What the file says; of a driver that ended without a word, its status.
+json await_file(const fs::path& file, pid_t driver) {
+  for (const auto begin = Clock::now(); Clock::now() - begin < kTimeToAppear;) {
     int ended = 0;
-    if (driver > 0 && ::waitpid(driver, &ended, WNOHANG) == driver) {
-      status = WIFEXITED(ended) ? WEXITSTATUS(ended) : 3;
-      return std::nullopt;
-    }
+    const bool gone = driver > 0 && ::waitpid(driver, &ended, WNOHANG) == driver;
+    if (json said = read_file(file); said.is_object()) return said;
+    if (gone) return {{"status", exit_status(ended)}, {"untold", true}};
     std::this_thread::sleep_for(20ms);
   }
   throw RuntimeFailure(
       fmt::format("no driver within {} s: rank 0 did not write '{}'; is the --out folder shared by all ranks?",
                   kTimeToAppear.count(), file.string()));
+}
+
+// In the child process of rank 0.
+[[noreturn]] void drive(const fs::path& file, const JobPlace& place,
+                        const std::function<int(const Listening&)>& driver) {
+  // When a rank dies the launcher signals rank 0's process group and no longer takes what we print: the driver still
+  // has to write it down.
+  ::setsid();
+  std::signal(SIGPIPE, SIG_IGN);
+  bool all_joined = false;
+  const int status = driver([&](const Rendezvous& rendezvous) {
+    all_joined = rendezvous.endpoint.empty();
+    tell_rendezvous(file, rendezvous);
+  });
+  std::cout.flush();
+  if (!all_joined) tell_status(file, status, place.size);
+  ::_exit(status);
+}
+
+void enter_environment(const json& rendezvous) {
+  for (const auto& [variable, key] : {std::pair(kControlVariable, "endpoint"), std::pair(kTokenVariable, "token"),
+                                      std::pair("PLUMBLINE_GROUP", "group"), std::pair("PLUMBLINE_SCRATCH", "folder")})
+    ::setenv(variable, rendezvous.value(key, "").c_str(), 1);
+  for (const auto& [variable, value] : kComputing) ::setenv(variable, value, 1);
 }
 
 }  // namespace
@@ -96,48 +172,23 @@ std::optional<JobPlace> job_place() {
   return place("PMI_RANK", "PMI_SIZE", "pmi-" + variable("PMI_JOBID").value_or(variable("PMI_FD").value_or("")));
 }
 
-fs::path rendezvous_file(const fs::path& folder, const JobPlace& place) { return folder / (".control-" + place.job); }
-
-void write_rendezvous(const fs::path& file, const Rendezvous& rendezvous) {
-  const std::string text = nlohmann::json{
-      {"endpoint", rendezvous.endpoint},
-      {"token", rendezvous.token},
-      {"group", rendezvous.group},
-      {"folder",
-       rendezvous.folder}}.dump();
-  const fs::path fresh = file.string() + ".new";
-  const int descriptor = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  const bool written =
-      descriptor >= 0 && ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  if (descriptor >= 0) ::close(descriptor);
-  if (!written || ::rename(fresh.c_str(), file.c_str()) != 0)
-    throw RuntimeFailure(fmt::format("cannot write '{}': {}", file.string(), std::strerror(errno)));
-}
-
-int run_attached(const JobPlace& place, const fs::path& folder, const std::function<int()>& driver,
+int run_attached(const JobPlace& place, const fs::path& folder, const std::function<int(const Listening&)>& driver,
                  const std::function<int()>& worker) {
-  const fs::path file = rendezvous_file(folder, place);
+  const fs::path file = folder / (".control-" + place.job);
   pid_t child = 0;
   if (place.rank == 0) {
-    std::error_code error;
-    fs::remove(file, error);
+    remove_file(file);
     child = ::fork();
     if (child < 0) throw RuntimeFailure(fmt::format("cannot start the driver: {}", std::strerror(errno)));
-    if (child == 0) {
-      ::setsid();  // the launcher signals rank 0's process group when a rank dies; the driver still has to say so
-      const int status = driver();
-      std::cout.flush();
-      fs::remove(file, error);
-      ::_exit(status);
-    }
+    if (child == 0) drive(file, place, driver);
   }
-  int status = 3;
-  const auto rendezvous = await_rendezvous(file, child, status);
-  if (!rendezvous) return status;
-  ::setenv(kControlVariable, rendezvous->endpoint.c_str(), 1);
-  ::setenv(kTokenVariable, rendezvous->token.c_str(), 1);
-  ::setenv("PLUMBLINE_GROUP", rendezvous->group.c_str(), 1);
-  ::setenv("PLUMBLINE_SCRATCH", rendezvous->folder.c_str(), 1);
+  const json said = await_file(file, child);
+  if (const auto status = said.find("status"); status != said.end()) {
+    note_as_read(file);
+    if (said.contains("untold")) tell_status(file, *status, place.size - 1);
+    return *status;
+  }
+  enter_environment(said);
   const int own = worker();
   return place.rank == 0 ? status_of(child) : own;
 }

@@ -1,7 +1,9 @@
 // harness/launch/attach.hpp: plumbline inside the user's own mpirun or srun: every rank runs the same command line.
 //
-// Model   Rank 0 forks the driver before its backend's runtime starts; then all ranks, 0 too, become workers. Endpoint and
-//         token go through a file that only the user can read, in the folder that all ranks share, named by the job.
+// Model   Rank 0 forks the driver before its backend's runtime starts; then all ranks, 0 too, become workers. Endpoint
+//         and token go through a file that only the user can read, in the folder that all ranks share, named by the job;
+//         it is gone once all ranks have joined. A driver that ends without them leaves its exit status there instead,
+//         so that nobody waits for it.
 #pragma once
 
 #include <filesystem>
@@ -23,14 +25,13 @@ struct JobPlace {
 /// From the environment that Open MPI's mpirun, MPICH's mpiexec (PMI) and Slurm's srun set; nothing outside a job.
 [[nodiscard]] std::optional<JobPlace> job_place();
 
-/// The file through which the ranks of a job find the driver.
-[[nodiscard]] std::filesystem::path rendezvous_file(const std::filesystem::path& folder, const JobPlace& place);
-/// Throws RuntimeFailure.
-void write_rendezvous(const std::filesystem::path& file, const Rendezvous& rendezvous);
+/// What the driver is to be given as Observer::listening.
+using Listening = std::function<void(const Rendezvous&)>;
 
-/// Runs as one process of a job: on rank 0 `driver` in a child process, and on every rank `worker`, once the rendezvous is
-/// known and set in the environment. Returns the exit status: on rank 0 the driver's.
-int run_attached(const JobPlace& place, const std::filesystem::path& folder, const std::function<int()>& driver,
-                 const std::function<int()>& worker);
+/// Runs as one process of a job whose ranks share `folder`: on rank 0 `driver`, which must not throw, in a child
+/// process, and on every rank `worker`, once the rendezvous is known and set in the environment. Returns the exit
+/// status: on rank 0 the driver's, and on all ranks where it ended without them. Throws RuntimeFailure.
+int run_attached(const JobPlace& place, const std::filesystem::path& folder,
+                 const std::function<int(const Listening&)>& driver, const std::function<int()>& worker);
 
 }  // namespace plumbline::launch

@@ -74,9 +74,13 @@ void set_quick(int descriptor) {
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
 }
 
-// Sends all of it; false when the other end is gone. A peer that does not read for ten seconds counts as gone.
+// Sends all of it; false when the other end is gone. A peer that does not read for ten seconds counts as gone. Too long
+// a line would only end the connection at the other end: better that the sender hears of it.
 bool send_line(int descriptor, const json& message) {
   const std::string line = message.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  if (line.size() > ControlServer::kLongestLine)
+    throw OutOfRange(fmt::format("a message of type '{}' has {} bytes; the control channel carries at most {} at once",
+                                 message.value("type", ""), line.size(), ControlServer::kLongestLine));
   for (std::size_t done = 0; done < line.size();) {
     const ssize_t count = ::send(descriptor, line.data() + done, line.size() - done, MSG_NOSIGNAL);
     if (count > 0) {
@@ -104,10 +108,11 @@ std::string random_token() {
 
 LineReader::State LineReader::read(int descriptor, std::vector<json>& messages) {
   char chunk[65536];
-  for (;;) {
-    const ssize_t count = ::recv(descriptor, chunk, sizeof chunk, MSG_DONTWAIT);
+  for (std::size_t taken = 0; taken < longest_;) {
+    const ssize_t count = ::recv(descriptor, chunk, std::min(sizeof chunk, longest_ - taken), MSG_DONTWAIT);
     if (count == 0) return State::closed;
     if (count < 0) return errno == EAGAIN || errno == EINTR ? State::open : State::closed;
+    taken += static_cast<std::size_t>(count);
     rest_.append(chunk, static_cast<std::size_t>(count));
     std::size_t begin = 0;
     for (std::size_t end; (end = rest_.find('\n', begin)) != std::string::npos; begin = end + 1) {
@@ -120,6 +125,7 @@ LineReader::State LineReader::read(int descriptor, std::vector<json>& messages) 
     rest_.erase(0, begin);
     if (rest_.size() > longest_) return State::too_long;
   }
+  return State::open;
 }
 
 ControlServer::ControlServer(const std::string& address, std::string token, std::function<void(const std::string&)> log)
@@ -163,7 +169,7 @@ void ControlServer::drop(Connection& connection, const std::string& why, std::ve
   if (connection.joined)
     events.push_back({Event::Kind::left, connection.number, {}, why});
   else
-    log_(fmt::format("control channel: dropped a connection: {}", why));
+    log_(fmt::format("control channel: dropped a connection: {}", why.empty() ? "it was closed" : why));
   ::close(std::exchange(connection.descriptor, -1));
 }
 
@@ -186,7 +192,7 @@ void ControlServer::receive(Connection& connection, std::vector<Event>& events) 
     if (first && !greet(connection, message)) return drop(connection, "it did not present the run's token", events);
     events.push_back({first ? Event::Kind::joined : Event::Kind::message, connection.number, std::move(message), ""});
   }
-  if (state == LineReader::State::closed) return drop(connection, "it was closed", events);
+  if (state == LineReader::State::closed) return drop(connection, "", events);
   if (state == LineReader::State::too_long) return drop(connection, "it sent a line that is too long", events);
   if (state == LineReader::State::no_json) return drop(connection, "it sent a line that is no JSON object", events);
   if (!connection.joined && std::chrono::steady_clock::now() - connection.since > kTimeToPresent)
@@ -218,7 +224,10 @@ ControlClient::ControlClient(const std::string& endpoint, const std::string& tok
   if (!address) throw InvalidArgument(fmt::format("control endpoint '{}' is no address:port", endpoint));
   descriptor_ = ::socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (descriptor_ < 0 || ::connect(descriptor_, address->get(), address->length) != 0)
-    throw RuntimeFailure(fmt::format("cannot reach the driver at {}: {}", endpoint, std::strerror(errno)));
+    throw RuntimeFailure(fmt::format(
+        "cannot reach the driver at {}: {}; ranks on other hosts reach it where rank 0's host has an address "
+        "that they see, given as --control-address",
+        endpoint, std::strerror(errno)));
   set_quick(descriptor_);
   hello["type"] = "hello";
   hello["token"] = token;

@@ -32,7 +32,8 @@ class LineReader {
  public:
   explicit LineReader(std::size_t longest) : longest_(longest) {}
   enum class State { open, closed, too_long, no_json };
-  /// Reads what is there (the descriptor must not block) and appends the complete messages.
+  /// Reads what is there without blocking, at most about a longest line's worth, so that nobody who sends without end
+  /// keeps the reader; appends the complete messages.
   State read(int descriptor, std::vector<nlohmann::json>& messages);
   void allow(std::size_t longest) { longest_ = longest; }
 
@@ -51,7 +52,7 @@ class ControlServer {
     Kind kind;
     int connection;
     nlohmann::json message;  // of `joined` the hello, without the token
-    std::string why;         // of `left`
+    std::string why;         // of `left`: why the server ended the connection; empty when the worker did
   };
 
   /// Listens on `address` (an IPv4 or IPv6 address of this host). `log` gets a line for each connection that is refused.
@@ -68,7 +69,7 @@ class ControlServer {
   void add_to(std::vector<pollfd>& descriptors) const;
   /// Takes what has arrived, without blocking.
   [[nodiscard]] std::vector<Event> take();
-  /// Sends to a worker; a connection that is gone is noticed by take().
+  /// Sends to a worker; a connection that is gone is noticed by take(). Throws OutOfRange for too long a message.
   void send(int connection, const nlohmann::json& message);
   void close(int connection);
 
@@ -102,7 +103,7 @@ class ControlClient {
   ControlClient(const ControlClient&) = delete;
   ControlClient& operator=(const ControlClient&) = delete;
 
-  /// Any thread.
+  /// Any thread. Throws OutOfRange for a message that is longer than the longest line.
   void send(const nlohmann::json& message);
   /// The next command; waits for it.
   [[nodiscard]] nlohmann::json next();

@@ -1,9 +1,11 @@
 #include "harness/launch/driver.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <csignal>
 #include <list>
 #include <set>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -67,10 +69,10 @@ struct Running {
   Clock::time_point hard_deadline;
   std::optional<Clock::time_point> grace;  // ends when a rank has failed and others have not reported
   std::optional<Clock::time_point> death;  // when a process went
-  std::string death_words;
+  std::string cut_off;                     // why the driver ended a worker's connection
   std::vector<std::optional<RankResult>> ranks;
   std::vector<record::Failure> strays;
-  std::set<int> lost;  // ranks whose process went before they reported
+  std::set<int> lost;  // ranks whose process went first, reported or not
   int idle = 0;        // processes that are through
 
   [[nodiscard]] bool all_reported() const {
@@ -89,6 +91,14 @@ struct Slot {
   std::optional<Running> running;
   int failed_starts = 0;
 };
+
+// The line of a launcher's words that says most: they come in boxes, the cause first.
+std::string telling_line(const std::string& words) {
+  std::istringstream lines(words);
+  for (std::string line; std::getline(lines, line);)
+    if (std::ranges::count_if(line, [](unsigned char c) { return std::isalpha(c); }) >= 3) return line;
+  return {};
+}
 
 class Driver {
  public:
@@ -127,12 +137,15 @@ class Driver {
   Driver& operator=(const Driver&) = delete;
 
  private:
+  // Whether somebody else started the ranks: there is one group, and no other can be had.
+  [[nodiscard]] bool attached() const { return options_.group.launcher == Launcher::attached; }
+
   [[nodiscard]] bool busy() const {
     return std::ranges::any_of(slots_, [](const Slot& slot) { return slot.waiting || slot.running; });
   }
 
   [[nodiscard]] bool fits(const WorkerGroup& group, const std::string& isolation, const Assignment& assignment) const {
-    if (options_.group.launcher == Launcher::attached) return true;  // there is only this group
+    if (attached()) return true;  // there is only this group
     return group.world() == assignment.world && isolation == assignment.isolation;
   }
 
@@ -167,7 +180,7 @@ class Driver {
     if (!slot.waiting) slot.waiting = next_for(slot);
     if (!slot.waiting) return false;
     const Assignment& assignment = assignments_[*slot.waiting];
-    if (options_.group.launcher == Launcher::attached && slot.spoiled)
+    if (attached() && slot.spoiled)
       throw RuntimeFailure("the ranks that you started are no longer usable; --resume with a new job runs the rest");
     if (slot.group && (slot.spoiled || !fits(*slot.group, slot.group_isolation, assignment))) retire(slot.group);
     if (!slot.group && slot.spare && fits(*slot.spare, slot.spare_isolation, assignment))
@@ -194,17 +207,14 @@ class Driver {
     // The message of a worker that could not start may still be on its way.
     if (ended && age < 200ms) return false;
     const std::string why = ended ? *ended : fmt::format("not ready after {} s", options_.start_limit.count());
-    std::string words = slot.group->tail();
-    while (!words.empty() && words.back() == '\n') words.pop_back();
-    const Outcome outcome{
-        .verdict = Verdict::error, .reason = fmt::format("the worker group did not start: {}", why), .output = words};
-    const std::size_t assignment = *std::exchange(slot.waiting, std::nullopt);
+    const std::string words = slot.group->tail();
+    const std::string cause = telling_line(words);
+    const std::string reason =
+        fmt::format("the worker group did not start: {}{}{}", why, cause.empty() ? "" : "; it says: ", cause);
+    report(*std::exchange(slot.waiting, std::nullopt), {.verdict = Verdict::error, .reason = reason, .output = words});
     retire(slot.group);
     if (++slot.failed_starts >= 2 || groups_ == 1)
-      throw RuntimeFailure(fmt::format("{}: the worker group did not start: {}{}{}", options_.group.subject.describe(),
-                                       why,
-                                       words.empty() ? "" : "; its last words: ", words.substr(words.rfind('\n') + 1)));
-    report(assignment, outcome);
+      throw RuntimeFailure(fmt::format("{}: {}", options_.group.subject.describe(), reason));
     return true;
   }
 
@@ -237,7 +247,7 @@ class Driver {
 
   // Where starting is slow, the group that will be needed next starts while this assignment runs.
   void warm_up(Slot& slot, const Assignment& current) {
-    if (!options_.group.subject.has_processes() || options_.group.launcher == Launcher::attached) return;
+    if (!options_.group.subject.has_processes() || attached()) return;
     if (slot.spare || pending_.empty()) return;
     const Assignment& next = assignments_[pending_.front()];
     if (!current.spoils_group && fits(*slot.group, slot.group_isolation, next)) return;
@@ -256,9 +266,10 @@ class Driver {
     const auto now = Clock::now();
     bool over = running.idle >= slot.group->processes(running.world) && running.all_reported();
     over = over || (running.grace && now > *running.grace) || now > std::min(running.deadline, running.hard_deadline);
-    // After a death a little time for the rest to report, and for the launcher to say how it ended.
+    // After a death a little time for the rest to report, and for the launcher to say how it ended. Ranks that somebody
+    // else started are being ended by a launcher that we cannot ask, and our way to the screen with them.
     if (running.death)
-      over = slot.group->launcher_ended() || running.all_reported() || now - *running.death > kTimeToDie;
+      over = slot.group->launcher_ended() || running.all_reported() || now - *running.death > kTimeToDie || attached();
     if (over) finish(slot);
     return over;
   }
@@ -271,20 +282,29 @@ class Driver {
     const Assignment& assignment = assignments_[running.assignment];
     std::error_code error;
     std::filesystem::remove_all(slot.group->folder() / fmt::format("run{}", running.run), error);
-    slot.spoiled = !complete || assignment.spoils_group;
-    if (slot.spoiled) retire(slot.group);
+    // A check that failed half-way may have left calls behind, which a runtime in its own process goes on with, in memory
+    // that is somebody else's by then. Ranks that somebody else started cannot be replaced: they go on beside such calls.
+    const bool in_doubt =
+        assignment.spoils_group || (record::is_failure(outcome.verdict) && options_.group.subject.has_processes());
+    slot.spoiled = !complete || (in_doubt && !attached());
+    // First the word, then the deed: ranks that somebody else started take our way to the screen with them.
     report(running.assignment, outcome);
+    if (slot.spoiled) retire(slot.group);
   }
 
   Outcome judge(WorkerGroup& group, Running& running) const {
     Outcome outcome{.seconds = std::chrono::duration<double>(Clock::now() - running.begun).count()};
     const bool late = !running.all_reported() && !running.death && !running.grace;
+    const std::vector<FlightLog> flights = read_flights(group, running);
+    // Of threads in one process, the one that received the signal is the one that crashed.
+    const bool signal_noted = std::ranges::any_of(
+        running.lost, [&](int rank) { return flights[static_cast<std::size_t>(rank)].signal != 0; });
     for (int rank = 0; rank < running.world; ++rank) {
       auto& reported = running.ranks[static_cast<std::size_t>(rank)];
-      const FlightLog flight = read_flight(group.folder() / fmt::format("rank{}.flight", rank));
+      const FlightLog& flight = flights[static_cast<std::size_t>(rank)];
       RankResult result =
           reported.value_or(RankResult{.rank = rank, .verdict = Verdict::aborted, .seconds = outcome.seconds});
-      if (!reported && running.lost.contains(rank) && (flight.signal != 0 || !signal_noted(group, running)))
+      if (!reported && running.lost.contains(rank) && (flight.signal != 0 || !signal_noted))
         result.verdict = Verdict::crash;
       if (!reported && late) result.verdict = Verdict::hang;
       if (result.verdict != Verdict::pass) {
@@ -296,15 +316,38 @@ class Driver {
       outcome.ranks.push_back(std::move(result));
     }
     merge(running, outcome, group);
-    if (outcome.verdict != Verdict::pass) outcome.output = group.tail();
+    if (outcome.verdict == Verdict::pass) return outcome;
+    if (!running.cut_off.empty()) outcome.reason += "; the driver ended its connection: " + running.cut_off;
+    if (const std::string difference = first_difference(flights); !difference.empty())
+      outcome.reason += "; first difference: " + difference;
+    outcome.output = group.tail();
     return outcome;
   }
 
-  // Of threads in one process, the one that received the signal is the one that crashed.
-  static bool signal_noted(const WorkerGroup& group, const Running& running) {
-    return std::ranges::any_of(running.lost, [&](int rank) {
-      return read_flight(group.folder() / fmt::format("rank{}.flight", rank)).signal != 0;
+  // A log for each rank; empty where nobody will ask.
+  static std::vector<FlightLog> read_flights(const WorkerGroup& group, const Running& running) {
+    std::vector<FlightLog> flights(running.ranks.size());
+    const bool sound = !running.death && std::ranges::all_of(running.ranks, [](const auto& rank) {
+      return rank && rank->verdict == Verdict::pass;
     });
+    const auto since = static_cast<std::uint64_t>(running.begun.time_since_epoch().count());
+    for (std::size_t rank = 0; rank < flights.size() && !sound; ++rank)
+      flights[rank] = read_flight(group.folder() / fmt::format("rank{}.flight", rank), since);
+    return flights;
+  }
+
+  // "the process of rank 2 ended before it reported".
+  static std::string who_ended(const Running& running, const Outcome& outcome, WorkerGroup& group) {
+    std::vector<int> crashed;
+    for (const RankResult& rank : outcome.ranks)
+      if (rank.verdict == Verdict::crash) crashed.push_back(rank.rank);
+    const auto ended = group.launcher_ended();
+    if (!crashed.empty())
+      return fmt::format("the process of rank {} {}", fmt::join(crashed, ", "),
+                         ended && group.processes(running.world) == 1 ? *ended : "ended before it reported");
+    if (!running.lost.empty())
+      return fmt::format("the process of rank {} ended after its report", fmt::join(running.lost, ", "));
+    return "a process of the job that has no rank in this case ended";
   }
 
   // The verdict of the case: fail before crash before hang. Ranks that only suffered do not count, unless all did.
@@ -327,12 +370,7 @@ class Driver {
       outcome.reason = fmt::format("rank {}: {}", refused->rank, first_words(*refused));
     } else if (const auto crashed = worst(Verdict::crash); crashed != outcome.ranks.end() || running.death) {
       outcome.verdict = Verdict::crash;
-      const auto ended = group.launcher_ended();
-      std::vector<int> ranks;
-      for (const RankResult& one : outcome.ranks)
-        if (one.verdict == Verdict::crash) ranks.push_back(one.rank);
-      outcome.reason = fmt::format("the process of rank {} {}", fmt::join(ranks, ", "),
-                                   ended && group.processes(running.world) == 1 ? *ended : "ended before it reported");
+      outcome.reason = who_ended(running, outcome, group);
       if (crashed != outcome.ranks.end() && !crashed->last_event.empty())
         outcome.reason += "; it " + crashed->last_event;
     } else if (const auto hung = worst(Verdict::hang); hung != outcome.ranks.end()) {
@@ -403,6 +441,7 @@ class Driver {
     WorkerGroup* group = group_named(event.message.value("group", ""));
     if (group == nullptr) return server_.close(event.connection);  // of a group that has been ended
     group->joined(event.connection, event.message);
+    if (attached() && group->is_whole() && observer_.listening) observer_.listening({});
   }
 
   void take(Slot& slot, WorkerGroup& group, const ControlServer::Event& event) {
@@ -438,13 +477,15 @@ class Driver {
 
   // A worker is gone.
   void lose(Slot& slot, WorkerGroup& group, const ControlServer::Event& event) {
+    if (!event.why.empty()) observer_.log("control channel: ended a worker's connection: " + event.why);
     if (slot.running && slot.group.get() == &group) {
       Running& running = *slot.running;
       // A launcher ends the other ranks when one dies: only who went first counts as lost.
       if (!running.death) running.death = Clock::now();
+      if (running.cut_off.empty()) running.cut_off = event.why;
       const bool first = Clock::now() - *running.death < kSameDeath;
       for (const int rank : group.ranks_of(event.connection, running.world))
-        if (first && !running.ranks[static_cast<std::size_t>(rank)]) running.lost.insert(rank);
+        if (first) running.lost.insert(rank);
     } else if (slot.group.get() == &group && group.is_ready()) {
       slot.spoiled = true;
     }
@@ -458,13 +499,12 @@ class Driver {
     if (!slot.group->launcher_ended()) return;
     Running& running = *slot.running;
     running.death = Clock::now();
-    for (int rank = 0; rank < running.world; ++rank)
-      if (!running.ranks[static_cast<std::size_t>(rank)]) running.lost.insert(rank);
+    for (int rank = 0; rank < running.world; ++rank) running.lost.insert(rank);
   }
 
   void finish_all() {
     for (Slot& slot : slots_) {
-      if (options_.group.launcher == Launcher::attached && slot.group) {
+      if (attached() && slot.group) {
         slot.group->dismiss(server_);
         slot.group.reset();
       }

@@ -50,7 +50,7 @@ struct Options {
   std::chrono::seconds start_limit{60};
 };
 
-/// Where a worker reaches the driver and finds its group's folder.
+/// Where a worker reaches the driver and finds its group's folder. Empty: nobody is expected any more.
 struct Rendezvous {
   std::string endpoint;
   std::string token;
@@ -67,7 +67,7 @@ struct Observer {
   /// False: run nothing more.
   std::function<bool(std::size_t assignment, const Outcome& outcome)> end;
   std::function<void(const std::string& line)> log;
-  /// The driver listens: what workers that somebody else started must be told.
+  /// The driver listens: what workers that somebody else started must be told; empty once all of them have joined.
   std::function<void(const Rendezvous& rendezvous)> listening = {};
 };
 

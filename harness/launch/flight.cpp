@@ -4,9 +4,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <map>
+#include <set>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -53,11 +56,11 @@ class FlightRecorder final : public comm::CommunicatorDecorator {
   }
 
  private:
-  // A started batch: done when its Work says so.
+  // A started batch: its calls are done when its Work says so.
   class RecordedWork final : public comm::Work::State {
    public:
-    RecordedWork(comm::Work inner, FlightRing& ring, FlightEvent done)
-        : inner_(std::move(inner)), ring_(ring), done_(done) {}
+    RecordedWork(comm::Work inner, FlightRing& ring, std::vector<FlightEvent> calls)
+        : inner_(std::move(inner)), ring_(ring), calls_(std::move(calls)) {}
     bool test() override {
       if (!inner_.test()) return false;
       finish();
@@ -69,41 +72,55 @@ class FlightRecorder final : public comm::CommunicatorDecorator {
     }
 
    private:
-    void finish() {
-      done_.nanoseconds = now();
-      ring_.write(done_);
-    }
+    void finish() { write_all(ring_, std::exchange(calls_, {}), FlightEvent::Kind::done); }
     comm::Work inner_;
     FlightRing& ring_;
-    FlightEvent done_;
+    std::vector<FlightEvent> calls_;  // that are not done
   };
 
-  void do_run(const Call& call, comm::Timeout timeout) override {
-    FlightEvent event = event_of(FlightEvent::Kind::enter, *this, call, ++calls_);
-    ring_.write(event);
-    try {
-      CommunicatorDecorator::do_run(call, timeout);
-      event.kind = FlightEvent::Kind::leave;
-    } catch (...) {
-      event.kind = FlightEvent::Kind::failed;
+  static void write_all(FlightRing& ring, const std::vector<FlightEvent>& calls, FlightEvent::Kind kind) {
+    for (FlightEvent event : calls) {
       event.nanoseconds = now();
-      ring_.write(event);
+      event.kind = kind;
+      ring.write(event);
+    }
+  }
+
+  // Notes that the calls begin, makes them, and notes when that fails.
+  template <typename Make>
+  auto recorded(FlightEvent::Kind kind, std::span<const Call> calls, std::vector<FlightEvent>& events, Make make) {
+    const std::uint64_t collectives = collectives_;
+    for (const Call& call : calls) {
+      events.push_back(event_of(kind, *this, call, ++calls_));
+      if (!is_point_to_point(call.operation)) events.back().collective = ++collectives_;
+      ring_.write(events.back());
+    }
+    try {
+      return make();
+    } catch (const Error& error) {
+      // A call that was refused did nothing: the other members do not count it.
+      if (error.kind() == "unsupported" || error.kind() == "invalid_argument") collectives_ = collectives;
+      write_all(ring_, events, FlightEvent::Kind::failed);
+      throw;
+    } catch (...) {
+      write_all(ring_, events, FlightEvent::Kind::failed);
       throw;
     }
-    event.nanoseconds = now();
-    ring_.write(event);
+  }
+
+  void do_run(const Call& call, comm::Timeout timeout) override {
+    std::vector<FlightEvent> events;
+    recorded(FlightEvent::Kind::enter, std::span(&call, 1), events,
+             [&] { CommunicatorDecorator::do_run(call, timeout); });
+    write_all(ring_, events, FlightEvent::Kind::leave);
   }
 
   comm::Work do_start(std::span<const Call> calls) override {
-    FlightEvent event{};
-    for (const Call& call : calls) {
-      event = event_of(FlightEvent::Kind::start, *this, call, ++calls_);
-      ring_.write(event);
-    }
-    event.kind = FlightEvent::Kind::done;
-    comm::Work work = CommunicatorDecorator::do_start(calls);
+    std::vector<FlightEvent> events;
+    comm::Work work =
+        recorded(FlightEvent::Kind::start, calls, events, [&] { return CommunicatorDecorator::do_start(calls); });
     if (calls.empty()) return work;
-    return comm::Work(std::make_unique<RecordedWork>(std::move(work), ring_, event));
+    return comm::Work(std::make_unique<RecordedWork>(std::move(work), ring_, std::move(events)));
   }
 
   std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
@@ -112,6 +129,7 @@ class FlightRecorder final : public comm::CommunicatorDecorator {
 
   FlightRing& ring_;
   std::uint64_t calls_ = 0;
+  std::uint64_t collectives_ = 0;
 };
 
 }  // namespace
@@ -150,34 +168,44 @@ std::unique_ptr<comm::Communicator> record_flight(std::unique_ptr<comm::Communic
   return std::make_unique<FlightRecorder>(std::move(inner), ring);
 }
 
-std::string FlightEvent::describe(const std::vector<FlightEvent>& groups) const {
-  const auto made = std::ranges::find_if(
-      groups, [this](const FlightEvent& other) { return other.kind == Kind::group && other.group == group; });
-  const std::string name = made == groups.end() ? fmt::format("group {:016x}", group) : std::string(made->text.data());
-  const char* verb = kVerbs[std::min<std::size_t>(static_cast<std::size_t>(kind), kVerbs.size() - 1)];
-  if (kind == Kind::group) return fmt::format("{} {}", verb, name);
+namespace {
+
+std::string name_of_group(std::uint64_t group, const std::vector<FlightEvent>& events) {
+  const auto made = std::ranges::find_if(events, [group](const FlightEvent& event) {
+    return event.kind == FlightEvent::Kind::group && event.group == group;
+  });
+  return made == events.end() ? fmt::format("group {:016x}", group) : std::string(made->text.data());
+}
+
+}  // namespace
+
+std::string FlightEvent::describe_call() const {
   Call shown{.operation = operation, .op = op, .root = root, .tag = tag};
   shown.in = {nullptr, elements, dtype};
   shown.out = {nullptr, elements, dtype};
-  return fmt::format("{} {} #{} on {}", verb, comm::describe(shown, 1), call, name);
+  return comm::describe(shown, 1);
+}
+
+std::string FlightEvent::describe(const std::vector<FlightEvent>& groups) const {
+  const std::string name = name_of_group(group, groups);
+  const char* verb = kVerbs[std::min<std::size_t>(static_cast<std::size_t>(kind), kVerbs.size() - 1)];
+  if (kind == Kind::group) return fmt::format("{} {}", verb, name);
+  return fmt::format("{} {} #{} on {}", verb, describe_call(), call, name);
 }
 
 std::string FlightLog::position() const {
   // A call is open when it was entered or started and not left; the newest open one is where the rank stands.
+  std::set<std::pair<std::uint64_t, std::uint64_t>> ended;
   for (auto event = events.rbegin(); event != events.rend(); ++event) {
-    if (event->kind != FlightEvent::Kind::enter && event->kind != FlightEvent::Kind::start) continue;
-    const bool ended = std::any_of(events.begin(), events.end(), [&](const FlightEvent& other) {
-      const bool ends = other.kind == FlightEvent::Kind::leave || other.kind == FlightEvent::Kind::done ||
-                        other.kind == FlightEvent::Kind::failed;
-      return ends && other.group == event->group && other.call >= event->call;
-    });
-    if (!ended) return event->describe(events);
+    if (event->ends()) ended.insert({event->group, event->call});
+    if (event->begins() && !ended.contains({event->group, event->call})) return event->describe(events);
   }
+  if (!found) return "left no notes of its calls on this host";
   if (events.empty()) return "made no call";
   return "last " + events.back().describe(events);
 }
 
-FlightLog read_flight(const std::filesystem::path& file) {
+FlightLog read_flight(const std::filesystem::path& file, std::uint64_t since) {
   FlightLog log;
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return log;
@@ -185,11 +213,61 @@ FlightLog read_flight(const std::filesystem::path& file) {
   const ssize_t count = ::pread(descriptor, static_cast<void*>(copy.get()), sizeof(FlightRing::File), 0);
   ::close(descriptor);
   if (count != static_cast<ssize_t>(sizeof(FlightRing::File))) return log;
+  log.found = true;
   log.signal = copy->signal.load();
   for (const FlightEvent& event : copy->events)
-    if (event.number != 0) log.events.push_back(event);
+    if (event.number != 0 && event.nanoseconds >= since) log.events.push_back(event);
   std::ranges::sort(log.events, {}, &FlightEvent::number);
   return log;
+}
+
+namespace {
+
+// What members must agree on.
+bool agree(const FlightEvent& a, const FlightEvent& b) {
+  if (a.operation != b.operation) return false;
+  if (a.operation == comm::Operation::barrier) return true;
+  return a.elements == b.elements && a.dtype == b.dtype && (!is_reduction(a.operation) || a.op == b.op) &&
+         (!is_rooted(a.operation) || a.root == b.root);
+}
+
+using Ranks = std::vector<std::pair<int, const FlightEvent*>>;
+
+// "ranks 0, 2 all_reduce(f32 x 5, sum), rank 1 barrier()".
+std::string who_calls_what(const Ranks& ranks) {
+  std::vector<std::pair<const FlightEvent*, std::vector<int>>> kinds;
+  for (const auto& [rank, event] : ranks) {
+    auto kind = std::ranges::find_if(kinds, [&](const auto& one) { return agree(*one.first, *event); });
+    if (kind == kinds.end()) kind = kinds.insert(kind, {event, {}});
+    kind->second.push_back(rank);
+  }
+  std::vector<std::string> words;
+  for (const auto& [event, who] : kinds)
+    words.push_back(
+        fmt::format("rank{} {} {}", who.size() == 1 ? "" : "s", fmt::join(who, ", "), event->describe_call()));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+}  // namespace
+
+std::string first_difference(const std::vector<FlightLog>& logs) {
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Ranks> collectives;  // by number and group: the first comes first
+  for (std::size_t rank = 0; rank < logs.size(); ++rank)
+    for (const FlightEvent& event : logs[rank].events) {
+      if (!event.begins() || event.collective == 0) continue;
+      Ranks& ranks = collectives[{event.collective, event.group}];
+      // A number that comes twice was refused the first time.
+      if (!ranks.empty() && ranks.back().first == static_cast<int>(rank)) ranks.pop_back();
+      ranks.emplace_back(static_cast<int>(rank), &event);
+    }
+  for (const auto& [place, ranks] : collectives) {
+    const FlightEvent& first = *ranks.front().second;
+    if (std::ranges::all_of(ranks, [&](const auto& one) { return agree(first, *one.second); })) continue;
+    const auto& events = logs[static_cast<std::size_t>(ranks.front().first)].events;
+    return fmt::format("collective #{} on {}: {}", place.first, name_of_group(place.second, events),
+                       who_calls_what(ranks));
+  }
+  return {};
 }
 
 }  // namespace plumbline::launch

@@ -21,8 +21,9 @@ struct FlightEvent {
   enum class Kind : std::uint8_t { group, enter, leave, start, done, failed };
   std::uint64_t number = 0;  // of the event on this rank, from 1; 0: never written
   std::uint64_t nanoseconds = 0;
-  std::uint64_t group = 0;  // comm::Group::id
-  std::uint64_t call = 0;   // number of the call on that group and rank, from 1
+  std::uint64_t group = 0;       // comm::Group::id
+  std::uint64_t call = 0;        // number of the call on that group and rank, from 1
+  std::uint64_t collective = 0;  // the same among collectives alone, which all members count alike; 0: none
   std::int64_t elements = 0;
   std::int32_t root = comm::kNoRoot;
   std::int32_t tag = 0;
@@ -32,6 +33,10 @@ struct FlightEvent {
   comm::ReduceOp op = comm::ReduceOp::sum;
   std::array<char, 68> text{};  // of a group: its name
 
+  [[nodiscard]] bool begins() const { return kind == Kind::enter || kind == Kind::start; }
+  [[nodiscard]] bool ends() const { return kind == Kind::leave || kind == Kind::done || kind == Kind::failed; }
+  /// "all_reduce(f32 x 5, sum)".
+  [[nodiscard]] std::string describe_call() const;
   /// "entered all_reduce(f32 x 5, sum) #3 on world"; `groups` are the events seen so far.
   [[nodiscard]] std::string describe(const std::vector<FlightEvent>& groups) const;
 };
@@ -61,12 +66,19 @@ class FlightRing {
 
 /// What a ring file holds, oldest first. A file that is missing or torn gives what can be read.
 struct FlightLog {
+  bool found = false;  // not of a rank on another host
   std::vector<FlightEvent> events;
   int signal = 0;
   /// One line on where the rank stands: the last call entered and not left, else the last event.
   [[nodiscard]] std::string position() const;
 };
-[[nodiscard]] FlightLog read_flight(const std::filesystem::path& file);
+/// Events before `since` (of the steady clock) belong to an earlier check and are left out.
+[[nodiscard]] FlightLog read_flight(const std::filesystem::path& file, std::uint64_t since = 0);
+
+/// The first collective of a group on which ranks disagree, as far as their rings go back; empty where there is none:
+/// "collective #2 on world: ranks 0, 2 all_reduce(f32 x 5, sum), rank 1 barrier()". A rank that has not come so far
+/// does not disagree. logs[r] is rank r's.
+[[nodiscard]] std::string first_difference(const std::vector<FlightLog>& logs);
 
 /// Records the calls of `inner` and of groups made from it into `ring`, which must outlive them.
 [[nodiscard]] std::unique_ptr<comm::Communicator> record_flight(std::unique_ptr<comm::Communicator> inner,

@@ -47,7 +47,8 @@ std::vector<std::string> srun_command(int world) {
 }  // namespace
 
 std::string Subject::describe() const {
-  const std::string what = adapter.empty() ? "backend " + backend : "adapter " + adapter;
+  std::string what = adapter.empty() ? "backend " + backend : "adapter " + adapter;
+  for (const std::string& option : backend_options) what += " " + option;
   return mutant.empty() ? what : what + ", mutant " + mutant;
 }
 
@@ -93,13 +94,11 @@ WorkerGroup::WorkerGroup(const GroupOptions& options, const ControlServer& serve
                        .environment = {{kTokenVariable, token},
                                        {kControlVariable, server.endpoint()},
                                        {"PLUMBLINE_GROUP", name_},
-                                       {"PLUMBLINE_SCRATCH", folder_.string()},
-                                       // One thread a rank, and products whose bits do not depend on alignment.
-                                       {"OMP_NUM_THREADS", "1"},
-                                       {"MKL_CBWR", "AVX2"}},
+                                       {"PLUMBLINE_SCRATCH", folder_.string()}},
                        .output = folder_ / "launcher.log",
                        // mpirun ends its ranks when it gets SIGTERM; a worker needs no farewell.
                        .death_signal = options.subject.has_processes() ? SIGTERM : SIGKILL};
+  child.environment.insert(child.environment.end(), kComputing.begin(), kComputing.end());
   if (::geteuid() == 0 && options.subject.has_processes()) {
     child.environment.emplace_back("OMPI_ALLOW_RUN_AS_ROOT", "1");
     child.environment.emplace_back("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");

@@ -5,12 +5,14 @@
 //         many cases, until one of them leaves it in doubt. Ending a group ends every process of it, stopped ones too.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -26,13 +28,18 @@ struct Subject {
   std::vector<std::string> backend_options;  // key=value
   std::string adapter;                       // a command line, or "reference"
   std::string mutant;
-  /// "backend mpi", "adapter ./my_adapter", with "mutant …" where there is one.
+  /// "backend mpi", "backend mpi segment_elements=7", "adapter ./my_adapter", with ", mutant …" where there is one.
   [[nodiscard]] std::string describe() const;
   /// The same as options of `plumbline check`.
   [[nodiscard]] std::vector<std::string> arguments() const;
   /// Whether each rank is a process of its own.
   [[nodiscard]] bool has_processes() const { return adapter.empty() && backend != "local"; }
 };
+
+/// The environment in which ranks compute, whoever started them: one thread a rank, and products whose bits do not depend
+/// on alignment.
+inline constexpr std::array<std::pair<const char*, const char*>, 2> kComputing{
+    {{"OMP_NUM_THREADS", "1"}, {"MKL_CBWR", "AVX2"}}};
 
 enum class Launcher { automatic, mpirun, srun, attached };
 
@@ -64,6 +71,8 @@ class WorkerGroup {
   void ready(int connection, const nlohmann::json& message);
   void left(int connection);
   [[nodiscard]] bool has(int connection) const { return workers_.contains(connection); }
+  /// Whether all have joined.
+  [[nodiscard]] bool is_whole() const { return static_cast<int>(workers_.size()) == processes_; }
   [[nodiscard]] bool is_ready() const { return ready_ == processes_; }
   /// Whether a worker that had joined is gone.
   [[nodiscard]] bool lost_one() const { return lost_one_; }
@@ -111,7 +120,6 @@ class WorkerGroup {
   nlohmann::json description_ = nlohmann::json::object();
   std::map<std::filesystem::path, std::uintmax_t> output_marks_;
   bool ending_ = false;
-  int signals_sent_ = 0;
   std::chrono::steady_clock::time_point end_begun_{};
 };
 

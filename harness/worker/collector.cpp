@@ -17,9 +17,7 @@ thread_local RankCollector* collector = nullptr;
 record::Failure failure_of(const testing::TestPartResult& part) {
   std::string file = part.file_name() == nullptr ? "" : part.file_name();
   file.erase(0, file.rfind('/') + 1);
-  std::string message = part.message();
-  if (message.size() > kLongestMessage) message = message.substr(0, kLongestMessage) + " …";
-  return {fmt::format("{}:{}", file, part.line_number()), std::move(message)};
+  return failure(fmt::format("{}:{}", file, part.line_number()), part.message());
 }
 
 // The last listener, for it throws.
@@ -80,6 +78,11 @@ class CaseTest final : public testing::Test {
 };
 
 }  // namespace
+
+record::Failure failure(std::string where, std::string message) {
+  if (message.size() > kLongestMessage) message = message.substr(0, kLongestMessage) + " …";
+  return {std::move(where), std::move(message)};
+}
 
 RankCollector::RankCollector() : outer_(std::exchange(collector, this)) {}
 RankCollector::~RankCollector() { collector = outer_; }

@@ -13,6 +13,9 @@
 
 namespace plumbline::worker {
 
+/// A failure with its message cut to what a record should hold: subjects and adapters write what they like.
+[[nodiscard]] record::Failure failure(std::string where, std::string message);
+
 /// Collects the failures of the thread that it lives on.
 class RankCollector {
  public:

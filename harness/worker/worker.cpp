@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iostream>
 #include <mutex>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 #include "harness/launch/control.hpp"
 #include "harness/launch/driver.hpp"
 #include "harness/launch/flight.hpp"
+#include "harness/launch/process.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "harness/record/result.hpp"
 #include "harness/subject/adapter/client.hpp"
@@ -44,6 +46,7 @@ class RankContext final : public suite::Context {
     suite::Adapter* adapter;
     std::uint64_t seed;
     std::string scratch;
+    std::string device;
     std::function<void(int rank, const std::string&)> progress;
   };
   RankContext(const Shared& shared, int rank, comm::Communicator* world)
@@ -63,12 +66,35 @@ class RankContext final : public suite::Context {
   [[nodiscard]] std::uint64_t seed() const override { return shared_.seed; }
   [[nodiscard]] const comm::Capabilities& capabilities() const override { return shared_.capabilities; }
   [[nodiscard]] const std::string& scratch() const override { return shared_.scratch; }
+  [[nodiscard]] std::string device() const override { return shared_.device; }
   void progress(const std::string& what) override { shared_.progress(rank_, what); }
 
  private:
   const Shared& shared_;
   int rank_;
   comm::Communicator* world_;
+};
+
+// The folder of a case: the one that the driver made, or on another host than the driver's one beside our rings.
+class CaseFolder {
+ public:
+  CaseFolder(const fs::path& given, const fs::path& here) : path_(given) {
+    if (fs::is_directory(given)) return;
+    path_ = here / given.filename();
+    fs::create_directory(path_);
+    ours_ = true;
+  }
+  ~CaseFolder() {
+    std::error_code error;
+    if (ours_) fs::remove_all(path_, error);
+  }
+  CaseFolder(const CaseFolder&) = delete;
+  CaseFolder& operator=(const CaseFolder&) = delete;
+  [[nodiscard]] std::string path() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+  bool ours_ = false;
 };
 
 class Worker {
@@ -109,7 +135,7 @@ class Worker {
     } catch (const Error& error) {
       const bool usage =
           dynamic_cast<const InvalidArgument*>(&error) != nullptr || dynamic_cast<const NotFound*>(&error) != nullptr;
-      driver_->send({{"type", "cannot_start"}, {"usage", usage}, {"message", error.what()}});
+      driver_->send({{"type", "cannot_start"}, {"usage", usage}, {"message", failure("", error.what()).message}});
       return false;
     }
     runner_ = std::make_unique<CaseRunner>(static_cast<int>(suite_.cases().size()));
@@ -140,15 +166,19 @@ class Worker {
     const int world = command.at("world");
     const std::uint64_t run = command.at("run");
     prepare(world);
+    const CaseFolder scratch(command.at("scratch").get<std::string>(), scratch_);
     const RankContext::Shared shared{
         .one = one,
         .capabilities = host_->capabilities(),
         .adapter = adapter_.get(),
         .seed = command.at("seed"),
-        .scratch = command.at("scratch"),
+        .scratch = scratch.path(),
+        .device = command.value("device", "cpu"),
         .progress = [&](int rank, const std::string& what) {
+          give_adapter_time(command);
           driver_->send({{"type", "progress"}, {"run", run}, {"rank", rank}, {"what", what}});
         }};
+    give_adapter_time(command);
     const auto body = [&](int rank, comm::Communicator* communicator) {
       RankContext context(shared, rank, communicator);
       one.check->body(context);
@@ -157,6 +187,15 @@ class Worker {
     for (const record::Failure& stray : strays)
       driver_->send({{"type", "stray"}, {"run", run}, {"where", stray.where}, {"message", stray.message}});
     driver_->send({{"type", "idle"}, {"run", run}});
+  }
+
+  // The adapter's client gives up before the driver does: it can say what was asked, and what the adapter wrote last.
+  void give_adapter_time(const json& command) {
+    constexpr double part = 0.8;
+    const std::chrono::duration<double> limit(part * command.at("limit").get<double>());
+    if (adapter_ != nullptr)
+      adapter_->answer_by(std::chrono::steady_clock::now() +
+                          std::chrono::duration_cast<std::chrono::milliseconds>(limit));
   }
 
   void run_task(const json& command) {
@@ -200,13 +239,13 @@ class Worker {
     record::RankResult result{.rank = seat.rank(), .verdict = Verdict::pass};
     RankCollector collector;
     std::unique_ptr<comm::Communicator> world;
-    const auto fail = [&](const std::string& message) { collector.add({"", message}); };
+    const auto fail = [&](const std::string& message) { collector.add(failure("", message)); };
     launch::FlightRing* flight = nullptr;
     try {
       flight = &ring(seat.rank());
     } catch (const std::exception& error) {
       result.verdict = Verdict::error;  // no fault of the subject's
-      result.failures.push_back({"", error.what()});
+      result.failures.push_back(failure("", error.what()));
       seat.abort(error.what());
       return result;
     }
@@ -221,12 +260,12 @@ class Worker {
       // the collector has it
     } catch (const Unsupported& error) {
       result.verdict = Verdict::refuse;  // a legal case
-      result.failures.push_back({"", error.what()});
-      seat.abort(fmt::format("rank {} was refused: {}", seat.rank(), error.what()));
+      result.failures.push_back(failure("", error.what()));
+      seat.abort(fmt::format("rank {} was refused: {}", seat.rank(), result.failures.back().message));
     } catch (const comm::PeerFailed& error) {
       // A consequence, unless nobody else failed: the driver, who knows all ranks, decides.
       result.verdict = Verdict::aborted;
-      result.failures.push_back({"", error.what()});
+      result.failures.push_back(failure("", error.what()));
     } catch (const std::exception& error) {
       fail(fmt::format("uncaught exception: {}", error.what()));
     } catch (...) {
@@ -269,7 +308,10 @@ void redirect_output(const fs::path& scratch) {
 
 int serve(const suite::Suite& suite, const std::map<std::string, Task>& tasks, const Options& options) {
   const char* scratch = std::getenv("PLUMBLINE_SCRATCH");
-  const fs::path folder = scratch == nullptr ? fs::temp_directory_path() : fs::path(scratch);
+  fs::path folder = scratch == nullptr ? fs::temp_directory_path() : fs::path(scratch);
+  // A job of the user's may have ranks on other hosts, where the driver's folder is not.
+  std::optional<launch::ScratchFolder> own;
+  if (!fs::is_directory(folder)) folder = own.emplace().path();
   if (scratch != nullptr) redirect_output(folder);
   install_crash_handlers();
   return Worker(suite, tasks, options, folder).run();

@@ -2,6 +2,7 @@
 // hosts, and reports rank by rank.
 //
 // Messages driver -> worker: {"type":"run","run":R,"case":N,"world":W,"seed":S,"limit":seconds,"scratch":folder}
+//                            (and "device" where it is not cpu)
 //                            {"type":"task","run":R,"name":T,"world":W,"limit":seconds,"arguments":{…}}
 //                            {"type":"quit"}
 //          worker -> driver: hello {"group","pid","host"}; {"type":"ready","rank","size","capabilities","environment"} or

@@ -1,0 +1,171 @@
+#include "harness/launch/flight.hpp"
+
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/comm/local.hpp"
+
+namespace plumbline::launch {
+namespace {
+
+using comm::Call;
+using comm::DType;
+using comm::Operation;
+using comm::ReduceOp;
+
+constexpr std::uint64_t kWorld = 7, kPair = 8;
+
+FlightEvent group(std::uint64_t id, const std::string& name) {
+  FlightEvent event{.group = id, .kind = FlightEvent::Kind::group};
+  std::copy(name.begin(), name.end(), event.text.begin());
+  return event;
+}
+
+FlightEvent collective(std::uint64_t number, Operation operation, std::int64_t elements = 4,
+                       std::uint64_t id = kWorld) {
+  return {.group = id, .call = number, .collective = number, .elements = elements, .operation = operation};
+}
+
+FlightEvent of(FlightEvent::Kind kind, FlightEvent event) {
+  event.kind = kind;
+  return event;
+}
+
+FlightLog log_of(std::vector<FlightEvent> events) {
+  events.insert(events.begin(), group(kWorld, "world"));
+  return {.found = true, .events = std::move(events)};
+}
+
+// What rank 1 of three does instead of the f32 sum of 4 elements that the others make.
+std::string difference(FlightEvent other) {
+  const FlightEvent usual = collective(2, Operation::all_reduce);
+  const FlightEvent first = collective(1, Operation::barrier);
+  return first_difference({log_of({first, usual}), log_of({first, other}), log_of({first, usual})});
+}
+
+TEST(FirstDifferenceTest, NamesCollectiveGroupRanksAndValues) {
+  const std::string usual = "collective #2 on world: ranks 0, 2 all_reduce(f32 x 4, sum), rank 1 ";
+  EXPECT_EQ(difference(collective(2, Operation::all_reduce)), "");
+  EXPECT_EQ(difference(collective(2, Operation::all_reduce, 5)), usual + "all_reduce(f32 x 5, sum)");
+  EXPECT_EQ(difference(collective(2, Operation::barrier)), usual + "barrier()");
+  FlightEvent other = collective(2, Operation::all_reduce);
+  other.dtype = DType::f64;
+  EXPECT_EQ(difference(other), usual + "all_reduce(f64 x 4, sum)");
+  other = collective(2, Operation::all_reduce);
+  other.op = ReduceOp::max;
+  EXPECT_EQ(difference(other), usual + "all_reduce(f32 x 4, max)");
+  // A non-blocking call matches a blocking one.
+  EXPECT_EQ(difference(of(FlightEvent::Kind::start, collective(2, Operation::all_reduce))), "");
+}
+
+TEST(FirstDifferenceTest, ComparesRootsOfWhatHasOne) {
+  const auto rooted = [](Operation operation, int root) {
+    FlightEvent event = collective(1, operation);
+    event.root = root;
+    return log_of({event});
+  };
+  EXPECT_EQ(first_difference({rooted(Operation::broadcast, 0), rooted(Operation::broadcast, 1)}),
+            "collective #1 on world: rank 0 broadcast(f32 x 4, root 0), rank 1 broadcast(f32 x 4, root 1)");
+  EXPECT_EQ(first_difference({rooted(Operation::all_gather, 0), rooted(Operation::all_gather, 1)}), "");
+}
+
+TEST(FirstDifferenceTest, AnotherOrderIsADifferenceAndTheFirstIsNamed) {
+  EXPECT_EQ(first_difference({log_of({collective(1, Operation::barrier), collective(2, Operation::all_reduce)}),
+                              log_of({collective(1, Operation::all_reduce), collective(2, Operation::barrier)})}),
+            "collective #1 on world: rank 0 barrier(), rank 1 all_reduce(f32 x 4, sum)");
+}
+
+TEST(FirstDifferenceTest, OnlyMembersOfTheSameGroupAreCompared) {
+  const FlightEvent here = collective(1, Operation::barrier), there = collective(1, Operation::all_reduce, 4, kPair);
+  EXPECT_EQ(first_difference({log_of({here}), log_of({group(kPair, "[1 2]"), there}), log_of({})}), "");
+  EXPECT_EQ(first_difference({log_of({here}), log_of({group(kPair, "[1 2]"), there}),
+                              log_of({group(kPair, "[1 2]"), collective(1, Operation::barrier, 4, kPair)})}),
+            "collective #1 on [1 2]: rank 1 all_reduce(f32 x 4, sum), rank 2 barrier()");
+}
+
+TEST(FirstDifferenceTest, WhoIsBehindOrHasForgottenDoesNotDisagree) {
+  const FlightEvent one = collective(1, Operation::all_reduce), two = collective(2, Operation::barrier);
+  EXPECT_EQ(first_difference({log_of({one, two}), log_of({one}), log_of({two}), log_of({}), {}}), "");
+  FlightEvent send{.group = kWorld, .call = 1, .operation = Operation::send};
+  EXPECT_EQ(first_difference({log_of({send, one}), log_of({one})}), "");
+}
+
+TEST(FirstDifferenceTest, ACollectiveThatWasRefusedIsNotCounted) {
+  const FlightEvent refused = collective(1, Operation::all_reduce, 9), made = collective(1, Operation::all_reduce);
+  EXPECT_EQ(first_difference(
+                {log_of({refused, of(FlightEvent::Kind::failed, refused), made}), log_of({made}), log_of({made})}),
+            "");
+}
+
+TEST(PositionTest, IsTheNewestCallThatIsOpenWhateverEndedAfterIt) {
+  const FlightEvent one = of(FlightEvent::Kind::start, collective(1, Operation::all_reduce));
+  const FlightEvent two = of(FlightEvent::Kind::start, collective(2, Operation::barrier));
+  EXPECT_EQ(log_of({one, two, of(FlightEvent::Kind::done, two)}).position(),
+            "started all_reduce(f32 x 4, sum) #1 on world");
+  EXPECT_EQ(log_of({one, two, of(FlightEvent::Kind::done, two), of(FlightEvent::Kind::done, one)}).position(),
+            "last completed all_reduce(f32 x 4, sum) #1 on world");
+}
+
+class RingTest : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(file_); }
+  // The events of rank 0 of one, which does `what`.
+  std::vector<FlightEvent> recorded(const std::function<void(comm::Communicator&)>& what) {
+    FlightRing ring(file_);
+    comm::LocalWorld world(1);
+    const auto communicator = record_flight(world.communicator(0), ring);
+    what(*communicator);
+    return read_flight(file_).events;
+  }
+  static std::vector<FlightEvent::Kind> kinds(const std::vector<FlightEvent>& events) {
+    std::vector<FlightEvent::Kind> list;
+    for (const FlightEvent& event : events) list.push_back(event.kind);
+    return list;
+  }
+  const std::filesystem::path file_ =
+      std::filesystem::temp_directory_path() / ("plumbline-flight-test-" + std::to_string(::getpid()));
+  std::array<float, 2> in_{}, out_{};
+};
+
+TEST_F(RingTest, EveryCallOfABatchIsDoneOnce) {
+  using Kind = FlightEvent::Kind;
+  const auto events = recorded([&](comm::Communicator& world) {
+    const Call sum{.operation = Operation::all_reduce, .in = {in_.data(), 2}, .out = {out_.data(), 2}};
+    const std::array<Call, 2> calls{sum, sum};
+    comm::Work work = world.start(calls);
+    work.wait();
+    work.wait();
+  });
+  EXPECT_THAT(kinds(events), testing::ElementsAre(Kind::group, Kind::start, Kind::start, Kind::done, Kind::done));
+  EXPECT_EQ(events.at(3).call, 1u);
+  EXPECT_EQ(events.at(4).call, 2u);
+}
+
+TEST_F(RingTest, CollectivesAreCountedWithoutSendsAndReceives) {
+  const auto events = recorded([&](comm::Communicator& world) {
+    world.barrier();
+    const std::array<Call, 2> exchange{Call{.operation = Operation::send, .root = 0, .in = {in_.data(), 2}},
+                                       Call{.operation = Operation::recv, .root = 0, .out = {out_.data(), 2}}};
+    world.start(exchange).wait();
+    world.barrier();
+  });
+  const FlightEvent& last = events.back();
+  EXPECT_EQ(last.call, 4u);
+  EXPECT_EQ(last.collective, 2u);
+}
+
+TEST_F(RingTest, EventsOfAnEarlierCheckAreLeftOut) {
+  const auto events = recorded([&](comm::Communicator& world) { world.barrier(); });
+  FlightRing ring(file_);
+  for (const FlightEvent& event : events) ring.write(event);
+  EXPECT_EQ(read_flight(file_, events.back().nanoseconds).events.size(), 1u);
+  EXPECT_EQ(read_flight(file_, events.back().nanoseconds + 1).position(), "made no call");
+  EXPECT_EQ(read_flight(file_.string() + ".nothere").position(), "left no notes of its calls on this host");
+}
+
+}  // namespace
+}  // namespace plumbline::launch
