@@ -167,8 +167,12 @@ class CheckRun {
     if (!writer_->in_place()) return interrupted();
     record::Run run = record::read(fs::path(folder_) / "run.jsonl");
     run.seconds = seconds;
-    write_outputs(folder_, run);
     console.summary(run, folder_);
+    try {
+      write_outputs(folder_, run);
+    } catch (const RuntimeFailure&) {
+      if (!failure) throw;  // else the first error is the one to tell
+    }
     if (failure) std::rethrow_exception(failure);
     return whole ? record::exit_status(run) : interrupted();
   }

@@ -1,5 +1,6 @@
 #include "harness/cli/program.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -7,6 +8,7 @@
 #include <string>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
@@ -34,6 +36,16 @@ int parse_error(const CLI::App& app, const CLI::ParseError& error) {
   return 2;
 }
 
+// CLI11 would only say that there is no command.
+void require_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  if (std::ranges::count(names, argv[1]) == 0)
+    throw NotFound(fmt::format("no command '{}'; there are {}", argv[1], fmt::join(names, ", ")));
+}
+
 }  // namespace
 
 int run(int argc, char** argv, const Program& program) {
@@ -55,6 +67,7 @@ int run(int argc, char** argv, const Program& program) {
     commands[app.get_subcommands([](const CLI::App*) { return true; }).back()] = std::move(command);
   }
   try {
+    require_command(app, argc, argv);
     app.parse(argc, argv);
     const int status = commands.at(app.get_subcommands().front())();
     if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
