@@ -85,13 +85,16 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
-std::string repeat_command(const launch::Subject& subject, const std::string& profile, const std::string& device,
-                           const Result& result) {
+// Runs one case alone, and leaves the record that it is from as it is.
+std::string repeat_command(const CheckOptions& options, const launch::Subject& subject, const Result& result) {
   std::string command = "plumbline check";
   for (const std::string& argument : subject.arguments()) command += " " + quoted(argument);
-  if (profile != "collectives") command += " --profile " + quoted(profile);
-  if (device != "cpu") command += " --device " + device;
-  return fmt::format("{} --seed {} --filter {}", command, result.seed, quoted(result.case_id));
+  if (options.selection.profile != "collectives") command += " --profile " + quoted(options.selection.profile);
+  if (options.device != "cpu") command += " --device " + options.device;
+  if (options.subject.launcher != "auto") command += " --launcher " + options.subject.launcher;
+  if (options.time_limit > 0) command += fmt::format(" --time-limit {}", options.time_limit);
+  return fmt::format("{} --seed {} --filter {} --out results/latest/repeat", command, result.seed,
+                     quoted(result.case_id));
 }
 
 // ---- one run ----
@@ -302,7 +305,7 @@ class CheckRun {
     result.seconds = outcome.seconds;
     result.limit_seconds = options_.time_limit > 0 ? options_.time_limit
                                                    : std::chrono::duration<double>(planned.one->check->limit).count();
-    result.repeat = repeat_command(driver_.group.subject, profile_->name, options_.device, result);
+    result.repeat = repeat_command(options_, driver_.group.subject, result);
     // A failure of what only should be is a warning; a crash or a hang never is.
     const auto requirements = suite_.verified_by(*planned.one->check);
     const bool wrong = result.verdict == Verdict::fail || result.verdict == Verdict::refuse;
