@@ -51,10 +51,12 @@ TEST(AdapterService, SurvivesEveryOtherException) {
             error("failed", "g"));
   EXPECT_EQ(reply_of(service_that([](const Arguments&) -> json { throw 1; })),
             error("failed", "an exception of an unknown type"));
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // which end a process that asks for so much
   EXPECT_EQ(
       reply_of(service_that([](const Arguments& a) { return json(std::vector<int>(a.get<std::size_t>("n")).size()); }),
                R"({"n":1000000000000000})")["error"]["kind"],
       "failed");
+#endif
 }
 
 TEST(AdapterService, RefusesFieldsThatAnOperationDidNotAskFor) {
