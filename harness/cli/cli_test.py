@@ -125,6 +125,15 @@ class Commands(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn(f"FAIL  {failed['case']}", done.stdout)
 
+    def test_coverage_has_every_requirement(self):
+        self.assertEqual(self.run_plumbline("requirements", "--format", "json"), 0)
+        ids = [row["id"] for row in json.loads(self.done.stdout)]
+        self.assertEqual(self.run_plumbline("requirements", "--coverage"), 0, self.done.stdout)
+        lines = self.done.stdout.splitlines()[1:-1]
+        self.assertEqual([line.split()[0] for line in lines], ids)
+        for line in lines:
+            self.assertGreater(int(line.split()[3]), 0, line)
+
     def test_bench_measures_what_it_says(self):
         self.assertEqual(self.run_plumbline("bench", "--sizes", "0,4,1Ki", "--repetitions", "2", "--min-time", "0.001", "--out", "out"),
                          0, self.done.stderr)

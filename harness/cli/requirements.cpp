@@ -1,4 +1,7 @@
 // `plumbline requirements`: the sentences by which subjects are judged.
+#include <algorithm>
+#include <set>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -12,6 +15,7 @@ namespace {
 struct RequirementOptions {
   std::string profile;
   std::string format = "table";
+  bool coverage = false;
 };
 
 std::vector<const suite::Requirement*> selected(const suite::Suite& suite, const std::string& profile) {
@@ -51,6 +55,30 @@ void print_markdown(const std::vector<const suite::Requirement*>& rows) {
                fmt::join(row->checks, ", "), fmt::join(row->mutants, ", "), fmt::join(row->sources, ", "));
 }
 
+// What each row rests on: the checks that verify it, their cases and world sizes, the mutants that show them at work.
+// Returns 1 where something is inconsistent.
+int print_coverage(const suite::Suite& suite, const std::vector<const suite::Requirement*>& rows) {
+  fmt::print("{:<11} {:<6} {:>6} {:>6} {:>7}  {}\n", "requirement", "level", "checks", "cases", "mutants",
+             "world sizes");
+  std::size_t with_mutant = 0;
+  for (const suite::Requirement* row : rows) {
+    int cases = 0;
+    std::set<int> worlds;
+    for (const suite::Case& one : suite.cases())
+      if (std::ranges::count(row->checks, one.check->id) > 0) {
+        ++cases;
+        if (one.check->door == suite::Door::backend) worlds.insert(one.world());
+      }
+    with_mutant += !row->mutants.empty();
+    fmt::print("{:<11} {:<6} {:>6} {:>6} {:>7}  {}\n", row->id, suite::name_of(row->level), row->checks.size(), cases,
+               row->mutants.size(), worlds.empty() ? "adapter" : fmt::format("{}", fmt::join(worlds, " ")));
+  }
+  fmt::print("{} requirements, {} of them with a mutant that violates them\n", rows.size(), with_mutant);
+  const std::vector<std::string> problems = suite.problems();
+  for (const std::string& problem : problems) fmt::print("problem: {}\n", problem);
+  return problems.empty() ? 0 : 1;
+}
+
 }  // namespace
 
 Command add_requirements(CLI::App& app, const Program& program) {
@@ -58,9 +86,11 @@ Command add_requirements(CLI::App& app, const Program& program) {
   auto options = std::make_shared<RequirementOptions>();
   command->add_option("--profile", options->profile, "Only those of a profile");
   command->add_option("--format", options->format, "table, json or md")->capture_default_str();
+  command->add_flag("--coverage", options->coverage, "Print what each rests on: checks, cases, mutants");
   command->footer("Example: plumbline requirements --profile collectives --format md");
   return [options, &program] {
     const auto rows = selected(program.suite(), options->profile);
+    if (options->coverage) return print_coverage(program.suite(), rows);
     if (options->format == "table")
       print_table(rows);
     else if (options->format == "json")
