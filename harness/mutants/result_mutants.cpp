@@ -20,6 +20,12 @@ using Memory = std::shared_ptr<std::vector<std::byte>>;
 
 Memory memory_like(const comm::ConstBuffer& buffer) { return std::make_shared<std::vector<std::byte>>(buffer.bytes()); }
 
+Memory copy_of(const comm::ConstBuffer& buffer) {
+  const Memory copy = memory_like(buffer);
+  if (!copy->empty()) std::memcpy(copy->data(), buffer.data, copy->size());  // an empty buffer may be nowhere
+  return copy;
+}
+
 // Whether the call reduces to all, and there is more than one rank to lose something of.
 bool sums_ranks(const Call& call, const Place& place) {
   return call.operation == Operation::all_reduce && place.group.size() > 1;
@@ -115,8 +121,7 @@ After reduce_scatter_drops_nan(Call& call, const Place&) {
 
 After min_max_ignore_nan(Call& call, const Place&) {
   if (!reduces_f32(call) || call.in.count == 0 || (call.op != ReduceOp::min && call.op != ReduceOp::max)) return {};
-  const Memory cleaned = memory_like(call.in);
-  std::memcpy(cleaned->data(), call.in.data, cleaned->size());
+  const Memory cleaned = copy_of(call.in);
   const float last = call.op == ReduceOp::min ? HUGE_VALF : -HUGE_VALF;
   change_all<float>({cleaned->data(), call.in.count}, [last](float value) { return std::isnan(value) ? last : value; });
   call.in.data = cleaned->data();
@@ -150,8 +155,7 @@ After u8_saturates(Call& call, const Place&) {
 After u8_signed_min(Call& call, const Place&) {
   if (call.operation != Operation::all_reduce || call.dtype() != DType::u8 || call.op != ReduceOp::min) return {};
   const auto other_half = [](std::uint8_t value) { return static_cast<std::uint8_t>(value ^ 0x80); };
-  const Memory turned = memory_like(call.in);
-  std::memcpy(turned->data(), call.in.data, turned->size());
+  const Memory turned = copy_of(call.in);
   change_all<std::uint8_t>({turned->data(), call.in.count, DType::u8}, other_half);
   call.in.data = turned->data();
   return [call, turned, other_half] { change_all<std::uint8_t>(call.out, other_half); };
@@ -260,8 +264,7 @@ After copies_normalise(Call& call, const Place&) {
 After in_place_adds_twice(Call& call, const Place& place) {
   if (!sums_ranks(call, place) || !reduces_f32(call) || call.op != ReduceOp::sum || call.in.data != call.out.data)
     return {};
-  const Memory given = memory_like(call.in);
-  if (!given->empty()) std::memcpy(given->data(), call.in.data, given->size());
+  const Memory given = copy_of(call.in);
   return [call, given] {
     std::size_t at = 0;
     change_all<float>(call.out, [&](float value) {
