@@ -16,15 +16,6 @@
 namespace plumbline::conformance {
 namespace {
 
-const suite::Suite& collectives() {
-  static const suite::Suite suite = [] {
-    suite::Suite made;
-    add_collectives_checks(made);
-    return made;
-  }();
-  return suite;
-}
-
 class EveryCheck : public testing::TestWithParam<int> {};
 
 TEST_P(EveryCheck, PassesOnTheLocalBackend) {

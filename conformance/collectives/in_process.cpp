@@ -7,6 +7,7 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include "conformance/collectives/collectives_checks.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 
@@ -98,6 +99,15 @@ class Run {
 };
 
 }  // namespace
+
+const suite::Suite& collectives() {
+  static const suite::Suite suite = [] {
+    suite::Suite made;
+    add_collectives_checks(made);
+    return made;
+  }();
+  return suite;
+}
 
 std::vector<std::string> run_in_process(const suite::Case& one, const Wrap& wrap, std::chrono::milliseconds patience) {
   return Run(one, wrap, patience).run();

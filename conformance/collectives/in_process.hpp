@@ -6,9 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "harness/suite/check.hpp"
+#include "harness/suite/suite.hpp"
 
 namespace plumbline::conformance {
+
+/// The checks of this folder, without requirements.
+[[nodiscard]] const suite::Suite& collectives();
 
 /// Makes a wrong communicator of a right one.
 using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)>;

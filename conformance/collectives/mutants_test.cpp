@@ -15,15 +15,6 @@ namespace {
 
 using mutants::Mutant;
 
-const suite::Suite& collectives() {
-  static const suite::Suite suite = [] {
-    suite::Suite made;
-    add_collectives_checks(made);
-    return made;
-  }();
-  return suite;
-}
-
 const suite::Case& case_named(const std::string& id) {
   const auto found = std::ranges::find(collectives().cases(), id, &suite::Case::id);
   if (found == collectives().cases().end()) throw NotFound("no case " + id);

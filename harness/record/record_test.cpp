@@ -1,6 +1,5 @@
 // The record as a file, and what is derived from it.
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <limits>
@@ -13,6 +12,7 @@
 #include "harness/record/junit.hpp"
 #include "harness/record/summary.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/record/temporary_folder.hpp"
 
 namespace plumbline::record {
 namespace {
@@ -24,12 +24,6 @@ using testing::Not;
 
 class Record : public testing::Test {
  protected:
-  Record() {
-    std::string name = (fs::temp_directory_path() / "plumbline-record-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~Record() override { fs::remove_all(folder_); }
-
   [[nodiscard]] fs::path file() const { return folder_ / "run.jsonl"; }
   [[nodiscard]] std::string text() const {
     std::ifstream stream(file());
@@ -37,7 +31,8 @@ class Record : public testing::Test {
     out << stream.rdbuf();
     return out.str();
   }
-  fs::path folder_;
+  job::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 Result result(const std::string& case_id, Verdict verdict, int attempt = 1) {
