@@ -4,7 +4,6 @@
 #include <iostream>
 #include <numeric>
 #include <optional>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -119,12 +118,11 @@ class BenchRun {
     const auto begun = std::chrono::steady_clock::now();
     const bool whole = launch::run(assignments, driver, observer());
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-    if (whole) writer_->complete(seconds);
-    record::Run run = record::read(fs::path(options_.out) / "run.jsonl");
-    run.seconds = seconds;
-    write_outputs(options_.out, run);
+    const auto run = close_record(*writer_, whole, seconds);
+    if (!run) return 3;  // interrupted before anything was measured: the record before this stays
+    write_outputs(options_.out, *run);
     fmt::print("record: {}/run.jsonl (junit.xml and metrics.prom beside it), {:.1f} s\n", options_.out, seconds);
-    return whole ? record::exit_status(run) : 3;
+    return whole ? record::exit_status(*run) : 3;
   }
 
  private:
@@ -147,7 +145,7 @@ class BenchRun {
   launch::Observer observer() {
     launch::Observer observer;
     observer.before = [this](std::size_t, const nlohmann::json& description) -> std::optional<launch::Outcome> {
-      if (!std::exchange(described_, true)) writer_->subject(description);
+      writer_->subject(description);
       return std::nullopt;
     };
     observer.output = [this](std::size_t, int, const nlohmann::json& value) { last_ = value; };
@@ -210,7 +208,6 @@ class BenchRun {
   launch::Subject subject_;
   std::optional<record::Writer> writer_;
   nlohmann::json last_;
-  bool described_ = false;  // the record has the subject's own words
 };
 
 int run_bench(const BenchOptions& options) {

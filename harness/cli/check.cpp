@@ -166,18 +166,16 @@ class CheckRun {
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     if (failure && !writer_->in_place()) std::rethrow_exception(failure);  // nothing ran: the record before this stays
-    if (whole && !stopped_) writer_->complete(seconds);
-    if (!writer_->in_place()) return interrupted();
-    record::Run run = record::read(fs::path(folder_) / "run.jsonl");
-    run.seconds = seconds;
-    console.summary(run, folder_);
+    const auto run = close_record(*writer_, whole && !stopped_, seconds);
+    if (!run) return interrupted();
+    console.summary(*run, folder_);
     try {
-      write_outputs(folder_, run);
+      write_outputs(folder_, *run);
     } catch (const RuntimeFailure&) {
       if (!failure) throw;  // else the first error is the one to tell
     }
     if (failure) std::rethrow_exception(failure);
-    return whole ? record::exit_status(run) : interrupted();
+    return whole ? record::exit_status(*run) : interrupted();
   }
 
  private:
@@ -233,23 +231,26 @@ class CheckRun {
       std::ranges::stable_partition(todo_, [](const auto* planned) { return !planned->one->check->spoils_group; });
   }
 
+  [[nodiscard]] std::chrono::duration<double> limit_of(const suite::Case& one) const {
+    if (options_.time_limit > 0) return std::chrono::duration<double>(options_.time_limit);
+    return one.check->limit;
+  }
+
   launch::Assignment assignment_of(const suite::PlannedCase& planned) const {
     const suite::Case& one = *planned.one;
-    const double limit =
-        options_.time_limit > 0 ? options_.time_limit : std::chrono::duration<double>(one.check->limit).count();
     nlohmann::json command{{"type", "run"}, {"case", one.number}, {"seed", planned.seed}};
     if (options_.device != "cpu") command["device"] = options_.device;
     return {.command = std::move(command),
             .world = one.world(),
             .isolation = one.component(),
-            .limit = std::chrono::duration<double>(limit),
+            .limit = limit_of(one),
             .spoils_group = one.check->spoils_group};
   }
 
   launch::Observer observer(const std::function<void(const launch::Rendezvous&)>& listening) {
     launch::Observer observer;
     observer.before = [this](std::size_t index, const nlohmann::json& description) {
-      if (!std::exchange(described_, true)) writer_->subject(description);
+      writer_->subject(description);
       return decide(*todo_[index]->one, description);
     };
     observer.begin = [this](std::size_t index) {
@@ -303,8 +304,7 @@ class CheckRun {
     result.ranks = outcome.ranks;
     result.output = outcome.output;
     result.seconds = outcome.seconds;
-    result.limit_seconds = options_.time_limit > 0 ? options_.time_limit
-                                                   : std::chrono::duration<double>(planned.one->check->limit).count();
+    result.limit_seconds = limit_of(*planned.one).count();
     result.repeat = repeat_command(options_, driver_.group.subject, result);
     // A failure of what only should be is a warning; a crash or a hang never is.
     const auto requirements = suite_.verified_by(*planned.one->check);
@@ -330,8 +330,7 @@ class CheckRun {
   record::Header header_;
   std::optional<record::Writer> writer_;
   Console* console_ = nullptr;
-  std::string words_;       // of options that a person should see at a glance
-  bool described_ = false;  // the record has the subject's own words
+  std::string words_;  // of options that a person should see at a glance
   bool stopped_ = false;
 };
 

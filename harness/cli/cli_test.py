@@ -162,6 +162,14 @@ class Commands(unittest.TestCase):
                              self.done.stdout + self.done.stderr)
 
     @needs_training
+    def test_train_that_is_refused_leaves_the_training_record_that_was_there(self):
+        self.assertEqual(self.run_plumbline("train", "--steps", "2", "--out", "out"), 0, self.done.stderr)
+        before = sorted(os.listdir(self.folder / "out/record"))
+        self.assertEqual(self.run_plumbline("train", "--data-parallel", "96", "--out", "out"), 2)
+        self.assertIn("--data-parallel: 96 ranks; at most 64", self.done.stderr)
+        self.assertEqual(sorted(os.listdir(self.folder / "out/record")), before)
+
+    @needs_training
     def test_train_that_diverges_comes_to_its_end(self):
         self.assertEqual(self.run_plumbline("train", "--steps", "2", "--no-judge", "--out", "out"), 0, self.done.stderr)
         spec = self.folder / "out/run/spec.toml"

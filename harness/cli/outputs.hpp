@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 
 #include "harness/metrics/metrics.hpp"
 #include "harness/record/file.hpp"
@@ -13,6 +14,16 @@ namespace plumbline::cli {
 inline void write_outputs(const std::filesystem::path& folder, const record::Run& run) {
   record::write_file(folder / "junit.xml", record::to_junit(run));
   record::write_file(folder / "metrics.prom", metrics::to_prometheus(run));
+}
+
+/// Ends a record and reads it back, with the run's duration; nothing when this run left none (record::Writer::in_place).
+/// Throws what writing and reading throw.
+inline std::optional<record::Run> close_record(record::Writer& writer, bool complete, double seconds) {
+  if (complete) writer.complete(seconds);
+  if (!writer.in_place()) return std::nullopt;
+  record::Run run = record::read(writer.path());
+  run.seconds = seconds;
+  return run;
 }
 
 }  // namespace plumbline::cli

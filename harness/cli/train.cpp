@@ -99,30 +99,30 @@ class TrainRun {
 
  private:
   void prepare() {
-    if (options_.spec.empty()) {
-      spec_ = training::write_digits_run(options_.digits, training::digits(), fs::path(out_) / "run");
-      spec_file_ = fs::absolute(fs::path(out_) / "run" / "spec.toml");
-      what_ = fmt::format("{} with {} on the digits", options_.digits.model, options_.digits.optimizer);
-    } else {
-      spec_ = job::read_run_spec(options_.spec);
-      spec_file_ = fs::absolute(options_.spec);
-      what_ = options_.spec;
-    }
+    const bool digits = options_.spec.empty();
+    if (!digits) spec_ = job::read_run_spec(options_.spec);
+    require_ranks(digits ? "--data-parallel" : options_.spec, digits ? options_.digits.data : spec_.parallel.world());
+    const record::Header header{.command = "train",
+                                .subject = driver_.group.subject.describe(),
+                                .suite_version = PLUMBLINE_VERSION,
+                                .seed = digits ? options_.digits.seed : spec_.seed,
+                                .started = record::utc_now(),
+                                .arguments = record::command_line(),
+                                .environment = record::capture_environment()};
+    // First of all that is written: it keeps other runs out of the folder.
+    if (!out_.empty()) writer_.emplace(out_, header);
+    const fs::path folder = fs::path(out_) / "run";
+    if (digits) spec_ = training::write_digits_run(options_.digits, training::digits(), folder);
+    spec_file_ = fs::absolute(digits ? folder / "spec.toml" : fs::path(options_.spec));
     // What makes the run impossible is said before ranks are started.
     if (const std::string why = device_name()(spec_.run.device); !why.empty())
       throw InvalidArgument(fmt::format("{}: run.device {}", spec_file_.string(), why));
     (void)job::RunFiles(spec_);
     clear_record();
-    require_ranks(options_.spec.empty() ? "--data-parallel" : spec_file_.string(), spec_.parallel.world());
-    header_ = {.command = "train",
-               .subject = driver_.group.subject.describe(),
-               .suite_version = PLUMBLINE_VERSION,
-               .seed = spec_.seed,
-               .started = record::utc_now(),
-               .arguments = record::command_line(),
-               .environment = record::capture_environment()};
-    if (!out_.empty()) writer_.emplace(out_, header_);
-    fmt::print("{}: {}, {} steps of {} rows on {} rank{}, {}\n", header_.subject, what_, spec_.run.steps,
+    const std::string what =
+        digits ? fmt::format("{} with {} on the digits", options_.digits.model, options_.digits.optimizer)
+               : options_.spec;
+    fmt::print("{}: {}, {} steps of {} rows on {} rank{}, {}\n", header.subject, what, spec_.run.steps,
                spec_.run.global_batch * spec_.run.accumulation, spec_.parallel.world(),
                spec_.parallel.world() == 1 ? "" : "s", spec_.run.device);
     std::cout.flush();
@@ -145,7 +145,7 @@ class TrainRun {
                 const std::function<void(const json&)>& output) {
     launch::Observer observer;
     observer.before = [&](std::size_t, const json& description) -> std::optional<launch::Outcome> {
-      if (writer_ && !std::exchange(described_, true)) writer_->subject(description);
+      if (writer_) writer_->subject(description);
       return std::nullopt;
     };
     observer.output = [&](std::size_t, int, const json& value) { output(value); };
@@ -295,9 +295,7 @@ class TrainRun {
 
   int finish(bool done) {
     if (writer_) {
-      if (!interrupted_) writer_->complete(seconds_);
-      record::Run run = record::read(fs::path(out_) / "run.jsonl");
-      run.seconds = seconds_;
+      const auto run = close_record(*writer_, !interrupted_, seconds_).value();  // a task always leaves a result
       write_outputs(out_, run);
       fmt::print("record: {}/run.jsonl (junit.xml and metrics.prom beside it), {:.1f} s\n", out_, seconds_);
       if (refused_) return 2;  // the specification asks for what the executor or this machine does not have
@@ -313,16 +311,13 @@ class TrainRun {
   std::string out_;  // empty: the training record is all that is wanted
   fs::path record_;
   fs::path spec_file_;
-  std::string what_;
   job::RunSpec spec_;
-  record::Header header_;
   std::optional<record::Writer> writer_;
   json reduction_ = json::object();
   double seconds_ = 0;
   bool interrupted_ = false;
   bool failed_ = false;
   bool refused_ = false;
-  bool described_ = false;  // the record has the subject's own words
 };
 
 }  // namespace

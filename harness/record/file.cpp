@@ -89,7 +89,8 @@ Writer::Writer(Writer&& other) noexcept
     : path_(std::move(other.path_)),
       fresh_(std::move(other.fresh_)),
       folder_(std::exchange(other.folder_, -1)),
-      file_(std::exchange(other.file_, -1)) {}
+      file_(std::exchange(other.file_, -1)),
+      described_(other.described_) {}
 
 void Writer::append(const json& line) {
   // Output of a subject may be any bytes: what is no UTF-8 is replaced, never an error.
@@ -104,6 +105,7 @@ void Writer::append_content(const json& line) {
 }
 
 void Writer::subject(const json& description) {
+  if (std::exchange(described_, true)) return;
   append({{"type", "subject"},
           {"capabilities", description.value("capabilities", json::object())},
           {"environment", description.value("environment", json::object())}});

@@ -26,7 +26,7 @@ class Writer {
   void write(const Result& result) { append_content(result); }
   void write(const Measurement& measurement) { append_content(measurement); }
   void write(const Step& step) { append_content(step); }
-  /// What the subject says of itself: {"capabilities", "environment"}.
+  /// What the subject says of itself, {"capabilities", "environment"}: each of its groups does, and the first is kept.
   void subject(const nlohmann::json& description);
   /// Anything else worth keeping: {"type":"note", …}.
   void note(const std::string& text);
@@ -45,6 +45,7 @@ class Writer {
   std::filesystem::path fresh_;  // where it is written until it takes its place
   int folder_ = -1;              // locked while this run writes
   int file_ = -1;
+  bool described_ = false;  // subject() was called
 };
 
 /// Reads a record; a torn or missing end is accepted. Throws InvalidArgument naming file and line for anything else that
