@@ -9,7 +9,19 @@
 
 namespace plumbline::suite {
 
-std::string_view name_of(Door door) { return door == Door::backend ? "backend" : "adapter"; }
+std::string_view name_of(Door door) {
+  switch (door) {
+    case Door::backend:
+      return "backend";
+    case Door::adapter:
+      return "adapter";
+    case Door::job:
+      return "job";
+  }
+  return "";
+}
+
+Job& Context::job() { throw StateError("only a check of the job door has a job"); }
 
 bool Parameters::has(std::string_view name) const {
   return std::ranges::any_of(values_, [&](const auto& entry) { return entry.first == name; });

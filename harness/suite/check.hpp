@@ -3,13 +3,16 @@
 // Model   A check verifies requirements. Its axes (dtype, op, world, …) span cases; a case is one line of a record:
 //         "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]". The body runs once on every rank and asserts with
 //         GoogleTest; a failed assertion belongs to the rank that made it. ASSERT ends that rank's body.
-// Doors   A backend check gets a communicator. An adapter check runs on one rank and asks questions.
+// Doors   A backend check gets a communicator. An adapter check runs on one rank and asks questions. A job check runs on
+//         one rank and has whole training programs run, of as many ranks as its parameter "world" says.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -17,6 +20,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/suite/door.hpp"
+#include "harness/suite/steps.hpp"
 #include "reference/comm/communicator.hpp"
 
 namespace plumbline::training {
@@ -24,9 +29,6 @@ class Training;  // reference/training/training.hpp
 }
 
 namespace plumbline::suite {
-
-enum class Door { backend, adapter };
-[[nodiscard]] std::string_view name_of(Door door);
 
 /// The values of a case's parameters, in the order of the axes.
 class Parameters {
@@ -64,20 +66,38 @@ class Adapter {
   /// The "result" of the reply. Throws AdapterError for an error reply, RuntimeFailure when the adapter is no more.
   virtual nlohmann::json ask(const std::string& op, const nlohmann::json& args) = 0;
   [[nodiscard]] virtual const std::set<std::string>& operations() const = 0;
+  /// The conventions that it knows, where it says so.
+  [[nodiscard]] virtual std::optional<std::set<std::string>> conventions() const { return {}; }
   /// Answers that have not come by then are no more waited for. Said anew for each case, and when it makes progress.
   virtual void answer_by(std::chrono::steady_clock::time_point) {}
+};
+
+/// A training program under test; see harness/subject/job/README.md.
+class Job {
+ public:
+  virtual ~Job() = default;
+  /// Runs the program as `world` ranks on a specification until all of them have ended with status 0, and returns what
+  /// they last wrote on standard output and error; no process of it is left. Paths are absolute; the folder is there.
+  /// Throws JobCrashed when a rank ended otherwise, JobHung when the time was up (job_error.hpp), RuntimeFailure.
+  virtual std::string run(int world, const std::filesystem::path& spec, const std::filesystem::path& record) = 0;
+  /// Programs that have not ended by then are ended. Said anew for each case, and when it makes progress.
+  virtual void end_by(std::chrono::steady_clock::time_point) {}
 };
 
 /// What one rank's body sees.
 class Context {
  public:
   virtual ~Context() = default;
-  /// A fresh group of all ranks of the case. Throws StateError in a check of the adapter door.
+  /// A fresh group of all ranks of the case. Throws StateError in a check of another door than the backend's.
   [[nodiscard]] virtual comm::Communicator& world() = 0;
-  /// Throws StateError in a check of the backend door.
+  /// Throws StateError in a check of another door.
   [[nodiscard]] virtual Adapter& adapter() = 0;
+  /// Throws StateError in a check of another door.
+  [[nodiscard]] virtual Job& job();
   /// The training module. Throws NotAvailable unless the check says that it needs module "training".
   [[nodiscard]] virtual training::Training& training() = 0;
+  /// What the reference's components run with: the right steps, or a mutant's.
+  [[nodiscard]] virtual const Steps& steps() = 0;
   [[nodiscard]] virtual const Parameters& parameters() const = 0;
   [[nodiscard]] virtual std::uint64_t seed() const = 0;
   [[nodiscard]] virtual const comm::Capabilities& capabilities() const = 0;
@@ -101,8 +121,10 @@ struct Check {
   std::vector<comm::Capability> needs = {};             // beside those of its requirements
   std::vector<std::string> modules = {};                // "training": what must be there to run it
   std::vector<std::string> operations = {};             // of an adapter check
+  std::string convention = {};                          // whose rule an adapter check asks for; empty: our own
   std::chrono::milliseconds limit = std::chrono::seconds(20);
-  bool spoils_group = false;  // leaves calls behind that nobody completes: the group is not used again
+  bool deadlock_prone = false;  // runs in all arms: see arm.hpp
+  bool spoils_group = false;    // leaves calls behind that nobody completes: the group is not used again
   std::function<void(Context&)> body;
 };
 
@@ -112,7 +134,10 @@ struct Case {
   Parameters parameters;
   int number = 0;  // position in the suite
   [[nodiscard]] std::string id() const { return check->id + parameters.suffix(); }
+  /// The ranks that run the body.
   [[nodiscard]] int world() const { return check->door == Door::backend ? parameters.world() : 1; }
+  /// The ranks that the case is about: those of a job, too.
+  [[nodiscard]] int ranks() const { return check->door == Door::adapter ? 1 : parameters.world(); }
   /// "collectives" of "collectives.all_reduce.exact".
   [[nodiscard]] std::string component() const { return check->id.substr(0, check->id.find('.')); }
 };

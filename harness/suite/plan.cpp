@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <random>
+#include <regex>
+#include <set>
 #include <tuple>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
 
@@ -25,6 +28,38 @@ bool filter_matches(const std::string& filter, const Case& one, const std::vecto
   if (any("source:", [](const Requirement& r) { return r.sources; })) return true;
   if (any("", [](const Requirement& r) { return std::vector{r.id}; })) return true;
   return matches(filter, one.check->id) || matches(filter, one.id());
+}
+
+// The names of the profiles that have checks of a door.
+std::vector<std::string> profiles_with(const Suite& suite, Door door) {
+  std::vector<std::string> names;
+  for (const Profile& profile : suite.profiles()) {
+    const auto belongs = [&](const Requirement* one) { return suite.belongs(*one, profile); };
+    const auto has = [&](const Check& check) {
+      return check.door == door && std::ranges::any_of(suite.verified_by(check), belongs);
+    };
+    if (std::ranges::any_of(suite.checks(), has)) names.push_back(profile.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+namespace {
+
+std::vector<Arm> arms_of(const Case& one, const std::vector<Arm>& wanted, std::uint64_t seed) {
+  if (!wanted.empty()) return wanted;
+  if (!one.check->deadlock_prone) return {Arm{}};
+  return {Arm{}, Arm{.kind = Arm::Kind::rendezvous}, Arm{.kind = Arm::Kind::chaos, .seed = seed}};
+}
+
+std::vector<PlannedCase> part_of(std::vector<PlannedCase> plan, const Shard& shard) {
+  if (shard.count == 1) return plan;
+  std::vector<PlannedCase> part;
+  for (std::size_t i = 0; i < plan.size(); ++i)
+    if (plan[i].canary || static_cast<int>(i % static_cast<std::size_t>(shard.count)) == shard.index - 1)
+      part.push_back(plan[i]);
+  return part;
 }
 
 }  // namespace
@@ -49,6 +84,19 @@ bool matches(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
+bool names_case(std::string_view pattern, std::string_view check, std::string_view case_id,
+                const std::vector<std::string>& requirements) {
+  const auto verifies = [&](std::string_view requirement) {
+    return std::ranges::any_of(requirements, [&](const std::string& id) { return matches(requirement, id); });
+  };
+  const std::size_t slash = pattern.find('/');
+  // A requirement's id has a dash before any dot, and a slash may stand in a parameter.
+  const bool two = slash != std::string_view::npos && pattern.substr(0, slash).find_first_of(".[") == std::string::npos;
+  const std::string_view place = two ? pattern.substr(slash + 1) : pattern;
+  const bool named = matches(place, check) || matches(place, case_id);
+  return two ? named && verifies(pattern.substr(0, slash)) : named || verifies(pattern);
+}
+
 std::vector<PlannedCase> make_plan(const Suite& suite, const Selection& selection) {
   const Profile& profile = suite.profile(selection.profile);
   std::vector<const Case*> chosen;
@@ -57,14 +105,18 @@ std::vector<PlannedCase> make_plan(const Suite& suite, const Selection& selectio
     if (one.check->door != selection.door) continue;
     const auto requirements = suite.verified_by(*one.check);
     if (std::ranges::none_of(requirements, [&](const Requirement* r) { return suite.belongs(*r, profile); })) continue;
-    const bool sized = selection.door != Door::backend || selection.worlds.empty() ||
-                       std::ranges::count(selection.worlds, one.world()) > 0;
+    const bool sized = selection.door == Door::adapter || selection.worlds.empty() ||
+                       std::ranges::count(selection.worlds, one.ranks()) > 0;
     const bool fits = selection.largest_world == 0 || one.world() <= selection.largest_world;
     bool wanted = selection.filters.empty();
     for (std::size_t i = 0; i < selection.filters.size(); ++i)
       if (filter_matches(selection.filters[i], one, requirements)) used[i] = wanted = true;
     if (sized && fits && wanted) chosen.push_back(&one);
   }
+  if (const auto others = profiles_with(suite, selection.door); std::ranges::count(others, profile.name) == 0)
+    throw NotFound(
+        fmt::format("nothing to run: profile {} has no check of the {} door; {}", profile.name, name_of(selection.door),
+                    others.empty() ? "no profile has" : fmt::format("--profile {} has", fmt::join(others, " or "))));
   for (std::size_t i = 0; i < used.size(); ++i)
     if (!used[i])
       throw NotFound(fmt::format("--filter '{}' matches nothing in profile {}; --list shows what there is",
@@ -73,13 +125,29 @@ std::vector<PlannedCase> make_plan(const Suite& suite, const Selection& selectio
     throw NotFound(fmt::format("nothing to run: no case of profile {} for the {} door at the world sizes asked for",
                                profile.name, name_of(selection.door)));
   if (selection.shuffle) std::ranges::shuffle(chosen, std::mt19937_64(*selection.shuffle));
-  std::ranges::stable_sort(chosen, {}, [](const Case* one) { return std::tuple(one->component(), one->world()); });
+  std::ranges::stable_sort(chosen, {}, [](const Case* one) { return std::tuple(one->component(), one->ranks()); });
   std::vector<PlannedCase> plan;
+  std::set<std::string> components;
   for (int repetition = 0; repetition < selection.repeat; ++repetition)
-    for (const Case* one : chosen)
-      plan.push_back({one, selection.seed + static_cast<std::uint64_t>(repetition), repetition});
-  return plan;
+    for (const Case* one : chosen) {
+      const std::uint64_t seed = selection.seed + static_cast<std::uint64_t>(repetition);
+      for (const Arm& arm : arms_of(*one, selection.arms, seed))
+        plan.push_back({one, seed, repetition, arm, components.insert(one->component()).second});
+    }
+  return part_of(plan, selection.shard);
 }
+
+Shard Shard::parse(const std::string& text) {
+  static const std::regex pattern("([0-9]{1,5})/([0-9]{1,5})");
+  std::smatch parts;
+  Shard shard;
+  if (std::regex_match(text, parts, pattern)) shard = {std::stoi(parts[1]), std::stoi(parts[2])};
+  if (parts.empty() || shard.index < 1 || shard.index > shard.count)
+    throw InvalidArgument(fmt::format("--shard '{}'; it is I/N, with I from 1 to N: 2/3", text));
+  return shard;
+}
+
+std::string Shard::name() const { return fmt::format("{}/{}", index, count); }
 
 std::string plan_hash(std::string_view subject, std::string_view version, const std::vector<PlannedCase>& plan) {
   std::uint64_t hash = 0xcbf29ce484222325u;
@@ -90,7 +158,7 @@ std::string plan_hash(std::string_view subject, std::string_view version, const 
   mix(subject);
   mix(version);
   for (const PlannedCase& planned : plan)
-    mix(fmt::format("{} {} {}", planned.one->id(), planned.seed, planned.repetition));
+    mix(fmt::format("{} {} {} {}", planned.one->id(), planned.arm.name(), planned.seed, planned.repetition));
   return fmt::format("{:016x}", hash);
 }
 

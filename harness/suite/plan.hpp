@@ -6,9 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "harness/suite/arm.hpp"
 #include "harness/suite/suite.hpp"
 
 namespace plumbline::suite {
+
+/// One of several runs that together make a whole one.
+struct Shard {
+  int index = 1;  // from 1
+  int count = 1;
+  /// "2/3". Throws InvalidArgument for another text, or an index that is not from 1 to count.
+  [[nodiscard]] static Shard parse(const std::string& text);
+  [[nodiscard]] std::string name() const;
+};
 
 struct Selection {
   Door door = Door::backend;
@@ -21,19 +31,29 @@ struct Selection {
   std::uint64_t seed = 1;
   int repeat = 1;
   std::optional<std::uint64_t> shuffle;  // a seed
+  /// Every case runs in each of these; in none: each in its own, plain, and beside it the others where it may deadlock.
+  std::vector<Arm> arms;
+  Shard shard = {};
 };
 
 struct PlannedCase {
   const Case* one = nullptr;
   std::uint64_t seed = 0;
   int repetition = 0;
+  Arm arm = {};
+  bool canary = false;  // the first of its component, which every shard runs: what they say must agree
 };
 
 /// Whether `pattern` with * and ? matches all of `text`.
 [[nodiscard]] bool matches(std::string_view pattern, std::string_view text);
 
-/// The selected cases: by component, world size and number, or shuffled within each component and world size. Throws
-/// NotFound when the profile is unknown, or when a filter or the whole selection matches nothing.
+/// Whether a pattern with * and ? names the case: its own id, its check's, or that of a requirement that it verifies; or,
+/// as "COLL-031/PATTERN", both such a requirement and its own or its check's id.
+[[nodiscard]] bool names_case(std::string_view pattern, std::string_view check, std::string_view case_id,
+                              const std::vector<std::string>& requirements);
+
+/// The selected cases: by component, world size and number, or shuffled within each component and world size; of a shard
+/// its part. Throws NotFound when the profile is unknown, or when a filter or the whole selection matches nothing.
 [[nodiscard]] std::vector<PlannedCase> make_plan(const Suite& suite, const Selection& selection);
 
 /// Sixteen hexadecimal digits that change when anything of the plan does.

@@ -93,6 +93,40 @@ TEST(Plan, RefusesAFilterThatMatchesNothing) {
   EXPECT_THROW((void)make_plan(*suite, {.profile = "games"}), NotFound);
 }
 
+// A job's check runs on one rank and is about as many as its program has.
+TEST(Plan, SelectsTheCasesOfAJobByTheRanksOfItsProgram) {
+  const auto suite = toys();
+  suite->add({.id = "toys.race",
+              .verifies = {"TOY-001@" + sentence_hash("A toy does not break.")},
+              .door = Door::job,
+              .axes = {worlds({4, 2, 3})},
+              .body = [](Context&) {}});
+  Selection jobs = all();
+  jobs.door = Door::job;
+  const auto plan = make_plan(*suite, jobs);
+  EXPECT_THAT(ids(plan), ElementsAre("toys.race[world=2]", "toys.race[world=3]", "toys.race[world=4]"));
+  for (const PlannedCase& planned : plan) EXPECT_EQ(planned.one->world(), 1);
+  jobs.worlds = {3, 4};
+  EXPECT_THAT(ids(make_plan(*suite, jobs)), ElementsAre("toys.race[world=3]", "toys.race[world=4]"));
+}
+
+TEST(Plan, NamesTheProfilesThatHaveChecksOfADoor) {
+  const auto suite = toys();
+  suite->add(Profile{.name = "animals", .version = "1", .prefixes = {"ANIMAL"}});
+  const auto refusal = [&](Door door) -> std::string {
+    Selection selection{.door = door, .profile = "animals"};
+    try {
+      (void)make_plan(*suite, selection);
+    } catch (const NotFound& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(Door::backend),
+            "nothing to run: profile animals has no check of the backend door; --profile toys has");
+  EXPECT_EQ(refusal(Door::job), "nothing to run: profile animals has no check of the job door; no profile has");
+}
+
 TEST(Plan, RepeatsWithTheNextSeedAndShufflesBySeed) {
   const auto suite = toys();
   Selection twice = all({"TOY-002"});
@@ -144,6 +178,12 @@ TEST(Suite, SaysWhatIsInconsistent) {
   auto idle = toys();
   idle->add({.id = "toys.idle", .axes = {worlds({1})}, .body = [](Context&) {}});
   EXPECT_THAT(idle->problems(), Contains(HasSubstr("toys.idle")));
+  auto unproved = toys();
+  std::string row(kRows);
+  row.replace(row.find("mutants = [\"toy.brittle\"]"), 25, "mutants = []");
+  unproved->requirements = {};
+  unproved->requirements.add_toml(row, "toys.toml");
+  EXPECT_THAT(unproved->problems(), Contains("TOY-001 has no mutant"));
 }
 
 TEST(Requirements, RefuseWhatIsWrongAndSayWhere) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/suite/plan.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::suite {
@@ -42,6 +43,15 @@ std::vector<const Requirement*> Suite::verified_by(const Check& check) const {
   return list;
 }
 
+bool Suite::has_case(std::string_view pattern) const {
+  return std::ranges::any_of(checks_, [&](const Check& check) {
+    std::vector<std::string> ids;
+    for (const std::string& citation : check.verifies) ids.emplace_back(id_of_citation(citation));
+    return std::ranges::any_of(
+        cases_, [&](const Case& one) { return one.check == &check && names_case(pattern, check.id, one.id(), ids); });
+  });
+}
+
 std::vector<std::string> Suite::problems() const {
   std::vector<std::string> found;
   std::map<std::string, std::set<std::string>> citing;  // requirement -> checks
@@ -63,6 +73,7 @@ std::vector<std::string> Suite::problems() const {
   for (const auto& [id, requirement] : requirements.rows()) {
     const std::set<std::string> listed(requirement.checks.begin(), requirement.checks.end());
     if (listed.empty()) found.push_back(fmt::format("{} has no check", id));
+    if (requirement.mutants.empty()) found.push_back(fmt::format("{} has no mutant", id));
     for (const std::string& check : listed)
       if (!citing[id].contains(check))
         found.push_back(fmt::format("{} names check {}, which does not cite it", id, check));
@@ -72,6 +83,12 @@ std::vector<std::string> Suite::problems() const {
       if (!comm::parse_capability(need))
         found.push_back(fmt::format("{} needs '{}', which is no capability", id, need));
   }
+  const auto look_up = [&](const std::vector<std::string>& patterns, const std::string& origin) {
+    for (const std::string& pattern : patterns)
+      if (!has_case(pattern)) found.push_back(fmt::format("{} names '{}', which matches no case", origin, pattern));
+  };
+  for (const Waiver& waiver : waivers) look_up(waiver.checks, waiver.origin);
+  for (const SuiteIssue& issue : issues) look_up(issue.checks, issue.origin);
   return found;
 }
 

@@ -1,12 +1,15 @@
-// harness/suite/suite.hpp: everything that conformance/ contributes, in one value: requirements, checks, profiles, mutants.
+// harness/suite/suite.hpp: what conformance/ contributes, in one value: requirements, checks, profiles, waivers.
 #pragma once
 
 #include <deque>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "harness/suite/bug.hpp"
 #include "harness/suite/check.hpp"
 #include "harness/suite/requirement.hpp"
+#include "harness/suite/waiver.hpp"
 
 namespace plumbline::suite {
 
@@ -25,6 +28,9 @@ class Suite {
   void add(Check check);
   void add(Profile profile) { profiles_.push_back(std::move(profile)); }
   RequirementTable requirements;
+  std::vector<Waiver> waivers;
+  std::vector<SuiteIssue> issues;
+  std::map<std::string, Bug> bugs;  // by id
 
   [[nodiscard]] const std::deque<Check>& checks() const { return checks_; }
   /// The cases of all checks; a case's number is its position.
@@ -36,8 +42,12 @@ class Suite {
   /// The requirements that a check verifies.
   [[nodiscard]] std::vector<const Requirement*> verified_by(const Check& check) const;
 
+  /// Whether a pattern (names_case) names any case at all.
+  [[nodiscard]] bool has_case(std::string_view pattern) const;
+
   /// What is inconsistent, a line each: a requirement without check or mutant, a check without requirement, a stale or
-  /// unknown citation, rows that name checks which do not cite them. Empty is good.
+  /// unknown citation, rows that name checks which do not cite them, waivers and suite issues of what
+  /// there is not. Empty is good.
   [[nodiscard]] std::vector<std::string> problems() const;
 
  private:

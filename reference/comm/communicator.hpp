@@ -175,11 +175,11 @@ class CommunicatorDecorator : public Communicator {
   Work do_start(std::span<const Call> calls) override { return inner_->do_start(calls); }
   /// Groups made from a decorated communicator are decorated alike.
   virtual std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) = 0;
-
- private:
-  std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) final {
+  std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override {
     return decorate(inner_->do_create_group(ranks));
   }
+
+ private:
   std::unique_ptr<Communicator> inner_;
 };
 

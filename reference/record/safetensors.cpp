@@ -176,7 +176,7 @@ std::string reason(int error) { return std::generic_category().message(error); }
 std::string_view safetensors_name(comm::DType dtype) { return kNames[static_cast<std::size_t>(dtype)]; }
 
 SafetensorsReader::SafetensorsReader(std::filesystem::path file) : file_(std::move(file)) {
-  descriptor_ = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC);
+  descriptor_ = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO shall not make us wait
   if (descriptor_ < 0) {
     if (errno == ENOENT) throw NotFound(fmt::format("'{}': no such file", file_.string()));
     throw RuntimeFailure(fmt::format("'{}' cannot be read: {}", file_.string(), reason(errno)));

@@ -1,0 +1,251 @@
+"""The job door from outside: whole training programs, right ones, wrong ones, and ones that do not end well.
+
+usage: job_door_test.py PLUMBLINE PYTHONS [unittest arguments]
+
+PYTHONS are interpreters that may have torch, numpy and tomllib, separated by commas. Exits with 77 when the class Ddp is
+asked for and none of them has.
+"""
+import glob, json, os, resource, shlex, signal, subprocess, sys, tempfile, time, unittest
+from pathlib import Path
+
+PLUMBLINE = os.path.realpath(sys.argv[1])
+SAMPLES = Path(__file__).resolve().parent / "python"
+HAS_ALL = "import importlib.util as u, sys; sys.exit(not all(u.find_spec(m) for m in ('torch', 'numpy', 'tomllib')))"
+PYTHON = next((python for python in sys.argv[2].split(",")
+               if os.access(python, os.X_OK) and subprocess.run([python, "-c", HAS_ALL]).returncode == 0), None)
+REFERENCE = f"{PLUMBLINE} train --spec $PLUMBLINE_SPEC --record $PLUMBLINE_RECORD --backend local --no-judge"
+ONE = "*[model=mlp,optimizer=sgd,*,world=2]"
+
+# All that this test starts carries the marker; all scratch folders are made in a place of its own.
+os.environ["JOB_DOOR_TEST"] = str(os.getpid())
+SCRATCH = tempfile.mkdtemp(prefix="pj.", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+os.environ["PLUMBLINE_TMPDIR"] = SCRATCH
+
+
+def left_behind():
+    """The ids of the processes that carry the marker, besides ours."""
+    found = []
+    for file in glob.glob("/proc/[0-9]*/environ"):
+        try:
+            if f"JOB_DOOR_TEST={os.getpid()}".encode() in Path(file).read_bytes().split(b"\0"):
+                found.append(int(file.split("/")[2]))
+        except OSError:
+            pass
+    return [pid for pid in found if pid != os.getpid()]
+
+
+class JobDoor(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def tearDown(self):
+        self.assertEqual(left_behind(), [], "processes are left")
+        self.assertEqual(os.listdir(SCRATCH), [], "files are left")
+
+    def command(self, job, *options):
+        return [PLUMBLINE, "check", "--profile", "data-parallel", "--job", job, "--no-control", "--out", "out", *options]
+
+    def check(self, job, *options, status):
+        begin = time.time()
+        done = subprocess.run(self.command(job, *options), cwd=self.folder, capture_output=True, text=True, errors="replace", timeout=120)
+        self.seconds = time.time() - begin
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        self.assertEqual(lines[-1]["type"], "complete")
+        return [line for line in lines if line["type"] == "result" and line["attempt"] == 1]  # what broke is tried again
+
+    def failure(self, job, *options, verdict):
+        """The only result of a job that fails on one case, and its failures as a text."""
+        (result,) = self.check(job, "--filter", ONE, *options, status=1)
+        messages = "\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"])
+        self.assertEqual(result["verdict"], verdict, messages)
+        return result, messages
+
+
+class Programs(JobDoor):
+    """The harness: programs without torch."""
+
+    def test_the_reference_passes(self):
+        results = self.check(REFERENCE, "--job-launches-ranks", "--filter", "*[model=mlp*", status=0)
+        self.assertEqual({result["verdict"] for result in results}, {"pass"})
+        self.assertEqual({result["parameters"]["world"] for result in results}, {"2", "3", "4"})
+
+    def test_a_crash_costs_its_own_case(self):
+        job = f"grep -q batch_norm2d $PLUMBLINE_SPEC && exit 3; exec {REFERENCE}"
+        results = self.check(job, "--job-launches-ranks", "--world-size", "3", status=1)
+        self.assertEqual(len(results), 3)
+        for result in results:
+            self.assertEqual(result["verdict"], "crash" if result["parameters"]["model"] == "conv_norm" else "pass", result)
+
+    def test_a_rank_that_dies(self):
+        result, _ = self.failure("echo reading $RANK; [ $RANK = 1 ] && kill -SEGV $$; exec sleep 60", verdict="crash")
+        self.assertIn("rank 1 was killed by signal 11 (Segmentation fault)", result["reason"])
+        self.assertIn("rank 1 last wrote: reading 1", result["reason"])
+        self.assertIn("rank 0 still ran", result["reason"])
+        self.assertIn("---- rank 0\nreading 0\n", result["output"])
+        self.assertIn("--job ", result["repeat"])
+        self.assertLess(self.seconds, 10)
+
+    def test_a_command_that_is_none(self):
+        done = subprocess.run(self.command(" "), cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("plumbline: --job: the command is empty; it must be a shell command", done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_a_command_that_is_not_there(self):
+        result, _ = self.failure("no_such_trainer --fast", verdict="crash")
+        self.assertIn("exited with status 127 (the shell did not find the command)", result["reason"])
+
+    def test_a_hang(self):
+        result, _ = self.failure("trap '' TERM; [ $RANK = 1 ] && exit 0; echo waiting; while :; do sleep 1; done", "--time-limit", "4",
+                                 verdict="hang")
+        self.assertIn("no end within 3.2 s: rank 0 still ran and was ended; rank 0 last wrote: waiting", result["reason"])
+        self.assertIn("rank 1 exited with status 0", result["reason"])
+        self.assertLess(self.seconds, 12)  # two attempts
+
+    def test_records_that_are_none(self):
+        cases = {"true": "no such file",  # nothing at all
+                 "head -c 100000 /dev/urandom > $PLUMBLINE_RECORD/rank$RANK.safetensors": "TRAIN-001",
+                 ": > $PLUMBLINE_RECORD/rank$RANK.safetensors": "TRAIN-001",
+                 "printf '\\377\\377\\377\\377\\377\\377\\377\\177{}' > $PLUMBLINE_RECORD/rank$RANK.safetensors": "TRAIN-001",
+                 "printf '\\002\\0\\0\\0\\0\\0\\0\\0{}' > $PLUMBLINE_RECORD/rank$RANK.safetensors": "TRAIN-001",
+                 "cp $(dirname $PLUMBLINE_SPEC)/weights.safetensors $PLUMBLINE_RECORD/rank$RANK.safetensors": "TRAIN-001",
+                 "mkfifo $PLUMBLINE_RECORD/rank$RANK.safetensors": "not a regular file",
+                 "ln -s /dev/zero $PLUMBLINE_RECORD/rank$RANK.safetensors": "not a regular file",
+                 "mkdir $PLUMBLINE_RECORD/rank$RANK.safetensors": "TRAIN-001",
+                 "rm -r $PLUMBLINE_RECORD $(dirname $PLUMBLINE_SPEC); true": "no such file"}
+        for job, words in cases.items():
+            with self.subTest(job):
+                result, messages = self.failure(job, verdict="fail")
+                self.assertIn(words, messages)
+                self.assertLess(self.seconds, 10)
+        result, messages = self.failure("true", verdict="fail")
+        for rank in (0, 1):
+            self.assertIn(f"TRAIN-001: rank {rank}: ", messages)
+
+    def test_a_record_of_another_run(self):
+        # A program that trains as it likes leaves a well-formed record that is wrong.
+        spec = "sed 's/^lr = .*/lr = 0.05/' $PLUMBLINE_SPEC > $PLUMBLINE_SPEC.own.toml; "
+        result, messages = self.failure(spec + REFERENCE.replace("$PLUMBLINE_SPEC", "$PLUMBLINE_SPEC.own.toml"), "--job-launches-ranks",
+                                        verdict="fail")
+        self.assertIn("TRAIN-009: step 0, rank 0, 0.weight[", messages)
+        self.assertNotIn("TRAIN-006", messages)
+
+    def test_a_program_that_tidies_its_input(self):
+        self.check(f'{REFERENCE} && rm -r "$(dirname $PLUMBLINE_SPEC)"', "--job-launches-ranks", "--filter", ONE, status=0)
+
+    def test_files_that_are_written_over(self):
+        weights = "$(dirname $PLUMBLINE_SPEC)/weights.safetensors"
+        zeros_at_its_end = f"truncate -s -400 {weights}; truncate -s +400 {weights}; "
+        _, messages = self.failure(zeros_at_its_end + REFERENCE, "--job-launches-ranks", verdict="fail")
+        self.assertIn("TRAIN-002: step 0, rank 0, 2.", messages)
+
+    def test_a_machine_that_denies_what_is_needed(self):
+        # With fewer files to open than a rank needs, but enough for the harness itself: how many that is, we try.
+        def limited(files):
+            limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+            return subprocess.run(self.command("true", "--filter", ONE), cwd=self.folder, capture_output=True, text=True, preexec_fn=limit)
+        done = next((done for done in map(limited, range(8, 40)) if (self.folder / "out/run.jsonl").exists()), None)
+        self.assertIsNotNone(done, "no limit lets the harness run")
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertIn("1 cases", done.stdout)
+        self.assertIn("Too many open files", done.stdout)
+        self.assertIn("1 error", done.stdout)
+        self.assertNotIn("fail", done.stdout.split("requirements:")[0])
+
+    def test_much_output(self):
+        result, _ = self.failure("head -c 1000000 /dev/zero | tr '\\0' x; echo; echo the end of $RANK; exit 1", verdict="crash")
+        for rank in (0, 1):
+            self.assertIn(f"x\nthe end of {rank}\n", result["output"])
+        self.assertLess(len(result["output"]), 5000)
+        self.assertLess((self.folder / "out/run.jsonl").stat().st_size, 60000)
+
+    def test_what_is_left_behind(self):
+        # tearDown looks.
+        for end, verdict in (("true", "fail"), ("exit 1", "crash"), ("sleep 60", "hang")):
+            with self.subTest(end):
+                self.failure(f"setsid sleep 600 & (trap '' TERM; sleep 600) & {end}", "--time-limit", "3", verdict=verdict)
+                self.assertEqual(left_behind(), [])
+
+    def test_where_the_harness_is_ended(self):
+        for number in (signal.SIGKILL, signal.SIGINT):
+            with self.subTest(number):
+                job = f"setsid sh -c 'echo > {self.folder}/started; exec sleep 600' & sleep 600"
+                run = subprocess.Popen(self.command(job, "--filter", ONE), cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                deadline = time.time() + 20
+                while not (self.folder / "started").exists() and time.time() < deadline:
+                    time.sleep(0.02)
+                run.send_signal(number)
+                run.wait(20)
+                while left_behind() and time.time() < deadline:
+                    time.sleep(0.05)
+                self.assertEqual(left_behind(), [])
+                (self.folder / "started").unlink()
+        # What a killed driver leaves in files, the next one clears away.
+        self.failure("true", verdict="fail")
+
+    def test_the_callers_directory_and_device(self):
+        (self.folder / "train.sh").write_text("grep '^device' $PLUMBLINE_SPEC; exit 1\n")
+        result, _ = self.failure("sh ./train.sh", "--device", "cuda:1", verdict="crash")
+        self.assertIn('last wrote: device = "cuda:1"', result["reason"])
+        self.assertIn("--device cuda:1", result["repeat"])
+
+    def test_the_world_sizes_listed(self):
+        done = subprocess.run(self.command("true", "--list", "--world-size", "3"), capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(done.stdout.splitlines()), 3, done.stdout)
+        for line in done.stdout.splitlines():
+            self.assertRegex(line, r"training\.job\.single_device\[.*,world=3\]")
+
+
+class Ddp(JobDoor):
+    """Real training: PyTorch's DistributedDataParallel over gloo, and faults that programs have had."""
+
+    def sample(self, name, *arguments):
+        return shlex.join([PYTHON, "-B", str(SAMPLES / name), *arguments])
+
+    def findings(self, fault, filter="*[model=mlp,*,world=2]"):
+        (result,) = self.check(self.sample("ddp_gloo_faulty.py", fault), "--filter", filter, status=1)
+        self.assertEqual(result["verdict"], "fail", result["reason"])
+        return "\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"])
+
+    def test_passes(self):
+        for case in ("*model=conv,*world=2]", "*model=mlp,*world=3]", "*model=conv_norm,*world=4]", "*optimizer=sgd_decay,*"):
+            with self.subTest(case):
+                (result,) = self.check(self.sample("ddp_gloo.py"), "--filter", case, status=0)
+                self.assertEqual(result["verdict"], "pass")
+
+    def test_gradients_that_are_summed(self):
+        found = self.findings("summed")
+        self.assertRegex(found, r"TRAIN-006: step 0, rank 0, 0\.weight\[\d+\]: the gradient is not the mean")
+        self.assertRegex(found, r"TRAIN-008: step 0, rank 0, 0\.weight\[\d+\]")
+        for requirement in ("TRAIN-001", "TRAIN-004", "TRAIN-005", "TRAIN-009", "TRAIN-010"):
+            self.assertNotIn(requirement, found)
+
+    def test_a_gradient_that_is_not_reduced(self):
+        found = self.findings("not_reduced")
+        self.assertRegex(found, r"TRAIN-005: step 0, rank 1, 0\.bias\[\d+\]: the gradient differs from that of rank 0")
+        self.assertRegex(found, r"TRAIN-004: step 0, rank 1, 0\.bias\[\d+\]")
+        self.assertRegex(found, r"TRAIN-006: step 0, rank 0, 0\.bias\[\d+\]")
+        self.assertNotRegex(found, r"step 0, rank \d, (0\.weight|2\.)")
+
+    def test_a_loss_that_is_not_averaged(self):
+        found = self.findings("not_divided", "*model=conv,*micro_batches=2,*world=2]")
+        self.assertRegex(found, r"TRAIN-006: step 0, rank 0, 0\.weight\[\d+\]")
+        self.assertNotIn("TRAIN-010", found)
+
+    def test_rows_of_another_rank(self):
+        found = self.findings("other_rows")
+        self.assertRegex(found, r"TRAIN-011: step 0, rank 1, loss: the loss is that of the rows of data rank 0")
+
+
+if __name__ == "__main__":
+    try:
+        if "Ddp" in sys.argv[3:] and PYTHON is None:
+            print(f"skipped: none of {sys.argv[2]} has torch, numpy and tomllib")
+            sys.exit(77)
+        unittest.main(argv=sys.argv[:1] + sys.argv[3:])
+    finally:
+        os.rmdir(SCRATCH)

@@ -1,0 +1,86 @@
+#include "harness/subject/job/rank_process.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "harness/subject/adapter/protocol.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::subject {
+namespace {
+
+constexpr std::size_t kKept = 3000;   // bytes of output
+constexpr std::size_t kQuoted = 500;  // bytes in a message
+
+Pipe make_output_pipe() {
+  Pipe pipe = make_pipe();
+  ::fcntl(pipe.reading.get(), F_SETFL, O_NONBLOCK);
+  return pipe;
+}
+
+Descriptor no_input() {
+  Descriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (null.get() < 0) throw RuntimeFailure(fmt::format("cannot open '/dev/null': {}", std::strerror(errno)));
+  return null;
+}
+
+}  // namespace
+
+RankProcess::RankProcess(std::string name, const std::string& command, std::vector<std::string> environment)
+    : name_(std::move(name)),
+      output_(make_output_pipe()),
+      process_({.command = command,
+                .environment = std::move(environment),
+                .input = no_input().get(),
+                .output = output_.writing.get(),
+                .errors = output_.writing.get()}) {
+  output_.writing.reset();
+}
+
+std::string RankProcess::end_words() const {
+  constexpr int kCannotExecute = 126, kNotFound = 127, kSignal = 128;  // as shells have it
+  std::string words = end().words();
+  if (!end().by_signal && end().number == kNotFound) words += " (the shell did not find the command)";
+  if (!end().by_signal && end().number == kCannotExecute) words += " (the shell could not execute the command)";
+  if (const int signal = end().number - kSignal; !end().by_signal && signal > 0 && signal <= SIGRTMAX)
+    words += fmt::format(" (a shell's word for signal {}, {})", signal, strsignal(signal));
+  return words;
+}
+
+void RankProcess::hear() {
+  if (output() < 0) return;
+  std::array<char, 1 << 16> block;
+  const ssize_t count = ::read(output(), block.data(), block.size());
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (count <= 0) return output_.reading.reset();
+  tail_.append(block.data(), static_cast<std::size_t>(count));
+  if (tail_.size() > kKept) tail_.erase(0, tail_.size() - kKept);
+}
+
+void RankProcess::notice_end() {
+  if (end_) return;
+  end_ = process_.ended(std::chrono::milliseconds(0));
+  constexpr int kBlocksOfAFullPipe = 16;  // and no more: what it started may go on writing
+  for (int block = 0; end_ && block < kBlocksOfAFullPipe; ++block) hear();
+}
+
+std::string RankProcess::last_words() const {
+  std::string_view text = tail_;
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.remove_suffix(1);
+  const bool cut = text.size() > kQuoted;
+  if (cut) text.remove_prefix(text.size() - kQuoted);
+  std::string line;
+  for (const char c : text) c == '\n' ? line += " | " : line += c;
+  return (cut ? "…" : "") + printable(line);
+}
+
+}  // namespace plumbline::subject

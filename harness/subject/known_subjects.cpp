@@ -1,0 +1,16 @@
+#include "harness/subject/known_subjects.hpp"
+
+#include "harness/subject/adapter/client.hpp"
+#include "harness/suite/eligibility.hpp"
+#include "reference/comm/local.hpp"
+
+namespace plumbline::subject {
+
+std::vector<suite::KnownSubject> known_subjects() {
+  return {
+      {"backend local", suite::Door::backend, {{"capabilities", suite::description_of(comm::local_capabilities())}}},
+      {"adapter reference", suite::Door::adapter, {{"operations", LocalAdapter(reference_service()).operations()}}},
+      {"the reference's job", suite::Door::job, nlohmann::json::object()}};
+}
+
+}  // namespace plumbline::subject

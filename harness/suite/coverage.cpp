@@ -1,0 +1,47 @@
+#include "harness/suite/coverage.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "harness/suite/eligibility.hpp"
+
+namespace plumbline::suite {
+namespace {
+
+// What keeps a subject from every case of a check; nothing where it runs one.
+std::optional<std::string> obstacle(const Suite& suite, const Check& check, const KnownSubject& subject) {
+  std::string first;
+  for (const Case& one : suite.cases()) {
+    if (one.check != &check) continue;
+    const auto lack = lacking(suite, {}, one, subject.description);
+    if (!lack) return std::nullopt;
+    if (first.empty()) first = lack->what;
+  }
+  return fmt::format("{} lacks {}", subject.name, first.empty() ? "a case" : first);
+}
+
+}  // namespace
+
+std::vector<std::string> dead_checks(const Suite& suite, const std::vector<KnownSubject>& known) {
+  std::vector<std::string> dead;
+  for (const Check& check : suite.checks()) {
+    std::vector<std::string> obstacles;
+    bool runs = false;
+    for (const KnownSubject& subject : known) {
+      if (subject.door != check.door) continue;
+      const auto found = obstacle(suite, check, subject);
+      runs = runs || !found;
+      if (found) obstacles.push_back(*found);
+    }
+    if (runs) continue;
+    dead.push_back(fmt::format("check {} runs on no known subject: {}", check.id,
+                               obstacles.empty() ? fmt::format("there is none for the {} door", name_of(check.door))
+                                                 : fmt::format("{}", fmt::join(obstacles, ", "))));
+  }
+  return dead;
+}
+
+}  // namespace plumbline::suite

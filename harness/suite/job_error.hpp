@@ -1,0 +1,33 @@
+// harness/suite/job_error.hpp: a training program that did not end well, as exceptions that become verdicts.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::suite {
+
+/// what() says which rank, how it ended, and what it last wrote; output() has the ends of what all ranks wrote.
+class JobFailure : public RuntimeFailure {
+ public:
+  JobFailure(const std::string& message, std::string output) : RuntimeFailure(message), output_(std::move(output)) {}
+  [[nodiscard]] const std::string& output() const noexcept { return output_; }
+
+ private:
+  std::string output_;
+};
+
+/// A rank ended with another status than 0, or by a signal: verdict `crash`.
+class JobCrashed : public JobFailure {
+ public:
+  using JobFailure::JobFailure;
+};
+
+/// The time was up: verdict `hang`.
+class JobHung : public JobFailure {
+ public:
+  using JobFailure::JobFailure;
+};
+
+}  // namespace plumbline::suite
