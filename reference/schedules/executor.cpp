@@ -1,0 +1,341 @@
+#include "reference/schedules/executor.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::schedules {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Kind = ActionKind;
+
+constexpr int kDirections = 3;  // outputs, gradients, metadata
+
+bool goes_up(Kind kind) { return kind != Kind::send_backward && kind != Kind::recv_backward; }
+bool is_metadata(Kind kind) { return kind == Kind::send_metadata || kind == Kind::recv_metadata; }
+
+int sending_stage(const Action& message) {
+  if (is_send(message.kind)) return message.stage;
+  return message.stage + (goes_up(message.kind) ? -1 : 1);
+}
+int other_stage(const Action& message) {
+  return message.stage + (goes_up(message.kind) == is_send(message.kind) ? 1 : -1);
+}
+
+void refuse_unless_fits(const Schedule& schedule, const comm::Communicator& communicator) {
+  if (static_cast<std::size_t>(communicator.size()) != schedule.ranks.size())
+    throw InvalidArgument(fmt::format("run_rank: the schedule has {} ranks, the communicator {}", schedule.ranks.size(),
+                                      communicator.size()));
+  constexpr std::int64_t kMostTags = std::numeric_limits<int>::max();
+  if (std::int64_t{schedule.stages} * schedule.micro_batches > kMostTags / kDirections)
+    throw InvalidArgument(fmt::format("run_rank: {} stages x {} micro-batches have more messages than there are tags",
+                                      schedule.stages, schedule.micro_batches));
+}
+
+bool has_callback(const StageCallbacks& callbacks, ActionKind kind) {
+  switch (kind) {
+    case Kind::forward:
+      return callbacks.forward != nullptr;
+    case Kind::backward:
+      return callbacks.backward != nullptr;
+    case Kind::input_gradient:
+      return callbacks.input_gradient != nullptr;
+    case Kind::weight_gradient:
+      return callbacks.weight_gradient != nullptr;
+    default:
+      return !is_message(kind) || callbacks.buffer != nullptr;
+  }
+}
+
+class Executor {
+ public:
+  Executor(comm::Communicator& communicator, const Schedule& schedule, const StageCallbacks& callbacks,
+           const ExecutorOptions& options, const PipelineSteps& steps)
+      : communicator_(communicator),
+        schedule_(schedule),
+        callbacks_(callbacks),
+        options_(options),
+        steps_(steps),
+        actions_(steps.actions(schedule, communicator.rank())) {
+    for (const Action& action : actions_)
+      if (!has_callback(callbacks, action.kind))
+        throw InvalidArgument(fmt::format("run_rank: {} has no callback", to_string(action)));
+    periods_.resize(actions_.size());
+  }
+
+  std::vector<Period> run() {
+    communicator_.barrier(options_.timeout);
+    begin_ = Clock::now();
+    for (at_ = 0; at_ < actions_.size();) {
+      std::size_t end = at_;
+      while (end + 1 < actions_.size() && actions_[end].joined) ++end;
+      const std::span<const Action> group(actions_.data() + at_, end + 1 - at_);
+      if (is_message(group.front().kind))
+        post(group);
+      else
+        compute(group);
+      finish_what_is_over();
+      at_ = end + 1;
+    }
+    at_ = actions_.empty() ? 0 : actions_.size() - 1;
+    while (!posted_.empty()) finish(posted_.begin());
+    return std::move(periods_);
+  }
+
+ private:
+  // Messages that were started together.
+  struct Posted {
+    std::size_t position = 0;  // of the first
+    std::span<const Action> messages;
+    std::vector<comm::Work> works;
+    bool sends_alone = false;
+  };
+  using Place = std::deque<Posted>::iterator;
+
+  [[nodiscard]] double now() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  [[nodiscard]] int rank_of(int stage) const {
+    return stage < 0 || stage >= schedule_.stages ? -1 : schedule_.stage_to_rank[static_cast<std::size_t>(stage)];
+  }
+
+  void post(std::span<const Action> messages) {
+    std::vector<comm::Call> calls;
+    for (const Action& message : messages) {
+      if (message.kind == Kind::recv_forward)
+        wait_until_here({.kind = Kind::recv_metadata, .stage = message.stage, .micro_batch = message.micro_batch});
+      comm::Call call{.operation = is_send(message.kind) ? comm::Operation::send : comm::Operation::recv,
+                      .root = rank_of(other_stage(message)),
+                      .tag = steps_.tag(message, schedule_.stages)};
+      const comm::Buffer buffer = callbacks_.buffer(message);
+      if (is_send(message.kind))
+        call.in = buffer;
+      else
+        call.out = buffer;
+      calls.push_back(call);
+    }
+    const double time = now();
+    for (std::size_t i = 0; i < messages.size(); ++i) periods_[at_ + i] = {time, time};
+    const bool sends_alone = std::ranges::all_of(messages, is_send, &Action::kind);
+    posted_.push_back({at_, messages, steps_.start(communicator_, calls, options_.timeout), sends_alone});
+    if (sends_alone && ++outstanding_sends_ > options_.most_outstanding_sends)
+      finish(std::ranges::find(posted_, true, &Posted::sends_alone));
+  }
+
+  void compute(std::span<const Action> group) {
+    for (const Action& action : group) await_inputs(action);
+    for (const Action& action : group) {
+      Period& period = periods_[at_ + static_cast<std::size_t>(&action - group.data())];
+      period.start = now();
+      steps_.compute(callbacks_, action);
+      period.end = now();
+      hand_over(action);
+    }
+  }
+  void await_inputs(const Action& action) {
+    if (action.kind == Kind::forward && action.stage > 0)
+      await_from(action, {.kind = Kind::recv_forward, .stage = action.stage, .micro_batch = action.micro_batch});
+    if ((action.kind == Kind::backward || action.kind == Kind::input_gradient) && action.stage + 1 < schedule_.stages)
+      await_from(action, {.kind = Kind::recv_backward, .stage = action.stage, .micro_batch = action.micro_batch});
+  }
+  void await_from(const Action& action, const Action& receive) {
+    const bool was_posted = wait_until_here(receive);
+    if (!was_posted && rank_of(other_stage(receive)) != communicator_.rank())
+      throw StateError(fmt::format("rank {} at position {}: {} needs {}, which is not before it", communicator_.rank(),
+                                   at_, to_string(action), to_string(receive)));
+  }
+  // Returns whether the message was started, now or before.
+  bool wait_until_here(const Action& receive) {
+    for (auto posted = posted_.begin(); posted != posted_.end(); ++posted)
+      if (std::ranges::any_of(posted->messages, [&](const Action& message) { return is_same(message, receive); })) {
+        finish(posted);
+        break;
+      }
+    return received_.contains(name_of_message(receive));
+  }
+  static bool is_same(const Action& message, const Action& other) {
+    return message.kind == other.kind && message.stage == other.stage && message.micro_batch == other.micro_batch;
+  }
+  using Name = std::tuple<Kind, int, int>;
+  static Name name_of_message(const Action& message) { return {message.kind, message.stage, message.micro_batch}; }
+
+  void hand_over(const Action& action) {
+    const bool up = action.kind == Kind::forward;
+    if (!up && action.kind != Kind::backward && action.kind != Kind::input_gradient) return;
+    const Action send{.kind = up ? Kind::send_forward : Kind::send_backward,
+                      .stage = action.stage,
+                      .micro_batch = action.micro_batch};
+    if (callbacks_.hand_over && rank_of(other_stage(send)) == communicator_.rank()) callbacks_.hand_over(send);
+  }
+
+  void finish_what_is_over() {
+    for (auto posted = posted_.begin(); posted != posted_.end();) {
+      if (!posted->sends_alone || !std::ranges::all_of(posted->works, [](comm::Work& work) { return work.test(); })) {
+        ++posted;
+        continue;
+      }
+      const auto next = posted - posted_.begin();
+      finish(posted);
+      posted = posted_.begin() + next;
+    }
+  }
+  void finish(Place place) {
+    Posted posted = std::move(*place);
+    posted_.erase(place);
+    if (posted.sends_alone) --outstanding_sends_;
+    try {
+      for (comm::Work& work : posted.works) steps_.wait(posted.messages, work, options_.timeout);
+    } catch (const comm::TimeoutError& error) {
+      throw comm::TimeoutError(describe_wait(posted) + error.what());
+    }
+    for (std::size_t i = 0; i < posted.messages.size(); ++i) {
+      const Action& message = posted.messages[i];
+      if (is_send(message.kind))
+        periods_[posted.position + i].end = now();
+      else
+        received_.insert(name_of_message(message));
+      if (callbacks_.release) callbacks_.release(message);
+    }
+  }
+  [[nodiscard]] std::string describe_wait(const Posted& posted) const {
+    std::string words =
+        fmt::format("rank {} at position {} ({}) waited for", communicator_.rank(), at_, to_string(actions_[at_]));
+    for (const Action& message : posted.messages)
+      words += fmt::format("{} {} {} rank {}", &message == posted.messages.data() ? "" : ",", to_string(message),
+                           is_send(message.kind) ? "to" : "from", rank_of(other_stage(message)));
+    return words + ": ";
+  }
+
+  comm::Communicator& communicator_;
+  const Schedule& schedule_;
+  const StageCallbacks& callbacks_;
+  const ExecutorOptions& options_;
+  const PipelineSteps& steps_;
+  std::vector<Action> actions_;
+  std::vector<Period> periods_;
+  Clock::time_point begin_;
+  std::size_t at_ = 0;
+  std::deque<Posted> posted_;
+  std::size_t outstanding_sends_ = 0;
+  std::set<Name> received_;
+};
+
+}  // namespace
+
+std::vector<Action> actions_of_row(const Schedule& schedule, int rank) {
+  return schedule.ranks[static_cast<std::size_t>(rank)];
+}
+
+int tag_of(const Action& message, int stages) {
+  const int direction = is_metadata(message.kind) ? 2 : goes_up(message.kind) ? 0 : 1;
+  return (message.micro_batch * stages + sending_stage(message)) * kDirections + direction;
+}
+
+std::vector<comm::Work> start_together(comm::Communicator& communicator, std::span<const comm::Call> calls,
+                                       comm::Timeout) {
+  std::vector<comm::Work> works;
+  works.push_back(communicator.start(calls));
+  return works;
+}
+
+void wait_for(std::span<const Action>, comm::Work& work, comm::Timeout timeout) { work.wait(timeout); }
+
+void call_back(const StageCallbacks& callbacks, const Action& action) {
+  const auto of_stage = [&](const StageCallbacks::OfStage& callback) {
+    if (callback) callback(action.stage);
+  };
+  switch (action.kind) {
+    case Kind::forward:
+      return callbacks.forward(action.stage, action.micro_batch);
+    case Kind::backward:
+      return callbacks.backward(action.stage, action.micro_batch);
+    case Kind::input_gradient:
+      return callbacks.input_gradient(action.stage, action.micro_batch);
+    case Kind::weight_gradient:
+      return callbacks.weight_gradient(action.stage, action.micro_batch);
+    case Kind::unshard:
+      return of_stage(callbacks.unshard);
+    case Kind::reshard:
+      return of_stage(callbacks.reshard);
+    case Kind::reduce_gradients:
+      return of_stage(callbacks.reduce_gradients);
+    default:
+      return;
+  }
+}
+
+std::vector<Period> run_rank(comm::Communicator& communicator, const Schedule& schedule,
+                             const StageCallbacks& callbacks, const ExecutorOptions& options,
+                             const PipelineSteps& steps) {
+  refuse_unless_fits(schedule, communicator);
+  return Executor(communicator, schedule, callbacks, options, steps).run();
+}
+
+// Of each receive its own memory, as long as it lasts; all sends read one.
+struct EmulatedDevice::Memory {
+  std::vector<std::byte> sent;
+  std::map<int, std::vector<std::byte>> received;  // by tag
+  int stages = 1;
+};
+
+EmulatedDevice::EmulatedDevice(const Schedule& schedule, int rank, SimulationOptions options, double seconds)
+    : options_(std::move(options)), seconds_(seconds), memory_(std::make_unique<Memory>()) {
+  Schedule empty = schedule;
+  for (auto& actions : empty.ranks) actions.clear();
+  (void)simulate(empty, options_);  // refuses the options
+  if (!(seconds >= 0))
+    throw InvalidArgument(fmt::format("emulated device: seconds must be 0 or more, got {}", seconds));
+  if (!options_.straggling.empty()) seconds_ *= options_.straggling.at(static_cast<std::size_t>(rank));
+  memory_->stages = schedule.stages;
+  memory_->sent.resize(static_cast<std::size_t>(std::ranges::max(options_.message_bytes)));
+}
+
+EmulatedDevice::~EmulatedDevice() = default;
+
+StageCallbacks EmulatedDevice::callbacks() {
+  const auto computing = [this](Kind kind) { return [this, kind](int stage, int) { compute(kind, stage); }; };
+  StageCallbacks callbacks;
+  callbacks.forward = computing(Kind::forward);
+  callbacks.backward = computing(Kind::backward);
+  callbacks.input_gradient = computing(Kind::input_gradient);
+  callbacks.weight_gradient = computing(Kind::weight_gradient);
+  callbacks.buffer = [this](const Action& message) { return memory_of(message); };
+  callbacks.release = [this](const Action& message) {
+    if (!is_send(message.kind)) memory_->received.erase(tag_of(message, memory_->stages));
+  };
+  return callbacks;
+}
+
+void EmulatedDevice::compute(ActionKind kind, int stage) {
+  if (kind == Kind::forward) peak_ = std::max(peak_, ++live_);
+  const auto& stages = options_.stages;
+  const double time = (stages.size() == 1 ? stages.front() : stages[static_cast<std::size_t>(stage)]).of(kind);
+  std::this_thread::sleep_for(std::chrono::duration<double>(time * seconds_));
+  const bool ends = options_.forward_only || kind == Kind::backward || kind == Kind::weight_gradient;
+  if (ends) --live_;
+}
+
+comm::Buffer EmulatedDevice::memory_of(const Action& message) {
+  const int boundary = std::min(message.stage, other_stage(message));
+  const auto& sizes = options_.message_bytes;
+  const double size = is_metadata(message.kind) ? 0
+                      : sizes.size() == 1       ? sizes.front()
+                                                : sizes[static_cast<std::size_t>(boundary)];
+  const auto bytes = static_cast<std::int64_t>(size);
+  if (is_send(message.kind)) return {memory_->sent.data(), bytes, comm::DType::u8};
+  auto& memory = memory_->received[tag_of(message, memory_->stages)];
+  memory.resize(static_cast<std::size_t>(bytes));
+  return {memory.data(), bytes, comm::DType::u8};
+}
+
+}  // namespace plumbline::schedules

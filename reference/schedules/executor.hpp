@@ -1,0 +1,123 @@
+// reference/schedules/executor.hpp: runs a rank's part of a schedule over a communicator. What a stage computes is the
+// caller's.
+//
+// Model   Takes the rank's actions in their order. A computation calls back; a message, or a group of joined ones, is
+//         started at once (Communicator::start) and goes on beside the computations: a computation waits for its own
+//         receive alone, a receive for its metadata, and sends are waited for when more than `most_outstanding_sends`
+//         are under way, and at the end. Waiting later than the schedule says is never worse: what check() proves free
+//         of deadlock under rendezvous ends here on every backend, buffered or not.
+//         Messages are matched by name: the tag is made of the sending stage, micro-batch and direction. Two ranks that
+//         are each other's next and previous do not mix them up.
+//         Stages on the same rank exchange no messages: hand_over() is called instead.
+// Memory  buffer() names a message's memory, when it is started; it stays in use until release() of that message. A
+//         send's memory must not change between the two.
+// Errors  TimeoutError says which rank waited where, for which message, from or to whom. StateError: a computation
+//         whose receive is not in the rank's list before it. What a callback throws comes through; the group is
+//         unusable then.
+// Steps   What a wrong program gets wrong is a function in PipelineSteps; a value made without arguments is right.
+// Cost    Beside callbacks and communicator, about 0.1 us an action.
+// Source  The action runtime of torch.distributed.pipelining; DeepSpeed's instructions.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "reference/comm/communicator.hpp"
+#include "reference/schedules/schedule.hpp"
+#include "reference/schedules/simulator.hpp"
+
+namespace plumbline::schedules {
+
+/// What the stages of a rank do. Those marked (optional) may be empty.
+struct StageCallbacks {
+  using Compute = std::function<void(int stage, int micro_batch)>;
+  using OfStage = std::function<void(int stage)>;
+
+  Compute forward;
+  Compute backward;         // of input and weights
+  Compute input_gradient;   // (optional, where the schedule does not split backwards)
+  Compute weight_gradient;  // (optional, likewise)
+  /// The memory of a message that this rank sends or receives, named by its action. A sent value is read only.
+  std::function<comm::Buffer(const Action& message)> buffer;
+  /// The message is over: its memory is the caller's again. (optional)
+  std::function<void(const Action& message)> release;
+  /// The result of a stage whose neighbour is on this rank too, named by the send that there is not. (optional)
+  std::function<void(const Action& send)> hand_over;
+  OfStage unshard;           // (optional)
+  OfStage reshard;           // (optional)
+  OfStage reduce_gradients;  // (optional)
+};
+
+// The right steps, by name.
+
+/// The actions of the schedule's row.
+[[nodiscard]] std::vector<Action> actions_of_row(const Schedule& schedule, int rank);
+/// A number that no other message of a schedule with so many stages has, the same on both sides.
+[[nodiscard]] int tag_of(const Action& message, int stages);
+/// Starts all calls as one.
+[[nodiscard]] std::vector<comm::Work> start_together(comm::Communicator& communicator,
+                                                     std::span<const comm::Call> calls, comm::Timeout timeout);
+/// Waits until the messages that were started together are over.
+void wait_for(std::span<const Action> messages, comm::Work& work, comm::Timeout timeout);
+/// Calls what the action stands for.
+void call_back(const StageCallbacks& callbacks, const Action& action);
+
+/// The steps of an executor that a wrong program gets wrong.
+struct PipelineSteps {
+  /// What a rank does, in its order.
+  std::function<std::vector<Action>(const Schedule& schedule, int rank)> actions = actions_of_row;
+  std::function<int(const Action& message, int stages)> tag = tag_of;
+  /// Starts messages that are joined: one handle for all, or several.
+  std::function<std::vector<comm::Work>(comm::Communicator& communicator, std::span<const comm::Call> calls,
+                                        comm::Timeout timeout)>
+      start = start_together;
+  std::function<void(std::span<const Action> messages, comm::Work& work, comm::Timeout timeout)> wait = wait_for;
+  std::function<void(const StageCallbacks& callbacks, const Action& action)> compute = call_back;
+};
+
+struct ExecutorOptions {
+  /// Of each wait; nothing means the communicator's own limit.
+  comm::Timeout timeout = {};
+  /// Groups of messages under way, with sends alone, before the oldest is waited for.
+  std::size_t most_outstanding_sends = 8;
+};
+
+/// Runs this rank's part. Collective: all ranks of the communicator, which are the schedule's, run the same one; it
+/// begins with a barrier. Returns when each action happened, in seconds from then, as Period says: a computation lasts
+/// as its callback, a send until its end was seen. Throws InvalidArgument for a communicator of another size, for a
+/// schedule that has more messages than tags, and for callbacks that it needs and that are empty.
+[[nodiscard]] std::vector<Period> run_rank(comm::Communicator& communicator, const Schedule& schedule,
+                                           const StageCallbacks& callbacks, const ExecutorOptions& options = {},
+                                           const PipelineSteps& steps = {});
+
+/// A device that computes nothing: each computation waits for its time, messages are real and have the given sizes.
+/// Times, bytes and straggling are those of `options` (not its links, overlap and jitter), each time multiplied by
+/// `seconds`.
+class EmulatedDevice {
+ public:
+  /// Throws InvalidArgument for options that simulate() refuses.
+  EmulatedDevice(const Schedule& schedule, int rank, SimulationOptions options, double seconds = 1);
+  ~EmulatedDevice();
+  EmulatedDevice(const EmulatedDevice&) = delete;
+  EmulatedDevice& operator=(const EmulatedDevice&) = delete;
+  /// Valid as long as the device.
+  [[nodiscard]] StageCallbacks callbacks();
+  /// Activations at once, so far.
+  [[nodiscard]] int peak_activations() const { return peak_; }
+
+ private:
+  void compute(ActionKind kind, int stage);
+  comm::Buffer memory_of(const Action& message);
+
+  struct Memory;
+  SimulationOptions options_;
+  double seconds_;
+  int live_ = 0;
+  int peak_ = 0;
+  std::unique_ptr<Memory> memory_;
+};
+
+}  // namespace plumbline::schedules

@@ -1,0 +1,218 @@
+#include "reference/schedules/generate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/schedules/generate_rows.hpp"
+
+namespace plumbline::schedules {
+namespace {
+
+using detail::Row;
+
+struct Name {
+  Family family;
+  std::string_view name;
+};
+constexpr std::array kNames{Name{Family::gpipe, "gpipe"},
+                            Name{Family::one_f_one_b, "1f1b"},
+                            Name{Family::interleaved, "interleaved"},
+                            Name{Family::looped_breadth_first, "looped-bfs"},
+                            Name{Family::zb_h1, "zb-h1"},
+                            Name{Family::zb_h2, "zb-h2"},
+                            Name{Family::interleaved_zero_bubble, "interleaved-zero-bubble"},
+                            Name{Family::zbv, "zbv"},
+                            Name{Family::dualpipev, "dualpipev"},
+                            Name{Family::forward_only, "forward-only"}};
+constexpr std::array kFamilies = [] {
+  std::array<Family, kNames.size()> families{};
+  for (std::size_t i = 0; i < kNames.size(); ++i) families[i] = kNames[i].family;
+  return families;
+}();
+
+constexpr std::int64_t kMostComputations = std::int64_t{1} << 26;
+
+void require_stages_per_rank(Family family, const Shape& shape, int needed) {
+  if (shape.stages_per_rank != needed)
+    throw InvalidArgument(fmt::format("{}: a rank has exactly {} stage{}, got {}", name_of(family), needed,
+                                      needed == 1 ? "" : "s", shape.stages_per_rank));
+}
+
+// The micro-batches of a round. There are max(1, m/p) rounds, which must be equally large.
+int round_of(Family family, const Shape& shape) {
+  const int rounds = std::max(1, shape.micro_batches / shape.ranks);
+  if (shape.micro_batches % rounds != 0)
+    throw InvalidArgument(
+        fmt::format("{}: the micro-batches are a multiple of the rounds, max(1, micro-batches / ranks), but "
+                    "{} micro-batches on {} ranks make {} rounds",
+                    name_of(family), shape.micro_batches, shape.ranks, rounds));
+  return shape.micro_batches / rounds;
+}
+
+Schedule gpipe(const Shape& shape) {
+  Schedule schedule = detail::empty_schedule(shape, Placement::loop);
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    Row row(schedule.ranks[static_cast<std::size_t>(rank)]);
+    for (const ActionKind kind : {ActionKind::forward, ActionKind::backward})
+      for (int i = 0; i < shape.micro_batches; ++i) row.add(kind, rank, i);
+  }
+  return schedule;
+}
+
+// Idle cells: until the first micro-batch arrives, and while it goes to the last rank and back.
+Schedule looped_breadth_first(const Shape& shape) {
+  Schedule schedule = detail::empty_schedule(shape, Placement::loop);
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    Row row(schedule.ranks[static_cast<std::size_t>(rank)]);
+    row.idle(rank);
+    for (int chunk = 0; chunk < shape.stages_per_rank; ++chunk)
+      for (int i = 0; i < shape.micro_batches; ++i) row.add(ActionKind::forward, chunk * shape.ranks + rank, i);
+    row.idle(2 * (shape.ranks - 1 - rank));
+    for (int chunk = shape.stages_per_rank; chunk-- > 0;)
+      for (int i = shape.micro_batches; i-- > 0;) row.add(ActionKind::backward, chunk * shape.ranks + rank, i);
+  }
+  return schedule;
+}
+
+Schedule forward_only(const Shape& shape) {
+  Schedule schedule = detail::empty_schedule(shape, Placement::loop);
+  const std::vector<detail::Virtual> order = detail::depth_first_order(shape, shape.ranks);
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    Row row(schedule.ranks[static_cast<std::size_t>(rank)]);
+    for (const auto& [chunk, micro_batch] : order)
+      row.add(ActionKind::forward, chunk * shape.ranks + rank, micro_batch);
+  }
+  return schedule;
+}
+
+}  // namespace
+
+std::string_view name_of(Family family) { return std::ranges::find(kNames, family, &Name::family)->name; }
+
+Family family_of(std::string_view name) {
+  if (const auto found = std::ranges::find(kNames, name, &Name::name); found != kNames.end()) return found->family;
+  std::string names;
+  for (const Name& known : kNames) names.append(names.empty() ? "" : ", ").append(known.name);
+  throw NotFound(fmt::format("schedule: there is no '{}', but {}", name, names));
+}
+
+std::span<const Family> families() { return kFamilies; }
+
+Schedule generate(Family family, const Shape& shape) {
+  detail::require_shape(shape);
+  switch (family) {
+    case Family::gpipe:
+      require_stages_per_rank(family, shape, 1);
+      return gpipe(shape);
+    case Family::one_f_one_b:
+      require_stages_per_rank(family, shape, 1);
+      return detail::one_f_one_b(shape);
+    case Family::interleaved:  // of one stage a rank nothing is interleaved, and no rounds are needed
+      return shape.stages_per_rank == 1 ? detail::one_f_one_b(shape)
+                                        : detail::interleaved(shape, round_of(family, shape));
+    case Family::looped_breadth_first:
+      return looped_breadth_first(shape);
+    case Family::zb_h1:
+      require_stages_per_rank(family, shape, 1);
+      return detail::zb_h1(shape);
+    case Family::zb_h2:
+      require_stages_per_rank(family, shape, 1);
+      return detail::zb_h2(shape);
+    case Family::interleaved_zero_bubble:
+      return detail::interleaved_zero_bubble(shape, round_of(family, shape));
+    case Family::zbv:
+      require_stages_per_rank(family, shape, 2);
+      return detail::zbv(shape);
+    case Family::dualpipev:
+      require_stages_per_rank(family, shape, 2);
+      if (shape.micro_batches < 2 * shape.ranks)
+        throw InvalidArgument(
+            fmt::format("dualpipev: there are at least as many micro-batches as stages, got {} "
+                        "micro-batches and {} stages",
+                        shape.micro_batches, 2 * shape.ranks));
+      return detail::dualpipev(shape);
+    case Family::forward_only:
+      return forward_only(shape);
+  }
+  throw InvalidArgument(fmt::format("schedule: there is no family {}", static_cast<int>(family)));
+}
+
+Schedule generate_as_torch(Family family, const Shape& shape) {
+  if (family == Family::zb_h1 || family == Family::zb_h2 || family == Family::forward_only)
+    throw Unsupported(fmt::format("{}: PyTorch has no such schedule", name_of(family)));
+  if (family == Family::one_f_one_b && shape.micro_batches < shape.ranks)
+    throw InvalidArgument(fmt::format("1f1b: PyTorch needs at least as many micro-batches as ranks, got {} and {}",
+                                      shape.micro_batches, shape.ranks));
+  // PyTorch's ranks run ahead twice as far, be it for one stage.
+  if (family == Family::interleaved) {
+    detail::require_shape(shape);
+    return detail::interleaved(shape, round_of(family, shape));
+  }
+  return generate(family, shape);
+}
+
+Schedule interleaved_in_groups(const Shape& shape, int group) {
+  detail::require_shape(shape);
+  detail::require_groups(shape, group);
+  return without_idle(detail::interleaved(shape, group));
+}
+
+Schedule without_idle(Schedule schedule) {
+  for (std::vector<Action>& actions : schedule.ranks)
+    std::erase_if(actions, [](const Action& action) { return action.kind == ActionKind::idle; });
+  return schedule;
+}
+
+namespace detail {
+
+void require_shape(const Shape& shape) {
+  const auto& [ranks, micro_batches, stages_per_rank] = shape;
+  if (ranks < 1 || micro_batches < 1 || stages_per_rank < 1)
+    throw InvalidArgument(
+        fmt::format("schedule: ranks, micro-batches and stages per rank are at least 1, got {}, {} and {}", ranks,
+                    micro_batches, stages_per_rank));
+  // Each factor has passed before it is multiplied, so that nothing overflows.
+  const auto small = [](std::int64_t factor) { return factor <= kMostComputations; };
+  if (!small(ranks) || !small(stages_per_rank) || !small(std::int64_t{ranks} * stages_per_rank) ||
+      !small(micro_batches) || !small(std::int64_t{ranks} * stages_per_rank * micro_batches))
+    throw InvalidArgument(
+        fmt::format("schedule: {} ranks of {} stages and {} micro-batches make more than {} computations of a kind",
+                    ranks, stages_per_rank, micro_batches, kMostComputations));
+}
+
+void require_groups(const Shape& shape, int group) {
+  if (group < shape.ranks || group > shape.micro_batches)
+    throw InvalidArgument(
+        fmt::format("interleaved: a group has at least as many micro-batches as there are ranks ({}) and at most all "
+                    "({}), got {}",
+                    shape.ranks, shape.micro_batches, group));
+  const int rest = shape.micro_batches % group;
+  if (rest != 0 && rest < shape.ranks)
+    throw InvalidArgument(fmt::format(
+        "interleaved: the last group is full or has at least as many micro-batches as there are ranks ({}), but "
+        "{} micro-batches in groups of {} leave {}",
+        shape.ranks, shape.micro_batches, group, rest));
+}
+
+void require_multiple_of_ranks(const Shape& shape) {
+  if (shape.micro_batches % shape.ranks != 0)
+    throw InvalidArgument(
+        fmt::format("interleaved: ColossalAI's micro-batches are a multiple of the ranks, got {} and {}",
+                    shape.micro_batches, shape.ranks));
+}
+
+Schedule empty_schedule(const Shape& shape, Placement placement) {
+  const int stages = shape.ranks * shape.stages_per_rank;
+  Schedule schedule{.stages = stages,
+                    .micro_batches = shape.micro_batches,
+                    .stage_to_rank = stage_to_rank(shape.ranks, stages, placement),
+                    .ranks = std::vector<std::vector<Action>>(static_cast<std::size_t>(shape.ranks))};
+  return schedule;
+}
+
+}  // namespace detail
+}  // namespace plumbline::schedules

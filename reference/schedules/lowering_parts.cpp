@@ -1,0 +1,85 @@
+#include "reference/schedules/lowering_parts.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::schedules::detail {
+namespace {
+
+[[noreturn]] void refuse(std::size_t rank, std::size_t position, const Action& action, std::string_view why) {
+  throw InvalidArgument(fmt::format("lowering: rank {}, position {}: {} {}", rank, position, to_string(action), why));
+}
+
+// Throws unless the rank may have the action; not for idle cells.
+void require_computation(const Schedule& schedule, std::size_t rank, const Action& action) {
+  const auto position = static_cast<std::size_t>(&action - schedule.ranks[rank].data());
+  if (is_message(action.kind)) refuse(rank, position, action, "is a message; messages are what is put in");
+  if (action.stage < 0 || action.stage >= schedule.stages)
+    refuse(rank, position, action, fmt::format("has a stage that is not of 0 to {}", schedule.stages - 1));
+  if (!is_compute(action.kind)) return;
+  if (action.micro_batch < 0 || action.micro_batch >= schedule.micro_batches)
+    refuse(rank, position, action, fmt::format("has a micro-batch that is not of 0 to {}", schedule.micro_batches - 1));
+  const int owner = schedule.stage_to_rank[static_cast<std::size_t>(action.stage)];
+  if (static_cast<std::size_t>(owner) != rank)
+    refuse(rank, position, action, fmt::format("is computed here, but its stage is on rank {}", owner));
+}
+
+}  // namespace
+
+void require_stages(const Schedule& schedule) {
+  const auto ranks = static_cast<int>(schedule.ranks.size());
+  if (schedule.stages < 1 || schedule.micro_batches < 1 ||
+      schedule.stage_to_rank.size() != static_cast<std::size_t>(schedule.stages))
+    throw InvalidArgument(fmt::format("lowering: {} stages, {} micro-batches, and a rank for {} stages",
+                                      schedule.stages, schedule.micro_batches, schedule.stage_to_rank.size()));
+  for (const int rank : schedule.stage_to_rank)
+    if (rank < 0 || rank >= ranks)
+      throw InvalidArgument(
+          fmt::format("lowering: a stage is on rank {}, but there are ranks 0 to {}", rank, ranks - 1));
+  // A table has a place for each stage and micro-batch; a few numbers in a row must not make it larger than the rows.
+  constexpr std::int64_t kAlwaysAllowed = std::int64_t{1} << 22;
+  std::int64_t actions = 0;
+  for (const auto& row : schedule.ranks) actions += static_cast<std::int64_t>(row.size());
+  if (std::int64_t{schedule.stages} * schedule.micro_batches > std::max(actions, kAlwaysAllowed))
+    throw InvalidArgument(
+        fmt::format("lowering: {} stages and {} micro-batches need more than the {} actions that there are",
+                    schedule.stages, schedule.micro_batches, actions));
+}
+
+std::vector<std::size_t> lowered_sizes(const Schedule& schedule) {
+  require_stages(schedule);
+  const Routes routes(schedule);
+  std::vector<std::size_t> sizes(schedule.ranks.size());
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    for (const Action& action : schedule.ranks[rank]) {
+      if (action.kind == ActionKind::idle) continue;
+      require_computation(schedule, rank, action);
+      ++sizes[rank];
+      const auto message = routes.made_by(action);
+      if (!message || routes.stays(*message)) continue;
+      ++sizes[rank];
+      ++sizes[routes.rank_of(message->receiver)];
+    }
+  return sizes;
+}
+
+void refuse_circle(std::span<const Waiting> waiting) {
+  constexpr std::size_t kNamed = 8;
+  std::string who;
+  for (const auto& [rank, action] : waiting.first(std::min(waiting.size(), kNamed)))
+    who += fmt::format("{}rank {} for what {} needs", who.empty() ? "" : ", ", rank, to_string(action));
+  if (waiting.size() > kNamed) who += fmt::format(", and {} more", waiting.size() - kNamed);
+  throw InvalidArgument(fmt::format("lowering: the computations wait for each other: {}", who));
+}
+
+Schedule with_empty_rows(const Schedule& schedule) {
+  return {.stages = schedule.stages,
+          .micro_batches = schedule.micro_batches,
+          .stage_to_rank = schedule.stage_to_rank,
+          .ranks = std::vector<std::vector<Action>>(schedule.ranks.size())};
+}
+
+}  // namespace plumbline::schedules::detail
