@@ -11,9 +11,9 @@ namespace plumbline::training {
 /// name, Unsupported where there is no such device.
 [[nodiscard]] c10::Device device_of(const std::string& name, int rank);
 
-/// Makes GPUs repeat their results: no TF32, no choice of algorithms by timing, deterministic ones only. Sets
-/// LibTorch's process-wide switches, so it is called once, before any rank starts; does nothing where there
-/// is no GPU.
+/// Makes devices repeat their results. Lets LibTorch's libraries set themselves up on this thread, before several
+/// threads could make them do so at once. GPUs: no TF32, no choice of algorithms by timing, deterministic ones
+/// only. Sets process-wide switches, so it is called once, before any rank starts.
 void make_deterministic();
 
 }  // namespace plumbline::training

@@ -71,6 +71,8 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
   spec.layers = layers_of(settings.model);
   if (settings.optimizer == "adam")
     spec.optimizer = job::Adam{.lr = 0.01};
+  else if (settings.optimizer == "sgd_decay")
+    spec.optimizer = job::Sgd{.lr = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 1e-3};
   else
     spec.optimizer = job::Sgd{.lr = 0.1, .momentum = 0.9};
   spec.folder = folder;

@@ -5,7 +5,6 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/record/run_files.hpp"
-#include "reference/record/training_record.hpp"
 #include "reference/training/device.hpp"
 #include "reference/training/gradients.hpp"
 #include "reference/training/optimizer.hpp"
@@ -27,51 +26,53 @@ void check(const job::RunSpec& spec, const comm::Communicator& world) {
         fmt::format("parallel.data = {}, but {} ranks were started", spec.parallel.data, world.size()));
 }
 
-Values given_weights(const job::RunSpec& spec, const job::RunFiles& files) {
-  Values values;
-  for (const job::Parameter& parameter : job::parameters_of(spec))
-    values[parameter.name] = files.weight(parameter.name);
-  return values;
-}
-
-// Averages the gradients over the data group, in place: all of them as one bucket.
-void average_over(comm::Communicator& group, std::vector<at::Tensor>& gradients) {
+// Reduces the gradients over the data group, in place: all of them as one bucket.
+void reduce(const ExecutorSteps& steps, const job::RunSpec& spec, comm::Communicator& group,
+            const std::vector<job::Parameter>& list, std::vector<at::Tensor>& gradients) {
   std::vector<at::Tensor> flat;
   for (const at::Tensor& gradient : gradients) flat.push_back(gradient.reshape({-1}));
-  at::Tensor bucket = at::cat(flat).cpu();
-  const comm::Buffer buffer{bucket.data_ptr<float>(), bucket.numel(), comm::DType::f32};
-  group.all_reduce(buffer, buffer, comm::ReduceOp::avg);
-  std::int64_t begin = 0;
+  const at::Tensor memory = at::cat(flat).cpu();
+  Bucket bucket{.values = {memory.data_ptr<float>(), static_cast<std::size_t>(memory.numel())}, .parts = {}};
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const auto count = static_cast<std::size_t>(gradients[i].numel());
+    bucket.parts.push_back({list[i], bucket.values.subspan(begin, count), !gradients[i].is_contiguous()});
+    begin += count;
+  }
+  steps.reduce(spec, group, bucket);
+  std::int64_t first = 0;
   for (at::Tensor& gradient : gradients) {
-    const at::Tensor averaged = bucket.narrow(0, begin, gradient.numel());
-    begin += gradient.numel();
-    gradient = averaged.view(gradient.sizes()).to(gradient.device(), gradient.scalar_type(), false, true);
+    const at::Tensor reduced = memory.narrow(0, first, gradient.numel());
+    first += gradient.numel();
+    gradient = reduced.view(gradient.sizes()).to(gradient.device(), gradient.scalar_type(), false, true);
   }
 }
 
 // The states of one rank's run, step after step.
 class DataParallelRun {
  public:
-  DataParallelRun(const job::RunSpec& spec, comm::Communicator& group)
+  DataParallelRun(const job::RunSpec& spec, comm::Communicator& group, const ExecutorSteps& steps)
       : spec_(spec),
         group_(group),
+        steps_(steps),
         files_(spec),
         list_(job::parameters_of(spec)),
-        values_(parameters_on(spec, given_weights(spec, files_), Arithmetic::float32,
+        values_(parameters_on(spec, steps.weights(spec, group.rank()), Arithmetic::float32,
                               device_of(spec.run.device, group.rank()))),
-        optimizer_(spec.optimizer, list_.size()),
+        optimizer_(steps.optimizer(spec, group.rank()), list_.size()),
         record_(spec, group.rank(), "plumbline", PLUMBLINE_VERSION) {}
 
   /// Returns the loss over this rank's rows.
   float step(int step) {
     note(step, job::Moment::before, values_);
-    TensorGradient local = gradient_of(spec_, files_, values_, job::micro_batches_of(spec_, step, group_.rank()));
+    TensorGradient local =
+        gradient_of(spec_, files_, values_, steps_.rows(spec_, step, group_.rank()), steps_.divisor(spec_));
     note(step, job::Moment::local_grad, local.gradients);
-    average_over(group_, local.gradients);
+    reduce(steps_, spec_, group_, list_, local.gradients);
     note(step, job::Moment::grad, local.gradients);
     optimizer_.step(values_, local.gradients);
     note(step, job::Moment::after, values_);
-    const auto loss = static_cast<float>(local.loss);
+    const auto loss = static_cast<float>(steps_.loss(local.losses));
     record_.add_loss(step, loss);
     return loss;
   }
@@ -79,11 +80,12 @@ class DataParallelRun {
 
  private:
   void note(int step, job::Moment moment, std::span<const at::Tensor> tensors) {
-    for (std::size_t i = 0; i < list_.size(); ++i) record_.add(step, moment, list_[i], to_floats(tensors[i]));
+    for (std::size_t i = 0; i < list_.size(); ++i) steps_.note(record_, step, moment, list_[i], to_floats(tensors[i]));
   }
 
   const job::RunSpec& spec_;
   comm::Communicator& group_;
+  const ExecutorSteps& steps_;
   job::RunFiles files_;
   std::vector<job::Parameter> list_;
   std::vector<at::Tensor> values_;
@@ -94,12 +96,12 @@ class DataParallelRun {
 }  // namespace
 
 void run_data_parallel(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
-                       const Progress& progress) {
+                       const Progress& progress, const ExecutorSteps& steps) {
   check(spec, world);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw RuntimeFailure(fmt::format("'{}' cannot be made a folder: {}", folder.string(), error.message()));
-  DataParallelRun run(spec, world);
+  DataParallelRun run(spec, world, steps);
   for (int step = 0; step < spec.run.steps; ++step) {
     const float loss = run.step(step);
     if (progress) progress({step, spec.run.steps, loss});

@@ -65,13 +65,15 @@ std::vector<at::Tensor> parameters_on(const job::RunSpec& spec, const Values& va
                                         job::text_of(parameter.shape), job::elements_of(parameter.shape)));
     const at::Tensor tensor = filled<float>(
         parameter.shape, at::kFloat, [&](std::span<float> out) { std::copy(given.begin(), given.end(), out.begin()); });
-    list.push_back(tensor.to(device, arithmetic == Arithmetic::float64 ? at::kDouble : at::kFloat));
+    const bool convolves = parameter.shape.size() == 4;
+    const auto format = convolves ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+    list.push_back(tensor.to(device, arithmetic == Arithmetic::float64 ? at::kDouble : at::kFloat).contiguous(format));
   }
   return list;
 }
 
 TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files, std::span<const at::Tensor> parameters,
-                           std::span<const job::RowRange> parts) {
+                           std::span<const job::RowRange> parts, double divisor) {
   std::vector<at::Tensor> leaves;
   for (const at::Tensor& parameter : parameters) leaves.push_back(parameter.detach().requires_grad_());
   const Model model(spec, leaves);
@@ -79,11 +81,10 @@ TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files,
   for (const job::RowRange& part : parts) {
     const Rows rows = read_rows(files, part, parameters.front());
     const at::Tensor loss = model.loss(rows.x, rows.y);
-    loss.div(static_cast<double>(parts.size())).backward();
-    result.loss += loss.item<double>();
+    loss.div(divisor).backward();
+    result.losses.push_back(loss.item<double>());
   }
-  result.loss /= static_cast<double>(parts.size());
-  for (const at::Tensor& leaf : leaves) result.gradients.push_back(leaf.grad().contiguous());
+  for (const at::Tensor& leaf : leaves) result.gradients.push_back(leaf.grad());
   return result;
 }
 

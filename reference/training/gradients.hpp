@@ -3,6 +3,7 @@
 // Model   A gradient of several parts is the mean of the parts' gradients: each part's loss is divided by
 //         their number and propagated back, in order, into one sum. That is how a data rank accumulates its
 //         micro-batches.
+// Memory  The weights of convolutions, and so their gradients, lie channels last, as the kernels read them.
 // Bits    The rows of a part are copied into memory of their own: with the same rows, values and one thread
 //         the result has the same bits, wherever the rows lay (kernels choose their path by alignment).
 #pragma once
@@ -20,7 +21,7 @@ namespace plumbline::training {
 /// In the order of job::parameters_of().
 struct TensorGradient {
   std::vector<at::Tensor> gradients;
-  double loss = 0;  // the mean of the parts' losses
+  std::vector<double> losses;  // of the parts
 };
 
 /// Parameters of type float or double on a device, in the order of job::parameters_of(). Throws
@@ -28,9 +29,11 @@ struct TensorGradient {
 [[nodiscard]] std::vector<at::Tensor> parameters_on(const job::RunSpec& spec, const Values& values,
                                                     Arithmetic arithmetic, c10::Device device);
 
-/// The gradient of the mean of the parts' losses. The type of the rows follows the parameters'.
+/// The gradient of the sum of the parts' losses over `divisor`, their number for the mean. The type of the rows
+/// follows the parameters'.
 [[nodiscard]] TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files,
-                                         std::span<const at::Tensor> parameters, std::span<const job::RowRange> parts);
+                                         std::span<const at::Tensor> parameters, std::span<const job::RowRange> parts,
+                                         double divisor);
 
 /// The elements on the host.
 [[nodiscard]] std::vector<float> to_floats(const at::Tensor& tensor);

@@ -14,7 +14,7 @@
 #include "reference/training/executor.hpp"
 #include "reference/training/gradients.hpp"
 #include "reference/training/model.hpp"
-#include "reference/training/training.hpp"
+#include "reference/training/steps.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -32,7 +32,7 @@ auto guarded(const Body& body) {
 }
 
 LossGradient on_host(const job::RunSpec& spec, const TensorGradient& result) {
-  LossGradient host{.gradients = {}, .loss = result.loss};
+  LossGradient host{.gradients = {}, .loss = mean_loss(result.losses)};
   const std::vector<job::Parameter> list = job::parameters_of(spec);
   for (std::size_t i = 0; i < list.size(); ++i) host.gradients[list[i].name] = to_doubles(result.gradients[i]);
   return host;
@@ -98,8 +98,8 @@ class TorchTraining final : public Training {
   }
 
   void run(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
-           const Progress& progress) override {
-    guarded([&] { run_data_parallel(spec, world, folder, progress); });
+           const Progress& progress, const ExecutorSteps& steps) override {
+    guarded([&] { run_data_parallel(spec, world, folder, progress, steps); });
   }
 
   Baseline baseline(const job::RunSpec& spec, const std::vector<Slice>& slices, const Values& before,
@@ -109,7 +109,8 @@ class TorchTraining final : public Training {
       const std::vector<at::Tensor> parameters = parameters_on(spec, before, arithmetic, device_of(device, 0));
       Baseline result;
       for (const Slice& slice : slices)
-        result.slices.push_back(on_host(spec, gradient_of(spec, files, parameters, slice)));
+        result.slices.push_back(
+            on_host(spec, gradient_of(spec, files, parameters, slice, static_cast<double>(slice.size()))));
       result.mean = mean_in_rank_order(result.slices, arithmetic);
       return result;
     });
@@ -121,7 +122,8 @@ class TorchTraining final : public Training {
     return guarded([&] {
       const job::RunFiles files(spec);
       const std::vector<at::Tensor> parameters = parameters_on(spec, before, arithmetic, device_of(device, 0));
-      return on_host(spec, gradient_of(spec, files, parameters, whole_batches(spec, step)));
+      const std::vector<job::RowRange> batches = whole_batches(spec, step);
+      return on_host(spec, gradient_of(spec, files, parameters, batches, static_cast<double>(batches.size())));
     });
   }
 

@@ -65,6 +65,8 @@ struct StepProgress {
 };
 using Progress = std::function<void(const StepProgress&)>;
 
+struct ExecutorSteps;  // steps.hpp
+
 class Training {
  public:
   Training() = default;
@@ -77,10 +79,11 @@ class Training {
   [[nodiscard]] virtual std::map<std::string, std::string> environment() const = 0;
 
   /// Runs `spec` as rank world.rank(), on spec.run.device, and writes folder/rank<R>.safetensors, local_grad
-  /// included. Collective over `world`, whose size is the specification's. Throws Unsupported for pipeline or
-  /// tensor other than 1, a dtype other than float32, a scaler or injections.
+  /// included. Collective over `world`, whose size is the specification's. `steps` are the right ones unless the
+  /// run shall be wrong. Throws Unsupported for pipeline or tensor other than 1, a dtype other than float32, a
+  /// scaler or injections.
   virtual void run(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
-                   const Progress& progress) = 0;
+                   const Progress& progress, const ExecutorSteps& steps) = 0;
 
   /// The gradient and loss of one step at the parameter values `before`, of the data ranks' slices. In float32
   /// bitwise what the executor's ranks compute of such rows, and with a backend that adds in rank order, what

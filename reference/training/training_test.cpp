@@ -17,6 +17,7 @@
 #include "reference/record/temporary_folder.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
+#include "reference/training/steps.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -119,7 +120,7 @@ TEST_P(TorchNn, BaselineHasItsGradientsAndLosses) {
 TEST_P(TorchNn, ARunFollowsItsSteps) {
   const RecordedRun run(GetParam());
   comm::run_ranks(run.spec().parallel.data,
-                  [&](comm::Communicator& world) { module().run(run.spec(), world, run.folder(), {}); });
+                  [&](comm::Communicator& world) { module().run(run.spec(), world, run.folder(), {}, {}); });
   const job::TrainingRecord record(run.spec(), run.folder());
   ASSERT_TRUE(record.findings().empty()) << record.findings().front().tensor << " " << record.findings().front().what;
   for (int step = 0; step < run.spec().run.steps; ++step)
@@ -154,7 +155,7 @@ class TrainingTest : public testing::Test {
   std::string error_of(const job::RunSpec& spec, int ranks = 1) {
     try {
       comm::run_ranks(ranks,
-                      [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}); });
+                      [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}, {}); });
     } catch (const Error& error) {
       return std::string(error.kind()) + ": " + error.what();
     }
@@ -169,11 +170,12 @@ TEST_F(TrainingTest, EveryRankUsesBitwiseTheBaselinesMeanOnABackendThatAddsInRan
   const job::RunSpec spec = digits_run({.model = "conv_norm", .data = 3, .steps = 2, .accumulation = 2});
   std::vector<int> told(3);
   comm::run_ranks(3, [&](comm::Communicator& world) {
-    module().run(spec, world, folder.path() / "record", [&](const StepProgress& progress) {
+    const auto listen = [&](const StepProgress& progress) {
       told[static_cast<std::size_t>(world.rank())] += 1 + progress.step;
       EXPECT_EQ(progress.steps, 2);
       EXPECT_NEAR(progress.loss, 2.3, 0.3);
-    });
+    };
+    module().run(spec, world, folder.path() / "record", listen, {});
   });
   EXPECT_THAT(told, testing::Each(3));
   const job::TrainingRecord record(spec, folder.path() / "record");
@@ -186,6 +188,33 @@ TEST_F(TrainingTest, EveryRankUsesBitwiseTheBaselinesMeanOnABackendThatAddsInRan
       const std::vector<double> got(copy.values.begin(), copy.values.end());
       EXPECT_EQ(got, baseline.mean.gradients.at(parameter.name)) << parameter.name << " of rank " << copy.rank;
     }
+}
+
+TEST_F(TrainingTest, GivesItsReductionAllGradientsAndUsesWhatItMakesOfThem) {
+  const job::RunSpec spec = digits_run({.model = "conv", .data = 1, .steps = 1});
+  std::vector<std::string> names, copied;
+  ExecutorSteps steps;
+  steps.reduce = [&](const job::RunSpec&, comm::Communicator&, const Bucket& bucket) {
+    const float* next = bucket.values.data();
+    for (const BucketPart& part : bucket.parts) {
+      EXPECT_EQ(part.values.data(), next) << "the parts follow each other";
+      next += part.values.size();
+      EXPECT_EQ(part.values.size(), static_cast<std::size_t>(job::elements_of(part.parameter.shape)));
+      names.push_back(part.parameter.name);
+      if (part.copied) copied.push_back(part.parameter.name);
+      for (std::size_t i = 0; i < part.values.size(); ++i) part.values[i] = static_cast<float>(i);
+    }
+    EXPECT_EQ(next, bucket.values.data() + bucket.values.size());
+  };
+  comm::run_ranks(1,
+                  [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}, steps); });
+  EXPECT_THAT(names, testing::ElementsAre("0.weight", "0.bias", "2.weight", "2.bias", "5.weight", "5.bias"));
+  EXPECT_THAT(copied, testing::ElementsAre("2.weight")) << "the first convolution has one channel";
+  const job::TrainingRecord record(spec, folder.path() / "record");
+  for (const job::Parameter& parameter : job::parameters_of(spec)) {
+    const std::vector<float> used = record.copies(0, job::Moment::grad, parameter).at(0).values;
+    for (std::size_t i = 0; i < used.size(); ++i) ASSERT_EQ(used[i], static_cast<float>(i)) << parameter.name;
+  }
 }
 
 TEST_F(TrainingTest, AccuracyCountsRightRows) {
