@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <thread>
 
 #include "harness/mutants/faulty.hpp"
 #include "harness/mutants/kinds.hpp"
@@ -187,6 +188,44 @@ class LeakyBarrier final : public CommunicatorDecorator {
   }
 };
 
+// A barrier that fails at its limit fails on rank 0 alone.
+class PartialBarrier final : public Changed<PartialBarrier> {
+ public:
+  using Changed::Changed;
+  template <class Action>
+  void make(const Action& action, const Call& call, comm::Timeout timeout, bool) {
+    try {
+      action(timeout);
+    } catch (const TimeoutError&) {
+      if (call.operation != Operation::barrier || rank() == 0) throw;
+    }
+  }
+};
+
+// MPI_THREAD_FUNNELED, taken for MPI_THREAD_MULTIPLE.
+class OneThreadOnly final : public CommunicatorDecorator {
+ public:
+  explicit OneThreadOnly(std::unique_ptr<Communicator> inner, std::thread::id owner = std::this_thread::get_id())
+      : CommunicatorDecorator(std::move(inner)), owner_(owner) {}
+
+ private:
+  void check_thread() const {
+    if (std::this_thread::get_id() != owner_) throw StateError("called by another thread than the one that began");
+  }
+  void do_run(const Call& call, comm::Timeout timeout) override {
+    check_thread();
+    CommunicatorDecorator::do_run(call, timeout);
+  }
+  Work do_start(std::span<const Call> calls) override {
+    check_thread();
+    return CommunicatorDecorator::do_start(calls);
+  }
+  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
+    return std::make_unique<OneThreadOnly>(std::move(group), owner_);
+  }
+  std::thread::id owner_;
+};
+
 // Aborts nobody but itself.
 class AbortIsLocal final : public CommunicatorDecorator {
  public:
@@ -272,6 +311,9 @@ std::vector<Mutant> failure_mutants() {
       {"col.timeout_names_nobody", "COLL-052", "a timeout does not say for whom it waited", "COL-05",
        "collectives.limits.names_the_missing[world=3]", "collectives.limits.wait[world=3]",
        "the error's type and time are right", wrap_in<TimeoutNamesNobody>},
+      {"col.partial_barrier", "COLL-052", "a barrier that fails at its limit fails on rank 0 alone", "COL-05",
+       "collectives.limits.names_the_missing[world=3]", "collectives.limits.blocking[world=3]", "rank 0 alone waits",
+       wrap_in<PartialBarrier>},
       {"col.failure_forgotten", "COLL-053", "calls on a failed group seem to work", "COL-05",
        "collectives.failure.only_that_group_is_lost[world=2]", "collectives.limits.wait[world=2]",
        "nothing is called after the failure", wrap_in<FailureForgotten>},
@@ -292,6 +334,9 @@ std::vector<Mutant> failure_mutants() {
       {"col.message_mismatch_unnoticed", "COLL-058", "a message of another shape is taken for received", "P2P-06",
        "collectives.misuse.messages[difference=count,world=2]", "collectives.messages.every_pair[world=2]",
        "all messages fit", wrap_in<MessageMismatchUnnoticed>},
+      {"col.one_thread_only", "COLL-059", "a group serves only the thread that made the first one",
+       "MPI_Init without MPI_THREAD_MULTIPLE", "collectives.threads.a_group_each[world=2]",
+       "collectives.groups.order[world=2]", "each rank has one thread", wrap_in<OneThreadOnly>},
   };
 }
 

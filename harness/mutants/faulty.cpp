@@ -57,7 +57,7 @@ class Faulty final : public comm::CommunicatorDecorator {
 
 }  // namespace
 
-decltype(Mutant::wrap) with_fault(Fault fault) {
+Wrap with_fault(Fault fault) {
   return [fault = std::move(fault)](std::unique_ptr<Communicator> inner) -> std::unique_ptr<Communicator> {
     return std::make_unique<Faulty>(std::move(inner), fault);
   };

@@ -24,10 +24,10 @@ struct Place {
 /// Sees each call before it is made, may change it, and says what happens to its result.
 using Fault = std::function<After(comm::Call& call, const Place& place)>;
 
-/// A Mutant::wrap whose calls all pass `fault`.
-[[nodiscard]] decltype(Mutant::wrap) with_fault(Fault fault);
+/// A Wrap whose calls all pass `fault`.
+[[nodiscard]] Wrap with_fault(Fault fault);
 
-/// A Mutant::wrap of a decorator class that is made from the communicator alone.
+/// A Wrap of a decorator class that is made from the communicator alone.
 template <class Decorator>
 std::unique_ptr<comm::Communicator> wrap_in(std::unique_ptr<comm::Communicator> inner) {
   return std::make_unique<Decorator>(std::move(inner));

@@ -130,7 +130,7 @@ class OneByParent final : public CommunicatorDecorator {
   int parent_size_;
 };
 
-decltype(Mutant::wrap) sorted_below(int right_levels) {
+Wrap sorted_below(int right_levels) {
   return [right_levels](std::unique_ptr<Communicator> inner) {
     return std::make_unique<Sorted>(std::move(inner), right_levels);
   };

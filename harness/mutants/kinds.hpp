@@ -1,4 +1,4 @@
-// harness/mutants/kinds.hpp: the rows of all_mutants(), by what is wrong.
+// harness/mutants/kinds.hpp: the mutants by what is wrong; together the rows of all_mutants().
 #pragma once
 
 #include <vector>
@@ -15,5 +15,23 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> work_mutants();
 /// The barrier, time limits, failures and misuse.
 [[nodiscard]] std::vector<Mutant> failure_mutants();
+/// Training with another step in place of a right one.
+[[nodiscard]] std::vector<Mutant> training_mutants();
+/// Training records of jobs.
+[[nodiscard]] std::vector<Mutant> job_mutants();
+/// Parallel contexts with another step in place of a right one.
+[[nodiscard]] std::vector<Mutant> context_mutants();
+/// Answers of adapters about groups.
+[[nodiscard]] std::vector<Mutant> group_answer_mutants();
+/// Answers of adapters.
+[[nodiscard]] std::vector<Mutant> answer_mutants();
+/// Answers of adapters about topologies.
+[[nodiscard]] std::vector<Mutant> topology_mutants();
+/// Answers of adapters about partitions.
+[[nodiscard]] std::vector<Mutant> schedule_mutants();
+/// Answers of adapters about plans: schedules, their messages, what is checked and simulated.
+[[nodiscard]] std::vector<Mutant> plan_mutants();
+/// Executors of schedules with another step in place of a right one.
+[[nodiscard]] std::vector<Mutant> executor_mutants();
 
 }  // namespace plumbline::mutants

@@ -28,15 +28,29 @@ std::size_t distance(const std::string& a, const std::string& b) {
 
 }  // namespace
 
+suite::Door door_of(const Mutant& mutant) {
+  using suite::Door;
+  if (std::holds_alternative<RewriteAnswer>(mutant.change)) return Door::adapter;
+  return std::holds_alternative<ChangeRecord>(mutant.change) ? Door::job : Door::backend;
+}
+
 const std::vector<Mutant>& all_mutants() {
   static const std::vector<Mutant> all = [] {
     std::vector<Mutant> made;
-    for (const auto kind : {result_mutants, group_mutants, work_mutants, failure_mutants})
+    for (const auto kind :
+         {result_mutants, group_mutants, work_mutants, failure_mutants, training_mutants, job_mutants, context_mutants,
+          answer_mutants, group_answer_mutants, schedule_mutants, plan_mutants, executor_mutants, topology_mutants})
       std::ranges::move(kind(), std::back_inserter(made));
     std::ranges::sort(made, {}, &Mutant::name);
     return made;
   }();
   return all;
+}
+
+std::vector<std::string> nearest_names(const std::string& name, std::vector<std::string> names, std::size_t most) {
+  std::ranges::stable_sort(names, {}, [&](const std::string& other) { return distance(name, other); });
+  names.resize(std::min(names.size(), most));
+  return names;
 }
 
 const Mutant& find_mutant(const std::string& name) {
@@ -45,10 +59,17 @@ const Mutant& find_mutant(const std::string& name) {
     if (mutant.name == name) return mutant;
     names.push_back(mutant.name);
   }
-  std::ranges::stable_sort(names, {}, [&](const std::string& other) { return distance(name, other); });
-  names.resize(std::min<std::size_t>(names.size(), 3));
-  throw NotFound(
-      fmt::format("no mutant '{}'; did you mean {}? plumbline mutants lists them", name, fmt::join(names, " or ")));
+  throw NotFound(fmt::format("no mutant '{}'; did you mean {}? plumbline mutants lists them", name,
+                             fmt::join(nearest_names(name, std::move(names), 3), " or ")));
+}
+
+const Mutant& find_mutant(const std::string& name, suite::Door door) {
+  const Mutant& mutant = find_mutant(name);
+  if (door_of(mutant) != door)
+    throw InvalidArgument(fmt::format(
+        "--mutant {}: it breaks what --{} names, and the subject here is one of --{}; plumbline mutants lists all",
+        name, name_of(door_of(mutant)), name_of(door)));
+  return mutant;
 }
 
 }  // namespace plumbline::mutants

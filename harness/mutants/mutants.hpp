@@ -1,17 +1,37 @@
 // harness/mutants/mutants.hpp: subjects that are wrong on purpose in one known way, to prove that the checks can fail.
 //
-// Model   A mutant names the requirement that it violates, a case in which it must show, and one in which it cannot. This
-//         kind is a communicator around the backend's.
+// Model   A mutant names the requirement that it violates, a case in which it must show, and one in which it cannot. It
+//         changes what a subject does behind one door: a communicator around the backend's; steps of the reference's
+//         components in place of the right ones; a job's training record after it was written; an adapter's answers, which
+//         counts only for requirements about answers.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "harness/suite/door.hpp"
+#include "harness/suite/steps.hpp"
 #include "reference/comm/communicator.hpp"
+#include "reference/record/run_spec.hpp"
 
 namespace plumbline::mutants {
+
+/// A communicator decorator.
+using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)>;
+/// Makes the steps of one rank for one case: what they remember is that rank's.
+using MakeSteps = std::function<suite::Steps()>;
+/// Changes the records in a folder, of the job that was given this specification.
+using ChangeRecord = std::function<void(const job::RunSpec& spec, const std::filesystem::path& folder)>;
+/// Makes another reply, {"result": …} or {"error": {"kind", "message"}}, of an adapter's.
+using RewriteAnswer =
+    std::function<nlohmann::json(const std::string& op, const nlohmann::json& args, nlohmann::json reply)>;
 
 struct Mutant {
   std::string name;       // "col.drop_last_element"
@@ -21,12 +41,22 @@ struct Mutant {
   std::string shows;      // a case id that must fail
   std::string hides;      // a case id that must pass, or empty
   std::string why_hides;  // the reason, also where nothing hides it
-  std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)> wrap;
+  std::variant<Wrap, MakeSteps, ChangeRecord, RewriteAnswer> change;
+  std::string shows_arm = "plain";  // of the case
+  std::string hides_arm = "plain";
 };
+
+/// What it breaks: the option of the command line that names its subject.
+[[nodiscard]] suite::Door door_of(const Mutant& mutant);
 
 /// All of them, by name.
 [[nodiscard]] const std::vector<Mutant>& all_mutants();
+/// At most so many of the names, those of the fewest changed characters first.
+[[nodiscard]] std::vector<std::string> nearest_names(const std::string& name, std::vector<std::string> names,
+                                                     std::size_t most);
 /// Throws NotFound, naming the nearest names.
 [[nodiscard]] const Mutant& find_mutant(const std::string& name);
+/// The same for a subject behind that door. Throws also InvalidArgument, for a mutant of another door.
+[[nodiscard]] const Mutant& find_mutant(const std::string& name, suite::Door door);
 
 }  // namespace plumbline::mutants

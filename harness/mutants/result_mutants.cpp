@@ -1,5 +1,6 @@
 // Communicators with wrong results. Each is the smallest change that a real fault would make.
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "harness/mutants/faulty.hpp"
@@ -69,12 +70,60 @@ After needs_alignment(Call& call, const Place& place) {
   return keep_input_at(call, call.in.count - 1);
 }
 
+// As a view into a larger buffer is, whose offset is forgotten.
+After forgets_offset(Call& call, const Place&) {
+  if (call.operation != Operation::all_gather || call.in.count == 0 || call.in.data == call.out.data) return {};
+  const std::size_t beyond = reinterpret_cast<std::uintptr_t>(call.in.data) % 16;
+  call.in.data = static_cast<const std::byte*>(call.in.data) - beyond;
+  return {};
+}
+
+// As code does that adds to an output which it takes for zeroed.
+After leaves_zeros(Call& call, const Place&) {
+  if (!reduces_f32(call) || call.out.count == 0) return {};
+  const Memory before = copy_of(call.out);
+  return [call, before] {
+    constexpr std::array<std::byte, sizeof(float)> zero{};
+    for (std::int64_t i = 0; i < call.out.count; ++i)
+      if (std::memcmp(element(call.out, i), zero.data(), zero.size()) == 0)
+        std::memcpy(element(call.out, i), before->data() + static_cast<std::size_t>(i) * zero.size(), zero.size());
+  };
+}
+
 After rank_left_out(Call& call, const Place& place) {
   if (!sums_ranks(call, place) || call.op != ReduceOp::sum || place.group.rank() != place.group.size() - 1) return {};
   const Memory nothing = memory_like(call.in);
   call.in.data = nothing->data();
   return [nothing] {};
 }
+
+// Every reduction gives a rank its own contribution.
+After copy_ok_reduce_bad(Call& call, const Place& place) {
+  if (!is_reduction(call.operation) || call.out.count == 0 || call.op != ReduceOp::sum) return {};
+  if (call.operation == Operation::reduce && place.group.rank() != call.root) return {};
+  const Memory given = copy_of(call.in);
+  const bool is_block = call.operation == Operation::reduce_scatter;
+  const std::size_t first = is_block ? call.out.bytes() * static_cast<std::size_t>(place.group.rank()) : 0;
+  return [call, given, first] { std::memcpy(call.out.data, given->data() + first, call.out.bytes()); };
+}
+
+// Adds up what is a sum already.
+class ReducesTwice final : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+
+ private:
+  void do_run(const Call& call, comm::Timeout timeout) override {
+    CommunicatorDecorator::do_run(call, timeout);
+    if (call.operation != Operation::all_reduce) return;
+    Call again = call;
+    again.in = call.out;
+    CommunicatorDecorator::do_run(again, timeout);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<ReducesTwice>(std::move(group));
+  }
+};
 
 After reduce_fills_every_rank(Call& call, const Place&) {
   if (call.operation != Operation::reduce) return {};
@@ -99,6 +148,25 @@ After reduce_scatter_next_block(Call& call, const Place& place) {
 }
 
 // ---- arithmetic ----
+
+// The sum in f32, of which the upper half is taken.
+After bf16_truncates(Call& call, const Place&) {
+  if (call.operation != Operation::all_reduce || call.dtype() != DType::bf16 || call.op != ReduceOp::sum) return {};
+  const auto wide = std::make_shared<std::vector<float>>(static_cast<std::size_t>(call.in.count));
+  for (std::size_t i = 0; i < wide->size(); ++i) {
+    comm::BFloat16 value;
+    std::memcpy(&value, element(call.in, static_cast<std::int64_t>(i)), sizeof value);
+    (*wide)[i] = to_float(value);
+  }
+  const comm::Buffer out = call.out;
+  call.in = call.out = {wide->data(), call.in.count, DType::f32};
+  return [wide, out] {
+    for (std::size_t i = 0; i < wide->size(); ++i) {
+      const auto upper = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>((*wide)[i]) >> 16);
+      std::memcpy(element(out, static_cast<std::int64_t>(i)), &upper, sizeof upper);
+    }
+  };
+}
 
 After sums_in_bf16(Call& call, const Place&) {
   if (!reduces_f32(call)) return {};
@@ -289,6 +357,17 @@ After writes_past_end(Call& call, const Place&) {
   return [call] { *element(call.out, call.out.count) = std::byte{0x5a}; };
 }
 
+// What copies from elsewhere begins one element too early.
+After writes_before_start(Call& call, const Place& place) {
+  const bool copies = call.operation == Operation::broadcast || call.operation == Operation::recv ||
+                      (call.operation == Operation::gather && place.group.rank() == call.root);
+  if (!copies || call.out.count == 0) return {};
+  return [call] {
+    auto* const before = reinterpret_cast<std::uint8_t*>(element(call.out, -1));
+    for (std::size_t i = 0; i < size_of(call.out.dtype); ++i) ++before[i];  // twice is not as it was
+  };
+}
+
 // A copy in whole vectors of 16 bytes, from 4 KiB on.
 After long_copies_round_up(Call& call, const Place&) {
   const std::size_t rest = call.out.bytes() % 16;
@@ -341,6 +420,13 @@ std::vector<Mutant> result_mutants() {
        "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]",
        "collectives.all_reduce.exact[dtype=f32,op=sum,world=1]", "alone, nobody is left out",
        with_fault(rank_left_out)},
+      {"col.reduced_twice", "COLL-001", "all_reduce reduces its result once more", "RED-10: a hook that ran twice",
+       "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]",
+       "collectives.all_reduce.exact[dtype=f32,op=max,world=3]", "the largest of equal numbers is that number",
+       wrap_in<ReducesTwice>},
+      {"col.copy_ok_reduce_bad", "COLL-003", "reductions give each rank its own contribution, while copies are right",
+       "COL-09", "collectives.reduce_scatter.exact[dtype=f32,world=3]", "collectives.copies.bits[dtype=f32,world=3]",
+       "nothing is reduced", with_fault(copy_ok_reduce_bad)},
       {"col.reduce_fills_every_rank", "COLL-002", "reduce writes the result on every rank",
        "a reduce that is made from an all_reduce", "collectives.reduce.exact[dtype=f32,world=3]",
        "collectives.reduce.exact[dtype=f32,world=1]", "alone, every rank is the root",
@@ -349,10 +435,18 @@ std::vector<Mutant> result_mutants() {
        "the blocks of a ring end one step further than they began",
        "collectives.reduce_scatter.exact[dtype=f32,world=3]", "collectives.reduce_scatter.exact[dtype=f32,world=1]",
        "alone, there is one block", with_fault(reduce_scatter_next_block)},
+      {"col.leaves_zeros", "COLL-001", "all_reduce of f32 does not write what is zero",
+       "code that adds to an output which it takes for zeroed: RED-08",
+       "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]",
+       "collectives.all_reduce.exact[dtype=f32,op=product,world=3]", "no factor is zero", with_fault(leaves_zeros)},
       {"col.sums_in_bf16", "COLL-004", "f32 is summed with the precision of bf16",
        "a compression for gradients that was left on", "collectives.reductions.rounding_bound[dtype=f32,world=3]",
        "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]", "small integers are exact in bf16",
        with_fault(sums_in_bf16)},
+      {"col.bf16_truncates", "COLL-004", "sums of bf16 are cut to their upper bits and not rounded",
+       "a conversion that shifts by 16", "collectives.reductions.rounding_bound[dtype=bf16,world=3]",
+       "collectives.all_reduce.exact[dtype=bf16,op=sum,world=3]", "small integers are exact in bf16",
+       with_fault(bf16_truncates)},
       {"col.compresses_large_calls", "COLL-004", "f32 is rounded to bf16 in calls of 64 KiB and more",
        "a compression that only pays for large messages", "collectives.reductions.rounding_bound[dtype=f32,world=3]",
        "collectives.lengths.all_reduce[dtype=f32,world=3]", "small integers are exact in bf16",
@@ -388,7 +482,8 @@ std::vector<Mutant> result_mutants() {
        "RED-08", "collectives.one_rank.identity[place=out,world=1]", "collectives.one_rank.identity[place=in,world=1]",
        "in place, what is not copied is there", with_fault(one_rank_tail)},
       {"col.another_order_on_rank_1", "COLL-014", "rank 1 adds in another order than the others",
-       "an all_reduce made of a reduce for each rank", "collectives.reductions.equal_on_all_ranks[dtype=f32,world=3]",
+       "COL-06: a rank whose own settings choose another algorithm",
+       "collectives.reductions.equal_on_all_ranks[dtype=f32,world=3]",
        "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]", "sums of small integers do not round",
        with_fault(another_order_on_rank_1)},
       {"col.reruns_differ", "COLL-015", "every second call adds in another order",
@@ -424,20 +519,26 @@ std::vector<Mutant> result_mutants() {
        "collectives.buffers.in_place[operation=reduce_scatter,world=3]", "in place, the input need not survive",
        with_fault(clobbers_input)},
       {"col.writes_past_end", "COLL-024", "all_gather writes one byte past the output", "a block that is rounded up",
-       "collectives.buffers.nothing_outside[operation=all_gather,world=3]", "collectives.all_gather.exact[world=3]",
-       "only the result is looked at", with_fault(writes_past_end)},
+       "collectives.buffers.nothing_outside[operation=all_gather,world=3]",
+       "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]", "no all_gather is made", with_fault(writes_past_end)},
+      {"col.writes_before_start", "COLL-024", "broadcast, gather and recv write one element before the output",
+       "an index that begins at -1", "collectives.buffers.nothing_outside[operation=gather,world=3]",
+       "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]", "none of the three is called",
+       with_fault(writes_before_start)},
       {"col.long_copies_round_up", "COLL-024", "all_reduce of 4 KiB and more writes whole vectors of 16 bytes",
        "P2P-07", "collectives.buffers.nothing_outside[operation=all_reduce,world=3]",
-       "collectives.lengths.boundaries[operation=all_reduce,world=3]", "only the result is looked at",
-       with_fault(long_copies_round_up)},
+       "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]", "calls are shorter", with_fault(long_copies_round_up)},
       {"col.in_place_scratch_behind", "COLL-024", "in place, all_reduce uses memory behind the buffer as scratch",
        "RED-12", "collectives.buffers.nothing_outside[operation=all_reduce,world=3]",
-       "collectives.buffers.in_place[operation=all_reduce,world=3]", "only the result is looked at",
+       "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]", "nothing is in place",
        with_fault(in_place_scratch_behind)},
       {"col.needs_alignment", "COLL-025",
        "all_reduce leaves the last element unreduced when a buffer does not start at 16 bytes", "COL-10",
        "collectives.buffers.unaligned[dtype=f32,world=3]", "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]",
        "buffers start at 64 bytes", with_fault(needs_alignment)},
+      {"col.forgets_offset", "COLL-025", "all_gather reads from the 16 bytes in which the input begins",
+       "COL-02: views whose strides and offsets are ignored", "collectives.buffers.unaligned[dtype=i32,world=3]",
+       "collectives.all_gather.exact[world=3]", "inputs start at 64 bytes", with_fault(forgets_offset)},
       {"col.drops_at_chunk", "COLL-026", "the first element after 64 KiB stays unreduced", "COL-01: some sizes only",
        "collectives.lengths.boundaries[operation=all_reduce,world=3]",
        "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]", "everything fits into one chunk",

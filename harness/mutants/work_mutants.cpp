@@ -1,8 +1,10 @@
 // Communicators whose started calls, batches and messages are wrong.
 #include <algorithm>
+#include <array>
 
 #include "harness/mutants/faulty.hpp"
 #include "harness/mutants/kinds.hpp"
+#include "reference/comm/errors.hpp"
 
 namespace plumbline::mutants {
 
@@ -159,6 +161,47 @@ class CompletesEarly final : public Simple<CompletesEarly> {
   std::vector<std::unique_ptr<Running>> abandoned_;
 };
 
+// Started sends are complete at once. They are waited for when the group goes.
+class SendDoneEarly final : public Simple<SendDoneEarly> {
+ public:
+  using Simple::Simple;
+  ~SendDoneEarly() override {
+    for (Work& send : under_way_) try {
+        send.wait();
+      } catch (const Error&) {  // nobody is left to hear of it
+      }
+  }
+  SendDoneEarly(const SendDoneEarly&) = delete;
+  SendDoneEarly& operator=(const SendDoneEarly&) = delete;
+
+ private:
+  Work do_start(std::span<const Call> calls) override {
+    Work work = Simple::do_start(calls);
+    if (!std::ranges::all_of(calls, [](const Call& call) { return call.operation == Operation::send; })) return work;
+    under_way_.push_back(std::move(work));
+    return {};
+  }
+  std::vector<Work> under_way_;
+};
+
+// Short messages that are started are copied into one and the same buffer, whether or not the one before has gone.
+class OneStagingBuffer final : public Simple<OneStagingBuffer> {
+ public:
+  using Simple::Simple;
+
+ private:
+  Work do_start(std::span<const Call> calls) override {
+    if (calls.size() != 1 || calls.front().operation != Operation::send || calls.front().in.bytes() > staging_.size() ||
+        calls.front().in.count == 0)
+      return Simple::do_start(calls);
+    Call call = calls.front();
+    std::memcpy(staging_.data(), call.in.data, call.in.bytes());
+    call.in.data = staging_.data();
+    return Simple::do_start(std::span(&call, 1));
+  }
+  std::array<std::byte, 512> staging_{};
+};
+
 After stale_second_result(Call& call, const Place& place) {
   return place.started && place.number == 2 ? restore(call.out, 0, call.out.count) : After{};
 }
@@ -172,6 +215,10 @@ After message_cut_at_4_kib(Call& call, const Place&) {
   const auto kept = 4096 / static_cast<std::int64_t>(size_of(call.out.dtype));
   return call.operation == Operation::recv && call.out.count > kept ? restore(call.out, kept, call.out.count - kept)
                                                                     : After{};
+}
+
+After message_tail_stale(Call& call, const Place&) {
+  return call.operation == Operation::recv && call.out.count > 0 ? restore(call.out, call.out.count - 1, 1) : After{};
 }
 
 After tags_ignored(Call& call, const Place&) {
@@ -200,12 +247,19 @@ std::vector<Mutant> work_mutants() {
        "collectives.nonblocking.order[world=3]", "collectives.nonblocking.many_outstanding[world=3]",
        "calls are started one by one", wrap_in<BatchReversedOnRank1>},
       {"col.batch_one_by_one", "COLL-042", "a batch is a loop over blocking calls", "P2P-04",
-       "collectives.nonblocking.exchange_in_a_batch[size=large,world=2]",
+       "collectives.nonblocking.exchange_in_a_batch[size=small,world=2]",
        "collectives.nonblocking.exchange_in_a_batch[size=small,world=2]", "small messages are buffered",
-       wrap_in<BatchOneByOne>},
+       wrap_in<BatchOneByOne>, "rendezvous"},
       {"col.message_cut_at_4_kib", "COLL-043", "of a message only the first 4 KiB arrive", "P2P-07",
        "collectives.messages.every_pair[world=2]", "collectives.messages.tags[world=2]", "messages are small",
        with_fault(message_cut_at_4_kib)},
+      {"col.message_tail_stale", "COLL-043", "the last element of a received message is left as it was", "P2P-07",
+       "collectives.messages.every_pair[world=2]", "collectives.nonblocking.many_outstanding[world=3]",
+       "there are no messages", with_fault(message_tail_stale)},
+      {"col.one_staging_buffer", "COLL-045", "started sends of up to 512 bytes share one buffer",
+       "OVL-04: a buffer in flight that is overwritten", "collectives.messages.tags[world=2]",
+       "collectives.messages.tags[world=2]", "short messages are read when they are started", wrap_in<OneStagingBuffer>,
+       "chaos:1"},
       {"col.messages_overtake", "COLL-044", "the first two receives of a batch get each other's message", "PIPE-04",
        "collectives.messages.order[world=2]", "collectives.messages.tags[world=2]", "no two messages have the same tag",
        wrap_in<MessagesOvertake>},
@@ -217,6 +271,10 @@ std::vector<Mutant> work_mutants() {
       {"col.self_send_lost", "COLL-047", "messages to oneself are not made", "a loop over the other ranks alone",
        "collectives.messages.to_self[world=2]", "collectives.messages.every_pair[world=2]",
        "every peer is another rank", wrap_in<SelfSendLost>},
+      {"col.send_done_early", "COLL-061", "a started send says at once that it is complete", "P2P-05",
+       "collectives.messages.buffer_is_free_afterwards[size=small,world=3]",
+       "collectives.messages.buffer_is_free_afterwards[size=small,world=3]",
+       "short messages are read when they are started", wrap_in<SendDoneEarly>, "chaos:1"},
       {"col.empty_messages_skipped", "COLL-048", "messages without elements are not made",
        "an early return on a count of zero", "collectives.messages.empty[world=2]",
        "collectives.messages.order[world=2]", "every message has an element", wrap_in<EmptyMessagesSkipped>},

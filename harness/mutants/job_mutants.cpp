@@ -1,0 +1,107 @@
+#include "harness/mutants/job_mutants.hpp"
+
+#include <algorithm>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "harness/mutants/kinds.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/record/safetensors.hpp"
+#include "reference/record/training_record.hpp"
+
+namespace plumbline::mutants {
+
+using job::RunSpec;
+
+namespace {
+
+bool is_of(const RecordedTensor& tensor, job::Moment moment) {
+  return tensor.name.find(fmt::format("/{}/", job::name_of(moment))) != std::string::npos;
+}
+
+// Bytes and numbers are all that a record holds.
+void copy_rest(const job::SafetensorsReader& from, const std::string& name, const job::TensorInfo& info,
+               job::SafetensorsWriter& to) {
+  if (info.dtype != comm::DType::u8)
+    throw Unsupported(
+        fmt::format("'{}': tensor '{}' is {}; only F32 and U8 can be copied", from.file().string(), name, info.type));
+  to.add<std::uint8_t>(name, info.shape, from.read<std::uint8_t>(name));
+}
+
+}  // namespace
+
+ChangeRecord with_tensors(std::function<void(const RunSpec&, int rank, RecordedTensor&)> change) {
+  return [change = std::move(change)](const RunSpec& spec, const std::filesystem::path& folder) {
+    for (int rank = 0; rank < spec.parallel.world(); ++rank) {
+      const std::filesystem::path file = job::record_file(folder, rank);
+      if (!std::filesystem::exists(file)) continue;
+      const job::SafetensorsReader reader(file);
+      job::SafetensorsWriter writer;
+      for (const auto& [key, value] : reader.metadata()) writer.metadata(key, value);
+      for (const auto& [name, info] : reader.tensors()) {
+        if (info.dtype != comm::DType::f32) {
+          copy_rest(reader, name, info, writer);
+          continue;
+        }
+        RecordedTensor tensor{name, info.shape, reader.read<float>(name)};
+        change(spec, rank, tensor);
+        if (!tensor.name.empty()) writer.add<float>(tensor.name, tensor.shape, tensor.values);
+      }
+      writer.write(file);
+    }
+  };
+}
+
+void scale_gradients_for_two(const RunSpec& spec, int, RecordedTensor& tensor) {
+  if (!is_of(tensor, job::Moment::grad)) return;
+  for (float& value : tensor.values) value *= static_cast<float>(spec.parallel.data) / 2;
+}
+
+void drift_on_rank_2(const RunSpec&, int rank, RecordedTensor& tensor) {
+  if (rank != 2 || !is_of(tensor, job::Moment::after)) return;
+  for (float& value : tensor.values) value *= 1.001f;
+}
+
+void exchange_dimensions(const RunSpec&, int, RecordedTensor& tensor) {
+  if (tensor.shape.size() == 2) std::swap(tensor.shape[0], tensor.shape[1]);
+}
+
+void omit_last_gradients(const RunSpec& spec, int, RecordedTensor& tensor) {
+  if (is_of(tensor, job::Moment::grad) && tensor.name.starts_with(fmt::format("step{}/", spec.run.steps - 1)))
+    tensor.name.clear();
+}
+
+void leave_out_last_decay(const RunSpec& spec, int, RecordedTensor& tensor) {
+  const auto* sgd = std::get_if<job::Sgd>(&spec.optimizer);
+  const std::string last = fmt::format("step{}/", spec.run.steps - 1);
+  if (sgd == nullptr || !is_of(tensor, job::Moment::after) || !tensor.name.starts_with(last)) return;
+  const auto without = static_cast<float>(1 + sgd->lr * sgd->weight_decay);
+  for (float& value : tensor.values) value *= without;
+}
+
+std::vector<Mutant> job_mutants() {
+  const std::string two = "training.job.single_device[model=mlp,optimizer=sgd,micro_batches=1,accumulation=1,world=2]";
+  const std::string three =
+      "training.job.single_device[model=mlp,optimizer=sgd_momentum,micro_batches=2,accumulation=3,world=3]";
+  const std::string decay =
+      "training.job.single_device[model=mlp,optimizer=sgd_decay,micro_batches=1,accumulation=3,world=4]";
+  return {
+      {"job.divided_by_two", "TRAIN-006", "the sum of the gradients is divided by two, whatever the data ranks",
+       "RED-01", three, two, "there are two data ranks", with_tensors(scale_gradients_for_two)},
+      {"job.rank_2_drifts", "TRAIN-004", "rank 2's values after each step are off by a thousandth",
+       "an update that one kind of device computes otherwise", three, two, "there is no rank 2",
+       with_tensors(drift_on_rank_2)},
+      {"job.last_decay_left_out", "TRAIN-009", "the last step's values are those of an update without weight decay",
+       "groups of parameters of which one lacks the setting", decay, two, "there is no decay",
+       with_tensors(leave_out_last_decay)},
+      {"job.wrong_shape", "TRAIN-001", "matrices are recorded with their dimensions exchanged",
+       "weights of a framework that multiplies from the other side", two, "",
+       "every model has a matrix that is not square", with_tensors(exchange_dimensions)},
+      {"job.last_gradients_missing", "TRAIN-001", "the gradients of the last step are missing",
+       "a record that is written before the last step is complete", two, "", "every run has a last step",
+       with_tensors(omit_last_gradients)},
+  };
+}
+
+}  // namespace plumbline::mutants

@@ -1,0 +1,35 @@
+// harness/mutants/job_mutants.hpp: faults of a job's training record, planted after it was written.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/mutants/mutants.hpp"
+
+namespace plumbline::mutants {
+
+/// A float tensor of a record.
+struct RecordedTensor {
+  std::string name;  // "step2/grad/0.weight"
+  job::Shape shape;
+  std::vector<float> values;
+};
+
+/// A ChangeRecord that passes each float tensor of each rank's file to `change`, which may do to it what it likes; a
+/// tensor whose name it empties is left out. Everything else of the files stays as it is. Ranks without a file are
+/// passed over.
+[[nodiscard]] ChangeRecord with_tensors(std::function<void(const job::RunSpec&, int rank, RecordedTensor&)> change);
+
+/// The sum of the gradients is divided by two instead of by the number of data ranks.
+void scale_gradients_for_two(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
+/// Rank 2's values after each step are off by one part in a thousand.
+void drift_on_rank_2(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
+/// Values after the last step are those of an update without weight decay, but for the share of the decay of the update
+/// itself, which is smaller by the learning rate.
+void leave_out_last_decay(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
+/// Matrices are written with their dimensions exchanged.
+void exchange_dimensions(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
+/// The gradients of the last step are missing.
+void omit_last_gradients(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
+
+}  // namespace plumbline::mutants

@@ -1,0 +1,24 @@
+#include "harness/mutants/rewritten_adapter.hpp"
+
+#include "harness/suite/adapter_error.hpp"
+
+namespace plumbline::mutants {
+
+using nlohmann::json;
+
+json RewrittenAdapter::reply_to(const std::string& op, const json& args) {
+  try {
+    return {{"result", inner_.ask(op, args)}};
+  } catch (const suite::AdapterError& error) {
+    return {{"error", {{"kind", error.kind()}, {"message", error.message()}}}};
+  }
+}
+
+json RewrittenAdapter::ask(const std::string& op, const json& args) {
+  json reply = rewrite_(op, args, reply_to(op, args));
+  if (reply.contains("result")) return std::move(reply["result"]);
+  const json& error = reply.at("error");
+  throw suite::AdapterError(op, error.at("kind"), error.at("message"));
+}
+
+}  // namespace plumbline::mutants
