@@ -66,9 +66,12 @@ AdapterIdentity read_hello(const json& result) {
   if (const auto protocol = fields.get<std::int64_t>("protocol"); protocol != kAdapterProtocol)
     fields.refuse(fmt::format("protocol must be {}, got {}", kAdapterProtocol, protocol));
   const auto operations = fields.get<std::vector<std::string>>("ops");
-  return {.name = fields.get<std::string>("name"),
-          .version = fields.get<std::string>("version"),
-          .operations = {operations.begin(), operations.end()}};
+  const auto conventions = fields.find<std::vector<std::string>>("conventions");
+  return {
+      .name = fields.get<std::string>("name"),
+      .version = fields.get<std::string>("version"),
+      .operations = {operations.begin(), operations.end()},
+      .conventions = conventions ? std::optional(std::set(conventions->begin(), conventions->end())) : std::nullopt};
 }
 
 // Writing to a program that is gone raises SIGPIPE in this thread; while this lives it is an error of write()

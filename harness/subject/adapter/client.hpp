@@ -34,6 +34,7 @@ struct AdapterIdentity {
   std::string name;
   std::string version;
   std::set<std::string> operations;
+  std::optional<std::set<std::string>> conventions;  // nothing: it did not say
 };
 
 class AdapterClient final : public suite::Adapter {
@@ -47,6 +48,7 @@ class AdapterClient final : public suite::Adapter {
   /// again.
   nlohmann::json ask(const std::string& op, const nlohmann::json& args) override;
   [[nodiscard]] const std::set<std::string>& operations() const override { return identity_.operations; }
+  [[nodiscard]] std::optional<std::set<std::string>> conventions() const override { return identity_.conventions; }
   void answer_by(std::chrono::steady_clock::time_point deadline) override { deadline_ = deadline; }
   [[nodiscard]] const AdapterIdentity& identity() const { return identity_; }
 

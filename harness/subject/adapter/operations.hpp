@@ -10,5 +10,17 @@ namespace plumbline::subject {
 
 /// comm.ring_sum
 void add_comm_operations(AdapterService& service);
+/// comm.calls
+void add_call_operations(AdapterService& service);
+/// schedules.partition_uniform, partition_balanced, partition_optimal, count_layer_params
+void add_schedule_operations(AdapterService& service);
+/// schedules.check, simulate
+void add_schedule_check_operations(AdapterService& service);
+/// schedules.stage_to_rank, generate, load_csv, lower, instruction_stream, trace
+void add_schedule_plan_operations(AdapterService& service);
+/// topology.process_topology, query, prime_factors, grid, rank_generator, hyper_comm_grid, device_mesh, placement
+void add_topology_operations(AdapterService& service);
+/// groups.conventions, .lint, .parallel_groups and .shared_module, and topology.initialize_model_parallel
+void add_group_operations(AdapterService& service);
 
 }  // namespace plumbline::subject

@@ -122,6 +122,12 @@ void AdapterService::serve(int in, int out) const {
 AdapterService reference_service() {
   AdapterService service("plumbline reference", PLUMBLINE_VERSION);
   add_comm_operations(service);
+  add_call_operations(service);
+  add_schedule_operations(service);
+  add_schedule_check_operations(service);
+  add_schedule_plan_operations(service);
+  add_group_operations(service);
+  add_topology_operations(service);
   return service;
 }
 

@@ -1,0 +1,136 @@
+// schedules.check, schedules.simulate.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "harness/subject/adapter/operations.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/schedules/checker.hpp"
+#include "reference/schedules/simulator.hpp"
+
+namespace plumbline::subject {
+
+using nlohmann::json;
+using schedules::Action;
+using schedules::ActionKind;
+using schedules::Schedule;
+
+namespace {
+
+enum class Convention { plumbline };
+
+// Rows and places, without the number of micro-batches.
+Schedule read_rows(const Arguments& arguments) {
+  (void)arguments.convention<Convention>({{"plumbline", Convention::plumbline}});
+  Schedule schedule;
+  schedule.stages = arguments.get<int>("num_stages");
+  schedule.stage_to_rank = arguments.get<std::vector<int>>("stage_to_rank");
+  for (const std::string& row : arguments.get<std::vector<std::string>>("ranks"))
+    schedule.ranks.push_back(schedules::parse_row(row, static_cast<int>(schedule.ranks.size()) + 1));
+  return schedule;
+}
+
+json answer_of(const schedules::Place& place) {
+  json position = nullptr;
+  if (place.position != schedules::kNoPosition) position = place.position;
+  return {{"rank", place.rank}, {"position", std::move(position)}, {"action", to_string(place.action)}};
+}
+
+json check(const Arguments& arguments) {
+  using schedules::Matching;
+  Schedule schedule = read_rows(arguments);
+  schedule.micro_batches = arguments.get<int>("microbatches");
+  schedules::CheckOptions options;
+  options.matching =
+      arguments.choice<Matching>("matching", {{"name", Matching::name}, {"fifo", Matching::fifo}}, Matching::name);
+  options.forward_only = arguments.get<bool>("forward_only", false);
+  arguments.expect_no_others();
+  const schedules::CheckReport report = schedules::check(schedule, options);
+  json problems = json::array();
+  for (const schedules::Problem& problem : report.problems) {
+    json answer = answer_of(problem.place);
+    answer["kind"] = name_of(problem.kind);
+    answer["severity"] = name_of(problem.severity);
+    answer["message"] = problem.message;
+    for (const schedules::Place& place : problem.cycle) answer["cycle"].push_back(answer_of(place));
+    problems.push_back(std::move(answer));
+  }
+  return {
+      {"valid", report.valid()},
+      {"problems", std::move(problems)},
+      {"deadlock_free", {{"buffered", report.deadlock_free_buffered}, {"rendezvous", report.deadlock_free_rendezvous}}},
+      {"peak_activations", report.peak_activations}};
+}
+
+// A number for all, or a list.
+std::vector<double> read_numbers(const Arguments& arguments, std::string_view name) {
+  if (arguments.get<json>(name).is_array()) return arguments.get<std::vector<double>>(name);
+  return {arguments.get<double>(name)};
+}
+
+bool uses(const Schedule& schedule, ActionKind kind) {
+  return std::ranges::any_of(schedule.ranks, [&](const auto& actions) {
+    return std::ranges::find(actions, kind, &Action::kind) != actions.end();
+  });
+}
+
+// Of each stage, what `durations` says. A kind that is not used needs none; B is I + W unless given.
+std::vector<schedules::StageTimes> read_durations(const Arguments& arguments, const Schedule& schedule) {
+  const auto durations = arguments.get<Arguments>("durations");
+  const schedules::StageTimes none{.forward = 0, .input_gradient = 0, .weight_gradient = 0, .backward = {}};
+  std::vector<schedules::StageTimes> stages(schedule.stage_to_rank.size(), none);
+  const auto read = [&](ActionKind kind, bool needed, const auto& field) {
+    const std::string name(name_of(kind));
+    if (!needed && !durations.has(name)) return;
+    const std::vector<double> numbers = read_numbers(durations, name);
+    if (numbers.size() != 1 && numbers.size() != stages.size())
+      arguments.refuse(fmt::format("durations.{} has {} entries for {} stages", name, numbers.size(), stages.size()));
+    for (std::size_t stage = 0; stage < stages.size(); ++stage)
+      field(stages[stage]) = numbers.size() == 1 ? numbers.front() : numbers[stage];
+  };
+  const bool whole = uses(schedule, ActionKind::backward) && !durations.has("B");
+  const auto is_needed = [&](ActionKind kind) { return whole || uses(schedule, kind); };
+  read(ActionKind::forward, uses(schedule, ActionKind::forward), [](auto& stage) -> auto& { return stage.forward; });
+  read(ActionKind::backward, false, [](auto& stage) -> auto& { return stage.backward; });
+  read(ActionKind::input_gradient, is_needed(ActionKind::input_gradient),
+       [](auto& stage) -> auto& { return stage.input_gradient; });
+  read(ActionKind::weight_gradient, is_needed(ActionKind::weight_gradient),
+       [](auto& stage) -> auto& { return stage.weight_gradient; });
+  return stages;
+}
+
+json simulate(const Arguments& arguments) {
+  Schedule schedule = read_rows(arguments);
+  for (const auto& actions : schedule.ranks)
+    for (const Action& action : actions)
+      schedule.micro_batches = std::max(schedule.micro_batches, action.micro_batch + 1);
+  schedules::SimulationOptions options;
+  options.stages = read_durations(arguments, schedule);
+  options.links.latency = arguments.get<double>("latency", options.links.latency);
+  options.links.bandwidth = arguments.get<double>("bandwidth", options.links.bandwidth);
+  if (arguments.has("message_bytes")) options.message_bytes = read_numbers(arguments, "message_bytes");
+  options.forward_only = arguments.get<bool>("forward_only", false);
+  arguments.expect_no_others();
+  const schedules::Timeline timeline = schedules::simulate(schedule, options);
+  json span_bubble = json::array(), starts = json::array(), peaks = json::array();
+  for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
+    span_bubble.push_back(timeline.ranks[rank].span_bubble);
+    peaks.push_back(timeline.ranks[rank].peak_activations);
+    json& row = starts.emplace_back(json::array());
+    for (const schedules::Period& period : timeline.of_rank(static_cast<int>(rank))) row.push_back(period.start);
+  }
+  return {{"makespan", timeline.makespan},
+          {"barrier_bubble", timeline.barrier_bubble()},
+          {"span_bubble", std::move(span_bubble)},
+          {"start_times", std::move(starts)},
+          {"peak_activations", std::move(peaks)}};
+}
+
+}  // namespace
+
+void add_schedule_check_operations(AdapterService& service) {
+  service.add("schedules.check", check);
+  service.add("schedules.simulate", simulate);
+}
+
+}  // namespace plumbline::subject

@@ -1,0 +1,177 @@
+// schedules.stage_to_rank, generate, load_csv, lower, instruction_stream, trace.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "harness/subject/adapter/operations.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/schedules/deepspeed_stream.hpp"
+#include "reference/schedules/generate.hpp"
+#include "reference/schedules/lowering.hpp"
+#include "reference/schedules/torch_csv.hpp"
+#include "reference/schedules/traces.hpp"
+
+namespace plumbline::subject {
+
+using nlohmann::json;
+using schedules::Family;
+using schedules::Schedule;
+using schedules::Shape;
+
+namespace {
+
+enum class Convention { plumbline, torch };
+Convention convention_of(const Arguments& arguments) {
+  return arguments.convention<Convention>({{"plumbline", Convention::plumbline}, {"torch", Convention::torch}});
+}
+
+Shape read_shape(const Arguments& arguments) {
+  return {.ranks = arguments.get<int>("pp"),
+          .micro_batches = arguments.get<int>("microbatches"),
+          .stages_per_rank = arguments.get<int>("stages_per_rank", 1)};
+}
+
+json rows_of(const Schedule& schedule) {
+  json rows = json::array();
+  for (const auto& actions : schedule.ranks) rows.push_back(schedules::to_csv(actions));
+  return rows;
+}
+
+json stage_to_rank(const Arguments& arguments) {
+  (void)convention_of(arguments);
+  const auto style = arguments.choice<schedules::Placement>(
+      "style", {{"loop", schedules::Placement::loop}, {"v", schedules::Placement::v}});
+  return {{"result", schedules::stage_to_rank(arguments.get<int>("pp"), arguments.get<int>("num_stages"), style)}};
+}
+
+// PyTorch's names, and our own.
+Family read_family(const Arguments& arguments) {
+  const auto name = arguments.get<std::string>("schedule");
+  constexpr std::pair<std::string_view, Family> kTorchNames[]{
+      {"ScheduleGPipe", Family::gpipe},
+      {"Schedule1F1B", Family::one_f_one_b},
+      {"ScheduleInterleaved1F1B", Family::interleaved},
+      {"ScheduleLoopedBFS", Family::looped_breadth_first},
+      {"ScheduleInterleavedZeroBubble", Family::interleaved_zero_bubble},
+      {"ScheduleZBVZeroBubble", Family::zbv},
+      {"ScheduleDualPipeV", Family::dualpipev}};
+  for (const auto& [known, family] : kTorchNames)
+    if (name == known) return family;
+  return schedules::family_of(name);
+}
+
+json generate(const Arguments& arguments) {
+  const Family family = read_family(arguments);
+  const Schedule schedule = convention_of(arguments) == Convention::torch
+                                ? schedules::generate_as_torch(family, read_shape(arguments))
+                                : schedules::generate(family, read_shape(arguments));
+  return {{"compute_only", rows_of(schedule)}, {"stage_to_rank", schedule.stage_to_rank}};
+}
+
+json load_csv(const Arguments& arguments) {
+  (void)convention_of(arguments);
+  const bool computations_only =
+      arguments.choice<bool>("format", {{"compute_only", true}, {"compute_comms", false}}, true);
+  const Schedule schedule = schedules::load_torch_csv(arguments.get<std::vector<std::string>>("csv"),
+                                                      read_shape(arguments), computations_only);
+  const Schedule lowered = computations_only ? schedules::lower_as_torch(schedule) : schedule;
+  return {{"accepted", true},
+          {"result", {{"with_comms", rows_of(lowered)}, {"stage_to_rank", schedule.stage_to_rank}}}};
+}
+
+// A schedule of computations, whose micro-batches are counted.
+Schedule read_schedule(const Arguments& arguments) {
+  Schedule schedule{.stages = arguments.get<int>("num_stages"),
+                    .micro_batches = 1,
+                    .stage_to_rank = arguments.get<std::vector<int>>("stage_to_rank"),
+                    .ranks = {}};
+  for (const std::string& row : arguments.get<std::vector<std::string>>("compute_only"))
+    schedule.ranks.push_back(schedules::parse_row(row, static_cast<int>(schedule.ranks.size()) + 1));
+  std::int64_t computations = 0, last = 0;
+  for (const auto& actions : schedule.ranks)
+    for (const schedules::Action& action : actions) {
+      computations += schedules::is_compute(action.kind) ? 1 : 0;
+      last = std::max<std::int64_t>(last, action.micro_batch);
+    }
+  if (last >= std::max<std::int64_t>(computations, 1))
+    arguments.refuse(fmt::format("compute_only has a micro-batch {}, but {} computations", last, computations));
+  schedule.micro_batches = static_cast<int>(last) + 1;
+  return schedule;
+}
+
+json lower(const Arguments& arguments) {
+  using schedules::Metadata;
+  const Schedule schedule = read_schedule(arguments);
+  if (convention_of(arguments) == Convention::torch) {
+    const Schedule lowered = schedules::lower_as_torch(schedule);
+    return {{"with_comms", rows_of(lowered)},
+            {"with_comms_defer_recv", rows_of(schedules::defer_receives(lowered))},
+            {"send_recv", rows_of(schedules::add_send_recv(schedules::without_idle(schedule)))},
+            {"merge_bw", rows_of(schedules::merge_backward_halves(schedule))}};
+  }
+  const auto metadata = arguments.choice<Metadata>(
+      "metadata", {{"none", Metadata::none}, {"once", Metadata::once}, {"each", Metadata::each}}, Metadata::none);
+  const Schedule sharded = schedules::add_reduce_gradients(schedules::add_unshard_reshard(schedule));
+  return {{"with_comms", rows_of(schedules::lower(sharded, metadata))},
+          {"send_recv", rows_of(schedules::lower(schedule, metadata))}};
+}
+
+json instruction_stream(const Arguments& arguments) {
+  using schedules::StreamKind, schedules::StreamOrder;
+  const auto order = arguments.convention<StreamOrder>({{"plumbline", StreamOrder::deepspeed},
+                                                        {"deepspeed", StreamOrder::deepspeed},
+                                                        {"deepspeed-0.6", StreamOrder::deepspeed06}});
+  const auto kind = arguments.choice<StreamKind>("schedule", {{"TrainSchedule", StreamKind::train},
+                                                              {"InferenceSchedule", StreamKind::inference},
+                                                              {"DataParallelSchedule", StreamKind::data_parallel}});
+  json stages = json::array();
+  for (const schedules::InstructionStream& stream :
+       schedules::deepspeed_streams(kind, arguments.get<int>("pp"), arguments.get<int>("microbatches"), order))
+    stages.push_back({{"stage", stream.stage},
+                      {"num_pipe_buffers", stream.num_pipe_buffers},
+                      {"is_first_stage", stream.is_first_stage},
+                      {"is_last_stage", stream.is_last_stage},
+                      {"steps", stream.steps}});
+  return {{"stages", std::move(stages)}};
+}
+
+// Each framework has a name for one stage a rank and one for several.
+void require_name(const Arguments& arguments, const Shape& shape, std::string_view single, std::string_view several) {
+  const auto name = arguments.get<std::string>("schedule");
+  if (name != (shape.stages_per_rank == 1 ? single : several))
+    arguments.refuse(fmt::format("schedule is {} for one stage a rank and {} for several, got '{}' with {}", single,
+                                 several, name, shape.stages_per_rank));
+}
+
+json trace(const Arguments& arguments) {
+  enum class Framework { colossalai, megatron };
+  const auto framework = arguments.convention<Framework>(
+      {{"plumbline", Framework::megatron}, {"colossalai", Framework::colossalai}, {"megatron", Framework::megatron}});
+  const Shape shape = read_shape(arguments);
+  const bool forward_only = arguments.get<bool>("forward_only", false);
+  schedules::Trace rows;
+  if (framework == Framework::colossalai) {
+    require_name(arguments, shape, "PipelineSchedule", "InterleavedPipelineSchedule");
+    rows = schedules::colossalai_trace(shape, forward_only, arguments.get<bool>("tensor_shape_given", true));
+  } else {
+    require_name(arguments, shape, "1F1B", "interleaved");
+    rows = schedules::megatron_trace(shape, forward_only, arguments.get<int>("microbatch_group_size", shape.ranks));
+  }
+  json joined = json::array();
+  for (const auto& cells : rows) joined.push_back(fmt::format("{}", fmt::join(cells, ",")));
+  return {{"trace", std::move(joined)}};
+}
+
+}  // namespace
+
+void add_schedule_plan_operations(AdapterService& service) {
+  service.add("schedules.stage_to_rank", stage_to_rank);
+  service.add("schedules.generate", generate);
+  service.add("schedules.load_csv", load_csv);
+  service.add("schedules.lower", lower);
+  service.add("schedules.instruction_stream", instruction_stream);
+  service.add("schedules.trace", trace);
+}
+
+}  // namespace plumbline::subject

@@ -1,0 +1,85 @@
+// schedules.stage_to_rank, generate, load_csv, lower, instruction_stream, trace: names of what is read and answered.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/subject/adapter/client.hpp"
+
+namespace plumbline::subject {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+json ask(const char* operation, const char* args) {
+  LocalAdapter adapter(reference_service());
+  return adapter.ask(operation, json::parse(args));
+}
+
+std::string error_of(const char* operation, const char* args) {
+  try {
+    return ask(operation, args).dump();
+  } catch (const suite::AdapterError& error) {
+    return error.what();
+  }
+}
+
+TEST(SchedulePlans, AreGeneratedByPytorchsNamesAndByOurs) {
+  const char* torch = R"({"convention": "torch", "schedule": "Schedule1F1B", "pp": 2, "microbatches": 2,
+                          "stages_per_rank": 1})";
+  EXPECT_EQ(ask("schedules.generate", torch),
+            json::parse(R"({"compute_only": ["0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"], "stage_to_rank": [0, 1]})"));
+  EXPECT_EQ(ask("schedules.generate", R"({"schedule": "zb-h1", "pp": 1, "microbatches": 1})").at("compute_only"),
+            json::parse(R"(["0F0,0I0,0W0"])"));
+  EXPECT_THAT(
+      error_of("schedules.generate", R"({"convention": "torch", "schedule": "zb-h1", "pp": 2, "microbatches": 2})"),
+      HasSubstr("PyTorch has no such"));
+  EXPECT_THAT(error_of("schedules.generate", R"({"schedule": "zb-h3", "pp": 2, "microbatches": 2})"),
+              HasSubstr("zb-h2"));
+  EXPECT_EQ(ask("schedules.stage_to_rank", R"({"pp": 2, "num_stages": 4, "style": "v"})"),
+            json::parse(R"({"result": [0, 1, 1, 0]})"));
+  EXPECT_THAT(error_of("schedules.stage_to_rank", R"({"pp": 2, "num_stages": 4, "style": "zigzag"})"),
+              HasSubstr("loop, v"));
+}
+
+TEST(SchedulePlans, AreLoweredAsPytorchDoesAndAsWeDo) {
+  const json torch = ask("schedules.lower", R"({"convention": "torch", "compute_only": ["0F0,,0I0,0W0", "1F0,1B0"],
+                                                "stage_to_rank": [0, 1], "num_stages": 2})");
+  EXPECT_EQ(torch.at("send_recv"), json::parse(R"(["0F0,0SEND_F0,0RECV_B0,0I0,0W0", "1RECV_F0,1F0,1B0,1SEND_B0"])"));
+  EXPECT_EQ(torch.at("merge_bw"), json::parse(R"(["0F0,0B0", "1F0,1B0"])"));
+  EXPECT_EQ(torch.at("with_comms")[1], "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1RESHARD");
+  EXPECT_EQ(torch.at("with_comms_defer_recv")[1], torch.at("with_comms")[1]);
+  const json ours = ask("schedules.lower", R"({"compute_only": ["0F0,0B0", "1F0,1B0"], "stage_to_rank": [0, 1],
+                                               "num_stages": 2, "metadata": "once"})");
+  EXPECT_EQ(ours.at("send_recv")[0], "0F0,0SEND_META0,(0SEND_F0;0RECV_B0)P2P,0B0");
+  EXPECT_THAT(
+      error_of("schedules.lower", R"({"compute_only": ["0F0,0F2000000000"], "stage_to_rank": [0], "num_stages": 1})"),
+      HasSubstr("micro-batch 2000000000"));
+}
+
+TEST(SchedulePlans, AreLoadedFromRows) {
+  const json loaded = ask("schedules.load_csv", R"({"csv": ["0F0,0B0", "1F0,1B0"], "format": "compute_only", "pp": 2,
+                                                    "stages_per_rank": 1, "microbatches": 1})");
+  EXPECT_EQ(loaded.at("accepted"), true);
+  EXPECT_EQ(loaded.at("result").at("stage_to_rank"), json::parse("[0, 1]"));
+  EXPECT_EQ(loaded.at("result").at("with_comms")[0], "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD");
+  EXPECT_THAT(error_of("schedules.load_csv", R"({"csv": ["0F0"], "pp": 1, "microbatches": 1})"), HasSubstr("stage 0"));
+}
+
+TEST(SchedulePlans, OfPeersAreStreamsAndTraces) {
+  const json streams =
+      ask("schedules.instruction_stream",
+          R"({"convention": "deepspeed", "schedule": "InferenceSchedule", "pp": 1, "microbatches": 1})");
+  EXPECT_EQ(streams, json::parse(R"x({"stages": [{"stage": 0, "num_pipe_buffers": 2, "is_first_stage": true,
+                                      "is_last_stage": true,
+                                      "steps": [["LoadMicroBatch(buffer_id=0)", "ForwardPass(buffer_id=0)"]]}]})x"));
+  const char* megatron = R"({"convention": "megatron", "schedule": "1F1B", "pp": 2, "microbatches": 1,
+                             "stages_per_rank": 1, "microbatch_group_size": null, "forward_only": true})";
+  EXPECT_EQ(ask("schedules.trace", megatron).at("trace"),
+            json::parse(R"x(["0F0,P2P(SEND act0.0>1)", "P2P(RECV act<0),1F0"])x"));
+  EXPECT_THAT(error_of("schedules.trace", R"({"convention": "colossalai", "schedule": "PipelineSchedule", "pp": 2,
+                                              "microbatches": 2, "stages_per_rank": 2})"),
+              HasSubstr("InterleavedPipelineSchedule for several"));
+}
+
+}  // namespace
+}  // namespace plumbline::subject
