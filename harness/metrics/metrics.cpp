@@ -32,11 +32,11 @@ double median(std::vector<double> samples) {
 
 void add_cases(const record::Run& run, const Labels& common, Exposition& exposition) {
   const auto results = record::with_missing(run);
-  std::map<std::pair<std::string, std::string>, int> cases;  // component, verdict
+  std::map<std::pair<std::string, std::string>, int> cases;  // component, judgement
   std::map<std::string, double> seconds;
   for (const record::Result& result : results) {
     const std::string component = result.check.substr(0, result.check.find('.'));
-    ++cases[{component, std::string(name_of(result.verdict))}];
+    ++cases[{component, std::string(name_of(judge(result)))}];
     seconds[component] += result.seconds;
   }
   for (const auto& [key, count] : cases) {
@@ -50,7 +50,7 @@ void add_cases(const record::Run& run, const Labels& common, Exposition& exposit
     labels["component"] = component;
     exposition.set("plumbline_cases_seconds", "Time that the cases of a component took", labels, sum);
   }
-  for (const auto& [id, verdict] : record::requirement_verdicts(results)) {
+  for (const auto& [id, verdict] : record::requirement_judgements(results)) {
     Labels labels = common;
     labels["requirement"] = id;
     labels["verdict"] = name_of(verdict);

@@ -35,14 +35,6 @@ std::string field_of(const std::string& file, const std::string& name) {
   return "";
 }
 
-// Host names collide in clouds: the machine's and the boot's ids tell machines and containers apart.
-std::string host_identity(const std::string& name) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const std::string& part : {name, first_line("/etc/machine-id"), first_line("/proc/sys/kernel/random/boot_id")})
-    for (const char c : part + "\n") hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return fmt::format("{:016x}", hash);
-}
-
 bool decides_behaviour(std::string_view variable) {
   constexpr std::array<std::string_view, 12> prefixes{"OMPI_", "PMIX_", "UCX_", "NCCL_",  "GLOO_", "MPICH_",
                                                       "FI_",   "OMP_",  "MKL_", "TORCH_", "ATEN_", "ONEDNN_"};
@@ -58,12 +50,29 @@ int usable_cores() {
 
 }  // namespace
 
+HostFacts host_facts() {
+  utsname system{};
+  ::uname(&system);
+  std::error_code error;
+  return {.name = system.nodename,
+          .machine = first_line("/etc/machine-id"),
+          .boot = first_line("/proc/sys/kernel/random/boot_id"),
+          .processes = std::filesystem::read_symlink("/proc/self/ns/pid", error).string()};
+}
+
+std::string host_identity(const HostFacts& facts) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const std::string& part : {facts.name, facts.machine, facts.boot, facts.processes})
+    for (const char c : part + "\n") hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return fmt::format("{:016x}", hash);
+}
+
 nlohmann::json capture_environment() {
   utsname system{};
   ::uname(&system);
   nlohmann::json environment{
       {"host", system.nodename},
-      {"host_identity", host_identity(system.nodename)},
+      {"host_identity", host_identity(host_facts())},
       {"cpu", field_of("/proc/cpuinfo", "model name")},
       {"cores", ::sysconf(_SC_NPROCESSORS_ONLN)},
       {"usable_cores", usable_cores()},

@@ -8,6 +8,19 @@
 
 namespace plumbline::record {
 
+/// What tells hosts apart. Names collide in clouds and in clones of an image; the machine's and the boot's ids do not. Where
+/// process ids are counted apart, in a container, is another host for whoever means processes.
+struct HostFacts {
+  std::string name;
+  std::string machine;    // id of the installation
+  std::string boot;       // id of the running kernel
+  std::string processes;  // id of the space of process ids
+};
+/// Of this process' host.
+[[nodiscard]] HostFacts host_facts();
+/// 16 digits, equal where all facts are.
+[[nodiscard]] std::string host_identity(const HostFacts& facts);
+
 /// Host (by more than its name), CPU, cores, memory, kernel, frequency governor, container, load before the run, compiler,
 /// and the variables that change what communication libraries and LibTorch do.
 [[nodiscard]] nlohmann::json capture_environment();

@@ -118,7 +118,7 @@ void Writer::complete(double seconds) { append_content({{"type", "complete"}, {"
 Run read(const fs::path& file) {
   const std::string text = read_text(file);
   Run run;
-  std::map<std::string, std::size_t> position;  // of a key among the results
+  std::map<std::string, std::size_t> position;  // of a key among the results or the controls
   int number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
@@ -137,11 +137,12 @@ Run read(const fs::path& file) {
       if (type == "resumed") run.complete = false;
       if (type == "result") {
         auto result = line.get<Result>();
-        const auto [entry, fresh] = position.emplace(result.key(), run.results.size());
+        std::vector<Result>& list = result.role == "control" ? run.controls : run.results;
+        const auto [entry, fresh] = position.emplace(result.key(), list.size());
         if (fresh)
-          run.results.push_back(std::move(result));
+          list.push_back(std::move(result));
         else
-          run.results[entry->second] = std::move(result);
+          list[entry->second] = std::move(result);
       }
     } catch (const std::exception& error) {
       throw InvalidArgument(fmt::format("{}:{}: not a line of a run record: {}", file.string(), number, error.what()));

@@ -90,6 +90,7 @@ TEST_F(Record, ReadsBackWhatWasWritten) {
   EXPECT_TRUE(std::isnan(run.steps.at(0).loss));
 }
 
+// HARNESS-022@eacf
 TEST_F(Record, LeavesTheOneBeforeItUntilItHasAResult) {
   Writer(folder_, header({"a"})).write(result("a", Verdict::pass));
   const std::string before = text();
@@ -112,6 +113,7 @@ TEST_F(Record, IsWrittenByOneRunAtATime) {
   EXPECT_THAT(words_of<RuntimeFailure>([&] { Writer second(folder_, header({"a"})); }), HasSubstr("another run"));
 }
 
+// HARNESS-001@d90d
 TEST_F(Record, GoesOnAfterATornLine) {
   {
     Writer writer(folder_, header({"a", "b"}));
@@ -149,6 +151,7 @@ TEST_F(Record, NamesWhatCannotBeWritten) {
   EXPECT_THAT(words_of<RuntimeFailure>([] { write_file("/dev/full/x", "text"); }), HasSubstr("/dev/full/x"));
 }
 
+// HARNESS-005@3f34
 TEST(Summary, GivesEachLostCaseAsMissingWithItsRequirements) {
   record::Run run{.header = header({"a", "b"})};
   run.results = {result("a", Verdict::pass)};
@@ -156,10 +159,11 @@ TEST(Summary, GivesEachLostCaseAsMissingWithItsRequirements) {
   ASSERT_EQ(results.size(), 2u);
   EXPECT_EQ(results[1].verdict, Verdict::missing);
   EXPECT_EQ(results[1].key(), run.header.plan[1].key());
-  EXPECT_EQ(requirement_verdicts(results).at("COLL-001"), Verdict::missing) << "half of its cases prove nothing";
+  EXPECT_EQ(requirement_judgements(results).at("COLL-001"), Judgement::missing) << "half of its cases prove nothing";
   EXPECT_EQ(exit_status(run), 1);
 }
 
+// HARNESS-015@c131
 TEST(Summary, HasTheExitStatusOfTheWorst) {
   const auto status = [](const std::vector<Verdict>& verdicts) {
     record::Run run;
@@ -178,6 +182,7 @@ TEST(Summary, HasTheExitStatusOfTheWorst) {
   EXPECT_EQ(status({}), 3);
 }
 
+// HARNESS-014@06c5
 TEST(Junit, CountsAndEscapes) {
   record::Run run{.header = header({"collectives.a[x=<&>]", "collectives.b", "training.c"})};
   run.results = {result("collectives.a[x=<&>]", Verdict::fail), result("training.c", Verdict::skip)};

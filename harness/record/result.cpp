@@ -7,13 +7,17 @@
 
 #include <fmt/format.h>
 
+#include "harness/record/judgement.hpp"
+#include "reference/comm/errors.hpp"
+
 namespace plumbline::record {
 
 using nlohmann::json;
 
 namespace {
-constexpr std::array<std::string_view, 11> kVerdicts{"pass",  "warn",  "skip",         "fail",    "refuse", "hang",
-                                                     "crash", "error", "inconclusive", "missing", "aborted"};
+constexpr std::array<std::string_view, 12> kVerdicts{"pass",  "warn",  "skip",         "fail",    "refuse",  "hang",
+                                                     "crash", "error", "inconclusive", "missing", "aborted", "flake"};
+constexpr std::array<std::string_view, 3> kKinds{"expectation", "waiver", "suite-issue"};
 Verdict verdict_from(const json& value) { return parse_verdict(value.get<std::string>()).value_or(Verdict::error); }
 }  // namespace
 
@@ -25,6 +29,8 @@ std::optional<Verdict> parse_verdict(std::string_view name) {
   return static_cast<Verdict>(found - kVerdicts.begin());
 }
 
+std::string_view name_of(Expectation::Kind kind) { return kKinds[static_cast<std::size_t>(kind)]; }
+
 bool is_failure(Verdict verdict) {
   return verdict == Verdict::fail || verdict == Verdict::refuse || verdict == Verdict::hang ||
          verdict == Verdict::crash;
@@ -32,14 +38,21 @@ bool is_failure(Verdict verdict) {
 
 namespace {
 
-std::string key_of(const std::string& case_id, const std::string& arm, std::uint64_t seed, int repetition) {
-  return fmt::format("{} arm={} seed={} repetition={}", case_id, arm, seed, repetition);
+std::string key_of(const std::string& case_id, const std::string& arm, std::uint64_t seed, int repetition,
+                   const std::string& mutant) {
+  const std::string key = fmt::format("{} arm={} seed={} repetition={}", case_id, arm, seed, repetition);
+  return mutant.empty() ? key : fmt::format("{} mutant={}", key, mutant);
 }
+
+constexpr const char* kSubject = "subject";
 
 }  // namespace
 
-std::string Planned::key() const { return key_of(case_id, arm, seed, repetition); }
-std::string Result::key() const { return key_of(case_id, arm, seed, repetition); }
+std::string Planned::key() const { return key_of(case_id, arm, seed, repetition, mutant); }
+std::string Result::key() const {
+  const std::string key = key_of(case_id, arm, seed, repetition, mutant);
+  return role == kSubject ? key : fmt::format("{} role={}", key, role);
+}
 
 json number_or_word(double value) {
   if (std::isfinite(value)) return value;
@@ -60,6 +73,7 @@ void to_json(json& out, const RankResult& rank) {
     for (const Failure& failure : rank.failures)
       failures.push_back({{"where", failure.where}, {"message", failure.message}});
   }
+  if (!rank.violated.empty()) out["violated"] = rank.violated;
   if (!rank.last_event.empty()) out["last_event"] = rank.last_event;
 }
 
@@ -69,7 +83,29 @@ void from_json(const json& in, RankResult& rank) {
   rank.seconds = in.at("seconds").get<double>();
   for (const json& failure : in.value("failures", json::array()))
     rank.failures.push_back({failure.at("where").get<std::string>(), failure.at("message").get<std::string>()});
+  rank.violated = in.value("violated", std::vector<std::string>{});
   rank.last_event = in.value("last_event", "");
+}
+
+void to_json(json& out, const Expectation& expectation) {
+  out = {{"kind", name_of(expectation.kind)}, {"reason", expectation.reason}, {"origin", expectation.origin}};
+  if (expectation.verdict) out["verdict"] = name_of(*expectation.verdict);
+  if (!expectation.run) out["run"] = false;
+  if (!expectation.link.empty()) out["link"] = expectation.link;
+}
+
+void from_json(const json& in, Expectation& expectation) {
+  const auto kind = in.at("kind").get<std::string>();
+  const auto found = std::ranges::find(kKinds, kind);
+  if (found == kKinds.end())
+    throw InvalidArgument(
+        fmt::format("expectation of kind '{}'; it is {}, {} or {}", kind, kKinds[0], kKinds[1], kKinds[2]));
+  expectation.kind = static_cast<Expectation::Kind>(found - kKinds.begin());
+  if (in.contains("verdict")) expectation.verdict = verdict_from(in.at("verdict"));
+  expectation.run = in.value("run", true);
+  expectation.reason = in.at("reason").get<std::string>();
+  expectation.link = in.value("link", "");
+  expectation.origin = in.at("origin").get<std::string>();
 }
 
 void to_json(json& out, const Result& result) {
@@ -89,6 +125,14 @@ void to_json(json& out, const Result& result) {
   json& parameters = out["parameters"] = json::object();
   for (const auto& [name, value] : result.parameters) parameters[name] = value;
   if (!result.reason.empty()) out["reason"] = result.reason;
+  if (!result.violated.empty()) out["violated"] = result.violated;
+  if (result.role != kSubject) out["role"] = result.role;
+  if (!result.mutant.empty()) out["mutant"] = result.mutant;
+  if (result.expectation) {
+    out["expectation"] = *result.expectation;
+    out["judgement"] = name_of(judge(result));  // for readers that do not know the rule
+  }
+  for (const Verdict verdict : result.tries) out["tries"].push_back(name_of(verdict));
   if (!result.output.empty()) out["output"] = result.output;
 }
 
@@ -108,6 +152,11 @@ void from_json(const json& in, Result& result) {
   for (const auto& [name, value] : in.at("parameters").items())
     result.parameters.emplace_back(name, value.get<std::string>());
   result.reason = in.value("reason", "");
+  result.violated = in.value("violated", std::vector<std::string>{});
+  result.role = in.value("role", kSubject);
+  result.mutant = in.value("mutant", "");
+  if (in.contains("expectation")) result.expectation = in.at("expectation").get<Expectation>();
+  for (const json& verdict : in.value("tries", json::array())) result.tries.push_back(verdict_from(verdict));
   result.output = in.value("output", "");
 }
 
@@ -148,6 +197,7 @@ void to_json(json& out, const Planned& planned) {
          {"arm", planned.arm},
          {"seed", planned.seed},
          {"repetition", planned.repetition}};
+  if (!planned.mutant.empty()) out["mutant"] = planned.mutant;
 }
 
 void from_json(const json& in, Planned& planned) {
@@ -156,6 +206,7 @@ void from_json(const json& in, Planned& planned) {
   planned.arm = in.at("arm").get<std::string>();
   planned.seed = in.at("seed").get<std::uint64_t>();
   planned.repetition = in.at("repetition").get<int>();
+  planned.mutant = in.value("mutant", "");
 }
 
 void to_json(json& out, const Header& header) {
@@ -171,6 +222,12 @@ void to_json(json& out, const Header& header) {
          {"arguments", header.arguments},
          {"environment", header.environment},
          {"plan", header.plan}};
+  if (!header.expectations.empty()) out["expectations"] = header.expectations;
+  if (!header.facts.empty()) out["facts"] = header.facts;
+  if (header.allow_unexpected_pass) out["allow_unexpected_pass"] = true;
+  if (header.shard)
+    out["shard"] = {
+        {"index", header.shard->index}, {"count", header.shard->count}, {"whole_plan", header.shard->whole_plan}};
 }
 
 void from_json(const json& in, Header& header) {
@@ -184,6 +241,14 @@ void from_json(const json& in, Header& header) {
   header.arguments = in.at("arguments").get<std::vector<std::string>>();
   header.environment = in.at("environment");
   header.plan = in.at("plan").get<std::vector<Planned>>();
+  header.expectations = in.value("expectations", std::vector<std::string>{});
+  header.facts = in.value("facts", std::map<std::string, std::string>{});
+  header.allow_unexpected_pass = in.value("allow_unexpected_pass", false);
+  if (in.contains("shard")) {
+    const json& shard = in.at("shard");
+    header.shard = {shard.at("index").get<int>(), shard.at("count").get<int>(),
+                    shard.at("whole_plan").get<std::string>()};
+  }
 }
 
 }  // namespace plumbline::record

@@ -16,12 +16,13 @@ namespace plumbline::record {
 
 inline constexpr int kSchema = 1;
 
-/// Of a case, and of one rank in it. `aborted`: ended because another rank failed. `error`: the harness failed.
-/// `missing`: planned, but no result.
-enum class Verdict { pass, warn, skip, fail, refuse, hang, crash, error, inconclusive, missing, aborted };
+/// Of a case, and of one rank in it: the subject's own word, whatever anybody expected. `aborted`: ended because another
+/// rank failed. `error`: the harness failed. `missing`: planned, but no result. `flake`: of several tries some passed and
+/// some failed.
+enum class Verdict { pass, warn, skip, fail, refuse, hang, crash, error, inconclusive, missing, aborted, flake };
 [[nodiscard]] std::string_view name_of(Verdict verdict);
 [[nodiscard]] std::optional<Verdict> parse_verdict(std::string_view name);
-/// Whether the subject is at fault: fail, refuse, hang, crash.
+/// Whether the subject is at fault: fail, refuse, hang, crash. A flake is at fault sometimes and is none of them.
 [[nodiscard]] bool is_failure(Verdict verdict);
 
 struct Failure {
@@ -34,8 +35,26 @@ struct RankResult {
   Verdict verdict = Verdict::missing;
   double seconds = 0;
   std::vector<Failure> failures;
-  std::string last_event;  // from the flight ring, where it says something
+  std::vector<std::string> violated;  // requirements that its failures name; empty where one of them names none
+  std::string last_event;             // from the flight ring, where it says something
 };
+
+/// What was known of a case before it ran: said by the subject's owner (expectation), granted by the suite's maintainers
+/// (waiver), or a fault of the check itself (suite issue).
+struct Expectation {
+  enum class Kind { expectation, waiver, suite_issue };
+  Kind kind = Kind::expectation;
+  /// Of an expectation: what the case does. A waiver covers every failure.
+  std::optional<Verdict> verdict;
+  /// Whether the case is executed: not where its check is at fault, nor where the owner says that it hangs or crashes.
+  bool run = true;
+  std::string reason;
+  std::string link;    // may be empty
+  std::string origin;  // "expectations.toml:12"
+
+  friend bool operator==(const Expectation&, const Expectation&) = default;
+};
+[[nodiscard]] std::string_view name_of(Expectation::Kind kind);
 
 struct Result {
   std::string check;    // "collectives.all_reduce.exact"
@@ -45,16 +64,22 @@ struct Result {
   std::string arm = "plain";
   std::uint64_t seed = 0;
   int repetition = 0;
+  std::string role = "subject";  // or "control": the same on the reference, to tell the subject from the machine
+  std::string mutant;            // by which the subject was broken; of `plumbline mutants`
   int attempt = 1;
   Verdict verdict = Verdict::missing;
   std::string reason;  // one line: why it is not a pass
+  /// Those of `requirements` that its failures name, where every failure does; empty: the verdict is about all of them.
+  std::vector<std::string> violated;
+  std::optional<Expectation> expectation;
+  std::vector<Verdict> tries;  // where it ran more than once: how each ended
   std::vector<RankResult> ranks;
   double seconds = 0;
   double limit_seconds = 0;
   std::string output;  // the tail of what the group printed
   std::string repeat;  // the command that runs it alone
 
-  /// What a plan has once: case, arm, seed, repetition.
+  /// What a plan has once: case, arm, seed, repetition, role, mutant.
   [[nodiscard]] std::string key() const;
 };
 
@@ -81,8 +106,16 @@ struct Planned {
   std::string arm = "plain";
   std::uint64_t seed = 0;
   int repetition = 0;
+  std::string mutant = {};
   /// That of its Result.
   [[nodiscard]] std::string key() const;
+};
+
+/// The part of a whole run that a record has.
+struct ShardOf {
+  int index = 1;  // from 1
+  int count = 1;
+  std::string whole_plan;  // hash
 };
 
 struct Header {
@@ -97,6 +130,13 @@ struct Header {
   nlohmann::json environment = nlohmann::json::object();
   /// In order: what is without a result in the end is `missing`.
   std::vector<Planned> plan;
+  /// The files whose expectations counted: the one that was named, then those that it includes.
+  std::vector<std::string> expectations;
+  /// What conditions of expectations can ask about the whole run: backend, mutant, os, cores, …
+  std::map<std::string, std::string> facts;
+  /// A case that passes against its expectation does not fail the run.
+  bool allow_unexpected_pass = false;
+  std::optional<ShardOf> shard;
 };
 
 /// A run that was read back: the last attempt of each key holds.
@@ -104,13 +144,16 @@ struct Run {
   Header header;
   /// What the subject said of itself when it was ready: capabilities, environment (its runtime's version and settings).
   nlohmann::json subject = nlohmann::json::object();
-  std::vector<Result> results;
+  std::vector<Result> results;   // of the subject
+  std::vector<Result> controls;  // of the reference in its place
   std::vector<Measurement> measurements;
   std::vector<Step> steps;
   bool complete = false;
   double seconds = 0;
 };
 
+void to_json(nlohmann::json& json, const Expectation& expectation);
+void from_json(const nlohmann::json& json, Expectation& expectation);
 void to_json(nlohmann::json& json, const Result& result);
 void from_json(const nlohmann::json& json, Result& result);
 void to_json(nlohmann::json& json, const Measurement& measurement);

@@ -6,12 +6,13 @@
 namespace plumbline::record {
 namespace {
 
-// From good to bad, for the verdict of a requirement.
-int badness(Verdict verdict) {
-  constexpr std::array order{Verdict::skip,  Verdict::pass,    Verdict::warn,    Verdict::inconclusive,
-                             Verdict::error, Verdict::missing, Verdict::aborted, Verdict::refuse,
-                             Verdict::hang,  Verdict::crash,   Verdict::fail};
-  return static_cast<int>(std::ranges::find(order, verdict) - order.begin());
+// From good to bad, for a requirement.
+int badness(Judgement judgement) {
+  constexpr std::array order{
+      Judgement::skip,         Judgement::pass,  Judgement::warn,    Judgement::waived,  Judgement::expected_fail,
+      Judgement::inconclusive, Judgement::error, Judgement::missing, Judgement::aborted, Judgement::flake,
+      Judgement::refuse,       Judgement::hang,  Judgement::crash,   Judgement::fail,    Judgement::unexpected_pass};
+  return static_cast<int>(std::ranges::find(order, judgement) - order.begin());
 }
 
 }  // namespace
@@ -32,6 +33,7 @@ std::vector<Result> with_missing(const Run& run) {
                        .arm = planned.arm,
                        .seed = planned.seed,
                        .repetition = planned.repetition,
+                       .mutant = planned.mutant,
                        .verdict = Verdict::missing,
                        .reason = "planned, but the run ended before it"});
   }
@@ -40,33 +42,34 @@ std::vector<Result> with_missing(const Run& run) {
   return results;
 }
 
-std::map<std::string, Verdict> requirement_verdicts(const std::vector<Result>& results) {
-  std::map<std::string, Verdict> verdicts;
+std::map<std::string, Judgement> requirement_judgements(const std::vector<Result>& results) {
+  std::map<std::string, Judgement> judgements;
   for (const Result& result : results)
     for (const std::string& id : result.requirements) {
-      const auto [entry, fresh] = verdicts.emplace(id, result.verdict);
-      if (!fresh && badness(result.verdict) > badness(entry->second)) entry->second = result.verdict;
+      // A case of several requirements that names those that failed has found nothing wrong with the others.
+      const bool other = !result.violated.empty() && std::ranges::count(result.violated, id) == 0;
+      const Judgement judgement = other ? Judgement::pass : judge(result);
+      const auto [entry, fresh] = judgements.emplace(id, judgement);
+      if (!fresh && badness(judgement) > badness(entry->second)) entry->second = judgement;
     }
-  return verdicts;
+  return judgements;
 }
 
-std::map<Verdict, int> count_verdicts(const std::vector<Result>& results) {
-  std::map<Verdict, int> counts;
-  for (const Result& result : results) ++counts[result.verdict];
+std::map<Judgement, int> count_judgements(const std::vector<Result>& results) {
+  std::map<Judgement, int> counts;
+  for (const Result& result : results) ++counts[judge(result)];
   return counts;
 }
 
 int exit_status(const Run& run) {
-  const auto counts = count_verdicts(with_missing(run));
-  const auto count = [&](Verdict verdict) {
-    const auto found = counts.find(verdict);
-    return found == counts.end() ? 0 : found->second;
-  };
-  for (const Verdict verdict : {Verdict::fail, Verdict::refuse, Verdict::hang, Verdict::crash, Verdict::missing})
-    if (count(verdict) > 0) return 1;
-  if (count(Verdict::error) + count(Verdict::inconclusive) > 0) return 3;
-  const bool ran = count(Verdict::pass) + count(Verdict::warn) > 0 || !run.measurements.empty();
-  return ran ? 0 : 3;
+  const std::vector<Result> results = with_missing(run);
+  if (std::ranges::any_of(results, [&](const Result& one) { return is_bad(one, run.header.allow_unexpected_pass); }))
+    return 1;
+  const auto counts = count_judgements(results);
+  if (counts.contains(Judgement::error) || counts.contains(Judgement::inconclusive)) return 3;
+  const bool ran = std::ranges::any_of(
+      results, [](const Result& one) { return one.verdict != Verdict::skip && one.verdict != Verdict::aborted; });
+  return ran || !run.measurements.empty() ? 0 : 3;
 }
 
 }  // namespace plumbline::record

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/record/judgement.hpp"
 #include "harness/record/result.hpp"
 
 namespace plumbline::record {
@@ -14,12 +15,13 @@ namespace plumbline::record {
 [[nodiscard]] std::vector<Result> with_missing(const Run& run);
 
 /// Of a requirement: the worst of its cases; skip when all were skipped.
-[[nodiscard]] std::map<std::string, Verdict> requirement_verdicts(const std::vector<Result>& results);
+[[nodiscard]] std::map<std::string, Judgement> requirement_judgements(const std::vector<Result>& results);
 
-/// How many results have each verdict.
-[[nodiscard]] std::map<Verdict, int> count_verdicts(const std::vector<Result>& results);
+/// How many results are judged so.
+[[nodiscard]] std::map<Judgement, int> count_judgements(const std::vector<Result>& results);
 
-/// 0 all as it should be; 1 the subject failed, or a planned case has no result; 3 the harness failed, or nothing ran.
+/// 0 all as it was expected; 1 a result is bad (is_bad), a planned case without one among them; 3 the harness failed, or
+/// nothing ran.
 [[nodiscard]] int exit_status(const Run& run);
 
 }  // namespace plumbline::record

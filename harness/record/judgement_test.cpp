@@ -1,0 +1,160 @@
+// What a result counts as with an expectation, and what every reader of the record makes of it.
+#include "harness/record/judgement.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/record/junit.hpp"
+#include "harness/record/summary.hpp"
+
+namespace plumbline::record {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using enum Verdict;
+
+Expectation expects(Verdict verdict) {
+  return {.verdict = verdict, .reason = "odd counts", .link = "https://x/1", .origin = "e.toml:4"};
+}
+const Expectation kWaiver{.kind = Expectation::Kind::waiver, .reason = "granted", .origin = "w.toml:2"};
+
+Result result(Verdict verdict, std::optional<Expectation> expectation = {}, std::vector<Verdict> tries = {}) {
+  return {.check = "a.b",
+          .case_id = "a.b",
+          .requirements = {"COLL-001"},
+          .seed = 1,
+          .verdict = verdict,
+          .reason = verdict == pass ? "" : "because",
+          .expectation = std::move(expectation),
+          .tries = std::move(tries)};
+}
+
+record::Run run_of(const Result& one) {
+  return {.header = {.plan = {{.case_id = one.case_id, .requirements = one.requirements, .seed = 1}}},
+          .results = {one}};
+}
+
+TEST(Judge, IsTheVerdictWithoutAnExpectation) {
+  for (const Verdict verdict : {pass, warn, skip, fail, refuse, hang, crash, error, inconclusive, missing, flake})
+    EXPECT_EQ(name_of(judge(verdict, {})), name_of(verdict));
+}
+
+TEST(Judge, TakesOnlyTheEndThatWasExpected) {
+  EXPECT_EQ(judge(fail, expects(fail)), Judgement::expected_fail);
+  EXPECT_EQ(judge(warn, expects(warn)), Judgement::expected_fail);
+  EXPECT_EQ(judge(pass, expects(hang)), Judgement::unexpected_pass);
+  EXPECT_EQ(judge(crash, expects(fail)), Judgement::crash) << "worse than what was said";
+  EXPECT_EQ(judge(flake, expects(fail)), Judgement::flake);
+  for (const Verdict other : {skip, error, inconclusive, missing})
+    EXPECT_EQ(name_of(judge(other, expects(fail))), name_of(other));
+  EXPECT_EQ(judge(pass, expects(flake)), Judgement::pass);
+  EXPECT_EQ(judge(fail, expects(flake)), Judgement::fail) << "it never passed";
+}
+
+TEST(Judge, WaivesFailuresAndNothingElse) {
+  for (const Verdict bad : {fail, refuse, hang, crash, flake}) EXPECT_EQ(judge(bad, kWaiver), Judgement::waived);
+  EXPECT_EQ(judge(pass, kWaiver), Judgement::pass);
+  EXPECT_EQ(judge(missing, kWaiver), Judgement::missing);
+  EXPECT_EQ(judge(error, kWaiver), Judgement::error);
+}
+
+TEST(Judge, LetsNoRequirementPassByWhatIsNotExecuted) {
+  Expectation unrun = expects(hang);
+  unrun.run = false;
+  EXPECT_EQ(judge(skip, unrun), Judgement::expected_fail);
+  EXPECT_EQ(requirement_judgements({result(pass), result(skip, unrun)}).at("COLL-001"), Judgement::expected_fail);
+  EXPECT_EQ(exit_status(run_of(result(skip, unrun))), 3) << "nothing ran";
+  EXPECT_EQ(why_not_run(unrun), "not executed, it would hang: odd counts (e.toml:4, https://x/1)");
+  const Expectation issue{
+      .kind = Expectation::Kind::suite_issue, .run = false, .reason = "wrong bound", .origin = "s.toml:1"};
+  EXPECT_EQ(judge(skip, issue), Judgement::skip) << "the check is void for everybody";
+  EXPECT_EQ(why_not_run(issue), "suite issue: wrong bound (s.toml:1)");
+}
+
+TEST(Judge, DecidesTheExitStatus) {
+  const auto status = [](const Result& one) { return exit_status(run_of(one)); };
+  EXPECT_EQ(status(result(fail, expects(fail))), 0);
+  EXPECT_EQ(status(result(fail, expects(hang))), 1);
+  EXPECT_EQ(status(result(hang, kWaiver)), 0);
+  EXPECT_EQ(status(result(pass, expects(fail))), 1);
+  EXPECT_EQ(status(result(flake, {}, {fail, pass})), 1);
+  EXPECT_EQ(status(result(flake, expects(flake), {fail, pass})), 0);
+  record::Run allowed = run_of(result(pass, expects(fail)));
+  allowed.header.allow_unexpected_pass = true;
+  EXPECT_EQ(exit_status(allowed), 0);
+}
+
+TEST(Judge, DecidesTheWordOfARequirement) {
+  const std::vector<Result> results{result(pass), result(fail, expects(fail))};
+  EXPECT_EQ(requirement_judgements(results).at("COLL-001"), Judgement::expected_fail);
+  EXPECT_EQ(count_judgements(results).at(Judgement::expected_fail), 1);
+}
+
+TEST(Judge, IsInTheRecordAndReadBack) {
+  const Result written = result(flake, expects(flake), {fail, pass});
+  const nlohmann::json json = written;
+  EXPECT_EQ(json.at("judgement"), "flake");
+  EXPECT_EQ(nlohmann::json(result(fail, expects(fail))).at("judgement"), "expected-fail");
+  const auto back = json.get<Result>();
+  EXPECT_EQ(back.expectation, written.expectation);
+  EXPECT_EQ(back.tries, written.tries);
+  EXPECT_EQ(nlohmann::json(result(skip, kWaiver)).get<Result>().expectation, kWaiver);
+  // Records from before there were expectations.
+  nlohmann::json old = result(pass);
+  EXPECT_FALSE(old.contains("expectation") || old.contains("judgement") || old.contains("tries"));
+  EXPECT_FALSE(old.get<Result>().expectation);
+  const nlohmann::json header = Header{.command = "check"};
+  EXPECT_FALSE(header.contains("expectations") || header.contains("facts") || header.contains("allow_unexpected_pass"));
+  EXPECT_TRUE(header.get<Header>().expectations.empty());
+  const nlohmann::json full =
+      Header{.expectations = {"e.toml"}, .facts = {{"os", "linux"}}, .allow_unexpected_pass = true};
+  EXPECT_EQ(full.get<Header>().facts.at("os"), "linux");
+  EXPECT_TRUE(full.get<Header>().allow_unexpected_pass);
+}
+
+TEST(Judge, IsShownInJunit) {
+  const std::string expected = to_junit(run_of(result(fail, expects(fail))));
+  EXPECT_THAT(expected, HasSubstr("<skipped message=\"fail, as expected: odd counts (e.toml:4, https://x/1)\"/>"));
+  EXPECT_THAT(expected, HasSubstr("failures=\"0\" errors=\"0\" skipped=\"1\""));
+  const std::string unexpected = to_junit(run_of(result(pass, expects(fail))));
+  EXPECT_THAT(unexpected, HasSubstr("<failure message=\"it passes, but e.toml:4 expects fail"));
+  EXPECT_THAT(unexpected, HasSubstr("type=\"unexpected-pass\""));
+  record::Run allowed = run_of(result(pass, expects(fail)));
+  allowed.header.allow_unexpected_pass = true;
+  EXPECT_THAT(to_junit(allowed), Not(HasSubstr("<failure")));
+  EXPECT_THAT(to_junit(run_of(result(flake))), HasSubstr("<failure"));
+  EXPECT_THAT(to_junit(run_of(result(hang, kWaiver))), HasSubstr("<skipped message=\"hang, waived: granted"));
+}
+
+TEST(Flakes, AreTriedUntilTheyPassAndNoMoreThanThrice) {
+  EXPECT_FALSE(wants_another_try(expects(flake), {}));
+  const std::vector<Verdict> failed{fail, hang, crash};
+  EXPECT_TRUE(wants_another_try(expects(flake), std::span(failed).first(1)));
+  EXPECT_TRUE(wants_another_try(expects(flake), std::span(failed).first(2)));
+  EXPECT_FALSE(wants_another_try(expects(flake), failed));
+  EXPECT_FALSE(wants_another_try(expects(fail), std::span(failed).first(1)));
+  EXPECT_FALSE(wants_another_try({}, std::span(failed).first(1)));
+  EXPECT_FALSE(wants_another_try(expects(flake), std::vector{fail, pass}));
+}
+
+TEST(Flakes, HaveATryThatPassed) {
+  EXPECT_EQ(verdict_of(std::vector{crash, pass}), flake);
+  EXPECT_EQ(verdict_of(std::vector{pass}), pass);
+  EXPECT_EQ(verdict_of(std::vector{hang, hang}), hang);
+  EXPECT_EQ(verdict_of(std::vector{fail, crash, fail}), crash) << "the worst of those that never passed";
+  EXPECT_EQ(verdict_of(std::vector{warn, pass}), warn) << "what only should be is no failure";
+  EXPECT_EQ(verdict_of({}), missing);
+}
+
+TEST(Judgement, ARequirementThatAFailureDoesNotNamePasses) {
+  Result result{
+      .check = "toys.all", .case_id = "toys.all", .requirements = {"TOY-001", "TOY-002"}, .verdict = Verdict::fail};
+  EXPECT_EQ(requirement_judgements({result}).at("TOY-001"), Judgement::fail) << "it names none: it is about all";
+  result.violated = {"TOY-002"};
+  EXPECT_EQ(requirement_judgements({result}).at("TOY-001"), Judgement::pass);
+  EXPECT_EQ(requirement_judgements({result}).at("TOY-002"), Judgement::fail);
+}
+
+}  // namespace
+}  // namespace plumbline::record
