@@ -1,6 +1,7 @@
 // A plumbline whose checks do what a harness must survive: they crash, hang, leave, fail and print, on one rank or on all.
 // faults_test.py runs it and looks at the records.
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +10,8 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "harness/cli/program.hpp"
@@ -24,6 +27,8 @@ using plumbline::suite::Context;
 using plumbline::suite::Suite;
 using namespace std::chrono_literals;
 
+constexpr auto kLimit = 1s;  // of a check; what hangs is tried twice
+
 constexpr const char* kRequirements = R"(
 component = "faults"
 [[requirement]]
@@ -31,6 +36,12 @@ id = "HARNESS-901"
 level = "must"
 since = "0.1"
 text = "The subject does not misbehave."
+[[requirement]]
+id = "HARNESS-902"
+level = "must"
+since = "0.1"
+text = "What a subject claims it does."
+needs = ["groups"]
 )";
 
 // The last rank, or all.
@@ -60,6 +71,43 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+// ---- lies ----
+
+// The descriptor of this process' connection with the driver.
+int connection_with_driver() {
+  const std::string endpoint = variable("PLUMBLINE_CONTROL");
+  const int port = std::atoi(endpoint.substr(endpoint.rfind(':') + 1).c_str());
+  for (int descriptor = 3; descriptor < 1024; ++descriptor) {
+    sockaddr_in peer{};
+    socklen_t length = sizeof peer;
+    if (::getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &length) == 0 && peer.sin_family == AF_INET &&
+        ntohs(peer.sin_port) == port)
+      return descriptor;
+  }
+  throw std::runtime_error("no connection with the driver");
+}
+
+// Says in the worker's name that `rank` passed, in whichever run this is.
+void report_a_pass(int rank) {
+  std::string lines;
+  for (int run = 1; run < 100; ++run)
+    lines +=
+        nlohmann::json{
+            {"type", "rank"}, {"run", run}, {"result", {{"rank", rank}, {"verdict", "pass"}, {"seconds", 0}}}}
+            .dump() +
+        "\n";
+  if (::send(connection_with_driver(), lines.data(), lines.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(lines.size()))
+    throw std::runtime_error("the driver did not take it");
+}
+
+// ---- state ----
+
+// What one case leaves behind for those that run after it in the same process.
+std::atomic<bool>& left_behind() {
+  static std::atomic<bool> flag = false;
+  return flag;
+}
+
 using Misdeed = std::function<void(Context&)>;
 
 // After its misdeed, if it lives, every rank meets the others in a barrier.
@@ -67,12 +115,92 @@ void add(Suite& suite, const std::string& name, Misdeed misdeed, bool spoils = f
   suite.add({.id = "faults." + name,
              .verifies = {suite.requirements.find("HARNESS-901")->citation()},
              .axes = {Axis{"where", {"one", "all"}}, plumbline::suite::worlds({1, 3})},
-             .limit = 2s,
+             .limit = kLimit,
              .spoils_group = spoils,
              .body = [misdeed = std::move(misdeed)](Context& context) {
                if (is_victim(context)) misdeed(context);
                context.world().barrier();
              }});
+}
+
+// Checks of one rank each: their verdict depends on what ran before them in the same process.
+void add_checks_with_state(Suite& suite) {
+  const auto add_one = [&](const std::string& name, std::function<void(Context&)> body) {
+    suite.add({.id = "faults." + name,
+               .verifies = {suite.requirements.find("HARNESS-901")->citation()},
+               .axes = {plumbline::suite::worlds({1})},
+               .limit = kLimit,
+               .body = std::move(body)});
+  };
+  add_one("leaves_state", [](Context&) { left_behind() = true; });
+  add_one("needs_state", [](Context&) { EXPECT_TRUE(left_behind()) << "nobody was here before"; });
+  add_one("crashes_in_company", [](Context&) {
+    if (left_behind()) ::raise(SIGSEGV);
+  });
+}
+
+// Rank 0 enters group A then B, rank 1 B then A. Each is the root of what it enters first, which some backends let return
+// at once.
+void cross_groups(Context& context) {
+  const std::vector<int> members{0, 1};
+  const auto a = context.world().create_group(members), b = context.world().create_group(members);
+  std::array<float, 1> value{};
+  const auto from = [&](plumbline::comm::Communicator& group, int root) {
+    group.broadcast({value.data(), 1, DType::f32}, root);
+  };
+  if (context.rank() == 0) from(*a, 0), from(*b, 1);
+  if (context.rank() == 1) from(*b, 1), from(*a, 0);
+}
+
+void write_garbage(std::size_t bytes) {
+  std::string all(256, '\0');
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<char>(i);
+  for (std::size_t done = 0; done < bytes; done += all.size()) std::fwrite(all.data(), 1, all.size(), stdout);
+  std::fflush(stdout);
+}
+
+// Of worlds that the run of everything at once leaves out.
+void add_checks_of_two(Suite& suite) {
+  const auto add_one = [&](const std::string& name, const std::string& requirement, std::vector<Axis> axes,
+                           std::function<void(Context&)> body) {
+    axes.push_back(plumbline::suite::worlds({2}));
+    suite.add({.id = "faults." + name,
+               .verifies = {suite.requirements.find(requirement)->citation()},
+               .axes = std::move(axes),
+               .limit = kLimit,
+               .body = std::move(body)});
+  };
+  add_one("crossed_order", "HARNESS-901", {}, cross_groups);
+  add_one("sums", "HARNESS-902", {Axis{"dtype", {"f32", "bf16"}}}, [](Context& context) {
+    std::array<std::uint32_t, 4> in{}, out{};
+    const DType dtype = context.parameters().dtype();
+    context.world().all_reduce({in.data(), 4, dtype}, {out.data(), 4, dtype}, ReduceOp::sum);
+  });
+  add_one("slow_but_calls", "HARNESS-901", {}, [](Context& context) {
+    for (int i = 0; i < 8; ++i) {
+      std::this_thread::sleep_for(250ms);
+      context.world().barrier();
+    }
+  });
+  add_one("endless_progress", "HARNESS-901", {}, [](Context& context) {
+    for (;;) {
+      std::this_thread::sleep_for(50ms);
+      context.progress("as ever");
+    }
+  });
+  add_one("reports_twice", "HARNESS-901", {}, [](Context& context) {
+    if (context.rank() == 1) report_a_pass(1);
+    context.world().barrier();
+  });
+  add_one("reports_another", "HARNESS-901", {}, [](Context& context) {
+    if (context.rank() == 1) report_a_pass(7);
+    context.world().barrier();
+  });
+  add_one("dies_at_exit", "HARNESS-901", {}, [](Context&) { std::atexit([] { ::raise(SIGSEGV); }); });
+  add_one("garbage", "HARNESS-901", {}, [](Context&) {
+    write_garbage(1 << 20);
+    ADD_FAILURE() << "after a megabyte of garbage";
+  });
 }
 
 Suite make_suite() {
@@ -113,7 +241,7 @@ Suite make_suite() {
   suite.add({.id = "faults.other_count",
              .verifies = {suite.requirements.find("HARNESS-901")->citation()},
              .axes = {Axis{"where", {"one"}}, plumbline::suite::worlds({3})},
-             .limit = 2s,
+             .limit = kLimit,
              .body = [](Context& context) {
                std::array<float, 5> in{}, out{};
                const std::int64_t count = is_victim(context) ? 5 : 4;
@@ -132,7 +260,7 @@ Suite make_suite() {
     EXPECT_TRUE(false) << "noise with bytes that are no text: \xff\xfe\x01 <&>";
   });
   add(suite, "slow_but_alive", [](Context& context) {
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < 5; ++i) {
       std::this_thread::sleep_for(600ms);
       context.progress("still at it");
     }
@@ -141,17 +269,20 @@ Suite make_suite() {
   suite.add({.id = "faults.leaves_early",
              .verifies = {suite.requirements.find("HARNESS-901")->citation()},
              .axes = {plumbline::suite::worlds({3})},
-             .limit = 2s,
+             .limit = kLimit,
              .body = [](Context& context) {
                if (context.rank() != 1) context.world().barrier();
              }});
   add(suite, "z_pass", [](Context&) {});
+  add_checks_with_state(suite);
+  add_checks_of_two(suite);
   return suite;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "worker" && variable("FAULTS_AT_START") == "abort") std::abort();
   const Suite suite = make_suite();
   const plumbline::cli::Program program{
       .suite = [&]() -> const Suite& { return suite; },

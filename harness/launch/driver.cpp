@@ -12,7 +12,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "harness/launch/flight.hpp"
+#include "harness/launch/flight_compare.hpp"
+#include "harness/launch/stacks.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -91,6 +92,14 @@ struct Slot {
   std::optional<Running> running;
   int failed_starts = 0;
 };
+
+// Of a rank that reported twice: one of its words is false, so that neither counts.
+RankResult contradicted(const RankResult& first, RankResult second) {
+  second.failures.insert(second.failures.begin(), {"", fmt::format("it reported twice: {}, then {}",
+                                                                   name_of(first.verdict), name_of(second.verdict))});
+  second.verdict = Verdict::fail;
+  return second;
+}
 
 // The line of a launcher's words that says most: they come in boxes, the cause first.
 std::string telling_line(const std::string& words) {
@@ -223,7 +232,7 @@ class Driver {
     const Assignment& assignment = assignments_[index];
     slot.failed_starts = 0;
     if (observer_.before)
-      if (const auto outcome = observer_.before(index, slot.group->description())) return report(index, *outcome);
+      if (const auto outcome = observer_.before(index, description_of(*slot.group))) return report(index, *outcome);
     Running running{.assignment = index, .run = ++runs_, .world = assignment.world};
     const auto limit = std::chrono::duration_cast<Clock::duration>(assignment.limit);
     running.deadline = running.begun + limit;
@@ -245,6 +254,13 @@ class Driver {
     warm_up(slot, assignment);
   }
 
+  // What the subject said, and where its ranks are.
+  static json description_of(const WorkerGroup& group) {
+    json description = group.description();
+    description["one_host"] = group.is_on_one_host();
+    return description;
+  }
+
   // Where starting is slow, the group that will be needed next starts while this assignment runs.
   void warm_up(Slot& slot, const Assignment& current) {
     if (!options_.group.subject.has_processes() || attached()) return;
@@ -264,6 +280,7 @@ class Driver {
   bool watch(Slot& slot) {
     Running& running = *slot.running;
     const auto now = Clock::now();
+    if (now > running.deadline && now < running.hard_deadline) extend_deadline(*slot.group, running);
     bool over = running.idle >= slot.group->processes(running.world) && running.all_reported();
     over = over || (running.grace && now > *running.grace) || now > std::min(running.deadline, running.hard_deadline);
     // After a death a little time for the rest to report, and for the launcher to say how it ended. Ranks that somebody
@@ -274,11 +291,30 @@ class Driver {
     return over;
   }
 
+  // A rank that went on entering and leaving calls is slow and does not hang.
+  void extend_deadline(const WorkerGroup& group, Running& running) const {
+    for (const FlightLog& flight : read_flights(group, running)) {
+      const Clock::time_point newest{Clock::duration(static_cast<Clock::rep>(flight.newest()))};
+      running.deadline = std::max(running.deadline, newest + limit_of(running));
+    }
+  }
+
+  [[nodiscard]] Clock::duration limit_of(const Running& running) const {
+    return std::chrono::duration_cast<Clock::duration>(assignments_[running.assignment].limit);
+  }
+
   void finish(Slot& slot) {
     Running running = std::move(*std::exchange(slot.running, std::nullopt));
+    const auto judged = Clock::now();
     const bool complete =
         running.all_reported() && !running.death && running.idle >= slot.group->processes(running.world);
     Outcome outcome = judge(*slot.group, running);
+    // Nobody listened meanwhile: a debugger takes seconds.
+    for (Slot& other : slots_)
+      if (other.running) {
+        other.running->deadline += Clock::now() - judged;
+        other.running->hard_deadline += Clock::now() - judged;
+      }
     const Assignment& assignment = assignments_[running.assignment];
     std::error_code error;
     std::filesystem::remove_all(slot.group->folder() / fmt::format("run{}", running.run), error);
@@ -316,24 +352,40 @@ class Driver {
       outcome.ranks.push_back(std::move(result));
     }
     merge(running, outcome, group);
-    if (outcome.verdict == Verdict::pass) return outcome;
+    const std::string crossed = crossed_order(flights);
+    if (outcome.verdict == Verdict::pass) {
+      const std::string difference = first_difference(flights, Compared::completed);
+      const std::string& wrong = difference.empty() ? crossed : difference;
+      if (wrong.empty()) return outcome;
+      outcome.verdict = Verdict::fail;
+      outcome.reason =
+          fmt::format("it got through, but {}{}", difference.empty() ? "" : "its ranks called differently: ", wrong);
+    }
     if (!running.cut_off.empty()) outcome.reason += "; the driver ended its connection: " + running.cut_off;
     if (const std::string difference = first_difference(flights); !difference.empty())
       outcome.reason += "; first difference: " + difference;
-    outcome.output = group.tail();
+    else if (const std::string both = crossed.empty() ? crosswise_wait(flights) : crossed; late && !both.empty())
+      outcome.reason += "; " + both;
+    const std::string stacks =
+        late && options_.stacks ? stacks_of(group.processes_of(hung_ranks(outcome))) : std::string();
+    outcome.output = group.tail() + stacks;
     return outcome;
   }
 
-  // A log for each rank; empty where nobody will ask.
+  // A log for each rank.
   static std::vector<FlightLog> read_flights(const WorkerGroup& group, const Running& running) {
-    std::vector<FlightLog> flights(running.ranks.size());
-    const bool sound = !running.death && std::ranges::all_of(running.ranks, [](const auto& rank) {
-      return rank && rank->verdict == Verdict::pass;
-    });
+    std::vector<FlightLog> flights;
     const auto since = static_cast<std::uint64_t>(running.begun.time_since_epoch().count());
-    for (std::size_t rank = 0; rank < flights.size() && !sound; ++rank)
-      flights[rank] = read_flight(group.folder() / fmt::format("rank{}.flight", rank), since);
+    for (std::size_t rank = 0; rank < running.ranks.size(); ++rank)
+      flights.push_back(read_flight(group.folder() / fmt::format("rank{}.flight", rank), since));
     return flights;
+  }
+
+  static std::vector<int> hung_ranks(const Outcome& outcome) {
+    std::vector<int> hung;
+    for (const RankResult& rank : outcome.ranks)
+      if (rank.verdict == Verdict::hang) hung.push_back(rank.rank);
+    return hung;
   }
 
   // "the process of rank 2 ended before it reported".
@@ -356,18 +408,34 @@ class Driver {
     const auto first_words = [](const RankResult& rank) {
       if (rank.failures.empty()) return std::string("no message");
       const record::Failure& failure = rank.failures.front();
-      const std::string line = failure.message.substr(0, failure.message.find("\n\n"));
+      // GoogleTest's own first line, before the words of the check.
+      constexpr std::string_view failed = "Failed\n";
+      const std::string message = failure.message.substr(failure.message.starts_with(failed) ? failed.size() : 0);
+      const std::string line = message.substr(0, message.find("\n\n"));
       return failure.where.empty() ? line : failure.where + ": " + line;
+    };
+    // Ranks that a worker has under it crash and hang, too, and it lives to tell.
+    const auto worst_told = [&] {
+      return std::ranges::find_if(outcome.ranks, [](const RankResult& rank) {
+        return (rank.verdict == Verdict::crash || rank.verdict == Verdict::hang) && !rank.failures.empty();
+      });
+    };
+    // The one rank of a job's check is none of the job's.
+    const auto who = [this](const RankResult& rank) {
+      return options_.group.subject.job.empty() ? fmt::format("rank {}: ", rank.rank) : std::string();
     };
     if (const auto broken = worst(Verdict::error); broken != outcome.ranks.end()) {
       outcome.verdict = Verdict::error;
       outcome.reason = fmt::format("rank {}: {}", broken->rank, first_words(*broken));
     } else if (const auto rank = worst(Verdict::fail); rank != outcome.ranks.end()) {
       outcome.verdict = Verdict::fail;
-      outcome.reason = fmt::format("rank {}: {}", rank->rank, first_words(*rank));
+      outcome.reason = who(*rank) + first_words(*rank);
     } else if (const auto refused = worst(Verdict::refuse); refused != outcome.ranks.end()) {
       outcome.verdict = Verdict::refuse;
-      outcome.reason = fmt::format("rank {}: {}", refused->rank, first_words(*refused));
+      outcome.reason = who(*refused) + first_words(*refused);
+    } else if (const auto told = worst_told(); told != outcome.ranks.end()) {
+      outcome.verdict = told->verdict;
+      outcome.reason = who(*told) + first_words(*told);
     } else if (const auto crashed = worst(Verdict::crash); crashed != outcome.ranks.end() || running.death) {
       outcome.verdict = Verdict::crash;
       outcome.reason = who_ended(running, outcome, group);
@@ -462,14 +530,14 @@ class Driver {
       if (std::ranges::count(ranks, result.rank) == 0)
         return observer_.log(fmt::format("a worker reported rank {}, which it has not", result.rank));
       if (result.verdict != Verdict::pass && !running.grace) running.grace = Clock::now() + kGrace;
-      running.ranks[static_cast<std::size_t>(result.rank)] = std::move(result);
+      auto& place = running.ranks[static_cast<std::size_t>(result.rank)];
+      place = place ? contradicted(*place, std::move(result)) : std::move(result);
     } else if (type == "stray") {
       running.strays.push_back({message.at("where"), message.at("message")});
     } else if (type == "idle") {
       ++running.idle;
     } else if (type == "progress" || type == "output") {
-      const auto limit = std::chrono::duration_cast<Clock::duration>(assignments_[running.assignment].limit);
-      running.deadline = std::max(running.deadline, Clock::now() + limit);
+      running.deadline = std::max(running.deadline, Clock::now() + limit_of(running));
       if (type == "output" && observer_.output)
         observer_.output(running.assignment, message.at("rank"), message.at("value"));
     }

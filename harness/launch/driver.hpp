@@ -47,6 +47,7 @@ struct Options {
   GroupOptions group;
   std::string control_address = "127.0.0.1";
   int jobs = 1;
+  bool stacks = true;  // of ranks that hang are worth the seconds that they take
   std::chrono::seconds start_limit{60};
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <set>
@@ -153,6 +154,8 @@ FlightRing::FlightRing(const std::filesystem::path& file) {
 FlightRing::~FlightRing() { ::munmap(file_, sizeof(File)); }
 
 void FlightRing::write(FlightEvent event) {
+  thread_local const pid_t thread = ::gettid();
+  event.thread = thread;
   event.number = file_->written.fetch_add(1, std::memory_order_relaxed) + 1;
   file_->events[(event.number - 1) % kCapacity] = event;
 }
@@ -168,16 +171,12 @@ std::unique_ptr<comm::Communicator> record_flight(std::unique_ptr<comm::Communic
   return std::make_unique<FlightRecorder>(std::move(inner), ring);
 }
 
-namespace {
-
 std::string name_of_group(std::uint64_t group, const std::vector<FlightEvent>& events) {
   const auto made = std::ranges::find_if(events, [group](const FlightEvent& event) {
     return event.kind == FlightEvent::Kind::group && event.group == group;
   });
   return made == events.end() ? fmt::format("group {:016x}", group) : std::string(made->text.data());
 }
-
-}  // namespace
 
 std::string FlightEvent::describe_call() const {
   Call shown{.operation = operation, .op = op, .root = root, .tag = tag};
@@ -196,78 +195,47 @@ std::string FlightEvent::describe(const std::vector<FlightEvent>& groups) const 
 std::string FlightLog::position() const {
   // A call is open when it was entered or started and not left; the newest open one is where the rank stands.
   std::set<std::pair<std::uint64_t, std::uint64_t>> ended;
+  const FlightEvent* last_left = nullptr;
   for (auto event = events.rbegin(); event != events.rend(); ++event) {
-    if (event->ends()) ended.insert({event->group, event->call});
-    if (event->begins() && !ended.contains({event->group, event->call})) return event->describe(events);
+    if (event->ends()) {
+      ended.insert({event->group, event->call});
+      if (last_left == nullptr) last_left = &*event;
+    }
+    if (!event->begins() || ended.contains({event->group, event->call})) continue;
+    std::string where = event->describe(events);
+    if (last_left != nullptr) where += ", after it " + last_left->describe(events);
+    return where;
   }
   if (!found) return "left no notes of its calls on this host";
   if (events.empty()) return "made no call";
   return "last " + events.back().describe(events);
 }
 
+std::uint64_t FlightLog::newest() const { return events.empty() ? 0 : events.back().nanoseconds; }
+
 FlightLog read_flight(const std::filesystem::path& file, std::uint64_t since) {
   FlightLog log;
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return log;
-  auto copy = std::make_unique<FlightRing::File>();
-  const ssize_t count = ::pread(descriptor, static_cast<void*>(copy.get()), sizeof(FlightRing::File), 0);
-  ::close(descriptor);
-  if (count != static_cast<ssize_t>(sizeof(FlightRing::File))) return log;
+  struct Close {
+    int descriptor;
+    ~Close() { ::close(descriptor); }
+  } const close{descriptor};
+  constexpr std::size_t begin = offsetof(FlightRing::File, events);
+  std::array<std::byte, begin> head;
+  if (::pread(descriptor, head.data(), begin, 0) != static_cast<ssize_t>(begin)) return log;
+  std::uint64_t written = 0;
+  std::memcpy(&written, head.data() + offsetof(FlightRing::File, written), sizeof written);
+  std::memcpy(&log.signal, head.data() + offsetof(FlightRing::File, signal), sizeof log.signal);
+  // Most checks make few calls: what was never written is not read.
+  std::vector<FlightEvent> events(std::min<std::uint64_t>(written, FlightRing::kCapacity));
+  const auto bytes = static_cast<ssize_t>(events.size() * sizeof(FlightEvent));
+  if (::pread(descriptor, events.data(), static_cast<std::size_t>(bytes), begin) != bytes) return log;
   log.found = true;
-  log.signal = copy->signal.load();
-  for (const FlightEvent& event : copy->events)
+  for (const FlightEvent& event : events)
     if (event.number != 0 && event.nanoseconds >= since) log.events.push_back(event);
   std::ranges::sort(log.events, {}, &FlightEvent::number);
   return log;
-}
-
-namespace {
-
-// What members must agree on.
-bool agree(const FlightEvent& a, const FlightEvent& b) {
-  if (a.operation != b.operation) return false;
-  if (a.operation == comm::Operation::barrier) return true;
-  return a.elements == b.elements && a.dtype == b.dtype && (!is_reduction(a.operation) || a.op == b.op) &&
-         (!is_rooted(a.operation) || a.root == b.root);
-}
-
-using Ranks = std::vector<std::pair<int, const FlightEvent*>>;
-
-// "ranks 0, 2 all_reduce(f32 x 5, sum), rank 1 barrier()".
-std::string who_calls_what(const Ranks& ranks) {
-  std::vector<std::pair<const FlightEvent*, std::vector<int>>> kinds;
-  for (const auto& [rank, event] : ranks) {
-    auto kind = std::ranges::find_if(kinds, [&](const auto& one) { return agree(*one.first, *event); });
-    if (kind == kinds.end()) kind = kinds.insert(kind, {event, {}});
-    kind->second.push_back(rank);
-  }
-  std::vector<std::string> words;
-  for (const auto& [event, who] : kinds)
-    words.push_back(
-        fmt::format("rank{} {} {}", who.size() == 1 ? "" : "s", fmt::join(who, ", "), event->describe_call()));
-  return fmt::format("{}", fmt::join(words, ", "));
-}
-
-}  // namespace
-
-std::string first_difference(const std::vector<FlightLog>& logs) {
-  std::map<std::pair<std::uint64_t, std::uint64_t>, Ranks> collectives;  // by number and group: the first comes first
-  for (std::size_t rank = 0; rank < logs.size(); ++rank)
-    for (const FlightEvent& event : logs[rank].events) {
-      if (!event.begins() || event.collective == 0) continue;
-      Ranks& ranks = collectives[{event.collective, event.group}];
-      // A number that comes twice was refused the first time.
-      if (!ranks.empty() && ranks.back().first == static_cast<int>(rank)) ranks.pop_back();
-      ranks.emplace_back(static_cast<int>(rank), &event);
-    }
-  for (const auto& [place, ranks] : collectives) {
-    const FlightEvent& first = *ranks.front().second;
-    if (std::ranges::all_of(ranks, [&](const auto& one) { return agree(first, *one.second); })) continue;
-    const auto& events = logs[static_cast<std::size_t>(ranks.front().first)].events;
-    return fmt::format("collective #{} on {}: {}", place.first, name_of_group(place.second, events),
-                       who_calls_what(ranks));
-  }
-  return {};
 }
 
 }  // namespace plumbline::launch

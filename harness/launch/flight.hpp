@@ -27,6 +27,7 @@ struct FlightEvent {
   std::int64_t elements = 0;
   std::int32_t root = comm::kNoRoot;
   std::int32_t tag = 0;
+  std::int32_t thread = 0;  // that wrote it
   Kind kind = Kind::enter;
   comm::Operation operation = comm::Operation::barrier;
   comm::DType dtype = comm::DType::f32;
@@ -69,16 +70,16 @@ struct FlightLog {
   bool found = false;  // not of a rank on another host
   std::vector<FlightEvent> events;
   int signal = 0;
-  /// One line on where the rank stands: the last call entered and not left, else the last event.
+  /// One line on where the rank stands: the last call entered and not left, and what it left last; else the last event.
   [[nodiscard]] std::string position() const;
+  /// When the last event was, on the steady clock; 0 where there is none.
+  [[nodiscard]] std::uint64_t newest() const;
 };
 /// Events before `since` (of the steady clock) belong to an earlier check and are left out.
 [[nodiscard]] FlightLog read_flight(const std::filesystem::path& file, std::uint64_t since = 0);
 
-/// The first collective of a group on which ranks disagree, as far as their rings go back; empty where there is none:
-/// "collective #2 on world: ranks 0, 2 all_reduce(f32 x 5, sum), rank 1 barrier()". A rank that has not come so far
-/// does not disagree. logs[r] is rank r's.
-[[nodiscard]] std::string first_difference(const std::vector<FlightLog>& logs);
+/// "world", "[1 2]": the name under which `events` know a group.
+[[nodiscard]] std::string name_of_group(std::uint64_t group, const std::vector<FlightEvent>& events);
 
 /// Records the calls of `inner` and of groups made from it into `ring`, which must outlive them.
 [[nodiscard]] std::unique_ptr<comm::Communicator> record_flight(std::unique_ptr<comm::Communicator> inner,

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "harness/launch/flight_compare.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 
@@ -47,6 +48,7 @@ std::string difference(FlightEvent other) {
   return first_difference({log_of({first, usual}), log_of({first, other}), log_of({first, usual})});
 }
 
+// HARNESS-012@0cae
 TEST(FirstDifferenceTest, NamesCollectiveGroupRanksAndValues) {
   const std::string usual = "collective #2 on world: ranks 0, 2 all_reduce(f32 x 4, sum), rank 1 ";
   EXPECT_EQ(difference(collective(2, Operation::all_reduce)), "");
@@ -101,13 +103,107 @@ TEST(FirstDifferenceTest, ACollectiveThatWasRefusedIsNotCounted) {
             "");
 }
 
+// HARNESS-010@fbf3
 TEST(PositionTest, IsTheNewestCallThatIsOpenWhateverEndedAfterIt) {
   const FlightEvent one = of(FlightEvent::Kind::start, collective(1, Operation::all_reduce));
   const FlightEvent two = of(FlightEvent::Kind::start, collective(2, Operation::barrier));
   EXPECT_EQ(log_of({one, two, of(FlightEvent::Kind::done, two)}).position(),
-            "started all_reduce(f32 x 4, sum) #1 on world");
+            "started all_reduce(f32 x 4, sum) #1 on world, after it completed barrier() #2 on world");
   EXPECT_EQ(log_of({one, two, of(FlightEvent::Kind::done, two), of(FlightEvent::Kind::done, one)}).position(),
             "last completed all_reduce(f32 x 4, sum) #1 on world");
+}
+
+// HARNESS-010@fbf3
+TEST(PositionTest, HasThePeerOfAMessage) {
+  FlightEvent receive{.group = kWorld,
+                      .call = 3,
+                      .elements = 4,
+                      .root = 2,
+                      .kind = FlightEvent::Kind::enter,
+                      .operation = Operation::recv};
+  EXPECT_EQ(log_of({receive}).position(), "entered recv(f32 x 4 from 2, tag 0) #3 on world");
+}
+
+// ---- two groups ----
+
+FlightEvent entered(std::uint64_t number, std::uint64_t id, std::int32_t thread = 1) {
+  FlightEvent event = collective(number, Operation::barrier, 4, id);
+  event.thread = thread;
+  return event;
+}
+FlightLog log_of_two(std::vector<FlightEvent> events) {
+  events.insert(events.begin(), group(kPair, "[0 1]"));
+  return log_of(std::move(events));
+}
+
+// HARNESS-011@0c35
+TEST(CrossedOrderTest, NamesRanksAndCalls) {
+  const FlightLog one = log_of_two({entered(1, kWorld), entered(1, kPair), entered(2, kWorld)});
+  const FlightLog two = log_of_two({entered(1, kWorld), entered(2, kWorld), entered(1, kPair)});
+  EXPECT_EQ(crossed_order({one, one, one}), "");
+  EXPECT_EQ(crossed_order({one, two}),
+            "ranks 0 and 1 enter blocking collectives of two groups in different orders: rank 0 barrier() #1 on [0 1], "
+            "rank 1 barrier() #2 on world");
+}
+
+TEST(CrossedOrderTest, OnlyWhatBothRanksUseAndRememberIsCompared) {
+  const FlightLog member = log_of_two({entered(1, kPair), entered(1, kWorld)});
+  EXPECT_EQ(crossed_order({member, log_of({entered(1, kWorld)})}), "") << "rank 1 is no member of the pair";
+  EXPECT_EQ(crossed_order({member, log_of_two({entered(1, kPair)})}), "") << "rank 1 has not come so far";
+  const FlightLog forgetful = log_of_two({entered(2, kWorld), entered(2, kPair)});
+  EXPECT_EQ(crossed_order({log_of_two({entered(1, kPair), entered(1, kWorld), entered(2, kWorld), entered(2, kPair)}),
+                           forgetful}),
+            "");
+}
+
+TEST(CrossedOrderTest, CallsThatDoNotBlockOrFailedMayCross) {
+  const auto crossing = [](FlightEvent::Kind kind) {
+    const FlightEvent pair = of(kind, entered(1, kPair)), world = of(kind, entered(1, kWorld));
+    return crossed_order({log_of_two({pair, world}), log_of_two({world, pair})});
+  };
+  EXPECT_NE(crossing(FlightEvent::Kind::enter), "");
+  EXPECT_EQ(crossing(FlightEvent::Kind::start), "");
+  const FlightEvent pair = entered(1, kPair), world = entered(1, kWorld);
+  EXPECT_EQ(crossed_order({log_of_two({pair, of(FlightEvent::Kind::failed, pair), world}), log_of_two({world, pair})}),
+            "");
+}
+
+TEST(CrossedOrderTest, ACallThatOneRankOnlyStartedOrThatFailedOnOneIsOfNeither) {
+  const FlightEvent one = entered(1, kWorld), two = entered(2, kWorld), pair = entered(1, kPair);
+  const FlightLog blocking = log_of_two({one, two, pair});
+  EXPECT_EQ(crossed_order({blocking, log_of_two({one, of(FlightEvent::Kind::start, two), pair})}), "");
+  EXPECT_EQ(crossed_order({blocking, log_of_two({one, two, of(FlightEvent::Kind::failed, two), pair})}), "");
+}
+
+TEST(FirstDifferenceTest, OfWhatCompletedLeavesOutWhatFailedOnAnyRank) {
+  const FlightEvent sum = collective(1, Operation::all_reduce), barrier = collective(1, Operation::barrier);
+  EXPECT_NE(first_difference({log_of({sum}), log_of({barrier})}, Compared::completed), "");
+  EXPECT_EQ(
+      first_difference({log_of({sum}), log_of({barrier, of(FlightEvent::Kind::failed, barrier)})}, Compared::completed),
+      "");
+}
+
+TEST(CrossedOrderTest, ThreadsOfARankHaveNoOrderAmongThemselves) {
+  const FlightLog two_threads = log_of_two({entered(1, kPair, 1), entered(1, kWorld, 2)});
+  EXPECT_EQ(crossed_order({two_threads, log_of_two({entered(1, kWorld, 2), entered(1, kPair, 1)})}), "");
+  EXPECT_EQ(crossed_order({two_threads, log_of_two({entered(1, kWorld, 1), entered(1, kPair, 1)})}), "");
+  const FlightLog mixed = log_of_two({entered(1, kWorld, 1), entered(1, kPair, 1), entered(2, kWorld, 2)});
+  EXPECT_EQ(crossed_order({mixed, log_of_two({entered(1, kPair), entered(1, kWorld), entered(2, kWorld)})}), "");
+}
+
+TEST(CrosswiseWaitTest, NamesTwoRanksOfWhichEachWaitsForTheOther) {
+  const FlightEvent made = collective(1, Operation::barrier, 4, kPair);
+  const FlightLog one = log_of_two({entered(1, kPair)}), two = log_of_two({entered(1, kWorld)});
+  EXPECT_EQ(
+      crosswise_wait({one, two}),
+      "ranks 0 and 1 wait for each other in two groups: rank 0 barrier() #1 on [0 1], rank 1 barrier() #1 on world");
+  EXPECT_EQ(crosswise_wait({one, log_of({entered(1, kWorld)})}), "") << "rank 1 is no member of the pair";
+  EXPECT_EQ(crosswise_wait({one, one}), "") << "both wait in the same group";
+  EXPECT_EQ(
+      crosswise_wait({one, log_of_two({entered(1, kPair), of(FlightEvent::Kind::leave, made), entered(1, kWorld)})}),
+      "")
+      << "rank 1 has been where rank 0 is";
+  EXPECT_EQ(crosswise_wait({one, log_of_two({})}), "");
 }
 
 class RingTest : public testing::Test {

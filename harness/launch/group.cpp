@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "harness/record/environment.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -15,12 +16,6 @@ using namespace std::chrono_literals;
 using nlohmann::json;
 
 namespace {
-
-std::string this_host() {
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  return host;
-}
 
 // All that Open MPI keeps in files goes into `folder`, which we remove: also after a kill that gave it no chance to.
 std::vector<std::string> mpirun_command(int world, const fs::path& folder) {
@@ -47,14 +42,18 @@ std::vector<std::string> srun_command(int world) {
 }  // namespace
 
 std::string Subject::describe() const {
-  std::string what = adapter.empty() ? "backend " + backend : "adapter " + adapter;
+  std::string what = !adapter.empty() ? "adapter " + adapter
+                     : !job.empty()   ? fmt::format("job '{}'{}", job, job_launches_ranks ? " (starts its ranks)" : "")
+                                      : "backend " + backend;
   for (const std::string& option : backend_options) what += " " + option;
   return mutant.empty() ? what : what + ", mutant " + mutant;
 }
 
 std::vector<std::string> Subject::arguments() const {
-  std::vector<std::string> list =
-      adapter.empty() ? std::vector<std::string>{"--backend", backend} : std::vector<std::string>{"--adapter", adapter};
+  std::vector<std::string> list{"--backend", backend};
+  if (!adapter.empty()) list = {"--adapter", adapter};
+  if (!job.empty()) list = {"--job", job};
+  if (job_launches_ranks) list.emplace_back("--job-launches-ranks");
   for (const std::string& option : backend_options) list.insert(list.end(), {"--backend-option", option});
   if (!mutant.empty()) list.insert(list.end(), {"--mutant", mutant});
   return list;
@@ -115,15 +114,22 @@ WorkerGroup::~WorkerGroup() {
 }
 
 void WorkerGroup::joined(int connection, const json& hello) {
-  Worker worker{.pid = hello.value("pid", 0), .here = hello.value("host", "") == this_host()};
+  Worker worker{.pid = hello.value("pid", 0),
+                .here = hello.value("host", "") == record::host_identity(record::host_facts())};
   if (worker.here && worker.pid > 0) worker.process = std::make_unique<ProcessHandle>(worker.pid);
   workers_[connection] = std::move(worker);
 }
 
 void WorkerGroup::ready(int connection, const json& message) {
   Worker& worker = workers_.at(connection);
+  const int rank = message.at("rank").get<int>();
+  const bool taken = std::ranges::any_of(
+      workers_, [&](const auto& other) { return other.first != connection && other.second.rank == rank; });
+  if (rank < 0 || rank >= processes_ || taken)
+    throw RuntimeFailure(fmt::format("a worker says that it is rank {}, {}", rank,
+                                     taken ? "and so does another" : fmt::format("and there are {}", processes_)));
   if (worker.rank < 0) ++ready_;
-  worker.rank = message.at("rank").get<int>();
+  worker.rank = rank;
   if (worker.rank == 0) description_ = message;
 }
 
@@ -158,6 +164,20 @@ std::string WorkerGroup::process_state(int rank) const {
   return "";
 }
 
+bool WorkerGroup::is_on_one_host() const {
+  return std::ranges::all_of(workers_, [](const auto& entry) { return entry.second.here; });
+}
+
+std::vector<pid_t> WorkerGroup::processes_of(const std::vector<int>& ranks) const {
+  std::vector<pid_t> processes;
+  for (const auto& [connection, worker] : workers_) {
+    const auto hosted = ranks_of(connection, world_);
+    const bool wanted = std::ranges::any_of(ranks, [&](int rank) { return std::ranges::count(hosted, rank) > 0; });
+    if (worker.process && wanted) processes.push_back(worker.pid);
+  }
+  return processes;
+}
+
 void WorkerGroup::mark_output() {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder_, error))
@@ -165,7 +185,7 @@ void WorkerGroup::mark_output() {
 }
 
 std::string WorkerGroup::tail() const {
-  constexpr std::size_t kBytes = 4000;  // a process
+  constexpr std::size_t kBytes = 20'000;  // a process: the stacks of its threads, under long paths
   std::string text;
   std::error_code error;
   std::vector<fs::path> files;

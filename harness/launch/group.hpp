@@ -1,6 +1,6 @@
 // harness/launch/group.hpp: the worker processes that together are the ranks of one world, from start to end.
 //
-// Model   One process with a thread per rank for `local` and for adapters; one process per rank, started by mpirun or srun,
+// Model   One process with a thread per rank for `local`, and one of one rank for adapters and jobs; one process per rank, started by mpirun or srun,
 //         for process backends; or processes that the user's own mpirun or srun started (attached). A group lives through
 //         many cases, until one of them leaves it in doubt. Ending a group ends every process of it, stopped ones too.
 #pragma once
@@ -19,6 +19,7 @@
 
 #include "harness/launch/control.hpp"
 #include "harness/launch/process.hpp"
+#include "harness/suite/door.hpp"
 
 namespace plumbline::launch {
 
@@ -27,13 +28,17 @@ struct Subject {
   std::string backend;                       // "local", or a module's name
   std::vector<std::string> backend_options;  // key=value
   std::string adapter;                       // a command line, or "reference"
+  std::string job;                           // a command line that trains
+  bool job_launches_ranks = false;           // it is started once, not once a rank
   std::string mutant;
-  /// "backend mpi", "backend mpi segment_elements=7", "adapter ./my_adapter", with ", mutant …" where there is one.
+  /// "backend mpi", "backend mpi segment_elements=7", "adapter ./my_adapter", "job 'python train.py'", with ", mutant …"
+  /// where there is one.
   [[nodiscard]] std::string describe() const;
   /// The same as options of `plumbline check`.
   [[nodiscard]] std::vector<std::string> arguments() const;
+  [[nodiscard]] suite::Door door() const { return suite::door_of(adapter, job); }
   /// Whether each rank is a process of its own.
-  [[nodiscard]] bool has_processes() const { return adapter.empty() && backend != "local"; }
+  [[nodiscard]] bool has_processes() const { return door() == suite::Door::backend && backend != "local"; }
 };
 
 /// The environment in which ranks compute, whoever started them: one thread a rank, and products whose bits do not depend
@@ -66,13 +71,16 @@ class WorkerGroup {
   [[nodiscard]] int pidfd() const { return child_ ? child_->pidfd() : -1; }
   [[nodiscard]] std::chrono::steady_clock::time_point started() const { return started_; }
 
-  /// A worker of this group has joined, said that it is ready, or is gone.
+  /// A worker of this group has joined, said that it is ready, or is gone. ready() throws RuntimeFailure for a rank that
+  /// cannot be, or that another worker has.
   void joined(int connection, const nlohmann::json& hello);
   void ready(int connection, const nlohmann::json& message);
   void left(int connection);
   [[nodiscard]] bool has(int connection) const { return workers_.contains(connection); }
   /// Whether all have joined.
   [[nodiscard]] bool is_whole() const { return static_cast<int>(workers_.size()) == processes_; }
+  /// Whether all that have joined are on the driver's host.
+  [[nodiscard]] bool is_on_one_host() const;
   [[nodiscard]] bool is_ready() const { return ready_ == processes_; }
   /// Whether a worker that had joined is gone.
   [[nodiscard]] bool lost_one() const { return lost_one_; }
@@ -88,6 +96,9 @@ class WorkerGroup {
   std::optional<std::string> launcher_ended() { return child_ ? child_->ended() : std::nullopt; }
   /// State of the process that hosts `rank`: "stopped", "sleeping", …; empty when gone or on another host.
   [[nodiscard]] std::string process_state(int rank) const;
+
+  /// The processes on this host that host any of `ranks`.
+  [[nodiscard]] std::vector<pid_t> processes_of(const std::vector<int>& ranks) const;
 
   /// Where each process' output stands now; what comes later is tail().
   void mark_output();

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 #include <mutex>
+#include <optional>
+#include <regex>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -87,7 +89,28 @@ record::Failure failure(std::string where, std::string message) {
 RankCollector::RankCollector() : outer_(std::exchange(collector, this)) {}
 RankCollector::~RankCollector() { collector = outer_; }
 
+namespace {
+
+// "TRAIN-006" of "Failed\nTRAIN-006: step 0, …"; nothing where no line begins so.
+std::optional<std::string> named_in(const std::string& message) {
+  static const std::regex pattern("(^|\n)([A-Z]+-[0-9]{3}): ");
+  std::smatch match;
+  if (!std::regex_search(message, match, pattern)) return std::nullopt;
+  return match[2].str();
+}
+
+}  // namespace
+
+std::vector<std::string> RankCollector::violated() const {
+  if (one_names_none_) return {};
+  return {named_.begin(), named_.end()};
+}
+
 void RankCollector::add(record::Failure failure) {
+  if (const auto id = named_in(failure.message))
+    named_.insert(*id);
+  else
+    one_names_none_ = true;
   if (failures_.size() < kMostFailures) return failures_.push_back(std::move(failure));
   failures_.back() = {"", fmt::format("and {} more failures", ++dropped_ + 1)};
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,10 +27,14 @@ class RankCollector {
 
   void add(record::Failure failure);
   [[nodiscard]] const std::vector<record::Failure>& failures() const { return failures_; }
+  /// The requirements that the failures name, as "TRAIN-006: …" at the begin of a line; none where one names none.
+  [[nodiscard]] std::vector<std::string> violated() const;
 
  private:
   std::vector<record::Failure> failures_;
   std::size_t dropped_ = 0;
+  std::set<std::string> named_;  // of all failures, also of those that are not kept
+  bool one_names_none_ = false;
   RankCollector* outer_;
 };
 

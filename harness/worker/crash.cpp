@@ -1,11 +1,14 @@
 #include "harness/worker/crash.hpp"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 
 #include <execinfo.h>
 #include <unistd.h>
+
+#include "harness/launch/stacks.hpp"
 
 namespace plumbline::worker {
 namespace {
@@ -32,28 +35,42 @@ void print_number(int number) {
 }
 
 // Only async-signal-safe calls; backtrace() is, once it has been called before.
-void on_crash(int signal) {
-  if (ring_of_thread != nullptr) ring_of_thread->note_signal(signal);
+void print_stack(const char* what, int number) {
   print("rank ");
   if (rank_of_thread >= 0)
     print_number(rank_of_thread);
   else
     print("?");
-  print(" received signal ");
-  print_number(signal);
+  print(what);
+  print_number(number);
   print("\n");
   void* frames[kFrames];
   ::backtrace_symbols_fd(frames, ::backtrace(frames, kFrames), STDERR_FILENO);
+}
+
+void on_crash(int signal) {
+  if (ring_of_thread != nullptr) ring_of_thread->note_signal(signal);
+  print_stack(" received signal ", signal);
   ::signal(signal, SIG_DFL);
   ::raise(signal);
+}
+
+void on_question(int) {
+  const int before = errno;
+  print_stack(" stands here, thread ", ::gettid());
+  errno = before;
 }
 
 }  // namespace
 
 void install_crash_handlers() {
-  if (kSanitized) return;
   void* frame[1];
   ::backtrace(frame, 1);  // loads what it needs
+  struct sigaction question{};
+  question.sa_handler = on_question;
+  question.sa_flags = SA_ONSTACK | SA_RESTART;
+  ::sigaction(launch::stack_signal(), &question, nullptr);
+  if (kSanitized) return;
   struct sigaction action{};
   action.sa_handler = on_crash;
   action.sa_flags = SA_ONSTACK;

@@ -1,6 +1,9 @@
 #include "harness/worker/host.hpp"
 
+#include <string>
 #include <thread>
+
+#include <pthread.h>
 
 #include "reference/comm/errors.hpp"
 
@@ -18,6 +21,7 @@ class LocalHost final : public Host {
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < size; ++rank)
       threads.emplace_back([&world, &body, rank] {
+        ::pthread_setname_np(::pthread_self(), ("rank " + std::to_string(rank)).c_str());  // in stacks
         LocalSeat seat(world, rank);
         body(seat);
       });

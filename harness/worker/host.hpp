@@ -37,7 +37,7 @@ class Host {
 [[nodiscard]] std::unique_ptr<Host> make_local_host();
 /// This process is one rank of `backend`'s job.
 [[nodiscard]] std::unique_ptr<Host> make_process_host(std::unique_ptr<subject::Backend> backend);
-/// One rank without a communicator, for adapters.
+/// One rank without a communicator, for adapters and jobs.
 [[nodiscard]] std::unique_ptr<Host> make_single_host();
 
 }  // namespace plumbline::worker

@@ -12,17 +12,25 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "harness/arms/arms.hpp"
 #include "harness/launch/control.hpp"
 #include "harness/launch/driver.hpp"
 #include "harness/launch/flight.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/mutants/mutants.hpp"
+#include "harness/mutants/rewritten_adapter.hpp"
+#include "harness/record/environment.hpp"
 #include "harness/record/result.hpp"
 #include "harness/subject/adapter/client.hpp"
+#include "harness/subject/job/job_program.hpp"
 #include "harness/subject/modules.hpp"
 #include "harness/subject/training_module.hpp"
+#include "harness/suite/eligibility.hpp"
+#include "harness/suite/job_error.hpp"
+#include "harness/suite/machine_error.hpp"
 #include "harness/worker/collector.hpp"
 #include "harness/worker/crash.hpp"
+#include "harness/worker/reported_job.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::worker {
@@ -44,24 +52,31 @@ class RankContext final : public suite::Context {
     const suite::Case& one;
     const comm::Capabilities& capabilities;
     suite::Adapter* adapter;
+    suite::Job* job;
     std::uint64_t seed;
     std::string scratch;
     std::string device;
     std::function<void(int rank, const std::string&)> progress;
   };
-  RankContext(const Shared& shared, int rank, comm::Communicator* world)
-      : shared_(shared), rank_(rank), world_(world) {}
+  RankContext(const Shared& shared, int rank, comm::Communicator* world, suite::Steps steps)
+      : shared_(shared), rank_(rank), world_(world), steps_(std::move(steps)) {}
 
   comm::Communicator& world() override {
-    if (world_ == nullptr) throw StateError(fmt::format("{}: an adapter check has no communicator", shared_.one.id()));
+    if (world_ == nullptr)
+      throw StateError(fmt::format("{}: only a backend check has a communicator", shared_.one.id()));
     return *world_;
   }
   suite::Adapter& adapter() override {
     if (shared_.adapter == nullptr)
-      throw StateError(fmt::format("{}: a backend check has no adapter", shared_.one.id()));
+      throw StateError(fmt::format("{}: only an adapter check has an adapter", shared_.one.id()));
     return *shared_.adapter;
   }
+  suite::Job& job() override {
+    if (shared_.job == nullptr) throw StateError(fmt::format("{}: only a job check has a job", shared_.one.id()));
+    return *shared_.job;
+  }
   training::Training& training() override { return subject::training_module(); }
+  const suite::Steps& steps() override { return steps_; }
   [[nodiscard]] const suite::Parameters& parameters() const override { return shared_.one.parameters; }
   [[nodiscard]] std::uint64_t seed() const override { return shared_.seed; }
   [[nodiscard]] const comm::Capabilities& capabilities() const override { return shared_.capabilities; }
@@ -73,6 +88,7 @@ class RankContext final : public suite::Context {
   const Shared& shared_;
   int rank_;
   comm::Communicator* world_;
+  suite::Steps steps_;
 };
 
 // The folder of a case: the one that the driver made, or on another host than the driver's one beside our rings.
@@ -108,10 +124,10 @@ class Worker {
     const char* group = std::getenv("PLUMBLINE_GROUP");
     if (endpoint == nullptr || token == nullptr)
       throw InvalidArgument("worker: PLUMBLINE_CONTROL and PLUMBLINE_TOKEN are not set; the driver starts workers");
-    char host[256] = "";
-    ::gethostname(host, sizeof host - 1);
-    driver_ = std::make_unique<launch::ControlClient>(
-        endpoint, token, json{{"group", group == nullptr ? "" : group}, {"pid", ::getpid()}, {"host", host}});
+    driver_ = std::make_unique<launch::ControlClient>(endpoint, token,
+                                                      json{{"group", group == nullptr ? "" : group},
+                                                           {"pid", ::getpid()},
+                                                           {"host", record::host_identity(record::host_facts())}});
     ::unsetenv(launch::kTokenVariable);  // no business of a subject's
     if (!open()) return 3;
     for (;;) {
@@ -126,12 +142,17 @@ class Worker {
  private:
   bool open() {
     try {
-      if (!options_.mutant.empty()) mutant_ = &mutants::find_mutant(options_.mutant);
+      choose_mutant(options_.mutant);
       host_ = options_.backend.empty() ? make_single_host()
               : options_.backend == "local"
                   ? make_local_host()
                   : make_process_host(subject::open_backend(options_.backend, options_.backend_options));
       if (!options_.adapter.empty()) adapter_ = subject::open_adapter(options_.adapter);
+      if (!options_.job.empty()) {
+        subject::JobOptions job{.command = options_.job, .launches_ranks = options_.job_launches_ranks};
+        job_ = std::make_unique<ReportedJob>(std::make_unique<subject::JobProgram>(std::move(job)),
+                                             [this] { return change<mutants::ChangeRecord>(); });
+      }
     } catch (const Error& error) {
       const bool usage =
           dynamic_cast<const InvalidArgument*>(&error) != nullptr || dynamic_cast<const NotFound*>(&error) != nullptr;
@@ -139,74 +160,96 @@ class Worker {
       return false;
     }
     runner_ = std::make_unique<CaseRunner>(static_cast<int>(suite_.cases().size()));
-    json ready{
-        {"type", "ready"}, {"environment", host_->environment()}, {"capabilities", words(host_->capabilities())}};
+    json ready{{"type", "ready"},
+               {"environment", host_->environment()},
+               {"capabilities", suite::description_of(host_->capabilities())}};
     ready["rank"] = 0;
     host_->run(1, std::chrono::seconds(1), [&](Seat& seat) { ready["rank"] = seat.rank(); });
-    if (adapter_ != nullptr) ready["operations"] = adapter_->operations();
+    if (adapter_ != nullptr) {
+      ready["operations"] = adapter_->operations();
+      if (const auto conventions = adapter_->conventions()) ready["conventions"] = *conventions;
+    }
     driver_->send(ready);
     return true;
   }
 
-  static json words(const comm::Capabilities& capabilities) {
-    json claims = json::array();
-    for (const comm::Capability claim : capabilities.claims) claims.push_back(name_of(claim));
-    json dtypes = json::array();
-    for (const comm::DType dtype : capabilities.dtypes) dtypes.push_back(name_of(dtype));
-    return {{"backend", capabilities.backend},
-            {"version", capabilities.version},
-            {"claims", claims},
-            {"dtypes", dtypes},
-            {"rounds_each_half_addition", capabilities.rounds_each_half_addition},
-            {"notes", capabilities.notes}};
+  // Breaks what comes next in one way, or, without a name, in none.
+  void choose_mutant(const std::string& name) {
+    mutant_ = name.empty() ? nullptr : &mutants::find_mutant(name, options_.door());
+  }
+
+  // What the mutant does, if there is one, and it is of that kind.
+  template <class Change>
+  [[nodiscard]] const Change* change() const {
+    return mutant_ == nullptr ? nullptr : std::get_if<Change>(&mutant_->change);
+  }
+  [[nodiscard]] suite::Steps steps() const {
+    const auto* make = change<mutants::MakeSteps>();
+    return make == nullptr ? suite::Steps() : (*make)();
   }
 
   void run_case(const json& command) {
     const suite::Case& one = suite_.cases().at(command.at("case").get<std::size_t>());
     const int world = command.at("world");
     const std::uint64_t run = command.at("run");
+    choose_mutant(command.value("mutant", options_.mutant));
     prepare(world);
     const CaseFolder scratch(command.at("scratch").get<std::string>(), scratch_);
+    std::optional<mutants::RewrittenAdapter> rewritten;
+    suite::Adapter* adapter = adapter_.get();
+    if (const auto* rewrite = change<mutants::RewriteAnswer>()) adapter = &rewritten.emplace(*adapter_, *rewrite);
     const RankContext::Shared shared{
         .one = one,
         .capabilities = host_->capabilities(),
-        .adapter = adapter_.get(),
+        .adapter = adapter,
+        .job = job_.get(),
         .seed = command.at("seed"),
         .scratch = scratch.path(),
         .device = command.value("device", "cpu"),
         .progress = [&](int rank, const std::string& what) {
-          give_adapter_time(command);
+          give_time(command);
           driver_->send({{"type", "progress"}, {"run", run}, {"rank", rank}, {"what", what}});
         }};
-    give_adapter_time(command);
+    give_time(command);
+    const suite::Arm arm = suite::Arm::parse(command.value("arm", "plain"));
+    const auto under_arm = [&](std::unique_ptr<comm::Communicator> inner) {
+      try {
+        return arms::under(arm, std::move(inner), scratch.path(), own_limit(command));
+      } catch (const RuntimeFailure& error) {
+        throw suite::MachineFailure(error.what());
+      }
+    };
     const auto body = [&](int rank, comm::Communicator* communicator) {
-      RankContext context(shared, rank, communicator);
+      RankContext context(shared, rank, communicator, steps());
       one.check->body(context);
     };
-    const auto strays = runner_->run(one.number, [&] { run_ranks(command, body); });
+    const auto strays = runner_->run(one.number, [&] { run_ranks(command, under_arm, body); });
     for (const record::Failure& stray : strays)
       driver_->send({{"type", "stray"}, {"run", run}, {"where", stray.where}, {"message", stray.message}});
     driver_->send({{"type", "idle"}, {"run", run}});
   }
 
-  // The adapter's client gives up before the driver does: it can say what was asked, and what the adapter wrote last.
-  void give_adapter_time(const json& command) {
+  // We give up a program before the driver gives up us: we can say what was asked, and what the program wrote last.
+  void give_time(const json& command) {
     constexpr double part = 0.8;
     const std::chrono::duration<double> limit(part * command.at("limit").get<double>());
-    if (adapter_ != nullptr)
-      adapter_->answer_by(std::chrono::steady_clock::now() +
-                          std::chrono::duration_cast<std::chrono::milliseconds>(limit));
+    const auto deadline =
+        std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::milliseconds>(limit);
+    if (adapter_ != nullptr) adapter_->answer_by(deadline);
+    if (job_ != nullptr) job_->end_by(deadline);
   }
 
   void run_task(const json& command) {
     const std::uint64_t run = command.at("run");
     const auto task = tasks_.find(command.at("name").get<std::string>());
     prepare(command.at("world"));
-    run_ranks(command, [&](int rank, comm::Communicator* communicator) {
+    const auto as_it_is = [](std::unique_ptr<comm::Communicator> inner) { return inner; };
+    run_ranks(command, as_it_is, [&](int rank, comm::Communicator* communicator) {
       if (task == tasks_.end()) throw NotFound("no such task");
-      TaskRank seat{*communicator, command.at("arguments"), [&](const json& value) {
-                      driver_->send({{"type", "output"}, {"run", run}, {"rank", rank}, {"value", value}});
-                    }};
+      const auto output = [&](const json& value) {
+        driver_->send({{"type", "output"}, {"run", run}, {"rank", rank}, {"value", value}});
+      };
+      TaskRank seat{*communicator, command.at("arguments"), output, steps()};
       task->second(seat);
     });
     driver_->send({{"type", "idle"}, {"run", run}});
@@ -224,22 +267,75 @@ class Worker {
     return *ring;
   }
 
-  void run_ranks(const json& command, const std::function<void(int, comm::Communicator*)>& body) {
+  // Of a wait that is given none. It may take as long as a case that reports progress: who is missing is the watchdog's to
+  // say.
+  static std::chrono::nanoseconds own_limit(const json& command) {
+    const std::chrono::duration<double> limit(command.at("limit").get<double>() * launch::kHardLimitFactor);
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(limit);
+  }
+
+  using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)>;
+  using Body = std::function<void(int rank, comm::Communicator*)>;
+
+  // `wrap` goes directly around the backend's communicator.
+  void run_ranks(const json& command, const Wrap& wrap, const Body& body) {
     const std::uint64_t run = command.at("run");
-    // A wait that is given no limit may take as long as a case that reports progress: who is missing is the watchdog's to say.
-    const auto timeout = std::chrono::duration<double>(command.at("limit").get<double>() * launch::kHardLimitFactor);
-    host_->run(command.at("world"), std::chrono::duration_cast<std::chrono::nanoseconds>(timeout), [&](Seat& seat) {
-      const record::RankResult result = run_rank(seat, body);
+    host_->run(command.at("world"), own_limit(command), [&](Seat& seat) {
+      const record::RankResult result = run_rank(seat, wrap, body);
       driver_->send({{"type", "rank"}, {"run", run}, {"result", result}});
     });
   }
 
-  record::RankResult run_rank(Seat& seat, const std::function<void(int, comm::Communicator*)>& body) {
+  // The world as the body meets it: an arm around the backend, a mutant around that, and the recorder around all.
+  std::unique_ptr<comm::Communicator> open_world(Seat& seat, const Wrap& wrap, launch::FlightRing& flight) {
+    std::unique_ptr<comm::Communicator> world = seat.open();
+    if (world == nullptr) return nullptr;
+    world = wrap(std::move(world));
+    if (const auto* broken = change<mutants::Wrap>()) world = (*broken)(std::move(world));
+    if (options_.flight) world = launch::record_flight(std::move(world), flight);
+    return world;
+  }
+
+  // Runs the body; how it ended is in `result`, and what assertions said in the collector.
+  static void run_body(Seat& seat, const std::function<void()>& body, RankCollector& collector,
+                       record::RankResult& result) {
+    const auto ends = [&](Verdict verdict, const std::exception& error) {
+      result.verdict = verdict;
+      result.failures.push_back(failure("", error.what()));
+    };
+    try {
+      body();
+    } catch (const testing::AssertionException&) {
+      // the collector has it
+    } catch (const Unsupported& error) {
+      ends(Verdict::refuse, error);  // a legal case
+      seat.abort(fmt::format("rank {} was refused: {}", seat.rank(), result.failures.back().message));
+    } catch (const suite::JobCrashed& error) {
+      ends(Verdict::crash, error);
+    } catch (const suite::JobHung& error) {
+      ends(Verdict::hang, error);
+    } catch (const suite::MachineFailure& error) {
+      ends(Verdict::error, error);
+      seat.abort(fmt::format("rank {} lacks what the machine denies: {}", seat.rank(), error.what()));
+    } catch (const comm::PeerFailed& error) {
+      // A consequence, unless nobody else failed: the driver, who knows all ranks, decides.
+      ends(Verdict::aborted, error);
+    } catch (const std::exception& error) {
+      collector.add(failure("", fmt::format("uncaught exception: {}", error.what())));
+    } catch (...) {
+      collector.add(failure("", "uncaught exception of an unknown type"));
+    }
+    if (collector.failures().empty()) return;
+    result.verdict = Verdict::fail;
+    result.failures.insert(result.failures.begin(), collector.failures().begin(), collector.failures().end());
+    result.violated = collector.violated();
+    seat.abort(fmt::format("rank {} failed: {}", seat.rank(), collector.failures().front().message));
+  }
+
+  record::RankResult run_rank(Seat& seat, const Wrap& wrap, const Body& body) {
     const auto begin = std::chrono::steady_clock::now();
     record::RankResult result{.rank = seat.rank(), .verdict = Verdict::pass};
     RankCollector collector;
-    std::unique_ptr<comm::Communicator> world;
-    const auto fail = [&](const std::string& message) { collector.add(failure("", message)); };
     launch::FlightRing* flight = nullptr;
     try {
       flight = &ring(seat.rank());
@@ -249,33 +345,14 @@ class Worker {
       seat.abort(error.what());
       return result;
     }
-    try {
-      flight->clear();
-      const CrashNote note(*flight, seat.rank());
-      world = seat.open();
-      if (world != nullptr && mutant_ != nullptr) world = mutant_->wrap(std::move(world));
-      if (world != nullptr && options_.flight) world = launch::record_flight(std::move(world), *flight);
+    flight->clear();
+    const CrashNote note(*flight, seat.rank());
+    std::unique_ptr<comm::Communicator> world;
+    const auto run = [&] {
+      world = open_world(seat, wrap, *flight);
       body(seat.rank(), world.get());
-    } catch (const testing::AssertionException&) {
-      // the collector has it
-    } catch (const Unsupported& error) {
-      result.verdict = Verdict::refuse;  // a legal case
-      result.failures.push_back(failure("", error.what()));
-      seat.abort(fmt::format("rank {} was refused: {}", seat.rank(), result.failures.back().message));
-    } catch (const comm::PeerFailed& error) {
-      // A consequence, unless nobody else failed: the driver, who knows all ranks, decides.
-      result.verdict = Verdict::aborted;
-      result.failures.push_back(failure("", error.what()));
-    } catch (const std::exception& error) {
-      fail(fmt::format("uncaught exception: {}", error.what()));
-    } catch (...) {
-      fail("uncaught exception of an unknown type");
-    }
-    if (!collector.failures().empty()) {
-      result.verdict = Verdict::fail;
-      result.failures.insert(result.failures.begin(), collector.failures().begin(), collector.failures().end());
-      seat.abort(fmt::format("rank {} failed: {}", seat.rank(), collector.failures().front().message));
-    }
+    };
+    run_body(seat, run, collector, result);
     world.reset();
     result.seconds = seconds_since(begin);
     return result;
@@ -288,6 +365,7 @@ class Worker {
   std::unique_ptr<launch::ControlClient> driver_;
   std::unique_ptr<Host> host_;
   std::unique_ptr<suite::Adapter> adapter_;
+  std::unique_ptr<suite::Job> job_;
   const mutants::Mutant* mutant_ = nullptr;
   std::unique_ptr<CaseRunner> runner_;
   std::mutex rings_mutex_;
@@ -324,6 +402,8 @@ int main(int argc, char** argv, const suite::Suite& suite, const std::map<std::s
   app.add_option("--backend", options.backend);
   app.add_option("--backend-option", pairs);
   app.add_option("--adapter", options.adapter);
+  app.add_option("--job", options.job);
+  app.add_flag("--job-launches-ranks", options.job_launches_ranks);
   app.add_option("--mutant", options.mutant);
   app.add_flag("!--no-flight", options.flight);
   try {

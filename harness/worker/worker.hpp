@@ -2,10 +2,10 @@
 // hosts, and reports rank by rank.
 //
 // Messages driver -> worker: {"type":"run","run":R,"case":N,"world":W,"seed":S,"limit":seconds,"scratch":folder}
-//                            (and "device" where it is not cpu)
+//                            (and "device" where it is not cpu, "arm" where it is not plain)
 //                            {"type":"task","run":R,"name":T,"world":W,"limit":seconds,"arguments":{…}}
 //                            {"type":"quit"}
-//          worker -> driver: hello {"group","pid","host"}; {"type":"ready","rank","size","capabilities","environment"} or
+//          worker -> driver: hello {"group","pid","host": its identity}; {"type":"ready","rank","size","capabilities","environment"} or
 //                            {"type":"cannot_start","kind","message"};
 //                            {"type":"rank","run":R,"result":{…}}; {"type":"progress","run":R,"rank":r,"what":…};
 //                            {"type":"output","run":R,"rank":r,"value":{…}} of a task
@@ -28,16 +28,22 @@ struct TaskRank {
   comm::Communicator& world;
   const nlohmann::json& arguments;
   std::function<void(const nlohmann::json&)> output;  // to the driver
+  suite::Steps steps;                                 // a mutant's, where there is one
 };
 /// A job that ranks run for a command other than check: "train", "bench". Throws to fail.
 using Task = std::function<void(TaskRank&)>;
 
 struct Options {
-  std::string backend;  // "local" or a module's name; empty for the adapter door
+  std::string backend;  // "local" or a module's name; empty for the other doors
   subject::BackendOptions backend_options;
   std::string adapter;  // a command line, or "reference"
-  std::string mutant;
+  std::string job;      // a command line
+  bool job_launches_ranks = false;
+  std::string mutant;  // of the door that backend, adapter or job leads through
   bool flight = true;
+
+  /// The one that leads to the subject.
+  [[nodiscard]] suite::Door door() const { return suite::door_of(adapter, job); }
 };
 
 /// Serves the driver that PLUMBLINE_CONTROL and PLUMBLINE_TOKEN name until it says quit. Returns the exit status.
