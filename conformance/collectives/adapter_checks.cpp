@@ -1,14 +1,11 @@
 // What an adapter answers about collectives: recorded cases.
-#include <fstream>
-
 #include <fmt/format.h>
 
 #include "conformance/collectives/collectives_checks.hpp"
 #include "conformance/collectives/compare.hpp"
 #include "conformance/collectives/trials.hpp"
-#include "harness/subject/modules.hpp"
+#include "conformance/recorded.hpp"
 #include "harness/suite/adapter_error.hpp"
-#include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {
 
@@ -16,13 +13,6 @@ using nlohmann::json;
 using suite::Context;
 
 namespace {
-
-json recorded(const std::string& name) {
-  const auto file = subject::data_folder() / "vectors" / "collectives" / name;
-  std::ifstream stream(file);
-  if (!stream) throw RuntimeFailure(fmt::format("'{}' cannot be read; it is part of an installation", file.string()));
-  return json::parse(stream);
-}
 
 // What is wrong with the answer to a case, "" when it is right. An adapter that is gone ends the check by its exception.
 std::string wrong_answer(suite::Adapter& adapter, const json& args, const json& expected) {
@@ -37,8 +27,9 @@ std::string wrong_answer(suite::Adapter& adapter, const json& args, const json& 
 }
 
 void ring_sum(Context& context) {
-  const json vectors = recorded("ring_sum.json");
+  const json vectors = recorded("collectives", "ring_sum");
   for (const json& one : vectors.at("cases")) {
+    if (one.at("world_size") != context.parameters().number("ranks")) continue;
     json args{{"convention", "gloo"}};
     for (const char* field : {"world_size", "elements", "dtype", "op", "dst", "group", "inputs"})
       args[field] = one.at(field);
@@ -53,6 +44,7 @@ void add_adapter_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.adapter.ring_sum",
              .verifies = {"COLL-060@180a"},
              .door = suite::Door::adapter,
+             .axes = {{"ranks", {"2", "3", "4", "5"}}},  // all that are recorded
              .operations = {"comm.ring_sum"},
              .body = ring_sum});
 }

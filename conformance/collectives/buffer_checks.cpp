@@ -38,7 +38,7 @@ void input_untouched(Context& context) {
                                                 .elements = elements,
                                                 .seed = context.seed() + static_cast<std::uint64_t>(turn)});
       exercise.run(context.world());
-      report(exercise.changed_input());
+      report(exercise.problem());
     }
 }
 
@@ -58,7 +58,7 @@ void nothing_outside(Context& context) {
                                               .out_offset = unaligned ? 1 : 0,
                                               .seed = context.seed()});
     exercise.run(context.world());
-    report(exercise.damage());
+    report(exercise.problem());
   };
   for (const DType dtype : dtypes)
     for (const std::int64_t elements : {0, 1, 15, 16, 17, 63, 65}) exercise_form(turn % 3, dtype, elements);

@@ -24,5 +24,6 @@ void add_failure_checks(suite::Suite& suite);
 void add_misuse_checks(suite::Suite& suite);
 void add_thread_checks(suite::Suite& suite);
 void add_adapter_checks(suite::Suite& suite);
+void add_adapter_refusal_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

@@ -23,6 +23,10 @@ bool gives_all_blocks(Operation operation) {
   return operation == Operation::all_gather || operation == Operation::all_to_all || operation == Operation::gather;
 }
 
+void invert(std::span<std::byte> bytes) {
+  for (std::byte& byte : bytes) byte = ~byte;
+}
+
 }  // namespace
 
 comm::DType some_dtype(const comm::Capabilities& capabilities) {
@@ -32,6 +36,7 @@ comm::DType some_dtype(const comm::Capabilities& capabilities) {
 Exercise::Exercise(int rank, int ranks, const Trial& trial, comm::DType otherwise)
     : rank_(rank), ranks_(ranks), trial_(trial), dtype_(trial.dtype.value_or(otherwise)), in_(0), out_(0) {
   prepare_data();
+  if (!writes_output()) invert(expected_);  // not what the root gets
   place_buffers();
   make_calls();
 }
@@ -44,6 +49,13 @@ bool Exercise::writes_output() const {
 bool Exercise::shares_a_buffer() const {
   const bool has_form = trial_.operation != Operation::broadcast && trial_.operation != Operation::send;
   return trial_.in_place && has_form && (!is_rooted(trial_.operation) || rank_ == trial_.root);
+}
+
+// What the output is before the call: no byte is right, but where the call reads it, or leaves it as it is.
+void Exercise::begin(std::span<std::byte> output) const {
+  const bool root_of_broadcast = trial_.operation == Operation::broadcast && rank_ == trial_.root;
+  std::ranges::copy(expected_, output.begin());
+  if (writes_output() && !root_of_broadcast) invert(output);
 }
 
 void Exercise::prepare_data() {
@@ -94,10 +106,7 @@ void Exercise::place_buffers() {
     out_ = GuardedBuffer(expected_.size(), static_cast<std::size_t>(trial_.out_offset) * element);
     std::ranges::copy(given_, in_.bytes().begin());
   }
-  const std::span<std::byte> out = out_.bytes().subspan(out_at_, expected_.size());
-  const bool root_of_broadcast = trial_.operation == Operation::broadcast && rank_ == trial_.root;
-  std::ranges::transform(expected_, out.begin(), [&](std::byte right) { return root_of_broadcast ? right : ~right; });
-  if (!writes_output()) expected_.assign(out.begin(), out.end());
+  begin(out_.bytes().subspan(out_at_, expected_.size()));
   if (shares_a_buffer()) std::ranges::copy(given_, out_.bytes().subspan(in_at_).begin());
 }
 
@@ -125,6 +134,22 @@ void Exercise::run(comm::Communicator& group) const {
 }
 
 std::span<const std::byte> Exercise::output() const { return out_.bytes().subspan(out_at_, expected_.size()); }
+
+std::string Exercise::problem() const {
+  std::string all;
+  for (const std::string& one : {wrong_result(), changed_input(), damage()})
+    if (!one.empty()) all += all.empty() ? one : "\n" + one;
+  return all;
+}
+
+std::string Exercise::touched() const {
+  std::vector<std::byte> begun(expected_.size());
+  begin(begun);
+  const std::string moved = first_difference(dtype_, begun, output());
+  if (!moved.empty()) return named("data moved: " + moved);
+  const std::string input = changed_input();
+  return input.empty() ? damage() : input;
+}
 
 std::string Exercise::wrong_result() const { return named(first_difference(dtype_, expected_, output())); }
 

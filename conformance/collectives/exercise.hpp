@@ -48,6 +48,10 @@ class Exercise {
   [[nodiscard]] comm::Work start(comm::Communicator& group) const { return group.start(calls_); }
 
   // Each returns one line that names the call, or "" when there is nothing to say.
+  /// What is wrong after the call: its result, its input, what lies outside.
+  [[nodiscard]] std::string problem() const;
+  /// What changed at all, where the call must not have happened. Not in place.
+  [[nodiscard]] std::string touched() const;
   [[nodiscard]] std::string wrong_result() const;
   [[nodiscard]] std::string changed_input() const;
   [[nodiscard]] std::string damage() const;
@@ -61,6 +65,7 @@ class Exercise {
   void place_buffers();
   void make_calls();
   [[nodiscard]] bool writes_output() const;
+  void begin(std::span<std::byte> output) const;
   [[nodiscard]] bool shares_a_buffer() const;
 
   int rank_;

@@ -25,6 +25,8 @@ void only_that_group_is_lost(Context& context) {
     words_of<PeerFailed>([&] { victim->barrier(); }, "a barrier on the failed group");
     words_of<PeerFailed>([&] { later.run(*victim); }, "an all_reduce on the failed group");
     words_of<PeerFailed>([&] { later.start(*victim).wait(); }, "a started all_reduce on the failed group");
+    report(later.changed_input());
+    report(later.damage());
   }
   expect_usable(context.world());
   expect_usable(*context.world().duplicate());

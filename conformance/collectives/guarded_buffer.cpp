@@ -27,6 +27,7 @@ std::string GuardedBuffer::damage() const {
     return fmt::format("byte {} {} was 0x{:02x} and is 0x{:02x}", distance, side, static_cast<int>(canary(i)),
                        static_cast<int>(storage_[i]));
   };
+  if (storage_.empty()) return {};  // it was moved
   for (std::size_t i = begin_; i-- > 0;)
     if (storage_[i] != canary(i)) return tell(i, begin_ - i, "before the start");
   for (std::size_t i = begin_ + size_; i < storage_.size(); ++i)

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include <gmock/gmock.h>
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,7 @@
 #include "conformance/collectives/data.hpp"
 #include "conformance/collectives/element.hpp"
 #include "conformance/collectives/exercise.hpp"
+#include "conformance/collectives/guarded.hpp"
 #include "conformance/collectives/guarded_buffer.hpp"
 #include "reference/comm/local.hpp"
 
@@ -21,11 +23,6 @@ using comm::Operation;
 using comm::ReduceOp;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-template <class T>
-std::span<const std::byte> bytes_of(const std::vector<T>& values) {
-  return std::as_bytes(std::span(values));
-}
 
 // ---- elements ----
 
@@ -165,6 +162,105 @@ TEST(GuardedBuffer, MayBeEmpty) {
   EXPECT_EQ(buffer.damage(), "");
 }
 
+// ---- what calls read and write ----
+
+const std::vector<std::int64_t> kNumbers{1, 2, 3};
+
+std::int64_t* numbers_in(const comm::ConstBuffer& view) {
+  return const_cast<std::int64_t*>(static_cast<const std::int64_t*>(view.data));
+}
+
+TEST(GuardedInput, IsAFailureWhenItGoesChanged) {
+  EXPECT_NONFATAL_FAILURE(
+      {
+        const GuardedInput input(kNumbers);
+        numbers_in(input.view())[1] = 7;
+      },
+      "the input was changed: element 1 of 3: expected 2, got 7");
+  EXPECT_NONFATAL_FAILURE(
+      {
+        const GuardedInput input(kNumbers);
+        numbers_in(input.view())[-1] ^= 1;
+      },
+      "outside the input: byte 8 before the start");
+}
+
+TEST(GuardedInput, MayBeOverwrittenByItsOwner) {
+  GuardedInput input(kNumbers);
+  input.overwrite();
+  EXPECT_EQ(numbers_in(input.view())[0], ~std::int64_t{1});
+  EXPECT_EQ(input.problem(), "");
+  numbers_in(input.view())[0] = 1;
+  EXPECT_THAT(input.problem(), HasSubstr("expected -2, got 1"));
+  numbers_in(input.view())[0] = -2;
+}
+
+TEST(GuardedInput, IsSeenAsElementsOfAnotherDtype) {
+  const GuardedInput input(kNumbers);
+  EXPECT_EQ(input.view().dtype, DType::i64);
+  EXPECT_EQ(input.view().count, 3);
+  EXPECT_EQ(input.view_as(DType::f16).count, 12);
+  EXPECT_EQ(input.view_as(DType::f16).data, input.view().data);
+}
+
+TEST(GuardedOutput, BeginsWithNoByteThatIsExpected) {
+  GuardedOutput output(kNumbers);
+  for (std::size_t at = 0; at < output.bytes().size(); ++at)
+    EXPECT_NE(output.bytes()[at], bytes_of(kNumbers)[at]) << "byte " << at;
+  EXPECT_THAT(output.wrong_result(), HasSubstr("3 of 3 elements are wrong"));
+  std::ranges::copy(std::span(kNumbers).first(2), static_cast<std::int64_t*>(output.view().data));
+  EXPECT_THAT(output.wrong_result(), StartsWith("element 2 of 3: expected 3, got -4"));
+  EXPECT_EQ(output.unwritten(), "element 2 of 3 was not written");
+  EXPECT_THAT(output.touched(), HasSubstr("element 0 of 3"));
+  static_cast<std::int64_t*>(output.view().data)[2] = 3;
+  EXPECT_EQ(output.wrong_result() + output.unwritten(), "");
+  output.reset();
+  EXPECT_EQ(output.touched(), "");
+}
+
+TEST(GuardedOutput, BeginsWithNoFiniteNumber) {
+  for (const DType dtype : comm::kAllDTypes) {
+    const GuardedOutput output(dtype, 5);
+    ASSERT_EQ(output.bytes().size(), 5 * size_of(dtype));
+    for (std::size_t at = 0; at < output.bytes().size(); at += size_of(dtype)) {
+      const std::uint64_t bits = bits_at(dtype, output.bytes().data() + at);
+      EXPECT_TRUE(is_floating(dtype) ? std::isnan(number_of(dtype, bits)) : (bits & 0xff) == 0xa5) << name_of(dtype);
+    }
+    EXPECT_EQ(output.unwritten(), "element 0 of 5 was not written");
+  }
+}
+
+// The complement of a NaN is none: that any NaN stands for any other must not hide that nothing was written.
+TEST(GuardedOutput, BeginsWithoutNanWhereNanIsExpected) {
+  std::vector<std::byte> special(40 * size_of(DType::f32));
+  fill_with_special_bits(0, DType::f32, 0, special);
+  const GuardedOutput output(DType::f32, special);
+  EXPECT_THAT(first_difference_but_nan(DType::f32, special, output.bytes()), HasSubstr("40 of 40 elements are wrong"));
+}
+
+TEST(GuardedOutput, IsAFailureWhenSomethingWasWrittenOutside) {
+  EXPECT_NONFATAL_FAILURE(
+      {
+        GuardedOutput output(DType::f32, 3);
+        static_cast<std::uint8_t*>(output.view().data)[-1] ^= 1;
+      },
+      "outside the output: byte 1 before the start");
+  EXPECT_NONFATAL_FAILURE(
+      {
+        GuardedOutput output(DType::f32, 3);
+        static_cast<std::uint8_t*>(output.view().data)[12] ^= 1;
+      },
+      "outside the output: byte 0 after the end");
+}
+
+TEST(GuardedOutput, KeepsItsPlaceWhenMoved) {
+  std::vector<GuardedOutput> outputs;
+  outputs.emplace_back(kNumbers);
+  const void* const place = outputs.front().view().data;
+  for (int more = 0; more < 20; ++more) outputs.emplace_back(kNumbers);
+  EXPECT_EQ(outputs.front().view().data, place);
+}
+
 // ---- data ----
 
 TEST(ExactNumbers, AreExactInEveryOrderAndPrecision) {
@@ -256,7 +352,7 @@ TEST(Exercise, SaysNothingWhenAllIsRight) {
                                           .in_offset = 1,
                                           .out_offset = 3});
           exercise.run(world);
-          EXPECT_EQ(exercise.wrong_result() + exercise.changed_input() + exercise.damage(), "");
+          EXPECT_EQ(exercise.problem(), "");
         }
     });
 }
@@ -275,6 +371,25 @@ TEST(Exercise, BeginsWithNoByteRight) {
                                                               : "600 of 600 elements are wrong"))
             << name_of(operation);
     }
+}
+
+TEST(Exercise, TellsWhenARefusedCallMovedData) {
+  for (const Operation operation : exercised_operations())
+    for (int rank = 0; rank < 3; ++rank) {
+      const Exercise exercise(rank, 3, {.operation = operation, .dtype = DType::u8, .root = 1, .elements = 4});
+      EXPECT_EQ(exercise.touched(), "") << name_of(operation);
+      static_cast<std::uint8_t*>(exercise.calls().back().out.data)[3] ^= 1;
+      EXPECT_THAT(exercise.touched(), HasSubstr("data moved: element 3 of ")) << name_of(operation);
+    }
+}
+
+TEST(Exercise, TellsAllThatIsWrongAtOnce) {
+  const Exercise exercise(0, 2, {.operation = Operation::all_gather, .elements = 4});
+  const comm::Call& call = exercise.calls().front();
+  const_cast<float*>(static_cast<const float*>(call.in.data))[2] = 1e30f;
+  static_cast<float*>(call.out.data)[8] = 1.0f;
+  EXPECT_THAT(exercise.problem(), testing::AllOf(HasSubstr("8 of 8 elements are wrong"),
+                                                 HasSubstr("the input was changed"), HasSubstr("outside the output")));
 }
 
 TEST(Exercise, NamesTheCallThatWentWrong) {

@@ -1,6 +1,7 @@
 #include "conformance/collectives/in_process.hpp"
 
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -8,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "conformance/collectives/collectives_checks.hpp"
+#include "harness/arms/arms.hpp"
+#include "harness/launch/process.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 
@@ -32,11 +35,12 @@ class Failures final : private testing::TestPartResultArray, public testing::Sco
 
 class RankContext final : public suite::Context {
  public:
-  RankContext(const suite::Case& one, comm::Communicator* world, suite::Adapter* adapter)
-      : one_(one), world_(world), adapter_(adapter) {}
+  RankContext(const suite::Case& one, comm::Communicator* world, suite::Adapter* adapter, suite::Steps steps = {})
+      : one_(one), world_(world), adapter_(adapter), steps_(std::move(steps)) {}
   comm::Communicator& world() override { return given(world_); }
   suite::Adapter& adapter() override { return given(adapter_); }
   training::Training& training() override { throw StateError("no training here"); }
+  const suite::Steps& steps() override { return steps_; }
   [[nodiscard]] const suite::Parameters& parameters() const override { return one_.parameters; }
   [[nodiscard]] std::uint64_t seed() const override { return 1; }
   [[nodiscard]] const comm::Capabilities& capabilities() const override { return given(world_).capabilities(); }
@@ -52,13 +56,22 @@ class RankContext final : public suite::Context {
   const suite::Case& one_;
   comm::Communicator* world_;
   suite::Adapter* adapter_;
+  suite::Steps steps_;
   std::string scratch_;
 };
 
 class Run {
  public:
-  Run(const suite::Case& one, const Wrap& wrap, std::chrono::milliseconds patience)
-      : one_(one), wrap_(wrap), world_(one.world(), {.timeout = patience}) {}
+  Run(const suite::Case& one, const Wrap& wrap, std::chrono::milliseconds patience, const suite::Arm& arm,
+      const MakeSteps& make_steps)
+      : one_(one),
+        wrap_(wrap),
+        patience_(patience),
+        arm_(arm),
+        make_steps_(make_steps),
+        world_(one.world(), {.timeout = patience}) {
+    if (arm.kind != suite::Arm::Kind::plain) folder_.emplace();
+  }
 
   std::vector<std::string> run() {
     {
@@ -73,9 +86,10 @@ class Run {
     Failures failures;
     std::string consequence;
     auto communicator = world_.communicator(rank);
+    if (folder_) communicator = arms::under(arm_, std::move(communicator), folder_->path(), patience_);
     if (wrap_) communicator = wrap_(std::move(communicator));
     try {
-      RankContext context(one_, communicator.get(), nullptr);
+      RankContext context(one_, communicator.get(), nullptr, make_steps_ ? make_steps_() : suite::Steps());
       one_.check->body(context);
     } catch (const testing::AssertionException&) {
       // is among the failures
@@ -92,6 +106,10 @@ class Run {
 
   const suite::Case& one_;
   const Wrap& wrap_;
+  const std::chrono::milliseconds patience_;
+  const suite::Arm arm_;
+  const MakeSteps& make_steps_;
+  std::optional<launch::ScratchFolder> folder_;  // of the arm
   comm::LocalWorld world_;
   std::mutex mutex_;
   std::vector<std::string> causes_;
@@ -109,8 +127,9 @@ const suite::Suite& collectives() {
   return suite;
 }
 
-std::vector<std::string> run_in_process(const suite::Case& one, const Wrap& wrap, std::chrono::milliseconds patience) {
-  return Run(one, wrap, patience).run();
+std::vector<std::string> run_in_process(const suite::Case& one, const Wrap& wrap, std::chrono::milliseconds patience,
+                                        const suite::Arm& arm, const MakeSteps& make_steps) {
+  return Run(one, wrap, patience, arm, make_steps).run();
 }
 
 std::vector<std::string> run_in_process(const suite::Case& one, suite::Adapter& adapter) {

@@ -53,7 +53,7 @@ void zero(Context& context) {
     for (const Operation operation : exercised_operations()) {
       const Exercise exercise(context.world(), {.operation = operation, .dtype = dtype, .root = context.size() - 1});
       exercise.run(context.world());
-      report(exercise.damage());
+      report(exercise.problem());
       std::vector<comm::Call> calls = exercise.calls();
       for (comm::Call& call : calls) {
         call.in.data = nullptr;

@@ -51,7 +51,7 @@ void receive(Context& context) {
   if (context.rank() == 0) {
     const comm::Call nothing{.operation = Operation::recv,
                              .root = context.size() - 1,
-                             .out = carried(*victim, static_cast<void*>(nullptr), 0)};  // no buffer to touch later
+                             .out = conformance::nothing(*victim)};  // no buffer to touch later
     const comm::Call both[] = {nothing, nothing};
     comm::Work work = victim->start(both);
     expect_timeout([&] { work.wait(kLimit); });

@@ -91,15 +91,15 @@ struct RoundingData {
 
 // What of a result is further from the exact one than the accumulator may take it. A result that repeats as its data do is
 // judged by its first period.
-std::string outside_bounds(const RoundingData& data, DType accumulator, const Reduced& got) {
-  const std::size_t period = std::min(got.out.size(), static_cast<std::size_t>(kPeriod) * size_of(data.dtype));
-  const bool repeats =
-      std::equal(got.out.begin() + static_cast<std::ptrdiff_t>(period), got.out.end(), got.out.begin());
-  const std::span judged = std::span(got.out).first(repeats ? period : got.out.size());
+std::string outside_bounds(const RoundingData& data, DType accumulator, std::span<const std::byte> got,
+                           std::int64_t first) {
+  const std::size_t period = std::min(got.size(), static_cast<std::size_t>(kPeriod) * size_of(data.dtype));
+  const bool repeats = std::ranges::equal(got.subspan(period), got.first(got.size() - period));
+  const std::span judged = got.first(repeats ? period : got.size());
   std::vector<long double> expected, bound;
   for (std::size_t i = 0; i < judged.size() / size_of(data.dtype); ++i) {
     const Bounded right =
-        bounded_result(data.dtype, accumulator, data.op, data.at(got.first + static_cast<std::int64_t>(i)));
+        bounded_result(data.dtype, accumulator, data.op, data.at(first + static_cast<std::int64_t>(i)));
     expected.push_back(right.expected);
     bound.push_back(right.bound);
   }
@@ -116,17 +116,19 @@ void rounding_bound(Context& context) {
         const Reduction reduction{operation, dtype, op, count};
         const Reduced got =
             reduce(context.world(), reduction, data.of(context.rank(), reduction.given(context.size())));
-        if (!got.any) continue;
-        const std::string problem = outside_bounds(data, context.capabilities().accumulator(dtype, op), got);
+        if (!reduction.reaches(context.rank(), context.size())) continue;
+        const std::string problem = outside_bounds(data, context.capabilities().accumulator(dtype, op), got.out.bytes(),
+                                                   reduction.first(context.rank()));
         if (!problem.empty()) report(got.call + ": " + problem);
       }
 }
 
 // A member's result of an all_reduce of data that rounds.
-std::vector<std::byte> rounded_all_reduce(Context& context, const RoundingData& data, std::int64_t count) {
-  const std::vector<std::byte> in = data.of(context.rank(), count);
-  std::vector<std::byte> out(in.size());
-  context.world().all_reduce({in.data(), count, data.dtype}, {out.data(), count, data.dtype}, data.op);
+GuardedOutput rounded_all_reduce(Context& context, const RoundingData& data, std::int64_t count) {
+  const GuardedInput in(data.dtype, data.of(context.rank(), count));
+  GuardedOutput out(data.dtype, count);
+  context.world().all_reduce(in.view(), out.view(), data.op);
+  report(out.unwritten());
   return out;
 }
 
@@ -134,10 +136,12 @@ void expect_equal_bits(Context& context, DType dtype, std::initializer_list<std:
   for (const ReduceOp op : kRoundingOps)
     for (const std::int64_t count : counts) {
       const RoundingData data{dtype, op, context.size(), context.seed()};
-      const std::vector<std::byte> mine = rounded_all_reduce(context, data, count);
-      std::vector<std::byte> all(mine.size() * static_cast<std::size_t>(context.size()));
-      context.world().all_gather({mine.data(), count, dtype}, {all.data(), count * context.size(), dtype});
-      const std::string problem = first_difference(dtype, std::span(all).first(mine.size()), mine);
+      const GuardedOutput mine = rounded_all_reduce(context, data, count);
+      const GuardedInput told(dtype, {mine.bytes().begin(), mine.bytes().end()});
+      GuardedOutput all(dtype, count * context.size());
+      context.world().all_gather(told.view(), all.view());
+      report(all.unwritten());
+      const std::string problem = first_difference(dtype, all.bytes().first(mine.bytes().size()), mine.bytes());
       if (!problem.empty())
         report(fmt::format("all_reduce({} x {}, {}): rank {} differs from rank 0: {}", name_of(dtype), count,
                            name_of(op), context.rank(), problem));
@@ -170,8 +174,8 @@ void rank_order(Context& context) {
   for (const ReduceOp op : kRoundingOps)
     for (const std::int64_t count : {5, 67, 5000}) {
       const RoundingData data{dtype, op, context.size(), context.seed()};
-      const std::vector<std::byte> got = rounded_all_reduce(context, data, count);
-      std::vector<std::byte> expected(got.size());
+      const GuardedOutput got = rounded_all_reduce(context, data, count);
+      std::vector<std::byte> expected(got.bytes().size());
       const std::size_t period = std::min(expected.size(), static_cast<std::size_t>(kPeriod) * size_of(dtype));
       for (std::size_t at = 0; at < period; at += size_of(dtype)) {
         const auto given = data.at(static_cast<std::int64_t>(at / size_of(dtype)));
@@ -181,9 +185,9 @@ void rank_order(Context& context) {
       }
       for (std::size_t at = period; at < expected.size(); ++at) expected[at] = expected[at - period];
       const std::string call = fmt::format("all_reduce({} x {}, {})", name_of(dtype), count, name_of(op));
-      const std::string order = first_difference(dtype, expected, got);
+      const std::string order = first_difference(dtype, expected, got.bytes());
       if (!order.empty()) report(call + " is not the fold in rank order: " + order);
-      const std::string rerun = first_difference(dtype, got, rounded_all_reduce(context, data, count));
+      const std::string rerun = first_difference(dtype, got.bytes(), rounded_all_reduce(context, data, count).bytes());
       if (!rerun.empty()) report(call + " made again gives other bits: " + rerun);
     }
 }
@@ -215,16 +219,17 @@ void expect_exact_values(Context& context, std::initializer_list<ReduceOp> ops) 
       const Reduction reduction{operation, dtype, op, 131};
       std::vector<std::vector<std::byte>> given;
       for (int rank = 0; rank < context.size(); ++rank) given.push_back(values_of(context, reduction, rank));
-      const Reduced got = reduce(context.world(), reduction, given[static_cast<std::size_t>(context.rank())]);
-      if (!got.any) continue;
-      const std::size_t begin = static_cast<std::size_t>(got.first) * size_of(dtype);
-      std::vector<std::byte> expected(got.out.size());
+      const auto me = static_cast<std::size_t>(context.rank());
+      const std::size_t begin = static_cast<std::size_t>(reduction.first(context.rank())) * size_of(dtype);
+      const bool reached = reduction.reaches(context.rank(), context.size());
+      std::vector<std::byte> expected(reached ? static_cast<std::size_t>(reduction.count) * size_of(dtype) : 0);
       for (std::size_t at = 0; at < expected.size(); at += size_of(dtype)) {
         std::vector<std::uint64_t> elements;
         for (const auto& bytes : given) elements.push_back(bits_at(dtype, bytes.data() + begin + at));
         put_bits(dtype, expected.data() + at, reduced_bits(dtype, op, elements));
       }
-      const std::string problem = first_difference(dtype, expected, got.out);
+      const Reduced got = reduce(context.world(), reduction, given[me], expected);
+      const std::string problem = first_difference(dtype, expected, got.out.bytes());
       if (!problem.empty()) report(got.call + ": " + problem);
     }
 }

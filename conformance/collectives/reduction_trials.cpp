@@ -1,22 +1,23 @@
 #include "conformance/collectives/reduction_trials.hpp"
 
+#include "conformance/collectives/trials.hpp"
+
 namespace plumbline::conformance {
 
 using comm::Operation;
 
-Reduced reduce(comm::Communicator& group, const Reduction& reduction, const std::vector<std::byte>& in) {
-  const int last = group.size() - 1;
-  Reduced reduced;
-  reduced.out.resize(static_cast<std::size_t>(reduction.count) * size_of(reduction.dtype));
-  comm::Call call{.operation = reduction.operation,
-                  .op = reduction.op,
-                  .in = {in.data(), reduction.given(group.size()), reduction.dtype},
-                  .out = {reduced.out.data(), reduction.count, reduction.dtype}};
-  if (reduction.operation == Operation::reduce) call.root = last;
+Reduced reduce(comm::Communicator& group, const Reduction& reduction, std::vector<std::byte> in,
+               std::vector<std::byte> expected) {
+  const GuardedInput given(reduction.dtype, std::move(in));
+  Reduced reduced{expected.empty() ? GuardedOutput(reduction.dtype, reduction.count)
+                                   : GuardedOutput(reduction.dtype, std::move(expected)),
+                  {}};
+  comm::Call call{.operation = reduction.operation, .op = reduction.op, .in = given.view(), .out = reduced.out.view()};
+  if (reduction.operation == Operation::reduce) call.root = group.size() - 1;
   group.run(call);
-  reduced.any = reduction.operation != Operation::reduce || group.rank() == last;
-  if (reduction.operation == Operation::reduce_scatter) reduced.first = group.rank() * reduction.count;
   reduced.call = describe(call, group.size());
+  const std::string touched = reduced.out.touched();
+  if (!reduction.reaches(group.rank(), group.size()) && !touched.empty()) report(reduced.call + ": " + touched);
   return reduced;
 }
 

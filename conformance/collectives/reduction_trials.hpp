@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "conformance/collectives/guarded.hpp"
 #include "reference/comm/communicator.hpp"
 
 namespace plumbline::conformance {
@@ -25,17 +26,25 @@ struct Reduction {
   [[nodiscard]] std::int64_t given(int ranks) const {
     return operation == comm::Operation::reduce_scatter ? count * ranks : count;
   }
+  /// Whether that member gets something: of a reduce, the root alone, which is the last member.
+  [[nodiscard]] bool reaches(int rank, int ranks) const {
+    return operation != comm::Operation::reduce || rank == ranks - 1;
+  }
+  /// The first element of the result that it gets.
+  [[nodiscard]] std::int64_t first(int rank) const {
+    return operation == comm::Operation::reduce_scatter ? rank * count : 0;
+  }
 };
 
-/// What a member got: elements [first, first + count) of the result, or nothing beside the root, the last member.
+/// What a member got: nothing where the reduction does not reach it, which is reported if something came.
 struct Reduced {
-  bool any = true;
-  std::int64_t first = 0;
-  std::vector<std::byte> out;
+  GuardedOutput out;
   std::string call;  // in words
 };
 
-/// Makes the call with `in`, which has given() elements.
-[[nodiscard]] Reduced reduce(comm::Communicator& group, const Reduction& reduction, const std::vector<std::byte>& in);
+/// Makes the call with `in`, which has given() elements. `expected` is what this member must get, where that is known;
+/// otherwise the right result is finite.
+[[nodiscard]] Reduced reduce(comm::Communicator& group, const Reduction& reduction, std::vector<std::byte> in,
+                             std::vector<std::byte> expected = {});
 
 }  // namespace plumbline::conformance

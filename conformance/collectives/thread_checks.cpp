@@ -21,7 +21,7 @@ std::string exercise_often(Communicator& group, std::uint64_t seed) {
             group,
             {.operation = operation, .elements = static_cast<std::int64_t>(round * 13 % 300), .seed = seed + round});
         exercise.run(group);
-        const std::string problem = exercise.wrong_result();
+        const std::string problem = exercise.problem();
         if (!problem.empty()) return problem;
       }
     return {};

@@ -19,7 +19,7 @@ void report(const std::string& problem, std::source_location where) {
 void expect_result(comm::Communicator& group, const Trial& trial, std::source_location where) {
   const Exercise exercise(group, trial);
   exercise.run(group);
-  report(exercise.wrong_result(), where);
+  report(exercise.problem(), where);
 }
 
 void expect_usable(comm::Communicator& group, std::source_location where) {
@@ -36,18 +36,29 @@ void expect_usable_beside(comm::Communicator& group, const std::function<void()>
     work.wait();
   else
     under_way.run(group);
-  report(under_way.wrong_result(), where);
+  report(under_way.problem(), where);
   expect_usable(group, where);
 }
 
-comm::Buffer carried(const comm::Communicator& group, void* data, std::size_t bytes) {
-  const DType dtype = some_dtype(group.capabilities());
-  return {data, static_cast<std::int64_t>(bytes / size_of(dtype)), dtype};
+comm::ConstBuffer carried(const comm::Communicator& group, const GuardedInput& input) {
+  return input.view_as(some_dtype(group.capabilities()));
 }
 
-comm::ConstBuffer carried(const comm::Communicator& group, const void* data, std::size_t bytes) {
-  const DType dtype = some_dtype(group.capabilities());
-  return {data, static_cast<std::int64_t>(bytes / size_of(dtype)), dtype};
+comm::Buffer carried(const comm::Communicator& group, GuardedOutput& output) {
+  return output.view_as(some_dtype(group.capabilities()));
+}
+
+comm::Buffer nothing(const comm::Communicator& group) { return {nullptr, 0, some_dtype(group.capabilities())}; }
+
+void send_number(comm::Communicator& group, std::int64_t number, int to, int tag) {
+  const GuardedInput sent(std::vector{number});
+  group.send(carried(group, sent), to, tag);
+}
+
+void expect_number(comm::Communicator& group, std::int64_t number, int from, int tag, std::source_location where) {
+  GuardedOutput received(std::vector{number}, where);
+  group.recv(carried(group, received), from, tag);
+  report(received.wrong_result(), where);
 }
 
 std::vector<DType> claimed(const comm::Capabilities& capabilities, std::span<const DType> dtypes) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "conformance/collectives/exercise.hpp"
+#include "conformance/collectives/guarded.hpp"
 #include "harness/suite/check.hpp"
 
 namespace plumbline::conformance {
@@ -14,7 +15,7 @@ namespace plumbline::conformance {
 /// A failure of this rank with those words, unless they are empty. The rank goes on, so that its peers are not left alone.
 void report(const std::string& problem, std::source_location where = std::source_location::current());
 
-/// Runs the trial and reports a wrong result.
+/// Runs the trial and reports its problem().
 void expect_result(comm::Communicator& group, const Trial& trial,
                    std::source_location where = std::source_location::current());
 
@@ -26,17 +27,17 @@ void expect_usable(comm::Communicator& group, std::source_location where = std::
 void expect_usable_beside(comm::Communicator& group, const std::function<void()>& refused,
                           std::source_location where = std::source_location::current());
 
-/// Memory as elements of a dtype that the backend claims, to be moved and not added. `bytes` is a multiple of 8, so that
+/// A buffer as elements of a dtype that the backend claims, to be moved and not added. Its bytes are a multiple of 8, so that
 /// every dtype fits.
-[[nodiscard]] comm::Buffer carried(const comm::Communicator& group, void* data, std::size_t bytes);
-[[nodiscard]] comm::ConstBuffer carried(const comm::Communicator& group, const void* data, std::size_t bytes);
-/// A number, the same way.
-[[nodiscard]] inline comm::Buffer carried(const comm::Communicator& group, std::int64_t& number) {
-  return carried(group, &number, sizeof number);
-}
-[[nodiscard]] inline comm::ConstBuffer carried(const comm::Communicator& group, const std::int64_t& number) {
-  return carried(group, &number, sizeof number);
-}
+[[nodiscard]] comm::ConstBuffer carried(const comm::Communicator& group, const GuardedInput& input);
+[[nodiscard]] comm::Buffer carried(const comm::Communicator& group, GuardedOutput& output);
+/// The same of nothing, which has no memory.
+[[nodiscard]] comm::Buffer nothing(const comm::Communicator& group);
+
+/// Sends and receives one number.
+void send_number(comm::Communicator& group, std::int64_t number, int to, int tag = 0);
+void expect_number(comm::Communicator& group, std::int64_t number, int from, int tag = 0,
+                   std::source_location where = std::source_location::current());
 
 /// What the backend claims of these dtypes.
 [[nodiscard]] std::vector<comm::DType> claimed(const comm::Capabilities& capabilities,

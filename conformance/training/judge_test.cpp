@@ -64,7 +64,8 @@ training::LossGradient linear_gradient(const job::RunSpec& spec, const Values& a
 class LinearTraining final : public training::Training {
  public:
   std::map<std::string, std::string> environment() const override { return {}; }
-  void run(const job::RunSpec&, comm::Communicator&, const std::filesystem::path&, const training::Progress&) override {
+  void run(const job::RunSpec&, comm::Communicator&, const std::filesystem::path&, const training::Progress&,
+           const training::ExecutorSteps&) override {
     throw StateError("not needed here");
   }
   training::Baseline baseline(const job::RunSpec& spec, const std::vector<training::Slice>& slices,

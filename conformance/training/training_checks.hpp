@@ -5,7 +5,9 @@
 
 namespace plumbline::conformance {
 
-/// Adds them. They need module "training"; their requirements are in requirements.toml.
+/// Adds all of them. They need module "training"; their requirements are in requirements.toml.
 void add_training_checks(suite::Suite& suite);
+/// Those of the job door alone, among them.
+void add_job_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

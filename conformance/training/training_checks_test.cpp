@@ -4,30 +4,23 @@
 #include <cmath>
 #include <fstream>
 #include <memory>
-#include <mutex>
+#include <set>
 #include <sstream>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include "conformance/training/finding.hpp"
+#include "conformance/training/in_process.hpp"
 #include "conformance/training/judge.hpp"
-#include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/record/temporary_folder.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/training.hpp"
+#include "reference/training/steps.hpp"
 
 namespace plumbline::conformance {
 namespace {
-
-training::Training& module() {
-  static training::Training* const training = reinterpret_cast<training::TrainingFactory*>(
-      subject::open_module("training", training::kTrainingFactory, "training"))();
-  return *training;
-}
 
 suite::Suite complete_suite() {
   suite::Suite suite;
@@ -37,41 +30,6 @@ suite::Suite complete_suite() {
   suite.requirements.add_toml(text.str(), PLUMBLINE_TRAINING_REQUIREMENTS);
   add_training_checks(suite);
   return suite;
-}
-
-// What a body sees of a rank that is a thread here.
-class ThreadContext final : public suite::Context {
- public:
-  ThreadContext(comm::Communicator& world, const suite::Parameters& parameters, std::string scratch,
-                std::uint64_t seed = 0xfedcba9876543210u, std::string device = "cpu")
-      : world_(world), parameters_(parameters), scratch_(std::move(scratch)), seed_(seed), device_(std::move(device)) {}
-  comm::Communicator& world() override { return world_; }
-  suite::Adapter& adapter() override { throw StateError("a check of a backend has no adapter"); }
-  training::Training& training() override { return module(); }
-  const suite::Parameters& parameters() const override { return parameters_; }
-  std::uint64_t seed() const override { return seed_; }
-  std::string device() const override { return device_; }
-  const comm::Capabilities& capabilities() const override { return world_.capabilities(); }
-  const std::string& scratch() const override { return scratch_; }
-  void progress(const std::string&) override {}
-
- private:
-  comm::Communicator& world_;
-  const suite::Parameters& parameters_;
-  std::string scratch_;
-  std::uint64_t seed_;
-  std::string device_;
-};
-
-using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)>;
-
-void run_case(const suite::Case& one, const Wrap& wrap = {}) {
-  const job::TemporaryFolder scratch;
-  comm::run_ranks(one.world(), [&](comm::Communicator& world) {
-    const std::unique_ptr<comm::Communicator> wrapped = wrap ? wrap(world.duplicate()) : nullptr;
-    ThreadContext context(wrapped ? *wrapped : world, one.parameters, scratch.path().string());
-    one.check->body(context);
-  });
 }
 
 TEST(TrainingSuite, HasACheckForEachRequirementAndCitesWhatIsWritten) {
@@ -98,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, TrainingCheck, testing::Range(0, static_cast<int
 job::RunSpec spec_of_run(const suite::Case& one, std::uint64_t seed, const std::string& device = "cpu") {
   const job::TemporaryFolder scratch;
   comm::run_ranks(one.world(), [&](comm::Communicator& world) {
-    ThreadContext context(world, one.parameters, scratch.path().string(), seed, device);
+    ThreadContext context(world, one.parameters, {.scratch = scratch.path().string(), .seed = seed, .device = device});
     one.check->body(context);
   });
   return job::read_run_spec(scratch.path() / "run" / "spec.toml");
@@ -106,7 +64,7 @@ job::RunSpec spec_of_run(const suite::Case& one, std::uint64_t seed, const std::
 
 TEST(TrainingRuns, HaveTheirSeedAndDevice) {
   const suite::Suite suite = complete_suite();
-  const suite::Case& one = suite.cases().front();
+  const suite::Case& one = suite.cases().at(1);
   for (const std::uint64_t seed : {2u, 3u}) EXPECT_EQ(spec_of_run(one, seed).seed, seed);
   EXPECT_EQ(spec_of_run(one, 0xfedcba9876543210u).seed, 0x7edcba9876543210u);
   try {
@@ -122,7 +80,7 @@ TEST(TrainingJudge, HasNoVerdictByWhatItDoesNotCompare) {
   const job::TemporaryFolder folder;
   const job::RunSpec spec =
       training::write_digits_run({.model = "conv_norm", .data = 1, .steps = 2}, training::digits(), folder.path());
-  comm::run_ranks(1, [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}); });
+  comm::run_ranks(1, [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}, {}); });
   const Judgement judgement = judge(spec, job::TrainingRecord(spec, folder.path() / "record"), module(), {});
   EXPECT_THAT(judgement.findings, testing::IsEmpty());
   EXPECT_THAT(judgement.judged, testing::ElementsAre("TRAIN-001", "TRAIN-002", "TRAIN-003", "TRAIN-006", "TRAIN-009",
@@ -133,7 +91,7 @@ TEST(TrainingJudge, FindsNothingWrongWithARunThatDivergesAsTheSingleDeviceDoes) 
   const job::TemporaryFolder folder;
   job::RunSpec spec = training::write_digits_run({.data = 2, .steps = 4}, training::digits(), folder.path());
   std::get<job::Sgd>(spec.optimizer).lr = 1e30;
-  comm::run_ranks(2, [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}); });
+  comm::run_ranks(2, [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}, {}); });
   for (const bool reference : {true, false}) {
     JudgeOptions options;
     if (reference) options.reduction = Reduction{.rank_order = true};
@@ -160,33 +118,65 @@ class DropsLastElement final : public comm::CommunicatorDecorator {
   }
 };
 
-// The failures of a case, which fails here on purpose.
-std::string failures_of(const suite::Case& one, const Wrap& wrap) {
-  testing::TestPartResultArray results;
-  {
-    testing::ScopedFakeTestPartResultReporter reporter(testing::ScopedFakeTestPartResultReporter::INTERCEPT_ALL_THREADS,
-                                                       &results);
-    run_case(one, wrap);
-  }
-  std::string text;
-  for (int i = 0; i < results.size(); ++i) text += std::string(results.GetTestPartResult(i).message()) + "\n";
-  return text;
-}
-
 TEST(TrainingCheckFailure, NamesRequirementStepRankParameterAndValues) {
   const suite::Suite suite = complete_suite();
   const auto drops = [](std::unique_ptr<comm::Communicator> world) {
     return std::make_unique<DropsLastElement>(std::move(world));
   };
-  const suite::Case& one = suite.cases().front();
+  const suite::Case& one = suite.cases().at(1);
   ASSERT_EQ(one.id(), "training.single_device[model=mlp,optimizer=sgd,accumulation=1,world=2]");
-  const std::string text = failures_of(one, drops);
+  const std::string text = failures_of(one, {.wrap = drops});
   EXPECT_THAT(text,
               testing::ContainsRegex("TRAIN-005: step 0, rank 1, 2.bias.9.: the gradient differs from that of rank 0: "
                                      "expected [-0-9.e]+, got [-0-9.e]+, the bits must be equal .1 of 10 elements."));
   EXPECT_THAT(text, testing::ContainsRegex("TRAIN-006: step 0, rank 1, 2.bias.9.: the gradient is not the mean"));
   EXPECT_THAT(text, testing::HasSubstr(" more findings"));
   EXPECT_LT(std::ranges::count(text, '\n'), 60);
+}
+
+// Of another program only the bounds are known: the same fault is found by them.
+TEST(TrainingCheckFailure, IsFoundInTheRecordOfAJob) {
+  const suite::Suite suite = complete_suite();
+  const auto drops = [](std::unique_ptr<comm::Communicator> world) {
+    return std::make_unique<DropsLastElement>(std::move(world));
+  };
+  const auto one = std::ranges::find(
+      suite.cases(), "training.job.single_device[model=mlp,optimizer=sgd,micro_batches=1,accumulation=1,world=2]",
+      &suite::Case::id);
+  ASSERT_NE(one, suite.cases().end());
+  const std::string text = failures_of(*one, {.wrap = drops});
+  EXPECT_THAT(text, testing::ContainsRegex("TRAIN-004: step 0, rank 1, 2.bias.9.: "));
+  EXPECT_THAT(text, testing::ContainsRegex("TRAIN-005: step 0, rank 1, 2.bias.9.: "));
+  EXPECT_THAT(text,
+              testing::ContainsRegex("TRAIN-006: step 0, rank 1, 2.bias.9.: the gradient is not the mean .*bound "));
+}
+
+TEST(JobCases, AreFewAndHaveEachPairOfSettings) {
+  const std::string kOnce = "sgd_decay";  // touches nothing but the optimizer
+  std::set<std::string> pairs, planned;
+  int cases = 0, with_decay = 0;
+  const suite::Suite suite = complete_suite();
+  for (const suite::Check& check : suite.checks())
+    if (check.door == suite::Door::job)
+      for (const suite::Axis& one : check.axes)
+        for (const suite::Axis& other : check.axes)
+          for (const std::string& value : one.values)
+            for (const std::string& beside : other.values)
+              if (&one < &other && value != kOnce && beside != kOnce)
+                pairs.insert(one.name + "=" + value + " " + other.name + "=" + beside);
+  for (const suite::Case& one : suite.cases()) {
+    if (one.check->door != suite::Door::job) continue;
+    ++cases;
+    EXPECT_EQ(one.world(), 1) << "one rank runs the body";
+    with_decay += one.parameters.text("optimizer") == kOnce ? 1 : 0;
+    for (const auto& [name, value] : one.parameters.all())
+      for (const auto& [other, beside] : one.parameters.all())
+        planned.insert(name + "=" + value + " " + other + "=" + beside);
+  }
+  EXPECT_LE(cases, 12);
+  EXPECT_EQ(with_decay, 1);
+  EXPECT_FALSE(pairs.empty());
+  for (const std::string& pair : pairs) EXPECT_TRUE(planned.contains(pair)) << pair;
 }
 
 }  // namespace

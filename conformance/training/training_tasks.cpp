@@ -5,6 +5,7 @@
 #include "harness/subject/training_module.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
+#include "reference/training/steps.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::conformance {
@@ -33,10 +34,11 @@ void train_task(worker::TaskRank& rank) {
   if (rank.world.rank() == 0)
     rank.output({{"accumulator", name_of(capabilities.accumulator(comm::DType::f32, comm::ReduceOp::avg))},
                  {"rank_order", capabilities.has(comm::Capability::rank_order)}});
-  subject::training_module().run(spec, rank.world, rank.arguments.at("record").get<std::string>(),
-                                 [&](const training::StepProgress& progress) {
-                                   rank.output({{"step", progress.step}, {"loss", number_or_word(progress.loss)}});
-                                 });
+  const auto listen = [&](const training::StepProgress& progress) {
+    rank.output({{"step", progress.step}, {"loss", number_or_word(progress.loss)}});
+  };
+  subject::training_module().run(spec, rank.world, rank.arguments.at("record").get<std::string>(), listen,
+                                 rank.steps.of<training::ExecutorSteps>());
 }
 
 void judge_task(worker::TaskRank& rank) {

@@ -1,0 +1,51 @@
+#include "conformance/training/in_process.hpp"
+
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+#include "harness/subject/training_module.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/comm/local.hpp"
+#include "reference/record/temporary_folder.hpp"
+
+namespace plumbline::conformance {
+
+training::Training& module() { return subject::training_module(); }
+
+suite::Adapter& ThreadContext::adapter() { throw StateError("a check of a backend has no adapter"); }
+
+std::string ThreadJob::run(int world, const std::filesystem::path& spec, const std::filesystem::path& record) {
+  comm::run_ranks(world, [&](comm::Communicator& communicator) {
+    const auto wrapped = fault_.wrap ? fault_.wrap(communicator.duplicate()) : nullptr;
+    module().run(job::read_run_spec(spec), wrapped ? *wrapped : communicator, record, {},
+                 (fault_.steps ? fault_.steps() : suite::Steps()).of<training::ExecutorSteps>());
+  });
+  if (fault_.rewrite) fault_.rewrite(job::read_run_spec(spec), record);
+  return "";
+}
+
+void run_case(const suite::Case& one, const Fault& fault) {
+  const job::TemporaryFolder scratch;
+  comm::run_ranks(one.world(), [&](comm::Communicator& world) {
+    const std::unique_ptr<comm::Communicator> wrapped = fault.wrap ? fault.wrap(world.duplicate()) : nullptr;
+    Surroundings surroundings{.scratch = scratch.path().string(), .job = fault};
+    if (fault.steps) surroundings.steps = fault.steps();
+    ThreadContext context(wrapped ? *wrapped : world, one.parameters, std::move(surroundings));
+    one.check->body(context);
+  });
+}
+
+std::string failures_of(const suite::Case& one, const Fault& fault) {
+  testing::TestPartResultArray results;
+  {
+    testing::ScopedFakeTestPartResultReporter reporter(testing::ScopedFakeTestPartResultReporter::INTERCEPT_ALL_THREADS,
+                                                       &results);
+    run_case(one, fault);
+  }
+  std::string text;
+  for (int i = 0; i < results.size(); ++i)
+    if (results.GetTestPartResult(i).failed()) text += std::string(results.GetTestPartResult(i).message()) + "\n";
+  return text;
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,119 @@
+// Training programs of others, by the records that they leave.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "conformance/training/judge.hpp"
+#include "conformance/training/report.hpp"
+#include "conformance/training/training_checks.hpp"
+#include "harness/suite/machine_error.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/record/training_record.hpp"
+#include "reference/training/digits_run.hpp"
+
+namespace plumbline::conformance {
+
+using suite::Context;
+namespace ids = training_requirements;
+
+namespace {
+
+// A program takes seconds to start, so a few runs must tell much: of each two settings (world, model, optimizer,
+// micro-batches, accumulation) all pairs of values occur in some run. Weight decay and Nesterov's momentum, which touch
+// nothing but the optimizer, have one run.
+struct Setup {
+  int world;
+  std::string_view model, optimizer;
+  int micro_batches, accumulation;
+};
+constexpr std::array kSetups{
+    Setup{2, "mlp", "sgd", 1, 1},
+    Setup{2, "conv", "sgd_momentum", 2, 1},
+    Setup{2, "conv_norm", "adam", 1, 3},
+    Setup{3, "mlp", "sgd_momentum", 2, 3},
+    Setup{3, "conv", "adam", 1, 1},
+    Setup{3, "conv_norm", "sgd", 2, 1},
+    Setup{4, "mlp", "adam", 2, 1},
+    Setup{4, "conv", "sgd", 1, 3},
+    Setup{4, "conv_norm", "sgd_momentum", 1, 1},
+    Setup{4, "mlp", "sgd_decay", 1, 3},
+};
+
+bool is_planned(const suite::Parameters& parameters) {
+  return std::ranges::any_of(kSetups, [&](const Setup& setup) {
+    return parameters.world() == setup.world && parameters.text("model") == setup.model &&
+           parameters.text("optimizer") == setup.optimizer &&
+           parameters.number("micro_batches") == setup.micro_batches &&
+           parameters.number("accumulation") == setup.accumulation;
+  });
+}
+
+// Writes the run's files into `folder`.
+job::RunSpec prepared(Context& context, const std::filesystem::path& folder) {
+  const suite::Parameters& parameters = context.parameters();
+  const std::string& optimizer = parameters.text("optimizer");
+  job::RunSpec spec =
+      training::write_digits_run({.model = parameters.text("model"),
+                                  .optimizer = optimizer == "adam" || optimizer == "sgd_decay" ? optimizer : "sgd",
+                                  .data = parameters.world(),
+                                  .steps = 4,
+                                  .global_batch = 24,
+                                  .micro_batches = static_cast<int>(parameters.number("micro_batches")),
+                                  .accumulation = static_cast<int>(parameters.number("accumulation")),
+                                  .seed = context.seed() & INT64_MAX,  // a specification's seed has 63 bits
+                                  .device = context.device()},
+                                 training::digits(), folder);
+  if (optimizer == "sgd") {
+    spec.optimizer = job::Sgd{.lr = 0.1};
+    job::write_run_spec(spec, folder / "spec.toml");
+  }
+  return spec;
+}
+
+// Writes what the program is given. That this cannot be done is no fault of the program's.
+void provide(Context& context, const std::filesystem::path& run, const std::filesystem::path& record) {
+  try {
+    (void)prepared(context, run);
+    std::filesystem::create_directory(record);
+  } catch (const RuntimeFailure& error) {
+    throw suite::MachineFailure(error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw suite::MachineFailure(error.what());
+  }
+}
+
+void single_device(Context& context) {
+  const std::filesystem::path scratch = std::filesystem::absolute(context.scratch());
+  const std::filesystem::path record = scratch / "record";
+  provide(context, scratch / "run", record);
+  (void)context.job().run(context.parameters().world(), scratch / "run" / "spec.toml", record);
+  context.progress("judging the record");
+  // From files of our own: a program may have written over those that it was given.
+  const job::RunSpec spec = prepared(context, scratch / "baseline");
+  // The baseline is computed here, wherever the program computes.
+  report(judge(spec, job::TrainingRecord(spec, record), context.training(), {}).findings);
+}
+
+}  // namespace
+
+void add_job_checks(suite::Suite& suite) {
+  suite.add({.id = "training.job.single_device",
+             .verifies = cited({ids::kCoverage, ids::kGivenWeights, ids::kContinuity, ids::kEqualParameters,
+                                ids::kEqualGradients, ids::kGradient, ids::kUnionGradient, ids::kUpdate, ids::kLoss,
+                                ids::kOwnRows}),
+             .door = suite::Door::job,
+             .axes = {{"model", {"mlp", "conv", "conv_norm"}},
+                      {"optimizer", {"sgd", "sgd_momentum", "sgd_decay", "adam"}},
+                      {"micro_batches", {"1", "2"}},
+                      {"accumulation", {"1", "3"}},
+                      suite::worlds({2, 3, 4})},
+             .applies = is_planned,
+             .modules = {"training"},
+             .limit = std::chrono::seconds(75),
+             .body = single_device});
+}
+
+}  // namespace plumbline::conformance
