@@ -3,13 +3,22 @@
 #include <string_view>
 
 #include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/groups/groups_checks.hpp"
 #include "conformance/profiles/profiles.hpp"
+#include "conformance/schedules/schedules_checks.hpp"
+#include "conformance/topology/topology_checks.hpp"
 #include "conformance/training/training_checks.hpp"
 
 // Compiled in by plumbline_embed().
 extern const std::string_view plumbline_profiles_text;
 extern const std::string_view plumbline_collectives_requirements;
+extern const std::string_view plumbline_schedules_requirements;
+extern const std::string_view plumbline_topology_requirements;
+extern const std::string_view plumbline_groups_requirements;
 extern const std::string_view plumbline_training_requirements;
+extern const std::string_view plumbline_bugs_text;
+extern const std::string_view plumbline_waivers_text;
+extern const std::string_view plumbline_suite_issues_text;
 
 namespace plumbline::conformance {
 
@@ -18,8 +27,17 @@ std::unique_ptr<suite::Suite> make_suite() {
   add_profiles(*suite, plumbline_profiles_text, "conformance/profiles/profiles.toml");
   suite->requirements.add_toml(plumbline_collectives_requirements, "conformance/collectives/requirements.toml");
   add_collectives_checks(*suite);
+  suite->requirements.add_toml(plumbline_topology_requirements, "conformance/topology/requirements.toml");
+  add_topology_checks(*suite);
+  suite->requirements.add_toml(plumbline_schedules_requirements, "conformance/schedules/requirements.toml");
+  add_schedules_checks(*suite);
+  suite->requirements.add_toml(plumbline_groups_requirements, "conformance/groups/requirements.toml");
+  add_groups_checks(*suite);
   suite->requirements.add_toml(plumbline_training_requirements, "conformance/training/requirements.toml");
   add_training_checks(*suite);
+  suite->bugs = suite::bugs_of_toml(plumbline_bugs_text, "conformance/bugs.toml");
+  suite->waivers = suite::waivers_of_toml(plumbline_waivers_text, "conformance/waivers.toml");
+  suite->issues = suite::suite_issues_of_toml(plumbline_suite_issues_text, "conformance/suite-issues.toml");
   return suite;
 }
 

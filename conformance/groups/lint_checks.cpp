@@ -1,0 +1,298 @@
+// What an adapter says of the group creations that ranks made.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "conformance/groups/groups_checks.hpp"
+#include "conformance/groups/worlds.hpp"
+#include "conformance/property.hpp"
+#include "conformance/topology/asking.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using suite::Context;
+
+namespace {
+
+constexpr const char* kOperation = "groups.lint";
+
+struct Made {
+  std::vector<int> ranks;
+  std::string mode = {};
+};
+using Log = std::vector<std::vector<Made>>;  // by rank
+
+json question_of(const Log& log, const std::string& rule, const std::vector<std::string>& partial_modes = {}) {
+  json args{{"world_size", log.size()}, {"rule", rule}, {"creations", json::array()}};
+  for (std::size_t rank = 0; rank < log.size(); ++rank)
+    for (const Made& made : log[rank]) {
+      json line{{"rank", rank}, {"ranks", made.ranks}};
+      if (!made.mode.empty()) line["mode"] = made.mode;
+      args["creations"].push_back(line);
+    }
+  if (!partial_modes.empty()) args["partial_modes"] = partial_modes;
+  return args;
+}
+
+// ---- faults that are named ----
+
+struct Fault {
+  const char* name;
+  const char* rule;
+  Log log;
+  std::set<std::string> kinds;       // any of them
+  std::optional<int> rank = {};      // whom the finding must name; nothing: any
+  std::optional<int> sequence = {};  // likewise
+};
+
+const std::vector<int> kAll{0, 1, 2}, kFirstTwo{0, 1}, kLastTwo{1, 2}, kEnds{0, 2};
+
+// Of three ranks that all make every group.
+const std::vector<Fault>& differences() {
+  const std::vector<Made> usual{{kAll}, {kFirstTwo}, {kLastTwo}, {kEnds}};
+  const std::vector<Made> swapped{{kAll}, {kLastTwo}, {kFirstTwo}, {kEnds}};
+  const std::vector<Made> shorter{{kAll}, {kFirstTwo}, {kLastTwo}};
+  const std::vector<Made> other{{kAll}, {kFirstTwo}, {kLastTwo}, {{2}}};
+  static const std::vector<Fault> list{
+      {"order_on_rank_0", "all_ranks", {swapped, usual, usual}, {"order"}, 0, 1},
+      {"order_on_rank_1", "all_ranks", {usual, swapped, usual}, {"order"}, 1, 1},
+      {"order_on_rank_2", "all_ranks", {usual, usual, swapped}, {"order"}, 2, 1},
+      {"other_group_on_rank_1", "all_ranks", {usual, other, usual}, {"order"}, 1, 3},
+      {"missing_on_rank_0", "all_ranks", {shorter, usual, usual}, {"missing"}, 0, 3},
+      {"missing_on_rank_2", "all_ranks", {usual, usual, shorter}, {"missing"}, 2, 3},
+  };
+  return list;
+}
+
+// Calls that members alone make, and that wait for each other.
+const std::vector<Fault>& waits() {
+  static const std::vector<Fault> list{
+      {"two_in_a_circle", "members_only", {{{kFirstTwo}, {kAll}}, {{kAll}, {kFirstTwo}}, {{kAll}}}, {"cycle", "order"}},
+      {"three_in_a_circle",
+       "members_only",
+       {{{kFirstTwo}, {kEnds}}, {{kLastTwo}, {kFirstTwo}}, {{kEnds}, {kLastTwo}}},
+       {"cycle"}},
+      {"never_made", "members_only", {{{kFirstTwo}}, {{kFirstTwo}, {kLastTwo}}, {}}, {"missing"}, 2},
+  };
+  return list;
+}
+
+// Lists and modes that are wrong in themselves; all ranks make them alike, but for the order of members.
+const std::vector<Fault>& bad_lists() {
+  const auto everywhere = [](const std::vector<Made>& made) { return Log(3, made); };
+  static const std::vector<Fault> list{
+      {"rank_twice", "all_ranks", everywhere({{kAll}, {{1, 2, 1}}}), {"repeated"}, {}, 1},
+      {"rank_outside", "all_ranks", everywhere({{kAll}, {{2, 3}}}), {"range"}, {}, 1},
+      {"empty", "all_ranks", everywhere({{kAll}, {{}}}), {"empty"}, {}, 1},
+      {"overlap", "all_ranks", everywhere({{kFirstTwo, "DATA"}, {kLastTwo, "DATA"}}), {"overlap"}, 1},
+      {"left_out", "all_ranks", everywhere({{kAll, "DATA"}, {kFirstTwo, "TENSOR"}}), {"cover"}, 2},
+      {"other_name",
+       "all_ranks",
+       {{{kAll, "DATA"}, {kAll, "MODEL"}}, {{kAll, "MODEL"}, {kAll, "DATA"}}, {{kAll, "DATA"}, {kAll, "MODEL"}}},
+       {"mode"},
+       1,
+       0},
+      {"other_name_among_members",
+       "members_only",
+       {{{kAll, "DATA"}}, {{kAll, "DATA"}}, {{kAll, "MODEL"}}},
+       {"mode"},
+       2,
+       0},
+      {"member_order",
+       "all_ranks",
+       {{{kAll}, {kFirstTwo}}, {{kAll}, {{1, 0}}}, {{kAll}, {kFirstTwo}}},
+       {"member_order"},
+       1,
+       1},
+  };
+  return list;
+}
+
+bool names(const json& finding, const Fault& fault) {
+  const auto is = [&](const char* field, std::optional<int> value) { return !value || finding.at(field) == *value; };
+  return finding.at("severity") == "error" && fault.kinds.contains(finding.at("kind").get<std::string>()) &&
+         is("rank", fault.rank) && is("sequence", fault.sequence);
+}
+
+void judge_fault(Context& context, const std::vector<Fault>& faults) {
+  const Fault& fault =
+      *std::ranges::find_if(faults, [&](const Fault& one) { return context.parameters().text("fault") == one.name; });
+  report_words(problem_of(
+      context.adapter(), kOperation, question_of(fault.log, fault.rule), [&](const json& result) -> std::string {
+        if (result.at("valid") != false) return "taken for valid";
+        const json& findings = result.at("findings");
+        if (std::ranges::none_of(findings, [&](const json& finding) { return names(finding, fault); }))
+          return fmt::format("no finding of kind {}{}{} in {}", fmt::join(fault.kinds, " or "),
+                             fault.rank ? fmt::format(", rank {}", *fault.rank) : "",
+                             fault.sequence ? fmt::format(", creation {}", *fault.sequence) : "", findings.dump());
+        return {};
+      }));
+}
+
+void differences_named(Context& context) { judge_fault(context, differences()); }
+void waits_named(Context& context) { judge_fault(context, waits()); }
+void lists_named(Context& context) { judge_fault(context, bad_lists()); }
+
+// ---- what is right ----
+
+struct Right {
+  const char* name;
+  const char* rule;
+  Log log;
+  std::vector<std::string> partial_modes = {};
+};
+const std::vector<Right>& right_logs() {
+  static const std::vector<Right> list{
+      {"all_alike", "all_ranks", Log(3, {{kAll, "ALL"}, {kFirstTwo, "PAIR"}, {{2}, "PAIR"}})},
+      {"descending", "all_ranks", Log(3, {{{2, 1, 0}, "ALL"}, {{2, 0}, "PAIR"}, {{1}, "PAIR"}})},
+      {"one_list_twice", "all_ranks", Log(3, {{kAll, "MODEL"}, {kAll, "DATA"}})},
+      {"made_again", "all_ranks", Log(3, {{kAll, "DATA"}, {kAll, "DATA"}})},
+      {"ends_of_a_pipeline", "all_ranks", Log(3, {{kAll, "PIPELINE"}, {kEnds, "EMBEDDING"}}), {"EMBEDDING"}},
+      {"own_groups_alone",
+       "members_only",
+       {{{kFirstTwo, "LOW"}}, {{kFirstTwo, "LOW"}, {kLastTwo, "HIGH"}}, {{kLastTwo, "HIGH"}}},
+       {"LOW", "HIGH"}},
+      {"strangers_between",
+       "members_only",
+       {{{{0, 1}}, {{0}}}, {{{1}}, {{0, 1}}}, {{{2}}, {{0, 1}}, {{2, 3}}}, {{{2, 3}}, {{3}}}}},
+      {"a_chain", "members_only", {{{{0, 1}}}, {{{1, 2}}, {{0, 1}}}, {{{2, 3}}, {{1, 2}}}, {{{2, 3}}}}},
+  };
+  return list;
+}
+
+void right_logs_pass(Context& context) {
+  const Right& right = *std::ranges::find_if(
+      right_logs(), [&](const Right& one) { return context.parameters().text("log") == one.name; });
+  report_words(problem_of(context.adapter(), kOperation, question_of(right.log, right.rule, right.partial_modes),
+                          [](const json& result) -> std::string {
+                            if (result.at("valid") != true) return "refused: " + result.at("findings").dump();
+                            for (const json& finding : result.at("findings"))
+                              if (finding.at("severity") == "error") return "valid, with an error: " + finding.dump();
+                            return {};
+                          }));
+}
+
+// ---- any sequences ----
+
+// Whether blocking calls of members alone all complete, tried out step by step.
+bool all_complete(const Log& log) {
+  std::vector<std::size_t> at(log.size());
+  const auto now = [&](std::size_t rank) -> const std::vector<int>* {
+    while (at[rank] < log[rank].size() && !contains(log[rank][at[rank]].ranks, static_cast<int>(rank))) ++at[rank];
+    return at[rank] < log[rank].size() ? &log[rank][at[rank]].ranks : nullptr;
+  };
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t rank = 0; rank < log.size(); ++rank) {
+      const std::vector<int>* wanted = now(rank);
+      if (wanted == nullptr) continue;
+      const std::vector<int> list = *wanted;
+      if (!std::ranges::all_of(list, [&](int member) {
+            const auto* theirs = now(static_cast<std::size_t>(member));
+            return theirs != nullptr && *theirs == list;
+          }))
+        continue;
+      for (const int member : list) ++at[static_cast<std::size_t>(member)];
+      moved = true;
+    }
+  }
+  for (std::size_t rank = 0; rank < log.size(); ++rank)
+    if (now(rank) != nullptr) return false;
+  return true;
+}
+
+bool all_equal(const Log& log) {
+  const auto lists = [](const std::vector<Made>& made) {
+    std::vector<std::vector<int>> all;
+    for (const Made& one : made) all.push_back(one.ranks);
+    return all;
+  };
+  return std::ranges::all_of(log, [&](const auto& made) { return lists(made) == lists(log.front()); });
+}
+
+// Ranks that make some groups in one order, of which one may swap two, or leave one out.
+Log draw_log(Random& random) {
+  const int world = random.between(2, 5);
+  std::vector<Made> common;
+  for (int i = random.between(1, 5); i > 0; --i) {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < world; ++rank)
+      if (random.between(0, 1) == 1) ranks.push_back(rank);
+    if (!ranks.empty()) common.push_back({.ranks = ranks});
+  }
+  Log log(static_cast<std::size_t>(world), common);
+  auto& odd = log[static_cast<std::size_t>(random.between(0, world - 1))];
+  const int what = random.between(0, 2);
+  if (what == 1) odd = random.shuffled(odd);
+  if (what == 2 && !odd.empty()) odd.erase(odd.begin() + random.between(0, static_cast<int>(odd.size()) - 1));
+  return log;
+}
+
+std::vector<Log> smaller_logs(const Log& log) {
+  std::vector<Log> list;
+  for (std::size_t rank = 0; rank < log.size(); ++rank)
+    for (std::size_t i = 0; i < log[rank].size(); ++i) {
+      list.push_back(log);
+      list.back()[rank].erase(list.back()[rank].begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  return list;
+}
+
+std::string text_of(const Log& log) {
+  std::string text;
+  for (std::size_t rank = 0; rank < log.size(); ++rank) {
+    text += fmt::format("{}rank {}:", rank == 0 ? "" : ", ", rank);
+    for (const Made& made : log[rank]) text += fmt::format(" [{}]", fmt::join(made.ranks, " "));
+  }
+  return text;
+}
+
+void any_sequences(Context& context) {
+  const std::string& rule = context.parameters().text("rule");
+  const Property<Log> property{
+      .draw = draw_log,
+      .problem =
+          [&](const Log& log) {
+            const bool right = rule == "all_ranks" ? all_equal(log) : all_complete(log);
+            return problem_of(context.adapter(), kOperation, question_of(log, rule),
+                              [&](const json& result) { return first_difference(right, result.at("valid"), "valid"); });
+          },
+      .smaller = smaller_logs,
+      .words = text_of};
+  report_words(search(property, context.seed(), 300));
+}
+
+template <class Row>
+suite::Axis axis_of(const char* name, const std::vector<Row>& rows) {
+  suite::Axis axis{.name = name, .values = {}};
+  for (const Row& row : rows) axis.values.emplace_back(row.name);
+  return axis;
+}
+
+suite::Check lint_check(std::string id, std::string verifies, suite::Axis axis, std::function<void(Context&)> body) {
+  return {.id = std::move(id),
+          .verifies = {std::move(verifies)},
+          .door = suite::Door::adapter,
+          .axes = {std::move(axis)},
+          .operations = {kOperation},
+          .body = std::move(body)};
+}
+
+}  // namespace
+
+void add_lint_checks(suite::Suite& suite) {
+  suite.add(
+      lint_check("groups.lint.differences", "GROUP-030@65d4", axis_of("fault", differences()), differences_named));
+  suite.add(lint_check("groups.lint.waits", "GROUP-031@9cd3", axis_of("fault", waits()), waits_named));
+  suite.add(lint_check("groups.lint.lists", "GROUP-032@cb1b", axis_of("fault", bad_lists()), lists_named));
+  suite.add(lint_check("groups.lint.right_logs", "GROUP-033@3740", axis_of("log", right_logs()), right_logs_pass));
+  suite.add(lint_check("groups.lint.any_sequences", "GROUP-034@de3c", {"rule", {"all_ranks", "members_only"}},
+                       any_sequences));
+}
+
+}  // namespace plumbline::conformance

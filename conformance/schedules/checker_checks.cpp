@@ -1,0 +1,163 @@
+// A checker of schedules names each fault that is planted, accepts whatever is right, and counts what a schedule keeps.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "conformance/property.hpp"
+#include "conformance/schedules/plans.hpp"
+#include "conformance/schedules/random_plans.hpp"
+#include "conformance/schedules/schedules_checks.hpp"
+#include "conformance/topology/asking.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using schedules::Schedule;
+using suite::Context;
+using suite::Door;
+
+namespace {
+
+struct Planted {
+  const char* name;
+  std::vector<std::string> rows;
+  int micro_batches = 1;
+  std::vector<int> stage_to_rank = {0, 1};
+  // The problem that must be among those named, on this rank.
+  const char* kind = "";
+  int rank = 0;
+};
+
+const std::vector<Planted>& planted() {
+  static const std::vector<Planted> list{
+      {"doubled_forward", {"0F0,0F0,0B0", "1F0,1B0"}, 1, {0, 1}, "doubled", 0},
+      {"doubled_backward", {"0F0,0B0,0B0", "1F0,1B0"}, 1, {0, 1}, "doubled", 0},
+      {"backward_and_halves", {"0F0,0B0", "1F0,1B0,1I0,1W0"}, 1, {0, 1}, "doubled", 1},
+      {"missing_forward", {"0F0,0B0,0B1", "1F0,1B0,1F1,1B1"}, 2, {0, 1}, "missing", 0},
+      {"missing_backward", {"0F0,0F1,0B0,0I0,0W0", "1F0,1B0,1F1,1B1"}, 2, {0, 1}, "missing", 0},
+      {"missing_weight_gradient", {"0F0,0I0", "1F0,1B0"}, 1, {0, 1}, "missing", 0},
+      {"wrong_rank", {"0F0,0B0,1B0", "1F0"}, 1, {0, 1}, "wrong_rank", 0},
+      {"no_such_micro_batch", {"0F0,0B0,0F1,0B1", "1F0,1B0"}, 1, {0, 1}, "range", 0},
+      {"backward_first", {"0B0,0F0", "1F0,1B0"}, 1, {0, 1}, "dependency", 0},
+      {"weight_gradient_first", {"0F0,0W0,0I0", "1F0,1B0"}, 1, {0, 1}, "dependency", 0},
+      {"after_reduction", {"0F0,0I0,0REDUCE_GRAD,0W0", "1F0,1B0,1REDUCE_GRAD"}, 1, {0, 1}, "after_reduction", 0},
+      {"circle", {"0F0,0B0,0F1,0B1", "1F0,1F1,1B1,1B0"}, 2, {0, 1}, "cycle", 0},
+      {"missing_send", {"0F0,0RECV_B0,0B0", "1RECV_F0,1F0,1B0,1SEND_B0"}, 1, {0, 1}, "missing_send", 0},
+      {"missing_receive", {"0F0,0SEND_F0,0B0", "1RECV_F0,1F0,1B0,1SEND_B0"}, 1, {0, 1}, "missing_receive", 0},
+      {"beyond_the_end",
+       {"0F0,0SEND_F0,0RECV_B0,0B0,0SEND_B0", "1RECV_F0,1F0,1B0,1SEND_B0"},
+       1,
+       {0, 1},
+       "no_neighbour",
+       0},
+  };
+  return list;
+}
+
+std::vector<std::string> names_of(const std::vector<std::string>& kinds) {
+  std::vector<std::string> names;
+  for (const Planted& one : planted())
+    if (std::ranges::count(kinds, one.kind) > 0) names.emplace_back(one.name);
+  return names;
+}
+
+json question(const std::vector<std::string>& rows, const std::vector<int>& stage_to_rank, int micro_batches) {
+  return {{"ranks", rows},
+          {"stage_to_rank", stage_to_rank},
+          {"num_stages", stage_to_rank.size()},
+          {"microbatches", micro_batches}};
+}
+
+void names_the_fault(Context& context) {
+  const auto one = std::ranges::find(planted(), context.parameters().text("fault"), &Planted::name);
+  report_words(problem_of(context.adapter(), "schedules.check",
+                          question(one->rows, one->stage_to_rank, one->micro_batches),
+                          [&](const json& result) -> std::string {
+                            if (result.at("valid").get<bool>()) return fmt::format("{} is valid", one->name);
+                            for (const json& problem : result.at("problems")) {
+                              const bool is_it = problem.at("kind") == one->kind && problem.at("severity") == "error";
+                              // Who is in a circle may be named at any of its ranks.
+                              if (is_it && (problem.at("rank") == one->rank || problem.at("kind") == "cycle"))
+                                return {};
+                            }
+                            return fmt::format("no '{}' on rank {} among {}", one->kind, one->rank,
+                                               result.at("problems").dump().substr(0, 300));
+                          }));
+}
+
+// ---- waiting ----
+
+void tells_modes_apart(Context& context) {
+  const std::string& exchange = context.parameters().text("exchange");
+  // Rank 0 sends its second output while rank 1 sends its first gradient.
+  const bool joined = exchange == "joined", receive_first = exchange == "receive_first";
+  const std::vector<std::string> rows{joined          ? "0F0,0SEND_F0,0F1,(0SEND_F1;0RECV_B0)P2P,0B0,0RECV_B1,0B1"
+                                      : receive_first ? "0F0,0SEND_F0,0F1,0RECV_B0,0SEND_F1,0B0,0RECV_B1,0B1"
+                                                      : "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1",
+                                      joined ? "1RECV_F0,1F0,1B0,(1SEND_B0;1RECV_F1)P2P,1F1,1B1,1SEND_B1"
+                                             : "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1"};
+  const Schedule schedule = schedule_of(json(rows), json{0, 1}, 2);
+  const bool rendezvous = problem_of_waiting(schedule, false).empty();
+  report_words(problem_of(
+      context.adapter(), "schedules.check", question(rows, {0, 1}, 2), [&](const json& result) -> std::string {
+        const json expected{{"valid", rendezvous}, {"deadlock_free", {{"buffered", true}, {"rendezvous", rendezvous}}}};
+        return first_difference(expected, result);
+      }));
+}
+
+void warns_of_order(Context& context) {
+  const std::string& matching = context.parameters().text("matching");
+  const std::vector<std::string> rows{"0F0,0F1,(0SEND_F0;0SEND_F1)P2P,0RECV_B1,0B1,0RECV_B0,0B0",
+                                      "(1RECV_F1;1RECV_F0)P2P,1F1,1B1,1SEND_B1,1F0,1B0,1SEND_B0"};
+  json args = question(rows, {0, 1}, 2);
+  args["matching"] = matching;
+  report_words(problem_of(context.adapter(), "schedules.check", args, [&](const json& result) -> std::string {
+    const char* severity = matching == "fifo" ? "error" : "warning";
+    if (result.at("valid") != (matching != "fifo")) return fmt::format("valid is {}", result.at("valid").dump());
+    for (const json& problem : result.at("problems"))
+      if (problem.at("kind") == "fifo_order" && problem.at("severity") == severity) return {};
+    return fmt::format("no {} of fifo_order among {}", severity, result.at("problems").dump().substr(0, 300));
+  }));
+}
+
+// ---- what is right ----
+
+void accepts(Context& context) {
+  const bool messages = context.parameters().text("rows") == "messages";
+  Random random(context.seed());
+  for (int trial = 0; trial < 150; ++trial) {
+    const Schedule schedule = random_plan(random, messages);
+    const std::vector<int> peaks = peaks_of(schedule);
+    json args =
+        question(rows_of(schedule).get<std::vector<std::string>>(), schedule.stage_to_rank, schedule.micro_batches);
+    const std::string problem = problem_of(context.adapter(), "schedules.check", args, [&](const json& result) {
+      return first_difference({{"valid", true}, {"peak_activations", peaks}}, result);
+    });
+    if (!problem.empty()) return report_words(args.dump().substr(0, 400) + ": " + problem);
+  }
+}
+
+}  // namespace
+
+void add_checker_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, const char* requirement, suite::Axis axis, void (*body)(Context&)) {
+    suite.add({.id = std::string("schedules.checker.") + name,
+               .verifies = {requirement},
+               .door = Door::adapter,
+               .axes = {std::move(axis)},
+               .operations = {"schedules.check"},
+               .body = body});
+  };
+  add("names_wrong_work", "SCHED-040@369b", {"fault", names_of({"doubled", "missing", "wrong_rank", "range"})},
+      names_the_fault);
+  add("names_wrong_order", "SCHED-041@f9e7", {"fault", names_of({"dependency", "after_reduction", "cycle"})},
+      names_the_fault);
+  add("names_wrong_messages", "SCHED-042@1f49",
+      {"fault", names_of({"missing_send", "missing_receive", "no_neighbour"})}, names_the_fault);
+  add("tells_modes_apart", "SCHED-043@2b60", {"exchange", {"send_first", "receive_first", "joined"}},
+      tells_modes_apart);
+  add("warns_of_order", "SCHED-044@edda", {"matching", {"name", "fifo"}}, warns_of_order);
+  add("accepts_any_order", "SCHED-045@c253", {"rows", {"computations", "messages"}}, accepts);
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,172 @@
+// Schedules that run: stages that compute with whole numbers have the sums of one device, and nobody waits for ever.
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "conformance/schedules/plans.hpp"
+#include "conformance/schedules/schedules_checks.hpp"
+#include "reference/schedules/executor.hpp"
+#include "reference/schedules/generate.hpp"
+#include "reference/schedules/lowering.hpp"
+
+namespace plumbline::conformance {
+
+using schedules::Action;
+using schedules::ActionKind;
+using schedules::Schedule;
+using suite::Context;
+
+namespace {
+
+using Word = std::uint64_t;  // sums that wrap have no order
+constexpr std::size_t kWords = 16;
+using Values = std::vector<Word>;
+
+// Every place, stage and micro-batch counts differently.
+Values input_of(int micro_batch) {
+  Values values(kWords);
+  for (std::size_t i = 0; i < kWords; ++i) values[i] = (i + 1) * 1'000'003 + static_cast<Word>(micro_batch) * 77'777;
+  return values;
+}
+Values scaled(const Values& values, int stage, Word added) {
+  Values result(values);
+  for (Word& value : result) value = value * (2 * static_cast<Word>(stage) + 3) + added;
+  return result;
+}
+Values forward_of(int stage, const Values& input) { return scaled(input, stage, static_cast<Word>(stage) + 1); }
+Values loss_gradient_of(const Values& output) { return scaled(output, 0, 1); }
+Word product(const Values& input, const Values& gradient) {
+  Word sum = 0;
+  for (std::size_t i = 0; i < kWords; ++i) sum += (i + 1) * input[i] * gradient[i];
+  return sum;
+}
+
+// The weight gradient of each stage, on one device.
+Values trained_alone(int stages, int micro_batches) {
+  Values sums(static_cast<std::size_t>(stages));
+  for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
+    std::vector<Values> inputs{input_of(micro_batch)};
+    for (int stage = 0; stage < stages; ++stage) inputs.push_back(forward_of(stage, inputs.back()));
+    Values gradient = loss_gradient_of(inputs.back());
+    for (int stage = stages; stage-- > 0; gradient = scaled(gradient, stage, 0))
+      sums[static_cast<std::size_t>(stage)] += product(inputs[static_cast<std::size_t>(stage)], gradient);
+  }
+  return sums;
+}
+
+// The stages of a rank. Memory that is not filled yet, or is given back, has a value of its own.
+class Model {
+ public:
+  explicit Model(const Schedule& schedule) : schedule_(schedule), sums_(static_cast<std::size_t>(schedule.stages)) {}
+
+  schedules::StageCallbacks callbacks() {
+    schedules::StageCallbacks callbacks;
+    callbacks.forward = [this](int stage, int micro_batch) {
+      peak_ = std::max(peak_, ++live_);
+      Values& input = memory(inputs_, stage, micro_batch);
+      if (stage == 0) input = input_of(micro_batch);
+      Values& output = memory(outputs_, stage, micro_batch) = forward_of(stage, input);
+      if (stage + 1 == schedule_.stages) memory(gradients_, stage, micro_batch) = loss_gradient_of(output);
+    };
+    callbacks.input_gradient = [this](int stage, int micro_batch) {
+      memory(results_, stage, micro_batch) = scaled(memory(gradients_, stage, micro_batch), stage, 0);
+    };
+    callbacks.weight_gradient = [this](int stage, int micro_batch) {
+      --live_;
+      sums_[static_cast<std::size_t>(stage)] +=
+          product(memory(inputs_, stage, micro_batch), memory(gradients_, stage, micro_batch));
+    };
+    callbacks.backward = [callbacks](int stage, int micro_batch) {
+      callbacks.input_gradient(stage, micro_batch);
+      callbacks.weight_gradient(stage, micro_batch);
+    };
+    callbacks.buffer = [this](const Action& message) {
+      Values& values = memory_of(message);
+      return comm::Buffer{values.data(), static_cast<std::int64_t>(values.size()), comm::DType::i64};
+    };
+    callbacks.release = [this](const Action& message) {
+      if (is_send(message.kind)) std::ranges::fill(memory_of(message), 0xbad);
+    };
+    callbacks.hand_over = [this](const Action& send) {
+      const bool up = send.kind == ActionKind::send_forward;
+      memory(up ? inputs_ : gradients_, send.stage + (up ? 1 : -1), send.micro_batch) = memory_of(send);
+    };
+    return callbacks;
+  }
+  [[nodiscard]] Word sum_of(int stage) const { return sums_[static_cast<std::size_t>(stage)]; }
+  [[nodiscard]] int peak() const { return peak_; }
+
+ private:
+  using Memory = std::map<std::pair<int, int>, Values>;
+  static Values& memory(Memory& of, int stage, int micro_batch) {
+    return of.try_emplace({stage, micro_batch}, Values(kWords, 0xdead)).first->second;
+  }
+  Values& memory_of(const Action& message) {
+    const auto at = [&](Memory& of) -> Values& { return memory(of, message.stage, message.micro_batch); };
+    if (message.kind == ActionKind::send_forward) return at(outputs_);
+    if (message.kind == ActionKind::recv_forward) return at(inputs_);
+    return at(message.kind == ActionKind::send_backward ? results_ : gradients_);
+  }
+
+  const Schedule& schedule_;
+  Memory inputs_, outputs_, gradients_, results_;
+  Values sums_;
+  int live_ = 0, peak_ = 0;
+};
+
+Schedule schedule_of_case(Context& context) {
+  const suite::Parameters& parameters = context.parameters();
+  const schedules::Family family = schedules::family_of(parameters.text("schedule"));
+  const bool one_chunk = family != schedules::Family::interleaved && family != schedules::Family::zbv;
+  return schedules::generate(family,
+                             {.ranks = context.size(),
+                              .micro_batches = micro_batches_named(parameters.text("micro_batches"), context.size()),
+                              .stages_per_rank = one_chunk ? 1 : 2});
+}
+
+void run_and_judge(Context& context, const std::function<void(const Schedule&, const Model&)>& judge) {
+  const Schedule schedule = schedules::lower(schedule_of_case(context));
+  Model model(schedule);
+  (void)schedules::run_rank(context.world(), schedule, model.callbacks(), {},
+                            context.steps().of<schedules::PipelineSteps>());
+  judge(schedule, model);
+}
+
+void sums_of_one_device(Context& context) {
+  run_and_judge(context, [&](const Schedule& schedule, const Model& model) {
+    const Values expected = trained_alone(schedule.stages, schedule.micro_batches);
+    for (int stage = 0; stage < schedule.stages; ++stage)
+      if (schedule.stage_to_rank[static_cast<std::size_t>(stage)] == context.rank()) {
+        EXPECT_EQ(model.sum_of(stage), expected[static_cast<std::size_t>(stage)]) << "gradient of stage " << stage;
+      }
+  });
+}
+void comes_to_its_end(Context& context) {
+  run_and_judge(context, [](const Schedule&, const Model&) {});
+}
+void keeps_no_more(Context& context) {
+  run_and_judge(context, [&](const Schedule& schedule, const Model& model) {
+    EXPECT_EQ(model.peak(), peaks_of(schedule)[static_cast<std::size_t>(context.rank())]) << "activations at once";
+  });
+}
+
+}  // namespace
+
+void add_executor_checks(suite::Suite& suite) {
+  const suite::Axis schedules{"schedule", {"gpipe", "1f1b", "interleaved", "zb-h2", "zbv"}};
+  const auto add = [&](const char* name, const char* requirement, std::vector<std::string> micro_batches,
+                       void (*body)(Context&)) {
+    suite.add({.id = std::string("schedules.executor.") + name,
+               .verifies = {requirement},
+               .axes = {schedules, {"micro_batches", std::move(micro_batches)}, suite::worlds({2, 3, 4})},
+               .deadlock_prone = std::string(name) == "comes_to_its_end",
+               .body = body});
+  };
+  add("sums_of_one_device", "SCHED-050@a657", {"1", "p", "2p"}, sums_of_one_device);
+  add("comes_to_its_end", "SCHED-051@18c6", {"1", "2p"}, comes_to_its_end);
+  add("keeps_no_more", "SCHED-052@a104", {"2p"}, keeps_no_more);
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,262 @@
+// Generated schedules: all of the work once, in an order that can be run, with the bubbles and activations of the papers.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "conformance/schedules/plans.hpp"
+#include "conformance/schedules/schedules_checks.hpp"
+#include "conformance/topology/asking.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using schedules::Action;
+using schedules::ActionKind;
+using schedules::Schedule;
+using suite::Context;
+using suite::Door;
+
+namespace {
+
+// ---- the work ----
+
+struct Done {
+  int forwards = 0, backwards = 0, input_gradients = 0, weight_gradients = 0;
+};
+
+std::string problem_of_work(const PlanShape& shape, const Schedule& schedule) {
+  std::map<std::pair<int, int>, Done> done;
+  for (int rank = 0; rank < shape.ranks; ++rank)
+    for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
+      const std::string words = to_string(action);
+      if (!is_compute(action.kind)) return words + " is no computation";
+      if (action.stage >= schedule.stages || action.micro_batch >= shape.micro_batches)
+        return words + ": there is no such stage or micro-batch";
+      if (schedule.stage_to_rank[static_cast<std::size_t>(action.stage)] != rank)
+        return fmt::format("{} on rank {}, its stage is on another", words, rank);
+      Done& one = done[{action.stage, action.micro_batch}];
+      (action.kind == ActionKind::forward          ? one.forwards
+       : action.kind == ActionKind::backward       ? one.backwards
+       : action.kind == ActionKind::input_gradient ? one.input_gradients
+                                                   : one.weight_gradients) += 1;
+    }
+  const int backwards = shape.schedule == "forward-only" ? 0 : 1;
+  for (int stage = 0; stage < schedule.stages; ++stage)
+    for (int micro_batch = 0; micro_batch < shape.micro_batches; ++micro_batch) {
+      const auto& [forward, whole, input, weight] = done[{stage, micro_batch}];
+      if (forward != 1 || whole + input != backwards || input != weight)
+        return fmt::format("stage {}, micro-batch {}: {} F, {} B, {} I, {} W", stage, micro_batch, forward, whole,
+                           input, weight);
+    }
+  return {};
+}
+
+void complete(Context& context) { judge_plans(context, problem_of_work); }
+
+void runs_to_the_end(Context& context) {
+  judge_plans(context, [](const PlanShape&, const Schedule& schedule) { return run_of(schedule).stuck; });
+}
+
+// ---- the shapes ----
+
+void one_first_and_one_last(Context& context) {
+  judge_plans(context, [](const PlanShape& shape, const Schedule& schedule) -> std::string {
+    const bool there_and_back = shape.schedule == "zbv" || shape.schedule == "dualpipev";
+    std::vector<int> held(static_cast<std::size_t>(shape.ranks));
+    for (const int rank : schedule.stage_to_rank) ++held.at(static_cast<std::size_t>(rank));
+    if (std::ranges::count(held, shape.chunks) != shape.ranks)
+      return fmt::format("stages on ranks {}: each has {}", json(schedule.stage_to_rank).dump(), shape.chunks);
+    // Every chunk but the last one hands on to the next rank, or to itself where the stages turn round.
+    for (std::size_t stage = 1; stage < schedule.stage_to_rank.size(); ++stage) {
+      const int step = schedule.stage_to_rank[stage] - schedule.stage_to_rank[stage - 1];
+      const bool back = there_and_back && static_cast<int>(stage) >= shape.ranks;
+      const int expected = back ? (static_cast<int>(stage) == shape.ranks ? 0 : -1) : 1;
+      if ((step - expected) % shape.ranks != 0)
+        return fmt::format("stage {} is on rank {}, the one before on {}", stage, schedule.stage_to_rank[stage],
+                           schedule.stage_to_rank[stage - 1]);
+    }
+    return schedule.stage_to_rank.front() == 0 ? "" : "the first stage is not on rank 0";
+  });
+}
+
+void answered(Context& context) {
+  judge_plans(context, [](const PlanShape&, const Schedule& schedule) {
+    return std::ranges::any_of(schedule.ranks, [](const auto& row) { return row.empty(); }) ? "a rank does nothing"
+                                                                                            : "";
+  });
+}
+
+void refused_by_rule(Context& context) {
+  for (const PlanShape& shape : shapes_of(context.parameters())) {
+    if (is_allowed(shape)) continue;
+    const Answer answer = answer_to(context.adapter(), "schedules.generate", question_of(shape));
+    if (!answer.is_refused()) return report_words(text_of(shape) + " is answered");
+    const bool of_chunks = answer.message.find(std::to_string(shape.chunks)) != std::string::npos;
+    const bool of_micro_batches = answer.message.find(std::to_string(shape.micro_batches)) != std::string::npos;
+    if (answer.kind != "invalid_argument" || !(of_chunks || of_micro_batches))
+      return report_words(text_of(shape) + " is refused without its numbers: " + answer.kind + ": " + answer.message);
+  }
+}
+
+void nothing_is_refused(Context& context) {
+  const std::string& field = context.parameters().text("zero");
+  for (const std::string& name : schedule_names()) {
+    json args = question_of({.schedule = name, .ranks = 2, .micro_batches = 4, .chunks = 2});
+    for (const int number : {0, -1}) {
+      args[field] = number;
+      const Answer answer = answer_to(context.adapter(), "schedules.generate", args);
+      if (!answer.is_refused() || answer.kind != "invalid_argument")
+        return report_words(fmt::format("{}: {}", args.dump(), answer.is_refused() ? answer.kind : "answered"));
+    }
+  }
+}
+
+void one_chunk_is_plain(Context& context) {
+  for (const int ranks : {1, 2, 3, 4, 8}) {
+    const int micro_batches = micro_batches_named(context.parameters().text("micro_batches"), ranks);
+    if (micro_batches < 1) continue;
+    Schedule plain;
+    const PlanShape one{.schedule = "1f1b", .ranks = ranks, .micro_batches = micro_batches, .chunks = 1};
+    PlanShape other = one;
+    other.schedule = "interleaved";
+    std::string problem = problem_of_plan(context.adapter(), one, [&](const PlanShape&, const Schedule& schedule) {
+      plain = schedule;
+      return std::string();
+    });
+    if (problem.empty())
+      problem = problem_of_plan(context.adapter(), other, [&](const PlanShape&, const Schedule& schedule) {
+        return first_difference(rows_of(plain), rows_of(schedule));
+      });
+    if (!problem.empty()) return report_words(problem);
+  }
+}
+
+// ---- bubbles ----
+
+// What is idle of the whole step, where the papers say it.
+std::optional<double> bubble_of(const PlanShape& shape, const Times& times) {
+  const auto& [forward, input, weight, latency, occupied] = times;
+  const int p = shape.ranks, m = shape.micro_batches;
+  const double hops = p - 1, backward = input + weight;
+  const bool equal = forward == input && input == weight;
+  if (shape.schedule == "gpipe" || shape.schedule == "1f1b") return hops * (forward + backward);
+  if (shape.schedule == "interleaved" || shape.schedule == "looped-bfs")
+    return m % p == 0 ? std::optional(hops * (forward + backward)) : std::nullopt;
+  if (shape.schedule == "zb-h1") return m >= p ? std::optional(hops * (forward + input - weight)) : std::nullopt;
+  if (shape.schedule == "zb-h2") return m >= 2 * p && equal ? std::optional(hops * forward) : std::nullopt;
+  if (shape.schedule == "interleaved-zero-bubble")
+    return m % p == 0 && shape.chunks == 2 ? std::optional(hops * (forward + input - weight)) : std::nullopt;
+  if (shape.schedule == "zbv") return m >= 2 * p && equal ? std::optional(hops * forward) : std::nullopt;
+  if (shape.schedule == "dualpipev" && equal) return hops * (forward + backward + backward - 3 * weight);
+  return {};
+}
+
+// Whole numbers, so that sums are exact.
+const std::vector<Times>& times_tried() {
+  static const std::vector<Times> list{{.forward = 1, .input_gradient = 1, .weight_gradient = 1},
+                                       {.forward = 5, .input_gradient = 6, .weight_gradient = 4},
+                                       {.forward = 2, .input_gradient = 3, .weight_gradient = 1}};
+  return list;
+}
+
+void bubble(Context& context) {
+  judge_plans(context, [](const PlanShape& shape, const Schedule& schedule) -> std::string {
+    for (const Times& times : times_tried()) {
+      const auto expected = bubble_of(shape, times);
+      if (!expected) continue;
+      const Run run = run_of(schedule, times);
+      if (!run.stuck.empty()) return run.stuck;
+      const double idle = run.makespan - *std::ranges::max_element(run.work);
+      if (idle != *expected)
+        return fmt::format("with F, I, W of {}, {}, {} the bubble is {}, not {}", times.forward, times.input_gradient,
+                           times.weight_gradient, idle, *expected);
+    }
+    return {};
+  });
+}
+
+void no_span_bubble(Context& context) {
+  for (const int ranks : {2, 3, 4, 8}) {
+    const std::string& name = context.parameters().text("schedule");
+    const PlanShape shape{
+        .schedule = name, .ranks = ranks, .micro_batches = 2 * ranks + 1, .chunks = name == "zbv" ? 2 : 1};
+    const std::string problem =
+        problem_of_plan(context.adapter(), shape, [](const PlanShape&, const Schedule& schedule) -> std::string {
+          const Run run = run_of(schedule);
+          for (std::size_t rank = 0; rank < run.work.size(); ++rank)
+            if (const double idle = run.last_end[rank] - run.first_start[rank] - run.work[rank]; idle != 0)
+              return fmt::format("rank {} is idle for {} between its first and its last computation", rank, idle);
+          return run.stuck;
+        });
+    if (!problem.empty()) return report_words(problem);
+  }
+}
+
+// ---- activations ----
+
+// By rank, in chunks, where the papers say it: at most so many, or just so many.
+struct Bound {
+  std::vector<int> activations;
+  bool exact = true;
+};
+std::optional<Bound> activations_of(const PlanShape& shape) {
+  const int p = shape.ranks, m = shape.micro_batches, v = shape.chunks;
+  Bound bound;
+  const auto each_rank = [&](auto of_rank) {
+    for (int rank = 0; rank < p; ++rank) bound.activations.push_back(of_rank(rank));
+    return bound;
+  };
+  if (shape.schedule == "gpipe" || shape.schedule == "looped-bfs") return each_rank([&](int) { return v * m; });
+  if (shape.schedule == "1f1b") return each_rank([&](int rank) { return std::min(p - rank, m); });
+  if (shape.schedule == "interleaved" && v > 1 && m % p == 0)
+    return each_rank([&](int rank) { return std::min(v * m, (v - 1) * p + 2 * (p - rank - 1) + 1); });
+  bound.exact = false;
+  if (shape.schedule == "zb-h1") return each_rank([&](int) { return std::min(p, m); });
+  if (shape.schedule == "zb-h2") return each_rank([&](int) { return std::min(2 * p - 1, m); });
+  if (shape.schedule == "interleaved-zero-bubble" && m % p == 0 && v == 2) return each_rank([&](int) { return v * p; });
+  if (shape.schedule == "zbv") return each_rank([&](int) { return 2 * p; });
+  if (shape.schedule == "dualpipev") return each_rank([&](int) { return 2 * p + 1; });
+  return {};
+}
+
+void activations(Context& context) {
+  judge_plans(context, [](const PlanShape& shape, const Schedule& schedule) -> std::string {
+    const auto bound = activations_of(shape);
+    if (!bound) return {};
+    const std::vector<int> peaks = peaks_of(schedule);
+    for (std::size_t rank = 0; rank < peaks.size(); ++rank)
+      if (peaks[rank] > bound->activations[rank] || (bound->exact && peaks[rank] != bound->activations[rank]))
+        return fmt::format("rank {} keeps {} activations, {}{} are needed", rank, peaks[rank],
+                           bound->exact ? "" : "at most ", bound->activations[rank]);
+    return {};
+  });
+}
+
+}  // namespace
+
+void add_generate_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes,
+                       void (*body)(Context&)) {
+    suite.add({.id = std::string("schedules.plans.") + name,
+               .verifies = {requirement},
+               .door = Door::adapter,
+               .axes = std::move(axes),
+               .operations = {"schedules.generate"},
+               .body = body});
+  };
+  const std::vector<suite::Axis> shapes{schedules_axis(), micro_batches_axis()};
+  add("complete", "SCHED-014@77ec", shapes, complete);
+  add("runs_to_the_end", "SCHED-015@76d8", shapes, runs_to_the_end);
+  add("one_first_and_one_last", "SCHED-016@a983", shapes, one_first_and_one_last);
+  add("answered", "SCHED-017@20ab", shapes, answered);
+  add("refused_by_rule", "SCHED-018@4a1c", shapes, refused_by_rule);
+  add("nothing_is_refused", "SCHED-019@31d9", {{"zero", {"pp", "microbatches", "stages_per_rank"}}},
+      nothing_is_refused);
+  add("one_chunk_is_plain", "SCHED-020@3177", {micro_batches_axis()}, one_chunk_is_plain);
+  add("bubble", "SCHED-021@0dcb", shapes, bubble);
+  add("no_span_bubble", "SCHED-022@a3ad", {{"schedule", {"zb-h2", "zbv"}}}, no_span_bubble);
+  add("activations", "SCHED-023@ab31", shapes, activations);
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,245 @@
+// Messages in a schedule of computations: each once, between the right ranks, where it is due, and nobody waits for ever.
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "conformance/schedules/plans.hpp"
+#include "conformance/schedules/schedules_checks.hpp"
+#include "conformance/topology/asking.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using schedules::Action;
+using schedules::ActionKind;
+using schedules::Schedule;
+using suite::Context;
+using suite::Door;
+
+namespace {
+
+using Actions = std::vector<Action>;
+using JudgeLowered =
+    std::function<std::string(const PlanShape& shape, const Schedule& computations, const Schedule& lowered)>;
+
+std::string problem_of_lowering(suite::Adapter& adapter, const PlanShape& shape, const std::string& metadata,
+                                const JudgeLowered& judge) {
+  return problem_of_plan(adapter, shape, [&](const PlanShape&, const Schedule& computations) {
+    json args{{"compute_only", rows_of(computations)},
+              {"stage_to_rank", computations.stage_to_rank},
+              {"num_stages", computations.stages}};
+    if (!metadata.empty()) args["metadata"] = metadata;
+    return problem_of(adapter, "schedules.lower", args, [&](const json& result) -> std::string {
+      try {
+        const Schedule lowered =
+            schedule_of(result.at("send_recv"), json(computations.stage_to_rank), shape.micro_batches);
+        if (lowered.ranks.size() != computations.ranks.size()) return fmt::format("{} rows", lowered.ranks.size());
+        return judge(shape, computations, lowered);
+      } catch (const InvalidArgument& error) {
+        return error.what();
+      }
+    });
+  });
+}
+
+void judge_lowered(Context& context, const JudgeLowered& judge) {
+  for (const PlanShape& shape : shapes_of(context.parameters())) {
+    if (!is_allowed(shape)) continue;
+    const std::string problem = problem_of_lowering(context.adapter(), shape, "", judge);
+    if (!problem.empty()) return report_words(problem);
+  }
+}
+
+int rank_of(const Schedule& schedule, int stage) { return schedule.stage_to_rank.at(static_cast<std::size_t>(stage)); }
+
+std::string text_of(ActionKind kind, int stage, int micro_batch) {
+  return to_string(Action{.kind = kind, .joined = false, .stage = stage, .micro_batch = micro_batch});
+}
+
+// ---- which messages ----
+
+// What the stages' neighbours make it necessary to send: "2SEND_F3" and where it belongs.
+std::map<std::string, int> messages_due(const Schedule& schedule, bool backwards) {
+  std::map<std::string, int> due;
+  for (int stage = 0; stage + 1 < schedule.stages; ++stage) {
+    const int lower = rank_of(schedule, stage), upper = rank_of(schedule, stage + 1);
+    if (lower == upper) continue;
+    for (int micro_batch = 0; micro_batch < schedule.micro_batches; ++micro_batch) {
+      due[text_of(ActionKind::send_forward, stage, micro_batch)] = lower;
+      due[text_of(ActionKind::recv_forward, stage + 1, micro_batch)] = upper;
+      if (!backwards) continue;
+      due[text_of(ActionKind::send_backward, stage + 1, micro_batch)] = upper;
+      due[text_of(ActionKind::recv_backward, stage, micro_batch)] = lower;
+    }
+  }
+  return due;
+}
+
+std::string each_message_once(const PlanShape& shape, const Schedule&, const Schedule& lowered) {
+  std::map<std::string, int> due = messages_due(lowered, shape.schedule != "forward-only");
+  for (int rank = 0; rank < shape.ranks; ++rank)
+    for (const Action& action : lowered.ranks[static_cast<std::size_t>(rank)]) {
+      if (!is_message(action.kind)) continue;
+      const std::string name = text_of(action.kind, action.stage, action.micro_batch);
+      const auto found = due.find(name);
+      if (found == due.end()) return fmt::format("rank {}: {} is not due, or not again", rank, name);
+      if (found->second != rank) return fmt::format("{} on rank {} instead of {}", name, rank, found->second);
+      due.erase(found);
+    }
+  return due.empty() ? "" : "nobody has " + due.begin()->first;
+}
+void messages_once(Context& context) { judge_lowered(context, each_message_once); }
+
+// ---- where they are ----
+
+// What has to be in a row before the action.
+std::optional<std::string> needed_before(const Action& action, const Schedule& schedule) {
+  const auto& [kind, joined, stage, micro_batch] = action;
+  const bool is_backward = kind == ActionKind::backward || kind == ActionKind::input_gradient;
+  if (kind == ActionKind::forward && stage > 0 && rank_of(schedule, stage - 1) != rank_of(schedule, stage))
+    return text_of(ActionKind::recv_forward, stage, micro_batch);
+  if (is_backward && stage + 1 < schedule.stages && rank_of(schedule, stage + 1) != rank_of(schedule, stage))
+    return text_of(ActionKind::recv_backward, stage, micro_batch);
+  if (kind == ActionKind::send_forward) return text_of(ActionKind::forward, stage, micro_batch);
+  if (kind == ActionKind::send_backward) return text_of(ActionKind::input_gradient, stage, micro_batch);
+  return {};
+}
+
+std::string in_due_places(const PlanShape&, const Schedule& computations, const Schedule& lowered) {
+  for (std::size_t rank = 0; rank < lowered.ranks.size(); ++rank) {
+    std::set<std::string> before;
+    Actions left;
+    for (const Action& action : lowered.ranks[rank]) {
+      if (const auto needed = needed_before(action, lowered); needed && !before.contains(*needed))
+        return fmt::format("rank {} has {} before {}", rank, text_of(action.kind, action.stage, action.micro_batch),
+                           *needed);
+      // A whole backward ends with the input's gradient, too.
+      const bool is_whole = action.kind == ActionKind::backward;
+      before.insert(text_of(is_whole ? ActionKind::input_gradient : action.kind, action.stage, action.micro_batch));
+      if (is_compute(action.kind)) left.push_back(action);
+    }
+    if (left != computations.ranks[rank])
+      return fmt::format("rank {} computes {} instead of {}", rank, schedules::to_csv(left),
+                         schedules::to_csv(computations.ranks[rank]));
+  }
+  return {};
+}
+void where_due(Context& context) { judge_lowered(context, in_due_places); }
+
+// ---- who waits ----
+
+void nobody_waits_for_ever(Context& context) {
+  judge_lowered(context, [](const PlanShape&, const Schedule&, const Schedule& lowered) {
+    return problem_of_waiting(lowered, false);
+  });
+}
+
+// Each rank pair's messages of a direction, as the sides have them.
+void in_one_order(Context& context) {
+  judge_lowered(context, [](const PlanShape&, const Schedule&, const Schedule& lowered) -> std::string {
+    std::map<std::tuple<int, int, bool>, std::vector<std::string>> sent, received;
+    for (const Actions& actions : lowered.ranks)
+      for (const Action& action : actions) {
+        if (!is_message(action.kind)) continue;
+        const bool forward = action.kind == ActionKind::send_forward || action.kind == ActionKind::recv_forward;
+        const int from = is_send(action.kind) ? action.stage : action.stage + (forward ? -1 : 1);
+        const int to = from + (forward ? 1 : -1);
+        (is_send(action.kind) ? sent : received)[{rank_of(lowered, from), rank_of(lowered, to), forward}].push_back(
+            fmt::format("{}>{} of micro-batch {}", from, to, action.micro_batch));
+      }
+    for (const auto& [link, order] : sent)
+      if (received[link] != order)
+        return fmt::format("ranks {} and {}: {}", std::get<0>(link), std::get<1>(link),
+                           first_difference(json(order), json(received[link]), "messages"));
+    return {};
+  });
+}
+
+// ---- shapes of messages ----
+
+std::string told_ahead(const Schedule& lowered, bool each) {
+  for (int stage = 0; stage + 1 < lowered.stages; ++stage)
+    for (const bool sends : {true, false}) {
+      const int mine = sends ? stage : stage + 1;
+      if (rank_of(lowered, stage) == rank_of(lowered, stage + 1)) continue;
+      int told = 0, moved = 0;
+      for (const Action& action : lowered.ranks.at(static_cast<std::size_t>(rank_of(lowered, mine)))) {
+        if (action.stage != mine) continue;
+        if (action.kind == (sends ? ActionKind::send_metadata : ActionKind::recv_metadata)) ++told;
+        if (action.kind == (sends ? ActionKind::send_forward : ActionKind::recv_forward)) ++moved;
+        if (moved > (each ? told : told * lowered.micro_batches))
+          return fmt::format("stage {}: {} activations, {} shapes", mine, moved, told);
+      }
+      if (told != (each ? lowered.micro_batches : 1)) return fmt::format("stage {} has {} shapes", mine, told);
+    }
+  return {};
+}
+
+void judge_metadata(Context& context, const std::function<std::string(const Schedule& lowered, bool each)>& judge) {
+  const std::string& metadata = context.parameters().text("metadata");
+  for (const int ranks : {2, 3, 4})
+    for (const char* name : {"1f1b", "interleaved", "zbv", "forward-only"})
+      for (const int micro_batches : {1, 2 * ranks}) {
+        const int chunks = std::string(name) == "1f1b" ? 1 : 2;
+        const PlanShape shape{.schedule = name, .ranks = ranks, .micro_batches = micro_batches, .chunks = chunks};
+        const std::string problem = problem_of_lowering(
+            context.adapter(), shape, metadata, [&](const PlanShape&, const Schedule&, const Schedule& lowered) {
+              return judge(lowered, metadata == "each");
+            });
+        if (!problem.empty()) return report_words(problem);
+      }
+}
+void shapes_ahead(Context& context) { judge_metadata(context, told_ahead); }
+void shapes_without_deadlock(Context& context) {
+  judge_metadata(context, [](const Schedule& lowered, bool) { return problem_of_waiting(lowered, false); });
+}
+
+// ---- refusals ----
+
+struct Refused {
+  const char* name;
+  std::vector<std::string> rows;
+  std::vector<int> stage_to_rank;
+};
+const std::vector<Refused>& refused() {
+  static const std::vector<Refused> list{{"circle", {"0F0,0B0,0F1,0B1", "1F0,1F1,1B1,1B0"}, {0, 1}},
+                                         {"message", {"0F0,0SEND_F0,0B0", "1F0,1B0"}, {0, 1}},
+                                         {"stage", {"0F0,0B0", "1F0,1B0,5F0"}, {0, 1}},
+                                         {"rank", {"0F0,0B0,1F0,1B0", ""}, {0, 1}}};
+  return list;
+}
+void refuses(Context& context) {
+  const auto one = std::ranges::find(refused(), context.parameters().text("fault"), &Refused::name);
+  const Answer answer = answer_to(
+      context.adapter(), "schedules.lower",
+      {{"compute_only", one->rows}, {"stage_to_rank", one->stage_to_rank}, {"num_stages", one->stage_to_rank.size()}});
+  if (!answer.is_refused()) return report_words("answered: " + answer.result.dump().substr(0, 200));
+  if (answer.kind != "invalid_argument") report_words("refused as '" + answer.kind + "': " + answer.message);
+}
+
+}  // namespace
+
+void add_lowering_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes,
+                       void (*body)(Context&)) {
+    suite.add({.id = std::string("schedules.lowering.") + name,
+               .verifies = {requirement},
+               .door = Door::adapter,
+               .axes = std::move(axes),
+               .operations = {"schedules.generate", "schedules.lower"},
+               .body = body});
+  };
+  const std::vector<suite::Axis> shapes{schedules_axis(), micro_batches_axis()};
+  const suite::Axis metadata{"metadata", {"once", "each"}};
+  add("each_message_once", "SCHED-033@cabe", shapes, messages_once);
+  add("where_due", "SCHED-034@8dd4", shapes, where_due);
+  add("nobody_waits_for_ever", "SCHED-035@0b6f", shapes, nobody_waits_for_ever);
+  add("in_one_order", "SCHED-036@91de", shapes, in_one_order);
+  add("shapes_ahead", "SCHED-037@8882", {metadata}, shapes_ahead);
+  add("shapes_without_deadlock", "SCHED-038@766e", {metadata}, shapes_without_deadlock);
+  add("refuses", "SCHED-039@2f16", {{"fault", {"circle", "message", "stage", "rank"}}}, refuses);
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,383 @@
+// Which layers a stage has: every layer one owner, sizes and weights as even as they can be, peers' rules as recorded.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "conformance/recorded.hpp"
+#include "conformance/schedules/schedules_checks.hpp"
+#include "conformance/topology/asking.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using suite::Adapter;
+using suite::Context;
+using suite::Door;
+
+namespace {
+
+using Numbers = std::vector<int>;
+
+struct Interval {
+  int begin = 0, end = 0;
+};
+
+// "" when each of `items` has one owner among the parts, which lie one after the other.
+std::string problem_of_cover(const std::vector<Interval>& parts, int items) {
+  std::vector<int> owners(static_cast<std::size_t>(items));
+  int last = -1;
+  for (std::size_t part = 0; part < parts.size(); ++part)
+    for (int item = parts[part].begin; item < parts[part].end; ++item) {
+      if (item < 0 || item >= items) return fmt::format("part {} has item {} of {}", part, item, items);
+      if (++owners[static_cast<std::size_t>(item)] > 1) return fmt::format("item {} has two owners", item);
+      if (item < last) return fmt::format("part {} has item {}, an earlier one item {}", part, item, last);
+      last = item;
+    }
+  for (int item = 0; item < items; ++item)
+    if (owners[static_cast<std::size_t>(item)] == 0) return fmt::format("item {} has no owner", item);
+  return {};
+}
+
+std::string problem_of_cover(const Numbers& boundaries, int items, int parts) {
+  const std::string got = fmt::format("boundaries [{}]", fmt::join(boundaries, ","));
+  if (static_cast<int>(boundaries.size()) != parts + 1 || boundaries.front() != 0 || boundaries.back() != items ||
+      !std::ranges::is_sorted(boundaries))
+    return fmt::format("expected {} that rise from 0 to {}, got {}", parts + 1, items, got);
+  return {};
+}
+
+Numbers sizes_of(const Numbers& boundaries) {
+  Numbers sizes(boundaries.size());
+  std::adjacent_difference(boundaries.begin(), boundaries.end(), sizes.begin());
+  sizes.erase(sizes.begin());
+  return sizes;
+}
+
+using JudgeBoundaries = std::function<std::string(const Numbers& boundaries)>;
+
+std::string problem_of_boundaries(Adapter& adapter, const std::string& op, const json& args,
+                                  const JudgeBoundaries& judge) {
+  return problem_of(adapter, op, args,
+                    [&](const json& result) { return judge(result.at("boundaries").get<Numbers>()); });
+}
+
+// ---- uniform ----
+
+void judge_splits(Context& context, const std::function<std::string(int items, int parts)>& problem) {
+  const auto items = static_cast<int>(context.parameters().number("items"));
+  const auto parts = static_cast<int>(context.parameters().number("parts"));
+  report_words(problem(items, parts));
+}
+
+void every_item_once(Context& context) {
+  judge_splits(context, [&](int items, int parts) {
+    return problem_of(context.adapter(), "schedules.partition_uniform", {{"num_items", items}, {"pp", parts}},
+                      [&](const json& result) {
+                        std::vector<Interval> found;
+                        for (const json& chunks : result.at("parts"))
+                          found.push_back({chunks.at(0).at(0), chunks.at(0).at(1)});
+                        if (static_cast<int>(found.size()) != parts)
+                          return fmt::format("{} parts instead of {}", found.size(), parts);
+                        return problem_of_cover(found, items);
+                      });
+  });
+}
+
+void even_sizes(Context& context) {
+  judge_splits(context, [&](int items, int parts) {
+    return problem_of_boundaries(
+        context.adapter(), "schedules.partition_uniform", {{"num_items", items}, {"num_parts", parts}},
+        [&](const Numbers& found) -> std::string {
+          if (auto problem = problem_of_cover(found, items, parts); !problem.empty()) return problem;
+          const Numbers sizes = sizes_of(found);
+          const auto [least, most] = std::ranges::minmax(sizes);
+          if (most - least > 1 || !std::ranges::is_sorted(sizes, std::ranges::greater()))
+            return fmt::format("sizes [{}]: they differ by one at most, the larger ones first", fmt::join(sizes, ","));
+          return {};
+        });
+  });
+}
+
+// The sizes at the ends, by name.
+json ends_of(const std::string& which, int first, int last) {
+  json ends = json::object();
+  if (which != "last") ends["first"] = first;
+  if (which != "first") ends["last"] = last;
+  return ends;
+}
+
+void ends_act_alone(Context& context) {
+  constexpr int items = 30, parts = 4, first = 3, last = 8;
+  const std::string& which = context.parameters().text("given");
+  json args{{"num_items", items}, {"num_parts", parts}};
+  args.update(ends_of(which, first, last));
+  report_words(problem_of_boundaries(
+      context.adapter(), "schedules.partition_uniform", args, [&](const Numbers& found) -> std::string {
+        if (auto problem = problem_of_cover(found, items, parts); !problem.empty()) return problem;
+        Numbers sizes = sizes_of(found);
+        if (which != "last" && sizes.front() != first) return fmt::format("the first part has {} items", sizes.front());
+        if (which != "first" && sizes.back() != last) return fmt::format("the last part has {} items", sizes.back());
+        if (which != "last") sizes.erase(sizes.begin());
+        if (which != "first") sizes.pop_back();
+        const auto [least, most] = std::ranges::minmax(sizes);
+        return most - least > 1 ? fmt::format("the other parts have [{}] items", fmt::join(sizes, ",")) : "";
+      }));
+}
+
+// ---- chunks ----
+
+void chunks_in_turn(Context& context) {
+  const auto stages = static_cast<int>(context.parameters().number("stages"));
+  const auto chunks = static_cast<int>(context.parameters().number("chunks"));
+  constexpr int items = 23;
+  report_words(problem_of(
+      context.adapter(), "schedules.partition_uniform", {{"num_items", items}, {"pp", stages}, {"chunks", chunks}},
+      [&](const json& result) -> std::string {
+        // A model that is walked chunk by chunk, and rank by rank inside, meets its layers in their order.
+        int next = 0;
+        for (int chunk = 0; chunk < chunks; ++chunk)
+          for (int rank = 0; rank < stages; ++rank) {
+            const json& interval =
+                result.at("parts").at(static_cast<std::size_t>(rank)).at(static_cast<std::size_t>(chunk));
+            if (interval.at(0) != next)
+              return fmt::format("chunk {} of rank {} is {}, and item {} is next", chunk, rank, interval.dump(), next);
+            next = interval.at(1);
+          }
+        return next == items ? "" : fmt::format("{} of {} items have an owner", next, items);
+      }));
+}
+
+// ---- optimal ----
+
+struct Weights {
+  std::vector<int> weights;
+  int parts = 1;
+};
+
+std::string text_of(const Weights& value) {
+  return fmt::format("weights [{}] in {} parts", fmt::join(value.weights, ","), value.parts);
+}
+
+std::vector<Weights> smaller(const Weights& value) {
+  std::vector<Weights> list;
+  if (value.parts > 1) list.push_back({value.weights, value.parts - 1});
+  for (std::size_t i = 0; i < value.weights.size(); ++i) {
+    Weights without = value, lighter = value;
+    without.weights.erase(without.weights.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!without.weights.empty()) list.push_back(std::move(without));
+    if (lighter.weights[i] > 0) {
+      --lighter.weights[i];
+      list.push_back(std::move(lighter));
+    }
+  }
+  return list;
+}
+
+// The least largest sum over all places of the boundaries.
+int lightest(const std::vector<int>& weights, int parts) {
+  if (parts == 1) return std::accumulate(weights.begin(), weights.end(), 0);
+  int best = std::numeric_limits<int>::max(), first = 0;
+  for (std::size_t taken = 0; taken <= weights.size(); ++taken) {
+    best = std::min(
+        best,
+        std::max(first, lightest({weights.begin() + static_cast<std::ptrdiff_t>(taken), weights.end()}, parts - 1)));
+    if (taken < weights.size()) first += weights[taken];
+  }
+  return best;
+}
+
+int heaviest(const std::vector<int>& weights, const Numbers& boundaries) {
+  int most = 0;
+  for (std::size_t part = 0; part + 1 < boundaries.size(); ++part)
+    most =
+        std::max(most, std::accumulate(weights.begin() + boundaries[part], weights.begin() + boundaries[part + 1], 0));
+  return most;
+}
+
+void judge_weights(Context& context, const std::function<std::string(const Weights&, const Numbers&)>& judge) {
+  const auto problem = [&](const Weights& value) {
+    return problem_of_boundaries(context.adapter(), "schedules.partition_optimal",
+                                 {{"weights", value.weights}, {"parts", value.parts}}, [&](const Numbers& found) {
+                                   const auto items = static_cast<int>(value.weights.size());
+                                   const std::string cover = problem_of_cover(found, items, value.parts);
+                                   return cover.empty() ? judge(value, found) : cover;
+                                 });
+  };
+  const std::string& kind = context.parameters().text("weights");
+  if (kind == "equal") return report_words(problem({{1, 1, 1, 1, 1}, 4}));
+  if (kind == "divisible") return report_words(problem({{1, 1, 1, 1, 1, 1, 1, 1}, 4}));
+  const Property<Weights> property{.draw =
+                                       [](Random& random) {
+                                         Weights value{.weights = {}, .parts = random.between(1, 5)};
+                                         for (int left = random.between(1, 8); left > 0; --left)
+                                           value.weights.push_back(random.between(0, 6));
+                                         return value;
+                                       },
+                                   .problem = problem,
+                                   .smaller = smaller,
+                                   .words = [](const Weights& value) { return text_of(value); }};
+  constexpr int trials = 400;
+  report_words(search(property, context.seed(), trials));
+}
+
+void least_heaviest(Context& context) {
+  judge_weights(context, [](const Weights& value, const Numbers& found) -> std::string {
+    const int least = lightest(value.weights, value.parts), got = heaviest(value.weights, found);
+    return got == least
+               ? ""
+               : fmt::format("the heaviest part of [{}] weighs {}, it could be {}", fmt::join(found, ","), got, least);
+  });
+}
+
+void none_empty(Context& context) {
+  judge_weights(context, [](const Weights& value, const Numbers& found) -> std::string {
+    if (static_cast<int>(value.weights.size()) < value.parts) return {};
+    const Numbers sizes = sizes_of(found);
+    return std::ranges::count(sizes, 0) == 0 ? "" : fmt::format("a part is empty: [{}]", fmt::join(found, ","));
+  });
+}
+
+// ---- peers ----
+
+// A recorded case, answered as then; a refusal by a refusal.
+void ask_as_recorded(Adapter& adapter, const std::string& convention, const std::string& kind, const json& one) {
+  json args{{"convention", convention}};
+  for (const char* field : {"num_items", "weights", "pp", "chunks", "num_parts", "layers"})
+    if (one.contains(field)) args[field] = one[field];
+  const std::string op = kind == "count_layer_params" ? "schedules.count_layer_params" : "schedules.partition_" + kind;
+  const std::string words = op + " " + args.dump().substr(0, 200) + ": ";
+  if (one.contains("error")) {
+    if (!answer_to(adapter, op, args).is_refused()) report_words(words + "refused in the record, here answered");
+    return;
+  }
+  json expected = json::object();
+  for (const char* field : {"parts", "warned", "boundaries", "counts"})
+    if (one.contains(field)) expected[field] = one[field];
+  const std::string problem =
+      problem_of(adapter, op, args, [&](const json& result) { return first_difference(expected, result); });
+  if (!problem.empty()) report_words(words + problem);
+}
+
+// The recorded cases of a kind.
+void as_recorded(Context& context, const std::string& file, const std::string& convention, const std::string& kind,
+                 const std::string& implementation) {
+  const json record = recorded("schedules", file);
+  for (const json& one : record.at("cases"))
+    if (one.at("kind") == kind && one.value("impl", implementation) == implementation)
+      ask_as_recorded(context.adapter(), convention, kind, one);
+}
+
+void colossalai(Context& context) {
+  as_recorded(context, "partition_colossalai", "colossalai", context.parameters().text("kind"), "");
+}
+void deepspeed(Context& context) {
+  as_recorded(context, "partition_deepspeed", "deepspeed", context.parameters().text("kind"), "deepspeed-0.19.8");
+}
+void deepspeed06(Context& context) {
+  as_recorded(context, "partition_deepspeed", "deepspeed-0.6", context.parameters().text("kind"), "deepspeed-0.6.3");
+}
+void layer_counts(Context& context) {
+  const json record = recorded("schedules", "partition_colossalai");
+  std::vector<json> cases;
+  for (const json& one : record.at("cases"))
+    if (one.at("kind") == "count_layer_params") cases.push_back(one);
+  ask_as_recorded(context.adapter(), "plumbline", "count_layer_params",
+                  cases.at(static_cast<std::size_t>(context.parameters().number("recorded"))));
+}
+
+// No more items than parts: the uniform rule holds, chunks must divide the items, and stages stay empty.
+void falls_back_to_uniform(Context& context) {
+  const auto items = static_cast<int>(context.parameters().number("items"));
+  const json weights(static_cast<std::size_t>(items), 5);
+  constexpr int stages = 4, chunks = 2;
+  const json both{{"convention", "colossalai"}, {"pp", stages}, {"chunks", chunks}};
+  json balanced = both, uniform = both;
+  balanced["weights"] = weights;
+  uniform["num_items"] = items;
+  const Answer of_weights = answer_to(context.adapter(), "schedules.partition_balanced", balanced);
+  const Answer of_number = answer_to(context.adapter(), "schedules.partition_uniform", uniform);
+  if (items % chunks != 0) {
+    if (!of_weights.is_refused())
+      report_words(fmt::format("{} items in {} chunks: {}", items, chunks, of_weights.result.dump()));
+    return;
+  }
+  if (of_weights.is_refused() || of_number.is_refused())
+    return report_words("refused: " + of_weights.message + of_number.message);
+  report_words(first_difference(of_number.result, of_weights.result));
+  if (of_weights.result.value("warned", false) != (items / chunks < stages))
+    report_words(fmt::format("warned is {} where {} items fill {} stages", of_weights.result.value("warned", false),
+                             items / chunks, stages));
+}
+
+// ---- refusals ----
+
+struct Refused {
+  std::string name, op;
+  json args;
+};
+
+const std::vector<Refused>& refused() {
+  static const std::string uniform = "schedules.partition_uniform", optimal = "schedules.partition_optimal";
+  static const std::vector<Refused> list{
+      {"no_parts", uniform, {{"num_items", 4}, {"num_parts", 0}}},
+      {"negative_items", uniform, {{"num_items", -1}, {"num_parts", 2}}},
+      {"no_optimal_parts", optimal, {{"weights", {1, 2}}, {"parts", 0}}},
+      {"negative_weight", optimal, {{"weights", {1, -2}}, {"parts", 1}}},
+      {"weight_not_a_number", optimal, {{"weights", {1, "nan"}}, {"parts", 1}}},
+      {"ends_too_large", uniform, {{"num_items", 5}, {"num_parts", 3}, {"first", 4}, {"last", 3}}},
+      {"rest_without_owner", uniform, {{"num_items", 9}, {"num_parts", 2}, {"first", 4}, {"last", 4}}}};
+  return list;
+}
+
+suite::Axis refused_names(const std::vector<std::string>& names) { return {"fault", names}; }
+
+void refuses(Context& context) {
+  const auto one = std::ranges::find(refused(), context.parameters().text("fault"), &Refused::name);
+  const Answer answer = answer_to(context.adapter(), one->op, one->args);
+  if (!answer.is_refused())
+    report_words(fmt::format("{} {} is answered: {}", one->op, one->args.dump(), answer.result.dump()));
+  else if (answer.kind != "invalid_argument" && answer.kind != "out_of_range")
+    report_words(fmt::format("{} {} is refused as '{}': {}", one->op, one->args.dump(), answer.kind, answer.message));
+}
+
+}  // namespace
+
+void add_partition_checks(suite::Suite& suite) {
+  const suite::Axis items{"items", {"0", "1", "3", "8", "30", "38"}}, parts{"parts", {"1", "3", "4", "8"}};
+  const auto add = [&](const char* name, const char* requirement, const char* operation, std::vector<suite::Axis> axes,
+                       void (*body)(Context&), const char* convention = "") {
+    suite.add({.id = std::string("schedules.partition.") + name,
+               .verifies = {requirement},
+               .door = Door::adapter,
+               .axes = std::move(axes),
+               .operations = {operation},
+               .convention = convention,
+               .body = body});
+  };
+  const char* uniform = "schedules.partition_uniform";
+  const char* optimal = "schedules.partition_optimal";
+  const suite::Axis kinds{"kind", {"uniform", "balanced"}}, weights{"weights", {"equal", "divisible", "random"}};
+  add("every_item_once", "SCHED-001@8c0f", uniform, {items, parts}, every_item_once);
+  add("even_sizes", "SCHED-002@2812", uniform, {items, parts}, even_sizes);
+  add("ends_act_alone", "SCHED-003@1760", uniform, {{"given", {"first", "last", "both"}}}, ends_act_alone);
+  add("ends_that_do_not_fit", "SCHED-004@2842", uniform, {refused_names({"ends_too_large", "rest_without_owner"})},
+      refuses);
+  add("chunks_in_turn", "SCHED-005@c270", uniform, {{"stages", {"1", "3"}}, {"chunks", {"1", "2", "4"}}},
+      chunks_in_turn);
+  add("least_heaviest", "SCHED-006@45f2", optimal, {weights}, least_heaviest);
+  add("none_empty", "SCHED-007@9698", optimal, {weights}, none_empty);
+  add("colossalai", "SCHED-008@684c", uniform, {kinds}, colossalai, "colossalai");
+  add("falls_back_to_uniform", "SCHED-009@6b9b", "schedules.partition_balanced", {{"items", {"4", "7", "8"}}},
+      falls_back_to_uniform, "colossalai");
+  add("deepspeed", "SCHED-010@fb91", uniform, {kinds}, deepspeed, "deepspeed");
+  add("deepspeed_06", "SCHED-011@370f", uniform, {kinds}, deepspeed06, "deepspeed-0.6");
+  add("layer_counts", "SCHED-012@dab7", "schedules.count_layer_params", {{"recorded", {"0", "1", "2"}}}, layer_counts);
+  add("bad_arguments", "SCHED-013@bad1", uniform,
+      {refused_names({"no_parts", "negative_items", "no_optimal_parts", "negative_weight", "weight_not_a_number"})},
+      refuses);
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,75 @@
+// conformance/schedules/plans.hpp: what the checks of plans have in common: shapes to ask for, rows to read, runs to count.
+//
+// Model   A shape names a schedule and the pipeline that it is for. The checks know which shapes a schedule has, and what a
+//         right plan does, from definitions alone: they count what is in the rows, and let the ranks take their actions one
+//         after the other until nobody can go on.
+// Cost    A run goes over the ranks until nothing moves: fine for the small shapes of checks.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/suite/check.hpp"
+#include "reference/schedules/schedule.hpp"
+
+namespace plumbline::conformance {
+
+struct PlanShape {
+  std::string schedule;
+  int ranks = 1;
+  int micro_batches = 1;
+  int chunks = 1;  // stages of a rank
+};
+/// "1f1b of 4 ranks, 8 micro-batches, 1 chunk".
+[[nodiscard]] std::string text_of(const PlanShape& shape);
+/// All that there are, by our own names.
+[[nodiscard]] const std::vector<std::string>& schedule_names();
+/// Whether the schedule's rule allows it.
+[[nodiscard]] bool is_allowed(const PlanShape& shape);
+/// "1", "p-1", "p", "p+1", "2p", "2p+1" for p ranks.
+[[nodiscard]] int micro_batches_named(const std::string& name, int ranks);
+[[nodiscard]] suite::Axis schedules_axis();
+[[nodiscard]] suite::Axis micro_batches_axis();
+/// Of p in {1, 2, 3, 4, 8} and v in {1, 2, 4}, those that `schedule` and `micro_batches` of the case name.
+[[nodiscard]] std::vector<PlanShape> shapes_of(const suite::Parameters& parameters);
+/// The arguments of schedules.generate.
+[[nodiscard]] nlohmann::json question_of(const PlanShape& shape);
+
+/// The schedule of an answer. Throws InvalidArgument for rows that are none.
+[[nodiscard]] schedules::Schedule schedule_of(const nlohmann::json& rows, const nlohmann::json& stage_to_rank,
+                                              int micro_batches);
+[[nodiscard]] nlohmann::json rows_of(const schedules::Schedule& schedule);
+
+/// Judges the generated schedule of each allowed shape of the case, without idle cells, and reports the first problem.
+using JudgePlan = std::function<std::string(const PlanShape& shape, const schedules::Schedule& schedule)>;
+void judge_plans(suite::Context& context, const JudgePlan& judge);
+/// As judge_plans(), for one shape; "" when there is no problem.
+[[nodiscard]] std::string problem_of_plan(suite::Adapter& adapter, const PlanShape& shape, const JudgePlan& judge);
+
+// ---- runs ----
+
+struct Times {
+  double forward = 1, input_gradient = 1, weight_gradient = 1;
+  double latency = 0, seconds_a_message = 0;  // of a link: each message occupies it so long
+};
+struct Run {
+  std::string stuck;  // "" when all ranks came to their end
+  double makespan = 0;
+  std::vector<double> work, first_start, last_end;  // by rank
+  std::vector<std::vector<double>> starts;          // of each action
+};
+/// A schedule of computations, each as soon as its rank is free and what it needs has come. A result is sent at once; a link
+/// between two ranks takes one message after the other.
+[[nodiscard]] Run run_of(const schedules::Schedule& schedule, const Times& times = {});
+/// Whether ranks that wait for each message, or group of joined ones, come to their end: with sends that wait for their
+/// receive, or that are over at once. "" or who waits where.
+[[nodiscard]] std::string problem_of_waiting(const schedules::Schedule& lowered, bool buffered);
+/// The most activations at once, by rank: from F to the end of B or W.
+[[nodiscard]] std::vector<int> peaks_of(const schedules::Schedule& schedule);
+
+}  // namespace plumbline::conformance

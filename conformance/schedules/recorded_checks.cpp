@@ -1,0 +1,149 @@
+// What torch, DeepSpeed, ColossalAI and Megatron-LM planned, as recorded. Cell for cell, refusals by refusals.
+#include <fmt/format.h>
+
+#include "conformance/recorded.hpp"
+#include "conformance/schedules/schedules_checks.hpp"
+#include "conformance/topology/asking.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using suite::Context;
+using suite::Door;
+
+namespace {
+
+json fields_of(const json& one, std::initializer_list<const char*> names) {
+  json fields = json::object();
+  for (const char* name : names)
+    if (one.contains(name) && !one[name].is_null()) fields[name] = one[name];
+  return fields;
+}
+
+// Nothing expected: a refusal that says something of the argument.
+void ask(Context& context, const char* convention, const std::string& op, json args, const json& expected) {
+  args["convention"] = convention;
+  const std::string words = op + " " + args.dump().substr(0, 240);
+  if (!expected.is_null()) {
+    const std::string problem =
+        problem_of(context.adapter(), op, args, [&](const json& result) { return first_difference(expected, result); });
+    if (!problem.empty()) report_words(words + ": " + problem);
+    return;
+  }
+  const Answer answer = answer_to(context.adapter(), op, args);
+  if (!answer.is_refused())
+    report_words(words + " is refused in the record, here answered: " + answer.result.dump().substr(0, 120));
+  else if (answer.kind != "invalid_argument" && answer.kind != "not_found" && answer.kind != "out_of_range")
+    report_words(fmt::format("{} is refused as '{}': {}", words, answer.kind, answer.message));
+}
+
+// The recorded cases of a kind, with the values that the case of the check names.
+std::vector<json> cases_of_kind(Context& context, const char* file, const char* kind) {
+  const json record = recorded("schedules", file);
+  std::vector<json> cases;
+  for (const json& one : record.at("cases")) {
+    bool is_meant = one.at("kind") == kind;
+    for (const char* field : {"schedule", "style"})
+      if (context.parameters().has(field))
+        is_meant = is_meant && one.value(field, "") == context.parameters().text(field);
+    if (is_meant) cases.push_back(one);
+  }
+  if (cases.empty()) report_words(fmt::format("no recorded {} in {}", kind, file));
+  return cases;
+}
+
+// ---- torch ----
+
+void torch_order(Context& context) {
+  for (const json& one : cases_of_kind(context, "torch", "schedule"))
+    ask(context, "torch", "schedules.generate", fields_of(one, {"schedule", "pp", "microbatches", "stages_per_rank"}),
+        fields_of(one, {"compute_only", "stage_to_rank"}));
+}
+void torch_lowering(Context& context) {
+  for (const json& one : cases_of_kind(context, "torch", "schedule"))
+    if (one.contains("with_comms"))
+      ask(context, "torch", "schedules.lower", fields_of(one, {"compute_only", "stage_to_rank", "num_stages"}),
+          fields_of(one, {"with_comms", "send_recv"}));
+}
+void torch_construction(Context& context) {
+  for (const json& one : cases_of_kind(context, "torch", "construct"))
+    ask(context, "torch", "schedules.generate", fields_of(one, {"schedule", "pp", "microbatches", "stages_per_rank"}),
+        one.contains("error") ? json() : json::object());
+}
+void torch_csv(Context& context) {
+  const bool is_accepted = context.parameters().text("answer") == "accepted";
+  for (const json& one : cases_of_kind(context, "torch", "load_csv"))
+    if (one.contains("error") != is_accepted)
+      ask(context, "torch", "schedules.load_csv",
+          fields_of(one, {"pp", "stages_per_rank", "microbatches", "format", "csv"}),
+          is_accepted ? json{{"accepted", true}} : json());
+}
+void torch_placement(Context& context) {
+  for (const json& one : cases_of_kind(context, "torch", "stage_to_rank"))
+    if (one.contains("error") || one.at("result").is_array())
+      ask(context, "torch", "schedules.stage_to_rank", fields_of(one, {"pp", "num_stages", "style"}),
+          one.contains("error") ? json() : fields_of(one, {"result"}));
+}
+
+// ---- DeepSpeed ----
+
+void deepspeed_stream(Context& context, const char* convention, const char* implementation) {
+  for (const json& one : cases_of_kind(context, "deepspeed", "instruction_stream"))
+    if (one.at("impl").dump().find(implementation) != std::string::npos)
+      ask(context, convention, "schedules.instruction_stream", fields_of(one, {"schedule", "pp", "microbatches"}),
+          fields_of(one, {"stages"}));
+}
+void deepspeed(Context& context) { deepspeed_stream(context, "deepspeed", "0.19"); }
+void deepspeed_06(Context& context) { deepspeed_stream(context, "deepspeed-0.6", "0.6"); }
+
+// ---- ColossalAI and Megatron-LM ----
+
+void traces(Context& context, const char* convention) {
+  for (const json& one : cases_of_kind(context, convention, "schedule"))
+    ask(context, convention, "schedules.trace",
+        fields_of(one, {"schedule", "pp", "microbatches", "stages_per_rank", "tensor_shape_given",
+                        "microbatch_group_size", "forward_only"}),
+        one.contains("error") ? json() : fields_of(one, {"trace"}));
+}
+void colossalai(Context& context) { traces(context, "colossalai"); }
+void megatron(Context& context) { traces(context, "megatron"); }
+
+}  // namespace
+
+void add_recorded_schedule_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, const char* requirement, const char* operation, const char* convention,
+                       suite::Axis axis, void (*body)(Context&)) {
+    suite.add({.id = std::string("schedules.recorded.") + name,
+               .verifies = {requirement},
+               .door = Door::adapter,
+               .axes = {std::move(axis)},
+               .operations = {std::string("schedules.") + operation},
+               .convention = convention,
+               .body = body});
+  };
+  add("torch_order", "SCHED-024@4066", "generate", "torch",
+      {"schedule",
+       {"ScheduleGPipe", "Schedule1F1B", "ScheduleInterleaved1F1B", "ScheduleLoopedBFS",
+        "ScheduleInterleavedZeroBubble", "ScheduleZBVZeroBubble", "ScheduleDualPipeV"}},
+      torch_order);
+  add("torch_lowering", "SCHED-025@d54d", "lower", "torch",
+      {"schedule",
+       {"ScheduleInterleaved1F1B", "ScheduleLoopedBFS", "ScheduleInterleavedZeroBubble", "ScheduleZBVZeroBubble",
+        "ScheduleDualPipeV"}},
+      torch_lowering);
+  add("torch_construction", "SCHED-026@e354", "generate", "torch",
+      {"schedule",
+       {"ScheduleGPipe", "Schedule1F1B", "ScheduleInterleaved1F1B", "ScheduleLoopedBFS",
+        "ScheduleInterleavedZeroBubble", "ScheduleZBVZeroBubble", "ScheduleDualPipeV"}},
+      torch_construction);
+  add("torch_csv", "SCHED-027@ab85", "load_csv", "torch", {"answer", {"accepted", "refused"}}, torch_csv);
+  add("torch_placement", "SCHED-028@1cb6", "stage_to_rank", "torch", {"style", {"loop", "v"}}, torch_placement);
+  const suite::Axis streams{"schedule", {"TrainSchedule", "InferenceSchedule"}};
+  add("deepspeed", "SCHED-029@7209", "instruction_stream", "deepspeed", streams, deepspeed);
+  add("deepspeed_06", "SCHED-030@562c", "instruction_stream", "deepspeed-0.6", streams, deepspeed_06);
+  add("colossalai", "SCHED-031@175c", "trace", "colossalai",
+      {"schedule", {"PipelineSchedule", "InterleavedPipelineSchedule"}}, colossalai);
+  add("megatron", "SCHED-032@30ff", "trace", "megatron", {"schedule", {"1F1B", "interleaved"}}, megatron);
+}
+
+}  // namespace plumbline::conformance

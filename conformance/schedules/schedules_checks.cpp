@@ -1,0 +1,15 @@
+#include "conformance/schedules/schedules_checks.hpp"
+
+namespace plumbline::conformance {
+
+void add_schedules_checks(suite::Suite& suite) {
+  add_partition_checks(suite);
+  add_generate_checks(suite);
+  add_recorded_schedule_checks(suite);
+  add_lowering_checks(suite);
+  add_checker_checks(suite);
+  add_simulator_checks(suite);
+  add_executor_checks(suite);
+}
+
+}  // namespace plumbline::conformance

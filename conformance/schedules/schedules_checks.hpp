@@ -1,0 +1,18 @@
+// conformance/schedules/schedules_checks.hpp: the checks of pipeline schedules, and of the partitions under them.
+#pragma once
+
+#include "harness/suite/suite.hpp"
+
+namespace plumbline::conformance {
+
+void add_schedules_checks(suite::Suite& suite);
+
+void add_partition_checks(suite::Suite& suite);
+void add_generate_checks(suite::Suite& suite);
+void add_recorded_schedule_checks(suite::Suite& suite);
+void add_lowering_checks(suite::Suite& suite);
+void add_checker_checks(suite::Suite& suite);
+void add_simulator_checks(suite::Suite& suite);
+void add_executor_checks(suite::Suite& suite);
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,49 @@
+// conformance/topology/asking.hpp: what the bodies of the checks have in common: questions, comparisons, shapes to judge.
+#pragma once
+
+#include <functional>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "conformance/topology/shape.hpp"
+#include "harness/suite/check.hpp"
+
+namespace plumbline::conformance {
+
+/// What came for a question: a result, or the kind and message of an error.
+struct Answer {
+  nlohmann::json result;
+  std::string kind, message;
+  [[nodiscard]] bool is_refused() const { return !kind.empty(); }
+};
+/// Throws what the adapter throws when it is gone.
+[[nodiscard]] Answer answer_to(suite::Adapter& adapter, const std::string& op, const nlohmann::json& args);
+
+/// "" when both are the same value, else where they first differ: "groups.pipe[1]: expected [1,4], got [2,5]". Fields that
+/// only `got` has are not looked at.
+[[nodiscard]] std::string first_difference(const nlohmann::json& expected, const nlohmann::json& got,
+                                           const std::string& where = "result");
+
+/// A failure of the check with those words, unless they are empty.
+void report_words(const std::string& problem, std::source_location where = std::source_location::current());
+
+/// Judges a result; not asked where the question was refused, which is a problem of its own. A result of another form (a
+/// missing field, a text for a number) is one, too, and so is a rank or axis that is not there, for which the judge may
+/// throw std::out_of_range.
+using JudgeResult = std::function<std::string(const nlohmann::json& result)>;
+[[nodiscard]] std::string problem_of(suite::Adapter& adapter, const std::string& op, const nlohmann::json& args,
+                                     const JudgeResult& judge);
+
+/// The shapes of a check: sizes that differ from each other, and as many random ones as `search` is given.
+[[nodiscard]] suite::Axis shapes(std::vector<std::string> sizes = {"5", "3x2", "2x3x1", "2x3x4x5", "random"});
+/// Judges the shape that the case names, or random ones, and reports.
+void judge_shapes(suite::Context& context, const std::function<std::string(const Shape&)>& problem,
+                  const ShapeLimits& limits = {}, int trials = 1000);
+
+/// The number of an axis of that name; -1 where there is none.
+[[nodiscard]] int number_of(const Shape& shape, const std::string& axis);
+
+}  // namespace plumbline::conformance

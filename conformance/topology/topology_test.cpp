@@ -1,0 +1,266 @@
+// The checks of topologies: the reference passes them, each mutant fails where it shows and passes where it hides.
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/collectives/in_process.hpp"
+#include "conformance/topology/shape.hpp"
+#include "conformance/topology/topology_checks.hpp"
+#include "harness/mutants/mutants.hpp"
+#include "harness/mutants/rewritten_adapter.hpp"
+#include "harness/subject/adapter/client.hpp"
+#include "harness/suite/adapter_error.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::conformance {
+namespace {
+
+using mutants::Mutant;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const suite::Suite& topology() {
+  static const suite::Suite suite = [] {
+    suite::Suite made;
+    add_topology_checks(made);
+    return made;
+  }();
+  return suite;
+}
+
+suite::Adapter& reference() {
+  static const std::unique_ptr<suite::Adapter> adapter = subject::open_adapter("reference");
+  return *adapter;
+}
+
+const suite::Case& case_named(const std::string& id) {
+  const auto found = std::ranges::find(topology().cases(), id, &suite::Case::id);
+  if (found == topology().cases().end()) throw NotFound("no case " + id);
+  return *found;
+}
+
+std::string as_test_name(std::string name) {
+  std::ranges::replace_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  return name;
+}
+
+// ---- checks ----
+
+std::vector<std::string> checks() {
+  std::vector<std::string> ids;
+  for (const suite::Check& check : topology().checks()) ids.push_back(check.id);
+  return ids;
+}
+
+class EveryCheck : public testing::TestWithParam<std::string> {};
+
+TEST_P(EveryCheck, PassesOnTheReference) {
+  for (const suite::Case& one : topology().cases()) {
+    if (one.check->id != GetParam()) continue;
+    EXPECT_THAT(run_in_process(one, reference()), IsEmpty()) << one.id();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Checks, EveryCheck, testing::ValuesIn(checks()),
+                         [](const auto& info) { return as_test_name(info.param); });
+
+// ---- mutants ----
+
+class EveryMutant : public testing::TestWithParam<std::string> {
+ protected:
+  const Mutant& mutant() const { return mutants::find_mutant(GetParam()); }
+  std::vector<std::string> failures_at(const std::string& id) const {
+    mutants::RewrittenAdapter adapter(reference(), std::get<mutants::RewriteAnswer>(mutant().change));
+    return run_in_process(case_named(id), adapter);
+  }
+};
+
+TEST_P(EveryMutant, FailsWhereItShows) {
+  const auto failures = failures_at(mutant().shows);
+  ASSERT_THAT(failures, testing::Not(IsEmpty())) << mutant().what;
+  EXPECT_THAT(failures.front(), testing::Not(HasSubstr("uncaught exception"))) << mutant().what;
+  std::cout << failures.front().substr(0, 300) << '\n';
+}
+
+TEST_P(EveryMutant, PassesWhereItHides) {
+  if (mutant().hides.empty()) {
+    EXPECT_FALSE(mutant().why_hides.empty());
+    return;
+  }
+  EXPECT_THAT(failures_at(mutant().hides), IsEmpty()) << mutant().why_hides;
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> list;
+  for (const Mutant& mutant : mutants::all_mutants())
+    if (mutant.violates.starts_with("TOPO-")) list.push_back(mutant.name);
+  return list;
+}
+
+INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(names()),
+                         [](const auto& info) { return as_test_name(info.param); });
+
+// The reference's answers, each asked for once: mutants by the dozen ask the same.
+class RememberedAnswers final : public suite::Adapter {
+ public:
+  nlohmann::json ask(const std::string& op, const nlohmann::json& args) override {
+    const auto [known, is_new] = answers_.try_emplace(op + args.dump());
+    if (is_new) try {
+        known->second.result = reference().ask(op, args);
+      } catch (const suite::AdapterError& error) {
+        known->second.refusal.emplace(error);
+      }
+    if (known->second.refusal) throw *known->second.refusal;
+    return known->second.result;
+  }
+  [[nodiscard]] const std::set<std::string>& operations() const override { return reference().operations(); }
+
+ private:
+  struct Answer {
+    nlohmann::json result;
+    std::optional<suite::AdapterError> refusal;
+  };
+  std::unordered_map<std::string, Answer> answers_;
+};
+
+// Two checks that the same mutants fail would be one check said twice.
+TEST(Checks, AreToldApartByTheMutantsThatFailThem) {
+  std::map<std::string, std::set<std::string>> killers;
+  RememberedAnswers answers;
+  for (const std::string& name : names()) {
+    mutants::RewrittenAdapter adapter(answers, std::get<mutants::RewriteAnswer>(mutants::find_mutant(name).change));
+    for (const suite::Case& one : topology().cases()) {
+      const std::string shape = one.parameters.has("shape") ? one.parameters.text("shape") : "";
+      if (shape == "random" || shape == "2x3x4x5") continue;  // long, and not needed for this
+      if (killers[one.check->id].contains(name)) continue;
+      if (!run_in_process(one, adapter).empty()) killers[one.check->id].insert(name);
+    }
+  }
+  std::map<std::set<std::string>, std::string> rows;
+  for (const auto& [check, row] : killers) {
+    EXPECT_THAT(row, testing::Not(IsEmpty())) << check;
+    const auto [other, is_new] = rows.emplace(row, check);
+    EXPECT_TRUE(is_new) << check << " and " << other->second << " are failed by the same mutants";
+  }
+}
+
+// ---- answers of any form ----
+
+class OtherAnswers final : public suite::Adapter {
+ public:
+  explicit OtherAnswers(std::function<nlohmann::json(nlohmann::json right)> change) : change_(std::move(change)) {}
+  nlohmann::json ask(const std::string& op, const nlohmann::json& args) override {
+    return change_(reference().ask(op, args));
+  }
+  [[nodiscard]] const std::set<std::string>& operations() const override { return reference().operations(); }
+
+ private:
+  std::function<nlohmann::json(nlohmann::json right)> change_;
+};
+
+// Every number in it.
+void add_to_all(nlohmann::json& value, int number) {
+  if (value.is_number_integer()) value = value.get<int>() + number;
+  if (value.is_structured())
+    for (auto& inner : value) add_to_all(inner, number);
+}
+
+// The failures of each check on such answers. Whatever an adapter answers, no check falls over it.
+std::map<std::string, int> failures_on(const std::function<nlohmann::json(nlohmann::json right)>& change) {
+  OtherAnswers adapter(change);
+  std::map<std::string, int> found;
+  for (const suite::Case& one : topology().cases()) {
+    const auto failures = run_in_process(one, adapter);
+    found[one.check->id] += static_cast<int>(failures.size());
+    for (const std::string& failure : failures)
+      EXPECT_THAT(failure, testing::Not(HasSubstr("uncaught exception"))) << one.id();
+  }
+  return found;
+}
+
+void expect_found(const std::function<nlohmann::json(nlohmann::json right)>& change) {
+  for (const auto& [check, failures] : failures_on(change)) {
+    const bool asks_for_refusals = check.starts_with("topology.refusals.");
+    EXPECT_GE(failures, asks_for_refusals ? 0 : 1) << check;
+  }
+}
+
+TEST(Answers, OfNothingAreFound) {
+  expect_found([](const nlohmann::json&) { return nlohmann::json::object(); });
+}
+TEST(Answers, OfNullAreFound) {
+  expect_found([](const nlohmann::json&) { return nlohmann::json(); });
+}
+TEST(Answers, OfTextsAreFound) {
+  expect_found([](nlohmann::json right) {
+    for (auto& field : right) field = "no";
+    return right;
+  });
+}
+TEST(Answers, OfNoSuchRanksAreFound) {
+  for (const int number : {1000, -1000}) {
+    const auto found = failures_on([number](nlohmann::json right) {
+      add_to_all(right, number);
+      return right;
+    });
+    for (const char* check : {"topology.map.bijection", "topology.groups.partition", "topology.grid.pairs",
+                              "topology.grid.handles", "topology.grid.overrides", "topology.meshes.slices"})
+      EXPECT_GT(found.at(check), 0) << check;
+  }
+}
+
+// ---- what is expected ----
+
+TEST(Shape, HasItsPositionsCounted) {
+  const Shape shape = shape_of("2x3");
+  EXPECT_EQ(text_of(shape), "pipe=2 data=3");
+  EXPECT_EQ(positions_in(shape, Fastest::last),
+            (std::vector<Position>{{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}}));
+  EXPECT_EQ(positions_in(shape, Fastest::first),
+            (std::vector<Position>{{0, 0}, {1, 0}, {0, 1}, {1, 1}, {0, 2}, {1, 2}}));
+}
+
+TEST(Shape, HasItsListsByTheOtherPositions) {
+  Shape shape = shape_of("2x3");
+  const auto positions = positions_in(shape, Fastest::last);
+  EXPECT_EQ(lists_along(shape, positions, {0}), (std::vector<Ranks>{{0, 3}, {1, 4}, {2, 5}}));
+  EXPECT_EQ(lists_along(shape, positions, {1}), (std::vector<Ranks>{{0, 1, 2}, {3, 4, 5}}));
+  EXPECT_EQ(lists_along(shape, positions, {1, 0}), (std::vector<Ranks>{{0, 1, 2, 3, 4, 5}}));
+  shape.offset = 10;
+  EXPECT_EQ(ranks_where(shape, positions, [](const Position& at) { return at[1] == 2; }), (Ranks{12, 15}));
+}
+
+TEST(Shape, IsDrawnWithinLimitsAndMadeSmallerToNothing) {
+  const ShapeLimits limits{.axes = 4, .ranks = 30, .offset = 9, .always = {"pipe", "data"}};
+  Random random(1);
+  for (int i = 0; i < 300; ++i) {
+    Shape shape = draw_shape(random, limits);
+    EXPECT_LE(ranks_in(shape), 30);
+    EXPECT_THAT(shape.axes.size(), testing::AllOf(testing::Ge(2u), testing::Le(4u)));
+    EXPECT_THAT(shape.axes, testing::IsSupersetOf({"pipe", "data"}));
+    EXPECT_EQ(std::set(shape.axes.begin(), shape.axes.end()).size(), shape.axes.size());
+    for (auto next = smaller(shape, limits); !next.empty(); next = smaller(shape, limits)) shape = next.front();
+    EXPECT_THAT(text_of(shape), testing::AnyOf("pipe=1 data=1", "data=1 pipe=1"));
+  }
+}
+
+TEST(Shape, OfTooManySizesIsRefused) { EXPECT_THROW((void)shape_of("2x2x2x2x2"), InvalidArgument); }
+
+// The counterexample of a mutant is the smallest shape on which it shows.
+TEST(Counterexample, IsSmallAndSaysItsSeed) {
+  mutants::RewrittenAdapter adapter(reference(),
+                                    std::get<mutants::RewriteAnswer>(mutants::find_mutant("top.column_major").change));
+  const auto failures = run_in_process(case_named("topology.map.row_major[shape=random]"), adapter);
+  ASSERT_EQ(failures.size(), 1u);
+  EXPECT_THAT(failures.front(), testing::ContainsRegex("[a-z]+=2 [a-z]+=2: coords\\[1\\]\\[0\\]: expected 0, got 1"));
+  EXPECT_THAT(failures.front(), HasSubstr("seed 1"));
+}
+
+}  // namespace
+}  // namespace plumbline::conformance

@@ -1,0 +1,117 @@
+// Views of a grid over a span: other axes of the same ranks, some of them shared.
+#include <algorithm>
+
+#include "conformance/topology/asking.hpp"
+#include "conformance/topology/topology_checks.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using suite::Context;
+
+namespace {
+
+constexpr const char* kOperation = "topology.hyper_comm_grid";
+// Of a shape, the last axis is the one that grid and view share.
+const ShapeLimits kShapes{.axes = 4, .ranks = 40, .offset = 20, .names = {"tp", "cp", "dp", "ep", "pp"}};
+
+// The same ranks with the unshared axes as one, in front of the shared one: as many groups along the shared axis, and the
+// same ones.
+Shape view_of(const Shape& base) {
+  return {.axes = {"rest", base.axes.back()},
+          .dims = {ranks_in(base) / base.dims.back(), base.dims.back()},
+          .offset = base.offset};
+}
+
+json fields_of(const Shape& shape) { return {{"dim_names", shape.axes}, {"shape", shape.dims}}; }
+
+json question_of(const Shape& base, const Shape& view, const std::vector<std::string>& shared) {
+  json args = fields_of(base);
+  args["rank_offset"] = base.offset;
+  args["views"]["other"] = fields_of(view);
+  args["views"]["other"]["shared"] = shared;
+  return args;
+}
+
+void judge_views(Context& context, const std::function<json(const Shape& view)>& expected) {
+  judge_shapes(
+      context,
+      [&](const Shape& shape) {
+        const Shape view = view_of(shape);
+        return problem_of(context.adapter(), kOperation, question_of(shape, view, {shape.axes.back()}),
+                          [&](const json& result) {
+                            return first_difference(expected(view), result.at("views").at("other"), "views.other");
+                          });
+      },
+      kShapes, 300);
+}
+
+void groups(Context& context) {
+  judge_views(context, [](const Shape& view) -> json {
+    const auto positions = positions_in(view, Fastest::first);
+    const auto along = [&](int axis) {
+      std::vector<Ranks> lists = lists_along(view, positions, {axis});
+      std::ranges::sort(lists);
+      return lists;
+    };
+    return {{"groups", {{view.axes[0], along(0)}, {view.axes[1], along(1)}}}};
+  });
+}
+
+void owners(Context& context) {
+  judge_views(context, [](const Shape& view) -> json {
+    return {
+        {"owners", {{view.axes[0], "other"}, {view.axes[1], "base"}, {view.axes[0] + "-" + view.axes[1], "other"}}}};
+  });
+}
+
+// A grid of tp 2, dp 4 and pp 3, and views that are none.
+struct BadView {
+  std::string fault;
+  Shape view;
+  std::vector<std::string> shared;
+};
+const std::vector<BadView>& bad_views() {
+  static const std::vector<BadView> list{
+      {"fewer_ranks", {.axes = {"a", "pp"}, .dims = {7, 3}}, {}},
+      {"more_ranks", {.axes = {"a", "pp"}, .dims = {9, 3}}, {}},
+      {"other_groups", {.axes = {"pp", "a"}, .dims = {3, 8}}, {"pp"}},
+      {"other_size", {.axes = {"a", "pp"}, .dims = {4, 6}}, {"pp"}},
+      {"not_in_the_view", {.axes = {"a", "b"}, .dims = {8, 3}}, {"pp"}},
+      {"not_in_the_grid", {.axes = {"a", "pp"}, .dims = {8, 3}}, {"a"}},
+  };
+  return list;
+}
+
+void refused(Context& context) {
+  const BadView& bad = *std::ranges::find(bad_views(), context.parameters().text("fault"), &BadView::fault);
+  const Shape base{.axes = {"tp", "dp", "pp"}, .dims = {2, 4, 3}};
+  const Answer answer = answer_to(context.adapter(), kOperation, question_of(base, bad.view, bad.shared));
+  if (!answer.is_refused()) return report_words(text_of(bad.view) + " is taken as a view of " + text_of(base));
+  if (answer.kind != "invalid_argument" && answer.kind != "not_found")
+    report_words(text_of(bad.view) + " is refused as '" + answer.kind +
+                 "', which says nothing of it: " + answer.message);
+}
+
+suite::Check view_check(std::string id, std::string verifies, std::function<void(Context&)> body) {
+  return {.id = std::move(id),
+          .verifies = {std::move(verifies)},
+          .door = suite::Door::adapter,
+          .axes = {shapes({"5", "3x2", "2x3x1", "2x3x2x2", "random"})},
+          .operations = {kOperation},
+          .body = std::move(body)};
+}
+
+}  // namespace
+
+void add_view_checks(suite::Suite& suite) {
+  suite.add(view_check("topology.views.groups", "TOPO-051@ac16", groups));
+  suite.add(view_check("topology.views.owners", "TOPO-052@dfac", owners));
+  suite::Check bad = view_check("topology.refusals.views", "TOPO-053@eab2", refused);
+  suite::Axis faults{"fault", {}};
+  for (const BadView& view : bad_views()) faults.values.push_back(view.fault);
+  bad.axes = {std::move(faults)};
+  suite.add(std::move(bad));
+}
+
+}  // namespace plumbline::conformance
