@@ -4,13 +4,16 @@ usage: cli_test.py PLUMBLINE MODULES [unittest arguments]
 
 MODULES are the optional modules of the build: "mpi,training", or "".
 """
-import json, os, subprocess, sys, tempfile, unittest
+import json, os, re, resource, signal, subprocess, sys, tempfile, unittest
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 PLUMBLINE = os.path.realpath(sys.argv[1])
 MODULES = sys.argv[2].split(",")
 needs_training = unittest.skipUnless("training" in MODULES, "built without LibTorch")
 needs_mpi = unittest.skipUnless("mpi" in MODULES, "built without MPI")
+TOPOLOGY = ["topology", "--axes", "pipe,data,model", "--dims", "2,3,2"]
+SCHEDULE = ["schedule", "--name", "1f1b", "--stages", "2", "--micro-batches", "3"]
 PASS = ["check", "--filter", "collectives.barrier*", "--world-size", "2"]
 
 # Arguments, status, and what the line must name.
@@ -22,6 +25,8 @@ REFUSALS = [
     ("check --profile nope", 2, "no profile 'nope'; there are collectives"),
     ("check --filter nope", 2, "--filter 'nope'"),
     ("check --mutant nope", 2, "no mutant 'nope'"),
+    ("check --mutant ans.overlap_taken", 2, "it breaks what --adapter names"),
+    ("check --adapter reference --mutant red.none", 2, "it breaks what --backend names"),
     ("check --world-size 0", 2, "'0' is not a whole number from 1"),
     ("check --world-size=-2", 2, "'-2' is not a whole number from 1"),
     ("check --world-size two", 2, "'two' is not a whole number from 1"),
@@ -38,6 +43,15 @@ REFUSALS = [
     ("check --backend local --adapter reference", 2, "one subject"),
     ("check --adapter reference --world-size 2", 2, "--world-size 2"),
     ("check --adapter /nonexistent", 3, "/nonexistent"),
+    ("check --adapter reference --backend-option a=1", 2, "an adapter is no backend"),
+    ("check --job a", 2, "profile collectives has no check of the job door; --profile data-parallel or full has"),
+    ("check --job a --backend local", 2, "one subject"),
+    ("check --job a --adapter reference", 2, "one subject"),
+    ("check --job a --backend-option a=1", 2, "a job is no backend"),
+    ("check --job a --mutant col.drop_last_element", 2, "--mutant col.drop_last_element: it breaks what --backend names"),
+    ("check --job=", 2, "--job: 1 required CMD missing"),
+    ("check --job-launches-ranks", 2, "--job-launches-ranks requires --job"),
+    ("check --job a --profile data-parallel --world-size 7", 2, "nothing to run: no case of profile data-parallel for the job"),
     ("check --device tpu", 2, "'tpu' is not cpu, cuda or cuda:N"),
     ("check --resume", 2, "there is no record in"),
     ("check --out /proc/nope", 3, "/proc/nope"),
@@ -49,8 +63,106 @@ REFUSALS = [
     ("bench --min-time 1e300", 2, "'1e300' is not a number of seconds"),
     ("requirements --format xml", 2, "--format 'xml'; it is table"),
     ("requirements --profile nope", 2, "no profile 'nope'"),
+    ("expectations", 2, "subcommand"),
+    ("expectations check /nonexistent", 2, "cannot read '/nonexistent': there is no such file"),
+    ("expectations check /dev", 2, "cannot read '/dev': it is a folder"),
+    ("expectations update /nonexistent --file new.toml", 2, "no record '/nonexistent'"),
+    ("expectations prune /dev/null --file /nonexistent", 2, "--file '/nonexistent'"),
+    ("expectations update run.jsonl", 2, "--file is required"),
+    ("topology", 2, "--axes: it names no axis"),
+    ("topology --axes , --dims 1,1", 2, "axis 0 of [, ] has an empty name"),
+    ("topology --axes a", 2, "--dims: it has no size"),
+    ("topology --axes a,,b --dims 1,2,3", 2, "axis 1 of [a, , b] has an empty name"),
+    ("topology --axes a,b,a --dims 1,2,3", 2, "axis 'a' is twice in [a, b, a]"),
+    ("topology --axes a\x01 --dims 1", 2, "the name of axis 0 is not printable"),
+    ("topology --axes a,b --dims 2,0", 2, "axis 'b' must have a size of 1 or more, got 0"),
+    ("topology --axes a,b --dims=-2,4", 2, "axis 'a' must have a size of 1 or more, got -2"),
+    ("topology --axes a,b --dims 2,x", 2, "--dims: 'x' is not a whole number"),
+    ("topology --axes a,b --dims 2,", 2, "--dims: '' is not a whole number"),
+    ("topology --axes a,b --dims 2,99999999999", 2, "--dims: '99999999999' is more than an int holds"),
+    ("topology --axes a,b --dims 65536,65536", 2, "a=65536 b=65536 from rank 0 has ranks that no int holds"),
+    ("topology --axes a,b --dims 65536,16384", 2, "1073741824 ranks; at most 16777216"),
+    ("topology --axes a,b --dims 2,3,4", 2, "2 axes [a, b] but 3 sizes [2, 3, 4]"),
+    ("topology --axes a,b --dims 2", 2, "2 axes [a, b] but 1 sizes [2]"),
+    ("topology --axes a --dims 2 --convention nope", 2, "--convention 'nope'; it is deepspeed"),
+    ("topology --axes pipe,expert --dims 2,2 --convention megatron", 2, "convention megatron has pipe"),
+    ("topology --axes model,tp --dims 2,2 --convention colossalai", 2, "--axes model,tp: convention colossalai has pipe"),
+    ("topology --axes class,data --dims 2,2 --convention deepspeed", 2, "'class'"),
+    ("topology --axes a,b --dims 2,3 --rank 6", 2, "rank 6 is not in a=2 b=3 (ranks 0 to 5)"),
+    ("topology --axes a,b --dims 2,3 --rank=-1", 2, "rank -1 is not in a=2 b=3"),
+    ("topology --axes a,b --dims 2,3 --rank one", 2, "--rank: 'one' is not a whole number"),
+    ("topology --axes a,b --dims 2,3 --ranks-per-node 0", 2, "--ranks-per-node 0: it is from 1 to the world's 6 ranks"),
+    ("topology --axes a,b --dims 2,3 --ranks-per-node 7", 2, "--ranks-per-node 7: it is from 1 to the world's 6 ranks"),
+    ("topology --axes a,b --dims 2,3 --ranks-per-node two", 2, "--ranks-per-node: 'two' is not a whole number"),
+    ("topology --axes a,b --dims 2,3 --bytes a=1", 2, "--bytes: which bytes cross nodes needs --ranks-per-node"),
+    ("topology --axes a,b --dims 2,3 --ranks-per-node 2 --bytes c=1", 2, "'c'"),
+    ("topology --axes a,b --dims 2,3 --ranks-per-node 2 --bytes a", 2, "--bytes: 'a' is not AXIS=BYTES"),
+    ("topology --axes a,b --dims 2,3 --ranks-per-node 2 --bytes a=-1", 2, "'-1' is not a whole number of bytes"),
+    ("topology --axes a,b --dims 2,3 --ranks-per-node 2 --bytes a=nan", 2, "'nan' is not a whole number of bytes"),
+    ("topology --axes a,b --dims 2,3 --ranks-per-node 2 --bytes a=0.5", 2, "'0.5' is not a whole number of bytes"),
+    ("topology --axes a,b --dims 2,3 --ranks-per-node 2 --bytes a=1,a=2", 2, "axis 'a' is twice in 'a=1,a=2'"),
+    ("topology --axes a,b --dims 2,3 --format xml", 2, "--format 'xml'; it is text, json or svg"),
+    ("topology --axes a,b --dims 64,64 --format svg", 2, "--format svg: 4096 ranks; a picture of more than 512"),
+    ("topology --axes a,b --dims 2048,1024 --format json", 2, "--format json: 2097152 ranks"),
+    ("topology --axes a,b --dims 2,3 --compare", 2, "--axes a,b: convention plumbline has pipe"),
+    ("topology --axes pp,dp --dims 2048,1024 --compare", 2, "--compare: 2097152 ranks"),
+    ("topology --axes pipe,data --dims 2,3 --compare --format svg", 2, "--format svg: --compare has no picture"),
+    ("topology --axes pipe,data --dims 2,3 --compare --rank 1", 2, "--rank excludes --compare"),
+    ("topology --axes a,b --dims 2,3 --out /proc/nope", 3, "cannot write '/proc/nope'"),
+    ("topology --axes a,b --dims 2,3 --out /nonexistent/grid.txt", 3, "cannot write '/nonexistent/grid.txt'"),
+    ("topology --lint /nonexistent", 2, "--lint: cannot read '/nonexistent': there is no such file"),
+    ("topology --lint /dev", 2, "--lint: cannot read '/dev': it is a folder"),
+    ("topology --lint /dev/null", 2, "--lint '/dev/null': there is no creation in it"),
+    ("topology --lint /dev/null --rule nope", 2, "nope"),
+    ("topology --lint /dev/null --axes a", 2, "--axes excludes --lint"),
+    ("topology --rule all_ranks", 2, "--rule requires --lint"),
+    ("topology --partial DATA", 2, "--partial requires --lint"),
 ]
 TRAINING_REFUSALS = [
+    ("schedule", 2, "--name: it names no schedule"),
+    ("schedule --name 1f1c --stages 4 --micro-batches 8", 2, "--name '1f1c': no such schedule; did you mean 1f1b?"),
+    ("schedule --name zbh1 --stages 4 --micro-batches 8", 2, "did you mean zb-h1?"),
+    ("schedule --name gpipe --micro-batches 8", 2, "--stages: it is needed"),
+    ("schedule --name gpipe --stages 4", 2, "--micro-batches: it is needed"),
+    ("schedule --name gpipe --stages 4 --micro-batches 0", 2, "--micro-batches: it is 1 or more, got 0"),
+    ("schedule --name gpipe --stages 0 --micro-batches 8", 2, "--stages: it is 1 or more, got 0"),
+    ("schedule --name gpipe --stages=-1 --micro-batches 8", 2, "--stages: it is 1 or more, got -1"),
+    ("schedule --name gpipe --stages four --micro-batches 8", 2, "--stages: 'four' is not a whole number"),
+    ("schedule --name gpipe --stages 4 --micro-batches 99999999999", 2, "more than an int holds"),
+    ("schedule --name gpipe --stages 65536 --micro-batches 65536", 2, "make more than 67108864 computations"),
+    ("schedule --name gpipe --stages 4 --micro-batches 8 --chunks 2", 2, "gpipe: a rank has exactly 1 stage, got 2"),
+    ("schedule --name zbv --stages 4 --micro-batches 8 --chunks 3", 2, "zbv: a rank has exactly 2 stages, got 3"),
+    ("schedule --name gpipe --stages 4 --micro-batches 8 --chunks 0", 2, "--chunks: it is 1 or more, got 0"),
+    ("schedule --name interleaved --stages 4 --micro-batches 9", 2, "9 micro-batches on 4 ranks make 2 rounds"),
+    ("schedule --name dualpipev --stages 4 --micro-batches 4", 2, "at least as many micro-batches as stages"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --durations F=-1", 2, "--durations: a duration is 0 or more, got '-1'"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --durations F=x", 2, "--durations: 'x' is not a number"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --durations F=nan", 2, "--durations: 'nan' is not a number"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --durations F=", 2, "--durations: '' is not a number"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --durations F=1,2,3", 2, "--durations: F has 3 entries"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --durations X=1", 2, "--durations: 'X' is not F, B, I or W"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --durations 1", 2, "--durations: '1' is not ACTION=SECONDS"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --durations F=1,F=2", 2, "--durations: F is twice"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --latency=-1", 2, "--latency: a latency is 0 or more, got '-1'"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --latency soon", 2, "--latency: 'soon' is not a number"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --bandwidth 0", 2, "--bandwidth: it is above 0 bytes a second, got '0'"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --message-bytes=-1", 2, "--message-bytes: a size is 0 or more"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --stragglers 2=2", 2, "--stragglers: rank 2 is not from 0 to 1"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --stragglers 1", 2, "--stragglers: '1' is not RANK=FACTOR"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --jitter=-1", 2, "--jitter: it is 0 or more, got '-1'"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --seed=-1", 2, "--seed: it is 0 or more, got -1"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --lower nope", 2, "--lower 'nope'; it is none, torch or plumbline"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --format xml", 2, "--format 'xml'; it is text, csv, svg or trace"),
+    ("schedule --name gpipe --stages 64 --micro-batches 512 --format svg", 2, "--format svg: 65536 computations; a picture of more"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --out /proc/nope", 3, "cannot write '/proc/nope'"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --format csv --out /nonexistent/a.csv", 3, "cannot write '/nonexistent/a.csv'"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --fifo", 2, "--fifo requires --check"),
+    ("schedule --check /nonexistent", 2, "--check: cannot read '/nonexistent': there is no such file"),
+    ("schedule --check /dev", 2, "--check: cannot read '/dev': it is a folder"),
+    ("schedule --check /dev/null", 2, "--check '/dev/null': schedule: no line has an action"),
+    ("schedule --check /dev/null --stage-to-rank 0", 2, "--check '/dev/null': schedule: there is no line in it"),
+    ("schedule --check /dev/null --name gpipe", 2, "--name excludes --check"),
+    ("schedule --check /dev/null --format svg", 2, "--check: its report is text"),
     ("train --model nope", 2, "model 'nope'; it must be mlp"),
     ("train --optimizer nope", 2, "optimizer 'nope'; it must be sgd"),
     ("train --data-parallel 0", 2, "'0' is not a whole number from 1"),
@@ -97,6 +209,7 @@ class Commands(unittest.TestCase):
                               "threads was given before"),
                              ("check --backend mpi --control-address nowhere", 2, "nowhere")])
 
+    # HARNESS-022@eacf
     def test_a_refusal_leaves_the_record_that_was_there(self):
         self.assertEqual(self.run_plumbline(*PASS, "--out", "out"), 0, self.done.stderr)
         before = (self.folder / "out/run.jsonl").read_bytes()
@@ -105,14 +218,16 @@ class Commands(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(self.folder / "out")), ["junit.xml", "metrics.prom", "run.jsonl"])
 
     def test_standard_output_that_is_full(self):
-        for command in (PASS, ["requirements"], ["doctor"]):
+        for command in (PASS, ["requirements"], ["doctor"], TOPOLOGY, SCHEDULE, [*SCHEDULE, "--format", "csv"],
+                        [*SCHEDULE, "--format", "trace"]):
             with self.subTest(command[0]), open("/dev/full", "w") as full:
                 self.assertEqual(self.run_plumbline(*command, stdout=full), 3, self.done.stderr)
                 self.assertIn("cannot write to standard output: No space left", self.done.stderr)
 
     def test_help_has_an_example_for_every_command(self):
-        for command in ("check", "train", "bench", "requirements", "mutants", "adapter", "doctor"):
-            self.assertEqual(self.run_plumbline(command, "--help"), 0)
+        for command in ("check", "train", "bench", "requirements", "expectations", "expectations check",
+                        "expectations update", "expectations prune", "mutants", "schedule", "topology", "adapter", "doctor"):
+            self.assertEqual(self.run_plumbline(*command.split(), "--help"), 0)
             self.assertIn("Example: ", self.done.stdout, command)
 
     def test_the_command_that_repeats_a_failure_repeats_it(self):
@@ -124,6 +239,147 @@ class Commands(unittest.TestCase):
                               capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn(f"FAIL  {failed['case']}", done.stdout)
+
+    def verdicts(self, *arguments, status=0):
+        """By case and arm, of a run or of a merge."""
+        self.assertEqual(self.run_plumbline(*arguments, "--out", "out"), status, self.done.stderr)
+        lines = map(json.loads, (self.folder / "out/run.jsonl").read_text().splitlines())
+        return {(line["case"], line["arm"].split(":")[0]): line["verdict"] for line in lines
+                if line["type"] == "result" and "role" not in line}
+
+    # HARNESS-018@bbb9
+    def test_shards_put_together_have_the_verdicts_of_the_whole(self):
+        run = ["check", "--mutant", "col.drop_last_element", "--world-size", "2,3", "--filter", "collectives.all_reduce.exact*",
+               "--filter", "collectives.barrier*", "--filter", "collectives.messages.*"]
+        whole = self.verdicts(*run, status=1)
+        parts = []
+        for shard in ("1/2", "2/2"):
+            parts.append(self.verdicts(*run, "--shard", shard, status=1))
+            os.rename(self.folder / "out", self.folder / f"part{shard[0]}")
+        self.assertTrue(all(0 < len(part) < len(whole) for part in parts))
+        self.assertEqual(self.verdicts("merge", "part2", "part1", status=1), whole)
+        self.assertEqual(self.run_plumbline("merge", "part1", "--out", "half"), 2)
+        self.assertIn("part1/run.jsonl: shard 2 of 2 is missing", self.done.stderr)
+
+    # HARNESS-004@297a
+    def test_verdicts_do_not_depend_on_the_order(self):
+        run = ["check", "--world-size", "3", "--filter", "collectives.all_reduce.exact[dtype=f32*", "--filter", "collectives.barrier*",
+               "--filter", "collectives.misuse*"]
+        in_order = self.verdicts(*run)
+        self.assertGreater(len(in_order), 5)
+        for options in (["--shuffle", "1"], ["--shuffle", "2"], ["--isolate", "each", "--jobs", "2"]):
+            self.assertEqual(self.verdicts(*run, *options), in_order, options)
+
+    def expectations(self, text):
+        (self.folder / "e.toml").write_text("schema = 1\n" + text)
+        return self.run_plumbline("expectations", "check", "e.toml")
+
+    def test_expectations_that_are_valid(self):
+        entry = '[[expect]]\nid = "COLL-001"\nverdict = "fail"\nreason = "known"\n'
+        self.assertEqual(self.expectations(entry + """when = 'world_size > 4 && dtype == "bf16"'\n"""), 0, self.done.stderr)
+        self.assertEqual(self.done.stdout, "e.toml: 1 entries in 1 file, 0 expired\n")
+        self.assertEqual(self.expectations(entry + 'until = "2020-01-01"\n'), 2)
+        self.assertIn("expired: e.toml:2: 'COLL-001' counts no more: it was until 2020-01-01\n", self.done.stdout)
+
+    def test_expectations_that_are_wrong(self):
+        def entry(id="COLL-001", verdict="fail", more=""):
+            return f'[[expect]]\nid = "{id}"\nverdict = "{verdict}"\nreason = "known"\n{more}\n'
+        for text, words in (
+                ("[[expect\n", "e.toml:2:9: "),
+                (entry(more="colour = 1"), "e.toml:6:1: unknown field 'colour'"),
+                (entry(verdict="fial"), "e.toml:4:11: verdict 'fial'; it is fail"),
+                (entry(id="COLL-999"), "e.toml:3:6: id 'COLL-999' names no case"),
+                (entry(more="when = 'colour == 1'"), "e.toml:6:8: when 'colour == 1', column 1: unknown name 'colour'"),
+                (entry(more="when = 'world_size >'"), "column 13: "),
+                (entry(verdict="skip-run"), 'write was = "hang" or "crash"'),
+                (entry() + entry(verdict="hang"), "neither is more specific"),
+                ('include = ["e.toml"]\n', "includes itself")):
+            with self.subTest(words):
+                self.assertEqual(self.expectations(text), 2)
+                self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+                self.assertIn(words, self.done.stderr)
+
+    def test_expectations_follow_the_records(self):
+        run = ["check", "--filter", "COLL-001", "--world-size", "2"]
+        self.assertEqual(self.run_plumbline(*run, "--mutant", "col.drop_last_element", "--out", "wrong"), 1, self.done.stderr)
+        self.assertEqual(self.run_plumbline(*run, "--out", "right"), 0, self.done.stderr)
+        update = ["expectations", "update", "wrong/run.jsonl", "--file", "e.toml"]
+        self.assertEqual(self.run_plumbline(*update, "--dry-run"), 0, self.done.stderr)
+        self.assertIn("nothing written", self.done.stdout)
+        self.assertFalse((self.folder / "e.toml").exists())
+        self.assertEqual(self.run_plumbline(*update), 0, self.done.stderr)
+        failed = [line for line in map(json.loads, (self.folder / "wrong/run.jsonl").read_text().splitlines())
+                  if line["type"] == "result" and line["verdict"] == "fail"]
+        text = (self.folder / "e.toml").read_text()
+        ids = [line for line in text.splitlines() if line.startswith("id = ")]
+        self.assertTrue(0 < len(ids) < len(failed), ids)
+        self.assertTrue(all("world=2]" in line for line in ids), "other world sizes were not seen")
+        self.assertEqual(self.run_plumbline(*update), 0, self.done.stderr)
+        self.assertEqual((self.folder / "e.toml").read_text(), text, "a second time changes nothing")
+        commented = text.replace("[[expect]]", "# why\n[[expect]]", 1).replace("schema", "# ours\nschema", 1)
+        (self.folder / "e.toml").write_text(commented)
+        prune = ["expectations", "prune", "right/run.jsonl", "--file", "e.toml"]
+        self.assertEqual(self.run_plumbline(*prune, "--out", "pruned.toml"), 0, self.done.stderr)
+        self.assertEqual((self.folder / "pruned.toml").read_text(), "# ours\nschema = 1\n")
+        self.assertEqual((self.folder / "e.toml").read_text(), commented)
+        (self.folder / "whole.toml").write_text('schema = 1\n[[expect]]\nid = "COLL-001"\nverdict = "fail"\nreason = "known"\n')
+        self.assertEqual(self.run_plumbline("expectations", "prune", "right/run.jsonl", "--file", "whole.toml"), 1)
+        self.assertIn("of its cases are not in the record", self.done.stdout)
+
+    def test_expectations_that_cannot_be_read_stay_as_they_are(self):
+        run = ["check", "--filter", "COLL-001", "--world-size", "2", "--mutant", "col.drop_last_element", "--out", "wrong"]
+        self.assertEqual(self.run_plumbline(*run), 1, self.done.stderr)
+        # A file that opens, and then does not let itself be read.
+        self.assertEqual(self.run_plumbline("expectations", "update", "wrong/run.jsonl", "--file", "/proc/self/mem",
+                                            "--out", "new.toml"), 2)
+        self.assertIn("--file '/proc/self/mem': cannot read it", self.done.stderr)
+        self.assertFalse((self.folder / "new.toml").exists())
+        if os.geteuid() == 0:
+            return  # for whom there is no file that is not theirs to read
+        (self.folder / "e.toml").write_text("schema = 1\n")
+        (self.folder / "e.toml").chmod(0o200)
+        self.assertEqual(self.run_plumbline("expectations", "update", "wrong/run.jsonl", "--file", "e.toml"), 2)
+        (self.folder / "e.toml").chmod(0o600)
+        self.assertEqual((self.folder / "e.toml").read_text(), "schema = 1\n")
+
+    def test_expectations_behind_a_link_keep_link_and_mode(self):
+        run = ["check", "--filter", "COLL-001", "--world-size", "2", "--mutant", "col.drop_last_element", "--out", "wrong"]
+        self.assertEqual(self.run_plumbline(*run), 1, self.done.stderr)
+        (self.folder / "ours").mkdir()
+        real, link = self.folder / "ours/real.toml", self.folder / "e.toml"
+        real.write_text("schema = 1\n")
+        real.chmod(0o640)
+        link.symlink_to("ours/real.toml")
+        self.assertEqual(self.run_plumbline("expectations", "update", "wrong/run.jsonl", "--file", "e.toml"), 0, self.done.stderr)
+        self.assertTrue(link.is_symlink())
+        self.assertIn("[[expect]]", real.read_text())
+        self.assertEqual(real.stat().st_mode & 0o777, 0o640)
+
+    @needs_training
+    def test_an_expectation_hides_no_other_violation(self):
+        def entry(id):
+            return f'[[expect]]\nid = "{id}"\nverdict = "fail"\nreason = "known"\n'
+        run = ["check", "--profile", "data-parallel", "--filter", "training.*single_device*", "--mutant",
+               "train.other_weights_on_rank_2", "--world-size", "3", "--expectations", "e.toml", "--out", "out"]
+        (self.folder / "e.toml").write_text("schema = 1\n" + entry("TRAIN-006"))
+        self.assertEqual(self.run_plumbline(*run), 1, self.done.stdout + self.done.stderr)
+        results = [line for line in map(json.loads, (self.folder / "out/run.jsonl").read_text().splitlines())
+                   if line["type"] == "result" and line["verdict"] == "fail"]
+        violated = {id for line in results for id in line["violated"]}
+        self.assertGreater(len(violated), 1)
+        (self.folder / "e.toml").write_text("schema = 1\n" + "".join(map(entry, sorted(violated))))
+        self.run_plumbline(*run, "--allow-unexpected-pass")
+        self.assertEqual(self.done.returncode, 0, self.done.stdout + self.done.stderr)
+        self.assertIn("TRAIN-", results[0]["reason"].splitlines()[0], "the first line says what was found")
+
+    def test_expectations_of_another_subject_or_command(self):
+        self.assertEqual(self.run_plumbline(*PASS, "--out", "out"), 0, self.done.stderr)
+        (self.folder / "e.toml").write_text('schema = 1\nsubject = "acme >=2"\n')
+        self.assertEqual(self.run_plumbline("expectations", "update", "out/run.jsonl", "--file", "e.toml"), 2)
+        self.assertIn("e.toml:2: the expectations are of subject 'acme >=2', and this one is 'local ", self.done.stderr)
+        self.assertEqual(self.run_plumbline("bench", "--sizes", "4", "--repetitions", "1", "--min-time", "0.001", "--out", "bench"), 0)
+        self.assertEqual(self.run_plumbline("expectations", "update", "bench/run.jsonl", "--file", "e.toml"), 2)
+        self.assertIn("is the record of plumbline bench", self.done.stderr)
 
     def test_coverage_has_every_requirement(self):
         self.assertEqual(self.run_plumbline("requirements", "--format", "json"), 0)
@@ -143,6 +399,282 @@ class Commands(unittest.TestCase):
         self.assertIn(("collectives.all_reduce", "4"), found)
         self.assertIn(("collectives.reduce_scatter", "8"), found, "a rank's share is at least an element")
         self.assertTrue(all(len(line["samples"]) == 2 for line in lines if line["type"] == "measurement"))
+
+    def schedule(self, *arguments, status=0):
+        self.assertEqual(self.run_plumbline("schedule", *arguments), status, self.done.stdout + self.done.stderr)
+        return self.done.stdout
+
+    def test_schedule_in_text(self):
+        text = self.schedule(*SCHEDULE[1:], "--durations", "F=1,B=2")
+        for line in ("1f1b: 2 stages on 2 ranks, 3 micro-batches; 12 computations",
+                     "    0 F0 F1 ......B0    F2 B1    ...B2    ", "    1 ...F0 B0    F1 B1    F2 B2    ......",
+                     "makespan: 12 s; bubble of the busiest rank: 3 s",
+                     "closed form: barrier bubble (p-1)(tF+tB) = 3 s; simulated 3 s: equal"):
+            self.assertIn(line + "\n", text)
+        row = next(line.split() for line in text.splitlines() if line.startswith("    1         9"))
+        #                     rank work barrier ratio   span  peak fill drain, dependency, transfer, imbalance, straggler
+        self.assertEqual(row, ["1", "9", "3", "25.0%", "0", "1", "1", "2", "0", "0", "0", "0"])
+        self.assertIn("closed form: none holds", self.schedule(*SCHEDULE[1:], "--latency", "1"))
+        text = self.schedule("--name", "gpipe", "--stages", "64", "--micro-batches", "512")
+        self.assertIn("(a timeline is drawn of up to 4096 computations)", text)
+        self.assertLess(len(text.splitlines()), 80)
+
+    def test_schedule_names_what_idle_time_is_for(self):
+        def total(column, *arguments):
+            lines = self.schedule(*SCHEDULE[1:], *arguments).splitlines()
+            header = next(i for i, line in enumerate(lines) if "dependency" in line)
+            at = lines[header].split().index(column)
+            return sum(float(line.split()[at]) for line in lines[header + 1:header + 3])
+        for column, arguments in (("transfer", ["--latency", "1"]), ("straggler", ["--stragglers", "1=2"]),
+                                  ("imbalance", ["--durations", "F=1,4"]),
+                                  ("transfer", ["--bandwidth", "4", "--message-bytes", "8"]),
+                                  ("straggler", ["--jitter", "0.5", "--seed", "3"])):
+            with self.subTest(arguments):
+                self.assertEqual(total(column), 0)
+                self.assertGreater(total(column, *arguments), 0)
+
+    def test_schedule_in_csv_is_what_the_check_reads(self):
+        self.assertEqual(self.schedule(*SCHEDULE[1:], "--format", "csv"),
+                         "0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n")
+        for name in ("gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble", "zbv", "dualpipev"):
+            for lower in ("none", "torch", "plumbline"):
+                with self.subTest(f"{name} {lower}"):
+                    self.schedule("--name", name, "--stages", "3", "--micro-batches", "6", "--lower", lower, "--format", "csv",
+                                  "--out", "made.csv")
+                    self.assertIn("VALID: made.csv", self.schedule("--check", "made.csv"))
+
+    def test_schedule_in_svg(self):
+        self.assertEqual(self.schedule(*SCHEDULE[1:], "--format", "svg", "--out", "./"), "written: ./schedule.svg\n")
+        root = ElementTree.parse(self.folder / "schedule.svg").getroot()
+        titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
+        self.assertEqual(sorted(title.split(":")[0] for title in titles),
+                         sorted(f"{s}{a}{m}" for s in (0, 1) for a in "FB" for m in range(3)))
+        self.assertIn("1F0: 1 to 2 s", titles)
+
+    def test_schedule_as_a_trace(self):
+        events = json.loads(self.schedule(*SCHEDULE[1:], "--lower", "plumbline", "--latency", "0.5", "--format", "trace"))["traceEvents"]
+        computations = {event["name"]: event for event in events if event["ph"] == "X"}
+        self.assertEqual(len(computations), 12)
+        self.assertEqual({key: computations["1F0"][key] for key in ("tid", "ts", "dur", "cat")},
+                         {"tid": 1, "ts": 1.5e6, "dur": 1e6, "cat": "F"})
+        begun, ended = ([event for event in events if event["ph"] == phase] for phase in "be")
+        self.assertEqual(len(begun), 6, "an output and a gradient of each micro-batch")
+        self.assertEqual([event["id"] for event in begun], [event["id"] for event in ended])
+        self.assertTrue(all(end["ts"] - begin["ts"] == 0.5e6 for begin, end in zip(begun, ended)))
+
+    def test_a_schedule_that_does_not_fit_leaves_what_was_there(self):
+        def bound_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing fails in its place, as on a full disk
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        for form in ("text", "csv", "svg", "trace"):
+            with self.subTest(form):
+                (self.folder / "out").write_text("before")
+                done = subprocess.run([PLUMBLINE, *SCHEDULE[:-1], "200", "--format", form, "--out", "out"], cwd=self.folder,
+                                      capture_output=True, text=True, timeout=60, preexec_fn=bound_files)
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (3, "", "plumbline: cannot write 'out': File too large\n"))
+                self.assertEqual(os.listdir(self.folder), ["out"])
+                self.assertEqual((self.folder / "out").read_text(), "before")
+
+    def test_schedule_lists_its_names(self):
+        lines = self.schedule("--list").splitlines()
+        self.assertEqual([line.split()[0] for line in lines[:-1]],
+                         ["gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble", "zbv",
+                          "dualpipev", "forward-only"])
+
+    def check_schedule(self, csv, *arguments, status):
+        (self.folder / "s.csv").write_text(csv)
+        return self.schedule("--check", "s.csv", *arguments, status=status)
+
+    def test_schedules_that_are_valid(self):
+        text = self.check_schedule("0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n", status=0)
+        self.assertEqual(text, "VALID: s.csv: 2 stages on 2 ranks, 2 micro-batches, 8 cells; free of deadlock, buffered and under "
+                         "rendezvous; 0 errors, 0 warnings\npeak activations by rank: 2 2\n")
+        self.check_schedule("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", "--stage-to-rank", "0,1,1,0", status=0)
+        self.check_schedule("0F0,0F1\n1F0,1F1\n", "--forward-only", status=0)
+        warned = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B1,0B1,0RECV_B0,0B0\n1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1\n"
+        self.assertIn("fifo", self.check_schedule(warned, status=1))
+
+    def test_schedules_that_are_refuted(self):
+        for csv, arguments, words in (
+                ("0F0,0B0,0B0\n", [], "error doubled: rank 0, position 2, 0B0: "),
+                ("0B0,0F0\n", [], "error dependency: rank 0, position 0, 0B0: "),
+                ("0F0,0F1,0B0\n", [], "error missing: rank 0, 0B1: "),
+                ("0F0,0B0\n", ["--micro-batches", "2"], "error missing: rank 0, 0F1: "),
+                ("0F0,0F1,0B0,0B1\n", ["--most-activations", "1"], "error activations: rank 0, position 1, 0F1: "),
+                ("0F0,1F0,1B0,0B0\n\n", ["--stage-to-rank", "0,1"], "error wrong_rank: rank 0, position 1, 1F0: "),
+                ("0F0,0B0,7F0\n", ["--stage-to-rank", "0"], "error range: rank 0, position 2, 7F0: "),
+                ("0F0,0RECV_B0,0B0,0SEND_F0\n1RECV_F0,1F0,1B0,1SEND_B0\n", [], "error deadlock: ")):
+            with self.subTest(words):
+                text = self.check_schedule(csv, *arguments, status=1)
+                self.assertTrue(text.startswith(words) or "\n" + words in text, text)
+                self.assertIn("\nNOT VALID: s.csv: ", text)
+
+    def test_schedules_that_are_none(self):
+        for csv, arguments, words in (
+                ("0F0,0B0\n1F0,1X0\n", [], "--check 's.csv': schedule: line 2, column 2: '1X0' is no cell"),
+                ("0F0,0B0\n1F0,1X0\n", ["--stage-to-rank", "0,1"], "line 2, column 2: '1X0' is no cell"),
+                ("0F0,0B0\n7F0,7B0\n", [], "no line computes stage 1, but there is a stage 7"),
+                ("0F0\n0B0\n", [], "a stage has one rank"),
+                ("0F0,0B0\n", ["--stage-to-rank", "0,1"], "--stage-to-rank: rank 1 is not one of the file's 1 ranks"),
+                ("0F0,0B0\n", ["--stage-to-rank", "0,x"], "--stage-to-rank: 'x' is not a whole number"),
+                ("0F0,0B0\n", ["--micro-batches", "0"], "--micro-batches: it is 1 or more, got 0")):
+            with self.subTest(words):
+                self.assertEqual(self.check_schedule(csv, *arguments, status=2), "")
+                self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+                self.assertIn(words, self.done.stderr)
+
+    def test_topology_of_no_axes(self):
+        for empty in ([["--axes", "", "--dims", "2"], "--axes: it names no axis"], [["--axes", "a", "--dims", ""], "--dims: it has no size"]):
+            self.assertEqual(self.run_plumbline("topology", *empty[0]), 2)
+            self.assertIn(empty[1], self.done.stderr)
+
+    def topology(self, *arguments, status=0):
+        self.assertEqual(self.run_plumbline("topology", *arguments), status, self.done.stdout + self.done.stderr)
+        return self.done.stdout
+
+    def topology_json(self, *arguments):
+        return json.loads(self.topology(*arguments, "--format", "json"))
+
+    def test_topology_says_who_is_where(self):
+        text = self.topology(*TOPOLOGY[1:], "--ranks-per-node", "4", "--bytes", "data=1e6")
+        for line in ("pipe=2 data=3 model=2: 12 ranks, model fastest, convention plumbline; 3 nodes of 4",
+                     "     5      0      2      1      1", "  data: 4 groups of 3, 4 cross nodes",
+                     "    [0 2 4]* [1 3 5]* [6 8 10]* [7 9 11]*", "    [0 1] [2 3] [4 5] [6 7] [8 9] [10 11]"):
+            self.assertIn(line + "\n", text)
+        # Each rank of the drawn grid, in order, and a border before each rank that begins a node.
+        drawn = text[text.index("grid of ranks"):text.index("coordinates")].splitlines()[-2]
+        self.assertEqual(drawn.replace("|", " ").split(), [str(rank) for rank in range(12)])
+        self.assertEqual([cell.split()[0] for cell in drawn.split("|")[1:]], ["4", "8"])
+
+    def test_topology_in_json(self):
+        sizes = {"pipe": 2, "data": 3, "model": 2}
+        found = self.topology_json(*TOPOLOGY[1:], "--ranks-per-node", "4", "--bytes", "data=1e6,model=7")
+        coordinates = [[pipe, data, model] for pipe in range(2) for data in range(3) for model in range(2)]
+        self.assertEqual(found["coordinates"], coordinates)
+        self.assertEqual([kind["axes"] for kind in found["groups"]], [[axis] for axis in sizes])
+        for axis, kind in enumerate(found["groups"]):
+            groups = {}
+            for rank, at in enumerate(coordinates):
+                groups.setdefault(tuple(at[:axis] + at[axis + 1:]), []).append(rank)
+            self.assertEqual(kind["ranks"], list(groups.values()))
+            self.assertEqual(kind["crossing"], sum(len({rank // 4 for rank in group}) > 1 for group in groups.values()))
+        self.assertEqual([(kind["axes"], kind["first"]) for kind in found["creations"]],
+                         [(["data"], 0), (["pipe"], 4), (["model"], 10), (["pipe", "model"], 16)])
+        edges = sum(group[i] // 4 != group[i - 1] // 4 for group in found["groups"][1]["ranks"] for i in range(3))
+        self.assertEqual(found["placement"]["crossing_bytes"]["data"], edges * 10**6)
+        self.assertLessEqual(found["placement"]["best"]["total"], found["placement"]["total"])
+
+    def test_topology_by_convention(self):
+        def data_groups(convention):
+            found = self.topology_json(*TOPOLOGY[1:], "--convention", convention)
+            return next(kind["ranks"] for kind in found["groups"] if kind["axes"] == ["data"])
+        for convention in ("plumbline", "deepspeed", "megatron", "torch"):
+            self.assertEqual(data_groups(convention)[0], [0, 2, 4], convention)
+        self.assertEqual(data_groups("colossalai")[0], [0, 4, 8])
+        text = self.topology(*TOPOLOGY[1:], "--convention", "deepspeed")
+        order = [re.match(r" *\d+ to +\d+  (.*?)  ", line)[1].strip() for line in text[text.index("new groups"):].splitlines()[1:]]
+        self.assertEqual(order, ["pipe x model", "data", "pipe", "model"])
+
+    def test_topology_of_one_rank(self):
+        text = self.topology(*TOPOLOGY[1:], "--rank", "5", "--ranks-per-node", "6")
+        for words in ("coordinates  pipe 0, data 2, model 1", "node         0 (ranks 0 to 5)", "stage        0 of 2, the first",
+                      "p2p pairs    (5, 11) to the next stage, (11, 5) from the one before"):
+            self.assertIn(words + "\n", text)
+        found = self.topology_json(*TOPOLOGY[1:], "--rank", "5")
+        self.assertEqual({group["axis"]: (group["previous"], group["next"], group["ranks"]) for group in found["groups"]},
+                         {"pipe": (11, 11, [5, 11]), "data": (3, 1, [1, 3, 5]), "model": (4, 4, [4, 5])})
+        self.assertEqual(found["getters"]["model_parallel"], {"rank": 1, "world_size": 4, "ranks": [4, 5, 10, 11]})
+        self.assertEqual(found["stage"]["p2p_pair"], [5, 11])
+        self.assertEqual([one["creation"] for one in found["creations"]], [1, 9, 12, 18])
+        self.assertIn("no stage and no getters", self.topology("--axes", "a,b", "--dims", "2,3", "--rank", "4"))
+
+    def test_topology_pictures_are_xml_with_every_rank_in_every_panel(self):
+        for axes, dims in (("pipe,data,model", "2,3,2"), ("a<&>,b", "5,3"), ("data", "37"), ("a,b,c,d,e", "2,3,1,2,4")):
+            with self.subTest(axes):
+                self.topology("--axes", axes, "--dims", dims, "--ranks-per-node", "4", "--rank", "3", "--format", "svg",
+                              "--out", "grid.svg")
+                root = ElementTree.parse(self.folder / "grid.svg").getroot()
+                name = "{http://www.w3.org/2000/svg}"
+                self.assertEqual(root.tag, name + "svg")
+                ranks = [int(cell.find(name + "text").text) for cell in root.iter(name + "g") if cell.get("class") == "rank"]
+                world = eval(dims.replace(",", "*"))
+                self.assertEqual(sorted(ranks), sorted(list(range(world)) * len(axes.split(","))))
+
+    def test_topology_pictures_have_a_colour_for_each_group_and_a_number_for_each_node(self):
+        for dims, per_node in (("2,3,2", 4), ("2,32,8", 8)):
+            found = self.topology_json("--axes", "a,b,c", "--dims", dims, "--ranks-per-node", str(per_node))
+            root = ElementTree.fromstring(self.topology("--axes", "a,b,c", "--dims", dims, "--ranks-per-node", str(per_node),
+                                                        "--format", "svg"))
+            name = "{http://www.w3.org/2000/svg}"
+            panels = [panel for panel in root if panel.find(name + "g") is not None]
+            self.assertEqual(len(panels), 3)
+            for panel, kind in zip(panels, found["groups"]):
+                cells = [cell for cell in panel.iter(name + "g") if cell.get("class") == "rank"]
+                fills = {int(cell.find(name + "text").text): cell.find(name + "rect").get("fill") for cell in cells}
+                by_group = [{fills[rank] for rank in group} for group in kind["ranks"]]
+                self.assertEqual({len(colours) for colours in by_group}, {1})
+                self.assertEqual(len(set.union(*by_group)), kind["count"], "no two groups of an axis look alike")
+                numbers = {text.text for text in panel.iter(name + "text") if re.fullmatch(r"n\d+", text.text)}
+                self.assertEqual(numbers, {f"n{node}" for node in range(found["nodes"])})
+
+    def test_topology_is_written_where_it_is_said(self):
+        (self.folder / "pictures").mkdir()
+        self.assertEqual(self.topology(*TOPOLOGY[1:], "--format", "svg", "--out", "pictures"), "written: pictures/topology.svg\n")
+        self.assertTrue((self.folder / "pictures/topology.svg").exists())
+        self.topology(*TOPOLOGY[1:], "--out", "grid.txt")
+        self.assertEqual((self.folder / "grid.txt").read_text(), self.topology(*TOPOLOGY[1:]))
+
+    def test_topology_compares_conventions(self):
+        text = self.topology(*TOPOLOGY[1:], "--compare")
+        self.assertIn("colossalai                                     [0 4 8] [1 5 9] [2 6 10] [3 7 11]\n", text)
+        found = self.topology_json("--axes", "dp,pp,tp", "--dims", "3,2,2", "--compare")
+        self.assertEqual({mode["mode"]: mode["differs"] for mode in found["modes"]},
+                         {"data": True, "pipeline": True, "tensor": False, "model": True})
+        self.assertEqual(found["creation_order"]["megatron"], ["data", "model", "tensor", "pipeline"])
+
+    def test_topology_of_a_million_ranks(self):
+        big = ["--axes", "pipe,data,model", "--dims", "64,2048,8", "--ranks-per-node", "8"]
+        text = self.topology(*big)
+        self.assertIn("  data: 512 groups of 2048, 512 cross nodes\n", text)
+        self.assertLess(len(text), 4000)
+        self.assertIn("(777777, 794161) to the next stage", self.topology(*big, "--rank", "777777"))
+
+    def lint(self, creations, *arguments, status):
+        lines = [json.dumps({"rank": rank, "ranks": ranks}) for rank, ranks in creations]
+        (self.folder / "groups.jsonl").write_text("\n".join(lines))
+        return self.topology("--lint", "groups.jsonl", *arguments, status=status).splitlines()
+
+    def test_topology_lint(self):
+        clean = [(rank, ranks) for rank in range(4) for ranks in ([0, 1], [2, 3])]
+        self.assertEqual(self.lint(clean, status=0),
+                         ["OK: groups.jsonl: 8 creations of 4 ranks under rule all_ranks, 8 complete; 0 errors, 0 warnings"])
+        swapped = clean[:2] + [clean[3], clean[2]] + clean[4:]
+        found = self.lint(swapped, status=1)
+        self.assertIn("error order: rank 1, creation 0", found[0])
+        self.assertTrue(found[-1].startswith("NOT OK: groups.jsonl: 8 creations of 4 ranks"), found)
+        self.assertEqual(self.lint(swapped, "--rule", "members_only", status=0)[-1][:3], "OK:")
+        self.assertTrue(any("missing" in line for line in self.lint(clean, "--world-size", "5", status=1)))
+        lines = [json.dumps({"rank": rank, "ranks": [0, 1], "mode": "ENDS"}) for rank in range(3)]
+        (self.folder / "groups.jsonl").write_text("\n".join(lines))
+        self.assertIn("error cover: rank 2 is in no group of mode 'ENDS'", self.topology("--lint", "groups.jsonl", status=1))
+        found = json.loads(self.topology("--lint", "groups.jsonl", "--format", "json", status=1))["findings"][0]
+        self.assertEqual((found["rank"], found["sequence"]), (2, None))
+        self.topology("--lint", "groups.jsonl", "--partial", "ENDS")
+        self.topology("--lint", "groups.jsonl", "--partial", "DATA", "--partial", "ENDS", status=2)
+        self.assertIn("--partial 'DATA': there is no such mode in 'groups.jsonl'; there are [ENDS]", self.done.stderr)
+        found = json.loads("\n".join(self.lint(swapped, "--format", "json", status=1)))
+        self.assertEqual((found["valid"], found["findings"][0]["kind"]), (False, "order"))
+
+    def test_topology_lint_of_a_file_that_is_wrong(self):
+        for text, words in (("{}", "line 1: rank is missing"), ('\n{"rank":0,', "line 2: is no JSON"),
+                            ('{"rank":0,"ranks":[0]}\n{"rank":0,"ranks":[0,"a"]}', "line 2: ranks[1] must be an integer"),
+                            ('{"rank":-1,"ranks":[0]}', "line 1: rank must be an integer from 0")):
+            with self.subTest(words):
+                (self.folder / "groups.jsonl").write_text(text)
+                self.topology("--lint", "groups.jsonl", status=2)
+                self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+                self.assertIn("plumbline: --lint 'groups.jsonl': ", self.done.stderr)
+                self.assertIn(words, self.done.stderr)
 
     @needs_training
     def test_train_runs_a_specification_as_a_job_does(self):

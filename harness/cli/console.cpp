@@ -1,5 +1,6 @@
 #include "harness/cli/console.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <sstream>
@@ -7,12 +8,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/cli/cases.hpp"
 #include "harness/record/summary.hpp"
 
 namespace plumbline::cli {
 namespace {
 
-using record::Verdict;
+using record::Judgement;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRed = 31, kGreen = 32, kYellow = 33;
@@ -75,13 +77,13 @@ void Console::begin(const std::string& shape, const std::string& name) {
 
 void Console::failure(const record::Result& result) {
   if (++failures_ > kMostFailuresShown) return;
-  const int colour = result.verdict == Verdict::warn ? kYellow : kRed;
+  const int colour = judge(result) == Judgement::warn ? kYellow : kRed;
   std::string text =
-      coloured(fmt::format("{:<5} {}", upper_case(name_of(result.verdict)), result.case_id), colour) + "\n";
-  for (const std::string& id : result.requirements)
+      coloured(fmt::format("{:<5} {}", upper_case(name_of(judge(result))), title_of(result)), colour) + "\n";
+  for (const std::string& id : result.violated.empty() ? result.requirements : result.violated)
     if (const suite::Requirement* requirement = suite_.requirements.find(id))
       text += fmt::format("      {} ({}) {}\n", id, suite::name_of(requirement->level), requirement->text);
-  text += indented(result.reason, 12);
+  text += indented(record::words_of(result), 12);
   text += fmt::format("      repeat: {}", result.repeat);
   line(text);
   if (failures_ == kMostFailuresShown) line("… further failures are only in the record");
@@ -90,7 +92,18 @@ void Console::failure(const record::Result& result) {
 void Console::result(const record::Result& result) {
   ++done_;
   ++shape_done_;
-  if (result.verdict != Verdict::pass && result.verdict != Verdict::skip) failure(result);
+  switch (judge(result)) {
+    case Judgement::pass:
+    case Judgement::skip:
+    case Judgement::expected_fail:
+    case Judgement::waived:
+      return;  // all as it was known: the summary counts them
+    case Judgement::flake:
+      if (record::is_bad(result, false)) failure(result);
+      return;
+    default:
+      failure(result);
+  }
 }
 
 void Console::summary(const record::Run& run, const std::string& folder) {
@@ -98,14 +111,14 @@ void Console::summary(const record::Run& run, const std::string& folder) {
   erase_progress();
   const auto results = record::with_missing(run);
   std::string counts;
-  for (const auto& [verdict, count] : record::count_verdicts(results))
-    counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, name_of(verdict));
-  const auto requirements = record::requirement_verdicts(results);
+  for (const auto& [judgement, count] : record::count_judgements(results))
+    counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, name_of(judgement));
+  const auto requirements = record::requirement_judgements(results);
   std::size_t passed = 0;
   std::vector<std::string> others;
-  for (const auto& [id, verdict] : requirements) {
-    passed += verdict == Verdict::pass;
-    if (verdict != Verdict::pass) others.push_back(fmt::format("{} {}", id, name_of(verdict)));
+  for (const auto& [id, judgement] : requirements) {
+    passed += judgement == Judgement::pass;
+    if (judgement != Judgement::pass) others.push_back(fmt::format("{} {}", id, name_of(judgement)));
   }
   const bool good = record::exit_status(run) == 0;
   fmt::print("{}: {}, profile {}, seed {}: {} cases in {:.1f} s: {}\n",
@@ -113,7 +126,10 @@ void Console::summary(const record::Run& run, const std::string& folder) {
              run.header.seed, results.size(), run.seconds, counts);
   fmt::print("requirements: {} of {} pass", passed, requirements.size());
   if (!others.empty()) fmt::print("; {}", fmt::join(others, ", "));
-  if (passed == 0 && record::exit_status(run) == 3) fmt::print("\nnothing ran: a run without a result proves nothing");
+  const bool nothing_ran = std::ranges::all_of(results, [](const record::Result& one) {
+    return one.verdict == record::Verdict::skip || one.verdict == record::Verdict::error;
+  });
+  if (nothing_ran && record::exit_status(run) == 3) fmt::print("\nnothing ran: a run without a result proves nothing");
   fmt::print("\nrecord: {}/run.jsonl (junit.xml and metrics.prom beside it)\n", folder);
   std::fflush(stdout);
 }

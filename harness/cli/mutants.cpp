@@ -1,23 +1,320 @@
-// `plumbline mutants`: the subjects that are wrong on purpose.
+// `plumbline mutants`: runs the subjects that are wrong on purpose, and says which the checks find.
 #include "harness/mutants/mutants.hpp"
 
-#include <fmt/format.h>
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <set>
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "harness/cli/cases.hpp"
+#include "harness/cli/console.hpp"
+#include "harness/cli/kill_matrix.hpp"
+#include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/cli/subject_options.hpp"
+#include "harness/launch/speed.hpp"
+#include "harness/record/environment.hpp"
+#include "harness/record/summary.hpp"
+#include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
+namespace {
 
-Command add_mutants(CLI::App& app, const Program&) {
-  CLI::App* command = app.add_subcommand("mutants", "List the subjects that are wrong on purpose");
-  command->footer("Example: plumbline check --mutant col.drop_last_element --filter COLL-001");
-  return [] {
-    for (const mutants::Mutant& mutant : mutants::all_mutants()) {
-      fmt::print("{:<28} violates {}: {}\n", mutant.name, mutant.violates, mutant.what);
-      fmt::print("{:<28} shows in {}; {}\n", "", mutant.shows,
-                 mutant.hides.empty() ? "hides nowhere: " + mutant.why_hides
-                                      : "hides in " + mutant.hides + ": " + mutant.why_hides);
+using mutants::Mutant;
+using record::Result;
+using record::Verdict;
+using suite::Door;
+
+struct MutantOptions {
+  std::vector<std::string> components;
+  std::vector<std::string> filters;
+  std::vector<int> worlds;
+  std::string backend = "local";
+  std::string out = "results/latest/mutants";
+  int jobs = 2;
+  bool full = false;
+  bool list = false;
+};
+
+void print_list(const std::vector<const Mutant*>& chosen) {
+  for (const Mutant* mutant : chosen) {
+    fmt::print("{:<32} violates {}, for --{}: {}\n", mutant->name, mutant->violates, name_of(door_of(*mutant)),
+               mutant->what);
+    fmt::print("{:<32} shows in {}; {}\n", "", mutant->shows,
+               mutant->hides.empty() ? "hides nowhere: " + mutant->why_hides
+                                     : "hides in " + mutant->hides + ": " + mutant->why_hides);
+  }
+}
+
+std::vector<const Mutant*> chosen_by(const MutantOptions& options, const suite::Suite& suite) {
+  std::set<std::string> components;
+  for (const auto& [id, row] : suite.requirements.rows()) components.insert(row.component);
+  for (const std::string& component : options.components)
+    if (!components.contains(component))
+      throw NotFound(fmt::format("--component '{}'; there are {}", component, fmt::join(components, ", ")));
+  std::vector<const Mutant*> chosen;
+  std::set<std::string> used;
+  for (const Mutant& mutant : mutants::all_mutants()) {
+    const auto* requirement = suite.requirements.find(mutant.violates);
+    if (requirement == nullptr) continue;  // of a component that is not built in
+    if (!options.components.empty() && std::ranges::count(options.components, requirement->component) == 0) continue;
+    bool wanted = options.filters.empty();
+    for (const std::string& filter : options.filters)
+      if (suite::matches(filter, mutant.name) || suite::matches(filter, mutant.violates)) {
+        used.insert(filter);
+        wanted = true;
+      }
+    if (wanted) chosen.push_back(&mutant);
+  }
+  for (const std::string& filter : options.filters)
+    if (!used.contains(filter))
+      throw NotFound(
+          fmt::format("--filter '{}' names no mutant; plumbline mutants --list shows what there is", filter));
+  return chosen;
+}
+
+// One case that one mutant, or none, is to run in.
+struct Trial {
+  const Mutant* mutant = nullptr;
+  suite::PlannedCase planned;
+};
+
+class MutantRun {
+ public:
+  MutantRun(const suite::Suite& suite, const MutantOptions& options, std::vector<const Mutant*> mutants)
+      : suite_(suite), options_(options), mutants_(std::move(mutants)), profile_(suite.profile("full")) {
+    for (const Mutant* mutant : mutants_) add_trials(*mutant);
+    std::vector<suite::PlannedCase> cases;
+    for (const Trial& trial : trials_) cases.push_back(trial.planned);
+    require_modules(cases, "what was chosen (--component chooses)");
+    std::ranges::stable_sort(trials_, {}, [](const Trial& trial) {
+      return std::tuple(trial.planned.one->component(), trial.planned.one->world());
+    });
+  }
+
+  int run() {
+    slowness_ = launch::measure_slowness();
+    record::Header header{.command = "mutants",
+                          .subject = fmt::format("mutants of backend {}", options_.backend),
+                          .suite_version = PLUMBLINE_VERSION,
+                          .profile = profile_.name,
+                          .started = record::utc_now(),
+                          .arguments = record::command_line(),
+                          .environment = record::capture_environment()};
+    for (const Trial& trial : trials_) {
+      const Result blank = blank_result(trial.planned, settings_of(trial));
+      header.plan.push_back({.case_id = blank.case_id,
+                             .requirements = blank.requirements,
+                             .arm = blank.arm,
+                             .seed = blank.seed,
+                             .mutant = blank.mutant});
     }
-    return 0;
+    header.environment["slowness"] = slowness_;
+    record::Writer writer(options_.out, header);
+    Console console(suite_, trials_.size(), ::isatty(STDOUT_FILENO) == 1);
+    fmt::print("{} mutants of backend {}: {} cases\n", mutants_.size(), options_.backend, trials_.size());
+    std::cout.flush();
+    const auto begun = std::chrono::steady_clock::now();
+    bool whole = true;
+    for (const Door door : {Door::backend, Door::adapter, Door::job}) whole = whole && run_door(door, writer, console);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    const auto run = close_record(writer, whole, seconds);
+    if (!run || !whole) throw RuntimeFailure("interrupted: the matrix is not whole");
+    write_outputs(options_.out, *run);
+    std::vector<Result> results;
+    for (const auto& [key, result] : results_) results.push_back(result);
+    return report(kill_matrix(mutants_, results), seconds);
+  }
+
+ private:
+  static suite::PlannedCase planned(const suite::Case& one, const std::string& arm) {
+    constexpr std::uint64_t seed = 1;
+    return {.one = &one, .seed = seed, .arm = suite::Arm::parse(arm)};
+  }
+
+  // Each case once without a mutant: what fails then says nothing about one.
+  void add_trial(const Mutant& mutant, const suite::PlannedCase& planned) {
+    trials_.push_back({&mutant, planned});
+    if (usual_.insert(planned.one->id() + planned.arm.name() + std::string(name_of(door_of(mutant)))).second)
+      trials_.push_back({nullptr, planned});
+  }
+
+  void add_trials(const Mutant& mutant) {
+    for (const suite::Case& one : suite_.cases()) {
+      if (one.id() == mutant.shows) add_trial(mutant, planned(one, mutant.shows_arm));
+      if (one.id() == mutant.hides) add_trial(mutant, planned(one, mutant.hides_arm));
+      if (!options_.full || one.check->door != door_of(mutant)) continue;
+      if (!options_.worlds.empty() && std::ranges::count(options_.worlds, one.ranks()) == 0) continue;
+      if (one.id() != mutant.shows && one.id() != mutant.hides) add_trial(mutant, planned(one, "plain"));
+    }
+  }
+
+  [[nodiscard]] SubjectOptions subject_options(Door door) const {
+    SubjectOptions subject;
+    subject.jobs = options_.jobs;
+    if (door == Door::backend) subject.backend = options_.backend;
+    if (door == Door::adapter) subject.adapter = "reference";
+    if (door == Door::job) {
+      subject.job = reference_job();
+      subject.job_launches_ranks = true;
+    }
+    return subject;
+  }
+
+  [[nodiscard]] launch::Options driver_of(Door door) const {
+    launch::Options driver = subject_options(door).driver();
+    driver.stacks = false;  // a mutant that hangs is no mystery
+    return driver;
+  }
+
+  [[nodiscard]] CaseSettings settings_of(const Trial& trial) const {
+    CaseSettings settings{.suite = suite_, .profile = profile_};
+    // Limits are generous for subjects that may be right.
+    constexpr double kPart = 0.25;
+    settings.slowness = slowness_ * kPart;
+    if (trial.mutant != nullptr) settings.mutant = trial.mutant->name;
+    return settings;
+  }
+
+  bool run_door(Door door, record::Writer& writer, Console& console) {
+    std::vector<const Trial*> trials;
+    for (const Trial& trial : trials_)
+      if (trial.planned.one->check->door == door) trials.push_back(&trial);
+    if (!run_trials(door, trials, writer, console)) return false;
+    // A machine that stood still for a while is no proof: what hung or crashed must do so again, alone.
+    std::erase_if(trials, [&](const Trial* trial) {
+      const auto result = results_.find(blank_result(trial->planned, settings_of(*trial)).key());
+      return trial->mutant == nullptr || result == results_.end() ||
+             (result->second.verdict != Verdict::hang && result->second.verdict != Verdict::crash);
+    });
+    return run_trials(door, trials, writer, console);
+  }
+
+  bool run_trials(Door door, const std::vector<const Trial*>& trials, record::Writer& writer, Console& console) {
+    if (trials.empty()) return true;
+    std::vector<launch::Assignment> assignments;
+    for (const Trial* trial : trials) {
+      const bool again = results_.contains(blank_result(trial->planned, settings_of(*trial)).key());
+      const std::string isolation = again ? fmt::format("{}", assignments.size()) : trial->planned.one->component();
+      assignments.push_back(assignment_of(trial->planned, settings_of(*trial), isolation));
+    }
+    launch::Observer observer;
+    observer.before = [&](std::size_t index, const nlohmann::json& description) {
+      writer.subject(description);
+      return outcome_without_run(trials[index]->planned, settings_of(*trials[index]), description);
+    };
+    observer.begin = [&](std::size_t index) {
+      const suite::Case& one = *trials[index]->planned.one;
+      console.begin(fmt::format("{}, {} rank{}", one.component(), one.ranks(), one.ranks() == 1 ? "" : "s"), one.id());
+    };
+    observer.end = [&](std::size_t index, const launch::Outcome& outcome) {
+      const Result& result = take(*trials[index], outcome);
+      writer.write(result);
+      if (result.verdict != Verdict::hang && result.verdict != Verdict::crash) console.result(result);
+      return true;
+    };
+    observer.log = [&](const std::string& line) { writer.note(line); };
+    return launch::run(assignments, driver_of(door), observer);
+  }
+
+  const Result& take(const Trial& trial, const launch::Outcome& outcome) {
+    Result result = result_of(trial.planned, settings_of(trial), outcome);
+    if (const auto before = results_.find(result.key()); before != results_.end()) {
+      result.attempt = 2;
+      result.tries = {before->second.verdict, result.verdict};
+      result.verdict = record::verdict_of(result.tries);
+      result.seconds = before->second.seconds;  // until it was killed
+    }
+    if (trial.mutant != nullptr) expect(*trial.mutant, result);
+    result.repeat = repeat_command(trial);
+    return results_.insert_or_assign(result.key(), std::move(result)).first->second;
+  }
+
+  // Where it must show, a failure of any kind is what was expected. Where it may show or not, a failure is no surprise.
+  static void expect(const Mutant& mutant, Result& result) {
+    const auto is_at = [&](const std::string& id, const std::string& arm) {
+      return result.case_id == id && suite::Arm::parse(result.arm).kind == suite::Arm::parse(arm).kind;
+    };
+    if (is_at(mutant.hides, mutant.hides_arm)) return;
+    if (!is_at(mutant.shows, mutant.shows_arm) && result.verdict == Verdict::pass) return;
+    const bool failed = record::is_failure(result.verdict) || result.verdict == Verdict::warn;
+    result.expectation = record::Expectation{
+        .verdict = failed ? result.verdict : Verdict::fail, .reason = mutant.what, .origin = "mutant " + mutant.name};
+  }
+
+  [[nodiscard]] std::string repeat_command(const Trial& trial) const {
+    std::string command = "plumbline check --profile full";
+    const Door door = trial.planned.one->check->door;
+    for (const std::string& argument : subject_options(door).subject().arguments()) command += " " + quoted(argument);
+    if (trial.mutant != nullptr) command += " --mutant " + trial.mutant->name;
+    return command + arm_options(trial.planned.arm, door) +
+           fmt::format(" --seed {} --filter {} --out results/latest/repeat", trial.planned.seed,
+                       quoted(trial.planned.one->id()));
+  }
+
+  // Returns the exit status.
+  int report(const std::vector<KillRow>& rows, double seconds) const {
+    record::write_file(std::filesystem::path(options_.out) / "kill-matrix.md", to_markdown(rows));
+    std::size_t killed = 0, hidden = 0, with_hiding = 0, unsure = 0;
+    for (const KillRow& row : rows) {
+      killed += row.killed;
+      unsure += row.inconclusive;
+      with_hiding += !row.mutant->hides.empty();
+      hidden += !row.mutant->hides.empty() && !row.showed_in_hiding && !row.inconclusive;
+    }
+    fmt::print("{}", to_markdown(rows));
+    fmt::print(
+        "{}: {} of {} mutants killed by a check of the requirement that they violate; {} of {} survive where they "
+        "hide; {} inconclusive; {:.1f} s\nrecord: {}/run.jsonl (kill-matrix.md beside it)\n",
+        std::ranges::all_of(rows, &KillRow::good) ? "OK" : "NOT OK", killed, rows.size(), hidden, with_hiding, unsure,
+        seconds, options_.out);
+    if (std::ranges::any_of(rows, [](const KillRow& row) { return !row.inconclusive && !row.good(); })) return 1;
+    return unsure > 0 ? 3 : 0;
+  }
+
+  const suite::Suite& suite_;
+  const MutantOptions& options_;
+  const std::vector<const Mutant*> mutants_;
+  const suite::Profile& profile_;
+  std::vector<Trial> trials_;
+  std::set<std::string> usual_;            // cases that run without a mutant
+  std::map<std::string, Result> results_;  // by key
+  double slowness_ = 1;
+};
+
+}  // namespace
+
+Command add_mutants(CLI::App& app, const Program& program) {
+  CLI::App* command =
+      app.add_subcommand("mutants", "Run the subjects that are wrong on purpose, and say which the checks find");
+  auto options = std::make_shared<MutantOptions>();
+  command->add_option("--component", options->components, "Only those that violate requirements of it")->delimiter(',');
+  command->add_option("--filter", options->filters, "Only these: a mutant or a requirement, with * and ?");
+  command->add_option("--backend", options->backend, "Whose backend is broken")->capture_default_str();
+  command->add_option("--jobs", options->jobs, "Worker groups at a time")
+      ->check(at_least(1, 64))
+      ->capture_default_str();
+  command->add_flag("--full", options->full, "Every case of the mutant's door, not only where it shows and hides");
+  command->add_option("--world-size", options->worlds, "With --full: only these numbers of ranks")
+      ->delimiter(',')
+      ->check(at_least(1));
+  command->add_option("--out", options->out, "Folder of the record and the matrix")
+      ->type_name("DIR")
+      ->capture_default_str();
+  command->add_flag("--list", options->list, "Print the mutants and run nothing");
+  command->footer("Example: plumbline mutants --component collectives");
+  return [options, &program] {
+    const suite::Suite& suite = program.suite();
+    const auto chosen = chosen_by(*options, suite);
+    if (options->list) {
+      print_list(chosen);
+      return 0;
+    }
+    return MutantRun(suite, *options, chosen).run();
   };
 }
 

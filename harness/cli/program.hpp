@@ -23,12 +23,17 @@ struct Program {
 /// A sub-command: adds itself to `app` and returns what runs it once the arguments are parsed.
 using Command = std::function<int()>;
 Command add_check(CLI::App& app, const Program& program);
+Command add_explain(CLI::App& app, const Program& program);
+Command add_merge(CLI::App& app, const Program& program);
+Command add_expectations(CLI::App& app, const Program& program);
 Command add_requirements(CLI::App& app, const Program& program);
 Command add_mutants(CLI::App& app, const Program& program);
 Command add_doctor(CLI::App& app, const Program& program);
 Command add_adapter(CLI::App& app, const Program& program);
 Command add_train(CLI::App& app, const Program& program);
 Command add_bench(CLI::App& app, const Program& program);
+Command add_schedule(CLI::App& app, const Program& program);
+Command add_topology(CLI::App& app, const Program& program);
 
 /// Says an error in one line on standard error; returns the exit status that it means.
 int report(const std::exception& error);

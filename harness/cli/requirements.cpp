@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/program.hpp"
+#include "harness/subject/known_subjects.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -74,7 +75,8 @@ int print_coverage(const suite::Suite& suite, const std::vector<const suite::Req
                row->mutants.size(), worlds.empty() ? "adapter" : fmt::format("{}", fmt::join(worlds, " ")));
   }
   fmt::print("{} requirements, {} of them with a mutant that violates them\n", rows.size(), with_mutant);
-  const std::vector<std::string> problems = suite.problems();
+  std::vector<std::string> problems = suite.problems();
+  for (std::string& dead : suite::dead_checks(suite, subject::known_subjects())) problems.push_back(std::move(dead));
   for (const std::string& problem : problems) fmt::print("problem: {}\n", problem);
   return problems.empty() ? 0 : 1;
 }

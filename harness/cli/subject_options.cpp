@@ -44,6 +44,15 @@ std::vector<std::string> backend_names() {
   return names;
 }
 
+CLI::Validator shell_command() {
+  return CLI::Validator(
+      [](const std::string& text) -> std::string {
+        if (text.find_first_not_of(" \t\n") != std::string::npos) return {};
+        return "the command is empty; it must be a shell command, such as 'python3 train.py'";
+      },
+      "");
+}
+
 CLI::Validator device_name() {
   return CLI::Validator(
       [](const std::string& text) -> std::string {
@@ -97,10 +106,17 @@ void SubjectOptions::add_to(CLI::App& app, Kind kind) {
       "What moves bytes between ranks: " + fmt::format("{}", fmt::join(backend_names(), ", ")) + " (default: local)");
   app.add_option("--backend-option", backend_options, "KEY=VALUE for the backend; may be given several times")
       ->type_name("KEY=VALUE");
-  if (kind == Kind::cases)
+  if (kind == Kind::cases) {
     app.add_option("--adapter", adapter,
                    "A program that answers questions as a component would, by the adapter protocol; or 'reference'")
         ->type_name("CMD");
+    CLI::Option* const program =
+        app.add_option("--job", job, "A program that trains what PLUMBLINE_SPEC says; started once a rank")
+            ->check(shell_command())
+            ->type_name("CMD");
+    app.add_flag("--job-launches-ranks", job_launches_ranks, "The job is started once and starts its ranks itself")
+        ->needs(program);
+  }
   app.add_option("--mutant", mutant, "Break the subject on purpose in one known way; see plumbline mutants")
       ->type_name("NAME");
   app.add_option("--launcher", launcher, "What starts the ranks of a process backend: auto, mpirun, srun");
@@ -109,11 +125,14 @@ void SubjectOptions::add_to(CLI::App& app, Kind kind) {
 }
 
 launch::Subject SubjectOptions::subject() const {
-  launch::Subject subject{.backend = backend, .backend_options = backend_options, .adapter = adapter, .mutant = mutant};
-  if (!adapter.empty() && !backend.empty())
-    throw InvalidArgument("--backend and --adapter: give one of them, a run has one subject");
-  if (!adapter.empty() && !mutant.empty())
-    throw InvalidArgument("--mutant breaks a backend; an adapter cannot have one");
+  launch::Subject subject{.backend = backend,
+                          .backend_options = backend_options,
+                          .adapter = adapter,
+                          .job = job,
+                          .job_launches_ranks = job_launches_ranks,
+                          .mutant = mutant};
+  if (!backend.empty() + !adapter.empty() + !job.empty() > 1)
+    throw InvalidArgument("--backend, --adapter and --job: give one of them, a run has one subject");
   std::set<std::string> keys;
   for (const std::string& option : backend_options) {
     if (option.find('=') == std::string::npos || option.front() == '=')
@@ -122,8 +141,12 @@ launch::Subject SubjectOptions::subject() const {
     if (!keys.insert(key).second)
       throw InvalidArgument(fmt::format("--backend-option '{}': {} was given before; give it once", option, key));
   }
-  if (!mutant.empty()) (void)mutants::find_mutant(mutant);
-  if (!adapter.empty()) return subject;
+  if (!mutant.empty())
+    (void)mutants::find_mutant(mutant, suite::door_of(adapter, job));
+  if ((!adapter.empty() || !job.empty()) && !backend_options.empty())
+    throw InvalidArgument(fmt::format("--backend-option '{}': {} is no backend", backend_options.front(),
+                                      adapter.empty() ? "a job" : "an adapter"));
+  if (!adapter.empty() || !job.empty()) return subject;
   if (backend.empty()) subject.backend = "local";
   const auto names = backend_names();
   if (std::ranges::count(names, subject.backend) == 0)

@@ -14,15 +14,18 @@ struct SubjectOptions {
   std::string backend;
   std::vector<std::string> backend_options;
   std::string adapter;
+  std::string job;
+  bool job_launches_ranks = false;
   std::string mutant;
   std::string launcher = "auto";
   std::string control_address = "127.0.0.1";
   int jobs = 1;
 
-  /// What a command does with its subject: `cases` may run on adapters too and in several groups at a time; `one_group` is
+  /// What a command does with its subject: `cases` may run on adapters and jobs too and in several groups at a time; `one_group` is
   /// one job on a backend.
   enum class Kind { cases, one_group };
-  /// --backend, --backend-option, --mutant, --launcher, --control-address; for cases also --adapter and --jobs.
+  /// --backend, --backend-option, --mutant, --launcher, --control-address; for cases also --adapter, --job,
+  /// --job-launches-ranks and --jobs.
   void add_to(CLI::App& app, Kind kind);
   /// The subject; the backend is `local` when nothing was named. Throws InvalidArgument for a bad option, NotFound for an
   /// unknown backend or mutant, NotAvailable for one that is not here.
@@ -35,6 +38,9 @@ struct SubjectOptions {
 
 /// The names of all backends that there can be: "local", and the modules by name.
 [[nodiscard]] std::vector<std::string> backend_names();
+
+/// A shell command that is not empty, as an option's check with a clear message.
+[[nodiscard]] CLI::Validator shell_command();
 
 /// cpu, cuda or cuda:N, as an option's check with a clear message.
 [[nodiscard]] CLI::Validator device_name();

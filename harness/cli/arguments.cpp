@@ -1,0 +1,104 @@
+#include "harness/cli/arguments.hpp"
+
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::cli {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text + ',');
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+int whole_number(const std::string& option, const std::string& text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range)
+    throw InvalidArgument(fmt::format("{}: '{}' is more than an int holds", option, text));
+  if (error != std::errc{} || end != text.data() + text.size())
+    throw InvalidArgument(fmt::format("{}: '{}' is not a whole number", option, text));
+  return value;
+}
+
+double number(const std::string& option, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value))
+    throw InvalidArgument(fmt::format("{}: '{}' is not a number", option, text));
+  return value;
+}
+
+std::string read_text(const std::string& option, const std::string& name) {
+  std::error_code error;
+  std::ifstream stream(name, std::ios::binary);
+  std::ostringstream text;
+  const bool folder = fs::is_directory(name, error);
+  if (!stream || folder)
+    throw NotFound(fmt::format("{}: cannot read '{}': {}", option, name,
+                               folder                    ? "it is a folder"
+                               : fs::exists(name, error) ? "it is not ours to read"
+                                                         : "there is no such file"));
+  text << stream.rdbuf();  // of an empty file, nothing
+  return text.str();
+}
+
+fs::path output_file(const std::string& out, const std::string& name) {
+  fs::path file = out;
+  std::error_code error;
+  if (!out.ends_with('/') && !fs::is_directory(file, error)) return file;
+  fs::create_directories(file, error);  // writing says why there is none
+  return file / name;
+}
+
+TextOutput::TextOutput(fs::path file) : file_(std::move(file)), stream_(stdout) {
+  if (file_.empty()) return;
+  fresh_ = file_.string() + ".new";
+  stream_ = std::fopen(fresh_.c_str(), "wbe");
+  if (stream_ == nullptr) refuse(errno);
+}
+
+TextOutput::~TextOutput() {
+  if (stream_ == nullptr || stream_ == stdout) return;
+  std::error_code error;
+  std::fclose(stream_);
+  fs::remove(fresh_, error);
+}
+
+void TextOutput::write(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stream_) != text.size()) refuse(errno);
+}
+
+void TextOutput::finish() {
+  if (stream_ == stdout) return;  // flushed, and looked at, when the program ends
+  const bool whole = std::fflush(stream_) == 0;
+  const int unflushed = errno;
+  if (!whole) refuse(unflushed);
+  // A full disk may show only here.
+  const bool closed = std::fclose(std::exchange(stream_, nullptr)) == 0;
+  if (closed && std::rename(fresh_.c_str(), file_.c_str()) == 0) return;
+  const int error = errno;
+  std::remove(fresh_.c_str());
+  refuse(error);
+}
+
+void TextOutput::refuse(int error) const {
+  throw RuntimeFailure(fmt::format("cannot write {}: {}",
+                                   file_.empty() ? "to standard output" : fmt::format("'{}'", file_.string()),
+                                   std::strerror(error)));
+}
+
+}  // namespace plumbline::cli

@@ -1,0 +1,47 @@
+// harness/cli/arguments.hpp: values of options, and the files that they name.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plumbline::cli {
+
+/// The parts between commas; of an empty text, one that is empty.
+[[nodiscard]] std::vector<std::string> split(const std::string& text);
+
+/// Throws InvalidArgument, with the option, for anything but a whole number that an int holds.
+[[nodiscard]] int whole_number(const std::string& option, const std::string& text);
+
+/// Throws InvalidArgument, with the option, for anything but a finite number.
+[[nodiscard]] double number(const std::string& option, const std::string& text);
+
+/// What is in a file. Throws NotFound, with the option, where there is none to read.
+[[nodiscard]] std::string read_text(const std::string& option, const std::string& name);
+
+/// The file that --out means: `out` itself, or `name` in it where it is a folder, which is made when it ends with '/'.
+[[nodiscard]] std::filesystem::path output_file(const std::string& out, const std::string& name);
+
+/// Takes text piece by piece, to standard output or to a file that appears once it is whole.
+class TextOutput {
+ public:
+  /// To standard output for an empty path. Throws RuntimeFailure.
+  explicit TextOutput(std::filesystem::path file);
+  TextOutput(const TextOutput&) = delete;
+  TextOutput& operator=(const TextOutput&) = delete;
+  ~TextOutput();
+
+  /// Throws RuntimeFailure.
+  void write(std::string_view text);
+  /// Puts the file in its place. Throws RuntimeFailure.
+  void finish();
+
+ private:
+  [[noreturn]] void refuse(int error) const;
+  std::filesystem::path file_, fresh_;
+  std::FILE* stream_ = nullptr;
+};
+
+}  // namespace plumbline::cli

@@ -1,0 +1,141 @@
+#include "harness/cli/cases.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "harness/expectations/facts.hpp"
+#include "harness/subject/modules.hpp"
+#include "harness/suite/eligibility.hpp"
+#include "reference/training/training.hpp"
+
+namespace plumbline::cli {
+
+using record::Result;
+using record::Verdict;
+
+std::chrono::duration<double> CaseSettings::limit_of(const suite::Case& one) const {
+  if (time_limit > 0) return std::chrono::duration<double>(time_limit);
+  return std::chrono::duration<double>(one.check->limit) * slowness;
+}
+
+void require_modules(const std::vector<suite::PlannedCase>& cases, const std::string& who) {
+  std::set<std::string> modules;  // opening one takes a while
+  for (const suite::PlannedCase& planned : cases)
+    modules.insert(planned.one->check->modules.begin(), planned.one->check->modules.end());
+  for (const std::string& module : modules)
+    if (const std::string why = subject::why_not_here(module, training::kTrainingFactory); !why.empty())
+      throw subject::NotAvailable(fmt::format("{} needs module {}: {}", who, module, why));
+}
+
+launch::Assignment assignment_of(const suite::PlannedCase& planned, const CaseSettings& settings,
+                                 const std::string& isolation) {
+  const suite::Case& one = *planned.one;
+  nlohmann::json command{{"type", "run"}, {"case", one.number}, {"seed", planned.seed}};
+  if (settings.device != "cpu") command["device"] = settings.device;
+  if (planned.arm != suite::Arm{}) command["arm"] = planned.arm.name();
+  if (!settings.mutant.empty()) command["mutant"] = settings.mutant;
+  return {.command = std::move(command),
+          .world = one.world(),
+          .isolation = isolation,
+          .limit = settings.limit_of(one),
+          .spoils_group = one.check->spoils_group};
+}
+
+Result blank_result(const suite::PlannedCase& planned, const CaseSettings& settings) {
+  Result result = expectations::blank_result(settings.suite, *planned.one);
+  result.arm = planned.arm.name();
+  result.seed = planned.seed;
+  result.repetition = planned.repetition;
+  result.mutant = settings.mutant;
+  return result;
+}
+
+namespace {
+
+// The requirements that a failure is about, where all failing ranks name theirs.
+std::vector<std::string> violated_by(const launch::Outcome& outcome, const std::vector<std::string>& requirements) {
+  std::vector<std::string> violated;
+  if (outcome.verdict != Verdict::fail) return violated;
+  for (const record::RankResult& rank : outcome.ranks) {
+    if (rank.verdict != Verdict::fail) continue;
+    if (rank.violated.empty()) return {};
+    for (const std::string& id : rank.violated)
+      if (std::ranges::count(requirements, id) > 0 && std::ranges::count(violated, id) == 0) violated.push_back(id);
+  }
+  std::ranges::sort(violated);
+  return violated;
+}
+
+}  // namespace
+
+Result result_of(const suite::PlannedCase& planned, const CaseSettings& settings, const launch::Outcome& outcome) {
+  Result result = blank_result(planned, settings);
+  result.verdict = outcome.verdict;
+  result.reason = outcome.reason;
+  result.ranks = outcome.ranks;
+  result.violated = violated_by(outcome, result.requirements);
+  result.output = outcome.output;
+  result.seconds = outcome.seconds;
+  result.limit_seconds = settings.limit_of(*planned.one).count();
+  const auto requirements = settings.suite.verified_by(*planned.one->check);
+  const bool wrong = result.verdict == Verdict::fail || result.verdict == Verdict::refuse;
+  if (wrong && !requirements.empty() &&
+      std::ranges::all_of(requirements, [](const suite::Requirement* r) { return r->level == suite::Level::should; }))
+    result.verdict = Verdict::warn;
+  return result;
+}
+
+std::optional<launch::Outcome> outcome_without_run(const suite::PlannedCase& planned, const CaseSettings& settings,
+                                                   const nlohmann::json& description) {
+  if (planned.arm.kind == suite::Arm::Kind::rendezvous && !description.value("one_host", true))
+    return launch::Outcome{.verdict = Verdict::skip, .reason = "the rendezvous arm needs all ranks on one host"};
+  const auto lack = suite::lacking(settings.suite, settings.profile, *planned.one, description);
+  if (!lack) return std::nullopt;
+  if (!lack->mandatory)
+    return launch::Outcome{.verdict = Verdict::skip,
+                           .reason = fmt::format("needs {}, which the subject does not claim", lack->what)};
+  return launch::Outcome{.verdict = Verdict::fail,
+                         .reason = fmt::format("profile {} demands {}, which the subject does not claim",
+                                               settings.profile.name, lack->what)};
+}
+
+std::string title_of(const Result& result) {
+  std::string title = result.case_id;
+  if (result.arm != suite::Arm{}.name()) title += fmt::format(" under {}", result.arm);
+  if (!result.mutant.empty()) title += fmt::format(" of {}", result.mutant);
+  return title;
+}
+
+std::string arm_options(const suite::Arm& arm, suite::Door door) {
+  if (door != suite::Door::backend) return {};
+  switch (arm.kind) {
+    case suite::Arm::Kind::rendezvous:
+      return " --rendezvous";
+    case suite::Arm::Kind::chaos:
+      return fmt::format(" --chaos {}", arm.seed);
+    default:
+      return " --plain";
+  }
+}
+
+std::string reference_job() {
+  std::error_code error;
+  const std::string executable = std::filesystem::canonical("/proc/self/exe", error).string();
+  return quoted(executable) + " train --spec \"$PLUMBLINE_SPEC\" --record \"$PLUMBLINE_RECORD\" --backend local";
+}
+
+std::string quoted(const std::string& text) {
+  const bool plain = std::ranges::all_of(
+      text, [](unsigned char c) { return std::isalnum(c) || std::strchr("-_./:=,+", c) != nullptr; });
+  if (plain && !text.empty()) return text;
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace plumbline::cli

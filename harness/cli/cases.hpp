@@ -1,0 +1,56 @@
+// harness/cli/cases.hpp: from a planned case to an assignment of the driver, and from its outcome to a result of a record.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "harness/launch/driver.hpp"
+#include "harness/record/result.hpp"
+#include "harness/suite/plan.hpp"
+
+namespace plumbline::cli {
+
+/// What is the same for all cases of a run.
+struct CaseSettings {
+  const suite::Suite& suite;
+  const suite::Profile& profile;
+  std::string device = "cpu";
+  double time_limit = 0;  // seconds, instead of each check's own; 0: none
+  double slowness = 1;    // of the machine: what each check's own limit is multiplied by
+  std::string mutant;     // by which the worker breaks the subject
+
+  [[nodiscard]] std::chrono::duration<double> limit_of(const suite::Case& one) const;
+};
+
+/// Throws NotAvailable where a module that one of the cases needs is not here: "WHO needs module training: why".
+void require_modules(const std::vector<suite::PlannedCase>& cases, const std::string& who);
+
+/// `isolation` keeps groups apart: assignments that differ in it share none.
+[[nodiscard]] launch::Assignment assignment_of(const suite::PlannedCase& planned, const CaseSettings& settings,
+                                               const std::string& isolation);
+
+/// The case's ids, requirements, parameters, arm, seed and mutant.
+[[nodiscard]] record::Result blank_result(const suite::PlannedCase& planned, const CaseSettings& settings);
+
+/// The blank with what came out. A failure of what only should be is a warning; a crash or a hang never is.
+[[nodiscard]] record::Result result_of(const suite::PlannedCase& planned, const CaseSettings& settings,
+                                       const launch::Outcome& outcome);
+
+/// What the subject's own words decide without a run: `description` is what it said when it was ready.
+[[nodiscard]] std::optional<launch::Outcome> outcome_without_run(const suite::PlannedCase& planned,
+                                                                 const CaseSettings& settings,
+                                                                 const nlohmann::json& description);
+
+/// "collectives.messages.order[world=3] under rendezvous".
+[[nodiscard]] std::string title_of(const record::Result& result);
+
+/// The options of `plumbline check` that run a case in that arm alone: " --rendezvous".
+[[nodiscard]] std::string arm_options(const suite::Arm& arm, suite::Door door);
+
+/// The reference as a job that starts its ranks itself: `plumbline train` of this executable.
+[[nodiscard]] std::string reference_job();
+
+/// An argument as a shell takes it.
+[[nodiscard]] std::string quoted(const std::string& text);
+
+}  // namespace plumbline::cli

@@ -1,0 +1,454 @@
+#include "harness/cli/check_run.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <random>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include "harness/cli/outputs.hpp"
+#include "harness/launch/speed.hpp"
+#include "harness/record/environment.hpp"
+#include "harness/record/summary.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::cli {
+
+using record::Result;
+using record::Verdict;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// More cases than this are not run again: what fails so often needs no second opinion.
+constexpr std::size_t kMostRunAgain = 50;
+
+// ---- options ----
+
+std::uint64_t seed_of(const std::string& option, const std::string& text) {
+  if (const std::string why = seed_number()(text); !why.empty()) throw InvalidArgument(option + ": " + why);
+  return std::stoull(text);
+}
+
+std::vector<suite::Arm> arms_of(const CheckOptions& options) {
+  using Kind = suite::Arm::Kind;
+  std::vector<suite::Arm> arms;
+  if (options.plain) arms.push_back({});
+  if (options.rendezvous) arms.push_back({.kind = Kind::rendezvous});
+  if (!options.chaos.empty()) arms.push_back({.kind = Kind::chaos, .seed = seed_of("--chaos", options.chaos)});
+  return arms;
+}
+
+suite::Selection selection_of(const CheckOptions& options, const launch::Subject& subject, int attached_processes) {
+  suite::Selection selection = options.selection;
+  selection.door = subject.door();
+  selection.largest_world = attached_processes;
+  selection.arms = arms_of(options);
+  if (!options.shard.empty()) selection.shard = suite::Shard::parse(options.shard);
+  if (selection.shard.count > 1 && options.shuffle == "random")
+    throw InvalidArgument("--shuffle: give it the same seed in every shard: --shuffle=7");
+  if (!options.shuffle.empty())
+    selection.shuffle = options.shuffle == "random" ? std::random_device{}() : seed_of("--shuffle", options.shuffle);
+  if (selection.door != suite::Door::backend && !selection.arms.empty())
+    throw InvalidArgument(fmt::format("--{}: the messages of {} pass us by; the option is for backends",
+                                      options.plain        ? "plain"
+                                      : options.rendezvous ? "rendezvous"
+                                                           : "chaos",
+                                      selection.door == suite::Door::job ? "a job" : "an adapter"));
+  if (selection.door != suite::Door::adapter) return selection;
+  if (!selection.worlds.empty())
+    throw InvalidArgument(fmt::format("--world-size {}: an adapter is asked by one process; the option is for backends",
+                                      fmt::join(selection.worlds, ",")));
+  if (options.device != "cpu")
+    throw InvalidArgument(
+        fmt::format("--device {}: an adapter computes where it likes; the option is for backends", options.device));
+  return selection;
+}
+
+std::string default_folder(const launch::Subject& subject) {
+  const suite::Door door = subject.door();
+  return "results/latest/check-" + (door == suite::Door::backend ? subject.backend : std::string(name_of(door)));
+}
+
+// The reference in the subject's place; nothing where it is the subject.
+std::optional<launch::Subject> control_of(const launch::Subject& subject) {
+  launch::Subject control{.backend = "local"};
+  if (!subject.adapter.empty()) control = {.adapter = "reference"};
+  if (!subject.job.empty()) control = {.job = reference_job(), .job_launches_ranks = true};
+  const bool same = subject.backend == control.backend && subject.adapter == control.adapter &&
+                    subject.job == control.job && subject.mutant.empty();
+  if (same) return std::nullopt;
+  return control;
+}
+
+expectations::Facts facts_of(const launch::Subject& subject, const CheckOptions& options) {
+  expectations::Facts facts{{"device", options.device}, {"launcher", options.subject.launcher}};
+  if (!subject.backend.empty()) facts["backend"] = subject.backend;
+  if (!subject.adapter.empty()) facts["adapter"] = subject.adapter;
+  if (!subject.job.empty()) facts["job"] = subject.job;
+  if (!subject.mutant.empty()) facts["mutant"] = subject.mutant;
+  return facts;
+}
+
+}  // namespace
+
+// ---- before anything runs ----
+
+CheckRun::CheckRun(const suite::Suite& suite, const CheckOptions& options, int attached_processes)
+    : suite_(suite),
+      options_(options),
+      driver_(options.subject.driver()),
+      selection_(selection_of(options, driver_.group.subject, attached_processes)),
+      settings_{.suite = suite,
+                .profile = suite.profile(selection_.profile),
+                .device = options.device,
+                .time_limit = options.time_limit} {
+  if (attached_processes > 0) {
+    driver_.group.launcher = launch::Launcher::attached;
+    driver_.group.attached_processes = attached_processes;
+    driver_.jobs = 1;  // the job's ranks are one group
+    if (options.isolate == "each")
+      throw InvalidArgument("--isolate each: the ranks that you started are one group; run it outside mpirun and srun");
+  } else {
+    for (const int world : selection_.worlds) require_ranks("--world-size", world);
+  }
+  plan_ = suite::make_plan(suite, selection_);
+  require_modules(plan_, "profile " + settings_.profile.name);
+  if (!options.expectations.empty())
+    book_ = expectations::Expectations::read(options.expectations, suite, expectations::today());
+  folder_ = options.out.empty() ? default_folder(driver_.group.subject) : options.out;
+  make_header();
+}
+
+void CheckRun::make_header() {
+  header_ = {.command = "check",
+             .subject = driver_.group.subject.describe(),
+             .suite_version = PLUMBLINE_VERSION,
+             .plan_hash = suite::plan_hash(conditions(), PLUMBLINE_VERSION, plan_),
+             .profile = settings_.profile.name,
+             .seed = selection_.seed,
+             .started = record::utc_now()};
+  header_.arguments = record::command_line();
+  header_.facts = facts_of(driver_.group.subject, options_);
+  header_.allow_unexpected_pass = options_.allow_unexpected_pass;
+  if (book_) header_.expectations = book_->files();
+  if (selection_.shard.count > 1) {
+    suite::Selection whole = selection_;
+    whole.shard = {};
+    header_.shard = record::ShardOf{
+        .index = selection_.shard.index,
+        .count = selection_.shard.count,
+        .whole_plan = suite::plan_hash(conditions(), PLUMBLINE_VERSION, suite::make_plan(suite_, whole))};
+  }
+  for (const suite::PlannedCase& planned : plan_) {
+    const Result blank = blank_result(planned, settings_);
+    header_.plan.push_back({blank.case_id, blank.requirements, blank.arm, blank.seed, blank.repetition});
+  }
+}
+
+void CheckRun::list() const {
+  for (const suite::PlannedCase& planned : plan_) fmt::print("{}\n", title_of(blank_result(planned, settings_)));
+}
+
+// What all results of a record have in common.
+std::string CheckRun::conditions() const {
+  return fmt::format("{} on {} within {} expecting {}", driver_.group.subject.describe(), options_.device,
+                     options_.time_limit, options_.expectations);
+}
+
+// ---- the record ----
+
+namespace {
+
+// Of the subject's result for which a control ran.
+std::string subject_key(Result control) {
+  control.role = "subject";
+  return control.key();
+}
+
+}  // namespace
+
+void CheckRun::take_up_record(std::map<std::string, bool>& have) {
+  const fs::path file = fs::path(folder_) / "run.jsonl";
+  if (!fs::exists(file)) throw InvalidArgument(fmt::format("--resume: there is no record in '{}'", folder_));
+  const record::Run before = record::read(file);
+  if (before.header.plan_hash != header_.plan_hash)
+    throw InvalidArgument(fmt::format(
+        "--resume: '{}' holds another plan ({}, {} cases, hash {}) than this one (hash {}); give the same options, "
+        "or another --out",
+        folder_, before.header.subject, before.header.plan.size(), before.header.plan_hash, header_.plan_hash));
+  for (const auto* results : {&before.results, &before.controls})
+    for (const Result& result : *results) attempts_[result.key()] = result.attempt;
+  for (const Result& result : before.results) {
+    if (result.verdict == Verdict::error) continue;  // it is run again
+    have[result.key()] = true;
+    latest_[result.key()] = result;  // a second try or the control arm may still be owed
+  }
+  for (const Result& control : before.controls) controlled_.insert(subject_key(control));
+  writer_.emplace(record::Writer::resume(folder_));
+}
+
+// Begins the record, or takes one up: then only what has no result is left to do.
+void CheckRun::prepare_record() {
+  settings_.slowness = launch::measure_slowness();
+  header_.environment = record::capture_environment();
+  header_.environment["slowness"] = settings_.slowness;
+  std::map<std::string, bool> have;  // a result that holds
+  if (options_.resume) {
+    take_up_record(have);
+  } else {
+    writer_.emplace(folder_, header_);
+  }
+  for (const suite::PlannedCase& planned : plan_)
+    if (!have[blank_result(planned, settings_).key()]) todo_.push_back(&planned);
+  // There is only one group then: what leaves calls behind comes last.
+  if (attached())
+    std::ranges::stable_partition(todo_, [](const auto* planned) { return !planned->one->check->spoils_group; });
+  facts_ = header_.facts;
+  facts_.merge(expectations::facts_of_environment(header_.environment));
+  facts_.merge(expectations::Facts{{"profile", header_.profile}, {"suite_version", header_.suite_version}});
+}
+
+void CheckRun::write(Result& result) {
+  result.repeat = repeat_command(driver_.group.subject, result);
+  result.attempt = ++attempts_[result.key()];
+  writer_->write(result);
+  if (result.role == "subject") latest_[result.key()] = result;
+}
+
+// ---- running ----
+
+int CheckRun::run(const std::function<void(const launch::Rendezvous&)>& listening) {
+  prepare_record();
+  // A launcher that gives its ranks a terminal does not show it to anybody.
+  Console console(suite_, todo_.size(), ::isatty(STDOUT_FILENO) == 1 && !attached());
+  console_ = &console;
+  std::string words;  // of options that a person should see at a glance
+  if (selection_.shard.count > 1) words += ", shard " + selection_.shard.name();
+  if (selection_.shuffle) words += fmt::format(", --shuffle={}", *selection_.shuffle);
+  if (options_.device != "cpu") words += ", --device=" + options_.device;
+  fmt::print("{}: {} cases of profile {} {}, seed {}{}\n", header_.subject, todo_.size(), settings_.profile.name,
+             settings_.profile.version, header_.seed, words);
+  std::cout.flush();
+  if (book_)
+    for (const auto& lines : {book_->expired(), book_->soon_expired()})
+      for (const std::string& line : lines) console.line(line);
+  const auto begun = std::chrono::steady_clock::now();
+  bool whole = false;
+  std::exception_ptr failure;  // of the machine: what there is by then is still worth its files
+  try {
+    whole = all_passes(listening);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  if (failure && !writer_->in_place()) std::rethrow_exception(failure);  // nothing ran: the record before this stays
+  const auto run = close_record(*writer_, whole && !stopped_, seconds);
+  if (!run) return interrupted();
+  console.summary(*run, folder_);
+  try {
+    write_outputs(folder_, *run);
+  } catch (const RuntimeFailure&) {
+    if (!failure) throw;  // else the first error is the one to tell
+  }
+  if (failure) std::rethrow_exception(failure);
+  return whole ? record::exit_status(*run) : interrupted();
+}
+
+int CheckRun::interrupted() const {
+  std::cerr << "plumbline: interrupted; plumbline check … --resume --out " << folder_ << " runs the rest\n";
+  return 3;
+}
+
+// False when a signal interrupted them.
+bool CheckRun::all_passes(const std::function<void(const launch::Rendezvous&)>& listening) {
+  const auto take_subject = [this](const suite::PlannedCase& planned, const launch::Outcome& outcome) {
+    return take(planned, outcome);
+  };
+  if (!run_pass({.driver = driver_,
+                 .cases = todo_,
+                 .alone = options_.isolate == "each",
+                 .take = take_subject,
+                 .listening = listening}))
+    return false;
+  return stopped_ || (second_tries() && control_arm());
+}
+
+bool CheckRun::run_pass(const Pass& pass) {
+  if (pass.cases.empty()) return true;
+  std::vector<launch::Assignment> assignments;
+  for (const suite::PlannedCase* planned : pass.cases) {
+    const std::string isolation = pass.alone ? fmt::format("{}", assignments.size()) : planned->one->component();
+    assignments.push_back(assignment_of(*planned, settings_, isolation));
+  }
+  return launch::run(assignments, pass.driver, observer(pass));
+}
+
+launch::Observer CheckRun::observer(const Pass& pass) {
+  launch::Observer observer;
+  if (pass.is_subject)
+    observer.before = [&](std::size_t index, const nlohmann::json& description) {
+      return before(*pass.cases[index], description);
+    };
+  observer.begin = [&](std::size_t index) {
+    const suite::Case& one = *pass.cases[index]->one;
+    const char* const title = pass.is_subject ? "" : "control arm: ";
+    console_->begin(fmt::format("{}{}, {} rank{}", title, one.component(), one.ranks(), one.ranks() == 1 ? "" : "s"),
+                    one.id());
+  };
+  observer.end = [&](std::size_t index, const launch::Outcome& outcome) {
+    return pass.take(*pass.cases[index], outcome);
+  };
+  observer.log = [this](const std::string& line) {
+    writer_->note(line);
+    console_->line(line);
+  };
+  observer.listening = pass.listening;
+  return observer;
+}
+
+// What is known of the subject and of the case decides without a run.
+std::optional<launch::Outcome> CheckRun::before(const suite::PlannedCase& planned, const nlohmann::json& description) {
+  writer_->subject(description);
+  if (!known_) {
+    const suite::Identity subject = expectations::identity_of(description, facts_);
+    facts_["subject"] = subject.name;
+    if (!subject.version.empty()) facts_["version"] = subject.version;
+    known_.emplace(suite_, book_ ? &*book_ : nullptr, subject, facts_, expectations::today());
+  }
+  if (const auto expectation = known_->of(blank_result(planned, settings_)); expectation && !expectation->run)
+    return launch::Outcome{.verdict = Verdict::skip, .reason = record::why_not_run(*expectation)};
+  return outcome_without_run(planned, settings_, description);
+}
+
+// ---- results ----
+
+bool CheckRun::is_bad(const Result& result) const { return record::is_bad(result, options_.allow_unexpected_pass); }
+
+// A first result, or one of a further try.
+bool CheckRun::take(const suite::PlannedCase& planned, const launch::Outcome& outcome) {
+  Result result = result_of(planned, settings_, outcome);
+  if (known_) result.expectation = known_->of(result);
+  if (const auto before = latest_.find(result.key()); before != latest_.end()) {
+    const Result& first = before->second;
+    result.tries = first.tries.empty() ? std::vector{first.verdict} : first.tries;
+    result.tries.push_back(result.verdict);
+    result.verdict = record::verdict_of(result.tries);
+    // The word that holds comes with its own reason and evidence.
+    if (result.verdict == first.verdict && result.tries.back() != first.verdict) {
+      result.reason = first.reason;
+      result.ranks = first.ranks;
+      result.violated = first.violated;
+      result.output = first.output;
+    }
+    if (result.verdict == Verdict::flake) {
+      result.ranks = first.ranks;  // what there is to see is in the try that failed
+      result.output = first.output;
+      result.reason = fmt::format("{}, then {}: {}", name_of(first.tries.empty() ? first.verdict : first.tries.front()),
+                                  name_of(result.tries.back()), first.reason.empty() ? outcome.reason : first.reason);
+    }
+  }
+  write(result);
+  if (!wants_another_try(result)) console_->result(result);
+  if (options_.fail_fast && is_bad(result)) stopped_ = true;
+  return !stopped_;
+}
+
+bool CheckRun::wants_another_try(const Result& result) const {
+  if (attached() || options_.fail_fast) return false;  // ranks that somebody else started cannot be replaced
+  if (result.verdict == Verdict::skip) return false;
+  const std::vector<Verdict> tries = result.tries.empty() ? std::vector{result.verdict} : result.tries;
+  if (record::wants_another_try(result.expectation, tries)) return true;
+  const bool died = result.verdict == Verdict::crash || result.verdict == Verdict::hang;
+  return died && tries.size() == 1 && is_bad(result);
+}
+
+// Whether what came before it is to blame for a crash or a hang shows when it runs alone.
+bool CheckRun::second_tries() {
+  std::set<std::string> given_up;  // by key
+  for (int round = 1; round < record::kMostTries && !stopped_; ++round) {
+    Cases again;
+    for (const suite::PlannedCase& planned : plan_)
+      if (const auto result = latest_.find(blank_result(planned, settings_).key());
+          result != latest_.end() && !given_up.contains(result->first) && wants_another_try(result->second))
+        again.push_back(&planned);
+    if (again.size() > kMostRunAgain) {
+      for (std::size_t i = kMostRunAgain; i < again.size(); ++i) {
+        const std::string key = blank_result(*again[i], settings_).key();
+        given_up.insert(key);
+        console_->result(latest_.at(key));
+      }
+      writer_->note(fmt::format("{} cases are to be tried again; the first {} are", again.size(), kMostRunAgain));
+      again.resize(kMostRunAgain);
+    }
+    if (!run_pass({.driver = driver_,
+                   .cases = again,
+                   .alone = true,
+                   .take = [this](const auto& planned, const auto& outcome) { return take(planned, outcome); }}))
+      return false;
+  }
+  return true;
+}
+
+// ---- the control arm ----
+
+bool CheckRun::control_arm() {
+  const auto control = control_of(driver_.group.subject);
+  if (!control || options_.no_control || stopped_) return true;
+  Cases bad;
+  for (const suite::PlannedCase& planned : plan_) {
+    const auto result = latest_.find(blank_result(planned, settings_).key());
+    if (result == latest_.end() || !is_bad(result->second) || controlled_.contains(result->first)) continue;
+    if (result->second.ranks.empty()) continue;  // it was not run: a claim that is not made is no machine's fault
+    bad.push_back(&planned);
+  }
+  if (bad.size() > kMostRunAgain) {
+    writer_->note(fmt::format("{} cases are bad; the control arm runs the first {}", bad.size(), kMostRunAgain));
+    bad.resize(kMostRunAgain);
+  }
+  if (bad.empty()) return true;
+  launch::Options driver{.group = {.subject = *control, .executable = driver_.group.executable}, .jobs = driver_.jobs};
+  return run_pass(
+      {.driver = driver, .cases = bad, .is_subject = false, .take = [this](const auto& planned, const auto& outcome) {
+         take_control(planned, outcome);
+         return true;
+       }});
+}
+
+void CheckRun::take_control(const suite::PlannedCase& planned, const launch::Outcome& outcome) {
+  Result control = result_of(planned, settings_, outcome);
+  control.role = "control";
+  write(control);
+  if (!record::is_failure(control.verdict) && control.verdict != Verdict::error) return;
+  Result result = latest_.at(blank_result(planned, settings_).key());
+  result.reason = fmt::format(
+      "the reference fails here as well ({}: {}), so the machine or the check is at fault; the "
+      "subject: {}: {}",
+      name_of(control.verdict), control.reason, name_of(result.verdict), result.reason);
+  result.verdict = Verdict::inconclusive;
+  write(result);
+  console_->line(fmt::format("INCONCLUSIVE {}\n      {}", title_of(result), result.reason));
+}
+
+// ---- the command that runs one case alone ----
+
+// It leaves the record that it is from as it is.
+std::string CheckRun::repeat_command(const launch::Subject& subject, const Result& result) const {
+  std::string command = "plumbline check";
+  for (const std::string& argument :
+       (result.role == "control" ? control_of(subject).value_or(subject) : subject).arguments())
+    command += " " + quoted(argument);
+  if (settings_.profile.name != "collectives") command += " --profile " + quoted(settings_.profile.name);
+  if (options_.device != "cpu") command += " --device " + options_.device;
+  if (options_.subject.launcher != "auto" && result.role != "control")
+    command += " --launcher " + options_.subject.launcher;
+  if (options_.time_limit > 0) command += fmt::format(" --time-limit {}", options_.time_limit);
+  command += arm_options(suite::Arm::parse(result.arm), selection_.door);
+  return fmt::format("{} --seed {} --filter {} --out results/latest/repeat", command, result.seed,
+                     quoted(result.case_id));
+}
+
+}  // namespace plumbline::cli

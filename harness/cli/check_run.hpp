@@ -1,0 +1,107 @@
+// harness/cli/check_run.hpp: one run of `plumbline check`, from options to exit status.
+//
+// Model   Main pass: every planned case on the subject. Second pass: what crashed or hung runs alone, and what its owner
+//         expects to be a flake runs again; a pass makes it a flake. Control arm: what is still bad runs on the
+//         unmutated reference; where that fails as well, the machine or the check is at fault and the verdict is
+//         inconclusive. All passes are in one record, the later word holding. A resumed run takes up what is owed of each.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/cli/cases.hpp"
+#include "harness/cli/console.hpp"
+#include "harness/cli/subject_options.hpp"
+#include "harness/expectations/known.hpp"
+#include "harness/record/file.hpp"
+
+namespace plumbline::cli {
+
+struct CheckOptions {
+  SubjectOptions subject;
+  suite::Selection selection;
+  std::string shuffle;
+  std::string out;
+  std::string device = "cpu";
+  std::string isolate = "component";
+  std::string shard;
+  std::string expectations;
+  std::string chaos;
+  double time_limit = 0;
+  bool plain = false;
+  bool rendezvous = false;
+  bool allow_unexpected_pass = false;
+  bool no_control = false;
+  bool list = false;
+  bool fail_fast = false;
+  bool resume = false;
+};
+
+class CheckRun {
+ public:
+  /// Plans. `attached_processes` is the size of the user's own job in which this runs, else 0. Throws InvalidArgument,
+  /// NotFound and NotAvailable for what cannot be run.
+  CheckRun(const suite::Suite& suite, const CheckOptions& options, int attached_processes);
+
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  void list() const;
+  /// Returns the exit status. Throws what the driver and the record throw.
+  int run(const std::function<void(const launch::Rendezvous&)>& listening);
+
+ private:
+  using Cases = std::vector<const suite::PlannedCase*>;
+  using Take = std::function<bool(const suite::PlannedCase&, const launch::Outcome&)>;
+  struct Pass {
+    const launch::Options& driver;
+    const Cases& cases;
+    bool alone = false;      // a group for each
+    bool is_subject = true;  // and not the control
+    Take take;
+    std::function<void(const launch::Rendezvous&)> listening = {};
+  };
+
+  [[nodiscard]] bool attached() const { return driver_.group.launcher == launch::Launcher::attached; }
+  void make_header();
+  [[nodiscard]] std::string conditions() const;
+  void prepare_record();
+  void take_up_record(std::map<std::string, bool>& have);
+
+  bool all_passes(const std::function<void(const launch::Rendezvous&)>& listening);
+  bool run_pass(const Pass& pass);
+  launch::Observer observer(const Pass& pass);
+  std::optional<launch::Outcome> before(const suite::PlannedCase& planned, const nlohmann::json& description);
+
+  bool take(const suite::PlannedCase& planned, const launch::Outcome& outcome);
+  [[nodiscard]] bool wants_another_try(const record::Result& result) const;
+  bool second_tries();
+  bool control_arm();
+  void take_control(const suite::PlannedCase& planned, const launch::Outcome& outcome);
+  [[nodiscard]] bool is_bad(const record::Result& result) const;
+  [[nodiscard]] std::string repeat_command(const launch::Subject& subject, const record::Result& result) const;
+  void write(record::Result& result);
+  [[nodiscard]] int interrupted() const;
+
+  const suite::Suite& suite_;
+  const CheckOptions& options_;
+  launch::Options driver_;
+  suite::Selection selection_;
+  CaseSettings settings_;
+  std::vector<suite::PlannedCase> plan_;
+  Cases todo_;
+  std::optional<expectations::Expectations> book_;
+  expectations::Facts facts_;
+  std::optional<expectations::Known> known_;
+  std::map<std::string, int> attempts_;           // made, by key
+  std::map<std::string, record::Result> latest_;  // results that hold, by key
+  std::set<std::string> controlled_;              // keys of results whose control ran before this run was resumed
+  std::string folder_;
+  record::Header header_;
+  std::optional<record::Writer> writer_;
+  Console* console_ = nullptr;
+  bool stopped_ = false;
+};
+
+}  // namespace plumbline::cli

@@ -1,0 +1,153 @@
+// `plumbline explain`: what a requirement demands, why, what tests it, and how it was shown that the test can fail.
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "harness/cli/cases.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/mutants/mutants.hpp"
+#include "harness/record/file.hpp"
+#include "harness/record/summary.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+struct ExplainOptions {
+  std::string id;
+  std::string record;
+};
+
+// The requirements that an id stands for: its own, or those of a check, a case or a mutant.
+std::vector<const suite::Requirement*> meant_by(const suite::Suite& suite, const std::string& id) {
+  if (const auto* requirement = suite.requirements.find(suite::id_of_citation(id))) {
+    if (id.find('@') != std::string::npos && id != requirement->citation())
+      throw InvalidArgument(
+          fmt::format("'{}' cites a sentence that has changed; it is {} now", id, requirement->citation()));
+    return {requirement};
+  }
+  const std::string check_id = id.substr(0, id.find('['));
+  for (const suite::Check& check : suite.checks())
+    if (check.id == check_id) return suite.verified_by(check);
+  for (const mutants::Mutant& mutant : mutants::all_mutants())
+    if (mutant.name == id) return {suite.requirements.find(mutant.violates)};
+  throw NotFound(
+      fmt::format("'{}' is no requirement, check, case or mutant; plumbline requirements and plumbline mutants "
+                  "--list show what there is",
+                  id));
+}
+
+void print_source(const suite::Suite& suite, const std::string& source) {
+  const auto id = suite::bug_in(source);
+  const auto bug = id ? suite.bugs.find(*id) : suite.bugs.end();
+  if (bug == suite.bugs.end()) {
+    fmt::print("  source     {}\n", source);
+    return;
+  }
+  fmt::print("  real bug   {}: {}\n", source, bug->second.what);
+  for (const std::string& report : bug->second.reports)
+    fmt::print("             {} ({})\n", report, suite::address_of(report));
+}
+
+void print_check(const suite::Suite& suite, const std::string& id) {
+  std::set<int> worlds;
+  int cases = 0;
+  const suite::Check* check = nullptr;
+  for (const suite::Case& one : suite.cases()) {
+    if (one.check->id != id) continue;
+    check = one.check;
+    ++cases;
+    if (one.parameters.has("world")) worlds.insert(one.parameters.world());
+  }
+  if (check == nullptr) return;
+  const std::string where =
+      worlds.empty() ? std::string("of an adapter") : fmt::format("at {} ranks", fmt::join(worlds, ", "));
+  fmt::print("  check      {} ({} door): {} case{} {}{}\n", id, name_of(check->door), cases, cases == 1 ? "" : "s",
+             where, check->deadlock_prone ? ", in the arms plain, rendezvous and chaos" : "");
+}
+
+std::string under(const std::string& arm) { return arm == suite::Arm{}.name() ? "" : " under " + arm; }
+
+void print_mutant(const mutants::Mutant& mutant) {
+  fmt::print("  mutant     {}: {} (after {})\n", mutant.name, mutant.what, mutant.source);
+  fmt::print("             shows in {}{}\n", mutant.shows, under(mutant.shows_arm));
+  if (mutant.hides.empty())
+    fmt::print("             hides nowhere: {}\n", mutant.why_hides);
+  else
+    fmt::print("             hides in {}{}: {}\n", mutant.hides, under(mutant.hides_arm), mutant.why_hides);
+  fmt::print("             run it: plumbline mutants --filter {}\n", mutant.name);
+}
+
+// The result as it is for one requirement: a failure that names others has found nothing wrong with it.
+record::Result about(record::Result result, const std::string& id) {
+  if (result.violated.empty() || std::ranges::count(result.violated, id) > 0) return result;
+  result.verdict = record::Verdict::pass;
+  result.expectation.reset();
+  return result;
+}
+
+void print_verdicts(const record::Run& run, const std::string& id) {
+  std::vector<record::Result> results;
+  for (const record::Result& result : record::with_missing(run))
+    if (std::ranges::count(result.requirements, id) > 0) results.push_back(about(result, id));
+  std::vector<std::string> counts;
+  for (const auto& [judgement, count] : record::count_judgements(results))
+    counts.push_back(fmt::format("{} {}", count, name_of(judgement)));
+  fmt::print("  verdict    {} on {}: {}\n", run.header.started, run.header.subject,
+             counts.empty() ? "not in this record" : fmt::format("{}", fmt::join(counts, ", ")));
+  for (const record::Result& result : results)
+    if (record::is_bad(result, run.header.allow_unexpected_pass)) {
+      fmt::print("             {} {}: {}\n", name_of(record::judge(result)), title_of(result), result.reason);
+      fmt::print("             repeat: {}\n", result.repeat);
+      return;
+    }
+}
+
+void print_requirement(const suite::Suite& suite, const suite::Requirement& row) {
+  fmt::print("{} ({}, since {}): {}\n", row.id, suite::name_of(row.level), row.since, row.text);
+  fmt::print("  cited as   {}\n", row.citation());
+  for (const std::string& source : row.sources) print_source(suite, source);
+  if (!row.needs.empty()) fmt::print("  needs      {}\n", fmt::join(row.needs, ", "));
+  for (const std::string& check : row.checks) print_check(suite, check);
+  for (const mutants::Mutant& mutant : mutants::all_mutants())
+    if (mutant.violates == row.id) print_mutant(mutant);
+  std::string profiles;
+  for (const suite::Profile& profile : suite.profiles())
+    if (suite.belongs(row, profile)) {
+      if (profiles.empty()) fmt::print("  run it     plumbline check --profile {} --filter {}\n", profile.name, row.id);
+      profiles += (profiles.empty() ? "" : ", ") + profile.name;
+    }
+  fmt::print("  profiles   {}\n", profiles);
+}
+
+int run_explain(const ExplainOptions& options, const Program& program) {
+  const suite::Suite& suite = program.suite();
+  std::optional<record::Run> run;
+  if (!options.record.empty()) {
+    const std::filesystem::path given = options.record;
+    run = record::read(std::filesystem::is_directory(given) ? given / "run.jsonl" : given);
+  }
+  for (const suite::Requirement* row : meant_by(suite, options.id)) {
+    print_requirement(suite, *row);
+    if (run) print_verdicts(*run, row->id);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command add_explain(CLI::App& app, const Program& program) {
+  CLI::App* command = app.add_subcommand(
+      "explain", "Say what a requirement demands, why, what tests it, and what shows that it can fail");
+  auto options = std::make_shared<ExplainOptions>();
+  command->add_option("id", options->id, "A requirement; or a check, a case or a mutant, for those that it is about")
+      ->required();
+  command->add_option("--record", options->record, "Also its verdict in this record")->type_name("RUN");
+  command->footer("Example: plumbline explain COLL-049 --record results/latest/check-local");
+  return [options, &program] { return run_explain(*options, program); };
+}
+
+}  // namespace plumbline::cli

@@ -1,0 +1,94 @@
+#include "harness/cli/kill_matrix.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace plumbline::cli {
+
+using mutants::Mutant;
+using record::Result;
+using record::Verdict;
+
+namespace {
+
+bool kills(Verdict verdict) { return record::is_failure(verdict) || verdict == Verdict::warn; }
+
+// Cases without a mutant that did not pass: what a mutant does in them says nothing. By case and arm.
+std::map<std::pair<std::string, std::string>, Verdict> without_mutant(const std::vector<Result>& results) {
+  std::map<std::pair<std::string, std::string>, Verdict> verdicts;
+  for (const Result& result : results)
+    if (result.mutant.empty()) verdicts[{result.case_id, result.arm}] = result.verdict;
+  return verdicts;
+}
+
+std::string kind_of(const std::string& arm) { return arm.substr(0, arm.find(':')); }
+
+bool is_at(const Result& result, const std::string& case_id, const std::string& arm) {
+  return result.case_id == case_id && kind_of(result.arm) == kind_of(arm);
+}
+
+}  // namespace
+
+std::vector<KillRow> kill_matrix(const std::vector<const Mutant*>& mutants, const std::vector<Result>& results) {
+  const auto usual = without_mutant(results);
+  std::map<std::string, std::vector<const Result*>> of_mutant;
+  for (const Result& result : results) of_mutant[result.mutant].push_back(&result);
+  std::vector<KillRow> rows;
+  for (const Mutant* mutant : mutants) {
+    KillRow row{.mutant = mutant, .how = "not run"};
+    bool shown = false, hidden = mutant->hides.empty();  // whether that was looked at
+    for (const Result* result : of_mutant[mutant->name]) {
+      const bool shows = is_at(*result, mutant->shows, mutant->shows_arm);
+      const auto baseline = usual.find({result->case_id, result->arm});
+      if (baseline == usual.end() || baseline->second != Verdict::pass) {
+        if (shows) row.how = "its case does not pass without it";
+        continue;
+      }
+      if (result->verdict == Verdict::error || result->verdict == Verdict::skip) continue;
+      const auto& violated = result->violated.empty() ? result->requirements : result->violated;
+      const bool by_the_one_meant = std::ranges::count(violated, mutant->violates) > 0;
+      const bool killed = kills(result->verdict);
+      if (shows) {
+        shown = true;
+        row.killed = killed && by_the_one_meant;
+        row.how = name_of(result->verdict);
+        if (killed && !by_the_one_meant) row.how += fmt::format(" of {}", fmt::join(violated, ", "));
+        row.seconds = result->seconds;
+      }
+      if (is_at(*result, mutant->hides, mutant->hides_arm)) {
+        hidden = true;
+        row.showed_in_hiding = result->verdict != Verdict::pass;
+      }
+      if (killed)
+        for (const std::string& id : violated)
+          if (id != mutant->violates) row.others.insert(id);
+    }
+    row.inconclusive = !shown || !hidden;
+    if (shown && !hidden) row.how += ", but its hiding place was not run, or does not pass without it";
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string to_markdown(const std::vector<KillRow>& rows) {
+  std::string text =
+      "| mutant | violates | killed by it | time to kill | by others | hiding place |\n| --- | --- | --- | --- | --- | "
+      "--- |\n";
+  for (const KillRow& row : rows) {
+    const std::string verdict = row.inconclusive ? "inconclusive: " + row.how
+                                : row.killed     ? "yes: " + row.how
+                                                 : "survived: " + row.how;
+    const char* const hiding = row.mutant->hides.empty() ? "none"
+                               : row.inconclusive        ? "not known"
+                               : row.showed_in_hiding    ? "shows there"
+                                                         : "survives there";
+    text += fmt::format("| {} | {} | {} | {:.2f} s | {} | {} |\n", row.mutant->name, row.mutant->violates, verdict,
+                        row.seconds, row.others.empty() ? "" : fmt::format("{}", fmt::join(row.others, ", ")), hiding);
+  }
+  return text;
+}
+
+}  // namespace plumbline::cli

@@ -1,0 +1,32 @@
+// harness/cli/kill_matrix.hpp: which mutant was killed by which requirement's checks, from a record's results.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/mutants/mutants.hpp"
+#include "harness/record/result.hpp"
+
+namespace plumbline::cli {
+
+/// What became of one mutant.
+struct KillRow {
+  const mutants::Mutant* mutant = nullptr;
+  bool killed = false;            // by the requirement meant, where it must show
+  bool showed_in_hiding = false;  // a case in which it cannot show failed
+  bool inconclusive = false;      // where it shows or where it hides was not run, or does not pass without it
+  std::set<std::string> others;   // other requirements whose checks failed with it
+  double seconds = 0;             // until it was killed
+  std::string how;                // the verdict that killed it, or what went wrong
+  [[nodiscard]] bool good() const { return killed && !showed_in_hiding && !inconclusive; }
+};
+
+/// Of the results of the mutants, and those of the same cases without a mutant (Result::mutant is empty).
+[[nodiscard]] std::vector<KillRow> kill_matrix(const std::vector<const mutants::Mutant*>& mutants,
+                                               const std::vector<record::Result>& results);
+
+/// A table in Markdown: mutant, requirement, killed by it, by others, hiding place, time to kill.
+[[nodiscard]] std::string to_markdown(const std::vector<KillRow>& rows);
+
+}  // namespace plumbline::cli

@@ -1,0 +1,349 @@
+// `plumbline schedule`: what each rank of a pipeline does when, what it costs, and whether a schedule is right.
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include "harness/cli/arguments.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/cli/schedule_view.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/schedules/checker.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+using schedules::CheckReport;
+using schedules::Schedule;
+using schedules::StageTimes;
+
+struct ScheduleOptions {
+  std::string name, stages, micro_batches, chunks;
+  std::string durations, latency, bandwidth, message_bytes, stragglers, jitter, seed;
+  bool rendezvous = false;
+  std::string lower = "none";
+  std::string format = "text";
+  std::string out;
+  bool list = false;
+  std::string check, stage_to_rank, most_activations;
+  bool forward_only = false, fifo = false;
+};
+
+int positive(const std::string& option, const std::string& text) {
+  const int value = whole_number(option, text);
+  if (value < 1) throw InvalidArgument(fmt::format("{}: it is 1 or more, got {}", option, value));
+  return value;
+}
+
+double amount(const std::string& option, const std::string& text, const char* what) {
+  const double value = number(option, text);
+  if (value < 0) throw InvalidArgument(fmt::format("{}: {} is 0 or more, got '{}'", option, what, text));
+  return value;
+}
+
+// "F=1,B=2" and, of each stage, "F=1,1,2,1,B=2,2,4,2".
+std::vector<StageTimes> durations_of(const std::string& text, std::size_t stages) {
+  std::vector<std::pair<char, std::vector<double>>> given;
+  for (const std::string& part : split(text)) {
+    const std::size_t equals = part.find('=');
+    if (equals != part.npos) {
+      const std::string action = part.substr(0, equals);
+      if (!std::set<std::string>{"F", "B", "I", "W"}.contains(action))
+        throw InvalidArgument(fmt::format("--durations: '{}' is not F, B, I or W in '{}'", action, part));
+      if (std::ranges::count(given, action.front(), &std::pair<char, std::vector<double>>::first) > 0)
+        throw InvalidArgument(fmt::format("--durations: {} is twice in '{}'", action, text));
+      given.emplace_back(action.front(), std::vector<double>());
+    }
+    if (given.empty()) throw InvalidArgument(fmt::format("--durations: '{}' is not ACTION=SECONDS", part));
+    given.back().second.push_back(
+        amount("--durations", part.substr(equals == part.npos ? 0 : equals + 1), "a duration"));
+  }
+  std::vector<StageTimes> times(1);
+  for (const auto& [action, seconds] : given) {
+    if (seconds.size() != 1 && seconds.size() != stages)
+      throw InvalidArgument(fmt::format("--durations: {} has {} entries; it has one, or one for each of {} stages",
+                                        action, seconds.size(), stages));
+    if (seconds.size() > times.size()) times.resize(stages, times.front());
+  }
+  for (const auto& [action, seconds] : given)
+    for (std::size_t stage = 0; stage < times.size(); ++stage) {
+      const double value = seconds[seconds.size() == 1 ? 0 : stage];
+      if (action == 'F') times[stage].forward = value;
+      if (action == 'B') times[stage].backward = value;
+      if (action == 'I') times[stage].input_gradient = value;
+      if (action == 'W') times[stage].weight_gradient = value;
+    }
+  return times;
+}
+
+// "2=1.5,3=2": rank 2 takes 1.5 times as long.
+std::vector<double> stragglers_of(const std::string& text, int ranks) {
+  std::vector<double> factors;
+  if (text.empty()) return factors;
+  factors.assign(static_cast<std::size_t>(ranks), 1);
+  for (const std::string& part : split(text)) {
+    const std::size_t equals = part.find('=');
+    if (equals == part.npos) throw InvalidArgument(fmt::format("--stragglers: '{}' is not RANK=FACTOR", part));
+    const int rank = whole_number("--stragglers", part.substr(0, equals));
+    if (rank < 0 || rank >= ranks)
+      throw InvalidArgument(fmt::format("--stragglers: rank {} is not from 0 to {}", rank, ranks - 1));
+    factors[static_cast<std::size_t>(rank)] = amount("--stragglers", part.substr(equals + 1), "a factor");
+  }
+  return factors;
+}
+
+std::uint64_t seed_of(const std::string& text) {
+  const int seed = whole_number("--seed", text);
+  if (seed < 0) throw InvalidArgument(fmt::format("--seed: it is 0 or more, got {}", seed));
+  return static_cast<std::uint64_t>(seed);
+}
+
+schedules::SimulationOptions simulation_of(const ScheduleOptions& options, const schedules::Shape& shape) {
+  schedules::SimulationOptions simulation;
+  if (!options.durations.empty())
+    simulation.stages = durations_of(
+        options.durations, static_cast<std::size_t>(shape.ranks) * static_cast<std::size_t>(shape.stages_per_rank));
+  if (!options.latency.empty()) simulation.links.latency = amount("--latency", options.latency, "a latency");
+  if (!options.bandwidth.empty()) simulation.links.bandwidth = number("--bandwidth", options.bandwidth);
+  if (simulation.links.bandwidth <= 0)
+    throw InvalidArgument(fmt::format("--bandwidth: it is above 0 bytes a second, got '{}'", options.bandwidth));
+  if (!options.message_bytes.empty())
+    simulation.message_bytes = {amount("--message-bytes", options.message_bytes, "a size")};
+  simulation.straggling = stragglers_of(options.stragglers, shape.ranks);
+  if (!options.jitter.empty()) simulation.jitter = amount("--jitter", options.jitter, "it");
+  if (!options.seed.empty()) simulation.seed = seed_of(options.seed);
+  simulation.rendezvous = options.rendezvous;
+  return simulation;
+}
+
+ScheduleRequest request_of(const ScheduleOptions& options) {
+  if (options.name.empty())
+    throw InvalidArgument("--name: it names no schedule; --list names all, --check reads one from a file");
+  ScheduleRequest request{.family = family_named(options.name), .lowering = lowering_of(options.lower)};
+  for (const auto& [option, value] :
+       {std::pair{"--stages", &options.stages}, {"--micro-batches", &options.micro_batches}})
+    if (value->empty()) throw InvalidArgument(fmt::format("{}: it is needed; --stages 4 --micro-batches 8", option));
+  request.shape = {
+      .ranks = positive("--stages", options.stages),
+      .micro_batches = positive("--micro-batches", options.micro_batches),
+      .stages_per_rank = options.chunks.empty() ? usual_chunks(request.family) : positive("--chunks", options.chunks)};
+  request.options = simulation_of(options, request.shape);
+  return request;
+}
+
+std::string extension_of(const std::string& format) {
+  if (format == "text") return "txt";
+  return format == "trace" ? "json" : format;
+}
+
+void write_schedule(const ScheduleOptions& options, const ScheduleRequest& request) {
+  const std::filesystem::path file =
+      options.out.empty() ? "" : output_file(options.out, "schedule." + extension_of(options.format));
+  const bool terminal = options.out.empty() && ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+  if (options.format == "csv") {
+    const Schedule schedule = schedule_of(request);
+    TextOutput output(file);
+    for (const auto& actions : schedule.ranks) output.write(schedules::to_csv(actions) + '\n');
+    output.finish();
+  } else {
+    const ScheduleView view = view_of(request);
+    const std::string text = options.format == "svg"    ? schedule_svg(view)
+                             : options.format == "text" ? schedule_text(view, terminal)
+                                                        : "";
+    TextOutput output(file);
+    options.format == "trace" ? write_trace(view, output) : output.write(text);
+    output.finish();
+  }
+  if (!options.out.empty()) fmt::print("written: {}\n", file.string());
+}
+
+void list_schedules() {
+  for (const schedules::Family family : schedules::families())
+    fmt::print("{:<24} {}\n", schedules::name_of(family), rule_of(family));
+  fmt::print("--stages counts ranks; --chunks is how many of the model's stages each of them has.\n");
+}
+
+std::vector<int> numbers_of(const std::string& option, const std::string& text) {
+  std::vector<int> numbers;
+  for (const std::string& part : split(text)) {
+    numbers.push_back(whole_number(option, part));
+    if (numbers.back() < 0) throw InvalidArgument(fmt::format("{}: it is 0 or more, got {}", option, numbers.back()));
+  }
+  return numbers;
+}
+
+// Where the stages' ranks are told, nothing has to be inferred, and what does not fit is a finding.
+Schedule schedule_in(const ScheduleOptions& options, const std::string& text) {
+  if (options.stage_to_rank.empty()) {
+    Schedule schedule = schedules::parse_csv(text);
+    if (!options.micro_batches.empty()) schedule.micro_batches = positive("--micro-batches", options.micro_batches);
+    return schedule;
+  }
+  Schedule schedule{.stage_to_rank = numbers_of("--stage-to-rank", options.stage_to_rank)};
+  schedule.stages = static_cast<int>(schedule.stage_to_rank.size());
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    schedule.ranks.push_back(schedules::parse_row(rest.substr(0, end), static_cast<int>(schedule.ranks.size()) + 1));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  if (schedule.ranks.empty()) throw InvalidArgument("schedule: there is no line in it");
+  for (const int rank : schedule.stage_to_rank)
+    if (rank >= static_cast<int>(schedule.ranks.size()))
+      throw InvalidArgument(
+          fmt::format("--stage-to-rank: rank {} is not one of the file's {} ranks", rank, schedule.ranks.size()));
+  std::int32_t last = 0;
+  for (const auto& actions : schedule.ranks)
+    for (const schedules::Action& action : actions) last = std::max(last, action.micro_batch);
+  schedule.micro_batches =
+      options.micro_batches.empty() ? last + 1 : positive("--micro-batches", options.micro_batches);
+  return schedule;
+}
+
+std::string deadlock_text(const CheckReport& report) {
+  if (report.deadlock_free_rendezvous) return "free of deadlock, buffered and under rendezvous";
+  return report.deadlock_free_buffered ? "free of deadlock where sends are buffered, not under rendezvous"
+                                       : "freedom from deadlock not proved";
+}
+
+std::string check_text(const ScheduleOptions& options, const Schedule& schedule, const CheckReport& report) {
+  std::string text;
+  std::size_t errors = 0;
+  for (const schedules::Problem& problem : report.problems) {
+    text += to_string(problem) + '\n';
+    errors += problem.severity == schedules::ProblemSeverity::error ? 1 : 0;
+  }
+  const std::size_t warnings = report.problems.size() - errors;
+  if (report.omitted > 0) text += fmt::format("and {} more\n", report.omitted);
+  std::size_t actions = 0;
+  for (const auto& row : schedule.ranks) actions += row.size();
+  text +=
+      fmt::format("{}: {}: {} on {}, {}, {}; {}; {}, {}\n", report.valid() ? "VALID" : "NOT VALID", options.check,
+                  counted(static_cast<std::size_t>(schedule.stages), "stage"), counted(schedule.ranks.size(), "rank"),
+                  counted(static_cast<std::size_t>(schedule.micro_batches), "micro-batch"), counted(actions, "cell"),
+                  deadlock_text(report), counted(errors, "error"), counted(warnings, "warning"));
+  constexpr std::size_t kShown = 64;
+  if (!report.peak_activations.empty() && report.peak_activations.size() <= kShown)
+    text += fmt::format("peak activations by rank: {}\n", fmt::join(report.peak_activations, " "));
+  else if (!report.peak_activations.empty())
+    text += fmt::format("peak activations: {} at most\n", std::ranges::max(report.peak_activations));
+  return text;
+}
+
+int check_file(const ScheduleOptions& options) {
+  if (options.format != "text") throw InvalidArgument("--check: its report is text");
+  schedules::CheckOptions how{.matching = options.fifo ? schedules::Matching::fifo : schedules::Matching::name,
+                              .forward_only = options.forward_only};
+  Schedule schedule;
+  CheckReport report;
+  try {
+    schedule = schedule_in(options, read_text("--check", options.check));
+    if (!options.most_activations.empty()) {
+      how.activation_limits = numbers_of("--most-activations", options.most_activations);
+      if (how.activation_limits.size() == 1)
+        how.activation_limits.resize(schedule.ranks.size(), how.activation_limits[0]);
+    }
+    report = schedules::check(schedule, how);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("--check '{}': {}", options.check, error.what()));
+  }
+  TextOutput output(options.out.empty() ? "" : output_file(options.out, "schedule.txt"));
+  output.write(check_text(options, schedule, report));
+  output.finish();
+  return report.valid() ? 0 : 1;
+}
+
+int run_schedule(const ScheduleOptions& options) {
+  if (!std::set<std::string>{"text", "csv", "svg", "trace"}.contains(options.format))
+    throw InvalidArgument(fmt::format("--format '{}'; it is text, csv, svg or trace", options.format));
+  if (options.list) {
+    list_schedules();
+    return 0;
+  }
+  if (!options.check.empty()) return check_file(options);
+  write_schedule(options, request_of(options));
+  return 0;
+}
+
+constexpr const char* kFooter =
+    "Example: plumbline schedule --name zb-h1 --stages 4 --micro-batches 8\n"
+    "         plumbline schedule --name 1f1b --stages 4 --micro-batches 8 --durations F=1,1,2,1,B=2,2,4,2 --format svg "
+    "--out 1f1b.svg\n"
+    "         plumbline schedule --name zbv --stages 4 --micro-batches 8 --lower plumbline --latency 0.1 --format "
+    "trace "
+    "--out zbv.json\n"
+    "         plumbline schedule --check mine.csv\n"
+    "CSV is PyTorch's notation, a line a rank: 0F0,0F1,0B0,0B1 or 0F0,0SEND_F0,0RECV_B0,0I0,0W0.\n"
+    "Exit status: 0 as it should be, 1 the checked schedule is not valid, 2 usage, 3 not written.";
+
+void add_cost_options(CLI::App& command, ScheduleOptions& options) {
+  command
+      .add_option("--durations", options.durations,
+                  "Seconds of F, B, I and W on one micro-batch, of all stages or of each: F=1,B=2 or F=1,1,2,1,B=2; 1 "
+                  "unless given, B as I and W")
+      ->type_name("ACTION=SECONDS");
+  command.add_option("--latency", options.latency, "Seconds that a message is under way")->type_name("SECONDS");
+  command.add_option("--bandwidth", options.bandwidth, "Bytes a second between two ranks")->type_name("BYTES");
+  command.add_option("--message-bytes", options.message_bytes, "Bytes of a stage's output, and of its gradient")
+      ->type_name("BYTES");
+  command.add_option("--stragglers", options.stragglers, "Ranks that take longer, by a factor: 2=1.5")
+      ->type_name("RANK=FACTOR");
+  command.add_option("--jitter", options.jitter, "Each computation takes up to this part longer, at random")
+      ->type_name("PART");
+  command.add_option("--seed", options.seed, "Of the jitter")->type_name("N");
+  command.add_flag("--rendezvous", options.rendezvous, "A message waits for its receive; of lowered schedules");
+}
+
+}  // namespace
+
+Command add_schedule(CLI::App& app, const Program&) {
+  CLI::App* command = app.add_subcommand(
+      "schedule", "Draw a pipeline schedule's timeline with its bubbles; prove or refute a schedule from a file");
+  auto options = std::make_shared<ScheduleOptions>();
+  command->add_option("--name", options->name, "Which schedule; --list names all");
+  command->add_option("--stages", options->stages, "Ranks of the pipeline")->type_name("N");
+  command
+      ->add_option("--micro-batches", options->micro_batches,
+                   "Micro-batches of a step; with --check, if not all are in it")
+      ->type_name("N");
+  command
+      ->add_option("--chunks", options->chunks,
+                   "Stages of the model on each rank; 1, or 2 where a schedule is of several")
+      ->type_name("N");
+  add_cost_options(*command, *options);
+  command->add_option("--lower", options->lower, "Whose messages are put in: none, torch, plumbline")
+      ->capture_default_str();
+  CLI::Option* const list = command->add_flag("--list", options->list, "The schedules, with their rules");
+  CLI::Option* const check =
+      command->add_option("--check", options->check, "Proves the schedule in this CSV right, or names each problem")
+          ->type_name("FILE");
+  command
+      ->add_option("--stage-to-rank", options->stage_to_rank, "The rank of each stage: 0,1,1,0; else who computes it")
+      ->needs(check)
+      ->type_name("RANKS");
+  command
+      ->add_option("--most-activations", options->most_activations,
+                   "More at once are an error; of all ranks, or of each")
+      ->needs(check)
+      ->type_name("N");
+  command->add_flag("--forward-only", options->forward_only, "The checked schedule has no backward")->needs(check);
+  command->add_flag("--fifo", options->fifo, "Its messages meet first in, first out, not by name")->needs(check);
+  command->add_option("--format", options->format, "text, csv, svg or trace (Chrome's, for Perfetto)")
+      ->capture_default_str();
+  command->add_option("--out", options->out,
+                      "A file in place of standard output; in a folder, schedule.txt, .csv, .svg or .json");
+  for (const char* other : {"--name", "--stages", "--chunks", "--durations", "--latency", "--bandwidth",
+                            "--message-bytes", "--stragglers", "--jitter", "--seed", "--rendezvous", "--lower"}) {
+    check->excludes(command->get_option(other));
+    list->excludes(command->get_option(other));
+  }
+  list->excludes(check);
+  command->footer(kFooter);
+  return [options] { return run_schedule(*options); };
+}
+
+}  // namespace plumbline::cli

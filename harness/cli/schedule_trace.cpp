@@ -1,0 +1,72 @@
+// `plumbline schedule --format trace`: trace events in JSON, as chrome://tracing and Perfetto read them.
+#include <fmt/format.h>
+
+#include "harness/cli/schedule_view.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+using schedules::Action;
+using schedules::Period;
+
+constexpr double kMicroseconds = 1e6;  // in a second
+
+class Trace {
+ public:
+  Trace(const ScheduleView& view, TextOutput& output) : view_(view), output_(output) {}
+
+  void write() {
+    output_.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+    event(fmt::format(R"("ph":"M","name":"process_name","pid":0,"args":{{"name":"{}"}})", view_.title()));
+    for (int rank = 0; rank < static_cast<int>(view_.schedule.ranks.size()); ++rank) write_rank(rank);
+    output_.write("\n]}\n");
+  }
+
+ private:
+  void event(const std::string& fields) {
+    output_.write(first_ ? "{" : ",\n{");
+    output_.write(fields);
+    output_.write("}");
+    first_ = false;
+  }
+
+  void write_rank(int rank) {
+    event(fmt::format(R"("ph":"M","name":"thread_name","pid":0,"tid":{0},"args":{{"name":"rank {0}"}})", rank));
+    event(fmt::format(R"("ph":"M","name":"thread_sort_index","pid":0,"tid":{0},"args":{{"sort_index":{0}}})", rank));
+    const auto& actions = view_.schedule.ranks[static_cast<std::size_t>(rank)];
+    const auto periods = view_.timeline.of_rank(rank);
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      if (schedules::is_compute(actions[i].kind)) write_computation(rank, actions[i], periods[i]);
+      if (schedules::is_send(actions[i].kind)) write_message(rank, actions[i], periods[i]);
+    }
+  }
+
+  void write_computation(int rank, const Action& action, const Period& period) {
+    event(fmt::format(
+        R"("ph":"X","name":"{}","cat":"{}","pid":0,"tid":{},"ts":{},"dur":{},"args":{{"stage":{},"micro_batch":{}}})",
+        to_string(action), schedules::name_of(action.kind), rank, period.start * kMicroseconds,
+        (period.end - period.start) * kMicroseconds, action.stage, action.micro_batch));
+  }
+
+  // Messages of a link may overlap, which only asynchronous events may.
+  void write_message(int rank, const Action& action, const Period& period) {
+    const int to_stage = action.kind == schedules::ActionKind::send_backward ? action.stage - 1 : action.stage + 1;
+    const int to = view_.schedule.stage_to_rank[static_cast<std::size_t>(to_stage)];
+    const std::string shared = fmt::format(
+        R"("name":"{} rank {} to {}","cat":"message","id":{},"pid":0,"tid":{},"args":{{"action":"{}","to":{}}})",
+        schedules::name_of(action.kind), rank, to, messages_++, rank, to_string(action), to);
+    event(fmt::format(R"("ph":"b","ts":{},)", period.start * kMicroseconds) + shared);
+    event(fmt::format(R"("ph":"e","ts":{},)", period.end * kMicroseconds) + shared);
+  }
+
+  const ScheduleView& view_;
+  TextOutput& output_;
+  bool first_ = true;
+  std::int64_t messages_ = 0;
+};
+
+}  // namespace
+
+void write_trace(const ScheduleView& view, TextOutput& output) { Trace(view, output).write(); }
+
+}  // namespace plumbline::cli

@@ -1,0 +1,196 @@
+#include "harness/cli/schedule_view.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "harness/mutants/mutants.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/schedules/lowering.hpp"
+
+namespace plumbline::cli {
+
+using schedules::Action;
+using schedules::Family;
+using schedules::Schedule;
+
+Lowering lowering_of(const std::string& name) {
+  if (name == "none") return Lowering::none;
+  if (name == "torch") return Lowering::torch;
+  if (name == "plumbline") return Lowering::plumbline;
+  throw InvalidArgument(fmt::format("--lower '{}'; it is none, torch or plumbline", name));
+}
+
+Family family_named(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Family family : schedules::families()) {
+    if (schedules::name_of(family) == name) return family;
+    names.emplace_back(schedules::name_of(family));
+  }
+  throw NotFound(fmt::format("--name '{}': no such schedule; did you mean {}? plumbline schedule --list names all",
+                             name, mutants::nearest_names(name, std::move(names), 1).front()));
+}
+
+std::string_view rule_of(Family family) {
+  switch (family) {
+    case Family::gpipe:
+      return "all forwards, then all backwards; one chunk";
+    case Family::one_f_one_b:
+      return "a forward for each stage behind it, then a forward and a backward in turn; one chunk";
+    case Family::interleaved:
+      return "1f1b through all chunks, in rounds; max(1, micro-batches / stages) divides the micro-batches";
+    case Family::looped_breadth_first:
+      return "all micro-batches of a chunk, then those of the next; backwards in reverse";
+    case Family::zb_h1:
+      return "1f1b whose weight gradients fill the bubble, with its memory; one chunk";
+    case Family::zb_h2:
+      return "twice as many forwards ahead: no bubble for equal times; one chunk";
+    case Family::interleaved_zero_bubble:
+      return "interleaved, with weight gradients that fill the bubble; the rounds of interleaved";
+    case Family::zbv:
+      return "zero bubble, two chunks a rank there and back; exactly 2 chunks";
+    case Family::dualpipev:
+      return "forward and backward at once, there and back; exactly 2 chunks, micro-batches >= 2 x stages";
+    case Family::forward_only:
+      return "inference: groups of as many micro-batches as stages, each through all chunks";
+  }
+  return "";
+}
+
+int usual_chunks(Family family) {
+  constexpr std::array kOfSeveral{Family::interleaved, Family::looped_breadth_first, Family::interleaved_zero_bubble,
+                                  Family::zbv, Family::dualpipev};
+  return std::ranges::count(kOfSeveral, family) > 0 ? 2 : 1;
+}
+
+namespace {
+
+// What every formula supposes: stages alike, messages that take no time.
+bool is_ideal(const schedules::SimulationOptions& options) {
+  const schedules::StageTimes& first = options.stages.front();
+  const bool alike = std::ranges::all_of(options.stages, [&](const schedules::StageTimes& stage) {
+    return stage.forward == first.forward && stage.input_gradient == first.input_gradient &&
+           stage.weight_gradient == first.weight_gradient && stage.backward == first.backward;
+  });
+  const bool free = options.links.latency == 0 &&
+                    (std::isinf(options.links.bandwidth) ||
+                     std::ranges::all_of(options.message_bytes, [](double bytes) { return bytes == 0; }));
+  return alike && free && !options.rendezvous && options.overlap == 1 && options.jitter == 0 &&
+         std::ranges::all_of(options.straggling, [](double factor) { return factor == 1; });
+}
+
+}  // namespace
+
+std::optional<ClosedForm> closed_form(const ScheduleRequest& request) {
+  if (!is_ideal(request.options)) return std::nullopt;
+  const auto& [ranks, micro_batches, chunks] = request.shape;
+  const schedules::StageTimes& stage = request.options.stages.front();
+  const double v = chunks, hops = ranks - 1;
+  const double f = v * stage.forward, i = v * stage.input_gradient, w = v * stage.weight_gradient;
+  const double b = v * stage.of(schedules::ActionKind::backward);
+  const bool whole_rounds = micro_batches % ranks == 0, equal = f == i && i == w && b == i + w;
+  using Form = std::optional<ClosedForm>;
+  switch (request.family) {
+    case Family::gpipe:
+    case Family::one_f_one_b:
+      return ClosedForm{"(p-1)(tF+tB)", hops * (f + b)};
+    case Family::interleaved:
+      return whole_rounds ? Form({"(p-1)(tF+tB)/v", hops * (f + b) / v}) : std::nullopt;
+    case Family::looped_breadth_first:
+      return micro_batches >= ranks ? Form({"(p-1)(tF+tB)/v", hops * (f + b) / v}) : std::nullopt;
+    case Family::zb_h1:
+      return micro_batches >= ranks ? Form({"(p-1)max(tF,tI,tF+tI-tW)", hops * std::max({f, i, f + i - w})})
+                                    : std::nullopt;
+    case Family::zb_h2:
+      return equal && micro_batches >= 2 * ranks ? Form({"(p-1)(tF+tI-2tW)", hops * (f + i - 2 * w), true})
+                                                 : std::nullopt;
+    case Family::interleaved_zero_bubble:
+      return equal && chunks == 2 && whole_rounds && micro_batches >= 2 * ranks
+                 ? Form({"(p-1)(tF+tI-tW)/v", hops * (f + i - w) / v})
+                 : std::nullopt;
+    case Family::zbv:
+      return equal && whole_rounds && micro_batches >= 2 * ranks ? Form({"(p-1)tF/2", hops * f / 2}) : std::nullopt;
+    case Family::dualpipev:
+      return equal && whole_rounds ? Form({"(p-1)(tF+2tB-3tW)/2", hops * (f + 2 * b - 3 * w) / 2}) : std::nullopt;
+    case Family::forward_only:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::string counted(std::size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : what.ends_with("ch") ? "es" : "s");
+}
+
+std::string ScheduleView::title() const {
+  return fmt::format("{}: {} on {}, {}", schedules::name_of(request.family),
+                     counted(static_cast<std::size_t>(schedule.stages), "stage"),
+                     counted(schedule.ranks.size(), "rank"),
+                     counted(static_cast<std::size_t>(schedule.micro_batches), "micro-batch"));
+}
+
+double ScheduleView::simulated_bubble() const {
+  if (!formula || !formula->of_span) return timeline.barrier_bubble();
+  return std::ranges::max_element(timeline.ranks, {}, &schedules::RankTimes::span_bubble)->span_bubble;
+}
+
+Schedule schedule_of(const ScheduleRequest& request) {
+  Schedule schedule = schedules::generate(request.family, request.shape);
+  if (request.lowering == Lowering::none) return schedule;
+  return request.lowering == Lowering::torch ? schedules::lower_as_torch(schedule) : schedules::lower(schedule);
+}
+
+ScheduleView view_of(const ScheduleRequest& request) {
+  ScheduleView view{.request = request, .schedule = schedule_of(request)};
+  view.request.options.forward_only = request.family == Family::forward_only;
+  view.timeline = schedules::simulate(view.schedule, view.request.options);
+  view.idle = schedules::attribute_idle_time(view.schedule, view.request.options, view.timeline);
+  view.formula = closed_form(request);
+  for (const auto& actions : view.schedule.ranks)
+    view.computations +=
+        std::ranges::count_if(actions, [](const Action& action) { return schedules::is_compute(action.kind); });
+  return view;
+}
+
+std::vector<Cell> cells_of(const ScheduleView& view, int rank) {
+  const std::span<const Action> actions = view.schedule.ranks[static_cast<std::size_t>(rank)];
+  const std::span<const schedules::Period> periods = view.timeline.of_rank(rank);
+  std::vector<Cell> cells;
+  for (std::size_t first = 0, next = 0; first < actions.size(); first = next) {
+    next = first + 1;
+    if (!schedules::is_compute(actions[first].kind)) continue;
+    while (actions[next - 1].joined && next < actions.size()) ++next;
+    if (periods[first].end > periods[first].start)
+      cells.push_back({.period = periods[first], .actions = actions.subspan(first, next - first)});
+  }
+  return cells;
+}
+
+std::vector<int> chunks_of(const Schedule& schedule) {
+  std::vector<int> seen(schedule.ranks.size()), chunks;
+  for (const int rank : schedule.stage_to_rank) chunks.push_back(seen[static_cast<std::size_t>(rank)]++);
+  return chunks;
+}
+
+double shortest_cell(const ScheduleView& view) {
+  double shortest = 0;
+  for (int rank = 0; rank < static_cast<int>(view.schedule.ranks.size()); ++rank)
+    for (const Cell& cell : cells_of(view, rank)) {
+      const double length = cell.period.end - cell.period.start;
+      if (shortest == 0 || length < shortest) shortest = length;
+    }
+  return shortest;
+}
+
+double tick_of(double makespan, double most) {
+  const double least = makespan / most;
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (const double step : {1.0, 2.0, 5.0})
+    if (step * power >= least) return step * power;
+  return 10 * power;
+}
+
+}  // namespace plumbline::cli

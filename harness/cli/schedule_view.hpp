@@ -1,0 +1,96 @@
+// harness/cli/schedule_view.hpp: what `plumbline schedule` shows: a schedule, when it happens, and why ranks are idle.
+//
+// Model   A request is a family, its shape and what computations and messages cost. A view has what the simulator says of
+//         it, and the bubble that a closed form says there is, where one holds.
+// Cost    O(actions).
+// Sources The closed forms: the papers that reference/schedules/generate.hpp names; schedule_view_test.cpp holds them
+//         against the simulator.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/cli/arguments.hpp"
+#include "reference/schedules/generate.hpp"
+#include "reference/schedules/simulator.hpp"
+
+namespace plumbline::cli {
+
+/// More computations than a reader looks at one by one.
+inline constexpr std::int64_t kMostDrawnAsText = 4096;
+inline constexpr std::int64_t kMostPicturedComputations = 32768;
+
+enum class Lowering { none, torch, plumbline };
+/// Throws InvalidArgument, naming --lower.
+[[nodiscard]] Lowering lowering_of(const std::string& name);
+
+struct ScheduleRequest {
+  schedules::Family family = schedules::Family::gpipe;
+  schedules::Shape shape;
+  Lowering lowering = Lowering::none;
+  schedules::SimulationOptions options;
+};
+
+/// Throws NotFound that says which names are near.
+[[nodiscard]] schedules::Family family_named(const std::string& name);
+/// The rule of a family in a line.
+[[nodiscard]] std::string_view rule_of(schedules::Family family);
+/// How many stages a rank has unless told: 2 where a family is of several.
+[[nodiscard]] int usual_chunks(schedules::Family family);
+
+/// A bubble that a formula gives.
+struct ClosedForm {
+  std::string formula;  // of tF, tI and tW, the times of all of a rank's stages for one micro-batch
+  double seconds = 0;
+  bool of_span = false;  // of the ranks' span bubbles; else of the busiest rank's barrier bubble
+};
+/// Nothing where no formula holds: for stages that differ, messages that take time, and shapes that it is not about.
+[[nodiscard]] std::optional<ClosedForm> closed_form(const ScheduleRequest& request);
+
+struct ScheduleView {
+  ScheduleRequest request;
+  schedules::Schedule schedule;  // lowered as asked for
+  schedules::Timeline timeline;
+  std::vector<schedules::IdleTime> idle;
+  std::optional<ClosedForm> formula;
+  std::int64_t computations = 0;
+
+  /// "zb-h1: 4 stages on 4 ranks, 8 micro-batches".
+  [[nodiscard]] std::string title() const;
+  /// The simulated bubble that the formula is about: of a span bubble, the longest.
+  [[nodiscard]] double simulated_bubble() const;
+};
+
+/// The schedule alone. Throws what generating and lowering throw.
+[[nodiscard]] schedules::Schedule schedule_of(const ScheduleRequest& request);
+/// Throws what schedule_of() and simulating throw.
+[[nodiscard]] ScheduleView view_of(const ScheduleRequest& request);
+
+/// What a rank does at one time: one computation, or several at once.
+struct Cell {
+  schedules::Period period;
+  std::span<const schedules::Action> actions;
+};
+/// Those of a rank that take time, in order.
+[[nodiscard]] std::vector<Cell> cells_of(const ScheduleView& view, int rank);
+/// "1 stage", "2 stages", "3 micro-batches".
+[[nodiscard]] std::string counted(std::size_t count, std::string_view what);
+/// Which of its rank's stages it is, from 0.
+[[nodiscard]] std::vector<int> chunks_of(const schedules::Schedule& schedule);
+/// The shortest time that a computation takes; 0 when none takes any.
+[[nodiscard]] double shortest_cell(const ScheduleView& view);
+/// A round number of seconds of which no more than `most` fit into the makespan.
+[[nodiscard]] double tick_of(double makespan, double most);
+
+/// The timeline, drawn up to kMostDrawnAsText computations, and the figures.
+[[nodiscard]] std::string schedule_text(const ScheduleView& view, bool coloured);
+/// Throws InvalidArgument for more than kMostPicturedComputations.
+[[nodiscard]] std::string schedule_svg(const ScheduleView& view);
+/// Chrome's trace events: a track for each rank, and one for the messages between each two. A second is a second.
+void write_trace(const ScheduleView& view, TextOutput& output);
+
+}  // namespace plumbline::cli
