@@ -12,10 +12,12 @@ if(PLUMBLINE_HAS_TORCH)
 endif()
 
 # Public headers, under the paths by which they include each other.
-file(GLOB headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS reference/comm/*.hpp reference/record/*.hpp)
+file(GLOB headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS reference/comm/*.hpp reference/record/*.hpp
+  reference/topology/*.hpp reference/groups/*.hpp reference/schedules/*.hpp)
 list(REMOVE_ITEM headers reference/record/temporary_folder.hpp reference/record/toml_fields.hpp)  # of its inside
 foreach(header IN LISTS headers ITEMS
-    reference/training/training.hpp reference/training/digits.hpp reference/training/digits_run.hpp
+    reference/training/training.hpp reference/training/steps.hpp reference/training/digits.hpp
+    reference/training/digits_run.hpp
     harness/subject/backend.hpp)  # for writers of backend modules
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/plumbline/${folder})
@@ -23,8 +25,9 @@ endforeach()
 
 # Literally lib, as the modules: the package says where they are by a path from its own.
 set_target_properties(plumbline_settings PROPERTIES EXPORT_NAME settings)
-install(TARGETS plumbline_settings plumbline_comm plumbline_job_record plumbline_digits EXPORT plumbline
-  ARCHIVE DESTINATION lib)
+install(TARGETS plumbline_settings plumbline_comm plumbline_job_record plumbline_digits plumbline_topology plumbline_groups plumbline_schedules
+  plumbline_training_steps
+  EXPORT plumbline ARCHIVE DESTINATION lib)
 install(EXPORT plumbline FILE plumblineTargets.cmake NAMESPACE plumbline:: DESTINATION lib/cmake/plumbline)
 configure_package_config_file(ci/cmake/plumblineConfig.cmake.in plumblineConfig.cmake
   INSTALL_DESTINATION lib/cmake/plumbline)

@@ -12,6 +12,7 @@
 
 #include "reference/comm/local.hpp"
 #include "reference/training/digits_run.hpp"
+#include "reference/training/steps.hpp"
 
 namespace {
 
@@ -40,7 +41,7 @@ void train(const std::filesystem::path& folder) {
   const job::RunSpec spec = training::write_digits_run({.data = 2, .steps = 2}, training::digits(), folder);
   std::atomic<int> steps = 0;
   comm::run_ranks(2, [&](comm::Communicator& world) {
-    training->run(spec, world, folder, [&](const training::StepProgress&) { ++steps; });
+    training->run(spec, world, folder, [&](const training::StepProgress&) { ++steps; }, {});
   });
   std::printf("2 ranks trained %d steps\n", steps.load());
 }

@@ -1,0 +1,15 @@
+# plumbline_vectors(target component): the files vectors/*.json of the folder that calls it, read at run time by `target`: in
+# the build tree from the place that they have when installed, share/plumbline/vectors/<component>.
+function(plumbline_vectors target component)
+  file(GLOB vectors CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/vectors/*.json)
+  set(copies)
+  foreach(vector ${vectors})
+    get_filename_component(name ${vector} NAME)
+    set(copy ${PROJECT_BINARY_DIR}/share/plumbline/vectors/${component}/${name})
+    add_custom_command(OUTPUT ${copy} COMMAND ${CMAKE_COMMAND} -E copy ${vector} ${copy} DEPENDS ${vector} VERBATIM)
+    list(APPEND copies ${copy})
+  endforeach()
+  add_custom_target(plumbline_${component}_vectors ALL DEPENDS ${copies})
+  add_dependencies(${target} plumbline_${component}_vectors)
+  install(FILES ${vectors} DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline/vectors/${component})
+endfunction()
