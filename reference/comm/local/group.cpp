@@ -49,12 +49,14 @@ void LocalGroup::note(const Failure& failure) {
 void LocalGroup::abort(const std::string& reason) noexcept {
   fail({.kind = Failure::Kind::peer, .message = reason});
   std::vector<std::shared_ptr<LocalGroup>> subgroups;
+  std::string first;  // of several ranks that give up one after the other, the first is the cause
   {
     const std::lock_guard hold(mutex_);
+    first = failure_->message;
     for (const auto& subgroup : subgroups_)
       if (auto group = subgroup.lock()) subgroups.push_back(std::move(group));
   }
-  for (const auto& group : subgroups) group->abort(reason);
+  for (const auto& group : subgroups) group->abort(first);
 }
 
 bool LocalGroup::enter(int member) {
