@@ -43,6 +43,17 @@ std::int64_t sum_of(const std::vector<int>& ranks) {
   return sum;
 }
 
+// What `call` throws; "" where it throws nothing of the kind.
+template <class Expected>
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Expected& error) {
+    return error.what();
+  }
+  return "";
+}
+
 // What each rank's construction throws, by the given plans and steps; empty where it does not throw.
 std::vector<std::string> errors_of(int size, const std::function<Plan(int rank)>& plan,
                                    const std::function<ContextSteps(int rank)>& steps = {}) {
@@ -259,23 +270,23 @@ TEST(Agreement, AnInvalidPlanOfOneRankIsRefusedOnAll) {
 
 TEST(Agreement, ARankThatNeverComesEndsInATimeoutThatNamesIt) {
   comm::LocalOptions options;
-  options.timeout = 20s;
+  options.timeout = 60s;
   std::atomic<int> named = 0;
   run_ranks(
       3,
       [&](Communicator& world) {
         const auto stand_in = world.duplicate();  // its failure leaves the world as it is
         if (world.rank() == 1) {
-          std::this_thread::sleep_for(400ms);
+          while (named < 2) std::this_thread::sleep_for(1ms);
           return;
         }
         const Plan plan = colossalai_plan(3, {});
-        EXPECT_THAT([&] { ParallelContext(*stand_in, plan, {}, {.timeout = 100ms}); },
-                    ThrowsMessage<comm::TimeoutError>(HasSubstr("for rank 1")));
+        // Long enough for the other to come on any machine.
+        EXPECT_THAT(error_of<comm::TimeoutError>([&] { ParallelContext(*stand_in, plan, {}, {.timeout = 2s}); }),
+                    HasSubstr("for rank 1"));
         ++named;
       },
       options);
-  EXPECT_EQ(named, 2);
 }
 
 TEST(CheckWorldSize, IsTheSameErrorOnAll) {
@@ -347,9 +358,9 @@ std::chrono::milliseconds fails_on_rank_1(const ContextSteps& steps, const Conte
           parent->barrier();  // who had made its groups by then is told here
         };
         if (world.rank() == 1)
-          EXPECT_THAT(make, ThrowsMessage<RuntimeFailure>(HasSubstr("no space left")));
+          EXPECT_EQ(error_of<RuntimeFailure>(make), "no space left");
         else
-          EXPECT_THAT(make, ThrowsMessage<comm::PeerFailed>(HasSubstr("rank 1 failed to make its groups")));
+          EXPECT_THAT(error_of<comm::PeerFailed>(make), HasSubstr("rank 1 failed to make its groups"));
         const auto took =
             std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
         world.barrier();
@@ -417,8 +428,8 @@ std::pair<Holdings, Holdings> before_and_after(const ContextSteps& steps) {
 
 TEST(ContextLife, AThousandCyclesLeaveNothingBehind) {
   const auto [before, after] = before_and_after({});
-  EXPECT_EQ(after.threads, before.threads);
-  EXPECT_EQ(after.handles, before.handles);
+  EXPECT_LE(after.threads, before.threads);  // one of an earlier test may have been still on its way out
+  EXPECT_LE(after.handles, before.handles);
   EXPECT_LT(after.bytes, before.bytes + (1 << 18));
 }
 
