@@ -42,12 +42,14 @@ json question_of(const Log& log, const std::string& rule, const std::vector<std:
 // ---- faults that are named ----
 
 struct Fault {
-  const char* name;
+  std::string name;
   const char* rule;
   Log log;
-  std::set<std::string> kinds;       // any of them
-  std::optional<int> rank = {};      // whom the finding must name; nothing: any
-  std::optional<int> sequence = {};  // likewise
+  std::set<std::string> kinds;            // any of them
+  std::optional<int> rank = {};           // whom the finding must name; nothing: any
+  std::optional<int> sequence = {};       // likewise
+  std::set<std::string> beside = {};      // kinds of errors that it may bring along; empty: any
+  std::vector<std::string> partial = {};  // modes that may leave ranks out
 };
 
 const std::vector<int> kAll{0, 1, 2}, kFirstTwo{0, 1}, kLastTwo{1, 2}, kEnds{0, 2};
@@ -65,13 +67,31 @@ const std::vector<Fault>& differences() {
       {"other_group_on_rank_1", "all_ranks", {usual, other, usual}, {"order"}, 1, 3},
       {"missing_on_rank_0", "all_ranks", {shorter, usual, usual}, {"missing"}, 0, 3},
       {"missing_on_rank_2", "all_ranks", {usual, usual, shorter}, {"missing"}, 2, 3},
+      {"two_odd_ranks", "all_ranks", {usual, swapped, usual, other, usual}, {"order"}, 3, 3},
+      {"second_of_two_odd_ranks", "all_ranks", {usual, swapped, usual, shorter, usual}, {"missing"}, 3, 3},
   };
   return list;
+}
+
+// Each rank first makes a group with the next, and then with the one before.
+Log ring_of(int ranks) {
+  Log log;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<int> next{rank, (rank + 1) % ranks}, previous{rank, (rank + ranks - 1) % ranks};
+    std::ranges::sort(next);
+    std::ranges::sort(previous);
+    log.push_back({{next}, {previous}});
+  }
+  return log;
 }
 
 // Calls that members alone make, and that wait for each other.
 const std::vector<Fault>& waits() {
   static const std::vector<Fault> list{
+      {"four_in_a_circle", "members_only", ring_of(4), {"cycle"}},
+      {"five_in_a_circle", "members_only", ring_of(5), {"cycle"}},
+      {"nine_in_a_circle", "members_only", ring_of(9), {"cycle"}},
+      {"never_made_in_a_larger_world", "members_only", {{{{0, 3}}}, {}, {}, {}, {}}, {"missing"}, 3},
       {"two_in_a_circle", "members_only", {{{kFirstTwo}, {kAll}}, {{kAll}, {kFirstTwo}}, {{kAll}}}, {"cycle", "order"}},
       {"three_in_a_circle",
        "members_only",
@@ -86,11 +106,15 @@ const std::vector<Fault>& waits() {
 const std::vector<Fault>& bad_lists() {
   const auto everywhere = [](const std::vector<Made>& made) { return Log(3, made); };
   static const std::vector<Fault> list{
-      {"rank_twice", "all_ranks", everywhere({{kAll}, {{1, 2, 1}}}), {"repeated"}, {}, 1},
-      {"rank_outside", "all_ranks", everywhere({{kAll}, {{2, 3}}}), {"range"}, {}, 1},
-      {"empty", "all_ranks", everywhere({{kAll}, {{}}}), {"empty"}, {}, 1},
-      {"overlap", "all_ranks", everywhere({{kFirstTwo, "DATA"}, {kLastTwo, "DATA"}}), {"overlap"}, 1},
-      {"left_out", "all_ranks", everywhere({{kAll, "DATA"}, {kFirstTwo, "TENSOR"}}), {"cover"}, 2},
+      {"left_out", "all_ranks", everywhere({{kAll, "DATA"}, {kFirstTwo, "TENSOR"}}), {"cover"}, 2, {}, {"cover"}},
+      {"left_out_beside_a_partial_mode",
+       "all_ranks",
+       everywhere({{kFirstTwo, "ENDS"}, {kFirstTwo, "TENSOR"}}),
+       {"cover"},
+       2,
+       {},
+       {"cover"},
+       {"ENDS"}},
       {"other_name",
        "all_ranks",
        {{{kAll, "DATA"}, {kAll, "MODEL"}}, {{kAll, "MODEL"}, {kAll, "DATA"}}, {{kAll, "DATA"}, {kAll, "MODEL"}}},
@@ -108,8 +132,48 @@ const std::vector<Fault>& bad_lists() {
        {{{kAll}, {kFirstTwo}}, {{kAll}, {{1, 0}}}, {{kAll}, {kFirstTwo}}},
        {"member_order"},
        1,
-       1},
+       1,
+       {"member_order"}},
+      {"member_order_among_members",
+       "members_only",
+       {{{kAll}, {kFirstTwo}}, {{kAll}, {{1, 0}}}, {{kAll}}},
+       {"member_order"},
+       1,
+       1,
+       {"member_order"}},
   };
+  return list;
+}
+
+// Those that are the same fault whoever makes the groups.
+std::vector<Fault> bad_lists_under(const std::string& rule) {
+  const auto everywhere = [](const std::vector<Made>& made) { return Log(3, made); };
+  const char* const who = rule == "all_ranks" ? "all_ranks" : "members_only";
+  const auto row = [&](const std::string& name, const std::vector<Made>& made, const std::string& kind,
+                       const std::string& beside, std::optional<int> rank = {}) {
+    return Fault{.name = rule == "all_ranks" ? name : name + "_among_members",
+                 .rule = who,
+                 .log = everywhere(made),
+                 .kinds = {kind},
+                 .rank = rank,
+                 .sequence = 1,
+                 .beside = {kind, beside}};
+  };
+  return {row("rank_twice", {{kAll}, {{1, 2, 1}}}, "repeated", "repeated"),
+          row("rank_outside", {{kAll}, {{2, 3}}}, "range", "missing"),
+          row("negative_rank", {{kAll}, {{-1, 2}}}, "range", "missing"),
+          row("empty", {{kAll}, {{}}}, "empty", "empty"),
+          row("overlap", {{kFirstTwo, "DATA"}, {kLastTwo, "DATA"}}, "overlap", "cover", 1),
+          row("overlap_by_one", {{{0, 1, 2}, "DATA"}, {{2}, "DATA"}}, "overlap", "overlap", 2)};
+}
+
+const std::vector<Fault>& all_bad_lists() {
+  static const std::vector<Fault> list = [] {
+    std::vector<Fault> all = bad_lists();
+    for (const char* const rule : {"all_ranks", "members_only"})
+      std::ranges::move(bad_lists_under(rule), std::back_inserter(all));
+    return all;
+  }();
   return list;
 }
 
@@ -122,21 +186,27 @@ bool names(const json& finding, const Fault& fault) {
 void judge_fault(Context& context, const std::vector<Fault>& faults) {
   const Fault& fault =
       *std::ranges::find_if(faults, [&](const Fault& one) { return context.parameters().text("fault") == one.name; });
-  report_words(problem_of(
-      context.adapter(), kOperation, question_of(fault.log, fault.rule), [&](const json& result) -> std::string {
-        if (result.at("valid") != false) return "taken for valid";
-        const json& findings = result.at("findings");
-        if (std::ranges::none_of(findings, [&](const json& finding) { return names(finding, fault); }))
-          return fmt::format("no finding of kind {}{}{} in {}", fmt::join(fault.kinds, " or "),
-                             fault.rank ? fmt::format(", rank {}", *fault.rank) : "",
-                             fault.sequence ? fmt::format(", creation {}", *fault.sequence) : "", findings.dump());
-        return {};
-      }));
+  const json question = question_of(fault.log, fault.rule, fault.partial);
+  report_words(problem_of(context.adapter(), kOperation, question, [&](const json& result) -> std::string {
+    if (result.at("valid") != false) return "taken for valid";
+    const json& findings = result.at("findings");
+    for (const json& finding : findings) {
+      if (finding.at("message").get<std::string>().empty()) return "a finding without a sentence: " + finding.dump();
+      if (finding.at("severity") == "error" && !fault.beside.empty() &&
+          !fault.beside.contains(finding.at("kind").get<std::string>()))
+        return fmt::format("an error that is not there: {}", finding.dump());
+    }
+    if (std::ranges::none_of(findings, [&](const json& finding) { return names(finding, fault); }))
+      return fmt::format("no finding of kind {}{}{} in {}", fmt::join(fault.kinds, " or "),
+                         fault.rank ? fmt::format(", rank {}", *fault.rank) : "",
+                         fault.sequence ? fmt::format(", creation {}", *fault.sequence) : "", findings.dump());
+    return {};
+  }));
 }
 
 void differences_named(Context& context) { judge_fault(context, differences()); }
 void waits_named(Context& context) { judge_fault(context, waits()); }
-void lists_named(Context& context) { judge_fault(context, bad_lists()); }
+void lists_named(Context& context) { judge_fault(context, all_bad_lists()); }
 
 // ---- what is right ----
 
@@ -289,7 +359,7 @@ void add_lint_checks(suite::Suite& suite) {
   suite.add(
       lint_check("groups.lint.differences", "GROUP-030@65d4", axis_of("fault", differences()), differences_named));
   suite.add(lint_check("groups.lint.waits", "GROUP-031@9cd3", axis_of("fault", waits()), waits_named));
-  suite.add(lint_check("groups.lint.lists", "GROUP-032@cb1b", axis_of("fault", bad_lists()), lists_named));
+  suite.add(lint_check("groups.lint.lists", "GROUP-032@cb1b", axis_of("fault", all_bad_lists()), lists_named));
   suite.add(lint_check("groups.lint.right_logs", "GROUP-033@3740", axis_of("log", right_logs()), right_logs_pass));
   suite.add(lint_check("groups.lint.any_sequences", "GROUP-034@de3c", {"rule", {"all_ranks", "members_only"}},
                        any_sequences));
