@@ -31,20 +31,21 @@ class DepthFirst {
   Row row_;
 };
 
-// Calls fill(rank, computations of the rank) for each rank.
+// Calls fill(rank, computations of the rank) for each rank. A forward makes so many actions of its rank, itself included.
 template <class Fill>
-Schedule by_rank_in_groups(const Shape& shape, int group, const Fill& fill) {
+Schedule by_rank_in_groups(const Shape& shape, int group, std::size_t actions_of_forward, const Fill& fill) {
   Schedule schedule = detail::empty_schedule(shape, Placement::loop);
   const std::vector<Virtual> order = detail::depth_first_order(shape, group);
   for (int rank = 0; rank < shape.ranks; ++rank) {
     std::vector<Action>& actions = schedule.ranks[static_cast<std::size_t>(rank)];
-    actions.reserve(3 * order.size());
-    fill(rank, DepthFirst(shape, order, rank, actions));
+    actions.reserve(actions_of_forward * order.size());
+    DepthFirst row(shape, order, rank, actions);
+    fill(rank, row);
   }
   return schedule;
 }
 
-void take_turns(DepthFirst row, int warmup) {
+void take_turns(DepthFirst& row, int warmup) {
   for (int k = 0; k < warmup; ++k) row.forward(k);
   for (int k = warmup; k < row.total(); ++k) {
     row.forward(k);
@@ -55,7 +56,7 @@ void take_turns(DepthFirst row, int warmup) {
 
 // The same with PyTorch's idle cells: until the first micro-batch arrives, until the first backward can, and in front
 // of each of the last backwards.
-void take_turns_with_idle(DepthFirst row, int warmup, int rank, int wait) {
+void take_turns_with_idle(DepthFirst& row, int warmup, int rank, int wait) {
   row.idle(rank);
   for (int k = 0; k < warmup; ++k) row.forward(k);
   if (warmup > 0) row.idle(wait);
@@ -76,7 +77,7 @@ struct Idle {
 };
 
 // Backwards in two halves: the weight gradient follows `lag` input gradients later.
-void take_turns_in_halves(DepthFirst row, int warmup, int lag, const Idle& idle = {}) {
+void take_turns_in_halves(DepthFirst& row, int warmup, int lag, const Idle& idle = {}) {
   const auto backward = [&](int k) {
     row.backward(k, ActionKind::input_gradient);
     if (k >= lag) row.backward(k - lag, ActionKind::weight_gradient);
@@ -145,7 +146,7 @@ Schedule interleaved_as_colossalai(const Shape& shape) {
   detail::require_shape(shape);
   detail::require_multiple_of_ranks(shape);
   const bool forwards_first = shape.micro_batches == shape.ranks;
-  return by_rank_in_groups(shape, shape.ranks, [&](int rank, const DepthFirst& row) {
+  return by_rank_in_groups(shape, shape.ranks, 2, [&](int rank, DepthFirst& row) {
     take_turns(row, forwards_first ? row.total() : detail::depth_first_warmup(shape, shape.ranks, 2, rank));
   });
 }
@@ -169,13 +170,13 @@ int depth_first_warmup(const Shape& shape, int group, int per_hop, int rank) {
 }
 
 Schedule one_f_one_b(const Shape& shape) {
-  return by_rank_in_groups(shape, shape.micro_batches, [&](int rank, const DepthFirst& row) {
+  return by_rank_in_groups(shape, shape.micro_batches, 2, [&](int rank, DepthFirst& row) {
     take_turns(row, depth_first_warmup(shape, shape.micro_batches, 1, rank));
   });
 }
 
 Schedule interleaved(const Shape& shape, int group) {
-  return by_rank_in_groups(shape, group, [&](int rank, const DepthFirst& row) {
+  return by_rank_in_groups(shape, group, 3, [&](int rank, DepthFirst& row) {
     const int warmup = depth_first_warmup(shape, group, 2, rank);
     const int first_backward = shape.stages_per_rank * shape.ranks + 2 * (shape.ranks - 1 - rank);
     take_turns_with_idle(row, warmup, rank, first_backward - (warmup + rank));
@@ -183,19 +184,19 @@ Schedule interleaved(const Shape& shape, int group) {
 }
 
 Schedule zb_h1(const Shape& shape) {
-  return by_rank_in_groups(shape, shape.micro_batches, [&](int rank, const DepthFirst& row) {
+  return by_rank_in_groups(shape, shape.micro_batches, 3, [&](int rank, DepthFirst& row) {
     take_turns_in_halves(row, depth_first_warmup(shape, shape.micro_batches, 1, rank), rank);
   });
 }
 
 Schedule zb_h2(const Shape& shape) {
-  return by_rank_in_groups(shape, shape.micro_batches, [&](int rank, const DepthFirst& row) {
+  return by_rank_in_groups(shape, shape.micro_batches, 3, [&](int rank, DepthFirst& row) {
     take_turns_in_halves(row, depth_first_warmup(shape, shape.micro_batches, 2, rank), 2 * rank);
   });
 }
 
 Schedule interleaved_zero_bubble(const Shape& shape, int group) {
-  const Schedule rows = by_rank_in_groups(shape, group, [&](int rank, const DepthFirst& row) {
+  const Schedule rows = by_rank_in_groups(shape, group, 3, [&](int rank, DepthFirst& row) {
     const Idle idle{.before = rank, .after_warmup = shape.ranks - 1 - rank};
     take_turns_in_halves(row, depth_first_warmup(shape, group, 1, rank), rank, idle);
   });

@@ -17,7 +17,9 @@
 #include "reference/schedules/lowering.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -49,7 +51,7 @@ class Shapes {
   }
   [[nodiscard]] bool any() const { return metadata_ != Metadata::none; }
   [[nodiscard]] bool ahead_of(const Message& message) const {
-    if (!message.forward || metadata_ == Metadata::none) return false;
+    if (!message.forward() || metadata_ == Metadata::none) return false;
     return metadata_ == Metadata::each || first_of(message.sender()) == message.micro_batch;
   }
   /// Whether the shape that is sent once comes ahead of the first receive.
@@ -75,21 +77,17 @@ Action metadata_of(Action message) {
 // shape, whether it was sent, whether it is awaited, and when both came together.
 class Meetings {
  public:
-  enum class What : std::uint8_t { input, gradient, shape };
+  Meetings(const Routes& routes, bool shapes)
+      : routes_(routes), size_(routes.table_size()), entries_((shapes ? 3 : 2) * size_) {}
 
-  Meetings(const Routes& routes, bool shapes) : routes_(routes), entries_((shapes ? 3 : 2) * routes.table_size()) {}
-
-  [[nodiscard]] std::uint32_t& of(const Message& message, What what) {
-    return entries_[static_cast<std::size_t>(what) * routes_.table_size() + routes_.index(message)];
-  }
-  [[nodiscard]] std::uint32_t& of(const Message& message) {
-    return of(message, message.forward ? What::input : What::gradient);
+  [[nodiscard]] std::uint32_t& of(const Message& message, bool shape) {
+    const std::size_t table = shape ? 2 * size_ : (message.forward() ? size_ : 0);
+    return entries_[table + routes_.index(message)];
   }
   /// Of an action that sends or receives.
   [[nodiscard]] std::uint32_t when(const Action& action) {
     const bool shape = action.kind == ActionKind::send_metadata || action.kind == ActionKind::recv_metadata;
-    const Message message = message_of(action);
-    return (shape ? of(message, What::shape) : of(message)) / kStep;
+    return of(message_of(action), shape) / kStep;
   }
   void meet(std::uint32_t& entry) { entry |= kSent | kAwaited | (last_ += kStep); }
 
@@ -100,47 +98,55 @@ class Meetings {
 
   static Message message_of(const Action& action) {
     const bool forward = action.kind != ActionKind::send_backward && action.kind != ActionKind::recv_backward;
-    const int hop = is_send(action.kind) ? (forward ? 1 : -1) : 0;
-    return {.micro_batch = action.micro_batch, .forward = forward, .receiver = action.stage + hop};
+    const int direction = forward ? 1 : -1;
+    return {.micro_batch = action.micro_batch,
+            .direction = direction,
+            .receiver = is_send(action.kind) ? action.stage + direction : action.stage};
   }
 
   const Routes& routes_;
+  std::size_t size_;  // of a table
   std::vector<std::uint32_t> entries_;
   std::uint32_t last_ = 0;
 };
 
 // Follows the ranks through their rows.
+template <bool kHasShapes>
 class Follower {
  public:
   Follower(const Schedule& schedule, std::span<const std::size_t> sizes, const Shapes& shapes)
-      : schedule_(schedule),
-        result_(detail::with_empty_rows(schedule)),
+      : result_(detail::with_empty_rows(schedule)),
         routes_(schedule),
         shapes_(shapes),
-        meetings_(routes_, shapes.any()),
+        meetings_(routes_, kHasShapes),
         ranks_(schedule.ranks.size()) {
-    for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
-      result_.ranks[rank].reserve(sizes[rank]);
-      ranks_[rank].row = schedule.ranks[rank];
-      ranks_[rank].out = &result_.ranks[rank];
+    going_.reserve(ranks_.size());
+    for (std::size_t number = 0; number < sizes.size(); ++number) {
+      result_.ranks[number].reserve(sizes[number]);
+      const std::vector<Action>& row = schedule.ranks[number];
+      Rank& rank = ranks_[number];
+      rank.next = rank.last = rank.last_end = row.data();
+      rank.end = row.data() + row.size();
+      rank.out = &result_.ranks[number];
     }
   }
 
   /// Nothing where a receive would have to move in front of its shape.
   std::optional<Schedule> run() {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      skip_idle(ranks_[rank]);
-      open_gap(ranks_[rank]);
-      if (ranks_[rank].unmet == 0) going_.push_back(rank);
+      ranks_[rank].skip_idle();
+      ranks_[rank].at_shapes = kHasShapes;
+      post(rank);
+      if (ranks_[rank].unmet == 0) going_.push_back(static_cast<std::uint32_t>(rank));
     }
     while (true) {
       while (!going_.empty()) {
         const std::size_t rank = going_.back();
         going_.pop_back();
-        go_on(ranks_[rank]);
+        go_on(rank);
       }
       if (finished_ == ranks_.size()) break;
-      if (shapes_.any()) return std::nullopt;
+      if (kHasShapes) return std::nullopt;
       if (!help()) refuse();
     }
     for (Rank& rank : ranks_) close_gap(rank);
@@ -148,93 +154,98 @@ class Follower {
   }
 
  private:
-  using What = Meetings::What;
-
   struct Rank {
-    std::span<const Action> row;   // what it has not computed yet
-    std::span<const Action> last;  // what it computed last
+    const Action* next = nullptr;  // what it computes next
+    const Action* end = nullptr;   // of its row
+    const Action* last = nullptr;  // what it computed last
+    const Action* last_end = nullptr;
+    std::uint32_t sends = 0, receives = 0;  // of the gap, at the end of `out`
+    std::uint32_t unmet = 0;                // those of them that have not met their counterparts
     std::vector<Action>* out = nullptr;
-    std::size_t gap_begin = 0;  // in out
-    int sends = 0;              // of the gap
-    int unmet = 0;              // messages of the gap that have not met their counterparts
-    bool at_shapes = false;     // whether those are of shapes, and the messages are still to be posted
+    bool at_shapes = false;  // whether the gap is of shapes, and the messages are still to be posted
+    bool helpless = false;   // whether it is among those that may need help
+
+    void skip_idle() {
+      while (next != end && next->kind == ActionKind::idle) ++next;
+    }
   };
 
-  static void skip_idle(Rank& rank) {
-    while (!rank.row.empty() && rank.row.front().kind == ActionKind::idle) rank.row = rank.row.subspan(1);
-  }
+  [[nodiscard]] static bool at_shapes(const Rank& rank) { return kHasShapes && rank.at_shapes; }
 
   // From a gap whose messages have all met to one where some have not.
-  void go_on(Rank& rank) {
+  void go_on(std::size_t number) {
+    Rank& rank = ranks_[number];
     while (rank.unmet == 0) {
-      if (rank.at_shapes) {
-        close_gap(rank);
-        rank.at_shapes = false;
-        post(rank);
-      } else if (!rank.row.empty()) {
-        close_gap(rank);
-        compute(rank);
-        open_gap(rank);
-      } else {
+      if (!at_shapes(rank) && rank.next == rank.end) {
         ++finished_;
         return;
       }
+      close_gap(rank);
+      if (!at_shapes(rank)) compute(rank);
+      rank.sends = rank.receives = 0;
+      rank.at_shapes = kHasShapes && !rank.at_shapes;
+      post(number);
     }
   }
 
-  void compute(Rank& rank) {
-    rank.last = detail::group_at(rank.row, 0);
-    for (const Action& action : rank.last) {
-      if (const auto message = routes_.needed_by(action))
-        if (routes_.stays(*message) && (meetings_.of(*message) & Meetings::kSent) == 0) refuse();
-      rank.out->push_back(action);
-    }
-    rank.row = rank.row.subspan(rank.last.size());
-    skip_idle(rank);
-  }
-
-  void open_gap(Rank& rank) {
-    rank.gap_begin = rank.out->size();
-    rank.at_shapes = shapes_.any();
-    post(rank);
+  static void compute(Rank& rank) {
+    rank.last = rank.next;
+    rank.last_end = rank.next = detail::end_of_group(rank.last, rank.end);
+    for (const Action* action = rank.last; action != rank.last_end; ++action) rank.out->push_back(*action);
+    rank.skip_idle();
   }
 
   // The gap's shapes or messages, at what it is.
-  void post(Rank& rank) {
-    for (const Action& action : rank.last)
-      if (const auto message = routes_.made_by(action)) post_send(rank, *message);
-    if (rank.unmet > 0) helpless_.push_back(static_cast<std::uint32_t>(&rank - ranks_.data()));
-    if (rank.row.empty()) return;
-    for (const Action& action : detail::group_at(rank.row, 0))
-      if (const auto message = routes_.needed_by(action)) post_recv(rank, *message);
+  void post(std::size_t number) {
+    Rank& rank = ranks_[number];
+    for (const Action* action = rank.last; action != rank.last_end; ++action)
+      if (const Message message = routes_.made_by(*action)) post_send(number, message);
+    if (rank.unmet > 0 && !std::exchange(rank.helpless, true)) helpless_.push_back(static_cast<std::uint32_t>(number));
+    if (rank.next == rank.end) return;
+    const Action* const next_end = detail::end_of_group(rank.next, rank.end);
+    for (const Action* action = rank.next; action != next_end; ++action)
+      if (const Message message = routes_.needed_by(*action)) post_receive(number, message);
+    detail::prepare_to_write(std::to_address(rank.out->end()));
+    detail::prepare_to_read(rank.next);
   }
 
-  void post_send(Rank& rank, const Message& message) {
-    const bool stays = routes_.stays(message);
-    if (rank.at_shapes && (stays || !shapes_.ahead_of(message))) return;
-    std::uint32_t& entry = rank.at_shapes ? meetings_.of(message, What::shape) : meetings_.of(message);
+  void post_send(std::size_t number, const Message& message) {
+    Rank& rank = ranks_[number];
+    const std::size_t receiver = routes_.rank_of(message.receiver);
+    const bool stays = receiver == number;
+    if (at_shapes(rank) && (stays || !shapes_.ahead_of(message))) return;
+    std::uint32_t& entry = meetings_.of(message, at_shapes(rank));
     if ((entry & Meetings::kSent) != 0)
       throw InvalidArgument(fmt::format("lowering: what {} sends is made twice", to_string(message.send())));
     entry |= Meetings::kSent;
     if (stays) return;
-    rank.out->push_back(rank.at_shapes ? metadata_of(message.send()) : message.send());
+    rank.out->push_back(at_shapes(rank) ? metadata_of(message.send()) : message.send());
     ++rank.sends;
     if ((entry & Meetings::kAwaited) == 0)
       ++rank.unmet;
     else
-      meet(entry, routes_.rank_of(message.receiver));
+      meet(entry, receiver);
   }
 
-  void post_recv(Rank& rank, const Message& message) {
-    if (routes_.stays(message) || (rank.at_shapes && !shapes_.ahead_of(message))) return;
-    std::uint32_t& entry = rank.at_shapes ? meetings_.of(message, What::shape) : meetings_.of(message);
+  // What stays on the rank must be there: what is not will never be, so the rank stays in this gap.
+  void post_receive(std::size_t number, const Message& message) {
+    Rank& rank = ranks_[number];
+    const std::size_t sender = routes_.rank_of(message.sender());
+    const bool stays = sender == number;
+    if (at_shapes(rank) && (stays || !shapes_.ahead_of(message))) return;
+    std::uint32_t& entry = meetings_.of(message, at_shapes(rank));
+    if (stays) {
+      if ((entry & Meetings::kSent) == 0) ++rank.unmet;
+      return;
+    }
     if ((entry & Meetings::kAwaited) != 0) return;  // it moved forward
     entry |= Meetings::kAwaited;
-    rank.out->push_back(rank.at_shapes ? metadata_of(message.recv()) : message.recv());
+    rank.out->push_back(at_shapes(rank) ? metadata_of(message.recv()) : message.recv());
+    ++rank.receives;
     if ((entry & Meetings::kSent) == 0)
       ++rank.unmet;
     else
-      meet(entry, routes_.rank_of(message.sender()));
+      meet(entry, sender);
   }
 
   // `waiting` is the rank that posted first.
@@ -246,14 +257,20 @@ class Follower {
   // Sends that nobody awaits are received now. Whether there were any.
   bool help() {
     bool helped = false;
-    for (const std::size_t rank : helpless_)
-      for (const Action& action : ranks_[rank].last) {
-        const auto message = routes_.made_by(action);
-        if (!message || routes_.stays(*message) || (meetings_.of(*message) & Meetings::kAwaited) != 0) continue;
-        result_.ranks[routes_.rank_of(message->receiver)].push_back(message->recv());
-        meet(meetings_.of(*message), rank);
+    for (const std::size_t number : helpless_) {
+      ranks_[number].helpless = false;
+      for (const Action& action : std::span(ranks_[number].last, ranks_[number].last_end)) {
+        const Message message = routes_.made_by(action);
+        if (!message || routes_.stays(message)) continue;
+        std::uint32_t& entry = meetings_.of(message, false);
+        if ((entry & Meetings::kAwaited) != 0) continue;
+        Rank& receiver = ranks_[routes_.rank_of(message.receiver)];
+        receiver.out->push_back(message.recv());
+        ++receiver.receives;
+        meet(entry, number);
         helped = true;
       }
+    }
     helpless_.clear();
     return helped;
   }
@@ -261,35 +278,33 @@ class Follower {
   // Joins the gap's messages. Sends are in front; several of them, or several receives, are put in the order in which
   // they met.
   void close_gap(Rank& rank) {
-    std::vector<Action>& out = *rank.out;
-    const std::size_t begin = rank.gap_begin, count = out.size() - begin;
-    const auto sends = static_cast<std::size_t>(rank.sends);
-    rank.gap_begin = out.size();
-    rank.sends = 0;
+    const std::size_t count = rank.sends + rank.receives;
     if (count < 2) return;
-    if (sends > 1) put_in_order(std::span(out).subspan(begin, sends));
-    if (count - sends > 1) put_in_order(std::span(out).subspan(begin + sends));
-    for (std::size_t i = begin; i + 1 < begin + count; ++i) out[i].joined = true;
+    const auto end = rank.out->end();
+    if (count > 2 || rank.sends != 1) put_in_order(rank);
+    for (auto message = end - static_cast<std::ptrdiff_t>(count); message + 1 != end; ++message) message->joined = true;
   }
-  void put_in_order(std::span<Action> messages) {
-    std::ranges::sort(messages, {}, [this](const Action& action) { return meetings_.when(action); });
+  void put_in_order(const Rank& rank) {
+    const auto when = [this](const Action& action) { return meetings_.when(action); };
+    const std::span<Action> messages = std::span(*rank.out).last(rank.sends + rank.receives);
+    std::ranges::sort(messages.first(rank.sends), {}, when);
+    std::ranges::sort(messages.last(rank.receives), {}, when);
   }
 
   [[noreturn]] void refuse() const {
     std::vector<detail::Waiting> waiting;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
-      if (!ranks_[rank].row.empty()) waiting.push_back({.rank = rank, .action = ranks_[rank].row.front()});
+      if (ranks_[rank].next != ranks_[rank].end) waiting.push_back({.rank = rank, .action = *ranks_[rank].next});
     detail::refuse_circle(waiting);
   }
 
-  const Schedule& schedule_;
   Schedule result_;
   Routes routes_;
   const Shapes& shapes_;
   Meetings meetings_;
   std::vector<Rank> ranks_;
   std::vector<std::uint32_t> going_;     // ranks whose gap has met
-  std::vector<std::uint32_t> helpless_;  // ranks that had sends which nobody awaited, when they posted them
+  std::vector<std::uint32_t> helpless_;  // ranks that had sends which nobody awaited, when they posted them; once each
   std::size_t finished_ = 0;
 };
 
@@ -302,7 +317,8 @@ Schedule with_shapes_in_front(const Schedule& schedule, const Shapes& shapes) {
     for (const Action& action : actions) {
       const bool sends = action.kind == ActionKind::send_forward;
       if (sends || action.kind == ActionKind::recv_forward) {
-        const Message message{.micro_batch = action.micro_batch, .receiver = action.stage + (sends ? 1 : 0)};
+        const Message message{
+            .micro_batch = action.micro_batch, .direction = 1, .receiver = action.stage + (sends ? 1 : 0)};
         if (shapes.ahead_of(message)) row.push_back(metadata_of(action));
       }
       row.push_back(action);
@@ -317,8 +333,9 @@ Schedule with_shapes_in_front(const Schedule& schedule, const Shapes& shapes) {
 Schedule lower(const Schedule& schedule, Metadata metadata) {
   const std::vector<std::size_t> sizes = detail::lowered_sizes(schedule);
   const Shapes shapes(schedule, metadata);
+  if (!shapes.any()) return *Follower<false>(schedule, sizes, shapes).run();
   if (shapes.in_order(Routes(schedule)))
-    if (auto lowered = Follower(schedule, sizes, shapes).run()) return *std::move(lowered);
+    if (auto lowered = Follower<true>(schedule, sizes, shapes).run()) return *std::move(lowered);
   return with_shapes_in_front(schedule, shapes);
 }
 

@@ -9,22 +9,22 @@
 namespace plumbline::schedules::detail {
 namespace {
 
-[[noreturn]] void refuse(std::size_t rank, std::size_t position, const Action& action, std::string_view why) {
+[[noreturn]] void refuse(const Schedule& schedule, std::size_t rank, const Action& action, std::string_view why) {
+  const auto position = &action - schedule.ranks[rank].data();
   throw InvalidArgument(fmt::format("lowering: rank {}, position {}: {} {}", rank, position, to_string(action), why));
 }
 
 // Throws unless the rank may have the action; not for idle cells.
 void require_computation(const Schedule& schedule, std::size_t rank, const Action& action) {
-  const auto position = static_cast<std::size_t>(&action - schedule.ranks[rank].data());
-  if (is_message(action.kind)) refuse(rank, position, action, "is a message; messages are what is put in");
+  if (is_message(action.kind)) refuse(schedule, rank, action, "is a message; messages are what is put in");
   if (action.stage < 0 || action.stage >= schedule.stages)
-    refuse(rank, position, action, fmt::format("has a stage that is not of 0 to {}", schedule.stages - 1));
+    refuse(schedule, rank, action, fmt::format("has a stage that is not of 0 to {}", schedule.stages - 1));
   if (!is_compute(action.kind)) return;
   if (action.micro_batch < 0 || action.micro_batch >= schedule.micro_batches)
-    refuse(rank, position, action, fmt::format("has a micro-batch that is not of 0 to {}", schedule.micro_batches - 1));
+    refuse(schedule, rank, action, fmt::format("has a micro-batch that is not of 0 to {}", schedule.micro_batches - 1));
   const int owner = schedule.stage_to_rank[static_cast<std::size_t>(action.stage)];
   if (static_cast<std::size_t>(owner) != rank)
-    refuse(rank, position, action, fmt::format("is computed here, but its stage is on rank {}", owner));
+    refuse(schedule, rank, action, fmt::format("is computed here, but its stage is on rank {}", owner));
 }
 
 }  // namespace
@@ -58,10 +58,10 @@ std::vector<std::size_t> lowered_sizes(const Schedule& schedule) {
       if (action.kind == ActionKind::idle) continue;
       require_computation(schedule, rank, action);
       ++sizes[rank];
-      const auto message = routes.made_by(action);
-      if (!message || routes.stays(*message)) continue;
+      const Message message = routes.made_by(action);
+      if (!message || routes.stays(message)) continue;
       ++sizes[rank];
-      ++sizes[routes.rank_of(message->receiver)];
+      ++sizes[routes.rank_of(message.receiver)];
     }
   return sizes;
 }

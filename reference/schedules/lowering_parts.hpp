@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,57 +10,78 @@
 
 namespace plumbline::schedules::detail {
 
+/// Where the actions end that happen at once with `begin`.
+[[nodiscard]] inline const Action* end_of_group(const Action* begin, const Action* end) {
+  while (begin->joined && begin + 1 != end) ++begin;
+  return begin + 1;
+}
 /// The actions from `begin` on that happen at once.
 [[nodiscard]] inline std::span<const Action> group_at(std::span<const Action> actions, std::size_t begin) {
-  std::size_t count = 1;
-  while (actions[begin + count - 1].joined && begin + count < actions.size()) ++count;
-  return actions.subspan(begin, count);
+  const Action* const first = actions.data() + begin;
+  return {first, end_of_group(first, actions.data() + actions.size())};
 }
 
 /// Two stages and a micro-batch: the stage that makes a message and the one that needs it, which is the next stage
-/// forward, or the one before it backward.
+/// forward, or the one before it backward. Or none.
 struct Message {
-  // Not in the order of Action: as neighbours in both, the two numbers are copied as one, which waits for both to be
-  // stored.
   std::int32_t micro_batch = 0;
-  bool forward = true;
-  std::int32_t receiver = 0;  // stage
-  [[nodiscard]] std::int32_t sender() const { return forward ? receiver - 1 : receiver + 1; }
+  std::int32_t direction = 0;  // 1 forward, -1 backward; 0: there is no message
+  std::int32_t receiver = 0;   // stage
+  explicit operator bool() const { return direction != 0; }
+  [[nodiscard]] bool forward() const { return direction > 0; }
+  [[nodiscard]] std::int32_t sender() const { return receiver - direction; }
   [[nodiscard]] Action send() const {
-    return {.kind = forward ? ActionKind::send_forward : ActionKind::send_backward,
+    return {.kind = forward() ? ActionKind::send_forward : ActionKind::send_backward,
             .stage = sender(),
             .micro_batch = micro_batch};
   }
   [[nodiscard]] Action recv() const {
-    return {.kind = forward ? ActionKind::recv_forward : ActionKind::recv_backward,
+    return {.kind = forward() ? ActionKind::recv_forward : ActionKind::recv_backward,
             .stage = receiver,
             .micro_batch = micro_batch};
   }
 };
+
+/// How many entries a stage has in a table of stages and micro-batches: one a micro-batch, and for many of them some
+/// more. All stages are at about the same micro-batch at a time, whose entries must not share a few sets of the cache,
+/// as they would a power of two apart: they are an odd number of cache lines apart.
+[[nodiscard]] inline std::size_t stage_stride(std::size_t micro_batches) {
+  constexpr std::size_t kEntriesOfLine = 16, kMany = 64;
+  if (micro_batches < kMany) return micro_batches;
+  return ((micro_batches + kEntriesOfLine - 1) / kEntriesOfLine | 1) * kEntriesOfLine;
+}
+
+/// Hints that the two cache lines behind an address are read, or written, soon. Many ranks take turns, and each goes on
+/// elsewhere in memory, which is more than the processor foresees. Costs next to nothing where it is wrong; the memory
+/// need not be there.
+inline void prepare_to_read(const void* address) {
+  __builtin_prefetch(static_cast<const char*>(address) + 64, 0);
+  __builtin_prefetch(static_cast<const char*>(address) + 128, 0);
+}
+inline void prepare_to_write(const void* address) {
+  __builtin_prefetch(static_cast<const char*>(address) + 64, 1);
+  __builtin_prefetch(static_cast<const char*>(address) + 128, 1);
+}
 
 /// Who sends what to whom in a schedule.
 class Routes {
  public:
   explicit Routes(const Schedule& schedule)
       : stages_(schedule.stages),
-        micro_batches_(static_cast<std::size_t>(schedule.micro_batches)),
+        stride_(stage_stride(static_cast<std::size_t>(schedule.micro_batches))),
         stage_to_rank_(schedule.stage_to_rank) {}
 
   /// What the action makes for another stage, on whichever rank.
-  [[nodiscard]] std::optional<Message> made_by(const Action& action) const {
-    if (action.kind == ActionKind::forward && action.stage + 1 < stages_)
-      return Message{.micro_batch = action.micro_batch, .forward = true, .receiver = action.stage + 1};
-    if (goes_back(action) && action.stage > 0)
-      return Message{.micro_batch = action.micro_batch, .forward = false, .receiver = action.stage - 1};
-    return std::nullopt;
+  [[nodiscard]] Message made_by(const Action& action) const {
+    const int direction = direction_of(action.kind);
+    if (!is_stage(action.stage + direction)) return {};
+    return {.micro_batch = action.micro_batch, .direction = direction, .receiver = action.stage + direction};
   }
   /// What the action needs of another stage, on whichever rank.
-  [[nodiscard]] std::optional<Message> needed_by(const Action& action) const {
-    if (action.kind == ActionKind::forward && action.stage > 0)
-      return Message{.micro_batch = action.micro_batch, .forward = true, .receiver = action.stage};
-    if (goes_back(action) && action.stage + 1 < stages_)
-      return Message{.micro_batch = action.micro_batch, .forward = false, .receiver = action.stage};
-    return std::nullopt;
+  [[nodiscard]] Message needed_by(const Action& action) const {
+    const int direction = direction_of(action.kind);
+    if (!is_stage(action.stage - direction)) return {};
+    return {.micro_batch = action.micro_batch, .direction = direction, .receiver = action.stage};
   }
   [[nodiscard]] std::size_t rank_of(std::int32_t stage) const {
     return static_cast<std::size_t>(stage_to_rank_[static_cast<std::size_t>(stage)]);
@@ -72,17 +92,22 @@ class Routes {
   }
   /// Of a table with an entry for each stage and micro-batch.
   [[nodiscard]] std::size_t index(const Message& message) const {
-    return static_cast<std::size_t>(message.receiver) * micro_batches_ + static_cast<std::size_t>(message.micro_batch);
+    return static_cast<std::size_t>(message.receiver) * stride_ + static_cast<std::size_t>(message.micro_batch);
   }
-  [[nodiscard]] std::size_t table_size() const { return static_cast<std::size_t>(stages_) * micro_batches_; }
+  [[nodiscard]] std::size_t table_size() const { return static_cast<std::size_t>(stages_) * stride_; }
 
  private:
-  static bool goes_back(const Action& action) {
-    return action.kind == ActionKind::backward || action.kind == ActionKind::input_gradient;
+  // Of what a computation makes and needs.
+  static int direction_of(ActionKind kind) {
+    if (kind == ActionKind::forward) return 1;
+    return kind == ActionKind::backward || kind == ActionKind::input_gradient ? -1 : 0;
+  }
+  [[nodiscard]] bool is_stage(std::int32_t stage) const {
+    return static_cast<std::uint32_t>(stage) < static_cast<std::uint32_t>(stages_);
   }
 
   int stages_;
-  std::size_t micro_batches_;
+  std::size_t stride_;  // entries of a stage in a table
   std::span<const int> stage_to_rank_;
 };
 

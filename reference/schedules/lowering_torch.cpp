@@ -79,8 +79,8 @@ class Rounds {
 
   [[nodiscard]] bool ready(std::size_t rank) const {
     for (const Action& action : detail::group_at(schedule_.ranks[rank], next_[rank]))
-      if (const auto message = routes_.needed_by(action))
-        if ((arrived_[routes_.index(*message)] & bit_of(*message)) == 0) return false;
+      if (const Message message = routes_.needed_by(action))
+        if ((arrived_[routes_.index(message)] & bit_of(message)) == 0) return false;
     return true;
   }
 
@@ -91,7 +91,7 @@ class Rounds {
     if (group.front().kind != ActionKind::idle)
       for (const Action& action : group) row.push_back(action);
     for (const Action& action : group)
-      if (const auto message = routes_.made_by(action)) pass_on(rank, *message);
+      if (const Message message = routes_.made_by(action)) pass_on(rank, message);
     go_on(rank);
   }
 
@@ -113,7 +113,7 @@ class Rounds {
     detail::refuse_circle(waiting);
   }
 
-  static std::uint8_t bit_of(const Message& message) { return message.forward ? kInput : kGradient; }
+  static std::uint8_t bit_of(const Message& message) { return message.forward() ? kInput : kGradient; }
 
   const Schedule& schedule_;
   Schedule result_;
@@ -316,7 +316,7 @@ class PutOff {
     std::uint32_t number = 0;  // that the entry has unless it was taken
   };
   [[nodiscard]] std::size_t index(const Message& message) const {
-    return 2 * routes_.index(message) + (message.forward ? 0 : 1);
+    return 2 * routes_.index(message) + (message.forward() ? 0 : 1);
   }
 
   const Routes& routes_;
@@ -375,7 +375,7 @@ Schedule defer_receives(const Schedule& schedule) {
       const Action& first = group.front();
       if (first.kind == ActionKind::recv_forward || first.kind == ActionKind::recv_backward) {
         put_off.put({.micro_batch = first.micro_batch,
-                     .forward = first.kind == ActionKind::recv_forward,
+                     .direction = first.kind == ActionKind::recv_forward ? 1 : -1,
                      .receiver = first.stage});
         continue;
       }
@@ -384,7 +384,7 @@ Schedule defer_receives(const Schedule& schedule) {
         if (rank < peer) put_off.take_all_from(peer, row);
       }
       for (const Action& action : group)
-        if (const auto message = routes.needed_by(action)) put_off.take(*message, row);
+        if (const Message message = routes.needed_by(action)) put_off.take(message, row);
       row.insert(row.end(), group.begin(), group.end());
     }
     if (put_off.count() != 0)

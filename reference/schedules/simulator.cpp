@@ -1,6 +1,7 @@
 #include "reference/schedules/simulator.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <string>
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/lowering_parts.hpp"
 
 namespace plumbline::schedules {
 namespace {
@@ -78,13 +80,7 @@ double random_part(std::uint64_t seed, const Action& action) {
 }
 
 constexpr bool computes(Kind kind) { return kind >= Kind::forward && kind <= Kind::weight_gradient; }
-constexpr bool moves(Kind kind) { return kind >= Kind::send_forward && kind <= Kind::recv_backward; }
 constexpr bool needs_gradient(Kind kind) { return kind == Kind::backward || kind == Kind::input_gradient; }
-
-std::size_t end_of_group(std::span<const Action> actions, std::size_t begin) {
-  while (begin + 1 < actions.size() && actions[begin].joined) ++begin;
-  return begin + 1;
-}
 
 std::vector<std::size_t> offsets_of(const Schedule& schedule) {
   std::vector<std::size_t> offsets{0};
@@ -98,53 +94,67 @@ bool has_messages(const Schedule& schedule) {
       schedule.ranks, [](const auto& actions) { return std::ranges::any_of(actions, is_message, &Action::kind); });
 }
 
-// Makespan, and what concerns each rank, from its periods.
-void summarise(const Schedule& schedule, const SimulationOptions& options, Timeline& timeline) {
-  timeline.ranks.resize(schedule.ranks.size());
-  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-    RankTimes& times = timeline.ranks[rank];
-    const Period* period = timeline.periods.data() + timeline.offsets[rank];
-    int live = 0;
-    double bytes = 0;
-    int ended = 0;
-    double ended_bytes = 0;
-    bool inside = false, first = true;
-    double group_start = 0;
-    for (const Action& action : schedule.ranks[rank]) {
-      const Period& here = *period++;
-      if (!computes(action.kind)) continue;
-      if (!inside) group_start = here.start;
-      if (first) times.first_start = here.start;
-      first = false;
-      times.last_end = here.end;
-      inside = action.joined;
-      if (!inside) times.work += here.end - group_start;
-      if (action.kind != Kind::input_gradient) {
-        const double size = of_each(options.activation_bytes, action.stage);
-        if (action.kind == Kind::forward) {
-          times.peak_activations = std::max(times.peak_activations, ++live);
-          times.peak_activation_bytes = std::max(times.peak_activation_bytes, bytes += size);
-        }
-        if (action.kind != Kind::forward || options.forward_only) ++ended, ended_bytes += size;
-      }
-      if (inside) continue;
-      live -= std::exchange(ended, 0);
-      bytes -= std::exchange(ended_bytes, 0);
+// What concerns one rank, from its computations in turn.
+class Tally {
+ public:
+  void add(const Action& action, const Period& period, double activation_bytes, bool forward_only) {
+    if (!inside_) group_start_ = period.start;
+    if (!std::exchange(begun_, true)) times_.first_start = period.start;
+    times_.last_end = period.end;
+    inside_ = action.joined;
+    if (action.kind == Kind::forward) {
+      times_.peak_activations = std::max(times_.peak_activations, ++live_);
+      times_.peak_activation_bytes = std::max(times_.peak_activation_bytes, bytes_ += activation_bytes);
     }
-    timeline.makespan = std::max(timeline.makespan, times.last_end);
+    if (action.kind == Kind::forward ? forward_only : action.kind != Kind::input_gradient)
+      ++ended_, ended_bytes_ += activation_bytes;
+    if (inside_) return;
+    times_.work += period.end - group_start_;
+    live_ -= std::exchange(ended_, 0);
+    bytes_ -= std::exchange(ended_bytes_, 0);
   }
+  [[nodiscard]] const RankTimes& times() const { return times_; }
+
+ private:
+  RankTimes times_;
+  double group_start_ = 0, bytes_ = 0, ended_bytes_ = 0;
+  int live_ = 0, ended_ = 0;
+  bool inside_ = false, begun_ = false;  // a group of computations; the row
+};
+
+RankTimes tally_of(std::span<const Action> actions, std::span<const Period> periods, const SimulationOptions& options) {
+  Tally tally;
+  for (std::size_t i = 0; i < actions.size(); ++i)
+    if (computes(actions[i].kind))
+      tally.add(actions[i], periods[i], of_each(options.activation_bytes, actions[i].stage), options.forward_only);
+  return tally.times();
+}
+
+// Makespan and bubbles, when the rest of each rank is known.
+void measure_bubbles(Timeline& timeline) {
+  for (const RankTimes& times : timeline.ranks) timeline.makespan = std::max(timeline.makespan, times.last_end);
   for (RankTimes& times : timeline.ranks) {
     times.barrier_bubble = timeline.makespan - times.work;
     times.span_bubble = times.last_end - times.first_start - times.work;
   }
 }
 
-// The way of a boundary's outputs, or of its gradients, which go back.
+// Where the results of a stage go: its outputs to the next stage, its gradients to the stage before it.
 struct Way {
-  std::size_t link = 0;
-  double bytes = 0;
-  double occupies = 0;  // seconds of the link
+  static constexpr int kNobody = -1;
+  int receiver = kNobody;  // rank
+  std::uint32_t link = 0;
+  std::size_t places = 0;  // of what the receiver waits for: of the first micro-batch
+  double occupies = 0;     // seconds of the link
+  double bytes = 0;        // of a message
   std::int64_t messages = 0;
+};
+
+struct Stage {
+  std::array<double, 5> times{};  // by kind
+  double activation_bytes = 0;
+  std::size_t inputs = 0, gradients = 0;  // places of what it waits for: of the first micro-batch
+  Way onward, back;
 };
 
 class Simulation {
@@ -154,244 +164,241 @@ class Simulation {
         options_(options),
         has_messages_(has_messages(schedule)),
         meets_(options.rendezvous && has_messages_),
-        micro_batches_(static_cast<std::size_t>(schedule.micro_batches)),
-        pairs_(static_cast<std::size_t>(schedule.stages) * micro_batches_) {
+        stages_(static_cast<std::size_t>(schedule.stages)),
+        ranks_(schedule.ranks.size()) {
     timeline_.offsets = offsets_of(schedule);
     timeline_.periods.resize(timeline_.offsets.back());
-    there_.assign(2 * pairs_, kNotThere);
-    if (meets_) posted_.assign(2 * pairs_, nullptr);
-    const std::size_t ranks = schedule.ranks.size();
-    at_.assign(ranks, 0);
-    now_.assign(ranks, 0);
-    lay_ways();
-    for (int stage = 0; stage < schedule.stages; ++stage) {
-      const double slow = options.straggling.empty() ? 1 : options.straggling[owner(stage)];
-      for (std::size_t kind = 0; kind <= static_cast<std::size_t>(Kind::weight_gradient); ++kind)
-        times_.push_back(of_each(options.stages, stage).of(static_cast<Kind>(kind)) * slow);
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      const std::vector<Action>& row = schedule.ranks[i];
+      ranks_[i].next = row.data();
+      ranks_[i].end = row.data() + row.size();
+      ranks_[i].period = timeline_.periods.data() + timeline_.offsets[i];
     }
+    lay_out_stages();
+    lay_links();
   }
 
   Timeline run() {
-    for (std::size_t rank = schedule_.ranks.size(); rank-- > 0;) ready_.push_back(rank);
+    for (std::size_t rank = ranks_.size(); rank-- > 0;) ready_.push_back(static_cast<int>(rank));
     while (!ready_.empty()) {
-      const std::size_t rank = ready_.back();
+      const int rank = ready_.back();
       ready_.pop_back();
       advance(rank);
     }
     refuse_stuck_ranks();
-    summarise(schedule_, options_, timeline_);
-    for (const Way& way : ways_) {
-      if (way.messages == 0) continue;
-      LinkTraffic& link = timeline_.links[way.link];
-      link.messages += way.messages;
-      link.bytes += static_cast<double>(way.messages) * way.bytes;
-    }
-    std::erase_if(timeline_.links, [](const LinkTraffic& link) { return link.messages == 0; });
+    for (const Rank& rank : ranks_) timeline_.ranks.push_back(rank.tally.times());
+    measure_bubbles(timeline_);
+    count_traffic();
     return std::move(timeline_);
   }
 
  private:
-  static constexpr std::size_t kTimes = 5;  // of a stage, by kind
+  struct Rank {
+    const Action* next = nullptr;
+    const Action* end = nullptr;  // of its row
+    Period* period = nullptr;     // of the next action
+    double now = 0;
+    Tally tally;
+  };
 
-  // Outputs of all boundaries, then gradients; a link for each pair of ranks that any of them connects.
-  void lay_ways() {
-    const int boundaries = schedule_.stages - 1;
+  void lay_out_stages() {
+    const std::size_t stride = detail::stage_stride(static_cast<std::size_t>(schedule_.micro_batches));
+    const std::size_t all = stages_.size() * stride;
+    there_.assign(2 * all, kNotThere);
+    if (meets_) posted_.assign(2 * all, nullptr);
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+      Stage& stage = stages_[i];
+      const int number = static_cast<int>(i);
+      stage.inputs = i * stride;
+      stage.gradients = all + i * stride;
+      stage.activation_bytes = of_each(options_.activation_bytes, number);
+      const double slow = options_.straggling.empty() ? 1 : options_.straggling[static_cast<std::size_t>(owner(i))];
+      for (std::size_t kind = 0; kind < stage.times.size(); ++kind)
+        stage.times[kind] = of_each(options_.stages, number).of(static_cast<Kind>(kind)) * slow;
+      if (i > 0) {
+        Stage& before = stages_[i - 1];
+        before.onward = {.receiver = owner(i), .places = stage.inputs};
+        stage.back = {.receiver = owner(i - 1), .places = before.gradients};
+        stage.back.bytes = before.onward.bytes = of_each(options_.message_bytes, number - 1);
+        stage.back.occupies = before.onward.occupies = stage.back.bytes / options_.links.bandwidth;
+      }
+    }
+    // There is nothing to wait for at the model's begin; at its end the gradient follows from the output.
+    std::fill_n(there_.begin() + static_cast<std::ptrdiff_t>(stages_.front().inputs), stride, 0);
+    stages_.back().onward.places = stages_.back().gradients;
+  }
+
+  // A link for each pair of ranks that any way connects.
+  void lay_links() {
     std::vector<LinkTraffic>& links = timeline_.links;
-    const auto link_of = [&](int boundary, bool back) -> LinkTraffic {
-      const int low = static_cast<int>(owner(boundary)), high = static_cast<int>(owner(boundary + 1));
-      return {.from = back ? high : low, .to = back ? low : high};
+    const auto for_ways = [&](const auto& visit) {
+      for (std::size_t i = 0; i < stages_.size(); ++i)
+        for (Way* const way : {&stages_[i].onward, &stages_[i].back})
+          if (way->receiver != Way::kNobody) visit(LinkTraffic{.from = owner(i), .to = way->receiver}, *way);
     };
     const auto ends = [](const LinkTraffic& link) { return std::pair(link.from, link.to); };
-    for (const bool back : {false, true})
-      for (int boundary = 0; boundary < boundaries; ++boundary) links.push_back(link_of(boundary, back));
+    for_ways([&](const LinkTraffic& link, const Way&) { links.push_back(link); });
     std::ranges::sort(links, {}, ends);
     const auto rest = std::ranges::unique(links, {}, ends);
     links.erase(rest.begin(), rest.end());
     link_free_.assign(links.size(), 0);
-    for (const bool back : {false, true})
-      for (int boundary = 0; boundary < boundaries; ++boundary) {
-        const auto link = std::ranges::lower_bound(links, ends(link_of(boundary, back)), {}, ends);
-        const double bytes = of_each(options_.message_bytes, boundary);
-        ways_.push_back({.link = static_cast<std::size_t>(link - links.begin()),
-                         .bytes = bytes,
-                         .occupies = bytes / options_.links.bandwidth});
+    for_ways([&](const LinkTraffic& link, Way& way) {
+      way.link = static_cast<std::uint32_t>(std::ranges::lower_bound(links, ends(link), {}, ends) - links.begin());
+    });
+  }
+  void count_traffic() {
+    for (const Stage& stage : stages_)
+      for (const Way& way : {stage.onward, stage.back}) {
+        if (way.messages == 0) continue;
+        LinkTraffic& link = timeline_.links[way.link];
+        link.messages += way.messages;
+        link.bytes += static_cast<double>(way.messages) * way.bytes;
       }
+    std::erase_if(timeline_.links, [](const LinkTraffic& link) { return link.messages == 0; });
   }
-  [[nodiscard]] std::size_t output_way(int boundary) const { return static_cast<std::size_t>(boundary); }
-  [[nodiscard]] std::size_t gradient_way(int boundary) const {
-    return static_cast<std::size_t>(schedule_.stages - 1 + boundary);
-  }
-  [[nodiscard]] std::size_t owner(int stage) const {
-    return static_cast<std::size_t>(schedule_.stage_to_rank[static_cast<std::size_t>(stage)]);
-  }
-  // The place of a stage's input, and of the gradient of its output.
-  [[nodiscard]] std::size_t input_of(int stage, int micro_batch) const {
-    return static_cast<std::size_t>(stage) * micro_batches_ + static_cast<std::size_t>(micro_batch);
-  }
-  [[nodiscard]] std::size_t gradient_of(int stage, int micro_batch) const {
-    return pairs_ + input_of(stage, micro_batch);
-  }
-  [[nodiscard]] double time_of(const Action& action) const {
-    const double time = times_[static_cast<std::size_t>(action.stage) * kTimes + static_cast<std::size_t>(action.kind)];
+
+  [[nodiscard]] int owner(std::size_t stage) const { return schedule_.stage_to_rank[stage]; }
+  [[nodiscard]] double time_of(const Stage& stage, const Action& action) const {
+    const double time = stage.times[static_cast<std::size_t>(action.kind)];
     return options_.jitter == 0 ? time : time * (1 + options_.jitter * random_part(options_.seed, action));
   }
-  void refuse_outside(const Action& action) const {
-    if (static_cast<unsigned>(action.stage) < static_cast<unsigned>(schedule_.stages) &&
-        static_cast<unsigned>(action.micro_batch) < static_cast<unsigned>(schedule_.micro_batches))
-      return;
+  Stage& stage_of(const Action& action) {
+    if (static_cast<unsigned>(action.stage) >= static_cast<unsigned>(schedule_.stages) ||
+        static_cast<unsigned>(action.micro_batch) >= static_cast<unsigned>(schedule_.micro_batches))
+      refuse_outside(action);
+    return stages_[static_cast<std::size_t>(action.stage)];
+  }
+  [[noreturn]] void refuse_outside(const Action& action) const {
     throw InvalidArgument(fmt::format("simulate: {} is none of {} stages and {} micro-batches", to_string(action),
                                       schedule_.stages, schedule_.micro_batches));
   }
 
   // When a computation may begin for all that it needs; kAwaited when that is not known yet.
-  double ready_at(const Action& action) {
-    std::size_t place = 0;
-    if (action.kind == Kind::forward) {
-      if (action.stage == 0) return 0;
-      place = input_of(action.stage, action.micro_batch);
-    } else if (needs_gradient(action.kind)) {
-      place = gradient_of(action.stage, action.micro_batch);
-    } else {
-      return 0;
-    }
-    double& there = there_[place];
+  double ready_at(const Stage& stage, const Action& action) {
+    if (action.kind == Kind::weight_gradient) return 0;
+    const std::size_t places = action.kind == Kind::forward ? stage.inputs : stage.gradients;
+    double& there = there_[places + static_cast<std::size_t>(action.micro_batch)];
     return there < 0 ? (there = kAwaited) : there;
   }
 
   // Takes a rank as far as it comes.
-  void advance(std::size_t rank) {
-    const std::span<const Action> actions = schedule_.ranks[rank];
-    Period* const periods = timeline_.periods.data() + timeline_.offsets[rank];
-    std::size_t at = at_[rank];
-    double now = now_[rank];
-    for (; at < actions.size(); ++at) {
-      const Action& action = actions[at];
-      if (computes(action.kind)) {
-        if (action.joined) {
-          const std::size_t end = end_of_group(actions, at);
-          if (!compute_together(rank, actions.subspan(at, end - at), periods + at, now)) break;
-          at = end - 1;
-          continue;
-        }
-        refuse_outside(action);
-        const double ready = ready_at(action);
-        if (ready < 0) break;
-        const double start = std::max(now, ready);
-        now = start + time_of(action);
-        periods[at] = {start, now};
-        hand_on(rank, action, now);
-      } else {
-        take_other(rank, action, periods[at], now);
+  void advance(int number) {
+    Rank& rank = ranks_[static_cast<std::size_t>(number)];
+    const Action* next = rank.next;
+    const Action* begun = next;  // what is computed at once has begun as far as here
+    Period* period = rank.period;
+    Period when;
+    for (; next != rank.end; ++next, ++period) {
+      if (!computes(next->kind)) {
+        take_other(number, *next, *period, rank.now);
+        continue;
       }
+      if (next >= begun) {
+        begun = next + 1;
+        when = next->joined ? time_together(rank, next, begun) : time_alone(rank, *next);
+        if (when.start < 0) break;
+        rank.now = when.end;
+      }
+      *period = when;
+      Stage& stage = stages_[static_cast<std::size_t>(next->stage)];
+      rank.tally.add(*next, when, stage.activation_bytes, options_.forward_only);
+      hand_on(number, stage, *next, when.end);
     }
-    at_[rank] = at;
-    now_[rank] = now;
+    rank.next = next;
+    rank.period = period;
+    detail::prepare_to_read(next);
+    detail::prepare_to_write(period);
   }
-  bool compute_together(std::size_t rank, std::span<const Action> group, Period* periods, double& now) {
-    double start = now, sum = 0;
+  // When a computation happens; kAwaited while something is missing.
+  Period time_alone(const Rank& rank, const Action& action) {
+    const Stage& stage = stage_of(action);
+    const double ready = ready_at(stage, action);
+    const double start = std::max(rank.now, ready);
+    return {ready < 0 ? ready : start, start + time_of(stage, action)};
+  }
+  // When several happen that are joined, and where they end.
+  Period time_together(const Rank& rank, const Action* begin, const Action*& end) {
+    double start = rank.now, sum = 0;
     bool all_there = true;
+    const auto group = detail::group_at({begin, rank.end}, 0);
     for (const Action& action : group) {
       if (!computes(action.kind)) continue;
-      refuse_outside(action);
-      const double ready = ready_at(action);
+      const Stage& stage = stage_of(action);
+      const double ready = ready_at(stage, action);
       all_there = all_there && ready >= 0;
       start = std::max(start, ready);
-      sum += time_of(action);
+      sum += time_of(stage, action);
     }
-    if (!all_there) return false;
-    now = start + options_.overlap * sum;
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      if (computes(group[i].kind)) {
-        periods[i] = {start, now};
-        hand_on(rank, group[i], now);
-      } else {
-        take_other(rank, group[i], periods[i], now);
-      }
-    }
-    return true;
+    end = begin + group.size();
+    return {all_there ? start : kAwaited, start + options_.overlap * sum};
   }
 
   // The result of a computation: to the next stage on this rank, or on its way where the schedule has no messages.
-  void hand_on(std::size_t rank, const Action& action, double now) {
-    if (action.kind == Kind::forward) {
-      if (action.stage + 1 == schedule_.stages)
-        arrive(gradient_of(action.stage, action.micro_batch), rank, now);
-      else
-        hand_to(rank, action.stage + 1, input_of(action.stage + 1, action.micro_batch), output_way(action.stage), now);
-    } else if (needs_gradient(action.kind) && action.stage > 0) {
-      hand_to(rank, action.stage - 1, gradient_of(action.stage - 1, action.micro_batch), gradient_way(action.stage - 1),
-              now);
-    }
-  }
-  void hand_to(std::size_t rank, int stage, std::size_t place, std::size_t way, double now) {
-    const std::size_t other = owner(stage);
-    if (other == rank)
-      arrive(place, other, now);
-    else if (!has_messages_)
-      arrive(place, other, transfer(way, now).end);
+  void hand_on(int number, Stage& stage, const Action& action, double now) {
+    if (action.kind == Kind::weight_gradient) return;
+    Way& way = action.kind == Kind::forward ? stage.onward : stage.back;
+    const std::size_t place = way.places + static_cast<std::size_t>(action.micro_batch);
+    const bool ends = way.receiver == Way::kNobody && action.kind == Kind::forward;  // the gradient follows
+    if (way.receiver == number || ends)
+      there_[place] = now;
+    else if (!has_messages_ && way.receiver != Way::kNobody)
+      arrive(place, way.receiver, transfer(way, now).end);
   }
 
   // Anything but a computation takes no time of the rank.
-  void take_other(std::size_t rank, const Action& action, Period& period, double now) {
+  void take_other(int number, const Action& action, Period& period, double now) {
     period = {now, now};
-    const auto& [kind, joined, stage, micro_batch] = action;
-    if (!moves(kind) || (!meets_ && (kind == Kind::recv_forward || kind == Kind::recv_backward))) return;
-    refuse_outside(action);
-    switch (kind) {
-      case Kind::send_forward:
-        if (stage + 1 < schedule_.stages)
-          post(rank, stage + 1, input_of(stage + 1, micro_batch), output_way(stage), &period);
-        break;
-      case Kind::send_backward:
-        if (stage > 0) post(rank, stage - 1, gradient_of(stage - 1, micro_batch), gradient_way(stage - 1), &period);
-        break;
-      case Kind::recv_forward:
-        if (stage > 0) meet(owner(stage - 1), rank, input_of(stage, micro_batch), output_way(stage - 1), &period);
-        break;
-      default:
-        if (stage + 1 < schedule_.stages)
-          meet(owner(stage + 1), rank, gradient_of(stage, micro_batch), gradient_way(stage), &period);
-    }
+    if (meets_)
+      meet(number, action, period);
+    else if (action.kind == Kind::send_forward || action.kind == Kind::send_backward)
+      send(number, action, period);
   }
-  void post(std::size_t rank, int stage, std::size_t place, std::size_t way, Period* period) {
-    const std::size_t other = owner(stage);
-    if (other == rank) return;  // there already
-    if (!meets_) {
-      *period = transfer(way, period->start);
-      arrive(place, other, period->end);
-    } else if (Period* const receive = std::exchange(posted_[place], period)) {
-      *period = transfer(way, std::max(period->start, receive->start));
-      arrive(place, other, period->end);
-    }
+  void send(int number, const Action& action, Period& period) {
+    Stage& stage = stage_of(action);
+    Way& way = action.kind == Kind::send_forward ? stage.onward : stage.back;
+    if (way.receiver == number || way.receiver == Way::kNobody) return;  // there already
+    period = transfer(way, period.start);
+    arrive(way.places + static_cast<std::size_t>(action.micro_batch), way.receiver, period.end);
   }
-  void meet(std::size_t from, std::size_t rank, std::size_t place, std::size_t way, Period* period) {
-    if (from == rank) return;
-    if (Period* const send = std::exchange(posted_[place], period)) {
-      *send = transfer(way, std::max(send->start, period->start));
-      arrive(place, rank, send->end);
-    }
+  // Under rendezvous: a message moves when both sides have come to it.
+  void meet(int number, const Action& action, Period& period) {
+    if (action.kind < Kind::send_forward || action.kind > Kind::recv_backward) return;
+    Stage& stage = stage_of(action);
+    const bool forward = action.kind == Kind::send_forward || action.kind == Kind::recv_backward;  // where the peer is
+    if ((forward ? stage.onward : stage.back).receiver == number ||
+        (forward ? stage.onward : stage.back).receiver == Way::kNobody)
+      return;
+    Stage& peer = forward ? (&stage)[1] : (&stage)[-1];
+    Way& way = is_send(action.kind) ? (forward ? stage.onward : stage.back) : (forward ? peer.back : peer.onward);
+    const std::size_t place = way.places + static_cast<std::size_t>(action.micro_batch);
+    Period* const other = std::exchange(posted_[place], &period);
+    if (other == nullptr) return;
+    Period& sent = is_send(action.kind) ? period : *other;
+    sent = transfer(way, std::max(period.start, other->start));
+    arrive(place, way.receiver, sent.end);
   }
-  Period transfer(std::size_t number, double now) {
-    Way& way = ways_[number];
+  Period transfer(Way& way, double now) {
     double& link_free = link_free_[way.link];
     const double start = std::max(now, link_free);
     ++way.messages;
     link_free = start + way.occupies;
     return {start, link_free + options_.links.latency};
   }
-  void arrive(std::size_t place, std::size_t rank, double now) {
-    if (std::exchange(there_[place], now) == kAwaited) ready_.push_back(rank);
+  void arrive(std::size_t place, int rank, double now) {
+    double& there = there_[place];
+    detail::prepare_to_write(&there);
+    if (std::exchange(there, now) == kAwaited) ready_.push_back(rank);
   }
 
   void refuse_stuck_ranks() const {
     std::string words;
     constexpr int kShown = 4;
     int stuck = 0;
-    for (std::size_t rank = 0; rank < schedule_.ranks.size(); ++rank) {
-      if (at_[rank] == schedule_.ranks[rank].size() || ++stuck > kShown) continue;
-      const Action& action = schedule_.ranks[rank][at_[rank]];
-      words += fmt::format("{} rank {} at position {} for what {} needs", stuck == 1 ? "" : ",", rank, at_[rank],
-                           to_string(action));
+    for (std::size_t number = 0; number < ranks_.size(); ++number) {
+      const Rank& rank = ranks_[number];
+      if (rank.next == rank.end || ++stuck > kShown) continue;
+      words += fmt::format("{} rank {} at position {} for what {} needs", stuck == 1 ? "" : ",", number,
+                           rank.next - schedule_.ranks[number].data(), to_string(*rank.next));
     }
     if (stuck == 0) return;
     if (stuck > kShown) words += fmt::format(", and {} more", stuck - kShown);
@@ -402,17 +409,13 @@ class Simulation {
   const SimulationOptions& options_;
   bool has_messages_;
   bool meets_;  // a message begins when both sides have come to it
-  std::size_t micro_batches_;
-  std::size_t pairs_;
   Timeline timeline_;
-  std::vector<double> times_;    // by stage and kind
-  std::vector<double> there_;    // when each input, then each gradient, is there
-  std::vector<Period*> posted_;  // of each, the side of the message that came first
-  std::vector<std::size_t> at_;  // by rank
-  std::vector<double> now_;      // by rank
-  std::vector<Way> ways_;
+  std::vector<Stage> stages_;
+  std::vector<Rank> ranks_;
+  std::vector<double> there_;      // when each input, then each gradient, is there
+  std::vector<Period*> posted_;    // of each, the side of the message that came first
   std::vector<double> link_free_;  // from when on each link is
-  std::vector<std::size_t> ready_;
+  std::vector<int> ready_;
 };
 
 // Follows what idle ranks wait for.
@@ -655,8 +658,9 @@ Timeline timeline_of(const Schedule& schedule, const std::vector<std::vector<Per
       throw InvalidArgument(fmt::format("timeline_of: rank {} has {} periods for {} actions", rank,
                                         periods[rank].size(), schedule.ranks[rank].size()));
     timeline.periods.insert(timeline.periods.end(), periods[rank].begin(), periods[rank].end());
+    timeline.ranks.push_back(tally_of(schedule.ranks[rank], periods[rank], options));
   }
-  summarise(schedule, options, timeline);
+  measure_bubbles(timeline);
   return timeline;
 }
 

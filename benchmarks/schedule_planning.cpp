@@ -1,0 +1,148 @@
+// What planning a pipeline costs: ninja schedule_planning && build/tests/schedule_planning
+//
+// Model   A row a step and schedule, "<step>/<schedule>/<ranks>/<micro-batches>", two stages a rank where it has several.
+//         Steps: generate (its computations), lower (messages put in, ours), simulate (with the messages), all (the three,
+//         one after the other), check (that the lowered schedule is right), torch (PyTorch's order with PyTorch's lowering,
+//         which anchors/schedules_torch.py holds against PyTorch). CPU time of one thread; per_action is that time over the
+//         actions of the lowered schedule, for generate too.
+// Answers Ahead of the rows of a schedule its bubble is compared with the closed form of it, and check() has to find it
+//         right, unless it is very large.
+// Memory  What is freed is kept for the next repetition where the C library can be told so: else the rows would show how
+//         long the system takes to hand out fresh pages. A first plan pays for those.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#include <benchmark/benchmark.h>
+
+#include "reference/schedules/checker.hpp"
+#include "reference/schedules/generate.hpp"
+#include "reference/schedules/lowering.hpp"
+#include "reference/schedules/simulator.hpp"
+
+namespace {
+
+using namespace plumbline::schedules;
+
+constexpr std::size_t kManyActions = 10'000'000;  // checked once elsewhere, and measured once
+
+struct Case {
+  Family family = Family::one_f_one_b;
+  Shape shape;
+  // The barrier bubble with computations of a second each, over the ranks but one.
+  double bubble_of_hop = 3;
+  [[nodiscard]] std::string name() const {
+    return std::string(name_of(family)) + '/' + std::to_string(shape.ranks) + '/' + std::to_string(shape.micro_batches);
+  }
+};
+
+std::vector<Case> cases() {
+  struct Row {
+    Family family;
+    int stages_per_rank;
+    double bubble_of_hop;
+  };
+  const std::vector<Row> rows{{Family::gpipe, 1, 3},       {Family::one_f_one_b, 1, 3},
+                              {Family::interleaved, 2, 3}, {Family::interleaved_zero_bubble, 2, 1},
+                              {Family::zbv, 2, 1},         {Family::dualpipev, 2, 2}};
+  std::vector<Case> cases;
+  for (const auto& [ranks, micro_batches] : {std::pair{8, 64}, {8, 512}, {64, 128}, {64, 512}})
+    for (const Row& row : rows)
+      cases.push_back({row.family, {ranks, micro_batches, row.stages_per_rank}, row.bubble_of_hop});
+  for (const auto& [ranks, micro_batches] : {std::pair{64, 2560}, {64, 10240}, {1024, 8192}})
+    cases.push_back({Family::one_f_one_b, {ranks, micro_batches, 1}, 3});
+  return cases;
+}
+
+std::size_t count_actions(const Schedule& schedule) {
+  std::size_t count = 0;
+  for (const auto& row : schedule.ranks) count += row.size();
+  return count;
+}
+
+[[noreturn]] void fail(const Case& one, const std::string& what) {
+  std::fprintf(stderr, "schedule_planning: %s: %s\n", one.name().c_str(), what.c_str());
+  std::exit(1);
+}
+
+// The lowered schedule of the case, whose answers are right.
+Schedule prepare(const Case& one) {
+  Schedule lowered = lower(generate(one.family, one.shape));
+  const double bubble = simulate(lowered).barrier_bubble(), expected = one.bubble_of_hop * (one.shape.ranks - 1);
+  if (bubble != expected) fail(one, "the bubble is " + std::to_string(bubble) + ", not " + std::to_string(expected));
+  if (count_actions(lowered) < kManyActions && !check(lowered).valid()) fail(one, "the lowered schedule is not right");
+  return lowered;
+}
+
+// Times `step`, whose result is thrown away.
+template <class Step>
+void measure(benchmark::State& state, std::size_t actions, const Step& step) {
+  for ([[maybe_unused]] const auto _ : state) benchmark::DoNotOptimize(step());
+  state.counters["actions"] = static_cast<double>(actions);
+  state.counters["per_action"] = benchmark::Counter(
+      static_cast<double>(actions), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+using Step = void (*)(benchmark::State&, const Case&);
+
+// Inputs are made, and answers checked, once a row and outside of what is timed.
+void time_generate(benchmark::State& state, const Case& one) {
+  measure(state, count_actions(prepare(one)), [&] { return generate(one.family, one.shape); });
+}
+void time_lower(benchmark::State& state, const Case& one) {
+  const Schedule schedule = generate(one.family, one.shape);
+  measure(state, count_actions(prepare(one)), [&] { return lower(schedule); });
+}
+void time_simulate(benchmark::State& state, const Case& one) {
+  const Schedule lowered = prepare(one);
+  measure(state, count_actions(lowered), [&] { return simulate(lowered); });
+}
+void time_all(benchmark::State& state, const Case& one) {
+  measure(state, count_actions(prepare(one)), [&] {
+    const Schedule schedule = generate(one.family, one.shape);
+    const Schedule lowered = lower(schedule);
+    return simulate(lowered);
+  });
+}
+void time_check(benchmark::State& state, const Case& one) {
+  const Schedule lowered = prepare(one);
+  measure(state, count_actions(lowered), [&] { return check(lowered); });
+}
+void time_torch(benchmark::State& state, const Case& one) {
+  measure(state, count_actions(add_send_recv(generate_as_torch(one.family, one.shape))),
+          [&] { return add_send_recv(generate_as_torch(one.family, one.shape)); });
+}
+
+void add_rows() {
+  const std::vector<std::pair<const char*, Step>> steps{{"generate", time_generate}, {"lower", time_lower},
+                                                        {"simulate", time_simulate}, {"all", time_all},
+                                                        {"check", time_check},       {"torch", time_torch}};
+  for (const Case& one : cases()) {
+    const bool large = one.shape.ranks * std::int64_t{one.shape.micro_batches} > 1'000'000;
+    for (const auto& [name, step] : steps) {
+      auto* const row = benchmark::RegisterBenchmark((std::string(name) + '/' + one.name()).c_str(),
+                                                     [step = step, one](benchmark::State& state) { step(state, one); });
+      row->Unit(benchmark::kMillisecond);
+      if (large) row->Iterations(1);
+    }
+  }
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, -1);
+#endif
+  add_rows();
+  benchmark::Initialize(&count, words);
+  if (benchmark::ReportUnrecognizedArguments(count, words)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+}
