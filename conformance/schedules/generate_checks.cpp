@@ -145,11 +145,14 @@ std::optional<double> bubble_of(const PlanShape& shape, const Times& times) {
   if (shape.schedule == "looped-bfs") return m >= p ? std::optional(hops * (forward + backward)) : std::nullopt;
   if (shape.schedule == "forward-only")
     return m % p == 0 || shape.chunks == 1 ? std::optional(hops * forward) : std::nullopt;
-  if (shape.schedule == "zb-h1") return m >= p ? std::optional(hops * (forward + input - weight)) : std::nullopt;
+  // What fills the bubble is the weight gradients of all micro-batches but one, as far as there are ranks to wait for.
+  if (shape.schedule == "zb-h1") return hops * (forward + input) - (std::min(m, p) - 1) * weight;
   if (shape.schedule == "zb-h2") return m >= 2 * p && equal ? std::optional(hops * forward) : std::nullopt;
   if (shape.schedule == "interleaved-zero-bubble")
     return m % p == 0 ? std::optional(hops * (forward + input - weight)) : std::nullopt;
-  if (shape.schedule == "zbv") return m >= 2 * p && equal ? std::optional(hops * forward) : std::nullopt;
+  // Of the 2p-1 micro-batches of its pattern, each that there is not leaves a forward and a backward's half idle.
+  if (shape.schedule == "zbv")
+    return equal ? std::optional(std::max(hops, 2.0 * (2 * p - 1 - m)) * forward) : std::nullopt;
   if (shape.schedule == "dualpipev" && equal) return hops * (forward + backward + backward - 3 * weight);
   return {};
 }

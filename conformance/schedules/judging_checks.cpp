@@ -27,7 +27,8 @@ using suite::Door;
 
 namespace {
 
-constexpr int kNowhere = -1;  // the position of what is not there
+constexpr int kNowhere = -1;   // the position of what is not there
+constexpr int kAnywhere = -2;  // the rank of what several are part of
 
 json question(const std::vector<std::string>& rows, const std::vector<int>& stage_to_rank, int micro_batches) {
   return {{"ranks", rows},
@@ -96,6 +97,7 @@ const std::vector<Fault>& faults() {
       {"gradient_below_the_first", {first + ",0SEND_B0", last}, 1, two, "no_neighbour", 0, 4, "0SEND_B0"},
       {"input_of_the_first", {"0RECV_F0," + first, last}, 1, two, "no_neighbour", 0, 0, "0RECV_F0"},
       {"output_of_the_last", {first, last + ",1SEND_F0"}, 1, two, "no_neighbour", 1, 4, "1SEND_F0"},
+      {"circle", {"0F0,0B0,0F1,0B1", "1F0,1F1,1B1,1B0"}, 2, two, "cycle", kAnywhere, 1, ""},
       {"gradient_above_the_last", {first, "1RECV_B0," + last}, 1, two, "no_neighbour", 1, 0, "1RECV_B0"},
   };
   return list;
@@ -107,6 +109,7 @@ std::string text_of(const json& problem) {
                      problem.at("action").get<std::string>());
 }
 bool is_at(const json& problem, int rank, int position, const std::string& action) {
+  if (rank == kAnywhere) return problem.at("position").is_number();
   return problem.at("rank") == rank && problem.at("action") == action &&
          (position == kNowhere ? problem.at("position").is_null() : problem.at("position") == position);
 }
@@ -147,12 +150,16 @@ void says_where(Context& context) {
   const auto fault = std::ranges::find(faults(), context.parameters().text("fault"), &Fault::name);
   std::vector<std::vector<Action>> rows;
   for (const std::string& row : fault->rows) rows.push_back(schedules::parse_row(row));
+  const auto judge = [&](const json& result) -> std::string {
+    const auto problem = problem_of_naming(result, {fault->kind}, fault->rank, fault->position, fault->action);
+    if (!problem.empty()) return problem;
+    // Who is in a circle never comes to the end.
+    if (fault->rank == kAnywhere && result.at("deadlock_free") != json{{"buffered", false}, {"rendezvous", false}})
+      return "free of deadlock: " + result.at("deadlock_free").dump();
+    return problem_of_places(result.at("problems"), rows);
+  };
   report_words(problem_of(context.adapter(), "schedules.check",
-                          question(fault->rows, fault->stage_to_rank, fault->micro_batches), [&](const json& result) {
-                            const std::string problem =
-                                problem_of_naming(result, {fault->kind}, fault->rank, fault->position, fault->action);
-                            return problem.empty() ? problem_of_places(result.at("problems"), rows) : problem;
-                          }));
+                          question(fault->rows, fault->stage_to_rank, fault->micro_batches), judge));
 }
 
 // ---- a walk ----
@@ -345,7 +352,20 @@ void finds_any_fault(Context& context) {
 
 // ---- whole plans ----
 
+// The same pairs, the other computation first.
+Schedule turned(Schedule plan) {
+  for (auto& actions : plan.ranks)
+    for (std::size_t i = 0; i + 1 < actions.size(); ++i) {
+      if (!actions[i].joined) continue;
+      std::swap(actions[i], actions[i + 1]);
+      std::swap(actions[i].joined, actions[i + 1].joined);
+      ++i;
+    }
+  return plan;
+}
+
 Schedule put_in(const std::string& what, const Schedule& computations) {
+  if (what == "turned_pairs") return turned(computations);
   if (what == "messages") return schedules::lower(computations);
   if (what == "shapes") return schedules::lower(computations, schedules::Metadata::each);
   if (what == "sharding")
@@ -414,8 +434,8 @@ void add_judging_checks(suite::Suite& suite) {
   add("finds_any_fault", "SCHED-082@fd1e",
       {{"fault", {"left_out", "doubled", "on_another_rank", "moved"}}, {"rows", {"computations", "messages"}}},
       finds_any_fault);
-  add("accepts_whole_plans", "SCHED-083@5e2e", {{"put_in", {"nothing", "messages", "shapes", "sharding"}}},
-      accepts_whole_plans);
+  add("accepts_whole_plans", "SCHED-083@5e2e",
+      {{"put_in", {"nothing", "turned_pairs", "messages", "shapes", "sharding"}}}, accepts_whole_plans);
   add("refuses", "SCHED-084@cf76",
       {{"fault", {"no_micro_batches", "places_too_few", "place_outside", "cell", "half_a_pair", "huge_micro_batch"}}},
       refuses);
