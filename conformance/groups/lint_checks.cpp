@@ -67,8 +67,8 @@ const std::vector<Fault>& differences() {
       {"other_group_on_rank_1", "all_ranks", {usual, other, usual}, {"order"}, 1, 3},
       {"missing_on_rank_0", "all_ranks", {shorter, usual, usual}, {"missing"}, 0, 3},
       {"missing_on_rank_2", "all_ranks", {usual, usual, shorter}, {"missing"}, 2, 3},
-      {"two_odd_ranks", "all_ranks", {usual, swapped, usual, other, usual}, {"order"}, 3, 3},
-      {"second_of_two_odd_ranks", "all_ranks", {usual, swapped, usual, shorter, usual}, {"missing"}, 3, 3},
+      {"two_odd_ranks", "all_ranks", {usual, swapped, usual, other, usual}, {"order"}, 1, 1},
+      {"later_rank_differs_earlier", "all_ranks", {usual, shorter, usual, swapped, usual}, {"order"}, 3, 1},
   };
   return list;
 }

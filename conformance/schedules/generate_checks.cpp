@@ -136,18 +136,23 @@ void one_chunk_is_plain(Context& context) {
 
 // What is idle of the whole step, where the papers say it.
 std::optional<double> bubble_of(const PlanShape& shape, const Times& times) {
-  const auto& [forward, input, weight, latency, occupied] = times;
+  const double forward = times.forward, input = times.input_gradient, weight = times.weight_gradient;
   const int p = shape.ranks, m = shape.micro_batches;
   const double hops = p - 1, backward = input + weight;
   const bool equal = forward == input && input == weight;
   if (shape.schedule == "gpipe" || shape.schedule == "1f1b") return hops * (forward + backward);
-  if (shape.schedule == "interleaved" || shape.schedule == "looped-bfs")
-    return m % p == 0 ? std::optional(hops * (forward + backward)) : std::nullopt;
-  if (shape.schedule == "zb-h1") return m >= p ? std::optional(hops * (forward + input - weight)) : std::nullopt;
+  if (shape.schedule == "interleaved") return m % p == 0 ? std::optional(hops * (forward + backward)) : std::nullopt;
+  if (shape.schedule == "looped-bfs") return m >= p ? std::optional(hops * (forward + backward)) : std::nullopt;
+  if (shape.schedule == "forward-only")
+    return m % p == 0 || shape.chunks == 1 ? std::optional(hops * forward) : std::nullopt;
+  // What fills the bubble is the weight gradients of all micro-batches but one, as far as there are ranks to wait for.
+  if (shape.schedule == "zb-h1") return hops * (forward + input) - (std::min(m, p) - 1) * weight;
   if (shape.schedule == "zb-h2") return m >= 2 * p && equal ? std::optional(hops * forward) : std::nullopt;
   if (shape.schedule == "interleaved-zero-bubble")
-    return m % p == 0 && shape.chunks == 2 ? std::optional(hops * (forward + input - weight)) : std::nullopt;
-  if (shape.schedule == "zbv") return m >= 2 * p && equal ? std::optional(hops * forward) : std::nullopt;
+    return m % p == 0 ? std::optional(hops * (forward + input - weight)) : std::nullopt;
+  // Of the 2p-1 micro-batches of its pattern, each that there is not leaves a forward and a backward's half idle.
+  if (shape.schedule == "zbv")
+    return equal ? std::optional(std::max(hops, 2.0 * (2 * p - 1 - m)) * forward) : std::nullopt;
   if (shape.schedule == "dualpipev" && equal) return hops * (forward + backward + backward - 3 * weight);
   return {};
 }
@@ -209,12 +214,14 @@ std::optional<Bound> activations_of(const PlanShape& shape) {
   };
   if (shape.schedule == "gpipe" || shape.schedule == "looped-bfs") return each_rank([&](int) { return v * m; });
   if (shape.schedule == "1f1b") return each_rank([&](int rank) { return std::min(p - rank, m); });
-  if (shape.schedule == "interleaved" && v > 1 && m % p == 0)
-    return each_rank([&](int rank) { return std::min(v * m, (v - 1) * p + 2 * (p - rank - 1) + 1); });
+  const int round = m / std::max(1, m / p);
+  if (shape.schedule == "interleaved" && v > 1)
+    return each_rank([&](int rank) { return std::min(v * m, (v - 1) * round + 2 * (p - rank - 1) + 1); });
   bound.exact = false;
   if (shape.schedule == "zb-h1") return each_rank([&](int) { return std::min(p, m); });
   if (shape.schedule == "zb-h2") return each_rank([&](int) { return std::min(2 * p - 1, m); });
-  if (shape.schedule == "interleaved-zero-bubble" && m % p == 0 && v == 2) return each_rank([&](int) { return v * p; });
+  if (shape.schedule == "interleaved-zero-bubble")
+    return each_rank([&](int) { return std::min(v * m, (v - 1) * round + p); });
   if (shape.schedule == "zbv") return each_rank([&](int) { return 2 * p; });
   if (shape.schedule == "dualpipev") return each_rank([&](int) { return 2 * p + 1; });
   return {};
@@ -229,6 +236,43 @@ void activations(Context& context) {
       if (peaks[rank] > bound->activations[rank] || (bound->exact && peaks[rank] != bound->activations[rank]))
         return fmt::format("rank {} keeps {} activations, {}{} are needed", rank, peaks[rank],
                            bound->exact ? "" : "at most ", bound->activations[rank]);
+    return {};
+  });
+}
+
+// ---- ahead of the first backward ----
+
+// By rank, how many forwards a rank runs ahead of its first backward, by the schedule's definition.
+std::optional<int> ahead_of(const PlanShape& shape, int rank) {
+  const int p = shape.ranks, m = shape.micro_batches, v = shape.chunks, hops = p - 1 - rank;
+  const int round = m / std::max(1, m / p);
+  if (shape.schedule == "gpipe" || shape.schedule == "looped-bfs") return v * m;
+  if (shape.schedule == "1f1b" || shape.schedule == "zb-h1") return std::min(hops + 1, m);
+  if (shape.schedule == "interleaved")
+    return v == 1 ? std::min(hops + 1, m) : std::min(v * m, (v - 1) * round + 2 * hops + 1);
+  if (shape.schedule == "interleaved-zero-bubble") return std::min(v * m, (v - 1) * round + hops + 1);
+  if (shape.schedule == "zb-h2") return std::min(2 * hops + 1, m);
+  // Of the pattern for 2p-1 micro-batches, those that there are.
+  if (shape.schedule == "zbv") return std::min(p + hops, m) + std::min(rank + 1, m);
+  // Where the V turns there is a forward at hand in place of a pair.
+  if (shape.schedule == "dualpipev") return 2 * p + (hops == 0 ? 1 : 0);
+  return {};
+}
+
+void runs_ahead(Context& context) {
+  judge_plans(context, [](const PlanShape& shape, const Schedule& schedule) -> std::string {
+    for (int rank = 0; rank < shape.ranks; ++rank) {
+      const auto expected = ahead_of(shape, rank);
+      if (!expected) return {};
+      const auto& actions = schedule.ranks[static_cast<std::size_t>(rank)];
+      const auto first = std::ranges::find_if(actions, [](const Action& action) {
+        return action.kind == ActionKind::backward || action.kind == ActionKind::input_gradient;
+      });
+      const auto ahead = std::count_if(actions.begin(), first,
+                                       [](const Action& action) { return action.kind == ActionKind::forward; });
+      if (ahead != *expected)
+        return fmt::format("rank {} runs {} forwards ahead of its first backward, not {}", rank, ahead, *expected);
+    }
     return {};
   });
 }
@@ -257,6 +301,7 @@ void add_generate_checks(suite::Suite& suite) {
   add("bubble", "SCHED-021@0dcb", shapes, bubble);
   add("no_span_bubble", "SCHED-022@a3ad", {{"schedule", {"zb-h2", "zbv"}}}, no_span_bubble);
   add("activations", "SCHED-023@ab31", shapes, activations);
+  add("runs_ahead", "SCHED-085@a014", shapes, runs_ahead);
 }
 
 }  // namespace plumbline::conformance

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "conformance/schedules/plans.hpp"
+#include "conformance/schedules/random_plans.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/topology/asking.hpp"
 #include "reference/comm/errors.hpp"
@@ -137,24 +138,26 @@ void nobody_waits_for_ever(Context& context) {
 }
 
 // Each rank pair's messages of a direction, as the sides have them.
+std::string order_of_messages(const Schedule& lowered) {
+  std::map<std::tuple<int, int, bool>, std::vector<std::string>> sent, received;
+  for (const Actions& actions : lowered.ranks)
+    for (const Action& action : actions) {
+      if (!is_message(action.kind)) continue;
+      const bool forward = action.kind == ActionKind::send_forward || action.kind == ActionKind::recv_forward;
+      const int from = is_send(action.kind) ? action.stage : action.stage + (forward ? -1 : 1);
+      const int to = from + (forward ? 1 : -1);
+      (is_send(action.kind) ? sent : received)[{rank_of(lowered, from), rank_of(lowered, to), forward}].push_back(
+          fmt::format("{}>{} of micro-batch {}", from, to, action.micro_batch));
+    }
+  for (const auto& [link, order] : sent)
+    if (received[link] != order)
+      return fmt::format("ranks {} and {}: {}", std::get<0>(link), std::get<1>(link),
+                         first_difference(json(order), json(received[link]), "messages"));
+  return {};
+}
 void in_one_order(Context& context) {
-  judge_lowered(context, [](const PlanShape&, const Schedule&, const Schedule& lowered) -> std::string {
-    std::map<std::tuple<int, int, bool>, std::vector<std::string>> sent, received;
-    for (const Actions& actions : lowered.ranks)
-      for (const Action& action : actions) {
-        if (!is_message(action.kind)) continue;
-        const bool forward = action.kind == ActionKind::send_forward || action.kind == ActionKind::recv_forward;
-        const int from = is_send(action.kind) ? action.stage : action.stage + (forward ? -1 : 1);
-        const int to = from + (forward ? 1 : -1);
-        (is_send(action.kind) ? sent : received)[{rank_of(lowered, from), rank_of(lowered, to), forward}].push_back(
-            fmt::format("{}>{} of micro-batch {}", from, to, action.micro_batch));
-      }
-    for (const auto& [link, order] : sent)
-      if (received[link] != order)
-        return fmt::format("ranks {} and {}: {}", std::get<0>(link), std::get<1>(link),
-                           first_difference(json(order), json(received[link]), "messages"));
-    return {};
-  });
+  judge_lowered(context,
+                [](const PlanShape&, const Schedule&, const Schedule& lowered) { return order_of_messages(lowered); });
 }
 
 // ---- shapes of messages ----
@@ -219,6 +222,117 @@ void refuses(Context& context) {
   if (answer.kind != "invalid_argument") report_words("refused as '" + answer.kind + "': " + answer.message);
 }
 
+// ---- any plan ----
+
+json lowered(suite::Adapter& adapter, const Schedule& computations, const std::string& metadata, std::string& problem,
+             const char* field) {
+  json args{{"compute_only", rows_of(computations)},
+            {"stage_to_rank", computations.stage_to_rank},
+            {"num_stages", computations.stages}};
+  if (metadata != "none") args["metadata"] = metadata;
+  json rows;
+  problem = problem_of(adapter, "schedules.lower", args, [&](const json& result) -> std::string {
+    rows = result.at(field);
+    return rows.size() == computations.ranks.size() ? "" : fmt::format("{} rows", rows.size());
+  });
+  if (!problem.empty()) problem = args.dump().substr(0, 500) + ": " + problem;
+  return rows;
+}
+
+Schedule without(Schedule plan, const std::function<bool(const Action& action)>& left_out) {
+  for (Actions& actions : plan.ranks) std::erase_if(actions, left_out);
+  return plan;
+}
+
+bool tells_shape(const Action& action) {
+  return action.kind == ActionKind::send_metadata || action.kind == ActionKind::recv_metadata;
+}
+
+std::string problem_of_messages(const std::string& schedule, const Schedule& computations, const Schedule& plan,
+                                const std::string& metadata) {
+  const PlanShape shape{
+      .schedule = schedule, .ranks = static_cast<int>(plan.ranks.size()), .micro_batches = plan.micro_batches};
+  const Schedule messages = without(plan, tells_shape);
+  std::string problem = each_message_once(shape, computations, messages);
+  if (problem.empty()) problem = in_due_places(shape, computations, messages);
+  if (problem.empty()) problem = problem_of_waiting(plan, false);
+  if (problem.empty()) problem = order_of_messages(messages);
+  if (problem.empty() && metadata != "none") problem = told_ahead(plan, metadata == "each");
+  return problem;
+}
+
+void lowers_any_plan(Context& context) {
+  const std::string& metadata = context.parameters().text("metadata");
+  Random random(context.seed());
+  for (int trial = 0; trial < 150; ++trial) {
+    const Schedule computations = random_plan(random, false);
+    std::string problem;
+    const json rows = lowered(context.adapter(), computations, metadata, problem, "send_recv");
+    if (problem.empty()) {
+      problem = problem_of_messages("any", computations,
+                                    schedule_of(rows, json(computations.stage_to_rank), computations.micro_batches),
+                                    metadata);
+      if (!problem.empty()) problem = rows_of(computations).dump() + " is " + rows.dump() + ": " + problem;
+    }
+    if (!problem.empty()) return report_words(problem);
+  }
+}
+
+// Each stage is gathered whenever it is computed, and reduced once, behind all of its gradients.
+std::string problem_of_sharding(const Schedule& plan) {
+  for (const Actions& actions : plan.ranks) {
+    std::set<int> gathered, reduced, trained;
+    for (const Action& action : actions) {
+      const std::string words = to_string(action);
+      if (action.kind == ActionKind::unshard && !gathered.insert(action.stage).second) return words + " twice";
+      if (action.kind == ActionKind::reshard && gathered.erase(action.stage) == 0) return words + " of nothing";
+      if (action.kind == ActionKind::reduce_gradients && !reduced.insert(action.stage).second) return words + " twice";
+      if (!is_compute(action.kind)) continue;
+      if (action.kind != ActionKind::forward) trained.insert(action.stage);
+      if (!gathered.contains(action.stage)) return words + ": its stage is not gathered";
+      if (reduced.contains(action.stage)) return words + ": its stage is reduced already";
+    }
+    if (reduced != trained)
+      return fmt::format("{} stages have gradients, {} are reduced", trained.size(), reduced.size());
+    if (!gathered.empty()) return fmt::format("stage {} is gathered at the end", *gathered.begin());
+  }
+  return {};
+}
+
+void shards_any_plan(Context& context) {
+  const auto puts_in = [](const Action& action) {
+    return action.kind == ActionKind::unshard || action.kind == ActionKind::reshard ||
+           action.kind == ActionKind::reduce_gradients;
+  };
+  for (const PlanShape& shape : shapes_of(context.parameters())) {
+    if (!is_allowed(shape)) continue;
+    const std::string problem =
+        problem_of_plan(context.adapter(), shape, [&](const PlanShape&, const Schedule& computations) {
+          std::string words;
+          const json rows = lowered(context.adapter(), computations, "none", words, "with_comms");
+          if (!words.empty()) return words;
+          const Schedule plan = schedule_of(rows, json(computations.stage_to_rank), computations.micro_batches);
+          words = problem_of_sharding(plan);
+          return words.empty() ? problem_of_messages(shape.schedule, computations, without(plan, puts_in), "none")
+                               : words;
+        });
+    if (!problem.empty()) return report_words(problem);
+  }
+}
+
+// What is computed twice would be sent twice.
+void refuses_no_plan(Context& context) {
+  const std::string& fault = context.parameters().text("fault");
+  json args{{"compute_only", {"0F0,0B0", "1F0,1B0"}}, {"stage_to_rank", {0, 1}}, {"num_stages", 2}};
+  if (fault == "twice") args["compute_only"] = {"0F0,0F0,0B0", "1F0,1B0"};
+  if (fault == "places_too_few") args["stage_to_rank"] = {0};
+  if (fault == "place_outside") args["stage_to_rank"] = {0, 2};
+  if (fault == "cell") args["compute_only"] = {"0F0,0X0", "1F0,1B0"};
+  const Answer answer = answer_to(context.adapter(), "schedules.lower", args);
+  if (!answer.is_refused()) return report_words("answered: " + answer.result.dump().substr(0, 200));
+  if (answer.kind != "invalid_argument") report_words("refused as '" + answer.kind + "': " + answer.message);
+}
+
 }  // namespace
 
 void add_lowering_checks(suite::Suite& suite) {
@@ -239,6 +353,11 @@ void add_lowering_checks(suite::Suite& suite) {
   add("in_one_order", "SCHED-036@91de", shapes, in_one_order);
   add("shapes_ahead", "SCHED-037@8882", {metadata}, shapes_ahead);
   add("shapes_without_deadlock", "SCHED-038@766e", {metadata}, shapes_without_deadlock);
+  const suite::Axis any_metadata{"metadata", {"none", "once", "each"}};
+  add("any_plan", "SCHED-088@4bcf", {any_metadata}, lowers_any_plan);
+  add("sharding", "SCHED-089@0d88", shapes, shards_any_plan);
+  add("refuses_no_plan", "SCHED-090@9854", {{"fault", {"twice", "places_too_few", "place_outside", "cell"}}},
+      refuses_no_plan);
   add("refuses", "SCHED-039@2f16", {{"fault", {"circle", "message", "stage", "rank"}}}, refuses);
 }
 

@@ -42,17 +42,18 @@ bool is_allowed(const PlanShape& shape) {
 
 int micro_batches_named(const std::string& name, int ranks) {
   const std::map<std::string, int> counts{{"1", 1},           {"p-1", ranks - 1}, {"p", ranks},
-                                          {"p+1", ranks + 1}, {"2p", 2 * ranks},  {"2p+1", 2 * ranks + 1}};
+                                          {"p+1", ranks + 1}, {"2p", 2 * ranks},  {"2p+1", 2 * ranks + 1},
+                                          {"5p", 5 * ranks}};
   return counts.at(name);
 }
 
 suite::Axis schedules_axis() { return {"schedule", schedule_names()}; }
-suite::Axis micro_batches_axis() { return {"micro_batches", {"1", "p-1", "p", "p+1", "2p", "2p+1"}}; }
+suite::Axis micro_batches_axis() { return {"micro_batches", {"1", "p-1", "p", "p+1", "2p", "2p+1", "5p"}}; }
 
 std::vector<PlanShape> shapes_of(const suite::Parameters& parameters) {
   std::vector<PlanShape> shapes;
-  for (const int ranks : {1, 2, 3, 4, 8})
-    for (const int chunks : {1, 2, 4}) {
+  for (const int ranks : {1, 2, 3, 4, 5, 8})
+    for (const int chunks : {1, 2, 3, 4}) {
       const int micro_batches = micro_batches_named(parameters.text("micro_batches"), ranks);
       if (micro_batches > 0)
         shapes.push_back({.schedule = parameters.text("schedule"),
@@ -188,7 +189,8 @@ class Walk {
     return end_of(one.second, one.first);
   }
   [[nodiscard]] double end_of(std::size_t rank, double start) const {
-    for (const Action& action : group_of(rank)) start += duration_of(action.kind);
+    for (const Action& action : group_of(rank))
+      start += times_.of_action ? times_.of_action(action) : duration_of(action.kind);
     return start;
   }
   [[nodiscard]] double duration_of(ActionKind kind) const {

@@ -31,11 +31,11 @@ struct PlanShape {
 [[nodiscard]] const std::vector<std::string>& schedule_names();
 /// Whether the schedule's rule allows it.
 [[nodiscard]] bool is_allowed(const PlanShape& shape);
-/// "1", "p-1", "p", "p+1", "2p", "2p+1" for p ranks.
+/// "1", "p-1", "p", "p+1", "2p", "2p+1", "5p" for p ranks.
 [[nodiscard]] int micro_batches_named(const std::string& name, int ranks);
 [[nodiscard]] suite::Axis schedules_axis();
 [[nodiscard]] suite::Axis micro_batches_axis();
-/// Of p in {1, 2, 3, 4, 8} and v in {1, 2, 4}, those that `schedule` and `micro_batches` of the case name.
+/// Of p in {1, 2, 3, 4, 5, 8} and v in {1, 2, 3, 4}, those that `schedule` and `micro_batches` of the case name.
 [[nodiscard]] std::vector<PlanShape> shapes_of(const suite::Parameters& parameters);
 /// The arguments of schedules.generate.
 [[nodiscard]] nlohmann::json question_of(const PlanShape& shape);
@@ -55,7 +55,8 @@ void judge_plans(suite::Context& context, const JudgePlan& judge);
 
 struct Times {
   double forward = 1, input_gradient = 1, weight_gradient = 1;
-  double latency = 0, seconds_a_message = 0;  // of a link: each message occupies it so long
+  double latency = 0, seconds_a_message = 0;                       // of a link: each message occupies it so long
+  std::function<double(const schedules::Action&)> of_action = {};  // in place of the three, where they differ by stage
 };
 struct Run {
   std::string stuck;  // "" when all ranks came to their end

@@ -76,7 +76,7 @@ void torch_csv(Context& context) {
     if (one.contains("error") != is_accepted)
       ask(context, "torch", "schedules.load_csv",
           fields_of(one, {"pp", "stages_per_rank", "microbatches", "format", "csv"}),
-          is_accepted ? json{{"accepted", true}} : json());
+          is_accepted ? json{{"accepted", true}, {"result", one.at("result")}} : json());
 }
 void torch_placement(Context& context) {
   for (const json& one : cases_of_kind(context, "torch", "stage_to_rank"))
@@ -140,6 +140,8 @@ void add_recorded_schedule_checks(suite::Suite& suite) {
   add("torch_placement", "SCHED-028@1cb6", "stage_to_rank", "torch", {"style", {"loop", "v"}}, torch_placement);
   const suite::Axis streams{"schedule", {"TrainSchedule", "InferenceSchedule"}};
   add("deepspeed", "SCHED-029@7209", "instruction_stream", "deepspeed", streams, deepspeed);
+  add("deepspeed_data_parallel", "SCHED-029@7209", "instruction_stream", "deepspeed",
+      {"schedule", {"DataParallelSchedule"}}, deepspeed);
   add("deepspeed_06", "SCHED-030@562c", "instruction_stream", "deepspeed-0.6", streams, deepspeed_06);
   add("colossalai", "SCHED-031@175c", "trace", "colossalai",
       {"schedule", {"PipelineSchedule", "InterleavedPipelineSchedule"}}, colossalai);

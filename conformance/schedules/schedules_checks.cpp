@@ -8,6 +8,7 @@ void add_schedules_checks(suite::Suite& suite) {
   add_recorded_schedule_checks(suite);
   add_lowering_checks(suite);
   add_checker_checks(suite);
+  add_judging_checks(suite);
   add_simulator_checks(suite);
   add_executor_checks(suite);
 }

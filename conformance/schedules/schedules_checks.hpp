@@ -12,6 +12,7 @@ void add_generate_checks(suite::Suite& suite);
 void add_recorded_schedule_checks(suite::Suite& suite);
 void add_lowering_checks(suite::Suite& suite);
 void add_checker_checks(suite::Suite& suite);
+void add_judging_checks(suite::Suite& suite);
 void add_simulator_checks(suite::Suite& suite);
 void add_executor_checks(suite::Suite& suite);
 

@@ -1,5 +1,6 @@
 // A simulator of schedules has the times, bubbles and activations that a walk over the ranks has.
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,8 @@
 namespace plumbline::conformance {
 
 using nlohmann::json;
+using schedules::Action;
+using schedules::ActionKind;
 using schedules::Schedule;
 using suite::Context;
 using suite::Door;
@@ -85,6 +88,118 @@ void refuses(Context& context) {
   if (answer.kind != "invalid_argument") report_words("refused as '" + answer.kind + "': " + answer.message);
 }
 
+// ---- times of stages, rows of all kinds ----
+
+// Seconds of each stage, by kind; B is no sum.
+using StageSeconds = std::map<ActionKind, std::vector<double>>;
+
+// In eighths of a second, beside a number that leaves no room for them in 32 bits: sums stay exact in any order.
+StageSeconds random_seconds(Random& random, int stages) {
+  StageSeconds seconds;
+  for (const ActionKind kind :
+       {ActionKind::forward, ActionKind::backward, ActionKind::input_gradient, ActionKind::weight_gradient})
+    for (int stage = 0; stage < stages; ++stage)
+      seconds[kind].push_back((random.between(0, 3) == 0 ? 4194304 : 0) + random.between(1, 40) / 8.0);
+  return seconds;
+}
+
+// Neighbours in a row become one step, as far as the plan still comes to its end.
+void join_some(Random& random, Schedule& plan) {
+  for (auto& actions : plan.ranks)
+    for (std::size_t i = 0; i + 1 < actions.size(); ++i) {
+      if (random.between(0, 1) == 0) continue;
+      actions[i].joined = true;
+      if (run_of(plan).stuck.empty())
+        ++i;
+      else
+        actions[i].joined = false;
+    }
+}
+
+// Rows with idle cells in between.
+json with_idle_cells(Random& random, const Schedule& plan) {
+  json rows = rows_of(plan);
+  for (json& row : rows) {
+    std::string spaced;
+    for (const char letter : row.get<std::string>()) {
+      spaced += letter;
+      if (letter == ',' && random.between(0, 2) == 0) spaced += ',';
+    }
+    row = "," + spaced;
+  }
+  return rows;
+}
+
+// The starts of the cells that compute.
+json computations_of(const json& rows, const json& starts) {
+  json computed = json::array();
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    const auto actions = schedules::parse_row(rows[rank].get<std::string>());
+    json& row = computed.emplace_back(json::array());
+    for (std::size_t i = 0; i < actions.size(); ++i)
+      if (is_compute(actions[i].kind)) row.push_back(starts.at(rank).at(i));
+    if (starts.at(rank).size() != actions.size()) row.push_back("a start for each cell");
+  }
+  return computed;
+}
+
+Schedule without_messages(Schedule plan) {
+  for (auto& actions : plan.ranks) std::erase_if(actions, [](const Action& action) { return is_message(action.kind); });
+  return plan;
+}
+
+void rows_of_all_kinds(Context& context) {
+  const std::string& kind = context.parameters().text("rows");
+  Random random(context.seed());
+  for (int trial = 0; trial < 150; ++trial) {
+    Schedule plan = random_plan(random, kind == "messages");
+    if (kind == "pairs") join_some(random, plan);
+    const StageSeconds seconds = random_seconds(random, plan.stages);
+    Times times;
+    times.latency = random.between(0, 4) / 4.0;
+    times.seconds_a_message = random.between(1, 4) / 4.0;
+    times.of_action = [&](const Action& action) {
+      return seconds.at(action.kind).at(static_cast<std::size_t>(action.stage));
+    };
+    json args = question(plan, times);
+    args["durations"] = {{"F", seconds.at(ActionKind::forward)},
+                         {"B", seconds.at(ActionKind::backward)},
+                         {"I", seconds.at(ActionKind::input_gradient)},
+                         {"W", seconds.at(ActionKind::weight_gradient)}};
+    if (kind == "idle_cells") args["ranks"] = with_idle_cells(random, plan);
+    const Schedule computations = without_messages(plan);
+    const Run run = run_of(computations, times);
+    const std::string problem = problem_of(context.adapter(), "schedules.simulate", args, [&](const json& result) {
+      json got = result;
+      got["start_times"] = computations_of(args["ranks"], result.at("start_times"));
+      return first_difference(
+          {{"makespan", run.makespan}, {"start_times", run.starts}, {"peak_activations", peaks_of(computations)}}, got);
+    });
+    if (!problem.empty()) return report_words(args.dump().substr(0, 700) + ": " + problem);
+  }
+}
+
+void refuses_costs(Context& context) {
+  const std::string& fault = context.parameters().text("fault");
+  json args = question(schedule_of(json{"0F0,0B0", "1F0,1B0"}, json{0, 1}, 1), {});
+  args["bandwidth"] = 1000;
+  args["message_bytes"] = 8;
+  if (fault == "no_bandwidth") args["bandwidth"] = 0;
+  if (fault == "negative_bandwidth") args["bandwidth"] = -1;
+  if (fault == "negative_bytes") args["message_bytes"] = -8;
+  if (fault == "negative_backward") args["durations"]["B"] = -1;
+  if (fault == "not_a_number") args["durations"]["F"] = "nan";
+  if (fault == "endless") args["durations"]["F"] = "inf";
+  if (fault == "overflow") args["durations"] = {{"F", 1e308}, {"B", 1e308}};
+  if (fault == "no_forward") args["durations"].erase("F");
+  if (fault == "cell") args["ranks"] = {"0F0,0X0", "1F0,1B0"};
+  if (fault == "places") args["stage_to_rank"] = {0, 2};
+  if (fault == "huge_micro_batch") args["ranks"] = {"0F2147483000,0B0", "1F0,1B0"};
+  const Answer answer = answer_to(context.adapter(), "schedules.simulate", args);
+  if (!answer.is_refused()) return report_words("answered: " + answer.result.dump().substr(0, 200));
+  if (answer.kind != "invalid_argument") report_words("refused as '" + answer.kind + "': " + answer.message);
+}
+
 }  // namespace
 
 void add_simulator_checks(suite::Suite& suite) {
@@ -101,6 +216,13 @@ void add_simulator_checks(suite::Suite& suite) {
   add("bubbles", "SCHED-047@4ea2", links, bubbles);
   add("activations", "SCHED-048@9d1c", {"links", {"none"}}, activations);
   add("refuses", "SCHED-049@f925", {"fault", {"negative", "length", "latency", "stuck"}}, refuses);
+  add("rows_of_all_kinds", "SCHED-086@8133", {"rows", {"computations", "pairs", "messages", "idle_cells"}},
+      rows_of_all_kinds);
+  add("refuses_costs", "SCHED-087@3e28",
+      {"fault",
+       {"no_bandwidth", "negative_bandwidth", "negative_bytes", "negative_backward", "not_a_number", "endless",
+        "overflow", "no_forward", "cell", "places", "huge_micro_batch"}},
+      refuses_costs);
 }
 
 }  // namespace plumbline::conformance

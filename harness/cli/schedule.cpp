@@ -85,12 +85,15 @@ std::vector<double> stragglers_of(const std::string& text, int ranks) {
   std::vector<double> factors;
   if (text.empty()) return factors;
   factors.assign(static_cast<std::size_t>(ranks), 1);
+  std::set<int> given;
   for (const std::string& part : split(text)) {
     const std::size_t equals = part.find('=');
     if (equals == part.npos) throw InvalidArgument(fmt::format("--stragglers: '{}' is not RANK=FACTOR", part));
     const int rank = whole_number("--stragglers", part.substr(0, equals));
     if (rank < 0 || rank >= ranks)
       throw InvalidArgument(fmt::format("--stragglers: rank {} is not from 0 to {}", rank, ranks - 1));
+    if (!given.insert(rank).second)
+      throw InvalidArgument(fmt::format("--stragglers: rank {} is twice in '{}'", rank, text));
     factors[static_cast<std::size_t>(rank)] = amount("--stragglers", part.substr(equals + 1), "a factor");
   }
   return factors;
@@ -341,6 +344,7 @@ Command add_schedule(CLI::App& app, const Program&) {
     check->excludes(command->get_option(other));
     list->excludes(command->get_option(other));
   }
+  for (const char* other : {"--format", "--out"}) list->excludes(command->get_option(other));
   list->excludes(check);
   command->footer(kFooter);
   return [options] { return run_schedule(*options); };

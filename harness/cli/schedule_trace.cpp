@@ -1,7 +1,10 @@
 // `plumbline schedule --format trace`: trace events in JSON, as chrome://tracing and Perfetto read them.
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "harness/cli/schedule_view.hpp"
+#include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -67,6 +70,11 @@ class Trace {
 
 }  // namespace
 
-void write_trace(const ScheduleView& view, TextOutput& output) { Trace(view, output).write(); }
+void write_trace(const ScheduleView& view, TextOutput& output) {
+  if (!std::isfinite(view.timeline.makespan * kMicroseconds))
+    throw InvalidArgument(
+        fmt::format("--format trace: {} seconds are more microseconds than a number holds", view.timeline.makespan));
+  Trace(view, output).write();
+}
 
 }  // namespace plumbline::cli

@@ -91,6 +91,7 @@ struct Cell {
 /// Throws InvalidArgument for more than kMostPicturedComputations.
 [[nodiscard]] std::string schedule_svg(const ScheduleView& view);
 /// Chrome's trace events: a track for each rank, and one for the messages between each two. A second is a second.
+/// Throws InvalidArgument for a step of more microseconds than a number holds.
 void write_trace(const ScheduleView& view, TextOutput& output);
 
 }  // namespace plumbline::cli

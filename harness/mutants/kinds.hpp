@@ -31,6 +31,8 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> schedule_mutants();
 /// Answers of adapters about plans: schedules, their messages, what is checked and simulated.
 [[nodiscard]] std::vector<Mutant> plan_mutants();
+/// The same, where most plans are answered right.
+[[nodiscard]] std::vector<Mutant> judgement_mutants();
 /// Executors of schedules with another step in place of a right one.
 [[nodiscard]] std::vector<Mutant> executor_mutants();
 

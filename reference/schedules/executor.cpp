@@ -42,6 +42,11 @@ void refuse_unless_fits(const Schedule& schedule, const comm::Communicator& comm
   if (std::int64_t{schedule.stages} * schedule.micro_batches > kMostTags / kDirections)
     throw InvalidArgument(fmt::format("run_rank: {} stages x {} micro-batches have more messages than there are tags",
                                       schedule.stages, schedule.micro_batches));
+  const auto is_rank = [&](int rank) { return rank >= 0 && rank < communicator.size(); };
+  if (schedule.stage_to_rank.size() != static_cast<std::size_t>(schedule.stages) ||
+      !std::ranges::all_of(schedule.stage_to_rank, is_rank))
+    throw InvalidArgument(fmt::format("run_rank: {} stages need a rank of {} each, {} are given", schedule.stages,
+                                      communicator.size(), schedule.stage_to_rank.size()));
 }
 
 bool has_callback(const StageCallbacks& callbacks, ActionKind kind) {

@@ -88,7 +88,8 @@ struct ExecutorOptions {
 /// Runs this rank's part. Collective: all ranks of the communicator, which are the schedule's, run the same one; it
 /// begins with a barrier. Returns when each action happened, in seconds from then, as Period says: a computation lasts
 /// as its callback, a send until its end was seen. Throws InvalidArgument for a communicator of another size, for a
-/// schedule that has more messages than tags, and for callbacks that it needs and that are empty.
+/// schedule whose stages have no rank each or that has more messages than tags, and for callbacks that it needs and that
+/// are empty.
 [[nodiscard]] std::vector<Period> run_rank(comm::Communicator& communicator, const Schedule& schedule,
                                            const StageCallbacks& callbacks, const ExecutorOptions& options = {},
                                            const PipelineSteps& steps = {});

@@ -246,6 +246,10 @@ TEST(Executor, RefusesWhatItCannotRun) {
   EXPECT_THAT(refusal(2, from_rows({"0F0"}, 1), callbacks), HasSubstr("the schedule has 1 ranks, the communicator 2"));
   EXPECT_THAT(refusal(1, {.stages = 1 << 20, .micro_batches = 1 << 20, .stage_to_rank = {}, .ranks = {{}}}, callbacks),
               HasSubstr("tags"));
+  EXPECT_THAT(refusal(1, {.stages = 2, .micro_batches = 1, .stage_to_rank = {0}, .ranks = {{}}}, callbacks),
+              HasSubstr("2 stages need a rank of 1 each, 1 are given"));
+  EXPECT_THAT(refusal(1, {.stages = 1, .micro_batches = 1, .stage_to_rank = {1}, .ranks = {{}}}, callbacks),
+              HasSubstr("need a rank of 1 each"));
   const Schedule unlowered = from_rows({"0F0", "1F0"}, 1);
   EXPECT_THAT(error_of<StateError>(2, [&](comm::Communicator& c) { (void)run_rank(c, unlowered, callbacks); }),
               HasSubstr("rank 1 at position 0: 1F0 needs 1RECV_F0"));

@@ -63,6 +63,10 @@ void refuse_unless_schedule(const Schedule& schedule) {
     throw InvalidArgument(
         fmt::format("simulate: {} stages, {} micro-batches and a rank in [0, {}) for each stage make no schedule",
                     schedule.stages, schedule.micro_batches, ranks));
+  constexpr std::int64_t kMostPairs = std::int64_t{1} << 27;
+  if (std::int64_t{schedule.stages} * schedule.micro_batches > kMostPairs)
+    throw InvalidArgument(fmt::format("simulate: {} stages x {} micro-batches are more than {} pairs", schedule.stages,
+                                      schedule.micro_batches, kMostPairs));
 }
 
 // Evenly distributed in [0, 1), by splitmix64.
@@ -188,6 +192,7 @@ class Simulation {
     refuse_stuck_ranks();
     for (const Rank& rank : ranks_) timeline_.ranks.push_back(rank.tally.times());
     measure_bubbles(timeline_);
+    refuse_unless_number(timeline_.makespan, 0, "the sum of all times");
     count_traffic();
     return std::move(timeline_);
   }

@@ -106,8 +106,9 @@ struct Timeline {
   [[nodiscard]] double ratio_of_work(int rank) const;
 };
 
-/// Throws InvalidArgument for times, sizes, factors that are negative or no numbers, lists of the wrong length, and a
-/// schedule that cannot go on: it says which ranks wait for what. Of the rest, see check().
+/// Throws InvalidArgument for times, sizes, factors that are negative or no numbers, times whose sum no number holds,
+/// lists of the wrong length, more than 2^27 pairs of stage and micro-batch, and a schedule that cannot go on: it says
+/// which ranks wait for what. Of the rest, see check().
 [[nodiscard]] Timeline simulate(const Schedule& schedule, const SimulationOptions& options = {});
 
 /// A timeline from measured periods, one list a rank, an entry an action: what simulate() says of it otherwise. Links

@@ -141,6 +141,9 @@ TEST(Simulator, RefusesWhatItCannotRun) {
   EXPECT_THAT(refusal(schedule, {.straggling = {1}}), HasSubstr("straggling has 1 entries for 2"));
   EXPECT_THAT(refusal(schedule, {.jitter = -0.5}), HasSubstr("jitter"));
   EXPECT_THAT(refusal({.stages = 2, .micro_batches = 1, .stage_to_rank = {0, 5}, .ranks = {{}}}), HasSubstr("[0, 1)"));
+  EXPECT_THAT(refusal(schedule, {.stages = {{1e308, 1e308, 1e308, {}}}}), HasSubstr("number from 0 on, got inf"));
+  EXPECT_THAT(refusal({.stages = 1, .micro_batches = 1 << 28, .stage_to_rank = {0}, .ranks = {{}}}),
+              HasSubstr("more than 134217728 pairs"));
 }
 
 TEST(Simulator, MeasuredPeriodsGiveTheSameSummary) {

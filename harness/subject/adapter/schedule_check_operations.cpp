@@ -99,11 +99,24 @@ std::vector<schedules::StageTimes> read_durations(const Arguments& arguments, co
   return stages;
 }
 
+// How many there are, by the largest number. One that is out of all proportion to the actions must not cost memory.
+int micro_batches_in(const Arguments& arguments, const Schedule& schedule) {
+  constexpr std::int64_t kAlwaysAllowed = std::int64_t{1} << 22;
+  std::int64_t actions = 0, last = 0;
+  for (const auto& row : schedule.ranks)
+    for (const Action& action : row) {
+      ++actions;
+      last = std::max<std::int64_t>(last, action.micro_batch);
+    }
+  if ((last + 1) * schedule.stages > std::max(actions, kAlwaysAllowed))
+    arguments.refuse(
+        fmt::format("ranks have {} stages and a micro-batch {}, but {} actions", schedule.stages, last, actions));
+  return static_cast<int>(last) + 1;
+}
+
 json simulate(const Arguments& arguments) {
   Schedule schedule = read_rows(arguments);
-  for (const auto& actions : schedule.ranks)
-    for (const Action& action : actions)
-      schedule.micro_batches = std::max(schedule.micro_batches, action.micro_batch + 1);
+  schedule.micro_batches = micro_batches_in(arguments, schedule);
   schedules::SimulationOptions options;
   options.stages = read_durations(arguments, schedule);
   options.links.latency = arguments.get<double>("latency", options.links.latency);

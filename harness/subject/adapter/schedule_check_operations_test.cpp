@@ -105,6 +105,10 @@ TEST(ScheduleSimulate, RefusesWhatItCannotRun) {
   EXPECT_THAT(refused(R"({"F": [1, 2], "B": 1})"), HasSubstr("durations.F has 2 entries for 1 stages"));
   EXPECT_THAT(refused(R"({"F": 1})"), HasSubstr("durations.I is missing"));
   EXPECT_THAT(refused(R"({"F": 1, "B": 1, "X": 1})"), HasSubstr("durations.X"));
+  EXPECT_THAT(refused(R"({"F": 1e308, "B": 1e308})"), HasSubstr("the sum of all times"));
+  EXPECT_THAT(error_of("schedules.simulate", R"({"ranks": ["0F2147483000,0B0"], "stage_to_rank": [0], "num_stages": 1,
+                                                  "durations": {"F": 1, "B": 1}})"),
+              HasSubstr("a micro-batch 2147483000, but 2 actions"));
 }
 
 }  // namespace
