@@ -158,10 +158,13 @@ void add_executor_checks(suite::Suite& suite) {
   const suite::Axis schedules{"schedule", {"gpipe", "1f1b", "interleaved", "zb-h2", "zbv"}};
   const auto add = [&](const char* name, const char* requirement, std::vector<std::string> micro_batches,
                        void (*body)(Context&)) {
+    const bool is_end = std::string(name) == "comes_to_its_end";
     suite.add({.id = std::string("schedules.executor.") + name,
                .verifies = {requirement},
-               .axes = {schedules, {"micro_batches", std::move(micro_batches)}, suite::worlds({2, 3, 4})},
-               .deadlock_prone = std::string(name) == "comes_to_its_end",
+               .axes = {schedules,
+                        {"micro_batches", std::move(micro_batches)},
+                        suite::worlds(is_end ? std::vector{2, 3, 4, 6} : std::vector{2, 3, 4})},
+               .deadlock_prone = is_end,
                .body = body});
   };
   add("sums_of_one_device", "SCHED-050@a657", {"1", "p", "2p"}, sums_of_one_device);

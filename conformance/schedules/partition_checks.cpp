@@ -307,9 +307,8 @@ void falls_back_to_uniform(Context& context) {
   if (of_weights.is_refused() || of_number.is_refused())
     return report_words("refused: " + of_weights.message + of_number.message);
   report_words(first_difference(of_number.result, of_weights.result));
-  if (of_weights.result.value("warned", false) != (items / chunks < stages))
-    report_words(fmt::format("warned is {} where {} items fill {} stages", of_weights.result.value("warned", false),
-                             items / chunks, stages));
+  const json warned = items / chunks < stages;
+  report_words(first_difference({{"warned", warned}}, of_weights.result));
 }
 
 // ---- refusals ----

@@ -64,6 +64,13 @@ std::vector<PlanShape> shapes_of(const suite::Parameters& parameters) {
   return shapes;
 }
 
+bool some_allowed(const suite::Parameters& parameters) {
+  return std::ranges::any_of(shapes_of(parameters), is_allowed);
+}
+bool some_refused(const suite::Parameters& parameters) {
+  return !std::ranges::all_of(shapes_of(parameters), is_allowed);
+}
+
 json question_of(const PlanShape& shape) {
   return {{"schedule", shape.schedule},
           {"pp", shape.ranks},
@@ -135,6 +142,22 @@ std::vector<Key> needs_of(const Action& action, int stages) {
   return needs;
 }
 
+double nominal(const Times& times, ActionKind kind) {
+  switch (kind) {
+    case ActionKind::forward:
+      return times.forward;
+    case ActionKind::input_gradient:
+      return times.input_gradient;
+    case ActionKind::weight_gradient:
+      return times.weight_gradient;
+    default:
+      return kind == ActionKind::backward ? times.input_gradient + times.weight_gradient : 0;
+  }
+}
+double factor(const std::vector<double>& factors, int index) {
+  return factors.empty() ? 1 : factors.at(static_cast<std::size_t>(index));
+}
+
 class Walk {
  public:
   Walk(const Schedule& schedule, const Times& times) : schedule_(schedule), times_(times) {
@@ -189,15 +212,13 @@ class Walk {
     return end_of(one.second, one.first);
   }
   [[nodiscard]] double end_of(std::size_t rank, double start) const {
-    for (const Action& action : group_of(rank))
-      start += times_.of_action ? times_.of_action(action) : duration_of(action.kind);
+    for (const Action& action : group_of(rank)) start += duration_of(action);
     return start;
   }
-  [[nodiscard]] double duration_of(ActionKind kind) const {
-    if (kind == ActionKind::forward) return times_.forward;
-    if (kind == ActionKind::input_gradient) return times_.input_gradient;
-    return kind == ActionKind::weight_gradient ? times_.weight_gradient
-                                               : times_.input_gradient + times_.weight_gradient;
+  [[nodiscard]] double duration_of(const Action& action) const {
+    if (times_.of_action) return times_.of_action(action);
+    return nominal(times_, action.kind) * factor(times_.of_stage, action.stage) *
+           factor(times_.of_rank, rank_of(action.stage));
   }
 
   void take(std::size_t rank, double start) {
@@ -223,7 +244,8 @@ class Walk {
       return;
     }
     double& free = links_[{static_cast<int>(rank), to}];
-    free = std::max(free, now) + times_.seconds_a_message;
+    const int boundary = std::min(std::get<1>(key), to_stage);
+    free = std::max(free, now) + times_.seconds_a_message * factor(times_.of_boundary, boundary);
     arrivals_[{key, to_stage}] = free + times_.latency;
   }
 
@@ -316,6 +338,40 @@ std::string problem_of_waiting(const Schedule& lowered, bool buffered) {
       stuck += fmt::format("{}rank {} waits at {}", stuck.empty() ? "" : ", ", rank,
                            name_of_message(lowered.ranks[rank][next[rank]]));
   return stuck;
+}
+
+double makespan_in_line(const Schedule& lowered, const Times& times) {
+  std::vector<std::size_t> next(lowered.ranks.size());
+  std::vector<double> now(lowered.ranks.size());
+  std::map<std::string, double> sent;
+  for (bool moving = true; moving;) {
+    moving = false;
+    for (std::size_t rank = 0; rank < next.size(); ++rank) {
+      const auto& actions = lowered.ranks[rank];
+      while (next[rank] < actions.size()) {
+        std::size_t end = next[rank];
+        while (end + 1 < actions.size() && actions[end].joined) ++end;
+        const auto group = std::span(actions).subspan(next[rank], end + 1 - next[rank]);
+        // All of a group is posted at once, what it sends among it.
+        for (const Action& action : group)
+          if (is_send(action.kind)) moving |= sent.try_emplace(name_of_message(action), now[rank]).second;
+        const bool all_sent = std::ranges::all_of(group, [&](const Action& action) {
+          return !is_message(action.kind) || is_send(action.kind) || sent.contains(name_of_message(other_side(action)));
+        });
+        if (!all_sent) break;
+        for (const Action& action : group) {
+          if (is_message(action.kind) && !is_send(action.kind))
+            now[rank] = std::max(now[rank], sent.at(name_of_message(other_side(action))));
+          now[rank] += nominal(times, action.kind);
+        }
+        next[rank] = end + 1;
+        moving = true;
+      }
+    }
+  }
+  for (std::size_t rank = 0; rank < next.size(); ++rank)
+    if (next[rank] < lowered.ranks[rank].size()) return -1;
+  return now.empty() ? 0 : std::ranges::max(now);
 }
 
 std::vector<int> peaks_of(const Schedule& schedule) {

@@ -37,6 +37,9 @@ struct PlanShape {
 [[nodiscard]] suite::Axis micro_batches_axis();
 /// Of p in {1, 2, 3, 4, 5, 8} and v in {1, 2, 3, 4}, those that `schedule` and `micro_batches` of the case name.
 [[nodiscard]] std::vector<PlanShape> shapes_of(const suite::Parameters& parameters);
+/// Whether a case has shapes that its schedule allows, or that it does not: one without asks nothing.
+[[nodiscard]] bool some_allowed(const suite::Parameters& parameters);
+[[nodiscard]] bool some_refused(const suite::Parameters& parameters);
 /// The arguments of schedules.generate.
 [[nodiscard]] nlohmann::json question_of(const PlanShape& shape);
 
@@ -55,8 +58,10 @@ void judge_plans(suite::Context& context, const JudgePlan& judge);
 
 struct Times {
   double forward = 1, input_gradient = 1, weight_gradient = 1;
-  double latency = 0, seconds_a_message = 0;                       // of a link: each message occupies it so long
-  std::function<double(const schedules::Action&)> of_action = {};  // in place of the three, where they differ by stage
+  double latency = 0, seconds_a_message = 0;  // of a link: each message occupies it so long
+  // What those of a stage, of a rank, and of what crosses a boundary are multiplied by; empty: 1.
+  std::vector<double> of_stage = {}, of_rank = {}, of_boundary = {};
+  std::function<double(const schedules::Action&)> of_action = {};  // in place of all these, where they differ by action
 };
 struct Run {
   std::string stuck;  // "" when all ranks came to their end
@@ -70,6 +75,9 @@ struct Run {
 /// Whether ranks that wait for each message, or group of joined ones, come to their end: with sends that wait for their
 /// receive, or that are over at once. "" or who waits where.
 [[nodiscard]] std::string problem_of_waiting(const schedules::Schedule& lowered, bool buffered);
+/// When the last rank of a lowered schedule ends whose ranks wait for each receive, or group of joined ones, before they go
+/// on. Sends return at once and take no time. Below 0 where the ranks do not come to their end.
+[[nodiscard]] double makespan_in_line(const schedules::Schedule& lowered, const Times& times = {});
 /// The most activations at once, by rank: from F to the end of B or W.
 [[nodiscard]] std::vector<int> peaks_of(const schedules::Schedule& schedule);
 

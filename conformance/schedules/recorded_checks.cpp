@@ -4,6 +4,8 @@
 #include "conformance/recorded.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/topology/asking.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/schedules/schedule.hpp"
 
 namespace plumbline::conformance {
 
@@ -66,9 +68,24 @@ void torch_lowering(Context& context) {
           fields_of(one, {"with_comms", "send_recv"}));
 }
 void torch_construction(Context& context) {
-  for (const json& one : cases_of_kind(context, "torch", "construct"))
-    ask(context, "torch", "schedules.generate", fields_of(one, {"schedule", "pp", "microbatches", "stages_per_rank"}),
-        one.contains("error") ? json() : json::object());
+  for (const json& one : cases_of_kind(context, "torch", "construct")) {
+    json args = fields_of(one, {"schedule", "pp", "microbatches", "stages_per_rank"});
+    if (one.contains("error")) {
+      ask(context, "torch", "schedules.generate", args, json());
+      continue;
+    }
+    args["convention"] = "torch";
+    report_words(problem_of(context.adapter(), "schedules.generate", args, [&](const json& result) -> std::string {
+      const auto rows = result.at("compute_only").get<std::vector<std::string>>();
+      if (rows.size() != one.at("pp")) return fmt::format("{}: {} rows", args.dump(), rows.size());
+      try {
+        for (const std::string& row : rows) (void)schedules::parse_row(row);
+      } catch (const InvalidArgument& error) {
+        return args.dump() + ": " + error.what();
+      }
+      return {};
+    }));
+  }
 }
 void torch_csv(Context& context) {
   const bool is_accepted = context.parameters().text("answer") == "accepted";
@@ -77,6 +94,18 @@ void torch_csv(Context& context) {
       ask(context, "torch", "schedules.load_csv",
           fields_of(one, {"pp", "stages_per_rank", "microbatches", "format", "csv"}),
           is_accepted ? json{{"accepted", true}, {"result", one.at("result")}} : json());
+}
+// Loaded as computations they are lowered; loaded as what they were lowered to, they stay as they are.
+void torch_loading(Context& context) {
+  const std::string& format = context.parameters().text("format");
+  for (const json& one : cases_of_kind(context, "torch", "schedule")) {
+    if (!one.contains("with_comms")) continue;
+    json args = fields_of(one, {"pp", "stages_per_rank", "microbatches"});
+    args["format"] = format;
+    args["csv"] = one.at(format == "compute_only" ? "compute_only" : "with_comms");
+    ask(context, "torch", "schedules.load_csv", args,
+        {{"accepted", true}, {"result", fields_of(one, {"with_comms", "stage_to_rank"})}});
+  }
 }
 void torch_placement(Context& context) {
   for (const json& one : cases_of_kind(context, "torch", "stage_to_rank"))
@@ -137,6 +166,8 @@ void add_recorded_schedule_checks(suite::Suite& suite) {
         "ScheduleInterleavedZeroBubble", "ScheduleZBVZeroBubble", "ScheduleDualPipeV"}},
       torch_construction);
   add("torch_csv", "SCHED-027@ab85", "load_csv", "torch", {"answer", {"accepted", "refused"}}, torch_csv);
+  add("torch_loading", "SCHED-066@224c", "load_csv", "torch", {"format", {"compute_only", "compute_comms"}},
+      torch_loading);
   add("torch_placement", "SCHED-028@1cb6", "stage_to_rank", "torch", {"style", {"loop", "v"}}, torch_placement);
   const suite::Axis streams{"schedule", {"TrainSchedule", "InferenceSchedule"}};
   add("deepspeed", "SCHED-029@7209", "instruction_stream", "deepspeed", streams, deepspeed);

@@ -11,6 +11,7 @@ void add_schedules_checks(suite::Suite& suite) {
   add_judging_checks(suite);
   add_simulator_checks(suite);
   add_executor_checks(suite);
+  add_message_checks_of_schedules(suite);
 }
 
 }  // namespace plumbline::conformance

@@ -20,51 +20,73 @@ using suite::Door;
 
 namespace {
 
+// A number, or one for each where they differ.
+json numbers(double number, const std::vector<double>& factors) {
+  if (factors.empty()) return number;
+  json all = json::array();
+  for (const double factor : factors) all.push_back(number * factor);
+  return all;
+}
+
 json question(const Schedule& schedule, const Times& times) {
   json args{{"ranks", rows_of(schedule)},
             {"stage_to_rank", schedule.stage_to_rank},
             {"num_stages", schedule.stages},
             {"durations",
-             {{"F", times.forward},
-              {"I", times.input_gradient},
-              {"W", times.weight_gradient},
-              {"B", times.input_gradient + times.weight_gradient}}},
+             {{"F", numbers(times.forward, times.of_stage)},
+              {"I", numbers(times.input_gradient, times.of_stage)},
+              {"W", numbers(times.weight_gradient, times.of_stage)},
+              {"B", numbers(times.input_gradient + times.weight_gradient, times.of_stage)}}},
             {"latency", times.latency}};
   if (times.seconds_a_message > 0) {
     args["bandwidth"] = 1000;
-    args["message_bytes"] = 1000 * times.seconds_a_message;
+    args["message_bytes"] = numbers(1000 * times.seconds_a_message, times.of_boundary);
   }
+  if (!times.of_rank.empty()) args["straggling"] = times.of_rank;
   return args;
 }
 
-using JudgeRun = std::function<json(const Schedule& schedule, const Run& run)>;
+using JudgeRun = std::function<json(const Schedule& schedule, const Run& run, const Times& times)>;
+
+std::vector<double> factors(Random& random, std::size_t count) {
+  std::vector<double> list(count);
+  for (double& factor : list) factor = random.between(1, 4);
+  return list;
+}
 
 // Whole numbers, so that sums are exact in any order.
 void judge_runs(Context& context, const JudgeRun& expected) {
-  const std::string& links = context.parameters().text("links");
+  const auto is_there = [&](const char* axis, const char* value) {
+    return context.parameters().has(axis) && context.parameters().text(axis) == value;
+  };
   Random random(context.seed());
   for (int trial = 0; trial < 150; ++trial) {
     Times times{.forward = static_cast<double>(random.between(1, 5)),
                 .input_gradient = static_cast<double>(random.between(1, 5)),
                 .weight_gradient = static_cast<double>(random.between(1, 5))};
-    if (links == "latency") times.latency = random.between(1, 4);
-    if (links == "bandwidth") times.seconds_a_message = random.between(1, 4);
+    if (is_there("links", "latency")) times.latency = random.between(1, 4);
+    if (is_there("links", "bandwidth") || is_there("part", "boundaries"))
+      times.seconds_a_message = random.between(1, 4);
     const Schedule schedule = random_plan(random, false);
+    const auto stages = static_cast<std::size_t>(schedule.stages);
+    if (is_there("part", "stages")) times.of_stage = factors(random, stages);
+    if (is_there("part", "boundaries")) times.of_boundary = factors(random, stages > 1 ? stages - 1 : 0);
+    if (is_there("part", "stragglers")) times.of_rank = factors(random, schedule.ranks.size());
     const json args = question(schedule, times);
     const std::string problem = problem_of(context.adapter(), "schedules.simulate", args, [&](const json& result) {
-      return first_difference(expected(schedule, run_of(schedule, times)), result);
+      return first_difference(expected(schedule, run_of(schedule, times), times), result);
     });
     if (!problem.empty()) return report_words(args.dump().substr(0, 500) + ": " + problem);
   }
 }
 
 void times(Context& context) {
-  judge_runs(context, [](const Schedule&, const Run& run) {
+  judge_runs(context, [](const Schedule&, const Run& run, const Times&) {
     return json{{"makespan", run.makespan}, {"start_times", run.starts}};
   });
 }
 void bubbles(Context& context) {
-  judge_runs(context, [](const Schedule&, const Run& run) {
+  judge_runs(context, [](const Schedule&, const Run& run, const Times&) {
     json span = json::array();
     for (std::size_t rank = 0; rank < run.work.size(); ++rank)
       span.push_back(run.last_end[rank] - run.first_start[rank] - run.work[rank]);
@@ -72,8 +94,150 @@ void bubbles(Context& context) {
   });
 }
 void activations(Context& context) {
-  judge_runs(context,
-             [](const Schedule& schedule, const Run&) { return json{{"peak_activations", peaks_of(schedule)}}; });
+  judge_runs(context, [](const Schedule& schedule, const Run&, const Times&) {
+    return json{{"peak_activations", peaks_of(schedule)}};
+  });
+}
+
+// ---- traffic ----
+
+json traffic_of(const Schedule& schedule, double bytes) {
+  std::map<std::pair<int, int>, int> messages;
+  for (int stage = 0; stage + 1 < schedule.stages; ++stage) {
+    const int lower = schedule.stage_to_rank[static_cast<std::size_t>(stage)];
+    const int upper = schedule.stage_to_rank[static_cast<std::size_t>(stage) + 1];
+    if (lower == upper) continue;
+    messages[{lower, upper}] += schedule.micro_batches;
+    messages[{upper, lower}] += schedule.micro_batches;
+  }
+  json links = json::array();
+  for (const auto& [link, count] : messages)
+    links.push_back({{"from", link.first}, {"to", link.second}, {"messages", count}, {"bytes", count * bytes}});
+  return {{"links", links}};
+}
+void traffic(Context& context) {
+  judge_runs(context, [](const Schedule& schedule, const Run&, const Times& times) {
+    return traffic_of(schedule, 1000 * times.seconds_a_message);
+  });
+}
+
+// ---- chance ----
+
+json answer_with(Context& context, const Schedule& schedule, double jitter, int seed, std::string& problem) {
+  json args = question(schedule, {.forward = 4, .input_gradient = 3, .weight_gradient = 2});
+  args["jitter"] = jitter;
+  args["seed"] = seed;
+  json answer;
+  problem += problem_of(context.adapter(), "schedules.simulate", args, [&](const json& result) {
+    answer = result.at("start_times");
+    answer.push_back(result.at("makespan").get<double>());
+    return std::string();
+  });
+  return answer;
+}
+
+// The makespan is the last of an answer.
+void jitter(Context& context) {
+  constexpr double most = 0.25;
+  const bool seeds = context.parameters().text("of") == "seeds";
+  Random random(context.seed());
+  for (int trial = 0; trial < 40; ++trial) {
+    const Schedule schedule = random_plan(random, false);
+    const int seed = random.between(0, 1000);
+    std::string problem;
+    const json some = answer_with(context, schedule, most, seed, problem);
+    const json same = answer_with(context, schedule, most, seed, problem);
+    const json other = answer_with(context, schedule, most, seed + 1, problem);
+    const json none = answer_with(context, schedule, 0, seed, problem);
+    if (!problem.empty()) return report_words(problem);
+    if (seeds && some != same) return report_words(fmt::format("seed {} gives two results", seed));
+    if (seeds && some == other) return report_words(fmt::format("seeds {} and {} give one result", seed, seed + 1));
+    const double least = none.back(), ends = some.back();
+    if (!seeds && (ends <= least || ends > least * (1 + most)))
+      return report_words(fmt::format("a step of {} ends at {} with up to {} more each", least, ends, most));
+  }
+}
+
+// ---- why ranks are idle ----
+
+const std::vector<std::string>& causes() {
+  static const std::vector<std::string> names{"transfer", "straggler", "imbalance", "fill", "drain", "dependency"};
+  return names;
+}
+
+void idle_sums(Context& context) {
+  const std::string& part = context.parameters().text("part");
+  Random random(context.seed());
+  for (int trial = 0; trial < 150; ++trial) {
+    const Schedule schedule = random_plan(random, false);
+    Times times{.forward = 2, .input_gradient = 3, .weight_gradient = 1};
+    if (part == "latency") times.latency = random.between(1, 4);
+    if (part == "stages") times.of_stage = factors(random, static_cast<std::size_t>(schedule.stages));
+    if (part == "stragglers") times.of_rank = factors(random, schedule.ranks.size());
+    const Run run = run_of(schedule, times);
+    const json args = question(schedule, times);
+    const std::string problem = problem_of(context.adapter(), "schedules.simulate", args, [&](const json& result) {
+      for (std::size_t rank = 0; rank < run.work.size(); ++rank) {
+        double sum = 0;
+        for (const std::string& cause : causes()) {
+          const double seconds = result.at("idle").at(rank).at(cause);
+          if (seconds < 0) return fmt::format("rank {} is idle for {} s of {}", rank, seconds, cause);
+          sum += seconds;
+        }
+        if (sum != run.makespan - run.work[rank])
+          return fmt::format("rank {} is idle for {} s, and {} s have a cause", rank, run.makespan - run.work[rank],
+                             sum);
+      }
+      return std::string();
+    });
+    if (!problem.empty()) return report_words(args.dump().substr(0, 500) + ": " + problem);
+  }
+}
+
+// One micro-batch goes up and down a line of ranks, so that everything happens one after the other: rank r waits r forwards
+// at the start, r backwards at the end, and in between for the stages behind it. What one stage, rank or link takes longer
+// is all that is added, to every rank but the slow one.
+json idle_in_line(int ranks, int slow, const std::string& cause, const Times& times, double added) {
+  const double forward = times.forward, backward = times.input_gradient + times.weight_gradient;
+  json idle = json::array();
+  for (int rank = 0; rank < ranks; ++rank) {
+    json one{{"fill", rank * forward}, {"drain", rank * backward}};
+    one["dependency"] = (ranks - 1 - rank) * (forward + backward);
+    for (const char* name : {"transfer", "straggler", "imbalance"}) one[name] = 0.0;
+    if (cause == "transfer" || (cause != "none" && rank != slow)) one[cause] = added;
+    idle.push_back(std::move(one));
+  }
+  return {{"idle", idle}};
+}
+void idle_alone(Context& context) {
+  const std::string& cause = context.parameters().text("cause");
+  constexpr double slower = 4;
+  for (const int ranks : {2, 3, 5})
+    for (int slow = 0; slow < ranks; ++slow) {
+      Times times{.forward = 2, .input_gradient = 3, .weight_gradient = 1};
+      const double step = times.forward + times.input_gradient + times.weight_gradient;
+      std::vector<double> factor(static_cast<std::size_t>(ranks), 1);
+      factor[static_cast<std::size_t>(slow)] = slower;
+      double added = (slower - 1) * step;
+      if (cause == "straggler") times.of_rank = factor;
+      if (cause == "imbalance") times.of_stage = factor;
+      if (cause == "transfer") {
+        if (slow + 1 == ranks) continue;  // there is a boundary less
+        times.seconds_a_message = 3;
+        times.of_boundary.assign(static_cast<std::size_t>(ranks) - 1, 0);
+        times.of_boundary[static_cast<std::size_t>(slow)] = 1;
+        added = 2 * times.seconds_a_message;
+      }
+      json rows = json::array(), places = json::array();
+      for (int rank = 0; rank < ranks; ++rank) {
+        rows.push_back(fmt::format("{0}F0,{0}B0", rank));
+        places.push_back(rank);
+      }
+      const std::string problem = problem_of(
+          context.adapter(), "schedules.simulate", question(schedule_of(rows, places, 1), times),
+          [&](const json& result) { return first_difference(idle_in_line(ranks, slow, cause, times, added), result); });
+      if (!problem.empty()) return report_words(fmt::format("{} ranks, of which {}: {}", ranks, slow, problem));
+    }
 }
 
 void refuses(Context& context) {
@@ -215,6 +379,11 @@ void add_simulator_checks(suite::Suite& suite) {
   add("times", "SCHED-046@8b65", links, times);
   add("bubbles", "SCHED-047@4ea2", links, bubbles);
   add("activations", "SCHED-048@9d1c", {"links", {"none"}}, activations);
+  add("parts", "SCHED-061@79a2", {"part", {"stages", "boundaries", "stragglers"}}, times);
+  add("traffic", "SCHED-062@f156", {"links", {"none", "bandwidth"}}, traffic);
+  add("jitter", "SCHED-063@812c", {"of", {"seeds", "times"}}, jitter);
+  add("idle_sums", "SCHED-064@6782", {"part", {"none", "latency", "stages", "stragglers"}}, idle_sums);
+  add("idle_alone", "SCHED-065@73e6", {"cause", {"none", "transfer", "straggler", "imbalance"}}, idle_alone);
   add("refuses", "SCHED-049@f925", {"fault", {"negative", "length", "latency", "stuck"}}, refuses);
   add("rows_of_all_kinds", "SCHED-086@8133", {"rows", {"computations", "pairs", "messages", "idle_cells"}},
       rows_of_all_kinds);

@@ -385,7 +385,16 @@ void refuse_other_orders(const json& args, json& result) {
   }
 }
 
-void forget_latency(const json& args, json& result) {
+// ---- another simulation ----
+
+using schedules::SimulationOptions;
+
+// A number for all, or one each.
+std::vector<double> numbers_of(const json& value) {
+  return value.is_array() ? value.get<std::vector<double>>() : std::vector<double>{value.get<double>()};
+}
+
+schedules::Schedule schedule_in(const json& args) {
   schedules::Schedule schedule{
       .stages = args.at("num_stages"), .micro_batches = 1, .stage_to_rank = args.at("stage_to_rank"), .ranks = {}};
   for (const json& row : args.at("ranks")) {
@@ -393,13 +402,77 @@ void forget_latency(const json& args, json& result) {
     for (const Action& action : schedule.ranks.back())
       schedule.micro_batches = std::max(schedule.micro_batches, action.micro_batch + 1);
   }
+  return schedule;
+}
+
+SimulationOptions options_in(const json& args) {
   const json& durations = args.at("durations");
-  schedules::SimulationOptions options;
-  options.stages = {{.forward = durations.at("F"),
-                     .input_gradient = durations.at("I"),
-                     .weight_gradient = durations.at("W"),
-                     .backward = {}}};
-  if (args.at("latency") > 0) result["makespan"] = schedules::simulate(schedule, options).makespan;
+  const auto of = [&](const char* kind, std::size_t stage) {
+    const std::vector<double> numbers = numbers_of(durations.at(kind));
+    return numbers.size() == 1 ? numbers.front() : numbers[stage];
+  };
+  SimulationOptions options;
+  options.stages.clear();
+  for (std::size_t stage = 0; stage < args.at("stage_to_rank").size(); ++stage)
+    options.stages.push_back({of("F", stage), of("I", stage), of("W", stage), {}});
+  options.links.latency = args.value("latency", 0.0);
+  options.links.bandwidth = args.value("bandwidth", options.links.bandwidth);
+  if (args.contains("message_bytes")) options.message_bytes = numbers_of(args.at("message_bytes"));
+  options.straggling = args.value("straggling", std::vector<double>());
+  options.jitter = args.value("jitter", 0.0);
+  options.seed = args.value("seed", std::uint64_t{0});
+  return options;
+}
+
+/// Answers the makespan of other options than those that were asked for.
+RewriteAnswer simulates(std::function<void(SimulationOptions& options)> change) {
+  return results_of(kSimulate, "plumbline", [change = std::move(change)](const json& args, json& result) {
+    SimulationOptions options = options_in(args);
+    change(options);
+    const schedules::Timeline timeline = schedules::simulate(schedule_in(args), options);
+    result["makespan"] = timeline.makespan;
+    for (std::size_t rank = 0; rank < result["start_times"].size(); ++rank)
+      for (std::size_t i = 0; i < result["start_times"][rank].size(); ++i)
+        result["start_times"][rank][i] = timeline.of_rank(static_cast<int>(rank))[i].start;
+  });
+}
+
+void bytes_of_outputs_alone(const json& args, json& result) {
+  const std::vector<int> place = args.at("stage_to_rank");
+  const double bytes = args.contains("message_bytes") ? args.at("message_bytes").get<double>() : 0;
+  const int micro_batches = schedule_in(args).micro_batches;
+  for (json& link : result["links"]) {
+    int boundaries = 0;
+    for (std::size_t stage = 0; stage + 1 < place.size(); ++stage)
+      boundaries += link.at("from") == place[stage] && link.at("to") == place[stage + 1] ? 1 : 0;
+    link["bytes"] = boundaries * micro_batches * bytes;
+  }
+}
+
+void transfers_have_no_cause(const json&, json& result) {
+  for (json& rank : result["idle"]) rank["transfer"] = 0.0;
+}
+
+void straggler_is_imbalance(const json&, json& result) {
+  for (json& rank : result["idle"]) {
+    rank["imbalance"] = rank.at("imbalance").get<double>() + rank.at("straggler").get<double>();
+    rank["straggler"] = 0.0;
+  }
+}
+
+// Receives of outputs are posted in front of the computation before the one that needs them, unless that sends something for
+// it.
+void front_loaded_receives(const json&, int, Actions& actions) {
+  for (std::size_t i = 1; i < actions.size(); ++i) {
+    if (actions[i].kind != ActionKind::recv_forward) continue;
+    std::size_t to = i;
+    while (to > 0 && !is_compute(actions[to - 1].kind)) --to;
+    if (to == 0 || !is_backward(actions[to - 1])) continue;
+    Action early = actions[i];
+    early.joined = false;
+    erase_at(actions, i);
+    actions.insert(actions.begin() + static_cast<std::ptrdiff_t>(to - 1), early);
+  }
 }
 
 void span_for_barrier(const json&, json& result) {
@@ -460,7 +533,7 @@ std::vector<Mutant> generate_mutants() {
        refuses(kGenerate,
                [](const json& args) { return is_named(args, "gpipe") && micro_batches_of(args) < ranks_of(args); })},
       {"pipe.no_divisibility_check", "SCHED-018", "interleaved 1F1B is planned for rounds of any size", "PIPE-06",
-       at("refused_by_rule", "interleaved", "2p+1"), at("refused_by_rule", "interleaved", "2p"), "the rounds are equal",
+       at("refused_by_rule", "interleaved", "2p+1"), at("refused_by_rule", "zbv", "2p+1"), "another schedule",
        takes(kGenerate, [](const json& args) { return is_named(args, "interleaved"); },
              {{"compute_only", {"0F0,0B0"}}, {"stage_to_rank", {0}}})},
       {"sch.empty_plan_for_nothing", "SCHED-019", "no micro-batches are planned as rows of nothing",
@@ -516,6 +589,10 @@ std::vector<Mutant> convention_mutants() {
       {"sch.torch_accepts_any_rows", "SCHED-027", "rows from outside are taken as they are", "nobody looks at them",
        at("torch_csv", "answer", "refused"), at("torch_csv", "answer", "accepted"), "they are right",
        takes("schedules.load_csv", [](const json&) { return true; }, {{"accepted", true}})},
+      {"sch.torch_loads_computations_alone", "SCHED-066", "rows with messages are refused",
+       "most rows from outside have none", at("torch_loading", "format", "compute_comms"),
+       at("torch_loading", "format", "compute_only"), "they have none",
+       refuses("schedules.load_csv", [](const json& args) { return args.value("format", "") == "compute_comms"; })},
       {"sch.never_turns_round", "SCHED-028", "stages that go there and back lie in turn", "one placement for all",
        at("torch_placement", "style", "v"), at("torch_placement", "style", "loop"), "they do",
        results_of("schedules.stage_to_rank", "torch",
@@ -568,6 +645,9 @@ std::vector<Mutant> message_mutants() {
       {"p2p.ungrouped_exchange", "SCHED-035", "an exchange is made of single calls", "P2P-04",
        at("nobody_waits_for_ever", "1f1b", "2p"), at("nobody_waits_for_ever", "1f1b", "1"), "nothing is exchanged",
        lowerings(ungrouped_exchange)},
+      {"pipe.front_loaded_recv", "SCHED-060", "the next output's receive is posted ahead of a backward", "PIPE-22",
+       at("holds_nobody_up", "1f1b", "2p"), at("holds_nobody_up", "1f1b", "1"), "there is no next one",
+       lowerings(front_loaded_receives)},
       {"sch.swapped_messages", "SCHED-036", "the first two outputs are sent in the other order",
        "PIPE-04: messages that only their order tells apart", at("in_one_order", "gpipe", "2p"),
        at("in_one_order", "gpipe", "1"), "there is one", lowerings(swapped_messages)},
@@ -615,7 +695,35 @@ std::vector<Mutant> judging_mutants() {
        "both cases draw any order", results_of(kCheck, "plumbline", refuse_other_orders)},
       {"sch.forgets_latency", "SCHED-046", "the step ends as if messages came at once", "PIPE-22",
        at("simulator.times", "links", "latency"), at("simulator.times", "links", "none"), "they do",
-       results_of(kSimulate, "plumbline", forget_latency)},
+       simulates([](SimulationOptions& options) { options.links.latency = 0; })},
+      {"sch.times_of_the_first_stage", "SCHED-061", "all stages take the times of the first", "one number for all",
+       at("simulator.parts", "part", "stages"), at("simulator.parts", "part", "stragglers"), "they do",
+       simulates([](SimulationOptions& options) { options.stages.resize(1); })},
+      {"sch.bytes_of_the_first_boundary", "SCHED-061", "all boundaries have the bytes of the first",
+       "one number for all", at("simulator.parts", "part", "boundaries"), at("simulator.parts", "part", "stages"),
+       "nothing is sent", simulates([](SimulationOptions& options) {
+         if (options.message_bytes.size() > 1) options.message_bytes.resize(1);
+       })},
+      {"sch.nobody_is_slow", "SCHED-061", "a rank's factor is not looked at", "equal ranks are in mind",
+       at("simulator.parts", "part", "stragglers"), at("simulator.parts", "part", "stages"), "no rank has one",
+       simulates([](SimulationOptions& options) { options.straggling.clear(); })},
+      {"sch.bytes_of_outputs_alone", "SCHED-062", "gradients are not counted among the bytes of a link",
+       "what goes forward is in mind", at("simulator.traffic", "links", "bandwidth"),
+       at("simulator.traffic", "links", "none"), "messages have no bytes",
+       results_of(kSimulate, "plumbline", bytes_of_outputs_alone)},
+      {"sch.one_seed_for_all", "SCHED-063", "the seed is not looked at", "a generator that is made anew",
+       at("simulator.jitter", "of", "seeds"), at("simulator.jitter", "of", "times"),
+       "the times are within their limits", simulates([](SimulationOptions& options) { options.seed = 0; })},
+      {"sch.jitter_without_limit", "SCHED-063", "computations take up to three times as much longer",
+       "a distribution without an end", at("simulator.jitter", "of", "times"), at("simulator.jitter", "of", "seeds"),
+       "they repeat themselves", simulates([](SimulationOptions& options) { options.jitter *= 3; })},
+      {"sch.transfers_have_no_cause", "SCHED-064", "what a message takes is attributed to nothing",
+       "computations are in mind", at("simulator.idle_sums", "part", "latency"),
+       at("simulator.idle_sums", "part", "none"), "messages take no time",
+       results_of(kSimulate, "plumbline", transfers_have_no_cause)},
+      {"sch.straggler_is_imbalance", "SCHED-065", "a slow rank is taken for a heavy stage", "both take longer",
+       at("simulator.idle_alone", "cause", "straggler"), at("simulator.idle_alone", "cause", "imbalance"),
+       "the stage is heavy", results_of(kSimulate, "plumbline", straggler_is_imbalance)},
       {"sch.span_for_barrier", "SCHED-047", "the bubble of a step is that between first start and last end",
        "two definitions by one name", at("simulator.bubbles", "links", "none"), "",
        "on all links ranks start late or end early", results_of(kSimulate, "plumbline", span_for_barrier)},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
@@ -34,10 +35,19 @@ int other_stage(const Action& message) {
   return message.stage + (goes_up(message.kind) == is_send(message.kind) ? 1 : -1);
 }
 
-void refuse_unless_fits(const Schedule& schedule, const comm::Communicator& communicator) {
+void refuse_unless_fits(const Schedule& schedule, const comm::Communicator& communicator,
+                        const ExecutorOptions& options) {
   if (static_cast<std::size_t>(communicator.size()) != schedule.ranks.size())
     throw InvalidArgument(fmt::format("run_rank: the schedule has {} ranks, the communicator {}", schedule.ranks.size(),
                                       communicator.size()));
+  if (options.gradients &&
+      (options.gradients->size() != communicator.size() || options.gradients->rank() != communicator.rank()))
+    throw InvalidArgument(fmt::format("run_rank: this is rank {} of {}, and rank {} of {} in the gradients' group",
+                                      communicator.rank(), communicator.size(), options.gradients->rank(),
+                                      options.gradients->size()));
+  if (options.most_bytes_a_call.value_or(1) < 1)
+    throw InvalidArgument(
+        fmt::format("run_rank: most_bytes_a_call must be 1 or more, got {}", *options.most_bytes_a_call));
   constexpr std::int64_t kMostTags = std::numeric_limits<int>::max();
   if (std::int64_t{schedule.stages} * schedule.micro_batches > kMostTags / kDirections)
     throw InvalidArgument(fmt::format("run_rank: {} stages x {} micro-batches have more messages than there are tags",
@@ -60,7 +70,7 @@ bool has_callback(const StageCallbacks& callbacks, ActionKind kind) {
     case Kind::weight_gradient:
       return callbacks.weight_gradient != nullptr;
     default:
-      return !is_message(kind) || callbacks.buffer != nullptr;
+      return !is_message(kind) || callbacks.buffer != nullptr || callbacks.tensors != nullptr;
   }
 }
 
@@ -115,26 +125,47 @@ class Executor {
   }
 
   void post(std::span<const Action> messages) {
-    std::vector<comm::Call> calls;
+    std::vector<GroupCalls> groups;
     for (const Action& message : messages) {
       if (message.kind == Kind::recv_forward)
         wait_until_here({.kind = Kind::recv_metadata, .stage = message.stage, .micro_batch = message.micro_batch});
-      comm::Call call{.operation = is_send(message.kind) ? comm::Operation::send : comm::Operation::recv,
-                      .root = rank_of(other_stage(message)),
-                      .tag = steps_.tag(message, schedule_.stages)};
-      const comm::Buffer buffer = callbacks_.buffer(message);
-      if (is_send(message.kind))
-        call.in = buffer;
-      else
-        call.out = buffer;
-      calls.push_back(call);
+      add_calls(message, groups);
     }
     const double time = now();
     for (std::size_t i = 0; i < messages.size(); ++i) periods_[at_ + i] = {time, time};
-    const bool sends_alone = std::ranges::all_of(messages, is_send, &Action::kind);
-    posted_.push_back({at_, messages, steps_.start(communicator_, calls, options_.timeout), sends_alone});
-    if (sends_alone && ++outstanding_sends_ > options_.most_outstanding_sends)
+    Posted posted{at_, messages, {}, std::ranges::all_of(messages, is_send, &Action::kind)};
+    for (const GroupCalls& group : groups)
+      std::ranges::move(steps_.start(*group.communicator, group.calls, options_.timeout),
+                        std::back_inserter(posted.works));
+    posted_.push_back(std::move(posted));
+    if (posted_.back().sends_alone && ++outstanding_sends_ > options_.most_outstanding_sends)
       finish(std::ranges::find(posted_, true, &Posted::sends_alone));
+  }
+  // What is started together.
+  struct GroupCalls {
+    comm::Communicator* communicator;
+    std::vector<comm::Call> calls;
+  };
+  void add_calls(const Action& message, std::vector<GroupCalls>& groups) {
+    const bool is_gradient = message.kind == Kind::send_backward || message.kind == Kind::recv_backward;
+    comm::Communicator* const over = is_gradient && options_.gradients ? options_.gradients : &communicator_;
+    const bool sends = is_send(message.kind);
+    for (const comm::Buffer& piece : steps_.split(message, memory_of(message), options_.most_bytes_a_call)) {
+      comm::Call call{.operation = sends ? comm::Operation::send : comm::Operation::recv,
+                      .root = rank_of(other_stage(message)),
+                      .tag = steps_.tag(message, schedule_.stages)};
+      if (sends)
+        call.in = piece;
+      else
+        call.out = piece;
+      auto group = std::ranges::find(groups, over, &GroupCalls::communicator);
+      if (group == groups.end()) group = groups.insert(groups.end(), {over, {}});
+      group->calls.push_back(call);
+    }
+  }
+  [[nodiscard]] std::vector<comm::Buffer> memory_of(const Action& message) const {
+    if (callbacks_.tensors) return callbacks_.tensors(message);
+    return {callbacks_.buffer(message)};
   }
 
   void compute(std::span<const Action> group) {
@@ -246,6 +277,24 @@ int tag_of(const Action& message, int stages) {
   return (message.micro_batch * stages + sending_stage(message)) * kDirections + direction;
 }
 
+std::vector<comm::Buffer> pieces_of(const Action&, std::span<const comm::Buffer> tensors,
+                                    std::optional<std::int64_t> most_bytes) {
+  std::vector<comm::Buffer> pieces;
+  for (const comm::Buffer& tensor : tensors) {
+    const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
+    const std::int64_t most = most_bytes ? std::max<std::int64_t>(1, *most_bytes / size) : tensor.count;
+    std::int64_t done = 0;
+    do {
+      comm::Buffer piece = tensor;
+      piece.count = std::min(most, tensor.count - done);
+      if (done > 0) piece.data = static_cast<std::byte*>(tensor.data) + done * size;
+      pieces.push_back(piece);
+      done += piece.count;
+    } while (done < tensor.count);
+  }
+  return pieces;
+}
+
 std::vector<comm::Work> start_together(comm::Communicator& communicator, std::span<const comm::Call> calls,
                                        comm::Timeout) {
   std::vector<comm::Work> works;
@@ -282,7 +331,7 @@ void call_back(const StageCallbacks& callbacks, const Action& action) {
 std::vector<Period> run_rank(comm::Communicator& communicator, const Schedule& schedule,
                              const StageCallbacks& callbacks, const ExecutorOptions& options,
                              const PipelineSteps& steps) {
-  refuse_unless_fits(schedule, communicator);
+  refuse_unless_fits(schedule, communicator, options);
   return Executor(communicator, schedule, callbacks, options, steps).run();
 }
 

@@ -9,6 +9,7 @@
 //         Messages are matched by name: the tag is made of the sending stage, micro-batch and direction. Two ranks that
 //         are each other's next and previous do not mix them up.
 //         Stages on the same rank exchange no messages: hand_over() is called instead.
+//         What a message is made of, where that is not known beforehand, its metadata say: metadata.hpp.
 // Memory  buffer() names a message's memory, when it is started; it stays in use until release() of that message. A
 //         send's memory must not change between the two.
 // Errors  TimeoutError says which rank waited where, for which message, from or to whom. StateError: a computation
@@ -20,8 +21,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,6 +45,9 @@ struct StageCallbacks {
   Compute weight_gradient;  // (optional, likewise)
   /// The memory of a message that this rank sends or receives, named by its action. A sent value is read only.
   std::function<comm::Buffer(const Action& message)> buffer;
+  /// (optional, in place of buffer) The memory of a message of several tensors, in their order; each is a call of its
+  /// own, or several, under the message's tag. A message without tensors is no call, on both sides.
+  std::function<std::vector<comm::Buffer>(const Action& message)> tensors;
   /// The message is over: its memory is the caller's again. (optional)
   std::function<void(const Action& message)> release;
   /// The result of a stage whose neighbour is on this rank too, named by the send that there is not. (optional)
@@ -57,6 +63,10 @@ struct StageCallbacks {
 [[nodiscard]] std::vector<Action> actions_of_row(const Schedule& schedule, int rank);
 /// A number that no other message of a schedule with so many stages has, the same on both sides.
 [[nodiscard]] int tag_of(const Action& message, int stages);
+/// Each tensor that has more than so many bytes in pieces of as many whole elements as fit, one at least; the last piece is
+/// what is left. The others as they are, also those without elements.
+[[nodiscard]] std::vector<comm::Buffer> pieces_of(const Action& message, std::span<const comm::Buffer> tensors,
+                                                  std::optional<std::int64_t> most_bytes);
 /// Starts all calls as one.
 [[nodiscard]] std::vector<comm::Work> start_together(comm::Communicator& communicator,
                                                      std::span<const comm::Call> calls, comm::Timeout timeout);
@@ -70,6 +80,9 @@ struct PipelineSteps {
   /// What a rank does, in its order.
   std::function<std::vector<Action>(const Schedule& schedule, int rank)> actions = actions_of_row;
   std::function<int(const Action& message, int stages)> tag = tag_of;
+  std::function<std::vector<comm::Buffer>(const Action& message, std::span<const comm::Buffer> tensors,
+                                          std::optional<std::int64_t> most_bytes)>
+      split = pieces_of;
   /// Starts messages that are joined: one handle for all, or several.
   std::function<std::vector<comm::Work>(comm::Communicator& communicator, std::span<const comm::Call> calls,
                                         comm::Timeout timeout)>
@@ -83,11 +96,16 @@ struct ExecutorOptions {
   comm::Timeout timeout = {};
   /// Groups of messages under way, with sends alone, before the oldest is waited for.
   std::size_t most_outstanding_sends = 8;
+  /// Of a call, on both sides: a longer tensor goes in pieces. Nothing means any number.
+  std::optional<std::int64_t> most_bytes_a_call = {};
+  /// Gradients go over this group, of the same ranks in the same order; without, all messages over one. Joined messages
+  /// are then posted group by group, in the order in which the groups' first ones stand.
+  comm::Communicator* gradients = nullptr;
 };
 
 /// Runs this rank's part. Collective: all ranks of the communicator, which are the schedule's, run the same one; it
 /// begins with a barrier. Returns when each action happened, in seconds from then, as Period says: a computation lasts
-/// as its callback, a send until its end was seen. Throws InvalidArgument for a communicator of another size, for a
+/// as its callback, a send until its end was seen. Throws InvalidArgument for communicators of another size, for a
 /// schedule whose stages have no rank each or that has more messages than tags, and for callbacks that it needs and that
 /// are empty.
 [[nodiscard]] std::vector<Period> run_rank(comm::Communicator& communicator, const Schedule& schedule,

@@ -4,6 +4,8 @@
 #include <array>
 #include <chrono>
 #include <map>
+#include <optional>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -289,6 +291,80 @@ TEST(PipelineSteps, ChangeTheResultWhenTheyAreWrong) {
                                      2);
   EXPECT_TRUE(trains(crossed, {}));
   EXPECT_FALSE(trains(crossed, by_direction));
+}
+
+// ---- several tensors in a message ----
+
+std::vector<std::int64_t> counts_of(const std::vector<comm::Buffer>& pieces) {
+  std::vector<std::int64_t> counts;
+  for (const comm::Buffer& piece : pieces) counts.push_back(piece.count);
+  return counts;
+}
+
+TEST(Pieces, HaveAsManyWholeElementsAsFit) {
+  std::array<double, 10> memory{};
+  const auto pieces = [&](std::vector<std::int64_t> counts, std::optional<std::int64_t> most) {
+    std::vector<comm::Buffer> tensors;
+    for (const std::int64_t count : counts) tensors.push_back({memory.data(), count, comm::DType::f64});
+    return pieces_of({}, tensors, most);
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(counts_of(pieces({10, 0, 1}, {})), ElementsAre(10, 0, 1));
+  EXPECT_THAT(counts_of(pieces({10, 0, 3}, 24)), ElementsAre(3, 3, 3, 1, 0, 3));
+  EXPECT_THAT(counts_of(pieces({4}, 31)), ElementsAre(3, 1));
+  EXPECT_THAT(counts_of(pieces({2}, 1)), ElementsAre(1, 1)) << "one element at least";
+  EXPECT_THAT(counts_of(pieces({}, 8)), ElementsAre());
+  const auto behind = pieces({10}, 32);
+  for (std::size_t i = 0; i < behind.size(); ++i) EXPECT_EQ(behind[i].data, memory.data() + 4 * i);
+}
+
+// A line of two ranks that pass numbers on, in lists of different lengths, the first of them none.
+TEST(Executor, PassesListsOfTensors) {
+  const Schedule schedule = lower(generate(Family::gpipe, {2, 4, 1}));
+  using Lists = std::map<std::string, std::vector<std::vector<std::int32_t>>>;
+  std::array<Lists, 2> memory;
+  std::array<int, 2> released{};
+  comm::run_ranks(2, [&](comm::Communicator& communicator) {
+    const auto rank = static_cast<std::size_t>(communicator.rank());
+    StageCallbacks callbacks;
+    callbacks.forward = callbacks.backward = [](int, int) {};
+    callbacks.tensors = [&](const Action& message) {
+      Action name = message;
+      name.joined = false;
+      auto& lists = memory[rank][to_string(name)];
+      for (int i = 0; i < message.micro_batch; ++i)
+        lists.emplace_back(static_cast<std::size_t>(5 * i), is_send(message.kind) ? 100 * message.micro_batch + i : -1);
+      std::vector<comm::Buffer> buffers;
+      for (auto& list : lists) buffers.push_back({list.data(), std::ssize(list), comm::DType::i32});
+      return buffers;
+    };
+    callbacks.release = [&](const Action&) { ++released[rank]; };
+    const auto gradients = communicator.duplicate();
+    (void)run_rank(communicator, schedule, callbacks, {.most_bytes_a_call = 12, .gradients = gradients.get()});
+  });
+  EXPECT_THAT(released, testing::Each(8)) << "a message without tensors is one, too";
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(memory[0].at("0SEND_F" + std::to_string(i)), memory[1].at("1RECV_F" + std::to_string(i)));
+    EXPECT_EQ(memory[1].at("1SEND_B" + std::to_string(i)), memory[0].at("0RECV_B" + std::to_string(i)));
+  }
+}
+
+TEST(Executor, RefusesGroupsAndPiecesThatDoNotFit) {
+  const Schedule schedule = lower(generate(Family::gpipe, {2, 1, 1}));
+  StageCallbacks callbacks;
+  callbacks.forward = callbacks.backward = [](int, int) {};
+  callbacks.tensors = [](const Action&) { return std::vector<comm::Buffer>{}; };
+  EXPECT_THAT(error_of<InvalidArgument>(2,
+                                        [&](comm::Communicator& communicator) {
+                                          const auto alone = communicator.create_group(std::array{communicator.rank()});
+                                          (void)run_rank(communicator, schedule, callbacks, {.gradients = alone.get()});
+                                        }),
+              HasSubstr("rank 0 of 1 in the gradients' group"));
+  EXPECT_THAT(error_of<InvalidArgument>(2,
+                                        [&](comm::Communicator& communicator) {
+                                          (void)run_rank(communicator, schedule, callbacks, {.most_bytes_a_call = 0});
+                                        }),
+              HasSubstr("most_bytes_a_call must be 1 or more, got 0"));
 }
 
 TEST(Tags, AreDifferentForAllMessagesAndEqualOnBothSides) {

@@ -114,6 +114,25 @@ int micro_batches_in(const Arguments& arguments, const Schedule& schedule) {
   return static_cast<int>(last) + 1;
 }
 
+json answer_of(const std::vector<schedules::LinkTraffic>& links) {
+  json answer = json::array();
+  for (const schedules::LinkTraffic& link : links)
+    answer.push_back({{"from", link.from}, {"to", link.to}, {"messages", link.messages}, {"bytes", link.bytes}});
+  return answer;
+}
+
+json answer_of(const std::vector<schedules::IdleTime>& idle) {
+  json answer = json::array();
+  for (const schedules::IdleTime& rank : idle)
+    answer.push_back({{"transfer", rank.transfer},
+                      {"straggler", rank.straggler},
+                      {"imbalance", rank.imbalance},
+                      {"fill", rank.fill},
+                      {"drain", rank.drain},
+                      {"dependency", rank.dependency}});
+  return answer;
+}
+
 json simulate(const Arguments& arguments) {
   Schedule schedule = read_rows(arguments);
   schedule.micro_batches = micro_batches_in(arguments, schedule);
@@ -123,6 +142,9 @@ json simulate(const Arguments& arguments) {
   options.links.bandwidth = arguments.get<double>("bandwidth", options.links.bandwidth);
   if (arguments.has("message_bytes")) options.message_bytes = read_numbers(arguments, "message_bytes");
   options.forward_only = arguments.get<bool>("forward_only", false);
+  options.straggling = arguments.get<std::vector<double>>("straggling", {});
+  options.jitter = arguments.get<double>("jitter", options.jitter);
+  options.seed = arguments.get<std::uint64_t>("seed", options.seed);
   arguments.expect_no_others();
   const schedules::Timeline timeline = schedules::simulate(schedule, options);
   json span_bubble = json::array(), starts = json::array(), peaks = json::array();
@@ -136,7 +158,9 @@ json simulate(const Arguments& arguments) {
           {"barrier_bubble", timeline.barrier_bubble()},
           {"span_bubble", std::move(span_bubble)},
           {"start_times", std::move(starts)},
-          {"peak_activations", std::move(peaks)}};
+          {"peak_activations", std::move(peaks)},
+          {"links", answer_of(timeline.links)},
+          {"idle", answer_of(schedules::attribute_idle_time(schedule, options, timeline))}};
 }
 
 }  // namespace
