@@ -25,14 +25,15 @@ std::string text_of(const PlanShape& shape) {
 
 const std::vector<std::string>& schedule_names() {
   static const std::vector<std::string> names{
-      "gpipe", "1f1b",      "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble",
-      "zbv",   "dualpipev", "forward-only"};
+      "gpipe", "1f1b",   "interleaved", "looped-bfs", "zb-h1",        "zb-h2", "interleaved-zero-bubble",
+      "zbv",   "v-half", "v-min",       "dualpipev",  "forward-only", "auto"};
   return names;
 }
 
 bool is_allowed(const PlanShape& shape) {
   const auto& [schedule, ranks, micro_batches, chunks] = shape;
-  if (schedule == "zbv") return chunks == 2;
+  if (schedule == "zbv" || schedule == "v-half" || schedule == "v-min") return chunks == 2;
+  if (schedule == "auto") return chunks <= 2;
   if (schedule == "dualpipev") return chunks == 2 && micro_batches >= 2 * ranks;
   if (schedule == "looped-bfs" || schedule == "forward-only") return true;
   if (schedule == "interleaved" && chunks == 1) return true;

@@ -10,6 +10,7 @@ void add_schedules_checks(suite::Suite& suite) {
   add_checker_checks(suite);
   add_simulator_checks(suite);
   add_executor_checks(suite);
+  add_automatic_checks(suite);
 }
 
 }  // namespace plumbline::conformance

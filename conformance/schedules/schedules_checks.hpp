@@ -14,5 +14,6 @@ void add_lowering_checks(suite::Suite& suite);
 void add_checker_checks(suite::Suite& suite);
 void add_simulator_checks(suite::Suite& suite);
 void add_executor_checks(suite::Suite& suite);
+void add_automatic_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

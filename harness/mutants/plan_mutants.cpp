@@ -6,6 +6,7 @@
 
 #include "harness/mutants/kinds.hpp"
 #include "harness/mutants/rewriting.hpp"
+#include "reference/schedules/generate.hpp"
 #include "reference/schedules/schedule.hpp"
 #include "reference/schedules/simulator.hpp"
 
@@ -207,6 +208,53 @@ void lag_of_h1(const json& args, int rank, Actions& actions) {
 }
 
 bool is_named(const json& args, const char* schedule) { return args.value("schedule", "") == schedule; }
+
+// ---- memory ----
+
+schedules::Shape shape_of(const json& args) {
+  return {.ranks = ranks_of(args),
+          .micro_batches = micro_batches_of(args),
+          .stages_per_rank = args.value("stages_per_rank", 1)};
+}
+
+/// The rows of another schedule, or of the same for other arguments.
+void plan_as(json& result, const schedules::Schedule& other) {
+  result["compute_only"] = json::array();
+  for (const Actions& row : other.ranks) result["compute_only"].push_back(schedules::to_csv(row));
+}
+
+void lifespans_of_v_min(const json& args, json& result) {
+  if (is_named(args, "v-half")) plan_as(result, schedules::generate(schedules::Family::v_min, shape_of(args)));
+}
+
+// Where a rank is at its peak and gives an activation up for the next forward, the forward comes first.
+void forward_before_room(const json&, int, Actions& actions) {
+  int live = 0, peak = 0;
+  const auto count = [&](const Action& action) {
+    if (action.kind == ActionKind::forward) peak = std::max(peak, ++live);
+    if (action.kind == ActionKind::weight_gradient) --live;
+  };
+  std::ranges::for_each(actions, count);
+  const int most = peak;
+  for (std::size_t i = 0; i + 1 < actions.size(); ++i) {
+    if (live == most && actions[i].kind == ActionKind::weight_gradient && actions[i + 1].kind == ActionKind::forward)
+      return std::swap(actions[i], actions[i + 1]);
+    count(actions[i]);
+  }
+}
+
+void ignore_memory_limit(const json& args, json& result) {
+  if (is_named(args, "auto") && args.contains("memory_limit"))
+    plan_as(result, schedules::generate(schedules::Family::automatic, shape_of(args)));
+}
+
+// What was there before, where it keeps to the limit.
+void automatic_is_1f1b(const json& args, json& result) {
+  const schedules::Shape shape = shape_of(args);
+  if (!is_named(args, "auto") || shape.stages_per_rank != 1) return;
+  if (args.value("memory_limit", shape.ranks) >= shape.ranks)
+    plan_as(result, schedules::generate(schedules::Family::one_f_one_b, shape));
+}
 
 // ---- conventions ----
 
@@ -492,6 +540,34 @@ std::vector<Mutant> generate_mutants() {
   };
 }
 
+std::vector<Mutant> memory_mutants() {
+  const std::string check = "schedules.memory.";
+  return {
+      {"sch.lifespans_of_v_min", "SCHED-053", "V-Half is planned with the lifespans of V-Min",
+       "two schedules that differ by the steps from rank to rank", check + "less_memory[schedule=v-half]",
+       check + "less_memory[schedule=v-min]", "another schedule",
+       results_of(kGenerate, "plumbline", lifespans_of_v_min)},
+      {"sch.v_min_keeps_one_more", "SCHED-053", "a forward comes ahead of the weight gradient that makes room for it",
+       "PIPE-18: memory that no output shows", check + "less_memory[schedule=v-min]",
+       check + "less_memory[schedule=v-half]", "another schedule", plans_of("v-min", forward_before_room)},
+      {"sch.ignores_memory_limit", "SCHED-054", "the memory limit is read and not kept to", "PIPE-18",
+       check + "within_the_limit[chunks=1,limit=least]", check + "within_the_limit[chunks=1,limit=all]",
+       "no schedule keeps more than all", results_of(kGenerate, "plumbline", ignore_memory_limit)},
+      {"sch.automatic_is_1f1b", "SCHED-055", "1F1B is taken wherever its activations have room",
+       "a search that ends with the first that fits", check + "no_longer_than_others[chunks=1]",
+       check + "no_longer_than_others[chunks=2]", "1F1B has one chunk",
+       results_of(kGenerate, "plumbline", automatic_is_1f1b)},
+      {"sch.takes_any_memory_limit", "SCHED-056", "no memory at all is taken for no limit", "0 as a default",
+       check + "says_the_least_limit[chunks=1]", check + "says_the_least_limit[chunks=2]", "a rank has two chunks",
+       takes(kGenerate,
+             [](const json& args) {
+               return is_named(args, "auto") && args.value("memory_limit", 1) == 0 &&
+                      args.value("stages_per_rank", 1) == 1;
+             },
+             {{"compute_only", {"0F0,0I0,0W0"}}, {"stage_to_rank", {0}}})},
+  };
+}
+
 std::vector<Mutant> convention_mutants() {
   const auto at = [](const char* check, const char* field, const char* value) {
     return std::string("schedules.recorded.") + check + "[" + field + "=" + value + "]";
@@ -632,7 +708,7 @@ std::vector<Mutant> judging_mutants() {
 
 std::vector<Mutant> plan_mutants() {
   std::vector<Mutant> all;
-  for (const auto kind : {generate_mutants, convention_mutants, message_mutants, judging_mutants})
+  for (const auto kind : {generate_mutants, memory_mutants, convention_mutants, message_mutants, judging_mutants})
     std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }
