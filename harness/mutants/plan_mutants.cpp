@@ -331,6 +331,11 @@ void receive_after_use(const json&, int, Actions& actions) {
   actions.insert(used + 1, late);
 }
 
+void forget_the_last_wait(const json& args, int, Actions& actions) {
+  if (args.value("max_outstanding_sends", 1) > 1 && !actions.empty() && schedules::is_send_wait(actions.back().kind))
+    actions.pop_back();
+}
+
 void tear_pairs_apart(const json&, int, Actions& actions) {
   for (Action& action : actions)
     if (is_compute(action.kind)) action.joined = false;
@@ -653,6 +658,9 @@ std::vector<Mutant> message_mutants() {
       {"p2p.meta_all_send", "SCHED-038", "changing shapes are all sent at the start, and nobody receives", "P2P-03",
        check + "shapes_without_deadlock[metadata=each]", check + "shapes_without_deadlock[metadata=once]",
        "they do not change", lowerings(all_send_shapes)},
+      {"sch.forgets_the_last_wait", "SCHED-057", "what is under way at the end is left to itself but for one send less",
+       "a loop that ends one too early", check + "each_send_waited_for[most=4]", check + "each_send_waited_for[most=1]",
+       "a limit of one is another branch", lowerings(forget_the_last_wait)},
       {"sch.lowers_circles", "SCHED-039", "what waits for each other is lowered up to there",
        "an order that ends when nobody can go on", check + "refuses[fault=circle]", check + "refuses[fault=stage]",
        "no rank waits",
@@ -679,6 +687,9 @@ std::vector<Mutant> judging_mutants() {
        "what nobody waits for harms nobody at once", at("checker.names_wrong_messages", "fault", "missing_receive"),
        at("checker.names_wrong_messages", "fault", "missing_send"), "the message is received",
        blind_to([](const json& problem) { return problem.at("kind") == "missing_receive"; })},
+      {"sch.accepts_sends_without_wait", "SCHED-058", "waits are looked at, and not the sends without one",
+       "what nobody waits for harms nobody at once", at("checker.names_missing_waits", "fault", "never_waited_for"), "",
+       "there is one such fault", blind_to([](const json& problem) { return problem.at("kind") == "missing_wait"; })},
       {"sch.buffers_every_send", "SCHED-043", "a send is taken to be over at once", "PIPE-05",
        at("checker.tells_modes_apart", "exchange", "send_first"), at("checker.tells_modes_apart", "exchange", "joined"),
        "both are posted together", results_of(kCheck, "plumbline", buffer_every_send)},

@@ -140,8 +140,12 @@ json lower(const Arguments& arguments) {
   const auto metadata = arguments.choice<Metadata>(
       "metadata", {{"none", Metadata::none}, {"once", Metadata::once}, {"each", Metadata::each}}, Metadata::none);
   const Schedule sharded = schedules::add_reduce_gradients(schedules::add_unshard_reshard(schedule));
-  return {{"with_comms", rows_of(schedules::lower(sharded, metadata))},
-          {"send_recv", rows_of(schedules::lower(schedule, metadata))}};
+  const auto most = arguments.find<int>("max_outstanding_sends");
+  const auto lowered = [&](const Schedule& computations) {
+    const Schedule messages = schedules::lower(computations, metadata);
+    return rows_of(most ? schedules::add_send_waits(messages, *most) : messages);
+  };
+  return {{"with_comms", lowered(sharded)}, {"send_recv", lowered(schedule)}};
 }
 
 json instruction_stream(const Arguments& arguments) {
