@@ -163,10 +163,10 @@ void add_automatic_checks(suite::Suite& suite) {
                .body = body});
   };
   const suite::Axis chunks{"chunks", {"1", "2"}};
-  add("less_memory", "SCHED-053@6ecd", {{"schedule", {"v-half", "v-min"}}}, less_memory);
-  add("within_the_limit", "SCHED-054@bbed", {chunks, {"limit", {"least", "some", "all"}}}, within_the_limit);
-  add("no_longer_than_others", "SCHED-055@3a16", {chunks}, no_longer_than_others);
-  add("says_the_least_limit", "SCHED-056@31ec", {chunks}, says_the_least_limit);
+  add("less_memory", "SCHED-067@6ecd", {{"schedule", {"v-half", "v-min"}}}, less_memory);
+  add("within_the_limit", "SCHED-068@bbed", {chunks, {"limit", {"least", "some", "all"}}}, within_the_limit);
+  add("no_longer_than_others", "SCHED-069@3a16", {chunks}, no_longer_than_others);
+  add("says_the_least_limit", "SCHED-070@31ec", {chunks}, says_the_least_limit);
 }
 
 }  // namespace plumbline::conformance

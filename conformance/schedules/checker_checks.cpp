@@ -173,7 +173,7 @@ void add_checker_checks(suite::Suite& suite) {
       names_the_fault);
   add("names_wrong_messages", "SCHED-042@1f49",
       {"fault", names_of({"missing_send", "missing_receive", "no_neighbour"})}, names_the_fault);
-  add("names_missing_waits", "SCHED-058@a152", {"fault", names_of({"missing_wait"})}, names_the_fault);
+  add("names_missing_waits", "SCHED-072@a152", {"fault", names_of({"missing_wait"})}, names_the_fault);
   add("tells_modes_apart", "SCHED-043@2b60", {"exchange", {"send_first", "receive_first", "joined"}},
       tells_modes_apart);
   add("warns_of_order", "SCHED-044@edda", {"matching", {"name", "fifo"}}, warns_of_order);

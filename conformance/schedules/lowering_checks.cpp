@@ -279,7 +279,7 @@ void add_lowering_checks(suite::Suite& suite) {
   add("in_one_order", "SCHED-036@91de", shapes, in_one_order);
   add("shapes_ahead", "SCHED-037@8882", {metadata}, shapes_ahead);
   add("shapes_without_deadlock", "SCHED-038@766e", {metadata}, shapes_without_deadlock);
-  add("each_send_waited_for", "SCHED-057@1c3e", {{"most", {"1", "2", "4"}}}, each_send_waited_for);
+  add("each_send_waited_for", "SCHED-071@1c3e", {{"most", {"1", "2", "4"}}}, each_send_waited_for);
   add("refuses", "SCHED-039@2f16", {{"fault", {"circle", "message", "stage", "rank"}}}, refuses);
 }
 
