@@ -44,6 +44,25 @@ const std::vector<Planted>& planted() {
       {"circle", {"0F0,0B0,0F1,0B1", "1F0,1F1,1B1,1B0"}, 2, {0, 1}, "cycle", 0},
       {"missing_send", {"0F0,0RECV_B0,0B0", "1RECV_F0,1F0,1B0,1SEND_B0"}, 1, {0, 1}, "missing_send", 0},
       {"missing_receive", {"0F0,0SEND_F0,0B0", "1RECV_F0,1F0,1B0,1SEND_B0"}, 1, {0, 1}, "missing_receive", 0},
+      {"never_waited_for",
+       {"0F0,0SEND_F0,0F1,0SEND_F1,0WAIT_SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1",
+        "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1WAIT_SEND_B0,1WAIT_SEND_B1"},
+       2,
+       {0, 1},
+       "missing_wait",
+       0},
+      {"waited_for_twice",
+       {"0F0,0SEND_F0,0WAIT_SEND_F0,0RECV_B0,0B0,0WAIT_SEND_F0", "1RECV_F0,1F0,1B0,1SEND_B0,1WAIT_SEND_B0"},
+       1,
+       {0, 1},
+       "doubled",
+       0},
+      {"waited_for_before",
+       {"0F0,0WAIT_SEND_F0,0SEND_F0,0RECV_B0,0B0", "1RECV_F0,1F0,1B0,1SEND_B0,1WAIT_SEND_B0"},
+       1,
+       {0, 1},
+       "dependency",
+       0},
       {"beyond_the_end",
        {"0F0,0SEND_F0,0RECV_B0,0B0,0SEND_B0", "1RECV_F0,1F0,1B0,1SEND_B0"},
        1,
@@ -154,6 +173,7 @@ void add_checker_checks(suite::Suite& suite) {
       names_the_fault);
   add("names_wrong_messages", "SCHED-042@1f49",
       {"fault", names_of({"missing_send", "missing_receive", "no_neighbour"})}, names_the_fault);
+  add("names_missing_waits", "SCHED-072@a152", {"fault", names_of({"missing_wait"})}, names_the_fault);
   add("tells_modes_apart", "SCHED-043@2b60", {"exchange", {"send_first", "receive_first", "joined"}},
       tells_modes_apart);
   add("warns_of_order", "SCHED-044@edda", {"matching", {"name", "fifo"}}, warns_of_order);

@@ -62,7 +62,8 @@ void runs_to_the_end(Context& context) {
 
 void one_first_and_one_last(Context& context) {
   judge_plans(context, [](const PlanShape& shape, const Schedule& schedule) -> std::string {
-    const bool there_and_back = shape.schedule == "zbv" || shape.schedule == "dualpipev";
+    static const std::vector<std::string> kThereAndBack{"zbv", "v-half", "v-min", "dualpipev", "auto"};
+    const bool there_and_back = shape.chunks > 1 && std::ranges::count(kThereAndBack, shape.schedule) > 0;
     std::vector<int> held(static_cast<std::size_t>(shape.ranks));
     for (const int rank : schedule.stage_to_rank) ++held.at(static_cast<std::size_t>(rank));
     if (std::ranges::count(held, shape.chunks) != shape.ranks)

@@ -25,13 +25,13 @@ using Actions = std::vector<Action>;
 using JudgeLowered =
     std::function<std::string(const PlanShape& shape, const Schedule& computations, const Schedule& lowered)>;
 
-std::string problem_of_lowering(suite::Adapter& adapter, const PlanShape& shape, const std::string& metadata,
+std::string problem_of_lowering(suite::Adapter& adapter, const PlanShape& shape, const json& options,
                                 const JudgeLowered& judge) {
   return problem_of_plan(adapter, shape, [&](const PlanShape&, const Schedule& computations) {
     json args{{"compute_only", rows_of(computations)},
               {"stage_to_rank", computations.stage_to_rank},
               {"num_stages", computations.stages}};
-    if (!metadata.empty()) args["metadata"] = metadata;
+    args.update(options);
     return problem_of(adapter, "schedules.lower", args, [&](const json& result) -> std::string {
       try {
         const Schedule lowered =
@@ -48,7 +48,7 @@ std::string problem_of_lowering(suite::Adapter& adapter, const PlanShape& shape,
 void judge_lowered(Context& context, const JudgeLowered& judge) {
   for (const PlanShape& shape : shapes_of(context.parameters())) {
     if (!is_allowed(shape)) continue;
-    const std::string problem = problem_of_lowering(context.adapter(), shape, "", judge);
+    const std::string problem = problem_of_lowering(context.adapter(), shape, json::object(), judge);
     if (!problem.empty()) return report_words(problem);
   }
 }
@@ -201,16 +201,56 @@ void judge_metadata(Context& context, const std::function<std::string(const Sche
       for (const int micro_batches : {1, 2 * ranks}) {
         const int chunks = std::string(name) == "1f1b" ? 1 : 2;
         const PlanShape shape{.schedule = name, .ranks = ranks, .micro_batches = micro_batches, .chunks = chunks};
-        const std::string problem = problem_of_lowering(
-            context.adapter(), shape, metadata, [&](const PlanShape&, const Schedule&, const Schedule& lowered) {
-              return judge(lowered, metadata == "each");
-            });
+        const std::string problem =
+            problem_of_lowering(context.adapter(), shape, {{"metadata", metadata}},
+                                [&](const PlanShape&, const Schedule&, const Schedule& lowered) {
+                                  return judge(lowered, metadata == "each");
+                                });
         if (!problem.empty()) return report_words(problem);
       }
 }
 void shapes_ahead(Context& context) { judge_metadata(context, told_ahead); }
 void shapes_without_deadlock(Context& context) {
   judge_metadata(context, [](const Schedule& lowered, bool) { return problem_of_waiting(lowered, false); });
+}
+
+// ---- waits ----
+
+// Of a row: each send once waited for, behind it, and never more than `most` under way but those that are posted together.
+std::string problem_of_waits(const Actions& actions, int most) {
+  std::set<std::string> under_way;
+  int together = 0;
+  for (const Action& action : actions) {
+    if (action.kind == ActionKind::send_forward || action.kind == ActionKind::send_backward) {
+      under_way.insert(text_of(action.kind, action.stage, action.micro_batch));
+      if (static_cast<int>(under_way.size()) > std::max(most, ++together))
+        return fmt::format("{} sends are under way", under_way.size());
+    }
+    if (!action.joined) together = 0;
+    if (!is_send_wait(action.kind)) continue;
+    const bool forward = action.kind == ActionKind::wait_send_forward;
+    const ActionKind send = forward ? ActionKind::send_forward : ActionKind::send_backward;
+    if (under_way.erase(text_of(send, action.stage, action.micro_batch)) == 0)
+      return to_string(action) + " waits for nothing";
+  }
+  return under_way.empty() ? "" : "nobody waits for " + *under_way.begin();
+}
+
+void each_send_waited_for(Context& context) {
+  const int most = static_cast<int>(context.parameters().number("most"));
+  for (const int ranks : {2, 3, 4})
+    for (const char* name : {"1f1b", "interleaved", "zb-h2", "zbv", "v-half"}) {
+      const int chunks = std::string(name) == "1f1b" || std::string(name) == "zb-h2" ? 1 : 2;
+      const PlanShape shape{.schedule = name, .ranks = ranks, .micro_batches = 2 * ranks, .chunks = chunks};
+      const std::string problem =
+          problem_of_lowering(context.adapter(), shape, {{"max_outstanding_sends", most}},
+                              [&](const PlanShape&, const Schedule&, const Schedule& lowered) {
+                                for (const Actions& actions : lowered.ranks)
+                                  if (std::string found = problem_of_waits(actions, most); !found.empty()) return found;
+                                return problem_of_waiting(lowered, false);
+                              });
+      if (!problem.empty()) return report_words(problem);
+    }
 }
 
 // ---- refusals ----
@@ -376,6 +416,7 @@ void add_lowering_checks(suite::Suite& suite) {
   add("sharding", "SCHED-089@0d88", shapes, shards_any_plan);
   add("refuses_no_plan", "SCHED-090@9854", {{"fault", {"twice", "places_too_few", "place_outside", "cell"}}},
       refuses_no_plan);
+  add("each_send_waited_for", "SCHED-071@1c3e", {{"most", {"1", "2", "4"}}}, each_send_waited_for);
   add("refuses", "SCHED-039@2f16", {{"fault", {"circle", "message", "stage", "rank"}}}, refuses);
 }
 

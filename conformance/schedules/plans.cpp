@@ -25,14 +25,15 @@ std::string text_of(const PlanShape& shape) {
 
 const std::vector<std::string>& schedule_names() {
   static const std::vector<std::string> names{
-      "gpipe", "1f1b",      "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble",
-      "zbv",   "dualpipev", "forward-only"};
+      "gpipe", "1f1b",   "interleaved", "looped-bfs", "zb-h1",        "zb-h2", "interleaved-zero-bubble",
+      "zbv",   "v-half", "v-min",       "dualpipev",  "forward-only", "auto"};
   return names;
 }
 
 bool is_allowed(const PlanShape& shape) {
   const auto& [schedule, ranks, micro_batches, chunks] = shape;
-  if (schedule == "zbv") return chunks == 2;
+  if (schedule == "zbv" || schedule == "v-half" || schedule == "v-min") return chunks == 2;
+  if (schedule == "auto") return chunks <= 2;
   if (schedule == "dualpipev") return chunks == 2 && micro_batches >= 2 * ranks;
   if (schedule == "looped-bfs" || schedule == "forward-only") return true;
   if (schedule == "interleaved" && chunks == 1) return true;
@@ -299,6 +300,13 @@ Action other_side(const Action& action) {
   return other;
 }
 
+// What a wait is for.
+Action send_of(const Action& wait) {
+  Action send = wait;
+  send.kind = wait.kind == ActionKind::wait_send_forward ? ActionKind::send_forward : ActionKind::send_backward;
+  return send;
+}
+
 std::string name_of_message(const Action& action) {
   return schedules::to_string(
       {.kind = action.kind, .joined = false, .stage = action.stage, .micro_batch = action.micro_batch});
@@ -314,8 +322,13 @@ std::string problem_of_waiting(const Schedule& lowered, bool buffered) {
     while (end < lowered.ranks[rank].size() && lowered.ranks[rank][end].joined) ++end;
     return std::min(end + 1, lowered.ranks[rank].size());
   };
+  const bool has_waits = std::ranges::any_of(lowered.ranks, [](const auto& actions) {
+    return std::ranges::any_of(actions, schedules::is_send_wait, &Action::kind);
+  });
   const auto is_over = [&](const Action& action) {
-    return !is_message(action.kind) || (buffered && is_send(action.kind)) ||
+    if (is_send_wait(action.kind)) return buffered || posted.contains(name_of_message(other_side(send_of(action))));
+    const bool is_waited_for = action.kind == ActionKind::send_forward || action.kind == ActionKind::send_backward;
+    return !is_message(action.kind) || (has_waits && is_waited_for) || (buffered && is_send(action.kind)) ||
            posted.contains(name_of_message(other_side(action)));
   };
   for (bool moving = true; moving;) {

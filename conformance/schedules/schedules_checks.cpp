@@ -12,6 +12,7 @@ void add_schedules_checks(suite::Suite& suite) {
   add_simulator_checks(suite);
   add_executor_checks(suite);
   add_message_checks_of_schedules(suite);
+  add_automatic_checks(suite);
 }
 
 }  // namespace plumbline::conformance

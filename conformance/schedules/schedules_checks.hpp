@@ -16,5 +16,6 @@ void add_judging_checks(suite::Suite& suite);
 void add_simulator_checks(suite::Suite& suite);
 void add_executor_checks(suite::Suite& suite);
 void add_message_checks_of_schedules(suite::Suite& suite);
+void add_automatic_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

@@ -132,6 +132,16 @@ TRAINING_REFUSALS = [
     ("schedule --name gpipe --stages 65536 --micro-batches 65536", 2, "make more than 67108864 computations"),
     ("schedule --name gpipe --stages 4 --micro-batches 8 --chunks 2", 2, "gpipe: a rank has exactly 1 stage, got 2"),
     ("schedule --name zbv --stages 4 --micro-batches 8 --chunks 3", 2, "zbv: a rank has exactly 2 stages, got 3"),
+    ("schedule --name v-half --stages 4 --micro-batches 8 --chunks 1", 2, "v-half: a rank has exactly 2 stages, got 1"),
+    ("schedule --name auto --stages 4 --micro-batches 8 --chunks 3", 2, "auto: a rank has 1 or 2 stages, got 3"),
+    ("schedule --name auto --stages 4 --micro-batches 8 --memory-limit 0", 2, "a memory limit of at least 1 activation, got 0"),
+    ("schedule --name auto --stages 4 --micro-batches 8 --chunks 2 --memory-limit 4,4,1,4", 2, "at least 2 activations, got 1 on rank 2"),
+    ("schedule --name auto --stages 4 --micro-batches 8 --memory-limit 4,4", 2, "one for each of 4, got 2"),
+    ("schedule --name auto --stages 4 --micro-batches 8 --memory-limit=-1", 2, "--memory-limit: it is 0 or more, got -1"),
+    ("schedule --name auto --stages 4 --micro-batches 8 --memory-limit much", 2, "--memory-limit: 'much' is not a whole number"),
+    ("schedule --name auto --stages 64 --micro-batches 4096", 2, "make more than 131072 computations"),
+    ("schedule --name zb-h1 --stages 4 --micro-batches 8 --memory-limit 4", 2, "--memory-limit: 'zb-h1' has an order of its own"),
+    ("schedule --name zb-h1 --stages 4 --micro-batches 8 --slots --format csv", 2, "--slots: they are text, got --format csv"),
     ("schedule --name gpipe --stages 4 --micro-batches 8 --chunks 0", 2, "--chunks: it is 1 or more, got 0"),
     ("schedule --name interleaved --stages 4 --micro-batches 9", 2, "9 micro-batches on 4 ranks make 2 rounds"),
     ("schedule --name dualpipev --stages 4 --micro-batches 4", 2, "at least as many micro-batches as stages"),
@@ -423,6 +433,18 @@ class Commands(unittest.TestCase):
         self.assertIn("(a timeline is drawn of up to 4096 computations)", text)
         self.assertLess(len(text.splitlines()), 80)
 
+    def test_schedule_is_made_for_times_and_memory(self):
+        auto = ["--name", "auto", "--stages", "4", "--micro-batches", "8", "--memory-limit", "4"]
+        text = self.schedule(*auto)
+        self.assertIn("makespan: 27 s", text)
+        self.assertIn("no schedule within the limits takes less than 27 s, this one 0.00% more", text)
+        self.schedule(*auto, "--durations", "F=1,1,2,1,I=1,W=0.5", "--latency", "0.25", "--format", "csv", "--out", "made.csv")
+        self.assertIn("VALID", self.schedule("--check", "made.csv", "--most-activations", "4"))
+
+    def test_schedule_says_where_activations_are_kept(self):
+        text = self.schedule(*SCHEDULE[1:], "--slots")
+        self.assertEqual(text.splitlines()[-2:], ["    0     2  0F0@0 0F1@1 0F2@0", "    1     1  1F0@0 1F1@0 1F2@0"])
+
     def test_schedule_names_what_idle_time_is_for(self):
         def total(column, *arguments):
             lines = self.schedule(*SCHEDULE[1:], *arguments).splitlines()
@@ -440,7 +462,8 @@ class Commands(unittest.TestCase):
     def test_schedule_in_csv_is_what_the_check_reads(self):
         self.assertEqual(self.schedule(*SCHEDULE[1:], "--format", "csv"),
                          "0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n")
-        for name in ("gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble", "zbv", "dualpipev"):
+        for name in ("gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble", "zbv", "v-half",
+                     "v-min", "dualpipev", "auto"):
             for lower in ("none", "torch", "plumbline"):
                 with self.subTest(f"{name} {lower}"):
                     self.schedule("--name", name, "--stages", "3", "--micro-batches", "6", "--lower", lower, "--format", "csv",
@@ -483,7 +506,7 @@ class Commands(unittest.TestCase):
         lines = self.schedule("--list").splitlines()
         self.assertEqual([line.split()[0] for line in lines[:-1]],
                          ["gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble", "zbv",
-                          "dualpipev", "forward-only"])
+                          "v-half", "v-min", "dualpipev", "forward-only", "auto"])
 
     def check_schedule(self, csv, *arguments, status):
         (self.folder / "s.csv").write_text(csv)

@@ -25,6 +25,8 @@ struct ScheduleOptions {
   std::string name, stages, micro_batches, chunks;
   std::string durations, latency, bandwidth, message_bytes, stragglers, jitter, seed;
   bool rendezvous = false;
+  std::string memory_limit;
+  bool slots = false;
   std::string lower = "none";
   std::string format = "text";
   std::string out;
@@ -123,6 +125,23 @@ schedules::SimulationOptions simulation_of(const ScheduleOptions& options, const
   return simulation;
 }
 
+std::vector<int> numbers_of(const std::string& option, const std::string& text) {
+  std::vector<int> numbers;
+  for (const std::string& part : split(text)) {
+    numbers.push_back(whole_number(option, part));
+    if (numbers.back() < 0) throw InvalidArgument(fmt::format("{}: it is 0 or more, got {}", option, numbers.back()));
+  }
+  return numbers;
+}
+
+std::vector<int> memory_limits_of(const ScheduleOptions& options, const ScheduleRequest& request) {
+  if (options.memory_limit.empty()) return {};
+  if (request.family != schedules::Family::automatic)
+    throw InvalidArgument(
+        fmt::format("--memory-limit: '{}' has an order of its own; --name auto is made for a limit", options.name));
+  return numbers_of("--memory-limit", options.memory_limit);
+}
+
 ScheduleRequest request_of(const ScheduleOptions& options) {
   if (options.name.empty())
     throw InvalidArgument("--name: it names no schedule; --list names all, --check reads one from a file");
@@ -135,6 +154,7 @@ ScheduleRequest request_of(const ScheduleOptions& options) {
       .micro_batches = positive("--micro-batches", options.micro_batches),
       .stages_per_rank = options.chunks.empty() ? usual_chunks(request.family) : positive("--chunks", options.chunks)};
   request.options = simulation_of(options, request.shape);
+  request.activation_limits = memory_limits_of(options, request);
   return request;
 }
 
@@ -154,9 +174,10 @@ void write_schedule(const ScheduleOptions& options, const ScheduleRequest& reque
     output.finish();
   } else {
     const ScheduleView view = view_of(request);
-    const std::string text = options.format == "svg"    ? schedule_svg(view)
-                             : options.format == "text" ? schedule_text(view, terminal)
-                                                        : "";
+    const std::string text = options.format == "svg" ? schedule_svg(view)
+                             : options.format == "text"
+                                 ? schedule_text(view, terminal) + (options.slots ? slots_text(view) : "")
+                                 : "";
     TextOutput output(file);
     options.format == "trace" ? write_trace(view, output) : output.write(text);
     output.finish();
@@ -168,15 +189,6 @@ void list_schedules() {
   for (const schedules::Family family : schedules::families())
     fmt::print("{:<24} {}\n", schedules::name_of(family), rule_of(family));
   fmt::print("--stages counts ranks; --chunks is how many of the model's stages each of them has.\n");
-}
-
-std::vector<int> numbers_of(const std::string& option, const std::string& text) {
-  std::vector<int> numbers;
-  for (const std::string& part : split(text)) {
-    numbers.push_back(whole_number(option, part));
-    if (numbers.back() < 0) throw InvalidArgument(fmt::format("{}: it is 0 or more, got {}", option, numbers.back()));
-  }
-  return numbers;
 }
 
 // Where the stages' ranks are told, nothing has to be inferred, and what does not fit is a finding.
@@ -268,6 +280,8 @@ int run_schedule(const ScheduleOptions& options) {
     return 0;
   }
   if (!options.check.empty()) return check_file(options);
+  if (options.slots && options.format != "text")
+    throw InvalidArgument(fmt::format("--slots: they are text, got --format {}", options.format));
   write_schedule(options, request_of(options));
   return 0;
 }
@@ -279,6 +293,8 @@ constexpr const char* kFooter =
     "         plumbline schedule --name zbv --stages 4 --micro-batches 8 --lower plumbline --latency 0.1 --format "
     "trace "
     "--out zbv.json\n"
+    "         plumbline schedule --name auto --stages 4 --micro-batches 8 --durations F=1,1,2,1,I=1,W=0.5 "
+    "--memory-limit 4\n"
     "         plumbline schedule --check mine.csv\n"
     "CSV is PyTorch's notation, a line a rank: 0F0,0F1,0B0,0B1 or 0F0,0SEND_F0,0RECV_B0,0I0,0W0.\n"
     "Exit status: 0 as it should be, 1 the checked schedule is not valid, 2 usage, 3 not written.";
@@ -318,6 +334,11 @@ Command add_schedule(CLI::App& app, const Program&) {
                    "Stages of the model on each rank; 1, or 2 where a schedule is of several")
       ->type_name("N");
   add_cost_options(*command, *options);
+  command
+      ->add_option("--memory-limit", options->memory_limit,
+                   "Of --name auto: at most so many activations at once, on all ranks or on each: 4 or 4,4,3,3")
+      ->type_name("N");
+  command->add_flag("--slots", options->slots, "Also in which slot of its rank each activation is kept");
   command->add_option("--lower", options->lower, "Whose messages are put in: none, torch, plumbline")
       ->capture_default_str();
   CLI::Option* const list = command->add_flag("--list", options->list, "The schedules, with their rules");
@@ -339,8 +360,9 @@ Command add_schedule(CLI::App& app, const Program&) {
       ->capture_default_str();
   command->add_option("--out", options->out,
                       "A file in place of standard output; in a folder, schedule.txt, .csv, .svg or .json");
-  for (const char* other : {"--name", "--stages", "--chunks", "--durations", "--latency", "--bandwidth",
-                            "--message-bytes", "--stragglers", "--jitter", "--seed", "--rendezvous", "--lower"}) {
+  for (const char* other :
+       {"--name", "--stages", "--chunks", "--durations", "--latency", "--bandwidth", "--message-bytes", "--stragglers",
+        "--jitter", "--seed", "--rendezvous", "--memory-limit", "--slots", "--lower"}) {
     check->excludes(command->get_option(other));
     list->excludes(command->get_option(other));
   }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "harness/cli/schedule_view.hpp"
+#include "reference/schedules/activation_slots.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -186,6 +187,13 @@ std::string formula_text(const ScheduleView& view) {
                      shown(view, simulated), equal ? "equal" : "not equal");
 }
 
+std::string found_text(const ScheduleView& view) {
+  if (!view.found) return "";
+  const double bound = view.found->lower_bound, makespan = view.timeline.makespan;
+  return fmt::format("made by: {}; no schedule within the limits takes less than {:.6g} s, this one {:.2f}% more\n",
+                     view.found->made_by, bound, bound > 0 ? 100 * shown(view, makespan - bound) / bound : 0);
+}
+
 std::string links_text(const ScheduleView& view) {
   if (view.timeline.links.empty()) return "";
   std::int64_t messages = 0;
@@ -211,7 +219,21 @@ std::string schedule_text(const ScheduleView& view, bool coloured) {
     text += Drawing(view, coloured).text() + '\n';
   text += fmt::format("makespan: {:.6g} s; bubble of the busiest rank: {:.6g} s\n", view.timeline.makespan,
                       view.timeline.barrier_bubble());
-  return text + formula_text(view) + links_text(view) + '\n' + table(view);
+  return text + (view.found ? found_text(view) : formula_text(view)) + links_text(view) + '\n' + table(view);
+}
+
+std::string slots_text(const ScheduleView& view) {
+  const schedules::ActivationSlots slots =
+      schedules::activation_slots(view.schedule, view.request.options.forward_only);
+  std::string text = "\nactivation slots: how many a rank needs, and where each forward's activation is kept\n";
+  for (std::size_t rank = 0; rank < slots.counts.size(); ++rank) {
+    text += fmt::format("{:>5} {:>5} ", rank, slots.counts[rank]);
+    for (std::size_t i = 0; i < slots.slots[rank].size(); ++i)
+      if (const Action& action = view.schedule.ranks[rank][i]; action.kind == ActionKind::forward)
+        text += fmt::format(" {}@{}", to_string(action), slots.slots[rank][i]);
+    text += '\n';
+  }
+  return text;
 }
 
 }  // namespace plumbline::cli

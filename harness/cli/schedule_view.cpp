@@ -9,6 +9,7 @@
 
 #include "harness/mutants/mutants.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/automatic.hpp"
 #include "reference/schedules/lowering.hpp"
 
 namespace plumbline::cli {
@@ -52,17 +53,29 @@ std::string_view rule_of(Family family) {
       return "interleaved, with weight gradients that fill the bubble; the rounds of interleaved";
     case Family::zbv:
       return "zero bubble, two chunks a rank there and back; exactly 2 chunks";
+    case Family::v_half:
+      return "half the bubble and about half the memory of 1f1b, for equal times, there and back; exactly 2 chunks";
+    case Family::v_min:
+      return "two thirds of the bubble and about a third of the memory of 1f1b, there and back; exactly 2 chunks";
     case Family::dualpipev:
       return "forward and backward at once, there and back; exactly 2 chunks, micro-batches >= 2 x stages";
     case Family::forward_only:
       return "inference: groups of as many micro-batches as stages, each through all chunks";
+    case Family::automatic:
+      return "made for --durations, messages and --memory-limit, never longer than the others; 1 chunk, or 2 there and "
+             "back";
   }
   return "";
 }
 
 int usual_chunks(Family family) {
-  constexpr std::array kOfSeveral{Family::interleaved, Family::looped_breadth_first, Family::interleaved_zero_bubble,
-                                  Family::zbv, Family::dualpipev};
+  constexpr std::array kOfSeveral{Family::interleaved,
+                                  Family::looped_breadth_first,
+                                  Family::interleaved_zero_bubble,
+                                  Family::zbv,
+                                  Family::v_half,
+                                  Family::v_min,
+                                  Family::dualpipev};
   return std::ranges::count(kOfSeveral, family) > 0 ? 2 : 1;
 }
 
@@ -113,9 +126,18 @@ std::optional<ClosedForm> closed_form(const ScheduleRequest& request) {
                  : std::nullopt;
     case Family::zbv:
       return equal && whole_rounds && micro_batches >= 2 * ranks ? Form({"(p-1)tF/2", hops * f / 2}) : std::nullopt;
+    case Family::v_half:
+      return equal && micro_batches > ranks / 2
+                 ? Form({"(3(p-1)-p%2)tF/2, of one rank 0", ranks == 1 ? 0 : (3 * hops - ranks % 2) * f / 2})
+                 : std::nullopt;
+    case Family::v_min:
+      return equal && micro_batches > 1 ? Form({"(4p-5)tF/2, (4p-3)tF/2 where 3 divides p, of one rank 0",
+                                                ranks == 1 ? 0 : (4 * hops - (ranks % 3 == 0 ? -1 : 1)) * f / 2})
+                                        : std::nullopt;
     case Family::dualpipev:
       return equal && whole_rounds ? Form({"(p-1)(tF+2tB-3tW)/2", hops * (f + 2 * b - 3 * w) / 2}) : std::nullopt;
     case Family::forward_only:
+    case Family::automatic:
       return std::nullopt;
   }
   return std::nullopt;
@@ -137,14 +159,35 @@ double ScheduleView::simulated_bubble() const {
   return std::ranges::max_element(timeline.ranks, {}, &schedules::RankTimes::span_bubble)->span_bubble;
 }
 
+namespace {
+
+Schedule lowered(Schedule schedule, Lowering lowering) {
+  if (lowering == Lowering::none) return schedule;
+  return lowering == Lowering::torch ? schedules::lower_as_torch(schedule) : schedules::lower(schedule);
+}
+
+schedules::AutomaticSchedule automatic_of(const ScheduleRequest& request) {
+  return schedules::automatic(request.shape,
+                              {.costs = request.options, .activation_limits = request.activation_limits});
+}
+
+}  // namespace
+
 Schedule schedule_of(const ScheduleRequest& request) {
-  Schedule schedule = schedules::generate(request.family, request.shape);
-  if (request.lowering == Lowering::none) return schedule;
-  return request.lowering == Lowering::torch ? schedules::lower_as_torch(schedule) : schedules::lower(schedule);
+  return lowered(request.family == Family::automatic ? automatic_of(request).schedule
+                                                     : schedules::generate(request.family, request.shape),
+                 request.lowering);
 }
 
 ScheduleView view_of(const ScheduleRequest& request) {
-  ScheduleView view{.request = request, .schedule = schedule_of(request)};
+  ScheduleView view{.request = request};
+  if (request.family == Family::automatic) {
+    schedules::AutomaticSchedule found = automatic_of(request);
+    view.schedule = lowered(std::move(found.schedule), request.lowering);
+    view.found = {.made_by = found.made_by, .lower_bound = found.lower_bound};
+  } else {
+    view.schedule = schedule_of(request);
+  }
   view.request.options.forward_only = request.family == Family::forward_only;
   view.timeline = schedules::simulate(view.schedule, view.request.options);
   view.idle = schedules::attribute_idle_time(view.schedule, view.request.options, view.timeline);

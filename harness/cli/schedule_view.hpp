@@ -33,6 +33,7 @@ struct ScheduleRequest {
   schedules::Shape shape;
   Lowering lowering = Lowering::none;
   schedules::SimulationOptions options;
+  std::vector<int> activation_limits;  // of the automatic schedule: of each rank, one for all, or none
 };
 
 /// Throws NotFound that says which names are near.
@@ -51,12 +52,19 @@ struct ClosedForm {
 /// Nothing where no formula holds: for stages that differ, messages that take time, and shapes that it is not about.
 [[nodiscard]] std::optional<ClosedForm> closed_form(const ScheduleRequest& request);
 
+/// How an automatic schedule came about.
+struct Found {
+  std::string made_by;
+  double lower_bound = 0;  // of the makespan of any schedule
+};
+
 struct ScheduleView {
   ScheduleRequest request;
   schedules::Schedule schedule;  // lowered as asked for
   schedules::Timeline timeline;
   std::vector<schedules::IdleTime> idle;
   std::optional<ClosedForm> formula;
+  std::optional<Found> found;
   std::int64_t computations = 0;
 
   /// "zb-h1: 4 stages on 4 ranks, 8 micro-batches".
@@ -88,6 +96,8 @@ struct Cell {
 
 /// The timeline, drawn up to kMostDrawnAsText computations, and the figures.
 [[nodiscard]] std::string schedule_text(const ScheduleView& view, bool coloured);
+/// In which slot of its rank each activation is kept: a line a rank. Throws what activation_slots() throws.
+[[nodiscard]] std::string slots_text(const ScheduleView& view);
 /// Throws InvalidArgument for more than kMostPicturedComputations.
 [[nodiscard]] std::string schedule_svg(const ScheduleView& view);
 /// Chrome's trace events: a track for each rank, and one for the messages between each two. A second is a second.

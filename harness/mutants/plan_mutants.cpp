@@ -6,6 +6,7 @@
 
 #include "harness/mutants/kinds.hpp"
 #include "harness/mutants/rewriting.hpp"
+#include "reference/schedules/generate.hpp"
 #include "reference/schedules/schedule.hpp"
 #include "reference/schedules/simulator.hpp"
 
@@ -208,6 +209,53 @@ void lag_of_h1(const json& args, int rank, Actions& actions) {
 
 bool is_named(const json& args, const char* schedule) { return args.value("schedule", "") == schedule; }
 
+// ---- memory ----
+
+schedules::Shape shape_of(const json& args) {
+  return {.ranks = ranks_of(args),
+          .micro_batches = micro_batches_of(args),
+          .stages_per_rank = args.value("stages_per_rank", 1)};
+}
+
+/// The rows of another schedule, or of the same for other arguments.
+void plan_as(json& result, const schedules::Schedule& other) {
+  result["compute_only"] = json::array();
+  for (const Actions& row : other.ranks) result["compute_only"].push_back(schedules::to_csv(row));
+}
+
+void lifespans_of_v_min(const json& args, json& result) {
+  if (is_named(args, "v-half")) plan_as(result, schedules::generate(schedules::Family::v_min, shape_of(args)));
+}
+
+// Where a rank is at its peak and gives an activation up for the next forward, the forward comes first.
+void forward_before_room(const json&, int, Actions& actions) {
+  int live = 0, peak = 0;
+  const auto count = [&](const Action& action) {
+    if (action.kind == ActionKind::forward) peak = std::max(peak, ++live);
+    if (action.kind == ActionKind::weight_gradient) --live;
+  };
+  std::ranges::for_each(actions, count);
+  const int most = peak;
+  for (std::size_t i = 0; i + 1 < actions.size(); ++i) {
+    if (live == most && actions[i].kind == ActionKind::weight_gradient && actions[i + 1].kind == ActionKind::forward)
+      return std::swap(actions[i], actions[i + 1]);
+    count(actions[i]);
+  }
+}
+
+void ignore_memory_limit(const json& args, json& result) {
+  if (is_named(args, "auto") && args.contains("memory_limit"))
+    plan_as(result, schedules::generate(schedules::Family::automatic, shape_of(args)));
+}
+
+// What was there before, where it keeps to the limit.
+void automatic_is_1f1b(const json& args, json& result) {
+  const schedules::Shape shape = shape_of(args);
+  if (!is_named(args, "auto") || shape.stages_per_rank != 1) return;
+  if (args.value("memory_limit", shape.ranks) >= shape.ranks)
+    plan_as(result, schedules::generate(schedules::Family::one_f_one_b, shape));
+}
+
 // ---- conventions ----
 
 void backward_in_order(const json& args, json& result) {
@@ -281,6 +329,11 @@ void receive_after_use(const json&, int, Actions& actions) {
     return is_backward(action) && action.stage == late.stage && action.micro_batch == late.micro_batch;
   });
   actions.insert(used + 1, late);
+}
+
+void forget_the_last_wait(const json& args, int, Actions& actions) {
+  if (args.value("max_outstanding_sends", 1) > 1 && !actions.empty() && schedules::is_send_wait(actions.back().kind))
+    actions.pop_back();
 }
 
 void tear_pairs_apart(const json&, int, Actions& actions) {
@@ -565,6 +618,34 @@ std::vector<Mutant> generate_mutants() {
   };
 }
 
+std::vector<Mutant> memory_mutants() {
+  const std::string check = "schedules.memory.";
+  return {
+      {"sch.lifespans_of_v_min", "SCHED-067", "V-Half is planned with the lifespans of V-Min",
+       "two schedules that differ by the steps from rank to rank", check + "less_memory[schedule=v-half]",
+       check + "less_memory[schedule=v-min]", "another schedule",
+       results_of(kGenerate, "plumbline", lifespans_of_v_min)},
+      {"sch.v_min_keeps_one_more", "SCHED-067", "a forward comes ahead of the weight gradient that makes room for it",
+       "PIPE-18: memory that no output shows", check + "less_memory[schedule=v-min]",
+       check + "less_memory[schedule=v-half]", "another schedule", plans_of("v-min", forward_before_room)},
+      {"sch.ignores_memory_limit", "SCHED-068", "the memory limit is read and not kept to", "PIPE-18",
+       check + "within_the_limit[chunks=1,limit=least]", check + "within_the_limit[chunks=1,limit=all]",
+       "no schedule keeps more than all", results_of(kGenerate, "plumbline", ignore_memory_limit)},
+      {"sch.automatic_is_1f1b", "SCHED-069", "1F1B is taken wherever its activations have room",
+       "a search that ends with the first that fits", check + "no_longer_than_others[chunks=1]",
+       check + "no_longer_than_others[chunks=2]", "1F1B has one chunk",
+       results_of(kGenerate, "plumbline", automatic_is_1f1b)},
+      {"sch.takes_any_memory_limit", "SCHED-070", "no memory at all is taken for no limit", "0 as a default",
+       check + "says_the_least_limit[chunks=1]", check + "says_the_least_limit[chunks=2]", "a rank has two chunks",
+       takes(kGenerate,
+             [](const json& args) {
+               return is_named(args, "auto") && args.value("memory_limit", 1) == 0 &&
+                      args.value("stages_per_rank", 1) == 1;
+             },
+             {{"compute_only", {"0F0,0I0,0W0"}}, {"stage_to_rank", {0}}})},
+  };
+}
+
 std::vector<Mutant> convention_mutants() {
   const auto at = [](const char* check, const char* field, const char* value) {
     return std::string("schedules.recorded.") + check + "[" + field + "=" + value + "]";
@@ -657,6 +738,9 @@ std::vector<Mutant> message_mutants() {
       {"p2p.meta_all_send", "SCHED-038", "changing shapes are all sent at the start, and nobody receives", "P2P-03",
        check + "shapes_without_deadlock[metadata=each]", check + "shapes_without_deadlock[metadata=once]",
        "they do not change", lowerings(all_send_shapes)},
+      {"sch.forgets_the_last_wait", "SCHED-071", "what is under way at the end is left to itself but for one send less",
+       "a loop that ends one too early", check + "each_send_waited_for[most=4]", check + "each_send_waited_for[most=1]",
+       "a limit of one is another branch", lowerings(forget_the_last_wait)},
       {"sch.lowers_circles", "SCHED-039", "what waits for each other is lowered up to there",
        "an order that ends when nobody can go on", check + "refuses[fault=circle]", check + "refuses[fault=stage]",
        "no rank waits",
@@ -683,6 +767,9 @@ std::vector<Mutant> judging_mutants() {
        "what nobody waits for harms nobody at once", at("checker.names_wrong_messages", "fault", "missing_receive"),
        at("checker.names_wrong_messages", "fault", "missing_send"), "the message is received",
        blind_to([](const json& problem) { return problem.at("kind") == "missing_receive"; })},
+      {"sch.accepts_sends_without_wait", "SCHED-072", "waits are looked at, and not the sends without one",
+       "what nobody waits for harms nobody at once", at("checker.names_missing_waits", "fault", "never_waited_for"), "",
+       "there is one such fault", blind_to([](const json& problem) { return problem.at("kind") == "missing_wait"; })},
       {"sch.buffers_every_send", "SCHED-043", "a send is taken to be over at once", "PIPE-05",
        at("checker.tells_modes_apart", "exchange", "send_first"), at("checker.tells_modes_apart", "exchange", "joined"),
        "both are posted together", results_of(kCheck, "plumbline", buffer_every_send)},
@@ -740,7 +827,7 @@ std::vector<Mutant> judging_mutants() {
 
 std::vector<Mutant> plan_mutants() {
   std::vector<Mutant> all;
-  for (const auto kind : {generate_mutants, convention_mutants, message_mutants, judging_mutants})
+  for (const auto kind : {generate_mutants, memory_mutants, convention_mutants, message_mutants, judging_mutants})
     std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }

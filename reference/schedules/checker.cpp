@@ -16,10 +16,11 @@
 namespace plumbline::schedules {
 namespace {
 
-constexpr std::array<std::string_view, 14> kProblemNames{
-    "range",        "wrong_rank",   "doubled",         "missing",     "dependency", "after_reduction", "resharded",
-    "no_neighbour", "missing_send", "missing_receive", "activations", "cycle",      "deadlock",        "fifo_order"};
-constexpr std::size_t kKinds = 14;  // of actions and, as it happens, of problems
+constexpr std::array<std::string_view, 15> kProblemNames{
+    "range",           "wrong_rank",  "doubled",      "missing",      "dependency",
+    "after_reduction", "resharded",   "no_neighbour", "missing_send", "missing_receive",
+    "missing_wait",    "activations", "cycle",        "deadlock",     "fifo_order"};
+constexpr std::size_t kKinds = 16;  // of actions; there are fewer of problems
 
 constexpr std::int64_t kMostPairs = std::int64_t{1} << 27;
 
@@ -47,6 +48,9 @@ Kind partner_of(Kind kind) {
       return Kind::send_metadata;
   }
 }
+
+bool is_waitable(Kind kind) { return kind == Kind::send_forward || kind == Kind::send_backward; }
+Kind waited_for(Kind wait) { return wait == Kind::wait_send_forward ? Kind::send_forward : Kind::send_backward; }
 
 // Where the other side's stage is: outputs go up, gradients down.
 int distance_to_partner(Kind kind) {
@@ -286,6 +290,7 @@ class Checker {
     note_actions();
     for_each_action([this](int rank, Index index, const Action& action) { judge(rank, index, action); });
     judge_sharding();
+    judge_waits();
     judge_completeness();
     count_activations();
     if (has_messages_)
@@ -309,7 +314,7 @@ class Checker {
   [[nodiscard]] int rank_of_stage(int stage) const { return schedule_.stage_to_rank[static_cast<std::size_t>(stage)]; }
   [[nodiscard]] bool is_in_range(const Action& action) const {
     if (action.stage < 0 || action.stage >= schedule_.stages) return false;
-    const bool has_micro_batch = is_compute(action.kind) || is_message(action.kind);
+    const bool has_micro_batch = is_compute(action.kind) || is_message(action.kind) || is_send_wait(action.kind);
     return !has_micro_batch || (action.micro_batch >= 0 && action.micro_batch < schedule_.micro_batches);
   }
   // Whether an action counts: later phases pass over those that are out of range or on a wrong rank.
@@ -339,6 +344,7 @@ class Checker {
   void note_actions() {
     for_each_action([this](int rank, Index index, const Action& action) {
       has_messages_ = has_messages_ || is_message(action.kind);
+      has_waits_ = has_waits_ || is_send_wait(action.kind);
       if (!is_in_range(action))
         return find(ProblemKind::range, index, "there are {} stages and {} micro-batches", schedule_.stages,
                     schedule_.micro_batches);
@@ -392,6 +398,12 @@ class Checker {
       case Kind::send_metadata:
         needs(actions_.find(Kind::forward, stage, micro_batch), "what is described");
         break;
+      case Kind::wait_send_forward:
+      case Kind::wait_send_backward:
+        needs(actions_.find(waited_for(action.kind), stage, micro_batch), "what is waited for");
+        if (!actions_.has(waited_for(action.kind), stage, micro_batch))
+          find(ProblemKind::missing_send, index, "there is no send to wait for");
+        break;
       default:
         break;
     }
@@ -409,6 +421,15 @@ class Checker {
       if (const Index other = actions_.find(half, action.stage, action.micro_batch); other >= 0)
         find(ProblemKind::doubled, std::max(index, other), "back-propagated twice, {} too",
              text_of(std::min(index, other)));
+  }
+
+  void judge_waits() {
+    for_each_action([this](int rank, Index index, const Action& action) {
+      if (!has_waits_ || !is_waitable(action.kind) || !counts(rank, action)) return;
+      const Kind wait = action.kind == Kind::send_forward ? Kind::wait_send_forward : Kind::wait_send_backward;
+      if (!actions_.has(wait, action.stage, action.micro_batch))
+        find(ProblemKind::missing_wait, index, "nobody waits for it: its memory is never free");
+    });
   }
 
   // A stage's parameters are there from the start unless the schedule gathers them.
@@ -546,19 +567,29 @@ class Checker {
     meet_messages();
     judge_order();
     CheckReport& result = report_.result();
-    const std::vector<Index> rendezvous = std::move(partners_);
+    const std::vector<Index> rendezvous = with_waits(std::move(partners_));
     Execution blocking(actions_, rendezvous, true);
     result.deadlock_free_rendezvous = blocking.run();
     result.deadlock_free_buffered = result.deadlock_free_rendezvous;
     if (result.deadlock_free_rendezvous) return;
     std::vector<Index> buffered = rendezvous;
     for_each_action([&](int, Index index, const Action& action) {
-      if (is_send(action.kind)) buffered[static_cast<std::size_t>(index)] = kNone;
+      if (is_send(action.kind) || is_send_wait(action.kind)) buffered[static_cast<std::size_t>(index)] = kNone;
     });
     Execution eager(actions_, buffered, true);
     result.deadlock_free_buffered = eager.run();
     if (!report_cycle(eager, ProblemKind::deadlock, "the ranks wait for each other, even when sends are buffered"))
       report_cycle(blocking, ProblemKind::deadlock, "the ranks wait for each other, unless sends are buffered");
+  }
+  // A send that is waited for is over at once; its wait is over when the receive is posted.
+  std::vector<Index> with_waits(std::vector<Index> awaited) {
+    for_each_action([&](int rank, Index index, const Action& action) {
+      if (!is_send_wait(action.kind) || !counts(rank, action)) return;
+      const Index send = actions_.find(waited_for(action.kind), action.stage, action.micro_batch);
+      if (send < 0 || awaited[static_cast<std::size_t>(send)] < 0) return;
+      awaited[static_cast<std::size_t>(index)] = std::exchange(awaited[static_cast<std::size_t>(send)], kNone);
+    });
+    return awaited;
   }
   bool report_cycle(const Execution& execution, ProblemKind kind, std::string_view words) {
     std::vector<Place> cycle = execution.cycle();
@@ -645,7 +676,7 @@ class Checker {
   const CheckOptions& options_;
   Report report_;
   Actions actions_;
-  bool has_messages_ = false;
+  bool has_messages_ = false, has_waits_ = false;
   std::vector<Index> doubled_;   // actions whose name there is already
   std::vector<Index> partners_;  // of each message, its other side; kNever where there is none
 };

@@ -11,6 +11,8 @@
 //           no deadlock each rank takes its actions one after the other; joined ones are posted at once. Under
 //                       rendezvous a message is over when both sides have posted it; buffered, a send is over at once.
 //                       A schedule that needs buffers is not valid, but the report says that they save it
+//         waits       where a schedule waits for sends (WAIT_SEND), for each of an output or a gradient once, and behind it.
+//                     Such a send does not hold its rank up, its wait does until the receive is posted
 //         Messages meet by name. Where first-in-first-out matching between two ranks would deliver another message,
 //         that is a warning, or an error when it is the matching asked for.
 //         A schedule without messages is first proved free of cycles between its computations; then, when nothing else
@@ -45,6 +47,7 @@ enum class ProblemKind : std::uint8_t {
   no_neighbour,     // a message beyond the first or last stage
   missing_send,     // a message that nobody sends
   missing_receive,  // a message that nobody receives
+  missing_wait,     // a send that nobody waits for, where others are waited for
   activations,      // more of them at once than the limit
   cycle,            // computations of several ranks wait for each other
   deadlock,         // messages do

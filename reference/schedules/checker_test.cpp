@@ -417,5 +417,27 @@ TEST(Checker, TakesLinearTime) {
   EXPECT_FALSE(check(schedule).valid());
 }
 
+TEST(Checker, ASendThatIsWaitedForDoesNotHoldItsRankUp) {
+  // Both send before they receive: each send needs the other rank's next step.
+  const auto crossing = [](const char* wait_0, const char* wait_1) {
+    return from_rows({std::string("0F0,0SEND_F0,0F1,0SEND_F1,") + wait_0 + "0RECV_B0,0B0,0RECV_B1,0B1",
+                      std::string("1RECV_F0,1F0,1B0,1SEND_B0,") + wait_1 + "1RECV_F1,1F1,1B1,1SEND_B1"},
+                     2);
+  };
+  EXPECT_FALSE(check(crossing("", "")).deadlock_free_rendezvous);
+  Schedule late = crossing("", "");
+  late.ranks[0].insert(late.ranks[0].end(), {{.kind = ActionKind::wait_send_forward, .stage = 0, .micro_batch = 0},
+                                             {.kind = ActionKind::wait_send_forward, .stage = 0, .micro_batch = 1}});
+  late.ranks[1].insert(late.ranks[1].end(), {{.kind = ActionKind::wait_send_backward, .stage = 1, .micro_batch = 0},
+                                             {.kind = ActionKind::wait_send_backward, .stage = 1, .micro_batch = 1}});
+  EXPECT_TRUE(check(late).valid());
+  Schedule early = crossing("0WAIT_SEND_F1,", "1WAIT_SEND_B0,");
+  early.ranks[0].push_back({.kind = ActionKind::wait_send_forward, .stage = 0, .micro_batch = 0});
+  early.ranks[1].push_back({.kind = ActionKind::wait_send_backward, .stage = 1, .micro_batch = 1});
+  const CheckReport report = check(early);
+  EXPECT_FALSE(report.deadlock_free_rendezvous);
+  EXPECT_TRUE(report.deadlock_free_buffered);
+}
+
 }  // namespace
 }  // namespace plumbline::schedules

@@ -99,6 +99,8 @@ class Executor {
       const std::span<const Action> group(actions_.data() + at_, end + 1 - at_);
       if (is_message(group.front().kind))
         post(group);
+      else if (is_send_wait(group.front().kind))
+        wait_until_sent(group.front());
       else
         compute(group);
       finish_what_is_over();
@@ -198,6 +200,18 @@ class Executor {
         break;
       }
     return received_.contains(name_of_message(receive));
+  }
+  // What was over before has been finished.
+  void wait_until_sent(const Action& wait) {
+    Action send = wait;
+    send.kind = wait.kind == Kind::wait_send_forward ? Kind::send_forward : Kind::send_backward;
+    periods_[at_].start = now();
+    for (auto posted = posted_.begin(); posted != posted_.end(); ++posted)
+      if (std::ranges::any_of(posted->messages, [&](const Action& message) { return is_same(message, send); })) {
+        finish(posted);
+        break;
+      }
+    periods_[at_].end = now();
   }
   static bool is_same(const Action& message, const Action& other) {
     return message.kind == other.kind && message.stage == other.stage && message.micro_batch == other.micro_batch;

@@ -188,6 +188,7 @@ TEST(Executor, TrainsInAnyOtherOrderThatIsValid) {
   }
   expect_trained(lower_as_torch(generate(Family::interleaved, {2, 4, 2})));
   expect_trained(lower(generate(Family::one_f_one_b, {3, 4, 1}), Metadata::each));
+  for (const int most : {1, 3}) expect_trained(add_send_waits(lower(generate(Family::v_half, {3, 6, 2})), most));
 }
 
 TEST(Executor, CallsForWholeStagesAndMeasuresInOrder) {

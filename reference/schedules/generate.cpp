@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/automatic.hpp"
 #include "reference/schedules/generate_rows.hpp"
 
 namespace plumbline::schedules {
@@ -26,8 +27,11 @@ constexpr std::array kNames{Name{Family::gpipe, "gpipe"},
                             Name{Family::zb_h2, "zb-h2"},
                             Name{Family::interleaved_zero_bubble, "interleaved-zero-bubble"},
                             Name{Family::zbv, "zbv"},
+                            Name{Family::v_half, "v-half"},
+                            Name{Family::v_min, "v-min"},
                             Name{Family::dualpipev, "dualpipev"},
-                            Name{Family::forward_only, "forward-only"}};
+                            Name{Family::forward_only, "forward-only"},
+                            Name{Family::automatic, "auto"}};
 constexpr std::array kFamilies = [] {
   std::array<Family, kNames.size()> families{};
   for (std::size_t i = 0; i < kNames.size(); ++i) families[i] = kNames[i].family;
@@ -127,6 +131,12 @@ Schedule generate(Family family, const Shape& shape) {
     case Family::zbv:
       require_stages_per_rank(family, shape, 2);
       return detail::zbv(shape);
+    case Family::v_half:
+      require_stages_per_rank(family, shape, 2);
+      return detail::v_half(shape);
+    case Family::v_min:
+      require_stages_per_rank(family, shape, 2);
+      return detail::v_min(shape);
     case Family::dualpipev:
       require_stages_per_rank(family, shape, 2);
       if (shape.micro_batches < 2 * shape.ranks)
@@ -137,12 +147,16 @@ Schedule generate(Family family, const Shape& shape) {
       return detail::dualpipev(shape);
     case Family::forward_only:
       return forward_only(shape);
+    case Family::automatic:
+      return automatic(shape).schedule;
   }
   throw InvalidArgument(fmt::format("schedule: there is no family {}", static_cast<int>(family)));
 }
 
 Schedule generate_as_torch(Family family, const Shape& shape) {
-  if (family == Family::zb_h1 || family == Family::zb_h2 || family == Family::forward_only)
+  constexpr std::array kNotThere{Family::zb_h1, Family::zb_h2,        Family::v_half,
+                                 Family::v_min, Family::forward_only, Family::automatic};
+  if (std::ranges::count(kNotThere, family) > 0)
     throw Unsupported(fmt::format("{}: PyTorch has no such schedule", name_of(family)));
   if (family == Family::one_f_one_b && shape.micro_batches < shape.ranks)
     throw InvalidArgument(fmt::format("1f1b: PyTorch needs at least as many micro-batches as ranks, got {} and {}",

@@ -1,7 +1,8 @@
 // reference/schedules/generate.hpp: the schedules that there are, each a pure function of the pipeline's shape.
 //
 // Model   A schedule of computations alone. p ranks, m micro-batches, v stages on each rank. Stages lie in turn (stage
-//         s on rank s mod p) but for the V shapes (zbv, dualpipev: stage s and stage 2p-1-s on rank s). Cells are equal
+//         s on rank s mod p) but for the V shapes (zbv, v-half, v-min, dualpipev, auto of two: stage s and stage 2p-1-s on
+//         rank s). Cells are equal
 //         to PyTorch's compute_only rows where PyTorch has the schedule, idle cells included; they carry no meaning for
 //         the order, and without_idle() drops them.
 // Cost    O(actions), a few ns each.
@@ -25,20 +26,23 @@ struct Shape {
 };
 
 enum class Family {
-  gpipe,                 // all forwards, then all backwards, the first micro-batch first; v = 1
-  one_f_one_b,           // min(p-r-1, m) forwards, then forwards and backwards in turn; v = 1
-  interleaved,           // the same in rounds of max(1, m/p), which must divide m; each round goes through all chunks. For v = 1
-                         // it is 1F1B itself, for any m
-  looped_breadth_first,  // a chunk's micro-batches all at once; backwards in reverse
-  zb_h1,                 // 1F1B whose weight gradients lag by r micro-batches; v = 1
-  zb_h2,                 // twice as many forwards ahead, and a lag of 2r: no bubble for equal times; v = 1
+  gpipe,        // all forwards, then all backwards, the first micro-batch first; v = 1
+  one_f_one_b,  // min(p-r-1, m) forwards, then forwards and backwards in turn; v = 1
+  interleaved,  // the same in rounds of max(1, m/p), which must divide m; each round goes through all chunks. For v = 1
+                // it is 1F1B itself, for any m
+  looped_breadth_first,     // a chunk's micro-batches all at once; backwards in reverse
+  zb_h1,                    // 1F1B whose weight gradients lag by r micro-batches; v = 1
+  zb_h2,                    // twice as many forwards ahead, and a lag of 2r: no bubble for equal times; v = 1
   interleaved_zero_bubble,  // interleaved with the warm-up of zb_h1 and its lag; the same rounds
   zbv,                      // PyTorch's fixed pattern; v = 2
+  v_half,                   // half of 1F1B's bubble, and about half of its activations, for equal times; v = 2
+  v_min,                    // two thirds of its bubble and about a third of its activations; v = 2
   dualpipev,                // forward and backward at once; v = 2, m >= 2p
-  forward_only              // inference: in groups of p micro-batches, each through all chunks
+  forward_only,             // inference: in groups of p micro-batches, each through all chunks
+  automatic                 // the shortest that automatic() (automatic.hpp) finds for equal times; v = 1, or 2 in a V
 };
-/// "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble", "zbv", "dualpipev",
-/// "forward-only".
+/// "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble", "zbv", "v-half", "v-min",
+/// "dualpipev", "forward-only", "auto".
 [[nodiscard]] std::string_view name_of(Family family);
 /// Throws NotFound that lists the names.
 [[nodiscard]] Family family_of(std::string_view name);
@@ -49,7 +53,8 @@ enum class Family {
 /// than 2^26 computations of a kind.
 [[nodiscard]] Schedule generate(Family family, const Shape& shape);
 /// As PyTorch: refuses also 1F1B of fewer micro-batches than ranks, which nothing but its own order of messages
-/// forbids. Throws Unsupported for what PyTorch does not have (zb_h1, zb_h2, forward_only as a schedule).
+/// forbids. Throws Unsupported for what PyTorch does not have (zb_h1, zb_h2, v_half, v_min, automatic, and forward_only
+/// as a schedule).
 [[nodiscard]] Schedule generate_as_torch(Family family, const Shape& shape);
 
 /// Interleaved 1F1B with groups of `group` micro-batches, which go through all chunks, where the last group may be

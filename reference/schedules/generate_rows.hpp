@@ -47,6 +47,8 @@ struct Virtual {
 [[nodiscard]] Schedule interleaved_zero_bubble(const Shape& shape, int group);
 [[nodiscard]] Schedule zbv(const Shape& shape);
 [[nodiscard]] Schedule dualpipev(const Shape& shape);
+[[nodiscard]] Schedule v_half(const Shape& shape);
+[[nodiscard]] Schedule v_min(const Shape& shape);
 
 /// Throws InvalidArgument for numbers below 1 and for more computations than generate() allows.
 void require_shape(const Shape& shape);

@@ -57,6 +57,16 @@ TEST(Generate, ZeroBubblesLagByTheRank) {
             "0F0,0F1,0F2,0I0,0W0,0F3,0I1,0W1,0I2,0W2,0I3,0W3\n1F0,1I0,1F1,1I1,1F2,1I2,1W0,1F3,1I3,1W1,1W2,1W3\n");
 }
 
+TEST(Generate, VHalfGoesThereInTwoStepsAndVMinInOne) {
+  EXPECT_EQ(rows(Family::v_min, 2, 3, 2),
+            "0F0,3F0,3I0,0F1,3W0,0I0,0W0,3F1,3I1,0F2,3W1,0I1,0W1,3F2,3I2,3W2,0I2,0W2\n"
+            "1F0,2F0,2I0,1I0,1F1,2F1,2W0,1W0,2I1,1I1,1F2,2F2,2W1,1W1,2I2,1I2,2W2,1W2\n");
+  EXPECT_EQ(rows(Family::v_half, 2, 3, 2),
+            "0F0,3F0,0F1,3I0,3W0,3F1,0F2,0I0,3I1,0W0,3W1,3F2,0I1,3I2,0W1,3W2,0I2,0W2\n"
+            "1F0,2F0,1F1,2F1,2I0,1I0,2W0,1F2,1W0,2F2,2I1,1I1,2W1,1W1,2I2,1I2,2W2,1W2\n");
+  EXPECT_EQ(rows(Family::v_half, 1, 2, 2), rows(Family::v_min, 1, 2, 2));
+}
+
 TEST(Generate, ForwardOnlyGoesInGroupsOfTheRanks) {
   EXPECT_EQ(rows(Family::forward_only, 2, 3, 2), "0F0,0F1,2F0,2F1,0F2,2F2\n1F0,1F1,3F0,3F1,1F2,3F2\n");
 }
@@ -83,6 +93,9 @@ TEST(Generate, RefusesWithTheRule) {
       "on 4 ranks make 2 rounds");
   EXPECT_EQ(refusal_of(Family::interleaved_zero_bubble, 2, 5, 2).substr(0, 24), "interleaved-zero-bubble:");
   EXPECT_EQ(refusal_of(Family::zbv, 4, 8, 1), "zbv: a rank has exactly 2 stages, got 1");
+  EXPECT_EQ(refusal_of(Family::v_half, 4, 8, 1), "v-half: a rank has exactly 2 stages, got 1");
+  EXPECT_EQ(refusal_of(Family::v_min, 4, 8, 4), "v-min: a rank has exactly 2 stages, got 4");
+  EXPECT_EQ(refusal_of(Family::automatic, 4, 8, 4), "auto: a rank has 1 or 2 stages, got 4");
   EXPECT_EQ(refusal_of(Family::gpipe, 4, 8, 2), "gpipe: a rank has exactly 1 stage, got 2");
   EXPECT_EQ(refusal_of(Family::dualpipev, 4, 7, 2),
             "dualpipev: there are at least as many micro-batches as stages, got 7 micro-batches and 8 stages");
@@ -102,7 +115,8 @@ TEST(Generate, OnlyPytorchRefusesFewMicroBatchesOf1F1B) {
   EXPECT_THROW((void)generate_as_torch(Family::one_f_one_b, few), InvalidArgument);
   EXPECT_EQ(to_csv(generate(Family::one_f_one_b, few).ranks[0]), "0F0,0F1,0F2,0B0,0B1,0B2");
   EXPECT_NO_THROW((void)generate_as_torch(Family::gpipe, few));
-  EXPECT_THROW((void)generate_as_torch(Family::zb_h1, few), Unsupported);
+  for (const Family family : {Family::zb_h1, Family::v_half, Family::v_min, Family::automatic})
+    EXPECT_THROW((void)generate_as_torch(family, few), Unsupported) << name_of(family);
 }
 
 // How often each computation of a stage and micro-batch is there.
@@ -169,7 +183,8 @@ TEST(Generate, HasEachComputationOnceForEveryLegalShape) {
   EXPECT_EQ(legal[Family::one_f_one_b], 26);
   EXPECT_EQ(legal[Family::looped_breadth_first], 78);
   EXPECT_EQ(legal[Family::forward_only], 78);
-  EXPECT_EQ(legal[Family::zbv], 26);
+  for (const Family family : {Family::zbv, Family::v_half, Family::v_min}) EXPECT_EQ(legal[family], 26);
+  EXPECT_EQ(legal[Family::automatic], 52) << "one stage and two";
   // Two rounds of 2p+1 micro-batches, for p > 1, are unequal.
   EXPECT_EQ(illegal[Family::interleaved], 8);  // of one stage a rank, none
   EXPECT_EQ(illegal[Family::interleaved_zero_bubble], 12);

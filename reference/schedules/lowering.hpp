@@ -52,6 +52,12 @@ enum class Metadata {
 /// An I with its W right behind it (idle cells aside, which are dropped) becomes a B.
 [[nodiscard]] Schedule merge_backward_halves(const Schedule& schedule);
 
+/// A WAIT_SEND for each send of an output or a gradient, in the order of the sends: so late that at most
+/// `most_outstanding` are under way, those that are posted together aside, and the rest at the end. What comes to its end
+/// where each send waits for its receive does so with these, which wait later. Throws InvalidArgument for
+/// most_outstanding < 1 and for a schedule that has waits.
+[[nodiscard]] Schedule add_send_waits(const Schedule& schedule, int most_outstanding);
+
 /// All that PyTorch's runtime puts in: UNSHARD and RESHARD, REDUCE_GRAD, sends and receives. Throws like lower().
 [[nodiscard]] Schedule lower_as_torch(const Schedule& schedule);
 

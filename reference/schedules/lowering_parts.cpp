@@ -16,7 +16,8 @@ namespace {
 
 // Throws unless the rank may have the action; not for idle cells.
 void require_computation(const Schedule& schedule, std::size_t rank, const Action& action) {
-  if (is_message(action.kind)) refuse(schedule, rank, action, "is a message; messages are what is put in");
+  if (is_message(action.kind) || is_send_wait(action.kind))
+    refuse(schedule, rank, action, "is a message; messages are what is put in");
   if (action.stage < 0 || action.stage >= schedule.stages)
     refuse(schedule, rank, action, fmt::format("has a stage that is not of 0 to {}", schedule.stages - 1));
   if (!is_compute(action.kind)) return;

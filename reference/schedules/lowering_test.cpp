@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/checker.hpp"
 #include "reference/schedules/generate.hpp"
 
 namespace plumbline::schedules {
@@ -302,6 +303,37 @@ TEST(Lowering, IsLinear) {
   EXPECT_EQ(add_send_recv(schedule).ranks[1].size(), 6u * 8192);
   // Unoptimised this takes half of it; with the square of the micro-batches it would take minutes.
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST(SendWaits, KeepAtMostSoManySendsUnderWay) {
+  const Schedule schedule = parse_csv(
+      "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+      "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1");
+  EXPECT_EQ(to_csv(add_send_waits(schedule, 1)),
+            "0F0,0SEND_F0,0F1,0WAIT_SEND_F0,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0WAIT_SEND_F1\n"
+            "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1WAIT_SEND_B0,1SEND_B1,1WAIT_SEND_B1\n");
+  EXPECT_EQ(parse_csv(to_csv(add_send_waits(schedule, 1))), add_send_waits(schedule, 1));
+  EXPECT_EQ(to_csv(add_send_waits(schedule, 2).ranks[0]),
+            "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0WAIT_SEND_F0,0WAIT_SEND_F1");
+  EXPECT_THROW((void)add_send_waits(schedule, 0), InvalidArgument);
+  EXPECT_THROW((void)add_send_waits(add_send_waits(schedule, 1), 1), InvalidArgument);
+  EXPECT_THAT(refusal_of(add_send_waits(schedule, 1), ours), HasSubstr("is a message"));
+}
+
+TEST(SendWaits, AreProvedForAllFamilies) {
+  for (const Family family : families())
+    for (const int chunks : {1, 2})
+      for (const int most : {1, 2, 5}) {
+        Schedule schedule;
+        try {
+          schedule = generate(family, {.ranks = 4, .micro_batches = 8, .stages_per_rank = chunks});
+        } catch (const InvalidArgument&) {
+          continue;
+        }
+        const CheckReport report =
+            check(add_send_waits(lower(schedule), most), {.forward_only = family == Family::forward_only});
+        EXPECT_TRUE(report.valid() && report.deadlock_free_rendezvous) << name_of(family) << " " << most;
+      }
 }
 
 }  // namespace

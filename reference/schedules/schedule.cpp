@@ -14,17 +14,18 @@ namespace plumbline::schedules {
 namespace {
 
 // By kind.
-constexpr std::array<std::string_view, 14> kNames{"",        "F",           "B",         "I",        "W",
-                                                  "SEND_F",  "RECV_F",      "SEND_B",    "RECV_B",   "UNSHARD",
-                                                  "RESHARD", "REDUCE_GRAD", "SEND_META", "RECV_META"};
+constexpr std::array<std::string_view, 16> kNames{
+    "",       "F",       "B",       "I",           "W",         "SEND_F",    "RECV_F",      "SEND_B",
+    "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD", "SEND_META", "RECV_META", "WAIT_SEND_F", "WAIT_SEND_B"};
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
 constexpr std::string_view kPostedTogether = "P2P";
 constexpr std::string_view kCell =
     "a cell is empty, <stage><action><micro-batch> with an action of F, B, I, W, SEND_F, RECV_F, SEND_B, RECV_B, "
-    "SEND_META, RECV_META, or <stage><action> with UNSHARD, RESHARD, REDUCE_GRAD, or (cell;cell;...)OVERLAP_F_B or "
+    "SEND_META, RECV_META, WAIT_SEND_F, WAIT_SEND_B, or <stage><action> with UNSHARD, RESHARD, REDUCE_GRAD, or "
+    "(cell;cell;...)OVERLAP_F_B or "
     "(cell;cell;...)P2P";
 
-bool has_micro_batch(ActionKind kind) { return is_compute(kind) || is_message(kind); }
+bool has_micro_batch(ActionKind kind) { return is_compute(kind) || is_message(kind) || is_send_wait(kind); }
 
 std::optional<ActionKind> kind_of(std::string_view name) {
   for (std::size_t kind = 1; kind < kNames.size(); ++kind)

@@ -24,19 +24,21 @@ namespace plumbline::schedules {
 
 enum class ActionKind : std::uint8_t {
   idle,
-  forward,           // F
-  backward,          // B: of input and weights
-  input_gradient,    // I
-  weight_gradient,   // W
-  send_forward,      // of the stage's output, to the next stage
-  recv_forward,      // of the stage's input, from the stage before it
-  send_backward,     // of the gradient of the stage's input, to the stage before it
-  recv_backward,     // of the gradient of the stage's output, from the next stage
-  unshard,           // the stage's parameters are gathered
-  reshard,           // and given up again
-  reduce_gradients,  // over data-parallel ranks
-  send_metadata,     // the shape of the stage's output, to the next stage, before the output itself
-  recv_metadata      // the shape of the stage's input, from the stage before it
+  forward,            // F
+  backward,           // B: of input and weights
+  input_gradient,     // I
+  weight_gradient,    // W
+  send_forward,       // of the stage's output, to the next stage
+  recv_forward,       // of the stage's input, from the stage before it
+  send_backward,      // of the gradient of the stage's input, to the stage before it
+  recv_backward,      // of the gradient of the stage's output, from the next stage
+  unshard,            // the stage's parameters are gathered
+  reshard,            // and given up again
+  reduce_gradients,   // over data-parallel ranks
+  send_metadata,      // the shape of the stage's output, to the next stage, before the output itself
+  recv_metadata,      // the shape of the stage's input, from the stage before it
+  wait_send_forward,  // until the send of the stage's output is over, and its memory free
+  wait_send_backward  // the same of its gradient
 };
 [[nodiscard]] std::string_view name_of(ActionKind kind);  // "F", "SEND_F", "REDUCE_GRAD", "" for idle
 /// F, B, I, W.
@@ -51,6 +53,11 @@ enum class ActionKind : std::uint8_t {
 [[nodiscard]] constexpr bool is_message(ActionKind kind) {
   return (kind >= ActionKind::send_forward && kind <= ActionKind::recv_backward) || kind == ActionKind::send_metadata ||
          kind == ActionKind::recv_metadata;
+}
+
+/// The two of waiting for a send.
+[[nodiscard]] constexpr bool is_send_wait(ActionKind kind) {
+  return kind == ActionKind::wait_send_forward || kind == ActionKind::wait_send_backward;
 }
 
 inline constexpr int kNoMicroBatch = -1;

@@ -259,6 +259,27 @@ TEST(ClosedForms, ZeroBubbleOfSeveralChunks) {
     }
 }
 
+int most_activations(const Timeline& timeline) {
+  return std::ranges::max(by_rank(timeline, &RankTimes::peak_activations));
+}
+
+// A chunk's forward, input and weight gradient take 1 each, so that 1F1B's bubble is 6(p-1).
+TEST(ClosedForms, LessMemoryInAV) {
+  for (int p = 1; p <= 12; ++p)
+    for (int m = 1; m <= 3 * p; ++m) {
+      SCOPED_TRACE(testing::Message() << p << " " << m);
+      const Timeline half = run(Family::v_half, {p, m, 2, 2, 2, 2}), least = run(Family::v_min, {p, m, 2, 2, 2, 2});
+      EXPECT_EQ(most_activations(half), std::min(2 * m, 2 * (p / 2) + 2));
+      EXPECT_EQ(most_activations(least), std::min(2 * m, 2 * ((p + 4) / 3)));
+      if (m > p / 2) {
+        EXPECT_EQ(half.barrier_bubble(), p == 1 ? 0 : 3 * (p - 1) - p % 2);
+      }
+      if (m > 1 || p % 3 != 0) {
+        EXPECT_EQ(least.barrier_bubble(), p == 1 ? 0 : 4 * p - (p % 3 == 0 ? 3 : 5));
+      }
+    }
+}
+
 TEST(ClosedForms, DoNotHoldForChunksOfUnequalTimes) {
   // A chunk's forward, input and weight gradient take 5, 6 and 4.
   const Timeline zbv = run(Family::zbv, {4, 8, 2, 10, 12, 8});
@@ -326,7 +347,8 @@ TEST(Attribution, SumsToTheBubble) {
 TEST(Attribution, OfTheSchedulesThereAre) {
   for (const Family family : families()) {
     if (family == Family::forward_only) continue;
-    const bool chunks = family == Family::zbv || family == Family::dualpipev || family == Family::interleaved;
+    const bool chunks = family == Family::zbv || family == Family::v_half || family == Family::v_min ||
+                        family == Family::dualpipev || family == Family::interleaved;
     const Schedule schedule = generate(family, {4, 8, chunks ? 2 : 1});
     const SimulationOptions options{.links = {.latency = 0.5}, .straggling = {1, 1, 1.5, 1}};
     expect_attributed(schedule, options);

@@ -1,9 +1,8 @@
 // schedules.check, schedules.simulate.
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "harness/subject/adapter/operations.hpp"
+#include "harness/subject/adapter/schedule_costs.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/checker.hpp"
 #include "reference/schedules/simulator.hpp"
@@ -62,40 +61,19 @@ json check(const Arguments& arguments) {
       {"peak_activations", report.peak_activations}};
 }
 
-// A number for all, or a list.
-std::vector<double> read_numbers(const Arguments& arguments, std::string_view name) {
-  if (arguments.get<json>(name).is_array()) return arguments.get<std::vector<double>>(name);
-  return {arguments.get<double>(name)};
-}
-
 bool uses(const Schedule& schedule, ActionKind kind) {
   return std::ranges::any_of(schedule.ranks, [&](const auto& actions) {
     return std::ranges::find(actions, kind, &Action::kind) != actions.end();
   });
 }
 
-// Of each stage, what `durations` says. A kind that is not used needs none; B is I + W unless given.
-std::vector<schedules::StageTimes> read_durations(const Arguments& arguments, const Schedule& schedule) {
-  const auto durations = arguments.get<Arguments>("durations");
+// A kind that is not used needs no time. B is I + W unless given.
+std::vector<schedules::StageTimes> times_in(const Arguments& arguments, const Schedule& schedule) {
   const schedules::StageTimes none{.forward = 0, .input_gradient = 0, .weight_gradient = 0, .backward = {}};
   std::vector<schedules::StageTimes> stages(schedule.stage_to_rank.size(), none);
-  const auto read = [&](ActionKind kind, bool needed, const auto& field) {
-    const std::string name(name_of(kind));
-    if (!needed && !durations.has(name)) return;
-    const std::vector<double> numbers = read_numbers(durations, name);
-    if (numbers.size() != 1 && numbers.size() != stages.size())
-      arguments.refuse(fmt::format("durations.{} has {} entries for {} stages", name, numbers.size(), stages.size()));
-    for (std::size_t stage = 0; stage < stages.size(); ++stage)
-      field(stages[stage]) = numbers.size() == 1 ? numbers.front() : numbers[stage];
-  };
-  const bool whole = uses(schedule, ActionKind::backward) && !durations.has("B");
-  const auto is_needed = [&](ActionKind kind) { return whole || uses(schedule, kind); };
-  read(ActionKind::forward, uses(schedule, ActionKind::forward), [](auto& stage) -> auto& { return stage.forward; });
-  read(ActionKind::backward, false, [](auto& stage) -> auto& { return stage.backward; });
-  read(ActionKind::input_gradient, is_needed(ActionKind::input_gradient),
-       [](auto& stage) -> auto& { return stage.input_gradient; });
-  read(ActionKind::weight_gradient, is_needed(ActionKind::weight_gradient),
-       [](auto& stage) -> auto& { return stage.weight_gradient; });
+  const bool whole = uses(schedule, ActionKind::backward) && !arguments.get<Arguments>("durations").has("B");
+  read_durations(arguments, stages,
+                 [&](ActionKind kind) { return uses(schedule, kind) || (whole && kind != ActionKind::forward); });
   return stages;
 }
 
@@ -137,10 +115,8 @@ json simulate(const Arguments& arguments) {
   Schedule schedule = read_rows(arguments);
   schedule.micro_batches = micro_batches_in(arguments, schedule);
   schedules::SimulationOptions options;
-  options.stages = read_durations(arguments, schedule);
-  options.links.latency = arguments.get<double>("latency", options.links.latency);
-  options.links.bandwidth = arguments.get<double>("bandwidth", options.links.bandwidth);
-  if (arguments.has("message_bytes")) options.message_bytes = read_numbers(arguments, "message_bytes");
+  options.stages = times_in(arguments, schedule);
+  read_messages(arguments, options);
   options.forward_only = arguments.get<bool>("forward_only", false);
   options.straggling = arguments.get<std::vector<double>>("straggling", {});
   options.jitter = arguments.get<double>("jitter", options.jitter);

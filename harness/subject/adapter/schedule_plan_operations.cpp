@@ -5,7 +5,9 @@
 #include <fmt/ranges.h>
 
 #include "harness/subject/adapter/operations.hpp"
+#include "harness/subject/adapter/schedule_costs.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/automatic.hpp"
 #include "reference/schedules/deepspeed_stream.hpp"
 #include "reference/schedules/generate.hpp"
 #include "reference/schedules/lowering.hpp"
@@ -22,6 +24,7 @@ using schedules::Shape;
 namespace {
 
 enum class Convention { plumbline, torch };
+constexpr std::int64_t kMostStages = 1 << 20;  // whose times are read one by one
 Convention convention_of(const Arguments& arguments) {
   return arguments.convention<Convention>({{"plumbline", Convention::plumbline}, {"torch", Convention::torch}});
 }
@@ -61,8 +64,32 @@ Family read_family(const Arguments& arguments) {
   return schedules::family_of(name);
 }
 
+// What it is made for: equal times, free messages and any memory unless told.
+json automatic(const Arguments& arguments) {
+  const Shape shape = read_shape(arguments);
+  schedules::AutomaticOptions options;
+  if (arguments.has("durations")) {
+    const std::int64_t stages = std::int64_t{shape.ranks} * shape.stages_per_rank;
+    options.costs.stages.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(stages, 1, kMostStages)));
+    read_durations(arguments, options.costs.stages, [](schedules::ActionKind) { return false; });
+  }
+  read_messages(arguments, options.costs);
+  if (arguments.has("memory_limit"))
+    options.activation_limits = arguments.get<json>("memory_limit").is_array()
+                                    ? arguments.get<std::vector<int>>("memory_limit")
+                                    : std::vector<int>{arguments.get<int>("memory_limit")};
+  arguments.expect_no_others();
+  const schedules::AutomaticSchedule found = schedules::automatic(shape, options);
+  return {{"compute_only", rows_of(found.schedule)},
+          {"stage_to_rank", found.schedule.stage_to_rank},
+          {"makespan", found.makespan},
+          {"lower_bound", found.lower_bound},
+          {"made_by", found.made_by}};
+}
+
 json generate(const Arguments& arguments) {
   const Family family = read_family(arguments);
+  if (family == Family::automatic && convention_of(arguments) == Convention::plumbline) return automatic(arguments);
   const Schedule schedule = convention_of(arguments) == Convention::torch
                                 ? schedules::generate_as_torch(family, read_shape(arguments))
                                 : schedules::generate(family, read_shape(arguments));
@@ -113,8 +140,12 @@ json lower(const Arguments& arguments) {
   const auto metadata = arguments.choice<Metadata>(
       "metadata", {{"none", Metadata::none}, {"once", Metadata::once}, {"each", Metadata::each}}, Metadata::none);
   const Schedule sharded = schedules::add_reduce_gradients(schedules::add_unshard_reshard(schedule));
-  return {{"with_comms", rows_of(schedules::lower(sharded, metadata))},
-          {"send_recv", rows_of(schedules::lower(schedule, metadata))}};
+  const auto most = arguments.find<int>("max_outstanding_sends");
+  const auto lowered = [&](const Schedule& computations) {
+    const Schedule messages = schedules::lower(computations, metadata);
+    return rows_of(most ? schedules::add_send_waits(messages, *most) : messages);
+  };
+  return {{"with_comms", lowered(sharded)}, {"send_recv", lowered(schedule)}};
 }
 
 json instruction_stream(const Arguments& arguments) {

@@ -41,6 +41,23 @@ TEST(SchedulePlans, AreGeneratedByPytorchsNamesAndByOurs) {
               HasSubstr("loop, v"));
 }
 
+TEST(SchedulePlans, AreMadeForTimesAndMemory) {
+  const json found = ask("schedules.generate",
+                         R"({"schedule": "auto", "pp": 2, "microbatches": 3, "memory_limit": 1, "latency": 0.5,
+                             "durations": {"F": [1, 2], "I": 1, "W": 0}})");
+  EXPECT_EQ(found.at("compute_only"), json::parse(R"(["0F0,0I0,0W0,0F1,0I1,0W1,0F2,0I2,0W2",
+                                                      "1F0,1I0,1W0,1F1,1I1,1W1,1F2,1I2,1W2"])"));
+  EXPECT_EQ(found.at("makespan"), 18);
+  EXPECT_EQ(found.at("lower_bound"), 18);
+  EXPECT_THAT(error_of("schedules.generate", R"({"schedule": "auto", "pp": 2, "microbatches": 3, "memory_limit": 0})"),
+              HasSubstr("a memory limit of at least 1 activation, got 0"));
+  EXPECT_THAT(error_of("schedules.generate",
+                       R"({"schedule": "auto", "pp": 2, "microbatches": 3, "durations": {"F": [1, 2, 3]}})"),
+              HasSubstr("durations.F has 3 entries for 2 stages"));
+  EXPECT_THAT(error_of("schedules.generate", R"({"schedule": "zb-h1", "pp": 2, "microbatches": 3, "memory_limit": 1})"),
+              HasSubstr("memory_limit"));
+}
+
 TEST(SchedulePlans, AreLoweredAsPytorchDoesAndAsWeDo) {
   const json torch = ask("schedules.lower", R"({"convention": "torch", "compute_only": ["0F0,,0I0,0W0", "1F0,1B0"],
                                                 "stage_to_rank": [0, 1], "num_stages": 2})");
