@@ -138,7 +138,7 @@ void counted_as_megatron(Context& context) {
                       {"parts"});
 }
 
-// Embedding and loss counted, no two parts differ by more than one.
+// Embedding and loss counted, no two parts differ by more than one, and the larger ones are the first.
 std::string problem_of_counted(const json& parts, int layers, const json& counted) {
   std::vector<int> sizes;
   int next = 0;
@@ -153,9 +153,9 @@ std::string problem_of_counted(const json& parts, int layers, const json& counte
   sizes.front() += counted.at("embedding").get<bool>() ? 1 : 0;
   sizes.back() += counted.at("loss").get<bool>() ? 1 : 0;
   const auto [least, most] = std::ranges::minmax(sizes);
-  return most - least > 1 ? fmt::format("layers {}, with what is counted {}: they differ by one at most", of_layers,
-                                        fmt::join(sizes, " "))
-                          : "";
+  if (most - least <= 1 && std::ranges::is_sorted(sizes, std::ranges::greater())) return {};
+  return fmt::format("layers {}, with what is counted {}: they differ by one at most, the larger first", of_layers,
+                     fmt::join(sizes, " "));
 }
 
 void counted_evenly(Context& context) {
@@ -185,18 +185,18 @@ void add_partition_name_checks(suite::Suite& suite) {
                .body = body});
   };
   const suite::Axis counted{"counted", {"none", "embedding", "loss", "both"}}, methods{"method", {"even", "weighed"}};
-  add("deepspeed_methods", "SCHED-060@0000", kMethod, {{"method", {"uniform", "parameters", "type:"}}},
+  add("deepspeed_methods", "SCHED-060@c059", kMethod, {{"method", {"uniform", "parameters", "type:"}}},
       deepspeed_methods, "deepspeed");
-  add("unknown_methods", "SCHED-061@0000", kMethod, {{"fault", {"unknown", "profile", "no_match", "bad_expression"}}},
+  add("unknown_methods", "SCHED-061@02c6", kMethod, {{"fault", {"unknown", "profile", "no_match", "bad_expression"}}},
       unknown_methods, "deepspeed");
-  add("colossalai_methods", "SCHED-062@0000", kMethod, {{"convention", {"colossalai"}}, methods}, dealt_by_weight,
+  add("colossalai_methods", "SCHED-062@d08c", kMethod, {{"convention", {"colossalai"}}, methods}, dealt_by_weight,
       "colossalai");
-  add("deepspeed_06_methods", "SCHED-062@0000", kMethod, {{"convention", {"deepspeed-0.6"}}, methods}, dealt_by_weight,
+  add("deepspeed_06_methods", "SCHED-062@d08c", kMethod, {{"convention", {"deepspeed-0.6"}}, methods}, dealt_by_weight,
       "deepspeed-0.6");
-  add("layouts", "SCHED-063@0000", kLayout, {{"text", {"plain", "repeated", "prediction"}}}, layouts, "megatron");
-  add("refused_layouts", "SCHED-064@0000", kLayout, {{"wrong", {"text", "model"}}}, refused_layouts, "megatron");
-  add("counted_as_megatron", "SCHED-065@0000", kCounted, {counted}, counted_as_megatron, "megatron");
-  add("counted_evenly", "SCHED-066@0000", kCounted, {counted, {"parts", {"1", "2", "4"}}}, counted_evenly);
+  add("layouts", "SCHED-063@540b", kLayout, {{"text", {"plain", "repeated", "prediction"}}}, layouts, "megatron");
+  add("refused_layouts", "SCHED-064@4e70", kLayout, {{"wrong", {"text", "model"}}}, refused_layouts, "megatron");
+  add("counted_as_megatron", "SCHED-065@cb2b", kCounted, {counted}, counted_as_megatron, "megatron");
+  add("counted_evenly", "SCHED-066@5812", kCounted, {counted, {"parts", {"1", "2", "4"}}}, counted_evenly);
 }
 
 }  // namespace plumbline::conformance

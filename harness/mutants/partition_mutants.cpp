@@ -62,11 +62,21 @@ json parts_of(const Boundaries& boundaries, int ranks) {
   return parts;
 }
 
+bool is_layout(const std::string& text) {
+  try {
+    (void)schedules::parse_pipeline_layout(text);
+    return true;
+  } catch (const InvalidArgument&) {
+    return false;
+  }
+}
+
 // What is repeated is the character in front of the star, be it the last one of a group.
 void group_not_repeated(const json& args, json& result) {
   auto text = args.at("layout").get<std::string>();
   if (text.find(")*") == text.npos) return;
   std::erase_if(text, [](char c) { return c == '(' || c == ')'; });
+  if (!is_layout(text)) return;
   result["stages"] = json::array();
   for (const auto& stage : schedules::parse_pipeline_layout(text).stages)
     result["stages"].push_back(schedules::to_string(stage));
@@ -78,15 +88,6 @@ void counts_prediction(const json& args, json& result) {
   const Boundaries boundaries =
       schedules::boundaries_of(schedules::parse_pipeline_layout(text), schedules::LayerKind::transformer);
   result["parts"] = parts_of(boundaries, args.at("pp"));
-}
-
-bool is_layout(const json& args) {
-  try {
-    (void)schedules::parse_pipeline_layout(args.at("layout").get<std::string>());
-    return true;
-  } catch (const InvalidArgument&) {
-    return false;
-  }
 }
 
 void not_counted(const json& args, json& result, const char* end) {
@@ -180,7 +181,7 @@ std::vector<Mutant> name_mutants() {
        results_of(kLayout, "megatron", counts_prediction)},
       {"sch.layout_of_any_model", "SCHED-064", "a layout is not held against the model", "the text could be read",
        check + "refused_layouts[wrong=model]", check + "refused_layouts[wrong=text]", "it cannot be read",
-       takes(kLayout, is_layout)},
+       takes(kLayout, [](const json& args) { return is_layout(args.at("layout").get<std::string>()); })},
       {"sch.counted_without_going_round", "SCHED-065", "a share that does not go round is taken",
        "a division without a look at its remainder", check + "counted_as_megatron[counted=both]",
        check + "counted_evenly[counted=both,parts=4]", "here the rest is given to the first parts",
