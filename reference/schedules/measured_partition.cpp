@@ -163,9 +163,9 @@ std::vector<int> kept_by_1f1b(int stages, int micro_batches) {
   return kept;
 }
 
-std::vector<int> kept_by(const Schedule& schedule) {
+std::vector<int> kept_by(const Schedule& schedule, bool forward_only) {
   std::vector<int> kept(schedule.stage_to_rank.size());
-  const Timeline timeline = simulate(schedule);
+  const Timeline timeline = simulate(schedule, {.forward_only = forward_only});
   if (timeline.ranks.size() != kept.size())
     throw InvalidArgument(
         fmt::format("partition: what a stage keeps is known where each rank has one; {} ranks have {}",

@@ -42,8 +42,9 @@ struct StageLimits {
 
 /// min(stages - s, micro_batches) of stage s: 1F1B's. Throws InvalidArgument for numbers below 1.
 [[nodiscard]] std::vector<int> kept_by_1f1b(int stages, int micro_batches);
-/// What the ranks of a schedule keep. Throws InvalidArgument unless each rank has one stage, and what simulate() throws.
-[[nodiscard]] std::vector<int> kept_by(const Schedule& schedule);
+/// What the ranks of a schedule keep; of a forward-only one, during a forward alone. Throws InvalidArgument unless each rank
+/// has one stage, and what simulate() throws.
+[[nodiscard]] std::vector<int> kept_by(const Schedule& schedule, bool forward_only = false);
 
 /// No partition is within the limit. At best, with the least memory that the fullest stage can have, it is `stage` that
 /// does not fit, by `missing` bytes.

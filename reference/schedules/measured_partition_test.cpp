@@ -34,6 +34,7 @@ TEST(Kept, IsWhatTheScheduleKeeps) {
   EXPECT_THAT(kept_by_1f1b(4, 3), ElementsAre(3, 3, 2, 1));
   EXPECT_EQ(kept_by(generate(Family::one_f_one_b, {.ranks = 4, .micro_batches = 3})), kept_by_1f1b(4, 3));
   EXPECT_EQ(kept_by(generate(Family::one_f_one_b, {.ranks = 4, .micro_batches = 9})), kept_by_1f1b(4, 9));
+  EXPECT_THAT(kept_by(generate(Family::forward_only, {.ranks = 2, .micro_batches = 4}), true), ElementsAre(1, 1));
   EXPECT_THAT(kept_by(generate(Family::gpipe, {.ranks = 2, .micro_batches = 5})), ElementsAre(5, 5));
   EXPECT_THAT(
       refusal([] { return kept_by(generate(Family::zbv, {.ranks = 2, .micro_batches = 4, .stages_per_rank = 2})); }),

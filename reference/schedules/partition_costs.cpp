@@ -18,7 +18,7 @@ StageLimits limits_of(const Schedule& schedule, std::optional<std::int64_t> memo
   limits.bandwidth = base.links.bandwidth;
   if (!memory) return limits;
   limits.memory = *memory;
-  limits.kept = kept_by(schedule);
+  limits.kept = kept_by(schedule, base.forward_only);
   return limits;
 }
 
