@@ -338,13 +338,13 @@ void add_measured_partition_checks(suite::Suite& suite) {
                .operations = {operation},
                .body = body});
   };
-  add("shortest_period", "SCHED-067@0803", kMeasured, {{"times", {"proportional", "random"}}}, shortest_period);
-  add("memory_is_kept", "SCHED-068@e902", kMeasured,
+  add("shortest_period", "SCHED-107@0803", kMeasured, {{"times", {"proportional", "random"}}}, shortest_period);
+  add("memory_is_kept", "SCHED-108@e902", kMeasured,
       {{"bytes", {"none", "parameters", "activations"}}, {"micro_batches", {"1", "8"}}}, memory_is_kept);
-  add("messages_count", "SCHED-069@b948", kMeasured, {{"links", {"free", "slow"}}}, messages_count);
-  add("costs_of_candidates", "SCHED-070@8f03", kCosts, {{"layers", {"equal", "random"}}, {"micro_batches", {"1", "4"}}},
+  add("messages_count", "SCHED-109@b948", kMeasured, {{"links", {"free", "slow"}}}, messages_count);
+  add("costs_of_candidates", "SCHED-110@8f03", kCosts, {{"layers", {"equal", "random"}}, {"micro_batches", {"1", "4"}}},
       costs_of_candidates);
-  add("bad_layers", "SCHED-071@d337", kMeasured,
+  add("bad_layers", "SCHED-111@d337", kMeasured,
       {{"fault",
         {"negative_time", "not_a_number", "negative_bytes", "more_stages_than_layers", "no_stages", "no_micro_batches",
          "no_bandwidth"}}},

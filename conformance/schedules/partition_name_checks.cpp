@@ -185,18 +185,18 @@ void add_partition_name_checks(suite::Suite& suite) {
                .body = body});
   };
   const suite::Axis counted{"counted", {"none", "embedding", "loss", "both"}}, methods{"method", {"even", "weighed"}};
-  add("deepspeed_methods", "SCHED-060@c059", kMethod, {{"method", {"uniform", "parameters", "type:"}}},
+  add("deepspeed_methods", "SCHED-100@c059", kMethod, {{"method", {"uniform", "parameters", "type:"}}},
       deepspeed_methods, "deepspeed");
-  add("unknown_methods", "SCHED-061@02c6", kMethod, {{"fault", {"unknown", "profile", "no_match", "bad_expression"}}},
+  add("unknown_methods", "SCHED-101@02c6", kMethod, {{"fault", {"unknown", "profile", "no_match", "bad_expression"}}},
       unknown_methods, "deepspeed");
-  add("colossalai_methods", "SCHED-062@d08c", kMethod, {{"convention", {"colossalai"}}, methods}, dealt_by_weight,
+  add("colossalai_methods", "SCHED-102@d08c", kMethod, {{"convention", {"colossalai"}}, methods}, dealt_by_weight,
       "colossalai");
-  add("deepspeed_06_methods", "SCHED-062@d08c", kMethod, {{"convention", {"deepspeed-0.6"}}, methods}, dealt_by_weight,
+  add("deepspeed_06_methods", "SCHED-102@d08c", kMethod, {{"convention", {"deepspeed-0.6"}}, methods}, dealt_by_weight,
       "deepspeed-0.6");
-  add("layouts", "SCHED-063@540b", kLayout, {{"text", {"plain", "repeated", "prediction"}}}, layouts, "megatron");
-  add("refused_layouts", "SCHED-064@4e70", kLayout, {{"wrong", {"text", "model"}}}, refused_layouts, "megatron");
-  add("counted_as_megatron", "SCHED-065@cb2b", kCounted, {counted}, counted_as_megatron, "megatron");
-  add("counted_evenly", "SCHED-066@5812", kCounted, {counted, {"parts", {"1", "2", "4"}}}, counted_evenly);
+  add("layouts", "SCHED-103@540b", kLayout, {{"text", {"plain", "repeated", "prediction"}}}, layouts, "megatron");
+  add("refused_layouts", "SCHED-104@4e70", kLayout, {{"wrong", {"text", "model"}}}, refused_layouts, "megatron");
+  add("counted_as_megatron", "SCHED-105@cb2b", kCounted, {counted}, counted_as_megatron, "megatron");
+  add("counted_evenly", "SCHED-106@5812", kCounted, {counted, {"parts", {"1", "2", "4"}}}, counted_evenly);
 }
 
 }  // namespace plumbline::conformance
