@@ -13,6 +13,16 @@ MODULES = sys.argv[2].split(",")
 needs_training = unittest.skipUnless("training" in MODULES, "built without LibTorch")
 needs_mpi = unittest.skipUnless("mpi" in MODULES, "built without MPI")
 TOPOLOGY = ["topology", "--axes", "pipe,data,model", "--dims", "2,3,2"]
+LAYER_COLUMNS = "name,type,parameters,forward,backward,activation_bytes"
+LAYERS = f"""{LAYER_COLUMNS}
+embedding, Embedding, 900, 5, 5, 0
+block.0, Block, 10, 1, 1, 4
+block.1, Block, 10, 1, 1, 4
+
+block.2, Block, 10, 1, 1, 4
+block.3, Block, 10, 1, 1, 4
+head, Linear, 939, 2, 2, 2
+"""
 SCHEDULE = ["schedule", "--name", "1f1b", "--stages", "2", "--micro-batches", "3"]
 PASS = ["check", "--filter", "collectives.barrier*", "--world-size", "2"]
 
@@ -171,6 +181,13 @@ TRAINING_REFUSALS = [
     ("schedule --name gpipe --stages 2 --micro-batches 2 --out /proc/nope", 3, "cannot write '/proc/nope'"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --format csv --out /nonexistent/a.csv", 3, "cannot write '/nonexistent/a.csv'"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --fifo", 2, "--fifo requires --check"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --layers /nonexistent", 2,
+     "--layers: cannot read '/nonexistent': there is no such file"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --layers /dev/null", 2, "--layers: /dev/null:1:1: there is no line in it"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --layers /dev/null --durations F=1", 2, "excludes"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --partition uniform", 2, "--partition requires --layers"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --memory-bytes 5", 2, "--memory-bytes requires --layers"),
+    ("schedule --check /dev/null --layers /dev/null", 2, "--layers excludes --check"),
     ("schedule --check /nonexistent", 2, "--check: cannot read '/nonexistent': there is no such file"),
     ("schedule --check /dev", 2, "--check: cannot read '/dev': it is a folder"),
     ("schedule --check /dev/null", 2, "--check '/dev/null': schedule: no line has an action"),
@@ -458,6 +475,80 @@ class Commands(unittest.TestCase):
             with self.subTest(arguments):
                 self.assertEqual(total(column), 0)
                 self.assertGreater(total(column, *arguments), 0)
+
+    def with_layers(self, *arguments, layers=LAYERS, status=0):
+        (self.folder / "layers.csv").write_text(layers)
+        return self.schedule("--name", "gpipe", "--stages", "2", "--micro-batches", "4", "--layers", "layers.csv", *arguments,
+                             status=status)
+
+    def test_schedule_of_measured_layers_compares_partitions(self):
+        lines = self.with_layers().splitlines()
+        # GPipe: all times, and three times the longest forward and backward. 16 bytes a parameter, 4 activations kept.
+        self.assertEqual([line.split() for line in lines[1:4]],
+                         [["uniform", "3", "3", "14", "64", "8", "31.2%", "15384"],
+                          ["parameters", "5", "1", "18", "76", "4", "42.1%", "15104"],
+                          ["*", "optimal", "2", "4", "12", "58", "10", "24.1%", "15560"]])
+        self.assertIn("stage 0: embedding to block.0, 2 layers; F 6 s, B 6 s", lines)
+        self.assertIn("makespan: 58 s; bubble of the busiest rank: 10 s", lines)
+        lines = self.with_layers("--partition", "parameters").splitlines()
+        self.assertTrue(lines[2].startswith("* parameters "), lines[2])
+        self.assertIn("stage 1: head; F 2 s, B 2 s", lines)
+        self.assertIn("makespan: 76 s; bubble of the busiest rank: 4 s", lines)
+        self.assertIn("* type:BLOCK  3 3 ", self.with_layers("--partition", "type:BLOCK"))
+        events = json.loads(self.with_layers("--format", "trace"))["traceEvents"]
+        self.assertIn(("0F0", 6e6), [(event["name"], event["dur"]) for event in events if event["ph"] == "X"])
+
+    def test_schedule_of_measured_layers_keeps_the_memory_limit(self):
+        table = self.with_layers("--memory-bytes", "15200").splitlines()
+        self.assertEqual(table[3].split(), ["*", "optimal", "5", "1", "18", "76", "4", "42.1%", "15104", "fits"])
+        self.assertTrue(table[1].endswith("184 too many"), table[1])
+        self.with_layers("--memory-bytes", "15103", status=2)
+        self.assertEqual(self.done.stderr, "plumbline: --layers 'layers.csv': partition: 6 layers do not fit into 2 stages of 15103 "
+                         "bytes each: at best stage 0, with layers 0 to 4, has 15104 bytes, 1 too many: 15040 of parameters and "
+                         "4 times 16 of activations\n")
+        self.assertIn("fits", self.with_layers("--memory-bytes", "2e3", "--bytes-per-parameter", "2"))
+
+    def test_schedule_of_measured_layers_sends_their_outputs(self):
+        rows = ["a,A,1,1,1,0,8", "b,B,1,1,1,0,100", "c,C,1,1,1,0,8", "d,D,1,1,1,0,8"]
+        text = self.with_layers("--bandwidth", "2", layers="\n".join([LAYER_COLUMNS + ",output_bytes", *rows]))
+        self.assertIn("* optimal     3 1 ", text)
+        self.with_layers("--message-bytes", "5", layers="\n".join([LAYER_COLUMNS + ",output_bytes", *rows]), status=2)
+        self.assertIn("--message-bytes: 'layers.csv' has a column output_bytes", self.done.stderr)
+
+    def test_refusals_of_measured_layers(self):
+        for layers, words in (
+                ("name,type\n", "layers.csv:1:1: there is no column 'parameters'"),
+                (LAYER_COLUMNS + ",flops\n", "layers.csv:1:56: there is no column 'flops'"),
+                (LAYER_COLUMNS + ", name\n", "layers.csv:1:57: column 'name' is there twice"),
+                (LAYER_COLUMNS + "\n", "layers.csv:1:1: there is no layer below the first line"),
+                (LAYER_COLUMNS + "\n\na,A,1,1\n", "layers.csv:3:1: 4 fields for 6 columns"),
+                (LAYER_COLUMNS + "\na,A,1, -1,1,0\n", "layers.csv:2:8: forward '-1'; it is a number of seconds, 0 or more"),
+                (LAYER_COLUMNS + "\na,A,1,1,nan,0\n", "layers.csv:2:9: backward 'nan'"),
+                (LAYER_COLUMNS + "\na,A,1,1,,0\n", "layers.csv:2:9: backward ''"),
+                (LAYER_COLUMNS + "\na,A,1.5,1,1,0\n", "layers.csv:2:5: parameters '1.5'; it is a whole number from 0 to 2^53"),
+                (LAYER_COLUMNS + "\na,A,1,1,1,1e99\n", "layers.csv:2:11: activation_bytes '1e99'"),
+                (LAYER_COLUMNS + "\n,A,1,1,1,1\n", "layers.csv:2:1: the layer has no name"),
+                (LAYER_COLUMNS + "\n\"a,b\",A,1,1,1,1\n", "layers.csv:2:1: a quote"),
+                (LAYER_COLUMNS + "\na\x01,A,1,1,1,1\n", "layers.csv:2:2: the byte 0x01 is not printable"),
+                (LAYER_COLUMNS + ",weight_gradient\na,A,1,1,1,1,2\n", "layers.csv:2:13: weight_gradient '2' is a part of"),
+                (LAYER_COLUMNS + "\na,A,1,1,1,1\n", "--layers 'layers.csv': partition: 2 stages need a layer each, there are 1")):
+            with self.subTest(layers):
+                self.with_layers(layers=layers, status=2)
+                self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+                self.assertIn(words, self.done.stderr)
+        for arguments, words in ((["--partition", "even"], "--partition 'even'; it is uniform, parameters, optimal or type:"),
+                                 (["--partition", "type:conv"], "'conv' is found in no type of the 6 layers"),
+                                 (["--partition", "type:("], "'(' is no regular expression"),
+                                 (["--memory-bytes=-1"], "--memory-bytes: a size is 0 or more, got '-1'"),
+                                 (["--memory-bytes", "0.5"], "--memory-bytes: '0.5' is not a whole number of bytes"),
+                                 (["--bytes-per-parameter", "x"], "--bytes-per-parameter: 'x' is not a number")):
+            with self.subTest(arguments):
+                self.with_layers(*arguments, status=2)
+                self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+                self.assertIn(words, self.done.stderr)
+        (self.folder / "layers.csv").write_text(LAYERS)
+        self.schedule("--name", "zbv", "--stages", "2", "--micro-batches", "4", "--layers", "layers.csv", "--memory-bytes", "9e9", status=2)
+        self.assertIn("--memory-bytes: it holds where each rank has one stage", self.done.stderr)
 
     def test_schedule_in_csv_is_what_the_check_reads(self):
         self.assertEqual(self.schedule(*SCHEDULE[1:], "--format", "csv"),

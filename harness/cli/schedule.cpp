@@ -1,7 +1,9 @@
 // `plumbline schedule`: what each rank of a pipeline does when, what it costs, and whether a schedule is right.
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
@@ -10,6 +12,7 @@
 
 #include "harness/cli/arguments.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/cli/schedule_partition.hpp"
 #include "harness/cli/schedule_view.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/checker.hpp"
@@ -32,6 +35,7 @@ struct ScheduleOptions {
   std::string out;
   bool list = false;
   std::string check, stage_to_rank, most_activations;
+  std::string layers, partition = "optimal", memory_bytes, bytes_per_parameter;
   bool forward_only = false, fifo = false;
 };
 
@@ -158,12 +162,42 @@ ScheduleRequest request_of(const ScheduleOptions& options) {
   return request;
 }
 
+// Weight, gradient and Adam's two moments, of 32 bits each.
+constexpr double kBytesPerParameter = 16;
+
+std::int64_t whole_bytes(const std::string& option, const std::string& text) {
+  constexpr double kMost = 9007199254740992;  // beyond it a double skips numbers
+  const double value = amount(option, text, "a size");
+  if (value > kMost || value != std::floor(value))
+    throw InvalidArgument(fmt::format("{}: '{}' is not a whole number of bytes from 0 to 2^53", option, text));
+  return static_cast<std::int64_t>(value);
+}
+
+// The layers of --layers as stages; nothing where none are given.
+std::optional<PartitionChoice> choice_of(const ScheduleOptions& options, const ScheduleRequest& request) {
+  if (options.layers.empty()) return std::nullopt;
+  const double each = options.bytes_per_parameter.empty()
+                          ? kBytesPerParameter
+                          : amount("--bytes-per-parameter", options.bytes_per_parameter, "a size");
+  LayerFile layers = parse_layers(options.layers, read_text("--layers", options.layers), each);
+  if (!options.message_bytes.empty() && layers.has_output_bytes)
+    throw InvalidArgument(
+        fmt::format("--message-bytes: '{}' has a column output_bytes, which says it", options.layers));
+  for (schedules::LayerCost& cost : layers.costs)
+    if (!options.message_bytes.empty()) cost.output_bytes = whole_bytes("--message-bytes", options.message_bytes);
+  std::optional<std::int64_t> memory;
+  if (!options.memory_bytes.empty()) memory = whole_bytes("--memory-bytes", options.memory_bytes);
+  return choose_partition(request, std::move(layers), options.partition, memory);
+}
+
 std::string extension_of(const std::string& format) {
   if (format == "text") return "txt";
   return format == "trace" ? "json" : format;
 }
 
-void write_schedule(const ScheduleOptions& options, const ScheduleRequest& request) {
+void write_schedule(const ScheduleOptions& options, ScheduleRequest request) {
+  const std::optional<PartitionChoice> choice = choice_of(options, request);
+  if (choice) request = with_partition(std::move(request), *choice);
   const std::filesystem::path file =
       options.out.empty() ? "" : output_file(options.out, "schedule." + extension_of(options.format));
   const bool terminal = options.out.empty() && ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
@@ -176,7 +210,8 @@ void write_schedule(const ScheduleOptions& options, const ScheduleRequest& reque
     const ScheduleView view = view_of(request);
     const std::string text = options.format == "svg" ? schedule_svg(view)
                              : options.format == "text"
-                                 ? schedule_text(view, terminal) + (options.slots ? slots_text(view) : "")
+                                 ? (choice ? partition_text(*choice) : "") + schedule_text(view, terminal) +
+                                       (options.slots ? slots_text(view) : "")
                                  : "";
     TextOutput output(file);
     options.format == "trace" ? write_trace(view, output) : output.write(text);
@@ -295,8 +330,11 @@ constexpr const char* kFooter =
     "--out zbv.json\n"
     "         plumbline schedule --name auto --stages 4 --micro-batches 8 --durations F=1,1,2,1,I=1,W=0.5 "
     "--memory-limit 4\n"
+    "         plumbline schedule --name 1f1b --stages 4 --micro-batches 8 --layers layers.csv --memory-bytes 8e10\n"
     "         plumbline schedule --check mine.csv\n"
     "CSV is PyTorch's notation, a line a rank: 0F0,0F1,0B0,0B1 or 0F0,0SEND_F0,0RECV_B0,0I0,0W0.\n"
+    "Layers are CSV with the columns name,type,parameters,forward,backward,activation_bytes, and where known "
+    "weight_gradient,parameter_bytes,output_bytes.\n"
     "Exit status: 0 as it should be, 1 the checked schedule is not valid, 2 usage, 3 not written.";
 
 void add_cost_options(CLI::App& command, ScheduleOptions& options) {
@@ -315,6 +353,31 @@ void add_cost_options(CLI::App& command, ScheduleOptions& options) {
       ->type_name("PART");
   command.add_option("--seed", options.seed, "Of the jitter")->type_name("N");
   command.add_flag("--rendezvous", options.rendezvous, "A message waits for its receive; of lowered schedules");
+}
+
+void add_layer_options(CLI::App& command, ScheduleOptions& options) {
+  CLI::Option* const layers =
+      command
+          .add_option(
+              "--layers", options.layers,
+              "The model's layers, measured: partitions of them are compared, and the chosen one's times are drawn")
+          ->type_name("FILE")
+          ->excludes(command.get_option("--durations"));
+  command
+      .add_option("--partition", options.partition,
+                  "Which layers a stage has: uniform, parameters, optimal or type:EXPRESSION")
+      ->capture_default_str()
+      ->needs(layers);
+  command
+      .add_option("--memory-bytes", options.memory_bytes,
+                  "Bytes of a rank, for its parameters and the activations that it keeps; where a rank has one stage")
+      ->needs(layers)
+      ->type_name("BYTES");
+  command
+      .add_option("--bytes-per-parameter", options.bytes_per_parameter,
+                  "Kept of each, where the file does not say parameter_bytes; 16 unless given: with Adam in 32 bits")
+      ->needs(layers)
+      ->type_name("BYTES");
 }
 
 }  // namespace
@@ -339,6 +402,7 @@ Command add_schedule(CLI::App& app, const Program&) {
                    "Of --name auto: at most so many activations at once, on all ranks or on each: 4 or 4,4,3,3")
       ->type_name("N");
   command->add_flag("--slots", options->slots, "Also in which slot of its rank each activation is kept");
+  add_layer_options(*command, *options);
   command->add_option("--lower", options->lower, "Whose messages are put in: none, torch, plumbline")
       ->capture_default_str();
   CLI::Option* const list = command->add_flag("--list", options->list, "The schedules, with their rules");
@@ -362,7 +426,7 @@ Command add_schedule(CLI::App& app, const Program&) {
                       "A file in place of standard output; in a folder, schedule.txt, .csv, .svg or .json");
   for (const char* other :
        {"--name", "--stages", "--chunks", "--durations", "--latency", "--bandwidth", "--message-bytes", "--stragglers",
-        "--jitter", "--seed", "--rendezvous", "--memory-limit", "--slots", "--lower"}) {
+        "--jitter", "--seed", "--rendezvous", "--memory-limit", "--slots", "--lower", "--layers"}) {
     check->excludes(command->get_option(other));
     list->excludes(command->get_option(other));
   }

@@ -29,6 +29,7 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> topology_mutants();
 /// Answers of adapters about partitions.
 [[nodiscard]] std::vector<Mutant> schedule_mutants();
+[[nodiscard]] std::vector<Mutant> partition_mutants();
 /// Answers of adapters about plans: schedules, their messages, what is checked and simulated.
 [[nodiscard]] std::vector<Mutant> plan_mutants();
 /// The same, where most plans are answered right.

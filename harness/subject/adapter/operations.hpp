@@ -14,6 +14,8 @@ void add_comm_operations(AdapterService& service);
 void add_call_operations(AdapterService& service);
 /// schedules.partition_uniform, partition_balanced, partition_optimal, count_layer_params
 void add_schedule_operations(AdapterService& service);
+/// schedules.partition_method, pipeline_layout, partition_counted, partition_measured, partition_costs
+void add_partition_operations(AdapterService& service);
 /// schedules.check, simulate
 void add_schedule_check_operations(AdapterService& service);
 /// schedules.stage_to_rank, generate, load_csv, lower, instruction_stream, trace

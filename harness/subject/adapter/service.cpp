@@ -124,6 +124,7 @@ AdapterService reference_service() {
   add_comm_operations(service);
   add_call_operations(service);
   add_schedule_operations(service);
+  add_partition_operations(service);
   add_schedule_check_operations(service);
   add_schedule_plan_operations(service);
   add_group_operations(service);

@@ -1,0 +1,354 @@
+// Partitions of measured layers: none that fits is faster, memory is what the schedule keeps, and costs are its own.
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "conformance/property.hpp"
+#include "conformance/schedules/schedules_checks.hpp"
+#include "conformance/topology/asking.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using suite::Adapter;
+using suite::Context;
+using suite::Door;
+
+namespace {
+
+const char* const kMeasured = "schedules.partition_measured";
+const char* const kCosts = "schedules.partition_costs";
+
+using Numbers = std::vector<int>;
+
+struct Layer {
+  int forward = 0, backward = 0, parameters = 0, activations = 0, output = 0;
+};
+
+struct Model {
+  std::vector<Layer> layers;
+  int stages = 1, micro_batches = 1;
+  int bandwidth = 0;  // 0: none is given
+};
+
+json question_of(const Model& model) {
+  json layers = json::array();
+  for (const Layer& layer : model.layers)
+    layers.push_back({{"forward", layer.forward},
+                      {"backward", layer.backward},
+                      {"parameters", layer.parameters},
+                      {"parameter_bytes", layer.parameters},
+                      {"activation_bytes", layer.activations},
+                      {"output_bytes", layer.output}});
+  json question{{"layers", std::move(layers)}, {"pp", model.stages}, {"microbatches", model.micro_batches}};
+  if (model.bandwidth > 0) question["bandwidth"] = model.bandwidth;
+  return question;
+}
+
+std::string text_of(const Model& model) { return question_of(model).dump(); }
+
+std::vector<Model> smaller(const Model& model) {
+  std::vector<Model> list;
+  const auto add = [&](const auto& change) {
+    Model other = model;
+    change(other);
+    list.push_back(std::move(other));
+  };
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    if (static_cast<int>(model.layers.size()) > model.stages)
+      add([&](Model& other) { other.layers.erase(other.layers.begin() + static_cast<std::ptrdiff_t>(i)); });
+    for (int Layer::* field :
+         {&Layer::forward, &Layer::backward, &Layer::parameters, &Layer::activations, &Layer::output})
+      if (model.layers[i].*field > 0) add([&](Model& other) { --(other.layers[i].*field); });
+  }
+  if (model.stages > 1) add([](Model& other) { --other.stages; });
+  if (model.micro_batches > 1) add([](Model& other) { --other.micro_batches; });
+  return list;
+}
+
+// A stage and what it needs, from its definition.
+struct Need {
+  int forward = 0, backward = 0, bytes = 0;
+  double message = 0;
+};
+std::vector<Need> needs_of(const Model& model, const Numbers& boundaries) {
+  std::vector<Need> needs(static_cast<std::size_t>(model.stages));
+  for (int stage = 0; stage < model.stages; ++stage) {
+    Need& need = needs[static_cast<std::size_t>(stage)];
+    const int kept = std::min(model.stages - stage, model.micro_batches);
+    const int end = boundaries[static_cast<std::size_t>(stage) + 1];
+    for (int i = boundaries[static_cast<std::size_t>(stage)]; i < end; ++i) {
+      const Layer& layer = model.layers[static_cast<std::size_t>(i)];
+      need.forward += layer.forward;
+      need.backward += layer.backward;
+      need.bytes += layer.parameters + kept * layer.activations;
+    }
+    if (stage + 1 < model.stages && model.bandwidth > 0)
+      need.message = double(model.layers[static_cast<std::size_t>(end - 1)].output) / model.bandwidth;
+  }
+  return needs;
+}
+
+double period_of(const std::vector<Need>& needs) {
+  double period = 0;
+  for (const Need& need : needs) period = std::max({period, double(need.forward + need.backward), need.message});
+  return period;
+}
+
+int fullest_of(const std::vector<Need>& needs) { return std::ranges::max(needs, {}, &Need::bytes).bytes; }
+
+// Every way to cut the layers into stages of one at least: a bit says whether there is a cut behind a layer.
+std::vector<Numbers> all_partitions(int layers, int stages) {
+  std::vector<Numbers> all;
+  for (unsigned cuts = 0; cuts < 1U << (layers - 1); ++cuts) {
+    if (std::popcount(cuts) != stages - 1) continue;
+    Numbers boundaries{0};
+    for (int i = 1; i < layers; ++i)
+      if ((cuts >> (i - 1) & 1U) != 0) boundaries.push_back(i);
+    boundaries.push_back(layers);
+    all.push_back(std::move(boundaries));
+  }
+  return all;
+}
+
+std::string problem_of_cover(const Numbers& found, const Model& model) {
+  if (static_cast<int>(found.size()) != model.stages + 1 || found.front() != 0 ||
+      found.back() != static_cast<int>(model.layers.size()) ||
+      std::ranges::adjacent_find(found, std::ranges::greater_equal()) != found.end())
+    return fmt::format("[{}] does not give {} stages a layer each", fmt::join(found, ","), model.stages);
+  return {};
+}
+
+// What is best, and how much memory it takes to have any.
+constexpr int kNoLimit = std::numeric_limits<int>::max();
+double best_period(const Model& model, int memory) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const Numbers& boundaries : all_partitions(static_cast<int>(model.layers.size()), model.stages))
+    if (const auto needs = needs_of(model, boundaries); fullest_of(needs) <= memory)
+      best = std::min(best, period_of(needs));
+  return best;
+}
+int least_memory(const Model& model) {
+  int least = kNoLimit;
+  for (const Numbers& boundaries : all_partitions(static_cast<int>(model.layers.size()), model.stages))
+    least = std::min(least, fullest_of(needs_of(model, boundaries)));
+  return least;
+}
+
+std::string problem_of_answer(const Model& model, int memory, const json& result) {
+  const auto found = result.at("boundaries").get<Numbers>();
+  if (std::string words = problem_of_cover(found, model); !words.empty()) return words;
+  const std::vector<Need> needs = needs_of(model, found);
+  if (fullest_of(needs) > memory)
+    return fmt::format("[{}] has {} bytes on a rank of {}", fmt::join(found, ","), fullest_of(needs), memory);
+  if (const double best = best_period(model, memory); period_of(needs) != best)
+    return fmt::format("[{}] takes {} a micro-batch, it could be {}", fmt::join(found, ","), period_of(needs), best);
+  for (std::size_t stage = 0; stage < needs.size(); ++stage)
+    if (result.at("stages").at(stage).at("bytes") != needs[stage].bytes)
+      return fmt::format("stage {} of [{}] is said to have {} bytes, not {}", stage, fmt::join(found, ","),
+                         result["stages"][stage]["bytes"].dump(), needs[stage].bytes);
+  return result.at("period") == period_of(needs) ? ""
+                                                 : fmt::format("period {} of [{}], not {}", result["period"].dump(),
+                                                               fmt::join(found, ","), period_of(needs));
+}
+
+std::string problem_at(Adapter& adapter, const Model& model, int memory) {
+  json question = question_of(model);
+  if (memory != kNoLimit) question["memory"] = memory;
+  return problem_of(adapter, kMeasured, question,
+                    [&](const json& result) { return problem_of_answer(model, memory, result); });
+}
+
+Model drawn(Random& random) {
+  Model model{.layers = {}, .stages = random.between(1, 4), .micro_batches = random.between(1, 6)};
+  for (int left = random.between(model.stages, model.stages + 4); left > 0; --left) model.layers.emplace_back();
+  return model;
+}
+
+void search_models(Context& context, const std::function<void(Random&, Model&)>& fill,
+                   const std::function<std::string(const Model&)>& problem) {
+  const Property<Model> property{.draw =
+                                     [&](Random& random) {
+                                       Model model = drawn(random);
+                                       fill(random, model);
+                                       return model;
+                                     },
+                                 .problem = problem,
+                                 .smaller = smaller,
+                                 .words = [](const Model& model) { return text_of(model); }};
+  constexpr int trials = 150;
+  report_words(search(property, context.seed(), trials));
+}
+
+// ---- the shortest period ----
+
+void shortest_period(Context& context) {
+  const bool proportional = context.parameters().text("times") == "proportional";
+  search_models(
+      context,
+      [&](Random& random, Model& model) {
+        for (Layer& layer : model.layers) {
+          layer.forward = random.between(0, 5);
+          layer.backward = proportional ? 2 * layer.forward : random.between(0, 9);
+        }
+      },
+      [&](const Model& model) { return problem_at(context.adapter(), model, kNoLimit); });
+}
+
+// A message moves beside the computations, and the next one only behind it.
+void messages_count(Context& context) {
+  const bool slow = context.parameters().text("links") == "slow";
+  search_models(
+      context,
+      [&](Random& random, Model& model) {
+        model.bandwidth = slow ? 2 : 0;
+        for (Layer& layer : model.layers)
+          layer = {.forward = random.between(0, 3), .backward = random.between(0, 5), .output = random.between(0, 24)};
+      },
+      [&](const Model& model) { return problem_at(context.adapter(), model, kNoLimit); });
+}
+
+// ---- memory ----
+
+// At the least limit there is a partition, a byte below none, and with more room the best of those that fit.
+void memory_is_kept(Context& context) {
+  const std::string& bytes = context.parameters().text("bytes");
+  const auto micro_batches = static_cast<int>(context.parameters().number("micro_batches"));
+  search_models(
+      context,
+      [&](Random& random, Model& model) {
+        model.micro_batches = micro_batches;
+        for (Layer& layer : model.layers) {
+          layer = {.forward = random.between(0, 4), .backward = random.between(0, 6)};
+          if (bytes != "none") layer.parameters = random.between(0, 9);
+          if (bytes == "activations") layer.activations = random.between(0, 5);
+        }
+      },
+      [&](const Model& model) -> std::string {
+        const int least = least_memory(model);
+        for (const int memory : {least, least + 3, least + 9})
+          if (std::string words = problem_at(context.adapter(), model, memory); !words.empty())
+            return fmt::format("memory {}: {}", memory, words);
+        json question = question_of(model);
+        question["memory"] = least - 1;
+        if (least == 0) return {};
+        const Answer answer = answer_to(context.adapter(), kMeasured, question);
+        return answer.is_refused()
+                   ? ""
+                   : fmt::format("memory {}: {} where {} is needed", least - 1, answer.result.dump(), least);
+      });
+}
+
+// ---- what the choice costs ----
+
+// GPipe: the forwards are a line of stages that all micro-batches pass, and then the backwards are.
+std::string problem_of_costs(const Model& model, const json& candidate) {
+  const auto found = candidate.at("boundaries").get<Numbers>();
+  const std::string words = fmt::format("{} [{}]: ", candidate.at("name").get<std::string>(), fmt::join(found, ","));
+  if (static_cast<int>(found.size()) != model.stages + 1 || !std::ranges::is_sorted(found))
+    return words + "no partition";
+  int total = 0, forward = 0, backward = 0, slowest = 0;
+  for (const Need& need : needs_of(model, found)) {
+    total += need.forward + need.backward;
+    forward = std::max(forward, need.forward);
+    backward = std::max(backward, need.backward);
+    slowest = std::max(slowest, need.forward + need.backward);
+  }
+  const int makespan = total + (model.micro_batches - 1) * (forward + backward);
+  const json expected{
+      {"makespan", makespan}, {"barrier_bubble", makespan - model.micro_batches * slowest}, {"slowest_stage", slowest}};
+  const std::string difference = first_difference(expected, candidate);
+  return difference.empty() ? "" : words + difference;
+}
+
+std::string problem_of_candidates(const Model& model, const json& candidates) {
+  std::map<std::string, json> by_name;
+  for (const json& candidate : candidates) {
+    if (std::string words = problem_of_costs(model, candidate); !words.empty()) return words;
+    by_name[candidate.at("name")] = candidate;
+  }
+  const auto uniform = by_name.at("uniform").at("boundaries").get<Numbers>();
+  for (std::size_t stage = 1; stage < uniform.size(); ++stage)
+    if (const auto rest = uniform[stage] - uniform[stage - 1] - static_cast<int>(model.layers.size()) / model.stages;
+        rest != 0 && rest != 1)
+      return fmt::format("[{}] is not uniform", fmt::join(uniform, ","));
+  Model weighed = model;  // parameters alone, as if they were times
+  for (Layer& layer : weighed.layers) layer = {.forward = layer.parameters};
+  const auto balanced = by_name.at("parameters").at("boundaries").get<Numbers>();
+  if (period_of(needs_of(weighed, balanced)) != best_period(weighed, kNoLimit))
+    return fmt::format("[{}] does not balance the parameters", fmt::join(balanced, ","));
+  return by_name.at("optimal").at("slowest_stage") == best_period(model, kNoLimit) ? "" : "optimal is not the best";
+}
+
+void costs_of_candidates(Context& context) {
+  const bool equal = context.parameters().text("layers") == "equal";
+  const auto micro_batches = static_cast<int>(context.parameters().number("micro_batches"));
+  search_models(
+      context,
+      [&](Random& random, Model& model) {
+        model.micro_batches = micro_batches;
+        while (equal && static_cast<int>(model.layers.size()) % model.stages != 0) model.layers.pop_back();
+        for (Layer& layer : model.layers)
+          layer = equal ? Layer{.forward = 2, .backward = 3, .parameters = 1}
+                        : Layer{.forward = random.between(0, 4),
+                                .backward = random.between(0, 8),
+                                .parameters = random.between(0, 9)};
+      },
+      [&](const Model& model) {
+        json question = question_of(model);
+        question["schedule"] = "gpipe";
+        return problem_of(context.adapter(), kCosts, question,
+                          [&](const json& result) { return problem_of_candidates(model, result.at("candidates")); });
+      });
+}
+
+// ---- refusals ----
+
+void refuses(Context& context) {
+  const std::string& fault = context.parameters().text("fault");
+  const Layer layer{.forward = 1, .backward = 1, .parameters = 1, .activations = 1, .output = 1};
+  json question = question_of({.layers = {layer, layer}, .stages = 2, .micro_batches = 2});
+  if (fault == "negative_time") question["layers"][1]["backward"] = -1;
+  if (fault == "not_a_number") question["layers"][1]["forward"] = "nan";
+  if (fault == "negative_bytes") question["layers"][1]["activation_bytes"] = -1;
+  if (fault == "more_stages_than_layers") question["pp"] = 3;
+  if (fault == "no_stages") question["pp"] = 0;
+  if (fault == "no_micro_batches") question["microbatches"] = 0;
+  if (fault == "no_bandwidth") question["bandwidth"] = 0;
+  const Answer answer = answer_to(context.adapter(), kMeasured, question);
+  if (!answer.is_refused())
+    report_words(fmt::format("{}: {} is answered: {}", fault, question.dump(), answer.result.dump()));
+  else if (answer.kind != "invalid_argument" && answer.kind != "out_of_range")
+    report_words(fmt::format("{}: refused as '{}': {}", fault, answer.kind, answer.message));
+}
+
+}  // namespace
+
+void add_measured_partition_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, const char* requirement, const char* operation, std::vector<suite::Axis> axes,
+                       void (*body)(Context&)) {
+    suite.add({.id = std::string("schedules.partition.") + name,
+               .verifies = {requirement},
+               .door = Door::adapter,
+               .axes = std::move(axes),
+               .operations = {operation},
+               .body = body});
+  };
+  add("shortest_period", "SCHED-107@0803", kMeasured, {{"times", {"proportional", "random"}}}, shortest_period);
+  add("memory_is_kept", "SCHED-108@e902", kMeasured,
+      {{"bytes", {"none", "parameters", "activations"}}, {"micro_batches", {"1", "8"}}}, memory_is_kept);
+  add("messages_count", "SCHED-109@b948", kMeasured, {{"links", {"free", "slow"}}}, messages_count);
+  add("costs_of_candidates", "SCHED-110@8f03", kCosts, {{"layers", {"equal", "random"}}, {"micro_batches", {"1", "4"}}},
+      costs_of_candidates);
+  add("bad_layers", "SCHED-111@d337", kMeasured,
+      {{"fault",
+        {"negative_time", "not_a_number", "negative_bytes", "more_stages_than_layers", "no_stages", "no_micro_batches",
+         "no_bandwidth"}}},
+      refuses);
+}
+
+}  // namespace plumbline::conformance

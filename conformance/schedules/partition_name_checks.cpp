@@ -1,0 +1,202 @@
+// Partitions by a name or a layout: each system's methods, Megatron-LM's texts, and ends that are counted as layers.
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "conformance/recorded.hpp"
+#include "conformance/schedules/schedules_checks.hpp"
+#include "conformance/topology/asking.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using suite::Context;
+using suite::Door;
+
+namespace {
+
+const char* const kMethod = "schedules.partition_method";
+const char* const kLayout = "schedules.pipeline_layout";
+const char* const kCounted = "schedules.partition_counted";
+
+// What a recorded case asks, what it answers, and whether it is refused.
+void ask_as_recorded(Context& context, const std::string& op, const char* convention, const json& one,
+                     std::initializer_list<const char*> fields, std::initializer_list<const char*> results) {
+  json args{{"convention", convention}}, expected = json::object();
+  for (const char* field : fields) args[field] = one.at(field);
+  const std::string words = fmt::format("{} {}: ", op, args.dump().substr(0, 200));
+  if (one.contains("error")) {
+    if (!answer_to(context.adapter(), op, args).is_refused())
+      report_words(words + "refused in the record, here answered");
+    return;
+  }
+  for (const char* field : results) expected[field] = one.at(field);
+  const std::string problem =
+      problem_of(context.adapter(), op, args, [&](const json& result) { return first_difference(expected, result); });
+  if (!problem.empty()) report_words(words + problem);
+}
+
+std::string lowered(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+// ---- methods ----
+
+void deepspeed_methods(Context& context) {
+  const json record = recorded("schedules", "partition_methods");
+  for (const json& one : record.at("cases"))
+    if (lowered(one.at("method")).starts_with(context.parameters().text("method")))
+      ask_as_recorded(context, kMethod, "deepspeed", one, {"method", "layers", "num_parts"}, {"boundaries"});
+}
+
+void unknown_methods(Context& context) {
+  static const std::map<std::string, std::string> methods{
+      {"unknown", "Layerwise"}, {"profile", "profile"}, {"no_match", "type:conv"}, {"bad_expression", "type:a("}};
+  const std::string& method = methods.at(context.parameters().text("fault"));
+  const std::string named = method.substr(method.find(':') + 1);
+  const json layers{{{"type", "Linear"}, {"parameters", 4}}, {{"type", "ReLU"}, {"parameters", 0}}};
+  const Answer answer =
+      answer_to(context.adapter(), kMethod,
+                {{"convention", "deepspeed"}, {"method", method}, {"layers", layers}, {"num_parts", 2}});
+  if (!answer.is_refused())
+    report_words(fmt::format("method '{}' is answered: {}", method, answer.result.dump()));
+  else if (answer.kind == "failed" || answer.message.find(named) == std::string::npos)
+    report_words(
+        fmt::format("method '{}' is refused as '{}', which does not name it: {}", method, answer.kind, answer.message));
+}
+
+// A method's answer is that of the same system to the weights that the method gives.
+void dealt_by_weight(Context& context) {
+  const std::string &convention = context.parameters().text("convention"),
+                    &method = context.parameters().text("method");
+  const bool of_colossalai = convention == "colossalai", even = method == "even";
+  const std::array<int, 9> parameters{0, 900, 3, 3, 40, 0, 7, 120, 500};
+  json layers = json::array(), weights = json::array();
+  for (const int count : parameters) {
+    layers.push_back({{"type", "Layer"}, {"parameters", count}});
+    weights.push_back(count);
+  }
+  json place = of_colossalai ? json{{"pp", 3}, {"chunks", 1}} : json{{"num_parts", 3}};
+  place["convention"] = convention;
+  json named = place, dealt = place;
+  named["layers"] = layers;
+  named["method"] = of_colossalai ? (even ? "layer" : "parameter") : (even ? "uniform" : "parameters");
+  if (even)
+    dealt["num_items"] = layers.size();
+  else
+    dealt["weights"] = weights;
+  const Answer of_weights =
+      answer_to(context.adapter(), even ? "schedules.partition_uniform" : "schedules.partition_balanced", dealt);
+  report_words(problem_of(context.adapter(), kMethod, named,
+                          [&](const json& result) { return first_difference(of_weights.result, result); }));
+  named["method"] = of_colossalai ? "parameters" : "parameter";
+  if (!answer_to(context.adapter(), kMethod, named).is_refused())
+    report_words(
+        fmt::format("{}: method {} is answered, which is another system's", convention, named["method"].dump()));
+}
+
+// ---- layouts ----
+
+const char* kind_of(const std::string& layout) {
+  if (layout.find('m') != std::string::npos) return "prediction";
+  return layout.find('*') == std::string::npos ? "plain" : "repeated";
+}
+
+void layouts(Context& context) {
+  const json record = recorded("schedules", "partition_megatron");
+  for (const json& one : record.at("cases"))
+    if (one.at("kind") == "layout" && !one.contains("error") &&
+        kind_of(one.at("layout")) == context.parameters().text("text"))
+      ask_as_recorded(context, kLayout, "megatron", one, {"layout", "pp", "num_layers", "mtp_num_layers"},
+                      {"stages", "parts", "mtp_standalone"});
+}
+
+void refused_layouts(Context& context) {
+  const json record = recorded("schedules", "partition_megatron");
+  const bool of_text = context.parameters().text("wrong") == "text";
+  for (const json& one : record.at("cases"))
+    if (one.at("kind") == "layout" && one.contains("error") &&
+        of_text == one["error"].at("message").get<std::string>().starts_with("Invalid layer character"))
+      ask_as_recorded(context, kLayout, "megatron", one, {"layout", "pp", "num_layers", "mtp_num_layers"}, {});
+}
+
+// ---- ends that are counted ----
+
+json counted_of(const std::string& which) {
+  return {{"embedding", which == "embedding" || which == "both"}, {"loss", which == "loss" || which == "both"}};
+}
+
+void counted_as_megatron(Context& context) {
+  const json record = recorded("schedules", "partition_megatron");
+  const json counted = counted_of(context.parameters().text("counted"));
+  for (const json& one : record.at("cases"))
+    if (one.at("kind") == "counted" && first_difference(counted, one).empty())
+      ask_as_recorded(context, kCounted, "megatron", one, {"num_layers", "pp", "chunks", "embedding", "loss"},
+                      {"parts"});
+}
+
+// Embedding and loss counted, no two parts differ by more than one, and the larger ones are the first.
+std::string problem_of_counted(const json& parts, int layers, const json& counted) {
+  std::vector<int> sizes;
+  int next = 0;
+  for (const json& chunks : parts) {
+    const int begin = chunks.at(0).at(0), end = chunks.at(0).at(1);
+    if (begin != next || end < begin) return fmt::format("[{}, {}) follows layer {}", begin, end, next);
+    sizes.push_back(end - begin);
+    next = end;
+  }
+  if (next != layers) return fmt::format("{} of {} layers have an owner", next, layers);
+  const std::string of_layers = fmt::format("{}", fmt::join(sizes, " "));
+  sizes.front() += counted.at("embedding").get<bool>() ? 1 : 0;
+  sizes.back() += counted.at("loss").get<bool>() ? 1 : 0;
+  const auto [least, most] = std::ranges::minmax(sizes);
+  if (most - least <= 1 && std::ranges::is_sorted(sizes, std::ranges::greater())) return {};
+  return fmt::format("layers {}, with what is counted {}: they differ by one at most, the larger first", of_layers,
+                     fmt::join(sizes, " "));
+}
+
+void counted_evenly(Context& context) {
+  const json counted = counted_of(context.parameters().text("counted"));
+  const auto parts = static_cast<int>(context.parameters().number("parts"));
+  for (int layers = parts; layers <= 4 * parts + 1; ++layers) {
+    json args = counted;
+    args.update({{"num_layers", layers}, {"pp", parts}});
+    const std::string problem = problem_of(context.adapter(), kCounted, args, [&](const json& result) {
+      return problem_of_counted(result.at("parts"), layers, counted);
+    });
+    if (!problem.empty()) return report_words(fmt::format("{} layers in {} parts: {}", layers, parts, problem));
+  }
+}
+
+}  // namespace
+
+void add_partition_name_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, const char* requirement, const char* operation, std::vector<suite::Axis> axes,
+                       void (*body)(Context&), const char* convention = "") {
+    suite.add({.id = std::string("schedules.partition.") + name,
+               .verifies = {requirement},
+               .door = Door::adapter,
+               .axes = std::move(axes),
+               .operations = {operation},
+               .convention = convention,
+               .body = body});
+  };
+  const suite::Axis counted{"counted", {"none", "embedding", "loss", "both"}}, methods{"method", {"even", "weighed"}};
+  add("deepspeed_methods", "SCHED-100@c059", kMethod, {{"method", {"uniform", "parameters", "type:"}}},
+      deepspeed_methods, "deepspeed");
+  add("unknown_methods", "SCHED-101@02c6", kMethod, {{"fault", {"unknown", "profile", "no_match", "bad_expression"}}},
+      unknown_methods, "deepspeed");
+  add("colossalai_methods", "SCHED-102@d08c", kMethod, {{"convention", {"colossalai"}}, methods}, dealt_by_weight,
+      "colossalai");
+  add("deepspeed_06_methods", "SCHED-102@d08c", kMethod, {{"convention", {"deepspeed-0.6"}}, methods}, dealt_by_weight,
+      "deepspeed-0.6");
+  add("layouts", "SCHED-103@540b", kLayout, {{"text", {"plain", "repeated", "prediction"}}}, layouts, "megatron");
+  add("refused_layouts", "SCHED-104@4e70", kLayout, {{"wrong", {"text", "model"}}}, refused_layouts, "megatron");
+  add("counted_as_megatron", "SCHED-105@cb2b", kCounted, {counted}, counted_as_megatron, "megatron");
+  add("counted_evenly", "SCHED-106@5812", kCounted, {counted, {"parts", {"1", "2", "4"}}}, counted_evenly);
+}
+
+}  // namespace plumbline::conformance
