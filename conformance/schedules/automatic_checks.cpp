@@ -89,8 +89,10 @@ void judge_wanted(Context& context, int chunks, const std::string& limit, const 
     const Wanted wanted = draw(random, chunks, limit);
     const json args = question_of(wanted);
     const std::string problem = problem_of(context.adapter(), "schedules.generate", args, [&](const json& result) {
-      return judge(wanted,
-                   schedule_of(result.at("compute_only"), result.at("stage_to_rank"), wanted.shape.micro_batches));
+      return problem_of_answer(result, wanted.shape, [&](const PlanShape& shape, const Schedule& schedule) {
+        const std::string left_out = problem_of_work(shape, schedule);
+        return left_out.empty() ? judge(wanted, schedule) : left_out;
+      });
     });
     if (!problem.empty()) return report_words(args.dump() + ": " + problem);
   }
@@ -135,8 +137,9 @@ void no_longer_than_others(Context& context) {
 
 void says_the_least_limit(Context& context) {
   const int chunks = static_cast<int>(context.parameters().number("chunks"));
-  json args = question_of(
-      Wanted{.shape = {.schedule = "auto", .ranks = 4, .micro_batches = 8, .chunks = chunks}, .times = {}, .limit = 0});
+  const Wanted least{
+      .shape = {.schedule = "auto", .ranks = 4, .micro_batches = 8, .chunks = chunks}, .times = {}, .limit = chunks};
+  json args = question_of(least);
   for (int limit = -1; limit < chunks; ++limit) {
     args["memory_limit"] = limit;
     const Answer answer = answer_to(context.adapter(), "schedules.generate", args);
@@ -145,9 +148,8 @@ void says_the_least_limit(Context& context) {
       return report_words(fmt::format("{} is refused without the least limit, {}: {}: {}", args.dump(), chunks,
                                       answer.kind, answer.message));
   }
-  args["memory_limit"] = chunks;
-  if (const Answer answer = answer_to(context.adapter(), "schedules.generate", args); answer.is_refused())
-    report_words(args.dump() + " is refused: " + answer.message);
+  report_words(problem_of(context.adapter(), "schedules.generate", question_of(least),
+                          [&](const json& result) { return problem_of_answer(result, least.shape, problem_of_work); }));
 }
 
 }  // namespace

@@ -21,37 +21,6 @@ namespace {
 
 // ---- the work ----
 
-struct Done {
-  int forwards = 0, backwards = 0, input_gradients = 0, weight_gradients = 0;
-};
-
-std::string problem_of_work(const PlanShape& shape, const Schedule& schedule) {
-  std::map<std::pair<int, int>, Done> done;
-  for (int rank = 0; rank < shape.ranks; ++rank)
-    for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
-      const std::string words = to_string(action);
-      if (!is_compute(action.kind)) return words + " is no computation";
-      if (action.stage >= schedule.stages || action.micro_batch >= shape.micro_batches)
-        return words + ": there is no such stage or micro-batch";
-      if (schedule.stage_to_rank[static_cast<std::size_t>(action.stage)] != rank)
-        return fmt::format("{} on rank {}, its stage is on another", words, rank);
-      Done& one = done[{action.stage, action.micro_batch}];
-      (action.kind == ActionKind::forward          ? one.forwards
-       : action.kind == ActionKind::backward       ? one.backwards
-       : action.kind == ActionKind::input_gradient ? one.input_gradients
-                                                   : one.weight_gradients) += 1;
-    }
-  const int backwards = shape.schedule == "forward-only" ? 0 : 1;
-  for (int stage = 0; stage < schedule.stages; ++stage)
-    for (int micro_batch = 0; micro_batch < shape.micro_batches; ++micro_batch) {
-      const auto& [forward, whole, input, weight] = done[{stage, micro_batch}];
-      if (forward != 1 || whole + input != backwards || input != weight)
-        return fmt::format("stage {}, micro-batch {}: {} F, {} B, {} I, {} W", stage, micro_batch, forward, whole,
-                           input, weight);
-    }
-  return {};
-}
-
 void complete(Context& context) { judge_plans(context, problem_of_work); }
 
 void runs_to_the_end(Context& context) {

@@ -346,18 +346,18 @@ void refuses(Context& context) {
 
 void add_partition_checks(suite::Suite& suite) {
   const suite::Axis items{"items", {"0", "1", "3", "8", "30", "38"}}, parts{"parts", {"1", "3", "4", "8"}};
-  const auto add = [&](const char* name, const char* requirement, const char* operation, std::vector<suite::Axis> axes,
-                       void (*body)(Context&), const char* convention = "") {
+  const auto add = [&](const char* name, const char* requirement, std::vector<std::string> operations,
+                       std::vector<suite::Axis> axes, void (*body)(Context&), const char* convention = "") {
     suite.add({.id = std::string("schedules.partition.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
                .axes = std::move(axes),
-               .operations = {operation},
+               .operations = std::move(operations),
                .convention = convention,
                .body = body});
   };
-  const char* uniform = "schedules.partition_uniform";
-  const char* optimal = "schedules.partition_optimal";
+  const std::vector<std::string> uniform{"schedules.partition_uniform"}, balanced{"schedules.partition_balanced"},
+      either{"schedules.partition_uniform", "schedules.partition_balanced"}, optimal{"schedules.partition_optimal"};
   const suite::Axis kinds{"kind", {"uniform", "balanced"}}, weights{"weights", {"equal", "divisible", "random"}};
   add("every_item_once", "SCHED-001@8c0f", uniform, {items, parts}, every_item_once);
   add("even_sizes", "SCHED-002@2812", uniform, {items, parts}, even_sizes);
@@ -368,12 +368,13 @@ void add_partition_checks(suite::Suite& suite) {
       chunks_in_turn);
   add("least_heaviest", "SCHED-006@45f2", optimal, {weights}, least_heaviest);
   add("none_empty", "SCHED-007@9698", optimal, {weights}, none_empty);
-  add("colossalai", "SCHED-008@684c", uniform, {kinds}, colossalai, "colossalai");
-  add("falls_back_to_uniform", "SCHED-009@6b9b", "schedules.partition_balanced", {{"items", {"4", "7", "8"}}},
-      falls_back_to_uniform, "colossalai");
-  add("deepspeed", "SCHED-010@fb91", uniform, {kinds}, deepspeed, "deepspeed");
-  add("deepspeed_06", "SCHED-011@370f", uniform, {kinds}, deepspeed06, "deepspeed-0.6");
-  add("layer_counts", "SCHED-012@dab7", "schedules.count_layer_params", {{"recorded", {"0", "1", "2"}}}, layer_counts);
+  add("colossalai", "SCHED-008@684c", either, {kinds}, colossalai, "colossalai");
+  add("falls_back_to_uniform", "SCHED-009@6b9b", balanced, {{"items", {"4", "7", "8"}}}, falls_back_to_uniform,
+      "colossalai");
+  add("deepspeed", "SCHED-010@fb91", either, {kinds}, deepspeed, "deepspeed");
+  add("deepspeed_06", "SCHED-011@370f", either, {kinds}, deepspeed06, "deepspeed-0.6");
+  add("layer_counts", "SCHED-012@dab7", {"schedules.count_layer_params"}, {{"recorded", {"0", "1", "2"}}},
+      layer_counts);
   add("bad_arguments", "SCHED-013@bad1", uniform,
       {refused_names({"no_parts", "negative_items", "no_optimal_parts", "negative_weight", "weight_not_a_number"})},
       refuses);

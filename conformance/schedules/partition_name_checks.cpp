@@ -68,6 +68,18 @@ void unknown_methods(Context& context) {
         fmt::format("method '{}' is refused as '{}', which does not name it: {}", method, answer.kind, answer.message));
 }
 
+// Of boundaries, or of the parts of each rank.
+int layers_owned(const json& answer) {
+  int owned = 0;
+  if (answer.contains("boundaries")) {
+    for (const int boundary : answer.at("boundaries").get<std::vector<int>>()) owned = boundary;
+    return owned;
+  }
+  for (const auto& chunks : answer.at("parts").get<std::vector<std::vector<std::array<int, 2>>>>())
+    for (const auto& [begin, end] : chunks) owned += end - begin;
+  return owned;
+}
+
 // A method's answer is that of the same system to the weights that the method gives.
 void dealt_by_weight(Context& context) {
   const std::string &convention = context.parameters().text("convention"),
@@ -88,10 +100,13 @@ void dealt_by_weight(Context& context) {
     dealt["num_items"] = layers.size();
   else
     dealt["weights"] = weights;
-  const Answer of_weights =
-      answer_to(context.adapter(), even ? "schedules.partition_uniform" : "schedules.partition_balanced", dealt);
-  report_words(problem_of(context.adapter(), kMethod, named,
-                          [&](const json& result) { return first_difference(of_weights.result, result); }));
+  const char* const of_weights = even ? "schedules.partition_uniform" : "schedules.partition_balanced";
+  report_words(problem_of(context.adapter(), kMethod, named, [&](const json& by_name) -> std::string {
+    if (const int owned = layers_owned(by_name); owned != static_cast<int>(parameters.size()))
+      return fmt::format("{} of {} layers have an owner", owned, parameters.size());
+    return problem_of(context.adapter(), of_weights, dealt,
+                      [&](const json& by_weight) { return first_difference(by_weight, by_name); });
+  }));
   named["method"] = of_colossalai ? "parameters" : "parameter";
   if (!answer_to(context.adapter(), kMethod, named).is_refused())
     report_words(

@@ -98,17 +98,55 @@ json rows_of(const Schedule& schedule) {
   return rows;
 }
 
-std::string problem_of_plan(suite::Adapter& adapter, const PlanShape& shape, const JudgePlan& judge) {
-  const std::string problem = problem_of(adapter, "schedules.generate", question_of(shape), [&](const json& result) {
-    try {
-      const Schedule schedule = schedule_of(result.at("compute_only"), result.at("stage_to_rank"), shape.micro_batches);
-      if (static_cast<int>(schedule.ranks.size()) != shape.ranks) return fmt::format("{} rows", schedule.ranks.size());
-      if (schedule.stages != shape.ranks * shape.chunks) return fmt::format("{} stages", schedule.stages);
-      return judge(shape, schedule);
-    } catch (const InvalidArgument& error) {
-      return std::string(error.what());
+std::string problem_of_answer(const json& result, const PlanShape& shape, const JudgePlan& judge) {
+  try {
+    const Schedule schedule = schedule_of(result.at("compute_only"), result.at("stage_to_rank"), shape.micro_batches);
+    if (static_cast<int>(schedule.ranks.size()) != shape.ranks) return fmt::format("{} rows", schedule.ranks.size());
+    if (schedule.stages != shape.ranks * shape.chunks) return fmt::format("{} stages", schedule.stages);
+    return judge(shape, schedule);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+}
+
+namespace {
+
+struct Done {
+  int forwards = 0, backwards = 0, input_gradients = 0, weight_gradients = 0;
+};
+
+}  // namespace
+
+std::string problem_of_work(const PlanShape& shape, const Schedule& schedule) {
+  std::map<std::pair<int, int>, Done> done;
+  for (int rank = 0; rank < shape.ranks; ++rank)
+    for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
+      const std::string words = to_string(action);
+      if (!is_compute(action.kind)) return words + " is no computation";
+      if (action.stage >= schedule.stages || action.micro_batch >= shape.micro_batches)
+        return words + ": there is no such stage or micro-batch";
+      if (schedule.stage_to_rank[static_cast<std::size_t>(action.stage)] != rank)
+        return fmt::format("{} on rank {}, its stage is on another", words, rank);
+      Done& one = done[{action.stage, action.micro_batch}];
+      (action.kind == ActionKind::forward          ? one.forwards
+       : action.kind == ActionKind::backward       ? one.backwards
+       : action.kind == ActionKind::input_gradient ? one.input_gradients
+                                                   : one.weight_gradients) += 1;
     }
-  });
+  const int backwards = shape.schedule == "forward-only" ? 0 : 1;
+  for (int stage = 0; stage < schedule.stages; ++stage)
+    for (int micro_batch = 0; micro_batch < shape.micro_batches; ++micro_batch) {
+      const auto& [forward, whole, input, weight] = done[{stage, micro_batch}];
+      if (forward != 1 || whole + input != backwards || input != weight)
+        return fmt::format("stage {}, micro-batch {}: {} F, {} B, {} I, {} W", stage, micro_batch, forward, whole,
+                           input, weight);
+    }
+  return {};
+}
+
+std::string problem_of_plan(suite::Adapter& adapter, const PlanShape& shape, const JudgePlan& judge) {
+  const std::string problem = problem_of(adapter, "schedules.generate", question_of(shape),
+                                         [&](const json& result) { return problem_of_answer(result, shape, judge); });
   return problem.empty() ? "" : text_of(shape) + ": " + problem;
 }
 

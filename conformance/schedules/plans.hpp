@@ -47,9 +47,15 @@ struct PlanShape {
 [[nodiscard]] schedules::Schedule schedule_of(const nlohmann::json& rows, const nlohmann::json& stage_to_rank,
                                               int micro_batches);
 [[nodiscard]] nlohmann::json rows_of(const schedules::Schedule& schedule);
+/// What is wrong with a generated answer: rows that are none or too few, stages that are not the shape's, else what the
+/// judge says.
+using JudgePlan = std::function<std::string(const PlanShape& shape, const schedules::Schedule& schedule)>;
+[[nodiscard]] std::string problem_of_answer(const nlohmann::json& result, const PlanShape& shape,
+                                            const JudgePlan& judge);
+/// Whether each stage runs each micro-batch forward once, and back once, whole or in halves, in this order.
+[[nodiscard]] std::string problem_of_work(const PlanShape& shape, const schedules::Schedule& schedule);
 
 /// Judges the generated schedule of each allowed shape of the case, without idle cells, and reports the first problem.
-using JudgePlan = std::function<std::string(const PlanShape& shape, const schedules::Schedule& schedule)>;
 void judge_plans(suite::Context& context, const JudgePlan& judge);
 /// As judge_plans(), for one shape; "" when there is no problem.
 [[nodiscard]] std::string problem_of_plan(suite::Adapter& adapter, const PlanShape& shape, const JudgePlan& judge);

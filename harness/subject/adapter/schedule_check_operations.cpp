@@ -1,6 +1,8 @@
 // schedules.check, schedules.simulate.
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "harness/subject/adapter/operations.hpp"
 #include "harness/subject/adapter/schedule_costs.hpp"
 #include "reference/comm/errors.hpp"
