@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <random>
 #include <span>
 
 #include <fmt/format.h>
@@ -11,13 +12,31 @@
 #include "reference/comm/errors.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/record/safetensors.hpp"
-#include "reference/training/random.hpp"
 
 namespace plumbline::training {
 namespace {
 
 constexpr std::int64_t kPixels = 64;
 constexpr std::int64_t kClasses = 10;
+
+// The standard fixes the generator's numbers, but not what its distributions make of them.
+class Random {
+ public:
+  Random(std::uint64_t seed, std::uint64_t stream) : engine_(seed * 0x9e3779b97f4a7c15u + stream) {}
+
+  /// In [-bound, bound), 2^24 steps apart.
+  float uniform(double bound) {
+    const double unit = static_cast<double>(engine_() >> 40) * 0x1p-24;
+    return static_cast<float>((2 * unit - 1) * bound);
+  }
+  /// In [0, count).
+  std::size_t below(std::size_t count) {
+    return static_cast<std::size_t>((static_cast<unsigned __int128>(engine_()) * count) >> 64);
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
 
 std::vector<job::Layer> layers_of(const std::string& model) {
   using namespace job;
@@ -92,6 +111,11 @@ job::Shape row_of(const job::RunSpec& spec) {
 void append(const Digit& digit, std::vector<float>& x, std::vector<std::int64_t>& y) {
   for (const std::uint8_t pixel : digit.pixels) x.push_back(static_cast<float>(pixel) / 16);
   y.push_back(digit.label);
+}
+
+// Fisher and Yates.
+void shuffle(std::vector<std::size_t>& order, Random& random) {
+  for (std::size_t left = order.size(); left > 1; --left) std::swap(order[left - 1], order[random.below(left)]);
 }
 
 void write_batches(const job::RunSpec& spec, const std::vector<Digit>& rows) {
