@@ -1,6 +1,15 @@
-// reference/training/models/functions.hpp: the functions of pipeline/deferred.hpp, whose weight gradients are not deferred.
+// reference/training/models/functions.hpp: the functions whose weight gradients can wait, or the plain ones where there are
+// none.
 #pragma once
 
+#if __has_include("reference/training/pipeline/deferred.hpp")
+#include "reference/training/pipeline/deferred.hpp"
+
+namespace plumbline::training {
+/// Whether Pass::deferred is heeded.
+inline constexpr bool kDefersWeights = true;
+}  // namespace plumbline::training
+#else
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/linear.h>
@@ -9,7 +18,6 @@
 
 namespace plumbline::training {
 
-/// Whether Pass::deferred is heeded.
 inline constexpr bool kDefersWeights = false;
 
 inline at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Pass&) {
@@ -24,3 +32,4 @@ inline at::Tensor embedding(const at::Tensor& indices, const at::Tensor& weight,
 }
 
 }  // namespace plumbline::training
+#endif

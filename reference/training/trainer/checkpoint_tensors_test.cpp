@@ -3,7 +3,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -14,6 +13,7 @@
 #include "reference/record/temporary_folder.hpp"
 #include "reference/training/data/batches.hpp"
 #include "reference/training/models/resnet.hpp"
+#include "reference/training/trainer/batch_tensors.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -59,9 +59,7 @@ class SmallRun {
     return resnet({.block = ResidualBlock::basic, .layers = {1, 1, 1, 1}, .classes = 10, .planes = 4});
   }
   void train(const data::ImageBatch& batch) {
-    const at::Tensor x = at::empty(batch.shape(), at::kFloat), y = at::empty({x.size(0)}, at::kLong);
-    std::ranges::copy(batch.x, x.data_ptr<float>());
-    std::ranges::copy(batch.y, y.data_ptr<std::int64_t>());
+    const auto [x, y] = tensors_of(batch);
     at::cross_entropy_loss(stage_->forward({x}, {}).at(0), y).backward();
     std::vector<at::Tensor> values, gradients;
     for (const NamedTensor& parameter : stage_->parameters()) {
