@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/record/layout.hpp"
 #include "reference/schedules/generate.hpp"
 #include "reference/training/device.hpp"
 #include "reference/training/pipeline/batch.hpp"

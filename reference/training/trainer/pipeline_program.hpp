@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "reference/comm/communicator.hpp"
+#include "reference/record/layout.hpp"
 #include "reference/training/data/batches.hpp"
 #include "reference/training/data/text.hpp"
 #include "reference/training/models/blocks.hpp"

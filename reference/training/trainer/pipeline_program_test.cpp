@@ -51,7 +51,9 @@ struct Outcome {
   std::map<std::string, at::Tensor> everything;          // of all ranks together
 };
 
-using Prepare = std::function<Position(PipelineProgram& program, std::vector<Hook*>& hooks)>;
+/// Says where a rank's run begins, and may bring hooks.
+using Hooks = std::vector<std::unique_ptr<Hook>>;
+using Prepare = std::function<Position(int rank, PipelineProgram& program, Hooks& hooks)>;
 
 Outcome train(const TrainerSettings& settings, const PipelineTask& task, const Prepare& prepare = {}) {
   Outcome outcome;
@@ -62,13 +64,16 @@ Outcome train(const TrainerSettings& settings, const PipelineTask& task, const P
     at::set_num_threads(1);
     Timers timers;
     PipelineProgram program(settings, task, world, &timers);
-    LossHook loss;
-    AccuracyHook accuracy;
-    LearningRateHook rate(linear_warmup(settings.learning_rate, settings.epochs, settings.warmup_epochs),
-                          [&](double value) { program.set_learning_rate(value); });
-    std::vector<Hook*> hooks{&loss, &accuracy, &rate};
-    const Position from = prepare ? prepare(program, hooks) : Position{};
-    const auto epochs = fit(program.program(), {.epochs = settings.epochs, .from = from}, timers, hooks);
+    Hooks hooks;
+    hooks.push_back(std::make_unique<LossHook>());
+    hooks.push_back(std::make_unique<AccuracyHook>());
+    hooks.push_back(std::make_unique<LearningRateHook>(
+        linear_warmup(settings.learning_rate, settings.epochs, settings.warmup_epochs),
+        [&](double rate) { program.set_learning_rate(rate); }));
+    const Position from = prepare ? prepare(world.rank(), program, hooks) : Position{};
+    std::vector<Hook*> all;
+    for (const auto& hook : hooks) all.push_back(hook.get());
+    const auto epochs = fit(program.program(), {.epochs = settings.epochs, .from = from}, timers, all);
     const std::lock_guard lock(mutex);
     if (world.rank() == 0) outcome.epochs = epochs;
     auto& own = outcome.ranks[static_cast<std::size_t>(world.rank())];
@@ -146,23 +151,19 @@ TEST_F(PipelineRuns, ContinuedHaveTheBitsOfOneThatNeverStopped) {
   const job::TemporaryFolder folder;
   Configuration configuration = configuration_of(settings);
   configuration.emplace_back("model", "small resnet");
-  const Outcome whole =
-      train(settings, residual_task(settings), [&](PipelineProgram& program, std::vector<Hook*>& hooks) {
-        static thread_local std::unique_ptr<CheckpointHook> hook;
-        hook = std::make_unique<CheckpointHook>(
-            [&](const Position& at) { (void)write_checkpoint(program.checkpoint(configuration, at), folder.path()); },
-            0, 3);
-        hooks.push_back(hook.get());
-        return Position{};
-      });
+  const Outcome whole = train(settings, residual_task(settings), [&](int, PipelineProgram& program, Hooks& hooks) {
+    const auto save = [&program, &configuration, &folder](const Position& at) {
+      (void)write_checkpoint(program.checkpoint(configuration, at), folder.path());
+    };
+    hooks.push_back(std::make_unique<CheckpointHook>(save, 0, 3));
+    return Position{};
+  });
   EXPECT_THAT(checkpoint_steps(folder.path(), 2), testing::ElementsAre(3)) << "in the middle of the second epoch";
-  const Outcome continued =
-      train(settings, residual_task(settings), [&](PipelineProgram& program, std::vector<Hook*>&) {
-        const int rank = program.parameters().front().name.starts_with("0.") ? 0 : 1;
-        const Checkpoint checkpoint = read_checkpoint(checkpoint_file(folder.path(), 3, rank), configuration, rank, 2);
-        program.restore(checkpoint);
-        return checkpoint.at;
-      });
+  const Outcome continued = train(settings, residual_task(settings), [&](int rank, PipelineProgram& program, Hooks&) {
+    const Checkpoint checkpoint = read_checkpoint(checkpoint_file(folder.path(), 3, rank), configuration, rank, 2);
+    program.restore(checkpoint);
+    return checkpoint.at;
+  });
   for (const auto& [name, tensor] : whole.everything)
     EXPECT_TRUE(at::equal(continued.everything.at(name), tensor)) << name;
   EXPECT_EQ(continued.epochs.at(0).test, whole.epochs.at(1).test);
