@@ -61,6 +61,9 @@ std::vector<std::int64_t> parameter_counts(const Blocks& blocks) {
 std::vector<schedules::Interval> parts_of(const Blocks& blocks, int stages, int chunks, Cut cut) {
   if (stages < 1 || chunks < 1)
     throw InvalidArgument(fmt::format("{} stages and {} chunks; both must be at least 1", stages, chunks));
+  constexpr int kMost = 1 << 20;
+  if (chunks > kMost / stages)
+    throw InvalidArgument(fmt::format("{} stages of {} chunks; at most {} parts are made", stages, chunks, kMost));
   const auto count = static_cast<int>(blocks.size());
   if (cut == Cut::uniform) return by_number(schedules::colossalai_uniform(count, stages, chunks), chunks);
   const std::vector<std::int64_t> weights = parameter_counts(blocks);

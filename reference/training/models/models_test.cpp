@@ -343,6 +343,7 @@ TEST(BlocksTest, AreCutAsAsked) {
   EXPECT_EQ(cut_of(six, 2, 1, Cut::balanced).size(), 2u);
   EXPECT_THROW((void)parts_of(six, 2, 4, Cut::uniform), InvalidArgument);
   EXPECT_THROW((void)parts_of(six, 0, 1, Cut::optimal), InvalidArgument);
+  EXPECT_THROW((void)parts_of(six, 1 << 20, 1 << 20, Cut::optimal), InvalidArgument);
 }
 
 TEST(BlocksTest, GiveEachRankItsChunksByNumber) {

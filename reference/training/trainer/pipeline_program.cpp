@@ -27,7 +27,7 @@ void check(const TrainerSettings& settings, const comm::Communicator& world) {
   if (settings.tensor != 1)
     throw Unsupported(
         fmt::format("parallel.tensor = {}: models are not cut inside their layers; only 1 is run", settings.tensor));
-  const int wanted = settings.pipeline * settings.data;
+  const std::int64_t wanted = std::int64_t{settings.pipeline} * settings.data;
   if (world.size() != wanted)
     throw InvalidArgument(
         fmt::format("parallel.pipeline = {} and parallel.data = {} make {} ranks, but {} were started",
@@ -139,7 +139,8 @@ void PipelineProgram::make_stages(const PipelineTask& task) {
                       const Tensors& labels) { return at::cross_entropy_loss(outputs.at(0), labels.at(0)); },
       .device = device_of(task.device, world_.rank())};
   if (!settings_.tensor_shape.empty()) {
-    const at::Tensor sent = at::empty(settings_.tensor_shape, at::kFloat).requires_grad_();
+    const at::Tensor sent =
+        at::empty(settings_.tensor_shape, at::TensorOptions(at::kFloat).device(at::kMeta)).requires_grad_();
     options.promised = training::describe({sent});
   }
   engine_ = std::make_unique<PipelineEngine>(

@@ -20,6 +20,9 @@ const Names kPipelineFields{"size"};
 const Names kTensorFields{"size", "mode"};
 const Names kTensorModes{"1d", "2d", "2.5d", "3d", "sequence"};
 
+constexpr int kMost = 1 << 20;  // ranks, stages
+constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
+
 // Levenshtein's, letters of either case alike.
 std::size_t distance(std::string_view a, std::string_view b) {
   const auto lower = [](char letter) { return letter >= 'A' && letter <= 'Z' ? letter - 'A' + 'a' : int{letter}; };
@@ -107,9 +110,18 @@ class Reader {
          settings.warmup_epochs, fmt::format("0 to NUM_EPOCHS = {}", settings.epochs));
     for (const auto& [name, size] : {std::pair{"pipeline", settings.pipeline}, std::pair{"tensor", settings.tensor},
                                      std::pair{"data", settings.data}})
-      need(size >= 1 && size <= 1 << 20, fmt::format("parallel.{}", name), size, "1 to 1048576");
-    for (const std::int64_t size : settings.tensor_shape)
+      need(size >= 1 && size <= kMost, fmt::format("parallel.{}", name), size, fmt::format("1 to {}", kMost));
+    need(std::int64_t{settings.pipeline} * settings.data <= kMost / settings.tensor, "parallel.data", settings.data,
+         fmt::format("such that the world has at most {} ranks", kMost));
+    need(settings.chunks <= kMost / settings.pipeline, "NUM_CHUNKS", settings.chunks,
+         fmt::format("such that there are at most {} stages", kMost));
+    std::int64_t elements = 1;
+    for (const std::int64_t size : settings.tensor_shape) {
       need(size >= 1, "tensor_shape", job::text_of(settings.tensor_shape), "a list of whole numbers from 1 on");
+      need(size <= kMostElements / elements, "tensor_shape", job::text_of(settings.tensor_shape),
+           fmt::format("of at most {} elements", kMostElements));
+      elements *= size;
+    }
     need(settings.batch_size % settings.micro_batches == 0, "BATCH_SIZE", settings.batch_size,
          fmt::format("a multiple of NUM_MICRO_BATCHES = {}", settings.micro_batches));
     need(settings.chunks == 1 || settings.micro_batches % settings.pipeline == 0, "NUM_MICRO_BATCHES",

@@ -75,6 +75,14 @@ TEST(TrainerSettingsTest, NamesThePlaceOfAValueThatIsWrong) {
   EXPECT_EQ(error_of("[parallel]\ntensor = {size = 0}\n"), "t.toml:2:10: parallel.tensor = 0; it must be 1 to 1048576");
   EXPECT_EQ(error_of("tensor_shape = [4, 0]\n"),
             "t.toml:1:16: tensor_shape = [4, 0]; it must be a list of whole numbers from 1 on");
+  EXPECT_EQ(error_of("[parallel]\npipeline = 1048576\ndata = 2\n"),
+            "t.toml:3:8: parallel.data = 2; it must be such that the world has at most 1048576 ranks");
+  EXPECT_THAT(error_of("[parallel]\npipeline = 1048576\ndata = 1048576\ntensor = 1048576\n"),
+              HasSubstr("at most 1048576 ranks"));
+  EXPECT_EQ(error_of("NUM_CHUNKS = 2147483647\n"),
+            "t.toml:1:14: NUM_CHUNKS = 2147483647; it must be such that there are at most 1048576 stages");
+  EXPECT_THAT(error_of("tensor_shape = [4294967296, 4294967296]\n"),
+              HasSubstr("it must be of at most 1099511627776 elements"));
   EXPECT_THAT(error_of("tensor_shape = 4\n"), HasSubstr("tensor_shape = 4; it must be a list of whole numbers"));
   EXPECT_THAT(error_of("LEARNING_RATE = inf\n"), HasSubstr("LEARNING_RATE = inf; it must be a finite number above 0"));
   EXPECT_THAT(error_of("WARMUP_EPOCHS = 61\n"), HasSubstr("it must be 0 to NUM_EPOCHS = 60"));
