@@ -45,6 +45,13 @@ std::int64_t sum(const std::vector<std::int64_t>& counts, schedules::Interval in
 
 }  // namespace
 
+Cut cut_named(std::string_view name) {
+  if (name == "layer") return Cut::uniform;
+  if (name == "parameter") return Cut::balanced;
+  if (name == "optimal") return Cut::optimal;
+  throw NotFound(fmt::format("partition method '{}'; it must be layer, parameter or optimal", name));
+}
+
 std::vector<std::int64_t> parameter_counts(const Blocks& blocks) {
   std::vector<std::int64_t> counts;
   for (const Block& block : blocks) {

@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reference/schedules/partition.hpp"
@@ -35,6 +36,8 @@ enum class Cut {
   balanced,  // ColossalAI's: by their parameters
   optimal,   // by their parameters, the heaviest part as light as can be
 };
+/// "layer" and "parameter", ColossalAI's words for its two, and "optimal". Throws NotFound for another, with these.
+[[nodiscard]] Cut cut_named(std::string_view name);
 
 /// The trainable numbers of each block, without making any values.
 [[nodiscard]] std::vector<std::int64_t> parameter_counts(const Blocks& blocks);

@@ -341,6 +341,10 @@ TEST(BlocksTest, AreCutAsAsked) {
   EXPECT_EQ(cut_of(six, 3, 2, Cut::uniform), (Parts{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}}));
   EXPECT_EQ(cut_of(six, 2, 1, Cut::optimal), (Parts{{0, 4}, {4, 6}})) << "layer4 has most of the parameters";
   EXPECT_EQ(cut_of(six, 2, 1, Cut::balanced).size(), 2u);
+  EXPECT_EQ(cut_named("layer"), Cut::uniform);
+  EXPECT_EQ(cut_named("parameter"), Cut::balanced);
+  EXPECT_EQ(cut_named("optimal"), Cut::optimal);
+  EXPECT_THROW((void)cut_named("layers"), NotFound);
   EXPECT_THROW((void)parts_of(six, 2, 4, Cut::uniform), InvalidArgument);
   EXPECT_THROW((void)parts_of(six, 0, 1, Cut::optimal), InvalidArgument);
   EXPECT_THROW((void)parts_of(six, 1 << 20, 1 << 20, Cut::optimal), InvalidArgument);

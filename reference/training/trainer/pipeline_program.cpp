@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/zeros_like.h>
@@ -119,6 +120,7 @@ PipelineProgram::PipelineProgram(const TrainerSettings& settings, const Pipeline
       replicas_(group_along(world, parallel_, place_, &job::Coordinates::data, settings.data)),
       data_(task.data(place_.data)),
       store_(settings.seed, device_of(task.device, world.rank())) {
+  at::set_num_threads(1);
   make_stages(task);
   optimizer_ = std::make_unique<OptimizerState>(task.optimizer, parameters().size());
   set_learning_rate(settings.learning_rate);

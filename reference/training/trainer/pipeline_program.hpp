@@ -5,6 +5,7 @@
 //         parameters are summed over the stages that hold them, then all gradients averaged over the data ranks, then every
 //         rank updates what it has. One chunk: 1F1B. Several: ColossalAI's interleaved schedule.
 // Result  All ranks get the same: the mean loss over the data ranks, and counts over all of them.
+// Threads One intra-operation thread on the thread that makes it, which is the one that uses it.
 // Loss    Where it is no number on any rank, no rank updates anything.
 // Errors  Unsupported for parallel.tensor other than 1; InvalidArgument for a world of another size, and for batches that the
 //         micro-batches do not divide.
