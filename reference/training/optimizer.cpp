@@ -3,6 +3,9 @@
 #include <cmath>
 
 #include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
 
 namespace plumbline::training {
 
@@ -13,6 +16,18 @@ void OptimizerState::step(std::span<at::Tensor> values, std::span<const at::Tens
   ++steps_;
   for (std::size_t i = 0; i < values.size(); ++i)
     std::visit([&](const auto& rule) { step_one(rule, values[i], gradients[i], moments_[i]); }, optimizer_);
+}
+
+void OptimizerState::set_learning_rate(double rate) {
+  std::visit([&](auto& rule) { rule.lr = rate; }, optimizer_);
+}
+
+void OptimizerState::restore(int steps, std::vector<Moments> moments) {
+  if (moments.size() != moments_.size())
+    throw InvalidArgument(
+        fmt::format("moments of {} parameters; the optimizer has {}", moments.size(), moments_.size()));
+  steps_ = steps;
+  moments_ = std::move(moments);
 }
 
 void OptimizerState::step_one(const job::Sgd& sgd, at::Tensor& value, at::Tensor gradient, Moments& moments) const {

@@ -16,16 +16,27 @@ namespace plumbline::training {
 
 class OptimizerState {
  public:
+  /// Of one parameter; undefined before the first step, and where the rule has none.
+  struct Moments {
+    at::Tensor first;   // SGD: the momentum buffer
+    at::Tensor second;  // Adam: of the squares
+  };
+
   OptimizerState(const job::Optimizer& optimizer, std::size_t parameters);
 
   /// Changes `values` by one step; the gradients stay as they are.
   void step(std::span<at::Tensor> values, std::span<const at::Tensor> gradients);
 
+  /// The rate of the steps from now on.
+  void set_learning_rate(double rate);
+
+  // What a run that is continued needs.
+  [[nodiscard]] int steps() const { return steps_; }
+  [[nodiscard]] const std::vector<Moments>& moments() const { return moments_; }
+  /// Throws InvalidArgument for moments of another number of parameters.
+  void restore(int steps, std::vector<Moments> moments);
+
  private:
-  struct Moments {
-    at::Tensor first;   // SGD: the momentum buffer
-    at::Tensor second;  // Adam: of the squares
-  };
   void step_one(const job::Sgd& sgd, at::Tensor& value, at::Tensor gradient, Moments& moments) const;
   void step_one(const job::Adam& adam, at::Tensor& value, const at::Tensor& gradient, Moments& moments) const;
 

@@ -1,0 +1,109 @@
+#include "reference/training/models/transformer.hpp"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/softmax.h>
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/training/models/functions.hpp"
+
+namespace plumbline::training {
+namespace {
+
+constexpr double kDeviation = 0.02;
+
+void check(const Transformer& settings) {
+  for (const auto& [name, value] :
+       {std::pair{"tokens", settings.tokens}, std::pair{"length", settings.length}, std::pair{"width", settings.width},
+        std::pair{"heads", settings.heads}, std::pair{"layers", std::int64_t{settings.layers}}})
+    if (value < 1) throw InvalidArgument(fmt::format("{} = {}; it must be at least 1", name, value));
+  if (settings.width % settings.heads != 0)
+    throw InvalidArgument(fmt::format("heads = {}; it must divide the width, {}", settings.heads, settings.width));
+}
+
+Layer product(StageTensors& tensors, const std::string& name, std::int64_t in, std::int64_t out, double deviation) {
+  const at::Tensor weight = tensors.parameter(name + ".weight", {out, in}, normal(deviation));
+  const at::Tensor bias = tensors.parameter(name + ".bias", {out}, constant(0));
+  return [=](const at::Tensor& x, const Pass& pass) { return linear(x, weight, bias, pass); };
+}
+
+at::Tensor token_weight(StageTensors& tensors, const Transformer& settings) {
+  return tensors.parameter(kSharedEmbedding, {settings.tokens, settings.width}, normal(kDeviation));
+}
+
+Layer embeddings(StageTensors& tensors, const Transformer& settings) {
+  const at::Tensor token = token_weight(tensors, settings);
+  const at::Tensor place = tensors.parameter("place.weight", {settings.length, settings.width}, normal(kDeviation));
+  return [=](const at::Tensor& x, const Pass& pass) {
+    if (x.dim() != 2 || x.size(1) > settings.length)
+      throw InvalidArgument(
+          fmt::format("tokens of {} dimensions, {} a row; the model takes [rows, length] with at most {}", x.dim(),
+                      x.dim() == 0 ? 0 : x.size(-1), settings.length));
+    const at::Tensor places = at::arange(x.size(1), at::TensorOptions(at::kLong).device(x.device()));
+    return embedding(x, token, pass).add(embedding(places, place, pass));
+  };
+}
+
+// Each place sees itself and those before it.
+at::Tensor causal_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+  const std::int64_t length = query.size(-2);
+  const at::Tensor hidden =
+      at::full({length, length}, -std::numeric_limits<double>::infinity(), query.options()).triu(1);
+  const double scale = 1 / std::sqrt(static_cast<double>(query.size(-1)));
+  const at::Tensor scores = at::matmul(query, key.transpose(-2, -1)).mul(scale).add(hidden);
+  return at::matmul(at::softmax(scores, -1), value);
+}
+
+Layer attention(StageTensors& tensors, const std::string& name, const Transformer& settings) {
+  const std::int64_t width = settings.width, heads = settings.heads;
+  const Layer inputs = product(tensors, name + ".qkv", width, 3 * width, kDeviation);
+  const Layer output = product(tensors, name + ".out", width, width, kDeviation / std::sqrt(2.0 * settings.layers));
+  return [=](const at::Tensor& x, const Pass& pass) {
+    const std::int64_t rows = x.size(0), length = x.size(1);
+    // [3, rows, heads, length, width / heads]
+    const at::Tensor all = inputs(x, pass).view({rows, length, 3, heads, width / heads}).permute({2, 0, 3, 1, 4});
+    const at::Tensor seen = causal_attention(all[0], all[1], all[2]);
+    return output(seen.transpose(1, 2).reshape({rows, length, width}), pass);
+  };
+}
+
+Layer block(StageTensors& tensors, const std::string& name, const Transformer& settings) {
+  const std::int64_t width = settings.width;
+  const Layer norm1 = layer_norm_layer(tensors, name + ".norm1", width);
+  const Layer attend = attention(tensors, name + ".attention", settings);
+  const Layer norm2 = layer_norm_layer(tensors, name + ".norm2", width);
+  const Layer widen = product(tensors, name + ".widen", width, 4 * width, kDeviation);
+  const Layer narrow =
+      product(tensors, name + ".narrow", 4 * width, width, kDeviation / std::sqrt(2.0 * settings.layers));
+  return [=](const at::Tensor& x, const Pass& pass) {
+    const at::Tensor attended = x.add(attend(norm1(x, pass), pass));
+    return attended.add(narrow(at::gelu(widen(norm2(attended, pass), pass)), pass));
+  };
+}
+
+Layer head(StageTensors& tensors, const Transformer& settings) {
+  const Layer norm = layer_norm_layer(tensors, "norm", settings.width);
+  const at::Tensor token = token_weight(tensors, settings);
+  return [=](const at::Tensor& x, const Pass& pass) { return linear(norm(x, pass), token, {}, pass).transpose(1, 2); };
+}
+
+}  // namespace
+
+Blocks transformer(const Transformer& settings) {
+  check(settings);
+  Blocks blocks{{"embeddings", [=](StageTensors& tensors) { return embeddings(tensors, settings); }}};
+  for (int i = 0; i < settings.layers; ++i)
+    blocks.push_back({fmt::format("transformer block {}", i),
+                      [=](StageTensors& tensors) { return block(tensors, fmt::format("block{}", i), settings); }});
+  blocks.push_back({"tied head", [=](StageTensors& tensors) { return head(tensors, settings); }});
+  return blocks;
+}
+
+}  // namespace plumbline::training

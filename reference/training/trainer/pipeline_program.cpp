@@ -1,0 +1,269 @@
+#include "reference/training/trainer/pipeline_program.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/schedules/generate.hpp"
+#include "reference/training/device.hpp"
+#include "reference/training/pipeline/batch.hpp"
+#include "reference/training/trainer/checkpoint_tensors.hpp"
+
+namespace plumbline::training {
+namespace {
+
+job::Parallel parallel_of(const TrainerSettings& settings) {
+  return {.pipeline = settings.pipeline, .data = settings.data, .tensor = settings.tensor};
+}
+
+void check(const TrainerSettings& settings, const comm::Communicator& world) {
+  if (settings.tensor != 1)
+    throw Unsupported(
+        fmt::format("parallel.tensor = {}: models are not cut inside their layers; only 1 is run", settings.tensor));
+  const std::int64_t wanted = std::int64_t{settings.pipeline} * settings.data;
+  if (world.size() != wanted)
+    throw InvalidArgument(
+        fmt::format("parallel.pipeline = {} and parallel.data = {} make {} ranks, but {} were started",
+                    settings.pipeline, settings.data, wanted, world.size()));
+}
+
+std::unique_ptr<comm::Communicator> group_along(comm::Communicator& world, const job::Parallel& parallel,
+                                                job::Coordinates at, int job::Coordinates::* axis, int size) {
+  std::vector<int> ranks;
+  for (at.*axis = 0; at.*axis < size; ++(at.*axis)) ranks.push_back(job::rank_of(parallel, at));
+  return world.create_group(ranks);
+}
+
+schedules::Schedule schedule_of(const TrainerSettings& settings, int micro_batches) {
+  const schedules::Shape shape{
+      .ranks = settings.pipeline, .micro_batches = micro_batches, .stages_per_rank = settings.chunks};
+  return schedules::without_idle(settings.chunks == 1 ? schedules::generate(schedules::Family::one_f_one_b, shape)
+                                                      : schedules::interleaved_as_colossalai(shape));
+}
+
+std::int64_t right_rows(const EngineResult& ran) {
+  std::int64_t right = 0;
+  for (std::size_t i = 0; i < ran.outputs.size(); ++i)
+    right += ran.outputs[i].at(0).argmax(1).eq(ran.labels[i].at(0)).sum().item<std::int64_t>();
+  return right;
+}
+std::int64_t all_rows(const EngineResult& ran) {
+  std::int64_t rows = 0;
+  for (std::size_t i = 0; i < ran.outputs.size(); ++i) rows += ran.labels[i].at(0).numel();
+  return rows;
+}
+
+std::optional<TimedPhase> timed(Timers* timers, const char* phase) {
+  if (timers == nullptr) return std::nullopt;
+  return std::optional<TimedPhase>(std::in_place, *timers, phase);
+}
+
+}  // namespace
+
+TrainingData image_data(const data::Cifar10& images, const TrainerSettings& settings, int data_rank) {
+  const data::BatchPlan training{.rows = images.training.size(),
+                                 .batch = static_cast<std::size_t>(settings.batch_size),
+                                 .seed = settings.seed,
+                                 .rank = data_rank,
+                                 .ranks = settings.data};
+  const data::BatchPlan test{
+      .rows = images.test.size(), .batch = static_cast<std::size_t>(settings.batch_size), .shuffle = false};
+  struct Order {
+    int epoch = -1;
+    std::vector<std::vector<std::size_t>> batches;
+  };
+  const auto order = std::make_shared<Order>();  // of the epoch that is under way
+  TrainingData made{.training_batches = static_cast<std::int64_t>(data::batches_per_epoch(training)),
+                    .test_batches = static_cast<std::int64_t>(data::batches_per_epoch(test))};
+  made.training = [&images, training, order](int epoch, std::int64_t batch) {
+    if (order->epoch != epoch) *order = {epoch, data::batches_of_epoch(training, epoch)};
+    return tensors_of(data::training_batch(images.training, order->batches.at(static_cast<std::size_t>(batch)),
+                                           training.seed, epoch));
+  };
+  made.test = [&images, batches = data::batches_of_epoch(test, 0)](std::int64_t batch) {
+    return tensors_of(data::test_batch(images.test, batches.at(static_cast<std::size_t>(batch))));
+  };
+  return made;
+}
+
+TrainingData text_data(const data::Text& text, const TrainerSettings& settings, int data_rank, std::int64_t length,
+                       std::int64_t batches) {
+  const std::int64_t rows = settings.batch_size;
+  // Every data rank has steps of its own, so that none has another's windows.
+  const auto batch_of = [=, seed = settings.seed, ranks = settings.data](std::string_view part, std::int64_t number) {
+    return tensors_of(data::text_batch(part, rows, length, seed, number * ranks + data_rank), rows);
+  };
+  TrainingData made{.training_batches = batches, .test_batches = std::max<std::int64_t>(1, batches / 10)};
+  made.training = [=, part = text.training](int epoch, std::int64_t batch) {
+    return batch_of(part, epoch * batches + batch);
+  };
+  made.test = [=, part = text.held_out](std::int64_t batch) { return batch_of(part, batch); };
+  return made;
+}
+
+PipelineProgram::PipelineProgram(const TrainerSettings& settings, const PipelineTask& task, comm::Communicator& world,
+                                 Timers* timers)
+    : settings_(settings),
+      world_((check(settings, world), world)),
+      timers_(timers),
+      parallel_(parallel_of(settings)),
+      place_(job::coordinates_of(parallel_, world.rank())),
+      pipeline_(group_along(world, parallel_, place_, &job::Coordinates::pipeline, settings.pipeline)),
+      replicas_(group_along(world, parallel_, place_, &job::Coordinates::data, settings.data)),
+      data_(task.data(place_.data)),
+      store_(settings.seed, device_of(task.device, world.rank())) {
+  at::set_num_threads(1);
+  make_stages(task);
+  optimizer_ = std::make_unique<OptimizerState>(task.optimizer, parameters().size());
+  set_learning_rate(settings.learning_rate);
+}
+
+PipelineProgram::~PipelineProgram() = default;
+
+void PipelineProgram::make_stages(const PipelineTask& task) {
+  const std::vector<schedules::Interval> parts = parts_of(task.blocks, settings_.pipeline, settings_.chunks, task.cut);
+  std::vector<int> numbers;
+  for (int chunk = 0; chunk < settings_.chunks; ++chunk)
+    numbers.push_back(chunk * settings_.pipeline + place_.pipeline);
+  stages_ = training::make_stages(task.blocks, parts, numbers, store_);
+  std::map<int, Stage*> own;
+  for (const auto& [number, stage] : stages_) own[number] = stage.get();
+  EngineOptions options{
+      .criterion = [](const Tensors& outputs,
+                      const Tensors& labels) { return at::cross_entropy_loss(outputs.at(0), labels.at(0)); },
+      .device = device_of(task.device, world_.rank())};
+  if (!settings_.tensor_shape.empty()) {
+    const at::Tensor sent =
+        at::empty(settings_.tensor_shape, at::TensorOptions(at::kFloat).device(at::kMeta)).requires_grad_();
+    options.promised = training::describe({sent});
+  }
+  engine_ = std::make_unique<PipelineEngine>(
+      *pipeline_, [settings = settings_](int micro_batches) { return schedule_of(settings, micro_batches); },
+      std::move(own), std::move(options), steps_);
+  share(task.blocks, parts);
+}
+
+// Whoever holds a parameter follows from the model alone: its shapes are enough.
+void PipelineProgram::share(const Blocks& blocks, const std::vector<schedules::Interval>& parts) {
+  std::map<std::string, std::vector<int>> holders;
+  TensorStore shapes(0, c10::DeviceType::Meta);
+  for (std::size_t part = 0; part < parts.size(); ++part)
+    for (const NamedTensor& parameter : make_stage(blocks, parts[part], shapes)->parameters())
+      holders[parameter.name].push_back(static_cast<int>(part) % settings_.pipeline);
+  std::vector<SharedParameter> shared;
+  for (const NamedTensor& parameter : parameters()) {
+    std::vector<int> ranks = holders.at(parameter.name);
+    std::ranges::sort(ranks);
+    const auto twice = std::ranges::unique(ranks);
+    ranks.erase(twice.begin(), twice.end());
+    if (ranks.size() > 1) shared.push_back({parameter.name, parameter.tensor, ranks});
+  }
+  std::ranges::sort(shared, {}, &SharedParameter::name);
+  shared_ = std::make_unique<SharedParameters>(*pipeline_, shared, steps_);
+}
+
+TrainingProgram PipelineProgram::program() {
+  TrainingProgram program{.training_batches = data_.training_batches, .test_batches = data_.test_batches};
+  program.train = [this](int epoch, std::int64_t batch) {
+    const BatchResult result = agree(run(data_.training(epoch, batch), true));
+    if (std::isfinite(result.loss)) update();
+    engine_->clear_gradients();
+    return result;
+  };
+  program.test = [this](std::int64_t batch) { return agree(run(data_.test(batch), false)); };
+  return program;
+}
+
+EngineResult PipelineProgram::run(const BatchTensors& batch, bool training) {
+  const auto time = timed(timers_, training ? "forward and backward" : "forward");
+  const int parts = settings_.micro_batches;
+  return engine_->run({.micro_batches = parts,
+                       .inputs = micro_batches_of({batch.x}, parts, "inputs"),
+                       .labels = micro_batches_of({batch.y}, parts, "labels"),
+                       .forward_only = !training,
+                       .return_outputs = !training});
+}
+
+// Everyone learns what the ranks of the last stages know.
+BatchResult PipelineProgram::agree(const EngineResult& ran) {
+  constexpr std::size_t kNumbers = 4;
+  std::array<double, kNumbers> own{};
+  if (!ran.losses.empty())
+    own = {1, std::accumulate(ran.losses.begin(), ran.losses.end(), 0.0) / static_cast<double>(ran.losses.size()),
+           static_cast<double>(right_rows(ran)), static_cast<double>(all_rows(ran))};
+  std::vector<double> all(kNumbers * static_cast<std::size_t>(world_.size()));
+  world_.all_gather({own.data(), kNumbers, comm::DType::f64},
+                    {all.data(), static_cast<std::int64_t>(all.size()), comm::DType::f64});
+  BatchResult result{.loss_rank = -1};
+  double losses = 0;
+  for (int rank = 0; rank < world_.size(); ++rank) {
+    const double* numbers = &all[kNumbers * static_cast<std::size_t>(rank)];
+    if (numbers[0] == 0) continue;
+    ++losses;
+    if (result.loss_rank < 0 || (std::isfinite(result.loss) && !std::isfinite(numbers[1]))) result.loss_rank = rank;
+    result.loss += numbers[1];
+    result.right += static_cast<std::int64_t>(numbers[2]);
+    result.rows += static_cast<std::int64_t>(numbers[3]);
+  }
+  result.loss /= losses;
+  return result;
+}
+
+void PipelineProgram::update() {
+  std::vector<at::Tensor> values, gradients;
+  {
+    const auto time = timed(timers_, "reduce");
+    shared_->reduce();
+    for (const NamedTensor& parameter : parameters()) {
+      const at::Tensor& gradient = parameter.tensor.grad();
+      values.push_back(parameter.tensor.detach());
+      gradients.push_back(gradient.defined() ? gradient : at::zeros_like(values.back()));
+    }
+    if (settings_.data > 1) average_over_data_ranks(gradients);
+  }
+  const auto time = timed(timers_, "update");
+  optimizer_->step(values, gradients);
+}
+
+void PipelineProgram::average_over_data_ranks(std::vector<at::Tensor>& gradients) {
+  if (gradients.empty()) return;
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& gradient : gradients) flat.push_back(gradient.reshape({-1}));
+  const at::Tensor bucket = at::cat(flat).cpu();
+  const comm::Buffer buffer{bucket.data_ptr<float>(), bucket.numel(), comm::DType::f32};
+  replicas_->all_reduce(buffer, buffer, comm::ReduceOp::avg);
+  std::int64_t first = 0;
+  for (at::Tensor& gradient : gradients) {
+    const at::Tensor mean = bucket.narrow(0, first, gradient.numel()).view(gradient.sizes());
+    first += gradient.numel();
+    gradient = mean.to(gradient.device());
+  }
+}
+
+std::vector<NamedTensor> PipelineProgram::buffers() const {
+  std::vector<NamedTensor> all;
+  for (const auto& [number, stage] : stages_)
+    for (const NamedTensor& buffer : stage->buffers()) all.push_back(buffer);
+  return all;
+}
+
+Checkpoint PipelineProgram::checkpoint(const Configuration& configuration, const Position& at) const {
+  Checkpoint made{
+      .configuration = configuration, .at = at, .seed = settings_.seed, .rank = world_.rank(), .ranks = world_.size()};
+  add_training(made, parameters(), buffers(), *optimizer_);
+  return made;
+}
+
+void PipelineProgram::restore(const Checkpoint& checkpoint) {
+  restore_training(checkpoint, parameters(), buffers(), *optimizer_);
+}
+
+}  // namespace plumbline::training

@@ -1,0 +1,107 @@
+// reference/training/trainer/pipeline_program.hpp: a model that several ranks train as a pipeline, as a program of the
+// trainer's.
+//
+// Model   The world is pipeline x data ranks, row-major. Each pipeline trains on batches of its own; gradients of shared
+//         parameters are summed over the stages that hold them, then all gradients averaged over the data ranks, then every
+//         rank updates what it has. One chunk: 1F1B. Several: ColossalAI's interleaved schedule.
+// Result  All ranks get the same: the mean loss over the data ranks, and counts over all of them.
+// Threads One intra-operation thread on the thread that makes it, which is the one that uses it.
+// Loss    Where it is no number on any rank, no rank updates anything.
+// Errors  Unsupported for parallel.tensor other than 1; InvalidArgument for a world of another size, and for batches that the
+//         micro-batches do not divide.
+// Source  ColossalAI's pipeline example.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reference/comm/communicator.hpp"
+#include "reference/record/layout.hpp"
+#include "reference/training/data/batches.hpp"
+#include "reference/training/data/text.hpp"
+#include "reference/training/models/blocks.hpp"
+#include "reference/training/optimizer.hpp"
+#include "reference/training/pipeline/engine.hpp"
+#include "reference/training/pipeline/shared.hpp"
+#include "reference/training/trainer/batch_tensors.hpp"
+#include "reference/training/trainer/checkpoint.hpp"
+#include "reference/training/trainer/settings.hpp"
+#include "reference/training/trainer/timers.hpp"
+#include "reference/training/trainer/trainer.hpp"
+
+namespace plumbline::training {
+
+/// Batches of one data rank.
+struct TrainingData {
+  std::int64_t training_batches = 0;  // of an epoch
+  std::int64_t test_batches = 0;
+  std::function<BatchTensors(int epoch, std::int64_t batch)> training;
+  std::function<BatchTensors(std::int64_t batch)> test;
+};
+/// Of images, which must outlive it: augmented ones to train on. The test is not shared out: every data rank does all of it.
+[[nodiscard]] TrainingData image_data(const data::Cifar10& images, const TrainerSettings& settings, int data_rank);
+/// Of a text, in windows of `length` tokens: so many batches an epoch, a tenth as many, and at least one, to test. The text
+/// must outlive it.
+[[nodiscard]] TrainingData text_data(const data::Text& text, const TrainerSettings& settings, int data_rank,
+                                     std::int64_t length, std::int64_t batches);
+
+/// What is trained, on what.
+struct PipelineTask {
+  Blocks blocks;
+  Cut cut = Cut::uniform;
+  job::Optimizer optimizer = job::Adam{.lr = 1e-3};  // the settings' rate holds
+  std::string device = "cpu";
+  std::function<TrainingData(int data_rank)> data;
+};
+
+/// One rank of it.
+class PipelineProgram {
+ public:
+  /// Collective over `world`, which must outlive it. `timers`, where there are some, measure "forward and backward", "reduce"
+  /// and "update".
+  PipelineProgram(const TrainerSettings& settings, const PipelineTask& task, comm::Communicator& world,
+                  Timers* timers = nullptr);
+  ~PipelineProgram();
+
+  /// Its functions are collective, and refer to this.
+  [[nodiscard]] TrainingProgram program();
+  void set_learning_rate(double rate) { optimizer_->set_learning_rate(rate); }
+
+  /// This rank's state; the configuration is what the caller adds to the settings' (the model's name, say).
+  [[nodiscard]] Checkpoint checkpoint(const Configuration& configuration, const Position& at) const;
+  /// Throws InvalidArgument for a state that is not of this model.
+  void restore(const Checkpoint& checkpoint);
+
+  /// What this rank holds.
+  [[nodiscard]] const std::vector<NamedTensor>& parameters() const { return engine_->parameters(); }
+  [[nodiscard]] std::vector<NamedTensor> buffers() const;
+
+ private:
+  void make_stages(const PipelineTask& task);
+  void share(const Blocks& blocks, const std::vector<schedules::Interval>& parts);
+  EngineResult run(const BatchTensors& batch, bool training);
+  BatchResult agree(const EngineResult& ran);
+  void update();
+  void average_over_data_ranks(std::vector<at::Tensor>& gradients);
+
+  TrainerSettings settings_;
+  comm::Communicator& world_;
+  Timers* timers_;
+  job::Parallel parallel_;
+  job::Coordinates place_;
+  std::unique_ptr<comm::Communicator> pipeline_;
+  std::unique_ptr<comm::Communicator> replicas_;
+  TrainingData data_;
+  TensorStore store_;
+  PipelineTrainingSteps steps_;
+  std::map<int, std::unique_ptr<Stage>> stages_;
+  std::unique_ptr<PipelineEngine> engine_;
+  std::unique_ptr<SharedParameters> shared_;
+  std::unique_ptr<OptimizerState> optimizer_;
+};
+
+}  // namespace plumbline::training

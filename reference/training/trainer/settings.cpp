@@ -1,0 +1,182 @@
+#include "reference/training/trainer/settings.hpp"
+
+#include <cmath>
+#include <fstream>
+#include <numeric>
+#include <optional>
+
+#include "reference/record/toml_fields.hpp"
+
+namespace plumbline::training {
+namespace {
+
+using job::Fields;
+using Names = std::vector<std::string>;
+
+const Names kFields{"BATCH_SIZE",    "NUM_EPOCHS", "NUM_MICRO_BATCHES", "NUM_CHUNKS", "tensor_shape", "LEARNING_RATE",
+                    "WARMUP_EPOCHS", "SEED",       "parallel"};
+const Names kParallelFields{"pipeline", "tensor", "data"};
+const Names kPipelineFields{"size"};
+const Names kTensorFields{"size", "mode"};
+const Names kTensorModes{"1d", "2d", "2.5d", "3d", "sequence"};
+
+constexpr int kMost = 1 << 20;  // ranks, stages
+constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
+
+// Levenshtein's, letters of either case alike.
+std::size_t distance(std::string_view a, std::string_view b) {
+  const auto lower = [](char letter) { return letter >= 'A' && letter <= 'Z' ? letter - 'A' + 'a' : int{letter}; };
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (lower(a[i]) == lower(b[j]) ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, changed});
+    }
+  }
+  return row.back();
+}
+
+void refuse_unknown(const toml::table& table, const std::string& path, const Names& known, const std::string& origin) {
+  for (const auto& [key, node] : table) {
+    const std::string_view name = key.str();
+    if (std::ranges::find(known, name) != known.end()) continue;
+    const std::string& nearest =
+        *std::ranges::min_element(known, {}, [&](const std::string& other) { return distance(name, other); });
+    job::refuse(origin, key.source(),
+                fmt::format("unknown field {}{}; the nearest known one is {}{}", path, name, path, nearest));
+  }
+}
+
+// The file while it is read: a field's name with its place, for what is wrong with a value.
+class Reader {
+ public:
+  Reader(const toml::table& file, const std::string& origin) : file_(file), origin_(origin) {}
+
+  TrainerSettings settings() {
+    refuse_unknown(file_, "", kFields, origin_);
+    Fields fields(file_, "", origin_);
+    TrainerSettings settings;
+    fields.integer("BATCH_SIZE", settings.batch_size);
+    fields.integer("NUM_EPOCHS", settings.epochs);
+    fields.integer("NUM_MICRO_BATCHES", settings.micro_batches);
+    fields.integer("NUM_CHUNKS", settings.chunks);
+    fields.list("tensor_shape", settings.tensor_shape, "a list of whole numbers from 1 on");
+    fields.number("LEARNING_RATE", settings.learning_rate);
+    fields.integer("WARMUP_EPOCHS", settings.warmup_epochs);
+    fields.integer("SEED", settings.seed);
+    if (auto parallel = fields.table("parallel")) read_parallel(*parallel, settings);
+    check(settings);
+    return settings;
+  }
+
+ private:
+  void read_parallel(Fields& fields, TrainerSettings& settings) {
+    const toml::table& table = *file_.get("parallel")->as_table();
+    refuse_unknown(table, "parallel.", kParallelFields, origin_);
+    read_size(fields, table, "pipeline", kPipelineFields, settings.pipeline);
+    if (auto tensor = read_size(fields, table, "tensor", kTensorFields, settings.tensor); tensor && tensor->has("mode"))
+      settings.tensor_mode = kTensorModes[tensor->word("mode", kTensorModes)];
+    fields.integer("data", settings.data);
+  }
+  // A number, or a table with one; the table.
+  std::optional<Fields> read_size(Fields& fields, const toml::table& table, const std::string& name, const Names& known,
+                                  int& size) {
+    const toml::node* node = table.get(name);
+    if (node == nullptr || !node->is_table()) {
+      fields.integer(name, size);
+      return std::nullopt;
+    }
+    refuse_unknown(*node->as_table(), fmt::format("parallel.{}.", name), known, origin_);
+    auto inner = fields.table(name);
+    inner->integer("size", size);
+    return inner;
+  }
+
+  template <class T>
+  void need(bool right, const std::string& field, const T& value, const std::string& what) const {
+    if (!right) job::refuse(origin_, place_of(field), fmt::format("{} = {}; it must be {}", field, value, what));
+  }
+  void check(const TrainerSettings& settings) const {
+    need(settings.batch_size >= 1, "BATCH_SIZE", settings.batch_size, "at least 1");
+    need(settings.epochs >= 1, "NUM_EPOCHS", settings.epochs, "at least 1");
+    need(settings.micro_batches >= 1, "NUM_MICRO_BATCHES", settings.micro_batches, "at least 1");
+    need(settings.chunks >= 1, "NUM_CHUNKS", settings.chunks, "at least 1");
+    need(settings.learning_rate > 0 && std::isfinite(settings.learning_rate), "LEARNING_RATE", settings.learning_rate,
+         "a finite number above 0");
+    need(settings.warmup_epochs >= 0 && settings.warmup_epochs <= settings.epochs, "WARMUP_EPOCHS",
+         settings.warmup_epochs, fmt::format("0 to NUM_EPOCHS = {}", settings.epochs));
+    for (const auto& [name, size] : {std::pair{"pipeline", settings.pipeline}, std::pair{"tensor", settings.tensor},
+                                     std::pair{"data", settings.data}})
+      need(size >= 1 && size <= kMost, fmt::format("parallel.{}", name), size, fmt::format("1 to {}", kMost));
+    need(std::int64_t{settings.pipeline} * settings.data <= kMost / settings.tensor, "parallel.data", settings.data,
+         fmt::format("such that the world has at most {} ranks", kMost));
+    need(settings.chunks <= kMost / settings.pipeline, "NUM_CHUNKS", settings.chunks,
+         fmt::format("such that there are at most {} stages", kMost));
+    std::int64_t elements = 1;
+    for (const std::int64_t size : settings.tensor_shape) {
+      need(size >= 1, "tensor_shape", job::text_of(settings.tensor_shape), "a list of whole numbers from 1 on");
+      need(size <= kMostElements / elements, "tensor_shape", job::text_of(settings.tensor_shape),
+           fmt::format("of at most {} elements", kMostElements));
+      elements *= size;
+    }
+    need(settings.batch_size % settings.micro_batches == 0, "BATCH_SIZE", settings.batch_size,
+         fmt::format("a multiple of NUM_MICRO_BATCHES = {}", settings.micro_batches));
+    need(settings.chunks == 1 || settings.micro_batches % settings.pipeline == 0, "NUM_MICRO_BATCHES",
+         settings.micro_batches,
+         fmt::format("a multiple of parallel.pipeline = {} with NUM_CHUNKS = {}", settings.pipeline, settings.chunks));
+  }
+  // Of a field that was left out, the place of what would hold it.
+  [[nodiscard]] toml::source_region place_of(std::string field) const {
+    for (; !field.empty(); field.resize(field.find('.') == std::string::npos ? 0 : field.rfind('.')))
+      if (const auto view = toml::at_path(file_, field)) return view.node()->source();
+    return file_.source();
+  }
+
+  const toml::table& file_;
+  const std::string& origin_;
+};
+
+}  // namespace
+
+TrainerSettings parse_trainer_settings(std::string_view text, const std::string& origin) {
+  toml::table file;
+  try {
+    file = toml::parse(text, origin);
+  } catch (const toml::parse_error& error) {
+    job::refuse(origin, error.source(), std::string(error.description()));
+  }
+  return Reader(file, origin).settings();
+}
+
+TrainerSettings read_trainer_settings(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream text;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored) || !stream || !(text << stream.rdbuf()).good())
+    throw NotFound(
+        fmt::format("'{}' cannot be read; it must be a TOML file with BATCH_SIZE, NUM_MICRO_BATCHES, …, and "
+                    "[parallel]",
+                    file.string()));
+  return parse_trainer_settings(text.str(), file.string());
+}
+
+Configuration configuration_of(const TrainerSettings& settings) {
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  return {{"BATCH_SIZE", text(settings.batch_size)},
+          {"NUM_EPOCHS", text(settings.epochs)},
+          {"NUM_MICRO_BATCHES", text(settings.micro_batches)},
+          {"NUM_CHUNKS", text(settings.chunks)},
+          {"tensor_shape", job::text_of(settings.tensor_shape)},
+          {"LEARNING_RATE", text(settings.learning_rate)},
+          {"WARMUP_EPOCHS", text(settings.warmup_epochs)},
+          {"SEED", text(settings.seed)},
+          {"parallel.pipeline", text(settings.pipeline)},
+          {"parallel.tensor.size", text(settings.tensor)},
+          {"parallel.tensor.mode", settings.tensor_mode},
+          {"parallel.data", text(settings.data)}};
+}
+
+}  // namespace plumbline::training

@@ -1,0 +1,61 @@
+// reference/training/trainer/settings.hpp: what a pipeline training run is told, as a file. Free of LibTorch.
+//
+// Model   The fields of ColossalAI's pipeline example, under its names, in TOML:
+//
+//           BATCH_SIZE = 64            # rows of a data rank's batch
+//           NUM_EPOCHS = 60
+//           NUM_MICRO_BATCHES = 4      # of a batch
+//           NUM_CHUNKS = 1             # stages of a pipeline rank; more than one: the interleaved schedule
+//           tensor_shape = [16, 512]   # what every stage sends, where all send the same; left out: stages tell each other
+//           LEARNING_RATE = 1e-3
+//           WARMUP_EPOCHS = 5
+//           SEED = 1
+//           [parallel]
+//           pipeline = 2               # or {size = 2}
+//           tensor = {size = 1, mode = "1d"}
+//           data = 1
+//
+//         Every field may be left out; the values above are the defaults, but for tensor_shape and mode, which have none.
+// Errors  InvalidArgument of one line: file:line:column, the field, its value and what would be right; for an unknown field
+//         the nearest known one. NotFound for a file that cannot be read.
+// Source  ColossalAI v0.1.9: its configuration of pipelines, and its rules for schedules (a batch is divided by its
+//         micro-batches; interleaved, these by the pipeline's size).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "reference/record/run_spec.hpp"
+
+namespace plumbline::training {
+
+struct TrainerSettings {
+  std::int64_t batch_size = 64;
+  int epochs = 60;
+  int micro_batches = 4;
+  int chunks = 1;
+  job::Shape tensor_shape{};  // empty: stages tell each other
+  double learning_rate = 1e-3;
+  int warmup_epochs = 5;
+  std::uint64_t seed = 1;
+  int pipeline = 2;
+  int tensor = 1;
+  std::string tensor_mode{};  // "1d", "2d", "2.5d", "3d", "sequence"; empty: none
+  int data = 1;
+  friend bool operator==(const TrainerSettings&, const TrainerSettings&) = default;
+};
+
+/// What decides a run's numbers, by name, in an order that is always the same; values have no line ends.
+using Configuration = std::vector<std::pair<std::string, std::string>>;
+
+[[nodiscard]] TrainerSettings read_trainer_settings(const std::filesystem::path& file);
+/// The same of a text; `origin` stands for the file in errors.
+[[nodiscard]] TrainerSettings parse_trainer_settings(std::string_view text, const std::string& origin);
+/// All fields, under the file's names.
+[[nodiscard]] Configuration configuration_of(const TrainerSettings& settings);
+
+}  // namespace plumbline::training

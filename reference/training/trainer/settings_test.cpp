@@ -1,0 +1,119 @@
+// The trainer's settings out of TOML.
+#include "reference/training/trainer/settings.hpp"
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/record/temporary_folder.hpp"
+
+namespace plumbline::training {
+namespace {
+
+using testing::HasSubstr;
+
+std::string error_of(const std::string& text) {
+  try {
+    (void)parse_trainer_settings(text, "t.toml");
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(TrainerSettingsTest, TheExamplesAreTheDefaults) {
+  const TrainerSettings settings =
+      parse_trainer_settings("NUM_MICRO_BATCHES = 4\nparallel = {pipeline = 2}\n", "t.toml");
+  EXPECT_EQ(settings, TrainerSettings{});
+  EXPECT_EQ(settings.batch_size, 64);
+  EXPECT_EQ(settings.epochs, 60);
+  EXPECT_EQ(settings.chunks, 1);
+}
+
+TEST(TrainerSettingsTest, ReadsEveryField) {
+  const TrainerSettings settings = parse_trainer_settings(
+      "BATCH_SIZE = 24\nNUM_EPOCHS = 7\nNUM_MICRO_BATCHES = 6\nNUM_CHUNKS = 2\ntensor_shape = [4, 8, 2]\n"
+      "LEARNING_RATE = 0.5\nWARMUP_EPOCHS = 2\nSEED = 9\n[parallel]\npipeline = {size = 3}\n"
+      "tensor = {size = 4, mode = '2d'}\ndata = 5\n",
+      "t.toml");
+  const TrainerSettings expected{.batch_size = 24,
+                                 .epochs = 7,
+                                 .micro_batches = 6,
+                                 .chunks = 2,
+                                 .tensor_shape = {4, 8, 2},
+                                 .learning_rate = 0.5,
+                                 .warmup_epochs = 2,
+                                 .seed = 9,
+                                 .pipeline = 3,
+                                 .tensor = 4,
+                                 .tensor_mode = "2d",
+                                 .data = 5};
+  EXPECT_EQ(settings, expected);
+  EXPECT_EQ(parse_trainer_settings("[parallel]\ntensor = 2\n", "t.toml").tensor, 2);
+}
+
+TEST(TrainerSettingsTest, NamesThePlaceAndTheNearestKnownField) {
+  EXPECT_EQ(error_of("BATCH_SIZE = 8\nNUM_MICROBATCHES = 4\n"),
+            "t.toml:2:1: unknown field NUM_MICROBATCHES; the nearest known one is NUM_MICRO_BATCHES");
+  EXPECT_EQ(error_of("num_chunks = 2\n"), "t.toml:1:1: unknown field num_chunks; the nearest known one is NUM_CHUNKS");
+  EXPECT_EQ(error_of("[parallel]\n  pipelines = 2\n"),
+            "t.toml:2:3: unknown field parallel.pipelines; the nearest known one is parallel.pipeline");
+  EXPECT_EQ(error_of("[parallel]\ntensor = {size = 2, mod = '1d'}\n"),
+            "t.toml:2:21: unknown field parallel.tensor.mod; the nearest known one is parallel.tensor.mode");
+  EXPECT_EQ(error_of("[parallel.pipeline]\nsizes = 2\n"),
+            "t.toml:2:1: unknown field parallel.pipeline.sizes; the nearest known one is parallel.pipeline.size");
+}
+
+TEST(TrainerSettingsTest, NamesThePlaceOfAValueThatIsWrong) {
+  EXPECT_EQ(error_of("BATCH_SIZE = 10\n"),
+            "t.toml:1:14: BATCH_SIZE = 10; it must be a multiple of NUM_MICRO_BATCHES = 4");
+  EXPECT_EQ(error_of("\nNUM_EPOCHS = 0\n"), "t.toml:2:14: NUM_EPOCHS = 0; it must be at least 1");
+  EXPECT_EQ(error_of("NUM_CHUNKS = 2\n[parallel]\npipeline = 3\n"),
+            "t.toml:1:1: NUM_MICRO_BATCHES = 4; it must be a multiple of parallel.pipeline = 3 with NUM_CHUNKS = 2");
+  EXPECT_EQ(error_of("[parallel]\ntensor = {size = 0}\n"), "t.toml:2:10: parallel.tensor = 0; it must be 1 to 1048576");
+  EXPECT_EQ(error_of("tensor_shape = [4, 0]\n"),
+            "t.toml:1:16: tensor_shape = [4, 0]; it must be a list of whole numbers from 1 on");
+  EXPECT_EQ(error_of("[parallel]\npipeline = 1048576\ndata = 2\n"),
+            "t.toml:3:8: parallel.data = 2; it must be such that the world has at most 1048576 ranks");
+  EXPECT_THAT(error_of("[parallel]\npipeline = 1048576\ndata = 1048576\ntensor = 1048576\n"),
+              HasSubstr("at most 1048576 ranks"));
+  EXPECT_EQ(error_of("NUM_CHUNKS = 2147483647\n"),
+            "t.toml:1:14: NUM_CHUNKS = 2147483647; it must be such that there are at most 1048576 stages");
+  EXPECT_THAT(error_of("tensor_shape = [4294967296, 4294967296]\n"),
+              HasSubstr("it must be of at most 1099511627776 elements"));
+  EXPECT_THAT(error_of("tensor_shape = 4\n"), HasSubstr("tensor_shape = 4; it must be a list of whole numbers"));
+  EXPECT_THAT(error_of("LEARNING_RATE = inf\n"), HasSubstr("LEARNING_RATE = inf; it must be a finite number above 0"));
+  EXPECT_THAT(error_of("WARMUP_EPOCHS = 61\n"), HasSubstr("it must be 0 to NUM_EPOCHS = 60"));
+  EXPECT_THAT(error_of("NUM_CHUNKS = 'two'\n"),
+              HasSubstr("t.toml:1:14: NUM_CHUNKS = 'two'; it must be a whole number"));
+  EXPECT_THAT(error_of("[parallel]\ntensor = {size = 1, mode = '4d'}\n"),
+              HasSubstr("one of 1d, 2d, 2.5d, 3d, sequence"));
+  EXPECT_THAT(error_of("parallel = 3\n"), HasSubstr("it must be a table"));
+  EXPECT_THAT(error_of("BATCH_SIZE = \n"), HasSubstr("t.toml:1:"));
+}
+
+TEST(TrainerSettingsTest, ReadsAFile) {
+  const job::TemporaryFolder folder;
+  std::ofstream(folder.path() / "t.toml") << "SEED = 5\n";
+  EXPECT_EQ(read_trainer_settings(folder.path() / "t.toml").seed, 5u);
+  EXPECT_THROW((void)read_trainer_settings(folder.path() / "none.toml"), NotFound);
+  EXPECT_THROW((void)read_trainer_settings(folder.path()), NotFound);
+}
+
+TEST(TrainerSettingsTest, AConfigurationTellsAllFieldsApart) {
+  const Configuration base = configuration_of({});
+  const std::vector<TrainerSettings> others{{.batch_size = 32},   {.epochs = 5},         {.micro_batches = 8},
+                                            {.chunks = 2},        {.tensor_shape = {1}}, {.learning_rate = 0.1},
+                                            {.warmup_epochs = 4}, {.seed = 2},           {.pipeline = 4},
+                                            {.tensor = 2},        {.tensor_mode = "1d"}, {.data = 2}};
+  EXPECT_EQ(others.size(), base.size());
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    const Configuration other = configuration_of(others[i]);
+    for (std::size_t field = 0; field < base.size(); ++field) EXPECT_EQ(other[field] != base[field], field == i) << i;
+  }
+}
+
+}  // namespace
+}  // namespace plumbline::training
