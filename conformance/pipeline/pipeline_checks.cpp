@@ -241,14 +241,16 @@ void activations(Context& context) {
 
 void refusal(Context& context) {
   job::RunSpec spec = prepared(context, settings_of(context));
-  const int before = spec.run.micro_batches;
-  spec.run.micro_batches = 2 * before + 1;
+  const bool divides = context.parameters().number("left_over") == 0;
+  if (!divides) spec.run.micro_batches = 2 * spec.run.micro_batches + 1;
   const std::string rows = std::to_string(spec.run.global_batch), parts = std::to_string(spec.run.micro_batches);
   try {
     context.training().run(spec, context.world(), folder_of(context, "record"), {}, steps_of(context));
-    ADD_FAILURE() << id_of(kRefusal) << ": " << rows << " rows in " << parts << " micro-batches were not refused";
+    EXPECT_TRUE(divides) << id_of(kRefusal) << ": " << rows << " rows in " << parts
+                         << " micro-batches were not refused";
   } catch (const InvalidArgument& error) {
     const std::string text = error.what();
+    EXPECT_FALSE(divides) << id_of(kRefusal) << ": refused, although nothing is left over: " << text;
     EXPECT_TRUE(text.find(rows) != std::string::npos && text.find(parts) != std::string::npos)
         << id_of(kRefusal) << ": the numbers are not in: " << text;
   }
@@ -279,7 +281,7 @@ void add_pipeline_checks(suite::Suite& suite) {
                       {"micro_batches", {"1", "2p"}},
                       {"accumulation", {"1", "3"}},
                       {"data", {"1", "2"}},
-                      suite::worlds({2, 4})},
+                      suite::worlds({2, 3, 4})},
              .applies = is_planned,
              .modules = {"training"},
              .body = single_device});
@@ -307,17 +309,18 @@ void add_pipeline_checks(suite::Suite& suite) {
              .verifies = cited({kShapes, kSurvive}),
              .axes = {{"shapes", {"constant", "per_call", "per_micro_batch"}},
                       schedules({"1f1b", "zbv"}),
-                      suite::worlds({2})},
+                      suite::worlds({2, 3})},
              .modules = {"training"},
              .body = shapes});
-  suite.add({.id = "pipeline.training.activations",
-             .verifies = cited({kActivations}),
-             .axes = {schedules({"gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1"}), suite::worlds({2, 4})},
-             .modules = {"training"},
-             .body = activations});
+  suite.add(
+      {.id = "pipeline.training.activations",
+       .verifies = cited({kActivations}),
+       .axes = {schedules({"gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1"}), suite::worlds({2, 3, 4})},
+       .modules = {"training"},
+       .body = activations});
   suite.add({.id = "pipeline.training.refuses_uneven",
              .verifies = cited({kRefusal}),
-             .axes = {schedules({"1f1b"}), suite::worlds({2})},
+             .axes = {{"left_over", {"0", "1"}}, schedules({"1f1b"}), suite::worlds({2, 3})},
              .modules = {"training"},
              .body = refusal});
 }

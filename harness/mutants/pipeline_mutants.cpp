@@ -234,7 +234,8 @@ std::vector<Mutant> engine_faults() {
        activations("1f1b", 4), activations("gpipe", 2), "all forwards come first",
        with([](ExecutorSteps& steps) { steps.pipeline.gives_up = [](int, int) { return false; }; })},
       {"pipe.rows_left_over", "PIPE-010", "rows that are left over when the batch is cut are left out", "PIPE-13",
-       "pipeline.training.refuses_uneven[schedule=1f1b,world=2]", single_device({}), "nothing is left over",
+       "pipeline.training.refuses_uneven[left_over=1,schedule=1f1b,world=2]",
+       "pipeline.training.refuses_uneven[left_over=0,schedule=1f1b,world=2]", "nothing is left over",
        with([](ExecutorSteps& steps) { steps.accept = [](const RunSpec&) {}; })},
   };
 }
