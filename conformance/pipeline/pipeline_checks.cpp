@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "conformance/training/job_runs.hpp"
 #include "conformance/training/judge.hpp"
 #include "conformance/training/report.hpp"
 #include "reference/comm/errors.hpp"
@@ -79,14 +80,17 @@ training::DigitsRun settings_of(Context& context) {
           .schedule = parameters.text("schedule")};
 }
 
+job::RunSpec written(const training::DigitsRun& settings, const std::filesystem::path& folder) {
+  job::RunSpec spec = training::write_digits_run(settings, training::digits(), folder);
+  spec.optimizer = job::Sgd{.lr = 0.1};
+  job::write_run_spec(spec, folder / "spec.toml");
+  return spec;
+}
+
 // Writes the run on one rank and reads it on all.
 job::RunSpec prepared(Context& context, const training::DigitsRun& settings) {
   const std::filesystem::path folder = folder_of(context, "run");
-  if (context.rank() == kJudge) {
-    job::RunSpec spec = training::write_digits_run(settings, training::digits(), folder);
-    spec.optimizer = job::Sgd{.lr = 0.1};
-    job::write_run_spec(spec, folder / "spec.toml");
-  }
+  if (context.rank() == kJudge) (void)written(settings, folder);
   context.world().barrier();
   return job::read_run_spec(folder / "spec.toml");
 }
@@ -135,10 +139,21 @@ void run_and_judge(Context& context, const Renaming& names) {
 
 void single_device(Context& context) { run_and_judge(context, of_pipelines()); }
 
-void tied(Context& context) {
+Renaming of_tied_parameters() {
   Renaming names = of_pipelines();
   for (auto& [id, citation] : names) citation = kTied;
-  run_and_judge(context, names);
+  return names;
+}
+
+void tied(Context& context) { run_and_judge(context, of_tied_parameters()); }
+
+// Programs of others. They take seconds to start, so that a few runs must tell much.
+void job(Context& context) {
+  const bool is_tied = context.parameters().text("model") == "tied";
+  report(
+      renamed(findings_of_job(
+                  context, [&](const std::filesystem::path& folder) { return written(settings_of(context), folder); }),
+              is_tied ? of_tied_parameters() : of_pipelines()));
 }
 
 // ---- sessions: batches that no specification has ----
@@ -271,6 +286,22 @@ bool is_planned(const suite::Parameters& parameters) {
 
 suite::Axis schedules(std::vector<std::string> names) { return {"schedule", std::move(names)}; }
 
+struct Setup {
+  std::string_view model, schedule;
+  int accumulation, data, world;
+};
+constexpr std::array kJobs{
+    Setup{"mlp", "1f1b", 1, 1, 2},  Setup{"mlp", "interleaved-1f1b", 3, 1, 3}, Setup{"mlp", "gpipe", 1, 2, 4},
+    Setup{"tied", "1f1b", 1, 1, 3}, Setup{"conv_norm", "zbv", 1, 1, 2},
+};
+bool is_planned_job(const suite::Parameters& parameters) {
+  return std::ranges::any_of(kJobs, [&](const Setup& setup) {
+    return parameters.text("model") == setup.model && parameters.text("schedule") == setup.schedule &&
+           parameters.number("accumulation") == setup.accumulation && data_of(parameters) == setup.data &&
+           parameters.world() == setup.world;
+  });
+}
+
 }  // namespace
 
 void add_pipeline_checks(suite::Suite& suite) {
@@ -305,6 +336,18 @@ void add_pipeline_checks(suite::Suite& suite) {
                  },
              .modules = {"training"},
              .body = tied});
+  suite.add({.id = "pipeline.job.single_device",
+             .verifies = cited({kCoverage, kGradient, kValues, kCopies, kLoss, kTied}),
+             .door = suite::Door::job,
+             .axes = {{"model", {"mlp", "conv_norm", "tied"}},
+                      schedules({"gpipe", "1f1b", "interleaved-1f1b", "zbv"}),
+                      {"accumulation", {"1", "3"}},
+                      {"data", {"1", "2"}},
+                      suite::worlds({2, 3, 4})},
+             .applies = is_planned_job,
+             .modules = {"training"},
+             .limit = std::chrono::seconds(75),
+             .body = job});
   suite.add({.id = "pipeline.training.shapes",
              .verifies = cited({kShapes, kSurvive}),
              .axes = {{"shapes", {"constant", "per_call", "per_micro_batch"}},

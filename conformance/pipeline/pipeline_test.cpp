@@ -41,6 +41,22 @@ TEST(PipelineChecks, PassOnTheLocalBackend) {
   }
 }
 
+// Of another program only the bounds are known: faults are found by them.
+TEST(PipelineJobs, AreHeldToTheSingleDevice) {
+  const auto failures = [](const char* setup, const char* mutant) {
+    const std::string id = "pipeline.job.single_device[" + std::string(setup) + "]";
+    const auto found = std::ranges::find(pipelines().cases(), id, &suite::Case::id);
+    if (found == pipelines().cases().end()) throw NotFound("no case " + id);
+    return failures_of(*found, {.steps = std::get<mutants::MakeSteps>(mutants::find_mutant(mutant).change)});
+  };
+  EXPECT_THAT(failures("model=mlp,schedule=1f1b,accumulation=1,data=1,world=2", "pipe.sum_not_mean"),
+              testing::ContainsRegex("PIPE-002: step 0, rank [01], [02].(weight|bias).*bound [0-9]"));
+  EXPECT_THAT(failures("model=mlp,schedule=interleaved-1f1b,accumulation=3,data=1,world=3", "pipe.scale_each_call"),
+              testing::HasSubstr("PIPE-002: step 0"));
+  EXPECT_THAT(failures("model=tied,schedule=1f1b,accumulation=1,data=1,world=3", "tie.none"),
+              testing::ContainsRegex("PIPE-006: step 0, rank 2, 2.weight.*differs from that of rank 1"));
+}
+
 class PipelineMutant : public testing::TestWithParam<std::string> {
  protected:
   const Mutant& mutant() const { return mutants::find_mutant(GetParam()); }
