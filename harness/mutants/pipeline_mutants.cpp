@@ -126,6 +126,13 @@ void average(comm::Communicator& group, const comm::Buffer& bucket) {
   group.all_reduce(bucket, bucket, comm::ReduceOp::avg);
 }
 
+// On the second of the ranks the gradient begins one element later.
+void sum_with_other_offset(comm::Communicator& group, const comm::Buffer& bucket) {
+  auto* begin = static_cast<float*>(bucket.data);
+  if (group.rank() == 1) std::rotate(begin, begin + 1, begin + bucket.count);
+  training::sum_over_holders(group, bucket);
+}
+
 void update_then_reduce(ExecutorSteps& steps) {
   steps.pipeline.finish = [](const std::function<void()>& reduce_shared, const std::function<void()>& update) {
     update();
@@ -217,6 +224,8 @@ std::vector<Mutant> tied_faults() {
        tied("tied", "zb-h1", 1, 3), untied, none, reducing(sum_twice)},
       {"tie.average", "PIPE-006", "the gradients of tied copies are averaged, as replicas' are", "REF-05",
        tied("tied", "1f1b", 2, 4), untied, none, reducing(average)},
+      {"tie.other_offset", "PIPE-006", "tied gradients begin at different places in the buckets of two ranks", "TIE-05",
+       tied("tied", "interleaved-1f1b", 1, 4), untied, none, reducing(sum_with_other_offset)},
       {"tie.after_update", "PIPE-006", "the gradients of tied copies are summed when the update is over",
        "TIE-06: a reduction that misses its place", tied("tied", "zbv", 1, 2), untied, none, with(update_then_reduce)},
   };
