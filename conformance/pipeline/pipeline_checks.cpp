@@ -37,6 +37,7 @@ constexpr std::string_view kTied = "PIPE-006@1cdd";
 constexpr std::string_view kShapes = "PIPE-007@2725";
 constexpr std::string_view kSurvive = "PIPE-008@4be2";
 constexpr std::string_view kActivations = "PIPE-009@6adf";
+constexpr std::string_view kEvaluation = "PIPE-011@5160";
 constexpr std::string_view kRefusal = "PIPE-010@be78";
 
 constexpr int kJudge = 0;  // the rank that prepares and judges
@@ -215,6 +216,42 @@ void compare_sessions(Context& context, const job::RunSpec& spec, const std::vec
   }
 }
 
+// Evaluates ahead of a step, or between its two calls.
+void evaluation(Context& context) {
+  constexpr double within = 1e-4;
+  training::DigitsRun settings = settings_of(context);
+  settings.global_batch = 18;
+  settings.micro_batches = 1;  // of the file; the session cuts by itself
+  const job::RunSpec spec = prepared(context, settings);
+  const bool first = context.parameters().text("when") == "ahead_of_the_step";
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(micro_batches_of(context.parameters())), 3);
+  const Rows evaluated = rows_of(2, counts);
+  const std::vector<Rows> calls{rows_of(0, counts), rows_of(1, counts)};
+  const training::Values weights = training::given_weights(spec, context.rank());
+  const auto alone = [&](const training::Slice& slice) {
+    return context.training().baseline(spec, {slice}, weights, training::Arithmetic::float64, "cpu").slices.front();
+  };
+  const auto session = context.training().pipeline(spec, context.world(), steps_of(context));
+  if (!first) (void)session->train(calls[0], 2);
+  const training::PipelineOutcome outcome = session->evaluate(evaluated);
+  if (first) (void)session->train(calls[0], 2);
+  (void)session->train(calls[1], 2);
+  const std::string who = fmt::format("{}: rank {}: ", id_of(kEvaluation), context.rank());
+  if (!outcome.losses.empty()) {
+    double loss = 0;
+    for (const double one : outcome.losses) loss += one / static_cast<double>(outcome.losses.size());
+    EXPECT_NEAR(loss, alone(evaluated).loss, within) << who << "the loss";
+    EXPECT_EQ(outcome.outputs.size(), 10 * 3 * counts.size()) << who << "ten outputs a row";
+  }
+  EXPECT_LE(outcome.peak_activations, 1) << who << "something is kept for a backward pass";
+  training::Slice all = calls[0];
+  all.insert(all.end(), calls[1].begin(), calls[1].end());
+  const training::LossGradient expected = alone(all);
+  for (const auto& [name, gradient] : session->gradients())
+    EXPECT_LE(distance(gradient, expected.gradients.at(name)), within)
+        << who << name << ": the gradient of the step is not that of its two calls";
+}
+
 void shapes(Context& context) {
   training::DigitsRun settings = settings_of(context);
   settings.micro_batches = 1;  // of the file; the session cuts by itself
@@ -355,6 +392,13 @@ void add_pipeline_checks(suite::Suite& suite) {
                       suite::worlds({2, 3})},
              .modules = {"training"},
              .body = shapes});
+  suite.add({.id = "pipeline.training.evaluation",
+             .verifies = cited({kEvaluation}),
+             .axes = {{"when", {"ahead_of_the_step", "within_the_step"}},
+                      schedules({"1f1b", "zbv", "looped-bfs"}),
+                      suite::worlds({2, 3})},
+             .modules = {"training"},
+             .body = evaluation});
   suite.add(
       {.id = "pipeline.training.activations",
        .verifies = cited({kActivations}),

@@ -176,6 +176,10 @@ std::string activations(const char* schedule, int world) {
   return fmt::format("pipeline.training.activations[schedule={},world={}]", schedule, world);
 }
 
+std::string evaluation(const char* when) {
+  return fmt::format("pipeline.training.evaluation[when={},schedule=1f1b,world=2]", when);
+}
+
 std::vector<Mutant> gradient_faults() {
   const std::string one_micro_batch = single_device({.schedule = "gpipe", .micro_batches = "1"});
   const char* one = "there is one micro-batch";
@@ -239,6 +243,13 @@ std::vector<Mutant> engine_faults() {
       {"pipe.reset_wipes_gradients", "PIPE-008",
        "stages are set up anew when shapes change, and their gradients are lost", "PIPE-15", shapes("per_call", "zbv"),
        shapes("constant", "zbv"), constant, with(reset_wipes_gradients)},
+      {"pipe.evaluation_clears_gradients", "PIPE-011", "an evaluation begins by clearing the gradients",
+       "PIPE-15: what a step has gathered is lost between its calls", evaluation("within_the_step"),
+       evaluation("ahead_of_the_step"), "nothing has been gathered yet", with([](ExecutorSteps& steps) {
+         steps.pipeline.begin_of_call = [](const GradientViews& gradients, bool forward_only) {
+           if (forward_only) scale(gradients, 0);
+         };
+       })},
       {"pipe.activations_kept", "PIPE-009", "what a backward pass needed is kept to the end of the call", "PIPE-18",
        activations("1f1b", 4), activations("gpipe", 2), "all forwards come first",
        with([](ExecutorSteps& steps) { steps.pipeline.gives_up = [](int, int) { return false; }; })},

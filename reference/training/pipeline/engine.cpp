@@ -370,6 +370,7 @@ EngineResult PipelineEngine::run(const EngineCall& call) {
   if (call.micro_batches < 1 || call.calls < 1)
     throw InvalidArgument(
         fmt::format("a call of {} micro-batches, one of {}; at least 1 of each", call.micro_batches, call.calls));
+  steps_.begin_of_call([this] { return gradients(); }, call.forward_only);
   const Telling telling = agree(call);
   if (telling != Telling::never) steps_.shapes_changed([this] { return gradients(); });
   return Call(*this, call, lowered(call, telling), telling).run();

@@ -54,7 +54,10 @@ struct PipelineTrainingSteps {
   std::function<bool(bool changed)> tells_shapes = [](bool changed) { return changed; };
   /// What else is done when shapes have changed.
   std::function<void(const GradientViews& gradients)> shapes_changed = [](const GradientViews&) {};
-  /// What is done with the gradients when a call ends.
+  /// What is done with the gradients when a call begins.
+  std::function<void(const GradientViews& gradients, bool forward_only)> begin_of_call = [](const GradientViews&,
+                                                                                            bool) {};
+  /// What is done with the gradients when a call that trains ends.
   std::function<void(const GradientViews& gradients, const CallSize& size)> end_of_call = [](const GradientViews&,
                                                                                              const CallSize&) {};
   /// Makes of a rank's own gradients of shared parameters those of the whole model, in place. Collective over the ranks
