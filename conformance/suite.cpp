@@ -4,6 +4,7 @@
 
 #include "conformance/collectives/collectives_checks.hpp"
 #include "conformance/groups/groups_checks.hpp"
+#include "conformance/pipeline/pipeline_checks.hpp"
 #include "conformance/profiles/profiles.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/topology/topology_checks.hpp"
@@ -13,6 +14,7 @@
 extern const std::string_view plumbline_profiles_text;
 extern const std::string_view plumbline_collectives_requirements;
 extern const std::string_view plumbline_schedules_requirements;
+extern const std::string_view plumbline_pipeline_requirements;
 extern const std::string_view plumbline_topology_requirements;
 extern const std::string_view plumbline_groups_requirements;
 extern const std::string_view plumbline_training_requirements;
@@ -31,6 +33,8 @@ std::unique_ptr<suite::Suite> make_suite() {
   add_topology_checks(*suite);
   suite->requirements.add_toml(plumbline_schedules_requirements, "conformance/schedules/requirements.toml");
   add_schedules_checks(*suite);
+  suite->requirements.add_toml(plumbline_pipeline_requirements, "conformance/pipeline/requirements.toml");
+  add_pipeline_checks(*suite);
   suite->requirements.add_toml(plumbline_groups_requirements, "conformance/groups/requirements.toml");
   add_groups_checks(*suite);
   suite->requirements.add_toml(plumbline_training_requirements, "conformance/training/requirements.toml");

@@ -99,7 +99,8 @@ TEST(Suite, HasAMutantForEachRowOfTheCatalogue) {
         "GRP-10",  "GRP-11",  "GRP-12",  "TOP-06",  "TOP-07",  "TOP-08",  "TOP-09",  "TOP-10",  "TOP-11",
         "TOP-12",  "REF-01",  "REF-02",  "REF-03",  "REF-04",  "PIPE-01", "PIPE-02", "PIPE-03", "PIPE-04",
         "PIPE-05", "PIPE-06", "PIPE-07", "PIPE-16", "PIPE-17", "PIPE-18", "PIPE-20", "PIPE-22", "P2P-01",
-        "P2P-02",  "P2P-03",  "P2P-04",  "P2P-05",  "P2P-06",  "P2P-07",  "P2P-08"})
+        "P2P-02",  "P2P-03",  "P2P-04",  "P2P-05",  "P2P-06",  "P2P-07",  "P2P-08",  "PIPE-08", "PIPE-09",
+        "PIPE-10", "PIPE-12", "PIPE-13", "PIPE-15", "TIE-01",  "TIE-03",  "TIE-05",  "TIE-06",  "REF-05"})
     EXPECT_TRUE(std::ranges::any_of(mutants::all_mutants(), [&](const Mutant& mutant) {
       return mutant.source.find(row) != std::string::npos;
     })) << row;

@@ -16,7 +16,8 @@ file(GLOB headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS reference/com
   reference/topology/*.hpp reference/groups/*.hpp reference/schedules/*.hpp)
 list(REMOVE_ITEM headers reference/record/temporary_folder.hpp reference/record/toml_fields.hpp)  # of its inside
 foreach(header IN LISTS headers ITEMS
-    reference/training/training.hpp reference/training/steps.hpp reference/training/digits.hpp
+    reference/training/training.hpp reference/training/steps.hpp reference/training/pipeline/steps.hpp
+    reference/training/digits.hpp
     reference/training/digits_run.hpp
     harness/subject/backend.hpp)  # for writers of backend modules
   get_filename_component(folder ${header} DIRECTORY)

@@ -37,15 +37,21 @@ void run_case(const suite::Case& one, const Fault& fault) {
 
 std::string failures_of(const suite::Case& one, const Fault& fault) {
   testing::TestPartResultArray results;
+  std::string suffered;
   {
     testing::ScopedFakeTestPartResultReporter reporter(testing::ScopedFakeTestPartResultReporter::INTERCEPT_ALL_THREADS,
                                                        &results);
-    run_case(one, fault);
+    try {
+      run_case(one, fault);
+    } catch (const comm::PeerFailed& error) {
+      // A rank that has failed has said why; one that only suffers from it need not.
+      suffered = error.what();
+    }
   }
   std::string text;
   for (int i = 0; i < results.size(); ++i)
     if (results.GetTestPartResult(i).failed()) text += std::string(results.GetTestPartResult(i).message()) + "\n";
-  return text;
+  return text.empty() ? suffered : text;
 }
 
 }  // namespace plumbline::conformance

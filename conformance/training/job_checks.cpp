@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "conformance/training/job_runs.hpp"
 #include "conformance/training/judge.hpp"
 #include "conformance/training/report.hpp"
 #include "conformance/training/training_checks.hpp"
@@ -74,9 +75,10 @@ job::RunSpec prepared(Context& context, const std::filesystem::path& folder) {
 }
 
 // Writes what the program is given. That this cannot be done is no fault of the program's.
-void provide(Context& context, const std::filesystem::path& run, const std::filesystem::path& record) {
+void provide(const std::function<job::RunSpec(const std::filesystem::path&)>& prepared,
+             const std::filesystem::path& run, const std::filesystem::path& record) {
   try {
-    (void)prepared(context, run);
+    (void)prepared(run);
     std::filesystem::create_directory(record);
   } catch (const RuntimeFailure& error) {
     throw suite::MachineFailure(error.what());
@@ -86,18 +88,23 @@ void provide(Context& context, const std::filesystem::path& run, const std::file
 }
 
 void single_device(Context& context) {
-  const std::filesystem::path scratch = std::filesystem::absolute(context.scratch());
-  const std::filesystem::path record = scratch / "record";
-  provide(context, scratch / "run", record);
-  (void)context.job().run(context.parameters().world(), scratch / "run" / "spec.toml", record);
-  context.progress("judging the record");
-  // From files of our own: a program may have written over those that it was given.
-  const job::RunSpec spec = prepared(context, scratch / "baseline");
-  // The baseline is computed here, wherever the program computes.
-  report(judge(spec, job::TrainingRecord(spec, record), context.training(), {}).findings);
+  report(findings_of_job(context, [&](const std::filesystem::path& folder) { return prepared(context, folder); }));
 }
 
 }  // namespace
+
+std::vector<Finding> findings_of_job(Context& context,
+                                     const std::function<job::RunSpec(const std::filesystem::path&)>& prepared) {
+  const std::filesystem::path scratch = std::filesystem::absolute(context.scratch());
+  const std::filesystem::path record = scratch / "record";
+  provide(prepared, scratch / "run", record);
+  (void)context.job().run(context.parameters().world(), scratch / "run" / "spec.toml", record);
+  context.progress("judging the record");
+  // From files of our own: a program may have written over those that it was given.
+  const job::RunSpec spec = prepared(scratch / "baseline");
+  // The baseline is computed here, wherever the program computes.
+  return judge(spec, job::TrainingRecord(spec, record), context.training(), {}).findings;
+}
 
 void add_job_checks(suite::Suite& suite) {
   suite.add({.id = "training.job.single_device",

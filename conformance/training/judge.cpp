@@ -363,7 +363,16 @@ Judgement judge(const job::RunSpec& spec, const job::TrainingRecord& record, tra
                 const JudgeOptions& options) {
   if (spec.scaler || !spec.injections.empty())
     throw Unsupported("[scaler]: only runs without a loss scaler are judged here");
-  return Judge(spec, record, training, options).run();
+  JudgeOptions held = options;
+  if (!adds_as_a_single_device(spec)) held.reduction.reset();
+  return Judge(spec, record, training, held).run();
+}
+
+bool adds_as_a_single_device(const job::RunSpec& spec) {
+  if (spec.parallel.pipeline == 1) return true;
+  const bool tied = std::ranges::any_of(
+      spec.layers, [](const job::Layer& layer) { return std::holds_alternative<job::TiedLinear>(layer); });
+  return spec.run.schedule != "looped-bfs" && !tied;
 }
 
 std::vector<Finding> compare_runs(const job::RunSpec& spec, const job::TrainingRecord& first,

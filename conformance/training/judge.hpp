@@ -6,7 +6,8 @@
 //         States each property by itself, the cut of a batch into slices included. Shared with the executor
 //         are the gradient of given rows, from the model on, and the reading of the specification's files.
 // Bounds  The reference's executor is held to the bound of its one reduction, and to the bits over a backend
-//         that adds in rank order. Any other program is held, tensor by tensor, to a float64 baseline:
+//         that adds in rank order; a pipeline that adds in another order than a single device, as others are.
+//         Any other program is held, tensor by tensor, to a float64 baseline:
 //         max|g - g64| <= max(8 d, 64 u max|gradient of a slice|), d the distance of a plain float32 baseline
 //         from float64, u the unit round-off of the compute dtype; loss alike.
 // Errors  Unsupported for a run with a scaler or injections. What a record lacks is a finding of the
@@ -54,6 +55,11 @@ struct Judgement {
 
 [[nodiscard]] Judgement judge(const job::RunSpec& spec, const job::TrainingRecord& record, training::Training& training,
                               const JudgeOptions& options);
+
+/// Whether the ranks of the reference's executor add gradients in a single device's order before the reduction over data
+/// ranks. Not in a pipeline whose stages back-propagate micro-batches in another order than their own (looped-bfs), nor
+/// where it uses a parameter on several stages, each of which adds for itself.
+[[nodiscard]] bool adds_as_a_single_device(const job::RunSpec& spec);
 
 /// Where two records of the same specification differ in any value or loss, as findings of kSameBits.
 [[nodiscard]] std::vector<Finding> compare_runs(const job::RunSpec& spec, const job::TrainingRecord& first,

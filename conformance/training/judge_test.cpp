@@ -68,6 +68,10 @@ class LinearTraining final : public training::Training {
            const training::ExecutorSteps&) override {
     throw StateError("not needed here");
   }
+  std::unique_ptr<training::PipelineSession> pipeline(const job::RunSpec&, comm::Communicator&,
+                                                      const training::ExecutorSteps&) override {
+    throw StateError("not needed here");
+  }
   training::Baseline baseline(const job::RunSpec& spec, const std::vector<training::Slice>& slices,
                               const Values& before, Arithmetic arithmetic, const std::string&) override {
     training::Baseline result;
@@ -288,6 +292,18 @@ TEST_F(JudgeTest, FindsAnotherOrderOfAdditionsOnlyByTheBits) {
   EXPECT_THAT(violated(faults), ElementsAre("TRAIN-007"));
   EXPECT_THAT(violated(faults, Reduction{}), IsEmpty());
   EXPECT_THAT(violated(faults, kOtherProgram), IsEmpty());
+}
+
+TEST(AddsAsASingleDevice, WhereNoStageBackPropagatesInReverseAndNoParameterIsTied) {
+  job::RunSpec spec;
+  spec.layers = {job::Linear{2, 2}, job::Linear{2, 2}, job::TiedLinear{0}};
+  EXPECT_TRUE(adds_as_a_single_device(spec)) << "one rank has the whole model";
+  spec.parallel.pipeline = 2;
+  EXPECT_FALSE(adds_as_a_single_device(spec)) << "each stage adds its own use of the tied weight";
+  spec.layers.pop_back();
+  EXPECT_TRUE(adds_as_a_single_device(spec));
+  spec.run.schedule = "looped-bfs";
+  EXPECT_FALSE(adds_as_a_single_device(spec));
 }
 
 TEST_F(JudgeTest, FindsALastElementThatIsDropped) {

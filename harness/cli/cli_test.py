@@ -199,6 +199,11 @@ TRAINING_REFUSALS = [
     ("train --data-parallel 0", 2, "'0' is not a whole number from 1"),
     ("train --data-parallel 5", 2, "must be a multiple of parallel.data"),
     ("train --steps 0", 2, "'0' is not a whole number from 1"),
+    ("train --pipeline 0", 2, "'0' is not a whole number from 1"),
+    ("train --pipeline 2 --chunks 2", 2, "run.chunks = 2; it must be 1 with schedule '1f1b'"),
+    ("train --pipeline 2 --schedule nope", 2, "run.schedule = 'nope'; it must be one of gpipe"),
+    ("train --pipeline 2 --data-parallel 1 --chunks 2 --schedule zbv --model conv --micro-batches 5 --batch 96", 2,
+     "must be a multiple of parallel.data"),
     ("train --device tpu", 2, "'tpu' is not cpu"),
     ("train --spec /nonexistent", 2, "/nonexistent"),
     ("train --spec /dev/null --model mlp", 2, "--spec excludes --model"),
@@ -804,6 +809,18 @@ class Commands(unittest.TestCase):
             name = f"rank{rank}.safetensors"
             self.assertEqual((self.folder / "record" / name).read_bytes(), (self.folder / "out/record" / name).read_bytes())
         self.assertFalse((self.folder / "results").exists(), "a job leaves its record and nothing else")
+
+    @needs_training
+    def test_train_of_a_pipeline_computes_what_a_single_device_computes(self):
+        for schedule, chunks in (("1f1b", 1), ("looped-bfs", 2), ("dualpipev", 2)):
+            self.assertEqual(self.run_plumbline("train", "--pipeline", "2", "--data-parallel", "2", "--micro-batches", "4",
+                                                "--batch", "16", "--schedule", schedule, "--chunks", str(chunks),
+                                                "--steps", "3", "--out", "out"), 0, self.done.stderr)
+            self.assertIn("3 steps of 16 rows on 4 ranks", self.done.stdout)
+            self.assertIn("OK: the single device computes the same", self.done.stdout)
+        self.assertEqual(self.run_plumbline("train", "--pipeline", "2", "--data-parallel", "1", "--micro-batches", "2",
+                                            "--schedule", "dualpipev", "--chunks", "2", "--out", "other"), 2)
+        self.assertIn("run.schedule = 'dualpipev' with parallel.pipeline = 2, run.micro_batches = 2", self.done.stderr)
 
     @needs_training
     def test_train_with_fewer_ranks_than_before(self):

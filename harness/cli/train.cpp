@@ -22,6 +22,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/record/run_files.hpp"
 #include "reference/training/digits_run.hpp"
+#include "reference/training/steps.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -59,7 +60,7 @@ class LossTable {
  public:
   LossTable(int world, int steps) : world_(world), sums_(static_cast<std::size_t>(steps)), counts_(sums_.size()) {}
 
-  // Returns the mean once every rank has reported the step.
+  // Returns the mean once every rank that has the last stage has reported the step.
   std::optional<double> add(int step, double loss) {
     const auto at = static_cast<std::size_t>(step);
     if (at >= sums_.size()) throw RuntimeFailure(fmt::format("a rank reported step {} of {}", step, sums_.size()));
@@ -76,6 +77,17 @@ class LossTable {
   std::vector<int> counts_;
   std::vector<double> means_;
 };
+
+// How many ranks the digits are trained on, and the option that says so.
+struct DigitsRanks {
+  std::string option;
+  int count;
+};
+DigitsRanks ranks_of(const training::DigitsRun& digits) {
+  constexpr int most = 1 << 20;
+  if (digits.pipeline == 1) return {"--data-parallel", digits.data};
+  return {"--pipeline", digits.data > most / digits.pipeline ? most : digits.pipeline * digits.data};
+}
 
 class TrainRun {
  public:
@@ -101,7 +113,8 @@ class TrainRun {
   void prepare() {
     const bool digits = options_.spec.empty();
     if (!digits) spec_ = job::read_run_spec(options_.spec);
-    require_ranks(digits ? "--data-parallel" : options_.spec, digits ? options_.digits.data : spec_.parallel.world());
+    const DigitsRanks ranks = ranks_of(options_.digits);
+    require_ranks(digits ? ranks.option : options_.spec, digits ? ranks.count : spec_.parallel.world());
     const record::Header header{.command = "train",
                                 .subject = driver_.group.subject.describe(),
                                 .suite_version = PLUMBLINE_VERSION,
@@ -117,6 +130,7 @@ class TrainRun {
     // What makes the run impossible is said before ranks are started.
     if (const std::string why = device_name()(spec_.run.device); !why.empty())
       throw InvalidArgument(fmt::format("{}: run.device {}", spec_file_.string(), why));
+    refuse_impossible();
     (void)job::RunFiles(spec_);
     clear_record();
     const std::string what =
@@ -126,6 +140,14 @@ class TrainRun {
                spec_.run.global_batch * spec_.run.accumulation, spec_.parallel.world(),
                spec_.parallel.world() == 1 ? "" : "s", spec_.run.device);
     std::cout.flush();
+  }
+
+  void refuse_impossible() const {
+    try {
+      training::refuse_impossible(spec_);
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(fmt::format("{}: {}", spec_file_.string(), error.what()));
+    }
   }
 
   // Files of an earlier run with more ranks would be taken for this one's.
@@ -179,7 +201,7 @@ class TrainRun {
   }
 
   bool train() {
-    LossTable losses(spec_.parallel.world(), spec_.run.steps);
+    LossTable losses(spec_.parallel.data * spec_.parallel.tensor, spec_.run.steps);
     const bool passed =
         run_task("train", spec_.parallel.world(), {{"spec", spec_file_.string()}, {"record", record_.string()}},
                  driver_, [&](const json& value) {
@@ -323,7 +345,7 @@ class TrainRun {
 }  // namespace
 
 Command add_train(CLI::App& app, const Program&) {
-  CLI::App* command = app.add_subcommand("train", "Train data-parallel, and compare each step with a single device");
+  CLI::App* command = app.add_subcommand("train", "Train on several ranks, and compare each step with a single device");
   auto options = std::make_shared<TrainOptions>();
   options->subject.add_to(*command, SubjectOptions::Kind::one_group);
   CLI::Option* spec =
@@ -335,7 +357,19 @@ Command add_train(CLI::App& app, const Program&) {
       command
           ->add_option("--optimizer", digits.optimizer, fmt::format("{}", fmt::join(training::kDigitsOptimizers, ", ")))
           ->capture_default_str(),
-      command->add_option("--data-parallel", digits.data, "Ranks")->check(at_least(1))->capture_default_str(),
+      command->add_option("--data-parallel", digits.data, "Ranks, or pipelines side by side")
+          ->check(at_least(1))
+          ->capture_default_str(),
+      command->add_option("--pipeline", digits.pipeline, "Ranks of a pipeline")
+          ->check(at_least(1))
+          ->capture_default_str(),
+      command->add_option("--chunks", digits.chunks, "Stages of a pipeline's rank")
+          ->check(at_least(1))
+          ->capture_default_str(),
+      command
+          ->add_option("--schedule", digits.schedule,
+                       "gpipe, 1f1b, interleaved-1f1b, looped-bfs, zb-h1, zb-h2, interleaved-zb, zbv, dualpipev")
+          ->capture_default_str(),
       command->add_option("--steps", digits.steps, "Updates")->check(at_least(1))->capture_default_str(),
       command->add_option("--batch", digits.global_batch, "Rows of a batch, over all ranks")
           ->check(at_least(1))
@@ -365,6 +399,7 @@ Command add_train(CLI::App& app, const Program&) {
       ->capture_default_str();
   command->footer(
       "Example: plumbline train --model conv --data-parallel 3 --backend mpi --steps 100\n"
+      "          plumbline train --pipeline 2 --data-parallel 2 --micro-batches 4 --schedule zb-h1 --steps 20\n"
       "As a job: plumbline train --spec \"$PLUMBLINE_SPEC\" --record \"$PLUMBLINE_RECORD\" --backend local --no-judge");
   return [options] {
     options->subject.require_no_job("train");

@@ -36,5 +36,7 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> judgement_mutants();
 /// Executors of schedules with another step in place of a right one.
 [[nodiscard]] std::vector<Mutant> executor_mutants();
+/// Pipelines that train with another step in place of a right one.
+[[nodiscard]] std::vector<Mutant> pipeline_mutants();
 
 }  // namespace plumbline::mutants

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <random>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -38,15 +39,60 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-std::vector<job::Layer> layers_of(const std::string& model) {
+// Layers, and the first of each stage.
+struct Layout {
+  std::vector<job::Layer> layers;
+  std::vector<int> stages;
+};
+
+// One linear layer with its tanh after the other. `hidden` ones have as many outputs as inputs.
+std::vector<job::Layer> perceptron_of(int hidden, bool tied) {
   using namespace job;
-  if (model == "mlp") return {Linear{kPixels, 128}, Relu{}, Linear{128, kClasses}};
-  std::vector<Layer> layers{Conv2d{.in = 1, .out = 8, .kernel = 3, .stride = 1, .padding = 1}};
-  if (model == "conv_norm") layers.emplace_back(BatchNorm2d{8});
-  const std::vector<Layer> rest{Relu{}, Conv2d{.in = 8, .out = 16, .kernel = 3, .stride = 2, .padding = 1}, Relu{},
-                                Flatten{}, Linear{16 * 4 * 4, kClasses}};
-  layers.insert(layers.end(), rest.begin(), rest.end());
+  constexpr std::int64_t width = 32;
+  std::vector<Layer> layers{Linear{kPixels, width}, Tanh{}};
+  for (int i = 0; i < hidden; ++i) layers.insert(layers.end(), {Linear{width, width}, Tanh{}});
+  if (tied) layers.insert(layers.end(), {TiedLinear{2}, Tanh{}});
+  layers.emplace_back(Linear{width, kClasses});
   return layers;
+}
+
+std::vector<int> every_second_layer(int stages) {
+  std::vector<int> first;
+  for (int stage = 0; stage < stages; ++stage) first.push_back(2 * stage);
+  return first;
+}
+
+Layout mlp(int stages) {
+  if (stages <= 2)
+    return {{job::Linear{kPixels, 128}, job::Relu{}, job::Linear{128, kClasses}}, every_second_layer(stages)};
+  return {perceptron_of(stages - 2, false), every_second_layer(stages)};
+}
+
+// The tied layer begins the last stage, and is not on the stage of the layer whose weight it has.
+Layout tied(int stages) {
+  Layout layout{perceptron_of(std::max(1, stages - 2), true), every_second_layer(stages)};
+  if (stages == 2) layout.stages = {0, 4};
+  return layout;
+}
+
+Layout convolutions(bool norm, int stages) {
+  using namespace job;
+  Layout layout{{Conv2d{.in = 1, .out = 8, .kernel = 3, .stride = 1, .padding = 1}}, {}};
+  if (norm) layout.layers.emplace_back(BatchNorm2d{8});
+  layout.layers.insert(layout.layers.end(), {Relu{}, Conv2d{.in = 8, .out = 16, .kernel = 3, .stride = 2, .padding = 1},
+                                             Relu{}, Flatten{}, Linear{16 * 4 * 4, kClasses}});
+  const int count = static_cast<int>(layout.layers.size());
+  if (stages > count)
+    throw InvalidArgument(
+        fmt::format("{} stages; model '{}' has {} layers", stages, norm ? "conv_norm" : "conv", count));
+  for (int stage = 0; stage < stages; ++stage) layout.stages.push_back(stage * count / stages);
+  return layout;
+}
+
+Layout layout_of(const std::string& model, int stages) {
+  if (model == "mlp") return mlp(stages);
+  if (model == "tied") return tied(stages);
+  return convolutions(model == "conv_norm", stages);
 }
 
 void check_name(const char* setting, const std::string& value, std::span<const std::string_view> known) {
@@ -60,15 +106,27 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
   if (settings.global_batch > static_cast<std::int64_t>(training_rows))
     throw InvalidArgument(
         fmt::format("global batch {}; there are {} rows to train on", settings.global_batch, training_rows));
+  if (settings.pipeline < 1 || settings.chunks < 1)
+    throw InvalidArgument(fmt::format("{} pipeline ranks of {} chunks; there must be at least 1 of each",
+                                      settings.pipeline, settings.chunks));
+  constexpr int most_stages = 1024;
+  if (settings.pipeline > most_stages / settings.chunks)
+    throw InvalidArgument(fmt::format("{} pipeline ranks of {} chunks; at most {} stages are made", settings.pipeline,
+                                      settings.chunks, most_stages));
   job::RunSpec spec;
   spec.seed = settings.seed;
+  spec.parallel.pipeline = settings.pipeline;
   spec.parallel.data = settings.data;
   spec.run = {.steps = settings.steps,
               .global_batch = settings.global_batch,
               .micro_batches = settings.micro_batches,
               .accumulation = settings.accumulation,
+              .schedule = settings.schedule,
+              .chunks = settings.chunks,
               .device = settings.device};
-  spec.layers = layers_of(settings.model);
+  Layout layout = layout_of(settings.model, settings.pipeline * settings.chunks);
+  spec.layers = std::move(layout.layers);
+  spec.stages = std::move(layout.stages);
   if (settings.optimizer == "adam")
     spec.optimizer = job::Adam{.lr = 0.01};
   else if (settings.optimizer == "sgd_decay")

@@ -18,9 +18,10 @@
 
 namespace plumbline::training {
 
-/// mlp: 64-128-10 with relu. conv: two convolutions (8 and 16 channels) with relu, then linear. conv_norm:
-/// conv with batch normalisation after the first convolution.
-inline constexpr std::array<std::string_view, 3> kDigitsModels{"mlp", "conv", "conv_norm"};
+/// mlp: 64-128-10 with relu; for more than two stages 64-32-...-32-10 with tanh, a linear layer a stage. conv: two
+/// convolutions (8 and 16 channels) with relu, then linear. conv_norm: conv with batch normalisation after the first
+/// convolution. tied: 64-32-...-32-10 with tanh, whose last hidden layer has the weight of the first, without bias.
+inline constexpr std::array<std::string_view, 4> kDigitsModels{"mlp", "conv", "conv_norm", "tied"};
 /// sgd: momentum 0.9. sgd_decay: the same with Nesterov's rule and weight decay. adam: torch's defaults but for
 /// the rate. With their learning rates each model passes 0.95 of the held-out digits in 200 steps of 96 rows.
 inline constexpr std::array<std::string_view, 3> kDigitsOptimizers{"sgd", "sgd_decay", "adam"};
@@ -35,6 +36,9 @@ struct DigitsRun {
   int accumulation = 1;
   std::uint64_t seed = 1;
   std::string device = "cpu";
+  int pipeline = 1;
+  int chunks = 1;  // stages of a pipeline rank
+  std::string schedule = "1f1b";
 };
 
 /// Writes spec.toml, weights.safetensors and batches.safetensors into `folder`, which is made where it is not

@@ -95,6 +95,24 @@ TEST_F(DigitsRunTest, IsACompleteRunOfEachModelAndOptimizer) {
     }
 }
 
+TEST_F(DigitsRunTest, HasAStageForEachChunkOfAPipeline) {
+  for (const std::string_view model : kDigitsModels)
+    for (const auto& [pipeline, chunks] : {std::pair{2, 1}, {3, 1}, {2, 2}, {3, 2}}) {
+      const job::RunSpec spec = write({.model = std::string(model),
+                                       .data = 2,
+                                       .pipeline = pipeline,
+                                       .chunks = chunks,
+                                       .schedule = chunks == 1 ? "gpipe" : "interleaved-1f1b"});
+      EXPECT_EQ(spec.stages.size(), static_cast<std::size_t>(pipeline) * static_cast<std::size_t>(chunks));
+      EXPECT_EQ(spec.parallel.world(), 2 * pipeline);
+      EXPECT_EQ(job::RunFiles(spec).output(), job::Shape{10});
+      for (std::size_t i = 0; model == "tied" && i < spec.layers.size(); ++i)
+        if (const auto* tied = std::get_if<job::TiedLinear>(&spec.layers[i])) {
+          EXPECT_NE(job::stage_of_layer(spec, tied->with), job::stage_of_layer(spec, static_cast<int>(i)));
+        }
+    }
+}
+
 // The numbers were computed by a second program, written from the description of the generator.
 TEST_F(DigitsRunTest, GivesTheSameBitsEverywhere) {
   const job::RunFiles files(write({.model = "conv_norm", .seed = 5}));
@@ -141,12 +159,17 @@ TEST_F(DigitsRunTest, DependsOnItsSeed) {
 }
 
 TEST_F(DigitsRunTest, NamesTheSettingThatIsWrong) {
-  EXPECT_EQ(error_of({.model = "resnet"}), "model 'resnet'; it must be mlp, conv, conv_norm");
+  EXPECT_EQ(error_of({.model = "resnet"}), "model 'resnet'; it must be mlp, conv, conv_norm, tied");
   EXPECT_EQ(error_of({.optimizer = "lamb"}), "optimizer 'lamb'; it must be sgd, sgd_decay, adam");
   EXPECT_EQ(error_of({.global_batch = 2000}), "global batch 2000; there are 1437 rows to train on");
   EXPECT_EQ(error_of({.data = 5}),
             "run.global_batch = 96; it must be a multiple of parallel.data x run.micro_batches = 10");
   EXPECT_EQ(error_of({.steps = 0}), "run.steps = 0; it must be at least 1");
+  EXPECT_EQ(error_of({.pipeline = 0}), "0 pipeline ranks of 1 chunks; there must be at least 1 of each");
+  EXPECT_EQ(error_of({.pipeline = 2000}), "2000 pipeline ranks of 1 chunks; at most 1024 stages are made");
+  EXPECT_EQ(error_of({.model = "conv", .pipeline = 7}), "7 stages; model 'conv' has 6 layers");
+  EXPECT_EQ(error_of({.pipeline = 2, .chunks = 2}), "run.chunks = 2; it must be 1 with schedule '1f1b'");
+  EXPECT_THAT(error_of({.pipeline = 2, .schedule = "gpip"}), testing::StartsWith("run.schedule = 'gpip'; it must be"));
   std::ofstream(folder.path() / "run") << "a file";
   EXPECT_THROW(write({}), RuntimeFailure);
 }

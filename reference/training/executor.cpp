@@ -1,6 +1,7 @@
 #include "reference/training/executor.hpp"
 
-#include <ATen/ops/cat.h>
+#include <optional>
+
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
@@ -8,44 +9,14 @@
 #include "reference/training/device.hpp"
 #include "reference/training/gradients.hpp"
 #include "reference/training/optimizer.hpp"
+#include "reference/training/pipeline/rank.hpp"
+#include "reference/training/reduction.hpp"
 
 namespace plumbline::training {
 namespace {
 
 void refuse_unless(bool supported, const std::string& field, const std::string& only) {
   if (!supported) throw Unsupported(fmt::format("{}: the reference's executor runs only {}", field, only));
-}
-
-void check(const job::RunSpec& spec, const comm::Communicator& world) {
-  refuse_unless(spec.parallel.pipeline == 1, fmt::format("parallel.pipeline = {}", spec.parallel.pipeline), "1");
-  refuse_unless(spec.parallel.tensor == 1, fmt::format("parallel.tensor = {}", spec.parallel.tensor), "1");
-  refuse_unless(spec.run.dtype == "float32", fmt::format("run.dtype = '{}'", spec.run.dtype), "float32");
-  refuse_unless(!spec.scaler, "[scaler]", "without one");
-  if (world.size() != spec.parallel.data)
-    throw InvalidArgument(
-        fmt::format("parallel.data = {}, but {} ranks were started", spec.parallel.data, world.size()));
-}
-
-// Reduces the gradients over the data group, in place: all of them as one bucket.
-void reduce(const ExecutorSteps& steps, const job::RunSpec& spec, comm::Communicator& group,
-            const std::vector<job::Parameter>& list, std::vector<at::Tensor>& gradients) {
-  std::vector<at::Tensor> flat;
-  for (const at::Tensor& gradient : gradients) flat.push_back(gradient.reshape({-1}));
-  const at::Tensor memory = at::cat(flat).cpu();
-  Bucket bucket{.values = {memory.data_ptr<float>(), static_cast<std::size_t>(memory.numel())}, .parts = {}};
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const auto count = static_cast<std::size_t>(gradients[i].numel());
-    bucket.parts.push_back({list[i], bucket.values.subspan(begin, count), !gradients[i].is_contiguous()});
-    begin += count;
-  }
-  steps.reduce(spec, group, bucket);
-  std::int64_t first = 0;
-  for (at::Tensor& gradient : gradients) {
-    const at::Tensor reduced = memory.narrow(0, first, gradient.numel());
-    first += gradient.numel();
-    gradient = reduced.view(gradient.sizes()).to(gradient.device(), gradient.scalar_type(), false, true);
-  }
 }
 
 // The states of one rank's run, step after step.
@@ -68,7 +39,7 @@ class DataParallelRun {
     TensorGradient local =
         gradient_of(spec_, files_, values_, steps_.rows(spec_, step, group_.rank()), steps_.divisor(spec_));
     note(step, job::Moment::local_grad, local.gradients);
-    reduce(steps_, spec_, group_, list_, local.gradients);
+    reduce_over(group_, spec_, steps_, list_, local.gradients);
     note(step, job::Moment::grad, local.gradients);
     optimizer_.step(values_, local.gradients);
     note(step, job::Moment::after, values_);
@@ -93,20 +64,99 @@ class DataParallelRun {
   job::RecordWriter record_;
 };
 
+// The same of a rank of a pipeline: a call of the engine for each batch of a step.
+class PipelineRun {
+ public:
+  PipelineRun(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps)
+      : spec_(spec),
+        steps_(steps),
+        rank_(spec, world, steps),
+        optimizer_(steps.optimizer(spec, world.rank()), rank_.list().size()),
+        record_(spec, world.rank(), "plumbline", PLUMBLINE_VERSION) {
+    for (const at::Tensor& leaf : rank_.leaves()) values_.push_back(leaf.detach());
+  }
+
+  /// Returns the loss over this data rank's rows, on the ranks that have the last stage.
+  std::optional<float> step(int step) {
+    note(step, job::Moment::before, values_);
+    rank_.clear_gradients();
+    const std::vector<double> losses = back_propagate(step);
+    steps_.pipeline.finish([&] { rank_.reduce_shared(); }, [&] { update(step); });
+    if (!rank_.has_last_stage()) return {};
+    const auto loss = static_cast<float>(steps_.loss(losses));
+    record_.add_loss(step, loss);
+    return loss;
+  }
+  void write(const std::filesystem::path& folder) const { record_.write(folder); }
+
+ private:
+  std::vector<double> back_propagate(int step) {
+    const std::vector<job::RowRange> rows = steps_.rows(spec_, step, rank_.place().data);
+    const int calls = spec_.run.accumulation;
+    const auto of_call = static_cast<std::ptrdiff_t>(rows.size()) / calls;
+    std::vector<double> losses;
+    for (auto begin = rows.begin(); rows.end() - begin >= of_call; begin += of_call) {
+      const EngineResult result = rank_.run({begin, begin + of_call}, calls, false);
+      losses.insert(losses.end(), result.losses.begin(), result.losses.end());
+    }
+    return losses;
+  }
+  void update(int step) {
+    std::vector<at::Tensor> gradients = rank_.gradients();
+    note(step, job::Moment::local_grad, gradients);
+    reduce_over(rank_.data_group(), spec_, steps_, rank_.list(), gradients);
+    note(step, job::Moment::grad, gradients);
+    optimizer_.step(values_, gradients);
+    note(step, job::Moment::after, values_);
+  }
+  void note(int step, job::Moment moment, std::span<const at::Tensor> tensors) {
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      steps_.note(record_, step, moment, rank_.list()[i], to_floats(tensors[i]));
+  }
+
+  const job::RunSpec& spec_;
+  const ExecutorSteps& steps_;
+  PipelineRank rank_;
+  std::vector<at::Tensor> values_;
+  OptimizerState optimizer_;
+  job::RecordWriter record_;
+};
+
+template <class Run>
+void run_steps(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
+               const Progress& progress, const ExecutorSteps& steps) {
+  Run run(spec, world, steps);
+  for (int step = 0; step < spec.run.steps; ++step) {
+    const std::optional<float> loss = run.step(step);
+    if (progress && loss) progress({step, spec.run.steps, *loss});
+  }
+  run.write(folder);
+}
+
 }  // namespace
 
-void run_data_parallel(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
+void require_runnable(const job::RunSpec& spec, const comm::Communicator& world, const ExecutorSteps& steps) {
+  steps.accept(spec);
+  refuse_unless(spec.parallel.tensor == 1, fmt::format("parallel.tensor = {}", spec.parallel.tensor), "1");
+  refuse_unless(spec.run.dtype == "float32", fmt::format("run.dtype = '{}'", spec.run.dtype), "float32");
+  refuse_unless(!spec.scaler, "[scaler]", "without one");
+  if (world.size() == spec.parallel.world()) return;
+  const std::string pipeline =
+      spec.parallel.pipeline == 1 ? "" : fmt::format("parallel.pipeline = {}, ", spec.parallel.pipeline);
+  throw InvalidArgument(
+      fmt::format("{}parallel.data = {}, but {} ranks were started", pipeline, spec.parallel.data, world.size()));
+}
+
+void run_specification(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
                        const Progress& progress, const ExecutorSteps& steps) {
-  check(spec, world);
+  require_runnable(spec, world, steps);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw RuntimeFailure(fmt::format("'{}' cannot be made a folder: {}", folder.string(), error.message()));
-  DataParallelRun run(spec, world, steps);
-  for (int step = 0; step < spec.run.steps; ++step) {
-    const float loss = run.step(step);
-    if (progress) progress({step, spec.run.steps, loss});
-  }
-  run.write(folder);
+  if (spec.parallel.pipeline > 1)
+    run_steps<PipelineRun>(spec, world, folder, progress, steps);
+  else
+    run_steps<DataParallelRun>(spec, world, folder, progress, steps);
 }
 
 }  // namespace plumbline::training

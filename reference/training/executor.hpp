@@ -1,4 +1,4 @@
-// reference/training/executor.hpp: one rank of a data-parallel run.
+// reference/training/executor.hpp: one rank of a run, data-parallel or a pipeline's.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,11 @@
 
 namespace plumbline::training {
 
+/// Throws what Training::run() throws before it does anything.
+void require_runnable(const job::RunSpec& spec, const comm::Communicator& world, const ExecutorSteps& steps);
+
 /// As Training::run().
-void run_data_parallel(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
+void run_specification(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
                        const Progress& progress, const ExecutorSteps& steps);
 
 }  // namespace plumbline::training

@@ -29,17 +29,9 @@ at::Tensor filled(const job::Shape& shape, at::ScalarType type, const Read& read
   return tensor;
 }
 
-// Integers stay, numbers take the parameters' type.
-at::Tensor placed(const at::Tensor& tensor, const at::Tensor& like) {
-  return tensor.to(like.device(), tensor.is_floating_point() ? like.scalar_type() : tensor.scalar_type());
-}
+}  // namespace
 
-struct Rows {
-  at::Tensor x;
-  at::Tensor y;
-};
-
-Rows read_rows(const job::RunFiles& files, const job::RowRange& range, const at::Tensor& like) {
+Rows read_rows(const job::RunFiles& files, const job::RowRange& range, at::ScalarType type) {
   const job::Shape x_shape = with_rows(range.rows, files.row());
   const job::Shape y_shape = with_rows(range.rows, files.target());
   const auto read_x = [&](auto out) { files.read_x(range, out); };
@@ -48,10 +40,9 @@ Rows read_rows(const job::RunFiles& files, const job::RowRange& range, const at:
                                                            : filled<std::int64_t>(x_shape, at::kLong, read_x);
   const at::Tensor y = files.y_dtype() == comm::DType::f32 ? filled<float>(y_shape, at::kFloat, read_y)
                                                            : filled<std::int64_t>(y_shape, at::kLong, read_y);
-  return {placed(x, like), placed(y, like)};
+  const auto typed = [type](const at::Tensor& tensor) { return tensor.is_floating_point() ? tensor.to(type) : tensor; };
+  return {typed(x), typed(y)};
 }
-
-}  // namespace
 
 std::vector<at::Tensor> parameters_on(const job::RunSpec& spec, const Values& values, Arithmetic arithmetic,
                                       c10::Device device) {
@@ -79,8 +70,9 @@ TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files,
   const Model model(spec, leaves);
   TensorGradient result;
   for (const job::RowRange& part : parts) {
-    const Rows rows = read_rows(files, part, parameters.front());
-    const at::Tensor loss = model.loss(rows.x, rows.y);
+    const at::Tensor& like = parameters.front();
+    const Rows rows = read_rows(files, part, like.scalar_type());
+    const at::Tensor loss = model.loss(rows.x.to(like.device()), rows.y.to(like.device()));
     loss.div(divisor).backward();
     result.losses.push_back(loss.item<double>());
   }

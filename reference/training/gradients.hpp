@@ -35,6 +35,13 @@ struct TensorGradient {
                                          std::span<const at::Tensor> parameters, std::span<const job::RowRange> parts,
                                          double divisor);
 
+struct Rows {
+  at::Tensor x;
+  at::Tensor y;
+};
+/// The rows, on the host. Integers stay, numbers take the type.
+[[nodiscard]] Rows read_rows(const job::RunFiles& files, const job::RowRange& range, at::ScalarType type);
+
 /// The elements on the host.
 [[nodiscard]] std::vector<float> to_floats(const at::Tensor& tensor);
 [[nodiscard]] std::vector<double> to_doubles(const at::Tensor& tensor);

@@ -14,6 +14,7 @@
 #include "reference/training/executor.hpp"
 #include "reference/training/gradients.hpp"
 #include "reference/training/model.hpp"
+#include "reference/training/pipeline/rank.hpp"
 #include "reference/training/steps.hpp"
 
 namespace plumbline::training {
@@ -85,6 +86,48 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+// Keeps what its rank refers to.
+class TorchSession final : public PipelineSession {
+ public:
+  TorchSession(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps)
+      : spec_(spec), steps_(steps), rank_(make(spec_, world, steps_)) {}
+
+  PipelineOutcome train(const std::vector<job::RowRange>& micro_batches, int calls) override {
+    return guarded([&] {
+      const EngineResult result = rank_->run(micro_batches, calls, false);
+      return PipelineOutcome{.losses = result.losses, .outputs = {}, .peak_activations = result.peak_activations};
+    });
+  }
+  PipelineOutcome evaluate(const std::vector<job::RowRange>& micro_batches) override {
+    return guarded([&] {
+      const EngineResult result = rank_->run(micro_batches, 1, true);
+      PipelineOutcome evaluated{.losses = result.losses, .outputs = {}, .peak_activations = result.peak_activations};
+      for (const Tensors& outputs : result.outputs)
+        for (const float value : to_floats(outputs.at(0))) evaluated.outputs.push_back(value);
+      return evaluated;
+    });
+  }
+  Gradients gradients() override {
+    return guarded([&] {
+      Gradients gradients;
+      const std::vector<at::Tensor> tensors = rank_->gradients();
+      for (std::size_t i = 0; i < tensors.size(); ++i) gradients[rank_->list()[i].name] = to_doubles(tensors[i]);
+      return gradients;
+    });
+  }
+
+ private:
+  static std::unique_ptr<PipelineRank> make(const job::RunSpec& spec, comm::Communicator& world,
+                                            const ExecutorSteps& steps) {
+    require_runnable(spec, world, steps);
+    return std::make_unique<PipelineRank>(spec, world, steps);
+  }
+
+  job::RunSpec spec_;
+  ExecutorSteps steps_;
+  std::unique_ptr<PipelineRank> rank_;
+};
+
 class TorchTraining final : public Training {
  public:
   TorchTraining() { make_deterministic(); }
@@ -99,7 +142,12 @@ class TorchTraining final : public Training {
 
   void run(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
            const Progress& progress, const ExecutorSteps& steps) override {
-    guarded([&] { run_data_parallel(spec, world, folder, progress, steps); });
+    guarded([&] { run_specification(spec, world, folder, progress, steps); });
+  }
+
+  std::unique_ptr<PipelineSession> pipeline(const job::RunSpec& spec, comm::Communicator& world,
+                                            const ExecutorSteps& steps) override {
+    return guarded([&] { return std::make_unique<TorchSession>(spec, world, steps); });
   }
 
   Baseline baseline(const job::RunSpec& spec, const std::vector<Slice>& slices, const Values& before,

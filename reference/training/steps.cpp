@@ -2,7 +2,9 @@
 
 #include <numeric>
 
+#include "reference/comm/errors.hpp"
 #include "reference/record/run_files.hpp"
+#include "reference/training/pipeline/schedule_of.hpp"
 
 namespace plumbline::training {
 
@@ -21,6 +23,11 @@ double micro_batches_of_a_step(const job::RunSpec& spec) {
 void average(const job::RunSpec&, comm::Communicator& group, const Bucket& bucket) {
   const comm::Buffer buffer{bucket.values.data(), static_cast<std::int64_t>(bucket.values.size()), comm::DType::f32};
   group.all_reduce(buffer, buffer, comm::ReduceOp::avg);
+}
+
+void refuse_impossible(const job::RunSpec& spec) {
+  if (const auto problem = job::problem_of(spec)) throw InvalidArgument(problem->why);
+  if (spec.parallel.pipeline > 1) (void)schedule_of(spec, spec.run.micro_batches);
 }
 
 job::Optimizer given_optimizer(const job::RunSpec& spec, int) { return spec.optimizer; }

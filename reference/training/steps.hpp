@@ -1,5 +1,4 @@
-// reference/training/steps.hpp: what decides the numbers of a data-parallel run beside back-propagation, as functions.
-// Free of LibTorch.
+// reference/training/steps.hpp: what decides the numbers of a run beside back-propagation, as functions. Free of LibTorch.
 //
 // Model   Training::run() calls these at each step. A value made without arguments has the right ones; a program with
 //         another one in place of one of them is wrong in one known way, which is how the judge is tested.
@@ -13,6 +12,7 @@
 #include "reference/comm/communicator.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/record/training_record.hpp"
+#include "reference/training/pipeline/steps.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::training {
@@ -44,12 +44,18 @@ void add_to_record(job::RecordWriter& record, int step, job::Moment moment, cons
 /// The mean.
 [[nodiscard]] double mean_loss(std::span<const double> micro_batches);
 
+/// Throws InvalidArgument for a specification that is impossible to run, rows that would be left over and schedules that
+/// its pipeline does not have included.
+void refuse_impossible(const job::RunSpec& spec);
+
 struct ExecutorSteps {
-  /// The rows on which a rank computes in a step: a micro-batch each.
+  /// Looks at the specification before anything is done.
+  std::function<void(const job::RunSpec& spec)> accept = refuse_impossible;
+  /// The rows on which a data rank computes in a step: a micro-batch each.
   std::function<std::vector<job::RowRange>(const job::RunSpec& spec, int step, int rank)> rows = job::micro_batches_of;
   /// The values from which a rank starts.
   std::function<Values(const job::RunSpec& spec, int rank)> weights = given_weights;
-  /// What the loss of a micro-batch is divided by before its gradient is added to the others'.
+  /// What the loss of a micro-batch is divided by before its gradient is added to the others', without a pipeline.
   std::function<double(const job::RunSpec& spec)> divisor = micro_batches_of_a_step;
   /// Makes of the rank's own gradients those that it uses, in place. Collective over the group.
   std::function<void(const job::RunSpec& spec, comm::Communicator& group, const Bucket& bucket)> reduce = average;
@@ -61,6 +67,8 @@ struct ExecutorSteps {
       note = add_to_record;
   /// The loss to note, of the losses of a rank's micro-batches, in their order.
   std::function<double(std::span<const double> micro_batches)> loss = mean_loss;
+  /// Of a pipeline.
+  PipelineTrainingSteps pipeline;
 };
 
 }  // namespace plumbline::training

@@ -2,7 +2,7 @@
 // LibTorch.
 //
 // Model   Everything is decided by a job::RunSpec and its files. run() is the reference's executor of a
-//         specification: one rank's part of a data-parallel run, which leaves a training record. baseline()
+//         specification: one rank's part of a run, data-parallel or a pipeline's, which leaves a training record. baseline()
 //         and union_batch() compute one step's gradient in one process without any distribution, at parameter
 //         values that the caller gives.
 // Threads One Training serves any number of threads at once, each as a rank; every call uses one
@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -61,11 +62,35 @@ struct LabelledRows {
 struct StepProgress {
   int step = 0;
   int steps = 0;
-  float loss = 0;  // mean over this rank's rows
+  float loss = 0;  // mean over this data rank's rows; told by the ranks that have the last stage
 };
 using Progress = std::function<void(const StepProgress&)>;
 
 struct ExecutorSteps;  // steps.hpp
+
+/// What a batch did on one rank of a pipeline.
+struct PipelineOutcome {
+  std::vector<double> losses;  // of each micro-batch, and
+  std::vector<float> outputs;  // of evaluation, those of all rows: on the ranks that have the last stage
+  int peak_activations = 0;    // the most (stage, micro-batch) pairs that were kept at once
+};
+
+/// One rank of a pipeline, batch by batch: for what a specification does not say, such as batches of several sizes.
+class PipelineSession {
+ public:
+  PipelineSession() = default;
+  virtual ~PipelineSession() = default;
+  PipelineSession(const PipelineSession&) = delete;
+  PipelineSession& operator=(const PipelineSession&) = delete;
+
+  /// Adds to the gradients those of the mean loss over the micro-batches of `calls` such calls. They may have different
+  /// numbers of rows. Collective over the pipeline.
+  virtual PipelineOutcome train(const std::vector<job::RowRange>& micro_batches, int calls) = 0;
+  /// Computes losses and outputs alone. Collective likewise.
+  virtual PipelineOutcome evaluate(const std::vector<job::RowRange>& micro_batches) = 0;
+  /// The gradients that this rank has, of the parameters that it holds; those of tied ones are its own part.
+  [[nodiscard]] virtual Gradients gradients() = 0;
+};
 
 class Training {
  public:
@@ -80,10 +105,15 @@ class Training {
 
   /// Runs `spec` as rank world.rank(), on spec.run.device, and writes folder/rank<R>.safetensors, local_grad
   /// included. Collective over `world`, whose size is the specification's. `steps` are the right ones unless the
-  /// run shall be wrong. Throws Unsupported for pipeline or tensor other than 1, a dtype other than float32, a
-  /// scaler or injections.
+  /// run shall be wrong. Throws Unsupported for tensor other than 1, a dtype other than float32, a scaler or
+  /// injections, InvalidArgument for a specification that is impossible to run.
   virtual void run(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
                    const Progress& progress, const ExecutorSteps& steps) = 0;
+
+  /// A rank of the pipeline of `spec` at its given weights. Collective over `world`, which must outlive it. Throws as
+  /// run().
+  [[nodiscard]] virtual std::unique_ptr<PipelineSession> pipeline(const job::RunSpec& spec, comm::Communicator& world,
+                                                                  const ExecutorSteps& steps) = 0;
 
   /// The gradient and loss of one step at the parameter values `before`, of the data ranks' slices. In float32
   /// bitwise what the executor's ranks compute of such rows, and with a backend that adds in rank order, what

@@ -241,10 +241,77 @@ TEST_F(TrainingTest, SaysInOneLineWhatItDoesNotRun) {
   spec.parallel.tensor = 2;
   EXPECT_EQ(error_of(spec, 2), "unsupported: parallel.tensor = 2: the reference's executor runs only 1");
   spec.parallel.tensor = 1;
-  spec.parallel.pipeline = 2;
-  EXPECT_EQ(error_of(spec, 2), "unsupported: parallel.pipeline = 2: the reference's executor runs only 1");
-  spec.parallel.pipeline = 1;
   EXPECT_EQ(error_of(spec, 2), "invalid_argument: parallel.data = 1, but 2 ranks were started");
+  spec.run.global_batch = 97;
+  EXPECT_EQ(error_of(spec),
+            "invalid_argument: run.global_batch = 97; it must be a multiple of parallel.data x run.micro_batches = 2");
+}
+
+TEST_F(TrainingTest, SaysInOneLineWhichPipelineItDoesNotRun) {
+  job::RunSpec spec = digits_run({.data = 1, .pipeline = 2});
+  EXPECT_EQ(error_of(spec, 1), "invalid_argument: parallel.pipeline = 2, parallel.data = 1, but 1 ranks were started");
+  spec.stages = {0};
+  EXPECT_EQ(error_of(spec, 2),
+            "invalid_argument: model.stages = [0]; it must be the first layers of parallel.pipeline x run.chunks = 2 "
+            "stages");
+  EXPECT_THAT(
+      error_of(digits_run({.data = 1, .pipeline = 2, .chunks = 2, .schedule = "dualpipev"}), 2),
+      HasSubstr("invalid_argument: run.schedule = 'dualpipev' with parallel.pipeline = 2, run.micro_batches = 2: "));
+}
+
+// Each stage on its own rank, and two pipelines side by side: the gradient of each pipeline is that of one device.
+TEST_F(TrainingTest, APipelineUsesBitwiseTheBaselinesMean) {
+  const job::RunSpec spec = digits_run({.model = "conv_norm",
+                                        .data = 2,
+                                        .steps = 2,
+                                        .micro_batches = 4,
+                                        .accumulation = 2,
+                                        .pipeline = 2,
+                                        .chunks = 2,
+                                        .schedule = "zbv"});
+  std::vector<int> told(4);
+  comm::run_ranks(4, [&](comm::Communicator& world) {
+    const auto listen = [&](const StepProgress&) { ++told[static_cast<std::size_t>(world.rank())]; };
+    module().run(spec, world, folder.path() / "record", listen, {});
+  });
+  EXPECT_THAT(told, testing::ElementsAre(2, 2, 0, 0)) << "the last stage of a V is on the first pipeline rank";
+  const job::TrainingRecord record(spec, folder.path() / "record");
+  ASSERT_TRUE(record.findings().empty()) << record.findings().front().tensor << " " << record.findings().front().what;
+  Values before;
+  for (const job::Parameter& parameter : job::parameters_of(spec))
+    before[parameter.name] = record.copies(1, job::Moment::before, parameter)[0].values;
+  const Baseline baseline = module().baseline(spec, slices_of(spec, 1), before, Arithmetic::float32, "cpu");
+  for (const job::Parameter& parameter : job::parameters_of(spec)) {
+    const std::vector<job::Copy> copies = record.copies(1, job::Moment::grad, parameter);
+    EXPECT_EQ(copies.size(), 2u) << parameter.name;
+    for (const job::Copy& copy : copies) {
+      const std::vector<double> got(copy.values.begin(), copy.values.end());
+      EXPECT_EQ(got, baseline.mean.gradients.at(parameter.name)) << parameter.name << " of rank " << copy.rank;
+    }
+  }
+}
+
+TEST_F(TrainingTest, ASessionEvaluatesWithTheLossesOfOneDeviceAndGathersNothing) {
+  const job::RunSpec spec = digits_run({.model = "tied", .data = 1, .micro_batches = 2, .pipeline = 3});
+  comm::run_ranks(3, [&](comm::Communicator& world) {
+    const auto session = module().pipeline(spec, world, {});
+    const std::vector<job::RowRange> rows{{0, 0, 5}, {0, 5, 2}};
+    const PipelineOutcome evaluated = session->evaluate(rows);
+    for (const auto& [name, gradient] : session->gradients()) EXPECT_THAT(gradient, testing::Each(0)) << name;
+    const PipelineOutcome trained = session->train(rows, 1);
+    EXPECT_EQ(evaluated.losses, trained.losses);
+    EXPECT_EQ(evaluated.losses.size(), world.rank() == 2 ? 2u : 0u);
+    EXPECT_EQ(evaluated.outputs.size(), world.rank() == 2 ? 70u : 0u);
+    const LossGradient alone =
+        module().baseline(spec, {rows}, given_weights(spec, 0), Arithmetic::float32, "cpu").slices.front();
+    if (world.rank() == 2) {
+      EXPECT_EQ((evaluated.losses[0] + evaluated.losses[1]) / 2, alone.loss);
+    }
+    for (const auto& [name, gradient] : session->gradients())
+      if (name != "2.weight") {
+        EXPECT_EQ(gradient, alone.gradients.at(name)) << name;
+      }
+  });
 }
 
 TEST_F(TrainingTest, SaysInOneLineWhichDeviceOrFileIsNotThere) {

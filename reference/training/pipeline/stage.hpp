@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -28,17 +29,21 @@ struct NamedTensor {
 /// Weight gradients that are still to be computed, in the order in which the backward pass left them.
 class DeferredGradients {
  public:
-  void add(std::function<void()> compute) { work_.push_back(std::move(compute)); }
-  /// Computes them all, and holds nothing afterwards.
-  void compute() {
-    const auto work = std::move(work_);
-    work_.clear();
-    for (const auto& one : work) one();
+  /// `compute` makes the gradients of the leaves, one for each; an undefined leaf, or one that requires none, is left out.
+  void add(Tensors leaves, std::function<Tensors()> compute) {
+    work_.push_back({std::move(leaves), std::move(compute)});
   }
+  /// Computes them all, adds them to the leaves' grad, and holds nothing afterwards. A leaf that was used several times is
+  /// added to once, with the sum, as by a backward pass.
+  void compute();
   [[nodiscard]] bool empty() const { return work_.empty(); }
 
  private:
-  std::vector<std::function<void()>> work_;
+  struct Work {
+    Tensors leaves;
+    std::function<Tensors()> compute;
+  };
+  std::vector<Work> work_;
 };
 
 /// How a forward pass is done.

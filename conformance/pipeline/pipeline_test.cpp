@@ -1,0 +1,93 @@
+// The checks of pipelines that train: the reference passes them on the local backend, each mutant fails where it shows, by the
+// requirement that it violates, and passes where it hides.
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/pipeline/pipeline_checks.hpp"
+#include "conformance/training/in_process.hpp"
+#include "harness/mutants/mutants.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::conformance {
+namespace {
+
+using mutants::Mutant;
+
+const suite::Suite& pipelines() {
+  static const suite::Suite suite = [] {
+    suite::Suite made;
+    std::ifstream file(PLUMBLINE_PIPELINE_REQUIREMENTS);
+    std::stringstream text;
+    text << file.rdbuf();
+    made.requirements.add_toml(text.str(), PLUMBLINE_PIPELINE_REQUIREMENTS);
+    add_pipeline_checks(made);
+    return made;
+  }();
+  return suite;
+}
+
+TEST(PipelineSuite, HasACheckForEachRequirementAndCitesWhatIsWritten) {
+  EXPECT_THAT(pipelines().problems(), testing::IsEmpty());
+}
+
+TEST(PipelineChecks, PassOnTheLocalBackend) {
+  for (const suite::Case& one : pipelines().cases()) {
+    SCOPED_TRACE(one.id());
+    run_case(one);
+  }
+}
+
+// Of another program only the bounds are known: faults are found by them.
+TEST(PipelineJobs, AreHeldToTheSingleDevice) {
+  const auto failures = [](const char* setup, const char* mutant) {
+    const std::string id = "pipeline.job.single_device[" + std::string(setup) + "]";
+    const auto found = std::ranges::find(pipelines().cases(), id, &suite::Case::id);
+    if (found == pipelines().cases().end()) throw NotFound("no case " + id);
+    return failures_of(*found, {.steps = std::get<mutants::MakeSteps>(mutants::find_mutant(mutant).change)});
+  };
+  EXPECT_THAT(failures("model=mlp,schedule=1f1b,accumulation=1,data=1,world=2", "pipe.sum_not_mean"),
+              testing::ContainsRegex("PIPE-002: step 0, rank [01], [02].(weight|bias).*bound [0-9]"));
+  EXPECT_THAT(failures("model=mlp,schedule=interleaved-1f1b,accumulation=3,data=1,world=3", "pipe.scale_each_call"),
+              testing::HasSubstr("PIPE-002: step 0"));
+  EXPECT_THAT(failures("model=tied,schedule=1f1b,accumulation=1,data=1,world=3", "tie.none"),
+              testing::ContainsRegex("PIPE-006: step 0, rank 2, 2.weight.*differs from that of rank 1"));
+}
+
+class PipelineMutant : public testing::TestWithParam<std::string> {
+ protected:
+  const Mutant& mutant() const { return mutants::find_mutant(GetParam()); }
+  std::string failures_at(const std::string& id) const {
+    const auto found = std::ranges::find(pipelines().cases(), id, &suite::Case::id);
+    if (found == pipelines().cases().end()) throw NotFound("no case " + id);
+    return failures_of(*found, {.steps = std::get<mutants::MakeSteps>(mutant().change)});
+  }
+};
+
+TEST_P(PipelineMutant, FailsWhereItShowsByWhatItViolates) {
+  EXPECT_THAT(failures_at(mutant().shows), testing::HasSubstr(mutant().violates + ": ")) << mutant().what;
+}
+
+TEST_P(PipelineMutant, PassesWhereItHides) {
+  ASSERT_FALSE(mutant().hides.empty());
+  EXPECT_EQ(failures_at(mutant().hides), "") << mutant().why_hides;
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> list;
+  for (const Mutant& mutant : mutants::all_mutants())
+    if (mutant.violates.starts_with("PIPE-")) list.push_back(mutant.name);
+  return list;
+}
+
+INSTANTIATE_TEST_SUITE_P(Mutants, PipelineMutant, testing::ValuesIn(names()), [](const auto& info) {
+  std::string name = info.param;
+  std::ranges::replace(name, '.', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace plumbline::conformance

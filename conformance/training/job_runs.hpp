@@ -1,0 +1,19 @@
+// conformance/training/job_runs.hpp: whole training programs, run by a check and judged by the records that they leave.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "conformance/training/finding.hpp"
+#include "harness/suite/suite.hpp"
+#include "reference/record/run_spec.hpp"
+
+namespace plumbline::conformance {
+
+/// Has the job run what `prepared` writes into a folder, as so many ranks as the case says, and judges its record. Throws
+/// as suite::Job::run(), and MachineFailure where the files cannot be written.
+[[nodiscard]] std::vector<Finding> findings_of_job(
+    suite::Context& context, const std::function<job::RunSpec(const std::filesystem::path& folder)>& prepared);
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,379 @@
+#include "reference/training/pipeline/engine.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/schedules/lowering.hpp"
+
+namespace plumbline::training {
+namespace {
+
+using schedules::Action;
+using Kind = schedules::ActionKind;
+using Place = std::pair<int, int>;  // stage, micro-batch
+
+template <class Value>
+Value taken(std::map<Place, Value>& from, const Place& place) {
+  auto node = from.extract(place);
+  return node.empty() ? Value() : std::move(node.mapped());
+}
+
+void refuse_unless_as_announced(const char* what, std::size_t given, int announced) {
+  if (given != static_cast<std::size_t>(announced))
+    throw InvalidArgument(fmt::format("{}: {} micro-batches given, {} announced", what, given, announced));
+}
+
+// The same computations without those that train.
+schedules::Schedule forwards_of(schedules::Schedule schedule) {
+  for (auto& actions : schedule.ranks) {
+    std::erase_if(actions, [](const Action& action) { return action.kind != Kind::forward; });
+    for (Action& action : actions) action.joined = false;
+  }
+  return schedule;
+}
+
+}  // namespace
+
+// One batch.
+class PipelineEngine::Call {
+ public:
+  Call(PipelineEngine& engine, const EngineCall& call, const schedules::Schedule& schedule, Telling telling)
+      : engine_(engine),
+        call_(call),
+        schedule_(schedule),
+        telling_(telling),
+        size_{call.micro_batches, call.calls},
+        actions_(schedule.ranks[static_cast<std::size_t>(engine.group_.rank())]) {
+    for (const Action& action : actions_)
+      if (action.kind == Kind::weight_gradient) split_.insert(place_of(action));
+    for (const auto& [stage, layers] : engine.stages_) own_.push_back(stage);
+  }
+
+  EngineResult run() {
+    if (is_here(0)) refuse_unless_as_announced("inputs", call_.inputs.size(), call_.micro_batches);
+    if (is_here(last()) && call_.return_loss)
+      refuse_unless_as_announced("labels", call_.labels.size(), call_.micro_batches);
+    if (is_here(last())) {
+      const auto count = static_cast<std::size_t>(call_.micro_batches);
+      if (call_.return_loss) result_.losses.resize(count);
+      if (call_.return_outputs) result_.outputs.resize(count);
+      if (call_.return_outputs && !call_.labels.empty()) result_.labels.resize(count);
+    }
+    const c10::AutoGradMode mode(!call_.forward_only);
+    result_.periods =
+        run_rank(engine_.group_, schedule_, callbacks(), engine_.options_.executor, engine_.steps_.executor);
+    result_.actions = std::move(actions_);
+    if (!call_.forward_only) engine_.steps_.end_of_call([this] { return engine_.gradients(); }, size_);
+    return std::move(result_);
+  }
+
+ private:
+  // What a stage keeps of a micro-batch from its forward to the end of its backward.
+  struct Kept {
+    Tensors inputs;
+    Tensors outputs;  // of the last stage: the loss
+    DeferredGradients deferred;
+  };
+
+  [[nodiscard]] static Place place_of(const Action& action) { return {action.stage, action.micro_batch}; }
+  [[nodiscard]] int last() const { return schedule_.stages - 1; }
+  [[nodiscard]] bool is_here(int stage) const { return engine_.stages_.contains(stage); }
+
+  schedules::StageCallbacks callbacks() {
+    schedules::StageCallbacks callbacks;
+    callbacks.forward = [this](int stage, int micro_batch) { forward({stage, micro_batch}); };
+    callbacks.backward = [this](int stage, int micro_batch) {
+      input_gradient({stage, micro_batch});
+      weight_gradient({stage, micro_batch});
+    };
+    callbacks.input_gradient = [this](int stage, int micro_batch) { input_gradient({stage, micro_batch}); };
+    callbacks.weight_gradient = [this](int stage, int micro_batch) { weight_gradient({stage, micro_batch}); };
+    callbacks.buffer = [this](const Action& message) { return buffer(message); };
+    callbacks.release = [this](const Action& message) { release(message); };
+    callbacks.hand_over = [this](const Action& send) { hand_over(send); };
+    return callbacks;
+  }
+
+  // ---- computations ----
+
+  [[nodiscard]] Tensors part_of(const std::vector<Tensors>& batch, int micro_batch) const {
+    const int part = engine_.steps_.part(micro_batch, size_);
+    return placed_on(engine_.options_.device, batch.at(static_cast<std::size_t>(part)));
+  }
+
+  void forward(const Place& place) {
+    const auto [stage, micro_batch] = place;
+    Kept& kept = kept_[place];
+    result_.peak_activations = std::max(result_.peak_activations, static_cast<int>(kept_.size()));
+    kept.inputs = stage == 0 ? part_of(call_.inputs, micro_batch) : taken(inputs_, place);
+    const Pass pass{.training = !call_.forward_only, .deferred = split_.contains(place) ? &kept.deferred : nullptr};
+    kept.outputs = engine_.stages_.at(engine_.steps_.layers(stage, own_))->forward(kept.inputs, pass);
+    if (stage == last())
+      finish_forward(micro_batch, kept);
+    else
+      hand_on(place, kept.outputs);
+    if (call_.forward_only) kept_.erase(place);
+  }
+
+  // At the last stage the loss takes the outputs' place.
+  void finish_forward(int micro_batch, Kept& kept) {
+    const auto at = static_cast<std::size_t>(micro_batch);
+    if (call_.return_outputs)
+      for (const at::Tensor& output : kept.outputs) result_.outputs[at].push_back(output.detach());
+    Tensors labels;
+    if (!call_.labels.empty()) labels = part_of(call_.labels, micro_batch);
+    if (!result_.labels.empty()) result_.labels[at] = labels;
+    if (!call_.return_loss) return;
+    const at::Tensor loss = engine_.options_.criterion(kept.outputs, labels);
+    result_.losses[at] = loss.item<double>();
+    kept.outputs = {loss.div(engine_.steps_.divisor(size_))};
+  }
+
+  void hand_on(const Place& place, const Tensors& outputs) {
+    const Description description = describe(outputs);
+    if (telling_ == Telling::each)
+      outputs_[place] = description;
+    else if (telling_ == Telling::once && told_.insert(place.first).second)
+      engine_.outputs_[place.first] = description;
+    else
+      refuse_unless_expected(place, description);
+    Tensors& results = results_[place];
+    for (const at::Tensor& output : outputs) results.push_back(output.detach());
+  }
+
+  // A promise is about types, sizes and gradients, and says nothing of evaluation or of the order in memory.
+  [[nodiscard]] bool is_as_expected(const Description& description, const Description& expected) const {
+    if (!engine_.options_.promised) return description == expected;
+    return std::ranges::equal(description, expected, [&](const TensorDescription& a, const TensorDescription& b) {
+      return a.type == b.type && a.sizes == b.sizes &&
+             (call_.forward_only || a.requires_gradient == b.requires_gradient);
+    });
+  }
+  void refuse_unless_expected(const Place& place, const Description& description) const {
+    const Description& expected = outputs_of(place);
+    if (is_as_expected(description, expected)) return;
+    throw InvalidArgument(fmt::format(
+        "stage {}, micro-batch {}: the outputs are {}, but {} {}; {}", place.first, place.second, text_of(description),
+        text_of(expected), engine_.options_.promised ? "were promised" : "had been told to the next stage",
+        engine_.options_.promised ? "promise nothing where shapes change"
+                                  : "outputs may change their shape only where inputs do"));
+  }
+
+  void input_gradient(const Place& place) {
+    Kept& kept = kept_.at(place);
+    Tensors roots, gradients;
+    if (place.first == last()) {
+      roots = kept.outputs;
+      gradients.emplace_back();
+    } else {
+      for (const at::Tensor& output : kept.outputs)
+        if (output.requires_grad()) roots.push_back(output);
+      gradients = taken(gradients_, place);
+      const double factor = engine_.steps_.gradient_factor(place.first, size_);
+      if (factor != 1)
+        for (at::Tensor& gradient : gradients) gradient = gradient.mul(factor);
+    }
+    if (!roots.empty()) torch::autograd::backward(roots, gradients);
+    if (place.first > 0) results_[place] = gradients_of_inputs(kept.inputs);
+    // What is left for the weights is in kept.deferred.
+    kept.inputs.clear();
+    kept.outputs.clear();
+  }
+
+  // An input that the loss does not depend on has zeros.
+  [[nodiscard]] static Tensors gradients_of_inputs(const Tensors& inputs) {
+    Tensors gradients;
+    for (const at::Tensor& input : inputs)
+      if (input.requires_grad()) gradients.push_back(input.grad().defined() ? input.grad() : at::zeros_like(input));
+    return gradients;
+  }
+
+  void weight_gradient(const Place& place) {
+    Kept& kept = kept_.at(place);
+    if (!kept.deferred.empty())
+      engine_.steps_.weight_half([&] { kept.deferred.compute(); }, [this] { return engine_.gradients(); }, size_);
+    if (engine_.steps_.gives_up(place.first, place.second)) kept_.erase(place);
+  }
+
+  // ---- messages ----
+
+  // What a stage hands on, as it is known here.
+  [[nodiscard]] const Description& outputs_of(const Place& place) const {
+    if (const auto found = outputs_.find(place); found != outputs_.end()) return found->second;
+    if (engine_.options_.promised) return *engine_.options_.promised;
+    return engine_.outputs_.at(place.first);
+  }
+  // The gradients of a stage's outputs have the sending stage's place; those of its inputs that of the stage before.
+  [[nodiscard]] Description form_of(const Action& message) const {
+    const bool upwards = message.kind == Kind::send_forward || message.kind == Kind::recv_forward;
+    const bool of_stage_before = message.kind == Kind::recv_forward || message.kind == Kind::send_backward;
+    const Description& outputs = outputs_of({message.stage - (of_stage_before ? 1 : 0), message.micro_batch});
+    return upwards ? outputs : gradients_of(outputs);
+  }
+
+  comm::Buffer buffer(const Action& message) {
+    const Place place = place_of(message);
+    if (message.kind == Kind::send_metadata || message.kind == Kind::recv_metadata) {
+      DescriptionWords& words = words_[{message.kind, message.stage, message.micro_batch}];
+      if (is_send(message.kind)) words = to_words(outputs_of(place));
+      return {words.data(), static_cast<std::int64_t>(words.size()), comm::DType::i64};
+    }
+    const WireType wire = engine_.options_.wire;
+    at::Tensor& memory = messages_[{message.kind, message.stage, message.micro_batch}];
+    memory = is_send(message.kind) ? pack(taken(results_, place), form_of(message), wire)
+                                   : message_for(form_of(message), wire);
+    return {memory.data_ptr(), memory.numel(), comm::DType::u8};
+  }
+
+  void release(const Action& message) {
+    const Name name{message.kind, message.stage, message.micro_batch};
+    const Place place = place_of(message);
+    if (message.kind == Kind::recv_metadata) {
+      const Place sender{message.stage - 1, message.micro_batch};
+      Description& known = telling_ == Telling::each ? outputs_[sender] : engine_.outputs_[sender.first];
+      known = from_words(words_.at(name));
+    } else if (message.kind == Kind::recv_forward) {
+      const Description form = form_of(message);
+      set_inputs(place, unpack(messages_.at(name), form, engine_.options_.wire, engine_.options_.device), form);
+    } else if (message.kind == Kind::recv_backward) {
+      gradients_[place] = unpack(messages_.at(name), form_of(message), engine_.options_.wire, engine_.options_.device);
+    }
+    words_.erase(name);
+    messages_.erase(name);
+  }
+
+  void hand_over(const Action& send) {
+    const Place place = place_of(send);
+    if (send.kind == Kind::send_forward)
+      set_inputs({send.stage + 1, send.micro_batch}, taken(results_, place), outputs_of(place));
+    else
+      gradients_[{send.stage - 1, send.micro_batch}] = taken(results_, place);
+  }
+
+  void set_inputs(const Place& place, Tensors tensors, const Description& form) {
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      if (form[i].requires_gradient) tensors[i].requires_grad_();
+    inputs_[place] = std::move(tensors);
+  }
+
+  using Name = std::tuple<Kind, int, int>;  // of a message
+
+  PipelineEngine& engine_;
+  const EngineCall& call_;
+  const schedules::Schedule& schedule_;
+  Telling telling_;
+  CallSize size_;
+  std::vector<Action> actions_;
+  std::set<Place> split_;  // whose weight gradients come by themselves
+  std::vector<int> own_;   // stages
+  std::map<Place, Kept> kept_;
+  std::map<Place, Tensors> inputs_;     // that have come
+  std::map<Place, Tensors> gradients_;  // of outputs, that have come
+  std::map<Place, Tensors> results_;    // that are to go
+  std::map<Place, Description> outputs_;
+  std::set<int> told_;
+  std::map<Name, at::Tensor> messages_;
+  std::map<Name, DescriptionWords> words_;
+  EngineResult result_;
+};
+
+PipelineEngine::PipelineEngine(comm::Communicator& group, ScheduleFor schedule_for, std::map<int, Stage*> stages,
+                               EngineOptions options, const PipelineTrainingSteps& steps)
+    : group_(group),
+      schedule_for_(std::move(schedule_for)),
+      stages_(std::move(stages)),
+      options_(std::move(options)),
+      steps_(steps) {
+  std::set<const void*> seen;
+  for (const auto& [number, stage] : stages_)
+    for (NamedTensor& parameter : stage->parameters())
+      if (seen.insert(parameter.tensor.unsafeGetTensorImpl()).second) parameters_.push_back(std::move(parameter));
+}
+
+PipelineEngine::~PipelineEngine() = default;
+
+void PipelineEngine::clear_gradients() {
+  for (const NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad() = at::Tensor();
+}
+
+std::vector<std::span<float>> PipelineEngine::gradients() const {
+  std::vector<std::span<float>> views;
+  for (const auto& [name, tensor] : parameters_) {
+    const at::Tensor gradient = tensor.grad();
+    if (!gradient.defined()) continue;
+    if (!gradient.is_cpu() || gradient.scalar_type() != at::kFloat || !gradient.is_non_overlapping_and_dense())
+      throw Unsupported(fmt::format("the gradient of '{}' is not float32 on the host", name));
+    views.emplace_back(gradient.data_ptr<float>(), static_cast<std::size_t>(gradient.numel()));
+  }
+  return views;
+}
+
+PipelineEngine::Telling PipelineEngine::telling(const EngineCall& call) {
+  if (options_.promised) return Telling::never;
+  const bool trains = !call.forward_only;
+  const Description first = call.inputs.empty() ? Description() : describe(call.inputs.front());
+  const auto is_first = [&](const Tensors& one) { return describe(one) == first; };
+  if (!std::ranges::all_of(call.inputs, is_first)) {
+    inputs_.clear();
+    return steps_.tells_shapes(true) ? Telling::each : Telling::never;
+  }
+  const bool changed = first != inputs_ || trains != trained_;
+  inputs_ = first;
+  trained_ = trains;
+  return steps_.tells_shapes(changed) ? Telling::once : Telling::never;
+}
+
+// The rank of the first stage says what is told, and of what call.
+PipelineEngine::Telling PipelineEngine::agree(const EngineCall& call) {
+  const bool decides = stages_.contains(0);
+  std::array<std::int32_t, 3> said{call.micro_batches, call.forward_only ? 1 : 0,
+                                   decides ? static_cast<std::int32_t>(telling(call)) : 0};
+  const int root = schedule_for_(call.micro_batches).stage_to_rank.front();
+  group_.broadcast({said.data(), said.size(), comm::DType::i32}, root, options_.executor.timeout);
+  if (said[0] != call.micro_batches || (said[1] == 1) != call.forward_only)
+    throw InvalidArgument(fmt::format(
+        "rank {} runs {} micro-batches {}, the rank of the first stage {} {}", group_.rank(), call.micro_batches,
+        call.forward_only ? "forward only" : "of training", said[0], said[1] == 1 ? "forward only" : "of training"));
+  return static_cast<Telling>(said[2]);
+}
+
+const schedules::Schedule& PipelineEngine::lowered(const EngineCall& call, Telling telling) {
+  const auto [place, is_new] = lowered_.try_emplace({call.micro_batches, call.forward_only, telling});
+  if (!is_new) return place->second;
+  schedules::Schedule schedule = schedule_for_(call.micro_batches);
+  std::vector<int> own, given;
+  for (int stage = 0; stage < schedule.stages; ++stage)
+    if (schedule.stage_to_rank[static_cast<std::size_t>(stage)] == group_.rank()) own.push_back(stage);
+  for (const auto& [stage, layers] : stages_) given.push_back(stage);
+  if (own != given)
+    throw InvalidArgument(fmt::format("rank {} was given the stages [{}]; the schedule puts [{}] on it", group_.rank(),
+                                      fmt::join(given, ", "), fmt::join(own, ", ")));
+  if (call.forward_only) schedule = forwards_of(std::move(schedule));
+  const auto metadata = telling == Telling::each   ? schedules::Metadata::each
+                        : telling == Telling::once ? schedules::Metadata::once
+                                                   : schedules::Metadata::none;
+  return place->second = schedules::lower(schedule, metadata);
+}
+
+EngineResult PipelineEngine::run(const EngineCall& call) {
+  if (!call.forward_only && !call.return_loss)
+    throw InvalidArgument("a call that trains returns its loss: return_loss = false needs forward_only = true");
+  if (call.micro_batches < 1 || call.calls < 1)
+    throw InvalidArgument(
+        fmt::format("a call of {} micro-batches, one of {}; at least 1 of each", call.micro_batches, call.calls));
+  steps_.begin_of_call([this] { return gradients(); }, call.forward_only);
+  const Telling telling = agree(call);
+  if (telling != Telling::never) steps_.shapes_changed([this] { return gradients(); });
+  return Call(*this, call, lowered(call, telling), telling).run();
+}
+
+}  // namespace plumbline::training

@@ -1,0 +1,13 @@
+// reference/training/pipeline/schedule_of.hpp: the schedule of a run specification. Free of LibTorch.
+#pragma once
+
+#include "reference/record/run_spec.hpp"
+#include "reference/schedules/schedule.hpp"
+
+namespace plumbline::training {
+
+/// The computations that run.schedule names, for so many micro-batches. Throws InvalidArgument, naming the fields, for a
+/// shape that the schedule does not have.
+[[nodiscard]] schedules::Schedule schedule_of(const job::RunSpec& spec, int micro_batches);
+
+}  // namespace plumbline::training

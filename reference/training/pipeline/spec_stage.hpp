@@ -1,0 +1,33 @@
+// reference/training/pipeline/spec_stage.hpp: a stage of a run specification.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reference/record/run_spec.hpp"
+#include "reference/training/model.hpp"
+#include "reference/training/pipeline/stage.hpp"
+
+namespace plumbline::training {
+
+/// Layers of a model, which must outlive it. One tensor goes in, and one comes out. Batch normalisation uses the statistics
+/// of the rows that it is given, also in evaluation: a specification has no running ones.
+class SpecStage final : public Stage {
+ public:
+  /// Layers first .. end-1; `parameters` are those of `model` that they use.
+  SpecStage(const Model& model, int first, int end, std::vector<NamedTensor> parameters)
+      : model_(model), first_(first), end_(end), parameters_(std::move(parameters)) {}
+
+  [[nodiscard]] Tensors forward(const Tensors& inputs, const Pass& pass) override {
+    return {model_.forward(inputs.at(0), first_, end_, pass)};
+  }
+  [[nodiscard]] std::vector<NamedTensor> parameters() const override { return parameters_; }
+
+ private:
+  const Model& model_;
+  int first_, end_;
+  std::vector<NamedTensor> parameters_;
+};
+
+}  // namespace plumbline::training

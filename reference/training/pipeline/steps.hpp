@@ -1,0 +1,73 @@
+// reference/training/pipeline/steps.hpp: what decides the numbers of a pipeline beside its layers, as functions. Free of
+// LibTorch.
+//
+// Model   The engine calls these. A value made without arguments has the right ones; a program with another one in place of
+//         one of them is wrong in one known way, which is how the checks are tested.
+// Threads A value serves one rank.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "reference/comm/communicator.hpp"
+#include "reference/schedules/executor.hpp"
+
+namespace plumbline::training {
+
+/// The gradients that the parameters of a rank's stages have so far, in any order in memory; one that has none is left
+/// out. Throws Unsupported for gradients that are not float32 on the host.
+using GradientViews = std::function<std::vector<std::span<float>>()>;
+
+/// Of a call of the engine.
+struct CallSize {
+  int micro_batches = 1;
+  int calls = 1;  // whose gradients make a step
+};
+
+/// The number of micro-batches of a step: its gradient is the mean of theirs.
+[[nodiscard]] double micro_batches_of_all_calls(const CallSize& size);
+/// Sums over the group, in place.
+void sum_over_holders(comm::Communicator& group, const comm::Buffer& bucket);
+/// The first, then the second.
+void reduce_then_update(const std::function<void()>& reduce_shared, const std::function<void()>& update);
+
+struct PipelineTrainingSteps {
+  /// What the last stage divides the loss of a micro-batch by.
+  std::function<double(const CallSize& size)> divisor = micro_batches_of_all_calls;
+  /// What the gradient of a stage's output is multiplied by when it has come.
+  std::function<double(int stage, const CallSize& size)> gradient_factor = [](int, const CallSize&) { return 1.0; };
+  /// The part of the batch that a micro-batch is.
+  std::function<int(int micro_batch, const CallSize& size)> part = [](int micro_batch, const CallSize&) {
+    return micro_batch;
+  };
+  /// The stage whose layers are run for a stage; `of_rank` are the rank's.
+  std::function<int(int stage, std::span<const int> of_rank)> layers = [](int stage, std::span<const int>) {
+    return stage;
+  };
+  /// Computes weight gradients that were left behind.
+  std::function<void(const std::function<void()>& compute, const GradientViews& gradients, const CallSize& size)>
+      weight_half = [](const std::function<void()>& compute, const GradientViews&, const CallSize&) { compute(); };
+  /// Whether what was kept for a backward pass that is over is given up.
+  std::function<bool(int stage, int micro_batch)> gives_up = [](int, int) { return true; };
+  /// Whether stages tell each other their shapes, given whether these have changed.
+  std::function<bool(bool changed)> tells_shapes = [](bool changed) { return changed; };
+  /// What else is done when shapes have changed.
+  std::function<void(const GradientViews& gradients)> shapes_changed = [](const GradientViews&) {};
+  /// What is done with the gradients when a call begins.
+  std::function<void(const GradientViews& gradients, bool forward_only)> begin_of_call = [](const GradientViews&,
+                                                                                            bool) {};
+  /// What is done with the gradients when a call that trains ends.
+  std::function<void(const GradientViews& gradients, const CallSize& size)> end_of_call = [](const GradientViews&,
+                                                                                             const CallSize&) {};
+  /// Makes of a rank's own gradients of shared parameters those of the whole model, in place. Collective over the ranks
+  /// that hold them.
+  std::function<void(comm::Communicator& group, const comm::Buffer& bucket)> reduce_shared = sum_over_holders;
+  /// Ends a step.
+  std::function<void(const std::function<void()>& reduce_shared, const std::function<void()>& update)> finish =
+      reduce_then_update;
+  /// Of the schedule's executor.
+  schedules::PipelineSteps executor;
+};
+
+}  // namespace plumbline::training
