@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <random>
 #include <span>
 #include <utility>
 
@@ -13,31 +12,13 @@
 #include "reference/comm/errors.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/record/safetensors.hpp"
+#include "reference/training/random.hpp"
 
 namespace plumbline::training {
 namespace {
 
 constexpr std::int64_t kPixels = 64;
 constexpr std::int64_t kClasses = 10;
-
-// The standard fixes the generator's numbers, but not what its distributions make of them.
-class Random {
- public:
-  Random(std::uint64_t seed, std::uint64_t stream) : engine_(seed * 0x9e3779b97f4a7c15u + stream) {}
-
-  /// In [-bound, bound), 2^24 steps apart.
-  float uniform(double bound) {
-    const double unit = static_cast<double>(engine_() >> 40) * 0x1p-24;
-    return static_cast<float>((2 * unit - 1) * bound);
-  }
-  /// In [0, count).
-  std::size_t below(std::size_t count) {
-    return static_cast<std::size_t>((static_cast<unsigned __int128>(engine_()) * count) >> 64);
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 // Layers, and the first of each stage.
 struct Layout {
@@ -172,9 +153,7 @@ void append(const Digit& digit, std::vector<float>& x, std::vector<std::int64_t>
 }
 
 // Fisher and Yates.
-void shuffle(std::vector<std::size_t>& order, Random& random) {
-  for (std::size_t left = order.size(); left > 1; --left) std::swap(order[left - 1], order[random.below(left)]);
-}
+void shuffle(std::vector<std::size_t>& order, Random& random) { shuffle(order, random); }
 
 void write_batches(const job::RunSpec& spec, const std::vector<Digit>& rows) {
   Random random(spec.seed, 2);

@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/training/models/functions.hpp"
+#include "reference/training/pipeline/deferred.hpp"
 
 namespace plumbline::training {
 namespace {
