@@ -152,9 +152,6 @@ void append(const Digit& digit, std::vector<float>& x, std::vector<std::int64_t>
   y.push_back(digit.label);
 }
 
-// Fisher and Yates.
-void shuffle(std::vector<std::size_t>& order, Random& random) { shuffle(order, random); }
-
 void write_batches(const job::RunSpec& spec, const std::vector<Digit>& rows) {
   Random random(spec.seed, 2);
   std::vector<std::size_t> order(rows.size());
