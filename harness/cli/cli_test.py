@@ -54,7 +54,7 @@ REFUSALS = [
     ("check --adapter reference --world-size 2", 2, "--world-size 2"),
     ("check --adapter /nonexistent", 3, "/nonexistent"),
     ("check --adapter reference --backend-option a=1", 2, "an adapter is no backend"),
-    ("check --job a", 2, "profile collectives has no check of the job door; --profile data-parallel or full has"),
+    ("check --job a", 2, "profile collectives has no check of the job door; --profile pipeline, data-parallel or full has"),
     ("check --job a --backend local", 2, "one subject"),
     ("check --job a --adapter reference", 2, "one subject"),
     ("check --job a --backend-option a=1", 2, "a job is no backend"),

@@ -632,7 +632,7 @@ class InTheUsersJob(Harness):
         return {case: result["verdict"] for case, result in self.results().items()}
 
     def wait_for_the_driver(self):
-        deadline = time.time() + 10
+        deadline = time.time() + 60  # it may be taking stacks, which is slow on a busy machine
         while time.time() < deadline and workers():
             time.sleep(0.05)
 

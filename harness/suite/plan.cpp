@@ -14,6 +14,13 @@
 namespace plumbline::suite {
 namespace {
 
+// "a", "a or b", "a, b or c".
+std::string in_words(std::vector<std::string> names) {
+  const std::string last = names.back();
+  names.pop_back();
+  return names.empty() ? last : fmt::format("{} or {}", fmt::join(names, ", "), last);
+}
+
 bool filter_matches(const std::string& filter, const Case& one, const std::vector<const Requirement*>& requirements) {
   const auto any = [&](std::string_view prefix, const auto& texts_of) {
     if (!filter.starts_with(prefix)) return false;
@@ -116,7 +123,7 @@ std::vector<PlannedCase> make_plan(const Suite& suite, const Selection& selectio
   if (const auto others = profiles_with(suite, selection.door); std::ranges::count(others, profile.name) == 0)
     throw NotFound(
         fmt::format("nothing to run: profile {} has no check of the {} door; {}", profile.name, name_of(selection.door),
-                    others.empty() ? "no profile has" : fmt::format("--profile {} has", fmt::join(others, " or "))));
+                    others.empty() ? "no profile has" : fmt::format("--profile {} has", in_words(others))));
   for (std::size_t i = 0; i < used.size(); ++i)
     if (!used[i])
       throw NotFound(fmt::format("--filter '{}' matches nothing in profile {}; --list shows what there is",
