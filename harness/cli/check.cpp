@@ -59,7 +59,8 @@ Command add_check(CLI::App& app, const Program& program) {
   auto options = std::make_shared<CheckOptions>();
   options->subject.add_to(*command, SubjectOptions::Kind::cases);
   command
-      ->add_option("--profile", options->selection.profile, "What the subject claims: collectives, topology, data-parallel, full")
+      ->add_option("--profile", options->selection.profile,
+                   "What the subject claims: collectives, topology, data-parallel, full")
       ->capture_default_str();
   command->add_option("--filter", options->selection.filters,
                       "Only these: a requirement, check or case id with * and ?, component:X, tag:X, source:X; may be "

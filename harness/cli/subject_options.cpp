@@ -141,8 +141,7 @@ launch::Subject SubjectOptions::subject() const {
     if (!keys.insert(key).second)
       throw InvalidArgument(fmt::format("--backend-option '{}': {} was given before; give it once", option, key));
   }
-  if (!mutant.empty())
-    (void)mutants::find_mutant(mutant, suite::door_of(adapter, job));
+  if (!mutant.empty()) (void)mutants::find_mutant(mutant, suite::door_of(adapter, job));
   if ((!adapter.empty() || !job.empty()) && !backend_options.empty())
     throw InvalidArgument(fmt::format("--backend-option '{}': {} is no backend", backend_options.front(),
                                       adapter.empty() ? "a job" : "an adapter"));

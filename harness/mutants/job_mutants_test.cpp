@@ -7,8 +7,8 @@
 #include "harness/mutants/kinds.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/record/safetensors.hpp"
-#include "reference/record/training_record.hpp"
 #include "reference/record/temporary_folder.hpp"
+#include "reference/record/training_record.hpp"
 
 namespace plumbline::mutants {
 namespace {

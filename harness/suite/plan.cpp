@@ -121,9 +121,9 @@ std::vector<PlannedCase> make_plan(const Suite& suite, const Selection& selectio
     if (sized && fits && wanted) chosen.push_back(&one);
   }
   if (const auto others = profiles_with(suite, selection.door); std::ranges::count(others, profile.name) == 0)
-    throw NotFound(
-        fmt::format("nothing to run: profile {} has no check of the {} door; {}", profile.name, name_of(selection.door),
-                    others.empty() ? "no profile has" : fmt::format("--profile {} has", in_words(others))));
+    throw NotFound(fmt::format("nothing to run: profile {} has no check of the {} door; {}", profile.name,
+                               name_of(selection.door),
+                               others.empty() ? "no profile has" : fmt::format("--profile {} has", in_words(others))));
   for (std::size_t i = 0; i < used.size(); ++i)
     if (!used[i])
       throw NotFound(fmt::format("--filter '{}' matches nothing in profile {}; --list shows what there is",

@@ -228,8 +228,8 @@ int broadcast_source(std::span<const int> members, std::span<const int> stages, 
                                       shown(stages), shown(members)));
   const std::size_t place = rule == BroadcastSource::first_member ? 0 : static_cast<std::size_t>(stages.front());
   if (place >= members.size())
-    throw OutOfRange(fmt::format("groups: stage {} as an index into the group {}, which has {} members",
-                                 stages.front(), shown(members), members.size()));
+    throw OutOfRange(fmt::format("groups: stage {} as an index into the group {}, which has {} members", stages.front(),
+                                 shown(members), members.size()));
   return members[place];
 }
 
