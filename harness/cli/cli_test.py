@@ -150,6 +150,8 @@ TRAINING_REFUSALS = [
     ("schedule --name auto --stages 4 --micro-batches 8 --memory-limit=-1", 2, "--memory-limit: it is 0 or more, got -1"),
     ("schedule --name auto --stages 4 --micro-batches 8 --memory-limit much", 2, "--memory-limit: 'much' is not a whole number"),
     ("schedule --name auto --stages 64 --micro-batches 4096", 2, "make more than 131072 computations"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --rendezvous", 2, "--rendezvous: there are no messages to wait for"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --seed 3", 2, "--seed: it is of the jitter; give --jitter, too"),
     ("schedule --name zb-h1 --stages 4 --micro-batches 8 --memory-limit 4", 2, "--memory-limit: 'zb-h1' has an order of its own"),
     ("schedule --name zb-h1 --stages 4 --micro-batches 8 --slots --format csv", 2, "--slots: they are text, got --format csv"),
     ("schedule --name gpipe --stages 4 --micro-batches 8 --chunks 0", 2, "--chunks: it is 1 or more, got 0"),

@@ -158,6 +158,11 @@ ScheduleRequest request_of(const ScheduleOptions& options) {
       .micro_batches = positive("--micro-batches", options.micro_batches),
       .stages_per_rank = options.chunks.empty() ? usual_chunks(request.family) : positive("--chunks", options.chunks)};
   request.options = simulation_of(options, request.shape);
+  if (options.rendezvous && request.lowering == Lowering::none)
+    throw InvalidArgument(
+        "--rendezvous: there are no messages to wait for; put them in with --lower plumbline or torch");
+  if (!options.seed.empty() && options.jitter.empty())
+    throw InvalidArgument("--seed: it is of the jitter; give --jitter, too");
   request.activation_limits = memory_limits_of(options, request);
   return request;
 }

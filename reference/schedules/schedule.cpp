@@ -148,7 +148,19 @@ class RowParser {
   }
 
   [[noreturn]] void refuse(std::string_view cell, std::string_view rule) const {
-    throw InvalidArgument(fmt::format("schedule: line {}, column {}: '{}' is no cell; {}", line_, column_, cell, rule));
+    throw InvalidArgument(
+        fmt::format("schedule: line {}, column {}: '{}' is no cell; {}", line_, column_, readable(cell), rule));
+  }
+
+  // On one line of a screen, whatever the file holds.
+  static std::string readable(std::string_view cell) {
+    constexpr std::size_t kMost = 60;
+    std::string text;
+    for (const char letter : cell.substr(0, kMost)) {
+      const auto code = static_cast<unsigned char>(letter);
+      code < 0x20 || code == 0x7f ? text += fmt::format("\\x{:02x}", code) : text += letter;
+    }
+    return cell.size() > kMost ? text + "…" : text;
   }
 
   std::string_view row_;

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
@@ -71,6 +72,11 @@ TEST(Schedule, NamesLineAndColumnOfABadCell) {
                            "0F0 0B0",
                            "+1F0"})
     EXPECT_EQ(refusal_of(std::string("0F0,") + cell).substr(0, 27), "schedule: line 1, column 2:") << cell;
+}
+
+TEST(Schedule, ShowsWhatIsNoTextAndCutsWhatIsLong) {
+  EXPECT_EQ(refusal_of(std::string("0F0,0\0F\x1b", 8)).substr(27, 23), " '0\\x00F\\x1b' is no cell;");
+  EXPECT_THAT(refusal_of(std::string(5000, 'x')), testing::HasSubstr("'" + std::string(60, 'x') + "…' is no cell"));
 }
 
 TEST(Schedule, RefusesStagesWithoutOneRank) {
