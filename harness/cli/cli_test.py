@@ -222,6 +222,7 @@ TRAINING_REFUSALS = [
     ("train --model perceptron --pipeline 80", 2, "--pipeline: 80 ranks; at most 64"),
     ("train --model perceptron --learning-rate nan", 2, "LEARNING_RATE = nan; it must be a finite number above 0"),
     ("train --model perceptron --resume", 2, "--resume needs --checkpoints DIR"),
+    ("train --config /dev/null --model mlp", 2, "--config /dev/null --model mlp: model 'mlp'; it must be resnet50"),
     ("train --config /nonexistent", 2, "'/nonexistent' cannot be read"),
 ]
 

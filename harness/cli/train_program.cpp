@@ -111,9 +111,9 @@ class ProgramRun {
   int run(double limit_seconds) {
     const training::TrainerSettings& settings = run_.settings;
     const int world = settings.pipeline * settings.data;
-    fmt::print("{}: {} on {}, {} epochs, {} pipeline{} of {} rank{}, {}\n", driver_.group.subject.describe(),
-               run_.model, run_.data, settings.epochs, settings.data, settings.data == 1 ? "" : "s", settings.pipeline,
-               settings.pipeline == 1 ? "" : "s", run_.device);
+    fmt::print("{}: {} on {}, {} epoch{}, {} pipeline{} of {} rank{}, {}\n", driver_.group.subject.describe(),
+               run_.model, run_.data, settings.epochs, settings.epochs == 1 ? "" : "s", settings.data,
+               settings.data == 1 ? "" : "s", settings.pipeline, settings.pipeline == 1 ? "" : "s", run_.device);
     std::cout.flush();
     const auto begun = std::chrono::steady_clock::now();
     const TrainingTaskEnd end =

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <numeric>
 #include <optional>
 
@@ -171,14 +172,15 @@ TrainerSettings parse_trainer_settings(std::string_view text, const std::string&
 
 TrainerSettings read_trainer_settings(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
   std::error_code ignored;
-  if (std::filesystem::is_directory(file, ignored) || !stream || !(text << stream.rdbuf()).good())
+  const bool readable = stream.is_open() && !std::filesystem::is_directory(file, ignored);
+  const std::string text = readable ? std::string(std::istreambuf_iterator<char>(stream), {}) : "";
+  if (!readable || stream.bad())
     throw NotFound(
         fmt::format("'{}' cannot be read; it must be a TOML file with BATCH_SIZE, NUM_MICRO_BATCHES, …, and "
                     "[parallel]",
                     file.string()));
-  return parse_trainer_settings(text.str(), file.string());
+  return parse_trainer_settings(text, file.string());
 }
 
 void require_possible(const TrainerSettings& settings) {
