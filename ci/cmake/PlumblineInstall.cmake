@@ -19,6 +19,9 @@ foreach(header IN LISTS headers ITEMS
     reference/training/training.hpp reference/training/steps.hpp reference/training/pipeline/steps.hpp
     reference/training/digits.hpp
     reference/training/digits_run.hpp
+    reference/training/trainer/pipeline_run.hpp reference/training/trainer/hooks.hpp
+    reference/training/trainer/learning_rate.hpp reference/training/trainer/settings.hpp
+    reference/training/trainer/timers.hpp reference/training/trainer/trainer.hpp
     harness/subject/backend.hpp)  # for writers of backend modules
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/plumbline/${folder})

@@ -210,6 +210,22 @@ TRAINING_REFUSALS = [
     ("train --spec /nonexistent", 2, "/nonexistent"),
     ("train --spec /dev/null --model mlp", 2, "--spec excludes --model"),
     ("train --out /proc/nope", 3, "/proc/nope"),
+    ("train --model nope", 2, "or by names resnet50, resnet_small"),
+    ("train --epochs 3", 2, "--epochs is of training by names: with --config, or --model resnet50"),
+    ("train --spec /dev/null --epochs 3", 2, "excludes"),
+    ("train --model perceptron --steps 3", 2, "--steps is of runs by steps; training by names has --epochs"),
+    ("train --model perceptron --data text", 2, "model 'perceptron' with data 'text'; the transformer takes text"),
+    ("train --model perceptron --data mnist", 2, "data 'mnist'; it must be cifar10"),
+    ("train --model perceptron --data cifar10", 2, "--data cifar10 needs --data-folder"),
+    ("train --model perceptron --data-folder /nonexistent", 2, "/nonexistent/data_batch_1.bin"),
+    ("train --model perceptron --batch 10", 2, "--batch 10: BATCH_SIZE = 10; it must be a multiple of NUM_MICRO_BATCHES = 4"),
+    ("train --model perceptron --schedule zbv --chunks 2", 2, "schedule 'zbv'; it must be gpipe"),
+    ("train --model perceptron --schedule 1f1b --chunks 2", 2, "schedule '1f1b' with parallel.pipeline = 2"),
+    ("train --model perceptron --pipeline 80", 2, "--pipeline: 80 ranks; at most 64"),
+    ("train --model perceptron --learning-rate nan", 2, "LEARNING_RATE = nan; it must be a finite number above 0"),
+    ("train --model perceptron --resume", 2, "--resume needs --checkpoints DIR"),
+    ("train --config /dev/null --model mlp", 2, "--config /dev/null --model mlp: model 'mlp'; it must be resnet50"),
+    ("train --config /nonexistent", 2, "'/nonexistent' cannot be read"),
 ]
 
 
@@ -851,6 +867,84 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("train", "--steps", "3", "--mutant", "col.drop_last_element", "--out", "out"), 1)
         self.assertIn("FAIL  TRAIN-", self.done.stdout)
         self.assertIn("NOT OK", self.done.stdout)
+
+    # Training by names: two batches of 16 in an epoch, on two ranks.
+    BY_NAMES = ["train", "--model", "perceptron", "--data", "digits", "--most-digits", "32", "--pipeline", "2", "--batch", "16",
+                "--micro-batches", "2", "--warmup-epochs", "1"]
+
+    def train_by_names(self, *arguments, status=0):
+        self.assertEqual(self.run_plumbline(*self.BY_NAMES, *arguments), status, self.done.stdout + self.done.stderr)
+        lines = self.done.stdout.splitlines()
+        return [line[:line.rfind(" (")] for line in lines if line.startswith("epoch ")]  # without the seconds
+
+    def refused_by_names(self, *arguments):
+        self.train_by_names(*arguments, status=2)
+        self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+        self.assertTrue(self.done.stderr.startswith("plumbline: train: "), self.done.stderr)
+        return self.done.stderr
+
+    @needs_training
+    def test_train_by_names_goes_on_from_its_checkpoints(self):
+        whole = self.train_by_names("--epochs", "3", "--checkpoints", "whole", "--out", "out")
+        self.assertEqual(len(whole), 6, "a training and a test of each epoch")
+        self.assertIn("backend local: perceptron on digits, 3 epochs, 1 pipeline of 2 ranks, cpu\n", self.done.stdout)
+        self.assertIn("rank 0, chunk 0: ", self.done.stdout)
+        self.assertIn("\nloss        ", self.done.stdout)
+        self.assertRegex(self.done.stdout, r"\naccuracy    [0-9.]+ % of the test's rows; by epoch [0-9.]+ [0-9.]+ [0-9.]+\n")
+        record = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        steps = [line for line in record if line["type"] == "step"]
+        self.assertEqual([step["step"] for step in steps], [1, 3, 5])
+        for step, line in zip(steps, whole[::2]):
+            self.assertAlmostEqual(float(line[line.rfind("Loss ") + 5:]), step["loss"], delta=1e-3)
+
+        checkpoints = self.folder / "whole"
+        self.assertEqual(sorted(os.listdir(checkpoints)), ["step-4", "step-6"])
+        self.assertIn("has checkpoints of a run; resume it", self.refused_by_names("--epochs", "3", "--checkpoints", "whole"))
+        for file in (checkpoints / "step-6").iterdir():
+            file.unlink()
+        rest = self.train_by_names("--epochs", "3", "--checkpoints", "whole", "--resume")
+        self.assertIn(f"goes on from '{os.path.realpath(checkpoints)}/step-4'", self.done.stdout)
+        self.assertEqual(rest, whole[4:], "the last epoch's numbers as without a stop")
+        self.assertIn("it is of another run: NUM_EPOCHS is 3 there and 4 here",
+                      self.refused_by_names("--epochs", "4", "--checkpoints", "whole", "--resume"))
+
+    @needs_training
+    def test_train_by_names_with_a_file_that_options_override(self):
+        config = self.folder / "config.toml"
+        config.write_text("BATCH_SIZE = 16\nNUM_EPOCHS = 2\nNUM_MICRO_BATCHES = 2\nWARMUP_EPOCHS = 1\n"
+                          "[parallel]\npipeline = 2\n")
+        by_options = self.train_by_names("--epochs", "1")
+        run = ["train", "--config", "config.toml", "--model", "perceptron", "--most-digits", "32", "--epochs", "1"]
+        self.assertEqual(self.run_plumbline(*run), 0, self.done.stderr)
+        by_file = [line[:line.rfind(" (")] for line in self.done.stdout.splitlines() if line.startswith("epoch ")]
+        self.assertEqual(by_file, by_options)
+        self.assertEqual(self.run_plumbline("train", "--config", "config.toml", "--model", "mlp"), 2)
+        self.assertIn("model 'mlp'; it must be resnet50", self.done.stderr)
+        config.write_text("BATCHSIZE = 16\n")
+        self.assertEqual(self.run_plumbline(*run), 2)
+        self.assertIn("config.toml:1:", self.done.stderr)
+        self.assertIn("unknown field BATCHSIZE; the nearest known one is BATCH_SIZE", self.done.stderr)
+
+    @needs_training
+    def test_train_by_names_stops_at_a_loss_that_is_no_number(self):
+        said = self.refused_by_names("--epochs", "2", "--learning-rate", "1e30", "--out", "out")
+        self.assertRegex(said, r"the loss is \S+ on rank 1, training step 1 \(epoch 0, batch 1\); no checkpoint was written")
+
+    @needs_training
+    def test_train_by_names_on_files_that_are_cut_short(self):
+        (self.folder / "cifar").mkdir()
+        (self.folder / "cifar/data_batch_1.bin").write_bytes(b"\0" * 100)
+        run = ["train", "--model", "perceptron", "--data-folder", "cifar", "--epochs", "1", "--out", "out"]
+        self.assertEqual(self.run_plumbline(*run), 2, self.done.stderr)
+        self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+        self.assertIn("cifar/data_batch_1.bin", self.done.stderr)
+        self.assertFalse((self.folder / "out/run.jsonl").exists(), "nothing ran")
+
+    @needs_training
+    @needs_mpi
+    def test_train_by_names_computes_the_same_over_mpi(self):
+        local = self.train_by_names("--epochs", "1", "--schedule", "zb-h1")
+        self.assertEqual(self.train_by_names("--epochs", "1", "--backend", "mpi"), local)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-// `plumbline train`: trains on the digits, or what a run specification says, and holds the run to a single device.
+// `plumbline train`: trains on the digits, or what a run specification says, and holds the run to a single device; or trains
+// a model by names (train_program.hpp).
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -16,6 +17,8 @@
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
+#include "harness/cli/train_program.hpp"
+#include "harness/cli/training_task.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/record/summary.hpp"
 #include "harness/subject/modules.hpp"
@@ -39,20 +42,15 @@ struct TrainOptions {
   std::string record;
   std::string out;
   bool judge = true;
+  ProgramOptions program;                // of training by names
+  std::vector<CLI::Option*> of_steps{};  // what that does not have
   double time_limit = 120;
 };
 
-// Losses as a row of blocks, the largest the tallest; at most `width` of them.
-std::string sparkline(const std::vector<double>& losses, std::size_t width) {
-  static constexpr std::array<const char*, 8> kBlocks{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-  const double most = losses.empty() ? 0 : std::ranges::max(losses);
-  const std::size_t columns = std::min(width, losses.size());
-  std::string line;
-  for (std::size_t column = 0; column < columns; ++column) {
-    const double share = most > 0 ? losses[column * losses.size() / columns] / most : 0;
-    line += std::isfinite(share) ? kBlocks[static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * 7)] : "!";
-  }
-  return line;
+launch::Options driver_of(const TrainOptions& options) {
+  launch::Options driver = options.subject.driver();
+  driver.group.worker_options = {"--no-flight"};
+  return driver;
 }
 
 // Mean losses as the ranks report their parts.
@@ -91,8 +89,7 @@ DigitsRanks ranks_of(const training::DigitsRun& digits) {
 
 class TrainRun {
  public:
-  explicit TrainRun(const TrainOptions& options) : options_(options), driver_(options.subject.driver()) {
-    driver_.group.worker_options = {"--no-flight"};
+  explicit TrainRun(const TrainOptions& options) : options_(options), driver_(driver_of(options)) {
     if (const std::string why = subject::why_not_here("training", training::kTrainingFactory); !why.empty())
       throw subject::NotAvailable("train needs LibTorch: " + why);
     out_ = !options.out.empty()                               ? options.out
@@ -164,40 +161,24 @@ class TrainRun {
 
   // Runs one task and keeps its result; true when it passed.
   bool run_task(const std::string& name, int world, json arguments, const launch::Options& driver,
-                const std::function<void(const json&)>& output) {
-    launch::Observer observer;
-    observer.before = [&](std::size_t, const json& description) -> std::optional<launch::Outcome> {
-      if (writer_) writer_->subject(description);
-      return std::nullopt;
-    };
-    observer.output = [&](std::size_t, int, const json& value) { output(value); };
-    launch::Outcome outcome;
-    observer.end = [&](std::size_t, const launch::Outcome& ended) {
-      outcome = ended;
-      return true;
-    };
-    observer.log = [](const std::string& line) { std::cerr << line << '\n'; };
-    const launch::Assignment assignment{
-        .command = {{"type", "task"}, {"name", name}, {"arguments", std::move(arguments)}},
-        .world = world,
-        .isolation = name,
-        .limit = std::chrono::duration<double>(options_.time_limit),
-        .hard_limit = std::chrono::hours(24 * 365)};
-    const bool whole = launch::run({assignment}, driver, observer);
-    interrupted_ = interrupted_ || !whole;
-    Result result{.check = "train." + name,
-                  .case_id = fmt::format("train.{}[{},world={}]", name, driver.group.subject.backend, world),
-                  .verdict = outcome.verdict,
-                  .reason = outcome.reason,
-                  .ranks = outcome.ranks,
-                  .seconds = outcome.seconds,
-                  .limit_seconds = options_.time_limit,
-                  .output = outcome.output};
-    keep(result);
-    refused_ = refused_ || outcome.verdict == Verdict::refuse;
-    if (outcome.verdict != Verdict::pass)
-      std::cerr << fmt::format("plumbline: train: {} {}: {}\n", name, name_of(outcome.verdict), outcome.reason);
-    return whole && outcome.verdict == Verdict::pass;
+                std::function<void(const json&)> output) {
+    const TrainingTaskEnd end = cli::run_task({.name = name,
+                                               .world = world,
+                                               .arguments = std::move(arguments),
+                                               .limit_seconds = options_.time_limit,
+                                               .described =
+                                                   [this](const json& description) {
+                                                     if (writer_) writer_->subject(description);
+                                                   },
+                                               .output = std::move(output)},
+                                              driver);
+    interrupted_ = interrupted_ || !end.whole;
+    keep(end.result);
+    const Verdict verdict = end.result.verdict;
+    refused_ = refused_ || verdict == Verdict::refuse;
+    if (verdict != Verdict::pass)
+      std::cerr << fmt::format("plumbline: train: {} {}: {}\n", name, name_of(verdict), end.result.reason);
+    return end.passed();
   }
 
   bool train() {
@@ -342,6 +323,68 @@ class TrainRun {
   bool refused_ = false;
 };
 
+// Those of runs on the digits. Most say something to a training by names, too.
+void add_digits_options(CLI::App& command, TrainOptions& options, CLI::Option* spec) {
+  training::DigitsRun& digits = options.digits;
+  using training::PipelineRun;
+  const auto share = [&](CLI::Option* option, std::function<void(PipelineRun&)> take) {
+    option->capture_default_str()->excludes(spec);
+    options.program.share(option, std::move(take));
+  };
+  const auto own = [&](CLI::Option* option) {
+    options.of_steps.push_back(option->capture_default_str()->excludes(spec));
+  };
+  share(command.add_option("--model", digits.model,
+                           fmt::format("{}; by names: {}", fmt::join(training::kDigitsModels, ", "),
+                                       fmt::join(training::kPipelineModels, ", "))),
+        [&digits](PipelineRun& run) { run.model = digits.model; });
+  own(command.add_option("--optimizer", digits.optimizer,
+                         fmt::format("{}", fmt::join(training::kDigitsOptimizers, ", "))));
+  share(command.add_option("--data-parallel", digits.data, "Ranks, or pipelines side by side")->check(at_least(1)),
+        [&digits](PipelineRun& run) { run.settings.data = digits.data; });
+  share(command.add_option("--pipeline", digits.pipeline, "Ranks of a pipeline")->check(at_least(1)),
+        [&digits](PipelineRun& run) { run.settings.pipeline = digits.pipeline; });
+  share(command.add_option("--chunks", digits.chunks, "Stages of a pipeline's rank")->check(at_least(1)),
+        [&digits](PipelineRun& run) { run.settings.chunks = digits.chunks; });
+  share(command.add_option("--schedule", digits.schedule,
+                           "gpipe, 1f1b, interleaved-1f1b, looped-bfs, zb-h1, zb-h2, interleaved-zb, zbv, dualpipev"),
+        [&digits](PipelineRun& run) { run.schedule = digits.schedule; });
+  own(command.add_option("--steps", digits.steps, "Updates")->check(at_least(1)));
+  share(
+      command.add_option("--batch", digits.global_batch, "Rows of a batch, over all ranks; by names of each pipeline")
+          ->check(at_least(1)),
+      [&digits](PipelineRun& run) { run.settings.batch_size = digits.global_batch; });
+  share(command.add_option("--micro-batches", digits.micro_batches, "Parts of a rank's rows")->check(at_least(1)),
+        [&digits](PipelineRun& run) { run.settings.micro_batches = digits.micro_batches; });
+  own(command.add_option("--accumulation", digits.accumulation, "Batches of a step")->check(at_least(1)));
+  share(command.add_option("--seed", digits.seed, "Of the weights and the order of rows")->check(seed_number()),
+        [&digits](PipelineRun& run) { run.settings.seed = digits.seed; });
+  share(command.add_option("--device", digits.device, "Where each rank computes")->check(device_name()),
+        [&digits](PipelineRun& run) { run.device = digits.device; });
+}
+
+template <class Names>
+bool is_one_of(const std::string& name, const Names& names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// Throws InvalidArgument for options that the kind of run does not have.
+bool is_by_names(const TrainOptions& options) {
+  const std::string& model = options.digits.model;
+  const bool by_names = options.program.configured() || is_one_of(model, training::kPipelineModels);
+  if (!by_names && !is_one_of(model, training::kDigitsModels))
+    throw InvalidArgument(fmt::format("model '{}'; it must be {}, or by names {}", model,
+                                      fmt::join(training::kDigitsModels, ", "),
+                                      fmt::join(training::kPipelineModels, ", ")));
+  for (const CLI::Option* option : by_names ? options.of_steps : options.program.own())
+    if (option->count() > 0)
+      throw InvalidArgument(
+          by_names ? fmt::format("{} is of runs by steps; training by names has --epochs", option->get_name())
+                   : fmt::format("{} is of training by names: with --config, or --model {}", option->get_name(),
+                                 fmt::join(training::kPipelineModels, ", ")));
+  return by_names;
+}
+
 }  // namespace
 
 Command add_train(CLI::App& app, const Program&) {
@@ -350,59 +393,29 @@ Command add_train(CLI::App& app, const Program&) {
   options->subject.add_to(*command, SubjectOptions::Kind::one_group);
   CLI::Option* spec =
       command->add_option("--spec", options->spec, "Run this specification instead of the digits")->type_name("FILE");
-  training::DigitsRun& digits = options->digits;
-  const std::vector<CLI::Option*> of_digits{
-      command->add_option("--model", digits.model, fmt::format("{}", fmt::join(training::kDigitsModels, ", ")))
-          ->capture_default_str(),
-      command
-          ->add_option("--optimizer", digits.optimizer, fmt::format("{}", fmt::join(training::kDigitsOptimizers, ", ")))
-          ->capture_default_str(),
-      command->add_option("--data-parallel", digits.data, "Ranks, or pipelines side by side")
-          ->check(at_least(1))
-          ->capture_default_str(),
-      command->add_option("--pipeline", digits.pipeline, "Ranks of a pipeline")
-          ->check(at_least(1))
-          ->capture_default_str(),
-      command->add_option("--chunks", digits.chunks, "Stages of a pipeline's rank")
-          ->check(at_least(1))
-          ->capture_default_str(),
-      command
-          ->add_option("--schedule", digits.schedule,
-                       "gpipe, 1f1b, interleaved-1f1b, looped-bfs, zb-h1, zb-h2, interleaved-zb, zbv, dualpipev")
-          ->capture_default_str(),
-      command->add_option("--steps", digits.steps, "Updates")->check(at_least(1))->capture_default_str(),
-      command->add_option("--batch", digits.global_batch, "Rows of a batch, over all ranks")
-          ->check(at_least(1))
-          ->capture_default_str(),
-      command->add_option("--micro-batches", digits.micro_batches, "Parts of a rank's rows")
-          ->check(at_least(1))
-          ->capture_default_str(),
-      command->add_option("--accumulation", digits.accumulation, "Batches of a step")
-          ->check(at_least(1))
-          ->capture_default_str(),
-      command->add_option("--seed", digits.seed, "Of the weights and the order of rows")
-          ->check(seed_number())
-          ->capture_default_str(),
-      command->add_option("--device", digits.device, "Where each rank computes")
-          ->check(device_name())
-          ->capture_default_str()};
-  for (CLI::Option* option : of_digits) option->excludes(spec);
-  command->add_option("--record", options->record, "Folder of the training record (default: record/ in --out)")
-      ->type_name("DIR");
+  add_digits_options(*command, *options, spec);
+  options->program.add_to(*command);
+  for (CLI::Option* option : options->program.own()) option->excludes(spec);
+  options->of_steps.push_back(
+      command->add_option("--record", options->record, "Folder of the training record (default: record/ in --out)")
+          ->type_name("DIR"));
   command
       ->add_option("--out", options->out,
                    "Folder of the verdict's record (default: results/latest/train; none with --spec and --record)")
       ->type_name("DIR");
-  command->add_flag("!--no-judge", options->judge, "Do not compare with a single device");
+  options->of_steps.push_back(command->add_flag("!--no-judge", options->judge, "Do not compare with a single device"));
   command->add_option("--time-limit", options->time_limit, "Seconds without a step after which the run counts as hung")
       ->check(seconds())
       ->capture_default_str();
   command->footer(
       "Example: plumbline train --model conv --data-parallel 3 --backend mpi --steps 100\n"
       "          plumbline train --pipeline 2 --data-parallel 2 --micro-batches 4 --schedule zb-h1 --steps 20\n"
+      "By names: plumbline train --model resnet50 --data cifar10 --data-folder DIR --pipeline 2 --checkpoints DIR\n"
       "As a job: plumbline train --spec \"$PLUMBLINE_SPEC\" --record \"$PLUMBLINE_RECORD\" --backend local --no-judge");
   return [options] {
     options->subject.require_no_job("train");
+    if (is_by_names(*options))
+      return run_program(options->program.run(), driver_of(*options), options->out, options->time_limit);
     return TrainRun(*options).run();
   };
 }

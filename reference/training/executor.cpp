@@ -65,9 +65,9 @@ class DataParallelRun {
 };
 
 // The same of a rank of a pipeline: a call of the engine for each batch of a step.
-class PipelineRun {
+class StagedRun {
  public:
-  PipelineRun(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps)
+  StagedRun(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps)
       : spec_(spec),
         steps_(steps),
         rank_(spec, world, steps),
@@ -154,7 +154,7 @@ void run_specification(const job::RunSpec& spec, comm::Communicator& world, cons
   std::filesystem::create_directories(folder, error);
   if (error) throw RuntimeFailure(fmt::format("'{}' cannot be made a folder: {}", folder.string(), error.message()));
   if (spec.parallel.pipeline > 1)
-    run_steps<PipelineRun>(spec, world, folder, progress, steps);
+    run_steps<StagedRun>(spec, world, folder, progress, steps);
   else
     run_steps<DataParallelRun>(spec, world, folder, progress, steps);
 }

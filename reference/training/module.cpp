@@ -16,6 +16,7 @@
 #include "reference/training/model.hpp"
 #include "reference/training/pipeline/rank.hpp"
 #include "reference/training/steps.hpp"
+#include "reference/training/trainer/pipeline_run.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -148,6 +149,11 @@ class TorchTraining final : public Training {
   std::unique_ptr<PipelineSession> pipeline(const job::RunSpec& spec, comm::Communicator& world,
                                             const ExecutorSteps& steps) override {
     return guarded([&] { return std::make_unique<TorchSession>(spec, world, steps); });
+  }
+
+  std::vector<EpochResult> program(const PipelineRun& run, comm::Communicator& world,
+                                   const PipelineSinks& sinks) override {
+    return guarded([&] { return run_pipeline(run, world, sinks); });
   }
 
   Baseline baseline(const job::RunSpec& spec, const std::vector<Slice>& slices, const Values& before,

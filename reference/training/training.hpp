@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "reference/comm/communicator.hpp"
+#include "reference/comm/errors.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/record/run_spec.hpp"
 
@@ -67,6 +68,9 @@ struct StepProgress {
 using Progress = std::function<void(const StepProgress&)>;
 
 struct ExecutorSteps;  // steps.hpp
+struct PipelineRun;    // trainer/pipeline_run.hpp
+struct PipelineSinks;
+struct EpochResult;  // trainer/trainer.hpp
 
 /// What a batch did on one rank of a pipeline.
 struct PipelineOutcome {
@@ -114,6 +118,12 @@ class Training {
   /// run().
   [[nodiscard]] virtual std::unique_ptr<PipelineSession> pipeline(const job::RunSpec& spec, comm::Communicator& world,
                                                                   const ExecutorSteps& steps) = 0;
+
+  /// run_pipeline() of trainer/pipeline_run.hpp: a whole training run by names, one rank of it. Collective over `world`. Throws
+  /// what that throws, and Unsupported where it is not part of this executor.
+  virtual std::vector<EpochResult> program(const PipelineRun&, comm::Communicator&, const PipelineSinks&) {
+    throw Unsupported("this executor has no training by names");
+  }
 
   /// The gradient and loss of one step at the parameter values `before`, of the data ranks' slices. In float32
   /// bitwise what the executor's ranks compute of such rows, and with a backend that adds in rank order, what

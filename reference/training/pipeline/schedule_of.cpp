@@ -1,11 +1,8 @@
 #include "reference/training/pipeline/schedule_of.hpp"
 
-#include <string>
-
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/schedules/generate.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -19,11 +16,15 @@ schedules::Family family_named(const std::string& name) {
 
 }  // namespace
 
+schedules::Schedule schedule_named(const std::string& name, const schedules::Shape& shape) {
+  return schedules::without_idle(schedules::generate(family_named(name), shape));
+}
+
 schedules::Schedule schedule_of(const job::RunSpec& spec, int micro_batches) {
   try {
-    return schedules::without_idle(schedules::generate(
-        family_named(spec.run.schedule),
-        {.ranks = spec.parallel.pipeline, .micro_batches = micro_batches, .stages_per_rank = spec.run.chunks}));
+    return schedule_named(
+        spec.run.schedule,
+        {.ranks = spec.parallel.pipeline, .micro_batches = micro_batches, .stages_per_rank = spec.run.chunks});
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(fmt::format("run.schedule = '{}' with parallel.pipeline = {}, run.micro_batches = {}: {}",
                                       spec.run.schedule, spec.parallel.pipeline, micro_batches, error.what()));

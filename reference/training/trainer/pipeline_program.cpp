@@ -15,6 +15,7 @@
 #include "reference/schedules/generate.hpp"
 #include "reference/training/device.hpp"
 #include "reference/training/pipeline/batch.hpp"
+#include "reference/training/pipeline/schedule_of.hpp"
 #include "reference/training/trainer/checkpoint_tensors.hpp"
 
 namespace plumbline::training {
@@ -42,9 +43,10 @@ std::unique_ptr<comm::Communicator> group_along(comm::Communicator& world, const
   return world.create_group(ranks);
 }
 
-schedules::Schedule schedule_of(const TrainerSettings& settings, int micro_batches) {
+schedules::Schedule schedule_of(const TrainerSettings& settings, const std::string& name, int micro_batches) {
   const schedules::Shape shape{
       .ranks = settings.pipeline, .micro_batches = micro_batches, .stages_per_rank = settings.chunks};
+  if (!name.empty()) return schedule_named(name, shape);
   return schedules::without_idle(settings.chunks == 1 ? schedules::generate(schedules::Family::one_f_one_b, shape)
                                                       : schedules::interleaved_as_colossalai(shape));
 }
@@ -146,7 +148,10 @@ void PipelineProgram::make_stages(const PipelineTask& task) {
     options.promised = training::describe({sent});
   }
   engine_ = std::make_unique<PipelineEngine>(
-      *pipeline_, [settings = settings_](int micro_batches) { return schedule_of(settings, micro_batches); },
+      *pipeline_,
+      [settings = settings_, name = task.schedule](int micro_batches) {
+        return schedule_of(settings, name, micro_batches);
+      },
       std::move(own), std::move(options), steps_);
   share(task.blocks, parts);
 }

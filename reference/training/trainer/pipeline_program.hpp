@@ -3,7 +3,7 @@
 //
 // Model   The world is pipeline x data ranks, row-major. Each pipeline trains on batches of its own; gradients of shared
 //         parameters are summed over the stages that hold them, then all gradients averaged over the data ranks, then every
-//         rank updates what it has. One chunk: 1F1B. Several: ColossalAI's interleaved schedule.
+//         rank updates what it has. Where no schedule is named: with one chunk 1F1B, with several ColossalAI's interleaved one.
 // Result  All ranks get the same: the mean loss over the data ranks, and counts over all of them.
 // Threads One intra-operation thread on the thread that makes it, which is the one that uses it.
 // Loss    Where it is no number on any rank, no rank updates anything.
@@ -53,6 +53,7 @@ struct TrainingData {
 struct PipelineTask {
   Blocks blocks;
   Cut cut = Cut::uniform;
+  std::string schedule{};                            // one of kPipelineSchedules; empty: what the settings say
   job::Optimizer optimizer = job::Adam{.lr = 1e-3};  // the settings' rate holds
   std::string device = "cpu";
   std::function<TrainingData(int data_rank)> data;

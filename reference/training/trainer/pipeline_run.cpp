@@ -1,11 +1,9 @@
 #include "reference/training/trainer/pipeline_run.hpp"
 
-#include <algorithm>
 #include <memory>
-#include <span>
+#include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
 #include "reference/training/models/perceptron.hpp"
@@ -17,20 +15,6 @@ namespace plumbline::training {
 namespace {
 
 constexpr std::int64_t kWindow = 64;  // tokens
-
-void check_name(const char* what, const std::string& name, std::span<const std::string_view> known) {
-  if (std::ranges::find(known, name) == known.end())
-    throw InvalidArgument(fmt::format("{} '{}'; it must be {}", what, name, fmt::join(known, ", ")));
-}
-
-void check(const PipelineRun& run) {
-  check_name("model", run.model, kPipelineModels);
-  check_name("data", run.data, kPipelineData);
-  if ((run.model == "transformer") != (run.data == "text"))
-    throw InvalidArgument(fmt::format(
-        "model '{}' with data '{}'; the transformer takes text, the others cifar10 or digits", run.model, run.data));
-  if (run.text_batches < 1) throw InvalidArgument(fmt::format("{} batches of text; at least 1", run.text_batches));
-}
 
 Blocks blocks_of(const std::string& model) {
   if (model == "resnet50") return resnet50();
@@ -53,7 +37,7 @@ Source source_of(const PipelineRun& run) {
 }
 
 PipelineTask task_of(const PipelineRun& run, const Source& source) {
-  PipelineTask task{.blocks = blocks_of(run.model), .device = run.device};
+  PipelineTask task{.blocks = blocks_of(run.model), .schedule = run.schedule, .device = run.device};
   task.data = [&run, &source](int data_rank) {
     if (run.data == "text") return text_data(source.text, run.settings, data_rank, kWindow, run.text_batches);
     return image_data(source.images, run.settings, data_rank);
@@ -65,6 +49,7 @@ Configuration configuration_of(const PipelineRun& run) {
   Configuration configuration = training::configuration_of(run.settings);
   configuration.emplace_back("model", run.model);
   configuration.emplace_back("data", run.data);
+  configuration.emplace_back("schedule", run.schedule);
   configuration.emplace_back("most_digits", std::to_string(run.most_digits));
   configuration.emplace_back("text_batches", std::to_string(run.text_batches));
   return configuration;
@@ -91,6 +76,16 @@ std::string last_of(const PipelineRun& run, int ranks) {
   return steps.empty() ? "" : checkpoint_file(run.checkpoints, steps.back(), 0).parent_path().string();
 }
 
+class EpochHook final : public Hook {
+ public:
+  explicit EpochHook(std::function<void(const Position&, const EpochResult&)> tell) : tell_(std::move(tell)) {}
+  [[nodiscard]] int rank() const override { return 100; }
+  void after_epoch(const Position& at, const EpochResult& result) override { tell_(at, result); }
+
+ private:
+  std::function<void(const Position&, const EpochResult&)> tell_;
+};
+
 using Hooks = std::vector<std::unique_ptr<Hook>>;
 
 Hooks hooks_of(const PipelineRun& run, PipelineProgram& program, const TrainingProgram& functions,
@@ -110,6 +105,7 @@ Hooks hooks_of(const PipelineRun& run, PipelineProgram& program, const TrainingP
   }
   if (world.rank() != 0) return hooks;
   hooks.push_back(std::make_unique<LogByEpochHook>(sinks.log));
+  hooks.push_back(std::make_unique<EpochHook>(sinks.epoch));
   hooks.push_back(std::make_unique<ProgressHook>(sinks.progress, functions.training_batches, functions.test_batches));
   return hooks;
 }
@@ -117,7 +113,7 @@ Hooks hooks_of(const PipelineRun& run, PipelineProgram& program, const TrainingP
 }  // namespace
 
 std::vector<EpochResult> run_pipeline(const PipelineRun& run, comm::Communicator& world, const PipelineSinks& sinks) {
-  check(run);
+  require_possible(run);
   const Source source = source_of(run);
   const PipelineTask task = task_of(run, source);
   Timers timers;

@@ -121,6 +121,26 @@ TEST_F(PipelineRunTest, TrainsATransformerOnText) {
   EXPECT_GT(told.epochs[2].test.at("Accuracy"), 0.03) << "better than one of 256";
 }
 
+TEST_F(PipelineRunTest, TrainsByAnyScheduleThatIsNamed) {
+  PipelineRun run = small();
+  run.checkpoints.clear();
+  run.settings.epochs = 1;
+  run.settings.micro_batches = 4;
+  const Told usual = told_by(run);
+  for (const char* name : {"gpipe", "1f1b", "zb-h1", "zb-h2"}) {
+    run.schedule = name;
+    EXPECT_EQ(told_by(run).epochs, usual.epochs) << name << " adds each stage's micro-batches in their order";
+  }
+  run.settings.chunks = 2;
+  run.model = "resnet_small";
+  run.schedule.clear();
+  const double loss = told_by(run).epochs[0].training.at("Loss");
+  for (const char* name : {"interleaved-1f1b", "looped-bfs", "interleaved-zb"}) {
+    run.schedule = name;
+    EXPECT_NEAR(told_by(run).epochs[0].training.at("Loss"), loss, 1e-3) << name;
+  }
+}
+
 TEST_F(PipelineRunTest, SaysWhatIsWrong) {
   const auto with = [&](auto change) {
     PipelineRun run = small();
@@ -134,7 +154,13 @@ TEST_F(PipelineRunTest, SaysWhatIsWrong) {
   EXPECT_EQ(with([](PipelineRun& run) { run.data = "text"; }),
             "invalid_argument: model 'perceptron' with data 'text'; the transformer takes text, the others cifar10 or "
             "digits");
-  EXPECT_THAT(with([](PipelineRun& run) { run.settings.micro_batches = 5; }), HasSubstr("invalid_argument: "));
+  EXPECT_EQ(with([](PipelineRun& run) { run.settings.micro_batches = 5; }),
+            "invalid_argument: BATCH_SIZE = 16; it must be a multiple of NUM_MICRO_BATCHES = 5");
+  EXPECT_THAT(with([](PipelineRun& run) { run.schedule = "zbv"; }),
+              HasSubstr("invalid_argument: schedule 'zbv'; it must be gpipe, 1f1b, "));
+  EXPECT_THAT(with([](PipelineRun& run) { run.schedule = "zb-h1", run.settings.chunks = 2; }),
+              HasSubstr("schedule 'zb-h1' with parallel.pipeline = 2, NUM_MICRO_BATCHES = 2, NUM_CHUNKS = 2: "));
+  EXPECT_THAT(with([](PipelineRun& run) { run.resume = true, run.checkpoints.clear(); }), HasSubstr("must be given"));
 }
 
 }  // namespace

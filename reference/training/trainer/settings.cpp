@@ -2,9 +2,12 @@
 
 #include <cmath>
 #include <fstream>
+#include <functional>
+#include <iterator>
 #include <numeric>
 #include <optional>
 
+#include "reference/comm/errors.hpp"
 #include "reference/record/toml_fields.hpp"
 
 namespace plumbline::training {
@@ -50,56 +53,14 @@ void refuse_unknown(const toml::table& table, const std::string& path, const Nam
   }
 }
 
-// The file while it is read: a field's name with its place, for what is wrong with a value.
-class Reader {
+// What is wrong with settings, as `refuse` says it, which throws.
+class Check {
  public:
-  Reader(const toml::table& file, const std::string& origin) : file_(file), origin_(origin) {}
+  using Refuse = std::function<void(const std::string& field, const std::string& problem)>;
+  Check(const TrainerSettings& settings, Refuse refuse) : settings_(settings), refuse_(std::move(refuse)) {}
 
-  TrainerSettings settings() {
-    refuse_unknown(file_, "", kFields, origin_);
-    Fields fields(file_, "", origin_);
-    TrainerSettings settings;
-    fields.integer("BATCH_SIZE", settings.batch_size);
-    fields.integer("NUM_EPOCHS", settings.epochs);
-    fields.integer("NUM_MICRO_BATCHES", settings.micro_batches);
-    fields.integer("NUM_CHUNKS", settings.chunks);
-    fields.list("tensor_shape", settings.tensor_shape, "a list of whole numbers from 1 on");
-    fields.number("LEARNING_RATE", settings.learning_rate);
-    fields.integer("WARMUP_EPOCHS", settings.warmup_epochs);
-    fields.integer("SEED", settings.seed);
-    if (auto parallel = fields.table("parallel")) read_parallel(*parallel, settings);
-    check(settings);
-    return settings;
-  }
-
- private:
-  void read_parallel(Fields& fields, TrainerSettings& settings) {
-    const toml::table& table = *file_.get("parallel")->as_table();
-    refuse_unknown(table, "parallel.", kParallelFields, origin_);
-    read_size(fields, table, "pipeline", kPipelineFields, settings.pipeline);
-    if (auto tensor = read_size(fields, table, "tensor", kTensorFields, settings.tensor); tensor && tensor->has("mode"))
-      settings.tensor_mode = kTensorModes[tensor->word("mode", kTensorModes)];
-    fields.integer("data", settings.data);
-  }
-  // A number, or a table with one; the table.
-  std::optional<Fields> read_size(Fields& fields, const toml::table& table, const std::string& name, const Names& known,
-                                  int& size) {
-    const toml::node* node = table.get(name);
-    if (node == nullptr || !node->is_table()) {
-      fields.integer(name, size);
-      return std::nullopt;
-    }
-    refuse_unknown(*node->as_table(), fmt::format("parallel.{}.", name), known, origin_);
-    auto inner = fields.table(name);
-    inner->integer("size", size);
-    return inner;
-  }
-
-  template <class T>
-  void need(bool right, const std::string& field, const T& value, const std::string& what) const {
-    if (!right) job::refuse(origin_, place_of(field), fmt::format("{} = {}; it must be {}", field, value, what));
-  }
-  void check(const TrainerSettings& settings) const {
+  void run() const {
+    const TrainerSettings& settings = settings_;
     need(settings.batch_size >= 1, "BATCH_SIZE", settings.batch_size, "at least 1");
     need(settings.epochs >= 1, "NUM_EPOCHS", settings.epochs, "at least 1");
     need(settings.micro_batches >= 1, "NUM_MICRO_BATCHES", settings.micro_batches, "at least 1");
@@ -128,6 +89,64 @@ class Reader {
          settings.micro_batches,
          fmt::format("a multiple of parallel.pipeline = {} with NUM_CHUNKS = {}", settings.pipeline, settings.chunks));
   }
+
+ private:
+  template <class T>
+  void need(bool right, const std::string& field, const T& value, const std::string& what) const {
+    if (!right) refuse_(field, fmt::format("{} = {}; it must be {}", field, value, what));
+  }
+
+  const TrainerSettings& settings_;
+  Refuse refuse_;
+};
+
+// The file while it is read: a field's name with its place, for what is wrong with a value.
+class Reader {
+ public:
+  Reader(const toml::table& file, const std::string& origin) : file_(file), origin_(origin) {}
+
+  TrainerSettings settings() {
+    refuse_unknown(file_, "", kFields, origin_);
+    Fields fields(file_, "", origin_);
+    TrainerSettings settings;
+    fields.integer("BATCH_SIZE", settings.batch_size);
+    fields.integer("NUM_EPOCHS", settings.epochs);
+    fields.integer("NUM_MICRO_BATCHES", settings.micro_batches);
+    fields.integer("NUM_CHUNKS", settings.chunks);
+    fields.list("tensor_shape", settings.tensor_shape, "a list of whole numbers from 1 on");
+    fields.number("LEARNING_RATE", settings.learning_rate);
+    fields.integer("WARMUP_EPOCHS", settings.warmup_epochs);
+    fields.integer("SEED", settings.seed);
+    if (auto parallel = fields.table("parallel")) read_parallel(*parallel, settings);
+    Check(settings, [this](const std::string& field, const std::string& problem) {
+      job::refuse(origin_, place_of(field), problem);
+    }).run();
+    return settings;
+  }
+
+ private:
+  void read_parallel(Fields& fields, TrainerSettings& settings) {
+    const toml::table& table = *file_.get("parallel")->as_table();
+    refuse_unknown(table, "parallel.", kParallelFields, origin_);
+    read_size(fields, table, "pipeline", kPipelineFields, settings.pipeline);
+    if (auto tensor = read_size(fields, table, "tensor", kTensorFields, settings.tensor); tensor && tensor->has("mode"))
+      settings.tensor_mode = kTensorModes[tensor->word("mode", kTensorModes)];
+    fields.integer("data", settings.data);
+  }
+  // A number, or a table with one; the table.
+  std::optional<Fields> read_size(Fields& fields, const toml::table& table, const std::string& name, const Names& known,
+                                  int& size) {
+    const toml::node* node = table.get(name);
+    if (node == nullptr || !node->is_table()) {
+      fields.integer(name, size);
+      return std::nullopt;
+    }
+    refuse_unknown(*node->as_table(), fmt::format("parallel.{}.", name), known, origin_);
+    auto inner = fields.table(name);
+    inner->integer("size", size);
+    return inner;
+  }
+
   // Of a field that was left out, the place of what would hold it.
   [[nodiscard]] toml::source_region place_of(std::string field) const {
     for (; !field.empty(); field.resize(field.find('.') == std::string::npos ? 0 : field.rfind('.')))
@@ -153,14 +172,19 @@ TrainerSettings parse_trainer_settings(std::string_view text, const std::string&
 
 TrainerSettings read_trainer_settings(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
   std::error_code ignored;
-  if (std::filesystem::is_directory(file, ignored) || !stream || !(text << stream.rdbuf()).good())
+  const bool readable = stream.is_open() && !std::filesystem::is_directory(file, ignored);
+  const std::string text = readable ? std::string(std::istreambuf_iterator<char>(stream), {}) : "";
+  if (!readable || stream.bad())
     throw NotFound(
         fmt::format("'{}' cannot be read; it must be a TOML file with BATCH_SIZE, NUM_MICRO_BATCHES, …, and "
                     "[parallel]",
                     file.string()));
-  return parse_trainer_settings(text.str(), file.string());
+  return parse_trainer_settings(text, file.string());
+}
+
+void require_possible(const TrainerSettings& settings) {
+  Check(settings, [](const std::string&, const std::string& problem) { throw InvalidArgument(problem); }).run();
 }
 
 Configuration configuration_of(const TrainerSettings& settings) {

@@ -55,6 +55,8 @@ using Configuration = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] TrainerSettings read_trainer_settings(const std::filesystem::path& file);
 /// The same of a text; `origin` stands for the file in errors.
 [[nodiscard]] TrainerSettings parse_trainer_settings(std::string_view text, const std::string& origin);
+/// Throws InvalidArgument for settings that make no run: the field, its value and what would be right.
+void require_possible(const TrainerSettings& settings);
 /// All fields, under the file's names.
 [[nodiscard]] Configuration configuration_of(const TrainerSettings& settings);
 

@@ -1,0 +1,58 @@
+#include "harness/cli/training_task.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iostream>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace plumbline::cli {
+
+using nlohmann::json;
+
+TrainingTaskEnd run_task(const TrainingTask& task, const launch::Options& driver) {
+  launch::Observer observer;
+  observer.before = [&](std::size_t, const json& description) -> std::optional<launch::Outcome> {
+    task.described(description);
+    return std::nullopt;
+  };
+  observer.output = [&](std::size_t, int, const json& value) { task.output(value); };
+  launch::Outcome outcome;
+  observer.end = [&](std::size_t, const launch::Outcome& ended) {
+    outcome = ended;
+    return true;
+  };
+  observer.log = [](const std::string& line) { std::cerr << line << '\n'; };
+  const launch::Assignment assignment{.command = {{"type", "task"}, {"name", task.name}, {"arguments", task.arguments}},
+                                      .world = task.world,
+                                      .isolation = task.name,
+                                      .limit = std::chrono::duration<double>(task.limit_seconds),
+                                      .hard_limit = std::chrono::hours(24 * 365)};
+  const bool whole = launch::run({assignment}, driver, observer);
+  return {
+      .result = {.check = "train." + task.name,
+                 .case_id = fmt::format("train.{}[{},world={}]", task.name, driver.group.subject.backend, task.world),
+                 .verdict = outcome.verdict,
+                 .reason = outcome.reason,
+                 .ranks = outcome.ranks,
+                 .seconds = outcome.seconds,
+                 .limit_seconds = task.limit_seconds,
+                 .output = outcome.output},
+      .whole = whole};
+}
+
+std::string sparkline(const std::vector<double>& losses, std::size_t width) {
+  static constexpr std::array<const char*, 8> kBlocks{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  const double most = losses.empty() ? 0 : std::ranges::max(losses);
+  const std::size_t columns = std::min(width, losses.size());
+  std::string line;
+  for (std::size_t column = 0; column < columns; ++column) {
+    const double share = most > 0 ? losses[column * losses.size() / columns] / most : 0;
+    line += std::isfinite(share) ? kBlocks[static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * 7)] : "!";
+  }
+  return line;
+}
+
+}  // namespace plumbline::cli
