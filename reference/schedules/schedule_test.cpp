@@ -75,7 +75,7 @@ TEST(Schedule, NamesLineAndColumnOfABadCell) {
 }
 
 TEST(Schedule, ShowsWhatIsNoTextAndCutsWhatIsLong) {
-  EXPECT_EQ(refusal_of(std::string("0F0,0\0F\x1b", 8)).substr(27, 23), " '0\\x00F\\x1b' is no cell;");
+  EXPECT_THAT(refusal_of(std::string("0F0,0\0F\x1b", 8)), testing::HasSubstr("'0\\x00F\\x1b' is no cell"));
   EXPECT_THAT(refusal_of(std::string(5000, 'x')), testing::HasSubstr("'" + std::string(60, 'x') + "…' is no cell"));
 }
 
