@@ -86,6 +86,12 @@ function(plumbline_module name)
   install(TARGETS plumbline_${name} LIBRARY DESTINATION lib/plumbline)
 endfunction()
 
+# plumbline_compiles_fast(): the targets of this folder gain nothing from the last bit of speed, and compile in two thirds
+# of the time without it.
+macro(plumbline_compiles_fast)
+  add_compile_options($<$<CONFIG:RelWithDebInfo>:-O1>)
+endmacro()
+
 # plumbline_test(name SOURCES … LINKS … [LABELS …]): a GoogleTest program of a part's inside, one ctest entry.
 function(plumbline_test name)
   if(NOT PLUMBLINE_TESTS)
@@ -94,6 +100,7 @@ function(plumbline_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINKS;LABELS;ARGUMENTS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
   target_link_libraries(${name} PRIVATE plumbline_settings plumbline_warnings ${arg_LINKS} GTest::gmock
     GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGUMENTS})
