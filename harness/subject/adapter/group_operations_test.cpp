@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/subject/adapter/client.hpp"
+#include "harness/subject/adapter/ask_reference.hpp"
 
 namespace plumbline::subject {
 namespace {
@@ -10,19 +10,6 @@ namespace {
 using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
-
-json ask(const char* operation, const char* args) {
-  LocalAdapter adapter(reference_service());
-  return adapter.ask(operation, json::parse(args));
-}
-
-std::string error_of(const char* operation, const char* args) {
-  try {
-    return ask(operation, args).dump();
-  } catch (const suite::AdapterError& error) {
-    return error.what();
-  }
-}
 
 TEST(ParallelGroups, AreAnsweredUnderTheRecordedNames) {
   const json result = ask("groups.parallel_groups",

@@ -2,26 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/subject/adapter/client.hpp"
+#include "harness/subject/adapter/ask_reference.hpp"
 
 namespace plumbline::subject {
 namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
-
-json ask(const char* operation, const char* args) {
-  LocalAdapter adapter(reference_service());
-  return adapter.ask(operation, json::parse(args));
-}
-
-std::string error_of(const char* operation, const char* args) {
-  try {
-    return ask(operation, args).dump();
-  } catch (const suite::AdapterError& error) {
-    return error.what();
-  }
-}
 
 TEST(PartitionMethod, HasTheLayoutOfItsSystem) {
   EXPECT_EQ(ask("schedules.partition_method", R"({"convention": "deepspeed", "method": "type:block", "num_parts": 2,
