@@ -9,22 +9,14 @@
 
 #include "reference/schedules/generate.hpp"
 #include "reference/schedules/partition_costs.hpp"
+#include "reference/schedules/schedule_samples.hpp"
 
 namespace plumbline::schedules {
 namespace {
 
+using samples::refusal;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-template <class Call>
-std::string refusal(const Call& call) {
-  try {
-    (void)call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "";
-}
 
 std::vector<LayerCost> equal_layers(std::size_t count) {
   return std::vector<LayerCost>(count, {.forward = 1, .backward = 2, .parameter_bytes = 10, .activation_bytes = 4});

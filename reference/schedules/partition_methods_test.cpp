@@ -19,7 +19,7 @@ const std::vector<LayerDescription>& net() {
 }
 
 template <class Call>
-std::string refusal(const Call& call) {
+std::string kind_and_words(const Call& call) {
   try {
     (void)call();
   } catch (const Error& error) {
@@ -28,8 +28,8 @@ std::string refusal(const Call& call) {
   return "";
 }
 
-std::string refusal_of(std::string_view method) {
-  return refusal([&] { return deepspeed_by_method(net(), 2, method); });
+std::string method_refusal(std::string_view method) {
+  return kind_and_words([&] { return deepspeed_by_method(net(), 2, method); });
 }
 
 TEST(DeepspeedMethods, GiveEachLayerItsWeight) {
@@ -46,24 +46,27 @@ TEST(DeepspeedMethods, OfVersion06HaveItsRules) {
 }
 
 TEST(DeepspeedMethods, RefuseWhatIsNotThere) {
-  EXPECT_THAT(refusal_of("profile"), HasSubstr("unsupported: partition method 'profile' is not there"));
-  EXPECT_THAT(refusal_of("Parameter"), HasSubstr("'Parameter' is not there; DeepSpeed has uniform, parameters, type:"));
-  EXPECT_THAT(refusal_of("type:conv"), HasSubstr("not_found: partition method: 'conv' is found in no type of the 8"));
-  EXPECT_THAT(refusal_of("type:conv"), HasSubstr("Embedding, Block, Norm, Head"));
-  EXPECT_THAT(refusal_of("type:("), HasSubstr("invalid_argument: partition method: '(' is no regular expression"));
-  EXPECT_THAT(refusal_of("type:(?:a|b)"), HasSubstr("'(?' is no regular expression"));
+  EXPECT_THAT(method_refusal("profile"), HasSubstr("unsupported: partition method 'profile' is not there"));
+  EXPECT_THAT(method_refusal("Parameter"),
+              HasSubstr("'Parameter' is not there; DeepSpeed has uniform, parameters, type:"));
+  EXPECT_THAT(method_refusal("type:conv"),
+              HasSubstr("not_found: partition method: 'conv' is found in no type of the 8"));
+  EXPECT_THAT(method_refusal("type:conv"), HasSubstr("Embedding, Block, Norm, Head"));
+  EXPECT_THAT(method_refusal("type:("), HasSubstr("invalid_argument: partition method: '(' is no regular expression"));
+  EXPECT_THAT(method_refusal("type:(?:a|b)"), HasSubstr("'(?' is no regular expression"));
 }
 
 TEST(DeepspeedMethods, RefuseExpressionsThatAreTooLarge) {
-  EXPECT_THAT(refusal_of("type:" + std::string(257, 'a')), HasSubstr("of 257 characters"));
+  EXPECT_THAT(method_refusal("type:" + std::string(257, 'a')), HasSubstr("of 257 characters"));
   for (const char* large : {"type:(a?){40}{40}", "type:(a{0,1001})", "type:a{99999999999999}", "type:a{1001,}"})
-    EXPECT_THAT(refusal_of(large), HasSubstr("multiply to more than 1000")) << large;
-  EXPECT_THAT(refusal_of("type:l{2,1000}k"), HasSubstr("not_found"));
+    EXPECT_THAT(method_refusal(large), HasSubstr("multiply to more than 1000")) << large;
+  EXPECT_THAT(method_refusal("type:l{2,1000}k"), HasSubstr("not_found"));
 }
 
 TEST(DeepspeedMethods, MatchInPolynomialTime) {
   const std::vector<LayerDescription> layers{{std::string(4000, 'a'), 1}};
-  EXPECT_THAT(refusal([&] { return deepspeed_by_method(layers, 1, "type:(a*)*b"); }), HasSubstr("found in no type"));
+  EXPECT_THAT(kind_and_words([&] { return deepspeed_by_method(layers, 1, "type:(a*)*b"); }),
+              HasSubstr("found in no type"));
 }
 
 TEST(ColossalaiMethods, AreLayerAndParameterAsWritten) {
@@ -71,7 +74,7 @@ TEST(ColossalaiMethods, AreLayerAndParameterAsWritten) {
   EXPECT_EQ(colossalai_by_method(net(), 2, 1, "parameter"),
             colossalai_balanced(std::vector<std::int64_t>{900, 0, 10, 10, 10, 10, 1, 939}, 2, 1));
   for (const char* other : {"Layer", "parameters", ""})
-    EXPECT_THAT(refusal([&] { return colossalai_by_method(net(), 2, 1, other); }),
+    EXPECT_THAT(kind_and_words([&] { return colossalai_by_method(net(), 2, 1, other); }),
                 HasSubstr("is not there; ColossalAI has layer and parameter"));
 }
 

@@ -10,21 +10,14 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/partition_conventions.hpp"
+#include "reference/schedules/schedule_samples.hpp"
 
 namespace plumbline::schedules {
 namespace {
 
+using samples::refusal;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(Uniform, GivesTheRemainderToTheFirstParts) {
   EXPECT_THAT(partition_uniform(10, 3), ElementsAre(0, 4, 7, 10));

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/schedule_samples.hpp"
 
 namespace plumbline::schedules {
 namespace {
 
+using samples::refusal;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -17,21 +19,11 @@ std::vector<std::string> stages_of(std::string_view text) {
   return stages;
 }
 
-template <class Call>
-std::string refusal(const Call& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "";
-}
-
-std::string refusal_of(std::string_view text) {
+std::string layout_refusal(std::string_view text) {
   return refusal([&] { (void)parse_pipeline_layout(text); });
 }
 
-std::string refusal_of(std::string_view text, const LayoutDemands& demands) {
+std::string layout_refusal(std::string_view text, const LayoutDemands& demands) {
   return refusal([&] { require_layout(parse_pipeline_layout(text), demands); });
 }
 
@@ -54,38 +46,38 @@ TEST(Layout, RemembersWhereALayerIsWritten) {
 
 TEST(Layout, NamesTheCharacterThatIsWrong) {
   EXPECT_EQ(
-      refusal_of("EtxL"),
+      layout_refusal("EtxL"),
       "pipeline layout: 'x' at character 3; it is E (embedding), t (transformer layer), m (multi-token prediction), "
       "L (loss) or |");
-  EXPECT_THAT(refusal_of("E,t L"), HasSubstr("the byte 0x20 at character 4"));
-  EXPECT_THAT(refusal_of("Et\xd9\xa3L"), HasSubstr("the byte 0xd9 at character 3"));
-  EXPECT_THAT(refusal_of("E(tL"), HasSubstr("'(' at character 2; parentheses are written (...)*N"));
-  EXPECT_THAT(refusal_of("E((t)*2|)*2L"), HasSubstr("'(' at character 3"));
-  EXPECT_THAT(refusal_of("Et*L"), HasSubstr("'*' at character 3; a repetition is written x*N"));
-  EXPECT_THAT(refusal_of("Ett3L"), HasSubstr("'3' at character 4"));
+  EXPECT_THAT(layout_refusal("E,t L"), HasSubstr("the byte 0x20 at character 4"));
+  EXPECT_THAT(layout_refusal("Et\xd9\xa3L"), HasSubstr("the byte 0xd9 at character 3"));
+  EXPECT_THAT(layout_refusal("E(tL"), HasSubstr("'(' at character 2; parentheses are written (...)*N"));
+  EXPECT_THAT(layout_refusal("E((t)*2|)*2L"), HasSubstr("'(' at character 3"));
+  EXPECT_THAT(layout_refusal("Et*L"), HasSubstr("'*' at character 3; a repetition is written x*N"));
+  EXPECT_THAT(layout_refusal("Ett3L"), HasSubstr("'3' at character 4"));
 }
 
 TEST(Layout, RefusesTextThatGrowsTooLong) {
-  EXPECT_THAT(refusal_of("Et*99999999999999999999L"), HasSubstr("from character 2 on has more than 1048576"));
-  EXPECT_THAT(refusal_of("E(t*1024|)*2048L"), HasSubstr("from character 3 on"));
+  EXPECT_THAT(layout_refusal("Et*99999999999999999999L"), HasSubstr("from character 2 on has more than 1048576"));
+  EXPECT_THAT(layout_refusal("E(t*1024|)*2048L"), HasSubstr("from character 3 on"));
   EXPECT_EQ(stages_of("t*1048576").front().size(), 1048576U);
 }
 
 TEST(Layout, HasTheLayersOfTheModel) {
   const LayoutDemands demands{.ranks = 2, .transformer_layers = 3, .prediction_layers = 1};
-  EXPECT_EQ(refusal_of("Et|t|t|mL", demands), "");
-  EXPECT_THAT(refusal_of("Et|tt|mL", demands), HasSubstr("3 stages are no whole number of stages for 2 ranks"));
-  EXPECT_THAT(refusal_of("tE|ttmL", demands), HasSubstr("the first layer is 't' at character 1; it has to be 'E'"));
-  EXPECT_THAT(refusal_of("Et|ttLm", demands), HasSubstr("the last layer is 'm' at character 7"));
-  EXPECT_THAT(refusal_of("Et|EttmL", demands), HasSubstr("'E' at character 4 is the second"));
-  EXPECT_THAT(refusal_of("EtL|ttmL", demands), HasSubstr("'L' at character 3 is the second"));
-  EXPECT_THAT(refusal_of("Et|tmL", demands), HasSubstr("2 layers 't', the model has 3"));
-  EXPECT_THAT(refusal_of("Et|ttL", demands), HasSubstr("0 layers 'm', the model has 1"));
-  EXPECT_THAT(refusal_of("Et|tmtL", demands), HasSubstr("'t' at character 6 is behind 'm' at character 5"));
-  EXPECT_THAT(refusal_of("Et|ttm||L", demands),
+  EXPECT_EQ(layout_refusal("Et|t|t|mL", demands), "");
+  EXPECT_THAT(layout_refusal("Et|tt|mL", demands), HasSubstr("3 stages are no whole number of stages for 2 ranks"));
+  EXPECT_THAT(layout_refusal("tE|ttmL", demands), HasSubstr("the first layer is 't' at character 1; it has to be 'E'"));
+  EXPECT_THAT(layout_refusal("Et|ttLm", demands), HasSubstr("the last layer is 'm' at character 7"));
+  EXPECT_THAT(layout_refusal("Et|EttmL", demands), HasSubstr("'E' at character 4 is the second"));
+  EXPECT_THAT(layout_refusal("EtL|ttmL", demands), HasSubstr("'L' at character 3 is the second"));
+  EXPECT_THAT(layout_refusal("Et|tmL", demands), HasSubstr("2 layers 't', the model has 3"));
+  EXPECT_THAT(layout_refusal("Et|ttL", demands), HasSubstr("0 layers 'm', the model has 1"));
+  EXPECT_THAT(layout_refusal("Et|tmtL", demands), HasSubstr("'t' at character 6 is behind 'm' at character 5"));
+  EXPECT_THAT(layout_refusal("Et|ttm||L", demands),
               HasSubstr("'m' at character 6 is in stage 1, which is not the last one of rank 1"));
-  EXPECT_THAT(refusal_of("|", {.ranks = 2}), HasSubstr("there is no layer in it"));
-  EXPECT_THAT(refusal_of("Et|ttm|mL|", {.ranks = 2, .transformer_layers = 3, .prediction_layers = 2}),
+  EXPECT_THAT(layout_refusal("|", {.ranks = 2}), HasSubstr("there is no layer in it"));
+  EXPECT_THAT(layout_refusal("Et|ttm|mL|", {.ranks = 2, .transformer_layers = 3, .prediction_layers = 2}),
               HasSubstr("from 'm' at character 6 on, 'm' is in several stages"));
 }
 

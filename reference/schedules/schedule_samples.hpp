@@ -1,4 +1,4 @@
-// reference/schedules/schedule_samples.hpp: schedules for tests: from rows of text, or at random and valid.
+// reference/schedules/schedule_samples.hpp: schedules for tests, from rows of text or at random and valid; refusals as words.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,21 @@
 #include <string>
 #include <vector>
 
+#include "reference/comm/errors.hpp"
 #include "reference/schedules/schedule.hpp"
 
 namespace plumbline::schedules::samples {
+
+/// With what words a call is refused as an InvalidArgument; "" when it is not.
+template <class Call>
+std::string refusal(const Call& call) {
+  try {
+    (void)call();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "";
+}
 
 /// Stages in turn on the ranks unless told where they are.
 inline Schedule from_rows(const std::vector<std::string>& rows, int micro_batches,

@@ -10,7 +10,7 @@
 namespace plumbline::schedules {
 namespace {
 
-std::string refusal_of(std::string_view text) {
+std::string csv_refusal(std::string_view text) {
   try {
     (void)parse_csv(text);
   } catch (const InvalidArgument& error) {
@@ -48,7 +48,7 @@ TEST(Schedule, CountsWhatStandsInTheCells) {
 }
 
 TEST(Schedule, NamesLineAndColumnOfABadCell) {
-  const auto begins = [](std::string_view text) { return refusal_of(text).substr(0, refusal_of(text).find(';')); };
+  const auto begins = [](std::string_view text) { return csv_refusal(text).substr(0, csv_refusal(text).find(';')); };
   EXPECT_EQ(begins("0F0,0B0\n1F0,1X0"), "schedule: line 2, column 2: '1X0' is no cell");
   EXPECT_EQ(begins("0F0,,0F0abc"), "schedule: line 1, column 3: '0F0abc' is no cell");
   for (const char* cell : {"F0",
@@ -71,22 +71,22 @@ TEST(Schedule, NamesLineAndColumnOfABadCell) {
                            "(0F0;;1B0)OVERLAP_F_B",
                            "0F0 0B0",
                            "+1F0"})
-    EXPECT_EQ(refusal_of(std::string("0F0,") + cell).substr(0, 27), "schedule: line 1, column 2:") << cell;
+    EXPECT_EQ(csv_refusal(std::string("0F0,") + cell).substr(0, 27), "schedule: line 1, column 2:") << cell;
 }
 
 TEST(Schedule, ShowsWhatIsNoTextAndCutsWhatIsLong) {
-  EXPECT_THAT(refusal_of(std::string("0F0,0\0F\x1b", 8)), testing::HasSubstr("'0\\x00F\\x1b' is no cell"));
-  EXPECT_THAT(refusal_of(std::string(5000, 'x')), testing::HasSubstr("'" + std::string(60, 'x') + "…' is no cell"));
+  EXPECT_THAT(csv_refusal(std::string("0F0,0\0F\x1b", 8)), testing::HasSubstr("'0\\x00F\\x1b' is no cell"));
+  EXPECT_THAT(csv_refusal(std::string(5000, 'x')), testing::HasSubstr("'" + std::string(60, 'x') + "…' is no cell"));
 }
 
 TEST(Schedule, RefusesStagesWithoutOneRank) {
-  EXPECT_EQ(refusal_of("0F0,1F0\n1B0"),
+  EXPECT_EQ(csv_refusal("0F0,1F0\n1B0"),
             "schedule: 1B0 is on line 2, but line 1 computes stage 1 too; a stage has one rank");
-  EXPECT_EQ(refusal_of("0F0\n2F0"), "schedule: no line computes stage 1, but there is a stage 2");
-  EXPECT_EQ(refusal_of("0F0,2000000000F0"), "schedule: no line computes stage 1, but there is a stage 2000000000");
-  EXPECT_EQ(refusal_of("0F0\n1RECV_F0"), "schedule: no line computes stage 1, but there is a stage 1");
-  EXPECT_EQ(refusal_of(""), "schedule: no line has an action");
-  EXPECT_EQ(refusal_of(",,\n"), "schedule: no line has an action");
+  EXPECT_EQ(csv_refusal("0F0\n2F0"), "schedule: no line computes stage 1, but there is a stage 2");
+  EXPECT_EQ(csv_refusal("0F0,2000000000F0"), "schedule: no line computes stage 1, but there is a stage 2000000000");
+  EXPECT_EQ(csv_refusal("0F0\n1RECV_F0"), "schedule: no line computes stage 1, but there is a stage 1");
+  EXPECT_EQ(csv_refusal(""), "schedule: no line has an action");
+  EXPECT_EQ(csv_refusal(",,\n"), "schedule: no line has an action");
 }
 
 TEST(Schedule, PlacesStagesInTurnOrThereAndBack) {

@@ -94,7 +94,7 @@ TEST(Traces, RefuseWhatTheFrameworksRefuse) {
   EXPECT_THROW((void)megatron_trace({.ranks = 2, .micro_batches = 0}, false, 2), InvalidArgument);
 }
 
-std::string refusal_of(std::vector<std::string> rows, int micro_batches = 1) {
+std::string torch_csv_refusal(std::vector<std::string> rows, int micro_batches = 1) {
   try {
     (void)load_torch_csv(rows, {.ranks = 2, .micro_batches = micro_batches, .stages_per_rank = 1}, true);
   } catch (const InvalidArgument& error) {
@@ -104,22 +104,23 @@ std::string refusal_of(std::vector<std::string> rows, int micro_batches = 1) {
 }
 
 TEST(TorchCsv, IsAsLenientAsPytorch) {
-  EXPECT_EQ(refusal_of({"0F0abc, 0B0 ", "1F0,1B0"}), "accepted");
-  EXPECT_EQ(refusal_of({"0F0,0F0,0B0", "1F0,1B0"}), "accepted");
-  EXPECT_EQ(refusal_of({"0F0,(0B0;0F1)OVERLAP_F_B,0B1", "1F0,1I0,1F1,1B1,1W0"}, 2), "accepted");
+  EXPECT_EQ(torch_csv_refusal({"0F0abc, 0B0 ", "1F0,1B0"}), "accepted");
+  EXPECT_EQ(torch_csv_refusal({"0F0,0F0,0B0", "1F0,1B0"}), "accepted");
+  EXPECT_EQ(torch_csv_refusal({"0F0,(0B0;0F1)OVERLAP_F_B,0B1", "1F0,1I0,1F1,1B1,1W0"}, 2), "accepted");
 }
 
 TEST(TorchCsv, RefusesWithRankAndCell) {
-  EXPECT_EQ(refusal_of({"0B0,0F0", "1F0,1B0"}), "schedule: rank 0 has 0B0, without its forward in front of it");
-  EXPECT_EQ(refusal_of({"0F0,0B0,0W0", "1F0,1B0"}),
+  EXPECT_EQ(torch_csv_refusal({"0B0,0F0", "1F0,1B0"}), "schedule: rank 0 has 0B0, without its forward in front of it");
+  EXPECT_EQ(torch_csv_refusal({"0F0,0B0,0W0", "1F0,1B0"}),
             "schedule: rank 0 has 0W0, without its input gradient in front of it");
-  EXPECT_EQ(refusal_of({"0F0,0B0,1F0", "1F0,1B0"}), "schedule: rank 1 has 1F0, but its stage is on rank 0 too");
-  EXPECT_EQ(refusal_of({"0F0,0B0", "1F0,1B0,5F0"}), "schedule: rank 1 has 5F0, but the stages are 0 to 1");
-  EXPECT_EQ(refusal_of({"0F0,0B0"}), "schedule: there are 2 ranks, but 1 rows");
-  EXPECT_EQ(refusal_of({"0F0,0SEND_F0,0B0", "1F0,1B0"}), "schedule: rank 0 has 0SEND_F0, which is no computation");
-  EXPECT_EQ(refusal_of({"0F0,0X0", "1F0,1B0"}).substr(0, 36), "schedule: line 1, column 2: '0X0' is");
+  EXPECT_EQ(torch_csv_refusal({"0F0,0B0,1F0", "1F0,1B0"}), "schedule: rank 1 has 1F0, but its stage is on rank 0 too");
+  EXPECT_EQ(torch_csv_refusal({"0F0,0B0", "1F0,1B0,5F0"}), "schedule: rank 1 has 5F0, but the stages are 0 to 1");
+  EXPECT_EQ(torch_csv_refusal({"0F0,0B0"}), "schedule: there are 2 ranks, but 1 rows");
+  EXPECT_EQ(torch_csv_refusal({"0F0,0SEND_F0,0B0", "1F0,1B0"}),
+            "schedule: rank 0 has 0SEND_F0, which is no computation");
+  EXPECT_EQ(torch_csv_refusal({"0F0,0X0", "1F0,1B0"}).substr(0, 36), "schedule: line 1, column 2: '0X0' is");
   for (const char* row : {"0F0", "0F0,0I0", "0B0", "0F1,0B0"})
-    EXPECT_NE(refusal_of({row, "1F0,1B0"}), "accepted") << row;
+    EXPECT_NE(torch_csv_refusal({row, "1F0,1B0"}), "accepted") << row;
 }
 
 }  // namespace
