@@ -326,7 +326,7 @@ int run_schedule(const ScheduleOptions& options) {
   return 0;
 }
 
-constexpr const char* kFooter =
+constexpr const char* kScheduleFooter =
     "Example: plumbline schedule --name zb-h1 --stages 4 --micro-batches 8\n"
     "         plumbline schedule --name 1f1b --stages 4 --micro-batches 8 --durations F=1,1,2,1,B=2,2,4,2 --format svg "
     "--out 1f1b.svg\n"
@@ -437,7 +437,7 @@ Command add_schedule(CLI::App& app, const Program&) {
   }
   for (const char* other : {"--format", "--out"}) list->excludes(command->get_option(other));
   list->excludes(check);
-  command->footer(kFooter);
+  command->footer(kScheduleFooter);
   return [options] { return run_schedule(*options); };
 }
 

@@ -19,7 +19,7 @@ constexpr double kMostColumns = 8192;  // of a whole timeline
 constexpr int kShownRanks = 64;
 
 // Of the background, in a terminal.
-int colour_of(ActionKind kind) {
+int ansi_colour_of(ActionKind kind) {
   switch (kind) {
     case ActionKind::forward:
       return 44;
@@ -104,7 +104,7 @@ class Drawing {
         const bool fits = static_cast<int>(label.size()) < last - first;
         has_nameless_ = has_nameless_ || !fits;
         row.characters[at] = fits && inside < label.size() ? label[inside] : fits ? ' ' : '#';
-        row.colours[at] = colour_of(cell.actions.front().kind);
+        row.colours[at] = ansi_colour_of(cell.actions.front().kind);
       }
     }
     rows_.push_back(std::move(row));

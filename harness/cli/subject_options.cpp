@@ -27,7 +27,7 @@ const std::map<std::string, launch::Launcher> kLaunchers{
 constexpr std::array kOtherModules{"worker", "training", "benchmarks"};
 
 template <class Number>
-std::optional<Number> whole_number(const std::string& text) {
+std::optional<Number> parse_whole(const std::string& text) {
   Number value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
@@ -66,7 +66,7 @@ CLI::Validator device_name() {
 CLI::Validator at_least(int least, int most) {
   return CLI::Validator(
       [least, most](const std::string& text) -> std::string {
-        const auto value = whole_number<int>(text);
+        const auto value = parse_whole<int>(text);
         if (value && *value >= least && *value <= most) return {};
         return fmt::format("'{}' is not a whole number from {} to {}", text, least, most);
       },
@@ -76,7 +76,7 @@ CLI::Validator at_least(int least, int most) {
 CLI::Validator seed_number() {
   return CLI::Validator(
       [](const std::string& text) -> std::string {
-        if (const auto value = whole_number<std::int64_t>(text); value && *value >= 0) return {};
+        if (const auto value = parse_whole<std::int64_t>(text); value && *value >= 0) return {};
         return fmt::format("'{}' is not a whole number from 0 to 2^63-1", text);
       },
       "0..2^63-1");

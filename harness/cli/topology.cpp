@@ -187,7 +187,7 @@ int run_topology(const TopologyOptions& options) {
   return 0;
 }
 
-constexpr const char* kFooter =
+constexpr const char* kTopologyFooter =
     "Example: plumbline topology --axes pipe,data,model --dims 2,4,2 --ranks-per-node 8 --bytes data=1e9,model=4e6\n"
     "         plumbline topology --axes pipe,data,model --dims 2,4,2 --ranks-per-node 8 --format svg --out grid.svg\n"
     "         plumbline topology --axes pipe,data,model --dims 2,4,2 --rank 5\n"
@@ -250,7 +250,7 @@ Command add_topology(CLI::App& app, const Program&) {
     lint->excludes(command->get_option(other));
   for (const char* other : {"--convention", "--ranks-per-node", "--bytes", "--rank"})
     compare->excludes(command->get_option(other));
-  command->footer(kFooter);
+  command->footer(kTopologyFooter);
   return [options] { return run_topology(*options); };
 }
 

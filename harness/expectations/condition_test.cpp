@@ -16,7 +16,7 @@ const Facts kFacts{{"world_size", "8"}, {"backend", "plugin"}, {"version", "2.10
 bool holds(const std::string& text) { return Condition(text, kNames).holds(kFacts); }
 
 // "AT: why".
-std::string refusal(const std::string& text) {
+std::string condition_refusal(const std::string& text) {
   try {
     Condition(text, kNames);
   } catch (const ConditionError& error) {
@@ -66,20 +66,21 @@ TEST(Condition, IsFalseForANameWithoutAValue) {
 }
 
 TEST(Condition, SaysWhatIsWrongAndWhere) {
-  EXPECT_THAT(refusal(""), StartsWith("0: a name, a number or a \"text\" is missing"));
-  EXPECT_THAT(refusal("world_size > "), StartsWith("13: a name"));
-  EXPECT_THAT(refusal("world_size = 4"), StartsWith("11: one of == "));
-  EXPECT_THAT(refusal("(world_size > 4"), StartsWith("15: a ) is missing"));
-  EXPECT_THAT(refusal("world_size > 4)"), StartsWith("14: ')' is too much"));
-  EXPECT_THAT(refusal("world_size > 4 & lr < 1"), StartsWith("15: '& lr < 1' is too much"));
-  EXPECT_THAT(refusal("backend == \"plugin"), StartsWith("11: a text without its closing"));
-  EXPECT_THAT(refusal("backend == 'x'"), StartsWith("11: ''' begins no name"));
-  EXPECT_THAT(refusal("colour == 1"), StartsWith("0: unknown name 'colour'"));
-  EXPECT_THAT(refusal("dtype == bf16"), AllOf(StartsWith("9: unknown name 'bf16'"), HasSubstr("needs quotes")));
-  EXPECT_THAT(refusal("version > 2.4.1"), StartsWith("10: '2.4.1' is no number; a version"));
-  EXPECT_THAT(refusal("backend < \"mpi\""), StartsWith("10: < needs a number or a version"));
-  EXPECT_THAT(refusal("3 < 4"), StartsWith("0: a comparison needs a name"));
-  EXPECT_THAT(refusal(std::string(1000, '(')), HasSubstr("more than 100"));
+  EXPECT_THAT(condition_refusal(""), StartsWith("0: a name, a number or a \"text\" is missing"));
+  EXPECT_THAT(condition_refusal("world_size > "), StartsWith("13: a name"));
+  EXPECT_THAT(condition_refusal("world_size = 4"), StartsWith("11: one of == "));
+  EXPECT_THAT(condition_refusal("(world_size > 4"), StartsWith("15: a ) is missing"));
+  EXPECT_THAT(condition_refusal("world_size > 4)"), StartsWith("14: ')' is too much"));
+  EXPECT_THAT(condition_refusal("world_size > 4 & lr < 1"), StartsWith("15: '& lr < 1' is too much"));
+  EXPECT_THAT(condition_refusal("backend == \"plugin"), StartsWith("11: a text without its closing"));
+  EXPECT_THAT(condition_refusal("backend == 'x'"), StartsWith("11: ''' begins no name"));
+  EXPECT_THAT(condition_refusal("colour == 1"), StartsWith("0: unknown name 'colour'"));
+  EXPECT_THAT(condition_refusal("dtype == bf16"),
+              AllOf(StartsWith("9: unknown name 'bf16'"), HasSubstr("needs quotes")));
+  EXPECT_THAT(condition_refusal("version > 2.4.1"), StartsWith("10: '2.4.1' is no number; a version"));
+  EXPECT_THAT(condition_refusal("backend < \"mpi\""), StartsWith("10: < needs a number or a version"));
+  EXPECT_THAT(condition_refusal("3 < 4"), StartsWith("0: a comparison needs a name"));
+  EXPECT_THAT(condition_refusal(std::string(1000, '(')), HasSubstr("more than 100"));
 }
 
 }  // namespace

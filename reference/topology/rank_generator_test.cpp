@@ -145,34 +145,34 @@ TEST(ExpertGenerator, RefusesWhatDoesNotFit) {
   EXPECT_EQ(experts.size("dp"), 2);
 }
 
-HyperCommGrid grid_of(const Names& names, const Sizes& shape, int world_size = 64, int offset = 0) {
+HyperCommGrid hyper_grid(const Names& names, const Sizes& shape, int world_size = 64, int offset = 0) {
   return {names, shape, world_size, offset};
 }
 
 TEST(HyperCommGrid, EnumeratesByFirstRanks) {
-  const HyperCommGrid grid = grid_of({"tp", "cp", "pp"}, {2, 3, 4});
+  const HyperCommGrid grid = hyper_grid({"tp", "cp", "pp"}, {2, 3, 4});
   EXPECT_EQ(grid.groups(Names{"pp"}).lists(),
             (Lists{{0, 6, 12, 18}, {1, 7, 13, 19}, {2, 8, 14, 20}, {3, 9, 15, 21}, {4, 10, 16, 22}, {5, 11, 17, 23}}));
   EXPECT_EQ(grid.groups(Names{"pp", "tp"})[0], (std::vector<int>{0, 1, 6, 7, 12, 13, 18, 19}));
-  EXPECT_EQ(grid_of({"tp", "dp"}, {4, 2}, 16, 8).groups(Names{"dp"})[3], (std::vector<int>{11, 15}));
+  EXPECT_EQ(hyper_grid({"tp", "dp"}, {4, 2}, 16, 8).groups(Names{"dp"})[3], (std::vector<int>{11, 15}));
 }
 
 TEST(HyperCommGrid, RefusesGridsBeyondTheWorld) {
   EXPECT_THAT(
-      [] { grid_of({"tp", "dp"}, {4, 4}, 8); },
+      [] { hyper_grid({"tp", "dp"}, {4, 4}, 8); },
       ThrowsMessage<InvalidArgument>("HyperCommGrid: tp=4 dp=4 has 16 ranks from rank 0 on, the world has 8 ranks"));
-  EXPECT_THROW(grid_of({"tp", "dp"}, {4, 2}, 15, 8), InvalidArgument);
-  EXPECT_THROW(grid_of({"tp", "dp", "pp"}, {2, 2}), InvalidArgument);
-  EXPECT_THROW(grid_of({"tp"}, {2}, 4, -1), InvalidArgument);
-  EXPECT_THROW(grid_of({"tp", "tp"}, {2, 2}), InvalidArgument);
+  EXPECT_THROW(hyper_grid({"tp", "dp"}, {4, 2}, 15, 8), InvalidArgument);
+  EXPECT_THROW(hyper_grid({"tp", "dp", "pp"}, {2, 2}), InvalidArgument);
+  EXPECT_THROW(hyper_grid({"tp"}, {2}, 4, -1), InvalidArgument);
+  EXPECT_THROW(hyper_grid({"tp", "tp"}, {2, 2}), InvalidArgument);
   constexpr int kLeast = std::numeric_limits<int>::min();
-  EXPECT_THROW(grid_of({"tp"}, {2}, kLeast), InvalidArgument);
-  EXPECT_THROW(grid_of({"tp"}, {2}, kLeast, 1), InvalidArgument);
-  EXPECT_THROW(grid_of({"tp"}, {0}), InvalidArgument);
+  EXPECT_THROW(hyper_grid({"tp"}, {2}, kLeast), InvalidArgument);
+  EXPECT_THROW(hyper_grid({"tp"}, {2}, kLeast, 1), InvalidArgument);
+  EXPECT_THROW(hyper_grid({"tp"}, {0}), InvalidArgument);
 }
 
 TEST(HyperCommGrid, SharesGroupsBetweenViews) {
-  HyperCommGrid grid = grid_of({"tp", "dp", "pp"}, {2, 4, 2}, 24, 8);
+  HyperCommGrid grid = hyper_grid({"tp", "dp", "pp"}, {2, 4, 2}, 24, 8);
   grid.register_view("experts", Names{"etp", "ep", "edp", "pp"}, Sizes{1, 4, 2, 2}, {"pp"});
   EXPECT_THAT(grid.views(), ElementsAre("base", "experts"));
   EXPECT_EQ(grid.groups(Names{"ep"}, "experts").lists()[1], (std::vector<int>{12, 13, 14, 15}));
@@ -186,7 +186,7 @@ TEST(HyperCommGrid, SharesGroupsBetweenViews) {
 }
 
 TEST(HyperCommGrid, RefusesViewsThatShareOtherGroups) {
-  HyperCommGrid grid = grid_of({"tp", "dp", "pp"}, {2, 4, 2});
+  HyperCommGrid grid = hyper_grid({"tp", "dp", "pp"}, {2, 4, 2});
   const auto view = [&](const std::string& name, const Names& names, const Sizes& shape, const Names& shared) {
     return [=, &grid] { grid.register_view(name, names, shape, shared); };
   };
