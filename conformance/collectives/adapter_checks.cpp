@@ -4,7 +4,7 @@
 #include "conformance/collectives/collectives_checks.hpp"
 #include "conformance/collectives/compare.hpp"
 #include "conformance/collectives/trials.hpp"
-#include "conformance/recorded.hpp"
+#include "conformance/support/recorded.hpp"
 #include "harness/suite/adapter_error.hpp"
 
 namespace plumbline::conformance {

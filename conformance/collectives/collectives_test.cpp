@@ -7,20 +7,27 @@
 #include <gtest/gtest.h>
 
 #include "conformance/collectives/collectives_checks.hpp"
-#include "conformance/collectives/in_process.hpp"
+#include "conformance/support/in_process.hpp"
+#include "conformance/support/mutant_tests.hpp"
 #include "harness/subject/modules.hpp"
 #include "harness/suite/adapter_error.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 
 namespace plumbline::conformance {
+
+const suite::Suite& suite_under_test() {
+  static const suite::Suite suite = suite_of(add_collectives_checks);
+  return suite;
+}
+
 namespace {
 
 class EveryCheck : public testing::TestWithParam<int> {};
 
 TEST_P(EveryCheck, PassesOnTheLocalBackend) {
   int cases = 0;
-  for (const suite::Case& one : collectives().cases()) {
+  for (const suite::Case& one : suite_under_test().cases()) {
     if (one.check->door != suite::Door::backend || one.world() != GetParam()) continue;
     ++cases;
     const auto begin = std::chrono::steady_clock::now();
@@ -70,7 +77,7 @@ TEST_P(EveryDType, IsEnoughForABackend) {
   const auto wrap = [](std::unique_ptr<comm::Communicator> inner) -> std::unique_ptr<comm::Communicator> {
     return std::make_unique<OneDType>(std::move(inner), GetParam());
   };
-  for (const suite::Case& one : collectives().cases()) {
+  for (const suite::Case& one : suite_under_test().cases()) {
     if (one.check->door != suite::Door::backend || one.world() != 3) continue;
     if (one.parameters.has("dtype") && one.parameters.dtype() != GetParam()) continue;  // skipped by the harness
     EXPECT_THAT(run_in_process(one, wrap), testing::IsEmpty()) << one.id();
@@ -108,8 +115,7 @@ class MadeUpAdapter final : public suite::Adapter {
 };
 
 const suite::Case& ring_sum() {  // of the ranks with which the record begins
-  return *std::ranges::find(collectives().cases(), std::string("collectives.adapter.ring_sum[ranks=2]"),
-                            &suite::Case::id);
+  return case_named(suite_under_test(), "collectives.adapter.ring_sum[ranks=2]");
 }
 
 TEST(RingSum, NamesEachCaseThatIsAnsweredWrongly) {
@@ -130,7 +136,7 @@ TEST(RingSum, NamesEachCaseThatIsAnsweredWrongly) {
 
 TEST(RingSum, AsksEveryRecordedCase) {
   std::size_t asked = 0, recorded = 0;
-  for (const suite::Case& one : collectives().cases()) {
+  for (const suite::Case& one : suite_under_test().cases()) {
     if (one.check->id != "collectives.adapter.ring_sum") continue;
     MadeUpAdapter adapter(one, {});
     (void)run_in_process(one, adapter);

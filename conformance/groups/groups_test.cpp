@@ -1,40 +1,28 @@
 // Every check of groups on the local backend and the reference's adapter: the reference passes, each mutant is found
 // where it shows, and not where it hides.
 #include <algorithm>
-#include <iostream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <malloc.h>
 
-#include "conformance/collectives/in_process.hpp"
 #include "conformance/groups/groups_checks.hpp"
-#include "harness/mutants/mutants.hpp"
-#include "harness/mutants/rewritten_adapter.hpp"
-#include "harness/subject/adapter/client.hpp"
-#include "reference/comm/errors.hpp"
+#include "conformance/support/in_process.hpp"
+#include "conformance/support/made_up_adapters.hpp"
+#include "conformance/support/mutant_tests.hpp"
 
 namespace plumbline::conformance {
-namespace {
 
-using mutants::Mutant;
-using suite::Case;
-using suite::Door;
-
-const suite::Suite& groups_suite() {
-  static const suite::Suite suite = [] {
-    suite::Suite made;
-    add_groups_checks(made);
-    return made;
-  }();
+const suite::Suite& suite_under_test() {
+  static const suite::Suite suite = suite_of(add_groups_checks);
   return suite;
 }
 
-const Case& case_named(const std::string& id) {
-  const auto found = std::ranges::find(groups_suite().cases(), id, &Case::id);
-  if (found == groups_suite().cases().end()) throw NotFound("no case " + id);
-  return *found;
-}
+namespace {
+
+using suite::Case;
+using suite::Door;
+
+const suite::Suite& groups_suite() { return suite_under_test(); }
 
 constexpr auto kPatience = std::chrono::seconds(20);
 
@@ -63,26 +51,13 @@ TEST(EveryArm, IsPassedWhereGroupsMayDeadlock) {
 }
 
 TEST(EveryAnswer, IsTheReferences) {
-  const auto reference = subject::open_adapter("reference");
   for (const Case& one : groups_suite().cases()) {
     if (one.check->door != Door::adapter) continue;
-    EXPECT_THAT(run_in_process(one, *reference), testing::IsEmpty()) << one.id();
+    EXPECT_THAT(run_in_process(one, reference_adapter()), testing::IsEmpty()) << one.id();
   }
 }
 
 // ---- answers of any form ----
-
-/// Answers every question alike.
-class OneAnswer final : public suite::Adapter {
- public:
-  explicit OneAnswer(nlohmann::json answer) : answer_(std::move(answer)) {}
-  nlohmann::json ask(const std::string&, const nlohmann::json&) override { return answer_; }
-  [[nodiscard]] const std::set<std::string>& operations() const override { return operations_; }
-
- private:
-  nlohmann::json answer_;
-  std::set<std::string> operations_;
-};
 
 // Whatever an adapter answers, it is found, and no check falls over it.
 TEST(Answers, OfAnotherFormAreFound) {
@@ -97,50 +72,7 @@ TEST(Answers, OfAnotherFormAreFound) {
   }
 }
 
-class EveryMutant : public testing::TestWithParam<std::string> {
- protected:
-  const Mutant& mutant() const { return mutants::find_mutant(GetParam()); }
-  std::vector<std::string> failures_at(const std::string& id, const std::string& arm,
-                                       std::chrono::milliseconds patience) const {
-    if (const auto* rewrite = std::get_if<mutants::RewriteAnswer>(&mutant().change)) {
-      const auto reference = subject::open_adapter("reference");
-      mutants::RewrittenAdapter adapter(*reference, *rewrite);
-      return run_in_process(case_named(id), adapter);
-    }
-    return run_in_process(case_named(id), {}, patience, suite::Arm::parse(arm),
-                          std::get<mutants::MakeSteps>(mutant().change));
-  }
-};
-
-TEST_P(EveryMutant, FailsWhereItShows) {
-  if (mutant().name == "grp.leak" && mallinfo2().uordblks == 0)
-    GTEST_SKIP() << "the allocator, as a sanitizer's, keeps what is freed";
-  // Longer than what the checks allow after a limit, shorter than what a person waits.
-  const auto failures = failures_at(mutant().shows, mutant().shows_arm, std::chrono::milliseconds(1300));
-  EXPECT_THAT(failures, testing::Not(testing::IsEmpty())) << mutant().what;
-  if (!failures.empty()) std::cout << failures.front().substr(0, 300) << '\n';
-}
-
-TEST_P(EveryMutant, PassesWhereItHides) {
-  if (mutant().hides.empty()) {
-    EXPECT_FALSE(mutant().why_hides.empty());
-    return;
-  }
-  EXPECT_THAT(failures_at(mutant().hides, mutant().hides_arm, kPatience), testing::IsEmpty()) << mutant().why_hides;
-}
-
-std::vector<std::string> names() {
-  std::vector<std::string> list;
-  for (const Mutant& mutant : mutants::all_mutants())
-    if (mutant.violates.starts_with("GROUP-")) list.push_back(mutant.name);
-  return list;
-}
-
-INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(names()), [](const auto& info) {
-  std::string name = info.param;
-  std::ranges::replace(name, '.', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(mutants_of("GROUP-")), name_of_test);
 
 }  // namespace
 }  // namespace plumbline::conformance

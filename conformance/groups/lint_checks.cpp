@@ -9,8 +9,8 @@
 
 #include "conformance/groups/groups_checks.hpp"
 #include "conformance/groups/worlds.hpp"
-#include "conformance/property.hpp"
-#include "conformance/topology/asking.hpp"
+#include "conformance/support/asking.hpp"
+#include "conformance/support/property.hpp"
 
 namespace plumbline::conformance {
 

@@ -9,9 +9,9 @@
 
 #include "conformance/groups/groups_checks.hpp"
 #include "conformance/groups/worlds.hpp"
-#include "conformance/property.hpp"
-#include "conformance/recorded.hpp"
-#include "conformance/topology/asking.hpp"
+#include "conformance/support/asking.hpp"
+#include "conformance/support/property.hpp"
+#include "conformance/support/recorded.hpp"
 
 namespace plumbline::conformance {
 

@@ -8,11 +8,11 @@
 
 #include <fmt/format.h>
 
-#include "conformance/property.hpp"
 #include "conformance/schedules/plans.hpp"
 #include "conformance/schedules/random_plans.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
-#include "conformance/topology/asking.hpp"
+#include "conformance/support/asking.hpp"
+#include "conformance/support/property.hpp"
 #include "reference/schedules/generate.hpp"
 #include "reference/schedules/lowering.hpp"
 

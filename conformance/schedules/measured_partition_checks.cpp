@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "conformance/property.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
-#include "conformance/topology/asking.hpp"
+#include "conformance/support/asking.hpp"
+#include "conformance/support/property.hpp"
 
 namespace plumbline::conformance {
 

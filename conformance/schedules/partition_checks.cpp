@@ -6,9 +6,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "conformance/recorded.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
-#include "conformance/topology/asking.hpp"
+#include "conformance/support/asking.hpp"
+#include "conformance/support/property.hpp"
+#include "conformance/support/recorded.hpp"
 
 namespace plumbline::conformance {
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "conformance/topology/asking.hpp"
+#include "conformance/support/asking.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {

@@ -1,7 +1,7 @@
 // conformance/schedules/random_plans.hpp: right schedules in any order.
 #pragma once
 
-#include "conformance/property.hpp"
+#include "conformance/support/property.hpp"
 #include "reference/schedules/schedule.hpp"
 
 namespace plumbline::conformance {

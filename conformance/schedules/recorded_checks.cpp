@@ -1,9 +1,9 @@
 // What torch, DeepSpeed, ColossalAI and Megatron-LM planned, as recorded. Cell for cell, refusals by refusals.
 #include <fmt/format.h>
 
-#include "conformance/recorded.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
-#include "conformance/topology/asking.hpp"
+#include "conformance/support/asking.hpp"
+#include "conformance/support/recorded.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/schedule.hpp"
 

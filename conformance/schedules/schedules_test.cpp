@@ -7,46 +7,31 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "conformance/collectives/in_process.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
-#include "harness/mutants/mutants.hpp"
-#include "harness/mutants/rewritten_adapter.hpp"
-#include "harness/subject/adapter/client.hpp"
-#include "reference/comm/errors.hpp"
+#include "conformance/support/in_process.hpp"
+#include "conformance/support/made_up_adapters.hpp"
+#include "conformance/support/mutant_tests.hpp"
 
 namespace plumbline::conformance {
-namespace {
 
-using mutants::Mutant;
-using testing::IsEmpty;
-using testing::Not;
-
-const suite::Suite& schedules() {
-  static const suite::Suite suite = [] {
-    suite::Suite made;
-    add_schedules_checks(made);
-    return made;
-  }();
+const suite::Suite& suite_under_test() {
+  static const suite::Suite suite = suite_of(add_schedules_checks);
   return suite;
 }
 
-suite::Adapter& reference() {
-  static const std::unique_ptr<suite::Adapter> adapter = subject::open_adapter("reference");
-  return *adapter;
-}
+namespace {
 
-const suite::Case& case_named(const std::string& id) {
-  const auto found = std::ranges::find(schedules().cases(), id, &suite::Case::id);
-  if (found == schedules().cases().end()) throw NotFound("no case " + id);
-  return *found;
-}
+using testing::IsEmpty;
+using testing::Not;
+
+const suite::Suite& schedules() { return suite_under_test(); }
 
 constexpr auto kPatience = std::chrono::seconds(20);
 
 TEST(SchedulesChecks, PassOnTheReference) {
   for (const suite::Case& one : schedules().cases()) {
     if (one.check->door != suite::Door::adapter) continue;
-    EXPECT_THAT(run_in_process(one, reference()), IsEmpty()) << one.id();
+    EXPECT_THAT(run_in_process(one, reference_adapter()), IsEmpty()) << one.id();
   }
 }
 
@@ -77,34 +62,6 @@ TEST(SchedulesChecks, PassWithoutBuffersOnManyRanks) {
 }
 
 // ---- answers of any form ----
-
-/// Answers every question alike.
-class OneAnswer final : public suite::Adapter {
- public:
-  explicit OneAnswer(nlohmann::json answer) : answer_(std::move(answer)) {}
-  nlohmann::json ask(const std::string&, const nlohmann::json&) override { return answer_; }
-  [[nodiscard]] const std::set<std::string>& operations() const override { return reference().operations(); }
-
- private:
-  nlohmann::json answer_;
-};
-
-/// The reference's answers, changed; what it refuses is refused.
-class OtherAnswers final : public suite::Adapter {
- public:
-  using Change = std::function<nlohmann::json(nlohmann::json right)>;
-  explicit OtherAnswers(Change change) : change_(std::move(change)) {}
-  nlohmann::json ask(const std::string& op, const nlohmann::json& args) override {
-    nlohmann::json right = reference().ask(op, args);
-    ++changed;
-    return change_(std::move(right));
-  }
-  [[nodiscard]] const std::set<std::string>& operations() const override { return reference().operations(); }
-  int changed = 0;
-
- private:
-  Change change_;
-};
 
 /// Whatever an adapter answers, no check falls over it. Returns the checks that found nothing wrong with what was changed.
 std::set<std::string> content_with(OtherAnswers::Change change) {
@@ -197,48 +154,7 @@ TEST(ChangedAnswers, OfListsTooLongOrTooShortAreJudged) {
   });
 }
 
-class SchedulesMutant : public testing::TestWithParam<std::string> {
- protected:
-  const Mutant& mutant() const { return mutants::find_mutant(GetParam()); }
-  std::vector<std::string> failures_at(const std::string& id, const std::string& arm,
-                                       std::chrono::milliseconds patience) const {
-    if (const auto* rewrite = std::get_if<mutants::RewriteAnswer>(&mutant().change)) {
-      mutants::RewrittenAdapter adapter(reference(), *rewrite);
-      return run_in_process(case_named(id), adapter);
-    }
-    return run_in_process(case_named(id), {}, patience, suite::Arm::parse(arm),
-                          std::get<mutants::MakeSteps>(mutant().change));
-  }
-};
-
-TEST_P(SchedulesMutant, FailsWhereItShows) {
-  const auto failures = failures_at(mutant().shows, mutant().shows_arm, std::chrono::milliseconds(700));
-  ASSERT_THAT(failures, Not(IsEmpty())) << mutant().what;
-  if (std::holds_alternative<mutants::RewriteAnswer>(mutant().change)) {
-    EXPECT_THAT(failures.front(), Not(testing::HasSubstr("uncaught exception"))) << mutant().what;
-  }
-}
-
-TEST_P(SchedulesMutant, PassesWhereItHides) {
-  if (mutant().hides.empty()) {
-    EXPECT_FALSE(mutant().why_hides.empty());
-    return;
-  }
-  EXPECT_THAT(failures_at(mutant().hides, mutant().hides_arm, kPatience), IsEmpty()) << mutant().why_hides;
-}
-
-std::vector<std::string> names() {
-  std::vector<std::string> list;
-  for (const Mutant& mutant : mutants::all_mutants())
-    if (mutant.violates.starts_with("SCHED-")) list.push_back(mutant.name);
-  return list;
-}
-
-INSTANTIATE_TEST_SUITE_P(Mutants, SchedulesMutant, testing::ValuesIn(names()), [](const auto& info) {
-  std::string name = info.param;
-  std::ranges::replace(name, '.', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(mutants_of("SCHED-")), name_of_test);
 
 }  // namespace
 }  // namespace plumbline::conformance

@@ -7,7 +7,7 @@
 #include "conformance/schedules/plans.hpp"
 #include "conformance/schedules/random_plans.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
-#include "conformance/topology/asking.hpp"
+#include "conformance/support/asking.hpp"
 
 namespace plumbline::conformance {
 

@@ -6,7 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "conformance/topology/asking.hpp"
+#include "conformance/support/asking.hpp"
+#include "conformance/topology/shapes.hpp"
 #include "conformance/topology/topology_checks.hpp"
 
 namespace plumbline::conformance {

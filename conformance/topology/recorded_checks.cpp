@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "conformance/recorded.hpp"
-#include "conformance/topology/asking.hpp"
+#include "conformance/support/asking.hpp"
+#include "conformance/support/recorded.hpp"
 #include "conformance/topology/topology_checks.hpp"
 
 namespace plumbline::conformance {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "conformance/property.hpp"
+#include "conformance/support/property.hpp"
 
 namespace plumbline::conformance {
 

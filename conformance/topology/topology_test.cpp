@@ -9,7 +9,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "conformance/collectives/in_process.hpp"
+#include "conformance/support/in_process.hpp"
+#include "conformance/support/made_up_adapters.hpp"
+#include "conformance/support/mutant_tests.hpp"
 #include "conformance/topology/shape.hpp"
 #include "conformance/topology/topology_checks.hpp"
 #include "harness/mutants/mutants.hpp"
@@ -19,36 +21,18 @@
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {
-namespace {
 
-using mutants::Mutant;
-using testing::HasSubstr;
-using testing::IsEmpty;
-
-const suite::Suite& topology() {
-  static const suite::Suite suite = [] {
-    suite::Suite made;
-    add_topology_checks(made);
-    return made;
-  }();
+const suite::Suite& suite_under_test() {
+  static const suite::Suite suite = suite_of(add_topology_checks);
   return suite;
 }
 
-suite::Adapter& reference() {
-  static const std::unique_ptr<suite::Adapter> adapter = subject::open_adapter("reference");
-  return *adapter;
-}
+namespace {
 
-const suite::Case& case_named(const std::string& id) {
-  const auto found = std::ranges::find(topology().cases(), id, &suite::Case::id);
-  if (found == topology().cases().end()) throw NotFound("no case " + id);
-  return *found;
-}
+using testing::HasSubstr;
+using testing::IsEmpty;
 
-std::string as_test_name(std::string name) {
-  std::ranges::replace_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
-  return name;
-}
+const suite::Suite& topology() { return suite_under_test(); }
 
 // ---- checks ----
 
@@ -63,7 +47,7 @@ class EveryCheck : public testing::TestWithParam<std::string> {};
 TEST_P(EveryCheck, PassesOnTheReference) {
   for (const suite::Case& one : topology().cases()) {
     if (one.check->id != GetParam()) continue;
-    EXPECT_THAT(run_in_process(one, reference()), IsEmpty()) << one.id();
+    EXPECT_THAT(run_in_process(one, reference_adapter()), IsEmpty()) << one.id();
   }
 }
 
@@ -72,39 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Checks, EveryCheck, testing::ValuesIn(checks()),
 
 // ---- mutants ----
 
-class EveryMutant : public testing::TestWithParam<std::string> {
- protected:
-  const Mutant& mutant() const { return mutants::find_mutant(GetParam()); }
-  std::vector<std::string> failures_at(const std::string& id) const {
-    mutants::RewrittenAdapter adapter(reference(), std::get<mutants::RewriteAnswer>(mutant().change));
-    return run_in_process(case_named(id), adapter);
-  }
-};
-
-TEST_P(EveryMutant, FailsWhereItShows) {
-  const auto failures = failures_at(mutant().shows);
-  ASSERT_THAT(failures, testing::Not(IsEmpty())) << mutant().what;
-  EXPECT_THAT(failures.front(), testing::Not(HasSubstr("uncaught exception"))) << mutant().what;
-  std::cout << failures.front().substr(0, 300) << '\n';
-}
-
-TEST_P(EveryMutant, PassesWhereItHides) {
-  if (mutant().hides.empty()) {
-    EXPECT_FALSE(mutant().why_hides.empty());
-    return;
-  }
-  EXPECT_THAT(failures_at(mutant().hides), IsEmpty()) << mutant().why_hides;
-}
-
-std::vector<std::string> names() {
-  std::vector<std::string> list;
-  for (const Mutant& mutant : mutants::all_mutants())
-    if (mutant.violates.starts_with("TOPO-")) list.push_back(mutant.name);
-  return list;
-}
-
-INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(names()),
-                         [](const auto& info) { return as_test_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(mutants_of("TOPO-")), name_of_test);
 
 // The reference's answers, each asked for once: mutants by the dozen ask the same.
 class RememberedAnswers final : public suite::Adapter {
@@ -112,14 +64,14 @@ class RememberedAnswers final : public suite::Adapter {
   nlohmann::json ask(const std::string& op, const nlohmann::json& args) override {
     const auto [known, is_new] = answers_.try_emplace(op + args.dump());
     if (is_new) try {
-        known->second.result = reference().ask(op, args);
+        known->second.result = reference_adapter().ask(op, args);
       } catch (const suite::AdapterError& error) {
         known->second.refusal.emplace(error);
       }
     if (known->second.refusal) throw *known->second.refusal;
     return known->second.result;
   }
-  [[nodiscard]] const std::set<std::string>& operations() const override { return reference().operations(); }
+  [[nodiscard]] const std::set<std::string>& operations() const override { return reference_adapter().operations(); }
 
  private:
   struct Answer {
@@ -133,7 +85,7 @@ class RememberedAnswers final : public suite::Adapter {
 TEST(Checks, AreToldApartByTheMutantsThatFailThem) {
   std::map<std::string, std::set<std::string>> killers;
   RememberedAnswers answers;
-  for (const std::string& name : names()) {
+  for (const std::string& name : mutants_of("TOPO-")) {
     mutants::RewrittenAdapter adapter(answers, std::get<mutants::RewriteAnswer>(mutants::find_mutant(name).change));
     for (const suite::Case& one : topology().cases()) {
       const std::string shape = one.parameters.has("shape") ? one.parameters.text("shape") : "";
@@ -151,18 +103,6 @@ TEST(Checks, AreToldApartByTheMutantsThatFailThem) {
 }
 
 // ---- answers of any form ----
-
-class OtherAnswers final : public suite::Adapter {
- public:
-  explicit OtherAnswers(std::function<nlohmann::json(nlohmann::json right)> change) : change_(std::move(change)) {}
-  nlohmann::json ask(const std::string& op, const nlohmann::json& args) override {
-    return change_(reference().ask(op, args));
-  }
-  [[nodiscard]] const std::set<std::string>& operations() const override { return reference().operations(); }
-
- private:
-  std::function<nlohmann::json(nlohmann::json right)> change_;
-};
 
 // Every number in it.
 void add_to_all(nlohmann::json& value, int number) {
@@ -254,9 +194,9 @@ TEST(Shape, OfTooManySizesIsRefused) { EXPECT_THROW((void)shape_of("2x2x2x2x2"),
 
 // The counterexample of a mutant is the smallest shape on which it shows.
 TEST(Counterexample, IsSmallAndSaysItsSeed) {
-  mutants::RewrittenAdapter adapter(reference(),
+  mutants::RewrittenAdapter adapter(reference_adapter(),
                                     std::get<mutants::RewriteAnswer>(mutants::find_mutant("top.column_major").change));
-  const auto failures = run_in_process(case_named("topology.map.row_major[shape=random]"), adapter);
+  const auto failures = run_in_process(case_named(topology(), "topology.map.row_major[shape=random]"), adapter);
   ASSERT_EQ(failures.size(), 1u);
   EXPECT_THAT(failures.front(), testing::ContainsRegex("[a-z]+=2 [a-z]+=2: coords\\[1\\]\\[0\\]: expected 0, got 1"));
   EXPECT_THAT(failures.front(), HasSubstr("seed 1"));

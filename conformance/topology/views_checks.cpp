@@ -1,7 +1,8 @@
 // Views of a grid over a span: other axes of the same ranks, some of them shared.
 #include <algorithm>
 
-#include "conformance/topology/asking.hpp"
+#include "conformance/support/asking.hpp"
+#include "conformance/topology/shapes.hpp"
 #include "conformance/topology/topology_checks.hpp"
 
 namespace plumbline::conformance {

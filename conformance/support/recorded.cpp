@@ -1,4 +1,4 @@
-#include "conformance/recorded.hpp"
+#include "conformance/support/recorded.hpp"
 
 #include <fstream>
 

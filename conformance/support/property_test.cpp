@@ -1,5 +1,5 @@
 // The search for counterexamples: finds what there is, makes it small, and says how to find it again.
-#include "conformance/property.hpp"
+#include "conformance/support/property.hpp"
 
 #include <set>
 

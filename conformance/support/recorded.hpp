@@ -1,4 +1,4 @@
-// conformance/recorded.hpp: answers that real programs gave, as files beside the suite.
+// conformance/support/recorded.hpp: answers that real programs gave, as files beside the suite.
 #pragma once
 
 #include <string>

@@ -1,6 +1,5 @@
-#include "conformance/topology/asking.hpp"
+#include "conformance/support/asking.hpp"
 
-#include <algorithm>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -66,27 +65,6 @@ std::string problem_of(suite::Adapter& adapter, const std::string& op, const jso
   } catch (const std::out_of_range&) {
     return fmt::format("{} names what is not there: {}", op, shortened(answer.result));
   }
-}
-
-suite::Axis shapes(std::vector<std::string> sizes) { return {"shape", std::move(sizes)}; }
-
-void judge_shapes(suite::Context& context, const std::function<std::string(const Shape&)>& problem,
-                  const ShapeLimits& limits, int trials) {
-  const std::string& name = context.parameters().text("shape");
-  if (name == "random") {
-    const Property<Shape> property{.draw = [&](Random& random) { return draw_shape(random, limits); },
-                                   .problem = problem,
-                                   .smaller = [&](const Shape& shape) { return smaller(shape, limits); },
-                                   .words = [](const Shape& shape) { return text_of(shape); }};
-    return report_words(search(property, context.seed(), trials));
-  }
-  const Shape shape = shape_of(name);
-  if (const std::string words = problem(shape); !words.empty()) report_words(text_of(shape) + ": " + words);
-}
-
-int number_of(const Shape& shape, const std::string& axis) {
-  const auto found = std::ranges::find(shape.axes, axis);
-  return found == shape.axes.end() ? -1 : static_cast<int>(found - shape.axes.begin());
 }
 
 }  // namespace plumbline::conformance

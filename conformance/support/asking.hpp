@@ -1,4 +1,4 @@
-// conformance/topology/asking.hpp: what the bodies of the checks have in common: questions, comparisons, shapes to judge.
+// conformance/support/asking.hpp: what the bodies of checks of adapters have in common: questions and comparisons.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "conformance/topology/shape.hpp"
 #include "harness/suite/check.hpp"
 
 namespace plumbline::conformance {
@@ -36,14 +35,5 @@ void report_words(const std::string& problem, std::source_location where = std::
 using JudgeResult = std::function<std::string(const nlohmann::json& result)>;
 [[nodiscard]] std::string problem_of(suite::Adapter& adapter, const std::string& op, const nlohmann::json& args,
                                      const JudgeResult& judge);
-
-/// The shapes of a check: sizes that differ from each other, and as many random ones as `search` is given.
-[[nodiscard]] suite::Axis shapes(std::vector<std::string> sizes = {"5", "3x2", "2x3x1", "2x3x4x5", "random"});
-/// Judges the shape that the case names, or random ones, and reports.
-void judge_shapes(suite::Context& context, const std::function<std::string(const Shape&)>& problem,
-                  const ShapeLimits& limits = {}, int trials = 1000);
-
-/// The number of an axis of that name; -1 where there is none.
-[[nodiscard]] int number_of(const Shape& shape, const std::string& axis);
 
 }  // namespace plumbline::conformance

@@ -1,4 +1,4 @@
-// conformance/collectives/in_process.hpp: runs one case on the local backend inside a test, without the harness.
+// conformance/support/in_process.hpp: runs one case on the local backend inside a test, without the harness.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,6 @@
 #include "harness/suite/suite.hpp"
 
 namespace plumbline::conformance {
-
-/// The checks of this folder, without requirements.
-[[nodiscard]] const suite::Suite& collectives();
 
 /// Makes a wrong communicator of a right one.
 using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)>;

@@ -1,4 +1,4 @@
-// conformance/property.hpp: looks for a value for which a property does not hold, and makes the one found small.
+// conformance/support/property.hpp: looks for a value for which a property does not hold, and makes the one found small.
 //
 // Model   A property draws values, judges one in a line ("" when it holds), and lists what is smaller than a value. The
 //         search draws `count` values. From the first for which the property does not hold it goes to the first smaller

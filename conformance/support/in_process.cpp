@@ -1,4 +1,4 @@
-#include "conformance/collectives/in_process.hpp"
+#include "conformance/support/in_process.hpp"
 
 #include <mutex>
 #include <optional>
@@ -8,7 +8,6 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
-#include "conformance/collectives/collectives_checks.hpp"
 #include "harness/arms/arms.hpp"
 #include "harness/launch/process.hpp"
 #include "reference/comm/errors.hpp"
@@ -117,15 +116,6 @@ class Run {
 };
 
 }  // namespace
-
-const suite::Suite& collectives() {
-  static const suite::Suite suite = [] {
-    suite::Suite made;
-    add_collectives_checks(made);
-    return made;
-  }();
-  return suite;
-}
 
 std::vector<std::string> run_in_process(const suite::Case& one, const Wrap& wrap, std::chrono::milliseconds patience,
                                         const suite::Arm& arm, const MakeSteps& make_steps) {

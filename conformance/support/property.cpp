@@ -1,4 +1,4 @@
-#include "conformance/property.hpp"
+#include "conformance/support/property.hpp"
 
 #include <fmt/format.h>
 

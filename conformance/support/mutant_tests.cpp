@@ -1,0 +1,89 @@
+#include "conformance/support/mutant_tests.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <iostream>
+
+#include <gmock/gmock.h>
+#include <malloc.h>
+
+#include "conformance/support/in_process.hpp"
+#include "harness/mutants/rewritten_adapter.hpp"
+#include "harness/subject/adapter/client.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::conformance {
+
+using mutants::Mutant;
+
+suite::Suite suite_of(void (*add)(suite::Suite&)) {
+  suite::Suite made;
+  add(made);
+  return made;
+}
+
+const suite::Case& case_named(const suite::Suite& suite, const std::string& id) {
+  const auto found = std::ranges::find(suite.cases(), id, &suite::Case::id);
+  if (found == suite.cases().end()) throw NotFound("no case " + id);
+  return *found;
+}
+
+suite::Adapter& reference_adapter() {
+  static const std::unique_ptr<suite::Adapter> adapter = subject::open_adapter("reference");
+  return *adapter;
+}
+
+std::vector<std::string> failures_with(const Mutant& mutant, const suite::Suite& suite, const std::string& id,
+                                       const std::string& arm, std::chrono::milliseconds patience) {
+  const suite::Case& one = case_named(suite, id);
+  if (const auto* rewrite = std::get_if<mutants::RewriteAnswer>(&mutant.change)) {
+    mutants::RewrittenAdapter adapter(reference_adapter(), *rewrite);
+    return run_in_process(one, adapter);
+  }
+  if (const auto* wrap = std::get_if<mutants::Wrap>(&mutant.change))
+    return run_in_process(one, *wrap, patience, suite::Arm::parse(arm));
+  return run_in_process(one, {}, patience, suite::Arm::parse(arm), std::get<mutants::MakeSteps>(mutant.change));
+}
+
+std::vector<std::string> mutants_of(const std::string& prefix) {
+  std::vector<std::string> list;
+  for (const Mutant& mutant : mutants::all_mutants())
+    if (mutant.violates.starts_with(prefix)) list.push_back(mutant.name);
+  return list;
+}
+
+std::string as_test_name(std::string name) {
+  std::ranges::replace_if(name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  return name;
+}
+
+namespace {
+
+// Longer than what the checks allow after a limit, shorter than what a person waits.
+constexpr auto kUntilItShows = std::chrono::milliseconds(1300);
+constexpr auto kPatience = std::chrono::seconds(20);
+
+TEST_P(EveryMutant, FailsWhereItShows) {
+  const Mutant& mutant = mutants::find_mutant(GetParam());
+  if (mutant.name == "grp.leak" && mallinfo2().uordblks == 0)
+    GTEST_SKIP() << "the allocator, as a sanitizer's, keeps what is freed";
+  const auto failures = failures_with(mutant, suite_under_test(), mutant.shows, mutant.shows_arm, kUntilItShows);
+  ASSERT_THAT(failures, testing::Not(testing::IsEmpty())) << mutant.what;
+  if (std::holds_alternative<mutants::RewriteAnswer>(mutant.change)) {
+    EXPECT_THAT(failures.front(), testing::Not(testing::HasSubstr("uncaught exception"))) << mutant.what;
+  }
+  std::cout << failures.front().substr(0, 300) << '\n';
+}
+
+TEST_P(EveryMutant, PassesWhereItHides) {
+  const Mutant& mutant = mutants::find_mutant(GetParam());
+  if (mutant.hides.empty()) {
+    EXPECT_FALSE(mutant.why_hides.empty());
+    return;
+  }
+  EXPECT_THAT(failures_with(mutant, suite_under_test(), mutant.hides, mutant.hides_arm, kPatience), testing::IsEmpty())
+      << mutant.why_hides;
+}
+
+}  // namespace
+}  // namespace plumbline::conformance

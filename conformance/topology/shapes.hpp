@@ -1,0 +1,22 @@
+// conformance/topology/shapes.hpp: the shapes that the checks of topologies judge.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "conformance/topology/shape.hpp"
+#include "harness/suite/check.hpp"
+
+namespace plumbline::conformance {
+
+/// The shapes of a check: sizes that differ from each other, and as many random ones as `search` is given.
+[[nodiscard]] suite::Axis shapes(std::vector<std::string> sizes = {"5", "3x2", "2x3x1", "2x3x4x5", "random"});
+/// Judges the shape that the case names, or random ones, and reports.
+void judge_shapes(suite::Context& context, const std::function<std::string(const Shape&)>& problem,
+                  const ShapeLimits& limits = {}, int trials = 1000);
+
+/// The number of an axis of that name; -1 where there is none.
+[[nodiscard]] int number_of(const Shape& shape, const std::string& axis);
+
+}  // namespace plumbline::conformance
