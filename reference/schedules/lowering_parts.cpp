@@ -14,6 +14,18 @@ namespace {
   throw InvalidArgument(fmt::format("lowering: rank {}, position {}: {} {}", rank, position, to_string(action), why));
 }
 
+// A computation of the schedule's, on the rank of its stage.
+bool is_at_home(const Schedule& schedule, std::size_t rank, const Action& action) {
+  return is_compute(action.kind) && static_cast<unsigned>(action.stage) < static_cast<unsigned>(schedule.stages) &&
+         static_cast<unsigned>(action.micro_batch) < static_cast<unsigned>(schedule.micro_batches) &&
+         static_cast<std::size_t>(schedule.stage_to_rank[static_cast<std::size_t>(action.stage)]) == rank;
+}
+
+// How often a stage makes something for a neighbour.
+struct Results {
+  std::size_t outputs = 0, gradients = 0;
+};
+
 // Throws unless the rank may have the action; not for idle cells.
 void require_computation(const Schedule& schedule, std::size_t rank, const Action& action) {
   if (is_message(action.kind) || is_send_wait(action.kind))
@@ -52,18 +64,25 @@ void require_stages(const Schedule& schedule) {
 
 std::vector<std::size_t> lowered_sizes(const Schedule& schedule) {
   require_stages(schedule);
-  const Routes routes(schedule);
   std::vector<std::size_t> sizes(schedule.ranks.size());
+  std::vector<Results> results(static_cast<std::size_t>(schedule.stages));
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
     for (const Action& action : schedule.ranks[rank]) {
       if (action.kind == ActionKind::idle) continue;
-      require_computation(schedule, rank, action);
+      if (!is_at_home(schedule, rank, action)) require_computation(schedule, rank, action);
       ++sizes[rank];
-      const Message message = routes.made_by(action);
-      if (!message || routes.stays(message)) continue;
-      ++sizes[rank];
-      ++sizes[routes.rank_of(message.receiver)];
+      Results& of_stage = results[static_cast<std::size_t>(action.stage)];
+      if (action.kind == ActionKind::forward) ++of_stage.outputs;
+      if (action.kind == ActionKind::backward || action.kind == ActionKind::input_gradient) ++of_stage.gradients;
     }
+  for (std::size_t stage = 1; stage < results.size(); ++stage) {
+    const auto rank = static_cast<std::size_t>(schedule.stage_to_rank[stage]);
+    const auto before = static_cast<std::size_t>(schedule.stage_to_rank[stage - 1]);
+    if (rank == before) continue;
+    const std::size_t messages = results[stage - 1].outputs + results[stage].gradients;
+    sizes[rank] += messages;
+    sizes[before] += messages;
+  }
   return sizes;
 }
 
