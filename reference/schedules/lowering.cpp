@@ -17,6 +17,7 @@
 #include "reference/schedules/lowering.hpp"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -103,42 +104,40 @@ class Ways {
       Stage &stage = stages_[i], &before = stages_[i - 1];
       const int rank = schedule.stage_to_rank[i], rank_before = schedule.stage_to_rank[i - 1];
       Meeting *const inputs = &meetings_[i * stride], *const gradients = &meetings_[all + i * stride];
-      before.made_forward = {.meetings = inputs, .rank = rank, .message = ActionKind::send_forward};
-      stage.needed_forward = {.meetings = inputs, .rank = rank_before, .message = ActionKind::recv_forward};
-      stage.made_backward = {.meetings = gradients, .rank = rank_before, .message = ActionKind::send_backward};
-      before.needed_backward = {.meetings = gradients, .rank = rank, .message = ActionKind::recv_backward};
+      before.made[kForward] = {.meetings = inputs, .rank = rank, .message = ActionKind::send_forward};
+      stage.needed[kForward] = {.meetings = inputs, .rank = rank_before, .message = ActionKind::recv_forward};
+      stage.made[kBackward] = {.meetings = gradients, .rank = rank_before, .message = ActionKind::send_backward};
+      before.needed[kBackward] = {.meetings = gradients, .rank = rank, .message = ActionKind::recv_backward};
     }
   }
   /// Nothing where the action makes nothing for another stage, on whichever rank.
   [[nodiscard]] const Way* made_by(const Action& action) const {
-    const Stage& stage = of(action);
-    return existing(action, stage.made_forward, stage.made_backward);
+    const Way& way = of(action).made[direction_of(action.kind)];
+    return way.meetings == nullptr ? nullptr : &way;
   }
   /// Nothing where it needs nothing of another stage, on whichever rank.
   [[nodiscard]] const Way* needed_by(const Action& action) const {
-    const Stage& stage = of(action);
-    return existing(action, stage.needed_forward, stage.needed_backward);
+    const Way& way = of(action).needed[direction_of(action.kind)];
+    return way.meetings == nullptr ? nullptr : &way;
   }
   [[nodiscard]] Meeting& meeting(const Way& way, std::int32_t micro_batch, bool of_shape) const {
     return way.meetings[static_cast<std::size_t>(micro_batch) + (of_shape ? to_shapes_ : 0)];
   }
   /// Of an action that sends or receives.
   [[nodiscard]] const Way& of_message(const Action& message) const {
+    const bool backward = message.kind == ActionKind::send_backward || message.kind == ActionKind::recv_backward;
     const Stage& stage = of(message);
-    for (const Way* const way : {&stage.made_backward, &stage.needed_backward})
-      if (way->message == message.kind) return *way;
-    return is_send(message.kind) ? stage.made_forward : stage.needed_forward;
+    return (is_send(message.kind) ? stage.made : stage.needed)[backward ? kBackward : kForward];
   }
 
  private:
+  enum Direction : std::uint8_t { kNone, kForward, kBackward };
   struct Stage {
-    Way made_forward, made_backward;
-    Way needed_forward, needed_backward;
+    std::array<Way, 3> made, needed;  // by direction
   };
-  static const Way* existing(const Action& action, const Way& forward, const Way& backward) {
-    if (action.kind == ActionKind::forward) return forward.meetings == nullptr ? nullptr : &forward;
-    const bool is_backward = action.kind == ActionKind::backward || action.kind == ActionKind::input_gradient;
-    return !is_backward || backward.meetings == nullptr ? nullptr : &backward;
+  static Direction direction_of(ActionKind kind) {
+    static constexpr std::array<Direction, 16> kDirections = {kNone, kForward, kBackward, kBackward};
+    return kDirections[static_cast<std::size_t>(kind)];
   }
   [[nodiscard]] const Stage& of(const Action& action) const { return stages_[static_cast<std::size_t>(action.stage)]; }
 
@@ -162,20 +161,15 @@ class Follower {
       const std::vector<Action>& row = schedule.ranks[i];
       Rank& rank = ranks_[i];
       rank.number = static_cast<std::int32_t>(i);
-      rank.next = rank.last = row.data();
+      rank.last = rank.next = rank.next_end = row.data();
       rank.end = row.data() + row.size();
       rank.out = &result_.ranks[i];
+      going_.push_back(&rank);
     }
   }
 
   /// Nothing where a receive would have to move in front of its shape.
   std::optional<Schedule> run() {
-    for (Rank& rank : ranks_) {
-      rank.at_shapes = kHasShapes;
-      rank.skip_idle();
-      post_receives(rank);
-      if (rank.unmet == 0) going_.push_back(&rank);
-    }
     while (true) {
       while (!going_.empty()) {
         Rank& rank = *going_.back();
@@ -192,19 +186,16 @@ class Follower {
 
  private:
   struct Rank {
-    const Action* next = nullptr;  // what it computes next
-    const Action* end = nullptr;   // of its row
     const Action* last = nullptr;  // what it computed last; idle cells may be in between
+    const Action* next = nullptr;  // what it computes next: at first nothing
+    const Action* next_end = nullptr;
+    const Action* end = nullptr;  // of its row
     std::vector<Action>* out = nullptr;
     std::uint32_t sends = 0, receives = 0;  // of the gap, at the end of `out`
     std::uint32_t unmet = 0;                // those of them that have not met their counterparts
     std::int32_t number = 0;
     bool at_shapes = false;  // whether the gap is of shapes, and the messages are still to be posted
     bool helpless = false;   // whether it is among those that may need help
-
-    void skip_idle() {
-      while (next != end && next->kind == ActionKind::idle) ++next;
-    }
   };
 
   [[nodiscard]] static bool at_shapes(const Rank& rank) { return kHasShapes && rank.at_shapes; }
@@ -226,10 +217,10 @@ class Follower {
   }
 
   static void compute(Rank& rank) {
-    rank.last = rank.next;
-    rank.next = detail::end_of_group(rank.last, rank.end);
-    for (const Action* action = rank.last; action != rank.next; ++action) rank.out->push_back(*action);
-    rank.skip_idle();
+    for (const Action* action = rank.next; action != rank.next_end; ++action) rank.out->push_back(*action);
+    rank.last = std::exchange(rank.next, rank.next_end);
+    while (rank.next != rank.end && rank.next->kind == ActionKind::idle) ++rank.next;
+    rank.next_end = rank.next == rank.end ? rank.end : detail::end_of_group(rank.next, rank.end);
   }
 
   // Of the gap's shapes or messages, at what it is: the sends,
@@ -240,9 +231,7 @@ class Follower {
   }
   // and the receives.
   void post_receives(Rank& rank) {
-    if (rank.next == rank.end) return;
-    const Action* const next_end = detail::end_of_group(rank.next, rank.end);
-    for (const Action* action = rank.next; action != next_end; ++action)
+    for (const Action* action = rank.next; action != rank.next_end; ++action)
       if (const Way* const way = ways_.needed_by(*action)) post_receive(rank, *way, *action);
     detail::prepare_to_write(std::to_address(rank.out->end()));
     detail::prepare_to_read(rank.next);
