@@ -321,9 +321,9 @@ class Follower {
   void close_gap(Rank& rank) {
     const std::size_t count = rank.sends + rank.receives;
     if (count < 2) return;
-    const auto end = rank.out->end();
-    if (count > 2 || rank.sends != 1) put_in_order(rank);
-    for (auto message = end - static_cast<std::ptrdiff_t>(count); message + 1 != end; ++message) message->joined = true;
+    if (rank.sends > 1 || rank.receives > 1) put_in_order(rank);
+    Action* const last = &rank.out->back();
+    for (Action* message = last - (count - 1); message != last; ++message) message->joined = true;
   }
   void put_in_order(const Rank& rank) {
     const auto when = [&](const Action& message) {

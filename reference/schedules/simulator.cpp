@@ -183,6 +183,7 @@ class Simulation {
         options_(options),
         has_messages_(has_messages(schedule)),
         meets_(options.rendezvous && has_messages_),
+        jitters_(options.jitter != 0),
         stages_(static_cast<std::size_t>(schedule.stages)),
         ranks_(schedule.ranks.size()) {
     timeline_.offsets = offsets_of(schedule);
@@ -300,7 +301,7 @@ class Simulation {
 
   [[nodiscard]] int owner(std::size_t stage) const { return schedule_.stage_to_rank[stage]; }
   [[nodiscard]] double time_of(const Computation& computation, const Action& action) const {
-    if (options_.jitter == 0) return computation.time;
+    if (!jitters_) return computation.time;
     return computation.time * (1 + options_.jitter * random_part(options_.seed, action));
   }
   Stage& stage_of(const Action& action) {
@@ -449,6 +450,7 @@ class Simulation {
   const SimulationOptions& options_;
   bool has_messages_;
   bool meets_;  // a message begins when both sides have come to it
+  bool jitters_;
   Timeline timeline_;
   std::vector<Stage> stages_;
   std::vector<Rank> ranks_;
