@@ -146,6 +146,24 @@ class Ways {
   std::size_t to_shapes_ = 0;  // from the entry of an input to that of its shape
 };
 
+Action message_of(const Way& way, const Action& computation) {
+  return {.kind = way.message, .stage = computation.stage, .micro_batch = computation.micro_batch};
+}
+
+[[noreturn]] void refuse_made_twice(const Action& send) {
+  throw InvalidArgument(fmt::format("lowering: what {} sends is made twice", to_string(send)));
+}
+void refuse_made_twice(const Schedule& schedule) {
+  const Ways ways(schedule, false);
+  for (const auto& actions : schedule.ranks)
+    for (const Action& action : actions)
+      if (const Way* const way = ways.made_by(action)) {
+        Meeting& meeting = ways.meeting(*way, action.micro_batch, false);
+        if (meeting.sent()) refuse_made_twice(message_of(*way, action));
+        meeting.send();
+      }
+}
+
 // Follows the ranks through their rows.
 template <bool kHasShapes>
 class Follower {
@@ -241,9 +259,7 @@ class Follower {
     const bool stays = way.rank == rank.number;
     if (at_shapes(rank) && (stays || !has_shape(way, computation))) return;
     Meeting& meeting = ways_.meeting(way, computation.micro_batch, at_shapes(rank));
-    if (meeting.sent())
-      throw InvalidArgument(
-          fmt::format("lowering: what {} sends is made twice", to_string(message_of(way, computation))));
+    if (meeting.sent()) refuse_made_twice(message_of(way, computation));
     meeting.send();
     if (stays) return;
     append(rank, message_of(way, computation));
@@ -275,9 +291,6 @@ class Follower {
 
   static void append(Rank& rank, const Action& message) {
     rank.out->push_back(at_shapes(rank) ? metadata_of(message) : message);
-  }
-  static Action message_of(const Way& way, const Action& computation) {
-    return {.kind = way.message, .stage = computation.stage, .micro_batch = computation.micro_batch};
   }
   [[nodiscard]] bool has_shape(const Way& way, const Action& computation) const {
     if (way.message == ActionKind::send_forward) return shapes_.ahead_of(computation.stage, computation.micro_batch);
@@ -377,6 +390,7 @@ Schedule lower(const Schedule& schedule, Metadata metadata) {
   if (!shapes.any()) return *Follower<false>(schedule, sizes, shapes).run();
   if (shapes.in_order(schedule.stage_to_rank))
     if (auto lowered = Follower<true>(schedule, sizes, shapes).run()) return *std::move(lowered);
+  refuse_made_twice(schedule);
   return with_shapes_in_front(schedule, shapes);
 }
 
