@@ -14,7 +14,7 @@
 // Peak    As checker.hpp counts activations: from F to the end of B or W.
 // Exact   Times are sums and maxima of the given numbers, nothing else: where those are whole numbers, so are all
 //         times.
-// Cost    O(actions), about 8 ns each while they are in the cache, and two numbers a stage and micro-batch;
+// Cost    O(actions), about 7 ns each while they are in the cache, and two numbers a stage and micro-batch;
 //         attribute_idle_time() O(actions + the actions that others take while a rank is idle).
 // Sources The closed forms: README.md. The model of a link: LogGP (Alexandrov et al. 1995). Bubbles: GPipe (barrier),
 //         zero-bubble schedules (span).
