@@ -289,6 +289,57 @@ void layer_counts(Context& context) {
                   cases.at(static_cast<std::size_t>(context.parameters().number("recorded"))));
 }
 
+// Counted by hand, a factor a dimension of each tensor that the layer has: {layer, count}.
+std::vector<std::pair<json, std::int64_t>> layers_counted_by_hand(const std::string& family) {
+  const auto convolution = [](const std::string& type, const json& kernel) {
+    return json{{"type", type}, {"in_channels", 6}, {"out_channels", 10}, {"kernel_size", kernel}, {"groups", 2}};
+  };
+  const auto norm = [](const std::string& type, const std::string& size, json more) {
+    more["type"] = type;
+    more[size] = 12;
+    return more;
+  };
+  const auto recurrent = [](const std::string& type, json more) {
+    more.update({{"type", type}, {"input_size", 3}, {"hidden_size", 5}});
+    return more;
+  };
+  if (family == "bilinear")
+    return {{{{"type", "Bilinear"}, {"in1_features", 3}, {"in2_features", 5}, {"out_features", 7}}, 3 * 5 * 7 + 7}};
+  if (family == "convolution")
+    return {{convolution("Conv1d", 4), 10 * 3 * 4 + 10},
+            {convolution("Conv3d", {2, 3, 4}), 10 * 3 * 2 * 3 * 4 + 10},
+            {convolution("ConvTranspose1d", 4), 6 * 5 * 4 + 10},
+            {convolution("ConvTranspose2d", {2, 3}), 6 * 5 * 2 * 3 + 10},
+            {convolution("ConvTranspose3d", 2), 6 * 5 * 2 * 2 * 2 + 10}};
+  if (family == "norm")
+    return {{norm("BatchNorm1d", "num_features", {}), 2 * 12},
+            {norm("BatchNorm3d", "num_features", {{"affine", false}}), 0},
+            {norm("GroupNorm", "num_channels", {{"num_groups", 3}}), 2 * 12},
+            {norm("GroupNorm", "num_channels", {{"num_groups", 3}, {"affine", false}}), 0},
+            {norm("InstanceNorm2d", "num_features", {}), 0},  // affine only where it is asked for
+            {norm("InstanceNorm2d", "num_features", {{"affine", true}}), 2 * 12},
+            {norm("LayerNorm", "normalized_shape", {{"elementwise_affine", false}}), 0},
+            {norm("LayerNorm", "normalized_shape", {{"bias", false}}), 12}};
+  if (family == "recurrent")
+    return {{recurrent("RNN", {{"bias", false}}), 5 * 3 + 5 * 5},
+            {recurrent("GRU", {}), 3 * (5 * 3 + 5 * 5 + 5 + 5)},
+            {recurrent("LSTM", {{"num_layers", 2}}), 4 * (5 * 3 + 5 * 5 + 5 + 5) + 4 * (5 * 5 + 5 * 5 + 5 + 5)},
+            // The second layer takes what both directions of the first give.
+            {recurrent("LSTM", {{"num_layers", 2}, {"bidirectional", true}}),
+             2 * 4 * (5 * 3 + 5 * 5 + 5 + 5) + 2 * 4 * (5 * 10 + 5 * 5 + 5 + 5)}};
+  return {{{{"type", "Embedding"}, {"num_embeddings", 11}, {"embedding_dim", 4}}, 11 * 4},
+          {{{"type", "MultiheadAttention"}, {"embed_dim", 8}, {"num_heads", 2}}, 3 * 8 * 8 + 3 * 8 + 8 * 8 + 8},
+          {{{"type", "ReLU"}}, 0}};
+}
+void layers_by_hand(Context& context) {
+  json layers = json::array(), counts = json::array();
+  for (auto& [layer, count] : layers_counted_by_hand(context.parameters().text("family"))) {
+    layers.push_back(layer);
+    counts.push_back(count);
+  }
+  ask_as_recorded(context.adapter(), "plumbline", "count_layer_params", {{"layers", layers}, {"counts", counts}});
+}
+
 // No more items than parts: the uniform rule holds, chunks must divide the items, and stages stay empty.
 void falls_back_to_uniform(Context& context) {
   const auto items = static_cast<int>(context.parameters().number("items"));
@@ -376,6 +427,8 @@ void add_partition_checks(suite::Suite& suite) {
   add("deepspeed_06", "SCHED-011@370f", either, {kinds}, deepspeed06, "deepspeed-0.6");
   add("layer_counts", "SCHED-012@dab7", {"schedules.count_layer_params"}, {{"recorded", {"0", "1", "2"}}},
       layer_counts);
+  add("layers_by_hand", "SCHED-012@dab7", {"schedules.count_layer_params"},
+      {{"family", {"bilinear", "convolution", "norm", "recurrent", "other"}}}, layers_by_hand);
   add("bad_arguments", "SCHED-013@bad1", uniform,
       {refused_names({"no_parts", "negative_items", "no_optimal_parts", "negative_weight", "weight_not_a_number"})},
       refuses);

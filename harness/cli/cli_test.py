@@ -139,7 +139,9 @@ TRAINING_REFUSALS = [
     ("schedule --name gpipe --stages=-1 --micro-batches 8", 2, "--stages: it is 1 or more, got -1"),
     ("schedule --name gpipe --stages four --micro-batches 8", 2, "--stages: 'four' is not a whole number"),
     ("schedule --name gpipe --stages 4 --micro-batches 99999999999", 2, "more than an int holds"),
-    ("schedule --name gpipe --stages 65536 --micro-batches 65536", 2, "make more than 67108864 computations"),
+    ("schedule --name gpipe --stages 65536 --micro-batches 65536", 2, "make more than 8388608 computations"),
+    ("schedule --name 1f1b --stages 1000000 --micro-batches 60", 2, "1000000 ranks of 1 stage and 60 micro-batches make more"),
+    ("schedule --name gpipe --stages 1000000 --micro-batches 8", 2, "--format text explains 16384 ranks at most, got 1000000"),
     ("schedule --name gpipe --stages 4 --micro-batches 8 --chunks 2", 2, "gpipe: a rank has exactly 1 stage, got 2"),
     ("schedule --name zbv --stages 4 --micro-batches 8 --chunks 3", 2, "zbv: a rank has exactly 2 stages, got 3"),
     ("schedule --name v-half --stages 4 --micro-batches 8 --chunks 1", 2, "v-half: a rank has exactly 2 stages, got 1"),
@@ -597,11 +599,54 @@ class Commands(unittest.TestCase):
         computations = {event["name"]: event for event in events if event["ph"] == "X"}
         self.assertEqual(len(computations), 12)
         self.assertEqual({key: computations["1F0"][key] for key in ("tid", "ts", "dur", "cat")},
-                         {"tid": 1, "ts": 1.5e6, "dur": 1e6, "cat": "F"})
+                         {"tid": 2, "ts": 1.5e6, "dur": 1e6, "cat": "F"})
         begun, ended = ([event for event in events if event["ph"] == phase] for phase in "be")
         self.assertEqual(len(begun), 6, "an output and a gradient of each micro-batch")
         self.assertEqual([event["id"] for event in begun], [event["id"] for event in ended])
         self.assertTrue(all(end["ts"] - begin["ts"] == 0.5e6 for begin, end in zip(begun, ended)))
+
+    def test_a_trace_keeps_to_the_format_of_trace_events(self):
+        # docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU; Perfetto has its own use for id 0.
+        for schedule in (["--name", "1f1b"], ["--name", "dualpipev", "--lower", "plumbline", "--latency", "0.25", "--jitter", "0.3"]):
+            with self.subTest(schedule=schedule):
+                text = self.schedule(*schedule, "--stages", "3", "--micro-batches", "7", "--format", "trace")
+                events = json.loads(text, parse_constant=self.fail)["traceEvents"]
+                threads = {}
+                for event in events:
+                    self.assertLessEqual({"ph", "name", "pid"}, set(event))
+                    self.assertGreater(event["pid"], 0)
+                    self.assertIn(event["ph"], "MXbe")
+                    if event["ph"] == "M":
+                        threads.setdefault(event["name"], {})[event.get("tid")] = event["args"]
+                        continue
+                    self.assertGreaterEqual(event["ts"], 0)
+                    self.assertIn(event["tid"], threads["thread_name"], "a thread has its name ahead of its events")
+                    if event["ph"] != "X":
+                        self.assertLessEqual({"id", "cat"}, set(event), "what is asynchronous is paired by them")
+                self.assertEqual(threads["thread_name"], {rank + 1: {"name": f"rank {rank}"} for rank in range(3)})
+                self.assertEqual(set(threads), {"process_name", "thread_name", "thread_sort_index"})
+                for rank in range(3):
+                    self.assert_slices_nest([event for event in events if event["ph"] == "X" and event["tid"] == rank + 1])
+                pairs = {}
+                for event in events:
+                    if event["ph"] in "be":
+                        pairs.setdefault((event["cat"], event["id"]), []).append(event)
+                for begin, end in pairs.values():
+                    self.assertEqual((begin["ph"], end["ph"]), ("b", "e"))
+                    self.assertEqual(begin["name"], end["name"])
+                    self.assertLessEqual(begin["ts"], end["ts"])
+
+    def assert_slices_nest(self, slices):
+        """Of one thread: two lie apart, or one within the other; else a viewer drops one of them."""
+        self.assertTrue(slices)
+        self.assertTrue(all(piece["dur"] >= 0 for piece in slices))
+        open_until = []
+        for piece in sorted(slices, key=lambda piece: (piece["ts"], -piece["dur"])):
+            begin, end = piece["ts"], piece["ts"] + piece["dur"]
+            while open_until and open_until[-1] <= begin + 1e-6:
+                open_until.pop()
+            self.assertTrue(not open_until or end <= open_until[-1] + 1e-6, piece)
+            open_until.append(end)
 
     def test_a_schedule_that_does_not_fit_leaves_what_was_there(self):
         def bound_files():

@@ -146,6 +146,23 @@ std::vector<int> memory_limits_of(const ScheduleOptions& options, const Schedule
   return numbers_of("--memory-limit", options.memory_limit);
 }
 
+// Not more than some seconds and a few gigabytes take: as much as 1,024 ranks have with 8,192 micro-batches. An idle rank
+// is explained by the ranks that it waits for, one by one, which makes the square of the ranks in all.
+void require_size(const schedules::Shape& shape, const std::string& format) {
+  constexpr std::int64_t kMostComputations = std::int64_t{1} << 23;
+  constexpr int kMostExplained = 1 << 14;
+  const auto& [ranks, micro_batches, stages_per_rank] = shape;
+  if (static_cast<double>(ranks) * stages_per_rank * micro_batches > static_cast<double>(kMostComputations))
+    throw InvalidArgument(
+        fmt::format("--stages, --micro-batches: {} ranks of {} and {} make more than {} computations of a kind", ranks,
+                    counted(static_cast<std::size_t>(stages_per_rank), "stage"),
+                    counted(static_cast<std::size_t>(micro_batches), "micro-batch"), kMostComputations));
+  if (ranks > kMostExplained && format != "csv")
+    throw InvalidArgument(
+        fmt::format("--stages: --format {} explains {} ranks at most, got {}; --format csv has only the plan", format,
+                    kMostExplained, ranks));
+}
+
 ScheduleRequest request_of(const ScheduleOptions& options) {
   if (options.name.empty())
     throw InvalidArgument("--name: it names no schedule; --list names all, --check reads one from a file");
@@ -157,6 +174,7 @@ ScheduleRequest request_of(const ScheduleOptions& options) {
       .ranks = positive("--stages", options.stages),
       .micro_batches = positive("--micro-batches", options.micro_batches),
       .stages_per_rank = options.chunks.empty() ? usual_chunks(request.family) : positive("--chunks", options.chunks)};
+  require_size(request.shape, options.format);
   request.options = simulation_of(options, request.shape);
   if (options.rendezvous && request.lowering == Lowering::none)
     throw InvalidArgument(

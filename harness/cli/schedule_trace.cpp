@@ -13,6 +13,9 @@ using schedules::Action;
 using schedules::Period;
 
 constexpr double kMicroseconds = 1e6;  // in a second
+// Perfetto takes process and thread 0 for Linux' idle ones, which it shows otherwise or not at all.
+constexpr int kProcess = 1;
+int thread_of(int rank) { return rank + 1; }
 
 class Trace {
  public:
@@ -20,7 +23,7 @@ class Trace {
 
   void write() {
     output_.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-    event(fmt::format(R"("ph":"M","name":"process_name","pid":0,"args":{{"name":"{}"}})", view_.title()));
+    event(fmt::format(R"("ph":"M","name":"process_name","pid":{},"args":{{"name":"{}"}})", kProcess, view_.title()));
     for (int rank = 0; rank < static_cast<int>(view_.schedule.ranks.size()); ++rank) write_rank(rank);
     output_.write("\n]}\n");
   }
@@ -34,8 +37,9 @@ class Trace {
   }
 
   void write_rank(int rank) {
-    event(fmt::format(R"("ph":"M","name":"thread_name","pid":0,"tid":{0},"args":{{"name":"rank {0}"}})", rank));
-    event(fmt::format(R"("ph":"M","name":"thread_sort_index","pid":0,"tid":{0},"args":{{"sort_index":{0}}})", rank));
+    const std::string thread = fmt::format(R"("pid":{},"tid":{})", kProcess, thread_of(rank));
+    event(fmt::format(R"("ph":"M","name":"thread_name",{},"args":{{"name":"rank {}"}})", thread, rank));
+    event(fmt::format(R"("ph":"M","name":"thread_sort_index",{},"args":{{"sort_index":{}}})", thread, rank));
     const auto& actions = view_.schedule.ranks[static_cast<std::size_t>(rank)];
     const auto periods = view_.timeline.of_rank(rank);
     for (std::size_t i = 0; i < actions.size(); ++i) {
@@ -46,8 +50,8 @@ class Trace {
 
   void write_computation(int rank, const Action& action, const Period& period) {
     event(fmt::format(
-        R"("ph":"X","name":"{}","cat":"{}","pid":0,"tid":{},"ts":{},"dur":{},"args":{{"stage":{},"micro_batch":{}}})",
-        to_string(action), schedules::name_of(action.kind), rank, period.start * kMicroseconds,
+        R"("ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{"stage":{},"micro_batch":{}}})",
+        to_string(action), schedules::name_of(action.kind), kProcess, thread_of(rank), period.start * kMicroseconds,
         (period.end - period.start) * kMicroseconds, action.stage, action.micro_batch));
   }
 
@@ -56,8 +60,8 @@ class Trace {
     const int to_stage = action.kind == schedules::ActionKind::send_backward ? action.stage - 1 : action.stage + 1;
     const int to = view_.schedule.stage_to_rank[static_cast<std::size_t>(to_stage)];
     const std::string shared = fmt::format(
-        R"("name":"{} rank {} to {}","cat":"message","id":{},"pid":0,"tid":{},"args":{{"action":"{}","to":{}}})",
-        schedules::name_of(action.kind), rank, to, messages_++, rank, to_string(action), to);
+        R"("name":"{} rank {} to {}","cat":"message","id":{},"pid":{},"tid":{},"args":{{"action":"{}","to":{}}})",
+        schedules::name_of(action.kind), rank, to, messages_++, kProcess, thread_of(rank), to_string(action), to);
     event(fmt::format(R"("ph":"b","ts":{},)", period.start * kMicroseconds) + shared);
     event(fmt::format(R"("ph":"e","ts":{},)", period.end * kMicroseconds) + shared);
   }

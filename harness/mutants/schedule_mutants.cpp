@@ -183,6 +183,15 @@ std::vector<Mutant> schedule_mutants() {
       {"sch.bias_not_counted", "SCHED-012", "the bias of a linear layer is not counted", "weights alone are in mind",
        check + "layer_counts[recorded=0]", check + "layer_counts[recorded=1]", "no linear layer is there",
        results_of("schedules.count_layer_params", "plumbline", bias_not_counted)},
+      {"sch.one_direction_counted", "SCHED-012", "a layer of two directions is counted as one of one",
+       "the default is in mind", check + "layers_by_hand[family=recurrent]", check + "layers_by_hand[family=norm]",
+       "no layer has directions",
+       results_of("schedules.count_layer_params", "plumbline",
+                  [](const json& args, json& result) {
+                    for (std::size_t i = 0; i < args.at("layers").size(); ++i)
+                      if (args.at("layers")[i].value("bidirectional", false))
+                        result["counts"][i] = result["counts"][i].get<std::int64_t>() / 2;
+                  })},
       {"sch.takes_bad_numbers", "SCHED-013", "weights that are no numbers are taken", "a comparison with NaN is false",
        check + "bad_arguments[fault=weight_not_a_number]", check + "bad_arguments[fault=no_parts]",
        "the weights are not looked at",

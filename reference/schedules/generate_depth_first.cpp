@@ -45,7 +45,8 @@ Schedule by_rank_in_groups(const Shape& shape, int group, std::size_t actions_of
   return schedule;
 }
 
-void take_turns(DepthFirst& row, int warmup) {
+// Flattened, as the next ones: a call for each of the computations would take as long as the computation's cell.
+[[gnu::flatten]] void take_turns(DepthFirst& row, int warmup) {
   for (int k = 0; k < warmup; ++k) row.forward(k);
   for (int k = warmup; k < row.total(); ++k) {
     row.forward(k);
@@ -56,7 +57,7 @@ void take_turns(DepthFirst& row, int warmup) {
 
 // The same with PyTorch's idle cells: until the first micro-batch arrives, until the first backward can, and in front
 // of each of the last backwards.
-void take_turns_with_idle(DepthFirst& row, int warmup, int rank, int wait) {
+[[gnu::flatten]] void take_turns_with_idle(DepthFirst& row, int warmup, int rank, int wait) {
   row.idle(rank);
   for (int k = 0; k < warmup; ++k) row.forward(k);
   if (warmup > 0) row.idle(wait);
@@ -77,7 +78,7 @@ struct Idle {
 };
 
 // Backwards in two halves: the weight gradient follows `lag` input gradients later.
-void take_turns_in_halves(DepthFirst& row, int warmup, int lag, const Idle& idle = {}) {
+[[gnu::flatten]] void take_turns_in_halves(DepthFirst& row, int warmup, int lag, const Idle& idle = {}) {
   const auto backward = [&](int k) {
     row.backward(k, ActionKind::input_gradient);
     if (k >= lag) row.backward(k - lag, ActionKind::weight_gradient);

@@ -17,6 +17,7 @@
 #include "reference/schedules/lowering.hpp"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -29,9 +30,6 @@
 namespace plumbline::schedules {
 namespace {
 
-using detail::Message;
-using detail::Routes;
-
 // Of each stage, the micro-batch whose forward is first.
 std::vector<std::int32_t> first_forwards(const Schedule& schedule) {
   std::vector<std::int32_t> first(static_cast<std::size_t>(schedule.stages), kNoMicroBatch);
@@ -43,27 +41,25 @@ std::vector<std::int32_t> first_forwards(const Schedule& schedule) {
   return first;
 }
 
-// Which messages have their shape sent ahead.
+// Which outputs have their shape sent ahead.
 class Shapes {
  public:
   Shapes(const Schedule& schedule, Metadata metadata) : metadata_(metadata) {
     if (metadata == Metadata::once) first_ = first_forwards(schedule);
   }
   [[nodiscard]] bool any() const { return metadata_ != Metadata::none; }
-  [[nodiscard]] bool ahead_of(const Message& message) const {
-    if (!message.forward() || metadata_ == Metadata::none) return false;
-    return metadata_ == Metadata::each || first_of(message.sender()) == message.micro_batch;
+  [[nodiscard]] bool ahead_of(std::int32_t sender, std::int32_t micro_batch) const {
+    if (metadata_ == Metadata::once) return first_[static_cast<std::size_t>(sender)] == micro_batch;
+    return metadata_ == Metadata::each;
   }
   /// Whether the shape that is sent once comes ahead of the first receive.
-  [[nodiscard]] bool in_order(const Routes& routes) const {
-    for (std::int32_t stage = 1; stage < static_cast<std::int32_t>(first_.size()); ++stage)
-      if (routes.rank_of(stage - 1) != routes.rank_of(stage) && first_of(stage - 1) != first_of(stage)) return false;
+  [[nodiscard]] bool in_order(std::span<const int> stage_to_rank) const {
+    for (std::size_t stage = 1; stage < first_.size(); ++stage)
+      if (stage_to_rank[stage - 1] != stage_to_rank[stage] && first_[stage - 1] != first_[stage]) return false;
     return true;
   }
 
  private:
-  [[nodiscard]] std::int32_t first_of(std::int32_t stage) const { return first_[static_cast<std::size_t>(stage)]; }
-
   Metadata metadata_;
   std::vector<std::int32_t> first_;  // by stage
 };
@@ -73,42 +69,100 @@ Action metadata_of(Action message) {
   return message;
 }
 
-// What is known of the messages into each stage: for each micro-batch, of its input, its gradient and its input's
-// shape, whether it was sent, whether it is awaited, and when both came together.
-class Meetings {
+// What is known of a message: whether it was sent, whether it is awaited, and when both came together.
+class Meeting {
  public:
-  Meetings(const Routes& routes, bool shapes)
-      : routes_(routes), size_(routes.table_size()), entries_((shapes ? 3 : 2) * size_) {}
-
-  [[nodiscard]] std::uint32_t& of(const Message& message, bool shape) {
-    const std::size_t table = shape ? 2 * size_ : (message.forward() ? size_ : 0);
-    return entries_[table + routes_.index(message)];
-  }
-  /// Of an action that sends or receives.
-  [[nodiscard]] std::uint32_t when(const Action& action) {
-    const bool shape = action.kind == ActionKind::send_metadata || action.kind == ActionKind::recv_metadata;
-    return of(message_of(action), shape) / kStep;
-  }
-  void meet(std::uint32_t& entry) { entry |= kSent | kAwaited | (last_ += kStep); }
-
-  static constexpr std::uint32_t kSent = 1, kAwaited = 2;
+  [[nodiscard]] bool sent() const { return (bits_ & kSent) != 0; }
+  [[nodiscard]] bool awaited() const { return (bits_ & kAwaited) != 0; }
+  [[nodiscard]] std::uint32_t when() const { return bits_ / kStep; }
+  void send() { bits_ |= kSent; }
+  void await() { bits_ |= kAwaited; }
+  void meet(std::uint32_t when) { bits_ = kSent | kAwaited | when * kStep; }
 
  private:
-  static constexpr std::uint32_t kStep = 4;
+  static constexpr std::uint32_t kSent = 1, kAwaited = 2, kStep = 4;
 
-  static Message message_of(const Action& action) {
-    const bool forward = action.kind != ActionKind::send_backward && action.kind != ActionKind::recv_backward;
-    const int direction = forward ? 1 : -1;
-    return {.micro_batch = action.micro_batch,
-            .direction = direction,
-            .receiver = is_send(action.kind) ? action.stage + direction : action.stage};
+  std::uint32_t bits_ = 0;
+};
+
+// What a stage makes for a neighbour, or needs from it.
+struct Way {
+  Meeting* meetings = nullptr;  // by micro-batch; none where there is no neighbour
+  std::int32_t rank = 0;        // of the neighbour
+  ActionKind message{};         // of the stage's rank
+};
+
+// The ways of each stage, and what is known of all messages: of inputs, of gradients, and of the inputs' shapes.
+class Ways {
+ public:
+  Ways(const Schedule& schedule, bool shapes) : stages_(static_cast<std::size_t>(schedule.stages)) {
+    const std::size_t stride = detail::stage_stride(static_cast<std::size_t>(schedule.micro_batches));
+    const std::size_t all = stages_.size() * stride;
+    meetings_.resize((shapes ? 3 : 2) * all);
+    to_shapes_ = 2 * all;
+    for (std::size_t i = 1; i < stages_.size(); ++i) {
+      Stage &stage = stages_[i], &before = stages_[i - 1];
+      const int rank = schedule.stage_to_rank[i], rank_before = schedule.stage_to_rank[i - 1];
+      Meeting *const inputs = &meetings_[i * stride], *const gradients = &meetings_[all + i * stride];
+      before.made[kForward] = {.meetings = inputs, .rank = rank, .message = ActionKind::send_forward};
+      stage.needed[kForward] = {.meetings = inputs, .rank = rank_before, .message = ActionKind::recv_forward};
+      stage.made[kBackward] = {.meetings = gradients, .rank = rank_before, .message = ActionKind::send_backward};
+      before.needed[kBackward] = {.meetings = gradients, .rank = rank, .message = ActionKind::recv_backward};
+    }
+  }
+  /// Nothing where the action makes nothing for another stage, on whichever rank.
+  [[nodiscard]] const Way* made_by(const Action& action) const {
+    const Way& way = of(action).made[direction_of(action.kind)];
+    return way.meetings == nullptr ? nullptr : &way;
+  }
+  /// Nothing where it needs nothing of another stage, on whichever rank.
+  [[nodiscard]] const Way* needed_by(const Action& action) const {
+    const Way& way = of(action).needed[direction_of(action.kind)];
+    return way.meetings == nullptr ? nullptr : &way;
+  }
+  [[nodiscard]] Meeting& meeting(const Way& way, std::int32_t micro_batch, bool of_shape) const {
+    return way.meetings[static_cast<std::size_t>(micro_batch) + (of_shape ? to_shapes_ : 0)];
+  }
+  /// Of an action that sends or receives.
+  [[nodiscard]] const Way& of_message(const Action& message) const {
+    const bool backward = message.kind == ActionKind::send_backward || message.kind == ActionKind::recv_backward;
+    const Stage& stage = of(message);
+    return (is_send(message.kind) ? stage.made : stage.needed)[backward ? kBackward : kForward];
   }
 
-  const Routes& routes_;
-  std::size_t size_;  // of a table
-  std::vector<std::uint32_t> entries_;
-  std::uint32_t last_ = 0;
+ private:
+  enum Direction : std::uint8_t { kNone, kForward, kBackward };
+  struct Stage {
+    std::array<Way, 3> made, needed;  // by direction
+  };
+  static Direction direction_of(ActionKind kind) {
+    static constexpr std::array<Direction, 16> kDirections = {kNone, kForward, kBackward, kBackward};
+    return kDirections[static_cast<std::size_t>(kind)];
+  }
+  [[nodiscard]] const Stage& of(const Action& action) const { return stages_[static_cast<std::size_t>(action.stage)]; }
+
+  std::vector<Stage> stages_;
+  std::vector<Meeting> meetings_;
+  std::size_t to_shapes_ = 0;  // from the entry of an input to that of its shape
 };
+
+Action message_of(const Way& way, const Action& computation) {
+  return {.kind = way.message, .stage = computation.stage, .micro_batch = computation.micro_batch};
+}
+
+[[noreturn]] void refuse_made_twice(const Action& send) {
+  throw InvalidArgument(fmt::format("lowering: what {} sends is made twice", to_string(send)));
+}
+void refuse_made_twice(const Schedule& schedule) {
+  const Ways ways(schedule, false);
+  for (const auto& actions : schedule.ranks)
+    for (const Action& action : actions)
+      if (const Way* const way = ways.made_by(action)) {
+        Meeting& meeting = ways.meeting(*way, action.micro_batch, false);
+        if (meeting.sent()) refuse_made_twice(message_of(*way, action));
+        meeting.send();
+      }
+}
 
 // Follows the ranks through their rows.
 template <bool kHasShapes>
@@ -116,32 +170,27 @@ class Follower {
  public:
   Follower(const Schedule& schedule, std::span<const std::size_t> sizes, const Shapes& shapes)
       : result_(detail::with_empty_rows(schedule)),
-        routes_(schedule),
         shapes_(shapes),
-        meetings_(routes_, kHasShapes),
+        ways_(schedule, kHasShapes),
         ranks_(schedule.ranks.size()) {
     going_.reserve(ranks_.size());
-    for (std::size_t number = 0; number < sizes.size(); ++number) {
-      result_.ranks[number].reserve(sizes[number]);
-      const std::vector<Action>& row = schedule.ranks[number];
-      Rank& rank = ranks_[number];
-      rank.next = rank.last = rank.last_end = row.data();
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      result_.ranks[i].reserve(sizes[i]);
+      const std::vector<Action>& row = schedule.ranks[i];
+      Rank& rank = ranks_[i];
+      rank.number = static_cast<std::int32_t>(i);
+      rank.last = rank.next = rank.next_end = row.data();
       rank.end = row.data() + row.size();
-      rank.out = &result_.ranks[number];
+      rank.out = &result_.ranks[i];
+      going_.push_back(&rank);
     }
   }
 
   /// Nothing where a receive would have to move in front of its shape.
   std::optional<Schedule> run() {
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      ranks_[rank].skip_idle();
-      ranks_[rank].at_shapes = kHasShapes;
-      post(rank);
-      if (ranks_[rank].unmet == 0) going_.push_back(static_cast<std::uint32_t>(rank));
-    }
     while (true) {
       while (!going_.empty()) {
-        const std::size_t rank = going_.back();
+        Rank& rank = *going_.back();
         going_.pop_back();
         go_on(rank);
       }
@@ -155,26 +204,22 @@ class Follower {
 
  private:
   struct Rank {
-    const Action* next = nullptr;  // what it computes next
-    const Action* end = nullptr;   // of its row
-    const Action* last = nullptr;  // what it computed last
-    const Action* last_end = nullptr;
+    const Action* last = nullptr;  // what it computed last; idle cells may be in between
+    const Action* next = nullptr;  // what it computes next: at first nothing
+    const Action* next_end = nullptr;
+    const Action* end = nullptr;  // of its row
+    std::vector<Action>* out = nullptr;
     std::uint32_t sends = 0, receives = 0;  // of the gap, at the end of `out`
     std::uint32_t unmet = 0;                // those of them that have not met their counterparts
-    std::vector<Action>* out = nullptr;
+    std::int32_t number = 0;
     bool at_shapes = false;  // whether the gap is of shapes, and the messages are still to be posted
     bool helpless = false;   // whether it is among those that may need help
-
-    void skip_idle() {
-      while (next != end && next->kind == ActionKind::idle) ++next;
-    }
   };
 
   [[nodiscard]] static bool at_shapes(const Rank& rank) { return kHasShapes && rank.at_shapes; }
 
   // From a gap whose messages have all met to one where some have not.
-  void go_on(std::size_t number) {
-    Rank& rank = ranks_[number];
+  void go_on(Rank& rank) {
     while (rank.unmet == 0) {
       if (!at_shapes(rank) && rank.next == rank.end) {
         ++finished_;
@@ -184,90 +229,99 @@ class Follower {
       if (!at_shapes(rank)) compute(rank);
       rank.sends = rank.receives = 0;
       rank.at_shapes = kHasShapes && !rank.at_shapes;
-      post(number);
+      post_sends(rank);
+      post_receives(rank);
     }
   }
 
   static void compute(Rank& rank) {
-    rank.last = rank.next;
-    rank.last_end = rank.next = detail::end_of_group(rank.last, rank.end);
-    for (const Action* action = rank.last; action != rank.last_end; ++action) rank.out->push_back(*action);
-    rank.skip_idle();
+    for (const Action* action = rank.next; action != rank.next_end; ++action) rank.out->push_back(*action);
+    rank.last = std::exchange(rank.next, rank.next_end);
+    while (rank.next != rank.end && rank.next->kind == ActionKind::idle) ++rank.next;
+    rank.next_end = rank.next == rank.end ? rank.end : detail::end_of_group(rank.next, rank.end);
   }
 
-  // The gap's shapes or messages, at what it is.
-  void post(std::size_t number) {
-    Rank& rank = ranks_[number];
-    for (const Action* action = rank.last; action != rank.last_end; ++action)
-      if (const Message message = routes_.made_by(*action)) post_send(number, message);
-    if (rank.unmet > 0 && !std::exchange(rank.helpless, true)) helpless_.push_back(static_cast<std::uint32_t>(number));
-    if (rank.next == rank.end) return;
-    const Action* const next_end = detail::end_of_group(rank.next, rank.end);
-    for (const Action* action = rank.next; action != next_end; ++action)
-      if (const Message message = routes_.needed_by(*action)) post_receive(number, message);
+  // Of the gap's shapes or messages, at what it is: the sends,
+  void post_sends(Rank& rank) {
+    for (const Action* action = rank.last; action != rank.next; ++action)
+      if (const Way* const way = ways_.made_by(*action)) post_send(rank, *way, *action);
+    if (rank.unmet > 0 && !std::exchange(rank.helpless, true)) helpless_.push_back(&rank);
+  }
+  // and the receives.
+  void post_receives(Rank& rank) {
+    for (const Action* action = rank.next; action != rank.next_end; ++action)
+      if (const Way* const way = ways_.needed_by(*action)) post_receive(rank, *way, *action);
     detail::prepare_to_write(std::to_address(rank.out->end()));
     detail::prepare_to_read(rank.next);
   }
 
-  void post_send(std::size_t number, const Message& message) {
-    Rank& rank = ranks_[number];
-    const std::size_t receiver = routes_.rank_of(message.receiver);
-    const bool stays = receiver == number;
-    if (at_shapes(rank) && (stays || !shapes_.ahead_of(message))) return;
-    std::uint32_t& entry = meetings_.of(message, at_shapes(rank));
-    if ((entry & Meetings::kSent) != 0)
-      throw InvalidArgument(fmt::format("lowering: what {} sends is made twice", to_string(message.send())));
-    entry |= Meetings::kSent;
+  void post_send(Rank& rank, const Way& way, const Action& computation) {
+    const bool stays = way.rank == rank.number;
+    if (at_shapes(rank) && (stays || !has_shape(way, computation))) return;
+    Meeting& meeting = ways_.meeting(way, computation.micro_batch, at_shapes(rank));
+    if (meeting.sent()) refuse_made_twice(message_of(way, computation));
+    meeting.send();
     if (stays) return;
-    rank.out->push_back(at_shapes(rank) ? metadata_of(message.send()) : message.send());
+    append(rank, message_of(way, computation));
     ++rank.sends;
-    if ((entry & Meetings::kAwaited) == 0)
-      ++rank.unmet;
+    if (meeting.awaited())
+      meet(meeting, way.rank);
     else
-      meet(entry, receiver);
+      ++rank.unmet;
   }
 
   // What stays on the rank must be there: what is not will never be, so the rank stays in this gap.
-  void post_receive(std::size_t number, const Message& message) {
-    Rank& rank = ranks_[number];
-    const std::size_t sender = routes_.rank_of(message.sender());
-    const bool stays = sender == number;
-    if (at_shapes(rank) && (stays || !shapes_.ahead_of(message))) return;
-    std::uint32_t& entry = meetings_.of(message, at_shapes(rank));
+  void post_receive(Rank& rank, const Way& way, const Action& computation) {
+    const bool stays = way.rank == rank.number;
+    if (at_shapes(rank) && (stays || !has_shape(way, computation))) return;
+    Meeting& meeting = ways_.meeting(way, computation.micro_batch, at_shapes(rank));
     if (stays) {
-      if ((entry & Meetings::kSent) == 0) ++rank.unmet;
+      if (!meeting.sent()) ++rank.unmet;
       return;
     }
-    if ((entry & Meetings::kAwaited) != 0) return;  // it moved forward
-    entry |= Meetings::kAwaited;
-    rank.out->push_back(at_shapes(rank) ? metadata_of(message.recv()) : message.recv());
+    if (meeting.awaited()) return;  // it moved forward
+    meeting.await();
+    append(rank, message_of(way, computation));
     ++rank.receives;
-    if ((entry & Meetings::kSent) == 0)
-      ++rank.unmet;
+    if (meeting.sent())
+      meet(meeting, way.rank);
     else
-      meet(entry, sender);
+      ++rank.unmet;
+  }
+
+  static void append(Rank& rank, const Action& message) {
+    rank.out->push_back(at_shapes(rank) ? metadata_of(message) : message);
+  }
+  [[nodiscard]] bool has_shape(const Way& way, const Action& computation) const {
+    if (way.message == ActionKind::send_forward) return shapes_.ahead_of(computation.stage, computation.micro_batch);
+    return way.message == ActionKind::recv_forward && shapes_.ahead_of(computation.stage - 1, computation.micro_batch);
   }
 
   // `waiting` is the rank that posted first.
-  void meet(std::uint32_t& entry, std::size_t waiting) {
-    meetings_.meet(entry);
-    if (--ranks_[waiting].unmet == 0) going_.push_back(static_cast<std::uint32_t>(waiting));
+  void meet(Meeting& meeting, std::int32_t waiting) {
+    meeting.meet(++meetings_);
+    Rank& rank = ranks_[static_cast<std::size_t>(waiting)];
+    if (--rank.unmet == 0) going_.push_back(&rank);
   }
 
   // Sends that nobody awaits are received now. Whether there were any.
   bool help() {
     bool helped = false;
-    for (const std::size_t number : helpless_) {
-      ranks_[number].helpless = false;
-      for (const Action& action : std::span(ranks_[number].last, ranks_[number].last_end)) {
-        const Message message = routes_.made_by(action);
-        if (!message || routes_.stays(message)) continue;
-        std::uint32_t& entry = meetings_.of(message, false);
-        if ((entry & Meetings::kAwaited) != 0) continue;
-        Rank& receiver = ranks_[routes_.rank_of(message.receiver)];
-        receiver.out->push_back(message.recv());
+    for (Rank* const rank : helpless_) {
+      rank->helpless = false;
+      for (std::size_t i = rank->out->size() - rank->sends - rank->receives, end = i + rank->sends; i < end; ++i) {
+        const Action sent = (*rank->out)[i];
+        const bool forward = sent.kind == ActionKind::send_forward;
+        const Action received{.kind = forward ? ActionKind::recv_forward : ActionKind::recv_backward,
+                              .stage = sent.stage + (forward ? 1 : -1),
+                              .micro_batch = sent.micro_batch};
+        const Way& way = ways_.of_message(sent);
+        Meeting& meeting = ways_.meeting(way, sent.micro_batch, false);
+        if (meeting.awaited()) continue;
+        Rank& receiver = ranks_[static_cast<std::size_t>(way.rank)];
+        receiver.out->push_back(received);
         ++receiver.receives;
-        meet(entry, number);
+        meet(meeting, rank->number);
         helped = true;
       }
     }
@@ -280,12 +334,14 @@ class Follower {
   void close_gap(Rank& rank) {
     const std::size_t count = rank.sends + rank.receives;
     if (count < 2) return;
-    const auto end = rank.out->end();
-    if (count > 2 || rank.sends != 1) put_in_order(rank);
-    for (auto message = end - static_cast<std::ptrdiff_t>(count); message + 1 != end; ++message) message->joined = true;
+    if (rank.sends > 1 || rank.receives > 1) put_in_order(rank);
+    Action* const last = &rank.out->back();
+    for (Action* message = last - (count - 1); message != last; ++message) message->joined = true;
   }
   void put_in_order(const Rank& rank) {
-    const auto when = [this](const Action& action) { return meetings_.when(action); };
+    const auto when = [&](const Action& message) {
+      return ways_.meeting(ways_.of_message(message), message.micro_batch, at_shapes(rank)).when();
+    };
     const std::span<Action> messages = std::span(*rank.out).last(rank.sends + rank.receives);
     std::ranges::sort(messages.first(rank.sends), {}, when);
     std::ranges::sort(messages.last(rank.receives), {}, when);
@@ -299,12 +355,12 @@ class Follower {
   }
 
   Schedule result_;
-  Routes routes_;
   const Shapes& shapes_;
-  Meetings meetings_;
+  Ways ways_;
   std::vector<Rank> ranks_;
-  std::vector<std::uint32_t> going_;     // ranks whose gap has met
-  std::vector<std::uint32_t> helpless_;  // ranks that had sends which nobody awaited, when they posted them; once each
+  std::vector<Rank*> going_;     // those whose gap has met
+  std::vector<Rank*> helpless_;  // those that had sends which nobody awaited, when they posted them; once each
+  std::uint32_t meetings_ = 0;   // so far
   std::size_t finished_ = 0;
 };
 
@@ -316,11 +372,9 @@ Schedule with_shapes_in_front(const Schedule& schedule, const Shapes& shapes) {
     row.reserve(2 * actions.size());
     for (const Action& action : actions) {
       const bool sends = action.kind == ActionKind::send_forward;
-      if (sends || action.kind == ActionKind::recv_forward) {
-        const Message message{
-            .micro_batch = action.micro_batch, .direction = 1, .receiver = action.stage + (sends ? 1 : 0)};
-        if (shapes.ahead_of(message)) row.push_back(metadata_of(action));
-      }
+      if ((sends || action.kind == ActionKind::recv_forward) &&
+          shapes.ahead_of(action.stage - (sends ? 0 : 1), action.micro_batch))
+        row.push_back(metadata_of(action));
       row.push_back(action);
     }
     actions = std::move(row);
@@ -334,8 +388,9 @@ Schedule lower(const Schedule& schedule, Metadata metadata) {
   const std::vector<std::size_t> sizes = detail::lowered_sizes(schedule);
   const Shapes shapes(schedule, metadata);
   if (!shapes.any()) return *Follower<false>(schedule, sizes, shapes).run();
-  if (shapes.in_order(Routes(schedule)))
+  if (shapes.in_order(schedule.stage_to_rank))
     if (auto lowered = Follower<true>(schedule, sizes, shapes).run()) return *std::move(lowered);
+  refuse_made_twice(schedule);
   return with_shapes_in_front(schedule, shapes);
 }
 

@@ -1,6 +1,7 @@
 #include "reference/schedules/lowering_parts.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,13 @@ namespace {
 [[noreturn]] void refuse(const Schedule& schedule, std::size_t rank, const Action& action, std::string_view why) {
   const auto position = &action - schedule.ranks[rank].data();
   throw InvalidArgument(fmt::format("lowering: rank {}, position {}: {} {}", rank, position, to_string(action), why));
+}
+
+// Whether it is a computation of the schedule's, on the rank of its stage.
+bool is_at_home(const Schedule& schedule, std::size_t rank, const Action& action) {
+  return is_compute(action.kind) && static_cast<unsigned>(action.stage) < static_cast<unsigned>(schedule.stages) &&
+         static_cast<unsigned>(action.micro_batch) < static_cast<unsigned>(schedule.micro_batches) &&
+         static_cast<std::size_t>(schedule.stage_to_rank[static_cast<std::size_t>(action.stage)]) == rank;
 }
 
 // Throws unless the rank may have the action; not for idle cells.
@@ -52,18 +60,33 @@ void require_stages(const Schedule& schedule) {
 
 std::vector<std::size_t> lowered_sizes(const Schedule& schedule) {
   require_stages(schedule);
-  const Routes routes(schedule);
-  std::vector<std::size_t> sizes(schedule.ranks.size());
-  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
-    for (const Action& action : schedule.ranks[rank]) {
-      if (action.kind == ActionKind::idle) continue;
-      require_computation(schedule, rank, action);
-      ++sizes[rank];
-      const Message message = routes.made_by(action);
-      if (!message || routes.stays(message)) continue;
-      ++sizes[rank];
-      ++sizes[routes.rank_of(message.receiver)];
-    }
+  std::vector<std::size_t> sizes;
+  sizes.reserve(schedule.ranks.size());
+  struct Counts {
+    std::array<std::size_t, 5> computations{};  // by kind
+    [[nodiscard]] std::size_t of(ActionKind kind) const { return computations[static_cast<std::size_t>(kind)]; }
+  };
+  std::vector<Counts> stages(static_cast<std::size_t>(schedule.stages));
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    std::size_t idle = 0;
+    for (const Action& action : schedule.ranks[rank])
+      if (is_at_home(schedule, rank, action))
+        ++stages[static_cast<std::size_t>(action.stage)].computations[static_cast<std::size_t>(action.kind)];
+      else if (action.kind == ActionKind::idle)
+        ++idle;
+      else
+        require_computation(schedule, rank, action);
+    sizes.push_back(schedule.ranks[rank].size() - idle);
+  }
+  for (std::size_t stage = 1; stage < stages.size(); ++stage) {
+    const auto rank = static_cast<std::size_t>(schedule.stage_to_rank[stage]);
+    const auto before = static_cast<std::size_t>(schedule.stage_to_rank[stage - 1]);
+    if (rank == before) continue;
+    const std::size_t messages = stages[stage - 1].of(ActionKind::forward) + stages[stage].of(ActionKind::backward) +
+                                 stages[stage].of(ActionKind::input_gradient);
+    sizes[rank] += messages;
+    sizes[before] += messages;
+  }
   return sizes;
 }
 

@@ -105,11 +105,25 @@ TEST(Lowering, RefusesWhatCannotBeKept) {
     EXPECT_THAT(refusal_of(parse_csv("1F0,0F0"), lowering), HasSubstr("rank 0 for what 1F0 needs"));
   }
   EXPECT_THAT(refusal_of(parse_csv("0F0,0F0\n1F0"), ours), HasSubstr("what 0SEND_F0 sends is made twice"));
+  const Schedule twice = parse_csv("0F0,0F1,0F0,0B1,0B0\n1F1,1B1,1F0,1B0");
+  for (const Metadata metadata : {Metadata::none, Metadata::once, Metadata::each})
+    EXPECT_THROW((void)lower(twice, metadata), InvalidArgument) << static_cast<int>(metadata);
   EXPECT_THROW((void)add_unshard_reshard(circle, 0), InvalidArgument);
   Schedule sparse{.stages = 1 << 20, .micro_batches = 1 << 20, .stage_to_rank = {}, .ranks = {{}}};
   sparse.stage_to_rank.assign(1 << 20, 0);
   for (const auto lowering : {ours, add_send_recv, defer_receives})
     EXPECT_THAT(refusal_of(sparse, lowering), HasSubstr("need more than the 0 actions"));
+}
+
+TEST(Lowering, SizesRowsAheadSoThatNoneIsCopiedWhileItGrows) {
+  for (const auto& [family, chunks] : {std::pair{Family::one_f_one_b, 1},
+                                       {Family::zb_h2, 1},
+                                       {Family::interleaved, 2},
+                                       {Family::zbv, 2},
+                                       {Family::dualpipev, 2}}) {
+    const Schedule schedule = generate(family, {.ranks = 4, .micro_batches = 16, .stages_per_rank = chunks});
+    for (const auto& row : lower(schedule).ranks) EXPECT_EQ(row.capacity(), row.size()) << name_of(family);
+  }
 }
 
 TEST(Lowering, TellsShapesAheadOfTheFirstActivationOrOfEach) {

@@ -132,18 +132,18 @@ class PythonSet {
  public:
   void insert(int number) {
     if (contains(number)) return;
-    place(slots_, number);
+    *find(slots_, number, kEmpty) = number;
     ++filled_;
     ++used_;
     const std::size_t mask = slots_.size() - 1;
     if (filled_ * 5 >= mask * 3) rebuild();
   }
   void remove(int number) {
-    const auto slot = std::ranges::find(slots_, number);
-    *slot = kRemoved;
+    *find(slots_, number, number) = kRemoved;
     --used_;
   }
-  [[nodiscard]] bool contains(int number) const { return std::ranges::find(slots_, number) != slots_.end(); }
+  [[nodiscard]] bool contains(int number) { return *find(slots_, number, number) == number; }
+  [[nodiscard]] std::size_t size() const { return used_; }
   /// In the order of iteration.
   [[nodiscard]] std::vector<int> numbers() const {
     std::vector<int> numbers;
@@ -155,17 +155,15 @@ class PythonSet {
   static constexpr int kEmpty = -1, kRemoved = -2;
   static constexpr std::size_t kInARow = 9, kShift = 5;
 
-  static void place(std::vector<int>& slots, int number) {
+  // Where the number's slots, in the order in which they are tried, hold `sought`, or where they end.
+  static int* find(std::vector<int>& slots, int number, int sought) {
     const std::size_t mask = slots.size() - 1;
     auto perturb = static_cast<std::size_t>(number);
     std::size_t slot = perturb & mask;
     while (true) {
       const std::size_t tries = slot + kInARow <= mask ? kInARow + 1 : 1;
       for (std::size_t i = slot; i < slot + tries; ++i)
-        if (slots[i] == kEmpty) {
-          slots[i] = number;
-          return;
-        }
+        if (slots[i] == sought || slots[i] == kEmpty) return &slots[i];
       perturb >>= kShift;
       slot = (slot * 5 + 1 + perturb) & mask;
     }
@@ -175,7 +173,7 @@ class PythonSet {
     std::size_t size = 8;
     while (size <= 4 * used_) size *= 2;
     std::vector<int> slots(size, kEmpty);
-    for (const int number : numbers()) place(slots, number);
+    for (const int number : numbers()) *find(slots, number, kEmpty) = number;
     slots_ = std::move(slots);
     filled_ = used_;
   }
@@ -205,11 +203,9 @@ class ComingStages {
   [[nodiscard]] bool are(std::span<const int> stages) const {
     return std::ranges::equal(stages, std::span(coming_).first(wanted_), {}, {}, &Coming::stage);
   }
-  /// In the order in which they come.
-  [[nodiscard]] std::vector<int> stages() const {
-    std::vector<int> stages;
+  /// Appends them, in the order in which they come.
+  void append_to(std::vector<int>& stages) const {
     for (std::size_t i = 0; i < wanted_; ++i) stages.push_back(coming_[i].stage);
-    return stages;
   }
 
  private:
@@ -232,11 +228,12 @@ class ComingStages {
   std::size_t step_ = 0;
 };
 
-bool contains(const std::vector<int>& stages, int stage) { return std::ranges::find(stages, stage) != stages.end(); }
+bool contains(std::span<const int> stages, int stage) { return std::ranges::find(stages, stage) != stages.end(); }
 
 // Where each group of the row begins; idle cells are no group.
 std::vector<std::size_t> groups_of(std::span<const Action> row) {
   std::vector<std::size_t> groups;
+  groups.reserve(row.size());
   for (std::size_t i = 0; i < row.size(); i += detail::group_at(row, i).size())
     if (row[i].kind != ActionKind::idle) groups.push_back(i);
   return groups;
@@ -247,15 +244,21 @@ std::vector<Action> with_unshard(std::span<const Action> row, int most_gathered)
   // What comes next, from the last group to the first, where it changes: the stages, and the last group for which they
   // are.
   struct Change {
-    std::vector<int> stages;
+    std::size_t begin = 0, end = 0;  // in `stages`
     std::size_t last_group = 0;
   };
+  std::vector<int> stages;
   std::vector<Change> changes;
+  const auto stages_of = [&](const Change& change) {
+    return std::span(stages).subspan(change.begin, change.end - change.begin);
+  };
   ComingStages coming(most_gathered);
   for (std::size_t i = groups.size(); i-- > 0;) {
     coming.come_upon(detail::group_at(row, groups[i]));
-    if (changes.empty() || !coming.are(changes.back().stages))
-      changes.push_back({.stages = coming.stages(), .last_group = i});
+    if (!changes.empty() && coming.are(stages_of(changes.back()))) continue;
+    const std::size_t begin = stages.size();
+    coming.append_to(stages);
+    changes.push_back({.begin = begin, .end = stages.size(), .last_group = i});
   }
   std::vector<Action> result;
   result.reserve(row.size() + 2 * changes.size());
@@ -266,15 +269,17 @@ std::vector<Action> with_unshard(std::span<const Action> row, int most_gathered)
   };
   std::size_t next = 0;
   for (; !changes.empty(); changes.pop_back()) {
-    const auto& [wanted, last_group] = changes.back();
-    for (const int stage : gathered.numbers())
-      if (!contains(wanted, stage)) give_up(stage);
+    const std::span<const int> wanted = stages_of(changes.back());
+    const auto kept = std::ranges::count_if(wanted, [&](int stage) { return gathered.contains(stage); });
+    if (static_cast<std::size_t>(kept) < gathered.size())
+      for (const int stage : gathered.numbers())
+        if (!contains(wanted, stage)) give_up(stage);
     for (const int stage : wanted) {
       if (gathered.contains(stage)) continue;
       gathered.insert(stage);
       result.push_back({.kind = ActionKind::unshard, .stage = stage});
     }
-    for (; next <= last_group; ++next)
+    for (; next <= changes.back().last_group; ++next)
       for (const Action& action : detail::group_at(row, groups[next])) result.push_back(action);
   }
   for (const int stage : gathered.numbers()) give_up(stage);

@@ -102,24 +102,32 @@ bool has_messages(const Schedule& schedule) {
 class Tally {
  public:
   void add(const Action& action, const Period& period, double activation_bytes, bool forward_only) {
-    if (!inside_) group_start_ = period.start;
     if (!std::exchange(begun_, true)) times_.first_start = period.start;
     times_.last_end = period.end;
-    inside_ = action.joined;
     if (action.kind == Kind::forward) {
       times_.peak_activations = std::max(times_.peak_activations, ++live_);
       times_.peak_activation_bytes = std::max(times_.peak_activation_bytes, bytes_ += activation_bytes);
     }
-    if (action.kind == Kind::forward ? forward_only : action.kind != Kind::input_gradient)
-      ++ended_, ended_bytes_ += activation_bytes;
-    if (inside_) return;
-    times_.work += period.end - group_start_;
-    live_ -= std::exchange(ended_, 0);
-    bytes_ -= std::exchange(ended_bytes_, 0);
+    const bool ends = action.kind == Kind::forward ? forward_only : action.kind != Kind::input_gradient;
+    if (action.joined || inside_) return add_joined(action.joined, period, ends ? 1 : 0, ends ? activation_bytes : 0);
+    times_.work += period.end - period.start;
+    if (ends) --live_, bytes_ -= activation_bytes;
   }
   [[nodiscard]] const RankTimes& times() const { return times_; }
 
  private:
+  // One of a group, whose activations end with it.
+  void add_joined(bool more, const Period& period, int ended, double ended_bytes) {
+    if (!inside_) group_start_ = period.start;
+    inside_ = more;
+    ended_ += ended;
+    ended_bytes_ += ended_bytes;
+    if (more) return;
+    times_.work += period.end - group_start_;
+    live_ -= std::exchange(ended_, 0);
+    bytes_ -= std::exchange(ended_bytes_, 0);
+  }
+
   RankTimes times_;
   double group_start_ = 0, bytes_ = 0, ended_bytes_ = 0;
   int live_ = 0, ended_ = 0;
@@ -143,21 +151,28 @@ void measure_bubbles(Timeline& timeline) {
   }
 }
 
-// Where the results of a stage go: its outputs to the next stage, its gradients to the stage before it.
+// What a stage sends to a neighbour: its outputs to the next stage, its gradients to the stage before it.
 struct Way {
-  static constexpr int kNobody = -1;
-  int receiver = kNobody;  // rank
-  std::uint32_t link = 0;
-  std::size_t places = 0;  // of what the receiver waits for: of the first micro-batch
-  double occupies = 0;     // seconds of the link
-  double bytes = 0;        // of a message
+  int receiver = 0;             // rank
+  double* there = nullptr;      // by micro-batch, when it is; nothing where it stays on the rank
+  double* link_free = nullptr;  // from when on the link is
+  std::size_t link = 0;
+  double occupies = 0;  // seconds of the link
+  double bytes = 0;     // of a message
   std::int64_t messages = 0;
 };
 
+// A computation of a stage.
+struct Computation {
+  double time = 0;
+  double* needed = nullptr;  // by micro-batch, when it is there; nothing where nothing is needed
+  double* kept = nullptr;    // the same of what it makes for this rank
+  Way* sent = nullptr;       // where what it makes goes of itself
+};
+
 struct Stage {
-  std::array<double, 5> times{};  // by kind
+  std::array<Computation, 5> computations;  // by kind
   double activation_bytes = 0;
-  std::size_t inputs = 0, gradients = 0;  // places of what it waits for: of the first micro-batch
   Way onward, back;
 };
 
@@ -168,6 +183,7 @@ class Simulation {
         options_(options),
         has_messages_(has_messages(schedule)),
         meets_(options.rendezvous && has_messages_),
+        jitters_(options.jitter != 0),
         stages_(static_cast<std::size_t>(schedule.stages)),
         ranks_(schedule.ranks.size()) {
     timeline_.offsets = offsets_of(schedule);
@@ -185,7 +201,7 @@ class Simulation {
   Timeline run() {
     for (std::size_t rank = ranks_.size(); rank-- > 0;) ready_.push_back(static_cast<int>(rank));
     while (!ready_.empty()) {
-      const int rank = ready_.back();
+      Rank& rank = ranks_[static_cast<std::size_t>(ready_.back())];
       ready_.pop_back();
       advance(rank);
     }
@@ -213,24 +229,44 @@ class Simulation {
     if (meets_) posted_.assign(2 * all, nullptr);
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       Stage& stage = stages_[i];
-      const int number = static_cast<int>(i);
-      stage.inputs = i * stride;
-      stage.gradients = all + i * stride;
-      stage.activation_bytes = of_each(options_.activation_bytes, number);
-      const double slow = options_.straggling.empty() ? 1 : options_.straggling[static_cast<std::size_t>(owner(i))];
-      for (std::size_t kind = 0; kind < stage.times.size(); ++kind)
-        stage.times[kind] = of_each(options_.stages, number).of(static_cast<Kind>(kind)) * slow;
-      if (i > 0) {
-        Stage& before = stages_[i - 1];
-        before.onward = {.receiver = owner(i), .places = stage.inputs};
-        stage.back = {.receiver = owner(i - 1), .places = before.gradients};
-        stage.back.bytes = before.onward.bytes = of_each(options_.message_bytes, number - 1);
-        stage.back.occupies = before.onward.occupies = stage.back.bytes / options_.links.bandwidth;
+      stage.activation_bytes = of_each(options_.activation_bytes, static_cast<int>(i));
+      set_times(i);
+      double *const inputs = &there_[i * stride], *const gradients = &there_[all + i * stride];
+      Computation& forward = computation(stage, Kind::forward);
+      const auto set_backward = [&](auto member, auto value) {
+        computation(stage, Kind::backward).*member = computation(stage, Kind::input_gradient).*member = value;
+      };
+      set_backward(&Computation::needed, gradients);
+      if (i + 1 == stages_.size()) forward.kept = gradients;  // at the model's end the gradient follows from the output
+      if (i == 0) continue;                                   // at its begin there is nothing to wait for
+      forward.needed = inputs;
+      Stage& before = stages_[i - 1];
+      Computation& forward_before = computation(before, Kind::forward);
+      double* const gradients_before = gradients - stride;
+      if (owner(i) == owner(i - 1)) {
+        forward_before.kept = inputs;
+        set_backward(&Computation::kept, gradients_before);
+        continue;
       }
+      before.onward = {.receiver = owner(i), .there = inputs};
+      stage.back = {.receiver = owner(i - 1), .there = gradients_before};
+      for (Way* const way : {&before.onward, &stage.back}) {
+        way->bytes = of_each(options_.message_bytes, static_cast<int>(i) - 1);
+        way->occupies = way->bytes / options_.links.bandwidth;
+      }
+      if (has_messages_) continue;
+      forward_before.sent = &before.onward;
+      set_backward(&Computation::sent, &stage.back);
     }
-    // There is nothing to wait for at the model's begin; at its end the gradient follows from the output.
-    std::fill_n(there_.begin() + static_cast<std::ptrdiff_t>(stages_.front().inputs), stride, 0);
-    stages_.back().onward.places = stages_.back().gradients;
+  }
+  void set_times(std::size_t stage) {
+    const double slow = options_.straggling.empty() ? 1 : options_.straggling[static_cast<std::size_t>(owner(stage))];
+    const StageTimes& times = of_each(options_.stages, static_cast<int>(stage));
+    for (const Kind kind : {Kind::forward, Kind::backward, Kind::input_gradient, Kind::weight_gradient})
+      computation(stages_[stage], kind).time = times.of(kind) * slow;
+  }
+  static Computation& computation(Stage& stage, Kind kind) {
+    return stage.computations[static_cast<std::size_t>(kind)];
   }
 
   // A link for each pair of ranks that any way connects.
@@ -239,7 +275,7 @@ class Simulation {
     const auto for_ways = [&](const auto& visit) {
       for (std::size_t i = 0; i < stages_.size(); ++i)
         for (Way* const way : {&stages_[i].onward, &stages_[i].back})
-          if (way->receiver != Way::kNobody) visit(LinkTraffic{.from = owner(i), .to = way->receiver}, *way);
+          if (way->there != nullptr) visit(LinkTraffic{.from = owner(i), .to = way->receiver}, *way);
     };
     const auto ends = [](const LinkTraffic& link) { return std::pair(link.from, link.to); };
     for_ways([&](const LinkTraffic& link, const Way&) { links.push_back(link); });
@@ -248,7 +284,8 @@ class Simulation {
     links.erase(rest.begin(), rest.end());
     link_free_.assign(links.size(), 0);
     for_ways([&](const LinkTraffic& link, Way& way) {
-      way.link = static_cast<std::uint32_t>(std::ranges::lower_bound(links, ends(link), {}, ends) - links.begin());
+      way.link = static_cast<std::size_t>(std::ranges::lower_bound(links, ends(link), {}, ends) - links.begin());
+      way.link_free = &link_free_[way.link];
     });
   }
   void count_traffic() {
@@ -263,9 +300,9 @@ class Simulation {
   }
 
   [[nodiscard]] int owner(std::size_t stage) const { return schedule_.stage_to_rank[stage]; }
-  [[nodiscard]] double time_of(const Stage& stage, const Action& action) const {
-    const double time = stage.times[static_cast<std::size_t>(action.kind)];
-    return options_.jitter == 0 ? time : time * (1 + options_.jitter * random_part(options_.seed, action));
+  [[nodiscard]] double time_of(const Computation& computation, const Action& action) const {
+    if (!jitters_) return computation.time;
+    return computation.time * (1 + options_.jitter * random_part(options_.seed, action));
   }
   Stage& stage_of(const Action& action) {
     if (static_cast<unsigned>(action.stage) >= static_cast<unsigned>(schedule_.stages) ||
@@ -279,120 +316,119 @@ class Simulation {
   }
 
   // When a computation may begin for all that it needs; kAwaited when that is not known yet.
-  double ready_at(const Stage& stage, const Action& action) {
-    if (action.kind == Kind::weight_gradient) return 0;
-    const std::size_t places = action.kind == Kind::forward ? stage.inputs : stage.gradients;
-    double& there = there_[places + static_cast<std::size_t>(action.micro_batch)];
+  static double ready_at(const Computation& computation, const Action& action) {
+    if (computation.needed == nullptr) return 0;
+    double& there = computation.needed[action.micro_batch];
     return there < 0 ? (there = kAwaited) : there;
   }
 
   // Takes a rank as far as it comes.
-  void advance(int number) {
-    Rank& rank = ranks_[static_cast<std::size_t>(number)];
+  void advance(Rank& rank) {
     const Action* next = rank.next;
-    const Action* begun = next;  // what is computed at once has begun as far as here
     Period* period = rank.period;
-    Period when;
-    for (; next != rank.end; ++next, ++period) {
-      if (!computes(next->kind)) {
-        take_other(number, *next, *period, rank.now);
-        continue;
-      }
-      if (next >= begun) {
-        begun = next + 1;
-        when = next->joined ? time_together(rank, next, begun) : time_alone(rank, *next);
-        if (when.start < 0) break;
-        rank.now = when.end;
-      }
-      *period = when;
-      Stage& stage = stages_[static_cast<std::size_t>(next->stage)];
-      rank.tally.add(*next, when, stage.activation_bytes, options_.forward_only);
-      hand_on(number, stage, *next, when.end);
+    while (next != rank.end) {
+      std::ptrdiff_t taken = 1;
+      if (!computes(next->kind))
+        take_other(*next, *period, rank.now);
+      else
+        taken = next->joined ? compute_together(rank, next, period) : compute_alone(rank, *next, *period);
+      if (taken == 0) break;
+      next += taken;
+      period += taken;
     }
     rank.next = next;
     rank.period = period;
     detail::prepare_to_read(next);
     detail::prepare_to_write(period);
   }
-  // When a computation happens; kAwaited while something is missing.
-  Period time_alone(const Rank& rank, const Action& action) {
-    const Stage& stage = stage_of(action);
-    const double ready = ready_at(stage, action);
+  // Both answer how many actions were taken: none while something is missing.
+  std::ptrdiff_t compute_alone(Rank& rank, const Action& action, Period& period) {
+    Stage& stage = stage_of(action);
+    const Computation& computation = stage.computations[static_cast<std::size_t>(action.kind)];
+    const double ready = ready_at(computation, action);
+    if (ready < 0) return 0;
     const double start = std::max(rank.now, ready);
-    return {ready < 0 ? ready : start, start + time_of(stage, action)};
+    period = {start, rank.now = start + time_of(computation, action)};
+    rank.tally.add(action, period, stage.activation_bytes, options_.forward_only);
+    hand_on(computation, action, rank.now);
+    return 1;
   }
-  // When several happen that are joined, and where they end.
-  Period time_together(const Rank& rank, const Action* begin, const Action*& end) {
+  std::ptrdiff_t compute_together(Rank& rank, const Action* begin, Period* period) {
     double start = rank.now, sum = 0;
     bool all_there = true;
     const auto group = detail::group_at({begin, rank.end}, 0);
     for (const Action& action : group) {
       if (!computes(action.kind)) continue;
-      const Stage& stage = stage_of(action);
-      const double ready = ready_at(stage, action);
+      const Computation& part = computation(stage_of(action), action.kind);
+      const double ready = ready_at(part, action);
       all_there = all_there && ready >= 0;
       start = std::max(start, ready);
-      sum += time_of(stage, action);
+      sum += time_of(part, action);
     }
-    end = begin + group.size();
-    return {all_there ? start : kAwaited, start + options_.overlap * sum};
+    if (!all_there) return 0;
+    rank.now = start + options_.overlap * sum;
+    for (const Action& action : group) {
+      if (computes(action.kind)) {
+        Stage& stage = stage_of(action);
+        *period = {start, rank.now};
+        rank.tally.add(action, *period, stage.activation_bytes, options_.forward_only);
+        hand_on(computation(stage, action.kind), action, rank.now);
+      } else {
+        take_other(action, *period, rank.now);
+      }
+      ++period;
+    }
+    return static_cast<std::ptrdiff_t>(group.size());
   }
 
   // The result of a computation: to the next stage on this rank, or on its way where the schedule has no messages.
-  void hand_on(int number, Stage& stage, const Action& action, double now) {
-    if (action.kind == Kind::weight_gradient) return;
-    Way& way = action.kind == Kind::forward ? stage.onward : stage.back;
-    const std::size_t place = way.places + static_cast<std::size_t>(action.micro_batch);
-    const bool ends = way.receiver == Way::kNobody && action.kind == Kind::forward;  // the gradient follows
-    if (way.receiver == number || ends)
-      there_[place] = now;
-    else if (!has_messages_ && way.receiver != Way::kNobody)
-      arrive(place, way.receiver, transfer(way, now).end);
+  void hand_on(const Computation& computation, const Action& action, double now) {
+    if (computation.kept != nullptr) computation.kept[action.micro_batch] = now;
+    if (computation.sent != nullptr) arrive(*computation.sent, action, transfer(*computation.sent, now).end);
   }
 
   // Anything but a computation takes no time of the rank.
-  void take_other(int number, const Action& action, Period& period, double now) {
+  void take_other(const Action& action, Period& period, double now) {
     period = {now, now};
     if (meets_)
-      meet(number, action, period);
+      meet(action, period);
     else if (action.kind == Kind::send_forward || action.kind == Kind::send_backward)
-      send(number, action, period);
+      send(action, period);
   }
-  void send(int number, const Action& action, Period& period) {
+  void send(const Action& action, Period& period) {
     Stage& stage = stage_of(action);
     Way& way = action.kind == Kind::send_forward ? stage.onward : stage.back;
-    if (way.receiver == number || way.receiver == Way::kNobody) return;  // there already
+    if (way.there == nullptr) return;
     period = transfer(way, period.start);
-    arrive(way.places + static_cast<std::size_t>(action.micro_batch), way.receiver, period.end);
+    arrive(way, action, period.end);
   }
   // Under rendezvous: a message moves when both sides have come to it.
-  void meet(int number, const Action& action, Period& period) {
+  void meet(const Action& action, Period& period) {
     if (action.kind < Kind::send_forward || action.kind > Kind::recv_backward) return;
     Stage& stage = stage_of(action);
     const bool forward = action.kind == Kind::send_forward || action.kind == Kind::recv_backward;  // where the peer is
-    if ((forward ? stage.onward : stage.back).receiver == number ||
-        (forward ? stage.onward : stage.back).receiver == Way::kNobody)
-      return;
+    if ((forward ? stage.onward : stage.back).there == nullptr) return;
     Stage& peer = forward ? (&stage)[1] : (&stage)[-1];
     Way& way = is_send(action.kind) ? (forward ? stage.onward : stage.back) : (forward ? peer.back : peer.onward);
-    const std::size_t place = way.places + static_cast<std::size_t>(action.micro_batch);
-    Period* const other = std::exchange(posted_[place], &period);
+    Period* const other = std::exchange(posted_[place_of(way, action)], &period);
     if (other == nullptr) return;
     Period& sent = is_send(action.kind) ? period : *other;
     sent = transfer(way, std::max(period.start, other->start));
-    arrive(place, way.receiver, sent.end);
+    arrive(way, action, sent.end);
   }
-  Period transfer(Way& way, double now) {
-    double& link_free = link_free_[way.link];
-    const double start = std::max(now, link_free);
+  [[nodiscard]] std::size_t place_of(const Way& way, const Action& action) const {
+    return static_cast<std::size_t>(way.there - there_.data() + action.micro_batch);
+  }
+  Period transfer(Way& way, double now) const {
+    const double start = std::max(now, *way.link_free);
     ++way.messages;
-    link_free = start + way.occupies;
-    return {start, link_free + options_.links.latency};
+    *way.link_free = start + way.occupies;
+    return {start, *way.link_free + options_.links.latency};
   }
-  void arrive(std::size_t place, int rank, double now) {
-    double& there = there_[place];
+  void arrive(const Way& way, const Action& action, double now) {
+    double& there = way.there[action.micro_batch];
     detail::prepare_to_write(&there);
-    if (std::exchange(there, now) == kAwaited) ready_.push_back(rank);
+    if (std::exchange(there, now) == kAwaited) ready_.push_back(way.receiver);
   }
 
   void refuse_stuck_ranks() const {
@@ -414,6 +450,7 @@ class Simulation {
   const SimulationOptions& options_;
   bool has_messages_;
   bool meets_;  // a message begins when both sides have come to it
+  bool jitters_;
   Timeline timeline_;
   std::vector<Stage> stages_;
   std::vector<Rank> ranks_;
@@ -506,7 +543,9 @@ class Attribution {
       }
     }
   }
+  // Of what is made twice, the first is what others wait for: so each step back in a chain is one back in time.
   void note_maker(std::size_t place, Index group, Index sent) {
+    if (sent_[place] != kNone) return;
     maker_[place] = group;
     sent_[place] = sent;
   }

@@ -344,6 +344,27 @@ TEST(Attribution, SumsToTheBubble) {
   }
 }
 
+// One of them would send a walk back in time in circles, if it followed the last message of a name.
+TEST(Attribution, EndsWhereAComputationIsThereTwice) {
+  const Schedule schedule = generate(Family::one_f_one_b, {.ranks = 2, .micro_batches = 2});
+  int counted = 0;
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    for (const Action& action : schedule.ranks[rank])
+      for (std::ptrdiff_t place = 0; place <= std::ssize(schedule.ranks[rank]); ++place) {
+        Schedule twice = schedule;
+        twice.ranks[rank].insert(twice.ranks[rank].begin() + place, action);
+        try {
+          twice = add_send_recv(twice);
+          (void)simulate(twice);
+        } catch (const InvalidArgument&) {
+          continue;  // too early to be computed there
+        }
+        expect_attributed(twice, {});
+        ++counted;
+      }
+  EXPECT_GT(counted, 10);
+}
+
 TEST(Attribution, OfTheSchedulesThereAre) {
   for (const Family family : families()) {
     if (family == Family::forward_only) continue;
