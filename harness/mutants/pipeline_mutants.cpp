@@ -38,7 +38,9 @@ void sum_not_mean(ExecutorSteps& steps) {
 }
 
 void scale_each_stage(ExecutorSteps& steps) {
-  steps.pipeline.gradient_factor = [](int, const CallSize& size) { return 1.0 / size.micro_batches; };
+  steps.pipeline.output_gradients = [](int, const GradientViews& gradients, const CallSize& size) {
+    scale(gradients, 1 / static_cast<float>(size.micro_batches));
+  };
 }
 
 // At the end of each call all that has been gathered is divided.
