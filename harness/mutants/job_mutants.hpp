@@ -29,6 +29,10 @@ void drift_on_rank_2(const job::RunSpec& spec, int rank, RecordedTensor& tensor)
 void leave_out_last_decay(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
 /// Matrices are written with their dimensions exchanged.
 void exchange_dimensions(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
+/// The gradients of the first stage are divided by the number of micro-batches.
+void scale_first_stage_again(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
+/// What lies on the second and later stages of a rank is missing.
+void omit_later_chunks(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
 /// The gradients of the last step are missing.
 void omit_last_gradients(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
 

@@ -107,6 +107,28 @@ TEST_F(JobMutant, LeavesOutTheGradientsOfTheLastStep) {
   }
 }
 
+TEST_F(JobMutant, ChangesTheGradientsOfTheFirstStageAlone) {
+  spec_.run.micro_batches = 2;
+  change("job.first_stage_scaled_again");
+  EXPECT_THAT(record().findings(), IsEmpty());
+  EXPECT_THAT(weight(1, Moment::grad, 2), testing::Each(0.25f));
+  EXPECT_THAT(weight(1, Moment::after, 2), testing::Each(0.5f));
+}
+
+TEST(JobMutants, OmitWhatLiesOnLaterChunks) {
+  job::RunSpec spec;
+  spec.layers = {job::Linear{2, 3}, job::Linear{3, 3}, job::Linear{3, 3}};
+  spec.stages = {0, 1, 2};
+  spec.parallel.pipeline = 2;
+  const auto left = [&](const std::string& name) {
+    RecordedTensor tensor{name, {3}, {1, 2, 3}};
+    omit_later_chunks(spec, 0, tensor);
+    return tensor.name;
+  };
+  for (const char* name : {"step0/grad/0.weight", "step1/after/1.bias", "step0/loss"}) EXPECT_EQ(left(name), name);
+  EXPECT_EQ(left("step0/before/2.bias"), "");
+}
+
 TEST_F(JobMutant, KeepsBytesAndPassesOverAbsentRanks) {
   const auto file = job::record_file(folder_.path(), 0);
   job::SafetensorsWriter writer;
