@@ -28,7 +28,8 @@ int pipeline_of(const suite::Parameters& parameters) { return parameters.world()
 int micro_batches_of(const suite::Parameters& parameters) {
   const std::string named = text_or(parameters, "micro_batches", "2p");
   const int ranks = pipeline_of(parameters);
-  return named == "1" ? 1 : named == "p+1" ? ranks + 1 : 2 * ranks;
+  if (named == "1") return 1;
+  return named == "p-1" ? ranks - 1 : named == "p" ? ranks : named == "p+1" ? ranks + 1 : 2 * ranks;
 }
 
 int chunks_of(const suite::Parameters& parameters) {
@@ -47,7 +48,7 @@ training::DigitsRun settings_of(Context& context) {
   return {.model = model == "tied_within" ? "tied" : model,
           .optimizer = optimizer == "plain_sgd" ? "sgd" : optimizer,
           .data = data_of(parameters),
-          .steps = 3,
+          .steps = optimizer == "plain_sgd" ? 3 : 5,  // what an optimizer keeps needs some to show
           .global_batch = rows * data_of(parameters) * micro_batches,
           .micro_batches = micro_batches,
           .accumulation = number_or(parameters, "accumulation", 1),
@@ -62,6 +63,7 @@ job::RunSpec written(Context& context, const training::DigitsRun& settings, cons
   const suite::Parameters& parameters = context.parameters();
   job::RunSpec spec = training::write_digits_run(settings, training::digits(), folder);
   if (text_or(parameters, "optimizer", "plain_sgd") == "plain_sgd") spec.optimizer = job::Sgd{.lr = 0.1};
+  if (text_or(parameters, "order", "") == "data_first") spec.parallel.order = {"data", "pipeline", "tensor"};
   // Both uses of the tied weight on the second stage; whatever follows on a third.
   if (text_or(parameters, "model", "mlp") == "tied_within")
     for (std::size_t stage = 2; stage < spec.stages.size(); ++stage)

@@ -27,7 +27,7 @@ inline constexpr int kJudge = 0;  // the rank that prepares and judges
 /// The data ranks and the pipeline ranks of a case.
 [[nodiscard]] int data_of(const suite::Parameters& parameters);
 [[nodiscard]] int pipeline_of(const suite::Parameters& parameters);
-/// Axis "micro_batches": "1", "p+1", or twice the pipeline's ranks.
+/// Axis "micro_batches": "1", "p-1", "p", "p+1", or twice the pipeline's ranks.
 [[nodiscard]] int micro_batches_of(const suite::Parameters& parameters);
 /// Axis "chunks", or what the schedule must have, at least two where it can have several.
 [[nodiscard]] int chunks_of(const suite::Parameters& parameters);

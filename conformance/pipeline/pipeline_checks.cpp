@@ -84,7 +84,7 @@ void tied(Context& context) { run_and_judge(context, of_tied_parameters()); }
 
 // Programs of others. They take seconds to start, so that a few runs must tell much.
 void job(Context& context) {
-  const bool is_tied = context.parameters().text("model") == "tied";
+  const bool is_tied = text_or(context.parameters(), "model", "mlp") == "tied";
   report(renamed(
       findings_of_job(
           context, [&](const std::filesystem::path& folder) { return written(context, settings_of(context), folder); }),
@@ -112,15 +112,23 @@ void refusal(Context& context) {
 
 // ---- the cases ----
 
-// Every schedule at two sizes and beside data parallelism; one micro-batch and accumulation where they tell more.
+// Every schedule at two sizes and beside data parallelism. One micro-batch, as many as ranks or one more or less, accumulation
+// and three data ranks where they tell more.
 bool is_planned(const suite::Parameters& parameters) {
-  const std::string schedule = parameters.text("schedule");
-  const bool one = parameters.text("micro_batches") == "1", accumulates = parameters.number("accumulation") > 1;
+  const std::string schedule = parameters.text("schedule"), micro_batches = parameters.text("micro_batches");
+  const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
+    return std::ranges::find(names, schedule) != names.end();
+  };
   const int world = parameters.world(), data = data_of(parameters);
-  if (data > 1) return world == 4 && !one && !accumulates;
-  if (one) return world == 2 && !accumulates && (schedule == "gpipe" || schedule == "1f1b");
-  if (accumulates) return world == 2 && (schedule == "1f1b" || schedule == "zb-h1" || schedule == "zbv");
-  return true;
+  const bool usual = micro_batches == "2p";
+  if (parameters.number("accumulation") > 1)
+    return usual && data == 1 && world == 2 && is_one_of({"1f1b", "zb-h1", "zbv"});
+  if (data == 3) return usual && world == 6 && is_one_of({"1f1b", "interleaved-1f1b"});
+  if (data == 2) return usual && world == 4;
+  if (usual) return world <= 4;
+  if (micro_batches == "1") return (world == 2 || world == 4) && is_one_of({"gpipe", "1f1b"});
+  if (micro_batches == "p") return world == 3 && schedule != "dualpipev";
+  return world == 3 && is_one_of({"gpipe", "1f1b", "looped-bfs", "zb-h1", "zb-h2", "zbv"});
 }
 
 struct Setup {
@@ -135,6 +143,7 @@ constexpr std::array kJobs{
     Setup{"mlp", "gpipe", "1", 1, 1, 3},
     Setup{"mlp", "interleaved-1f1b", "2p", 3, 1, 3},
     Setup{"mlp", "looped-bfs", "2p", 3, 1, 2},
+    Setup{"mlp", "gpipe", "p-1", 1, 1, 4},
     Setup{"mlp", "zb-h1", "2p", 3, 2, 4},
     Setup{"mlp", "zb-h2", "2p", 1, 1, 4},
     Setup{"mlp", "interleaved-zb", "2p", 1, 1, 2},
@@ -143,7 +152,7 @@ constexpr std::array kJobs{
     Setup{"tied", "1f1b", "2p", 3, 2, 4},
     Setup{"tied", "zbv", "2p", 1, 1, 2},
     Setup{"conv_norm", "zbv", "2p", 1, 1, 2},
-    Setup{"conv_norm", "zb-h1", "p+1", 1, 1, 3},
+    Setup{"conv_norm", "zb-h1", "p", 1, 1, 3},
 };
 bool is_planned_job(const suite::Parameters& parameters) {
   return std::ranges::any_of(kJobs, [&](const Setup& setup) {
@@ -177,10 +186,10 @@ void add_pipeline_checks(suite::Suite& suite) {
   suite.add({.id = "pipeline.training.single_device",
              .verifies = whole_runs,
              .axes = {schedules_axis(every_schedule()),
-                      {"micro_batches", {"1", "2p"}},
+                      {"micro_batches", {"1", "p-1", "p", "p+1", "2p"}},
                       {"accumulation", {"1", "3"}},
-                      {"data", {"1", "2"}},
-                      suite::worlds({2, 3, 4})},
+                      {"data", {"1", "2", "3"}},
+                      suite::worlds({2, 3, 4, 6})},
              .applies = is_planned,
              .modules = {"training"},
              .deadlock_prone = true,
@@ -194,6 +203,20 @@ void add_pipeline_checks(suite::Suite& suite) {
              .modules = {"training"},
              .deadlock_prone = true,
              .body = single_device});
+  // Where a rank is follows from the order of the axes, which need not be the usual one.
+  for (const suite::Door door : {suite::Door::backend, suite::Door::job}) {
+    const bool is_job = door == suite::Door::job;
+    suite.add({.id = is_job ? "pipeline.job.order" : "pipeline.training.order",
+               .verifies = whole_runs,
+               .door = door,
+               .axes = {{"order", {"pipeline_first", "data_first"}},
+                        schedules_axis({"1f1b"}),
+                        {"data", {"2"}},
+                        suite::worlds({4})},
+               .modules = {"training"},
+               .limit = std::chrono::seconds(is_job ? 75 : 20),
+               .body = is_job ? job : single_device});
+  }
   // With one row in each micro-batch a mean over rows is a sum.
   suite.add({.id = "pipeline.training.rows",
              .verifies = cited({kGradient, kLoss}),
@@ -228,7 +251,7 @@ void add_pipeline_checks(suite::Suite& suite) {
              .door = suite::Door::job,
              .axes = {{"model", {"mlp", "conv_norm", "tied"}},
                       schedules_axis(every_schedule()),
-                      {"micro_batches", {"1", "p+1", "2p"}},
+                      {"micro_batches", {"1", "p-1", "p", "p+1", "2p"}},
                       {"accumulation", {"1", "3"}},
                       {"data", {"1", "2"}},
                       suite::worlds({2, 3, 4})},

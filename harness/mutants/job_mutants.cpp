@@ -98,6 +98,16 @@ void omit_later_chunks(const RunSpec& spec, int, RecordedTensor& tensor) {
   if (stage_of(spec, tensor).value_or(0) >= spec.parallel.pipeline) tensor.name.clear();
 }
 
+void exchange_ranks(const RunSpec& spec, const std::filesystem::path& folder) {
+  const job::Parallel usual{spec.parallel.pipeline, spec.parallel.data, spec.parallel.tensor};
+  const auto aside = [&](int rank) { return job::record_file(folder, rank).concat(".aside"); };
+  for (int rank = 0; rank < spec.parallel.world(); ++rank)
+    std::filesystem::rename(job::record_file(folder, rank), aside(rank));
+  for (int rank = 0; rank < spec.parallel.world(); ++rank)
+    std::filesystem::rename(aside(job::rank_of(spec.parallel, job::coordinates_of(usual, rank))),
+                            job::record_file(folder, rank));
+}
+
 std::vector<Mutant> job_mutants() {
   const std::string two = "training.job.single_device[model=mlp,optimizer=sgd,micro_batches=1,accumulation=1,world=2]";
   const std::string three =
@@ -127,6 +137,10 @@ std::vector<Mutant> job_mutants() {
       {"job.later_chunks_missing", "PIPE-001", "a rank records its first chunk alone",
        "a list of parameters of one module", pipeline("interleaved-zb", "2p", 1, 1, 2), pipeline("gpipe", "1", 1, 1, 3),
        "each rank has one chunk", with_tensors(omit_later_chunks)},
+      {"job.order_ignored", "PIPE-001", "ranks take their places in the usual order of the axes, whatever is asked",
+       "a launcher that knows one order", "pipeline.job.order[order=data_first,schedule=1f1b,data=2,world=4]",
+       "pipeline.job.order[order=pipeline_first,schedule=1f1b,data=2,world=4]", "it is the usual order",
+       ChangeRecord(exchange_ranks)},
       {"job.last_gradients_missing", "TRAIN-001", "the gradients of the last step are missing",
        "a record that is written before the last step is complete", two, "", "every run has a last step",
        with_tensors(omit_last_gradients)},

@@ -31,6 +31,8 @@ void leave_out_last_decay(const job::RunSpec& spec, int rank, RecordedTensor& te
 void exchange_dimensions(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
 /// The gradients of the first stage are divided by the number of micro-batches.
 void scale_first_stage_again(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
+/// Each rank's file is that of the rank which has its place in the usual order of the axes.
+void exchange_ranks(const job::RunSpec& spec, const std::filesystem::path& folder);
 /// What lies on the second and later stages of a rank is missing.
 void omit_later_chunks(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
 /// The gradients of the last step are missing.

@@ -115,6 +115,26 @@ TEST_F(JobMutant, ChangesTheGradientsOfTheFirstStageAlone) {
   EXPECT_THAT(weight(1, Moment::after, 2), testing::Each(0.5f));
 }
 
+TEST_F(JobMutant, ExchangesRanksWhereTheirOrderIsAnother) {
+  change("job.order_ignored");
+  EXPECT_THAT(record().findings(), IsEmpty()) << "the usual order";
+  spec_.parallel.pipeline = 2;
+  spec_.parallel.data = 1;
+  spec_.parallel.order = {"tensor", "data", "pipeline"};
+  change("job.order_ignored");
+  spec_.parallel = {.data = 3};
+  EXPECT_THAT(record().findings(), IsEmpty()) << "one axis has one order";
+  std::filesystem::rename(job::record_file(folder_.path(), 2), job::record_file(folder_.path(), 3));
+  std::filesystem::copy(job::record_file(folder_.path(), 1), job::record_file(folder_.path(), 2));
+  spec_.parallel = {.pipeline = 2, .data = 2, .order = {"data", "pipeline", "tensor"}};
+  change("job.order_ignored");
+  const auto rank_in = [&](int file) {
+    return job::SafetensorsReader(job::record_file(folder_.path(), file)).metadata().at("rank");
+  };
+  EXPECT_EQ(rank_in(1), "1") << "what lay in file 2";
+  EXPECT_EQ(rank_in(3), "2") << "its place is the same in both orders";
+}
+
 TEST(JobMutants, OmitWhatLiesOnLaterChunks) {
   job::RunSpec spec;
   spec.layers = {job::Linear{2, 3}, job::Linear{3, 3}, job::Linear{3, 3}};

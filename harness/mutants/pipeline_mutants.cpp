@@ -80,6 +80,28 @@ void normalise_after_backward(ExecutorSteps& steps) {
   steps.pipeline.divisor = [rows](const CallSize& size) { return training::micro_batches_of_all_calls(size) / *rows; };
 }
 
+// Right for one and for two data ranks.
+void divided_by_two(ExecutorSteps& steps) {
+  steps.reduce = [](const RunSpec&, comm::Communicator& group, const training::Bucket& bucket) {
+    if (group.size() == 1) return;
+    const comm::Buffer memory{bucket.values.data(), static_cast<std::int64_t>(bucket.values.size()), comm::DType::f32};
+    group.all_reduce(memory, memory, comm::ReduceOp::sum);
+    for (float& value : bucket.values) value /= 2;
+  };
+}
+
+// The mean is taken over as many micro-batches as the pipeline has ranks, where there are fewer.
+void scaled_for_few(ExecutorSteps& steps) {
+  const auto ranks = std::make_shared<int>(1);
+  steps.accept = [ranks](const RunSpec& spec) {
+    training::refuse_impossible(spec);
+    *ranks = spec.parallel.pipeline;
+  };
+  steps.pipeline.divisor = [ranks](const CallSize& size) {
+    return static_cast<double>(std::max(*ranks, size.micro_batches)) * size.calls;
+  };
+}
+
 void last_micro_batch_alone(ExecutorSteps& steps) {
   steps.pipeline.after_backward = [](const GradientViews& gradients, int micro_batch, const CallSize& size) {
     if (micro_batch + 1 < size.micro_batches) scale(gradients, 0);
@@ -413,6 +435,12 @@ std::vector<Mutant> more_gradient_faults() {
       {"pipe.normalise_after_backward", "PIPE-002", "what is propagated back is the sum over rows, not their mean",
        "PIPE-11", single_device({}), at("rows", "rows=1,schedule=1f1b,world=2"), "each micro-batch has one row",
        with(normalise_after_backward)},
+      {"pipe.divided_by_two", "PIPE-002", "the sum over data ranks is divided by two, however many there are", "RED-01",
+       single_device({.data = 3, .world = 6}), single_device({.data = 2, .world = 4}), "there are two data ranks",
+       with(divided_by_two)},
+      {"pipe.scaled_for_few", "PIPE-002", "of fewer micro-batches than ranks the mean is taken as if there were more",
+       "PIPE-01: too few micro-batches to fill the pipeline", single_device({.micro_batches = "p-1", .world = 3}),
+       single_device({.micro_batches = "p", .world = 3}), "each rank has its micro-batch", with(scaled_for_few)},
       {"pipe.last_micro_batch_alone", "PIPE-002", "only the last micro-batch's gradient is left", "PIPE-15",
        single_device({.schedule = "zb-h1"}), one_micro_batch, "there is one micro-batch", with(last_micro_batch_alone)},
       {"pipe.step_counter_off_by_one", "PIPE-002", "a step ends one of its batches too early",
