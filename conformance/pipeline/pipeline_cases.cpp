@@ -45,7 +45,7 @@ training::DigitsRun settings_of(Context& context) {
   const std::string model = text_or(parameters, "model", "mlp");
   const std::string optimizer = text_or(parameters, "optimizer", "plain_sgd");
   const std::int64_t rows = number_or(parameters, "rows", 3);  // of a micro-batch
-  return {.model = model == "tied_within" ? "tied" : model,
+  return {.model = model.starts_with("tied") ? "tied" : model,
           .optimizer = optimizer == "plain_sgd" ? "sgd" : optimizer,
           .data = data_of(parameters),
           .steps = optimizer == "plain_sgd" ? 3 : 5,  // what an optimizer keeps needs some to show
@@ -56,7 +56,8 @@ training::DigitsRun settings_of(Context& context) {
           .device = context.device(),
           .pipeline = pipeline_of(parameters),
           .chunks = chunks_of(parameters),
-          .schedule = parameters.text("schedule")};
+          .schedule = parameters.text("schedule"),
+          .tied_uses = model == "tied_thrice" ? 3 : 2};
 }
 
 job::RunSpec written(Context& context, const training::DigitsRun& settings, const std::filesystem::path& folder) {

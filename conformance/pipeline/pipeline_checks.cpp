@@ -84,7 +84,7 @@ void tied(Context& context) { run_and_judge(context, of_tied_parameters()); }
 
 // Programs of others. They take seconds to start, so that a few runs must tell much.
 void job(Context& context) {
-  const bool is_tied = text_or(context.parameters(), "model", "mlp") == "tied";
+  const bool is_tied = text_or(context.parameters(), "model", "mlp").starts_with("tied");
   report(renamed(
       findings_of_job(
           context, [&](const std::filesystem::path& folder) { return written(context, settings_of(context), folder); }),
@@ -142,7 +142,7 @@ constexpr std::array kJobs{
     Setup{"mlp", "gpipe", "2p", 1, 2, 4},
     Setup{"mlp", "gpipe", "1", 1, 1, 3},
     Setup{"mlp", "interleaved-1f1b", "2p", 3, 1, 3},
-    Setup{"mlp", "looped-bfs", "2p", 3, 1, 2},
+    Setup{"mlp", "looped-bfs", "2p", 2, 1, 2},
     Setup{"mlp", "gpipe", "p-1", 1, 1, 4},
     Setup{"mlp", "zb-h1", "2p", 3, 2, 4},
     Setup{"mlp", "zb-h2", "2p", 1, 1, 4},
@@ -153,6 +153,9 @@ constexpr std::array kJobs{
     Setup{"tied", "zbv", "2p", 1, 1, 2},
     Setup{"conv_norm", "zbv", "2p", 1, 1, 2},
     Setup{"conv_norm", "zb-h1", "p", 1, 1, 3},
+    Setup{"tied_within", "zb-h1", "2p", 1, 1, 2},
+    Setup{"mlp", "1f1b", "2p", 1, 3, 6},
+    Setup{"tied_thrice", "1f1b", "2p", 1, 1, 4},
 };
 bool is_planned_job(const suite::Parameters& parameters) {
   return std::ranges::any_of(kJobs, [&](const Setup& setup) {
@@ -163,7 +166,8 @@ bool is_planned_job(const suite::Parameters& parameters) {
   });
 }
 
-// A tied weight where it lies on two ranks, on two of two replicas, and with both its uses on one stage; beside it a model
+// A tied weight where it lies on two ranks, on two of two replicas, with both its uses on one stage,
+// and with three uses on three ranks; beside it a model
 // that ties nothing.
 bool is_planned_tied(const suite::Parameters& parameters) {
   const std::string model = parameters.text("model"), schedule = parameters.text("schedule");
@@ -171,6 +175,7 @@ bool is_planned_tied(const suite::Parameters& parameters) {
   const int world = parameters.world(), data = data_of(parameters);
   if (model == "mlp") return world == 2 && schedule == "1f1b" && !accumulates && data == 1;
   if (model == "tied_within") return world < 4 && (schedule == "1f1b" || schedule == "zb-h1") && data == 1;
+  if (model == "tied_thrice") return world == 4 && schedule == "1f1b" && !accumulates && data == 1;
   if (data > 1) return world == 4;
   return !accumulates || world == 2;
 }
@@ -217,18 +222,37 @@ void add_pipeline_checks(suite::Suite& suite) {
                .limit = std::chrono::seconds(is_job ? 75 : 20),
                .body = is_job ? job : single_device});
   }
+  suite.add({.id = "pipeline.job.chunks",
+             .verifies = cited({kCoverage, kGradient, kValues, kLoss}),
+             .door = suite::Door::job,
+             .axes = {{"chunks", {"4"}}, schedules_axis({"interleaved-1f1b"}), suite::worlds({2})},
+             .modules = {"training"},
+             .limit = std::chrono::seconds(75),
+             .body = job});
   // With one row in each micro-batch a mean over rows is a sum.
   suite.add({.id = "pipeline.training.rows",
              .verifies = cited({kGradient, kLoss}),
              .axes = {{"rows", {"1", "7"}}, schedules_axis({"1f1b", "zb-h1"}), suite::worlds({2})},
              .modules = {"training"},
              .body = single_device});
+  // What an optimizer keeps of a parameter belongs to it, whichever stage of a rank it is on.
   suite.add(
       {.id = "pipeline.training.optimizers",
        .verifies = cited({kGradient, kValues}),
        .axes = {{"optimizer", {"sgd", "sgd_decay", "adam"}}, schedules_axis({"1f1b", "zbv"}), suite::worlds({2, 3})},
        .modules = {"training"},
        .body = single_device});
+  suite.add({.id = "pipeline.job.optimizers",
+             .verifies = cited({kGradient, kValues}),
+             .door = suite::Door::job,
+             .axes = {{"optimizer", {"sgd_decay", "adam"}}, schedules_axis({"1f1b", "zbv"}), suite::worlds({2})},
+             .applies =
+                 [](const suite::Parameters& parameters) {
+                   return (parameters.text("optimizer") == "adam") == (parameters.text("schedule") == "1f1b");
+                 },
+             .modules = {"training"},
+             .limit = std::chrono::seconds(75),
+             .body = job});
   // Convolutions and the statistics of batch normalisation, which are a micro-batch's own.
   suite.add({.id = "pipeline.training.convolutions",
              .verifies = cited({kGradient, kLoss}),
@@ -237,7 +261,7 @@ void add_pipeline_checks(suite::Suite& suite) {
              .body = single_device});
   suite.add({.id = "pipeline.training.tied",
              .verifies = cited({kTied}),
-             .axes = {{"model", {"tied", "tied_within", "mlp"}},
+             .axes = {{"model", {"tied", "tied_within", "tied_thrice", "mlp"}},
                       schedules_axis({"1f1b", "interleaved-1f1b", "zb-h1", "zbv"}),
                       {"accumulation", {"1", "3"}},
                       {"data", {"1", "2"}},
@@ -249,12 +273,12 @@ void add_pipeline_checks(suite::Suite& suite) {
   suite.add({.id = "pipeline.job.single_device",
              .verifies = cited({kCoverage, kGradient, kValues, kCopies, kLoss, kTied}),
              .door = suite::Door::job,
-             .axes = {{"model", {"mlp", "conv_norm", "tied"}},
+             .axes = {{"model", {"mlp", "conv_norm", "tied", "tied_within", "tied_thrice"}},
                       schedules_axis(every_schedule()),
                       {"micro_batches", {"1", "p-1", "p", "p+1", "2p"}},
-                      {"accumulation", {"1", "3"}},
-                      {"data", {"1", "2"}},
-                      suite::worlds({2, 3, 4})},
+                      {"accumulation", {"1", "2", "3"}},
+                      {"data", {"1", "2", "3"}},
+                      suite::worlds({2, 3, 4, 6})},
              .applies = is_planned_job,
              .modules = {"training"},
              .limit = std::chrono::seconds(75),

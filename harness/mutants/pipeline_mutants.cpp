@@ -345,6 +345,10 @@ void sum_after_scatter(ExecutorSteps& steps) {
   };
 }
 
+void sum_over_two_at_most(comm::Communicator& group, const comm::Buffer& bucket) {
+  if (group.size() <= 2) training::sum_over_holders(group, bucket);
+}
+
 void sum_as_floats(comm::Communicator& group, const comm::Buffer& bucket) {
   training::sum_over_holders(
       group, {bucket.data, static_cast<std::int64_t>(bucket.bytes() / sizeof(float)), comm::DType::f32});
@@ -535,6 +539,9 @@ std::vector<Mutant> more_tied_faults() {
       {"tie.overwrite", "PIPE-006", "of two uses on one stage the second one's weight gradient replaces the first's",
        "TIE-07", tied("tied_within", "zb-h1", 1, 2), tied("tied", "zb-h1", 1, 2), "the uses lie on two ranks",
        with([](ExecutorSteps& steps) { steps.pipeline.adds_uses = [] { return false; }; })},
+      {"tie.of_two_at_most", "PIPE-006", "the gradients of copies on more than two ranks are not exchanged",
+       "TIE-01: a group made of the first and the last stage", tied("tied_thrice", "1f1b", 1, 4),
+       tied("tied", "1f1b", 1, 4), "two ranks have copies", reducing(sum_over_two_at_most)},
       {"tie.skip_none", "PIPE-015", "a rank leaves out what it has no gradient of", "TIE-04",
        shared("unused_somewhere"), shared("of_one_type"), "every rank has a gradient",
        with([](ExecutorSteps& steps) { steps.pipeline.takes_part = [](bool has_gradient) { return has_gradient; }; })},
