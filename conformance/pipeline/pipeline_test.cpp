@@ -9,8 +9,10 @@
 
 #include "conformance/pipeline/pipeline_checks.hpp"
 #include "conformance/training/in_process.hpp"
+#include "harness/arms/arms.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/record/temporary_folder.hpp"
 
 namespace plumbline::conformance {
 namespace {
@@ -30,6 +32,20 @@ const suite::Suite& pipelines() {
   return suite;
 }
 
+const suite::Case& case_named(const std::string& id) {
+  const auto found = std::ranges::find(pipelines().cases(), id, &suite::Case::id);
+  if (found == pipelines().cases().end()) throw NotFound("no case " + id);
+  return *found;
+}
+
+// Puts a rank's communicator under an arm, whose files are to lie in `folder`.
+decltype(Fault::wrap) under(const std::string& arm, const std::filesystem::path& folder) {
+  if (arm == "plain") return {};
+  return [arm, folder](std::unique_ptr<comm::Communicator> world) {
+    return arms::under(suite::Arm::parse(arm), std::move(world), folder, std::chrono::seconds(20));
+  };
+}
+
 TEST(PipelineSuite, HasACheckForEachRequirementAndCitesWhatIsWritten) {
   EXPECT_THAT(pipelines().problems(), testing::IsEmpty());
 }
@@ -41,39 +57,59 @@ TEST(PipelineChecks, PassOnTheLocalBackend) {
   }
 }
 
+// The command runs them all in all arms.
+TEST(PipelineChecks, OfOneScheduleOnTwoRanksPassWithoutBuffersAndWithDelays) {
+  for (const char* arm : {"rendezvous", "chaos:1"})
+    for (const suite::Case& one : pipelines().cases()) {
+      if (!one.check->deadlock_prone || one.world() > 2 || one.parameters.text("schedule") != "1f1b") continue;
+      SCOPED_TRACE(one.id() + " " + arm);
+      const job::TemporaryFolder folder;
+      EXPECT_EQ(failures_of(one, {.wrap = under(arm, folder.path())}), "");
+    }
+}
+
 // Of another program only the bounds are known: faults are found by them.
 TEST(PipelineJobs, AreHeldToTheSingleDevice) {
   const auto failures = [](const char* setup, const char* mutant) {
-    const std::string id = "pipeline.job.single_device[" + std::string(setup) + "]";
-    const auto found = std::ranges::find(pipelines().cases(), id, &suite::Case::id);
-    if (found == pipelines().cases().end()) throw NotFound("no case " + id);
-    return failures_of(*found, {.steps = std::get<mutants::MakeSteps>(mutants::find_mutant(mutant).change)});
+    return failures_of(case_named("pipeline.job." + std::string(setup)),
+                       {.steps = std::get<mutants::MakeSteps>(mutants::find_mutant(mutant).change)});
   };
-  EXPECT_THAT(failures("model=mlp,schedule=1f1b,accumulation=1,data=1,world=2", "pipe.sum_not_mean"),
+  EXPECT_THAT(failures("single_device[model=mlp,schedule=1f1b,micro_batches=2p,accumulation=1,data=1,world=2]",
+                       "pipe.sum_not_mean"),
               testing::ContainsRegex("PIPE-002: step 0, rank [01], [02].(weight|bias).*bound [0-9]"));
-  EXPECT_THAT(failures("model=mlp,schedule=interleaved-1f1b,accumulation=3,data=1,world=3", "pipe.scale_each_call"),
-              testing::HasSubstr("PIPE-002: step 0"));
-  EXPECT_THAT(failures("model=tied,schedule=1f1b,accumulation=1,data=1,world=3", "tie.none"),
-              testing::ContainsRegex("PIPE-006: step 0, rank 2, 2.weight.*differs from that of rank 1"));
+  EXPECT_THAT(
+      failures("single_device[model=mlp,schedule=interleaved-1f1b,micro_batches=2p,accumulation=3,data=1,world=3]",
+               "pipe.scale_each_call"),
+      testing::HasSubstr("PIPE-002: step 0"));
+  EXPECT_THAT(
+      failures("single_device[model=tied,schedule=1f1b,micro_batches=2p,accumulation=1,data=1,world=3]", "tie.none"),
+      testing::ContainsRegex("PIPE-006: step 0, rank 2, 2.weight.*differs from that of rank 1"));
+  EXPECT_THAT(failures("optimizers[optimizer=sgd_decay,schedule=zbv,world=2]", "pipe.momentum_on_rank_0_alone"),
+              testing::HasSubstr("PIPE-003: step 1, rank 1, "));
 }
 
 class PipelineMutant : public testing::TestWithParam<std::string> {
  protected:
   const Mutant& mutant() const { return mutants::find_mutant(GetParam()); }
-  std::string failures_at(const std::string& id) const {
-    const auto found = std::ranges::find(pipelines().cases(), id, &suite::Case::id);
-    if (found == pipelines().cases().end()) throw NotFound("no case " + id);
-    return failures_of(*found, {.steps = std::get<mutants::MakeSteps>(mutant().change)});
+  std::string failures_at(const std::string& id, const std::string& arm) const {
+    const job::TemporaryFolder folder;
+    Fault fault{.wrap = under(arm, folder.path())};
+    if (const auto* rewrite = std::get_if<mutants::ChangeRecord>(&mutant().change))
+      fault.rewrite = *rewrite;
+    else
+      fault.steps = std::get<mutants::MakeSteps>(mutant().change);
+    return failures_of(case_named(id), fault);
   }
 };
 
 TEST_P(PipelineMutant, FailsWhereItShowsByWhatItViolates) {
-  EXPECT_THAT(failures_at(mutant().shows), testing::HasSubstr(mutant().violates + ": ")) << mutant().what;
+  EXPECT_THAT(failures_at(mutant().shows, mutant().shows_arm), testing::HasSubstr(mutant().violates + ": "))
+      << mutant().what;
 }
 
 TEST_P(PipelineMutant, PassesWhereItHides) {
   ASSERT_FALSE(mutant().hides.empty());
-  EXPECT_EQ(failures_at(mutant().hides), "") << mutant().why_hides;
+  EXPECT_EQ(failures_at(mutant().hides, mutant().hides_arm), "") << mutant().why_hides;
 }
 
 std::vector<std::string> names() {

@@ -1,5 +1,9 @@
 #include "conformance/training/bounds.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
@@ -32,6 +36,26 @@ double mean_error(int ranks, comm::DType accumulator, double magnitudes) {
   // The division rounds once, and the result once more where the accumulator is wider.
   const double last = u + (accumulator == comm::DType::f32 ? 0 : unit_roundoff(comm::DType::f32));
   return (sum + last * (magnitudes + sum)) / ranks + kSmallestFloat;
+}
+
+double largest_of(const std::vector<double>& values) {
+  double largest = 0;
+  for (const double value : values) largest = std::max(largest, std::fabs(value));
+  return largest;
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::fabs(a[i] - b[i]);
+    if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, difference);
+  }
+  return largest;
+}
+
+double bound_beside(double d, double largest, double unit_roundoff) {
+  return std::max(8 * d, 64 * unit_roundoff * largest);
 }
 
 }  // namespace plumbline::conformance

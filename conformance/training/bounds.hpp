@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "reference/comm/dtype.hpp"
 
@@ -23,5 +24,15 @@ inline constexpr double kSmallestFloat = 0x1p-149;
 /// How far the mean of `ranks` values, summed in any order in `accumulator`, divided once and rounded to
 /// float32, is from the exact mean. `magnitudes` is the sum of the values' magnitudes.
 [[nodiscard]] double mean_error(int ranks, comm::DType accumulator, double magnitudes);
+
+/// The largest magnitude; 0 of none.
+[[nodiscard]] double largest_of(const std::vector<double>& values);
+/// The largest difference of two lists of one length. Infinite where one is not finite: a computation that overflows has no
+/// bound.
+[[nodiscard]] double distance(const std::vector<double>& a, const std::vector<double>& b);
+/// How far a right computation whose order of operations is not known may be from float64, `d` being the distance of a plain
+/// one from it, and `largest` the size of what it is made of: max(8 d, 64 u largest), the second for where the plain one
+/// happens to be exact.
+[[nodiscard]] double bound_beside(double d, double largest, double unit_roundoff);
 
 }  // namespace plumbline::conformance

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "conformance/training/bounds.hpp"
 
@@ -11,23 +10,6 @@ namespace plumbline::conformance {
 namespace {
 
 using training::Arithmetic;
-
-double largest_of(const std::vector<double>& values) {
-  double largest = 0;
-  for (const double value : values) largest = std::max(largest, std::fabs(value));
-  return largest;
-}
-
-// Infinite where one of them is not finite: a computation that overflows has no bound.
-double distance(const std::vector<double>& a, const std::vector<double>& b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const double difference = std::fabs(a[i] - b[i]);
-    if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
-    largest = std::max(largest, difference);
-  }
-  return largest;
-}
 
 // Data rank d of D takes the d-th of D equal consecutive slices of each batch of the step, cut into micro-batches
 // alike. Written out here, so that a fault in the executor's own cut is seen.
@@ -106,18 +88,18 @@ double SingleDevice::gradient_bound(const std::string& parameter) const {
   for (const training::LossGradient& slice : float64_.slices)
     largest = std::max(largest, largest_of(slice.gradients.at(parameter)));
   const double d = distance(float32_.mean.gradients.at(parameter), float64_.mean.gradients.at(parameter));
-  return std::max(8 * d, 64 * unit_roundoff_ * largest);
+  return bound_beside(d, largest, unit_roundoff_);
 }
 
 double SingleDevice::slice_bound(int data, const std::string& parameter) const {
   const std::vector<double>& wide = slice64(data, parameter);
   const std::vector<double>& narrow = float32_.slices[static_cast<std::size_t>(data)].gradients.at(parameter);
-  return std::max(8 * distance(narrow, wide), 64 * unit_roundoff_ * largest_of(wide));
+  return bound_beside(distance(narrow, wide), largest_of(wide), unit_roundoff_);
 }
 
 double SingleDevice::loss_bound(int data) const {
   const double d = std::fabs(loss32(data) - loss64(data));
-  return std::max(8 * d, 64 * unit_roundoff_ * (1 + std::fabs(loss64(data))));
+  return bound_beside(d, 1 + std::fabs(loss64(data)), unit_roundoff_);
 }
 
 }  // namespace plumbline::conformance

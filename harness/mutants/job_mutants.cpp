@@ -1,6 +1,7 @@
 #include "harness/mutants/job_mutants.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <variant>
 
 #include <fmt/format.h>
@@ -18,6 +19,14 @@ namespace {
 
 bool is_of(const RecordedTensor& tensor, job::Moment moment) {
   return tensor.name.find(fmt::format("/{}/", job::name_of(moment))) != std::string::npos;
+}
+
+// The stage of a recorded parameter, "step0/grad/2.weight"; nothing for other tensors.
+std::optional<int> stage_of(const RunSpec& spec, const RecordedTensor& tensor) {
+  const std::string name = tensor.name.substr(tensor.name.rfind('/') + 1);
+  for (const job::Parameter& parameter : job::parameters_of(spec))
+    if (parameter.name == name) return job::stage_of_layer(spec, parameter.layer);
+  return std::nullopt;
 }
 
 // Bytes and numbers are all that a record holds.
@@ -80,12 +89,36 @@ void leave_out_last_decay(const RunSpec& spec, int, RecordedTensor& tensor) {
   for (float& value : tensor.values) value *= without;
 }
 
+void scale_first_stage_again(const RunSpec& spec, int, RecordedTensor& tensor) {
+  if (!is_of(tensor, job::Moment::grad) || stage_of(spec, tensor) != 0) return;
+  for (float& value : tensor.values) value /= static_cast<float>(spec.run.micro_batches);
+}
+
+void omit_later_chunks(const RunSpec& spec, int, RecordedTensor& tensor) {
+  if (stage_of(spec, tensor).value_or(0) >= spec.parallel.pipeline) tensor.name.clear();
+}
+
+void exchange_ranks(const RunSpec& spec, const std::filesystem::path& folder) {
+  const job::Parallel usual{spec.parallel.pipeline, spec.parallel.data, spec.parallel.tensor};
+  const auto aside = [&](int rank) { return job::record_file(folder, rank).concat(".aside"); };
+  for (int rank = 0; rank < spec.parallel.world(); ++rank)
+    std::filesystem::rename(job::record_file(folder, rank), aside(rank));
+  for (int rank = 0; rank < spec.parallel.world(); ++rank)
+    std::filesystem::rename(aside(job::rank_of(spec.parallel, job::coordinates_of(usual, rank))),
+                            job::record_file(folder, rank));
+}
+
 std::vector<Mutant> job_mutants() {
   const std::string two = "training.job.single_device[model=mlp,optimizer=sgd,micro_batches=1,accumulation=1,world=2]";
   const std::string three =
       "training.job.single_device[model=mlp,optimizer=sgd_momentum,micro_batches=2,accumulation=3,world=3]";
   const std::string decay =
       "training.job.single_device[model=mlp,optimizer=sgd_decay,micro_batches=1,accumulation=3,world=4]";
+  const auto pipeline = [](const char* schedule, const char* micro_batches, int accumulation, int data, int world) {
+    return fmt::format(
+        "pipeline.job.single_device[model=mlp,schedule={},micro_batches={},accumulation={},data={},world={}]", schedule,
+        micro_batches, accumulation, data, world);
+  };
   return {
       {"job.divided_by_two", "TRAIN-006", "the sum of the gradients is divided by two, whatever the data ranks",
        "RED-01", three, two, "there are two data ranks", with_tensors(scale_gradients_for_two)},
@@ -98,6 +131,16 @@ std::vector<Mutant> job_mutants() {
       {"job.wrong_shape", "TRAIN-001", "matrices are recorded with their dimensions exchanged",
        "weights of a framework that multiplies from the other side", two, "",
        "every model has a matrix that is not square", with_tensors(exchange_dimensions)},
+      {"job.first_stage_scaled_again", "PIPE-002", "the first stage divides by the number of micro-batches once more",
+       "PIPE-09", pipeline("zb-h1", "2p", 3, 2, 4), pipeline("gpipe", "1", 1, 1, 3), "there is one micro-batch",
+       with_tensors(scale_first_stage_again)},
+      {"job.later_chunks_missing", "PIPE-001", "a rank records its first chunk alone",
+       "a list of parameters of one module", pipeline("interleaved-zb", "2p", 1, 1, 2), pipeline("gpipe", "1", 1, 1, 3),
+       "each rank has one chunk", with_tensors(omit_later_chunks)},
+      {"job.order_ignored", "PIPE-001", "ranks take their places in the usual order of the axes, whatever is asked",
+       "a launcher that knows one order", "pipeline.job.order[order=data_first,schedule=1f1b,data=2,world=4]",
+       "pipeline.job.order[order=pipeline_first,schedule=1f1b,data=2,world=4]", "it is the usual order",
+       ChangeRecord(exchange_ranks)},
       {"job.last_gradients_missing", "TRAIN-001", "the gradients of the last step are missing",
        "a record that is written before the last step is complete", two, "", "every run has a last step",
        with_tensors(omit_last_gradients)},

@@ -29,6 +29,12 @@ void drift_on_rank_2(const job::RunSpec& spec, int rank, RecordedTensor& tensor)
 void leave_out_last_decay(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
 /// Matrices are written with their dimensions exchanged.
 void exchange_dimensions(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
+/// The gradients of the first stage are divided by the number of micro-batches.
+void scale_first_stage_again(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
+/// Each rank's file is that of the rank which has its place in the usual order of the axes.
+void exchange_ranks(const job::RunSpec& spec, const std::filesystem::path& folder);
+/// What lies on the second and later stages of a rank is missing.
+void omit_later_chunks(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
 /// The gradients of the last step are missing.
 void omit_last_gradients(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
 

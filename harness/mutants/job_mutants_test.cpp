@@ -107,6 +107,48 @@ TEST_F(JobMutant, LeavesOutTheGradientsOfTheLastStep) {
   }
 }
 
+TEST_F(JobMutant, ChangesTheGradientsOfTheFirstStageAlone) {
+  spec_.run.micro_batches = 2;
+  change("job.first_stage_scaled_again");
+  EXPECT_THAT(record().findings(), IsEmpty());
+  EXPECT_THAT(weight(1, Moment::grad, 2), testing::Each(0.25f));
+  EXPECT_THAT(weight(1, Moment::after, 2), testing::Each(0.5f));
+}
+
+TEST_F(JobMutant, ExchangesRanksWhereTheirOrderIsAnother) {
+  change("job.order_ignored");
+  EXPECT_THAT(record().findings(), IsEmpty()) << "the usual order";
+  spec_.parallel.pipeline = 2;
+  spec_.parallel.data = 1;
+  spec_.parallel.order = {"tensor", "data", "pipeline"};
+  change("job.order_ignored");
+  spec_.parallel = {.data = 3};
+  EXPECT_THAT(record().findings(), IsEmpty()) << "one axis has one order";
+  std::filesystem::rename(job::record_file(folder_.path(), 2), job::record_file(folder_.path(), 3));
+  std::filesystem::copy(job::record_file(folder_.path(), 1), job::record_file(folder_.path(), 2));
+  spec_.parallel = {.pipeline = 2, .data = 2, .order = {"data", "pipeline", "tensor"}};
+  change("job.order_ignored");
+  const auto rank_in = [&](int file) {
+    return job::SafetensorsReader(job::record_file(folder_.path(), file)).metadata().at("rank");
+  };
+  EXPECT_EQ(rank_in(1), "1") << "what lay in file 2";
+  EXPECT_EQ(rank_in(3), "2") << "its place is the same in both orders";
+}
+
+TEST(JobMutants, OmitWhatLiesOnLaterChunks) {
+  job::RunSpec spec;
+  spec.layers = {job::Linear{2, 3}, job::Linear{3, 3}, job::Linear{3, 3}};
+  spec.stages = {0, 1, 2};
+  spec.parallel.pipeline = 2;
+  const auto left = [&](const std::string& name) {
+    RecordedTensor tensor{name, {3}, {1, 2, 3}};
+    omit_later_chunks(spec, 0, tensor);
+    return tensor.name;
+  };
+  for (const char* name : {"step0/grad/0.weight", "step1/after/1.bias", "step0/loss"}) EXPECT_EQ(left(name), name);
+  EXPECT_EQ(left("step0/before/2.bias"), "");
+}
+
 TEST_F(JobMutant, KeepsBytesAndPassesOverAbsentRanks) {
   const auto file = job::record_file(folder_.path(), 0);
   job::SafetensorsWriter writer;

@@ -1,7 +1,9 @@
 // Pipelines that train with one wrong step. Each is the smallest change that a real fault would make.
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -38,7 +40,9 @@ void sum_not_mean(ExecutorSteps& steps) {
 }
 
 void scale_each_stage(ExecutorSteps& steps) {
-  steps.pipeline.gradient_factor = [](int, const CallSize& size) { return 1.0 / size.micro_batches; };
+  steps.pipeline.output_gradients = [](int, const GradientViews& gradients, const CallSize& size) {
+    scale(gradients, 1 / static_cast<float>(size.micro_batches));
+  };
 }
 
 // At the end of each call all that has been gathered is divided.
@@ -63,6 +67,138 @@ void weight_half_unscaled(ExecutorSteps& steps) {
 void last_micro_batch_lost(ExecutorSteps& steps) {
   steps.pipeline.part = [](int micro_batch, const CallSize& size) {
     return std::min(micro_batch, std::max(0, size.micro_batches - 2));
+  };
+}
+
+// The loss is a mean when it is told, and a sum over the rows when it is propagated back.
+void normalise_after_backward(ExecutorSteps& steps) {
+  const auto rows = std::make_shared<double>(1);  // of a micro-batch
+  steps.accept = [rows](const RunSpec& spec) {
+    training::refuse_impossible(spec);
+    *rows = static_cast<double>(spec.run.global_batch) / spec.parallel.data / spec.run.micro_batches;
+  };
+  steps.pipeline.divisor = [rows](const CallSize& size) { return training::micro_batches_of_all_calls(size) / *rows; };
+}
+
+// Right for one and for two data ranks.
+void divided_by_two(ExecutorSteps& steps) {
+  steps.reduce = [](const RunSpec&, comm::Communicator& group, const training::Bucket& bucket) {
+    if (group.size() == 1) return;
+    const comm::Buffer memory{bucket.values.data(), static_cast<std::int64_t>(bucket.values.size()), comm::DType::f32};
+    group.all_reduce(memory, memory, comm::ReduceOp::sum);
+    for (float& value : bucket.values) value /= 2;
+  };
+}
+
+// The mean is taken over as many micro-batches as the pipeline has ranks, where there are fewer.
+void scaled_for_few(ExecutorSteps& steps) {
+  const auto ranks = std::make_shared<int>(1);
+  steps.accept = [ranks](const RunSpec& spec) {
+    training::refuse_impossible(spec);
+    *ranks = spec.parallel.pipeline;
+  };
+  steps.pipeline.divisor = [ranks](const CallSize& size) {
+    return static_cast<double>(std::max(*ranks, size.micro_batches)) * size.calls;
+  };
+}
+
+void last_micro_batch_alone(ExecutorSteps& steps) {
+  steps.pipeline.after_backward = [](const GradientViews& gradients, int micro_batch, const CallSize& size) {
+    if (micro_batch + 1 < size.micro_batches) scale(gradients, 0);
+  };
+}
+
+std::vector<job::RowRange> rows_of_batch(const RunSpec& spec, int batch, int data) {
+  const std::vector<job::RowRange> of_step = job::micro_batches_of(spec, batch / spec.run.accumulation, data);
+  const auto begin = of_step.begin() + std::ptrdiff_t{batch % spec.run.accumulation} * spec.run.micro_batches;
+  return {begin, begin + spec.run.micro_batches};
+}
+// The counter of batches starts at one, so that each step ends a batch too early.
+void step_counter_off_by_one(ExecutorSteps& steps) {
+  steps.rows = [](const RunSpec& spec, int step, int data) {
+    const int batches = spec.run.accumulation, end = (step + 1) * batches - 1;
+    if (batches == 1) return job::micro_batches_of(spec, step, data);
+    std::vector<job::RowRange> rows;
+    for (int batch = std::max(0, step * batches - 1); batch < end; ++batch)
+      std::ranges::copy(rows_of_batch(spec, batch, data), std::back_inserter(rows));
+    return rows;
+  };
+}
+
+// ---- messages ----
+
+std::vector<comm::Work> start_and_reuse(comm::Communicator& communicator, std::span<const comm::Call> calls,
+                                        comm::Timeout timeout) {
+  std::vector<comm::Work> started = schedules::start_together(communicator, calls, timeout);
+  constexpr int not_a_number = 0xff;  // each byte of it
+  for (const comm::Call& call : calls)
+    if (call.operation == comm::Operation::send)
+      std::memset(const_cast<void*>(call.in.data), not_a_number, call.in.bytes());
+  return started;
+}
+
+void sum_outputs(int, const GradientViews& of_outputs, const CallSize&) {
+  const std::vector<std::span<float>> views = of_outputs();
+  if (views.size() < 2 || views[0].size() != views[1].size()) return;
+  for (std::size_t i = 0; i < views[0].size(); ++i) views[0][i] = views[1][i] = views[0][i] + views[1][i];
+}
+
+// A description is its version, the number of tensors, and of each its type, whether it needs a gradient, the number of its
+// dimensions, these, and its strides.
+using Words = std::vector<std::int64_t>;
+std::vector<Words> tensors_of(std::span<const std::int64_t> words) {
+  std::vector<Words> tensors;
+  std::size_t next = 2;
+  for (std::int64_t i = 0; i < words[1]; ++i) {
+    const std::size_t length = 3 + 2 * static_cast<std::size_t>(words[next + 2]);
+    tensors.emplace_back(words.begin() + static_cast<std::ptrdiff_t>(next),
+                         words.begin() + static_cast<std::ptrdiff_t>(next + length));
+    next += length;
+  }
+  return tensors;
+}
+void put_tensors(const std::vector<Words>& tensors, std::span<std::int64_t> words) {
+  words[1] = static_cast<std::int64_t>(tensors.size());
+  auto next = words.begin() + 2;
+  for (const Words& tensor : tensors) next = std::ranges::copy(tensor, next).out;
+}
+
+constexpr std::int64_t kFloat = 6;  // of LibTorch's types
+void hear_floats(std::span<std::int64_t> words) {
+  std::vector<Words> tensors = tensors_of(words);
+  for (Words& tensor : tensors) tensor[0] = kFloat;
+  put_tensors(tensors, words);
+}
+void hear_no_integers(std::span<std::int64_t> words) {
+  std::vector<Words> tensors = tensors_of(words);
+  std::erase_if(tensors, [](const Words& tensor) { return tensor[0] != kFloat; });
+  put_tensors(tensors, words);
+}
+
+// ---- what is computed twice, or once too often ----
+
+void weight_half_twice(ExecutorSteps& steps) {
+  steps.pipeline.weight_half = [](const std::function<void()>& compute, const GradientViews& gradients,
+                                  const CallSize&) {
+    std::vector<std::vector<float>> before;
+    for (const std::span<float> view : gradients()) before.emplace_back(view.begin(), view.end());
+    compute();
+    const std::vector<std::span<float>> after = gradients();
+    for (std::size_t i = 0; i < after.size(); ++i)
+      if (before.size() == after.size())
+        std::ranges::copy(before[i], after[i].begin());
+      else
+        std::ranges::fill(after[i], 0.0f);
+    compute();
+  };
+}
+
+// What has been left at a stage's outputs acts again in each later step.
+void sticky_hook(ExecutorSteps& steps) {
+  const auto calls = std::make_shared<int>(0);
+  steps.pipeline.begin_of_call = [calls](const GradientViews&, bool) { ++*calls; };
+  steps.pipeline.output_gradients = [calls](int, const GradientViews& gradients, const CallSize& size) {
+    scale(gradients, static_cast<float>((*calls - 1) / size.calls + 1));
   };
 }
 
@@ -108,6 +244,32 @@ void data_ranks_apart(ExecutorSteps& steps) {
   steps.reduce = [](const RunSpec&, comm::Communicator&, const training::Bucket&) {};
 }
 
+// What the last micro-batch adds is not there yet when gradients are averaged, and comes on top.
+void last_added_after_reduction(ExecutorSteps& steps) {
+  const auto early = std::make_shared<std::vector<float>>();
+  steps.pipeline.after_backward = [early](const GradientViews& gradients, int micro_batch, const CallSize& size) {
+    if (micro_batch + 2 != size.micro_batches) return;
+    early->clear();
+    for (const std::span<float> view : gradients()) early->insert(early->end(), view.begin(), view.end());
+  };
+  steps.reduce = [early](const RunSpec& spec, comm::Communicator& group, const training::Bucket& bucket) {
+    if (group.size() == 1 || early->size() != bucket.values.size()) return training::average(spec, group, bucket);
+    std::vector<float> late(bucket.values.begin(), bucket.values.end());
+    for (std::size_t i = 0; i < late.size(); ++i) late[i] -= (*early)[i];
+    std::ranges::copy(*early, bucket.values.begin());
+    training::average(spec, group, bucket);
+    for (std::size_t i = 0; i < late.size(); ++i) bucket.values[i] += late[i];
+  };
+}
+
+void momentum_on_rank_0_alone(ExecutorSteps& steps) {
+  steps.optimizer = [](const RunSpec& spec, int rank) {
+    job::Optimizer optimizer = training::given_optimizer(spec, rank);
+    if (auto* sgd = std::get_if<job::Sgd>(&optimizer); sgd != nullptr && rank > 0) sgd->momentum = 0;
+    return optimizer;
+  };
+}
+
 void last_loss(ExecutorSteps& steps) {
   steps.loss = [](std::span<const double> micro_batches) { return micro_batches.back(); };
 }
@@ -140,6 +302,58 @@ void update_then_reduce(ExecutorSteps& steps) {
   };
 }
 
+void reduce_after_each_call(ExecutorSteps& steps) {
+  steps.pipeline.after_call = [](const std::function<void()>& reduce_shared, int, int) { reduce_shared(); };
+  steps.pipeline.finish = [](const std::function<void()>&, const std::function<void()>& update) { update(); };
+}
+
+void reduce_after_first_call(ExecutorSteps& steps) {
+  steps.pipeline.after_call = [](const std::function<void()>& reduce_shared, int call, int) {
+    if (call == 0) reduce_shared();
+  };
+  steps.pipeline.finish = [](const std::function<void()>&, const std::function<void()>& update) { update(); };
+}
+
+// Each data rank has averaged its part of the bucket alone when the copies on other stages are added; their buckets are
+// divided at other places.
+void sum_after_scatter(ExecutorSteps& steps) {
+  const auto holders = std::make_shared<comm::Communicator*>(nullptr);
+  steps.pipeline.reduce_shared = [holders](comm::Communicator& group, const comm::Buffer&) { *holders = &group; };
+  // There is no moment at which a rank has the gradient of all uses of its own rows.
+  steps.note = [](job::RecordWriter& record, int step, job::Moment moment, const job::Parameter& parameter,
+                  std::span<const float> values) {
+    if (moment != job::Moment::local_grad) training::add_to_record(record, step, moment, parameter, values);
+  };
+  steps.reduce = [holders](const RunSpec& spec, comm::Communicator& group, const training::Bucket& bucket) {
+    const std::vector<float> own(bucket.values.begin(), bucket.values.end());
+    training::average(spec, group, bucket);
+    const auto count = static_cast<std::size_t>(group.size()), rank = static_cast<std::size_t>(group.rank());
+    const auto begin_of = [&](std::size_t part) { return own.size() * part / count; };
+    std::vector<float> scattered = own;
+    std::copy(bucket.values.begin() + static_cast<std::ptrdiff_t>(begin_of(rank)),
+              bucket.values.begin() + static_cast<std::ptrdiff_t>(begin_of(rank + 1)),
+              scattered.begin() + static_cast<std::ptrdiff_t>(begin_of(rank)));
+    std::ranges::copy(scattered, bucket.values.begin());
+    for (const training::BucketPart& part : bucket.parts)
+      if (job::holders_of(spec, part.parameter).size() > 1)
+        training::sum_over_holders(
+            **holders, {part.values.data(), static_cast<std::int64_t>(part.values.size()), comm::DType::f32});
+    for (std::size_t owner = 0; owner < count; ++owner)
+      group.broadcast({bucket.values.data() + begin_of(owner),
+                       static_cast<std::int64_t>(begin_of(owner + 1) - begin_of(owner)), comm::DType::f32},
+                      static_cast<int>(owner));
+  };
+}
+
+void sum_over_two_at_most(comm::Communicator& group, const comm::Buffer& bucket) {
+  if (group.size() <= 2) training::sum_over_holders(group, bucket);
+}
+
+void sum_as_floats(comm::Communicator& group, const comm::Buffer& bucket) {
+  training::sum_over_holders(
+      group, {bucket.data, static_cast<std::int64_t>(bucket.bytes() / sizeof(float)), comm::DType::f32});
+}
+
 // ---- shapes, memory, refusals ----
 
 void shapes_told_once(ExecutorSteps& steps) {
@@ -147,6 +361,18 @@ void shapes_told_once(ExecutorSteps& steps) {
     const bool tells = changed && !told;
     told = told || tells;
     return tells;
+  };
+}
+
+// Shapes that were told two times are taken for known.
+void stale_shapes(ExecutorSteps& steps) {
+  steps.pipeline.tells_shapes = [told = 0](bool changed) mutable { return changed && told++ < 2; };
+}
+
+// When all calls of a step are one.
+void evaluated_in_reverse(ExecutorSteps& steps) {
+  steps.pipeline.part = [](int micro_batch, const CallSize& size) {
+    return size.calls == 1 ? size.micro_batches - 1 - micro_batch : micro_batch;
   };
 }
 
@@ -166,8 +392,13 @@ std::string single_device(const At& at) {
   return fmt::format("pipeline.training.single_device[schedule={},micro_batches={},accumulation={},data={},world={}]",
                      at.schedule, at.micro_batches, at.accumulation, at.data, at.world);
 }
-std::string tied(const char* model, const char* schedule, int data, int world) {
-  return fmt::format("pipeline.training.tied[model={},schedule={},data={},world={}]", model, schedule, data, world);
+std::string tied(const char* model, const char* schedule, int data, int world, int accumulation = 1) {
+  return fmt::format("pipeline.training.tied[model={},schedule={},accumulation={},data={},world={}]", model, schedule,
+                     accumulation, data, world);
+}
+// "pipeline.training.steps[steps=4,schedule=1f1b,world=2]".
+std::string at(const char* check, const std::string& parameters) {
+  return fmt::format("pipeline.training.{}[{}]", check, parameters);
 }
 std::string shapes(const char* shapes, const char* schedule) {
   return fmt::format("pipeline.training.shapes[shapes={},schedule={},world=2]", shapes, schedule);
@@ -201,6 +432,60 @@ std::vector<Mutant> gradient_faults() {
   };
 }
 
+std::vector<Mutant> more_gradient_faults() {
+  const std::string one_micro_batch = single_device({.schedule = "gpipe", .micro_batches = "1"});
+  const std::string once = at("steps", "steps=1,schedule=1f1b,world=2");
+  return {
+      {"pipe.normalise_after_backward", "PIPE-002", "what is propagated back is the sum over rows, not their mean",
+       "PIPE-11", single_device({}), at("rows", "rows=1,schedule=1f1b,world=2"), "each micro-batch has one row",
+       with(normalise_after_backward)},
+      {"pipe.divided_by_two", "PIPE-002", "the sum over data ranks is divided by two, however many there are", "RED-01",
+       single_device({.data = 3, .world = 6}), single_device({.data = 2, .world = 4}), "there are two data ranks",
+       with(divided_by_two)},
+      {"pipe.scaled_for_few", "PIPE-002", "of fewer micro-batches than ranks the mean is taken as if there were more",
+       "PIPE-01: too few micro-batches to fill the pipeline", single_device({.micro_batches = "p-1", .world = 3}),
+       single_device({.micro_batches = "p", .world = 3}), "each rank has its micro-batch", with(scaled_for_few)},
+      {"pipe.last_micro_batch_alone", "PIPE-002", "only the last micro-batch's gradient is left", "PIPE-15",
+       single_device({.schedule = "zb-h1"}), one_micro_batch, "there is one micro-batch", with(last_micro_batch_alone)},
+      {"pipe.step_counter_off_by_one", "PIPE-002", "a step ends one of its batches too early",
+       "ColossalAI's engine at #94 counts calls of backward", single_device({.accumulation = 3}), single_device({}),
+       "a step has one batch", with(step_counter_off_by_one)},
+      {"pipe.sent_memory_reused", "PIPE-002", "the memory of a message is written over when its send was posted",
+       "P2P-05", single_device({}), single_device({}), "short messages are read when they are posted",
+       with([](ExecutorSteps& steps) { steps.pipeline.executor.start = start_and_reuse; }), "chaos:1", "plain"},
+      {"pipe.weight_half_twice", "PIPE-013", "weight gradients are computed with the input's, and again by themselves",
+       "Qi et al., arXiv:2401.10241: a split backward that runs the graph twice",
+       at("products", "schedule=zb-h1,world=2"), at("products", "schedule=1f1b,world=2"), "backwards are whole",
+       with(weight_half_twice)},
+      {"pipe.sticky_hook", "PIPE-014", "gradients of outputs are changed once more with each step", "PIPE-19",
+       at("steps", "steps=4,schedule=1f1b,world=2"), once, "there is one step", with(sticky_hook)},
+      {"pipe.stale_shapes", "PIPE-014", "shapes that were told before are taken for known", "P2P-06",
+       at("steps", "steps=4,schedule=zb-h1,world=2"), once, "there is one step", with(stale_shapes)},
+  };
+}
+
+std::vector<Mutant> list_faults() {
+  const std::string single = at("lists", "list=single,wire=f32,schedule=1f1b,world=2");
+  const char* one_tensor = "one tensor is handed on";
+  const auto hearing = [](void (*heard)(std::span<std::int64_t>)) {
+    return with([heard](ExecutorSteps& steps) { steps.pipeline.heard = heard; });
+  };
+  return {
+      {"pipe.sum_outputs", "PIPE-012", "the gradients of a stage's two outputs are added, and both get the sum",
+       "PIPE-14", at("lists", "list=several,wire=f32,schedule=zb-h1,world=2"), single, one_tensor,
+       with([](ExecutorSteps& steps) { steps.pipeline.output_gradients = sum_outputs; })},
+      {"pipe.list_of_floats", "PIPE-012", "what comes is taken for float32, whatever its description says", "P2P-01",
+       at("lists", "list=several,wire=f16,schedule=1f1b,world=3"), single, one_tensor, hearing(hear_floats)},
+      {"pipe.list_without_integers", "PIPE-012", "tensors that have no gradient to come are left out of a list",
+       "P2P-02", at("lists", "list=several,wire=bf16,schedule=interleaved-1f1b,world=2"), single, one_tensor,
+       hearing(hear_no_integers)},
+      {"pipe.evaluation_trains", "PIPE-016", "layers are not told that a call only evaluates",
+       "torch.nn.Module.eval() that nobody calls", at("statistics", "evaluates=yes,schedule=1f1b,world=2"),
+       at("statistics", "evaluates=no,schedule=1f1b,world=2"), "nothing is evaluated",
+       with([](ExecutorSteps& steps) { steps.pipeline.trains = [](bool) { return true; }; })},
+  };
+}
+
 std::vector<Mutant> record_faults() {
   return {
       {"pipe.second_chunk_not_recorded", "PIPE-001", "a rank records the parameters of its first chunk alone",
@@ -210,8 +495,14 @@ std::vector<Mutant> record_faults() {
        "a seed that depends on the rank: RED-09", single_device({.world = 4}), single_device({}), "there is no rank 2",
        with(other_weights_on_rank_2)},
       {"pipe.data_ranks_apart", "PIPE-004", "the gradients of a stage are not exchanged between its data ranks",
-       "PIPE-16: what comes after the reduction stays local", single_device({.data = 2, .world = 4}),
-       single_device({.world = 4}), "there is one data rank", with(data_ranks_apart)},
+       "RED-09", single_device({.data = 2, .world = 4}), single_device({.world = 4}), "there is one data rank",
+       with(data_ranks_apart)},
+      {"pipe.last_added_after_reduction", "PIPE-004", "the last micro-batch is added after the gradients' average",
+       "PIPE-16", single_device({.data = 2, .world = 4}), single_device({.world = 4}), "there is one data rank",
+       with(last_added_after_reduction)},
+      {"pipe.momentum_on_rank_0_alone", "PIPE-003", "the ranks after the first have no momentum",
+       "an optimizer that is made of one stage's settings", at("optimizers", "optimizer=sgd,schedule=1f1b,world=2"),
+       single_device({}), "there is no momentum", with(momentum_on_rank_0_alone)},
       {"pipe.last_loss", "PIPE-005", "the loss is that of the last micro-batch", "a loss that nobody averages",
        single_device({.schedule = "zbv"}), single_device({.micro_batches = "1"}), "there is one micro-batch",
        with(last_loss)},
@@ -235,11 +526,41 @@ std::vector<Mutant> tied_faults() {
   };
 }
 
+std::vector<Mutant> more_tied_faults() {
+  const std::string one_call = tied("tied", "1f1b", 1, 2), three_calls = tied("tied", "1f1b", 1, 2, 3);
+  const auto shared = [](const char* copies) { return at("shared", fmt::format("copies={},world=3", copies)); };
+  return {
+      {"tie.after_scatter", "PIPE-006", "the gradients of tied copies are summed when data ranks have averaged parts",
+       "TIE-02", tied("tied", "1f1b", 2, 4), one_call, "there is one data rank", with(sum_after_scatter)},
+      {"tie.late_write", "PIPE-006", "the gradients of tied copies are summed when the first batch of a step is done",
+       "TIE-06", three_calls, one_call, "a step has one batch", with(reduce_after_first_call)},
+      {"tie.reduced_each_call", "PIPE-006", "the gradients of tied copies are summed after each batch of a step",
+       "TIE-08", three_calls, one_call, "a step has one batch", with(reduce_after_each_call)},
+      {"tie.overwrite", "PIPE-006", "of two uses on one stage the second one's weight gradient replaces the first's",
+       "TIE-07", tied("tied_within", "zb-h1", 1, 2), tied("tied", "zb-h1", 1, 2), "the uses lie on two ranks",
+       with([](ExecutorSteps& steps) { steps.pipeline.adds_uses = [] { return false; }; })},
+      {"tie.of_two_at_most", "PIPE-006", "the gradients of copies on more than two ranks are not exchanged",
+       "TIE-01: a group made of the first and the last stage", tied("tied_thrice", "1f1b", 1, 4),
+       tied("tied", "1f1b", 1, 4), "two ranks have copies", reducing(sum_over_two_at_most)},
+      {"tie.skip_none", "PIPE-015", "a rank leaves out what it has no gradient of", "TIE-04",
+       shared("unused_somewhere"), shared("of_one_type"), "every rank has a gradient",
+       with([](ExecutorSteps& steps) { steps.pipeline.takes_part = [](bool has_gradient) { return has_gradient; }; })},
+      {"tie.of_one_type", "PIPE-015", "shared gradients of all types are added as float32", "REF-05",
+       shared("of_several_types"), shared("of_one_type"), "they are", reducing(sum_as_floats)},
+  };
+}
+
 std::vector<Mutant> engine_faults() {
   const char* constant = "shapes never change";
   return {
       {"pipe.shapes_told_once", "PIPE-007", "the shapes of the first call are taken for those of all", "P2P-06",
        shapes("per_call", "1f1b"), shapes("constant", "1f1b"), constant, with(shapes_told_once)},
+      {"pipe.first_shape_kept", "PIPE-007", "the shapes of the first micro-batch are taken for those of all", "PIPE-13",
+       shapes("per_micro_batch", "1f1b"), shapes("per_call", "1f1b"), "all micro-batches of a call are alike",
+       with([](ExecutorSteps& steps) { steps.pipeline.tells_each = [](bool) { return false; }; })},
+      {"pipe.evaluated_in_reverse", "PIPE-011", "an evaluation takes the last micro-batch first",
+       "PIPE-17: micro-batches in another order", evaluation("ahead_of_the_step"), shapes("constant", "1f1b"),
+       "nothing is evaluated", with(evaluated_in_reverse)},
       {"pipe.reset_wipes_gradients", "PIPE-008",
        "stages are set up anew when shapes change, and their gradients are lost", "PIPE-15", shapes("per_call", "zbv"),
        shapes("constant", "zbv"), constant, with(reset_wipes_gradients)},
@@ -264,7 +585,8 @@ std::vector<Mutant> engine_faults() {
 
 std::vector<Mutant> pipeline_mutants() {
   std::vector<Mutant> all = gradient_faults();
-  for (const auto kind : {record_faults, tied_faults, engine_faults})
+  for (const auto kind :
+       {more_gradient_faults, list_faults, record_faults, tied_faults, more_tied_faults, engine_faults})
     std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }

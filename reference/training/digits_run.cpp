@@ -26,13 +26,14 @@ struct Layout {
   std::vector<int> stages;
 };
 
-// One linear layer with its tanh after the other. `hidden` ones have as many outputs as inputs.
-std::vector<job::Layer> perceptron_of(int hidden, bool tied) {
+// One linear layer with its tanh after the other. `hidden` ones have as many outputs as inputs; so many more have the weight
+// of the first of these.
+std::vector<job::Layer> perceptron_of(int hidden, int tied) {
   using namespace job;
   constexpr std::int64_t width = 32;
   std::vector<Layer> layers{Linear{kPixels, width}, Tanh{}};
   for (int i = 0; i < hidden; ++i) layers.insert(layers.end(), {Linear{width, width}, Tanh{}});
-  if (tied) layers.insert(layers.end(), {TiedLinear{2}, Tanh{}});
+  for (int i = 0; i < tied; ++i) layers.insert(layers.end(), {TiedLinear{2}, Tanh{}});
   layers.emplace_back(Linear{width, kClasses});
   return layers;
 }
@@ -46,12 +47,12 @@ std::vector<int> every_second_layer(int stages) {
 Layout mlp(int stages) {
   if (stages <= 2)
     return {{job::Linear{kPixels, 128}, job::Relu{}, job::Linear{128, kClasses}}, every_second_layer(stages)};
-  return {perceptron_of(stages - 2, false), every_second_layer(stages)};
+  return {perceptron_of(stages - 2, 0), every_second_layer(stages)};
 }
 
-// The tied layer begins the last stage, and is not on the stage of the layer whose weight it has.
-Layout tied(int stages) {
-  Layout layout{perceptron_of(std::max(1, stages - 2), true), every_second_layer(stages)};
+// The last tied layer begins the last stage, and none is on the stage of the layer whose weight it has.
+Layout tied(int stages, int uses) {
+  Layout layout{perceptron_of(std::max(1, stages - uses), uses - 1), every_second_layer(stages)};
   if (stages == 2) layout.stages = {0, 4};
   return layout;
 }
@@ -70,9 +71,9 @@ Layout convolutions(bool norm, int stages) {
   return layout;
 }
 
-Layout layout_of(const std::string& model, int stages) {
+Layout layout_of(const std::string& model, int stages, int tied_uses) {
   if (model == "mlp") return mlp(stages);
-  if (model == "tied") return tied(stages);
+  if (model == "tied") return tied(stages, tied_uses);
   return convolutions(model == "conv_norm", stages);
 }
 
@@ -90,6 +91,8 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
   if (settings.pipeline < 1 || settings.chunks < 1)
     throw InvalidArgument(fmt::format("{} pipeline ranks of {} chunks; there must be at least 1 of each",
                                       settings.pipeline, settings.chunks));
+  if (settings.tied_uses < 2)
+    throw InvalidArgument(fmt::format("{} uses of a tied weight; it has two at least", settings.tied_uses));
   constexpr int most_stages = 1024;
   if (settings.pipeline > most_stages / settings.chunks)
     throw InvalidArgument(fmt::format("{} pipeline ranks of {} chunks; at most {} stages are made", settings.pipeline,
@@ -105,7 +108,7 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
               .schedule = settings.schedule,
               .chunks = settings.chunks,
               .device = settings.device};
-  Layout layout = layout_of(settings.model, settings.pipeline * settings.chunks);
+  Layout layout = layout_of(settings.model, settings.pipeline * settings.chunks, settings.tied_uses);
   spec.layers = std::move(layout.layers);
   spec.stages = std::move(layout.stages);
   if (settings.optimizer == "adam")

@@ -39,6 +39,7 @@ struct DigitsRun {
   int pipeline = 1;
   int chunks = 1;  // stages of a pipeline rank
   std::string schedule = "1f1b";
+  int tied_uses = 2;  // of the tied model's shared weight, each on a stage of its own from four stages on
 };
 
 /// Writes spec.toml, weights.safetensors and batches.safetensors into `folder`, which is made where it is not

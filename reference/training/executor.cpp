@@ -93,11 +93,13 @@ class StagedRun {
   std::vector<double> back_propagate(int step) {
     const std::vector<job::RowRange> rows = steps_.rows(spec_, step, rank_.place().data);
     const int calls = spec_.run.accumulation;
-    const auto of_call = static_cast<std::ptrdiff_t>(rows.size()) / calls;
+    const std::ptrdiff_t of_call = spec_.run.micro_batches;
     std::vector<double> losses;
+    int call = 0;
     for (auto begin = rows.begin(); rows.end() - begin >= of_call; begin += of_call) {
       const EngineResult result = rank_.run({begin, begin + of_call}, calls, false);
       losses.insert(losses.end(), result.losses.begin(), result.losses.end());
+      steps_.pipeline.after_call([&] { rank_.reduce_shared(); }, call++, calls);
     }
     return losses;
   }

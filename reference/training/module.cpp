@@ -14,6 +14,8 @@
 #include "reference/training/executor.hpp"
 #include "reference/training/gradients.hpp"
 #include "reference/training/model.hpp"
+#include "reference/training/pipeline/counting.hpp"
+#include "reference/training/pipeline/lists.hpp"
 #include "reference/training/pipeline/rank.hpp"
 #include "reference/training/steps.hpp"
 #include "reference/training/trainer/pipeline_run.hpp"
@@ -95,14 +97,18 @@ class TorchSession final : public PipelineSession {
 
   PipelineOutcome train(const std::vector<job::RowRange>& micro_batches, int calls) override {
     return guarded([&] {
+      const OperationCounter counter;
       const EngineResult result = rank_->run(micro_batches, calls, false);
-      return PipelineOutcome{.losses = result.losses, .outputs = {}, .peak_activations = result.peak_activations};
+      return PipelineOutcome{.matrix_products = counter.products(),
+                             .losses = result.losses,
+                             .outputs = {},
+                             .peak_activations = result.peak_activations};
     });
   }
   PipelineOutcome evaluate(const std::vector<job::RowRange>& micro_batches) override {
     return guarded([&] {
       const EngineResult result = rank_->run(micro_batches, 1, true);
-      PipelineOutcome evaluated{.losses = result.losses, .outputs = {}, .peak_activations = result.peak_activations};
+      PipelineOutcome evaluated{.losses = result.losses, .peak_activations = result.peak_activations};
       for (const Tensors& outputs : result.outputs)
         for (const float value : to_floats(outputs.at(0))) evaluated.outputs.push_back(value);
       return evaluated;
@@ -116,6 +122,7 @@ class TorchSession final : public PipelineSession {
       return gradients;
     });
   }
+  void clear_gradients() override { rank_->clear_gradients(); }
 
  private:
   static std::unique_ptr<PipelineRank> make(const job::RunSpec& spec, comm::Communicator& world,
@@ -127,6 +134,27 @@ class TorchSession final : public PipelineSession {
   job::RunSpec spec_;
   ExecutorSteps steps_;
   std::unique_ptr<PipelineRank> rank_;
+};
+
+class GuardedSession final : public PipelineSession {
+ public:
+  explicit GuardedSession(std::unique_ptr<PipelineSession> inner) : inner_(std::move(inner)) {}
+  PipelineOutcome train(const std::vector<job::RowRange>& micro_batches, int calls) override {
+    return guarded([&] { return inner_->train(micro_batches, calls); });
+  }
+  PipelineOutcome evaluate(const std::vector<job::RowRange>& micro_batches) override {
+    return guarded([&] { return inner_->evaluate(micro_batches); });
+  }
+  Gradients gradients() override {
+    return guarded([&] { return inner_->gradients(); });
+  }
+  void clear_gradients() override { inner_->clear_gradients(); }
+  Values statistics() override {
+    return guarded([&] { return inner_->statistics(); });
+  }
+
+ private:
+  std::unique_ptr<PipelineSession> inner_;
 };
 
 class TorchTraining final : public Training {
@@ -149,6 +177,19 @@ class TorchTraining final : public Training {
   std::unique_ptr<PipelineSession> pipeline(const job::RunSpec& spec, comm::Communicator& world,
                                             const ExecutorSteps& steps) override {
     return guarded([&] { return std::make_unique<TorchSession>(spec, world, steps); });
+  }
+
+  std::unique_ptr<PipelineSession> list_pipeline(const ListModel& model, comm::Communicator& world,
+                                                 const ExecutorSteps& steps) override {
+    return guarded([&] { return std::make_unique<GuardedSession>(training::list_pipeline(model, world, steps)); });
+  }
+  ListBaseline list_baseline(const ListModel& model, int stages,
+                             const std::vector<std::vector<job::RowRange>>& calls) override {
+    return guarded([&] { return training::list_baseline(model, stages, calls); });
+  }
+  std::vector<SharedCopy> sum_shared(const std::vector<SharedCopy>& copies, comm::Communicator& group,
+                                     const ExecutorSteps& steps) override {
+    return guarded([&] { return training::sum_shared(copies, group, steps); });
   }
 
   std::vector<EpochResult> program(const PipelineRun& run, comm::Communicator& world,

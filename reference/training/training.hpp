@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,8 @@ struct EpochResult;  // trainer/trainer.hpp
 
 /// What a batch did on one rank of a pipeline.
 struct PipelineOutcome {
+  /// Products of two matrices that the call made here; of linear layers alone, and on the host.
+  std::int64_t matrix_products = 0;
   std::vector<double> losses;  // of each micro-batch, and
   std::vector<float> outputs;  // of evaluation, those of all rows: on the ranks that have the last stage
   int peak_activations = 0;    // the most (stage, micro-batch) pairs that were kept at once
@@ -94,6 +97,36 @@ class PipelineSession {
   virtual PipelineOutcome evaluate(const std::vector<job::RowRange>& micro_batches) = 0;
   /// The gradients that this rank has, of the parameters that it holds; those of tied ones are its own part.
   [[nodiscard]] virtual Gradients gradients() = 0;
+  /// Forgets them, as at the end of a step.
+  virtual void clear_gradients() = 0;
+  /// The running statistics of this rank's stages, by name, where they have some.
+  [[nodiscard]] virtual Values statistics() { return {}; }
+};
+
+/// A model whose stages hand on lists of tensors, in a type of their own: what no specification says. Each stage is two
+/// linear layers around a normalisation with running statistics. Rows and weights are functions of the seed.
+struct ListModel {
+  bool several = true;  // activations, whole numbers, nothing, and numbers without gradient; else one tensor
+  std::optional<comm::DType> wire = {};  // f16 or bf16: what travels is rounded to it
+  std::string schedule = "1f1b";
+  int chunks = 1;  // stages of a rank
+  std::uint64_t seed = 0;
+};
+
+/// What one device computes of all its stages, micro-batch after micro-batch.
+struct ListBaseline {
+  Gradients gradients;
+  std::vector<double> losses;  // of each micro-batch
+  Values statistics;
+};
+
+/// A rank's copy of a parameter that several ranks have.
+struct SharedCopy {
+  std::string name;
+  std::vector<int> ranks;  // that hold it, ascending
+  comm::DType dtype = comm::DType::f32;
+  std::vector<double> values;
+  std::optional<std::vector<double>> gradient = {};  // of this rank's uses
 };
 
 class Training {
@@ -118,6 +151,23 @@ class Training {
   /// run().
   [[nodiscard]] virtual std::unique_ptr<PipelineSession> pipeline(const job::RunSpec& spec, comm::Communicator& world,
                                                                   const ExecutorSteps& steps) = 0;
+
+  /// The same of a list model. Throws Unsupported for another wire type, NotFound and InvalidArgument for the schedule.
+  [[nodiscard]] virtual std::unique_ptr<PipelineSession> list_pipeline(const ListModel&, comm::Communicator&,
+                                                                       const ExecutorSteps&) {
+    throw Unsupported("this executor has no list models");
+  }
+  /// Each call's gradient is that of the mean loss over its micro-batches, divided by the number of calls.
+  [[nodiscard]] virtual ListBaseline list_baseline(const ListModel&, int /*stages*/,
+                                                   const std::vector<std::vector<job::RowRange>>& /*calls*/) {
+    throw Unsupported("this executor has no list models");
+  }
+  /// Makes copies equal at first, and sums their gradients, as a pipeline does with what its stages share. Returns both.
+  /// Collective over the ranks that hold any. Throws InvalidArgument for copies that cannot be shared.
+  [[nodiscard]] virtual std::vector<SharedCopy> sum_shared(const std::vector<SharedCopy>&, comm::Communicator&,
+                                                           const ExecutorSteps&) {
+    throw Unsupported("this executor shares no parameters");
+  }
 
   /// run_pipeline() of trainer/pipeline_run.hpp: a whole training run by names, one rank of it. Collective over `world`. Throws
   /// what that throws, and Unsupported where it is not part of this executor.

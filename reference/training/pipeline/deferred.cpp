@@ -145,23 +145,22 @@ at::Tensor split(const at::Tensor& x, const at::Tensor& weight, const at::Tensor
 
 }  // namespace
 
-void DeferredGradients::compute() {
+void DeferredGradients::compute(bool adds_uses) const {
   const c10::AutoGradMode without_gradients(false);
-  const std::vector<Work> work = std::exchange(work_, {});
   struct Sum {
     int to_come = 0;
     at::Tensor sum;
   };
   std::unordered_map<const void*, Sum> sums;
-  for (const Work& one : work)
+  for (const Work& one : work_)
     for (const at::Tensor& leaf : one.leaves)
       if (wants_gradient(leaf)) ++sums[leaf.unsafeGetTensorImpl()].to_come;
-  for (const Work& one : work) {
+  for (const Work& one : work_) {
     const Tensors gradients = one.compute();
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       if (!wants_gradient(one.leaves[i])) continue;
       Sum& sum = sums[one.leaves[i].unsafeGetTensorImpl()];
-      sum.sum = sum.sum.defined() ? sum.sum.add(gradients[i]) : gradients[i];
+      sum.sum = adds_uses && sum.sum.defined() ? sum.sum.add(gradients[i]) : gradients[i];
       if (--sum.to_come == 0) add_to_grad(one.leaves[i], std::exchange(sum.sum, at::Tensor()));
     }
   }

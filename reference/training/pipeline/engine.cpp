@@ -41,6 +41,16 @@ schedules::Schedule forwards_of(schedules::Schedule schedule) {
   return schedule;
 }
 
+std::vector<std::span<float>> views_of(const Tensors& gradients) {
+  std::vector<std::span<float>> views;
+  for (const at::Tensor& gradient : gradients) {
+    if (!gradient.is_cpu() || gradient.scalar_type() != at::kFloat || !gradient.is_non_overlapping_and_dense())
+      throw Unsupported(fmt::format("a gradient of {} is not float32 on the host", text_of(describe({gradient}))));
+    views.emplace_back(gradient.data_ptr<float>(), static_cast<std::size_t>(gradient.numel()));
+  }
+  return views;
+}
+
 }  // namespace
 
 // One batch.
@@ -115,7 +125,8 @@ class PipelineEngine::Call {
     Kept& kept = kept_[place];
     result_.peak_activations = std::max(result_.peak_activations, static_cast<int>(kept_.size()));
     kept.inputs = stage == 0 ? part_of(call_.inputs, micro_batch) : taken(inputs_, place);
-    const Pass pass{.training = !call_.forward_only, .deferred = split_.contains(place) ? &kept.deferred : nullptr};
+    const Pass pass{.training = engine_.steps_.trains(call_.forward_only),
+                    .deferred = split_.contains(place) ? &kept.deferred : nullptr};
     kept.outputs = engine_.stages_.at(engine_.steps_.layers(stage, own_))->forward(kept.inputs, pass);
     if (stage == last())
       finish_forward(micro_batch, kept);
@@ -178,9 +189,7 @@ class PipelineEngine::Call {
       for (const at::Tensor& output : kept.outputs)
         if (output.requires_grad()) roots.push_back(output);
       gradients = taken(gradients_, place);
-      const double factor = engine_.steps_.gradient_factor(place.first, size_);
-      if (factor != 1)
-        for (at::Tensor& gradient : gradients) gradient = gradient.mul(factor);
+      engine_.steps_.output_gradients(place.first, [&] { return views_of(gradients); }, size_);
     }
     if (!roots.empty()) torch::autograd::backward(roots, gradients);
     if (place.first > 0) results_[place] = gradients_of_inputs(kept.inputs);
@@ -199,8 +208,11 @@ class PipelineEngine::Call {
 
   void weight_gradient(const Place& place) {
     Kept& kept = kept_.at(place);
+    const GradientViews gradients = [this] { return engine_.gradients(); };
     if (!kept.deferred.empty())
-      engine_.steps_.weight_half([&] { kept.deferred.compute(); }, [this] { return engine_.gradients(); }, size_);
+      engine_.steps_.weight_half([&] { kept.deferred.compute(engine_.steps_.adds_uses()); }, gradients, size_);
+    kept.deferred.clear();
+    engine_.steps_.after_backward(gradients, place.second, size_);
     if (engine_.steps_.gives_up(place.first, place.second)) kept_.erase(place);
   }
 
@@ -240,7 +252,9 @@ class PipelineEngine::Call {
     if (message.kind == Kind::recv_metadata) {
       const Place sender{message.stage - 1, message.micro_batch};
       Description& known = telling_ == Telling::each ? outputs_[sender] : engine_.outputs_[sender.first];
-      known = from_words(words_.at(name));
+      DescriptionWords& words = words_.at(name);
+      engine_.steps_.heard(words);
+      known = from_words(words);
     } else if (message.kind == Kind::recv_forward) {
       const Description form = form_of(message);
       set_inputs(place, unpack(messages_.at(name), form, engine_.options_.wire, engine_.options_.device), form);
@@ -306,15 +320,10 @@ void PipelineEngine::clear_gradients() {
 }
 
 std::vector<std::span<float>> PipelineEngine::gradients() const {
-  std::vector<std::span<float>> views;
-  for (const auto& [name, tensor] : parameters_) {
-    const at::Tensor gradient = tensor.grad();
-    if (!gradient.defined()) continue;
-    if (!gradient.is_cpu() || gradient.scalar_type() != at::kFloat || !gradient.is_non_overlapping_and_dense())
-      throw Unsupported(fmt::format("the gradient of '{}' is not float32 on the host", name));
-    views.emplace_back(gradient.data_ptr<float>(), static_cast<std::size_t>(gradient.numel()));
-  }
-  return views;
+  Tensors gradients;
+  for (const auto& [name, tensor] : parameters_)
+    if (tensor.grad().defined()) gradients.push_back(tensor.grad());
+  return views_of(gradients);
 }
 
 PipelineEngine::Telling PipelineEngine::telling(const EngineCall& call) {
@@ -324,7 +333,8 @@ PipelineEngine::Telling PipelineEngine::telling(const EngineCall& call) {
   const auto is_first = [&](const Tensors& one) { return describe(one) == first; };
   if (!std::ranges::all_of(call.inputs, is_first)) {
     inputs_.clear();
-    return steps_.tells_shapes(true) ? Telling::each : Telling::never;
+    if (!steps_.tells_shapes(true)) return Telling::never;
+    return steps_.tells_each(true) ? Telling::each : Telling::once;
   }
   const bool changed = first != inputs_ || trains != trained_;
   inputs_ = first;

@@ -100,15 +100,19 @@ SharedParameters::SharedParameters(comm::Communicator& group, const std::vector<
 void SharedParameters::reduce() {
   const c10::AutoGradMode without_gradients(false);
   for (const Bucket& bucket : buckets_) {
-    std::vector<at::Tensor> gradients;
-    for (const at::Tensor& tensor : bucket.tensors)
-      gradients.push_back(tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor));
+    std::vector<at::Tensor> parameters, gradients;
+    for (const at::Tensor& tensor : bucket.tensors) {
+      const bool has_gradient = tensor.grad().defined();
+      if (!steps_.takes_part(has_gradient)) continue;
+      parameters.push_back(tensor);
+      gradients.push_back(has_gradient ? tensor.grad() : at::zeros_like(tensor));
+    }
     const at::Tensor memory = flattened(gradients);
     steps_.reduce_shared(*bucket.group, buffer_of(memory));
     Parts parts(memory);
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       gradients[i].copy_(parts.next(gradients[i]));
-      bucket.tensors[i].mutable_grad() = gradients[i];
+      parameters[i].mutable_grad() = gradients[i];
     }
   }
 }

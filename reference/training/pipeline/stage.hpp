@@ -33,9 +33,11 @@ class DeferredGradients {
   void add(Tensors leaves, std::function<Tensors()> compute) {
     work_.push_back({std::move(leaves), std::move(compute)});
   }
-  /// Computes them all, adds them to the leaves' grad, and holds nothing afterwards. A leaf that was used several times is
-  /// added to once, with the sum, as by a backward pass.
-  void compute();
+  /// Computes them all and adds them to the leaves' grad. A leaf that was used several times is added to once, with the sum,
+  /// as by a backward pass; without `adds_uses`, with the last.
+  void compute(bool adds_uses = true) const;
+  /// Gives up what they need.
+  void clear() { work_.clear(); }
   [[nodiscard]] bool empty() const { return work_.empty(); }
 
  private:

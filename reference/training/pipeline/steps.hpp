@@ -6,6 +6,7 @@
 // Threads A value serves one rank.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
@@ -35,8 +36,9 @@ void reduce_then_update(const std::function<void()>& reduce_shared, const std::f
 struct PipelineTrainingSteps {
   /// What the last stage divides the loss of a micro-batch by.
   std::function<double(const CallSize& size)> divisor = micro_batches_of_all_calls;
-  /// What the gradient of a stage's output is multiplied by when it has come.
-  std::function<double(int stage, const CallSize& size)> gradient_factor = [](int, const CallSize&) { return 1.0; };
+  /// What is done with the gradients of a stage's outputs, one a tensor, when they have come.
+  std::function<void(int stage, const GradientViews& of_outputs, const CallSize& size)> output_gradients =
+      [](int, const GradientViews&, const CallSize&) {};
   /// The part of the batch that a micro-batch is.
   std::function<int(int micro_batch, const CallSize& size)> part = [](int micro_batch, const CallSize&) {
     return micro_batch;
@@ -45,13 +47,24 @@ struct PipelineTrainingSteps {
   std::function<int(int stage, std::span<const int> of_rank)> layers = [](int stage, std::span<const int>) {
     return stage;
   };
-  /// Computes weight gradients that were left behind.
+  /// Whether a pass is one of training to the layers, given whether the call only evaluates.
+  std::function<bool(bool forward_only)> trains = [](bool forward_only) { return !forward_only; };
+  /// Computes weight gradients that were left behind; may be called again.
   std::function<void(const std::function<void()>& compute, const GradientViews& gradients, const CallSize& size)>
       weight_half = [](const std::function<void()>& compute, const GradientViews&, const CallSize&) { compute(); };
+  /// Whether a weight that is used twice between two weight halves gets the gradient of both uses; else of the last.
+  std::function<bool()> adds_uses = [] { return true; };
+  /// What is done with the gradients when a stage has all of a micro-batch.
+  std::function<void(const GradientViews& gradients, int micro_batch, const CallSize& size)> after_backward =
+      [](const GradientViews&, int, const CallSize&) {};
   /// Whether what was kept for a backward pass that is over is given up.
   std::function<bool(int stage, int micro_batch)> gives_up = [](int, int) { return true; };
   /// Whether stages tell each other their shapes, given whether these have changed.
   std::function<bool(bool changed)> tells_shapes = [](bool changed) { return changed; };
+  /// Whether they do so for each micro-batch, given whether these differ.
+  std::function<bool(bool differ)> tells_each = [](bool differ) { return differ; };
+  /// What is done with a description that has come (wire.hpp has its words).
+  std::function<void(std::span<std::int64_t> words)> heard = [](std::span<std::int64_t>) {};
   /// What else is done when shapes have changed.
   std::function<void(const GradientViews& gradients)> shapes_changed = [](const GradientViews&) {};
   /// What is done with the gradients when a call begins.
@@ -60,6 +73,11 @@ struct PipelineTrainingSteps {
   /// What is done with the gradients when a call that trains ends.
   std::function<void(const GradientViews& gradients, const CallSize& size)> end_of_call = [](const GradientViews&,
                                                                                              const CallSize&) {};
+  /// What is done after each of the calls of a step.
+  std::function<void(const std::function<void()>& reduce_shared, int call, int calls)> after_call =
+      [](const std::function<void()>&, int, int) {};
+  /// Whether a shared parameter takes part in its reduction, given whether this rank has a gradient of it.
+  std::function<bool(bool has_gradient)> takes_part = [](bool) { return true; };
   /// Makes of a rank's own gradients of shared parameters those of the whole model, in place. Collective over the ranks
   /// that hold them.
   std::function<void(comm::Communicator& group, const comm::Buffer& bucket)> reduce_shared = sum_over_holders;

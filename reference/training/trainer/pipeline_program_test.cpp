@@ -1,11 +1,14 @@
 // Whole runs: pipelines of several ranks against one rank that does everything, saved and continued, and stopped.
 #include "reference/training/trainer/pipeline_program.hpp"
 
+#include <atomic>
 #include <cmath>
 #include <mutex>
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -106,6 +109,67 @@ TEST_F(PipelineRuns, OfAResidualNetworkHaveTheBitsOfOneRank) {
   expect_same_bits(train(small(2), residual_task(small(2))), alone);
   expect_same_bits(train(small(3), residual_task(small(3))), alone);
   expect_same_bits(train(small(2, 2), residual_task(small(2, 2))), alone);
+}
+
+// What the steps of plain training come to: the whole model, its micro-batches one after the other, and SGD by hand.
+struct PlainTraining {
+  std::vector<double> losses;
+  std::map<std::string, at::Tensor> tensors;  // parameters and running statistics
+};
+PlainTraining plain_training(const TrainerSettings& settings, const PipelineTask& task, double rate, int steps) {
+  TensorStore store(settings.seed);
+  const auto model = make_stage(task.blocks, parts_of(task.blocks, 1, 1, task.cut).front(), store);
+  const TrainingData data = task.data(0);
+  PlainTraining done;
+  for (int step = 0; step < steps; ++step) {
+    const BatchTensors batch = data.training(0, step);
+    double sum = 0;
+    for (int part = 0; part < settings.micro_batches; ++part) {
+      const std::int64_t rows = settings.batch_size / settings.micro_batches;
+      const at::Tensor x = batch.x.narrow(0, part * rows, rows).clone(),
+                       y = batch.y.narrow(0, part * rows, rows).clone();
+      const at::Tensor loss = at::cross_entropy_loss(model->forward({x}, {}).at(0), y);
+      sum += loss.item<double>();
+      loss.div(static_cast<double>(settings.micro_batches)).backward();
+    }
+    done.losses.push_back(sum / settings.micro_batches);
+    for (const NamedTensor& parameter : model->parameters()) {
+      parameter.tensor.detach().sub_(parameter.tensor.grad() * rate);
+      parameter.tensor.mutable_grad() = at::Tensor();
+    }
+  }
+  for (const NamedTensor& parameter : model->parameters()) done.tensors[parameter.name] = parameter.tensor.detach();
+  for (const NamedTensor& buffer : model->buffers()) done.tensors[buffer.name] = buffer.tensor;
+  return done;
+}
+
+// Equal values after steps of plain SGD are equal gradients in each of them; the statistics of the normalisations are those
+// of the micro-batches.
+TEST_F(PipelineRuns, OfResNet50HaveTheBitsOfPlainTraining) {
+  constexpr double rate = 0.0078125;  // a power of two: multiplied and subtracted with one rounding in any order
+  constexpr int steps = 3;
+  TrainerSettings settings = small(2);
+  settings.batch_size = 4;
+  settings.micro_batches = 2;
+  settings.learning_rate = rate;
+  const PipelineTask task{.blocks = resnet50(), .optimizer = job::Sgd{.lr = rate}, .data = [=](int rank) {
+                            return image_data(images(), settings, rank);
+                          }};
+  const PlainTraining expected = plain_training(settings, task, rate, steps);
+  EXPECT_EQ(expected.tensors.size(), 161u + 2 * 53) << "parameters, and a mean and a variance for each normalisation";
+  std::atomic<std::size_t> compared = 0;
+  comm::run_ranks(2, [&](comm::Communicator& world) {
+    PipelineProgram program(settings, task, world);
+    const TrainingProgram run = program.program();
+    for (int step = 0; step < steps; ++step)
+      EXPECT_EQ(run.train(0, step).loss, expected.losses[static_cast<std::size_t>(step)]) << "step " << step;
+    std::vector<NamedTensor> own = program.parameters();
+    for (NamedTensor& buffer : program.buffers()) own.push_back(std::move(buffer));
+    for (const NamedTensor& one : own)
+      EXPECT_TRUE(at::equal(one.tensor.detach(), expected.tensors.at(one.name))) << one.name;
+    compared += own.size();
+  });
+  EXPECT_EQ(compared, expected.tensors.size());
 }
 
 // The shared embeddings are on the first and on the last rank.

@@ -110,6 +110,20 @@ TEST_F(PipelineRunTest, LearnsTheDigits) {
   EXPECT_GT(told_by(run).epochs.back().test.at("Accuracy"), 0.6) << "one of ten is 0.1";
 }
 
+// A thousand classes of which ten are there: whoever learns anything learns that first.
+TEST_F(PipelineRunTest, TrainsResNet50ForTwoShortEpochs) {
+  PipelineRun run = small();
+  run.model = "resnet50";
+  run.settings.batch_size = 8;
+  run.settings.epochs = 2;
+  run.most_digits = 24;
+  run.checkpoints.clear();
+  const Told told = told_by(run);
+  ASSERT_EQ(told.epochs.size(), 2u);
+  EXPECT_LT(told.epochs[1].training.at("Loss"), told.epochs[0].training.at("Loss") - 0.5) << "it learns";
+  EXPECT_EQ(told.epochs[1].test.count("Accuracy"), 1u);
+}
+
 TEST_F(PipelineRunTest, TrainsATransformerOnText) {
   PipelineRun run = small();
   run.settings.batch_size = 4;

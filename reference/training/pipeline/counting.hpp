@@ -1,4 +1,4 @@
-// Counts what LibTorch computes on this thread.
+// reference/training/pipeline/counting.hpp: counts what LibTorch computes on this thread.
 #pragma once
 
 #include <map>
