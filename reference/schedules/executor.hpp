@@ -20,6 +20,7 @@
 // Source  The action runtime of torch.distributed.pipelining; DeepSpeed's instructions.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -112,9 +113,11 @@ struct ExecutorOptions {
                                            const StageCallbacks& callbacks, const ExecutorOptions& options = {},
                                            const PipelineSteps& steps = {});
 
-/// A device that computes nothing: each computation waits for its time, messages are real and have the given sizes.
-/// Times, bytes and straggling are those of `options` (not its links, overlap and jitter), each time multiplied by
-/// `seconds`.
+/// A device that computes nothing: each computation waits until its time has passed and leaves the core to other ranks,
+/// so that a machine has more devices than cores. Messages are real and have the given sizes. Times, bytes and straggling
+/// are those of `options` (not its links, overlap and jitter), each time multiplied by `seconds`.
+/// Where the system wakes a rank late, the next computation is that much shorter, for a device is not late; but none begins
+/// before its input was sent, which messages of 8 bytes and more say by the clock of the machine: the ranks share one.
 class EmulatedDevice {
  public:
   /// Throws InvalidArgument for options that simulate() refuses.
@@ -128,14 +131,19 @@ class EmulatedDevice {
   [[nodiscard]] int peak_activations() const { return peak_; }
 
  private:
-  void compute(ActionKind kind, int stage);
+  using Clock = std::chrono::steady_clock;
+  void compute(const Action& action);
+  [[nodiscard]] Clock::time_point begin_of(const Action& action);
   comm::Buffer memory_of(const Action& message);
+  void release(const Action& message);
 
   struct Memory;
   SimulationOptions options_;
   double seconds_;
   int live_ = 0;
   int peak_ = 0;
+  Clock::time_point returned_;  // from the computation before
+  Clock::duration late_{};      // as it was
   std::unique_ptr<Memory> memory_;
 };
 
