@@ -102,6 +102,7 @@ nlohmann::json to_json_value(const BubbleFigures& figures) {
     ranks.push_back({{"work", figures.ranks[rank].work},
                      {"barrier_bubble", figures.ranks[rank].barrier_bubble},
                      {"span_bubble", figures.ranks[rank].span_bubble},
+                     {"peak_activations", figures.ranks[rank].peak_activations},
                      {"idle",
                       {{"fill", idle.fill},
                        {"drain", idle.drain},

@@ -52,7 +52,7 @@ struct BubbleFigures {
 [[nodiscard]] BubbleFigures figures_of(const schedules::Schedule& schedule, const schedules::SimulationOptions& options,
                                        const schedules::Timeline& timeline);
 
-/// {"makespan":s,"ranks":[{"work":s,"barrier_bubble":s,"span_bubble":s,"idle":{"fill":s,…}},…]}
+/// {"makespan":s,"ranks":[{"work":s,"barrier_bubble":s,"span_bubble":s,"peak_activations":n,"idle":{"fill":s,…}},…]}
 [[nodiscard]] nlohmann::json to_json_value(const BubbleFigures& figures);
 
 }  // namespace plumbline::bench
