@@ -113,7 +113,13 @@ class Executor {
   }
 
  private:
-  // Messages that were started together.
+  // What is started together.
+  struct GroupCalls {
+    comm::Communicator* communicator;
+    std::vector<comm::Call> calls;
+    std::vector<std::size_t> messages;  // of each call, its message among the joined ones
+  };
+  // A message, or messages that are over together.
   struct Posted {
     std::size_t position = 0;  // of the first
     std::span<const Action> messages;
@@ -129,27 +135,42 @@ class Executor {
 
   void post(std::span<const Action> messages) {
     std::vector<GroupCalls> groups;
-    for (const Action& message : messages) {
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      const Action& message = messages[i];
       if (message.kind == Kind::recv_forward)
         wait_until_here({.kind = Kind::recv_metadata, .stage = message.stage, .micro_batch = message.micro_batch});
-      add_calls(message, groups);
+      add_calls(message, i, groups);
     }
     const double time = now();
     for (std::size_t i = 0; i < messages.size(); ++i) periods_[at_ + i] = {time, time};
-    Posted posted{at_, messages, {}, std::ranges::all_of(messages, is_send, &Action::kind)};
-    for (const GroupCalls& group : groups)
-      std::ranges::move(steps_.start(*group.communicator, group.calls, options_.timeout),
-                        std::back_inserter(posted.works));
+    start(messages, groups);
+  }
+  // Messages of which each has works of its own are over one by one; else all of them together.
+  void start(std::span<const Action> messages, std::vector<GroupCalls>& groups) {
+    std::vector<Posted> apart;
+    for (std::size_t i = 0; i < messages.size(); ++i)
+      apart.push_back({at_ + i, messages.subspan(i, 1), {}, is_send(messages[i].kind)});
+    Posted whole{at_, messages, {}, std::ranges::all_of(messages, is_send, &Action::kind)};
+    bool are_apart = true;
+    for (const GroupCalls& group : groups) {
+      std::vector<comm::Work> works = steps_.start(*group.communicator, group.calls, options_.timeout);
+      are_apart = are_apart && works.size() == group.calls.size();
+      for (std::size_t i = 0; i < works.size(); ++i)
+        (are_apart ? apart[group.messages[i]] : whole).works.push_back(std::move(works[i]));
+    }
+    if (are_apart) {
+      for (Posted& one : apart) take_up(std::move(one));
+      return;
+    }
+    for (Posted& one : apart) std::ranges::move(one.works, std::back_inserter(whole.works));
+    take_up(std::move(whole));
+  }
+  void take_up(Posted posted) {
     posted_.push_back(std::move(posted));
     if (posted_.back().sends_alone && ++outstanding_sends_ > options_.most_outstanding_sends)
       finish(std::ranges::find(posted_, true, &Posted::sends_alone));
   }
-  // What is started together.
-  struct GroupCalls {
-    comm::Communicator* communicator;
-    std::vector<comm::Call> calls;
-  };
-  void add_calls(const Action& message, std::vector<GroupCalls>& groups) {
+  void add_calls(const Action& message, std::size_t number, std::vector<GroupCalls>& groups) {
     const bool is_gradient = message.kind == Kind::send_backward || message.kind == Kind::recv_backward;
     comm::Communicator* const over = is_gradient && options_.gradients ? options_.gradients : &communicator_;
     const bool sends = is_send(message.kind);
@@ -162,8 +183,9 @@ class Executor {
       else
         call.out = piece;
       auto group = std::ranges::find(groups, over, &GroupCalls::communicator);
-      if (group == groups.end()) group = groups.insert(groups.end(), {over, {}});
+      if (group == groups.end()) group = groups.insert(groups.end(), {over, {}, {}});
       group->calls.push_back(call);
+      group->messages.push_back(number);
     }
   }
   [[nodiscard]] std::vector<comm::Buffer> memory_of(const Action& message) const {
@@ -314,6 +336,17 @@ std::vector<comm::Work> start_together(comm::Communicator& communicator, std::sp
                                        comm::Timeout) {
   std::vector<comm::Work> works;
   works.push_back(communicator.start(calls));
+  return works;
+}
+
+std::vector<comm::Work> start_each(comm::Communicator& communicator, std::span<const comm::Call> calls,
+                                   comm::Timeout timeout) {
+  const auto on_host = [](const comm::Call& call) {
+    return call.in.device.kind == comm::Device::Kind::cpu && call.out.device.kind == comm::Device::Kind::cpu;
+  };
+  if (!std::ranges::all_of(calls, on_host)) return start_together(communicator, calls, timeout);
+  std::vector<comm::Work> works;
+  for (const comm::Call& call : calls) works.push_back(communicator.start(call));
   return works;
 }
 

@@ -68,10 +68,14 @@ struct StageCallbacks {
 /// what is left. The others as they are, also those without elements.
 [[nodiscard]] std::vector<comm::Buffer> pieces_of(const Action& message, std::span<const comm::Buffer> tensors,
                                                   std::optional<std::int64_t> most_bytes);
+/// Starts each call by itself, without waiting in between: a handle for each. Calls on the memory of devices, where one
+/// would go behind the other, as one.
+[[nodiscard]] std::vector<comm::Work> start_each(comm::Communicator& communicator, std::span<const comm::Call> calls,
+                                                 comm::Timeout timeout);
 /// Starts all calls as one.
 [[nodiscard]] std::vector<comm::Work> start_together(comm::Communicator& communicator,
                                                      std::span<const comm::Call> calls, comm::Timeout timeout);
-/// Waits until the messages that were started together are over.
+/// Waits until the messages of one handle are over.
 void wait_for(std::span<const Action> messages, comm::Work& work, comm::Timeout timeout);
 /// Calls what the action stands for.
 void call_back(const StageCallbacks& callbacks, const Action& action);
@@ -84,10 +88,10 @@ struct PipelineSteps {
   std::function<std::vector<comm::Buffer>(const Action& message, std::span<const comm::Buffer> tensors,
                                           std::optional<std::int64_t> most_bytes)>
       split = pieces_of;
-  /// Starts messages that are joined: one handle for all, or several.
+  /// Starts messages that are joined. With a handle for each call, messages are over one by one, else all together.
   std::function<std::vector<comm::Work>(comm::Communicator& communicator, std::span<const comm::Call> calls,
                                         comm::Timeout timeout)>
-      start = start_together;
+      start = start_each;
   std::function<void(std::span<const Action> messages, comm::Work& work, comm::Timeout timeout)> wait = wait_for;
   std::function<void(const StageCallbacks& callbacks, const Action& action)> compute = call_back;
 };
@@ -95,7 +99,7 @@ struct PipelineSteps {
 struct ExecutorOptions {
   /// Of each wait; nothing means the communicator's own limit.
   comm::Timeout timeout = {};
-  /// Groups of messages under way, with sends alone, before the oldest is waited for.
+  /// Sends under way, those that one handle stands for counting once, before the oldest is waited for.
   std::size_t most_outstanding_sends = 8;
   /// Of a call, on both sides: a longer tensor goes in pieces. Nothing means any number.
   std::optional<std::int64_t> most_bytes_a_call = {};
