@@ -16,7 +16,7 @@
 namespace plumbline::cli {
 namespace {
 
-constexpr double kMargin = 24, kTop = 96, kPanelWidth = 250, kPanelHeight = 190, kGapX = 62, kGapY = 70;
+constexpr double kMargin = 24, kTop = 116, kPanelWidth = 250, kPanelHeight = 190, kGapX = 62, kGapY = 70;
 constexpr int kColumns = 4;
 constexpr std::array<Colour, 6> kColours{
     {{47, 111, 190}, {213, 94, 0}, {24, 116, 78}, {204, 121, 167}, {230, 150, 20}, {86, 80, 160}}};
