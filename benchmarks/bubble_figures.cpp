@@ -59,24 +59,23 @@ Timeline measured_timeline(const Schedule& schedule, const Computations& computa
   return schedules::timeline_of(schedule, periods);
 }
 
-std::vector<StageTimes> mean_times(const Schedule& schedule, const std::vector<Computations>& runs) {
+std::vector<StageTimes> mean_times(const Schedule& schedule, const Computations& run) {
   struct Sum {
     double seconds = 0;
     int count = 0;
     [[nodiscard]] double mean() const { return count == 0 ? 0 : seconds / count; }
   };
   std::vector<std::array<Sum, 5>> sums(static_cast<std::size_t>(schedule.stages));  // by kind
-  for (const Computations& run : runs)
-    for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-      auto period = run[rank].begin();
-      for (const Action& action : schedule.ranks[rank]) {
-        if (!schedules::is_compute(action.kind)) continue;
-        Sum& sum = sums[static_cast<std::size_t>(action.stage)][static_cast<std::size_t>(action.kind)];
-        sum.seconds += period->end - period->start;
-        ++sum.count;
-        ++period;
-      }
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    auto period = run[rank].begin();
+    for (const Action& action : schedule.ranks[rank]) {
+      if (!schedules::is_compute(action.kind)) continue;
+      Sum& sum = sums[static_cast<std::size_t>(action.stage)][static_cast<std::size_t>(action.kind)];
+      sum.seconds += period->end - period->start;
+      ++sum.count;
+      ++period;
     }
+  }
   std::vector<StageTimes> times;
   for (const auto& stage : sums) {
     const auto of = [&](ActionKind kind) { return stage[static_cast<std::size_t>(kind)]; };

@@ -38,10 +38,10 @@ using Computations = std::vector<std::vector<schedules::Period>>;
 [[nodiscard]] schedules::Timeline measured_timeline(const schedules::Schedule& schedule,
                                                     const Computations& computations);
 
-/// How long the computations of each stage took, on the average of some runs that measured_timeline() takes; 0 for a kind
-/// that a stage does not have. A backward that is split has no time but that of its halves.
+/// How long the computations of each stage took on the average of a run that measured_timeline() takes; 0 for a kind that
+/// a stage does not have. A backward that is split has no time but that of its halves.
 [[nodiscard]] std::vector<schedules::StageTimes> mean_times(const schedules::Schedule& schedule,
-                                                            const std::vector<Computations>& runs);
+                                                            const Computations& run);
 
 struct BubbleFigures {
   double makespan = 0;

@@ -46,14 +46,14 @@ TEST(BubbleFigures, RefuseAnotherNumberOfComputations) {
 }
 
 TEST(BubbleFigures, AverageTheTimesOfEachStageAndKind) {
-  const Schedule whole = schedules::lower(schedules::generate(Family::one_f_one_b, {2, 1, 1}));
-  const auto times = mean_times(whole, {{{{0, 1}, {4, 6}}, {{1, 2}, {2, 4}}}, {{{0, 3}, {4, 6}}, {{3, 4}, {4, 8}}}});
+  const Schedule whole = schedules::lower(schedules::generate(Family::gpipe, {2, 2, 1}));
+  const auto times = mean_times(whole, {{{0, 1}, {1, 4}, {6, 8}, {10, 12}}, {{1, 2}, {4, 5}, {5, 7}, {7, 11}}});
   EXPECT_EQ(times[0].forward, 2);
   EXPECT_EQ(times[0].backward, 2);
   EXPECT_EQ(times[1].forward, 1);
   EXPECT_EQ(times[1].backward, 3);
   const Schedule split = schedules::lower(schedules::generate(Family::zb_h1, {1, 1, 1}));
-  const auto halves = mean_times(split, {{{{0, 1}, {1, 3}, {3, 7}}}});
+  const auto halves = mean_times(split, {{{0, 1}, {1, 3}, {3, 7}}});
   EXPECT_EQ(halves[0].input_gradient, 2);
   EXPECT_EQ(halves[0].weight_gradient, 4);
   EXPECT_FALSE(halves[0].backward);

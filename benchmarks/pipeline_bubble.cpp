@@ -49,12 +49,8 @@ Computations gathered(comm::Communicator& world, const Schedule& schedule, const
   return all;
 }
 
-json figures_of_runs(const Schedule& schedule, const schedules::SimulationOptions& options,
-                     const std::vector<Computations>& runs) {
-  json repetitions = json::array();
-  for (const Computations& run : runs)
-    repetitions.push_back(to_json_value(figures_of(schedule, options, measured_timeline(schedule, run))));
-  return repetitions;
+json figures_of_run(const Schedule& schedule, const schedules::SimulationOptions& options, const Computations& run) {
+  return to_json_value(figures_of(schedule, options, measured_timeline(schedule, run)));
 }
 
 // The first run, in which memory and threads find their places, does not count.
@@ -87,7 +83,9 @@ json emulated(comm::Communicator& world, const json& arguments) {
     return clock.periods();
   });
   if (world.rank() != 0) return nullptr;
-  return {{"repetitions", figures_of_runs(schedule, options, runs)}};
+  json repetitions = json::array();
+  for (const Computations& one : runs) repetitions.push_back(figures_of_run(schedule, options, one));
+  return {{"repetitions", std::move(repetitions)}};
 }
 
 // ---- LibTorch ----
@@ -167,8 +165,13 @@ json libtorch(comm::Communicator& world, const json& arguments) {
     return fresh.periods();
   });
   if (world.rank() != 0) return nullptr;
-  const schedules::SimulationOptions options{.stages = mean_times(schedule, runs)};
-  return {{"repetitions", figures_of_runs(schedule, options, runs)}, {"stages", words(options.stages)}};
+  json repetitions = json::array();
+  for (const Computations& one : runs) {
+    const schedules::SimulationOptions options{.stages = mean_times(schedule, one)};
+    repetitions.push_back(figures_of_run(schedule, options, one));
+    repetitions.back()["stages"] = words(options.stages);
+  }
+  return {{"repetitions", std::move(repetitions)}};
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ namespace plumbline::bench {
 /// Of "emulated": {"schedule","micro_batches","chunks","forward","input_gradient","weight_gradient": seconds of a stage,
 /// "message_bytes","repetitions"}. Result: {"repetitions":[figures…]}.
 /// Of "libtorch": {"schedule","micro_batches","chunks","width","rows": of a micro-batch,"folder": where the run's files
-/// go,"repetitions"}. Result: the same with "stages":[{"forward","backward","input_gradient","weight_gradient"}…], the
-/// seconds that computations took. Throws NotAvailable where LibTorch is absent.
+/// go,"repetitions"}. Result: the same, and in the figures of each repetition "stages":[{"forward","backward",
+/// "input_gradient","weight_gradient"}…], the seconds that computations took. Throws NotAvailable where LibTorch is absent.
 void add_pipeline_bubble(Registry& registry);
 
 }  // namespace plumbline::bench

@@ -17,7 +17,8 @@ namespace plumbline::cli {
 /// What has to be measured for the claims whose configuration has up to 8 ranks, each once.
 [[nodiscard]] std::vector<BubbleCase> published_cases(const schedules::StageTimes& times);
 
-/// The table: claim, configuration, published, simulated, difference, and measured where `rows` have it. Then what is
+/// The table: claim, configuration, published, simulated, difference, and measured, of the fastest repetitions, where `rows`
+/// have it. Then what is
 /// claimed and cannot be had here, with the reason.
 [[nodiscard]] std::string published_text(std::span<const BubbleRow> rows);
 

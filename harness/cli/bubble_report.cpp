@@ -62,7 +62,6 @@ ScheduleRequest BubbleCase::request() const {
   request.options.stages = {{.forward = times.forward * share,
                              .input_gradient = times.input_gradient * share,
                              .weight_gradient = times.weight_gradient * share}};
-  if (!measured_times.empty()) request.options.stages = measured_times;
   return request;
 }
 
@@ -84,68 +83,123 @@ Centre centre_of(std::vector<double> samples) {
   return {median, samples[left], samples[count - 1 - left], 1 - 2 * outside};
 }
 
-BubbleRow bubble_row(BubbleCase of, const json& answer) {
-  BubbleRow row{.of = std::move(of)};
-  for (const json& stage : answer.value("stages", json::array())) {
-    StageTimes& times = row.of.measured_times.emplace_back();
+namespace {
+
+// The times that computations took in a repetition; of those that were asked for, none.
+std::vector<StageTimes> times_in(const json& repetition) {
+  std::vector<StageTimes> stages;
+  for (const json& stage : repetition.value("stages", json::array())) {
+    StageTimes& times = stages.emplace_back();
     times = {stage.at("forward"), stage.at("input_gradient"), stage.at("weight_gradient"), {}};
     if (stage.contains("backward")) times.backward = stage.at("backward").get<double>();
   }
-  const ScheduleView view = view_of(row.of.request());
-  const schedules::Timeline& simulated = view.timeline;
-  row.simulated_makespan = simulated.makespan;
+  return stages;
+}
 
-  std::vector<double> ratios, barriers, spans, of_total, of_work;
-  row.ranks.resize(simulated.ranks.size());
-  std::vector<std::array<std::vector<double>, kParts.size()>> parts(row.ranks.size());
-  std::vector<std::vector<double>> rank_spans(row.ranks.size());
-  for (const json& repetition : answer.at("repetitions")) {
-    const double makespan = repetition.at("makespan");
-    const double barrier = mean_of(of_ranks(repetition, "barrier_bubble"));
-    row.makespans.push_back(makespan);
-    ratios.push_back(makespan / simulated.makespan);
-    barriers.push_back(barrier);
-    spans.push_back(std::ranges::max(of_ranks(repetition, "span_bubble")));
-    of_total.push_back(barrier / makespan);
-    of_work.push_back(barrier / mean_of(of_ranks(repetition, "work")));
-    for (std::size_t rank = 0; rank < row.ranks.size(); ++rank) {
+// One figure, once a repetition.
+struct Samples {
+  std::vector<double> measured, simulated;
+  void add(double of_run, double of_simulation) {
+    measured.push_back(of_run);
+    simulated.push_back(of_simulation);
+  }
+  [[nodiscard]] BubbleFigure figure() const { return {centre_of(measured), median_of(simulated)}; }
+};
+
+// Gathers the repetitions of a row.
+class Gathering {
+ public:
+  explicit Gathering(BubbleCase of)
+      : row_{.of = std::move(of)},
+        asked_(view_of(row_.of.request())),
+        parts_(asked_.timeline.ranks.size()),
+        rank_barriers_(parts_.size()),
+        rank_spans_(parts_.size()) {}
+
+  void add(const json& repetition) {
+    ScheduleRequest request = row_.of.request();
+    const std::vector<StageTimes> times = times_in(repetition);
+    if (!times.empty()) request.options.stages = times;
+    const schedules::Timeline simulated = times.empty() ? asked_.timeline : simulate(asked_.schedule, request.options);
+    const double makespan = repetition.at("makespan"), barrier = mean_of(of_ranks(repetition, "barrier_bubble"));
+    const double work = mean_of(of_ranks(repetition, "work"));
+    const double simulated_barrier = mean_of(of_ranks(simulated, &schedules::RankTimes::barrier_bubble));
+    row_.makespans.push_back(makespan);
+    row_.ratios.push_back(makespan / simulated.makespan);
+    makespans_.add(makespan, simulated.makespan);
+    barriers_.add(barrier, simulated_barrier);
+    spans_.add(std::ranges::max(of_ranks(repetition, "span_bubble")),
+               std::ranges::max(of_ranks(simulated, &schedules::RankTimes::span_bubble)));
+    of_total_.add(barrier / makespan, simulated_barrier / simulated.makespan);
+    of_work_.add(barrier / work, simulated_barrier / mean_of(of_ranks(simulated, &schedules::RankTimes::work)));
+    add_ranks(repetition, simulated);
+  }
+
+  BubbleRow row() {
+    row_.simulated_makespan = makespans_.figure().simulated;
+    row_.ratio = centre_of(row_.ratios);
+    row_.barrier = barriers_.figure();
+    row_.span = spans_.figure();
+    row_.ratio_of_total = of_total_.figure();
+    row_.ratio_of_work = of_work_.figure();
+    for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
+      BubbleRow::Rank& one = row_.ranks.emplace_back();
+      one.barrier_bubbles = rank_barriers_[rank].measured;
+      one.simulated_barrier_bubble = median_of(rank_barriers_[rank].simulated);
+      one.span_bubble = median_of(rank_spans_[rank].measured);
+      one.simulated_span_bubble = median_of(rank_spans_[rank].simulated);
+      for (std::size_t i = 0; i < kParts.size(); ++i) {
+        one.idle.*kParts[i].seconds = median_of(parts_[rank][i]);
+        row_.idle.*kParts[i].seconds += median_of(parts_[rank][i]) / static_cast<double>(parts_.size());
+      }
+    }
+    if (!row_.of.libtorch && asked_.formula) calculate(*asked_.formula);
+    return std::move(row_);
+  }
+
+ private:
+  void add_ranks(const json& repetition, const schedules::Timeline& simulated) {
+    double longest = 0;
+    for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
       const json& figures = repetition.at("ranks").at(rank);
-      row.ranks[rank].barrier_bubbles.push_back(figures.at("barrier_bubble"));
-      rank_spans[rank].push_back(figures.at("span_bubble"));
-      row.peak_activations = std::max(row.peak_activations, figures.at("peak_activations").get<int>());
-      for (std::size_t i = 0; i < kParts.size(); ++i) parts[rank][i].push_back(figures.at("idle").at(kParts[i].name));
+      const double span = figures.at("span_bubble");
+      rank_barriers_[rank].add(figures.at("barrier_bubble"), simulated.ranks[rank].barrier_bubble);
+      rank_spans_[rank].add(span, simulated.ranks[rank].span_bubble);
+      longest = std::max(longest, figures.at("work").get<double>() + span);
+      row_.peak_activations = std::max(row_.peak_activations, figures.at("peak_activations").get<int>());
+      for (std::size_t i = 0; i < kParts.size(); ++i) parts_[rank][i].push_back(figures.at("idle").at(kParts[i].name));
     }
+    row_.free_steps.push_back(longest);
   }
-  for (std::size_t rank = 0; rank < row.ranks.size(); ++rank) {
-    BubbleRow::Rank& one = row.ranks[rank];
-    one.span_bubble = median_of(rank_spans[rank]);
-    one.simulated_barrier_bubble = simulated.ranks[rank].barrier_bubble;
-    one.simulated_span_bubble = simulated.ranks[rank].span_bubble;
-    for (std::size_t i = 0; i < kParts.size(); ++i) {
-      one.idle.*kParts[i].seconds = median_of(parts[rank][i]);
-      row.idle.*kParts[i].seconds += median_of(parts[rank][i]) / static_cast<double>(row.ranks.size());
+  void calculate(const ClosedForm& form) {
+    const double work = mean_of(of_ranks(asked_.timeline, &schedules::RankTimes::work));
+    if (form.of_span) {
+      row_.span.closed_form = form.seconds;
+      return;
     }
+    row_.barrier.closed_form = form.seconds;
+    row_.ratio_of_total.closed_form = form.seconds / (work + form.seconds);
+    row_.ratio_of_work.closed_form = form.seconds / work;
   }
-  const double barrier = mean_of(of_ranks(simulated, &schedules::RankTimes::barrier_bubble));
-  const double work = mean_of(of_ranks(simulated, &schedules::RankTimes::work));
-  row.ratio = centre_of(ratios);
-  row.barrier = {centre_of(barriers), barrier};
-  row.span = {centre_of(spans), std::ranges::max(of_ranks(simulated, &schedules::RankTimes::span_bubble))};
-  row.ratio_of_total = {centre_of(of_total), barrier / simulated.makespan};
-  row.ratio_of_work = {centre_of(of_work), barrier / work};
-  if (view.formula && view.formula->of_span) {
-    row.span.closed_form = view.formula->seconds;
-  } else if (view.formula) {
-    row.barrier.closed_form = view.formula->seconds;
-    row.ratio_of_total.closed_form = view.formula->seconds / (work + view.formula->seconds);
-    row.ratio_of_work.closed_form = view.formula->seconds / work;
-  }
-  return row;
+
+  BubbleRow row_;
+  ScheduleView asked_;
+  Samples makespans_, barriers_, spans_, of_total_, of_work_;
+  std::vector<std::array<std::vector<double>, kParts.size()>> parts_;  // by rank
+  std::vector<Samples> rank_barriers_, rank_spans_;
+};
+
+}  // namespace
+
+BubbleRow bubble_row(BubbleCase of, const json& answer) {
+  Gathering gathering(std::move(of));
+  for (const json& repetition : answer.at("repetitions")) gathering.add(repetition);
+  return gathering.row();
 }
 
 std::string why_no_closed_form(const BubbleCase& of) {
-  if (closed_form(of.request())) return "";
   if (of.libtorch) return "stages take different times";
+  if (closed_form(of.request())) return "";
   switch (of.family) {
     case Family::automatic:
       return "made for the times, by search";

@@ -27,12 +27,11 @@ struct BubbleCase {
   /// Of a rank's stages together, for one micro-batch.
   schedules::StageTimes times;
   bool libtorch = false;  // else emulated
-  /// Of each stage, where they were measured: they take the place of `times`.
-  std::vector<schedules::StageTimes> measured_times = {};
 
   /// "zb-h1 of 4 ranks, 8 micro-batches".
   [[nodiscard]] std::string name() const;
-  /// What the simulator is asked. Each stage has its share of the rank's times.
+  /// What the simulator is asked. Each stage has its share of the rank's times. They are not asked of LibTorch, which
+  /// has its own.
   [[nodiscard]] ScheduleRequest request() const;
 };
 
@@ -46,7 +45,8 @@ struct Centre {
 /// Throws InvalidArgument without samples.
 [[nodiscard]] Centre centre_of(std::vector<double> samples);
 
-/// One figure of a row: what was measured, simulated and, where one holds, calculated.
+/// One figure of a row: what was measured, simulated and, where one holds, calculated. What is simulated with measured
+/// times is a median, too.
 struct BubbleFigure {
   Centre measured;
   double simulated = 0;
@@ -55,9 +55,11 @@ struct BubbleFigure {
 
 struct BubbleRow {
   BubbleCase of;
-  std::vector<double> makespans;  // of each repetition
+  std::vector<double> makespans;   // of each repetition
+  std::vector<double> free_steps;  // of each: the longest that a rank takes from its begin to its end
   double simulated_makespan = 0;
-  Centre ratio;                 // of the makespans to the simulated one
+  std::vector<double> ratios;  // of each repetition's makespan to its simulated one
+  Centre ratio;
   BubbleFigure barrier;         // the mean of the ranks
   BubbleFigure span;            // the longest of a rank
   BubbleFigure ratio_of_total;  // of the barrier bubble to the makespan

@@ -132,11 +132,13 @@ TEST(BubbleRow, HasTheClosedFormsThatTheSimulatorConfirms) {
 TEST(BubbleRow, OfMeasuredTimesIsSimulatedWithThem) {
   const BubbleCase of{.family = Family::one_f_one_b, .shape = {2, 2, 1}, .times = {9, 9, 9, {}}, .libtorch = true};
   json answer = answer_for(of, {1});
-  answer["stages"] = {{{"forward", 1}, {"backward", 2}, {"input_gradient", 0}, {"weight_gradient", 0}},
-                      {{"forward", 2}, {"backward", 2}, {"input_gradient", 0}, {"weight_gradient", 0}}};
+  answer["repetitions"][0]["stages"] = {
+      {{"forward", 1}, {"backward", 2}, {"input_gradient", 0}, {"weight_gradient", 0}},
+      {{"forward", 2}, {"backward", 2}, {"input_gradient", 0}, {"weight_gradient", 0}}};
   const BubbleRow row = bubble_row(of, answer);
   // 0F0 0-1, 1F0 1-3, 1B0 3-5, 1F1 5-7, 1B1 7-9, 0B1 9-11.
   EXPECT_EQ(row.simulated_makespan, 11);
+  EXPECT_EQ(row.ratio.median, row.makespans.front() / 11);
   EXPECT_FALSE(row.barrier.closed_form);
   EXPECT_THAT(why_no_closed_form(row.of), HasSubstr("different times"));
 }
