@@ -152,6 +152,20 @@ void keeps_no_more(Context& context) {
   });
 }
 
+// Two stages on each of two ranks, two micro-batches. Rank 1 receives the second one when the first is through all stages;
+// until then rank 0's send of it is not over, and rank 0 has the first one to compute, which comes beside that send.
+void waits_for_its_input_alone(Context& context) {
+  const bool together = context.parameters().text("posted") == "together";
+  Schedule schedule{.stages = 4, .micro_batches = 2, .stage_to_rank = {0, 1, 0, 1}, .ranks = {}};
+  schedule.ranks = {schedules::parse_row(fmt::format("0F0,0SEND_F0,0F1,{},2F0,2SEND_F0,2RECV_F1,2F1,2SEND_F1",
+                                                     together ? "(0SEND_F1;2RECV_F0)P2P" : "0SEND_F1,2RECV_F0")),
+                    schedules::parse_row("1RECV_F0,1F0,1SEND_F0,3RECV_F0,3F0,1RECV_F1,1F1,1SEND_F1,3RECV_F1,3F1")};
+  Model model(schedule);
+  (void)schedules::run_rank(context.world(), schedule, model.callbacks(), {},
+                            context.steps().of<schedules::PipelineSteps>());
+  EXPECT_EQ(model.peak(), 4) << "computations";
+}
+
 }  // namespace
 
 void add_executor_checks(suite::Suite& suite) {
@@ -170,6 +184,11 @@ void add_executor_checks(suite::Suite& suite) {
   add("sums_of_one_device", "SCHED-050@a657", {"1", "p", "2p"}, sums_of_one_device);
   add("comes_to_its_end", "SCHED-051@18c6", {"1", "2p"}, comes_to_its_end);
   add("keeps_no_more", "SCHED-052@a104", {"2p"}, keeps_no_more);
+  suite.add({.id = "schedules.executor.waits_for_its_input_alone",
+             .verifies = {"SCHED-112@8914"},
+             .axes = {{"posted", {"together", "apart"}}, suite::worlds({2})},
+             .deadlock_prone = true,
+             .body = waits_for_its_input_alone});
 }
 
 }  // namespace plumbline::conformance
