@@ -90,7 +90,7 @@ json emulated(comm::Communicator& world, const json& arguments) {
 
 // ---- LibTorch ----
 
-// Two linear layers of `width` a stage, and in the last one the classes.
+// Linear layers of `width`, two on each rank however many stages it has, or one a stage; the last ones are the classes.
 job::RunSpec perceptron(const json& arguments, const comm::Communicator& world) {
   const std::int64_t width = arguments.at("width"), rows = arguments.at("rows");
   const int micro_batches = arguments.at("micro_batches");
@@ -106,7 +106,7 @@ job::RunSpec perceptron(const json& arguments, const comm::Communicator& world) 
   const int stages = world.size() * spec.run.chunks;
   for (int stage = 0; stage < stages; ++stage) {
     spec.stages.push_back(static_cast<int>(spec.layers.size()));
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < std::max(1, 2 / spec.run.chunks); ++i) {
       spec.layers.emplace_back(job::Linear{width, width});
       spec.layers.emplace_back(job::Relu{});
     }

@@ -152,14 +152,32 @@ void keeps_no_more(Context& context) {
   });
 }
 
-// Two stages on each of two ranks, two micro-batches. Rank 1 receives the second one when the first is through all stages;
-// until then rank 0's send of it is not over, and rank 0 has the first one to compute, which comes beside that send.
+// Two stages on each of p ranks, two micro-batches, forwards alone. The ranks behind the first take the second micro-batch
+// when they are through with the first one in both of their stages. Until then rank 0's send of it is not over; and the
+// first one, which rank 0 has to compute for that, comes beside that send.
+Schedule one_through_before_the_other(int ranks, bool together) {
+  Schedule schedule{.stages = 2 * ranks, .micro_batches = 2, .stage_to_rank = {}, .ranks = {}};
+  for (int stage = 0; stage < 2 * ranks; ++stage) schedule.stage_to_rank.push_back(stage % ranks);
+  schedule.ranks.push_back(schedules::parse_row(fmt::format(
+      fmt::runtime(together ? "0F0,0SEND_F0,0F1,(0SEND_F1;{0}RECV_F0)P2P,{0}F0,{0}SEND_F0,{0}RECV_F1,{0}F1,{0}SEND_F1"
+                            : "0F0,0SEND_F0,0F1,0SEND_F1,{0}RECV_F0,{0}F0,{0}SEND_F0,{0}RECV_F1,{0}F1,{0}SEND_F1"),
+      ranks)));
+  for (int rank = 1; rank < ranks; ++rank) {
+    std::string row;
+    for (const int micro_batch : {0, 1})
+      for (const int stage : {rank, ranks + rank}) {
+        row += fmt::format("{0}RECV_F{1},{0}F{1},", stage, micro_batch);
+        if (stage + 1 < 2 * ranks) row += fmt::format("{}SEND_F{},", stage, micro_batch);
+      }
+    row.pop_back();
+    schedule.ranks.push_back(schedules::parse_row(row));
+  }
+  return schedule;
+}
+
 void waits_for_its_input_alone(Context& context) {
-  const bool together = context.parameters().text("posted") == "together";
-  Schedule schedule{.stages = 4, .micro_batches = 2, .stage_to_rank = {0, 1, 0, 1}, .ranks = {}};
-  schedule.ranks = {schedules::parse_row(fmt::format("0F0,0SEND_F0,0F1,{},2F0,2SEND_F0,2RECV_F1,2F1,2SEND_F1",
-                                                     together ? "(0SEND_F1;2RECV_F0)P2P" : "0SEND_F1,2RECV_F0")),
-                    schedules::parse_row("1RECV_F0,1F0,1SEND_F0,3RECV_F0,3F0,1RECV_F1,1F1,1SEND_F1,3RECV_F1,3F1")};
+  const Schedule schedule =
+      one_through_before_the_other(context.size(), context.parameters().text("posted") == "together");
   Model model(schedule);
   (void)schedules::run_rank(context.world(), schedule, model.callbacks(), {},
                             context.steps().of<schedules::PipelineSteps>());
@@ -186,7 +204,7 @@ void add_executor_checks(suite::Suite& suite) {
   add("keeps_no_more", "SCHED-052@a104", {"2p"}, keeps_no_more);
   suite.add({.id = "schedules.executor.waits_for_its_input_alone",
              .verifies = {"SCHED-112@8914"},
-             .axes = {{"posted", {"together", "apart"}}, suite::worlds({2})},
+             .axes = {{"posted", {"together", "apart"}}, suite::worlds({2, 3})},
              .deadlock_prone = true,
              .body = waits_for_its_input_alone});
 }
