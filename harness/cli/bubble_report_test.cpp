@@ -91,6 +91,8 @@ TEST(BubbleRow, HasMeasuredSimulatedAndCalculatedSideBySide) {
   EXPECT_EQ(row.barrier.measured.median, 1.25 * 9);
   EXPECT_EQ(row.barrier.simulated, 9);
   EXPECT_EQ(row.barrier.closed_form, 9);
+  EXPECT_EQ(row.span.simulated, 9) << "of rank 0; of the others 6, 3 and none";
+  EXPECT_EQ(row.span.measured.median, 1.25 * 9);
   EXPECT_DOUBLE_EQ(*row.ratio_of_total.closed_form, 9.0 / 33);
   EXPECT_DOUBLE_EQ(*row.ratio_of_work.closed_form, 9.0 / 24);
   EXPECT_DOUBLE_EQ(row.ratio_of_total.measured.median, 9.0 / 33);

@@ -380,6 +380,33 @@ TEST(Attribution, OfMeasuredPeriodsNamesMessagesAndOverhead) {
   EXPECT_EQ(idle[1].sum(), timeline.ranks[1].barrier_bubble);
 }
 
+TEST(Attribution, OfMeasuredPeriodsBlamesTheRankThatHadItsInput) {
+  const Schedule schedule = from_rows({"0F0,0F1,0B0,0B1", "1F0,1F1,1B0,1B1"}, 2);
+  // Rank 1 begins 1F1 a quarter after 1F0, when its input was there.
+  const Timeline timeline = timeline_of(
+      schedule, {{{0, 1}, {1, 2}, {5.5, 7.5}, {7.5, 9.5}}, {{1, 2}, {2.25, 3.25}, {3.25, 5.25}, {5.25, 7.25}}});
+  const std::vector<IdleTime> idle = attribute_measured_idle_time(schedule, {}, timeline);
+  EXPECT_EQ(idle[1].overhead, 0.25);
+  EXPECT_EQ(idle[1].drain, 2.25);
+  EXPECT_EQ(idle[1].transfer, 0);
+  EXPECT_EQ(idle[0].overhead, 0.25) << "rank 0 waits for it";
+  EXPECT_EQ(idle[0].transfer, 0.25);
+}
+
+// Of two inputs the one that was made last, whatever the messages look like.
+TEST(Attribution, OfMeasuredPeriodsFollowsTheLastOfSeveralInputs) {
+  const Schedule schedule =
+      from_rows({"0F0,0SEND_F0,0F1,0SEND_F1", "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1RECV_B0,(1F1;1B0)OVERLAP_F_B",
+                 "2RECV_F0,2F0,2B0,2SEND_B0"},
+                2);
+  const Timeline timeline = timeline_of(
+      schedule, {{{0, 1}, {}, {1, 2}, {}}, {{}, {1, 2}, {}, {}, {}, {5.5, 6.5}, {6.5, 8.5}}, {{}, {2, 3}, {3, 5}, {}}});
+  const IdleTime idle = attribute_measured_idle_time(schedule, {}, timeline)[1];
+  EXPECT_EQ(idle.dependency, 3);
+  EXPECT_EQ(idle.transfer, 0.5);
+  EXPECT_EQ(idle.overhead, 0);
+}
+
 // As a machine would measure what it is that the simulator says: each computation later and longer than it says, by
 // random parts.
 TEST(Attribution, OfMeasuredPeriodsSumsToTheBubble) {
@@ -410,9 +437,12 @@ TEST(Attribution, OfMeasuredPeriodsIsThatOfSimulatedOnes) {
         family == Family::zbv || family == Family::v_half || family == Family::v_min || family == Family::dualpipev;
     const Schedule schedule = lower(generate(family, {4, 8, several ? 2 : 1}));
     const Timeline simulated = simulate(schedule);
+    std::vector<std::vector<Period>> computations = periods_of(simulated);  // of messages nothing is measured
+    for (std::size_t rank = 0; rank < computations.size(); ++rank)
+      for (std::size_t i = 0; i < computations[rank].size(); ++i)
+        if (!is_compute(schedule.ranks[rank][i].kind)) computations[rank][i] = {};
     const std::vector<IdleTime> expected = attribute_idle_time(schedule, {}, simulated),
-                                found = attribute_measured_idle_time(schedule, {},
-                                                                     timeline_of(schedule, periods_of(simulated)));
+                                found = attribute_measured_idle_time(schedule, {}, timeline_of(schedule, computations));
     for (std::size_t rank = 0; rank < found.size(); ++rank) {
       SCOPED_TRACE(testing::Message() << name_of(family) << " rank " << rank);
       EXPECT_EQ(found[rank].fill, expected[rank].fill);
