@@ -1,11 +1,13 @@
 // lib/plumbline/libplumbline_benchmarks.so: all benchmarks, opened by the command `bench` and by its workers.
 #include "benchmarks/collectives.hpp"
+#include "benchmarks/pipeline_bubble.hpp"
 #include "harness/subject/backend.hpp"
 
 PLUMBLINE_EXPORT const plumbline::bench::Module* plumbline_benchmarks() {
   static const plumbline::bench::Module module{[] {
                                                  plumbline::bench::Registry registry;
                                                  plumbline::bench::add_collectives(registry);
+                                                 plumbline::bench::add_pipeline_bubble(registry);
                                                  return registry;
                                                }(),
                                                plumbline::bench::measure};

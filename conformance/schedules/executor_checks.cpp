@@ -152,6 +152,38 @@ void keeps_no_more(Context& context) {
   });
 }
 
+// Two stages on each of p ranks, two micro-batches, forwards alone. The ranks behind the first take the second micro-batch
+// when they are through with the first one in both of their stages. Until then rank 0's send of it is not over; and the
+// first one, which rank 0 has to compute for that, comes beside that send.
+Schedule one_through_before_the_other(int ranks, bool together) {
+  Schedule schedule{.stages = 2 * ranks, .micro_batches = 2, .stage_to_rank = {}, .ranks = {}};
+  for (int stage = 0; stage < 2 * ranks; ++stage) schedule.stage_to_rank.push_back(stage % ranks);
+  schedule.ranks.push_back(schedules::parse_row(fmt::format(
+      fmt::runtime(together ? "0F0,0SEND_F0,0F1,(0SEND_F1;{0}RECV_F0)P2P,{0}F0,{0}SEND_F0,{0}RECV_F1,{0}F1,{0}SEND_F1"
+                            : "0F0,0SEND_F0,0F1,0SEND_F1,{0}RECV_F0,{0}F0,{0}SEND_F0,{0}RECV_F1,{0}F1,{0}SEND_F1"),
+      ranks)));
+  for (int rank = 1; rank < ranks; ++rank) {
+    std::string row;
+    for (const int micro_batch : {0, 1})
+      for (const int stage : {rank, ranks + rank}) {
+        row += fmt::format("{0}RECV_F{1},{0}F{1},", stage, micro_batch);
+        if (stage + 1 < 2 * ranks) row += fmt::format("{}SEND_F{},", stage, micro_batch);
+      }
+    row.pop_back();
+    schedule.ranks.push_back(schedules::parse_row(row));
+  }
+  return schedule;
+}
+
+void waits_for_its_input_alone(Context& context) {
+  const Schedule schedule =
+      one_through_before_the_other(context.size(), context.parameters().text("posted") == "together");
+  Model model(schedule);
+  (void)schedules::run_rank(context.world(), schedule, model.callbacks(), {},
+                            context.steps().of<schedules::PipelineSteps>());
+  EXPECT_EQ(model.peak(), 4) << "computations";
+}
+
 }  // namespace
 
 void add_executor_checks(suite::Suite& suite) {
@@ -170,6 +202,11 @@ void add_executor_checks(suite::Suite& suite) {
   add("sums_of_one_device", "SCHED-050@a657", {"1", "p", "2p"}, sums_of_one_device);
   add("comes_to_its_end", "SCHED-051@18c6", {"1", "2p"}, comes_to_its_end);
   add("keeps_no_more", "SCHED-052@a104", {"2p"}, keeps_no_more);
+  suite.add({.id = "schedules.executor.waits_for_its_input_alone",
+             .verifies = {"SCHED-112@8914"},
+             .axes = {{"posted", {"together", "apart"}}, suite::worlds({2, 3})},
+             .deadlock_prone = true,
+             .body = waits_for_its_input_alone});
 }
 
 }  // namespace plumbline::conformance

@@ -2,7 +2,8 @@
 //
 // Model   A benchmark prepares one operation on every rank; the runner repeats it. Rank 0 leads: Google Benchmark, on rank 0,
 //         decides how many iterations a repetition has, the other ranks follow. The time of a repetition is that of the
-//         slowest rank, from a barrier on. The answer is checked outside the timed region.
+//         slowest rank, from a barrier on. The answer is checked outside the timed region. A benchmark whose iterations say
+//         more than their time repeats by itself.
 // Units   seconds per iteration; bytes as nccl-tests counts them (busbw_factor turns algbw into busbw).
 #pragma once
 
@@ -42,14 +43,17 @@ struct Benchmark {
   bool has_sizes = true;
   int least_world = 1;
   /// busbw = algbw * this; 0 where bandwidth means nothing.
-  std::function<double(int world)> busbw_factor;
-  std::function<std::unique_ptr<Operation>(comm::Communicator&, const Parameters&)> prepare;
+  std::function<double(int world)> busbw_factor = {};
+  std::function<std::unique_ptr<Operation>(comm::Communicator&, const Parameters&)> prepare = {};
+  /// In place of prepare: all that `measure` does, with the benchmark's own arguments and results. It is what a sub-command
+  /// of `plumbline bench` runs.
+  std::function<nlohmann::json(comm::Communicator&, const nlohmann::json& arguments)> study = {};
 };
 
 /// All that benchmarks/ contributes.
 using Registry = std::vector<Benchmark>;
 
-/// What `measure` is told: {"benchmark","bytes","dtype","repetitions","min_seconds","pin"}.
+/// What `measure` is told: {"benchmark","bytes","dtype","repetitions","min_seconds","pin"}; a study, what it wants.
 /// On every rank; returns, on rank 0, {"samples":[seconds…],"iterations":n,"bytes":n,"checked":b}, else null. Throws
 /// InvalidArgument for arguments that make no sense, RuntimeFailure for a wrong answer.
 nlohmann::json measure(const Registry& registry, comm::Communicator& world, const nlohmann::json& arguments);

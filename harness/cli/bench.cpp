@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "harness/bench/benchmark.hpp"
+#include "harness/cli/bench_pipeline.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
@@ -78,7 +79,7 @@ class BenchRun {
       for (const bench::Benchmark& benchmark : registry) {
         const bool wanted = std::ranges::any_of(
             options.patterns, [&](const std::string& pattern) { return suite::matches(pattern, benchmark.name); });
-        if (!wanted || world < benchmark.least_world) continue;
+        if (!wanted || benchmark.study || world < benchmark.least_world) continue;
         for (const std::string& size : benchmark.has_sizes ? options.sizes : std::vector<std::string>{"0"})
           add_job(benchmark, world, size);
       }
@@ -222,6 +223,14 @@ int run_bench(const BenchOptions& options) {
   return BenchRun(options, registry).run();
 }
 
+// They would be of no effect.
+void refuse_options_before(const CLI::App& command) {
+  const std::string name = command.get_subcommands().front()->get_name();
+  for (const CLI::Option* option : command.get_options())
+    if (option->count() > 0)
+      throw InvalidArgument(fmt::format("{}: options of {} stand behind its name", option->get_name(), name));
+}
+
 }  // namespace
 
 Command add_bench(CLI::App& app, const Program&) {
@@ -247,7 +256,12 @@ Command add_bench(CLI::App& app, const Program&) {
   command->add_flag("--pin", options->pin, "Bind each rank to a core");
   command->add_flag("--list", options->list, "Print the benchmarks and run nothing");
   command->footer("Example: plumbline bench --backend local --benchmark 'collectives.all_reduce*' --sizes 4,1Mi");
-  return [options] { return run_bench(*options); };
+  const Command pipeline = add_bench_pipeline(*command);
+  return [options, command, pipeline] {
+    if (command->get_subcommands().empty()) return run_bench(*options);
+    refuse_options_before(*command);
+    return pipeline();
+  };
 }
 
 }  // namespace plumbline::cli

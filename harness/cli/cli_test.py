@@ -71,6 +71,20 @@ REFUSALS = [
     ("bench --benchmark nope", 2, "--benchmark 'nope'"),
     ("bench --world-size 1000", 2, "--world-size: 1000 ranks"),
     ("bench --min-time 1e300", 2, "'1e300' is not a number of seconds"),
+    ("bench --repetitions 3 pipeline_bubble", 2, "--repetitions: options of pipeline_bubble stand behind its name"),
+    ("bench pipeline_bubble --schedule nope", 2, "--schedule 'nope': no such schedule"),
+    ("bench pipeline_bubble --schedule forward-only", 2, "--schedule forward-only: it trains nothing"),
+    ("bench pipeline_bubble --stages 0", 2, "'0' is not a whole number from 1"),
+    ("bench pipeline_bubble --stages 65", 2, "--stages: 65 ranks; at most 64"),
+    ("bench pipeline_bubble --micro-batches 0", 2, "'0' is not a whole number from 1"),
+    ("bench pipeline_bubble --schedule dualpipev --stages 4 --micro-batches 4", 2, "at least as many micro-batches"),
+    ("bench pipeline_bubble --schedule interleaved --stages 2 --micro-batches 5", 2, "multiple of the rounds"),
+    ("bench pipeline_bubble --durations F=-1", 2, "a duration is from 0 to 10 seconds, got 'F=-1'"),
+    ("bench pipeline_bubble --durations F=1,F=2", 2, "--durations: F is twice"),
+    ("bench pipeline_bubble --durations B=1", 2, "'B=1' is not F=SECONDS, I=SECONDS or W=SECONDS"),
+    ("bench pipeline_bubble --durations F=x", 2, "--durations: 'x' is not a number"),
+    ("bench pipeline_bubble --message-bytes=-1", 2, "'-1' is not a whole number from 0"),
+    ("bench pipeline_bubble --repetitions 0", 2, "'0' is not a whole number from 1"),
     ("requirements --format xml", 2, "--format 'xml'; it is table"),
     ("requirements --profile nope", 2, "no profile 'nope'"),
     ("expectations", 2, "subcommand"),
@@ -281,7 +295,7 @@ class Commands(unittest.TestCase):
                 self.assertIn("cannot write to standard output: No space left", self.done.stderr)
 
     def test_help_has_an_example_for_every_command(self):
-        for command in ("check", "train", "bench", "requirements", "expectations", "expectations check",
+        for command in ("check", "train", "bench", "bench pipeline_bubble", "requirements", "expectations", "expectations check",
                         "expectations update", "expectations prune", "mutants", "schedule", "topology", "adapter", "doctor"):
             self.assertEqual(self.run_plumbline(*command.split(), "--help"), 0)
             self.assertIn("Example: ", self.done.stdout, command)
@@ -455,6 +469,30 @@ class Commands(unittest.TestCase):
         self.assertIn(("collectives.all_reduce", "4"), found)
         self.assertIn(("collectives.reduce_scatter", "8"), found, "a rank's share is at least an element")
         self.assertTrue(all(len(line["samples"]) == 2 for line in lines if line["type"] == "measurement"))
+
+    def test_bench_measures_bubbles_beside_simulated_ones(self):
+        self.assertEqual(self.run_plumbline("bench", "pipeline_bubble", "--schedule", "1f1b,zb-h1", "--stages", "2", "--micro-batches",
+                                            "4", "--repetitions", "2", "--durations", "F=0.001,I=0.001,W=0.001", "--out", "out"), 0,
+                         self.done.stderr)
+        self.assertIn("executor on 2 ranks: ", self.done.stdout)
+        self.assertIn("measured over simulated makespan: median ", self.done.stdout)
+        lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        whole = {line["labels"]["schedule"]: line for line in lines
+                 if line["type"] == "measurement" and line["benchmark"] == "pipeline_bubble"}
+        self.assertEqual(set(whole), {"1f1b", "zb-h1"})
+        for name, simulated, bubble in (("1f1b", 0.015, 0.003), ("zb-h1", 0.013, 0.001)):
+            line = whole[name]
+            self.assertEqual(len(line["samples"]), 2)
+            self.assertAlmostEqual(line["derived"]["simulated_seconds"], simulated)
+            self.assertAlmostEqual(line["derived"]["closed_form_barrier_bubble_seconds"], bubble)
+            # No device computes faster than it says.
+            self.assertGreater(min(line["samples"]), 0.999 * simulated)
+            self.assertEqual(sum(key.startswith("idle_") for key in line["derived"]), 7)
+        ranks = [line for line in lines if line["type"] == "measurement" and line["benchmark"] == "pipeline_bubble.rank"]
+        self.assertEqual(sorted((line["labels"]["schedule"], line["labels"]["rank"]) for line in ranks),
+                         [("1f1b", "0"), ("1f1b", "1"), ("zb-h1", "0"), ("zb-h1", "1")])
+        self.assertIn("<svg ", (self.folder / "out/bubble.svg").read_text())
+        self.assertIn("plumbline_benchmark_barrier_bubble_seconds{", (self.folder / "out/metrics.prom").read_text())
 
     def schedule(self, *arguments, status=0):
         self.assertEqual(self.run_plumbline("schedule", *arguments), status, self.done.stdout + self.done.stderr)

@@ -25,13 +25,13 @@ Lowering lowering_of(const std::string& name) {
   throw InvalidArgument(fmt::format("--lower '{}'; it is none, torch or plumbline", name));
 }
 
-Family family_named(const std::string& name) {
+Family family_named(const std::string& name, const std::string& option) {
   std::vector<std::string> names;
   for (const Family family : schedules::families()) {
     if (schedules::name_of(family) == name) return family;
     names.emplace_back(schedules::name_of(family));
   }
-  throw NotFound(fmt::format("--name '{}': no such schedule; did you mean {}? plumbline schedule --list names all",
+  throw NotFound(fmt::format("{} '{}': no such schedule; did you mean {}? plumbline schedule --list names all", option,
                              name, mutants::nearest_names(name, std::move(names), 1).front()));
 }
 

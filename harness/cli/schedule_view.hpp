@@ -36,8 +36,8 @@ struct ScheduleRequest {
   std::vector<int> activation_limits;  // of the automatic schedule: of each rank, one for all, or none
 };
 
-/// Throws NotFound that says which names are near.
-[[nodiscard]] schedules::Family family_named(const std::string& name);
+/// Throws NotFound that says which names are near, and `option`, which gave it.
+[[nodiscard]] schedules::Family family_named(const std::string& name, const std::string& option = "--name");
 /// The rule of a family in a line.
 [[nodiscard]] std::string_view rule_of(schedules::Family family);
 /// How many stages a rank has unless told: 2 where a family is of several.

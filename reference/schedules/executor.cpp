@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <deque>
 #include <iterator>
 #include <limits>
@@ -112,7 +113,13 @@ class Executor {
   }
 
  private:
-  // Messages that were started together.
+  // What is started together.
+  struct GroupCalls {
+    comm::Communicator* communicator;
+    std::vector<comm::Call> calls;
+    std::vector<std::size_t> messages;  // of each call, its message among the joined ones
+  };
+  // A message, or messages that are over together.
   struct Posted {
     std::size_t position = 0;  // of the first
     std::span<const Action> messages;
@@ -128,27 +135,42 @@ class Executor {
 
   void post(std::span<const Action> messages) {
     std::vector<GroupCalls> groups;
-    for (const Action& message : messages) {
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      const Action& message = messages[i];
       if (message.kind == Kind::recv_forward)
         wait_until_here({.kind = Kind::recv_metadata, .stage = message.stage, .micro_batch = message.micro_batch});
-      add_calls(message, groups);
+      add_calls(message, i, groups);
     }
     const double time = now();
     for (std::size_t i = 0; i < messages.size(); ++i) periods_[at_ + i] = {time, time};
-    Posted posted{at_, messages, {}, std::ranges::all_of(messages, is_send, &Action::kind)};
-    for (const GroupCalls& group : groups)
-      std::ranges::move(steps_.start(*group.communicator, group.calls, options_.timeout),
-                        std::back_inserter(posted.works));
+    start(messages, groups);
+  }
+  // Messages of which each has works of its own are over one by one; else all of them together.
+  void start(std::span<const Action> messages, std::vector<GroupCalls>& groups) {
+    std::vector<Posted> apart;
+    for (std::size_t i = 0; i < messages.size(); ++i)
+      apart.push_back({at_ + i, messages.subspan(i, 1), {}, is_send(messages[i].kind)});
+    Posted whole{at_, messages, {}, std::ranges::all_of(messages, is_send, &Action::kind)};
+    bool are_apart = true;
+    for (const GroupCalls& group : groups) {
+      std::vector<comm::Work> works = steps_.start(*group.communicator, group.calls, options_.timeout);
+      are_apart = are_apart && works.size() == group.calls.size();
+      for (std::size_t i = 0; i < works.size(); ++i)
+        (are_apart ? apart[group.messages[i]] : whole).works.push_back(std::move(works[i]));
+    }
+    if (are_apart) {
+      for (Posted& one : apart) take_up(std::move(one));
+      return;
+    }
+    for (Posted& one : apart) std::ranges::move(one.works, std::back_inserter(whole.works));
+    take_up(std::move(whole));
+  }
+  void take_up(Posted posted) {
     posted_.push_back(std::move(posted));
     if (posted_.back().sends_alone && ++outstanding_sends_ > options_.most_outstanding_sends)
       finish(std::ranges::find(posted_, true, &Posted::sends_alone));
   }
-  // What is started together.
-  struct GroupCalls {
-    comm::Communicator* communicator;
-    std::vector<comm::Call> calls;
-  };
-  void add_calls(const Action& message, std::vector<GroupCalls>& groups) {
+  void add_calls(const Action& message, std::size_t number, std::vector<GroupCalls>& groups) {
     const bool is_gradient = message.kind == Kind::send_backward || message.kind == Kind::recv_backward;
     comm::Communicator* const over = is_gradient && options_.gradients ? options_.gradients : &communicator_;
     const bool sends = is_send(message.kind);
@@ -161,8 +183,9 @@ class Executor {
       else
         call.out = piece;
       auto group = std::ranges::find(groups, over, &GroupCalls::communicator);
-      if (group == groups.end()) group = groups.insert(groups.end(), {over, {}});
+      if (group == groups.end()) group = groups.insert(groups.end(), {over, {}, {}});
       group->calls.push_back(call);
+      group->messages.push_back(number);
     }
   }
   [[nodiscard]] std::vector<comm::Buffer> memory_of(const Action& message) const {
@@ -316,6 +339,17 @@ std::vector<comm::Work> start_together(comm::Communicator& communicator, std::sp
   return works;
 }
 
+std::vector<comm::Work> start_each(comm::Communicator& communicator, std::span<const comm::Call> calls,
+                                   comm::Timeout timeout) {
+  const auto on_host = [](const comm::Call& call) {
+    return call.in.device.kind == comm::Device::Kind::cpu && call.out.device.kind == comm::Device::Kind::cpu;
+  };
+  if (!std::ranges::all_of(calls, on_host)) return start_together(communicator, calls, timeout);
+  std::vector<comm::Work> works;
+  for (const comm::Call& call : calls) works.push_back(communicator.start(call));
+  return works;
+}
+
 void wait_for(std::span<const Action>, comm::Work& work, comm::Timeout timeout) { work.wait(timeout); }
 
 void call_back(const StageCallbacks& callbacks, const Action& action) {
@@ -349,10 +383,21 @@ std::vector<Period> run_rank(comm::Communicator& communicator, const Schedule& s
   return Executor(communicator, schedule, callbacks, options, steps).run();
 }
 
-// Of each receive its own memory, as long as it lasts; all sends read one.
+namespace {
+
+// Sleeps, so that other ranks have the core, all but the last moments: who sleeps wakes late. Those it yields.
+void wait_until(Clock::time_point end) {
+  constexpr std::chrono::microseconds kLate{100};
+  if (Clock::now() < end - kLate) std::this_thread::sleep_until(end - kLate);
+  while (Clock::now() < end) std::this_thread::yield();
+}
+
+}  // namespace
+
+// Of each message its own, as long as it lasts. It begins with the moment at which it was sent, where there is room.
 struct EmulatedDevice::Memory {
-  std::vector<std::byte> sent;
-  std::map<int, std::vector<std::byte>> received;  // by tag
+  std::map<std::pair<bool, int>, std::vector<std::byte>> messages;  // by whether it is sent, and tag
+  std::map<std::pair<Kind, int>, Clock::time_point> sent_at;        // of inputs that are here: of a stage, by receive
   int stages = 1;
 };
 
@@ -365,32 +410,50 @@ EmulatedDevice::EmulatedDevice(const Schedule& schedule, int rank, SimulationOpt
     throw InvalidArgument(fmt::format("emulated device: seconds must be 0 or more, got {}", seconds));
   if (!options_.straggling.empty()) seconds_ *= options_.straggling.at(static_cast<std::size_t>(rank));
   memory_->stages = schedule.stages;
-  memory_->sent.resize(static_cast<std::size_t>(std::ranges::max(options_.message_bytes)));
 }
 
 EmulatedDevice::~EmulatedDevice() = default;
 
 StageCallbacks EmulatedDevice::callbacks() {
-  const auto computing = [this](Kind kind) { return [this, kind](int stage, int) { compute(kind, stage); }; };
+  const auto computing = [this](Kind kind) {
+    return [this, kind](int stage, int micro_batch) {
+      compute({.kind = kind, .stage = stage, .micro_batch = micro_batch});
+    };
+  };
   StageCallbacks callbacks;
   callbacks.forward = computing(Kind::forward);
   callbacks.backward = computing(Kind::backward);
   callbacks.input_gradient = computing(Kind::input_gradient);
   callbacks.weight_gradient = computing(Kind::weight_gradient);
   callbacks.buffer = [this](const Action& message) { return memory_of(message); };
-  callbacks.release = [this](const Action& message) {
-    if (!is_send(message.kind)) memory_->received.erase(tag_of(message, memory_->stages));
-  };
+  callbacks.release = [this](const Action& message) { release(message); };
   return callbacks;
 }
 
-void EmulatedDevice::compute(ActionKind kind, int stage) {
-  if (kind == Kind::forward) peak_ = std::max(peak_, ++live_);
+void EmulatedDevice::compute(const Action& action) {
+  const Clock::time_point begin = begin_of(action);
+  if (action.kind == Kind::forward) peak_ = std::max(peak_, ++live_);
   const auto& stages = options_.stages;
-  const double time = (stages.size() == 1 ? stages.front() : stages[static_cast<std::size_t>(stage)]).of(kind);
-  std::this_thread::sleep_for(std::chrono::duration<double>(time * seconds_));
-  const bool ends = options_.forward_only || kind == Kind::backward || kind == Kind::weight_gradient;
+  const double time =
+      (stages.size() == 1 ? stages.front() : stages[static_cast<std::size_t>(action.stage)]).of(action.kind);
+  const Clock::time_point end =
+      begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time * seconds_));
+  wait_until(end);
+  returned_ = Clock::now();
+  late_ = returned_ - end;
+  const bool ends = options_.forward_only || action.kind == Kind::backward || action.kind == Kind::weight_gradient;
   if (ends) --live_;
+}
+
+// A device does not wake late. What this one did, after the computation before, is not counted again; unless it would have
+// had to wait for the input anyway, or nothing is known of that.
+Clock::time_point EmulatedDevice::begin_of(const Action& action) {
+  const Clock::time_point now = Clock::now();
+  const Kind receive = action.kind == Kind::forward ? Kind::recv_forward : Kind::recv_backward;
+  const auto sent = memory_->sent_at.extract(
+      {receive, tag_of({.kind = receive, .stage = action.stage, .micro_batch = action.micro_batch}, memory_->stages)});
+  if (action.kind == Kind::weight_gradient || sent.empty()) return now - late_;
+  return sent.mapped() > returned_ ? now : std::max(now - late_, sent.mapped());
 }
 
 comm::Buffer EmulatedDevice::memory_of(const Action& message) {
@@ -399,11 +462,22 @@ comm::Buffer EmulatedDevice::memory_of(const Action& message) {
   const double size = is_metadata(message.kind) ? 0
                       : sizes.size() == 1       ? sizes.front()
                                                 : sizes[static_cast<std::size_t>(boundary)];
-  const auto bytes = static_cast<std::int64_t>(size);
-  if (is_send(message.kind)) return {memory_->sent.data(), bytes, comm::DType::u8};
-  auto& memory = memory_->received[tag_of(message, memory_->stages)];
-  memory.resize(static_cast<std::size_t>(bytes));
-  return {memory.data(), bytes, comm::DType::u8};
+  auto& memory = memory_->messages[{is_send(message.kind), tag_of(message, memory_->stages)}];
+  memory.resize(static_cast<std::size_t>(size));
+  if (is_send(message.kind) && memory.size() >= sizeof(Clock::rep)) {
+    const Clock::rep now = Clock::now().time_since_epoch().count();
+    std::memcpy(memory.data(), &now, sizeof now);
+  }
+  return {memory.data(), static_cast<std::int64_t>(memory.size()), comm::DType::u8};
+}
+
+void EmulatedDevice::release(const Action& message) {
+  const int tag = tag_of(message, memory_->stages);
+  const auto memory = memory_->messages.extract({is_send(message.kind), tag});
+  if (is_send(message.kind) || is_metadata(message.kind)) return;
+  Clock::rep sent = Clock::now().time_since_epoch().count();
+  if (memory.mapped().size() >= sizeof sent) std::memcpy(&sent, memory.mapped().data(), sizeof sent);
+  memory_->sent_at[{message.kind, tag}] = Clock::time_point(Clock::duration(sent));
 }
 
 }  // namespace plumbline::schedules

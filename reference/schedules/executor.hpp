@@ -20,6 +20,7 @@
 // Source  The action runtime of torch.distributed.pipelining; DeepSpeed's instructions.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -67,10 +68,14 @@ struct StageCallbacks {
 /// what is left. The others as they are, also those without elements.
 [[nodiscard]] std::vector<comm::Buffer> pieces_of(const Action& message, std::span<const comm::Buffer> tensors,
                                                   std::optional<std::int64_t> most_bytes);
+/// Starts each call by itself, without waiting in between: a handle for each. Calls on the memory of devices, where one
+/// would go behind the other, as one.
+[[nodiscard]] std::vector<comm::Work> start_each(comm::Communicator& communicator, std::span<const comm::Call> calls,
+                                                 comm::Timeout timeout);
 /// Starts all calls as one.
 [[nodiscard]] std::vector<comm::Work> start_together(comm::Communicator& communicator,
                                                      std::span<const comm::Call> calls, comm::Timeout timeout);
-/// Waits until the messages that were started together are over.
+/// Waits until the messages of one handle are over.
 void wait_for(std::span<const Action> messages, comm::Work& work, comm::Timeout timeout);
 /// Calls what the action stands for.
 void call_back(const StageCallbacks& callbacks, const Action& action);
@@ -83,10 +88,10 @@ struct PipelineSteps {
   std::function<std::vector<comm::Buffer>(const Action& message, std::span<const comm::Buffer> tensors,
                                           std::optional<std::int64_t> most_bytes)>
       split = pieces_of;
-  /// Starts messages that are joined: one handle for all, or several.
+  /// Starts messages that are joined. With a handle for each call, messages are over one by one, else all together.
   std::function<std::vector<comm::Work>(comm::Communicator& communicator, std::span<const comm::Call> calls,
                                         comm::Timeout timeout)>
-      start = start_together;
+      start = start_each;
   std::function<void(std::span<const Action> messages, comm::Work& work, comm::Timeout timeout)> wait = wait_for;
   std::function<void(const StageCallbacks& callbacks, const Action& action)> compute = call_back;
 };
@@ -94,7 +99,7 @@ struct PipelineSteps {
 struct ExecutorOptions {
   /// Of each wait; nothing means the communicator's own limit.
   comm::Timeout timeout = {};
-  /// Groups of messages under way, with sends alone, before the oldest is waited for.
+  /// Sends under way, those that one handle stands for counting once, before the oldest is waited for.
   std::size_t most_outstanding_sends = 8;
   /// Of a call, on both sides: a longer tensor goes in pieces. Nothing means any number.
   std::optional<std::int64_t> most_bytes_a_call = {};
@@ -112,9 +117,11 @@ struct ExecutorOptions {
                                            const StageCallbacks& callbacks, const ExecutorOptions& options = {},
                                            const PipelineSteps& steps = {});
 
-/// A device that computes nothing: each computation waits for its time, messages are real and have the given sizes.
-/// Times, bytes and straggling are those of `options` (not its links, overlap and jitter), each time multiplied by
-/// `seconds`.
+/// A device that computes nothing: each computation waits until its time has passed and leaves the core to other ranks,
+/// so that a machine has more devices than cores. Messages are real and have the given sizes. Times, bytes and straggling
+/// are those of `options` (not its links, overlap and jitter), each time multiplied by `seconds`.
+/// Where the system wakes a rank late, the next computation is that much shorter, for a device is not late; but none begins
+/// before its input was sent, which messages of 8 bytes and more say by the clock of the machine: the ranks share one.
 class EmulatedDevice {
  public:
   /// Throws InvalidArgument for options that simulate() refuses.
@@ -128,14 +135,19 @@ class EmulatedDevice {
   [[nodiscard]] int peak_activations() const { return peak_; }
 
  private:
-  void compute(ActionKind kind, int stage);
+  using Clock = std::chrono::steady_clock;
+  void compute(const Action& action);
+  [[nodiscard]] Clock::time_point begin_of(const Action& action);
   comm::Buffer memory_of(const Action& message);
+  void release(const Action& message);
 
   struct Memory;
   SimulationOptions options_;
   double seconds_;
   int live_ = 0;
   int peak_ = 0;
+  Clock::time_point returned_;  // from the computation before
+  Clock::duration late_{};      // as it was
   std::unique_ptr<Memory> memory_;
 };
 

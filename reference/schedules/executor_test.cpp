@@ -216,6 +216,28 @@ std::string error_of(int ranks, const std::function<void(comm::Communicator&)>& 
   return "";
 }
 
+// Rank 1 receives the second micro-batch only when the first one is through, which rank 0 has to go on with meanwhile.
+TEST(Executor, WaitsForItsOwnReceiveAloneAmongJoinedMessages) {
+  const Schedule schedule = from_rows({"0F0,0SEND_F0,0F1,(0SEND_F1;2RECV_F0)P2P,2F0,2SEND_F0,2RECV_F1,2F1,2SEND_F1",
+                                       "1RECV_F0,1F0,1SEND_F0,3RECV_F0,3F0,1RECV_F1,1F1,1SEND_F1,3RECV_F1,3F1"},
+                                      2, {0, 1, 0, 1});
+  std::array<int, 2> computed{};
+  comm::run_ranks(2, [&](comm::Communicator& communicator) {
+    std::map<std::string, std::vector<std::byte>> memory;
+    StageCallbacks callbacks;
+    callbacks.forward = [&](int, int) { ++computed[static_cast<std::size_t>(communicator.rank())]; };
+    callbacks.buffer = [&](const Action& message) {
+      Action name = message;
+      name.joined = false;
+      auto& bytes = memory[to_string(name)];
+      bytes.resize(1 << 22);  // more than is sent before somebody receives it
+      return comm::Buffer{bytes.data(), std::ssize(bytes), comm::DType::u8};
+    };
+    (void)run_rank(communicator, schedule, callbacks, {.timeout = 10s});
+  });
+  EXPECT_THAT(computed, testing::Each(4));
+}
+
 TEST(Executor, SaysForWhomItWaitedInVain) {
   const Schedule schedule = from_rows({"0F0,0RECV_B0,0B0", "1RECV_F0,1F0,1B0,1SEND_B0"}, 1);
   std::vector<Values> sums(2, Values(kWords));

@@ -142,6 +142,20 @@ RankTimes tally_of(std::span<const Action> actions, std::span<const Period> peri
   return tally.times();
 }
 
+// Joined computations begin together and end together, however a rank took them.
+std::vector<Period> joined_together(std::span<const Action> actions, std::span<const Period> periods) {
+  std::vector<Period> together(periods.begin(), periods.end());
+  for (std::size_t first = 0, next = 0; first < actions.size(); first = next) {
+    for (next = first + 1; next < actions.size() && actions[next - 1].joined; ++next) {
+    }
+    if (computes(actions[first].kind))
+      std::fill(together.begin() + static_cast<std::ptrdiff_t>(first),
+                together.begin() + static_cast<std::ptrdiff_t>(next),
+                Period{periods[first].start, periods[next - 1].end});
+  }
+  return together;
+}
+
 // Makespan and bubbles, when the rest of each rank is known.
 void measure_bubbles(Timeline& timeline) {
   for (const RankTimes& times : timeline.ranks) timeline.makespan = std::max(timeline.makespan, times.last_end);
@@ -463,11 +477,12 @@ class Simulation {
 // Follows what idle ranks wait for.
 class Attribution {
  public:
-  Attribution(const Schedule& schedule, const SimulationOptions& options, const Timeline& timeline)
+  Attribution(const Schedule& schedule, const SimulationOptions& options, const Timeline& timeline, bool measured)
       : schedule_(schedule),
         options_(options),
         timeline_(timeline),
-        meets_(options.rendezvous && has_messages(schedule)),
+        measured_(measured),
+        meets_(options.rendezvous && has_messages(schedule) && !measured),
         micro_batches_(static_cast<std::size_t>(schedule.micro_batches)),
         pairs_(static_cast<std::size_t>(schedule.stages) * micro_batches_) {
     note_makers();
@@ -569,8 +584,11 @@ class Attribution {
       const Index own = before_[static_cast<std::size_t>(group)];
       const double own_end = own == kNone ? 0 : period(own).end;
       Index next = own;
-      if (own_end < now) {  // a message came now
-        const std::size_t awaited = awaited_by(group);
+      const std::size_t awaited = own_end < now ? awaited_by(group) : kNowhere;
+      if (measured_ && own_end < now && (awaited == kNowhere || end_of_maker(awaited) <= own_end)) {
+        gap.idle.overhead += now - std::max(own_end, gap.begin);
+        if (own_end <= gap.begin) return;
+      } else if (own_end < now) {  // a message came now
         if (awaited == kNowhere) return;
         next = maker_[awaited];
         double sent = next == kNone ? 0 : period(next).end;
@@ -601,9 +619,14 @@ class Attribution {
       const std::size_t needed = place(!forward, action(i).stage, action(i).micro_batch);
       const Index sent = sent_[needed];
       if (sent == kNone || share_rank(action(sent).stage, action(i).stage)) continue;
-      if (std::exchange(latest, std::max(latest, period(sent).end)) < period(sent).end) found = needed;
+      // When a measured message arrived nobody saw.
+      const double end = measured_ ? end_of_maker(needed) : period(sent).end;
+      if (std::exchange(latest, std::max(latest, end)) < end) found = needed;
     }
     return found;
+  }
+  [[nodiscard]] double end_of_maker(std::size_t awaited) const {
+    return maker_[awaited] == kNone ? 0 : period(maker_[awaited]).end;
   }
   [[nodiscard]] bool share_rank(int stage, int other) const {
     return schedule_.stage_to_rank[static_cast<std::size_t>(stage)] ==
@@ -634,6 +657,7 @@ class Attribution {
   const Schedule& schedule_;
   const SimulationOptions& options_;
   const Timeline& timeline_;
+  bool measured_;
   bool meets_;
   std::size_t micro_batches_;
   std::size_t pairs_;
@@ -701,8 +725,9 @@ Timeline timeline_of(const Schedule& schedule, const std::vector<std::vector<Per
     if (periods[rank].size() != schedule.ranks[rank].size())
       throw InvalidArgument(fmt::format("timeline_of: rank {} has {} periods for {} actions", rank,
                                         periods[rank].size(), schedule.ranks[rank].size()));
-    timeline.periods.insert(timeline.periods.end(), periods[rank].begin(), periods[rank].end());
-    timeline.ranks.push_back(tally_of(schedule.ranks[rank], periods[rank], options));
+    const std::vector<Period> together = joined_together(schedule.ranks[rank], periods[rank]);
+    timeline.periods.insert(timeline.periods.end(), together.begin(), together.end());
+    timeline.ranks.push_back(tally_of(schedule.ranks[rank], together, options));
   }
   measure_bubbles(timeline);
   return timeline;
@@ -712,7 +737,14 @@ std::vector<IdleTime> attribute_idle_time(const Schedule& schedule, const Simula
                                           const Timeline& timeline) {
   refuse_unless_schedule(schedule);
   refuse_unless_options(schedule, options);
-  return Attribution(schedule, options, timeline).run();
+  return Attribution(schedule, options, timeline, false).run();
+}
+
+std::vector<IdleTime> attribute_measured_idle_time(const Schedule& schedule, const SimulationOptions& options,
+                                                   const Timeline& timeline) {
+  refuse_unless_schedule(schedule);
+  refuse_unless_options(schedule, options);
+  return Attribution(schedule, options, timeline, true).run();
 }
 
 }  // namespace plumbline::schedules

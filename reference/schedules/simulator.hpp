@@ -122,8 +122,9 @@ struct Timeline {
 /// which ranks wait for what. Of the rest, see check().
 [[nodiscard]] Timeline simulate(const Schedule& schedule, const SimulationOptions& options = {});
 
-/// A timeline from measured periods, one list a rank, an entry an action: what simulate() says of it otherwise. Links
-/// are left out. Throws InvalidArgument for lists of other lengths than the schedule's.
+/// A timeline from measured periods, one list a rank, an entry an action: what simulate() says of it otherwise. Joined
+/// computations have the period of all of them. Links are left out. Throws InvalidArgument for lists of other lengths than
+/// the schedule's.
 [[nodiscard]] Timeline timeline_of(const Schedule& schedule, const std::vector<std::vector<Period>>& periods,
                                    const SimulationOptions& options = {});
 
@@ -137,11 +138,18 @@ struct IdleTime {
   double fill = 0;        // anything else is computed, before the idle rank's first computation
   double drain = 0;       // after its last
   double dependency = 0;  // between two of its own
-  [[nodiscard]] double sum() const { return transfer + straggler + imbalance + fill + drain + dependency; }
+  double overhead = 0;    // of a measured timeline: a rank has what it needs and computes nothing yet
+  [[nodiscard]] double sum() const { return transfer + straggler + imbalance + fill + drain + dependency + overhead; }
 };
 /// By rank. `timeline` is that of simulate() with the same arguments. Rounding aside, sum() is the rank's barrier
 /// bubble.
 [[nodiscard]] std::vector<IdleTime> attribute_idle_time(const Schedule& schedule, const SimulationOptions& options,
                                                         const Timeline& timeline);
+/// The same of a measured timeline: that of timeline_of(), by one clock. Nothing is known of a message but the computations
+/// before and behind it: from the end of the first, or of what the receiver computed meanwhile, whichever is later, it is
+/// `transfer` or the receiver's `overhead`. The nominal times are those of `options`, in the timeline's unit.
+[[nodiscard]] std::vector<IdleTime> attribute_measured_idle_time(const Schedule& schedule,
+                                                                 const SimulationOptions& options,
+                                                                 const Timeline& timeline);
 
 }  // namespace plumbline::schedules

@@ -377,6 +377,112 @@ TEST(Attribution, OfTheSchedulesThereAre) {
   }
 }
 
+std::vector<std::vector<Period>> periods_of(const Timeline& timeline) {
+  std::vector<std::vector<Period>> periods;
+  for (int rank = 0; rank < static_cast<int>(timeline.ranks.size()); ++rank)
+    periods.emplace_back(timeline.of_rank(rank).begin(), timeline.of_rank(rank).end());
+  return periods;
+}
+
+TEST(Attribution, OfMeasuredPeriodsNamesMessagesAndOverhead) {
+  const Schedule schedule = from_rows({"0F0,0B0", "1F0,1B0"}, 1);
+  // A message takes 1/4, what a rank does between two computations 1/8, and 1F0 half as long again.
+  const Timeline timeline = timeline_of(schedule, {{{0, 1}, {5.125, 7.125}}, {{1.25, 2.75}, {2.875, 4.875}}});
+  const std::vector<IdleTime> idle = attribute_measured_idle_time(schedule, {}, timeline);
+  EXPECT_EQ(idle[0].transfer, 0.5);
+  EXPECT_EQ(idle[0].overhead, 0.125);
+  EXPECT_EQ(idle[0].straggler, 0.5);
+  EXPECT_EQ(idle[0].dependency, 3);
+  EXPECT_EQ(idle[0].sum(), timeline.ranks[0].barrier_bubble);
+  EXPECT_EQ(idle[1].fill, 1);
+  EXPECT_EQ(idle[1].drain, 2);
+  EXPECT_EQ(idle[1].transfer, 0.5);
+  EXPECT_EQ(idle[1].overhead, 0.125);
+  EXPECT_EQ(idle[1].sum(), timeline.ranks[1].barrier_bubble);
+}
+
+TEST(Attribution, OfMeasuredPeriodsBlamesTheRankThatHadItsInput) {
+  const Schedule schedule = from_rows({"0F0,0F1,0B0,0B1", "1F0,1F1,1B0,1B1"}, 2);
+  // Rank 1 begins 1F1 a quarter after 1F0, when its input was there.
+  const Timeline timeline = timeline_of(
+      schedule, {{{0, 1}, {1, 2}, {5.5, 7.5}, {7.5, 9.5}}, {{1, 2}, {2.25, 3.25}, {3.25, 5.25}, {5.25, 7.25}}});
+  const std::vector<IdleTime> idle = attribute_measured_idle_time(schedule, {}, timeline);
+  EXPECT_EQ(idle[1].overhead, 0.25);
+  EXPECT_EQ(idle[1].drain, 2.25);
+  EXPECT_EQ(idle[1].transfer, 0);
+  EXPECT_EQ(idle[0].overhead, 0.25) << "rank 0 waits for it";
+  EXPECT_EQ(idle[0].transfer, 0.25);
+}
+
+// Of two inputs the one that was made last, whatever the messages look like.
+TEST(Attribution, OfMeasuredPeriodsFollowsTheLastOfSeveralInputs) {
+  const Schedule schedule =
+      from_rows({"0F0,0SEND_F0,0F1,0SEND_F1", "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1RECV_B0,(1F1;1B0)OVERLAP_F_B",
+                 "2RECV_F0,2F0,2B0,2SEND_B0"},
+                2);
+  const Timeline timeline = timeline_of(
+      schedule, {{{0, 1}, {}, {1, 2}, {}}, {{}, {1, 2}, {}, {}, {}, {5.5, 6.5}, {6.5, 8.5}}, {{}, {2, 3}, {3, 5}, {}}});
+  const IdleTime idle = attribute_measured_idle_time(schedule, {}, timeline)[1];
+  EXPECT_EQ(idle.dependency, 3);
+  EXPECT_EQ(idle.transfer, 0.5);
+  EXPECT_EQ(idle.overhead, 0);
+}
+
+// As a machine would measure what it is that the simulator says: each computation later and longer than it says, by
+// random parts.
+TEST(Attribution, OfMeasuredPeriodsSumsToTheBubble) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    const int ranks = 1 + static_cast<int>(seed % 4), stages = 1 + static_cast<int>(seed % 6);
+    const Schedule schedule = RandomRun(ranks, stages, 1 + seed % 5, seed % 2 == 0, seed).write();
+    const Timeline late = simulate(schedule, {.links = {.latency = 0.125 * (seed % 3)}, .jitter = 0.5, .seed = seed});
+    std::vector<std::vector<Period>> periods = periods_of(late);
+    for (auto& row : periods)
+      for (Period& period : row) period.start = std::min(period.end, period.start + 0.0625 * (seed % 2));
+    const Timeline timeline = timeline_of(schedule, periods);
+    const std::vector<IdleTime> idle = attribute_measured_idle_time(schedule, {}, timeline);
+    for (std::size_t rank = 0; rank < idle.size(); ++rank) {
+      EXPECT_NEAR(idle[rank].sum(), timeline.ranks[rank].barrier_bubble, 1e-9 * timeline.makespan) << rank;
+      for (const double part : {idle[rank].fill, idle[rank].drain, idle[rank].dependency, idle[rank].transfer,
+                                idle[rank].imbalance, idle[rank].straggler, idle[rank].overhead})
+        EXPECT_GE(part, 0);
+    }
+  }
+}
+
+// Where nothing is late, both ways of asking have one answer.
+TEST(Attribution, OfMeasuredPeriodsIsThatOfSimulatedOnes) {
+  for (const Family family : families()) {
+    if (family == Family::forward_only) continue;
+    const bool several =
+        family == Family::zbv || family == Family::v_half || family == Family::v_min || family == Family::dualpipev;
+    const Schedule schedule = lower(generate(family, {4, 8, several ? 2 : 1}));
+    const Timeline simulated = simulate(schedule);
+    std::vector<std::vector<Period>> computations = periods_of(simulated);  // of messages nothing is measured
+    for (std::size_t rank = 0; rank < computations.size(); ++rank)
+      for (std::size_t i = 0; i < computations[rank].size(); ++i)
+        if (!is_compute(schedule.ranks[rank][i].kind)) computations[rank][i] = {};
+    const std::vector<IdleTime> expected = attribute_idle_time(schedule, {}, simulated),
+                                found = attribute_measured_idle_time(schedule, {}, timeline_of(schedule, computations));
+    for (std::size_t rank = 0; rank < found.size(); ++rank) {
+      SCOPED_TRACE(testing::Message() << name_of(family) << " rank " << rank);
+      EXPECT_EQ(found[rank].fill, expected[rank].fill);
+      EXPECT_EQ(found[rank].drain, expected[rank].drain);
+      EXPECT_EQ(found[rank].dependency, expected[rank].dependency);
+      EXPECT_EQ(found[rank].transfer + found[rank].overhead, 0);
+    }
+  }
+}
+
+TEST(Simulator, JoinedComputationsThatWereMeasuredOneByOneAreOnePeriod) {
+  const Schedule schedule = from_rows({"0F0,(0B0;0F1)OVERLAP_F_B,0B1"}, 2);
+  const Timeline timeline = timeline_of(schedule, {{{0, 1}, {1.5, 3}, {3, 4}, {4, 6}}});
+  EXPECT_EQ(timeline.of_rank(0)[1], (Period{1.5, 4}));
+  EXPECT_EQ(timeline.of_rank(0)[2], (Period{1.5, 4}));
+  EXPECT_EQ(timeline.ranks[0].work, 5.5);
+  EXPECT_EQ(attribute_measured_idle_time(schedule, {}, timeline)[0].overhead, 0.5);
+}
+
 TEST(Simulator, TakesLinearTime) {
   const auto seconds = [](int micro_batches) {
     const auto start = std::chrono::steady_clock::now();

@@ -1,0 +1,397 @@
+// `plumbline bench pipeline_bubble`: measured bubbles beside simulated ones and closed forms.
+#include "harness/cli/bench_pipeline.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "harness/cli/bubble_published.hpp"
+#include "harness/cli/bubble_report.hpp"
+#include "harness/cli/outputs.hpp"
+#include "harness/cli/subject_options.hpp"
+#include "harness/record/environment.hpp"
+#include "harness/record/summary.hpp"
+#include "harness/subject/modules.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/schedules/lowering.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using schedules::Family;
+
+struct PipelineBenchOptions {
+  SubjectOptions subject;
+  std::vector<std::string> schedules;  // empty: all that train
+  std::vector<int> stages, micro_batches;
+  int chunks = 0;  // 0: the schedule's usual number
+  std::string durations = "F=0.003,I=0.003,W=0.003";
+  double message_bytes = 65536;
+  int repetitions = 7;
+  bool full = false, libtorch = false, published = false;
+  int width = 512, rows = 64;
+  double time_limit = 120;
+  std::string out = "results/latest/pipeline_bubble";
+};
+
+// "F=0.003,I=0.003,W=0.003".
+schedules::StageTimes times_of(const std::string& text) {
+  schedules::StageTimes times{.forward = 0.003, .input_gradient = 0.003, .weight_gradient = 0.003};
+  std::set<std::string> given;
+  for (const std::string& part : split(text)) {
+    const std::size_t equals = std::min(part.find('='), part.size());
+    const std::string action = part.substr(0, equals);
+    double* const time = action == "F"   ? &times.forward
+                         : action == "I" ? &times.input_gradient
+                         : action == "W" ? &times.weight_gradient
+                                         : nullptr;
+    if (time == nullptr || equals == part.size())
+      throw InvalidArgument(fmt::format("--durations: '{}' is not F=SECONDS, I=SECONDS or W=SECONDS", part));
+    if (!given.insert(action).second)
+      throw InvalidArgument(fmt::format("--durations: {} is twice in '{}'", action, text));
+    *time = number("--durations", part.substr(equals + 1));
+    if (*time < 0 || *time > 10)
+      throw InvalidArgument(fmt::format("--durations: a duration is from 0 to 10 seconds, got '{}'", part));
+  }
+  return times;
+}
+
+// What a case measures, and for whom.
+enum class Purpose { grid, executor, published };
+struct Job {
+  BubbleCase of;
+  Purpose purpose = Purpose::grid;
+};
+
+// The cases of the options, those with fewest ranks first.
+class Grid {
+ public:
+  explicit Grid(const PipelineBenchOptions& options) : options_(options), times_(times_of(options.durations)) {
+    const std::vector<int> quick_stages{2, 4}, all_stages{2, 4, 8};
+    const std::vector<int> quick_batches{8, 16}, all_batches{4, 8, 16, 32, 64};
+    stages_ = !options.stages.empty() ? options.stages : options.full ? all_stages : quick_stages;
+    micro_batches_ = !options.micro_batches.empty() ? options.micro_batches
+                     : options.full                 ? all_batches
+                                                    : quick_batches;
+    for (const int stages : stages_) require_ranks("--stages", stages);
+    add_executor();
+    add_cases();
+    if (options.libtorch) add_libtorch();
+    if (options.published) add_published();
+    std::ranges::stable_sort(jobs_, {}, [](const Job& job) { return job.of.shape.ranks; });
+  }
+
+  [[nodiscard]] const std::vector<Job>& jobs() const { return jobs_; }
+  /// Why cases of the grid are not there, a line each.
+  [[nodiscard]] const std::vector<std::string>& left_out() const { return left_out_; }
+
+ private:
+  [[nodiscard]] std::vector<Family> families() const {
+    std::vector<Family> list;
+    for (const std::string& name : options_.schedules) {
+      list.push_back(family_named(name, "--schedule"));
+      if (list.back() == Family::forward_only)
+        throw InvalidArgument("--schedule forward-only: it trains nothing; its bubble is that of its forwards alone");
+    }
+    if (list.empty())
+      for (const Family family : schedules::families())
+        if (family != Family::forward_only) list.push_back(family);
+    return list;
+  }
+
+  // A shape that somebody asked for by name and number must be there; of what is tried by default, what can be.
+  void add(BubbleCase of, bool asked_for) {
+    try {
+      (void)schedules::generate(of.family, of.shape);
+    } catch (const InvalidArgument& error) {
+      if (asked_for) throw;
+      left_out_.push_back(error.what());
+      return;
+    }
+    jobs_.push_back({std::move(of)});
+  }
+
+  void add_cases() {
+    const bool asked_for = !options_.schedules.empty() && (!options_.stages.empty() || !options_.micro_batches.empty());
+    for (const Family family : families())
+      for (const int stages : stages_)
+        for (const int micro_batches : micro_batches_)
+          add({.family = family, .shape = {stages, micro_batches, chunks_of_family(family)}, .times = times_},
+              asked_for);
+    if (jobs_.size() == kExecutorJobs)
+      throw InvalidArgument(fmt::format("nothing to measure: {}", left_out_.empty() ? "" : left_out_.front()));
+  }
+  [[nodiscard]] int chunks_of_family(Family family) const {
+    return options_.chunks > 0 && usual_chunks(family) > 1 ? options_.chunks : usual_chunks(family);
+  }
+
+  // Computations without length: what is left is the executor.
+  void add_executor() {
+    for (const int ranks : {1, 2})
+      jobs_.push_back({{.family = Family::one_f_one_b,
+                        .shape = {ranks, 64, 1},
+                        .times = {.forward = 0, .input_gradient = 0, .weight_gradient = 0}},
+                       Purpose::executor});
+  }
+  static constexpr std::size_t kExecutorJobs = 2;
+
+  // Stages that compute need a core each.
+  void add_libtorch() {
+    for (const Family family : families()) {
+      const bool there_and_back = family == Family::v_half || family == Family::v_min || family == Family::automatic ||
+                                  family == Family::dualpipev;
+      if (there_and_back || (family == Family::zb_h2 && options_.schedules.empty())) continue;
+      add({.family = family, .shape = {2, 8, usual_chunks(family)}, .times = times_, .libtorch = true}, false);
+    }
+  }
+
+  void add_published() {
+    for (const BubbleCase& of : published_cases(times_)) jobs_.push_back({of, Purpose::published});
+  }
+
+  const PipelineBenchOptions& options_;
+  schedules::StageTimes times_;
+  std::vector<int> stages_, micro_batches_;
+  std::vector<Job> jobs_;
+  std::vector<std::string> left_out_;
+};
+
+class PipelineBench {
+ public:
+  explicit PipelineBench(const PipelineBenchOptions& options)
+      : options_(options), grid_(options), driver_(options.subject.driver()) {
+    driver_.group.worker_options = {"--no-flight"};  // events would be timed too
+  }
+
+  int run() {
+    const launch::Subject& subject = driver_.group.subject;
+    const record::Header header{.command = "bench",
+                                .subject = subject.describe(),
+                                .suite_version = PLUMBLINE_VERSION,
+                                .started = record::utc_now(),
+                                .arguments = record::command_line(),
+                                .environment = record::capture_environment()};
+    writer_.emplace(options_.out, header);
+    fmt::print("{}: {} pipelines, {} repetitions each, computations of {} s\n\n{}\n", header.subject,
+               grid_.jobs().size(), options_.repetitions, options_.durations, bubble_head());
+    std::cout.flush();
+    const auto begun = std::chrono::steady_clock::now();
+    const bool whole = launch::run(assignments(), driver_, observer());
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    const auto run = close_record(*writer_, whole, seconds);
+    if (!run) return 3;  // interrupted before anything was measured: the record before this stays
+    write_outputs(options_.out, *run);
+    tell(header.subject, seconds);
+    return whole ? record::exit_status(*run) : 3;
+  }
+
+ private:
+  [[nodiscard]] json arguments_of(const Job& job) const {
+    const BubbleCase& of = job.of;
+    json arguments{{"benchmark", of.libtorch ? "pipeline_bubble.libtorch" : "pipeline_bubble.emulated"},
+                   {"schedule", schedules::name_of(of.family)},
+                   {"micro_batches", of.shape.micro_batches},
+                   {"chunks", of.shape.stages_per_rank},
+                   {"repetitions", options_.repetitions}};
+    if (of.libtorch) {
+      arguments.update({{"schedule", name_in_specifications(of.family)},
+                        {"width", options_.width},
+                        {"rows", options_.rows},
+                        {"folder", fs::absolute(fs::path(options_.out) / "libtorch").string()}});
+    } else {
+      const schedules::StageTimes stage = of.request().options.stages.front();
+      arguments.update({{"forward", stage.forward},
+                        {"input_gradient", stage.input_gradient},
+                        {"weight_gradient", stage.weight_gradient},
+                        {"message_bytes", options_.message_bytes}});
+    }
+    return arguments;
+  }
+  static std::string name_in_specifications(Family family) {
+    if (family == Family::interleaved) return "interleaved-1f1b";
+    if (family == Family::interleaved_zero_bubble) return "interleaved-zb";
+    return std::string(schedules::name_of(family));
+  }
+
+  [[nodiscard]] std::vector<launch::Assignment> assignments() const {
+    std::vector<launch::Assignment> list;
+    for (const Job& job : grid_.jobs())
+      list.push_back({.command = {{"type", "task"}, {"name", "bench"}, {"arguments", arguments_of(job)}},
+                      .world = job.of.shape.ranks,
+                      .isolation = "bench",
+                      .limit = std::chrono::duration<double>(options_.time_limit)});
+    return list;
+  }
+
+  launch::Observer observer() {
+    launch::Observer observer;
+    observer.before = [this](std::size_t, const json& description) -> std::optional<launch::Outcome> {
+      writer_->subject(description);
+      return std::nullopt;
+    };
+    observer.output = [this](std::size_t, int, const json& value) { last_ = value; };
+    observer.end = [this](std::size_t index, const launch::Outcome& outcome) {
+      take(grid_.jobs()[index], outcome);
+      last_ = nullptr;
+      return true;
+    };
+    observer.log = [](const std::string& line) { std::cerr << line << '\n'; };
+    return observer;
+  }
+
+  void take(const Job& job, const launch::Outcome& outcome) {
+    if (outcome.verdict != record::Verdict::pass || !last_.is_object()) return take_failure(job, outcome);
+    const BubbleRow row = bubble_row(job.of, last_);
+    if (job.purpose == Purpose::executor) return take_executor(row);
+    for (const record::Measurement& measurement : measurements_of(row, driver_.group.subject.backend))
+      writer_->write(measurement);
+    if (job.purpose == Purpose::published) {
+      published_.push_back(row);
+      return;
+    }
+    fmt::print("{}{}\n", bubble_line(row), row.of.libtorch ? "  libtorch" : "");
+    std::cout.flush();
+    rows_.push_back(row);
+  }
+
+  void take_failure(const Job& job, const launch::Outcome& outcome) {
+    // Kept as a result, so that the exit status and every reader see that it is missing.
+    const record::Result result{
+        .check = "pipeline_bubble",
+        .case_id = fmt::format("pipeline_bubble[schedule={},world={},micro_batches={}]",
+                               schedules::name_of(job.of.family), job.of.shape.ranks, job.of.shape.micro_batches),
+        .verdict = outcome.verdict == record::Verdict::pass ? record::Verdict::error : outcome.verdict,
+        .reason = outcome.reason,
+        .ranks = outcome.ranks,
+        .seconds = outcome.seconds,
+        .limit_seconds = options_.time_limit,
+        .output = outcome.output};
+    writer_->write(result);
+    fmt::print("{}: {}: {}\n", job.of.name(), name_of(result.verdict), result.reason);
+  }
+
+  // Every action of the busiest rank, messages included.
+  void take_executor(const BubbleRow& row) {
+    const schedules::Schedule schedule = schedules::lower(schedules::generate(row.of.family, row.of.shape));
+    std::size_t actions = 0;
+    for (const auto& rank : schedule.ranks) actions = std::max(actions, rank.size());
+    record::Measurement measurement{
+        .benchmark = "pipeline_bubble.executor",
+        .labels = {{"backend", driver_.group.subject.backend}, {"world", std::to_string(row.of.shape.ranks)}},
+        .samples = {},
+        .unit = "seconds",
+        .derived = {}};
+    for (const double seconds : row.makespans) measurement.samples.push_back(seconds / static_cast<double>(actions));
+    writer_->write(measurement);
+    executor_.emplace_back(row.of.shape.ranks, centre_of(measurement.samples));
+  }
+
+  void tell(const std::string& subject, double seconds) const {
+    for (const auto& [ranks, centre] : executor_)
+      fmt::print(
+          "{}executor on {}: {:.2f} us an action beside computations, [{:.2f}, {:.2f}]{}\n", ranks == 1 ? "\n" : "",
+          counted(static_cast<std::size_t>(ranks), "rank"), centre.median * 1e6, centre.low * 1e6, centre.high * 1e6,
+          ranks == 1 ? ", no messages" : ", with a message for each computation, which the other rank waits for");
+    if (!rows_.empty()) tell_ratios();
+    std::set<std::string> reasons;
+    for (const BubbleRow& row : rows_)
+      if (const std::string why = why_no_closed_form(row.of); !why.empty())
+        reasons.insert(fmt::format("no closed form of {}: {}",
+                                   row.of.libtorch ? "libtorch" : schedules::name_of(row.of.family), why));
+    for (const std::string& reason : reasons) fmt::print("{}\n", reason);
+    for (const std::string& reason : grid_.left_out()) fmt::print("left out: {}\n", reason);
+    if (options_.published) fmt::print("\n{}", published_text(published_));
+    std::vector<BubbleRow> drawn;
+    std::ranges::copy_if(rows_, std::back_inserter(drawn), [](const BubbleRow& row) { return !row.of.libtorch; });
+    if (!drawn.empty())
+      record::write_file(fs::path(options_.out) / "bubble.svg",
+                         bubble_svg(drawn, fmt::format("Pipeline bubbles, {}, emulated devices", subject)));
+    fmt::print("record: {}/run.jsonl (junit.xml, metrics.prom and bubble.svg beside it), {:.1f} s\n", options_.out,
+               seconds);
+  }
+
+  // The fastest repetition says what is left on a machine that others use, too.
+  void tell_ratios() const {
+    std::vector<double> ratios, fastest;
+    for (const BubbleRow& row : rows_) {
+      ratios.push_back(row.ratio.median);
+      fastest.push_back(std::ranges::min(row.ratios));
+    }
+    constexpr double kAim = 0.03;
+    const auto tell = [](const char* what, const std::vector<double>& list) {
+      const auto within = std::ranges::count_if(list, [](double ratio) { return std::abs(ratio - 1) <= kAim; });
+      fmt::print("{}: median {:.3f}, largest {:.3f}; {} of {} pipelines within {:.0f}%\n", what, centre_of(list).median,
+                 std::ranges::max(list), within, list.size(), 100 * kAim);
+    };
+    tell("measured over simulated makespan", ratios);
+    tell("the same of the fastest repetitions", fastest);
+  }
+
+  const PipelineBenchOptions& options_;
+  Grid grid_;
+  launch::Options driver_;
+  std::optional<record::Writer> writer_;
+  json last_;
+  std::vector<BubbleRow> rows_, published_;
+  std::vector<std::pair<int, Centre>> executor_;
+};
+
+int run_pipeline_bench(const PipelineBenchOptions& options) {
+  options.subject.require_no_job("bench pipeline_bubble");
+  return PipelineBench(options).run();
+}
+
+}  // namespace
+
+Command add_bench_pipeline(CLI::App& bench) {
+  CLI::App* command = bench.add_subcommand(
+      "pipeline_bubble", "How long devices of a pipeline are idle: measured, simulated, and by closed forms");
+  auto options = std::make_shared<PipelineBenchOptions>();
+  options->subject.add_to(*command, SubjectOptions::Kind::one_group);
+  command->add_option("--schedule", options->schedules, "Only these (default: all that train)")->delimiter(',');
+  command->add_option("--stages", options->stages, "Numbers of ranks (default: 2,4)")
+      ->delimiter(',')
+      ->check(at_least(1));
+  command->add_option("--micro-batches", options->micro_batches, "Of a step (default: 8,16)")
+      ->delimiter(',')
+      ->check(at_least(1, 4096));
+  command->add_option("--chunks", options->chunks, "Stages of a rank, of schedules that have several (default: 2)")
+      ->check(at_least(1, 64));
+  command
+      ->add_option("--durations", options->durations,
+                   "Seconds of a rank's computations for a micro-batch: F forward, I and W the halves of backward")
+      ->capture_default_str();
+  command->add_option("--message-bytes", options->message_bytes, "Of a stage's output")
+      ->check(at_least(0))
+      ->capture_default_str();
+  command->add_option("--repetitions", options->repetitions, "Steps of each, after a first that does not count")
+      ->check(at_least(1))
+      ->capture_default_str();
+  command->add_flag("--full", options->full, "Stages 2,4,8 and micro-batches 4,8,16,32,64: some minutes");
+  command->add_flag("--libtorch", options->libtorch, "Real stages, too, of 2 ranks: a perceptron");
+  command->add_option("--width", options->width, "Of the perceptron's layers")
+      ->check(at_least(1, 16384))
+      ->capture_default_str();
+  command->add_option("--rows", options->rows, "Of a micro-batch of the perceptron")
+      ->check(at_least(1, 65536))
+      ->capture_default_str();
+  command->add_flag("--published", options->published,
+                    "Published ratios, too: what they were said to be, and are here");
+  command->add_option("--time-limit", options->time_limit, "Seconds that one pipeline may take")
+      ->check(seconds())
+      ->capture_default_str();
+  command->add_option("--out", options->out, "Folder of the record and the picture")->capture_default_str();
+  command->footer("Example: plumbline bench pipeline_bubble --schedule 1f1b,zb-h1 --stages 4 --micro-batches 8,16");
+  return [options] { return run_pipeline_bench(*options); };
+}
+
+}  // namespace plumbline::cli

@@ -1,0 +1,144 @@
+// The curves of `plumbline bench pipeline_bubble`.
+//
+// Layout  A panel for each schedule, side by side: micro-batches from left to right, each twice as far as the one before,
+//         the bubble's part of the makespan upwards. A colour for each number of ranks: a line through what is simulated,
+//         points with their interval for what was measured, hollow squares where a closed form says something.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "harness/cli/bubble_report.hpp"
+#include "harness/cli/svg_colour.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+constexpr double kMargin = 24, kTop = 116, kPanelWidth = 250, kPanelHeight = 190, kGapX = 62, kGapY = 70;
+constexpr int kColumns = 4;
+constexpr std::array<Colour, 6> kColours{
+    {{47, 111, 190}, {213, 94, 0}, {24, 116, 78}, {204, 121, 167}, {230, 150, 20}, {86, 80, 160}}};
+
+std::string words_at(double x, double y, double size, const char* anchor, const std::string& text, bool bold = false) {
+  return fmt::format(R"(<text x="{:.1f}" y="{:.1f}" font-size="{}" text-anchor="{}" fill="#333"{}>{}</text>)", x, y,
+                     size, anchor, bold ? " font-weight=\"bold\"" : "", text) +
+         '\n';
+}
+
+class Curves {
+ public:
+  Curves(std::span<const BubbleRow> rows, const std::string& title) : rows_(rows), title_(title) {
+    for (const BubbleRow& row : rows) {
+      if (std::ranges::count(families_, row.of.family) == 0) families_.push_back(row.of.family);
+      ranks_.insert(row.of.shape.ranks);
+      micro_batches_.insert(row.of.shape.micro_batches);
+      most_ = std::max({most_, row.ratio_of_total.measured.high, row.ratio_of_total.simulated,
+                        row.ratio_of_total.closed_form.value_or(0)});
+    }
+    std::ranges::sort(families_);
+    most_ = std::max(0.1, std::ceil(most_ * 10) / 10);
+  }
+
+  [[nodiscard]] std::string text() const {
+    const int panels = static_cast<int>(families_.size()), columns = std::min(kColumns, panels);
+    const int lines = (panels + kColumns - 1) / kColumns;
+    const double width = std::max(760.0, kMargin * 2 + columns * (kPanelWidth + kGapX));
+    const double height = kTop + lines * (kPanelHeight + kGapY) + 20;
+    std::string svg = fmt::format(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
+        "{1:.0f}\" font-family=\"Helvetica, Arial, sans-serif\">\n<rect width=\"100%\" height=\"100%\" "
+        "fill=\"#fff\"/>\n",
+        width, height);
+    svg += words_at(kMargin, 34, 19, "start", title_, true) + legend();
+    for (int i = 0; i < panels; ++i)
+      svg += panel(families_[static_cast<std::size_t>(i)], kMargin + 36 + i % kColumns * (kPanelWidth + kGapX),
+                   kTop + 10 + i / kColumns * (kPanelHeight + kGapY));
+    return svg + "</svg>\n";
+  }
+
+ private:
+  [[nodiscard]] double x_of(double left, int micro_batches) const {
+    const double first = std::log2(*micro_batches_.begin()), last = std::log2(*micro_batches_.rbegin());
+    const double part = last > first ? (std::log2(micro_batches) - first) / (last - first) : 0.5;
+    return left + 14 + part * (kPanelWidth - 28);
+  }
+  [[nodiscard]] double y_of(double top, double ratio) const {
+    return top + kPanelHeight - std::clamp(ratio / most_, 0.0, 1.0) * kPanelHeight;
+  }
+  [[nodiscard]] std::string colour_of(int ranks) const {
+    const auto place = std::distance(ranks_.begin(), ranks_.find(ranks));
+    return kColours[static_cast<std::size_t>(place) % kColours.size()].text();
+  }
+
+  [[nodiscard]] std::string legend() const {
+    std::string svg;
+    double x = kMargin;
+    for (const int ranks : ranks_) {
+      svg += fmt::format(R"(<path d="M{:.1f} 60h26" stroke="{}" stroke-width="2"/>)", x, colour_of(ranks)) +
+             words_at(x + 32, 64, 12, "start", counted(static_cast<std::size_t>(ranks), "rank"));
+      x += 100;
+    }
+    svg +=
+        words_at(x + 6, 64, 12, "start", "line: simulated; point: measured, median and interval; square: closed form");
+    return svg + words_at(kMargin, 84, 12, "start",
+                          "mean barrier bubble of the ranks, of the makespan in %, over the micro-batches of a step");
+  }
+
+  [[nodiscard]] std::string panel(schedules::Family family, double left, double top) const {
+    std::string svg = words_at(left, top - 8, 14, "start", std::string(schedules::name_of(family)), true);
+    svg += fmt::format(
+               R"(<rect x="{:.1f}" y="{:.1f}" width="{}" height="{}" fill="none" stroke="#9aa2ad" stroke-width="1"/>)",
+               left, top, kPanelWidth, kPanelHeight) +
+           '\n';
+    const int ticks = static_cast<int>(std::lround(most_ * 10));
+    const int step = ticks > 5 ? 2 : 1;
+    for (int tick = 0; tick <= ticks; tick += step) {
+      const double y = y_of(top, tick / 10.0);
+      svg += fmt::format(R"(<path d="M{:.1f} {:.1f}h{}" stroke="#e3e6ea" stroke-width="1"/>)", left, y, kPanelWidth) +
+             words_at(left - 6, y + 4, 11, "end", std::to_string(tick * 10));
+    }
+    for (const int micro_batches : micro_batches_)
+      svg += words_at(x_of(left, micro_batches), top + kPanelHeight + 16, 11, "middle", std::to_string(micro_batches));
+    for (const int ranks : ranks_) svg += curve(family, ranks, left, top);
+    return svg;
+  }
+
+  [[nodiscard]] std::string curve(schedules::Family family, int ranks, double left, double top) const {
+    std::vector<const BubbleRow*> rows;
+    for (const BubbleRow& row : rows_)
+      if (row.of.family == family && row.of.shape.ranks == ranks) rows.push_back(&row);
+    std::ranges::sort(rows, {}, [](const BubbleRow* row) { return row->of.shape.micro_batches; });
+    const std::string colour = colour_of(ranks);
+    std::string line, points;
+    for (const BubbleRow* row : rows) {
+      const BubbleFigure& figure = row->ratio_of_total;
+      const double x = x_of(left, row->of.shape.micro_batches);
+      line += fmt::format("{}{:.1f} {:.1f}", line.empty() ? "M" : "L", x, y_of(top, figure.simulated));
+      if (figure.closed_form)
+        points += fmt::format(
+            R"(<rect x="{:.1f}" y="{:.1f}" width="9" height="9" fill="none" stroke="{}" stroke-width="1.2"/>)", x - 4.5,
+            y_of(top, *figure.closed_form) - 4.5, colour);
+      points += fmt::format(
+          R"(<path d="M{0:.1f} {1:.1f}V{2:.1f}" stroke="{3}" stroke-width="1.4"/><circle cx="{0:.1f}" cy="{4:.1f}" r="3.2" fill="{3}"><title>{5}: measured {6:.1f} %, simulated {7:.1f} %</title></circle>)",
+          x, y_of(top, figure.measured.low), y_of(top, figure.measured.high), colour, y_of(top, figure.measured.median),
+          row->of.name(), 100 * figure.measured.median, 100 * figure.simulated);
+    }
+    return line.empty() ? ""
+                        : fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"/>\n{}\n", line,
+                                      colour, points);
+  }
+
+  std::span<const BubbleRow> rows_;
+  const std::string& title_;
+  std::vector<schedules::Family> families_;
+  std::set<int> ranks_, micro_batches_;
+  double most_ = 0;
+};
+
+}  // namespace
+
+std::string bubble_svg(std::span<const BubbleRow> rows, const std::string& title) { return Curves(rows, title).text(); }
+
+}  // namespace plumbline::cli
