@@ -37,8 +37,8 @@ struct DigitsRun {
   std::uint64_t seed = 1;
   std::string device = "cpu";
   int pipeline = 1;
-  int chunks = 1;  // stages of a pipeline rank
-  std::string schedule = "1f1b";
+  int chunks = 1;                 // stages of a pipeline rank
+  std::string schedule = "1f1b";  // a name of run.schedule, or of schedules::Family
 };
 
 /// Writes spec.toml, weights.safetensors and batches.safetensors into `folder`, which is made where it is not
