@@ -26,8 +26,6 @@ void program_task(TaskRank& rank) {
     throw Unsupported(error.what());
   } catch (const NotFound& error) {
     throw Unsupported(error.what());
-  } catch (const training::NonFiniteLoss& error) {
-    throw Unsupported(error.what());
   } catch (const training::DeviceMissing& error) {
     throw suite::MachineFailure(error.what());
   } catch (const RuntimeFailure& error) {

@@ -373,6 +373,20 @@ TEST(BlocksTest, GiveEachRankItsChunksByNumber) {
   EXPECT_THROW((void)make_stage(blocks, {3, 5}, store), InvalidArgument);
 }
 
+TEST(LayersTest, ABatchNormalisationOfOneValueAChannelIsRefusedInTraining) {
+  TensorStore store(1, c10::DeviceType::CPU, at::kDouble);
+  StageTensors tensors(store);
+  const Layer layer = batch_norm_layer(tensors, "norm", 3, 1);
+  EXPECT_NO_THROW((void)layer(values("x", {1, 3, 1, 1}), {.training = false}));
+  EXPECT_NO_THROW((void)layer(values("x", {1, 3, 1, 2}), {}));
+  try {
+    (void)layer(values("x", {1, 3, 1, 1}), {});
+    ADD_FAILURE() << "no error";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'norm': one value a channel, of shape [1, 3, 1, 1]; "));
+  }
+}
+
 TEST(BlocksTest, AStageWithoutBlocksPassesOnWhatItGets) {
   TensorStore store(1);
   const Blocks blocks = perceptron({2, 3});

@@ -109,6 +109,8 @@ class Check {
          {std::pair{"num_classes", resnet.classes}, std::pair{"groups", resnet.groups},
           std::pair{"width_per_group", resnet.width_per_group}, std::pair{"planes", resnet.planes}})
       need(value >= 1 && value <= kMostWide, fmt::format("resnet.{}", name), value, fmt::format("1 to {}", kMostWide));
+    need(resnet.planes * resnet.width_per_group >= 64, "resnet.width_per_group", resnet.width_per_group,
+         fmt::format("at least 64 / planes = {}", (63 + resnet.planes) / resnet.planes));
     const std::size_t dilations = resnet.replace_stride_with_dilation.size();
     need(dilations == 3, "resnet.replace_stride_with_dilation", fmt::format("a list of {}", dilations),
          "three of true and false");

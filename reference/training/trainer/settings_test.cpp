@@ -39,7 +39,7 @@ TEST(TrainerSettingsTest, ReadsEveryField) {
       "tensor = {size = 4, mode = '2d'}\ndata = 5\n[fp16]\nmode = 'naive'\n[resnet]\nblock = 'bottleneck'\nlayers = "
       "[1, 2, 3, 4]\n"
       "num_classes = 10\nzero_init_residual = true\ngroups = 32\nwidth_per_group = 4\n"
-      "replace_stride_with_dilation = [false, true, false]\nplanes = 8\n",
+      "replace_stride_with_dilation = [false, true, false]\nplanes = 16\n",
       "t.toml");
   const TrainerSettings expected{.batch_size = 24,
                                  .epochs = 7,
@@ -61,7 +61,7 @@ TEST(TrainerSettingsTest, ReadsEveryField) {
                                             .groups = 32,
                                             .width_per_group = 4,
                                             .replace_stride_with_dilation = {false, true, false},
-                                            .planes = 8}};
+                                            .planes = 16}};
   EXPECT_EQ(settings, expected);
   EXPECT_EQ(parse_trainer_settings("[parallel]\ntensor = 2\n", "t.toml").tensor, 2);
 }
@@ -110,6 +110,8 @@ TEST(TrainerSettingsTest, NamesThePlaceOfAValueThatIsWrong) {
             "t.toml:2:10: resnet.layers = [3, 4, 6]; it must be four numbers of blocks");
   EXPECT_EQ(error_of("[resnet]\nblock = 'basic'\ngroups = 2\n"),
             "t.toml:3:10: resnet.groups = 2; it must be 1 with block = 'basic'");
+  EXPECT_EQ(error_of("[resnet]\nplanes = 4\nwidth_per_group = 15\n"),
+            "t.toml:3:19: resnet.width_per_group = 15; it must be at least 64 / planes = 16");
   EXPECT_EQ(error_of("[resnet]\nreplace_stride_with_dilation = [true]\n"),
             "t.toml:2:32: resnet.replace_stride_with_dilation = a list of 1; it must be three of true and false");
   EXPECT_EQ(error_of("[resnet]\nnum_class = 10\n"),
