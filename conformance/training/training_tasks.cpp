@@ -3,7 +3,9 @@
 #include "conformance/training/judge.hpp"
 #include "harness/record/result.hpp"
 #include "harness/subject/training_module.hpp"
+#include "harness/suite/machine_error.hpp"
 #include "reference/record/training_record.hpp"
+#include "reference/training/device_missing.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/steps.hpp"
 #include "reference/training/training.hpp"
@@ -37,8 +39,12 @@ void train_task(worker::TaskRank& rank) {
   const auto listen = [&](const training::StepProgress& progress) {
     rank.output({{"step", progress.step}, {"loss", number_or_word(progress.loss)}});
   };
-  subject::training_module().run(spec, rank.world, rank.arguments.at("record").get<std::string>(), listen,
-                                 rank.steps.of<training::ExecutorSteps>());
+  try {
+    subject::training_module().run(spec, rank.world, rank.arguments.at("record").get<std::string>(), listen,
+                                   rank.steps.of<training::ExecutorSteps>());
+  } catch (const training::DeviceMissing& error) {
+    throw suite::MachineFailure(error.what());
+  }
 }
 
 void judge_task(worker::TaskRank& rank) {

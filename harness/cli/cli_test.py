@@ -230,12 +230,61 @@ TRAINING_REFUSALS = [
     ("train --epochs 3", 2, "--epochs is of training by names: with --config, or --model resnet50"),
     ("train --spec /dev/null --epochs 3", 2, "excludes"),
     ("train --model perceptron --steps 3", 2, "--steps is of runs by steps; training by names has --epochs"),
-    ("train --model perceptron --data text", 2, "model 'perceptron' with data 'text'; the transformer takes text"),
-    ("train --model perceptron --data mnist", 2, "data 'mnist'; it must be cifar10"),
-    ("train --model perceptron --data cifar10", 2, "--data cifar10 needs --data-folder"),
-    ("train --model perceptron --data-folder /nonexistent", 2, "/nonexistent/data_batch_1.bin"),
+    ("train --model perceptron --data text", 2, "model 'perceptron' with data 'text'; gpt takes text"),
+    ("train --model perceptron --data mnist", 2, "--data 'mnist': there is no such folder; it is digits, text, or a folder"),
+    ("train --model perceptron --data /nonexistent", 2, "--data '/nonexistent': there is no such folder"),
+    ("train --model perceptron --data /dev/null", 2, "--data '/dev/null': there is no such folder"),
+    ("train --model perceptron --data /dev", 2, "'/dev/data_batch_1.bin' cannot be read: No such file"),
+    ("train --model gpt --data digits", 2, "model 'gpt' with data 'digits'; gpt takes text"),
+    ("train --model transformer", 2, "or by names resnet50, resnet_small, perceptron, gpt"),
+    ("train --model resnet50 --text-batches 0", 2, "'0' is not a whole number from 1"),
+    ("train --model gpt --most-digits many", 2, "'many' is not a whole number"),
     ("train --model perceptron --batch 10", 2, "--batch 10: BATCH_SIZE = 10; it must be a multiple of NUM_MICRO_BATCHES = 4"),
-    ("train --model perceptron --schedule zbv --chunks 2", 2, "schedule 'zbv'; it must be gpipe"),
+    ("train --model perceptron --schedule zbv2 --chunks 2", 2, "schedule 'zbv2'; it must be gpipe"),
+    ("train --model perceptron --schedule forward-only", 2, "schedule 'forward-only'; it must be gpipe"),
+    ("train --model perceptron --schedule auto", 2, "schedule 'auto'; it must be gpipe"),
+    ("train --model perceptron --schedule zbv", 2, "NUM_CHUNKS = 1: "),
+    ("train --model perceptron --schedule v-half --chunks 3", 2, "NUM_CHUNKS = 3: "),
+    ("train --model perceptron --schedule dualpipev --chunks 2 --pipeline 4 --batch 8", 2, "at least as many micro-batches as stages"),
+    ("train --model perceptron --schedule interleaved --chunks 2 --micro-batches 5 --batch 5", 2, "5 micro-batches on 2 ranks"),
+    ("train --model perceptron --schedule zb-h2 --chunks 2", 2, "schedule 'zb-h2' with parallel.pipeline = 2"),
+    ("train --model perceptron --chunks 2 --micro-batches 3 --batch 6", 2,
+     "NUM_MICRO_BATCHES = 3; it must be a multiple of parallel.pipeline = 2 with NUM_CHUNKS = 2"),
+    ("train --model perceptron --chunks 3 --micro-batches 4", 2, "chunks"),
+    ("train --model resnet50 --chunks 4 --micro-batches 4", 2, "chunks"),
+    ("train --model perceptron --pipeline 1000000 --chunks 1000000", 2, "NUM_CHUNKS = 1000000; it must be such that"),
+    ("train --model perceptron --micro-batches 0", 2, "'0' is not a whole number from 1"),
+    ("train --model perceptron --accumulation 0", 2, "'0' is not a whole number from 1"),
+    ("train --model perceptron --epochs 0", 2, "'0' is not a whole number from 1"),
+    ("train --model perceptron --epochs 1e3", 2, "'1e3' is not a whole number"),
+    ("train --model perceptron --epochs 99999999999", 2, "99999999999"),
+    ("train --model perceptron --batch=-4", 2, "'-4' is not a whole number from 1"),
+    ("train --model perceptron --epochs 2 --warmup-epochs 3", 2, "WARMUP_EPOCHS = 3; it must be 0 to NUM_EPOCHS = 2"),
+    ("train --model perceptron --learning-rate 0", 2, "LEARNING_RATE = 0; it must be a finite number above 0"),
+    ("train --model perceptron --learning-rate=-1", 2, "LEARNING_RATE = -1; it must be a finite number above 0"),
+    ("train --model perceptron --learning-rate fast", 2, "fast"),
+    ("train --model perceptron --seed=-1", 2, "-1"),
+    ("train --model perceptron --data-parallel 65 --pipeline 1", 2, "65 ranks; at most 64"),
+    ("train --model perceptron --optimizer sgd", 2, "--optimizer is of runs by steps"),
+    ("train --model perceptron --record r", 2, "--record is of runs by steps"),
+    ("train --model perceptron --no-judge", 2, "--no-judge is of runs by steps"),
+    ("train --check --no-judge", 2, "--check excludes --no-judge"),
+    ("train --model perceptron --check-updates 3", 2, "--check-updates needs --check"),
+    ("train --model perceptron --check --check-updates 0", 2, "'0' is not a whole number from 1"),
+    ("train --trace t.json", 2, "--trace is of training by names"),
+    ("train --model perceptron --trace /nonexistent/t.json", 3, "cannot write '/nonexistent/t.json'"),
+    ("train --model perceptron --trace /proc/nope", 3, "cannot write '/proc/nope'"),
+    ("train --model perceptron --checkpoints /proc/nope", 3, "nothing can be written into '/proc/nope'"),
+    ("train --model perceptron --checkpoints /dev/null", 3, "nothing can be written into '/dev/null'"),
+    ("train --model perceptron --checkpoint-epochs 0", 2, "'0' is not a whole number from 1"),
+    ("train --model perceptron --device cuda:x", 2, "'cuda:x' is not cpu"),
+    ("train --model perceptron --backend nope", 2, "nope"),
+    ("train --model perceptron --time-limit 0", 2, "--time-limit"),
+    ("train --model perceptron --out /proc/nope", 3, "/proc/nope"),
+    ("train --model resnet18", 2, "or by names resnet50"),
+    ("train --model", 2, "--model"),
+    ("train --config", 2, "--config"),
+    ("train --config /", 2, "'/' cannot be read; it must be a TOML file"),
     ("train --model perceptron --schedule 1f1b --chunks 2", 2, "schedule '1f1b' with parallel.pipeline = 2"),
     ("train --model perceptron --pipeline 80", 2, "--pipeline: 80 ranks; at most 64"),
     ("train --model perceptron --learning-rate nan", 2, "LEARNING_RATE = nan; it must be a finite number above 0"),
@@ -1010,18 +1059,133 @@ class Commands(unittest.TestCase):
 
     @needs_training
     def test_train_by_names_stops_at_a_loss_that_is_no_number(self):
-        said = self.refused_by_names("--epochs", "2", "--learning-rate", "1e30", "--out", "out")
-        self.assertRegex(said, r"the loss is \S+ on rank 1, training step 1 \(epoch 0, batch 1\); no checkpoint was written")
+        self.train_by_names("--epochs", "2", "--learning-rate", "1e30", "--out", "out", status=1)
+        self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+        self.assertRegex(self.done.stderr,
+                         r"the loss is \S+ on rank 1, training step 1 \(epoch 0, batch 1\); no checkpoint was written")
+
+    # What stages send overflows in half precision once the weights have grown, which takes some epochs.
+    @needs_training
+    def test_train_by_names_keeps_the_checkpoint_before_a_loss_that_is_no_number(self):
+        (self.folder / "half.toml").write_text("[fp16]\nmode = 'naive'\n")
+        run = ["--most-digits", "16", "--epochs", "6", "--learning-rate", "0.5", "--config", "half.toml", "--checkpoints", "c"]
+        run = [*self.BY_NAMES[:5], *self.BY_NAMES[7:], *run]
+        self.assertEqual(self.run_plumbline(*run, "--out", "out"), 1, self.done.stdout + self.done.stderr)
+        self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+        said = re.search(r"the loss is \S+ on rank 1, .* step (\d) \(epoch \d, batch \d\); the last checkpoint is '.*/c/step-(\d)'",
+                         self.done.stderr)
+        self.assertIsNotNone(said, self.done.stderr)
+        kept = self.folder / "c" / f"step-{said[2]}"
+        before = {file.name: file.read_bytes() for file in kept.iterdir()}
+        self.assertEqual(sorted(before), ["rank0.safetensors", "rank1.safetensors"])
+        self.assertEqual(self.run_plumbline(*run, "--resume"), 1, "it goes on, to the same end")
+        self.assertIn(f"/c/step-{said[2]}'\n", self.done.stdout)
+        self.assertIn(said[0].split("; ")[0], self.done.stderr)
+        self.assertEqual({file.name: file.read_bytes() for file in kept.iterdir()}, before)
 
     @needs_training
     def test_train_by_names_on_files_that_are_cut_short(self):
         (self.folder / "cifar").mkdir()
         (self.folder / "cifar/data_batch_1.bin").write_bytes(b"\0" * 100)
-        run = ["train", "--model", "perceptron", "--data-folder", "cifar", "--epochs", "1", "--out", "out"]
+        run = ["train", "--model", "perceptron", "--data", "cifar", "--epochs", "1", "--out", "out"]
         self.assertEqual(self.run_plumbline(*run), 2, self.done.stderr)
         self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
         self.assertIn("cifar/data_batch_1.bin", self.done.stderr)
         self.assertFalse((self.folder / "out/run.jsonl").exists(), "nothing ran")
+
+    @needs_training
+    def test_train_by_names_on_files_that_are_wrong(self):
+        folder = self.folder / "cifar"
+        folder.mkdir()
+        names = [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]
+        for name in names:
+            (folder / name).write_bytes(b"".join(bytes([row % 10]) + bytes(3072) for row in range(4)))
+        run = ["train", "--model", "perceptron", "--data", "cifar", "--epochs", "1", "--batch", "4", "--out", "out"]
+        self.assertEqual(self.run_plumbline(*run), 0, self.done.stderr)
+        for name, content, words in (("test_batch.bin", b"", "is empty; it must have records of 3073 bytes"),
+                                     ("data_batch_3.bin", bytes(3073 * 2 - 1), "has 6145 bytes and ends inside record 1"),
+                                     ("data_batch_5.bin", bytes(3073) + b"\x0a" + bytes(3072),
+                                      "record 1 (of 2, from 0) has label 10; labels are 0 to 9"),
+                                     ("data_batch_2.bin", None, "it is a folder")):
+            with self.subTest(name):
+                whole = (folder / name).read_bytes()
+                (folder / name).unlink()
+                (folder / name).mkdir() if content is None else (folder / name).write_bytes(content)
+                self.assertEqual(self.run_plumbline(*run), 2, self.done.stderr)
+                self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+                self.assertIn(f"cifar/{name}'", self.done.stderr)
+                self.assertIn(words, self.done.stderr)
+                (folder / name).rmdir() if content is None else (folder / name).unlink()
+                (folder / name).write_bytes(whole)
+
+    @needs_training
+    def test_train_by_names_checked_against_a_single_device(self):
+        self.train_by_names("--epochs", "2", "--data-parallel", "2", "--chunks", "2", "--schedule", "zbv", "--check", "--trace", "t.json", "--out", "out")
+        self.assertIn("OK: the single device computes the same in 2 updates (requirements: 4 of 4 pass)", self.done.stdout)
+        self.assertIn("16 of 16 gradients bit for bit", self.done.stdout)
+        self.assertRegex(self.done.stdout, r"memory      rank 0: [0-9.]+ MB, \d+ kept at once; rank 1: ")
+        record = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        judged = [line for line in record if line.get("check") == "train.compare"]
+        self.assertEqual([line["requirements"] for line in judged], [["PIPE-002"], ["PIPE-003"], ["PIPE-004"], ["PIPE-005"]])
+        trace = json.loads((self.folder / "t.json").read_text())["traceEvents"]
+        computed = [event for event in trace if event["ph"] == "X"]
+        self.assertEqual(sum(event["cat"] == "F" for event in computed), 4 * 2, "4 stages, 2 micro-batches")
+        self.assertEqual({event["tid"] for event in computed}, {0, 1})
+
+    @needs_training
+    def test_train_by_names_says_what_the_single_device_computes_otherwise(self):
+        self.train_by_names("--epochs", "1", "--data-parallel", "2", "--check", "--check-updates", "1", "--mutant",
+                            "col.drop_last_element", "--out", "out", status=1)
+        self.assertIn("FAIL  gradient: epoch 0, batch 0: the gradient of ", self.done.stdout)
+        self.assertIn("NOT OK: the single device computes otherwise in 1 update (", self.done.stdout)
+
+    @needs_training
+    def test_train_by_names_on_a_device_that_there_is_not(self):
+        self.train_by_names("--device", "cuda:99", status=3)
+        self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+        self.assertIn("device 'cuda:99': this ", self.done.stderr)
+
+    @needs_training
+    def test_train_by_names_interrupted_goes_on(self):
+        run = [*self.BY_NAMES, "--epochs", "2000", "--checkpoints", "c", "--out", "out"]
+        process = subprocess.Popen([PLUMBLINE, *run], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for line in process.stdout:
+            if line.startswith("epoch 3, test"):
+                break
+        process.send_signal(signal.SIGINT)
+        said, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 3, errors)
+        self.assertIn("record: out/run.jsonl", said)
+        kept = sorted(os.listdir(self.folder / "c"))
+        self.assertTrue(any(len(os.listdir(self.folder / "c" / step)) == 2 for step in kept), kept)
+        process = subprocess.Popen([PLUMBLINE, *run, "--resume"], cwd=self.folder, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        for line in process.stdout:
+            if line.startswith("goes on from '"):
+                process.send_signal(signal.SIGINT)
+                break
+        else:
+            self.fail("it began anew")
+        process.communicate(timeout=60)
+
+    # As on a disk that is full: files may not be longer than a megabyte, and a rank's checkpoint has five.
+    @needs_training
+    def test_train_by_names_where_a_checkpoint_cannot_be_written(self):
+        whole = self.train_by_names("--epochs", "2", "--checkpoints", "c", "--out", "out")
+        for file in (self.folder / "c/step-4").iterdir():
+            file.unlink()
+
+        def short_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+        run = [PLUMBLINE, *self.BY_NAMES, "--epochs", "2", "--checkpoints", "c", "--out", "out", "--resume"]
+        done = subprocess.run(run, cwd=self.folder, capture_output=True, text=True, timeout=60, preexec_fn=short_files)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("c/step-4/rank0.safetensors", done.stderr)
+        rest = self.train_by_names("--epochs", "2", "--checkpoints", "c", "--resume")
+        self.assertIn("/c/step-2'\n", self.done.stdout, "what was there is still there")
+        self.assertEqual(rest, whole[2:])
 
     @needs_training
     @needs_mpi

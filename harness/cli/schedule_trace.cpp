@@ -19,12 +19,13 @@ int thread_of(int rank) { return rank + 1; }
 
 class Trace {
  public:
-  Trace(const ScheduleView& view, TextOutput& output) : view_(view), output_(output) {}
+  Trace(std::string title, const schedules::Schedule& schedule, const schedules::Timeline& timeline, TextOutput& output)
+      : title_(std::move(title)), schedule_(schedule), timeline_(timeline), output_(output) {}
 
   void write() {
     output_.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-    event(fmt::format(R"("ph":"M","name":"process_name","pid":{},"args":{{"name":"{}"}})", kProcess, view_.title()));
-    for (int rank = 0; rank < static_cast<int>(view_.schedule.ranks.size()); ++rank) write_rank(rank);
+    event(fmt::format(R"("ph":"M","name":"process_name","pid":{},"args":{{"name":"{}"}})", kProcess, title_));
+    for (int rank = 0; rank < static_cast<int>(schedule_.ranks.size()); ++rank) write_rank(rank);
     output_.write("\n]}\n");
   }
 
@@ -40,8 +41,8 @@ class Trace {
     const std::string thread = fmt::format(R"("pid":{},"tid":{})", kProcess, thread_of(rank));
     event(fmt::format(R"("ph":"M","name":"thread_name",{},"args":{{"name":"rank {}"}})", thread, rank));
     event(fmt::format(R"("ph":"M","name":"thread_sort_index",{},"args":{{"sort_index":{}}})", thread, rank));
-    const auto& actions = view_.schedule.ranks[static_cast<std::size_t>(rank)];
-    const auto periods = view_.timeline.of_rank(rank);
+    const auto& actions = schedule_.ranks[static_cast<std::size_t>(rank)];
+    const auto periods = timeline_.of_rank(rank);
     for (std::size_t i = 0; i < actions.size(); ++i) {
       if (schedules::is_compute(actions[i].kind)) write_computation(rank, actions[i], periods[i]);
       if (schedules::is_send(actions[i].kind)) write_message(rank, actions[i], periods[i]);
@@ -58,7 +59,7 @@ class Trace {
   // Messages of a link may overlap, which only asynchronous events may.
   void write_message(int rank, const Action& action, const Period& period) {
     const int to_stage = action.kind == schedules::ActionKind::send_backward ? action.stage - 1 : action.stage + 1;
-    const int to = view_.schedule.stage_to_rank[static_cast<std::size_t>(to_stage)];
+    const int to = schedule_.stage_to_rank[static_cast<std::size_t>(to_stage)];
     const std::string shared = fmt::format(
         R"("name":"{} rank {} to {}","cat":"message","id":{},"pid":{},"tid":{},"args":{{"action":"{}","to":{}}})",
         schedules::name_of(action.kind), rank, to, messages_++, kProcess, thread_of(rank), to_string(action), to);
@@ -66,7 +67,9 @@ class Trace {
     event(fmt::format(R"("ph":"e","ts":{},)", period.end * kMicroseconds) + shared);
   }
 
-  const ScheduleView& view_;
+  const std::string title_;
+  const schedules::Schedule& schedule_;
+  const schedules::Timeline& timeline_;
   TextOutput& output_;
   bool first_ = true;
   std::int64_t messages_ = 0;
@@ -74,11 +77,16 @@ class Trace {
 
 }  // namespace
 
+void write_trace(const std::string& title, const schedules::Schedule& schedule, const schedules::Timeline& timeline,
+                 TextOutput& output) {
+  Trace(title, schedule, timeline, output).write();
+}
+
 void write_trace(const ScheduleView& view, TextOutput& output) {
   if (!std::isfinite(view.timeline.makespan * kMicroseconds))
     throw InvalidArgument(
         fmt::format("--format trace: {} seconds are more microseconds than a number holds", view.timeline.makespan));
-  Trace(view, output).write();
+  write_trace(view.title(), view.schedule, view.timeline, output);
 }
 
 }  // namespace plumbline::cli

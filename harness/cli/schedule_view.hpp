@@ -103,5 +103,8 @@ struct Cell {
 /// Chrome's trace events: a track for each rank, and one for the messages between each two. A second is a second.
 /// Throws InvalidArgument for a step of more microseconds than a number holds.
 void write_trace(const ScheduleView& view, TextOutput& output);
+/// Of any schedule and when it happened, under a title.
+void write_trace(const std::string& title, const schedules::Schedule& schedule, const schedules::Timeline& timeline,
+                 TextOutput& output);
 
 }  // namespace plumbline::cli

@@ -41,6 +41,7 @@ struct TrainOptions {
   std::string spec;
   std::string record;
   std::string out;
+  bool check = false;
   bool judge = true;
   ProgramOptions program;                // of training by names
   std::vector<CLI::Option*> of_steps{};  // what that does not have
@@ -347,7 +348,7 @@ void add_digits_options(CLI::App& command, TrainOptions& options, CLI::Option* s
   share(command.add_option("--chunks", digits.chunks, "Stages of a pipeline's rank")->check(at_least(1)),
         [&digits](PipelineRun& run) { run.settings.chunks = digits.chunks; });
   share(command.add_option("--schedule", digits.schedule,
-                           "gpipe, 1f1b, interleaved-1f1b, looped-bfs, zb-h1, zb-h2, interleaved-zb, zbv, dualpipev"),
+                           fmt::format("{}", fmt::join(training::kPipelineSchedules, ", "))),
         [&digits](PipelineRun& run) { run.schedule = digits.schedule; });
   own(command.add_option("--steps", digits.steps, "Updates")->check(at_least(1)));
   share(
@@ -356,7 +357,8 @@ void add_digits_options(CLI::App& command, TrainOptions& options, CLI::Option* s
       [&digits](PipelineRun& run) { run.settings.batch_size = digits.global_batch; });
   share(command.add_option("--micro-batches", digits.micro_batches, "Parts of a rank's rows")->check(at_least(1)),
         [&digits](PipelineRun& run) { run.settings.micro_batches = digits.micro_batches; });
-  own(command.add_option("--accumulation", digits.accumulation, "Batches of a step")->check(at_least(1)));
+  share(command.add_option("--accumulation", digits.accumulation, "Batches of a step")->check(at_least(1)),
+        [&digits](PipelineRun& run) { run.settings.accumulation = digits.accumulation; });
   share(command.add_option("--seed", digits.seed, "Of the weights and the order of rows")->check(seed_number()),
         [&digits](PipelineRun& run) { run.settings.seed = digits.seed; });
   share(command.add_option("--device", digits.device, "Where each rank computes")->check(device_name()),
@@ -403,19 +405,25 @@ Command add_train(CLI::App& app, const Program&) {
       ->add_option("--out", options->out,
                    "Folder of the verdict's record (default: results/latest/train; none with --spec and --record)")
       ->type_name("DIR");
-  options->of_steps.push_back(command->add_flag("!--no-judge", options->judge, "Do not compare with a single device"));
+  CLI::Option* check =
+      command->add_flag("--check", options->check, "Compare with a single device (default: runs by steps alone)");
+  options->of_steps.push_back(
+      command->add_flag("!--no-judge", options->judge, "Do not compare with a single device")->excludes(check));
   command->add_option("--time-limit", options->time_limit, "Seconds without a step after which the run counts as hung")
       ->check(seconds())
       ->capture_default_str();
   command->footer(
       "Example: plumbline train --model conv --data-parallel 3 --backend mpi --steps 100\n"
       "          plumbline train --pipeline 2 --data-parallel 2 --micro-batches 4 --schedule zb-h1 --steps 20\n"
-      "By names: plumbline train --model resnet50 --data cifar10 --data-folder DIR --pipeline 2 --checkpoints DIR\n"
+      "By names: plumbline train --model resnet50 --data DIR --pipeline 2 --checkpoints DIR --config FILE\n"
+      "          plumbline train --model gpt --pipeline 2 --chunks 2 --schedule zbv --epochs 2 --check --trace t.json\n"
       "As a job: plumbline train --spec \"$PLUMBLINE_SPEC\" --record \"$PLUMBLINE_RECORD\" --backend local --no-judge");
   return [options] {
     options->subject.require_no_job("train");
+    if (options->check) options->program.check();
     if (is_by_names(*options))
-      return run_program(options->program.run(), driver_of(*options), options->out, options->time_limit);
+      return run_program(options->program.run(), driver_of(*options), {options->out, options->program.trace()},
+                         options->time_limit);
     return TrainRun(*options).run();
   };
 }

@@ -1,13 +1,18 @@
 #include "harness/cli/train_program.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <limits>
+#include <map>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "harness/cli/outputs.hpp"
+#include "harness/cli/schedule_view.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/cli/training_task.hpp"
 #include "harness/record/environment.hpp"
@@ -20,6 +25,7 @@
 namespace plumbline::cli {
 
 using nlohmann::json;
+using record::Result;
 using record::Verdict;
 namespace fs = std::filesystem;
 
@@ -27,10 +33,10 @@ void ProgramOptions::add_to(CLI::App& app) {
   training::TrainerSettings& settings = run_.settings;
   own(app.add_option("--config", config_, "Settings of a pipeline training, which options override")
           ->type_name("FILE"));
-  own(app.add_option("--data", run_.data,
-                     fmt::format("{} (default: text for the transformer, cifar10 with --data-folder, or digits)",
-                                 fmt::join(training::kPipelineData, ", "))));
-  own(app.add_option("--data-folder", data_folder_, "Folder of CIFAR-10's files, data_batch_1.bin and so on")
+  own(app.add_option(
+             "--data", data_,
+             "digits, text, or the folder of CIFAR-10's data_batch_1.bin and so on (default: text for gpt, else "
+             "digits)")
           ->type_name("DIR"));
   own(app.add_option("--most-digits", run_.most_digits, "Digits to train on, and to test on")
           ->check(at_least(1))
@@ -43,6 +49,10 @@ void ProgramOptions::add_to(CLI::App& app) {
   own(app.add_option("--checkpoint-epochs", run_.checkpoint_epochs, "Epochs from one checkpoint to the next")
           ->check(at_least(1))
           ->capture_default_str());
+  own(app.add_option("--check-updates", check_updates_,
+                     "Updates that --check compares, from the first on (default: all)")
+          ->check(at_least(1)));
+  own(app.add_option("--trace", trace_, "When each rank did what in the last batch, for Perfetto")->type_name("FILE"));
   own(app.add_flag("--resume", run_.resume, "Go on from the last complete checkpoint, where there is one"));
   const auto setting = [this](CLI::Option* option, std::function<void(training::PipelineRun&)> take) {
     share(own(option), std::move(take));
@@ -70,20 +80,30 @@ std::string ProgramOptions::given() const {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
+void ProgramOptions::take_data(training::PipelineRun& run) const {
+  run.data = !data_.empty() ? data_ : run.model == "gpt" ? "text" : "digits";
+  if (run.data == "digits" || run.data == "text") return;
+  std::error_code ignored;
+  if (!fs::is_directory(data_, ignored))
+    throw InvalidArgument(fmt::format(
+        "--data '{}': there is no such folder; it is digits, text, or a folder with data_batch_1.bin and so on",
+        data_));
+  run.data_folder = fs::absolute(data_);
+  run.data = "cifar10";
+}
+
 training::PipelineRun ProgramOptions::run() const {
   training::PipelineRun run = run_;
   run.settings = configured() ? training::read_trainer_settings(config_) : training::TrainerSettings();
   for (const Shared& shared : shared_)
     if (shared.option->count() > 0) shared.take(run);
-  if (run.data.empty()) run.data = run.model == "transformer" ? "text" : data_folder_.empty() ? "digits" : "cifar10";
+  take_data(run);
   // Workers may stand elsewhere.
-  if (!data_folder_.empty()) run.data_folder = fs::absolute(data_folder_);
   if (!checkpoints_.empty()) run.checkpoints = fs::absolute(checkpoints_);
-  if (!data_folder_.empty() && run.data != "cifar10")
-    throw InvalidArgument(fmt::format("--data-folder is of --data cifar10; '{}' is compiled in", run.data));
+  run.trace = !trace_.empty();
+  if (check_updates_ > 0 && !check_) throw InvalidArgument("--check-updates needs --check");
+  if (check_) run.check = check_updates_ > 0 ? check_updates_ : std::numeric_limits<std::int64_t>::max();
   if (run.resume && checkpoints_.empty()) throw InvalidArgument("--resume needs --checkpoints DIR, where they are");
-  if (run.data == "cifar10" && data_folder_.empty())
-    throw InvalidArgument("--data cifar10 needs --data-folder DIR with data_batch_1.bin and so on");
   try {
     training::require_possible(run);
   } catch (const InvalidArgument& error) {
@@ -96,17 +116,19 @@ namespace {
 
 class ProgramRun {
  public:
-  ProgramRun(const training::PipelineRun& run, const launch::Options& driver, const std::string& out)
+  ProgramRun(const training::PipelineRun& run, const launch::Options& driver, const ProgramOutputs& outputs)
       : run_(run),
         driver_(driver),
-        out_(out),
-        writer_(out, {.command = "train",
-                      .subject = driver.group.subject.describe(),
-                      .suite_version = PLUMBLINE_VERSION,
-                      .seed = run.settings.seed,
-                      .started = record::utc_now(),
-                      .arguments = record::command_line(),
-                      .environment = record::capture_environment()}) {}
+        out_(outputs.out),
+        trace_(outputs.trace),
+        timeline_file_(timeline_file(outputs.trace)),
+        writer_(out_, {.command = "train",
+                       .subject = driver.group.subject.describe(),
+                       .suite_version = PLUMBLINE_VERSION,
+                       .seed = run.settings.seed,
+                       .started = record::utc_now(),
+                       .arguments = record::command_line(),
+                       .environment = record::capture_environment()}) {}
 
   int run(double limit_seconds) {
     const training::TrainerSettings& settings = run_.settings;
@@ -135,6 +157,10 @@ class ProgramRun {
     } else if (value.contains("log")) {
       const std::string text = value.at("log");
       fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+    } else if (value.contains("compared")) {
+      compared_.push_back(value.at("compared").get<training::UpdateComparison>());
+    } else if (value.contains("timeline")) {
+      timeline_ = value.at("timeline").get<std::vector<training::RankTimeline>>();
     } else {
       epochs_.push_back(value.at("epoch").get<record::Step>());
       writer_.write(epochs_.back());
@@ -154,6 +180,98 @@ class ProgramRun {
     if (!accuracies.empty())
       fmt::print("accuracy    {:.2f} % of the test's rows; by epoch {:.2f}\n", accuracies.back(),
                  fmt::join(accuracies, " "));
+    tell_memory();
+  }
+
+  // Of the last epoch's batches, the most.
+  void tell_memory() const {
+    const std::map<std::string, double>& values = epochs_.back().values;
+    std::string text;
+    for (int rank = 0; rank < run_.settings.pipeline * run_.settings.data; ++rank) {
+      const auto bytes = values.find(fmt::format("peak_bytes_rank{}", rank));
+      const auto activations = values.find(fmt::format("peak_activations_rank{}", rank));
+      if (bytes == values.end() || activations == values.end()) return;
+      text += fmt::format("{}rank {}: {:.2f} MB, {} kept at once", rank == 0 ? "" : "; ", rank, bytes->second / 1e6,
+                          activations->second);
+    }
+    fmt::print("memory      {}\n", text);
+  }
+
+  // What was compared, a result for each requirement.
+  void tell_comparison() {
+    if (compared_.empty()) return;
+    training::Distance gradient, after;
+    int gradients = 0, equal = 0;
+    std::map<std::string, std::string> findings;  // the first of each kind
+    for (const training::UpdateComparison& one : compared_) {
+      gradient = worse(gradient, one.gradient);
+      after = worse(after, one.after);
+      gradients += one.gradients;
+      equal += one.equal_in_bits;
+      for (const auto& [kind, text] : one.findings)
+        findings.try_emplace(kind, fmt::format("epoch {}, batch {}: {}", one.epoch, one.batch, text));
+    }
+    fmt::print(
+        "difference  gradient {:.3g}, bound {:.3g} ('{}'); update {:.3g}, bound 0: the largest in parts of their "
+        "bounds; {} of {} gradients bit for bit\n",
+        gradient.difference, gradient.bound, gradient.tensor, after.difference, equal, gradients);
+    for (const auto& [kind, text] : findings) fmt::print("FAIL  {}: {}\n", kind, text);
+    int passed = 0, all = 0;
+    for (const auto& [id, kinds] : judged()) {
+      Result result{.check = "train.compare",
+                    .case_id = fmt::format("train.compare[{}]", id),
+                    .requirements = {id},
+                    .verdict = Verdict::pass};
+      for (const std::string& kind : kinds)
+        if (const auto found = findings.find(kind); found != findings.end()) {
+          result.verdict = Verdict::fail;
+          result.reason = fmt::format("{}: {}", kind, found->second);
+        }
+      ++all;
+      passed += result.verdict == Verdict::pass ? 1 : 0;
+      writer_.write(result);
+    }
+    fmt::print("{}: the single device {} in {} update{} (requirements: {} of {} pass)\n",
+               findings.empty() ? "OK" : "NOT OK", findings.empty() ? "computes the same" : "computes otherwise",
+               compared_.size(), compared_.size() == 1 ? "" : "s", passed, all);
+  }
+  static training::Distance worse(const training::Distance& a, const training::Distance& b) {
+    const auto part = [](const training::Distance& one) {
+      return one.difference == 0 ? -1 : one.difference / one.bound;  // without a bound: infinite
+    };
+    return a.tensor.empty() || part(b) > part(a) ? b : a;
+  }
+  // The findings that break each requirement.
+  [[nodiscard]] std::map<std::string, std::vector<std::string>> judged() const {
+    std::map<std::string, std::vector<std::string>> by_id{
+        {"PIPE-002", {"gradient", "statistics"}}, {"PIPE-003", {"given weights", "update"}}, {"PIPE-005", {"loss"}}};
+    if (run_.settings.data > 1) by_id["PIPE-004"] = {"replicas"};
+    if (run_.model == "gpt" && run_.settings.pipeline > 1) by_id["PIPE-006"] = {"shared"};
+    return by_id;
+  }
+
+  // Opened before anything is trained.
+  static std::unique_ptr<TextOutput> timeline_file(const std::string& name) {
+    return name.empty() ? nullptr : std::make_unique<TextOutput>(fs::path(name));
+  }
+
+  void write_timeline() const {
+    if (trace_.empty() || timeline_.empty()) return;
+    const training::TrainerSettings& settings = run_.settings;
+    schedules::Schedule schedule{.stages = settings.pipeline * settings.chunks,
+                                 .micro_batches = settings.micro_batches,
+                                 .stage_to_rank = run_.ranks_of_stages(),
+                                 .ranks = {}};
+    std::vector<std::vector<schedules::Period>> periods;
+    for (const training::RankTimeline& rank : timeline_) {
+      schedule.ranks.push_back(rank.actions);
+      periods.push_back(rank.periods);
+    }
+    write_trace(
+        fmt::format("{} by {}, measured", run_.model, run_.schedule.empty() ? "the settings' schedule" : run_.schedule),
+        schedule, schedules::timeline_of(schedule, periods), *timeline_file_);
+    timeline_file_->finish();
+    fmt::print("trace       {} (the last batch; opens in Perfetto)\n", trace_);
   }
 
   int finish(const TrainingTaskEnd& end, double seconds) {
@@ -163,8 +281,10 @@ class ProgramRun {
     if (verdict == Verdict::refuse && epochs_.empty()) return 2;
     writer_.write(end.result);
     tell();
+    tell_comparison();
     const auto read = close_record(writer_, end.whole, seconds).value();
     write_outputs(out_, read);
+    write_timeline();
     fmt::print("record: {}/run.jsonl (junit.xml and metrics.prom beside it), {:.1f} s\n", out_, seconds);
     if (verdict == Verdict::refuse) return 2;
     return end.whole ? record::exit_status(read) : 3;
@@ -172,22 +292,27 @@ class ProgramRun {
 
   const training::PipelineRun& run_;
   const launch::Options& driver_;
-  const std::string& out_;
+  const std::string out_, trace_;
+  const std::unique_ptr<TextOutput> timeline_file_;
   const bool terminal_ = ::isatty(STDOUT_FILENO) == 1;
   record::Writer writer_;
   std::vector<record::Step> epochs_;
+  std::vector<training::UpdateComparison> compared_;
+  std::vector<training::RankTimeline> timeline_;
 };
 
 }  // namespace
 
-int run_program(const training::PipelineRun& run, const launch::Options& driver, const std::string& out,
+int run_program(const training::PipelineRun& run, const launch::Options& driver, const ProgramOutputs& outputs,
                 double limit_seconds) {
   if (const std::string why = subject::why_not_here("training", training::kTrainingFactory); !why.empty())
     throw subject::NotAvailable("train needs LibTorch: " + why);
   require_ranks("--pipeline", run.settings.pipeline > (1 << 20) / run.settings.data
                                   ? 1 << 20
                                   : run.settings.pipeline * run.settings.data);
-  return ProgramRun(run, driver, out.empty() ? "results/latest/train" : out).run(limit_seconds);
+  ProgramOutputs places = outputs;
+  if (places.out.empty()) places.out = "results/latest/train";
+  return ProgramRun(run, driver, places).run(limit_seconds);
 }
 
 }  // namespace plumbline::cli

@@ -23,6 +23,10 @@ class ProgramOptions {
     shared_.push_back({option, std::move(take)});
   }
   [[nodiscard]] const std::vector<CLI::Option*>& own() const { return own_; }
+  /// That the run is compared with a single device.
+  void check() { check_ = true; }
+  /// Where the timeline goes; empty: nowhere.
+  [[nodiscard]] const std::string& trace() const { return trace_; }
   /// Whether --config is given.
   [[nodiscard]] bool configured() const { return !config_.empty(); }
   /// The file, then the options over it. Throws what reading the file throws, and InvalidArgument, with the options that were
@@ -39,15 +43,22 @@ class ProgramOptions {
     return option;
   }
   [[nodiscard]] std::string given() const;
+  void take_data(training::PipelineRun& run) const;
 
   training::PipelineRun run_{.data = ""};
-  std::string config_, data_folder_, checkpoints_;
+  std::string config_, data_, checkpoints_, trace_;
+  bool check_ = false;
+  std::int64_t check_updates_ = 0;
   std::vector<CLI::Option*> own_;
   std::vector<Shared> shared_;
 };
 
-/// Trains, tells how it goes, and leaves a record in `out`. Returns the exit status.
-int run_program(const training::PipelineRun& run, const launch::Options& driver, const std::string& out,
+struct ProgramOutputs {
+  std::string out;    // the record's folder; empty: the usual one
+  std::string trace;  // the timeline's file; empty: none
+};
+/// Trains, tells how it goes, and leaves a record. Returns the exit status.
+int run_program(const training::PipelineRun& run, const launch::Options& driver, const ProgramOutputs& outputs,
                 double limit_seconds);
 
 }  // namespace plumbline::cli

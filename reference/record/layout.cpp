@@ -120,10 +120,13 @@ int stage_of_layer(const RunSpec& spec, int layer) {
   return static_cast<int>(after - spec.stages.begin()) - 1;
 }
 
+bool goes_back(std::string_view schedule) {
+  return schedule == "zbv" || schedule == "v-half" || schedule == "v-min" || schedule == "dualpipev";
+}
+
 int pipeline_rank_of_stage(const RunSpec& spec, int stage) {
   const int ranks = spec.parallel.pipeline;
-  const bool goes_back = spec.run.schedule == "zbv" || spec.run.schedule == "dualpipev";
-  return goes_back && stage >= ranks ? 2 * ranks - 1 - stage : stage % ranks;
+  return goes_back(spec.run.schedule) && stage >= ranks ? 2 * ranks - 1 - stage : stage % ranks;
 }
 
 std::vector<int> holders_of(const RunSpec& spec, const Parameter& parameter) {

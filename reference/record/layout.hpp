@@ -32,8 +32,10 @@ struct Coordinates {
 [[nodiscard]] Coordinates coordinates_of(const Parallel& parallel, int rank);
 [[nodiscard]] int rank_of(const Parallel& parallel, const Coordinates& at);
 
-/// The stage of a layer, and the pipeline rank of a stage: stage mod p; in the V schedules (zbv, dualpipev)
-/// the second half goes back.
+/// Whether a schedule lays a rank's second stages in the opposite order: zbv, v-half, v-min, dualpipev.
+[[nodiscard]] bool goes_back(std::string_view schedule);
+/// The stage of a layer, and the pipeline rank of a stage: stage mod p; in the V schedules the second half
+/// goes back.
 [[nodiscard]] int stage_of_layer(const RunSpec& spec, int layer);
 [[nodiscard]] int pipeline_rank_of_stage(const RunSpec& spec, int stage);
 /// The pipeline ranks that hold a parameter, ascending: its layer's, and those of the layers tied to it.

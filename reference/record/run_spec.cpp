@@ -72,12 +72,11 @@ Problem problem_of_parallel(const Parallel& parallel) {
 }
 
 Problem problem_of_chunks(const Run& run) {
-  const bool v_schedule = run.schedule == "zbv" || run.schedule == "dualpipev";
   const bool plain =
       run.schedule == "gpipe" || run.schedule == "1f1b" || run.schedule == "zb-h1" || run.schedule == "zb-h2";
   if (plain && run.chunks != 1)
     return wrong("run.chunks", run.chunks, fmt::format("1 with schedule '{}'", run.schedule));
-  if (v_schedule && run.chunks != 2)
+  if (goes_back(run.schedule) && run.chunks != 2)
     return wrong("run.chunks", run.chunks, fmt::format("2 with schedule '{}'", run.schedule));
   return at_least("run.chunks", run.chunks, 1);
 }
@@ -90,7 +89,7 @@ Problem problem_of_run(const RunSpec& spec) {
                                one_of("run.dtype", run.dtype, {"float32", "bfloat16", "float16"}),
                                one_of("run.schedule", run.schedule,
                                       {"gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2",
-                                       "interleaved-zb", "zbv", "dualpipev"}),
+                                       "interleaved-zb", "zbv", "v-half", "v-min", "dualpipev"}),
                                problem_of_chunks(run), at_least("run.bucket_bytes", run.bucket_bytes, 1)}))
     return problem;
   const std::int64_t parts = std::int64_t{spec.parallel.data} * run.micro_batches;

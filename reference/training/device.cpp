@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/training/device_missing.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -30,8 +31,8 @@ c10::Device device_of(const std::string& name, int rank) {
     throw InvalidArgument(fmt::format("device '{}'; it must be cpu, cuda or cuda:<number>", name));
   const int count = gpus();
   if (count == 0)
-    throw Unsupported(fmt::format("device '{}': this LibTorch has no CUDA, or sees no GPU; use cpu", name));
-  if (number >= count) throw Unsupported(fmt::format("device '{}': this machine has {} GPUs", name, count));
+    throw DeviceMissing(fmt::format("device '{}': this LibTorch has no CUDA, or sees no GPU; use cpu", name));
+  if (number >= count) throw DeviceMissing(fmt::format("device '{}': this machine has {} GPUs", name, count));
   return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(numbered ? number : rank % count)};
 }
 

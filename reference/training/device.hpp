@@ -8,7 +8,7 @@
 namespace plumbline::training {
 
 /// "cpu", "cuda" (number `rank` modulo the count of GPUs) or "cuda:1". Throws InvalidArgument for another
-/// name, Unsupported where there is no such device.
+/// name, DeviceMissing where there is no such device.
 [[nodiscard]] c10::Device device_of(const std::string& name, int rank);
 
 /// Makes devices repeat their results. Lets LibTorch's libraries set themselves up on this thread, before several

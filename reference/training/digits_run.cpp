@@ -82,6 +82,13 @@ void check_name(const char* setting, const std::string& value, std::span<const s
     throw InvalidArgument(fmt::format("{} '{}'; it must be {}", setting, value, fmt::join(known, ", ")));
 }
 
+// Specifications have names of their own for two schedules.
+std::string name_in_specification(const std::string& schedule) {
+  if (schedule == "interleaved") return "interleaved-1f1b";
+  if (schedule == "interleaved-zero-bubble") return "interleaved-zb";
+  return schedule;
+}
+
 job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const std::filesystem::path& folder) {
   check_name("model", settings.model, kDigitsModels);
   check_name("optimizer", settings.optimizer, kDigitsOptimizers);
@@ -105,7 +112,7 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
               .global_batch = settings.global_batch,
               .micro_batches = settings.micro_batches,
               .accumulation = settings.accumulation,
-              .schedule = settings.schedule,
+              .schedule = name_in_specification(settings.schedule),
               .chunks = settings.chunks,
               .device = settings.device};
   Layout layout = layout_of(settings.model, settings.pipeline * settings.chunks, settings.tied_uses);

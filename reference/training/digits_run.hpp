@@ -37,9 +37,9 @@ struct DigitsRun {
   std::uint64_t seed = 1;
   std::string device = "cpu";
   int pipeline = 1;
-  int chunks = 1;  // stages of a pipeline rank
-  std::string schedule = "1f1b";
-  int tied_uses = 2;  // of the tied model's shared weight, each on a stage of its own from four stages on
+  int chunks = 1;                 // stages of a pipeline rank
+  std::string schedule = "1f1b";  // a name of run.schedule, or of schedules::Family
+  int tied_uses = 2;              // of the tied model's shared weight, each on a stage of its own from four stages on
 };
 
 /// Writes spec.toml, weights.safetensors and batches.safetensors into `folder`, which is made where it is not

@@ -22,19 +22,28 @@ std::size_t rows_of_a_rank(const BatchPlan& plan) {
   if (plan.batch == 0) throw InvalidArgument("batch = 0; a batch has at least one row");
   if (plan.ranks < 1 || plan.rank < 0 || plan.rank >= plan.ranks)
     throw InvalidArgument(fmt::format("data rank {} of {}; ranks are 0 to their number - 1", plan.rank, plan.ranks));
+  if (plan.parts == 0 || plan.batch % plan.parts != 0)
+    throw InvalidArgument(fmt::format("batch = {}; it must be a multiple of its {} parts", plan.batch, plan.parts));
   const auto ranks = static_cast<std::size_t>(plan.ranks);
   return (plan.rows + ranks - 1) / ranks;
+}
+
+// Those that are in batches.
+std::size_t rows_in_batches(const BatchPlan& plan) {
+  const std::size_t rows = rows_of_a_rank(plan), last = rows % plan.batch;
+  return plan.drop_last ? rows - last : rows - last % plan.parts;
 }
 
 }  // namespace
 
 std::size_t batches_per_epoch(const BatchPlan& plan) {
-  const std::size_t rows = rows_of_a_rank(plan);
-  const std::size_t batches = plan.drop_last ? rows / plan.batch : (rows + plan.batch - 1) / plan.batch;
-  if (batches == 0)
-    throw InvalidArgument(
-        fmt::format("batch = {}; a data rank has {} rows, and a smaller last batch is left out", plan.batch, rows));
-  return batches;
+  const std::size_t rows = rows_in_batches(plan);
+  if (rows == 0)
+    throw InvalidArgument(fmt::format("batch = {}; a data rank has {} rows, and {} is left out", plan.batch,
+                                      rows_of_a_rank(plan),
+                                      plan.drop_last ? std::string("a smaller last batch")
+                                                     : fmt::format("what {} equal parts do not use", plan.parts)));
+  return (rows + plan.batch - 1) / plan.batch;
 }
 
 std::vector<std::vector<std::size_t>> batches_of_epoch(const BatchPlan& plan, int epoch) {
@@ -43,7 +52,7 @@ std::vector<std::vector<std::size_t>> batches_of_epoch(const BatchPlan& plan, in
   std::iota(order.begin(), order.end(), std::size_t{0});
   Random random(plan.seed, kOrderStream + static_cast<std::uint64_t>(epoch));
   if (plan.shuffle) shuffle(order, random);
-  const std::size_t rows = rows_of_a_rank(plan);
+  const std::size_t rows = rows_in_batches(plan);
   for (std::size_t i = 0; i < batches.size(); ++i)
     for (std::size_t row = i * plan.batch; row < std::min((i + 1) * plan.batch, rows); ++row)
       batches[i].push_back(

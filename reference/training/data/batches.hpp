@@ -25,11 +25,12 @@ struct BatchPlan {
   std::uint64_t seed = 0;
   bool shuffle = true;     // else the order is that of the data set, in every epoch
   bool drop_last = false;  // leave out the last batch where it has fewer rows
+  std::size_t parts = 1;   // of a batch, all of as many rows: what the last one has beyond is left out
   int rank = 0;            // data rank
   int ranks = 1;
 };
 /// How many batches an epoch has. Throws InvalidArgument for a plan without rows or with a batch of none, for a rank that
-/// there is not, and where no batch is left.
+/// there is not, and where no batch is left or `parts` do not divide it.
 [[nodiscard]] std::size_t batches_per_epoch(const BatchPlan& plan);
 /// The row numbers of each batch. Throws likewise.
 [[nodiscard]] std::vector<std::vector<std::size_t>> batches_of_epoch(const BatchPlan& plan, int epoch);

@@ -72,6 +72,31 @@ TEST_F(Cifar10Test, ReadsRecordsOfALabelAndThreePlanes) {
   EXPECT_THROW((void)images.label(2), OutOfRange);
 }
 
+// As large as the real files, and in the archive's own folder.
+TEST_F(Cifar10Test, ReadsFilesOfTheRealSize) {
+  constexpr std::size_t kRecords = 10'000, kBytes = 3073;
+  const std::filesystem::path inner = folder.path() / "cifar-10-batches-bin";
+  std::filesystem::create_directories(inner);
+  const std::vector<std::string> names{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                                       "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"};
+  for (std::size_t file = 0; file < names.size(); ++file) {
+    std::string bytes(kRecords * kBytes, '\0');
+    for (std::size_t record = 0; record < kRecords; ++record) {
+      bytes[record * kBytes] = static_cast<char>((record + file) % 10);
+      bytes[record * kBytes + 1 + 2047] = static_cast<char>(file + 1);  // the last green pixel
+    }
+    (void)write("cifar-10-batches-bin/" + names[file], bytes);
+  }
+  const Cifar10 data = read_cifar10(folder.path());
+  ASSERT_EQ(data.training.size(), 50'000u);
+  ASSERT_EQ(data.test.size(), 10'000u);
+  for (const std::size_t number : {0u, 9'999u, 10'000u, 49'999u}) {
+    EXPECT_EQ(data.training.label(number), (number % kRecords + number / kRecords) % 10) << number;
+    EXPECT_EQ(data.training.image(number).at(1, 31, 31), number / kRecords + 1) << number;
+  }
+  EXPECT_EQ(data.test.image(7).at(1, 31, 31), 6);
+}
+
 TEST_F(Cifar10Test, ReadsWhatItWrote) {
   const Cifar10 data{.training = counting_images(12), .test = counting_images(3)};
   write_cifar10(data, folder.path() / "set");
@@ -182,6 +207,22 @@ TEST(Batches, AreDealtOutToDataRanksInTurn) {
   EXPECT_EQ(used.size(), 10u) << "all rows, two of them twice";
   const auto whole = batches_of_epoch({.rows = 10, .batch = 10, .seed = 5}, 1)[0];
   EXPECT_EQ(first, std::vector(whole.begin(), whole.begin() + 3));
+}
+
+TEST(Batches, HaveAsManyRowsAsTheirPartsDivide) {
+  const auto sizes = [](const BatchPlan& plan) {
+    std::vector<std::size_t> sizes;
+    for (const auto& batch : batches_of_epoch(plan, 0)) sizes.push_back(batch.size());
+    EXPECT_EQ(batches_per_epoch(plan), sizes.size());
+    return sizes;
+  };
+  EXPECT_THAT(sizes({.rows = 23, .batch = 8, .parts = 4}), testing::ElementsAre(8, 8, 4));
+  EXPECT_THAT(sizes({.rows = 19, .batch = 8, .parts = 4}), testing::ElementsAre(8, 8));
+  EXPECT_THAT(sizes({.rows = 24, .batch = 8, .parts = 4}), testing::ElementsAre(8, 8, 8));
+  EXPECT_THAT(sizes({.rows = 50'000, .batch = 64, .parts = 4}).back(), 16u) << "the real data loses nothing";
+  EXPECT_EQ(plan_error({.rows = 3, .batch = 8, .parts = 4}),
+            "batch = 8; a data rank has 3 rows, and what 4 equal parts do not use is left out");
+  EXPECT_EQ(plan_error({.rows = 30, .batch = 8, .parts = 3}), "batch = 8; it must be a multiple of its 3 parts");
 }
 
 TEST(Batches, SayWhatIsWrongWithAPlan) {

@@ -82,14 +82,14 @@ std::vector<schedules::Interval> parts_of(const Blocks& blocks, int stages, int 
   return parts;
 }
 
-std::string describe(const Blocks& blocks, std::span<const schedules::Interval> parts, int stages) {
+std::string describe(const Blocks& blocks, std::span<const schedules::Interval> parts, std::span<const int> ranks) {
   const std::vector<std::int64_t> counts = parameter_counts(blocks);
   std::string text = fmt::format("{} blocks, {} parameters, {} stages\n", blocks.size(),
-                                 sum(counts, {0, static_cast<int>(blocks.size())}), stages);
+                                 sum(counts, {0, static_cast<int>(blocks.size())}), parts.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const auto [begin, end] = parts[i];
-    text += fmt::format("rank {}, chunk {}: {} parameters in", static_cast<int>(i) % stages,
-                        static_cast<int>(i) / stages, sum(counts, parts[i]));
+    text += fmt::format("rank {}, chunk {}: {} parameters in", ranks[i], std::ranges::count(ranks.first(i), ranks[i]),
+                        sum(counts, parts[i]));
     for (int block = begin; block < end; ++block)
       text += fmt::format("{} {}: {}", block == begin ? "" : ";", block, blocks[static_cast<std::size_t>(block)].name);
     text += begin == end ? " no block\n" : "\n";
@@ -121,7 +121,9 @@ std::map<int, std::unique_ptr<Stage>> build_pipeline_model(const Blocks& blocks,
                                                            const std::function<void(const std::string& text)>& log) {
   if (rank < 0 || rank >= stages) throw OutOfRange(fmt::format("pipeline rank {}; there are {}", rank, stages));
   const std::vector<schedules::Interval> parts = parts_of(blocks, stages, chunks, Cut::uniform);
-  if (log) log(describe(blocks, parts, stages));
+  std::vector<int> ranks;
+  for (std::size_t part = 0; part < parts.size(); ++part) ranks.push_back(static_cast<int>(part) % stages);
+  if (log) log(describe(blocks, parts, ranks));
   std::vector<int> numbers;
   for (int chunk = 0; chunk < chunks; ++chunk) numbers.push_back(chunk * stages + rank);
   return make_stages(blocks, parts, numbers, store);

@@ -46,8 +46,9 @@ enum class Cut {
 /// `uniform` for blocks that the chunks do not divide.
 [[nodiscard]] std::vector<schedules::Interval> parts_of(const Blocks& blocks, int stages, int chunks, Cut cut);
 
-/// What goes where, a line a part: rank, chunk, blocks, parameters. For people.
-[[nodiscard]] std::string describe(const Blocks& blocks, std::span<const schedules::Interval> parts, int stages);
+/// What goes where, a line a part: rank, which of its parts, blocks, parameters. `ranks` are those of the parts. For people.
+[[nodiscard]] std::string describe(const Blocks& blocks, std::span<const schedules::Interval> parts,
+                                   std::span<const int> ranks);
 
 /// A stage of some blocks: one tensor in, one out. Without blocks it gives what it gets. Throws InvalidArgument for an
 /// interval that is not inside.

@@ -7,6 +7,7 @@
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/relu.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
 #include "reference/training/pipeline/deferred.hpp"
@@ -42,6 +43,12 @@ Layer batch_norm_layer(StageTensors& tensors, const std::string& name, std::int6
   const at::Tensor mean = tensors.buffer(name + ".running_mean", {channels}, 0);
   const at::Tensor variance = tensors.buffer(name + ".running_var", {channels}, 1);
   return [=](const at::Tensor& x, const Pass& pass) {
+    // The running variance is that of a sample, which one value does not have.
+    if (pass.training && x.numel() == channels)
+      throw InvalidArgument(
+          fmt::format("'{}': one value a channel, of shape [{}]; a batch normalisation needs two, so "
+                      "more rows in a micro-batch",
+                      name, fmt::join(x.sizes(), ", ")));
     return at::batch_norm(x, weight, bias, mean, variance, pass.training, momentum, kEps, true);
   };
 }

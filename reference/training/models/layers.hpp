@@ -36,7 +36,7 @@ struct Convolution {
 using NormLayer =
     std::function<Layer(StageTensors& tensors, const std::string& name, std::int64_t channels, float scale)>;
 /// Statistics of the rows that are given, while training; they are averaged into running ones with momentum 0.1, which an
-/// evaluation uses.
+/// evaluation uses. The layer throws InvalidArgument, while training, for one value a channel.
 [[nodiscard]] Layer batch_norm_layer(StageTensors& tensors, const std::string& name, std::int64_t channels,
                                      float scale);
 /// Statistics of so many groups of channels of each row. Throws InvalidArgument, when a layer is made, where the groups do

@@ -363,7 +363,7 @@ TEST(BlocksTest, GiveEachRankItsChunksByNumber) {
   EXPECT_THAT(numbers, testing::ElementsAre(1, 3));
   EXPECT_THAT(names, testing::ElementsAre("1.weight", "1.bias", "3.weight", "3.bias"));
   EXPECT_EQ(told,
-            "4 blocks, 86 parameters, 2 stages\n"
+            "4 blocks, 86 parameters, 4 stages\n"
             "rank 0, chunk 0: 9 parameters in 0: linear 2 to 3\n"
             "rank 1, chunk 0: 16 parameters in 1: linear 3 to 4\n"
             "rank 0, chunk 1: 25 parameters in 2: linear 4 to 5\n"
@@ -371,6 +371,20 @@ TEST(BlocksTest, GiveEachRankItsChunksByNumber) {
   EXPECT_THROW((void)build_pipeline_model(blocks, 2, 2, 1, store), OutOfRange);
   EXPECT_THROW((void)make_stages(blocks, parts_of(blocks, 2, 1, Cut::uniform), std::vector{2}, store), OutOfRange);
   EXPECT_THROW((void)make_stage(blocks, {3, 5}, store), InvalidArgument);
+}
+
+TEST(LayersTest, ABatchNormalisationOfOneValueAChannelIsRefusedInTraining) {
+  TensorStore store(1, c10::DeviceType::CPU, at::kDouble);
+  StageTensors tensors(store);
+  const Layer layer = batch_norm_layer(tensors, "norm", 3, 1);
+  EXPECT_NO_THROW((void)layer(values("x", {1, 3, 1, 1}), {.training = false}));
+  EXPECT_NO_THROW((void)layer(values("x", {1, 3, 1, 2}), {}));
+  try {
+    (void)layer(values("x", {1, 3, 1, 1}), {});
+    ADD_FAILURE() << "no error";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'norm': one value a channel, of shape [1, 3, 1, 1]; "));
+  }
 }
 
 TEST(BlocksTest, AStageWithoutBlocksPassesOnWhatItGets) {
@@ -384,7 +398,7 @@ TEST(BlocksTest, AStageWithoutBlocksPassesOnWhatItGets) {
   y.backward(values("g", {2, 3}));
   EXPECT_TRUE(at::equal(x.grad(), values("g", {2, 3})));
   EXPECT_THROW((void)stage->forward({x, x}, {}), InvalidArgument);
-  EXPECT_THAT(describe(blocks, parts_of(blocks, 2, 1, Cut::uniform), 2), HasSubstr("no block\n"));
+  EXPECT_THAT(describe(blocks, parts_of(blocks, 2, 1, Cut::uniform), std::vector{0, 1}), HasSubstr("no block\n"));
 }
 
 TEST(TensorStoreTest, MakesAParametersValuesOfSeedAndNameAlone) {

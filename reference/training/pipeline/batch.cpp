@@ -9,12 +9,16 @@
 namespace plumbline::training {
 namespace {
 
+std::string names_in(const NamedTensors& batch) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : batch) names.push_back(name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 const at::Tensor& entry_of(const NamedTensors& batch, const std::string& name) {
   const auto found = batch.find(name);
   if (found != batch.end()) return found->second;
-  std::vector<std::string> names;
-  for (const auto& [known, tensor] : batch) names.push_back(known);
-  throw InvalidArgument(fmt::format("the batch has no entry '{}'; it has {}", name, fmt::join(names, ", ")));
+  throw InvalidArgument(fmt::format("the batch has no entry '{}'; it has {}", name, names_in(batch)));
 }
 
 struct AsList {
@@ -23,10 +27,12 @@ struct AsList {
   Tensors operator()(const at::Tensor& one) const { return {one}; }
   Tensors operator()(const Tensors& several) const { return several; }
   Tensors operator()(const NamedTensors& named) const {
+    if (names.empty())
+      throw InvalidArgument(fmt::format(
+          "the batch has tensors by name, {}, and nobody says which of them the first stage takes, in which order",
+          names_in(named)));
     Tensors list;
     for (const std::string& name : names) list.push_back(entry_of(named, name));
-    if (names.empty())
-      for (const auto& [name, tensor] : named) list.push_back(tensor);
     return list;
   }
 };

@@ -22,8 +22,9 @@ namespace plumbline::training {
 using NamedTensors = std::map<std::string, at::Tensor>;
 using Batch = std::variant<at::Tensor, Tensors, NamedTensors>;
 
-/// The batch as a list: of tensors by name those that `names` lists, in its order, or all of them by name where it is
-/// empty. Throws InvalidArgument for a name that the batch does not have, with those that it has.
+/// The batch as a list: of tensors by name those that `names` lists, in its order. Throws InvalidArgument for a name that the
+/// batch does not have, with those that it has, and for tensors by name without a list: what a stage takes has an order, and
+/// is not whatever comes.
 [[nodiscard]] Tensors tensors_of(const Batch& batch, const std::vector<std::string>& names = {});
 
 /// The parts of a batch, in order, as views. Throws InvalidArgument, with the numbers, for an empty list, a tensor without

@@ -13,6 +13,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/lowering.hpp"
+#include "reference/training/pipeline/memory.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -383,7 +384,12 @@ EngineResult PipelineEngine::run(const EngineCall& call) {
   steps_.begin_of_call([this] { return gradients(); }, call.forward_only);
   const Telling telling = agree(call);
   if (telling != Telling::never) steps_.shapes_changed([this] { return gradients(); });
-  return Call(*this, call, lowered(call, telling), telling).run();
+  const schedules::Schedule& schedule = lowered(call, telling);
+  if (!call.measure_memory) return Call(*this, call, schedule, telling).run();
+  const PeakMemory memory;
+  EngineResult result = Call(*this, call, schedule, telling).run();
+  result.peak_bytes = memory.most();
+  return result;
 }
 
 }  // namespace plumbline::training

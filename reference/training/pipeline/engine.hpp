@@ -10,7 +10,7 @@
 //         stage that breaks the promise is an error. Gradients have the shapes of what they are of.
 // Messages wire.hpp: one a boundary and micro-batch, through host memory.
 // Memory  What a backward pass needs is given up when it is over: with the weight gradient where the schedule splits them.
-//         A result counts the most (stage, micro-batch) pairs that were kept at once.
+//         A result counts the most (stage, micro-batch) pairs that were kept at once and, where asked, the most bytes.
 // Bits    With a schedule that back-propagates the micro-batches of each stage in their order, a step's gradients have the
 //         bits of a single device that runs micro-batch after micro-batch.
 // Errors  InvalidArgument, with the numbers. What a stage or a message throws comes through; the group is unusable then.
@@ -63,6 +63,7 @@ struct EngineCall {
   bool return_loss = true;    // else, where forward_only, labels are not needed
   bool return_outputs = false;
   int calls = 1;  // whose gradients make a step
+  bool measure_memory = false;
 };
 
 /// Losses, outputs and labels only on the rank of the last stage.
@@ -71,6 +72,7 @@ struct EngineResult {
   std::vector<Tensors> outputs;  // of each micro-batch; joined() makes them a batch
   std::vector<Tensors> labels;
   int peak_activations = 0;
+  std::int64_t peak_bytes = 0;             // of tensors that the call made, at once; 0 unless asked for
   std::vector<schedules::Action> actions;  // of this rank, as it ran them
   std::vector<schedules::Period> periods;  // when
 };

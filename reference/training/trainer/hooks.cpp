@@ -1,5 +1,7 @@
 #include "reference/training/trainer/hooks.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace plumbline::training {
@@ -13,6 +15,13 @@ std::string text_of(const Metrics& metrics) {
   std::string text;
   for (const auto& [name, value] : metrics) text += fmt::format("{}{} {:.4g}", text.empty() ? "" : ", ", name, value);
   return text;
+}
+
+// Of the rank that took most; empty where it was not measured.
+std::string memory_of(const EpochResult& result, Part part) {
+  if (part == Part::test || result.memory.empty()) return "";
+  return fmt::format(", {:.1f} MB",
+                     static_cast<double>(std::ranges::max(result.memory, {}, &RankMemory::bytes).bytes) / 1e6);
 }
 
 double seconds_of(const EpochResult& result, const std::string& phase) {
@@ -46,6 +55,19 @@ void AccuracyHook::after_part(Part part, const Position&, EpochResult& result) {
   if (rows_ > 0) metrics_of(result, part)["Accuracy"] = static_cast<double>(right_) / static_cast<double>(rows_);
 }
 
+void MemoryHook::after_batch(Part part, const Position&, const BatchResult& batch) {
+  if (part != Part::training) return;
+  most_.resize(std::max(most_.size(), batch.memory.size()));
+  for (std::size_t rank = 0; rank < batch.memory.size(); ++rank) {
+    most_[rank].bytes = std::max(most_[rank].bytes, batch.memory[rank].bytes);
+    most_[rank].activations = std::max(most_[rank].activations, batch.memory[rank].activations);
+  }
+}
+void MemoryHook::after_part(Part part, const Position&, EpochResult& result) {
+  if (part != Part::training || most_.empty()) return;
+  result.memory = most_;
+}
+
 LearningRateHook::LearningRateHook(RateSchedule schedule, std::function<void(double rate)> set, bool by_epoch)
     : schedule_(std::move(schedule)), set_(std::move(set)), by_epoch_(by_epoch) {}
 void LearningRateHook::set(int number) {
@@ -67,8 +89,9 @@ void LogByEpochHook::after_epoch(const Position&, const EpochResult& result) {
   for (const Part part : {Part::training, Part::test}) {
     const Metrics& metrics = part == Part::training ? result.training : result.test;
     if (metrics.empty()) continue;
-    sink_(fmt::format("epoch {}, {}: {} ({:.1f} s)", result.epoch, name_of(part), text_of(metrics),
-                      seconds_of(result, part == Part::training ? "train epoch" : "test epoch")));
+    sink_(fmt::format("epoch {}, {}: {} ({:.1f} s{})", result.epoch, name_of(part), text_of(metrics),
+                      seconds_of(result, part == Part::training ? "train epoch" : "test epoch"),
+                      memory_of(result, part)));
   }
 }
 

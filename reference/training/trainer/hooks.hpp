@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "reference/training/trainer/learning_rate.hpp"
 #include "reference/training/trainer/trainer.hpp"
@@ -39,6 +40,17 @@ class AccuracyHook final : public Hook {
   std::int64_t rows_ = 0;
 };
 
+/// Gathers the most memory that each rank took in a batch.
+class MemoryHook final : public Hook {
+ public:
+  void before_part(Part, const Position&) override { most_.clear(); }
+  void after_batch(Part part, const Position&, const BatchResult& batch) override;
+  void after_part(Part part, const Position&, EpochResult& result) override;
+
+ private:
+  std::vector<RankMemory> most_;
+};
+
 /// Sets the rate before the first batch, and then by epoch or, where so asked, by step.
 class LearningRateHook final : public Hook {
  public:
@@ -57,7 +69,8 @@ class LearningRateHook final : public Hook {
   double rate_ = 0;
 };
 
-/// Tells the metrics of each part that was run, a line each: "epoch 3, training: Accuracy 0.5000, Loss 1.2300 (12.3 s)".
+/// Tells the metrics of each part that was run, a line each: "epoch 3, training: Accuracy 0.5000, Loss 1.2300 (12.3 s,
+/// 45.6 MB)": the memory of the rank that took most, in 10^6 bytes, where it is known.
 class LogByEpochHook final : public Hook {
  public:
   explicit LogByEpochHook(Sink sink) : sink_(std::move(sink)) {}

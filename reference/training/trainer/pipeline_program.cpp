@@ -43,14 +43,6 @@ std::unique_ptr<comm::Communicator> group_along(comm::Communicator& world, const
   return world.create_group(ranks);
 }
 
-schedules::Schedule schedule_of(const TrainerSettings& settings, const std::string& name, int micro_batches) {
-  const schedules::Shape shape{
-      .ranks = settings.pipeline, .micro_batches = micro_batches, .stages_per_rank = settings.chunks};
-  if (!name.empty()) return schedule_named(name, shape);
-  return schedules::without_idle(settings.chunks == 1 ? schedules::generate(schedules::Family::one_f_one_b, shape)
-                                                      : schedules::interleaved_as_colossalai(shape));
-}
-
 std::int64_t right_rows(const EngineResult& ran) {
   std::int64_t right = 0;
   for (std::size_t i = 0; i < ran.outputs.size(); ++i)
@@ -70,14 +62,24 @@ std::optional<TimedPhase> timed(Timers* timers, const char* phase) {
 
 }  // namespace
 
+UpdateBatches update_of(std::int64_t batch, std::int64_t batches, int accumulation) {
+  const std::int64_t first = batch / accumulation * accumulation;
+  return {first, std::min<std::int64_t>(accumulation, batches - first)};
+}
+
 TrainingData image_data(const data::Cifar10& images, const TrainerSettings& settings, int data_rank) {
   const data::BatchPlan training{.rows = images.training.size(),
                                  .batch = static_cast<std::size_t>(settings.batch_size),
                                  .seed = settings.seed,
+                                 .drop_last = !settings.tensor_shape.empty(),
+                                 .parts = static_cast<std::size_t>(settings.micro_batches),
                                  .rank = data_rank,
                                  .ranks = settings.data};
-  const data::BatchPlan test{
-      .rows = images.test.size(), .batch = static_cast<std::size_t>(settings.batch_size), .shuffle = false};
+  data::BatchPlan test = training;
+  test.rows = images.test.size();
+  test.shuffle = false;
+  test.rank = 0;
+  test.ranks = 1;
   struct Order {
     int epoch = -1;
     std::vector<std::vector<std::size_t>> batches;
@@ -132,9 +134,10 @@ PipelineProgram::~PipelineProgram() = default;
 
 void PipelineProgram::make_stages(const PipelineTask& task) {
   const std::vector<schedules::Interval> parts = parts_of(task.blocks, settings_.pipeline, settings_.chunks, task.cut);
+  const std::vector<int> ranks = schedule_of(settings_, task.schedule, settings_.micro_batches).stage_to_rank;
   std::vector<int> numbers;
-  for (int chunk = 0; chunk < settings_.chunks; ++chunk)
-    numbers.push_back(chunk * settings_.pipeline + place_.pipeline);
+  for (std::size_t stage = 0; stage < ranks.size(); ++stage)
+    if (ranks[stage] == place_.pipeline) numbers.push_back(static_cast<int>(stage));
   stages_ = training::make_stages(task.blocks, parts, numbers, store_);
   std::map<int, Stage*> own;
   for (const auto& [number, stage] : stages_) own[number] = stage.get();
@@ -142,6 +145,7 @@ void PipelineProgram::make_stages(const PipelineTask& task) {
       .criterion = [](const Tensors& outputs,
                       const Tensors& labels) { return at::cross_entropy_loss(outputs.at(0), labels.at(0)); },
       .device = device_of(task.device, world_.rank())};
+  if (settings_.fp16 == "naive") options.wire = at::kHalf;
   if (!settings_.tensor_shape.empty()) {
     const at::Tensor sent =
         at::empty(settings_.tensor_shape, at::TensorOptions(at::kFloat).device(at::kMeta)).requires_grad_();
@@ -153,16 +157,17 @@ void PipelineProgram::make_stages(const PipelineTask& task) {
         return schedule_of(settings, name, micro_batches);
       },
       std::move(own), std::move(options), steps_);
-  share(task.blocks, parts);
+  share(task.blocks, parts, ranks);
 }
 
 // Whoever holds a parameter follows from the model alone: its shapes are enough.
-void PipelineProgram::share(const Blocks& blocks, const std::vector<schedules::Interval>& parts) {
+void PipelineProgram::share(const Blocks& blocks, const std::vector<schedules::Interval>& parts,
+                            const std::vector<int>& ranks_of_parts) {
   std::map<std::string, std::vector<int>> holders;
   TensorStore shapes(0, c10::DeviceType::Meta);
   for (std::size_t part = 0; part < parts.size(); ++part)
     for (const NamedTensor& parameter : make_stage(blocks, parts[part], shapes)->parameters())
-      holders[parameter.name].push_back(static_cast<int>(part) % settings_.pipeline);
+      holders[parameter.name].push_back(ranks_of_parts[part]);
   std::vector<SharedParameter> shared;
   for (const NamedTensor& parameter : parameters()) {
     std::vector<int> ranks = holders.at(parameter.name);
@@ -177,33 +182,49 @@ void PipelineProgram::share(const Blocks& blocks, const std::vector<schedules::I
 
 TrainingProgram PipelineProgram::program() {
   TrainingProgram program{.training_batches = data_.training_batches, .test_batches = data_.test_batches};
-  program.train = [this](int epoch, std::int64_t batch) {
-    const BatchResult result = agree(run(data_.training(epoch, batch), true));
-    if (std::isfinite(result.loss)) update();
-    engine_->clear_gradients();
-    return result;
-  };
-  program.test = [this](std::int64_t batch) { return agree(run(data_.test(batch), false)); };
+  program.train = [this](int epoch, std::int64_t batch) { return train(epoch, batch); };
+  program.test = [this](std::int64_t batch) { return agree(run(data_.test(batch), 1, false)); };
   return program;
 }
 
-EngineResult PipelineProgram::run(const BatchTensors& batch, bool training) {
+BatchResult PipelineProgram::train(int epoch, std::int64_t batch) {
+  const auto [first, count] = update_of(batch, data_.training_batches, settings_.accumulation);
+  EngineResult ran = run(data_.training(epoch, batch), static_cast<int>(count), true);
+  BatchResult result = agree(ran);
+  if (batch + 1 == first + count) {
+    if (std::isfinite(result.loss)) update();
+    engine_->clear_gradients();
+  }
+  timeline_ = {std::move(ran.actions), std::move(ran.periods)};
+  return result;
+}
+
+void PipelineProgram::set_learning_rate(double rate) {
+  learning_rate_ = rate;
+  optimizer_->set_learning_rate(rate);
+}
+
+EngineResult PipelineProgram::run(const BatchTensors& batch, int calls, bool training) {
   const auto time = timed(timers_, training ? "forward and backward" : "forward");
   const int parts = settings_.micro_batches;
   return engine_->run({.micro_batches = parts,
                        .inputs = micro_batches_of({batch.x}, parts, "inputs"),
                        .labels = micro_batches_of({batch.y}, parts, "labels"),
                        .forward_only = !training,
-                       .return_outputs = !training});
+                       .return_outputs = !training,
+                       .calls = calls,
+                       .measure_memory = training});
 }
 
 // Everyone learns what the ranks of the last stages know.
 BatchResult PipelineProgram::agree(const EngineResult& ran) {
-  constexpr std::size_t kNumbers = 4;
+  constexpr std::size_t kNumbers = 6;
   std::array<double, kNumbers> own{};
   if (!ran.losses.empty())
     own = {1, std::accumulate(ran.losses.begin(), ran.losses.end(), 0.0) / static_cast<double>(ran.losses.size()),
            static_cast<double>(right_rows(ran)), static_cast<double>(all_rows(ran))};
+  own[4] = static_cast<double>(ran.peak_bytes);
+  own[5] = ran.peak_activations;
   std::vector<double> all(kNumbers * static_cast<std::size_t>(world_.size()));
   world_.all_gather({own.data(), kNumbers, comm::DType::f64},
                     {all.data(), static_cast<std::int64_t>(all.size()), comm::DType::f64});
@@ -211,6 +232,7 @@ BatchResult PipelineProgram::agree(const EngineResult& ran) {
   double losses = 0;
   for (int rank = 0; rank < world_.size(); ++rank) {
     const double* numbers = &all[kNumbers * static_cast<std::size_t>(rank)];
+    result.memory.push_back({static_cast<std::int64_t>(numbers[4]), static_cast<int>(numbers[5])});
     if (numbers[0] == 0) continue;
     ++losses;
     if (result.loss_rank < 0 || (std::isfinite(result.loss) && !std::isfinite(numbers[1]))) result.loss_rank = rank;
@@ -234,6 +256,7 @@ void PipelineProgram::update() {
     }
     if (settings_.data > 1) average_over_data_ranks(gradients);
   }
+  if (told_) told_(gradients);
   const auto time = timed(timers_, "update");
   optimizer_->step(values, gradients);
 }

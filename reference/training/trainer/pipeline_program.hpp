@@ -6,6 +6,7 @@
 //         rank updates what it has. Where no schedule is named: with one chunk 1F1B, with several ColossalAI's interleaved one.
 // Result  All ranks get the same: the mean loss over the data ranks, and counts over all of them.
 // Threads One intra-operation thread on the thread that makes it, which is the one that uses it.
+// Updates After gradient_accumulation batches, whose gradients are their mean, and at the end of an epoch.
 // Loss    Where it is no number on any rank, no rank updates anything.
 // Errors  Unsupported for parallel.tensor other than 1; InvalidArgument for a world of another size, and for batches that the
 //         micro-batches do not divide.
@@ -16,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,7 @@
 #include "reference/training/pipeline/shared.hpp"
 #include "reference/training/trainer/batch_tensors.hpp"
 #include "reference/training/trainer/checkpoint.hpp"
+#include "reference/training/trainer/pipeline_run.hpp"
 #include "reference/training/trainer/settings.hpp"
 #include "reference/training/trainer/timers.hpp"
 #include "reference/training/trainer/trainer.hpp"
@@ -43,6 +46,7 @@ struct TrainingData {
   std::function<BatchTensors(std::int64_t batch)> test;
 };
 /// Of images, which must outlive it: augmented ones to train on. The test is not shared out: every data rank does all of it.
+/// The last batch of either has as many rows as the micro-batches divide, and is left out where a shape is promised.
 [[nodiscard]] TrainingData image_data(const data::Cifar10& images, const TrainerSettings& settings, int data_rank);
 /// Of a text, in windows of `length` tokens: so many batches an epoch, a tenth as many, and at least one, to test. The text
 /// must outlive it.
@@ -53,11 +57,19 @@ struct TrainingData {
 struct PipelineTask {
   Blocks blocks;
   Cut cut = Cut::uniform;
-  std::string schedule{};                            // one of kPipelineSchedules; empty: what the settings say
+  std::string schedule{};                            // schedule_named()'s; empty: what the settings say
   job::Optimizer optimizer = job::Adam{.lr = 1e-3};  // the settings' rate holds
   std::string device = "cpu";
   std::function<TrainingData(int data_rank)> data;
 };
+
+/// The batches of the update that a batch of an epoch is part of.
+struct UpdateBatches {
+  std::int64_t first = 0;
+  std::int64_t count = 1;
+};
+/// An epoch's batches are taken by so many; the last update may have fewer.
+[[nodiscard]] UpdateBatches update_of(std::int64_t batch, std::int64_t batches, int accumulation);
 
 /// One rank of it.
 class PipelineProgram {
@@ -70,7 +82,13 @@ class PipelineProgram {
 
   /// Its functions are collective, and refer to this.
   [[nodiscard]] TrainingProgram program();
-  void set_learning_rate(double rate) { optimizer_->set_learning_rate(rate); }
+  void set_learning_rate(double rate);
+  [[nodiscard]] double learning_rate() const { return learning_rate_; }
+
+  /// Is told, from then on, of the gradients that each update uses, those of parameters() in their order.
+  void tell_gradients(std::function<void(std::span<const at::Tensor> gradients)> tell) { told_ = std::move(tell); }
+  /// What this rank did when in the last batch that it trained on.
+  [[nodiscard]] const RankTimeline& last_timeline() const { return timeline_; }
 
   /// This rank's state; the configuration is what the caller adds to the settings' (the model's name, say).
   [[nodiscard]] Checkpoint checkpoint(const Configuration& configuration, const Position& at) const;
@@ -80,11 +98,14 @@ class PipelineProgram {
   /// What this rank holds.
   [[nodiscard]] const std::vector<NamedTensor>& parameters() const { return engine_->parameters(); }
   [[nodiscard]] std::vector<NamedTensor> buffers() const;
+  [[nodiscard]] const OptimizerState& optimizer() const { return *optimizer_; }
 
  private:
   void make_stages(const PipelineTask& task);
-  void share(const Blocks& blocks, const std::vector<schedules::Interval>& parts);
-  EngineResult run(const BatchTensors& batch, bool training);
+  void share(const Blocks& blocks, const std::vector<schedules::Interval>& parts,
+             const std::vector<int>& ranks_of_parts);
+  BatchResult train(int epoch, std::int64_t batch);
+  EngineResult run(const BatchTensors& batch, int calls, bool training);
   BatchResult agree(const EngineResult& ran);
   void update();
   void average_over_data_ranks(std::vector<at::Tensor>& gradients);
@@ -103,6 +124,9 @@ class PipelineProgram {
   std::unique_ptr<PipelineEngine> engine_;
   std::unique_ptr<SharedParameters> shared_;
   std::unique_ptr<OptimizerState> optimizer_;
+  double learning_rate_ = 0;
+  std::function<void(std::span<const at::Tensor>)> told_;
+  RankTimeline timeline_;
 };
 
 }  // namespace plumbline::training

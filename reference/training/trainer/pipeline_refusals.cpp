@@ -17,10 +17,19 @@ void check_name(const char* what, const std::string& name, std::span<const std::
     throw InvalidArgument(fmt::format("{} '{}'; it must be {}", what, name, fmt::join(known, ", ")));
 }
 
+// Runs by ColossalAI's interleaved schedule, where none is named.
+void check_interleaved(const TrainerSettings& settings) {
+  if (settings.chunks > 1 && settings.micro_batches % settings.pipeline != 0)
+    throw InvalidArgument(
+        fmt::format("NUM_MICRO_BATCHES = {}; it must be a multiple of parallel.pipeline = {} with NUM_CHUNKS = {}",
+                    settings.micro_batches, settings.pipeline, settings.chunks));
+}
+
 void check_schedule(const PipelineRun& run) {
-  if (run.schedule.empty()) return;
-  check_name("schedule", run.schedule, kPipelineSchedules);
   const TrainerSettings& settings = run.settings;
+  if (run.schedule.empty()) return check_interleaved(settings);
+  if (run.schedule != "interleaved-1f1b" && run.schedule != "interleaved-zb")
+    check_name("schedule", run.schedule, kPipelineSchedules);
   try {
     (void)schedule_named(
         run.schedule,
@@ -34,17 +43,31 @@ void check_schedule(const PipelineRun& run) {
 
 }  // namespace
 
+schedules::Schedule schedule_of(const TrainerSettings& settings, const std::string& name, int micro_batches) {
+  const schedules::Shape shape{
+      .ranks = settings.pipeline, .micro_batches = micro_batches, .stages_per_rank = settings.chunks};
+  if (!name.empty()) return schedule_named(name, shape);
+  return schedules::without_idle(settings.chunks == 1 ? schedules::generate(schedules::Family::one_f_one_b, shape)
+                                                      : schedules::interleaved_as_colossalai(shape));
+}
+
+std::vector<int> PipelineRun::ranks_of_stages() const {
+  return schedule_of(settings, schedule, settings.micro_batches).stage_to_rank;
+}
+
 void require_possible(const PipelineRun& run) {
   check_name("model", run.model, kPipelineModels);
   check_name("data", run.data, kPipelineData);
-  if ((run.model == "transformer") != (run.data == "text"))
-    throw InvalidArgument(fmt::format(
-        "model '{}' with data '{}'; the transformer takes text, the others cifar10 or digits", run.model, run.data));
+  if ((run.model == "gpt") != (run.data == "text"))
+    throw InvalidArgument(
+        fmt::format("model '{}' with data '{}'; gpt takes text, the others cifar10 or digits", run.model, run.data));
   if (run.data == "cifar10" && run.data_folder.empty())
     throw InvalidArgument("data 'cifar10' needs the folder of its files, data_batch_1.bin and so on");
   if (run.text_batches < 1) throw InvalidArgument(fmt::format("{} batches of text; at least 1", run.text_batches));
   if (run.resume && run.checkpoints.empty())
     throw InvalidArgument("a run resumes from its checkpoints: their folder must be given");
+  if (run.model != "resnet50" && run.settings.resnet != ResidualSettings())
+    throw InvalidArgument(fmt::format("[resnet] is of model 'resnet50'; '{}' has no such settings", run.model));
   require_possible(run.settings);
   check_schedule(run);
 }

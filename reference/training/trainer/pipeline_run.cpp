@@ -1,6 +1,10 @@
 #include "reference/training/trainer/pipeline_run.hpp"
 
+#include <algorithm>
+#include <fstream>
 #include <memory>
+#include <optional>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,17 +14,32 @@
 #include "reference/training/models/resnet.hpp"
 #include "reference/training/models/transformer.hpp"
 #include "reference/training/trainer/pipeline_program.hpp"
+#include "reference/training/trainer/single_device.hpp"
 
 namespace plumbline::training {
 namespace {
 
 constexpr std::int64_t kWindow = 64;  // tokens
 
-Blocks blocks_of(const std::string& model) {
-  if (model == "resnet50") return resnet50();
+ResNet network_of(const ResidualSettings& settings) {
+  ResNet network{.block = settings.block == "basic" ? ResidualBlock::basic : ResidualBlock::bottleneck,
+                 .layers = {},
+                 .classes = settings.classes,
+                 .zero_init_residual = settings.zero_init_residual,
+                 .groups = settings.groups,
+                 .width_per_group = settings.width_per_group,
+                 .replace_stride_with_dilation = settings.replace_stride_with_dilation,
+                 .planes = settings.planes};
+  std::ranges::copy(settings.layers, network.layers.begin());
+  return network;
+}
+
+Blocks blocks_of(const PipelineRun& run) {
+  const std::string& model = run.model;
+  if (model == "resnet50") return resnet(network_of(run.settings.resnet));
   if (model == "resnet_small")
     return resnet({.block = ResidualBlock::basic, .layers = {1, 1, 1, 1}, .classes = 10, .planes = 8});
-  if (model == "perceptron") return perceptron({3072, 128, 64, 10});
+  if (model == "perceptron") return perceptron({3072, 128, 64, 32, 10});
   return transformer({.length = kWindow, .width = 64, .heads = 4, .layers = 2});
 }
 
@@ -37,7 +56,7 @@ Source source_of(const PipelineRun& run) {
 }
 
 PipelineTask task_of(const PipelineRun& run, const Source& source) {
-  PipelineTask task{.blocks = blocks_of(run.model), .schedule = run.schedule, .device = run.device};
+  PipelineTask task{.blocks = blocks_of(run), .schedule = run.schedule, .device = run.device};
   task.data = [&run, &source](int data_rank) {
     if (run.data == "text") return text_data(source.text, run.settings, data_rank, kWindow, run.text_batches);
     return image_data(source.images, run.settings, data_rank);
@@ -55,16 +74,29 @@ Configuration configuration_of(const PipelineRun& run) {
   return configuration;
 }
 
+// Whether a file can be made there: not after an epoch, but before.
+bool takes_files(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  const std::filesystem::path probe = folder / ".probe";
+  const bool written = !error && std::ofstream(probe).put(' ').flush().good();
+  std::filesystem::remove(probe, error);
+  return written;
+}
+
 // The step to go on from, or -1. Rank 0 looks, before anyone writes, and tells the others.
 std::int64_t step_to_resume(const PipelineRun& run, comm::Communicator& world) {
-  constexpr std::int64_t kNone = -1, kRefused = -2;
+  constexpr std::int64_t kNone = -1, kRefused = -2, kTakesNoFiles = -3;
   if (run.checkpoints.empty()) return kNone;
   std::int64_t step = kNone;
   if (world.rank() == 0) {
     const std::vector<std::int64_t> steps = checkpoint_steps(run.checkpoints, world.size());
     if (!steps.empty()) step = run.resume ? steps.back() : kRefused;
+    if (step != kRefused && !takes_files(run.checkpoints)) step = kTakesNoFiles;
   }
   world.broadcast({&step, 1, comm::DType::i64}, 0);
+  if (step == kTakesNoFiles)
+    throw RuntimeFailure(fmt::format("nothing can be written into '{}'", run.checkpoints.string()));
   if (step == kRefused)
     throw InvalidArgument(
         fmt::format("'{}' has checkpoints of a run; resume it, or give another folder", run.checkpoints.string()));
@@ -74,6 +106,39 @@ std::int64_t step_to_resume(const PipelineRun& run, comm::Communicator& world) {
 std::string last_of(const PipelineRun& run, int ranks) {
   const std::vector<std::int64_t> steps = checkpoint_steps(run.checkpoints, ranks);
   return steps.empty() ? "" : checkpoint_file(run.checkpoints, steps.back(), 0).parent_path().string();
+}
+
+// What the ranks of the first pipeline did in the last batch, brought to rank 0.
+void tell_timelines(const PipelineRun& run, const PipelineProgram& program, comm::Communicator& world,
+                    const PipelineSinks& sinks) {
+  struct Entry {
+    schedules::Action action;
+    schedules::Period period;
+  };
+  static_assert(std::is_trivially_copyable_v<Entry>);
+  const auto buffer_of = [](std::vector<Entry>& entries) {
+    return comm::Buffer{entries.data(), static_cast<std::int64_t>(entries.size() * sizeof(Entry)), comm::DType::u8};
+  };
+  const RankTimeline& own = program.last_timeline();
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(world.size()));
+  const std::int64_t count = std::ssize(own.actions);
+  world.all_gather({&count, 1, comm::DType::i64}, {counts.data(), std::ssize(counts), comm::DType::i64});
+  std::vector<RankTimeline> timelines;
+  for (int pipeline = 0; pipeline < run.settings.pipeline; ++pipeline) {
+    const int rank =
+        job::rank_of({.pipeline = run.settings.pipeline, .data = run.settings.data}, {.pipeline = pipeline});
+    std::vector<Entry> entries(static_cast<std::size_t>(counts[static_cast<std::size_t>(rank)]));
+    if (rank == world.rank())
+      for (std::size_t i = 0; i < entries.size(); ++i) entries[i] = {own.actions[i], own.periods[i]};
+    if (rank != 0 && rank == world.rank()) world.send(buffer_of(entries), 0);
+    if (rank != 0 && world.rank() == 0) world.recv(buffer_of(entries), rank);
+    timelines.emplace_back();
+    for (const Entry& entry : entries) {
+      timelines.back().actions.push_back(entry.action);
+      timelines.back().periods.push_back(entry.period);
+    }
+  }
+  if (world.rank() == 0 && count > 0) sinks.timeline(timelines);
 }
 
 class EpochHook final : public Hook {
@@ -93,6 +158,7 @@ Hooks hooks_of(const PipelineRun& run, PipelineProgram& program, const TrainingP
   Hooks hooks;
   hooks.push_back(std::make_unique<LossHook>());
   hooks.push_back(std::make_unique<AccuracyHook>());
+  hooks.push_back(std::make_unique<MemoryHook>());
   hooks.push_back(std::make_unique<LearningRateHook>(
       linear_warmup(run.settings.learning_rate, run.settings.epochs, run.settings.warmup_epochs),
       [&program](double rate) { program.set_learning_rate(rate); }));
@@ -120,7 +186,7 @@ std::vector<EpochResult> run_pipeline(const PipelineRun& run, comm::Communicator
   PipelineProgram program(run.settings, task, world, &timers);
   if (world.rank() == 0)
     sinks.log(describe(task.blocks, parts_of(task.blocks, run.settings.pipeline, run.settings.chunks, task.cut),
-                       run.settings.pipeline));
+                       run.ranks_of_stages()));
   Position from;
   if (const std::int64_t step = step_to_resume(run, world); step >= 0) {
     const std::filesystem::path file = checkpoint_file(run.checkpoints, step, world.rank());
@@ -129,14 +195,21 @@ std::vector<EpochResult> run_pipeline(const PipelineRun& run, comm::Communicator
     from = checkpoint.at;
     if (world.rank() == 0) sinks.log(fmt::format("goes on from '{}'", file.parent_path().string()));
   }
-  const TrainingProgram functions = program.program();
+  TrainingProgram functions = program.program();
+  std::optional<SingleDeviceCheck> check;
+  if (run.check > 0) {
+    check.emplace(run.settings, task, world, program);
+    functions = check->watched(std::move(functions), run.check, sinks.compared);
+  }
   const Hooks hooks = hooks_of(run, program, functions, world, sinks);
   std::vector<Hook*> all;
   for (const auto& hook : hooks) all.push_back(hook.get());
   const FitOptions options{.epochs = run.settings.epochs, .from = from, .last_checkpoint = [&] {
                              return run.checkpoints.empty() ? "" : last_of(run, world.size());
                            }};
-  return fit(functions, options, timers, all);
+  std::vector<EpochResult> epochs = fit(functions, options, timers, all);
+  if (run.trace) tell_timelines(run, program, world, sinks);
+  return epochs;
 }
 
 }  // namespace plumbline::training

@@ -3,7 +3,7 @@
 // Model   What ColossalAI's pipeline example does, from plain values: the model cut into stages, its data, Adam with linear
 //         warm-up by epoch, hooks, a log, checkpoints, and going on from the last one.
 // Models  resnet50: the example's, for images, with its 1000 classes. resnet_small: four basic blocks of 8 to 64 planes.
-//         perceptron: 3072-128-64-10, for images. transformer: two blocks of width 64, for text, in windows of 64 bytes.
+//         perceptron: 3072-128-64-32-10, for images. gpt: a transformer of two blocks of width 64, for text, in windows of 64 bytes.
 // Data    cifar10: the files of `data_folder`. digits: the digits that are compiled in, as such images. text: the text that
 //         is compiled in.
 #pragma once
@@ -17,18 +17,41 @@
 #include <vector>
 
 #include "reference/comm/communicator.hpp"
+#include "reference/schedules/simulator.hpp"
 #include "reference/training/trainer/hooks.hpp"
 #include "reference/training/trainer/settings.hpp"
 #include "reference/training/trainer/trainer.hpp"
 
 namespace plumbline::training {
 
-inline constexpr std::array<std::string_view, 4> kPipelineModels{"resnet50", "resnet_small", "perceptron",
-                                                                 "transformer"};
+inline constexpr std::array<std::string_view, 4> kPipelineModels{"resnet50", "resnet_small", "perceptron", "gpt"};
 inline constexpr std::array<std::string_view, 3> kPipelineData{"cifar10", "digits", "text"};
-/// Those whose stages lie on the ranks in turn.
-inline constexpr std::array<std::string_view, 7> kPipelineSchedules{"gpipe", "1f1b",  "interleaved-1f1b", "looped-bfs",
-                                                                    "zb-h1", "zb-h2", "interleaved-zb"};
+/// Those that train, as schedules::Family has them; run.schedule's names for two of them hold, too.
+inline constexpr std::array<std::string_view, 11> kPipelineSchedules{
+    "gpipe", "1f1b",   "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble",
+    "zbv",   "v-half", "v-min",       "dualpipev"};
+
+/// How far from the single device's values the ranks' are: the worst place, in parts of its bound.
+struct Distance {
+  std::string tensor{};
+  double difference = 0;
+  double bound = 0;  // 0: the bits must be equal
+};
+
+/// An update of a run beside the same update of a single device.
+struct UpdateComparison {
+  int epoch = 0;
+  std::int64_t batch = 0;  // the last of the update
+  double loss = 0;         // of the ranks, of all batches of the update
+  Distance gradient, after;
+  int gradients = 0;      // tensors compared
+  int equal_in_bits = 0;  // of them
+  struct Finding {
+    std::string kind;  // "given weights", "loss", "gradient", "update", "replicas", "shared", "statistics"
+    std::string text;
+  };
+  std::vector<Finding> findings;  // none: all is as on the single device
+};
 
 struct PipelineRun {
   TrainerSettings settings;
@@ -43,6 +66,17 @@ struct PipelineRun {
   int checkpoint_epochs = 1;            // from one to the next
   int keep = 2;                         // checkpoints
   bool resume = false;                  // from the last complete checkpoint, where there is one
+  std::int64_t check = 0;               // updates, from the first of this run on, that are held to a single device
+  bool trace = false;                   // whether the last batch's timeline is told
+
+  /// The pipeline rank of each stage. Throws InvalidArgument for a shape that the schedule does not have.
+  [[nodiscard]] std::vector<int> ranks_of_stages() const;
+};
+
+/// A rank's actions, and when it did them, in seconds from the beginning of the batch.
+struct RankTimeline {
+  std::vector<schedules::Action> actions;
+  std::vector<schedules::Period> periods;
 };
 
 /// Who is told. Called on rank 0 alone.
@@ -51,7 +85,15 @@ struct PipelineSinks {
   Sink progress = [](const std::string&) {};  // after each batch, with a carriage return
   /// What an epoch came to; `at` is where the run then is.
   std::function<void(const Position& at, const EpochResult& result)> epoch = [](const Position&, const EpochResult&) {};
+  std::function<void(const UpdateComparison& one)> compared = [](const UpdateComparison&) {};
+  /// Of the ranks of the first pipeline.
+  std::function<void(const std::vector<RankTimeline>& ranks)> timeline = [](const std::vector<RankTimeline>&) {};
 };
+
+/// The computations of the schedule of that name, or the settings' own, for so many micro-batches. Throws InvalidArgument for a
+/// shape that the schedule does not have.
+[[nodiscard]] schedules::Schedule schedule_of(const TrainerSettings& settings, const std::string& name,
+                                              int micro_batches);
 
 /// Throws InvalidArgument for names that there are not, a model that does not take the data, cifar10 without a folder,
 /// settings that make no run, a schedule that does not have the shape, and a run that resumes without checkpoints.

@@ -16,12 +16,21 @@ namespace {
 using job::Fields;
 using Names = std::vector<std::string>;
 
-const Names kFields{"BATCH_SIZE",    "NUM_EPOCHS", "NUM_MICRO_BATCHES", "NUM_CHUNKS", "tensor_shape", "LEARNING_RATE",
-                    "WARMUP_EPOCHS", "SEED",       "parallel"};
+const Names kFields{
+    "BATCH_SIZE",    "NUM_EPOCHS", "NUM_MICRO_BATCHES",     "NUM_CHUNKS", "tensor_shape", "LEARNING_RATE",
+    "WARMUP_EPOCHS", "SEED",       "gradient_accumulation", "parallel",   "fp16",         "resnet",
+    "zero"};
 const Names kParallelFields{"pipeline", "tensor", "data"};
 const Names kPipelineFields{"size"};
 const Names kTensorFields{"size", "mode"};
 const Names kTensorModes{"1d", "2d", "2.5d", "3d", "sequence"};
+const Names kFp16Fields{"mode"};
+const Names kFp16Modes{"naive"};
+const Names kZeroFields{"level"};
+const Names kResidualFields{
+    "block", "layers", "num_classes", "zero_init_residual", "groups", "width_per_group", "replace_stride_with_dilation",
+    "planes"};
+const Names kResidualBlocks{"bottleneck", "basic"};
 
 constexpr int kMost = 1 << 20;  // ranks, stages
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
@@ -65,6 +74,7 @@ class Check {
     need(settings.epochs >= 1, "NUM_EPOCHS", settings.epochs, "at least 1");
     need(settings.micro_batches >= 1, "NUM_MICRO_BATCHES", settings.micro_batches, "at least 1");
     need(settings.chunks >= 1, "NUM_CHUNKS", settings.chunks, "at least 1");
+    need(settings.accumulation >= 1, "gradient_accumulation", settings.accumulation, "at least 1");
     need(settings.learning_rate > 0 && std::isfinite(settings.learning_rate), "LEARNING_RATE", settings.learning_rate,
          "a finite number above 0");
     need(settings.warmup_epochs >= 0 && settings.warmup_epochs <= settings.epochs, "WARMUP_EPOCHS",
@@ -85,12 +95,32 @@ class Check {
     }
     need(settings.batch_size % settings.micro_batches == 0, "BATCH_SIZE", settings.batch_size,
          fmt::format("a multiple of NUM_MICRO_BATCHES = {}", settings.micro_batches));
-    need(settings.chunks == 1 || settings.micro_batches % settings.pipeline == 0, "NUM_MICRO_BATCHES",
-         settings.micro_batches,
-         fmt::format("a multiple of parallel.pipeline = {} with NUM_CHUNKS = {}", settings.pipeline, settings.chunks));
+    residual(settings.resnet);
   }
 
  private:
+  void residual(const ResidualSettings& resnet) const {
+    constexpr std::int64_t kMostWide = 1 << 16;
+    const auto of_layers = fmt::format("[{}]", fmt::join(resnet.layers, ", "));
+    need(resnet.layers.size() == 4, "resnet.layers", of_layers, "four numbers of blocks");
+    for (const int blocks : resnet.layers)
+      need(blocks >= 1 && blocks <= 1000, "resnet.layers", of_layers, "four numbers of blocks, 1 to 1000");
+    for (const auto& [name, value] :
+         {std::pair{"num_classes", resnet.classes}, std::pair{"groups", resnet.groups},
+          std::pair{"width_per_group", resnet.width_per_group}, std::pair{"planes", resnet.planes}})
+      need(value >= 1 && value <= kMostWide, fmt::format("resnet.{}", name), value, fmt::format("1 to {}", kMostWide));
+    need(resnet.planes * resnet.width_per_group >= 64, "resnet.width_per_group", resnet.width_per_group,
+         fmt::format("at least 64 / planes = {}", (63 + resnet.planes) / resnet.planes));
+    const std::size_t dilations = resnet.replace_stride_with_dilation.size();
+    need(dilations == 3, "resnet.replace_stride_with_dilation", fmt::format("a list of {}", dilations),
+         "three of true and false");
+    if (resnet.block != "basic") return;
+    need(resnet.groups == 1, "resnet.groups", resnet.groups, "1 with block = 'basic'");
+    need(resnet.width_per_group == 64, "resnet.width_per_group", resnet.width_per_group, "64 with block = 'basic'");
+    need(std::ranges::count(resnet.replace_stride_with_dilation, true) == 0, "resnet.replace_stride_with_dilation",
+         "one of true", "three of false with block = 'basic'");
+  }
+
   template <class T>
   void need(bool right, const std::string& field, const T& value, const std::string& what) const {
     if (!right) refuse_(field, fmt::format("{} = {}; it must be {}", field, value, what));
@@ -117,7 +147,11 @@ class Reader {
     fields.number("LEARNING_RATE", settings.learning_rate);
     fields.integer("WARMUP_EPOCHS", settings.warmup_epochs);
     fields.integer("SEED", settings.seed);
+    fields.integer("gradient_accumulation", settings.accumulation);
     if (auto parallel = fields.table("parallel")) read_parallel(*parallel, settings);
+    read_fp16(fields, settings);
+    refuse_zero(fields);
+    if (auto resnet = fields.table("resnet")) read_residual(*resnet, settings.resnet);
     Check(settings, [this](const std::string& field, const std::string& problem) {
       job::refuse(origin_, place_of(field), problem);
     }).run();
@@ -132,6 +166,33 @@ class Reader {
     if (auto tensor = read_size(fields, table, "tensor", kTensorFields, settings.tensor); tensor && tensor->has("mode"))
       settings.tensor_mode = kTensorModes[tensor->word("mode", kTensorModes)];
     fields.integer("data", settings.data);
+  }
+  void read_fp16(Fields& fields, TrainerSettings& settings) {
+    auto fp16 = fields.table("fp16");
+    if (!fp16) return;
+    refuse_unknown(*file_.get("fp16")->as_table(), "fp16.", kFp16Fields, origin_);
+    fp16->need("mode");
+    settings.fp16 = kFp16Modes[fp16->word("mode", kFp16Modes)];
+  }
+  void refuse_zero(Fields& fields) {
+    auto zero = fields.table("zero");
+    if (!zero) return;
+    refuse_unknown(*file_.get("zero")->as_table(), "zero.", kZeroFields, origin_);
+    int level = 0;
+    zero->integer("level", level);
+    if (level != 0)
+      zero->wrong("level", "0: a sharded optimizer gives gradients away while a pipeline still adds to them");
+  }
+  void read_residual(Fields& fields, ResidualSettings& resnet) {
+    refuse_unknown(*file_.get("resnet")->as_table(), "resnet.", kResidualFields, origin_);
+    resnet.block = kResidualBlocks[fields.word("block", kResidualBlocks)];
+    fields.list("layers", resnet.layers, "four numbers of blocks");
+    fields.integer("num_classes", resnet.classes);
+    fields.truth("zero_init_residual", resnet.zero_init_residual);
+    fields.integer("groups", resnet.groups);
+    fields.integer("width_per_group", resnet.width_per_group);
+    fields.list("replace_stride_with_dilation", resnet.replace_stride_with_dilation, "three of true and false");
+    fields.integer("planes", resnet.planes);
   }
   // A number, or a table with one; the table.
   std::optional<Fields> read_size(Fields& fields, const toml::table& table, const std::string& name, const Names& known,
@@ -187,6 +248,17 @@ void require_possible(const TrainerSettings& settings) {
   Check(settings, [](const std::string&, const std::string& problem) { throw InvalidArgument(problem); }).run();
 }
 
+namespace {
+
+std::string text_of(const ResidualSettings& resnet) {
+  return fmt::format(
+      "{} [{}], {} classes, zero_init_residual {}, groups {}, width_per_group {}, dilation [{}], planes {}",
+      resnet.block, fmt::join(resnet.layers, ", "), resnet.classes, resnet.zero_init_residual, resnet.groups,
+      resnet.width_per_group, fmt::join(resnet.replace_stride_with_dilation, ", "), resnet.planes);
+}
+
+}  // namespace
+
 Configuration configuration_of(const TrainerSettings& settings) {
   const auto text = [](const auto& value) { return fmt::format("{}", value); };
   return {{"BATCH_SIZE", text(settings.batch_size)},
@@ -200,7 +272,10 @@ Configuration configuration_of(const TrainerSettings& settings) {
           {"parallel.pipeline", text(settings.pipeline)},
           {"parallel.tensor.size", text(settings.tensor)},
           {"parallel.tensor.mode", settings.tensor_mode},
-          {"parallel.data", text(settings.data)}};
+          {"parallel.data", text(settings.data)},
+          {"gradient_accumulation", text(settings.accumulation)},
+          {"fp16.mode", settings.fp16},
+          {"resnet", text_of(settings.resnet)}};
 }
 
 }  // namespace plumbline::training

@@ -35,8 +35,11 @@ TEST(TrainerSettingsTest, TheExamplesAreTheDefaults) {
 TEST(TrainerSettingsTest, ReadsEveryField) {
   const TrainerSettings settings = parse_trainer_settings(
       "BATCH_SIZE = 24\nNUM_EPOCHS = 7\nNUM_MICRO_BATCHES = 6\nNUM_CHUNKS = 2\ntensor_shape = [4, 8, 2]\n"
-      "LEARNING_RATE = 0.5\nWARMUP_EPOCHS = 2\nSEED = 9\n[parallel]\npipeline = {size = 3}\n"
-      "tensor = {size = 4, mode = '2d'}\ndata = 5\n",
+      "LEARNING_RATE = 0.5\nWARMUP_EPOCHS = 2\nSEED = 9\ngradient_accumulation = 3\n[parallel]\npipeline = {size = 3}\n"
+      "tensor = {size = 4, mode = '2d'}\ndata = 5\n[fp16]\nmode = 'naive'\n[resnet]\nblock = 'bottleneck'\nlayers = "
+      "[1, 2, 3, 4]\n"
+      "num_classes = 10\nzero_init_residual = true\ngroups = 32\nwidth_per_group = 4\n"
+      "replace_stride_with_dilation = [false, true, false]\nplanes = 16\n",
       "t.toml");
   const TrainerSettings expected{.batch_size = 24,
                                  .epochs = 7,
@@ -49,7 +52,16 @@ TEST(TrainerSettingsTest, ReadsEveryField) {
                                  .pipeline = 3,
                                  .tensor = 4,
                                  .tensor_mode = "2d",
-                                 .data = 5};
+                                 .data = 5,
+                                 .accumulation = 3,
+                                 .fp16 = "naive",
+                                 .resnet = {.layers = {1, 2, 3, 4},
+                                            .classes = 10,
+                                            .zero_init_residual = true,
+                                            .groups = 32,
+                                            .width_per_group = 4,
+                                            .replace_stride_with_dilation = {false, true, false},
+                                            .planes = 16}};
   EXPECT_EQ(settings, expected);
   EXPECT_EQ(parse_trainer_settings("[parallel]\ntensor = 2\n", "t.toml").tensor, 2);
 }
@@ -70,8 +82,6 @@ TEST(TrainerSettingsTest, NamesThePlaceOfAValueThatIsWrong) {
   EXPECT_EQ(error_of("BATCH_SIZE = 10\n"),
             "t.toml:1:14: BATCH_SIZE = 10; it must be a multiple of NUM_MICRO_BATCHES = 4");
   EXPECT_EQ(error_of("\nNUM_EPOCHS = 0\n"), "t.toml:2:14: NUM_EPOCHS = 0; it must be at least 1");
-  EXPECT_EQ(error_of("NUM_CHUNKS = 2\n[parallel]\npipeline = 3\n"),
-            "t.toml:1:1: NUM_MICRO_BATCHES = 4; it must be a multiple of parallel.pipeline = 3 with NUM_CHUNKS = 2");
   EXPECT_EQ(error_of("[parallel]\ntensor = {size = 0}\n"), "t.toml:2:10: parallel.tensor = 0; it must be 1 to 1048576");
   EXPECT_EQ(error_of("tensor_shape = [4, 0]\n"),
             "t.toml:1:16: tensor_shape = [4, 0]; it must be a list of whole numbers from 1 on");
@@ -90,6 +100,22 @@ TEST(TrainerSettingsTest, NamesThePlaceOfAValueThatIsWrong) {
               HasSubstr("t.toml:1:14: NUM_CHUNKS = 'two'; it must be a whole number"));
   EXPECT_THAT(error_of("[parallel]\ntensor = {size = 1, mode = '4d'}\n"),
               HasSubstr("one of 1d, 2d, 2.5d, 3d, sequence"));
+  EXPECT_THAT(error_of("fp16 = {mode = 'apex'}\n"), HasSubstr("fp16.mode = 'apex'; it must be one of naive"));
+  EXPECT_EQ(error_of("[fp16]\n"), "t.toml:1:1: fp16.mode is missing");
+  EXPECT_EQ(error_of("[zero]\nlevel = 2\n"),
+            "t.toml:2:9: zero.level = 2; it must be 0: a sharded optimizer gives gradients away while a pipeline still "
+            "adds to them");
+  EXPECT_EQ(error_of("gradient_accumulation = 0\n"), "t.toml:1:25: gradient_accumulation = 0; it must be at least 1");
+  EXPECT_EQ(error_of("[resnet]\nlayers = [3, 4, 6]\n"),
+            "t.toml:2:10: resnet.layers = [3, 4, 6]; it must be four numbers of blocks");
+  EXPECT_EQ(error_of("[resnet]\nblock = 'basic'\ngroups = 2\n"),
+            "t.toml:3:10: resnet.groups = 2; it must be 1 with block = 'basic'");
+  EXPECT_EQ(error_of("[resnet]\nplanes = 4\nwidth_per_group = 15\n"),
+            "t.toml:3:19: resnet.width_per_group = 15; it must be at least 64 / planes = 16");
+  EXPECT_EQ(error_of("[resnet]\nreplace_stride_with_dilation = [true]\n"),
+            "t.toml:2:32: resnet.replace_stride_with_dilation = a list of 1; it must be three of true and false");
+  EXPECT_EQ(error_of("[resnet]\nnum_class = 10\n"),
+            "t.toml:2:1: unknown field resnet.num_class; the nearest known one is resnet.num_classes");
   EXPECT_THAT(error_of("parallel = 3\n"), HasSubstr("it must be a table"));
   EXPECT_THAT(error_of("BATCH_SIZE = \n"), HasSubstr("t.toml:1:"));
 }
@@ -104,10 +130,10 @@ TEST(TrainerSettingsTest, ReadsAFile) {
 
 TEST(TrainerSettingsTest, AConfigurationTellsAllFieldsApart) {
   const Configuration base = configuration_of({});
-  const std::vector<TrainerSettings> others{{.batch_size = 32},   {.epochs = 5},         {.micro_batches = 8},
-                                            {.chunks = 2},        {.tensor_shape = {1}}, {.learning_rate = 0.1},
-                                            {.warmup_epochs = 4}, {.seed = 2},           {.pipeline = 4},
-                                            {.tensor = 2},        {.tensor_mode = "1d"}, {.data = 2}};
+  const std::vector<TrainerSettings> others{
+      {.batch_size = 32},     {.epochs = 5},        {.micro_batches = 8}, {.chunks = 2},     {.tensor_shape = {1}},
+      {.learning_rate = 0.1}, {.warmup_epochs = 4}, {.seed = 2},          {.pipeline = 4},   {.tensor = 2},
+      {.tensor_mode = "1d"},  {.data = 2},          {.accumulation = 2},  {.fp16 = "naive"}, {.resnet = {.groups = 2}}};
   EXPECT_EQ(others.size(), base.size());
   for (std::size_t i = 0; i < others.size(); ++i) {
     const Configuration other = configuration_of(others[i]);

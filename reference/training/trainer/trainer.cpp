@@ -28,7 +28,9 @@ void check(const BatchResult& result, const Position& at, Part part, const FitOp
   if (std::isfinite(result.loss)) return;
   const std::string kept = options.last_checkpoint ? options.last_checkpoint() : "";
   throw NonFiniteLoss(
-      fmt::format("the loss is {} on rank {}, {} step {} (epoch {}, batch {}); {}", result.loss, result.loss_rank,
+      fmt::format("the loss is {} on rank {}, {} step {} (epoch {}, batch {}); {}",
+                  // Its sign says nothing.
+                  std::isnan(result.loss) ? std::fabs(result.loss) : result.loss, result.loss_rank,
                   part == Part::training ? "training" : "testing after", at.step, at.epoch, at.batch,
                   kept.empty() ? "no checkpoint was written" : fmt::format("the last checkpoint is '{}'", kept)),
       at.step, result.loss_rank);

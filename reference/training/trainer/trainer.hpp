@@ -24,12 +24,20 @@
 
 namespace plumbline::training {
 
+/// What a rank took to train on a batch, or on the batch that took most.
+struct RankMemory {
+  std::int64_t bytes = 0;  // of tensors at once: activations, messages, gradients
+  int activations = 0;     // (stage, micro-batch) pairs at once
+  friend bool operator==(const RankMemory&, const RankMemory&) = default;
+};
+
 /// Of one batch.
 struct BatchResult {
-  double loss = 0;         // mean over its rows
-  std::int64_t right = 0;  // rows whose class was found
-  std::int64_t rows = 0;   // that `right` is of
-  int loss_rank = 0;       // which computed the loss
+  double loss = 0;                   // mean over its rows
+  std::int64_t right = 0;            // rows whose class was found
+  std::int64_t rows = 0;             // that `right` is of
+  int loss_rank = 0;                 // which computed the loss
+  std::vector<RankMemory> memory{};  // of each rank; of training, where it is measured
 };
 
 /// What a training program can do.
@@ -51,6 +59,7 @@ struct EpochResult {
   int epoch = 0;
   Metrics training;
   Metrics test;
+  std::vector<RankMemory> memory{};  // of each rank, the most of any batch trained on
   std::map<std::string, PhaseTime>
       seconds;  // "train batch", "train epoch", "test batch", "test epoch", and the program's own
   friend bool operator==(const EpochResult& a, const EpochResult& b) {
