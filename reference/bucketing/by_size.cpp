@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "reference/bucketing/laying_out.hpp"
+#include "reference/bucketing/torch_table.hpp"
 
 namespace plumbline::bucketing {
 namespace {
@@ -93,10 +94,19 @@ class Assignment {
     if (last == LastBuckets::as_completed)
       std::ranges::stable_sort(filling_, {}, &Filling::last);
     else
-      std::ranges::reverse(filling_);
+      sort_as_torch();
     for (const Filling& filling : filling_)
       if (filling.bucket != kNone) closed_.push_back(filling.bucket);
     return std::move(closed_);
+  }
+
+  void sort_as_torch() {
+    std::vector<Gradient> entered;
+    for (const Filling& filling : filling_) entered.push_back(gradient_at(filling.last));
+    std::vector<Filling> sorted;
+    for (const int position : torch_table_order(entered))
+      sorted.push_back(filling_[static_cast<std::size_t>(position)]);
+    filling_ = std::move(sorted);
   }
 
   std::span<const Gradient> gradients_;

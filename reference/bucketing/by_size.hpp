@@ -21,7 +21,7 @@ namespace plumbline::bucketing {
 /// In which order the buckets follow that are not full at the end.
 enum class LastBuckets : std::uint8_t {
   as_completed,  // by their last gradient: the order in which a backward of that order completes them
-  torch,  // the type that came first goes last: the order of PyTorch's table, as long as there are about ten types and devices
+  torch,         // as PyTorch's table has them (torch_table.hpp): mostly the type that came first goes last
 };
 
 /// `order` has the indices of the gradients as they come; empty stands for the order of registration. Throws

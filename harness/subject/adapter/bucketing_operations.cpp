@@ -42,17 +42,18 @@ bucketing::ElementType type_named(const Arguments& arguments, const std::string&
   arguments.refuse(fmt::format("dtype must be f16, bf16, f32, f64, i32, i64, u8, c32, c64 or c128, got '{}'", name));
 }
 
-// Devices that we have not, such as `meta`, count as such too: what matters is which are the same.
+// Devices that we have not, such as `meta`, count as such too: what matters is which are the same. Those that PyTorch numbers
+// go by that number, for the order of its table.
 class DeviceNames {
  public:
   comm::Device named(const std::string& name) {
     if (const auto device = bucketing::parse_device(name)) return *device;
-    const auto number = static_cast<std::int16_t>(-1 - static_cast<int>(others_.size()));
+    const auto number = static_cast<std::int16_t>(-100 - static_cast<int>(others_.size()));
     return {comm::Device::Kind::cuda, others_.emplace(name, number).first->second};
   }
 
  private:
-  std::map<std::string, std::int16_t> others_;
+  std::map<std::string, std::int16_t> others_{{"hip", -6}, {"xla", -9}, {"xpu", -12}, {"mps", -13}, {"meta", -14}};
 };
 
 std::vector<Gradient> gradients_in(const Arguments& arguments) {
