@@ -8,7 +8,7 @@ namespace plumbline::conformance {
 void add_bucketing_checks(suite::Suite& suite);
 
 void add_assign_checks(suite::Suite& suite);
-void add_buffer_checks(suite::Suite& suite);
+void add_bucket_buffer_checks(suite::Suite& suite);
 void add_bucket_plan_checks(suite::Suite& suite);
 void add_plan_agreement_checks(suite::Suite& suite);
 

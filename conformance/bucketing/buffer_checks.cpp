@@ -467,7 +467,7 @@ suite::Axis faults_of(const std::string& op) {
 
 }  // namespace
 
-void add_buffer_checks(suite::Suite& suite) {
+void add_bucket_buffer_checks(suite::Suite& suite) {
   const suite::Axis buffers{"buffer", {"multiples", "plain", "padded", "bandwidth", "embedding"}};
   const suite::Axis gradients{"gradients", {"equal", "one_group", "groups_of_one_type", "types", "ordered"}};
   const auto add = [&](const char* name, const char* requirement, const char* operation, suite::Axis axis,

@@ -1,6 +1,7 @@
 #include "reference/bucketing/by_size.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -23,29 +24,50 @@ struct Filling {
   int last = 0;            // position of the last gradient
 };
 
-// Buckets in the order in which they are opened, and which of them each position belongs to.
+// Buckets in the order in which they are opened, and members as they come. The gradients are looked at once, and mostly that is
+// all: where buckets are filled one after the other, members stand already where they belong.
 class Assignment {
  public:
   Assignment(std::span<const Gradient> gradients, std::span<const std::int64_t> limits, std::span<const int> order)
-      : gradients_(gradients), limits_(limits), order_(order), bucket_of_(gradients.size()) {
+      : gradients_(gradients), limits_(limits), order_(order) {
+    members_.reserve(gradients.size());
     for (int position = 0; position < static_cast<int>(gradients.size()); ++position) add(position);
   }
 
-  Plan sorted_by_index() { return lay_out(gradients_, order_, bucket_of_, std::move(buckets_)); }
-
-  Plan as_closed(LastBuckets last) {
-    std::vector<int> place(buckets_.size());
-    std::vector<Bucket> moved;
-    moved.reserve(buckets_.size());
-    for (const int bucket : closed_and_rest(last)) {
-      place[static_cast<std::size_t>(bucket)] = static_cast<int>(moved.size());
-      moved.push_back(buckets_[static_cast<std::size_t>(bucket)]);
-    }
-    for (int& bucket : bucket_of_) bucket = place[static_cast<std::size_t>(bucket)];
-    return lay_out(gradients_, order_, bucket_of_, std::move(moved));
+  Plan sorted_by_index() {
+    std::vector<int> opened(buckets_.size());
+    std::iota(opened.begin(), opened.end(), 0);
+    return plan_of(opened);
   }
+  Plan as_closed(LastBuckets last) { return plan_of(closed_and_rest(last)); }
 
  private:
+  // The buckets in that order.
+  Plan plan_of(const std::vector<int>& sequence) {
+    Plan plan;
+    plan.buckets.reserve(sequence.size());
+    int next = 0;
+    bool in_place = in_turn_;
+    for (const int number : sequence) {
+      in_place = in_place && number == static_cast<int>(plan.buckets.size());
+      Bucket& bucket = buckets_[static_cast<std::size_t>(number)];
+      bucket.first_member = next;
+      next += bucket.members;
+      plan.buckets.push_back(bucket);
+    }
+    if (in_place) {
+      plan.members = std::move(members_);
+      return plan;
+    }
+    if (in_turn_) leave_turn();
+    plan.members.resize(members_.size());
+    for (std::size_t position = 0; position < members_.size(); ++position) {
+      Bucket& bucket = buckets_[static_cast<std::size_t>(bucket_of_[position])];
+      plan.members[static_cast<std::size_t>(bucket.first_member++)] = members_[position];
+    }
+    return plan;
+  }
+
   [[nodiscard]] const Gradient& gradient_at(int position) const {
     const auto index = static_cast<std::size_t>(position);
     return gradients_[order_.empty() ? index : static_cast<std::size_t>(order_[index])];
@@ -57,9 +79,33 @@ class Assignment {
     return static_cast<int>(buckets_.size()) - 1;
   }
 
-  void put(int position, int bucket) {
-    bucket_of_[static_cast<std::size_t>(position)] = bucket;
-    ++buckets_[static_cast<std::size_t>(bucket)].members;
+  void put(int position, const Gradient& gradient, int number) {
+    Bucket& bucket = buckets_[static_cast<std::size_t>(number)];
+    if (in_turn_ && number + 1 != static_cast<int>(buckets_.size())) leave_turn();
+    if (!in_turn_) bucket_of_.push_back(number);
+    members_.push_back({order_.empty() ? position : order_[static_cast<std::size_t>(position)], bucket.elements});
+    bucket.elements += gradient.elements;
+    ++bucket.members;
+  }
+
+  // From now on it has to be noted who belongs where; so far the buckets' members stand one after the other.
+  void leave_turn() {
+    in_turn_ = false;
+    bucket_of_.reserve(gradients_.size());
+    for (std::size_t i = 0; i < buckets_.size(); ++i)
+      bucket_of_.insert(bucket_of_.end(), static_cast<std::size_t>(buckets_[i].members), static_cast<int>(i));
+  }
+
+  // What require_gradients() refuses, which is asked for its words.
+  std::int64_t bytes_added(const Gradient& gradient) {
+    const bool is_sound =
+        gradient.elements >= 0 && (gradient.numbers == 1 || gradient.numbers == 2) && gradient.group >= 0;
+    const auto each = static_cast<std::int64_t>(comm::size_of(gradient.dtype)) * gradient.numbers;
+    std::int64_t bytes = 0;
+    if (!is_sound || __builtin_mul_overflow(gradient.elements, each, &bytes) ||
+        __builtin_add_overflow(all_bytes_, bytes, &all_bytes_))
+      require_gradients(gradients_);
+    return bytes;
   }
 
   Filling& filling_of(std::uint64_t key) {
@@ -71,18 +117,19 @@ class Assignment {
 
   void add(int position) {
     const Gradient& gradient = gradient_at(position);
+    const std::int64_t bytes = bytes_added(gradient);
     if (gradient.sparse) {
       const int alone = open(gradient, 0);
       closed_.push_back(alone);
-      put(position, alone);
+      put(position, gradient, alone);
       return;
     }
     Filling& filling = filling_of(key_of(gradient));
     const std::int64_t limit = limits_[filling.limit];
     if (filling.bucket == kNone) filling.bucket = open(gradient, limit);
-    put(position, filling.bucket);
+    put(position, gradient, filling.bucket);
     filling.last = position;
-    filling.bytes += gradient.elements * gradient.numbers * static_cast<std::int64_t>(comm::size_of(gradient.dtype));
+    filling.bytes += bytes;
     if (filling.bytes < limit) return;
     closed_.push_back(filling.bucket);
     filling.bucket = kNone;
@@ -112,7 +159,10 @@ class Assignment {
   std::span<const Gradient> gradients_;
   std::span<const std::int64_t> limits_;
   std::span<const int> order_;
-  std::vector<int> bucket_of_;  // by position
+  std::vector<Member> members_;  // by position
+  std::vector<int> bucket_of_;   // by position; empty while in_turn_
+  bool in_turn_ = true;          // no bucket got a member when a later one was open
+  std::int64_t all_bytes_ = 0;
   std::vector<Bucket> buckets_;
   std::vector<int> closed_;
   std::vector<Filling> filling_;
@@ -131,7 +181,7 @@ void require_limits(std::span<const std::int64_t> limits) {
 Plan plan_by_size(std::span<const Gradient> gradients, std::span<const std::int64_t> limits, std::span<const int> order,
                   LastBuckets last) {
   require_limits(limits);
-  require_gradients(gradients);
+  if (gradients.size() > std::size_t{std::numeric_limits<int>::max()}) require_gradients(gradients);
   if (order.empty()) return Assignment(gradients, limits, order).sorted_by_index();
   require_order(order, gradients.size());
   return Assignment(gradients, limits, order).as_closed(last);

@@ -34,9 +34,10 @@ void require_gradient(const Gradient& gradient, std::size_t index) {
 
 std::int64_t bytes_of(std::int64_t elements, DType dtype, int numbers) {
   const auto each = static_cast<std::int64_t>(comm::size_of(dtype)) * numbers;
-  if (elements > kMost / each)
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(elements, each, &bytes))
     throw OutOfRange(fmt::format("{} elements of {} bytes are more bytes than 64 bits hold", elements, each));
-  return elements * each;
+  return bytes;
 }
 
 void require_gradients(std::span<const Gradient> gradients) {
