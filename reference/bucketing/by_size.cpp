@@ -31,7 +31,7 @@ class Assignment {
   Assignment(std::span<const Gradient> gradients, std::span<const std::int64_t> limits, std::span<const int> order)
       : gradients_(gradients), limits_(limits), order_(order) {
     members_.reserve(gradients.size());
-    for (int position = 0; position < static_cast<int>(gradients.size()); ++position) add(position);
+    for (int position = 0; position < static_cast<int>(gradients.size());) position = add_run(position);
   }
 
   Plan sorted_by_index() {
@@ -68,24 +68,17 @@ class Assignment {
     return plan;
   }
 
+  [[nodiscard]] int index_at(int position) const {
+    return order_.empty() ? position : order_[static_cast<std::size_t>(position)];
+  }
   [[nodiscard]] const Gradient& gradient_at(int position) const {
-    const auto index = static_cast<std::size_t>(position);
-    return gradients_[order_.empty() ? index : static_cast<std::size_t>(order_[index])];
+    return gradients_[static_cast<std::size_t>(index_at(position))];
   }
 
   int open(const Gradient& gradient, std::int64_t limit) {
     buckets_.push_back(bucket_for(gradient));
     buckets_.back().limit_bytes = limit;
     return static_cast<int>(buckets_.size()) - 1;
-  }
-
-  void put(int position, const Gradient& gradient, int number) {
-    Bucket& bucket = buckets_[static_cast<std::size_t>(number)];
-    if (in_turn_ && number + 1 != static_cast<int>(buckets_.size())) leave_turn();
-    if (!in_turn_) bucket_of_.push_back(number);
-    members_.push_back({order_.empty() ? position : order_[static_cast<std::size_t>(position)], bucket.elements});
-    bucket.elements += gradient.elements;
-    ++bucket.members;
   }
 
   // From now on it has to be noted who belongs where; so far the buckets' members stand one after the other.
@@ -96,14 +89,14 @@ class Assignment {
       bucket_of_.insert(bucket_of_.end(), static_cast<std::size_t>(buckets_[i].members), static_cast<int>(i));
   }
 
-  // What require_gradients() refuses, which is asked for its words.
-  std::int64_t bytes_added(const Gradient& gradient) {
+  // What require_gradients() refuses, which is asked for its words. The sum is of all gradients so far.
+  std::int64_t bytes_added(const Gradient& gradient, std::int64_t& sum) const {
     const bool is_sound =
         gradient.elements >= 0 && (gradient.numbers == 1 || gradient.numbers == 2) && gradient.group >= 0;
     const auto each = static_cast<std::int64_t>(comm::size_of(gradient.dtype)) * gradient.numbers;
     std::int64_t bytes = 0;
     if (!is_sound || __builtin_mul_overflow(gradient.elements, each, &bytes) ||
-        __builtin_add_overflow(all_bytes_, bytes, &all_bytes_))
+        __builtin_add_overflow(sum, bytes, &sum))
       require_gradients(gradients_);
     return bytes;
   }
@@ -115,22 +108,54 @@ class Assignment {
     return filling_[current_];
   }
 
-  void add(int position) {
-    const Gradient& gradient = gradient_at(position);
-    const std::int64_t bytes = bytes_added(gradient);
-    if (gradient.sparse) {
-      const int alone = open(gradient, 0);
-      closed_.push_back(alone);
-      put(position, gradient, alone);
-      return;
+  void note(int members, int number) {
+    if (in_turn_ && number + 1 != static_cast<int>(buckets_.size())) leave_turn();
+    if (!in_turn_) bucket_of_.insert(bucket_of_.end(), static_cast<std::size_t>(members), number);
+    buckets_[static_cast<std::size_t>(number)].members += members;
+  }
+
+  void add_alone(int position, const Gradient& gradient) {
+    (void)bytes_added(gradient, all_bytes_);
+    const int alone = open(gradient, 0);
+    closed_.push_back(alone);
+    note(1, alone);
+    members_.push_back({index_at(position), 0});
+    buckets_.back().elements = gradient.elements;
+  }
+
+  // The gradients from that position on that go into one bucket; where the next one is. Sums stay in registers meanwhile.
+  int add_run(int position) {
+    const Gradient& first = gradient_at(position);
+    if (first.sparse) {
+      add_alone(position, first);
+      return position + 1;
     }
-    Filling& filling = filling_of(key_of(gradient));
+    const std::uint64_t key = key_of(first);
+    Filling& filling = filling_of(key);
     const std::int64_t limit = limits_[filling.limit];
-    if (filling.bucket == kNone) filling.bucket = open(gradient, limit);
-    put(position, gradient, filling.bucket);
-    filling.last = position;
-    filling.bytes += bytes;
-    if (filling.bytes < limit) return;
+    if (filling.bucket == kNone) filling.bucket = open(first, limit);
+    const auto number = static_cast<std::size_t>(filling.bucket);
+    std::int64_t bytes = filling.bytes, elements = buckets_[number].elements, sum = all_bytes_;
+    bool is_full = false;
+    int next = position;
+    for (const int end = static_cast<int>(gradients_.size()); next < end && !is_full; ++next) {
+      const Gradient& gradient = gradient_at(next);
+      if (gradient.sparse || key_of(gradient) != key) break;
+      bytes += bytes_added(gradient, sum);
+      members_.push_back({index_at(next), elements});
+      elements += gradient.elements;
+      is_full = bytes >= limit;
+    }
+    note(next - position, filling.bucket);
+    buckets_[number].elements = elements;
+    all_bytes_ = sum;
+    filling.last = next - 1;
+    filling.bytes = bytes;
+    if (is_full) close(filling);
+    return next;
+  }
+
+  void close(Filling& filling) {
     closed_.push_back(filling.bucket);
     filling.bucket = kNone;
     filling.bytes = 0;
