@@ -276,7 +276,7 @@ void torch_recorded(Context& context) {
   }
 }
 
-void torch_capacity(Context& context) {
+void capacity_recorded(Context& context, const char* convention) {
   const bool listed = context.parameters().text("caps") == "list", given = context.parameters().text("caps") == "one";
   const json record = recorded("bucketing", "torch");
   for (const json& one : record.at("cases")) {
@@ -284,23 +284,25 @@ void torch_capacity(Context& context) {
     const bool has_list = one.at("bucket_cap_mb_list").is_array() && !one.at("bucket_cap_mb_list").empty();
     if (has_list != listed || (!has_list && given == one.at("bucket_cap_mb").is_null())) continue;
     json args = fields_of(one, {"bucket_cap_mb", "bucket_cap_mb_list"});
-    args["convention"] = "torch";
+    args["convention"] = convention;
     ask(context, "bucketing.capacity_config", args,
         fields_of(one, {"bucket_bytes_cap", "per_bucket_bytes_caps", "first_bucket_bytes_cap", "limits"}));
   }
 }
+void torch_capacity(Context& context) { capacity_recorded(context, "torch"); }
+void default_capacity(Context& context) { capacity_recorded(context, "plumbline"); }
 
-json run_args(const json& one) {
+json run_args(const json& one, const char* convention) {
   json args = fields_of(one, {"ready", "expect_sparse_gradient"});
   args.update({{"numel", one["parameters"]["numel"]},
                {"dtype", one["parameters"]["dtype"]},
                {"iterations", one["launches"].size()},
-               {"convention", "torch"}});
+               {"convention", convention}});
   args.update(one.at("ddp"));
   return args;
 }
 
-void ddp_recorded(Context& context) {
+void runs_recorded(Context& context, const char* convention) {
   const std::string& asked = context.parameters().text("options");
   const json record = recorded("bucketing", "torch_ddp");
   for (const json& one : record.at("cases")) {
@@ -308,9 +310,12 @@ void ddp_recorded(Context& context) {
     const std::string has = ddp.contains("find_unused_parameters") ? "find_unused"
                             : ddp.contains("static_graph")         ? "static_graph"
                                                                    : "neither";
-    if (has == asked) ask(context, "bucketing.ddp_runs", run_args(one), {{"launches", one.at("launches")}});
+    if (has == asked) ask(context, "bucketing.ddp_runs", run_args(one, convention), {{"launches", one.at("launches")}});
   }
 }
+
+void ddp_recorded(Context& context) { runs_recorded(context, "torch"); }
+void default_runs(Context& context) { runs_recorded(context, "plumbline"); }
 
 // Sizes and an order that were drawn: the first buckets are PyTorch's of the registration turned round, the rebuilt ones those
 // of the ready order. Both are asked of the same subject.
@@ -443,6 +448,10 @@ void add_assign_checks(suite::Suite& suite) {
   add("ddp_recorded", "BUCKET-012@6980", {"bucketing.ddp_runs"},
       {"options", {"neither", "find_unused", "static_graph"}}, ddp_recorded, "torch");
   add("rebuilt_once", "BUCKET-013@79ff", {"bucketing.ddp_runs", kAssign}, options, rebuilt_once, "torch");
+  add("default_capacity", "BUCKET-041@7f9d", {"bucketing.capacity_config"}, {"caps", {"default", "one", "list"}},
+      default_capacity);
+  add("default_runs", "BUCKET-041@7f9d", {"bucketing.ddp_runs"},
+      {"options", {"neither", "find_unused", "static_graph"}}, default_runs);
   add("bad_caps", "BUCKET-014@f215", {"bucketing.capacity_config", "bucketing.ddp_runs"},
       faults_of("bucketing.ddp_runs"), refuses);
 }

@@ -387,6 +387,18 @@ std::vector<Mutant> torch_mutants() {
                       for (std::size_t i = 1; i < result["launches"].size(); ++i)
                         std::reverse(result["launches"][i].begin(), result["launches"][i].end());
                   })},
+      {"bkt.default_first_is_large", "BUCKET-041", "the first bucket is as large as the others by default",
+       "one cap for all", check + "default_capacity[caps=default]", check + "default_capacity[caps=one]",
+       "a cap that is given holds for the first, too",
+       results_of(kCapacity, "plumbline",
+                  [](const json&, json& result) { result["first_bucket_bytes_cap"] = result["bucket_bytes_cap"]; })},
+      {"bkt.default_never_rebuilt", "BUCKET-041",
+       "the buckets of the first iteration stay, but under PyTorch's convention", "the order is not asked for",
+       check + "default_runs[options=neither]", check + "default_runs[options=find_unused]", "they do stay",
+       results_of(kRuns, "plumbline",
+                  [](const json&, json& result) {
+                    for (json& launches : result["launches"]) launches = json(result["launches"][0]);
+                  })},
       {"bkt.takes_bad_sizes", "BUCKET-009", "sizes below 0 are taken", "they are added like others",
        check + "bad_arguments[fault=negative_size]", check + "bad_arguments[fault=no_limit]", "no size is below 0",
        takes(kAssign, [](const json& args) { return args.at("numel").back() == -1; },
