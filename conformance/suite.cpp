@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "conformance/bucketing/bucketing_checks.hpp"
 #include "conformance/collectives/collectives_checks.hpp"
 #include "conformance/groups/groups_checks.hpp"
 #include "conformance/pipeline/pipeline_checks.hpp"
@@ -14,6 +15,7 @@
 extern const std::string_view plumbline_profiles_text;
 extern const std::string_view plumbline_collectives_requirements;
 extern const std::string_view plumbline_schedules_requirements;
+extern const std::string_view plumbline_bucketing_requirements;
 extern const std::string_view plumbline_pipeline_requirements;
 extern const std::string_view plumbline_topology_requirements;
 extern const std::string_view plumbline_groups_requirements;
@@ -33,6 +35,8 @@ std::unique_ptr<suite::Suite> make_suite() {
   add_topology_checks(*suite);
   suite->requirements.add_toml(plumbline_schedules_requirements, "conformance/schedules/requirements.toml");
   add_schedules_checks(*suite);
+  suite->requirements.add_toml(plumbline_bucketing_requirements, "conformance/bucketing/requirements.toml");
+  add_bucketing_checks(*suite);
   suite->requirements.add_toml(plumbline_pipeline_requirements, "conformance/pipeline/requirements.toml");
   add_pipeline_checks(*suite);
   suite->requirements.add_toml(plumbline_groups_requirements, "conformance/groups/requirements.toml");

@@ -90,7 +90,7 @@ TEST(Suite, KnowsEveryRealBugThatIsASource) {
   for (const Mutant& mutant : mutants::all_mutants()) EXPECT_TRUE(known(mutant.source)) << mutant.name;
 }
 
-// Rows of collectives, reductions, groups, topologies and schedules that the suite is built against.
+// Rows of collectives, reductions, groups, topologies, schedules and buckets that the suite is built against.
 TEST(Suite, HasAMutantForEachRowOfTheCatalogue) {
   for (const char* row :
        {"COL-01",  "COL-02",  "COL-03",  "COL-04",  "COL-05",  "COL-06",  "COL-07",  "COL-08",  "COL-09",
@@ -100,7 +100,9 @@ TEST(Suite, HasAMutantForEachRowOfTheCatalogue) {
         "TOP-12",  "REF-01",  "REF-02",  "REF-03",  "REF-04",  "PIPE-01", "PIPE-02", "PIPE-03", "PIPE-04",
         "PIPE-05", "PIPE-06", "PIPE-07", "PIPE-16", "PIPE-17", "PIPE-18", "PIPE-20", "PIPE-22", "P2P-01",
         "P2P-02",  "P2P-03",  "P2P-04",  "P2P-05",  "P2P-06",  "P2P-07",  "P2P-08",  "PIPE-08", "PIPE-09",
-        "PIPE-10", "PIPE-12", "PIPE-13", "PIPE-15", "TIE-01",  "TIE-03",  "TIE-05",  "TIE-06",  "REF-05"})
+        "PIPE-10", "PIPE-12", "PIPE-13", "PIPE-15", "TIE-01",  "TIE-03",  "TIE-05",  "TIE-06",  "REF-05",
+        "BKT-01",  "BKT-02",  "BKT-07",  "BKT-08",  "BKT-09",  "BKT-10",  "BKT-12",  "BKT-13",  "BKT-15",
+        "BKT-19"})
     EXPECT_TRUE(std::ranges::any_of(mutants::all_mutants(), [&](const Mutant& mutant) {
       return mutant.source.find(row) != std::string::npos;
     })) << row;

@@ -93,6 +93,12 @@ REFUSALS = [
     ("expectations update /nonexistent --file new.toml", 2, "no record '/nonexistent'"),
     ("expectations prune /dev/null --file /nonexistent", 2, "--file '/nonexistent'"),
     ("expectations update run.jsonl", 2, "--file is required"),
+    ("buckets", 2, "--gradients: it names no file"),
+    ("buckets --gradients /nonexistent", 2, "--gradients: cannot read '/nonexistent'"),
+    ("buckets --gradients /dev/null --limits 1x", 2, "--limits: '1x' is no number of bytes"),
+    ("buckets --gradients /dev/null --limits 99999999999GiB", 2, "--limits: '99999999999GiB'"),
+    ("buckets --gradients /dev/null --rule x", 2, "--rule: there is no 'x'; there are torch, megatron"),
+    ("buckets --gradients /dev/null --format svg", 2, "--format: there is no 'svg'"),
     ("topology", 2, "--axes: it names no axis"),
     ("topology --axes , --dims 1,1", 2, "axis 0 of [, ] has an empty name"),
     ("topology --axes a", 2, "--dims: it has no size"),
@@ -345,7 +351,7 @@ class Commands(unittest.TestCase):
 
     def test_help_has_an_example_for_every_command(self):
         for command in ("check", "train", "bench", "bench pipeline_bubble", "requirements", "expectations", "expectations check",
-                        "expectations update", "expectations prune", "mutants", "schedule", "topology", "adapter", "doctor"):
+                        "expectations update", "expectations prune", "mutants", "schedule", "topology", "buckets", "adapter", "doctor"):
             self.assertEqual(self.run_plumbline(*command.split(), "--help"), 0)
             self.assertIn("Example: ", self.done.stdout, command)
 
@@ -795,6 +801,31 @@ class Commands(unittest.TestCase):
                 self.assertEqual(self.check_schedule(csv, *arguments, status=2), "")
                 self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
                 self.assertIn(words, self.done.stderr)
+
+    def buckets(self, *arguments, status=0):
+        self.assertEqual(self.run_plumbline("buckets", *arguments), status, self.done.stdout + self.done.stderr)
+        return self.done.stdout
+
+    def test_buckets_of_a_table(self):
+        folder = Path(self.folder)
+        (folder / "gradients.csv").write_text("name,elements,dtype\nembedding,300000,f32\nnorm,64,f32\nhead,5000,f16\n")
+        text = self.buckets("--gradients", "gradients.csv", "--limits", "1MiB")
+        self.assertEqual([line.split()[-1] for line in text.splitlines()[1:-1]], ["head", "norm", "embedding"])
+        self.assertIn("3 buckets of 3 gradients, 1210256 bytes", text)
+        plan = json.loads(self.buckets("--gradients", "gradients.csv", "--rule", "flat", "--format", "json"))
+        self.assertEqual([bucket["members"] for bucket in plan["buckets"]], [[[0, 0], [1, 300000]], [[2, 0]]])
+        (folder / "plan.json").write_text(json.dumps(plan))
+        self.assertIn("OK: plan.json", self.buckets("--gradients", "gradients.csv", "--check", "plan.json"))
+
+    def test_buckets_of_a_plan_that_covers_a_gradient_twice_or_not_at_all(self):
+        folder = Path(self.folder)
+        (folder / "gradients.json").write_text('[{"elements": 3}, {"elements": 4}]')
+        (folder / "plan.json").write_text('{"buckets": [{"dtype": "f32", "elements": 6, "members": [[0, 0], [0, 3]]}]}')
+        text = self.buckets("--gradients", "gradients.json", "--check", "plan.json", status=1)
+        self.assertEqual(text.splitlines()[:2], ["error: doubled: gradient 0 is in 2 places", "error: missing: gradient 1 is in no bucket"])
+        (folder / "gradients.json").write_text('[{"elements": -3}]')
+        self.buckets("--gradients", "gradients.json", status=2)
+        self.assertIn("--gradients gradients.json: gradients[0].elements must be 0 or more, got -3", self.done.stderr)
 
     def test_topology_of_no_axes(self):
         for empty in ([["--axes", "", "--dims", "2"], "--axes: it names no axis"], [["--axes", "a", "--dims", ""], "--dims: it has no size"]):

@@ -30,6 +30,8 @@ namespace plumbline::mutants {
 /// Answers of adapters about partitions.
 [[nodiscard]] std::vector<Mutant> schedule_mutants();
 [[nodiscard]] std::vector<Mutant> partition_mutants();
+/// Answers of adapters about gradient buckets.
+[[nodiscard]] std::vector<Mutant> bucket_mutants();
 /// Answers of adapters about plans: schedules, their messages, what is checked and simulated.
 [[nodiscard]] std::vector<Mutant> plan_mutants();
 /// The same, where most plans are answered right.

@@ -22,6 +22,8 @@ void add_schedule_check_operations(AdapterService& service);
 void add_schedule_plan_operations(AdapterService& service);
 /// topology.process_topology, query, prime_factors, grid, rank_generator, hyper_comm_grid, device_mesh, placement
 void add_topology_operations(AdapterService& service);
+/// bucketing.assign, capacity_config, ddp_runs, layout, flatten, check, read, exposed, equal_buckets, agree
+void add_bucketing_operations(AdapterService& service);
 /// groups.conventions, .lint, .parallel_groups and .shared_module, and topology.initialize_model_parallel
 void add_group_operations(AdapterService& service);
 

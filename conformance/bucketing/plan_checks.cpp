@@ -1,0 +1,730 @@
+// Who looks at a plan sees what is wrong with it, reads what others wrote, and predicts what a backward cannot hide.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "conformance/bucketing/bucketing_checks.hpp"
+#include "conformance/property.hpp"
+#include "conformance/recorded.hpp"
+#include "conformance/topology/asking.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using suite::Context;
+using suite::Door;
+
+namespace {
+
+const char* const kCheck = "bucketing.check";
+const char* const kRead = "bucketing.read";
+const char* const kExposed = "bucketing.exposed";
+const char* const kEqual = "bucketing.equal_buckets";
+
+// ---- plans that are right, and what is done to them ----
+
+// The arguments of bucketing.check.
+struct Planned {
+  json gradients = json::array(), buckets = json::array(), rules = json::object();
+  [[nodiscard]] json args() const {
+    json args = rules;
+    args["gradients"] = gradients;
+    args["plan"] = {{"buckets", buckets}};
+    return args;
+  }
+  [[nodiscard]] std::int64_t elements(const json& member) const {
+    return gradients.at(member.at(0).get<std::size_t>()).at("elements");
+  }
+};
+
+// f32 gradients, packed until a bucket has 40 elements, and one of f64 with two of them. Every bucket has two members at least.
+Planned packed(Random& random) {
+  Planned one;
+  const int count = random.between(3, 5);
+  for (int bucket = 0; bucket < count; ++bucket) {
+    const bool is_double = bucket == count - 1;
+    json members = json::array();
+    std::int64_t end = 0;
+    for (int left = random.between(2, 4); left > 0 || (!is_double && end < 40); --left) {
+      const bool closes = left <= 1 && !is_double;
+      const std::int64_t size = closes ? 40 : random.between(1, is_double ? 5 : 8);
+      members.push_back({one.gradients.size(), end});
+      one.gradients.push_back({{"name", fmt::format("p{}", one.gradients.size())},
+                               {"elements", size},
+                               {"dtype", is_double ? "f64" : "f32"}});
+      end += size;
+    }
+    one.buckets.push_back({{"dtype", is_double ? "f64" : "f32"}, {"elements", end}, {"members", members}});
+  }
+  return one;
+}
+
+// Members at multiples of 8, buckets of multiples of 32.
+Planned aligned(Random& random) {
+  Planned one = packed(random);
+  for (json& bucket : one.buckets) {
+    std::int64_t end = 0;
+    for (json& member : bucket["members"]) {
+      member[1] = (end + 7) / 8 * 8;
+      end = member[1].get<std::int64_t>() + one.elements(member);
+    }
+    bucket["elements"] = (end + 31) / 32 * 32;
+  }
+  one.rules = {{"member_alignment", 8}, {"bucket_alignment", 32}};
+  return one;
+}
+
+Planned with_limits(Random& random) {
+  Planned one = packed(random);
+  one.rules["limits"] = {160};
+  return one;
+}
+
+Planned with_order(Random& random) {
+  Planned one = packed(random);
+  for (std::size_t i = 0; i < one.gradients.size(); ++i)
+    one.rules["order"].push_back(i), one.rules["ready"].push_back(i);
+  return one;
+}
+
+// Packed from the last gradient to the first and launched the other way round, as DDP does.
+Planned in_reverse(Random& random) {
+  Planned one = with_limits(random);
+  std::ranges::reverse(one.buckets);
+  one.rules["planned_in_reverse"] = true;
+  return one;
+}
+
+// Closed ahead of what would exceed 160 bytes.
+Planned below_caps(Random& random) {
+  Planned one;
+  json members = json::array();
+  std::int64_t end = 0;
+  for (int left = random.between(8, 14); left > 0; --left) {
+    const std::int64_t size = random.between(5, 30);
+    if (end + size > 40) {
+      one.buckets.push_back({{"dtype", "f32"}, {"elements", end}, {"members", members}});
+      members = json::array(), end = 0;
+    }
+    members.push_back({one.gradients.size(), end});
+    one.gradients.push_back({{"elements", size}});
+    end += size;
+  }
+  one.buckets.push_back({{"dtype", "f32"}, {"elements", end}, {"members", members}});
+  one.rules = {{"limits", {160}}, {"closing", "before_exceeding"}};
+  return one;
+}
+
+Planned with_sparse(Random& random) {
+  Planned one = with_limits(random);
+  const json alone = json::array({json::array({one.gradients.size(), 0})});
+  one.buckets.insert(one.buckets.begin() + 1,
+                     json::object({{"dtype", "f32"}, {"elements", 7}, {"sparse", true}, {"members", alone}}));
+  one.gradients.push_back({{"elements", 7}, {"sparse", true}});
+  return one;
+}
+
+Planned with_frozen(Random& random) {
+  Planned one = packed(random);
+  one.rules["frozen"] = {one.gradients.size()};
+  one.gradients.push_back({{"elements", 7}, {"dtype", "f16"}});
+  return one;
+}
+
+const std::map<std::string, Planned (*)(Random&)>& right_plans() {
+  static const std::map<std::string, Planned (*)(Random&)> plans{
+      {"packed", packed},       {"aligned", aligned},       {"limits", with_limits}, {"order", with_order},
+      {"reversed", in_reverse}, {"below_caps", below_caps}, {"sparse", with_sparse}, {"frozen", with_frozen}};
+  return plans;
+}
+
+constexpr int kTrials = 25;
+
+void right_plans_pass(Context& context) {
+  Random random(context.seed());
+  for (int trial = 0; trial < kTrials; ++trial) {
+    const json args = right_plans().at(context.parameters().text("plan"))(random).args();
+    const std::string problem = problem_of(context.adapter(), kCheck, args, [](const json& result) {
+      return first_difference({{"valid", true}, {"problems", json::array()}}, result);
+    });
+    if (!problem.empty()) return report_words(args.dump() + ": " + problem);
+  }
+}
+
+// What is done to a plan, and what has to be said of it; whom it concerns.
+struct Fault {
+  Planned (*plan)(Random&);
+  std::string kind;
+  std::function<json(Planned&, Random&)> make;  // {"gradient": 3} or {"bucket": 1}
+};
+
+json& some_bucket(Planned& one, Random& random) {
+  return one.buckets[static_cast<std::size_t>(random.between(0, static_cast<int>(one.buckets.size()) - 1))];
+}
+json about(const Planned& one, const json& bucket) { return {{"bucket", &bucket - &one.buckets.front()}}; }
+// A member that is not the first, so that there is something ahead of it.
+json& some_later_member(json& bucket, Random& random) {
+  json& members = bucket["members"];
+  return members[static_cast<std::size_t>(random.between(1, static_cast<int>(members.size()) - 1))];
+}
+
+json change_gradient(Planned& one, Random& random, const char* field, const json& value) {
+  const json& member = some_later_member(one.buckets[0], random);
+  one.gradients[member.at(0).get<std::size_t>()][field] = value;
+  return {{"gradient", member.at(0)}};
+}
+
+json say_twice(Planned& one, Random& random) {
+  const json member = some_bucket(one, random)["members"].back();
+  json& other = one.buckets[0];
+  const std::int64_t end = other["elements"];
+  other["members"].push_back({member.at(0), end});
+  other["elements"] = end + one.elements(member);
+  return {{"gradient", member.at(0)}};
+}
+
+json leave_out(Planned& one, Random& random) {
+  json& bucket = some_bucket(one, random);
+  json& members = bucket["members"];
+  const json member = members.back();
+  members.erase(members.size() - 1);
+  bucket["elements"] = member.at(1);
+  return {{"gradient", member.at(0)}};
+}
+
+json shift(Planned& one, Random& random, std::int64_t by) {
+  json& member = some_later_member(some_bucket(one, random), random);
+  member[1] = member[1].get<std::int64_t>() + by;
+  return {{"gradient", member.at(0)}};
+}
+
+json overlap(Planned& one, Random& random, std::int64_t by) {
+  json& bucket = some_bucket(one, random);
+  json& member = some_later_member(bucket, random);
+  member[1] = member[1].get<std::int64_t>() - by;
+  return about(one, bucket);
+}
+
+json resize(Planned& one, Random& random, std::int64_t by) {
+  json& bucket = some_bucket(one, random);
+  bucket["elements"] = bucket["elements"].get<std::int64_t>() + by;
+  return by < 0 ? json{{"gradient", bucket["members"].back().at(0)}} : about(one, bucket);
+}
+
+// The first member of the second bucket goes to the end of the first.
+json move_to_first(Planned& one) {
+  json &first = one.buckets[0], &second = one.buckets[1];
+  const json member = second["members"].front();
+  second["members"].erase(0);
+  for (json& other : second["members"]) other[1] = other[1].get<std::int64_t>() - one.elements(member);
+  second["elements"] = second["elements"].get<std::int64_t>() - one.elements(member);
+  first["members"].push_back({member.at(0), first["elements"]});
+  first["elements"] = first["elements"].get<std::int64_t>() + one.elements(member);
+  return {{"bucket", 0}};
+}
+
+// The first bucket ends with its first member, and another one has the others.
+json split_first(Planned& one) {
+  json first = one.buckets[0], rest = first;
+  const std::int64_t size = one.elements(first["members"].front());
+  first["members"] = json::array({first["members"].front()});
+  first["elements"] = size;
+  rest["members"].erase(0);
+  for (json& other : rest["members"]) other[1] = other[1].get<std::int64_t>() - size;
+  rest["elements"] = rest["elements"].get<std::int64_t>() - size;
+  one.buckets[0] = first;
+  one.buckets.insert(one.buckets.begin() + 1, rest);
+  return {{"bucket", 0}};
+}
+
+json swap_members(Planned& one) {
+  json& members = one.buckets[0]["members"];
+  std::swap(members[0][0], members[1][0]);
+  members[0][1] = 0;
+  members[1][1] = one.elements(members[0]);
+  return {{"bucket", 0}};
+}
+
+json exceed_cap(Planned& one) {
+  one.gradients[0]["elements"] = 39;
+  one.gradients[1]["elements"] = 5;
+  std::int64_t end = 0;
+  for (json& member : one.buckets[0]["members"]) member[1] = end, end += one.elements(member);
+  one.buckets[0]["elements"] = end;
+  return {{"bucket", 0}};
+}
+
+const std::map<std::string, Fault>& faults() {
+  static const std::map<std::string, Fault> list{
+      {"twice", {packed, "doubled", say_twice}},
+      {"left_out", {packed, "missing", leave_out}},
+      {"no_bucket_at_all",
+       {packed, "missing",
+        [](Planned& one, Random&) {
+          one.buckets = json::array();
+          return json{{"gradient", 0}};
+        }}},
+      {"overlapping", {packed, "overlap", [](Planned& one, Random& random) { return overlap(one, random, 1); }}},
+      {"overlapping_alignment",
+       {aligned, "overlap", [](Planned& one, Random& random) { return overlap(one, random, 8); }}},
+      {"before_the_bucket",
+       {packed, "outside",
+        [](Planned& one, Random&) {
+          one.buckets[0]["members"][0][1] = -1;
+          return json{{"gradient", 0}};
+        }}},
+      {"behind_the_bucket", {packed, "outside", [](Planned& one, Random& random) { return resize(one, random, -1); }}},
+      {"another_type",
+       {packed, "mixed", [](Planned& one, Random& random) { return change_gradient(one, random, "dtype", "i32"); }}},
+      {"another_device",
+       {packed, "mixed",
+        [](Planned& one, Random& random) { return change_gradient(one, random, "device", "cuda:1"); }}},
+      {"another_group",
+       {packed, "mixed", [](Planned& one, Random& random) { return change_gradient(one, random, "group", 2); }}},
+      {"sparse_among_dense",
+       {packed, "alone", [](Planned& one, Random& random) { return change_gradient(one, random, "sparse", true); }}},
+      {"dense_as_sparse",
+       {with_sparse, "alone",
+        [](Planned& one, Random&) {
+          one.gradients.back()["sparse"] = false;
+          return json{{"bucket", 1}};
+        }}},
+      {"embedding_among_others",
+       {packed, "alone",
+        [](Planned& one, Random&) {
+          one.rules["alone"] = {1};
+          return json{{"gradient", 1}};
+        }}},
+      {"gap_at_the_end", {packed, "gap", [](Planned& one, Random& random) { return resize(one, random, 1); }}},
+      {"gap_between",
+       {packed, "gap",
+        [](Planned& one, Random& random) {
+          json& bucket = some_bucket(one, random);
+          bucket["elements"] = bucket["elements"].get<std::int64_t>() + 1;
+          bucket["members"].back()[1] = bucket["members"].back()[1].get<std::int64_t>() + 1;
+          return json{{"gradient", bucket["members"].back().at(0)}};
+        }}},
+      {"padding_too_long", {aligned, "gap", [](Planned& one, Random& random) { return resize(one, random, 32); }}},
+      {"member_not_aligned",
+       {aligned, "alignment", [](Planned& one, Random& random) { return shift(one, random, 1); }}},
+      {"bucket_not_aligned",
+       {aligned, "alignment", [](Planned& one, Random& random) { return resize(one, random, 8); }}},
+      {"closed_too_late", {with_limits, "cap", [](Planned& one, Random&) { return move_to_first(one); }}},
+      {"closed_too_early", {with_limits, "cap", [](Planned& one, Random&) { return split_first(one); }}},
+      {"limit_of_the_other_end",
+       {in_reverse, "cap",
+        [](Planned& one, Random&) {
+          one.rules["limits"] = {4, 160};
+          return json{{"bucket", one.buckets.size() - 1}};
+        }}},
+      {"above_the_cap",
+       {below_caps, "cap",
+        [](Planned& one, Random&) {
+          if (one.buckets[0]["members"].size() < 2) move_to_first(one);
+          return exceed_cap(one);
+        }}},
+      {"below_the_cap",
+       {below_caps, "cap",
+        [](Planned& one, Random&) {
+          one.rules["limits"] = {std::int64_t{1} << 40};
+          return json{{"bucket", 0}};
+        }}},
+      {"members_swapped", {with_order, "order", [](Planned& one, Random&) { return swap_members(one); }}},
+      {"buckets_swapped",
+       {with_order, "order",
+        [](Planned& one, Random&) {
+          std::swap(one.buckets[0], one.buckets[1]);
+          return json{{"bucket", 1}};
+        }}},
+      {"no_such_gradient",
+       {packed, "range",
+        [](Planned& one, Random&) {
+          one.buckets[1]["members"][0][0] = one.gradients.size();
+          return json{{"bucket", 1}};
+        }}},
+      {"gradient_below_0",
+       {packed, "range",
+        [](Planned& one, Random&) {
+          one.buckets[1]["members"][0][0] = -1;
+          return json{{"bucket", 1}};
+        }}},
+      {"bucket_below_0",
+       {packed, "range",
+        [](Planned& one, Random&) {
+          one.buckets[1]["elements"] = -1;
+          return json{{"bucket", 1}};
+        }}},
+      {"too_many_bytes",
+       {packed, "overflow",
+        [](Planned& one, Random&) {
+          one.buckets[0]["elements"] = std::int64_t{1} << 61;
+          return json{{"bucket", 0}};
+        }}},
+      {"frozen_included",
+       {packed, "frozen",
+        [](Planned& one, Random&) {
+          one.rules["frozen"] = {1};
+          return json{{"gradient", 1}};
+        }}},
+  };
+  return list;
+}
+
+// Whether a problem of that kind, and about that, is among them; "" or what there is instead.
+std::string names(const json& result, const std::string& kind, const json& whom, bool is_error) {
+  if (result.at("valid") != !is_error) return fmt::format("valid is {}", result.at("valid").dump());
+  for (const json& problem : result.at("problems")) {
+    if (problem.at("kind") != kind || problem.at("severity") != (is_error ? "error" : "warning")) continue;
+    if (std::ranges::all_of(whom.items(), [&](const auto& field) { return problem.at(field.key()) == field.value(); }))
+      return {};
+  }
+  return fmt::format("no {} about {} among {}", kind, whom.dump(), result.at("problems").dump());
+}
+
+void faults_are_found(Context& context) {
+  const Fault& fault = faults().at(context.parameters().text("fault"));
+  Random random(context.seed());
+  for (int trial = 0; trial < kTrials; ++trial) {
+    Planned one = fault.plan(random);
+    const json whom = fault.make(one, random);
+    const std::string problem = problem_of(context.adapter(), kCheck, one.args(),
+                                           [&](const json& result) { return names(result, fault.kind, whom, true); });
+    if (!problem.empty()) return report_words(one.args().dump() + ": " + problem);
+  }
+}
+
+// What costs time alone does not make a plan wrong.
+void warnings_are_no_errors(Context& context) {
+  Random random(context.seed());
+  Planned one = packed(random);
+  json whom;
+  if (context.parameters().text("warning") == "empty") {
+    one.buckets.push_back({{"dtype", "f32"}, {"elements", 0}, {"members", json::array()}});
+    whom = {{"bucket", one.buckets.size() - 1}};
+  } else {
+    for (std::size_t i = one.gradients.size(); i-- > 0;) one.rules["ready"].push_back(i);
+    whom = {{"bucket", 1}};
+  }
+  report_words(problem_of(context.adapter(), kCheck, one.args(), [&](const json& result) {
+    return names(result, context.parameters().text("warning"), whom, false);
+  }));
+}
+
+// ---- what others wrote ----
+
+json elements_of(const json& numel, const json& dtypes) {
+  json gradients = json::array();
+  for (std::size_t i = 0; i < numel.size(); ++i)
+    gradients.push_back({{"elements", numel[i]}, {"dtype", dtypes.is_array() ? dtypes[i] : dtypes}});
+  return gradients;
+}
+
+json indices_of(const json& plan) {
+  json buckets = json::array();
+  for (const json& bucket : plan.at("buckets")) {
+    json& mine = buckets.emplace_back(json::array());
+    for (const json& member : bucket.at("members")) mine.push_back(member.at(0));
+  }
+  return buckets;
+}
+
+// A plan that was read is held against its gradients by the same subject: it is right.
+std::string problem_of_read(suite::Adapter& adapter, const json& plan, const json& gradients, const json& rules) {
+  json args = rules;
+  args.update({{"plan", plan}, {"gradients", gradients}});
+  return problem_of(adapter, kCheck, args,
+                    [](const json& result) { return first_difference({{"valid", true}}, result); });
+}
+
+void reads_torch(Context& context) {
+  const bool rebuilt = context.parameters().text("buckets") == "rebuilt";
+  const json record = recorded("bucketing", "torch_ddp");
+  for (const json& one : record.at("cases")) {
+    const json& logging = one.at(rebuilt ? "logging_after_3_iterations" : "logging_at_construction");
+    if (rebuilt && !logging.contains("rebuilt_per_bucket_param_indices")) continue;
+    json gradients = elements_of(one["parameters"]["numel"], one["parameters"]["dtype"]);
+    if (one.contains("expect_sparse_gradient")) gradients[0]["sparse"] = true;
+    json launched = json::array();
+    for (const json& launch : one.at("launches").at(rebuilt ? 2 : 0)) launched.push_back(launch.at("params"));
+    // Its text has the buckets as they were planned, the hook each bucket's members as they are laid out.
+    for (json& bucket : launched) std::sort(bucket.begin(), bucket.end());
+    report_words(problem_of(context.adapter(), kRead,
+                            {{"convention", "torch"}, {"plan", logging}, {"gradients", gradients}},
+                            [&](const json& result) {
+                              json got = indices_of(result.at("plan"));
+                              for (json& bucket : got) std::sort(bucket.begin(), bucket.end());
+                              if (got != launched)
+                                return fmt::format("read {}, launched were {}", got.dump(), launched.dump());
+                              return problem_of_read(context.adapter(), result.at("plan"), gradients, json::object());
+                            }));
+  }
+}
+
+void reads_megatron(Context& context) {
+  const bool padded = context.parameters().text("buckets") == "padded";
+  const json record = recorded("bucketing", "megatron");
+  for (const json& one : record.at("cases")) {
+    if (one.contains("data_parallel_world_size") != padded) continue;
+    const json gradients = elements_of(one.at("numel"), "f32");
+    json expected = json::array();  // by bucket, what lies where in it
+    for (const json& bucket : one.at("bucket_indices"))
+      expected.push_back({{"elements", bucket.at(1).get<std::int64_t>() - bucket.at(0).get<std::int64_t>()},
+                          {"members", json::array()}});
+    for (std::size_t i = one.at("numel").size(); i-- > 0;) {
+      const json& place = one.at("param_index").at(i);
+      const auto bucket = place.at(2).get<std::size_t>();
+      expected[bucket]["members"].push_back(
+          {i, place.at(0).get<std::int64_t>() - one.at("bucket_indices").at(bucket).at(0).get<std::int64_t>()});
+    }
+    const json rules = padded ? json{{"member_alignment", 64}, {"bucket_alignment", 128}} : json::object();
+    json rest = rules;
+    if (one.value("pad_buckets_for_high_nccl_busbw", false)) rest["bucket_alignment"] = 65536;
+    if (padded && one.at("data_parallel_world_size").get<int>() % 3 == 0)
+      rest["bucket_alignment"] = rest["bucket_alignment"].get<int>() * 3;
+    report_words(problem_of(
+        context.adapter(), kRead, {{"convention", "megatron"}, {"plan", one}, {"gradients", gradients}},
+        [&](const json& result) {
+          const std::string problem = first_difference(expected, result.at("plan").at("buckets"));
+          return problem.empty() ? problem_of_read(context.adapter(), result.at("plan"), gradients, rest) : problem;
+        }));
+  }
+}
+
+void reads_paddle(Context& context) {
+  const json record = recorded("bucketing", "paddle");
+  for (const json& one : record.at("cases")) {
+    json expected = json::array();
+    for (const json& group : one.at("groups")) {
+      json& bucket = expected.emplace_back(json::object());
+      bucket["elements"] = group.at("numel");
+      bucket["group"] = group.at("ring_id");
+      std::int64_t end = 0;
+      for (const json& name : group.at("gradients"))
+        for (std::size_t i = 0; i < one.at("gradients").size(); ++i)
+          if (one.at("gradients").at(i).at("name") == name) {
+            bucket["members"].push_back({i, end});
+            end += one.at("gradients").at(i).at("elements").get<std::int64_t>();
+          }
+    }
+    report_words(
+        problem_of(context.adapter(), kRead,
+                   {{"convention", "paddle"}, {"plan", one.at("groups")}, {"gradients", one.at("gradients")}},
+                   [&](const json& result) { return first_difference(expected, result.at("plan").at("buckets")); }));
+  }
+}
+
+// ---- time ----
+
+struct Times {
+  json buckets = json::array(), ready = json::array();
+  int ranks = 2;
+  double latency = 0, bandwidth = 0, backward = 0;
+};
+
+// Numbers that are exact in binary, so that sums are, too.
+Times draw_times(const std::string& kind, Random& random) {
+  Times times;
+  times.ranks = kind == "one_rank" ? 1 : random.one_of(std::vector<int>{2, 4, 8});
+  times.latency = kind == "free" ? 0 : random.between(0, 8) / 4.0;
+  times.bandwidth = kind == "free" ? 0 : 64;
+  double last = 0;
+  for (int bucket = 0, gradient = 0; bucket < random.between(2, 6); ++bucket) {
+    json members = json::array();
+    std::int64_t end = 0;
+    for (int left = random.between(1, 3); left > 0; --left, ++gradient) {
+      const int size = random.between(1, 40);
+      members.push_back({gradient, end});
+      end += size;
+      times.ready.push_back(kind == "late_first" && gradient == 0 ? 50.0 : random.between(0, 160) / 4.0);
+      last = std::max(last, times.ready.back().get<double>());
+    }
+    times.buckets.push_back({{"dtype", "f32"}, {"elements", end}, {"members", members}});
+  }
+  times.backward = last + random.between(0, 8);
+  return times;
+}
+
+double seconds(double bytes, const Times& times) {
+  const double others = times.ranks - 1;
+  return 2 * others * times.latency + (times.bandwidth > 0 ? 2 * others / times.ranks * bytes / times.bandwidth : 0);
+}
+
+bool is_close(double a, double b) { return std::abs(a - b) <= 1e-9 * std::max({1.0, std::abs(a), std::abs(b)}); }
+
+std::string problem_of_launches(const Times& times, const json& result) {
+  double end = 0, all = 0;
+  for (std::size_t i = 0; i < times.buckets.size(); ++i) {
+    double ready = 0;
+    for (const json& member : times.buckets[i].at("members"))
+      ready = std::max(ready, times.ready.at(member.at(0).get<std::size_t>()).get<double>());
+    const double takes = seconds(4 * times.buckets[i].at("elements").get<double>(), times),
+                 start = std::max(ready, end);
+    const json& launch = result.at("launches").at(i);
+    if (!is_close(launch.at("ready"), ready) || !is_close(launch.at("start"), start) ||
+        !is_close(launch.at("end"), start + takes))
+      return fmt::format("bucket {} is {}, it is ready at {}, starts at {} and takes {}", i, launch.dump(), ready,
+                         start, takes);
+    end = start + takes;
+    all += takes;
+  }
+  const double exposed = std::max(0.0, end - times.backward), ratio = all > 0 ? 1 - exposed / all : 1;
+  if (!is_close(result.at("exposed"), exposed) || !is_close(result.at("communication"), all) ||
+      !is_close(result.at("overlap_ratio"), ratio))
+    return fmt::format("exposed {}, communication {}, overlap {}; they are {}, {} and {}", result.at("exposed").dump(),
+                       result.at("communication").dump(), result.at("overlap_ratio").dump(), exposed, all, ratio);
+  return {};
+}
+
+void exposed_by_recurrence(Context& context) {
+  Random random(context.seed());
+  for (int trial = 0; trial < 60; ++trial) {
+    const Times times = draw_times(context.parameters().text("times"), random);
+    const json args{{"plan", {{"buckets", times.buckets}}},
+                    {"ready", times.ready},
+                    {"backward", times.backward},
+                    {"world_size", times.ranks},
+                    {"latency", times.latency},
+                    {"bandwidth", times.bandwidth}};
+    const std::string problem = problem_of(context.adapter(), kExposed, args,
+                                           [&](const json& result) { return problem_of_launches(times, result); });
+    if (!problem.empty()) return report_words(args.dump() + ": " + problem);
+  }
+}
+
+// Bucket by bucket: K equal ones, each ready T/K behind the last.
+double exposed_of(double backward, double bytes, int buckets, const Times& times) {
+  double end = 0;
+  for (int i = 1; i <= buckets; ++i) end = std::max(end, backward * i / buckets) + seconds(bytes / buckets, times);
+  return std::max(0.0, end - backward);
+}
+
+void equal_buckets(Context& context) {
+  const bool bound = context.parameters().text("bound") == "communication";
+  for (const int ranks : {2, 3, 8}) {
+    const Times times{.ranks = ranks, .latency = 0.01, .bandwidth = bound ? 4.0 : 4096.0};
+    const double backward = 16, bytes = 512, others = ranks - 1;
+    const std::vector<int> counts{1, 2, 5, 20, 28, 60};
+    const json args{{"backward", backward}, {"bytes", bytes},  {"buckets", counts},
+                    {"world_size", ranks},  {"latency", 0.01}, {"bandwidth", times.bandwidth}};
+    report_words(problem_of(context.adapter(), kEqual, args, [&](const json& result) -> std::string {
+      for (std::size_t i = 0; i < counts.size(); ++i)
+        if (const double expected = exposed_of(backward, bytes, counts[i], times);
+            !is_close(result.at("exposed").at(i), expected))
+          return fmt::format("{} buckets over {} ranks leave {} exposed, it is {}", counts[i], ranks,
+                             result.at("exposed").at(i).dump(), expected);
+      const double best = result.at("best_count");
+      // Where communication is the longer, no number has less exposed than the two about the best one.
+      const auto least = [&](double count) {
+        return exposed_of(backward, bytes, std::max(1, static_cast<int>(count)), times);
+      };
+      for (int other = 1; bound && other < 200; ++other)
+        if (least(other) < std::min(least(std::floor(best)), least(std::ceil(best))) - 1e-9)
+          return fmt::format("{} is said to be the best number over {} ranks, {} leave less exposed", best, ranks,
+                             other);
+      return is_close(best, std::sqrt(backward / (2 * others * 0.01)))
+                 ? ""
+                 : fmt::format("{} is said to be the best number over {} ranks", best, ranks);
+    }));
+  }
+}
+
+// ---- refusals ----
+
+struct Refused {
+  std::string name, op;
+  json args;
+};
+
+const std::vector<Refused>& refused() {
+  static const json gradients = json::array({{{"elements", 4}}});
+  static const json plan{
+      {"buckets", json::array({{{"dtype", "f32"}, {"elements", 4}, {"members", json::array({json::array({0, 0})})}}})}};
+  const auto check = [](json change) {
+    json args{{"gradients", gradients}, {"plan", plan}};
+    args.update(change);
+    return args;
+  };
+  const auto exposed = [](json change) {
+    json args{{"plan", plan}, {"ready", {1}}, {"backward", 1}, {"world_size", 2}};
+    args.update(change);
+    return args;
+  };
+  const json other{{"bucket_sizes", "17"}}, shorter{{"bucket_sizes", "16"}, {"num_parameter_tensors", 2}};
+  const json layout{{"param_index", json::array({json::array({0, 5, 0})})},
+                    {"bucket_indices", json::array({json::array({0, 5})})}};
+  const json groups = json::array({{{"gradients", {"stranger"}}, {"numel", 4}}});
+  static const std::vector<Refused> list{
+      {"no_buckets", kCheck, check({{"plan", json::object()}})},
+      {"unknown_type", kCheck, check({{"gradients", json::array({{{"elements", 4}, {"dtype", "float"}}})}})},
+      {"negative_elements", kCheck, check({{"gradients", json::array({{{"elements", -4}}})}})},
+      {"negative_limit", kCheck, check({{"limits", {-1}}})},
+      {"no_alignment", kCheck, check({{"member_alignment", 0}})},
+      {"order_too_short", kCheck, check({{"order", json::array()}})},
+      {"frozen_stranger", kCheck, check({{"frozen", {1}}})},
+      {"sizes_of_another_model", kRead, {{"convention", "torch"}, {"gradients", gradients}, {"plan", other}}},
+      {"number_of_another_model", kRead, {{"convention", "torch"}, {"gradients", gradients}, {"plan", shorter}}},
+      {"layout_of_another_model", kRead, {{"convention", "megatron"}, {"gradients", gradients}, {"plan", layout}}},
+      {"group_of_another_model", kRead, {{"convention", "paddle"}, {"gradients", gradients}, {"plan", groups}}},
+      {"gradient_without_time", kExposed, exposed({{"ready", json::array()}})},
+      {"time_below_0", kExposed, exposed({{"ready", {-1}}})},
+      {"time_not_a_number", kExposed, exposed({{"backward", "nan"}})},
+      {"no_ranks", kExposed, exposed({{"world_size", 0}})},
+      {"no_equal_buckets", kEqual, {{"backward", 1}, {"bytes", 1}, {"buckets", {0}}, {"world_size", 2}}},
+  };
+  return list;
+}
+
+void refuses(Context& context) {
+  const auto one = std::ranges::find(refused(), context.parameters().text("fault"), &Refused::name);
+  const Answer answer = answer_to(context.adapter(), one->op, one->args);
+  if (!answer.is_refused())
+    report_words(fmt::format("{} {} is answered: {}", one->op, one->args.dump(), answer.result.dump()));
+  else if (answer.kind != "invalid_argument" && answer.kind != "out_of_range")
+    report_words(fmt::format("{} {} is refused as '{}': {}", one->op, one->args.dump(), answer.kind, answer.message));
+}
+
+suite::Axis refusals_of(std::initializer_list<const char*> operations) {
+  suite::Axis axis{"fault", {}};
+  for (const Refused& one : refused())
+    if (std::ranges::find(operations, one.op) != operations.end()) axis.values.push_back(one.name);
+  return axis;
+}
+
+template <class Map>
+suite::Axis keys_of(const char* name, const Map& map) {
+  suite::Axis axis{name, {}};
+  for (const auto& [key, value] : map) axis.values.push_back(key);
+  return axis;
+}
+
+}  // namespace
+
+void add_bucket_plan_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, const char* requirement, std::vector<std::string> operations, suite::Axis axis,
+                       void (*body)(Context&), const char* convention = "") {
+    suite.add({.id = std::string("bucketing.plan.") + name,
+               .verifies = {requirement},
+               .door = Door::adapter,
+               .axes = {std::move(axis)},
+               .operations = std::move(operations),
+               .convention = convention,
+               .body = body});
+  };
+  add("right_plans_pass", "BUCKET-028@7a15", {kCheck}, keys_of("plan", right_plans()), right_plans_pass);
+  add("faults_are_found", "BUCKET-029@ab70", {kCheck}, keys_of("fault", faults()), faults_are_found);
+  add("warnings_are_no_errors", "BUCKET-030@d9f8", {kCheck}, {"warning", {"empty", "waits"}}, warnings_are_no_errors);
+  add("reads_torch", "BUCKET-031@cca3", {kRead, kCheck}, {"buckets", {"first", "rebuilt"}}, reads_torch, "torch");
+  add("reads_megatron", "BUCKET-032@4acf", {kRead, kCheck}, {"buckets", {"plain", "padded"}}, reads_megatron,
+      "megatron");
+  add("reads_paddle", "BUCKET-033@09da", {kRead}, {"buckets", {"recorded"}}, reads_paddle, "paddle");
+  add("exposed_by_recurrence", "BUCKET-034@9f50", {kExposed}, {"times", {"any", "late_first", "free", "one_rank"}},
+      exposed_by_recurrence);
+  add("equal_buckets", "BUCKET-035@5422", {kEqual}, {"bound", {"communication", "backward"}}, equal_buckets);
+  add("bad_plans", "BUCKET-036@1c36", {kCheck, kRead}, refusals_of({kCheck, kRead}), refuses);
+  add("bad_times", "BUCKET-037@5342", {kExposed, kEqual}, refusals_of({kExposed, kEqual}), refuses);
+}
+
+}  // namespace plumbline::conformance

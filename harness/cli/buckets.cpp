@@ -1,0 +1,176 @@
+// `plumbline buckets`: which gradients are reduced together by a rule, and whether a plan from a file is right.
+#include <charconv>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "harness/cli/arguments.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/record/file.hpp"
+#include "reference/bucketing/by_size.hpp"
+#include "reference/bucketing/by_type.hpp"
+#include "reference/bucketing/check_plan.hpp"
+#include "reference/bucketing/gradients.hpp"
+#include "reference/bucketing/megatron.hpp"
+#include "reference/bucketing/plan_json.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+using bucketing::NamedGradients;
+using bucketing::Plan;
+using nlohmann::json;
+
+struct BucketsOptions {
+  std::string gradients, check, out;
+  std::string rule = "torch", limits = "1MiB,25MiB", format = "text";
+};
+
+// "25MiB", "64KiB", "1GiB", "100".
+std::int64_t bytes_in(const std::string& text) {
+  std::int64_t number = -1, unit = 1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string suffix(end, text.data() + text.size());
+  if (suffix == "KiB") unit = 1 << 10;
+  if (suffix == "MiB") unit = 1 << 20;
+  if (suffix == "GiB") unit = 1 << 30;
+  std::int64_t bytes = 0;
+  if (error != std::errc{} || number < 0 || (unit == 1 && !suffix.empty()) ||
+      __builtin_mul_overflow(number, unit, &bytes))
+    throw InvalidArgument(
+        fmt::format("--limits: '{}' is no number of bytes from 0 on, such as 100, 64KiB or 25MiB", text));
+  return bytes;
+}
+
+std::vector<std::int64_t> limits_of(const BucketsOptions& options) {
+  std::vector<std::int64_t> limits;
+  for (const std::string& limit : split(options.limits)) limits.push_back(bytes_in(limit));
+  return limits;
+}
+
+json parsed(const std::string& option, const std::string& file) {
+  json value = json::parse(read_text(option, file), nullptr, false);
+  if (value.is_discarded()) throw InvalidArgument(fmt::format("{} {}: it is no JSON", option, file));
+  return value;
+}
+
+// What reading a file refuses, with the option and the file ahead of it.
+template <class Read>
+auto from_file(const char* option, const std::string& file, const Read& read) {
+  try {
+    return read();
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("{} {}: {}", option, file, error.what()));
+  } catch (const OutOfRange& error) {
+    throw OutOfRange(fmt::format("{} {}: {}", option, file, error.what()));
+  }
+}
+
+NamedGradients gradients_of(const BucketsOptions& options) {
+  if (options.gradients.empty())
+    throw InvalidArgument("--gradients: it names no file; name,elements,dtype begins a table");
+  if (options.gradients.ends_with(".json")) {
+    const json value = parsed("--gradients", options.gradients);
+    return from_file("--gradients", options.gradients, [&] { return bucketing::gradients_of_json(value); });
+  }
+  const std::string text = read_text("--gradients", options.gradients);
+  return from_file("--gradients", options.gradients, [&] { return bucketing::gradients_of_csv(text); });
+}
+
+Plan planned(const BucketsOptions& options, const NamedGradients& named) {
+  if (options.rule == "torch") return reversed(bucketing::plan_by_size(named.gradients, limits_of(options)));
+  if (options.rule == "flat") return bucketing::plan_flat(named.gradients);
+  if (options.rule == "unfused") return bucketing::plan_unfused(named.gradients);
+  if (options.rule == "colossalai") return bucketing::plan_as_colossalai(named.gradients);
+  if (options.rule == "megatron")
+    return bucketing::plan_as_megatron(named.gradients, {.bucket_elements = bucketing::megatron_default_elements(1)});
+  throw InvalidArgument(
+      fmt::format("--rule: there is no '{}'; there are torch, megatron, colossalai, flat, unfused", options.rule));
+}
+
+std::string table_of(const Plan& plan, const NamedGradients& named) {
+  std::string text = fmt::format("{:>6}  {:5}  {:8}  {:>5}  {:>9}  {:>14}  {}\n", "bucket", "type", "device", "group",
+                                 "gradients", "bytes", "from .. to");
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
+    const bucketing::Bucket& bucket = plan.buckets[i];
+    const auto members = plan.members_of(bucket);
+    const auto name = [&](const bucketing::Member& member) {
+      return named.names[static_cast<std::size_t>(member.gradient)];
+    };
+    const std::string ends = members.empty()       ? ""
+                             : members.size() == 1 ? name(members.front())
+                                                   : name(members.front()) + " .. " + name(members.back());
+    text += fmt::format("{:>6}  {:5}  {:8}  {:>5}  {:>9}  {:>14}  {}\n", i,
+                        bucketing::name_of(bucketing::ElementType{bucket.dtype, bucket.numbers}),
+                        comm::name_of(bucket.device), bucket.group, bucket.members, bucket.bytes(), ends);
+    bytes += bucket.bytes();
+  }
+  return text + fmt::format("{} buckets of {} gradients, {} bytes, in the order of their launches\n",
+                            plan.buckets.size(), plan.members.size(), bytes);
+}
+
+void write(const BucketsOptions& options, const std::string& text) {
+  if (options.out.empty()) {
+    fmt::print("{}", text);
+    return;
+  }
+  const auto file = output_file(options.out, options.format == "json" ? "buckets.json" : "buckets.txt");
+  record::write_file(file, text);
+  fmt::print("written: {}\n", file.string());
+}
+
+int checked(const BucketsOptions& options, const NamedGradients& named) {
+  const json value = parsed("--check", options.check);
+  const Plan plan = from_file("--check", options.check, [&] { return bucketing::plan_of_json(value); });
+  const auto problems = bucketing::check_plan(plan, named.gradients);
+  const bool is_right = bucketing::is_right(problems);
+  std::string text;
+  for (const bucketing::PlanProblem& problem : problems)
+    text += fmt::format("{}: {}: {}\n", problem.severity == bucketing::Severity::error ? "error" : "warning",
+                        bucketing::name_of(problem.fault), problem.message);
+  write(options, text + fmt::format("{}: {}: {} buckets, {} gradients, {} problems\n", is_right ? "OK" : "NOT OK",
+                                    options.check, plan.buckets.size(), named.gradients.size(), problems.size()));
+  return is_right ? 0 : 1;
+}
+
+int run_buckets(const BucketsOptions& options) {
+  if (options.format != "text" && options.format != "json")
+    throw InvalidArgument(fmt::format("--format: there is no '{}'; there are text and json", options.format));
+  const NamedGradients named = gradients_of(options);
+  if (!options.check.empty()) return checked(options, named);
+  const Plan plan = planned(options, named);
+  write(options, options.format == "json" ? bucketing::json_of(plan).dump() + '\n' : table_of(plan, named));
+  return 0;
+}
+
+}  // namespace
+
+Command add_buckets(CLI::App& app, const Program&) {
+  CLI::App* command =
+      app.add_subcommand("buckets", "Show which gradients are reduced together; check a plan of buckets");
+  auto options = std::make_shared<BucketsOptions>();
+  command
+      ->add_option("--gradients", options->gradients,
+                   "The gradients in the order of registration: a table with columns name, elements, dtype, device, "
+                   "group, sparse, or .json")
+      ->type_name("FILE");
+  CLI::Option* const rule = command->add_option("--rule", options->rule, "torch, megatron, colossalai, flat or unfused")
+                                ->capture_default_str();
+  command->add_option("--limits", options->limits, "Bytes of torch's buckets, the last for ever: 100, 64KiB, 25MiB")
+      ->type_name("LIST")
+      ->capture_default_str();
+  command
+      ->add_option("--check", options->check,
+                   "Whether the plan in this file covers each gradient once, at a place of its own")
+      ->type_name("FILE")
+      ->excludes(rule);
+  command->add_option("--format", options->format, "text or json")->capture_default_str();
+  command->add_option("--out", options->out, "A file in place of standard output; in a folder, buckets.txt or .json");
+  command->footer("Example: plumbline buckets --gradients gradients.csv --rule torch --limits 1MiB,25MiB");
+  return [options] { return run_buckets(*options); };
+}
+
+}  // namespace plumbline::cli

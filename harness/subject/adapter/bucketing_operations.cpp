@@ -1,0 +1,383 @@
+// bucketing.assign, capacity_config, ddp_runs, layout, flatten, check, read, exposed, equal_buckets, agree.
+#include <map>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "harness/subject/adapter/operations.hpp"
+#include "reference/bucketing/agreement.hpp"
+#include "reference/bucketing/by_size.hpp"
+#include "reference/bucketing/by_type.hpp"
+#include "reference/bucketing/check_plan.hpp"
+#include "reference/bucketing/ddp.hpp"
+#include "reference/bucketing/exposed.hpp"
+#include "reference/bucketing/gradients.hpp"
+#include "reference/bucketing/megatron.hpp"
+#include "reference/bucketing/plan_json.hpp"
+#include "reference/comm/local.hpp"
+
+namespace plumbline::subject {
+
+using bucketing::Gradient;
+using bucketing::Plan;
+using nlohmann::json;
+
+namespace {
+
+// ---- gradients as columns: numel, dtype, device, group, expect_sparse_gradient ----
+
+// One word for all gradients, or a list with one a gradient.
+std::vector<std::string> words_of_each(const Arguments& arguments, const char* name, std::size_t count,
+                                       const std::optional<std::string>& otherwise) {
+  if (otherwise && !arguments.has(name)) return {count, *otherwise};
+  if (!arguments.get<json>(name).is_array()) return {count, arguments.get<std::string>(name)};
+  auto words = arguments.get<std::vector<std::string>>(name);
+  if (words.size() != count)
+    arguments.refuse(fmt::format("{} has {} entries for {} gradients", name, words.size(), count));
+  return words;
+}
+
+bucketing::ElementType type_named(const Arguments& arguments, const std::string& name) {
+  if (const auto type = bucketing::parse_element_type(name)) return *type;
+  arguments.refuse(fmt::format("dtype must be f16, bf16, f32, f64, i32, i64, u8, c32, c64 or c128, got '{}'", name));
+}
+
+// Devices that we have not, such as `meta`, count as such too: what matters is which are the same. Those that PyTorch numbers
+// go by that number, for the order of its table.
+class DeviceNames {
+ public:
+  comm::Device named(const std::string& name) {
+    if (const auto device = bucketing::parse_device(name)) return *device;
+    const auto number = static_cast<std::int16_t>(-100 - static_cast<int>(others_.size()));
+    return {comm::Device::Kind::cuda, others_.emplace(name, number).first->second};
+  }
+
+ private:
+  std::map<std::string, std::int16_t> others_{{"hip", -6}, {"xla", -9}, {"xpu", -12}, {"mps", -13}, {"meta", -14}};
+};
+
+std::vector<Gradient> gradients_in(const Arguments& arguments) {
+  const auto elements = arguments.get<std::vector<std::int64_t>>("numel");
+  const auto dtypes = words_of_each(arguments, "dtype", elements.size(), std::nullopt);
+  const auto devices = words_of_each(arguments, "device", elements.size(), "cpu");
+  const auto groups = arguments.get<std::vector<int>>("group", {});
+  if (!groups.empty() && groups.size() != elements.size())
+    arguments.refuse(fmt::format("group has {} entries for {} gradients", groups.size(), elements.size()));
+  DeviceNames names;
+  std::vector<Gradient> gradients;
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const bucketing::ElementType type = type_named(arguments, dtypes[i]);
+    gradients.push_back({.elements = elements[i],
+                         .dtype = type.dtype,
+                         .numbers = type.numbers,
+                         .sparse = false,
+                         .device = names.named(devices[i]),
+                         .group = groups.empty() ? 0 : groups[i]});
+  }
+  return gradients;
+}
+
+// Flags by index; none at all where the list is empty.
+std::vector<bool> sparse_flags(const Arguments& arguments, std::size_t count) {
+  auto flags = arguments.get<std::vector<bool>>("expect_sparse_gradient", {});
+  if (flags.empty()) flags.resize(count);
+  if (flags.size() != count)
+    arguments.refuse(fmt::format("expect_sparse_gradient has {} entries for {} gradients", flags.size(), count));
+  return flags;
+}
+
+json indices_of(const Plan& plan) {
+  json buckets = json::array();
+  for (const bucketing::Bucket& bucket : plan.buckets) {
+    json& mine = buckets.emplace_back(json::array());
+    for (const bucketing::Member& member : plan.members_of(bucket)) mine.push_back(member.gradient);
+  }
+  return buckets;
+}
+
+json limits_of(const Plan& plan) {
+  json limits = json::array();
+  for (const bucketing::Bucket& bucket : plan.buckets) limits.push_back(bucket.limit_bytes);
+  return limits;
+}
+
+enum class By { plumbline, torch, megatron, colossalai, paddle };
+
+// ---- PyTorch ----
+
+// Torch looks at the tensors in turn, and at the indices only for what it answers and for the flags.
+json assign_as_torch(const Arguments& arguments, std::vector<Gradient> gradients, const std::vector<bool>& sparse,
+                     const std::vector<std::int64_t>& limits, const std::vector<int>& indices) {
+  if (gradients.empty()) arguments.refuse("numel has no tensors");
+  if (!indices.empty() && indices.size() < gradients.size())
+    arguments.refuse(fmt::format("tensor_indices has {} entries for {} tensors", indices.size(), gradients.size()));
+  const bool has_flags = std::ranges::find(sparse, true) != sparse.end();
+  std::vector<int> positions;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const auto index = indices.empty() ? static_cast<std::int64_t>(i) : indices[i];
+    if (index < 0) arguments.refuse(fmt::format("tensor_indices[{}] is {}; it cannot be below 0", i, index));
+    if (has_flags && static_cast<std::size_t>(index) >= sparse.size())
+      arguments.refuse(
+          fmt::format("tensor_indices[{}] is {}, and expect_sparse_gradient has {}", i, index, sparse.size()));
+    gradients[i].sparse = has_flags && sparse[static_cast<std::size_t>(index)];
+    if (!indices.empty()) positions.push_back(static_cast<int>(i));
+  }
+  const Plan plan = bucketing::plan_by_size(gradients, limits, positions, bucketing::LastBuckets::torch);
+  json buckets = indices_of(plan);
+  if (!indices.empty())
+    for (json& bucket : buckets)
+      for (json& index : bucket) index = indices[index.get<std::size_t>()];
+  return {{"buckets", std::move(buckets)}, {"bucket_limits", limits_of(plan)}};
+}
+
+json assign(const Arguments& arguments) {
+  const By by = arguments.convention<By>({{"plumbline", By::plumbline}, {"torch", By::torch}});
+  std::vector<Gradient> given = gradients_in(arguments);
+  const std::vector<bool> sparse = sparse_flags(arguments, given.size());
+  const auto limits = arguments.get<std::vector<std::int64_t>>("limits");
+  const auto indices = arguments.get<std::vector<int>>("tensor_indices", {});
+  if (by == By::torch) return assign_as_torch(arguments, std::move(given), sparse, limits, indices);
+  std::vector<Gradient> gradients = given;
+  for (std::size_t i = 0; i < indices.size() && indices.size() == given.size(); ++i)
+    if (indices[i] >= 0 && static_cast<std::size_t>(indices[i]) < given.size())
+      gradients[static_cast<std::size_t>(indices[i])] = given[i];
+  for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i].sparse = sparse[i];
+  const Plan plan = bucketing::plan_by_size(gradients, limits, indices);
+  return {{"buckets", indices_of(plan)}, {"bucket_limits", limits_of(plan)}};
+}
+
+bucketing::DdpOptions caps_in(const Arguments& arguments) {
+  return {.bucket_cap_mb = arguments.find<double>("bucket_cap_mb"),
+          .bucket_cap_mb_list = arguments.get<std::vector<double>>("bucket_cap_mb_list", {})};
+}
+
+json capacity_config(const Arguments& arguments) {
+  (void)arguments.convention<By>({{"plumbline", By::plumbline}, {"torch", By::torch}});
+  const bucketing::BucketCapacity capacity = bucketing::bucket_capacity(caps_in(arguments));
+  json limits = json::array();
+  for (const bool is_static : {false, true})
+    for (const bool finds_unused : {false, true})
+      limits.push_back({{"static_graph", is_static},
+                        {"find_unused_parameters", finds_unused},
+                        {"initial", bucketing::first_limits(capacity, finds_unused, is_static)},
+                        {"rebuild", capacity.per_bucket_bytes_caps}});
+  return {{"bucket_bytes_cap", capacity.bucket_bytes_cap},
+          {"per_bucket_bytes_caps", capacity.per_bucket_bytes_caps},
+          {"first_bucket_bytes_cap", capacity.first_bucket_bytes_cap},
+          {"limits", std::move(limits)}};
+}
+
+json launches_of(const Plan& plan) {
+  json launches = json::array();
+  const json indices = indices_of(plan);
+  for (std::size_t i = 0; i < plan.buckets.size(); ++i)
+    launches.push_back({{"index", i},
+                        {"numel", plan.buckets[i].elements},
+                        {"is_last", i + 1 == plan.buckets.size()},
+                        {"params", indices[i]}});
+  return launches;
+}
+
+json ddp_runs(const Arguments& arguments) {
+  (void)arguments.convention<By>({{"plumbline", By::plumbline}, {"torch", By::torch}});
+  constexpr int kMostIterations = 1000;
+  std::vector<Gradient> gradients = gradients_in(arguments);
+  const std::vector<bool> sparse = sparse_flags(arguments, gradients.size());
+  for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i].sparse = sparse[i];
+  bucketing::DdpOptions options = caps_in(arguments);
+  options.find_unused_parameters = arguments.get<bool>("find_unused_parameters", false);
+  options.static_graph = arguments.get<bool>("static_graph", false);
+  const auto iterations = static_cast<int>(arguments.integer_in("iterations", 0, kMostIterations));
+  const auto ready = arguments.get<std::vector<int>>("ready", {});
+  arguments.expect_no_others();
+  json launches = json::array();
+  for (int i = 0; i < iterations; ++i)
+    launches.push_back(launches_of(bucketing::ddp_plan(options, gradients, i, ready)));
+  return {{"launches", std::move(launches)}};
+}
+
+// ---- Megatron-LM ----
+
+json intervals_of(const std::vector<bucketing::Interval>& intervals) {
+  json list = json::array();
+  for (const bucketing::Interval& interval : intervals) list.push_back({interval.begin, interval.end});
+  return list;
+}
+
+json layout(const Arguments& arguments) {
+  (void)arguments.convention<By>({{"plumbline", By::plumbline}, {"megatron", By::megatron}});
+  const auto elements = arguments.get<std::vector<std::int64_t>>("numel");
+  bucketing::MegatronOptions options{.bucket_elements = arguments.find<std::int64_t>("bucket_size_elements")};
+  const bool pads = arguments.get<bool>("pad_buckets_for_high_nccl_busbw", false);
+  const auto embedding = arguments.get<std::vector<int>>("shared_embedding", {});
+  if (const auto ranks = arguments.find<int>("data_parallel_world_size"))
+    options.distributed_optimizer = {.ranks = *ranks, .pads_for_bandwidth = pads, .shared_embedding = embedding};
+  else if (pads || !embedding.empty())
+    arguments.refuse(
+        "data_parallel_world_size is missing: padding and shared embeddings are the distributed optimizer's");
+  const bucketing::MegatronLayout layout = bucketing::megatron_layout(elements, options);
+  json parameters = intervals_of(layout.parameters);
+  for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i].push_back(layout.bucket[i]);
+  return {{"param_index", std::move(parameters)},
+          {"bucket_indices", intervals_of(layout.buckets)},
+          {"per_bucket_numel_unpadded", layout.unpadded}};
+}
+
+// ---- buffers without limits ----
+
+json flatten(const Arguments& arguments) {
+  const By by = arguments.convention<By>({{"plumbline", By::plumbline}, {"colossalai", By::colossalai}});
+  std::vector<Gradient> gradients = gradients_in(arguments);
+  const std::vector<bool> sparse = sparse_flags(arguments, gradients.size());
+  for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i].sparse = sparse[i];
+  const auto order = arguments.get<std::vector<int>>("order", {});
+  const bool fused = arguments.get<bool>("fused", true);
+  if (by == By::colossalai && !fused) arguments.refuse("fused is false, and the handlers of ColossalAI always fuse");
+  const Plan plan = !fused                ? bucketing::plan_unfused(gradients, order)
+                    : by == By::plumbline ? bucketing::plan_flat(gradients, order)
+                                          : bucketing::plan_as_colossalai(gradients, order);
+  json groups = json::array(), elements = json::array();
+  for (const bucketing::Bucket& bucket : plan.buckets)
+    groups.push_back(bucket.group), elements.push_back(bucket.elements);
+  return {{"buckets", indices_of(plan)}, {"groups", std::move(groups)}, {"numel", std::move(elements)}};
+}
+
+// ---- plans of anybody ----
+
+bucketing::PlanRules rules_in(const Arguments& arguments) {
+  using bucketing::Closing;
+  return {.limits = arguments.get<std::vector<std::int64_t>>("limits", {}),
+          .closing = arguments.choice<Closing>(
+              "closing", {{"after_reaching", Closing::after_reaching}, {"before_exceeding", Closing::before_exceeding}},
+              Closing::after_reaching),
+          .planned_in_reverse = arguments.get<bool>("planned_in_reverse", false),
+          .member_alignment = arguments.get<std::int64_t>("member_alignment", 1),
+          .bucket_alignment = arguments.get<std::int64_t>("bucket_alignment", 1),
+          .order = arguments.find<std::vector<int>>("order"),
+          .ready = arguments.find<std::vector<int>>("ready"),
+          .frozen = arguments.get<std::vector<int>>("frozen", {}),
+          .alone = arguments.get<std::vector<int>>("alone", {})};
+}
+
+json check(const Arguments& arguments) {
+  (void)arguments.convention<By>({{"plumbline", By::plumbline}});
+  const Plan plan = bucketing::plan_of_json(arguments.get<json>("plan"));
+  const bucketing::NamedGradients named = bucketing::gradients_of_json(arguments.get<json>("gradients"));
+  const bucketing::PlanRules rules = rules_in(arguments);
+  arguments.expect_no_others();
+  const auto found = bucketing::check_plan(plan, named.gradients, rules);
+  const auto or_null = [](int number) { return number < 0 ? json() : json(number); };
+  json problems = json::array();
+  for (const bucketing::PlanProblem& problem : found)
+    problems.push_back({{"kind", bucketing::name_of(problem.fault)},
+                        {"severity", problem.severity == bucketing::Severity::error ? "error" : "warning"},
+                        {"bucket", or_null(problem.bucket)},
+                        {"gradient", or_null(problem.gradient)},
+                        {"message", problem.message}});
+  return {{"valid", bucketing::is_right(found)}, {"problems", std::move(problems)}};
+}
+
+json read(const Arguments& arguments) {
+  const By by = arguments.convention<By>(
+      {{"plumbline", By::plumbline}, {"torch", By::torch}, {"megatron", By::megatron}, {"paddle", By::paddle}});
+  const bucketing::NamedGradients named = bucketing::gradients_of_json(arguments.get<json>("gradients"));
+  const auto value = arguments.get<json>("plan");
+  const Plan plan = by == By::torch      ? bucketing::plan_of_ddp_logging(value, named.gradients)
+                    : by == By::megatron ? bucketing::plan_of_megatron_layout(value, named.gradients)
+                    : by == By::paddle   ? bucketing::plan_of_paddle_groups(value, named.names, named.gradients)
+                                         : bucketing::plan_of_json(value);
+  return {{"plan", bucketing::json_of(plan)}};
+}
+
+// ---- time ----
+
+bucketing::Link link_in(const Arguments& arguments) {
+  return {.ranks = arguments.get<int>("world_size"),
+          .latency = arguments.get<double>("latency", 0),
+          .bandwidth = arguments.get<double>("bandwidth", 0)};
+}
+
+json exposed(const Arguments& arguments) {
+  (void)arguments.convention<By>({{"plumbline", By::plumbline}});
+  const Plan plan = bucketing::plan_of_json(arguments.get<json>("plan"));
+  const auto ready = arguments.get<std::vector<double>>("ready");
+  const bucketing::Exposure exposure =
+      bucketing::exposed_communication(plan, ready, arguments.get<double>("backward"), link_in(arguments));
+  json launches = json::array();
+  for (const bucketing::Launch& launch : exposure.launches)
+    launches.push_back({{"ready", launch.ready}, {"start", launch.start}, {"end", launch.end}});
+  return {{"launches", std::move(launches)},
+          {"communication", exposure.communication},
+          {"exposed", exposure.exposed},
+          {"overlap_ratio", exposure.overlap_ratio()}};
+}
+
+json equal_buckets(const Arguments& arguments) {
+  (void)arguments.convention<By>({{"plumbline", By::plumbline}});
+  const auto backward = arguments.get<double>("backward"), bytes = arguments.get<double>("bytes");
+  const bucketing::Link link = link_in(arguments);
+  json times = json::array();
+  for (const int buckets : arguments.get<std::vector<int>>("buckets"))
+    times.push_back(bucketing::exposed_of_equal_buckets(backward, bytes, buckets, link));
+  const double best = bucketing::best_bucket_count(backward, link);
+  return {{"exposed", std::move(times)}, {"best_count", std::isinf(best) ? json("inf") : json(best)}};
+}
+
+// ---- agreement ----
+
+constexpr std::size_t kMostRanks = 64;
+
+// What one rank has.
+struct Ours {
+  bucketing::NamedGradients named;
+  Plan plan;
+  std::vector<bucketing::Shape> shapes;
+};
+
+Ours ours_in(const Arguments& rank) {
+  Ours ours{.named = {}, .plan = bucketing::plan_of_json(rank.get<json>("plan")), .shapes = {}};
+  ours.named = bucketing::gradients_of_json(rank.get<json>("gradients"));
+  ours.shapes = rank.get<std::vector<bucketing::Shape>>("shapes", {});
+  return ours;
+}
+
+json agree(const Arguments& arguments) {
+  (void)arguments.convention<By>({{"plumbline", By::plumbline}});
+  std::vector<Ours> ranks;
+  for (const Arguments& rank : arguments.get<std::vector<Arguments>>("ranks")) ranks.push_back(ours_in(rank));
+  if (ranks.empty() || ranks.size() > kMostRanks)
+    arguments.refuse(fmt::format("ranks has {} entries; there are 1 to {} ranks", ranks.size(), kMostRanks));
+  arguments.expect_no_others();
+  std::vector<json> found(ranks.size());
+  comm::run_ranks(static_cast<int>(ranks.size()), [&](comm::Communicator& world) {
+    const auto me = static_cast<std::size_t>(world.rank());
+    const Ours& ours = ranks[me];
+    try {
+      bucketing::verify_agreement(world, ours.plan, ours.named.gradients, ours.named.names, ours.shapes);
+    } catch (const bucketing::PlanDisagreement& error) {
+      json opinions = json::array();
+      for (const bucketing::Opinion& one : error.opinions())
+        opinions.push_back({{"ranks", one.ranks}, {"value", one.value}});
+      found[me] = {{"subject", error.subject()}, {"opinions", std::move(opinions)}, {"message", error.what()}};
+    }
+  });
+  const bool agrees = std::ranges::all_of(found, [](const json& one) { return one.is_null(); });
+  return {{"agrees", agrees}, {"differences", std::move(found)}};
+}
+
+}  // namespace
+
+void add_bucketing_operations(AdapterService& service) {
+  service.add("bucketing.assign", assign);
+  service.add("bucketing.capacity_config", capacity_config);
+  service.add("bucketing.ddp_runs", ddp_runs);
+  service.add("bucketing.layout", layout);
+  service.add("bucketing.flatten", flatten);
+  service.add("bucketing.check", check);
+  service.add("bucketing.read", read);
+  service.add("bucketing.exposed", exposed);
+  service.add("bucketing.equal_buckets", equal_buckets);
+  service.add("bucketing.agree", agree);
+}
+
+}  // namespace plumbline::subject

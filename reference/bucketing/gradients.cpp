@@ -1,0 +1,87 @@
+#include "reference/bucketing/gradients.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::bucketing {
+namespace {
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+using comm::DType;
+constexpr std::array<std::pair<std::string_view, ElementType>, 3> kComplex{
+    {{"c32", {DType::f16, 2}}, {"c64", {DType::f32, 2}}, {"c128", {DType::f64, 2}}}};
+
+void require_gradient(const Gradient& gradient, std::size_t index) {
+  if (gradient.elements < 0)
+    throw InvalidArgument(
+        fmt::format("gradient {} has {} elements; it cannot have fewer than 0", index, gradient.elements));
+  if (gradient.numbers != 1 && gradient.numbers != 2)
+    throw InvalidArgument(fmt::format("gradient {} has elements of {} numbers; they are of one, or of two", index,
+                                      int{gradient.numbers}));
+  if (gradient.group < 0)
+    throw InvalidArgument(fmt::format("gradient {} is of group {}; groups count from 0", index, gradient.group));
+}
+
+}  // namespace
+
+std::int64_t bytes_of(std::int64_t elements, DType dtype, int numbers) {
+  const auto each = static_cast<std::int64_t>(comm::size_of(dtype)) * numbers;
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(elements, each, &bytes))
+    throw OutOfRange(fmt::format("{} elements of {} bytes are more bytes than 64 bits hold", elements, each));
+  return bytes;
+}
+
+void require_gradients(std::span<const Gradient> gradients) {
+  if (gradients.size() > std::size_t{std::numeric_limits<int>::max()})
+    throw OutOfRange(fmt::format("{} gradients are more than 2147483647", gradients.size()));
+  std::int64_t sum = 0;
+  for (std::size_t index = 0; index < gradients.size(); ++index) {
+    require_gradient(gradients[index], index);
+    const std::int64_t bytes = bytes_of(gradients[index]);
+    if (bytes > kMost - sum)
+      throw OutOfRange(
+          fmt::format("the first {} gradients are more bytes than 64 bits hold: {} + {}", index + 1, sum, bytes));
+    sum += bytes;
+  }
+}
+
+bool mix(const Gradient& a, const Gradient& b) {
+  return a.dtype == b.dtype && a.numbers == b.numbers && a.device == b.device && a.group == b.group;
+}
+
+std::string_view name_of(ElementType type) {
+  if (type.numbers == 1) return comm::name_of(type.dtype);
+  for (const auto& [name, complex] : kComplex)
+    if (complex == type) return name;
+  throw InvalidArgument(fmt::format("there is no type of {} {}", int{type.numbers}, comm::name_of(type.dtype)));
+}
+
+std::optional<ElementType> parse_element_type(std::string_view name) {
+  for (const auto& [known, complex] : kComplex)
+    if (name == known) return complex;
+  if (const auto dtype = comm::parse_dtype(name)) return ElementType{*dtype, 1};
+  return std::nullopt;
+}
+
+std::optional<comm::Device> parse_device(std::string_view name) {
+  using Kind = comm::Device::Kind;
+  const std::string_view kind = name.substr(0, name.find(':'));
+  if (kind != "cpu" && kind != "cuda") return std::nullopt;
+  comm::Device device{.kind = kind == "cpu" ? Kind::cpu : Kind::cuda, .index = 0};
+  if (kind == name) return device;
+  const std::string_view digits = name.substr(kind.size() + 1);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), device.index);
+  if (error != std::errc{} || end != digits.data() + digits.size() || device.index < 0) return std::nullopt;
+  return device;
+}
+
+}  // namespace plumbline::bucketing

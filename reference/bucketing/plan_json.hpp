@@ -1,0 +1,47 @@
+// reference/bucketing/plan_json.hpp: plans as JSON, and what other systems write about theirs, read as plans.
+//
+// Form    {"schema": 1, "buckets": [{"dtype": "f32", "device": "cpu", "group": 0, "sparse": false, "elements": 192,
+//          "limit_bytes": 1048576, "members": [[gradient, begin], ...]}, ...]}
+//         Buckets stand in launch order; places and sizes are elements. device, group, sparse and limit_bytes may be left out (cpu,
+//         0, false, 0). A plan that is read need not be right: that is for check_plan() to say.
+// Errors  InvalidArgument that names the field and what it must be; OutOfRange for numbers that 64 bits do not hold.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "reference/bucketing/plan.hpp"
+
+namespace plumbline::bucketing {
+
+[[nodiscard]] nlohmann::json json_of(const Plan& plan);
+[[nodiscard]] Plan plan_of_json(const nlohmann::json& value);
+
+/// What DDP's _get_ddp_logging_data() says of its buckets: those that it rebuilt, by their indices; before that their sizes alone,
+/// from which the members follow, since buckets are launched from the last to the first and gathered in the order of
+/// registration. Throws InvalidArgument also where the sizes are not those of these gradients.
+[[nodiscard]] Plan plan_of_ddp_logging(const nlohmann::json& value, std::span<const Gradient> gradients);
+
+/// Megatron-core's layout of one buffer: param_index (start, end, bucket of each parameter) and bucket_indices.
+[[nodiscard]] Plan plan_of_megatron_layout(const nlohmann::json& value, std::span<const Gradient> gradients);
+
+/// Paddle's groups of gradients, each with `gradients` by name, `numel`, `dtype` and `ring_id`.
+[[nodiscard]] Plan plan_of_paddle_groups(const nlohmann::json& value, std::span<const std::string> names,
+                                         std::span<const Gradient> gradients);
+
+/// Gradients with the names of their parameters.
+struct NamedGradients {
+  std::vector<std::string> names;
+  std::vector<Gradient> gradients;
+};
+/// [{"name": "fc.weight", "elements": 1024, "dtype": "f32", "device": "cpu", "group": 0, "sparse": false}, ...]; only `elements`
+/// is needed.
+[[nodiscard]] NamedGradients gradients_of_json(const nlohmann::json& value);
+/// The same fields as the columns of a table, whose first line names them: name,elements,dtype.
+[[nodiscard]] NamedGradients gradients_of_csv(std::string_view text);
+
+}  // namespace plumbline::bucketing
