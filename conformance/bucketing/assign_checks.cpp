@@ -7,8 +7,8 @@
 
 #include "conformance/bucketing/bucketing_checks.hpp"
 #include "conformance/bucketing/question.hpp"
-#include "conformance/recorded.hpp"
-#include "conformance/topology/asking.hpp"
+#include "conformance/support/asking.hpp"
+#include "conformance/support/recorded.hpp"
 
 namespace plumbline::conformance {
 

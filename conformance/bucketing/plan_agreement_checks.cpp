@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "conformance/bucketing/bucketing_checks.hpp"
-#include "conformance/topology/asking.hpp"
+#include "conformance/support/asking.hpp"
 
 namespace plumbline::conformance {
 

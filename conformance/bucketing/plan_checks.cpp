@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "conformance/bucketing/bucketing_checks.hpp"
-#include "conformance/property.hpp"
-#include "conformance/recorded.hpp"
-#include "conformance/topology/asking.hpp"
+#include "conformance/support/asking.hpp"
+#include "conformance/support/property.hpp"
+#include "conformance/support/recorded.hpp"
 
 namespace plumbline::conformance {
 

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "conformance/property.hpp"
+#include "conformance/support/property.hpp"
 
 namespace plumbline::conformance {
 

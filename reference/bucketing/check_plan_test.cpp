@@ -159,7 +159,7 @@ TEST(Exposed, IsTheLastBucketAloneWhereTheBackwardIsLonger) {
   const auto gradients = of_sizes({1, 1});  // 8 bytes: 3 + 1.5 x 4 / 6 = 4 each
   const Plan plan = plan_unfused(gradients, std::vector{1, 0});
   const Exposure hidden = exposed_communication(plan, ready_evenly(gradients, 16), 16, link);
-  EXPECT_THAT(hidden.launches, ElementsAre(Launch{8, 8, 12}, Launch{16, 16, 20}));
+  EXPECT_THAT(hidden.launches, ElementsAre(PredictedReduction{8, 8, 12}, PredictedReduction{16, 16, 20}));
   EXPECT_EQ(hidden.communication, 8);
   EXPECT_EQ(hidden.exposed, 4);
   EXPECT_EQ(hidden.overlap_ratio(), 0.5);
@@ -173,7 +173,7 @@ TEST(Exposed, WaitsForTheBucketAhead) {
   const auto gradients = of_sizes({1, 1});
   const Link link{.ranks = 2, .latency = 1};
   const Exposure late = exposed_communication(plan_unfused(gradients), std::vector<double>{5, 1}, 5, link);
-  EXPECT_THAT(late.launches, ElementsAre(Launch{5, 5, 7}, Launch{1, 7, 9}));
+  EXPECT_THAT(late.launches, ElementsAre(PredictedReduction{5, 5, 7}, PredictedReduction{1, 7, 9}));
   EXPECT_EQ(late.exposed, 4);
 }
 

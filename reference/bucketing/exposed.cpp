@@ -59,7 +59,7 @@ Exposure exposed_communication(const Plan& plan, std::span<const double> ready, 
   Exposure exposure;
   double end = 0;
   for (const Bucket& bucket : plan.buckets) {
-    Launch launch;
+    PredictedReduction launch;
     for (const Member& member : plan.members_of(bucket)) {
       if (member.gradient < 0 || static_cast<std::size_t>(member.gradient) >= ready.size())
         throw InvalidArgument(fmt::format("gradient {} has no time; {} have", member.gradient, ready.size()));

@@ -22,13 +22,13 @@ struct Link {
   double bandwidth = 0;  // bytes a second: 1 / beta; 0 takes no time for bytes
 };
 
-struct Launch {
+struct PredictedReduction {
   double ready = 0, start = 0, end = 0;
-  friend bool operator==(const Launch&, const Launch&) = default;
+  friend bool operator==(const PredictedReduction&, const PredictedReduction&) = default;
 };
 
 struct Exposure {
-  std::vector<Launch> launches;  // of each bucket
+  std::vector<PredictedReduction> launches;  // of each bucket
   double communication = 0;      // of all buckets together
   double exposed = 0;            // behind the end of the backward
   /// The part that is hidden: 1 - exposed / communication; 1 where nothing is communicated.

@@ -15,7 +15,7 @@ using comm::DType;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
 
 TEST(Gradients, HaveBytesByTheirType) {
   EXPECT_EQ(bytes_of(Gradient{.elements = 3}), 12);
@@ -31,9 +31,9 @@ TEST(Gradients, AreRefusedByName) {
   EXPECT_THAT(refused({.elements = -1}), ThrowsMessage<InvalidArgument>(HasSubstr("gradient 1 has -1 elements")));
   EXPECT_THAT(refused({.elements = 1, .numbers = 3}), ThrowsMessage<InvalidArgument>(HasSubstr("3 numbers")));
   EXPECT_THAT(refused({.elements = 1, .group = -1}), ThrowsMessage<InvalidArgument>(HasSubstr("group -1")));
-  EXPECT_THAT(refused({.elements = kMost / 4 + 1}), ThrowsMessage<OutOfRange>(HasSubstr("more bytes than 64 bits")));
-  EXPECT_THAT(refused({.elements = kMost / 4}), ThrowsMessage<OutOfRange>(HasSubstr("the first 2 gradients")));
-  EXPECT_NO_THROW(refused({.elements = kMost / 4 - 4})());
+  EXPECT_THAT(refused({.elements = kLargest / 4 + 1}), ThrowsMessage<OutOfRange>(HasSubstr("more bytes than 64 bits")));
+  EXPECT_THAT(refused({.elements = kLargest / 4}), ThrowsMessage<OutOfRange>(HasSubstr("the first 2 gradients")));
+  EXPECT_NO_THROW(refused({.elements = kLargest / 4 - 4})());
 }
 
 TEST(ElementTypes, HaveNames) {

@@ -304,7 +304,7 @@ json exposed(const Arguments& arguments) {
   const bucketing::Exposure exposure =
       bucketing::exposed_communication(plan, ready, arguments.get<double>("backward"), link_in(arguments));
   json launches = json::array();
-  for (const bucketing::Launch& launch : exposure.launches)
+  for (const bucketing::PredictedReduction& launch : exposure.launches)
     launches.push_back({{"ready", launch.ready}, {"start", launch.start}, {"end", launch.end}});
   return {{"launches", std::move(launches)},
           {"communication", exposure.communication},
