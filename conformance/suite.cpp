@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/collectives/collectives_checks.hpp"
 #include "conformance/groups/groups_checks.hpp"
 #include "conformance/pipeline/pipeline_checks.hpp"
@@ -18,6 +19,7 @@ extern const std::string_view plumbline_pipeline_requirements;
 extern const std::string_view plumbline_topology_requirements;
 extern const std::string_view plumbline_groups_requirements;
 extern const std::string_view plumbline_training_requirements;
+extern const std::string_view plumbline_bucketing_requirements;
 extern const std::string_view plumbline_bugs_text;
 extern const std::string_view plumbline_waivers_text;
 extern const std::string_view plumbline_suite_issues_text;
@@ -37,6 +39,8 @@ std::unique_ptr<suite::Suite> make_suite() {
   add_pipeline_checks(*suite);
   suite->requirements.add_toml(plumbline_groups_requirements, "conformance/groups/requirements.toml");
   add_groups_checks(*suite);
+  suite->requirements.add_toml(plumbline_bucketing_requirements, "conformance/bucketing/requirements.toml");
+  add_reducer_checks(*suite);
   suite->requirements.add_toml(plumbline_training_requirements, "conformance/training/requirements.toml");
   add_training_checks(*suite);
   suite->bugs = suite::bugs_of_toml(plumbline_bugs_text, "conformance/bugs.toml");
