@@ -9,7 +9,9 @@ namespace plumbline::conformance {
 void add_reducer_training_checks(suite::Suite& suite);
 /// What it starts, scales, compresses and refuses: BUCKET-058 and up.
 void add_reducer_rule_checks(suite::Suite& suite);
-/// Both.
+/// A model in buckets: BUCKET-070.
+void add_reducer_model_checks(suite::Suite& suite);
+/// All of them.
 void add_reducer_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

@@ -36,7 +36,10 @@ const suite::Case& case_named(const std::string& id) {
 constexpr auto kPatience = std::chrono::seconds(20);
 
 TEST(ReducerChecks, PassOnTheLocalBackend) {
-  for (const suite::Case& one : reducers().cases()) EXPECT_THAT(run_in_process(one), IsEmpty()) << one.id();
+  for (const suite::Case& one : reducers().cases())
+    if (one.check->modules.empty()) {
+      EXPECT_THAT(run_in_process(one), IsEmpty()) << one.id();
+    }
 }
 
 TEST(ReducerChecks, PassUnderAnotherTiming) {

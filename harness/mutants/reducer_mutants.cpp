@@ -8,6 +8,7 @@
 #include "harness/mutants/kinds.hpp"
 #include "reference/bucketing/reducer_steps.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/training/steps.hpp"
 
 namespace plumbline::mutants {
 
@@ -414,11 +415,27 @@ std::vector<Mutant> refused() {
   };
 }
 
+// Of a model that LibTorch trains.
+std::vector<Mutant> of_models() {
+  const auto buckets = [](const char* buckets) {
+    return std::string("bucketing.training.single_device[model=mlp,buckets=") + buckets + ",accumulation=1,world=2]";
+  };
+  return {
+      {"bkt.first_bucket_alone", "BUCKET-070", "only the first bucket is reduced", "BKT-19: a loop over one bucket",
+       buckets("several"), buckets("flat"), "there is one",
+       [] {
+         training::ExecutorSteps steps;
+         steps.reducer.order = [](const Plan&, const Communicator&) { return std::vector{0}; };
+         return suite::Steps(std::move(steps));
+       }},
+  };
+}
+
 }  // namespace
 
 std::vector<Mutant> reducer_mutants() {
   std::vector<Mutant> all = places();
-  for (const auto kind : {passes, unused, additions, starting, numbers, refused})
+  for (const auto kind : {passes, unused, additions, starting, numbers, refused, of_models})
     std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }

@@ -8,7 +8,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reference/bucketing/in_order.hpp"
 #include "reference/bucketing/scaled_copy.hpp"
+#include "reference/bucketing/tuning.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/half.hpp"
 #include "reference/comm/local.hpp"
@@ -262,6 +264,46 @@ TEST(Reducer, SaysForWhomItWaited) {
                 AllOf(HasSubstr("finish, rank 0 of group world: bucket 0 of 1 ('weight')"), HasSubstr("rank 1")));
     over = true;
   });
+}
+
+TEST(Buckets, CloseAtTheirLimits) {
+  std::vector<Gradient> gradients = gradients_of({10, 20, 30, 5});
+  gradients[1].dtype = DType::f64;
+  const std::vector<int> order{3, 2, 1, 0};
+  const std::vector<std::int64_t> limits{20, 1000};
+  const Plan plan = buckets_in_order(gradients, order, limits);
+  const auto members = [&](std::size_t bucket) {
+    std::vector<int> list;
+    for (const Member& member : plan.members_of(plan.buckets.at(bucket))) list.push_back(member.gradient);
+    return list;
+  };
+  ASSERT_EQ(plan.buckets.size(), 3u);
+  EXPECT_THAT(members(0), ElementsAre(3)) << "20 bytes reach the first limit";
+  EXPECT_THAT(members(1), ElementsAre(1)) << "of another type";
+  EXPECT_THAT(members(2), ElementsAre(2, 0));
+  EXPECT_EQ(plan.buckets[2].elements, 40);
+  EXPECT_EQ(buckets_in_order(gradients, order, std::vector<std::int64_t>{0}).buckets.size(), 4u);
+  EXPECT_EQ(buckets_in_order(gradients, std::vector{0}, std::vector{kNoLimit}).members.size(), 1u);
+  EXPECT_THROW((void)buckets_in_order(gradients, std::vector{4}, limits), OutOfRange);
+  EXPECT_THROW((void)buckets_in_order(gradients, order, {}), InvalidArgument);
+}
+
+TEST(Tuning, ChoosesTheSameOnAllRanksAndTriesEachGradientAlone) {
+  std::vector<std::int64_t> chosen(3);
+  run_ranks(3, [&](Communicator& world) {
+    const auto gradients = gradients_of({100, 3, 2000});
+    const Tuning tuning = fastest_limit(world, gradients, {4096, kNoLimit}, 3);
+    ASSERT_EQ(tuning.times.size(), 3u);
+    EXPECT_EQ(tuning.times[0].limit_bytes, 0);
+    const auto found = std::ranges::find(tuning.times, tuning.limit_bytes, &BucketTime::limit_bytes);
+    ASSERT_NE(found, tuning.times.end());
+    const BucketTime& best = *std::ranges::min_element(tuning.times, {}, &BucketTime::seconds);
+    EXPECT_LE(found->seconds, best.high);
+    chosen[static_cast<std::size_t>(world.rank())] = tuning.limit_bytes;
+    EXPECT_THROW((void)fastest_limit(world, gradients, {-1}), InvalidArgument);
+  });
+  EXPECT_EQ(chosen[1], chosen[0]);
+  EXPECT_EQ(chosen[2], chosen[0]);
 }
 
 TEST(ScaledCopy, DividesWhileItCopies) {

@@ -104,6 +104,7 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
               .accumulation = settings.accumulation,
               .schedule = settings.schedule,
               .chunks = settings.chunks,
+              .bucket_bytes = settings.bucket_bytes,
               .device = settings.device};
   Layout layout = layout_of(settings.model, settings.pipeline * settings.chunks);
   spec.layers = std::move(layout.layers);

@@ -39,6 +39,7 @@ struct DigitsRun {
   int pipeline = 1;
   int chunks = 1;  // stages of a pipeline rank
   std::string schedule = "1f1b";
+  std::int64_t bucket_bytes = 25 << 20;
 };
 
 /// Writes spec.toml, weights.safetensors and batches.safetensors into `folder`, which is made where it is not

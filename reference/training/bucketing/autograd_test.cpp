@@ -44,15 +44,16 @@ using MakeBatch = std::function<Batch(int rank, int pass)>;
 // The means that one device computes: of each rank the sum of its passes, in order; then over the ranks, in order.
 std::vector<at::Tensor> on_one_device(const Blocks& blocks, const MakeBatch& batch, int ranks, int passes) {
   std::vector<at::Tensor> sums;
+  Replica replica(blocks);
   for (int rank = 0; rank < ranks; ++rank) {
-    Replica replica(blocks);  // so that running statistics are each rank's
+    for (NamedTensor& leaf : replica.leaves()) leaf.tensor.mutable_grad().reset();
     for (int pass = 0; pass < passes; ++pass) {
       const Batch rows = batch(rank, pass);
       replica.loss(rows.x, rows.y).div(passes).backward();
     }
     const std::vector<NamedTensor> leaves = replica.leaves();
     for (std::size_t i = 0; i < leaves.size(); ++i) {
-      const at::Tensor gradient = leaves[i].tensor.grad();
+      const at::Tensor& gradient = leaves[i].tensor.grad();
       if (rank == 0)
         sums.push_back(gradient.clone());
       else
