@@ -66,6 +66,8 @@ REFUSALS = [
     ("check --resume", 2, "there is no record in"),
     ("check --out /proc/nope", 3, "/proc/nope"),
     ("check --launcher nope", 2, "--launcher 'nope'; it is auto"),
+    ("train --bucket-size 25x", 2, "--bucket-size '25x' is not a number of bytes"),
+    ("train --bucket-size 0", 2, "--bucket-size '0'"),
     ("bench --sizes 4x", 2, "--sizes '4x'"),
     ("bench --sizes 1023Gi", 2, "--sizes 1023Gi"),
     ("bench --benchmark nope", 2, "--benchmark 'nope'"),

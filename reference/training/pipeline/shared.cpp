@@ -1,7 +1,9 @@
 #include "reference/training/pipeline/shared.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
@@ -12,6 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "reference/bucketing/in_order.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::training {
@@ -76,40 +79,62 @@ class Parts {
 }  // namespace
 
 SharedParameters::SharedParameters(comm::Communicator& group, const std::vector<SharedParameter>& parameters,
-                                   const PipelineTrainingSteps& steps)
-    : steps_(steps) {
+                                   const PipelineTrainingSteps& steps) {
   const c10::AutoGradMode without_gradients(false);
   std::set<const void*> seen;
-  // In the order of the keys, so that ranks that share with different ranks make their groups in one order.
-  std::map<std::pair<std::vector<int>, at::ScalarType>, std::vector<at::Tensor>> buckets;
+  // In the order of the keys, so that ranks that share with different ranks make their groups, and reduce, in one order.
+  std::map<std::pair<std::vector<int>, at::ScalarType>, std::vector<SharedParameter>> sets;
   for (const SharedParameter& parameter : parameters) {
     check_shared(parameter, group);
     if (seen.insert(parameter.tensor.unsafeGetTensorImpl()).second)
-      buckets[{parameter.ranks, parameter.tensor.scalar_type()}].push_back(parameter.tensor);
+      sets[{parameter.ranks, parameter.tensor.scalar_type()}].push_back(parameter);
   }
-  for (auto& [key, tensors] : buckets) {
-    buckets_.push_back({group.create_group(key.first), std::move(tensors)});
-    const Bucket& bucket = buckets_.back();
-    const at::Tensor memory = flattened(bucket.tensors);
-    bucket.group->broadcast(buffer_of(memory), 0);
+  std::vector<bucketing::Gradient> gradients;
+  bucketing::ReducerOptions options{.memory = bucketing::GradientMemory::copies, .average = false};
+  for (const auto& [key, shared] : sets) {
+    const auto number = static_cast<int>(groups_.size());
+    groups_.push_back(group.create_group(key.first));
+    std::vector<at::Tensor> tensors;
+    for (const SharedParameter& parameter : shared) {
+      tensors.push_back(parameter.tensor);
+      gradients.push_back({.elements = parameter.tensor.numel(), .dtype = *type_of(key.second), .group = number});
+      options.names.push_back(parameter.name);
+    }
+    const at::Tensor memory = flattened(tensors);
+    groups_.back()->broadcast(buffer_of(memory), 0);
     Parts parts(memory);
-    for (const at::Tensor& tensor : bucket.tensors) tensor.detach().copy_(parts.next(tensor));
+    for (const at::Tensor& tensor : tensors) tensor.detach().copy_(parts.next(tensor));
+    tensors_.insert(tensors_.end(), tensors.begin(), tensors.end());
   }
+  if (groups_.empty()) return;
+  options.hook.start = [&steps](comm::Communicator& of_bucket, int, comm::Buffer values) {
+    steps.reduce_shared(of_bucket, values);
+    return comm::Work();
+  };
+  std::vector<comm::Communicator*> all;
+  for (const auto& one : groups_) all.push_back(one.get());
+  std::vector<int> order(gradients.size());
+  std::iota(order.begin(), order.end(), 0);
+  const bucketing::Plan plan = bucketing::buckets_in_order(gradients, order, std::array{bucketing::kNoLimit});
+  reducer_ = std::make_unique<bucketing::Reducer>(std::move(all), std::move(gradients), plan, std::move(options));
 }
 
 void SharedParameters::reduce() {
+  if (!reducer_) return;
   const c10::AutoGradMode without_gradients(false);
-  for (const Bucket& bucket : buckets_) {
-    std::vector<at::Tensor> gradients;
-    for (const at::Tensor& tensor : bucket.tensors)
-      gradients.push_back(tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor));
-    const at::Tensor memory = flattened(gradients);
-    steps_.reduce_shared(*bucket.group, buffer_of(memory));
-    Parts parts(memory);
-    for (std::size_t i = 0; i < gradients.size(); ++i) {
-      gradients[i].copy_(parts.next(gradients[i]));
-      bucket.tensors[i].mutable_grad() = gradients[i];
-    }
+  std::vector<at::Tensor> gradients, row_major;
+  reducer_->begin();
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const at::Tensor& gradient = tensors_[i].grad();
+    gradients.push_back(gradient.defined() ? gradient : at::zeros_like(tensors_[i]));
+    row_major.push_back(gradients[i].detach().contiguous().cpu());
+    reducer_->ready(static_cast<int>(i), buffer_of(row_major[i]));
+  }
+  (void)reducer_->finish();
+  reducer_->clear();
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (gradients[i].data_ptr() != row_major[i].data_ptr()) gradients[i].copy_(row_major[i]);
+    tensors_[i].mutable_grad() = gradients[i];
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "reference/bucketing/reducer.hpp"
 #include "reference/comm/communicator.hpp"
 #include "reference/training/pipeline/steps.hpp"
 
@@ -36,12 +37,10 @@ class SharedParameters {
   void reduce();
 
  private:
-  struct Bucket {
-    std::unique_ptr<comm::Communicator> group;
-    std::vector<at::Tensor> tensors;
-  };
-  std::vector<Bucket> buckets_;
-  const PipelineTrainingSteps& steps_;
+  std::vector<std::unique_ptr<comm::Communicator>> groups_;
+  std::vector<at::Tensor> tensors_;
+  std::unique_ptr<bucketing::Reducer>
+      reducer_;  // a group and a bucket for each set of ranks and type; none without any
 };
 
 }  // namespace plumbline::training
