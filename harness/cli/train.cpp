@@ -324,10 +324,11 @@ class TrainRun {
   bool refused_ = false;
 };
 
-// "25MiB", "4096", "flat" for all in one bucket, "none" for one a gradient.
+// "25MiB", "4096", "flat" for all in one bucket, "none" for one a gradient, "auto" for what is fastest here.
 std::int64_t bucket_bytes_of(const std::string& text) {
   if (text == "flat") return std::numeric_limits<std::int64_t>::max();
   if (text == "none") return 1;
+  if (text == "auto") return 0;
   static const std::map<std::string, std::int64_t> units{{"", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
   static const std::regex form("([0-9]{1,9})(|KiB|MiB|GiB)");
   std::smatch parts;
@@ -335,7 +336,7 @@ std::int64_t bucket_bytes_of(const std::string& text) {
   if (std::regex_match(text, parts, form)) bytes = std::stoll(parts[1]) * units.at(parts[2]);
   if (bytes < 1)
     throw InvalidArgument(fmt::format(
-        "--bucket-size '{}' is not a number of bytes from 1 on such as 4096 or 25MiB, nor flat, nor none", text));
+        "--bucket-size '{}' is not a number of bytes from 1 on such as 4096 or 25MiB, nor auto, flat or none", text));
   return bytes;
 }
 
@@ -375,7 +376,8 @@ void add_digits_options(CLI::App& command, TrainOptions& options, CLI::Option* s
   own(command.add_option("--accumulation", digits.accumulation, "Batches of a step")->check(at_least(1)));
   own(command
           .add_option("--bucket-size", options.bucket_size,
-                      "Bytes at which a bucket of gradients takes no more: 25MiB; flat: all in one; none: one each")
+                      "Bytes at which a bucket of gradients takes no more: 25MiB; flat: all in one; none: one each; "
+                      "auto: what is the fastest here")
           ->type_name("SIZE"));
   share(command.add_option("--seed", digits.seed, "Of the weights and the order of rows")->check(seed_number()),
         [&digits](PipelineRun& run) { run.settings.seed = digits.seed; });

@@ -1,9 +1,11 @@
 #include "reference/training/executor.hpp"
 
+#include <algorithm>
 #include <optional>
 
 #include <fmt/format.h>
 
+#include "reference/bucketing/tuning.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/record/run_files.hpp"
 #include "reference/training/bucketing/autograd.hpp"
@@ -32,7 +34,7 @@ class BucketedGradients {
     std::vector<NamedTensor> named;
     for (std::size_t i = 0; i < list.size(); ++i) named.push_back({list[i].name, leaves_[i]});
     reducer_.emplace(group, std::move(named),
-                     AutogradOptions{.bucket_bytes = spec.run.bucket_bytes,
+                     AutogradOptions{.bucket_bytes = bucket_bytes_of(spec, group, list),
                                      .before_reduction = [this](std::size_t leaf,
                                                                 const at::Tensor& own) { local_[leaf] = own.clone(); }},
                      steps);
@@ -61,6 +63,13 @@ class BucketedGradients {
   }
 
  private:
+  static std::int64_t bucket_bytes_of(const job::RunSpec& spec, comm::Communicator& group,
+                                      const std::vector<job::Parameter>& list) {
+    if (spec.run.bucket_bytes > 0) return spec.run.bucket_bytes;
+    std::vector<bucketing::Gradient> gradients;
+    for (const job::Parameter& parameter : list) gradients.push_back({.elements = job::elements_of(parameter.shape)});
+    return std::max<std::int64_t>(1, bucketing::fastest_limit(group, gradients).limit_bytes);
+  }
   static std::vector<at::Tensor> leaves_of(const std::vector<at::Tensor>& values) {
     std::vector<at::Tensor> leaves;
     for (const at::Tensor& value : values) leaves.push_back(value.detach().requires_grad_());
