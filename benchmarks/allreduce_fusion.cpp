@@ -39,7 +39,7 @@ std::span<float> floats(Buffer buffer) {
 
 // Makes a gradient, at the cost of several products an element.
 void make(std::span<float> gradient) {
-  constexpr int products = 24;
+  constexpr int products = 8;
   for (float& value : gradient) {
     float made = value;
     for (int i = 0; i < products; ++i) made = made * 0.5F + 0.25F;
