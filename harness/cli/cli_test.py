@@ -456,6 +456,17 @@ class Commands(unittest.TestCase):
         self.assertIn(("collectives.reduce_scatter", "8"), found, "a rank's share is at least an element")
         self.assertTrue(all(len(line["samples"]) == 2 for line in lines if line["type"] == "measurement"))
 
+    def test_bench_says_how_many_collectives_a_fused_step_starts(self):
+        self.assertEqual(self.run_plumbline("bench", "--benchmark", "allreduce_fusion.resnet50.copy", "--sizes", "0,25Mi", "--repetitions", "1",
+                                            "--min-time", "0.001", "--out", "out"), 0, self.done.stderr)
+        lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        found = {line["labels"]["bucket_bytes"]: line for line in lines if line["type"] == "measurement"}
+        self.assertEqual({size: line["derived"]["launches"] for size, line in found.items()}, {"0": 161, str(25 << 20): 4})
+        for line in found.values():
+            self.assertEqual(line["labels"]["bytes"], str(25557032 * 4))
+            self.assertEqual(line["derived"]["copied_bytes"], 2 * 25557032 * 4, "into the buckets and out")
+            self.assertTrue(line["answer_checked"])
+
     def schedule(self, *arguments, status=0):
         self.assertEqual(self.run_plumbline("schedule", *arguments), status, self.done.stdout + self.done.stderr)
         return self.done.stdout
