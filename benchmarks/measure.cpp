@@ -149,6 +149,7 @@ nlohmann::json measure(const Registry& registry, comm::Communicator& world, cons
   if (world.rank() != 0) return result;
   result["checked"] = checked;
   result["bytes"] = operation->bytes();
+  result["derived"] = operation->derived();
   return result;
 }
 

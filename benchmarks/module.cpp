@@ -1,4 +1,5 @@
 // lib/plumbline/libplumbline_benchmarks.so: all benchmarks, opened by the command `bench` and by its workers.
+#include "benchmarks/allreduce_fusion.hpp"
 #include "benchmarks/collectives.hpp"
 #include "benchmarks/pipeline_bubble.hpp"
 #include "harness/subject/backend.hpp"
@@ -7,6 +8,7 @@ PLUMBLINE_EXPORT const plumbline::bench::Module* plumbline_benchmarks() {
   static const plumbline::bench::Module module{[] {
                                                  plumbline::bench::Registry registry;
                                                  plumbline::bench::add_collectives(registry);
+                                                 plumbline::bench::add_allreduce_fusion(registry);
                                                  plumbline::bench::add_pipeline_bubble(registry);
                                                  return registry;
                                                }(),

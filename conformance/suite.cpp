@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "conformance/bucketing/bucketing_checks.hpp"
+#include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/collectives/collectives_checks.hpp"
 #include "conformance/groups/groups_checks.hpp"
 #include "conformance/pipeline/pipeline_checks.hpp"
@@ -37,6 +38,7 @@ std::unique_ptr<suite::Suite> make_suite() {
   add_schedules_checks(*suite);
   suite->requirements.add_toml(plumbline_bucketing_requirements, "conformance/bucketing/requirements.toml");
   add_bucketing_checks(*suite);
+  add_reducer_checks(*suite);
   suite->requirements.add_toml(plumbline_pipeline_requirements, "conformance/pipeline/requirements.toml");
   add_pipeline_checks(*suite);
   suite->requirements.add_toml(plumbline_groups_requirements, "conformance/groups/requirements.toml");

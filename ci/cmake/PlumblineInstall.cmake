@@ -12,7 +12,7 @@ if(PLUMBLINE_HAS_TORCH)
 endif()
 
 # Public headers, under the paths by which they include each other.
-file(GLOB headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS reference/comm/*.hpp reference/record/*.hpp
+file(GLOB headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS reference/bucketing/*.hpp reference/comm/*.hpp reference/record/*.hpp
   reference/topology/*.hpp reference/groups/*.hpp reference/schedules/*.hpp)
 list(REMOVE_ITEM headers reference/record/temporary_folder.hpp reference/record/toml_fields.hpp)  # of its inside
 foreach(header IN LISTS headers ITEMS
@@ -30,7 +30,7 @@ endforeach()
 # Literally lib, as the modules: the package says where they are by a path from its own.
 set_target_properties(plumbline_settings PROPERTIES EXPORT_NAME settings)
 install(TARGETS plumbline_settings plumbline_comm plumbline_job_record plumbline_digits plumbline_topology plumbline_groups plumbline_schedules
-  plumbline_training_steps
+  plumbline_bucketing plumbline_reducer plumbline_training_steps
   EXPORT plumbline ARCHIVE DESTINATION lib)
 install(EXPORT plumbline FILE plumblineTargets.cmake NAMESPACE plumbline:: DESTINATION lib/cmake/plumbline)
 configure_package_config_file(ci/cmake/plumblineConfig.cmake.in plumblineConfig.cmake

@@ -47,8 +47,12 @@ std::vector<std::string> failures_with(const Mutant& mutant, const suite::Suite&
 
 std::vector<std::string> mutants_of(const std::string& prefix) {
   std::vector<std::string> list;
-  for (const Mutant& mutant : mutants::all_mutants())
-    if (mutant.violates.starts_with(prefix)) list.push_back(mutant.name);
+  for (const Mutant& mutant : mutants::all_mutants()) {
+    const std::string check = mutant.shows.substr(0, mutant.shows.find('['));
+    const auto& checks = suite_under_test().checks();
+    if (mutant.violates.starts_with(prefix) && std::ranges::find(checks, check, &suite::Check::id) != checks.end())
+      list.push_back(mutant.name);
+  }
   return list;
 }
 

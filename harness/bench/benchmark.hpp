@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,8 @@ class Operation {
   [[nodiscard]] virtual std::optional<bool> check() = 0;
   /// The bytes that one iteration is about, as nccl-tests count them; nothing less than what was asked for is possible.
   [[nodiscard]] virtual std::int64_t bytes() const { return 0; }
+  /// What else is to be known of an iteration, such as how many collectives it starts.
+  [[nodiscard]] virtual std::map<std::string, double> derived() const { return {}; }
 };
 
 struct Parameters {
@@ -41,6 +44,7 @@ struct Benchmark {
   std::string name;   // "collectives.all_reduce"
   std::string title;  // one line
   bool has_sizes = true;
+  std::string size_label{};  // what the sizes are, where they are not the bytes that an iteration is about
   int least_world = 1;
   /// busbw = algbw * this; 0 where bandwidth means nothing.
   std::function<double(int world)> busbw_factor = {};
@@ -54,7 +58,7 @@ struct Benchmark {
 using Registry = std::vector<Benchmark>;
 
 /// What `measure` is told: {"benchmark","bytes","dtype","repetitions","min_seconds","pin"}; a study, what it wants.
-/// On every rank; returns, on rank 0, {"samples":[seconds…],"iterations":n,"bytes":n,"checked":b}, else null. Throws
+/// On every rank; returns, on rank 0, {"samples":[seconds…],"iterations":n,"bytes":n,"checked":b,"derived":{…}}, else null. Throws
 /// InvalidArgument for arguments that make no sense, RuntimeFailure for a wrong answer.
 nlohmann::json measure(const Registry& registry, comm::Communicator& world, const nlohmann::json& arguments);
 

@@ -163,7 +163,9 @@ class BenchRun {
     // What was moved: a rank's share is a whole number of elements.
     const std::int64_t bytes = measured ? last_.at("bytes").get<std::int64_t>() : job.bytes;
     const std::string name = fmt::format("{:<34}{:>6}{:>8}", job.benchmark->name, job.world,
-                                         job.benchmark->has_sizes ? size_text(bytes) : "");
+                                         !job.benchmark->has_sizes           ? ""
+                                         : job.benchmark->size_label.empty() ? size_text(bytes)
+                                                                             : size_text(job.bytes));
     if (!measured) {
       // Kept as a result, so that the exit status and every reader see that it is missing.
       record::Result result{
@@ -185,16 +187,19 @@ class BenchRun {
         .samples = last_.at("samples"),
         .unit = "seconds",
         .answer_checked = last_.value("checked", false)};
+    measurement.derived = last_.value("derived", std::map<std::string, double>());
     last_ = nullptr;
-    if (job.benchmark->has_sizes) measurement.labels["bytes"] = std::to_string(bytes);
+    const std::string& label = job.benchmark->size_label;
+    if (job.benchmark->has_sizes || !label.empty()) measurement.labels["bytes"] = std::to_string(bytes);
+    if (job.benchmark->has_sizes && !label.empty()) measurement.labels[label] = std::to_string(job.bytes);
     const double median = quantile(measurement.samples, 0.5);
     const double spread =
         median > 0 ? (quantile(measurement.samples, 0.75) - quantile(measurement.samples, 0.25)) / median : 0;
     std::string bandwidth;
     if (job.benchmark->busbw_factor && median > 0) {
       const double algbw = static_cast<double>(bytes) / median;
-      measurement.derived = {{"algbw_bytes_per_second", algbw},
-                             {"busbw_bytes_per_second", algbw * job.benchmark->busbw_factor(job.world)}};
+      measurement.derived["algbw_bytes_per_second"] = algbw;
+      measurement.derived["busbw_bytes_per_second"] = algbw * job.benchmark->busbw_factor(job.world);
       bandwidth = fmt::format("{:.3f}", measurement.derived["busbw_bytes_per_second"] / 1e9);
     }
     writer_->write(measurement);

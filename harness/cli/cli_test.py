@@ -66,6 +66,8 @@ REFUSALS = [
     ("check --resume", 2, "there is no record in"),
     ("check --out /proc/nope", 3, "/proc/nope"),
     ("check --launcher nope", 2, "--launcher 'nope'; it is auto"),
+    ("train --bucket-size 25x", 2, "--bucket-size '25x' is not a number of bytes"),
+    ("train --bucket-size 0", 2, "--bucket-size '0'"),
     ("bench --sizes 4x", 2, "--sizes '4x'"),
     ("bench --sizes 1023Gi", 2, "--sizes 1023Gi"),
     ("bench --benchmark nope", 2, "--benchmark 'nope'"),
@@ -548,6 +550,17 @@ class Commands(unittest.TestCase):
                          [("1f1b", "0"), ("1f1b", "1"), ("zb-h1", "0"), ("zb-h1", "1")])
         self.assertIn("<svg ", (self.folder / "out/bubble.svg").read_text())
         self.assertIn("plumbline_benchmark_barrier_bubble_seconds{", (self.folder / "out/metrics.prom").read_text())
+
+    def test_bench_says_how_many_collectives_a_fused_step_starts(self):
+        self.assertEqual(self.run_plumbline("bench", "--benchmark", "allreduce_fusion.resnet50.copy", "--sizes", "0,25Mi", "--repetitions", "1",
+                                            "--min-time", "0.001", "--out", "out"), 0, self.done.stderr)
+        lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        found = {line["labels"]["bucket_bytes"]: line for line in lines if line["type"] == "measurement"}
+        self.assertEqual({size: line["derived"]["launches"] for size, line in found.items()}, {"0": 161, str(25 << 20): 4})
+        for line in found.values():
+            self.assertEqual(line["labels"]["bytes"], str(25557032 * 4))
+            self.assertEqual(line["derived"]["copied_bytes"], 2 * 25557032 * 4, "into the buckets and out")
+            self.assertTrue(line["answer_checked"])
 
     def schedule(self, *arguments, status=0):
         self.assertEqual(self.run_plumbline("schedule", *arguments), status, self.done.stdout + self.done.stderr)

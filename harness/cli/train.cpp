@@ -42,6 +42,7 @@ struct TrainOptions {
   std::string record;
   std::string out;
   bool check = false;
+  std::string bucket_size = "25MiB";
   bool judge = true;
   ProgramOptions program;                // of training by names
   std::vector<CLI::Option*> of_steps{};  // what that does not have
@@ -324,6 +325,22 @@ class TrainRun {
   bool refused_ = false;
 };
 
+// "25MiB", "4096", "flat" for all in one bucket, "none" for one a gradient, "auto" for what is fastest here.
+std::int64_t bucket_bytes_of(const std::string& text) {
+  if (text == "flat") return std::numeric_limits<std::int64_t>::max();
+  if (text == "none") return 1;
+  if (text == "auto") return 0;
+  static const std::map<std::string, std::int64_t> units{{"", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
+  static const std::regex form("([0-9]{1,9})(|KiB|MiB|GiB)");
+  std::smatch parts;
+  std::int64_t bytes = 0;
+  if (std::regex_match(text, parts, form)) bytes = std::stoll(parts[1]) * units.at(parts[2]);
+  if (bytes < 1)
+    throw InvalidArgument(fmt::format(
+        "--bucket-size '{}' is not a number of bytes from 1 on such as 4096 or 25MiB, nor auto, flat or none", text));
+  return bytes;
+}
+
 // Those of runs on the digits. Most say something to a training by names, too.
 void add_digits_options(CLI::App& command, TrainOptions& options, CLI::Option* spec) {
   training::DigitsRun& digits = options.digits;
@@ -359,6 +376,11 @@ void add_digits_options(CLI::App& command, TrainOptions& options, CLI::Option* s
         [&digits](PipelineRun& run) { run.settings.micro_batches = digits.micro_batches; });
   share(command.add_option("--accumulation", digits.accumulation, "Batches of a step")->check(at_least(1)),
         [&digits](PipelineRun& run) { run.settings.accumulation = digits.accumulation; });
+  own(command
+          .add_option("--bucket-size", options.bucket_size,
+                      "Bytes at which a bucket of gradients takes no more: 25MiB; flat: all in one; none: one each; "
+                      "auto: what is the fastest here")
+          ->type_name("SIZE"));
   share(command.add_option("--seed", digits.seed, "Of the weights and the order of rows")->check(seed_number()),
         [&digits](PipelineRun& run) { run.settings.seed = digits.seed; });
   share(command.add_option("--device", digits.device, "Where each rank computes")->check(device_name()),
@@ -421,6 +443,7 @@ Command add_train(CLI::App& app, const Program&) {
   return [options] {
     options->subject.require_no_job("train");
     if (options->check) options->program.check();
+    options->digits.bucket_bytes = bucket_bytes_of(options->bucket_size);
     if (is_by_names(*options))
       return run_program(options->program.run(), driver_of(*options), {options->out, options->program.trace()},
                          options->time_limit);

@@ -40,5 +40,7 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> executor_mutants();
 /// Pipelines that train with another step in place of a right one.
 [[nodiscard]] std::vector<Mutant> pipeline_mutants();
+/// Reducers of gradients with another step in place of a right one.
+[[nodiscard]] std::vector<Mutant> reducer_mutants();
 
 }  // namespace plumbline::mutants

@@ -90,7 +90,7 @@ Problem problem_of_run(const RunSpec& spec) {
                                one_of("run.schedule", run.schedule,
                                       {"gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2",
                                        "interleaved-zb", "zbv", "v-half", "v-min", "dualpipev"}),
-                               problem_of_chunks(run), at_least("run.bucket_bytes", run.bucket_bytes, 1)}))
+                               problem_of_chunks(run), at_least("run.bucket_bytes", run.bucket_bytes, 0)}))
     return problem;
   const std::int64_t parts = std::int64_t{spec.parallel.data} * run.micro_batches;
   if (run.global_batch % parts != 0)

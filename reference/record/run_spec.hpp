@@ -45,8 +45,8 @@ struct Run {
   int accumulation = 1;           // batches of one step
   std::string dtype = "float32";  // of forward and backward: float32, bfloat16, float16
   std::string schedule = "1f1b";
-  int chunks = 1;  // stages of a pipeline rank
-  std::int64_t bucket_bytes = 25 << 20;
+  int chunks = 1;                        // stages of a pipeline rank
+  std::int64_t bucket_bytes = 25 << 20;  // 0: the program chooses
   std::string device = "cpu";
 };
 

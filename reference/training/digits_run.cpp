@@ -114,6 +114,7 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
               .accumulation = settings.accumulation,
               .schedule = name_in_specification(settings.schedule),
               .chunks = settings.chunks,
+              .bucket_bytes = settings.bucket_bytes,
               .device = settings.device};
   Layout layout = layout_of(settings.model, settings.pipeline * settings.chunks, settings.tied_uses);
   spec.layers = std::move(layout.layers);

@@ -1,13 +1,17 @@
 #include "reference/training/executor.hpp"
 
+#include <algorithm>
 #include <optional>
 
 #include <fmt/format.h>
 
+#include "reference/bucketing/tuning.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/record/run_files.hpp"
+#include "reference/training/bucketing/autograd.hpp"
 #include "reference/training/device.hpp"
 #include "reference/training/gradients.hpp"
+#include "reference/training/model.hpp"
 #include "reference/training/optimizer.hpp"
 #include "reference/training/pipeline/rank.hpp"
 #include "reference/training/reduction.hpp"
@@ -18,6 +22,67 @@ namespace {
 void refuse_unless(bool supported, const std::string& field, const std::string& only) {
   if (!supported) throw Unsupported(fmt::format("{}: the reference's executor runs only {}", field, only));
 }
+
+// Gradients in buckets, averaged while back-propagation runs.
+class BucketedGradients {
+ public:
+  /// `values` are the parameters, which an optimizer changes in place.
+  BucketedGradients(const job::RunSpec& spec, const job::RunFiles& files, comm::Communicator& group,
+                    const std::vector<job::Parameter>& list, const std::vector<at::Tensor>& values,
+                    const bucketing::ReducerSteps& steps)
+      : spec_(spec), files_(files), leaves_(leaves_of(values)), model_(spec, leaves_), local_(values.size()) {
+    std::vector<NamedTensor> named;
+    for (std::size_t i = 0; i < list.size(); ++i) named.push_back({list[i].name, leaves_[i]});
+    reducer_.emplace(group, std::move(named),
+                     AutogradOptions{.bucket_bytes = bucket_bytes_of(spec, group, list),
+                                     .before_reduction = [this](std::size_t leaf,
+                                                                const at::Tensor& own) { local_[leaf] = own.clone(); }},
+                     steps);
+  }
+
+  /// The rank's own gradient, as gradient_of() makes it.
+  [[nodiscard]] TensorGradient back_propagate(std::span<const job::RowRange> parts, double divisor) {
+    reducer_->clear();
+    TensorGradient own;
+    for (const job::RowRange& part : parts) {
+      const Rows rows = read_rows(files_, part, leaves_.front().scalar_type());
+      const at::Tensor loss = model_.loss(rows.x, rows.y);
+      reducer_->begin(&part == &parts.back());
+      loss.div(divisor).backward();
+      (void)reducer_->finish();
+      own.losses.push_back(loss.item<double>());
+    }
+    own.gradients = local_;
+    return own;
+  }
+  /// The averages.
+  [[nodiscard]] std::vector<at::Tensor> gradients() const {
+    std::vector<at::Tensor> all;
+    for (const at::Tensor& leaf : leaves_) all.push_back(leaf.grad());
+    return all;
+  }
+
+ private:
+  static std::int64_t bucket_bytes_of(const job::RunSpec& spec, comm::Communicator& group,
+                                      const std::vector<job::Parameter>& list) {
+    if (spec.run.bucket_bytes > 0) return spec.run.bucket_bytes;
+    std::vector<bucketing::Gradient> gradients;
+    for (const job::Parameter& parameter : list) gradients.push_back({.elements = job::elements_of(parameter.shape)});
+    return std::max<std::int64_t>(1, bucketing::fastest_limit(group, gradients).limit_bytes);
+  }
+  static std::vector<at::Tensor> leaves_of(const std::vector<at::Tensor>& values) {
+    std::vector<at::Tensor> leaves;
+    for (const at::Tensor& value : values) leaves.push_back(value.detach().requires_grad_());
+    return leaves;
+  }
+
+  const job::RunSpec& spec_;
+  const job::RunFiles& files_;
+  std::vector<at::Tensor> leaves_;
+  Model model_;
+  std::vector<at::Tensor> local_;
+  std::optional<AutogradReducer> reducer_;
+};
 
 // The states of one rank's run, step after step.
 class DataParallelRun {
@@ -31,15 +96,24 @@ class DataParallelRun {
         values_(parameters_on(spec, steps.weights(spec, group.rank()), Arithmetic::float32,
                               device_of(spec.run.device, group.rank()))),
         optimizer_(steps.optimizer(spec, group.rank()), list_.size()),
-        record_(spec, group.rank(), "plumbline", PLUMBLINE_VERSION) {}
+        record_(spec, group.rank(), "plumbline", PLUMBLINE_VERSION) {
+    // Buckets lie in host memory.
+    if (!steps.reduce && values_.front().device().is_cpu())
+      buckets_.emplace(spec, files_, group, list_, values_, steps.reducer);
+  }
 
   /// Returns the loss over this rank's rows.
   float step(int step) {
     note(step, job::Moment::before, values_);
+    const std::vector<job::RowRange> rows = steps_.rows(spec_, step, group_.rank());
+    const double divisor = steps_.divisor(spec_);
     TensorGradient local =
-        gradient_of(spec_, files_, values_, steps_.rows(spec_, step, group_.rank()), steps_.divisor(spec_));
+        buckets_ ? buckets_->back_propagate(rows, divisor) : gradient_of(spec_, files_, values_, rows, divisor);
     note(step, job::Moment::local_grad, local.gradients);
-    reduce_over(group_, spec_, steps_, list_, local.gradients);
+    if (buckets_)
+      local.gradients = buckets_->gradients();
+    else
+      reduce_over(group_, spec_, steps_, list_, local.gradients);
     note(step, job::Moment::grad, local.gradients);
     optimizer_.step(values_, local.gradients);
     note(step, job::Moment::after, values_);
@@ -62,6 +136,7 @@ class DataParallelRun {
   std::vector<at::Tensor> values_;
   OptimizerState optimizer_;
   job::RecordWriter record_;
+  std::optional<BucketedGradients> buckets_;
 };
 
 // The same of a rank of a pipeline: a call of the engine for each batch of a step.

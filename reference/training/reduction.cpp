@@ -16,7 +16,10 @@ void reduce_over(comm::Communicator& group, const job::RunSpec& spec, const Exec
     bucket.parts.push_back({list[i], bucket.values.subspan(begin, count), !gradients[i].is_contiguous()});
     begin += count;
   }
-  steps.reduce(spec, group, bucket);
+  if (steps.reduce)
+    steps.reduce(spec, group, bucket);
+  else
+    average(spec, group, bucket);
   std::int64_t first = 0;
   for (at::Tensor& gradient : gradients) {
     const at::Tensor reduced = memory.narrow(0, first, gradient.numel());

@@ -10,7 +10,7 @@
 
 namespace plumbline::training {
 
-/// Makes of the rank's own gradients those that it uses, as steps.reduce says: all of them as one bucket, through host
+/// Makes of the rank's own gradients those that it uses, as steps.reduce says, their average where it is empty: all of them as one bucket, through host
 /// memory. `list` names them.
 void reduce_over(comm::Communicator& group, const job::RunSpec& spec, const ExecutorSteps& steps,
                  const std::vector<job::Parameter>& list, std::vector<at::Tensor>& gradients);

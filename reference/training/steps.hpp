@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "reference/bucketing/reducer_steps.hpp"
 #include "reference/comm/communicator.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/record/training_record.hpp"
@@ -57,8 +58,11 @@ struct ExecutorSteps {
   std::function<Values(const job::RunSpec& spec, int rank)> weights = given_weights;
   /// What the loss of a micro-batch is divided by before its gradient is added to the others', without a pipeline.
   std::function<double(const job::RunSpec& spec)> divisor = micro_batches_of_a_step;
-  /// Makes of the rank's own gradients those that it uses, in place. Collective over the group.
-  std::function<void(const job::RunSpec& spec, comm::Communicator& group, const Bucket& bucket)> reduce = average;
+  /// Makes of the rank's own gradients, all in one bucket, those that it uses, in place. Collective over the group. Empty:
+  /// they are averaged; without a pipeline in buckets of run.bucket_bytes, while back-propagation runs.
+  std::function<void(const job::RunSpec& spec, comm::Communicator& group, const Bucket& bucket)> reduce = {};
+  /// Of those buckets.
+  bucketing::ReducerSteps reducer;
   /// The rule by which a rank changes its values.
   std::function<job::Optimizer(const job::RunSpec& spec, int rank)> optimizer = given_optimizer;
   /// Notes a parameter's values at a moment.

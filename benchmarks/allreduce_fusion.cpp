@@ -1,0 +1,238 @@
+#include "benchmarks/allreduce_fusion.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <span>
+
+#include "reference/bucketing/gradient_lists.hpp"
+#include "reference/bucketing/in_order.hpp"
+#include "reference/bucketing/reducer.hpp"
+#include "reference/bucketing/scaled_copy.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::bench {
+namespace {
+
+using bucketing::Gradient;
+using bucketing::GradientMemory;
+using comm::Buffer;
+using comm::Communicator;
+
+using Sizes = std::vector<bucketing::NamedSize>;
+
+std::vector<Gradient> gradients_of(const Sizes& sizes) {
+  std::vector<Gradient> gradients;
+  for (const auto& size : sizes) gradients.push_back({.elements = size.elements});
+  return gradients;
+}
+// As they get ready: from the last to the first.
+std::vector<int> backwards(std::size_t count) {
+  std::vector<int> order(count);
+  std::iota(order.rbegin(), order.rend(), 0);
+  return order;
+}
+
+std::span<float> floats(Buffer buffer) {
+  return {static_cast<float*>(buffer.data), static_cast<std::size_t>(buffer.count)};
+}
+
+// Makes a gradient, at the cost of several products an element.
+void make(std::span<float> gradient) {
+  constexpr int products = 8;
+  for (float& value : gradient) {
+    float made = value;
+    for (int i = 0; i < products; ++i) made = made * 0.5F + 0.25F;
+    value = made * 0.0F;  // steps repeat: values must not grow
+  }
+}
+
+// Memory of each gradient's own.
+class OwnMemory {
+ public:
+  explicit OwnMemory(const Sizes& sizes) {
+    for (const auto& size : sizes) memory_.emplace_back(static_cast<std::size_t>(size.elements));
+  }
+  [[nodiscard]] Buffer operator[](int gradient) {
+    std::vector<float>& one = memory_[static_cast<std::size_t>(gradient)];
+    return {one.data(), static_cast<std::int64_t>(one.size()), comm::DType::f32};
+  }
+
+ private:
+  std::vector<std::vector<float>> memory_;
+};
+
+// What all kinds have: the gradients, and whether a step made of them what it should.
+class Step : public Operation {
+ public:
+  Step(Communicator& world, const Sizes& sizes) : world_(world), count_(static_cast<int>(sizes.size())) {
+    for (const auto& size : sizes) bytes_ += size.elements * 4;
+  }
+  [[nodiscard]] std::int64_t bytes() const override { return bytes_; }
+  std::optional<bool> check() override {
+    for (int i = 0; i < count_; ++i) std::ranges::fill(floats(gradient(i)), static_cast<float>(world_.rank() + 1));
+    step(false);
+    const float expected =
+        reduces() ? static_cast<float>(world_.size() + 1) / 2 : static_cast<float>(world_.rank() + 1);
+    bool right = true;
+    for (int i = 0; i < count_; ++i) {
+      right = right && std::ranges::all_of(floats(gradient(i)), [&](float value) { return value == expected; });
+      std::ranges::fill(floats(gradient(i)), 0.0F);
+    }
+    return right;
+  }
+  void run() override { step(true); }
+
+ protected:
+  virtual void step(bool makes) = 0;
+  [[nodiscard]] virtual Buffer gradient(int number) = 0;
+  [[nodiscard]] virtual bool reduces() const { return true; }
+  [[nodiscard]] Communicator& world() { return world_; }
+  [[nodiscard]] int count() const { return count_; }
+
+ private:
+  Communicator& world_;
+  int count_;
+  std::int64_t bytes_ = 0;
+};
+
+class PerTensor final : public Step {
+ public:
+  PerTensor(Communicator& world, const Sizes& sizes) : Step(world, sizes), own_(sizes) {}
+  [[nodiscard]] std::map<std::string, double> derived() const override {
+    return {{"launches", static_cast<double>(count())}};
+  }
+
+ protected:
+  void step(bool) override {
+    for (int i = count(); i-- > 0;) world().all_reduce(own_[i], own_[i], comm::ReduceOp::avg);
+  }
+  Buffer gradient(int number) override { return own_[number]; }
+
+ private:
+  OwnMemory own_;
+};
+
+class Backward final : public Step {
+ public:
+  Backward(Communicator& world, const Sizes& sizes) : Step(world, sizes), own_(sizes) {}
+
+ protected:
+  void step(bool makes) override {
+    for (int i = count(); makes && i-- > 0;) make(floats(own_[i]));
+  }
+  Buffer gradient(int number) override { return own_[number]; }
+  [[nodiscard]] bool reduces() const override { return false; }
+
+ private:
+  OwnMemory own_;
+};
+
+class CopyAlone final : public Step {
+ public:
+  CopyAlone(Communicator& world, const Sizes& sizes) : Step(world, sizes), own_(sizes), buckets_(sizes) {}
+
+ protected:
+  void step(bool) override {
+    for (int i = count(); i-- > 0;) bucketing::copy_divided(own_[i], buckets_[i], 1);
+    for (int i = count(); i-- > 0;) bucketing::copy_divided(buckets_[i], own_[i], 1);
+  }
+  Buffer gradient(int number) override { return own_[number]; }
+  [[nodiscard]] bool reduces() const override { return false; }
+
+ private:
+  OwnMemory own_, buckets_;
+};
+
+struct Kind {
+  GradientMemory memory = GradientMemory::views;
+  bool makes = false;
+  bool overlap = true;
+};
+
+class Fused final : public Step {
+ public:
+  Fused(Communicator& world, const Sizes& sizes, std::int64_t limit, Kind kind)
+      : Step(world, sizes),
+        kind_(kind),
+        own_(kind.memory == GradientMemory::copies ? sizes : Sizes()),
+        order_(backwards(sizes.size())),
+        reducer_({&world}, gradients_of(sizes),
+                 bucketing::buckets_in_order(gradients_of(sizes), order_, std::array{limit}),
+                 {.memory = kind.memory, .overlap = kind.overlap}) {}
+  [[nodiscard]] std::map<std::string, double> derived() const override {
+    return {{"launches", static_cast<double>(launches_)}, {"copied_bytes", static_cast<double>(copied_)}};
+  }
+
+ protected:
+  void step(bool makes) override {
+    reducer_.begin();
+    for (const int i : order_) {
+      if (kind_.makes && makes) make(floats(gradient(i)));
+      if (kind_.memory == GradientMemory::copies)
+        reducer_.ready(i, own_[i]);
+      else
+        reducer_.ready(i);
+    }
+    const bucketing::Outcome& outcome = reducer_.finish();
+    launches_ = outcome.launches.size();
+    copied_ = outcome.copied_in + outcome.copied_out;
+    reducer_.clear();
+  }
+  Buffer gradient(int number) override {
+    return kind_.memory == GradientMemory::copies ? own_[number] : reducer_.view(number);
+  }
+
+ private:
+  Kind kind_;
+  OwnMemory own_;
+  std::vector<int> order_;
+  bucketing::Reducer reducer_;
+  std::size_t launches_ = 0;
+  std::int64_t copied_ = 0;
+};
+
+using Prepare = std::function<std::unique_ptr<Operation>(Communicator&, const Sizes&, std::int64_t limit)>;
+
+template <class Kind>
+Prepare without_buckets() {
+  return [](Communicator& world, const Sizes& sizes, std::int64_t) { return std::make_unique<Kind>(world, sizes); };
+}
+Prepare fused(Kind kind) {
+  return [kind](Communicator& world, const Sizes& sizes, std::int64_t limit) {
+    return std::make_unique<Fused>(world, sizes, limit, kind);
+  };
+}
+
+}  // namespace
+
+void add_allreduce_fusion(Registry& registry) {
+  const auto ring = [](int world) { return 2.0 * (world - 1) / world; };
+  const auto add = [&](const std::string& model, Sizes (*sizes)(), const char* name, const char* title,
+                       bool has_buckets, const Prepare& prepare) {
+    registry.push_back({.name = "allreduce_fusion." + model + "." + name,
+                        .title = title,
+                        .has_sizes = has_buckets,
+                        .size_label = "bucket_bytes",
+                        .busbw_factor = ring,
+                        .prepare = [sizes, prepare](Communicator& world, const Parameters& parameters) {
+                          if (parameters.dtype != comm::DType::f32)
+                            throw Unsupported("the benchmark of fusion takes dtype f32");
+                          return prepare(world, sizes(), parameters.bytes);
+                        }});
+  };
+  const auto add_model = [&](const std::string& model, Sizes (*sizes)()) {
+    add(model, sizes, "per_tensor", "a blocking all-reduce a gradient", false, without_buckets<PerTensor>());
+    add(model, sizes, "view", "buckets that gradients live in", true, fused({}));
+    add(model, sizes, "copy", "buckets that gradients are copied to", true, fused({.memory = GradientMemory::copies}));
+    add(model, sizes, "copy_alone", "the copies into buckets and out", false, without_buckets<CopyAlone>());
+    add(model, sizes, "backward", "an emulated back-propagation", false, without_buckets<Backward>());
+    add(model, sizes, "overlap", "the same, with buckets reduced meanwhile", true, fused({.makes = true}));
+    add(model, sizes, "serial", "the same, with buckets reduced afterwards", true,
+        fused({.makes = true, .overlap = false}));
+  };
+  add_model("resnet50", bucketing::resnet50_gradients);
+  add_model("gpt2", bucketing::gpt2_small_gradients);
+}
+
+}  // namespace plumbline::bench

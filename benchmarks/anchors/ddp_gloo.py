@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Holds a training step with our reducer over the local backend against PyTorch's over gloo, in turns, in one run.
+
+usage: ddp_gloo.py [--build BUILD] [--ranks 2] [--layers 80] [--width 128] [--rows 32] [--steps 30] [--rounds 7] [--json FILE]
+
+Both train the same perceptron: linear layers with relu between. A round measures, one after the other: our step without a
+reduction, with a bucket a gradient, in buckets of 25 MiB, with the size that its tuning chooses; PyTorch's step without a
+reduction, with DistributedDataParallel in buckets of 25 MiB (gradients copied, and as views of buckets), and with
+all_reduce_coalesced after the backward pass. What is printed is the median over the rounds of each round's median step, and of
+each round's ratio to ours. Run it with the Python whose torch the build has, such as .venv/bin/python3."""
+import argparse, json, os, statistics, subprocess, sys, tempfile, time
+from pathlib import Path
+
+OURS = {"ours, no reduction": -1, "ours, one each": 0, "ours, 25 MiB": 25 << 20, "ours, auto": -2}
+THEIRS = ("torch, no reduction", "DDP, 25 MiB", "DDP, 25 MiB views", "all_reduce_coalesced")
+
+
+def worker(rank, arguments, port, out):
+    """One rank of PyTorch's side: all kinds, one after the other."""
+    import torch, torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel as DDP
+
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=arguments.ranks)
+
+    def model():
+        torch.manual_seed(1)
+        layers = []
+        for i in range(arguments.layers):
+            layers += [torch.nn.Linear(arguments.width, arguments.width)] + ([torch.nn.ReLU()] if i + 1 < arguments.layers else [])
+        return torch.nn.Sequential(*layers)
+
+    def timed(net, after):
+        x = torch.full((arguments.rows, arguments.width), 0.5 + rank)
+        samples = []
+        for step in range(-5, arguments.steps):
+            dist.barrier()
+            begin = time.perf_counter()
+            net.zero_grad()
+            net(x).sum().backward()
+            after(net)
+            own = torch.tensor([time.perf_counter() - begin], dtype=torch.float64)
+            dist.all_reduce(own, dist.ReduceOp.MAX)
+            if step >= 0:
+                samples.append(own.item())
+        return samples
+
+    def coalesced(net):
+        gradients = [parameter.grad for parameter in net.parameters()]
+        dist.all_reduce_coalesced(gradients)
+        for gradient in gradients:
+            gradient.div_(arguments.ranks)
+
+    nothing = lambda net: None
+    found = {"torch, no reduction": timed(model(), nothing),
+             "DDP, 25 MiB": timed(DDP(model()), nothing),
+             "DDP, 25 MiB views": timed(DDP(model(), gradient_as_bucket_view=True), nothing),
+             "all_reduce_coalesced": timed(model(), coalesced)}
+    if rank == 0:
+        Path(out).write_text(json.dumps(found))
+    dist.destroy_process_group()
+
+
+def theirs(arguments):
+    import socket
+    with socket.socket() as probe, tempfile.TemporaryDirectory() as folder:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+        probe.close()
+        out = Path(folder, "samples.json")
+        command = [sys.executable, __file__, "--ranks", arguments.ranks, "--layers", arguments.layers, "--width", arguments.width,
+                   "--rows", arguments.rows, "--steps", arguments.steps, "--out", out, "--port", port, "--rank"]
+        ranks = [subprocess.Popen([str(word) for word in command] + [str(rank)], stderr=subprocess.DEVNULL) for rank in range(arguments.ranks)]
+        if any(rank.wait(600) for rank in ranks):
+            sys.exit("PyTorch's ranks failed")
+        return json.loads(out.read_text())
+
+
+def ours(arguments, bucket_bytes):
+    command = [arguments.build / "tests/anchor_reducer_step", arguments.ranks, arguments.layers, arguments.width, arguments.rows,
+               arguments.steps, bucket_bytes]
+    done = subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)["samples"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=Path("build"))
+    for name, value in {"ranks": 2, "layers": 80, "width": 128, "rows": 32, "steps": 30, "rounds": 7}.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--json", type=Path)
+    for hidden in ("--rank", "--port"):
+        parser.add_argument(hidden, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--out", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.rank is not None:
+        return worker(arguments.rank, arguments, arguments.port, arguments.out)
+    rounds = []
+    for _ in range(arguments.rounds):
+        one = {name: statistics.median(ours(arguments, size)) for name, size in OURS.items()}
+        one |= {name: statistics.median(samples) for name, samples in theirs(arguments).items()}
+        rounds.append(one)
+    print(f"{arguments.layers} x Linear({arguments.width}, {arguments.width}), {arguments.rows} rows, {arguments.ranks} ranks: "
+          f"ms a step, median (least-most) of {len(rounds)} rounds, and times ours (auto)")
+    for name in (*OURS, *THEIRS):
+        times = [one[name] * 1e3 for one in rounds]
+        ratios = [one[name] / one["ours, auto"] for one in rounds]
+        print(f"  {name:<22}{statistics.median(times):8.2f} ({min(times):.2f}-{max(times):.2f})"
+              f"{statistics.median(ratios):8.2f} ({min(ratios):.2f}-{max(ratios):.2f})")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rounds, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Measures allreduce_fusion in rounds and says whether fusion pays, with which bucket size, and from which size on.
+
+usage: fusion_report.py [--build BUILD] [--backend local] [--ranks 2] [--model resnet50] [--sizes 0,1Mi,4Mi,10Mi,25Mi,100Mi,512Mi]
+                        [--rounds 7] [--json FILE] [--svg FILE] [--record FILE ...]
+
+A round is one `plumbline bench` of everything; --record takes records that are there instead. What is compared are the
+medians of rounds: the unit of a measurement is a launch. The interval of the best size comes from 2000 resamples of the
+rounds (percentiles 2.5 and 97.5). The crossover is the smallest size from which on buckets are faster than an all-reduce a
+gradient in more than half of the rounds."""
+import argparse, json, random, statistics, subprocess, tempfile
+from pathlib import Path
+
+KINDS = ("view", "copy", "overlap", "serial")
+PLAIN = ("per_tensor", "copy_alone", "backward")
+
+
+def measure(arguments):
+    with tempfile.TemporaryDirectory() as folder:
+        command = [arguments.build / "bin/plumbline", "bench", "--backend", arguments.backend, "--world-size", arguments.ranks,
+                   "--sizes", arguments.sizes, "--repetitions", 3, "--min-time", 0.05, "--time-limit", 600,
+                   "--benchmark", f"allreduce_fusion.{arguments.model}.*", "--out", folder]
+        subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
+        return read(Path(folder, "run.jsonl"), arguments.model)
+
+
+def read(file, model):
+    """{(kind, bucket bytes or None): (seconds, derived, bytes)} of one round."""
+    found = {}
+    for line in file.read_text().splitlines():
+        record = json.loads(line)
+        prefix = f"allreduce_fusion.{model}."
+        if record["type"] != "measurement" or not record["benchmark"].startswith(prefix):
+            continue
+        size = record["labels"].get("bucket_bytes")
+        key = record["benchmark"][len(prefix):], None if size is None else int(size)
+        found[key] = statistics.median(record["samples"]), record["derived"], int(record["labels"]["bytes"])
+    return found
+
+
+def text(size):
+    return "one each" if size == 0 else f"{size / (1 << 20):g} MiB"
+
+
+def best_of(rounds, kind, sizes):
+    return min(sizes, key=lambda size: statistics.median(one[kind, size][0] for one in rounds))
+
+
+def interval(rounds, kind, sizes):
+    random.seed(1)
+    found = sorted(best_of(random.choices(rounds, k=len(rounds)), kind, sizes) for _ in range(2000))
+    return found[49], found[1949]
+
+
+def crossover(rounds, kind, sizes):
+    def pays(size):
+        return sum(one[kind, size][0] < one["per_tensor", None][0] for one in rounds) * 2 > len(rounds)
+    paying = None
+    for size in reversed(sizes):
+        if not pays(size):
+            break
+        paying = size
+    return paying
+
+
+def report(rounds, arguments):
+    median = lambda kind, size=None: statistics.median(one[kind, size][0] for one in rounds)
+    sizes = sorted({size for kind, size in rounds[0] if size is not None})
+    plain, copies = median("per_tensor"), median("copy_alone")
+    total = rounds[0]["per_tensor", None][2]
+    ring = 2 * (arguments.ranks - 1) / arguments.ranks
+    print(f"{arguments.model}, {arguments.backend}, {arguments.ranks} ranks, {total / (1 << 20):.1f} MiB, median of {len(rounds)} rounds")
+    print(f"  an all-reduce a gradient {plain * 1e3:8.2f} ms, {total / plain / 1e9:.2f} GB/s; the copies alone {copies * 1e3:.2f} ms; "
+          f"the emulated back-propagation {median('backward') * 1e3:.2f} ms")
+    print(f"  {'kind':<8}{'buckets':>10}{'ms':>10}{'algbw':>8}{'busbw':>8}{'launches':>9}{'copies':>8}{'speed-up':>9}")
+    result = {"model": arguments.model, "backend": arguments.backend, "ranks": arguments.ranks, "rows": [], "best": {}}
+    for kind in KINDS:
+        against = plain if kind in ("view", "copy") else plain + median("backward")
+        for size in sizes:
+            seconds, derived = median(kind, size), rounds[0][kind, size][1]
+            share = copies / seconds if derived.get("copied_bytes") else 0
+            row = {"kind": kind, "bucket_bytes": size, "seconds": seconds, "algbw": total / seconds, "busbw": total * ring / seconds,
+                   "launches": derived["launches"], "copy_share": share, "speed_up": against / seconds}
+            result["rows"].append(row)
+            print(f"  {kind:<8}{text(size):>10}{seconds * 1e3:>10.2f}{row['algbw'] / 1e9:>8.2f}{row['busbw'] / 1e9:>8.2f}"
+                  f"{derived['launches']:>9.0f}{share:>8.0%}{row['speed_up']:>9.2f}")
+        low, high = interval(rounds, kind, sizes)
+        best = best_of(rounds, kind, sizes)
+        result["best"][kind] = {"bucket_bytes": best, "low": low, "high": high}
+        print(f"  {kind}: best {text(best)}, 95 % interval {text(low)} to {text(high)}", end="")
+        if kind in ("view", "copy"):
+            paying = crossover(rounds, kind, sizes)
+            result["best"][kind]["crossover"] = paying
+            print("; fusion " + ("does not pay at any size" if paying is None else f"pays from {text(paying)} on"), end="")
+        print()
+    return result
+
+
+def svg(result):
+    """Milliseconds over bucket sizes, a line a kind."""
+    colours = dict(zip(KINDS, ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")))
+    sizes = sorted({row["bucket_bytes"] for row in result["rows"]})
+    most = max(row["seconds"] for row in result["rows"])
+    x = lambda size: 60 + 520 * sizes.index(size) / max(1, len(sizes) - 1)
+    y = lambda seconds: 280 - 250 * seconds / most
+    lines = ['<svg xmlns="http://www.w3.org/2000/svg" width="700" height="320" font-family="sans-serif" font-size="11">']
+    for size in sizes:
+        lines.append(f'<text x="{x(size):.0f}" y="300" text-anchor="middle">{text(size)}</text>')
+    for share in (0, 0.5, 1):
+        lines.append(f'<text x="50" y="{y(most * share) + 4:.0f}" text-anchor="end">{most * share * 1e3:.1f} ms</text>')
+    for at, kind in enumerate(KINDS):
+        points = " ".join(f"{x(row['bucket_bytes']):.1f},{y(row['seconds']):.1f}" for row in result["rows"] if row["kind"] == kind)
+        lines.append(f'<polyline points="{points}" fill="none" stroke="{colours[kind]}" stroke-width="2"/>')
+        lines.append(f'<text x="600" y="{40 + 16 * at}" fill="{colours[kind]}">{kind}</text>')
+    return "\n".join(lines + ["</svg>"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=Path("build"))
+    parser.add_argument("--backend", default="local")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--model", choices=("resnet50", "gpt2"), default="resnet50")
+    parser.add_argument("--sizes", default="0,1Mi,4Mi,10Mi,25Mi,100Mi,512Mi")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--record", type=Path, nargs="+")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--svg", type=Path)
+    arguments = parser.parse_args()
+    rounds = [read(file, arguments.model) for file in arguments.record] if arguments.record else \
+        [measure(arguments) for _ in range(arguments.rounds)]
+    result = report(rounds, arguments)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+    if arguments.svg:
+        arguments.svg.write_text(svg(result) + "\n")
+
+
+if __name__ == "__main__":
+    main()

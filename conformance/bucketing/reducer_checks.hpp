@@ -1,0 +1,17 @@
+// conformance/bucketing/reducer_checks.hpp: the checks of the reducer.
+#pragma once
+
+#include "harness/suite/suite.hpp"
+
+namespace plumbline::conformance {
+
+/// Training with a reducer equals a single device: BUCKET-050 to BUCKET-057.
+void add_reducer_training_checks(suite::Suite& suite);
+/// What it starts, scales, compresses and refuses: BUCKET-058 and up.
+void add_reducer_rule_checks(suite::Suite& suite);
+/// A model in buckets: BUCKET-070.
+void add_reducer_model_checks(suite::Suite& suite);
+/// All of them.
+void add_reducer_checks(suite::Suite& suite);
+
+}  // namespace plumbline::conformance

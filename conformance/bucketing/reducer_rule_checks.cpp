@@ -1,0 +1,296 @@
+// What a reducer starts and when, how it scales and compresses, and what it refuses.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/bucketing/recording.hpp"
+#include "conformance/bucketing/reducer_checks.hpp"
+#include "conformance/bucketing/reducer_training.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::conformance {
+
+using bucketing::Reducer;
+using bucketing::ReducerSteps;
+using comm::DType;
+using suite::Context;
+using testing::AllOf;
+using testing::HasSubstr;
+
+namespace {
+
+const ReducerSteps& steps_of(Context& context) { return context.steps().of<ReducerSteps>(); }
+
+// Limits of buckets: each gradient alone, several buckets, all in one.
+std::int64_t limit_named(const std::string& name) {
+  if (name == "each") return 0;
+  return name == "flat" ? 1 << 30 : 600;
+}
+
+std::vector<std::int64_t> sizes_of_buckets(const ReducerTraining& training) {
+  std::vector<int> order(training.sizes.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(order.size() - 1 - i);
+  std::vector<std::int64_t> sizes;
+  for (const auto& bucket : plan_of_training(training, order).buckets) sizes.push_back(bucket.elements);
+  return sizes;
+}
+
+// The all-reductions of gradients that were started, in order.
+std::vector<RecordedCall> started(const RecordingCommunicator& world) {
+  std::vector<RecordedCall> calls;
+  for (const RecordedCall& call : world.calls)
+    if (call.operation == comm::Operation::all_reduce && call.dtype == DType::f32) calls.push_back(call);
+  return calls;
+}
+
+struct Watched {
+  Trained trained;
+  std::vector<RecordedCall> calls;       // reductions of gradients
+  std::vector<RecordedCall> broadcasts;  // of buffers
+};
+
+// Runs over a communicator that notes what was made before each call: 100 * step + gradients of the step.
+Watched watch(Context& context, ReducerTraining training) {
+  auto recording = std::make_unique<RecordingCommunicator>(context.world().duplicate());
+  const auto count = static_cast<int>(training.sizes.size());
+  training.watch = [&recording, count](int step, int gradient) { recording->now = 100 * step + count - 1 - gradient; };
+  Watched watched{
+      .trained = train_with_reducer(*recording, training, steps_of(context)), .calls = {}, .broadcasts = {}};
+  watched.calls = started(*recording);
+  for (const RecordedCall& call : recording->calls)
+    if (call.operation == comm::Operation::broadcast) watched.broadcasts.push_back(call);
+  return watched;
+}
+
+void starts_in_plan_order(Context& context) {
+  ReducerTraining training{.sizes = sizes_of_model("mlp"),
+                           .limit_bytes = limit_named(context.parameters().text("limit"))};
+  training.passes = [count = static_cast<int>(context.parameters().number("passes"))](int) { return count; };
+  const Watched watched = watch(context, training);
+  std::vector<std::int64_t> expected, found;
+  for (int step = 0; step < training.steps; ++step)
+    for (const std::int64_t size : sizes_of_buckets(training)) expected.push_back(size);
+  for (const RecordedCall& call : watched.calls) found.push_back(call.elements);
+  EXPECT_EQ(found, expected) << "BUCKET-058: elements of the reductions that were started";
+  for (const TrainedStep& step : watched.trained) {
+    std::vector<std::int64_t> said;
+    for (const auto& launch : step.passes.back().launches)
+      if (launch.what == bucketing::Launch::What::bucket) said.push_back(launch.elements);
+    EXPECT_EQ(said, sizes_of_buckets(training)) << "BUCKET-058: what the outcome of a pass says";
+  }
+}
+
+void overlaps(Context& context) {
+  const ReducerTraining training{.sizes = sizes_of_model("mlp"),
+                                 .limit_bytes = limit_named(context.parameters().text("limit"))};
+  const Watched watched = watch(context, training);
+  const std::vector<std::int64_t> buckets = sizes_of_buckets(training);
+  ASSERT_EQ(watched.calls.size(), buckets.size() * static_cast<std::size_t>(training.steps)) << "BUCKET-059";
+  for (std::size_t i = 0; i < watched.calls.size(); ++i) {
+    EXPECT_FALSE(watched.calls[i].waits) << "BUCKET-059: a reduction that blocks";
+    const std::size_t bucket = i % buckets.size();
+    std::int64_t covered = 0, through = 0;
+    for (std::size_t k = 0; k <= bucket; ++k) through += buckets[k];
+    // The last gradient of the bucket, counted in the order in which they are made.
+    int last = -1;
+    for (auto size = training.sizes.rbegin(); size != training.sizes.rend() && covered < through; ++size, ++last)
+      covered += *size;
+    EXPECT_EQ(watched.calls[i].after % 100, last) << "BUCKET-059: gradients made before bucket " << bucket << " starts";
+  }
+}
+
+void starts_when_written(Context& context) {
+  const ReducerTraining training{.sizes = sizes_of_model("mlp"),
+                                 .limit_bytes = limit_named(context.parameters().text("limit"))};
+  const Watched watched = watch(context, training);
+  for (std::size_t i = 0; i < watched.calls.size(); ++i)
+    EXPECT_FALSE(watched.calls[i].has_no_number)
+        << "BUCKET-060: reduction " << i << " began before its gradients were written";
+}
+
+void buffers(Context& context) {
+  std::vector<float> statistics{static_cast<float>(context.rank()) + 1, 5};
+  ReducerTraining training{.sizes = sizes_of_model("one")};
+  training.passes = [count = static_cast<int>(context.parameters().number("passes"))](int) { return count; };
+  training.options.buffers = {{statistics.data(), 2, DType::f32}};
+  const Watched watched = watch(context, training);
+  EXPECT_EQ(watched.broadcasts.size(), static_cast<std::size_t>(training.steps))
+      << "BUCKET-061: broadcasts in all steps";
+  EXPECT_EQ(statistics.front(), 1) << "BUCKET-061: rank 0's";
+}
+
+void division(Context& context) {
+  const std::string kind = context.parameters().text("division");
+  const int ranks = context.size();
+  ReducerTraining training{
+      .sizes = sizes_of_model("mlp"),
+      .made_in = context.parameters().text("memory") == "own" ? MadeIn::own_memory : MadeIn::views};
+  if (kind == "before") training.options.split = {ranks, 1};
+  if (kind == "after") training.options.split = {1, ranks};
+  if (kind == "split") training.options.split = {2, ranks / 2};
+  const Trained trained = train_with_reducer(context.world(), training, steps_of(context));
+  judge_training(context, training, trained, {}, "BUCKET-062");
+}
+
+void sum(Context& context) {
+  ReducerTraining training{.sizes = sizes_of_model("mlp")};
+  training.options.average = context.parameters().text("result") == "average";
+  const Trained trained = train_with_reducer(context.world(), training, steps_of(context));
+  judge_training(context, training, trained, {}, "BUCKET-063");
+}
+
+// Of a 16-bit type: the relative error of rounding, and the distance between its smallest numbers.
+Nearness nearness_of_wire(DType wire) {
+  return wire == DType::f16 ? Nearness{.unit = 0x1p-11, .least = 0x1p-24} : Nearness{.unit = 0x1p-8, .least = 0x1p-126};
+}
+
+void half_stays_finite(Context& context) {
+  const DType wire = context.parameters().dtype();
+  // The largest numbers of f16 are near 65504.
+  ReducerTraining training{.sizes = sizes_of_model("mlp"),
+                           .steps = 1,
+                           .magnitude = context.parameters().text("values") == "large" ? 50e3 : 1.0};
+  training.options.wire = wire;
+  const Trained trained = train_with_reducer(context.world(), training, steps_of(context));
+  for (const auto& values : trained.back().gradients)
+    for (const float value : values)
+      ASSERT_TRUE(std::isfinite(value)) << "BUCKET-064: an average of finite numbers is " << value;
+  judge_training(context, training, trained, nearness_of_wire(wire), "BUCKET-064");
+}
+
+void wire_buffers(Context& context) {
+  const int buckets = static_cast<int>(context.parameters().number("buckets"));
+  // Larger than what a backend sends at once.
+  ReducerTraining training{.sizes = std::vector<std::int64_t>(static_cast<std::size_t>(buckets), 3000),
+                           .limit_bytes = 0};
+  training.options.wire = DType::bf16;
+  training.options.wire_buffers = static_cast<int>(context.parameters().number("buffers"));
+  const Trained trained = train_with_reducer(context.world(), training, steps_of(context));
+  judge_training(context, training, trained, nearness_of_wire(DType::bf16), "BUCKET-065");
+}
+
+// The message of the error that a rank's part ends with.
+template <class Expected>
+std::string refusal(const std::function<void()>& part) {
+  try {
+    part();
+  } catch (const Expected& error) {
+    return error.what();
+  } catch (const Error& error) {
+    return fmt::format("another error: {}", error.what());
+  }
+  return "nothing was refused";
+}
+
+void other_plans(Context& context) {
+  const std::string differs = context.parameters().text("differs");
+  ReducerTraining training{.sizes = sizes_of_model("mlp")};
+  if (context.rank() == 1) {
+    if (differs == "limits") training.limit_bytes = 300;
+    if (differs == "sizes") std::swap(training.sizes[2], training.sizes[4]);
+    if (differs == "count") training.sizes.pop_back();
+  }
+  const std::string said =
+      refusal<comm::MismatchError>([&] { (void)train_with_reducer(context.world(), training, steps_of(context)); });
+  if (differs == "nothing") {
+    EXPECT_EQ(said, "nothing was refused") << "BUCKET-066";
+  } else {
+    EXPECT_THAT(said, HasSubstr("1")) << "BUCKET-066: the rank";
+    EXPECT_THAT(said, differs == "count" ? HasSubstr("number of") : HasSubstr("p")) << "BUCKET-066: the parameter";
+    EXPECT_THAT(said, testing::Not(HasSubstr("another error"))) << "BUCKET-066";
+    EXPECT_THAT(said, testing::Not(HasSubstr("all_reduce"))) << "BUCKET-066: found only when a reduction was under way";
+  }
+}
+
+// Hands in a gradient that is none of its parameter's, or ends a pass without one, and so on. Of ranks' own doing: no rank
+// waits for another.
+void refusals(Context& context) {
+  const std::string what = context.parameters().text("what");
+  const auto own = context.world().create_group(std::vector{context.rank()});
+  ReducerTraining training{.sizes = {5, 4}};
+  bucketing::ReducerOptions options;
+  options.names = {"weight", "bias"};
+  Reducer reducer({own.get()}, gradients_of_training(training), plan_of_training(training, {1, 0}), options,
+                  steps_of(context));
+  std::vector<double> wide(5);
+  std::vector<float> values(5);
+  const auto ready_with = [&](std::int64_t count, DType dtype) {
+    reducer.begin();
+    reducer.ready(0, {dtype == DType::f64 ? static_cast<void*>(wide.data()) : values.data(), count, dtype});
+  };
+  std::function<void()> part = [&] { ready_with(5, DType::f32); };
+  if (what == "other_count") part = [&] { ready_with(4, DType::f32); };
+  if (what == "other_type") part = [&] { ready_with(5, DType::f64); };
+  const std::string said = refusal<InvalidArgument>(part);
+  if (what == "nothing")
+    EXPECT_EQ(said, "nothing was refused") << "BUCKET-067";
+  else
+    EXPECT_THAT(said, AllOf(HasSubstr("'weight'"), HasSubstr(fmt::format("rank 0 of group [{}]", context.rank())),
+                            HasSubstr("5 of f32")))
+        << "BUCKET-067";
+}
+
+void late(Context& context) {
+  const auto own = context.world().create_group(std::vector{context.rank()});
+  ReducerTraining training{.sizes = {5, 4}};
+  bucketing::ReducerOptions options;
+  options.names = {"weight", "bias"};
+  Reducer reducer({own.get()}, gradients_of_training(training), plan_of_training(training, {1, 0}), options,
+                  steps_of(context));
+  reducer.begin();
+  reducer.ready(0);
+  if (context.parameters().text("late") == "nothing") reducer.ready(1);
+  const std::string said = refusal<StateError>([&] { (void)reducer.finish(); });
+  if (context.parameters().text("late") == "nothing")
+    EXPECT_EQ(said, "nothing was refused") << "BUCKET-068";
+  else
+    EXPECT_THAT(said, AllOf(HasSubstr("'bias'"), testing::Not(HasSubstr("'weight'")), HasSubstr("never got ready")))
+        << "BUCKET-068";
+}
+
+}  // namespace
+
+void add_reducer_rule_checks(suite::Suite& suite) {
+  const suite::Axis limit{"limit", {"each", "buckets", "flat"}};
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
+                       std::vector<int> worlds = {2, 3}) {
+    axes.push_back(suite::worlds(std::move(worlds)));
+    suite.add({.id = std::string("bucketing.reducer.") + name,
+               .verifies = {requirement},
+               .axes = std::move(axes),
+               .body = body});
+  };
+  add("starts_in_plan_order", "BUCKET-058@6291", {limit, {"passes", {"1", "2"}}}, starts_in_plan_order, {1, 2, 3});
+  add("overlaps", "BUCKET-059@4c55", {limit}, overlaps);
+  add("starts_when_written", "BUCKET-060@85c8", {limit}, starts_when_written);
+  add("buffers", "BUCKET-061@5608", {{"passes", {"1", "3"}}}, buffers);
+  suite.add({.id = "bucketing.reducer.division",
+             .verifies = {"BUCKET-062@98f2"},
+             .axes = {{"division", {"collective", "before", "after", "split"}},
+                      {"memory", {"views", "own"}},
+                      suite::worlds({1, 2, 3, 4, 6})},
+             .applies =
+                 [](const suite::Parameters& parameters) {
+                   return parameters.text("division") != "split" ||
+                          (parameters.world() % 2 == 0 && parameters.world() > 2);
+                 },
+             .body = division});
+  add("sum", "BUCKET-063@cd87", {{"result", {"sum", "average"}}}, sum);
+  add("half_stays_finite", "BUCKET-064@42cd", {suite::half_dtypes(), {"values", {"usual", "large"}}}, half_stays_finite,
+      {2, 3, 4});
+  add("wire_buffers", "BUCKET-065@f14b", {{"buffers", {"1", "2", "3"}}, {"buckets", {"1", "3", "5"}}}, wire_buffers);
+  suite.add({.id = "bucketing.reducer.other_plans",
+             .verifies = {"BUCKET-066@39ec"},
+             .axes = {{"differs", {"nothing", "limits", "sizes", "count"}}, suite::worlds({2, 3})},
+             .spoils_group = true,
+             .body = other_plans});
+  add("refusals", "BUCKET-067@bfcc", {{"what", {"nothing", "other_count", "other_type"}}}, refusals, {1, 3});
+  add("late", "BUCKET-068@7506", {{"late", {"nothing", "bias"}}}, late, {1, 3});
+}
+
+}  // namespace plumbline::conformance

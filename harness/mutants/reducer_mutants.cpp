@@ -1,0 +1,443 @@
+// Reducers of gradients with one wrong step. Each is the smallest change that a real fault would make.
+#include <algorithm>
+#include <deque>
+#include <iterator>
+#include <memory>
+#include <vector>
+
+#include "harness/mutants/kinds.hpp"
+#include "reference/bucketing/reducer_steps.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/training/steps.hpp"
+
+namespace plumbline::mutants {
+
+using bucketing::Bucket;
+using bucketing::Divisors;
+using bucketing::Plan;
+using bucketing::ReducerSteps;
+using bucketing::Scaling;
+using bucketing::Waiting;
+using comm::Buffer;
+using comm::Communicator;
+
+namespace {
+
+/// Steps that are right but for what `change` does to them.
+MakeSteps with(std::function<void(ReducerSteps&)> change) {
+  return [change = std::move(change)] {
+    ReducerSteps steps;
+    change(steps);
+    return suite::Steps(std::move(steps));
+  };
+}
+MakeSteps scaling(std::function<Divisors(const Scaling&)> divisors) {
+  return with([divisors = std::move(divisors)](ReducerSteps& steps) { steps.divisors = divisors; });
+}
+
+comm::Work start_in_place(Communicator& group, Buffer values, comm::ReduceOp op) {
+  return group.start(comm::Call{.operation = comm::Operation::all_reduce, .op = op, .in = values, .out = values});
+}
+
+// ---- where gradients lie ----
+
+// Gradients come from new memory; from the second step on it is not copied any more.
+void stale_view(ReducerSteps& steps) {
+  steps.copies_in = [](bool is_view, int steps_before) { return !is_view && steps_before == 0; };
+}
+
+// Neighbours are as far apart as the first one is long.
+std::int64_t stride_of_the_first(const Plan& plan, const Bucket& bucket, int member) {
+  const auto members = plan.members_of(bucket);
+  if (members.size() < 2) return 0;
+  const std::int64_t place = member * (members[1].begin - members[0].begin);
+  const std::int64_t own = members[static_cast<std::size_t>(member)].begin;
+  return std::min(place, own);  // inside the bucket
+}
+
+// The last member begins an element early, on the end of the one before it.
+std::int64_t aliased(const Plan& plan, const Bucket& bucket, int member) {
+  const std::int64_t place = bucketing::place_of(plan, bucket, member);
+  return member > 0 && member + 1 == bucket.members ? place - 1 : place;
+}
+
+// Members are copied in as if nothing lay between them, and the gaps go along as data.
+std::int64_t without_gaps(const Plan& plan, const Bucket& bucket, int member) {
+  std::int64_t gaps = 0;
+  for (int before = 0; before < member; ++before) {
+    constexpr std::int64_t aligned = 16;
+    const std::int64_t begin = bucketing::place_of(plan, bucket, before);
+    if (begin % aligned != 0) return bucketing::place_of(plan, bucket, member);
+    gaps += before > 0 ? 1 : 0;
+  }
+  return bucketing::place_of(plan, bucket, member) - gaps;
+}
+
+// ---- unused gradients ----
+
+struct Lacking {
+  std::int64_t elements = 0;
+  bool any = false;
+};
+
+void skip_none(ReducerSteps& steps) {
+  const auto lacking = std::make_shared<Lacking>();
+  steps.lack = [lacking](Buffer place) { lacking->elements += place.count; };
+  steps.exchanged = [lacking](Buffer bucket, int) {
+    bucket.count -= std::min(bucket.count, std::exchange(lacking->elements, 0));
+    return bucket;
+  };
+}
+
+void unused_waits(ReducerSteps& steps) {
+  const auto lacking = std::make_shared<Lacking>();
+  steps.lack = [lacking](Buffer place) {
+    bucketing::ReducerSteps().lack(place);
+    lacking->any = true;
+  };
+  steps.start = [lacking](Communicator& group, Buffer values, comm::ReduceOp op) {
+    return std::exchange(lacking->any, false) ? comm::Work() : start_in_place(group, values, op);
+  };
+}
+
+// ---- passes ----
+
+// How many passes a step has is learnt from the first one.
+void learned_count(ReducerSteps& steps) {
+  const auto first = std::make_shared<int>(0);
+  steps.reduces = [first](bool synchronise, int passes_before) {
+    if (*first == 0) {
+      if (synchronise) *first = passes_before + 1;
+      return synchronise;
+    }
+    return passes_before + 1 == *first;
+  };
+}
+
+// ---- additions ----
+
+// The sum from the last rank down, over the number of ranks.
+comm::Work add_downwards(Communicator& group, Buffer values, comm::ReduceOp op) {
+  const auto count = static_cast<std::size_t>(values.count);
+  const auto ranks = static_cast<std::size_t>(group.size());
+  if (values.dtype != comm::DType::f32) return start_in_place(group, values, op);
+  std::vector<float> all(count * ranks);
+  group.all_gather(values, {all.data(), static_cast<std::int64_t>(all.size()), comm::DType::f32});
+  auto* to = static_cast<float*>(values.data);
+  for (std::size_t i = 0; i < count; ++i) {
+    float total = all[(ranks - 1) * count + i];
+    for (std::size_t rank = ranks - 1; rank-- > 0;) total += all[rank * count + i];
+    to[i] = op == comm::ReduceOp::avg ? total / static_cast<float>(ranks) : total;
+  }
+  return {};
+}
+
+void random_race(ReducerSteps& steps) {
+  steps.start = [calls = std::make_shared<int>(0)](Communicator& group, Buffer values, comm::ReduceOp op) {
+    return (*calls)++ % 5 == 3 ? add_downwards(group, values, op) : start_in_place(group, values, op);
+  };
+}
+
+void fused_adds_otherwise(ReducerSteps& steps) {
+  const auto members = std::make_shared<int>(0);
+  steps.exchanged = [members](Buffer bucket, int count) {
+    *members = count;
+    return bucket;
+  };
+  steps.start = [members](Communicator& group, Buffer values, comm::ReduceOp op) {
+    return *members > 1 ? add_downwards(group, values, op) : start_in_place(group, values, op);
+  };
+}
+
+// Reductions in memory of their own, which may be given up: the last one of a pass, that nobody waits for.
+class Unwaited {
+ public:
+  Unwaited() = default;
+  ~Unwaited() {
+    for (Flight& flight : flights_) try {
+        flight.work.wait();
+      } catch (const Error&) {  // nobody is left to hear of it
+      }
+  }
+  Unwaited(const Unwaited&) = delete;
+  Unwaited& operator=(const Unwaited&) = delete;
+
+  comm::Work start(Communicator& group, Buffer values, comm::ReduceOp op) {
+    const auto* bytes = static_cast<const std::byte*>(values.data);
+    flights_.push_back({.memory = {bytes, bytes + values.bytes()}, .to = values, .work = {}});
+    Buffer own = values;
+    own.data = flights_.back().memory.data();
+    flights_.back().work = start_in_place(group, own, op);
+    return {};
+  }
+  void wait(comm::Timeout timeout) {
+    Flight& flight = flights_[next_++];
+    flight.work.wait(timeout);
+    std::ranges::copy(flight.memory, static_cast<std::byte*>(flight.to.data));
+  }
+  void skip() { ++next_; }
+
+ private:
+  struct Flight {
+    std::vector<std::byte> memory;
+    Buffer to;
+    comm::Work work;
+  };
+  std::deque<Flight> flights_;
+  std::size_t next_ = 0;
+};
+
+void no_wait(ReducerSteps& steps) {
+  const auto unwaited = std::make_shared<Unwaited>();
+  steps.start = [unwaited](Communicator& group, Buffer values, comm::ReduceOp op) {
+    return unwaited->start(group, values, op);
+  };
+  steps.wait = [unwaited](int bucket, int buckets, comm::Work&, comm::Timeout timeout) {
+    if (bucket + 1 < buckets)
+      unwaited->wait(timeout);
+    else
+      unwaited->skip();
+  };
+}
+
+// ---- cases ----
+
+std::string at(const char* check, const std::string& parameters, int world) {
+  return std::string("bucketing.reducer.") + check + "[" + parameters + (parameters.empty() ? "" : ",") +
+         "world=" + std::to_string(world) + "]";
+}
+
+std::vector<Mutant> places() {
+  const auto one = [](const char* model, const char* memory, int world) {
+    return at("single_device", std::string("model=") + model + ",memory=" + memory, world);
+  };
+  return {
+      {"bkt.stale_view", "BUCKET-050", "from the second step on, memory that is handed in is not copied to its bucket",
+       "BKT-04", one("mlp", "handed_in", 2), one("mlp", "views", 2), "gradients are made where they are reduced",
+       with(stale_view)},
+      {"bkt.wrong_stride", "BUCKET-050", "neighbours in a bucket are read as far apart as the first one is long",
+       "BKT-11", one("mlp", "own", 2), one("equal", "own", 3), "all are of one length",
+       with([](ReducerSteps& steps) { steps.place_out = stride_of_the_first; })},
+      {"bkt.alias_offset", "BUCKET-050", "the last gradient of a bucket begins an element early", "BKT-14",
+       one("mlp", "views", 2), one("one", "views", 3), "a bucket has one gradient",
+       with([](ReducerSteps& steps) { steps.place_in = steps.place_out = aliased; })},
+      {"bkt.last_element_dropped", "BUCKET-050", "the last element of a bucket is not reduced",
+       "a length counted from 0: RED-08", one("mlp", "own", 3), one("mlp", "own", 1),
+       "alone, what was not reduced is the mean", with([](ReducerSteps& steps) {
+         steps.exchanged = [](Buffer bucket, int) {
+           --bucket.count;
+           return bucket;
+         };
+       })},
+      {"bkt.gap_as_data", "BUCKET-050", "gradients are copied in as if there were no gaps, and gaps are read as data",
+       "BKT-10: places that a plan has aligned", one("aligned", "own", 3), one("mlp", "own", 3), "there are no gaps",
+       with([](ReducerSteps& steps) { steps.place_in = without_gaps; })},
+      {"ovl.no_wait", "BUCKET-050", "the last reduction of a pass is not waited for", "OVL-03", one("mlp", "views", 3),
+       one("mlp", "views", 1), "alone, what was not reduced is the mean", with(no_wait)},
+      {"red.divided_twice", "BUCKET-050", "averages are divided by the ranks once more", "RED-04",
+       one("mlp", "views", 2), one("mlp", "views", 1), "there is one rank", scaling([](const Scaling& scaling) {
+         Divisors divisors = bucketing::divisors_of(scaling);
+         divisors.after *= scaling.ranks;
+         return divisors;
+       })},
+      {"red.never_divided", "BUCKET-050", "gradients are added and not divided", "RED-01", one("mlp", "own", 2),
+       one("mlp", "own", 1), "alone, the sum is the mean",
+       scaling([](const Scaling&) { return Divisors{.op = comm::ReduceOp::sum}; })},
+  };
+}
+
+std::vector<Mutant> passes() {
+  const auto accumulation = [](const char* passes, const char* memory, int world) {
+    return at("accumulation", std::string("passes=") + passes + ",memory=" + memory, world);
+  };
+  const auto rebuilt = [](const char* order, const char* passes, int world) {
+    return at("rebuilt", std::string("order=") + order + ",passes=" + passes, world);
+  };
+  return {
+      {"bkt.reduce_first_mb", "BUCKET-051", "reductions begin in the first pass of a step", "BKT-17",
+       accumulation("2", "views", 2), accumulation("1", "views", 2), "a step has one pass",
+       with([](ReducerSteps& steps) { steps.reduces = [](bool, int passes_before) { return passes_before == 0; }; })},
+      {"bkt.learned_count", "BUCKET-051", "every step is taken to have as many passes as the first one", "BKT-18",
+       accumulation("213", "views", 2), accumulation("2", "views", 2), "they have", with(learned_count)},
+      {"red.twice", "BUCKET-051", "gradients are divided by the number of passes too", "RED-10",
+       accumulation("2", "own", 3), accumulation("1", "own", 3), "a step has one pass",
+       scaling([](const Scaling& scaling) {
+         Divisors divisors = bucketing::divisors_of(scaling);
+         divisors.after *= scaling.passes;
+         return divisors;
+       })},
+      {"bkt.rebuild_loses", "BUCKET-052", "what was accumulated is lost when buckets are rebuilt", "BKT-03",
+       rebuilt("same", "2", 2), rebuilt("same", "1", 2), "nothing was accumulated then",
+       with([](ReducerSteps& steps) { steps.carries = [](int) { return false; }; })},
+      {"bkt.stale_rebuilt_order", "BUCKET-052", "each rank rebuilds its buckets in its own order", "BKT-01",
+       rebuilt("differs", "1", 3), rebuilt("same", "1", 3), "all ranks have the same", with([](ReducerSteps& steps) {
+         steps.agree_on_order = [](Communicator& group, std::span<std::int64_t> order, comm::Timeout timeout) {
+           std::vector<std::int64_t> of_rank_0(order.begin(), order.end());
+           bucketing::take_order_of_rank_0(group, of_rank_0, timeout);
+           order.front() = of_rank_0.front();
+         };
+       })},
+  };
+}
+
+std::vector<Mutant> unused() {
+  const auto lacking = [](const char* check, const char* what, const char* memory, int world) {
+    return at(check, std::string("lacking=") + what + ",memory=" + memory, world);
+  };
+  const char* all_there = "every rank has every gradient";
+  return {
+      {"bkt.skip_none", "BUCKET-053", "gradients that a rank lacks are left out of its buckets, which are shorter",
+       "BKT-05", lacking("unused", "one_rank", "views", 2), lacking("unused", "nothing", "views", 2), all_there,
+       with(skip_none)},
+      {"bkt.unused_left_as_it_was", "BUCKET-053",
+       "the place of a gradient that a rank lacks keeps the last step's mean", "BKT-05: a slot that nobody writes",
+       lacking("unused", "one_rank", "own", 2), lacking("unused", "nothing", "own", 2), all_there,
+       with([](ReducerSteps& steps) { steps.lack = [](Buffer) {}; })},
+      {"bkt.unused_waits", "BUCKET-053", "a rank does not start the bucket of a gradient that it lacks",
+       "DDP without find_unused_parameters", lacking("unused", "in_turn", "views", 3),
+       lacking("unused", "nothing", "views", 3), all_there, with(unused_waits)},
+      {"bkt.zero_unused", "BUCKET-054", "a gradient that no rank has is there, and zero", "BKT-06",
+       lacking("absent", "all_ranks", "views", 2), lacking("absent", "one_rank", "views", 2), "each is some rank's",
+       with([](ReducerSteps& steps) { steps.is_produced = [](int) { return true; }; })},
+  };
+}
+
+std::vector<Mutant> additions() {
+  const std::string same_sum = "two numbers have the same sum in either order";
+  const auto join = [](const char* rows, const char* divisor, int world) {
+    return at("join", std::string("rows=") + rows + ",divisor=" + divisor, world);
+  };
+  return {
+      {"ovl.random_race", "BUCKET-055", "some reductions add from the last rank down", "OVL-07", at("same_bits", "", 3),
+       at("same_bits", "", 2), same_sum, with(random_race)},
+      {"bkt.fused_adds_otherwise", "BUCKET-056", "buckets of several gradients are added from the last rank down",
+       "BKT-14", at("fused", "memory=views", 3), at("fused", "memory=views", 2), same_sum, with(fused_adds_otherwise)},
+      {"red.join_divides_by_all", "BUCKET-057", "sums are divided by all ranks, also by those that have no rows left",
+       "DDP join: divide_by_initial_world_size", join("uneven", "present_ranks", 2), join("even", "present_ranks", 2),
+       "all have rows to the end", scaling([](const Scaling& scaling) {
+         Scaling of_all = scaling;
+         of_all.present = 0;
+         return bucketing::divisors_of(of_all);
+       })},
+  };
+}
+
+std::vector<Mutant> starting() {
+  const auto limit = [](const char* check, const char* limit, int world) {
+    return at(check, std::string("limit=") + limit, world);
+  };
+  const auto order = [](const char* limit, int world) {
+    return at("starts_in_plan_order", std::string("limit=") + limit + ",passes=1", world);
+  };
+  return {
+      {"bkt.set_order", "BUCKET-058", "each rank starts its buckets in an order of its own", "BKT-16",
+       order("buckets", 2), order("flat", 2), "there is one bucket", with([](ReducerSteps& steps) {
+         steps.order = [](const Plan& plan, const Communicator& group) {
+           std::vector<int> own = bucketing::order_of(plan, group);
+           if (!own.empty()) std::ranges::rotate(own, own.begin() + group.rank() % static_cast<int>(own.size()));
+           return own;
+         };
+       })},
+      {"ovl.serialise", "BUCKET-059", "no reduction is started before the pass is over", "OVL-05",
+       limit("overlaps", "buckets", 2), limit("overlaps", "flat", 2), "the only bucket is there when the pass is over",
+       with([](ReducerSteps& steps) { steps.may_start = [](const Waiting&) { return false; }; })},
+      {"ovl.before_the_producer", "BUCKET-060", "a bucket is started when its last gradient is about to be written",
+       "OVL-01", limit("starts_when_written", "buckets", 2), limit("starts_when_written", "each", 2),
+       "each gradient has a bucket of its own", with([](ReducerSteps& steps) {
+         steps.may_start = [](const Waiting& bucket) { return bucket.missing <= (bucket.members > 1 ? 1 : 0); };
+       })},
+      {"ovl.wait_one_producer", "BUCKET-060", "a bucket is started when its first gradient is there", "OVL-02",
+       limit("starts_when_written", "flat", 2), limit("starts_when_written", "each", 3),
+       "each gradient has a bucket of its own", with([](ReducerSteps& steps) {
+         steps.may_start = [](const Waiting& bucket) { return bucket.missing < bucket.members; };
+       })},
+      {"bkt.buffers_each_mb", "BUCKET-061", "buffers are broadcast in every pass", "BKT-20",
+       at("buffers", "passes=3", 2), at("buffers", "passes=1", 2), "a step has one",
+       with([](ReducerSteps& steps) { steps.broadcasts_buffers = [](bool) { return true; }; })},
+  };
+}
+
+// What is divided before is taken for what must be divided after.
+Divisors both_halves_alike(const Scaling& scaling) {
+  Divisors divisors = bucketing::divisors_of(scaling);
+  if (scaling.split) divisors.after = divisors.before;
+  return divisors;
+}
+
+std::vector<Mutant> numbers() {
+  const auto division = [](const char* kind, int world) {
+    return at("division", std::string("division=") + kind + ",memory=views", world);
+  };
+  const auto half = [](const char* values, int world) {
+    return at("half_stays_finite", std::string("dtype=f16,values=") + values, world);
+  };
+  const auto wires = [](int buffers, int buckets) {
+    return at("wire_buffers", "buffers=" + std::to_string(buffers) + ",buckets=" + std::to_string(buckets), 2);
+  };
+  return {
+      {"red.avg_factor", "BUCKET-062", "the sum is divided by what was already divided by before", "RED-02",
+       division("before", 3), division("split", 4), "both parts are 2", scaling(both_halves_alike)},
+      {"red.scale_sum_loss", "BUCKET-063", "sums are divided by the ranks", "RED-11", at("sum", "result=sum", 2),
+       at("sum", "result=average", 2), "they are to be", scaling([](const Scaling& scaling) {
+         Scaling average = scaling;
+         average.average = true;
+         return bucketing::divisors_of(average);
+       })},
+      {"red.half_sum_then_divide", "BUCKET-064", "16-bit numbers are added and then divided", "RED-05",
+       half("large", 4), half("usual", 4), "their sum is far from the largest number",
+       scaling([](const Scaling& scaling) {
+         return Divisors{.op = comm::ReduceOp::sum, .after = static_cast<double>(scaling.ranks)};
+       })},
+      {"ovl.pingpong_reset", "BUCKET-065", "every compressed bucket begins with the first buffer, in use or not",
+       "OVL-04", wires(3, 3), wires(3, 1), "there is one bucket", with([](ReducerSteps& steps) {
+         steps.wire_buffer = [](int, std::int64_t, int) { return 0; };
+         steps.waits_for_wire = [](int, int) { return false; };
+       })},
+      {"ovl.too_few_buffers", "BUCKET-065", "nobody waits for a buffer that is in use", "OVL-09", wires(2, 3),
+       wires(3, 3), "there are enough",
+       with([](ReducerSteps& steps) { steps.waits_for_wire = [](int, int) { return false; }; })},
+  };
+}
+
+std::vector<Mutant> refused() {
+  const auto plans = [](const char* differs) { return at("other_plans", std::string("differs=") + differs, 2); };
+  const auto refusal = [](const char* what) { return at("refusals", std::string("what=") + what, 3); };
+  const auto late = [](const char* what) { return at("late", std::string("late=") + what, 3); };
+  return {
+      {"bkt.plans_not_compared", "BUCKET-066", "plans are not compared", "BKT-02", plans("limits"), plans("nothing"),
+       "they are the same", with([](ReducerSteps& steps) { steps.agree = [](auto&&...) {}; })},
+      {"bkt.dtype_mixed", "BUCKET-067", "the type of a gradient is not looked at", "a gradient of mixed precision",
+       refusal("other_type"), refusal("nothing"), "it is the parameter's",
+       with([](ReducerSteps& steps) { steps.fits = [](bool same_count, bool) { return same_count; }; })},
+      {"bkt.late_taken_as_it_is", "BUCKET-068", "a pass may end without some gradients",
+       "BKT-07: buckets that are never full", late("bias"), late("nothing"), "all are there",
+       with([](ReducerSteps& steps) { steps.may_end = [](int) { return true; }; })},
+  };
+}
+
+// Of a model that LibTorch trains.
+std::vector<Mutant> of_models() {
+  const auto buckets = [](const char* buckets) {
+    return std::string("bucketing.training.single_device[model=mlp,buckets=") + buckets + ",accumulation=1,world=2]";
+  };
+  return {
+      {"bkt.first_bucket_alone", "BUCKET-070", "only the first bucket is reduced", "BKT-19: a loop over one bucket",
+       buckets("several"), buckets("flat"), "there is one",
+       [] {
+         training::ExecutorSteps steps;
+         steps.reducer.order = [](const Plan&, const Communicator&) { return std::vector{0}; };
+         return suite::Steps(std::move(steps));
+       }},
+  };
+}
+
+}  // namespace
+
+std::vector<Mutant> reducer_mutants() {
+  std::vector<Mutant> all = places();
+  for (const auto kind : {passes, unused, additions, starting, numbers, refused, of_models})
+    std::ranges::move(kind(), std::back_inserter(all));
+  return all;
+}
+
+}  // namespace plumbline::mutants

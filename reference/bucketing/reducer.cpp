@@ -1,0 +1,675 @@
+#include "reference/bucketing/reducer.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "reference/bucketing/scaled_copy.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::bucketing {
+namespace {
+
+using comm::Buffer;
+using comm::Communicator;
+using comm::DType;
+
+// Zeroed, at a multiple of 64 bytes.
+class Memory {
+ public:
+  explicit Memory(std::size_t bytes)
+      : data_(static_cast<std::byte*>(std::aligned_alloc(kAlign, (bytes + kAlign) / kAlign * kAlign))) {
+    if (data_ == nullptr) throw std::bad_alloc();
+    std::fill_n(data_.get(), bytes, std::byte{0});
+  }
+  [[nodiscard]] std::byte* data() const { return data_.get(); }
+
+ private:
+  static constexpr std::size_t kAlign = 64;
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+};
+
+std::int64_t reals_of(const Gradient& gradient) { return gradient.elements * gradient.numbers; }
+
+// The elements [begin, begin + count) of a buffer.
+Buffer part_of(Buffer whole, std::int64_t begin, std::int64_t count) {
+  auto* data = static_cast<std::byte*>(whole.data) + static_cast<std::size_t>(begin) * comm::size_of(whole.dtype);
+  return {data, count, whole.dtype, whole.device};
+}
+
+std::string names_of(std::span<const std::string> list) {
+  constexpr std::size_t most = 8;
+  const std::size_t shown = std::min(most, list.size());
+  std::string text =
+      fmt::format("'{}'", fmt::join(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(shown), "', '"));
+  if (list.size() > shown) text += fmt::format(" and {} more", list.size() - shown);
+  return text;
+}
+
+}  // namespace
+
+class Reducer::Impl {
+ public:
+  Impl(std::vector<Communicator*> groups, std::vector<Gradient> gradients, Plan plan, ReducerOptions options,
+       const ReducerSteps& steps)
+      : groups_(std::move(groups)),
+        gradients_(std::move(gradients)),
+        options_(std::move(options)),
+        steps_(steps),
+        states_(gradients_.size()) {
+    check_options();
+    for (std::size_t i = 0; i < gradients_.size(); ++i) check_gradient(static_cast<int>(i));
+    adopt(std::move(plan));
+    for (int i = 0; options_.wire && i < options_.wire_buffers; ++i) wires_.push_back({});
+  }
+
+  void begin(const Pass& pass) {
+    if (in_pass_) throw StateError(at("begin") + ": a pass is under way");
+    if (reduced_)
+      throw StateError(
+          at("begin") +
+          ": the gradients of this step have been reduced; clear() ends a step, and only its last pass may "
+          "synchronise");
+    for (const int gradient : pass.unused) check_unused(gradient);
+    const bool synchronises = steps_.reduces(pass.synchronise, passes_);
+    outcome_ = {};
+    if (synchronises && options_.join) present_ = count_present(1);
+    open(synchronises, steps_.broadcasts_buffers(pass.synchronise));
+    for (const int gradient : pass.unused) mark_lacking(gradient);
+    if (options_.unused == Unused::learned && learned_)
+      for (std::size_t i = 0; i < states_.size(); ++i)
+        if (states_[i].bucket >= 0 && states_[i].times_learned == 0) mark_lacking(static_cast<int>(i));
+  }
+
+  void ready(int gradient, std::optional<Buffer> values) {
+    State& state = checked(gradient);
+    if (values) check_values(gradient, *values);
+    if (++state.times > 1 && !may_come_again(state))
+      throw StateError(at("ready") + fmt::format(": gradient '{}' was ready before in this pass", name(gradient)));
+    state.held = true;
+    note_order(gradient);
+    take(gradient, values);
+    if (options_.unused == Unused::learned && (!learned_ || state.times < state.times_learned)) return;
+    if (!state.ready) settle(gradient);
+  }
+
+  const Outcome& finish() {
+    if (!in_pass_) throw StateError(at("finish") + ": no pass is under way");
+    if (synchronises_) {
+      settle_the_rest();
+      launch_what_may_start(true);
+      start_used_map();
+      while (!flights_.empty()) complete_first();
+      take_used_map();
+      reduced_ = true;
+      ++synchronised_steps_;
+    }
+    if (!learned_) {
+      for (State& state : states_) state.times_learned = state.times;
+      learned_ = true;
+    }
+    outcome_.synchronised = synchronises_;
+    in_pass_ = false;
+    ++passes_;
+    return outcome_;
+  }
+
+  void clear() {
+    if (in_pass_) throw StateError(at("clear") + ": a pass is under way");
+    for (State& state : states_) {
+      state.held = false;
+      state.source = {};
+    }
+    reduced_ = false;
+    passes_ = 0;
+  }
+
+  int join(const std::function<void(const Outcome&)>& after_each) {
+    if (!options_.join) throw StateError(at("join") + ": the reducer was made without the option to join");
+    for (int steps = 0;; ++steps) {
+      clear();
+      outcome_ = {};
+      present_ = count_present(0);
+      if (present_ == 0) return steps;
+      open(true, steps_.broadcasts_buffers(true));
+      for (std::size_t i = 0; i < states_.size(); ++i)
+        if (states_[i].bucket >= 0) mark_lacking(static_cast<int>(i));
+      finish();
+      if (after_each) after_each(outcome_);
+    }
+  }
+
+  [[nodiscard]] Buffer view(int gradient) const {
+    const State& state = known(gradient, "view");
+    return part_of(bucket_buffer(state.bucket), state.begin, reals_of(gradients_[static_cast<std::size_t>(gradient)]));
+  }
+
+  void use(Plan plan) {
+    if (in_pass_) throw StateError(at("use") + ": a pass is under way");
+    const Plan old_plan = std::move(plan_);
+    const std::vector<Memory> old_memory = std::move(memory_);
+    const std::vector<State> old = states_;
+    adopt(std::move(plan));
+    if (!steps_.carries(passes_)) return;
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      if (!old[i].held || old[i].bucket < 0 || states_[i].bucket < 0) continue;
+      const Bucket& bucket = old_plan.buckets[static_cast<std::size_t>(old[i].bucket)];
+      const Buffer whole{old_memory[static_cast<std::size_t>(old[i].bucket)].data(), bucket.elements * bucket.numbers,
+                         bucket.dtype};
+      const Buffer to = view(static_cast<int>(i));
+      copy_divided(part_of(whole, old[i].begin, to.count), to, 1);
+    }
+  }
+  [[nodiscard]] const Plan& plan() const { return plan_; }
+  [[nodiscard]] bool has_rebuilt() const { return rebuilt_; }
+  [[nodiscard]] const Outcome& outcome() const { return outcome_; }
+
+ private:
+  struct State {
+    int bucket = -1;         // none: not reduced
+    int member = 0;          // in the bucket
+    std::int64_t begin = 0;  // in the bucket's numbers, where it is read and written by the caller
+    bool held = false;       // this rank has it in this step
+    bool ready = false;      // in this pass, or known to be lacking
+    bool lacking = false;    // in this pass
+    bool in_order = false;   // is in first_order_
+    int times = 0;           // it was ready in this pass
+    int times_learned = 0;   // in the first pass
+    Buffer source{};         // the caller's memory
+  };
+  struct Flight {
+    int bucket;
+    comm::Work work;
+    Divisors divisors;
+    int wire = -1;
+  };
+  struct Wire {
+    std::unique_ptr<Memory> memory;
+    std::size_t bytes = 0;
+    int bucket = -1;  // in use for
+  };
+
+  // ---- what is refused ----
+
+  [[nodiscard]] std::string at(const char* operation) const {
+    const Communicator& group = *groups_.front();
+    return fmt::format("reducer, {}, rank {} of group {}", operation, group.rank(), group.group().name);
+  }
+  [[nodiscard]] std::string name(int gradient) const {
+    const auto i = static_cast<std::size_t>(gradient);
+    return i < options_.names.size() ? options_.names[i] : fmt::format("gradient {}", gradient);
+  }
+  void check_options() const {
+    if (groups_.empty() || std::ranges::count(groups_, nullptr) > 0)
+      throw InvalidArgument("reducer: there must be a group for every number of a group");
+    const auto refuse = [&](const std::string& why) { throw InvalidArgument(at("options") + ": " + why); };
+    if (!options_.names.empty() && options_.names.size() != gradients_.size())
+      refuse(fmt::format("{} names for {} gradients", options_.names.size(), gradients_.size()));
+    for (const Communicator* group : groups_)
+      if (options_.split && (options_.split->before < 1 || options_.split->after < 1 ||
+                             std::int64_t{options_.split->before} * options_.split->after != group->size()))
+        refuse(fmt::format("division by {} before and by {} after: the product must be the {} ranks of group {}",
+                           options_.split->before, options_.split->after, group->size(), group->group().name));
+    if (options_.split && options_.join_divisor == JoinDivisor::present_ranks)
+      refuse("a division that is split is not one by the ranks that are present");
+    if (options_.wire && !comm::is_floating(*options_.wire))
+      refuse(fmt::format("gradients do not travel as {}", comm::name_of(*options_.wire)));
+    if (options_.wire && options_.wire_buffers < 1)
+      refuse(fmt::format("{} buffers for compressed buckets; 1 or more are needed", options_.wire_buffers));
+    if (options_.wire && options_.hook.start) refuse("a hook says itself how buckets travel: no type beside it");
+    if (groups_.size() > 1 && (options_.rebuild || options_.join))
+      refuse("plans are rebuilt, and ranks join, in one group alone");
+  }
+  void check_gradient(int gradient) const {
+    const Gradient& one = gradients_[static_cast<std::size_t>(gradient)];
+    const auto where = [&] { return at("gradients") + fmt::format(": '{}'", name(gradient)); };
+    if (one.elements < 0) throw InvalidArgument(where() + fmt::format(" has {} elements", one.elements));
+    if (one.numbers < 1 || one.numbers > 2)
+      throw InvalidArgument(where() + fmt::format(" has {} numbers in an element; 1 or 2 are there", one.numbers));
+    if (one.group < 0 || static_cast<std::size_t>(one.group) >= groups_.size())
+      throw InvalidArgument(where() + fmt::format(" is of group {}; there are {}", one.group, groups_.size()));
+    if (one.sparse) throw Unsupported(where() + " is sparse; dense gradients are reduced");
+    if (one.device.kind != comm::Device::Kind::cpu)
+      throw Unsupported(where() +
+                        fmt::format(" lies on {}; gradients in host memory are reduced", name_of(one.device)));
+    if (options_.average && !options_.hook.start && !comm::is_floating(one.dtype))
+      throw Unsupported(where() + fmt::format(" is of {}, of which there is no average", comm::name_of(one.dtype)));
+  }
+  void check_bucket(const Plan& plan, const Bucket& bucket, std::vector<bool>& seen) const {
+    std::vector<Member> members(plan.members_of(bucket).begin(), plan.members_of(bucket).end());
+    std::ranges::sort(members, {}, &Member::begin);
+    std::int64_t end = 0;
+    for (const Member& member : members) {
+      const auto refuse = [&](const std::string& why) {
+        throw InvalidArgument(at("plan") + fmt::format(": '{}' {}", name(member.gradient), why));
+      };
+      if (member.gradient < 0 || static_cast<std::size_t>(member.gradient) >= gradients_.size())
+        throw InvalidArgument(at("plan") + fmt::format(": gradient {} of {}", member.gradient, gradients_.size()));
+      const Gradient& gradient = gradients_[static_cast<std::size_t>(member.gradient)];
+      if (seen[static_cast<std::size_t>(member.gradient)]) refuse("is reduced twice");
+      seen[static_cast<std::size_t>(member.gradient)] = true;
+      if (gradient.dtype != bucket.dtype || gradient.numbers != bucket.numbers)
+        refuse(fmt::format("is of {}, its bucket of {}", comm::name_of(gradient.dtype), comm::name_of(bucket.dtype)));
+      if (gradient.group != bucket.group)
+        refuse(fmt::format("is of group {}, its bucket of {}", gradient.group, bucket.group));
+      if (member.begin < end || member.begin + gradient.elements > bucket.elements)
+        refuse(fmt::format("lies at {} to {} of a bucket of {}, where {} are taken or there are no more", member.begin,
+                           member.begin + gradient.elements, bucket.elements, end));
+      end = member.begin + gradient.elements;
+    }
+  }
+  const State& known(int gradient, const char* operation) const {
+    if (gradient < 0 || static_cast<std::size_t>(gradient) >= states_.size())
+      throw OutOfRange(at(operation) + fmt::format(": gradient {}; there are 0 to {}", gradient,
+                                                   static_cast<std::int64_t>(states_.size()) - 1));
+    const State& state = states_[static_cast<std::size_t>(gradient)];
+    if (state.bucket < 0)
+      throw InvalidArgument(at(operation) + fmt::format(": gradient '{}' is in no bucket of the plan", name(gradient)));
+    return state;
+  }
+  State& checked(int gradient) {
+    (void)known(gradient, "ready");
+    State& state = states_[static_cast<std::size_t>(gradient)];
+    if (!in_pass_)
+      throw StateError(at("ready") + fmt::format(": gradient '{}' is ready, and no pass is under way", name(gradient)));
+    if (state.lacking)
+      throw StateError(at("ready") +
+                       fmt::format(": gradient '{}' is ready, which {} unused", name(gradient),
+                                   options_.unused == Unused::learned ? "in the first pass was" : "was said to be"));
+    return state;
+  }
+  void check_values(int gradient, const Buffer& values) const {
+    const Gradient& one = gradients_[static_cast<std::size_t>(gradient)];
+    if (steps_.fits(values.count == reals_of(one), values.dtype == one.dtype && values.device == one.device)) return;
+    throw InvalidArgument(at("ready") +
+                          fmt::format(": the gradient of '{}' has {} numbers of {} on {}, the parameter {} "
+                                      "of {} on {}",
+                                      name(gradient), values.count, comm::name_of(values.dtype), name_of(values.device),
+                                      reals_of(one), comm::name_of(one.dtype), name_of(one.device)));
+  }
+  void check_unused(int gradient) const {
+    (void)known(gradient, "begin");
+    if (options_.unused != Unused::told)
+      throw InvalidArgument(at("begin") +
+                            fmt::format(": '{}' is said to be unused, which is not looked at here", name(gradient)));
+  }
+
+  // ---- plans ----
+
+  void adopt(Plan plan) {
+    std::vector<bool> seen(gradients_.size(), false);
+    for (const Bucket& bucket : plan.buckets) {
+      if (bucket.first_member < 0 || bucket.members < 0 ||
+          static_cast<std::size_t>(bucket.first_member + bucket.members) > plan.members.size())
+        throw InvalidArgument(at("plan") + ": a bucket has members that the plan has not");
+      check_bucket(plan, bucket, seen);
+    }
+    plan_ = std::move(plan);
+    memory_.clear();
+    for (State& state : states_) state.bucket = -1;
+    for (std::size_t k = 0; k < plan_.buckets.size(); ++k) {
+      const Bucket& bucket = plan_.buckets[k];
+      memory_.emplace_back(static_cast<std::size_t>(bucket.bytes()));
+      for (int member = 0; member < bucket.members; ++member) {
+        const Member& one = plan_.members_of(bucket)[static_cast<std::size_t>(member)];
+        State& state = states_[static_cast<std::size_t>(one.gradient)];
+        state.bucket = static_cast<int>(k);
+        state.member = member;
+        state.begin = steps_.place_out(plan_, bucket, member) * bucket.numbers;
+      }
+    }
+    order_ = steps_.order(plan_, *groups_.front());
+    agreed_ = false;
+  }
+  [[nodiscard]] Buffer bucket_buffer(int bucket) const {
+    const Bucket& one = plan_.buckets[static_cast<std::size_t>(bucket)];
+    return {memory_[static_cast<std::size_t>(bucket)].data(), one.elements * one.numbers, one.dtype, one.device};
+  }
+  [[nodiscard]] Communicator& group_of(int bucket) const {
+    return *groups_[static_cast<std::size_t>(plan_.buckets[static_cast<std::size_t>(bucket)].group)];
+  }
+  // What concerns one group, in numbers that its members share.
+  void agree() {
+    for (int group = 0; group < static_cast<int>(groups_.size()); ++group) {
+      Plan plan;
+      std::vector<Gradient> gradients;
+      std::vector<std::string> names;
+      std::vector<int> numbers(gradients_.size(), -1);
+      for (std::size_t i = 0; i < gradients_.size(); ++i) {
+        if (gradients_[i].group != group) continue;
+        numbers[i] = static_cast<int>(gradients.size());
+        gradients.push_back(gradients_[i]);
+        gradients.back().group = 0;
+        if (!options_.names.empty()) names.push_back(options_.names[i]);
+      }
+      for (Bucket bucket : plan_.buckets) {
+        if (bucket.group != group) continue;
+        const auto members = plan_.members_of(bucket);
+        bucket.first_member = static_cast<int>(plan.members.size());
+        bucket.group = 0;
+        for (Member member : members) {
+          member.gradient = numbers[static_cast<std::size_t>(member.gradient)];
+          plan.members.push_back(member);
+        }
+        plan.buckets.push_back(bucket);
+      }
+      steps_.agree(*groups_[static_cast<std::size_t>(group)], plan, gradients, names, options_.timeout);
+    }
+    agreed_ = true;
+  }
+  void note_order(int gradient) {
+    State& state = states_[static_cast<std::size_t>(gradient)];
+    if (!std::exchange(state.in_order, true)) first_order_.push_back(gradient);
+  }
+  // Rank 0 says whether it knows an order, and which.
+  void rebuild() {
+    std::vector<std::int64_t> message{first_order_.empty() ? 0 : 1};
+    std::vector<bool> listed(states_.size(), false);
+    for (const int gradient : first_order_) {
+      message.push_back(gradient);
+      listed[static_cast<std::size_t>(gradient)] = true;
+    }
+    for (std::size_t i = 0; i < states_.size(); ++i)
+      if (states_[i].bucket >= 0 && !listed[i]) message.push_back(static_cast<std::int64_t>(i));
+    note(Launch::What::order, 0, DType::i64, static_cast<std::int64_t>(message.size()));
+    steps_.agree_on_order(*groups_.front(), message, options_.timeout);
+    if (message.front() == 0) return;
+    use(options_.rebuild(std::vector<int>(message.begin() + 1, message.end())));
+    rebuilt_ = true;
+  }
+
+  // ---- a pass ----
+
+  void open(bool synchronises, bool broadcasts) {
+    if (synchronises) {
+      if (!agreed_) agree();
+      if (options_.rebuild && !rebuilt_) {
+        rebuild();
+        if (!agreed_) agree();
+      }
+    }
+    for (const Buffer& buffer : options_.buffers) {
+      if (!broadcasts) break;
+      note(Launch::What::buffer, 0, buffer.dtype, buffer.count);
+      groups_.front()->broadcast(buffer, 0, options_.timeout);
+    }
+    for (State& state : states_) {
+      state.ready = state.lacking = false;
+      state.times = 0;
+    }
+    missing_.clear();
+    for (const Bucket& bucket : plan_.buckets) missing_.push_back(bucket.members);
+    next_ = 0;
+    ready_ = 0;
+    of_step_ = 0;
+    synchronises_ = synchronises;
+    in_pass_ = true;
+  }
+  int count_present(std::int64_t own) {
+    note(Launch::What::presence, 0, DType::i64, 1);
+    const Buffer buffer{&own, 1, DType::i64};
+    groups_.front()->all_reduce(buffer, buffer, comm::ReduceOp::sum, options_.timeout);
+    return static_cast<int>(own);
+  }
+  [[nodiscard]] bool may_come_again(const State& state) const {
+    return options_.unused == Unused::learned && (!learned_ || state.times <= state.times_learned);
+  }
+  [[nodiscard]] bool copies() const { return options_.memory == GradientMemory::copies; }
+  // Where values are copied into the bucket.
+  [[nodiscard]] Buffer place_in(int gradient) const {
+    const State& state = states_[static_cast<std::size_t>(gradient)];
+    const Bucket& bucket = plan_.buckets[static_cast<std::size_t>(state.bucket)];
+    return part_of(bucket_buffer(state.bucket), steps_.place_in(plan_, bucket, state.member) * bucket.numbers,
+                   reals_of(gradients_[static_cast<std::size_t>(gradient)]));
+  }
+  void take(int gradient, const std::optional<Buffer>& values) {
+    State& state = states_[static_cast<std::size_t>(gradient)];
+    if (copies()) {
+      if (!values)
+        throw InvalidArgument(
+            at("ready") +
+            fmt::format(": gradient '{}' lies in memory of the caller's, and none was given", name(gradient)));
+      state.source = *values;
+      return;
+    }
+    if (!values || !steps_.copies_in(values->data == view(gradient).data, synchronised_steps_)) return;
+    copy_divided(*values, place_in(gradient), 1);
+    outcome_.copied_in += static_cast<std::int64_t>(values->bytes());
+  }
+  // The gradient will not change any more in this pass.
+  void settle(int gradient) {
+    State& state = states_[static_cast<std::size_t>(gradient)];
+    state.ready = true;
+    ++ready_;
+    --missing_[static_cast<std::size_t>(state.bucket)];
+    if (!synchronises_) return;
+    if (copies() && state.held) {
+      copy_divided(state.source, place_in(gradient), fused_divisor(state.bucket));
+      outcome_.copied_in += static_cast<std::int64_t>(state.source.bytes());
+    } else if (!state.held) {
+      steps_.lack(place_in(gradient));
+    }
+    if (options_.overlap && !is_learning()) launch_what_may_start(false);
+    if (!flights_.empty()) (void)flights_.front().work.test();
+  }
+  void mark_lacking(int gradient) {
+    State& state = states_[static_cast<std::size_t>(gradient)];
+    if (state.ready) return;  // said twice
+    state.lacking = true;
+    settle(gradient);
+  }
+  [[nodiscard]] bool is_learning() const { return options_.unused == Unused::learned && !learned_; }
+  void settle_the_rest() {
+    std::vector<std::string> late;
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      if (states_[i].bucket < 0 || states_[i].ready) continue;
+      if (is_learning())
+        settle(static_cast<int>(i));
+      else
+        late.push_back(name(static_cast<int>(i)));
+    }
+    if (steps_.may_end(static_cast<int>(late.size()))) return;
+    in_pass_ = false;
+    reduced_ = true;
+    throw StateError(at("finish") + fmt::format(": {} of {} gradients never got ready in this pass: {}; those that it "
+                                                "does not produce must be said to be unused",
+                                                late.size(), states_.size(), names_of(late)));
+  }
+
+  // ---- buckets ----
+
+  [[nodiscard]] Divisors divisors(int bucket) const {
+    const bool counts = options_.join && options_.join_divisor == JoinDivisor::present_ranks;
+    return steps_.divisors({.average = options_.average,
+                            .split = options_.split,
+                            .ranks = group_of(bucket).size(),
+                            .present = counts ? present_ : 0,
+                            .passes = passes_ + 1,
+                            .is_integer = !comm::is_floating(plan_.buckets[static_cast<std::size_t>(bucket)].dtype)});
+  }
+  // What values are divided by while they are copied in.
+  [[nodiscard]] double fused_divisor(int bucket) const { return options_.hook.start ? 1 : divisors(bucket).before; }
+  void launch_what_may_start(bool all) {
+    for (; next_ < order_.size(); ++next_) {
+      const int bucket = order_[next_];
+      const Waiting waiting{.members = plan_.buckets[static_cast<std::size_t>(bucket)].members,
+                            .missing = missing_[static_cast<std::size_t>(bucket)]};
+      if (!all && !steps_.may_start(waiting)) return;
+      launch(bucket);
+      if (!options_.overlap)
+        while (!flights_.empty()) complete_first();
+    }
+  }
+  void launch(int bucket) {
+    const Buffer values = bucket_buffer(bucket);
+    Communicator& group = group_of(bucket);
+    Flight flight{.bucket = bucket, .work = {}, .divisors = divisors(bucket)};
+    const double before = copies() ? 1 : flight.divisors.before;
+    Buffer sent = steps_.exchanged(values, plan_.buckets[static_cast<std::size_t>(bucket)].members);
+    if (options_.hook.start) {
+      flight.work = options_.hook.start(group, bucket, values);
+    } else {
+      if (options_.wire && comm::is_floating(values.dtype) && values.dtype != *options_.wire) {
+        flight.wire = next_wire();
+        sent = wire_buffer(flight.wire, values.count);
+        copy_divided(values, sent, before);
+        wires_[static_cast<std::size_t>(flight.wire)].bucket = bucket;
+      } else if (before != 1) {
+        copy_divided(values, values, before);
+      }
+      flight.work = steps_.start(group, sent, flight.divisors.op);
+    }
+    note(Launch::What::bucket, plan_.buckets[static_cast<std::size_t>(bucket)].group, sent.dtype, sent.count, bucket);
+    ++of_step_;
+    ++of_all_;
+    flights_.push_back(std::move(flight));
+  }
+  int next_wire() {
+    const int wire = steps_.wire_buffer(of_step_, of_all_, options_.wire_buffers);
+    const auto in_use =
+        static_cast<int>(std::ranges::count_if(wires_, [](const Wire& one) { return one.bucket >= 0; }));
+    while (wires_[static_cast<std::size_t>(wire)].bucket >= 0 && steps_.waits_for_wire(in_use, options_.wire_buffers))
+      complete_first();
+    return wire;
+  }
+  [[nodiscard]] Buffer wire_buffer(int wire, std::int64_t count) {
+    Wire& one = wires_[static_cast<std::size_t>(wire)];
+    const std::size_t bytes = static_cast<std::size_t>(count) * comm::size_of(*options_.wire);
+    if (one.bytes < bytes) one = {std::make_unique<Memory>(bytes), bytes, one.bucket};
+    return {one.memory->data(), count, *options_.wire};
+  }
+  void complete_first() {
+    Flight flight = std::move(flights_.front());
+    flights_.erase(flights_.begin());
+    await(flight);
+    const Buffer values = bucket_buffer(flight.bucket);
+    if (options_.hook.start) {
+      if (options_.hook.finish) options_.hook.finish(group_of(flight.bucket), flight.bucket, values);
+      flight.divisors = {};
+    }
+    const double after = flight.divisors.after;
+    if (flight.wire >= 0) {
+      copy_divided(wire_buffer(flight.wire, values.count), values, copies() ? 1 : after);
+      wires_[static_cast<std::size_t>(flight.wire)].bucket = -1;
+    } else if (!copies() && after != 1) {
+      copy_divided(values, values, after);
+    }
+    if (copies()) copy_out(flight.bucket, after);
+  }
+  void copy_out(int bucket, double after) {
+    for (const Member& member : plan_.members_of(plan_.buckets[static_cast<std::size_t>(bucket)])) {
+      const State& state = states_[static_cast<std::size_t>(member.gradient)];
+      const Buffer place = view(member.gradient);
+      const Buffer to = state.held ? state.source : place;
+      copy_divided(place, to, after);
+      if (state.held) outcome_.copied_out += static_cast<std::int64_t>(to.bytes());
+    }
+  }
+  void await(Flight& flight) {
+    const auto what = [&](const char* why) {
+      std::vector<std::string> names;
+      for (const Member& member : plan_.members_of(plan_.buckets[static_cast<std::size_t>(flight.bucket)]))
+        names.push_back(name(member.gradient));
+      const Communicator& group = group_of(flight.bucket);
+      return fmt::format("reducer, finish, rank {} of group {}: bucket {} of {} ({}): {}", group.rank(),
+                         group.group().name, flight.bucket, plan_.buckets.size(), names_of(names), why);
+    };
+    try {
+      steps_.wait(flight.bucket, static_cast<int>(plan_.buckets.size()), flight.work, options_.timeout);
+    } catch (const comm::TimeoutError& error) {
+      throw comm::TimeoutError(what(error.what()));
+    } catch (const comm::PeerFailed& error) {
+      throw comm::PeerFailed(what(error.what()));
+    }
+  }
+  void note(Launch::What what, int group, DType dtype, std::int64_t elements, int bucket = -1) {
+    outcome_.launches.push_back({.what = what,
+                                 .bucket = bucket,
+                                 .group = group,
+                                 .dtype = dtype,
+                                 .elements = elements,
+                                 .ready_before = what == Launch::What::bucket ? ready_ : 0});
+  }
+
+  // ---- which gradients there are ----
+
+  [[nodiscard]] bool exchanges_used() const {
+    return options_.unused == Unused::told || (options_.unused == Unused::learned && produced_.empty());
+  }
+  void start_used_map() {
+    if (!exchanges_used()) return;
+    used_.assign(groups_.size(), {});
+    for (std::size_t i = 0; i < states_.size(); ++i)
+      used_[static_cast<std::size_t>(gradients_[i].group)].push_back(states_[i].held ? 1 : 0);
+    for (std::size_t group = 0; group < groups_.size(); ++group) {
+      std::vector<std::int32_t>& map = used_[group];
+      note(Launch::What::used, static_cast<int>(group), DType::i32, static_cast<std::int64_t>(map.size()));
+      const Buffer buffer{map.data(), static_cast<std::int64_t>(map.size()), DType::i32};
+      used_works_.push_back(groups_[group]->start(comm::Call{
+          .operation = comm::Operation::all_reduce, .op = comm::ReduceOp::sum, .in = buffer, .out = buffer}));
+    }
+  }
+  void take_used_map() {
+    if (exchanges_used()) {
+      for (comm::Work& work : used_works_) work.wait(options_.timeout);
+      used_works_.clear();
+      std::vector<std::size_t> next(groups_.size(), 0);
+      produced_.assign(states_.size(), false);
+      for (std::size_t i = 0; i < states_.size(); ++i) {
+        const auto group = static_cast<std::size_t>(gradients_[i].group);
+        produced_[i] = states_[i].bucket >= 0 && steps_.is_produced(used_[group][next[group]]);
+        ++next[group];
+      }
+    } else if (options_.unused == Unused::none) {
+      produced_.assign(states_.size(), false);
+      for (std::size_t i = 0; i < states_.size(); ++i) produced_[i] = states_[i].bucket >= 0;
+    }
+    outcome_.produced = produced_;
+  }
+
+  std::vector<Communicator*> groups_;
+  std::vector<Gradient> gradients_;
+  ReducerOptions options_;
+  ReducerSteps steps_;
+  std::vector<State> states_;
+  Plan plan_;
+  std::vector<Memory> memory_;  // of the buckets
+  std::vector<int> order_;      // of launching
+  std::size_t next_ = 0;        // in it
+  std::vector<int> missing_;    // members, by bucket
+  std::vector<Flight> flights_;
+  std::vector<Wire> wires_;
+  std::vector<int> first_order_;
+  std::vector<std::vector<std::int32_t>> used_;  // by group
+  std::vector<comm::Work> used_works_;
+  std::vector<bool> produced_;
+  Outcome outcome_;
+  int ready_ = 0, passes_ = 0, present_ = 0, of_step_ = 0, synchronised_steps_ = 0;
+  std::int64_t of_all_ = 0;
+  bool in_pass_ = false, synchronises_ = false, reduced_ = false, agreed_ = false, rebuilt_ = false, learned_ = false;
+};
+
+Reducer::Reducer(std::vector<Communicator*> groups, std::vector<Gradient> gradients, Plan plan, ReducerOptions options,
+                 const ReducerSteps& steps)
+    : impl_(std::make_unique<Impl>(std::move(groups), std::move(gradients), std::move(plan), std::move(options),
+                                   steps)) {}
+Reducer::~Reducer() = default;
+void Reducer::begin(const Pass& pass) { impl_->begin(pass); }
+void Reducer::ready(int gradient) { impl_->ready(gradient, {}); }
+void Reducer::ready(int gradient, comm::Buffer values) { impl_->ready(gradient, values); }
+const Outcome& Reducer::finish() { return impl_->finish(); }
+void Reducer::clear() { impl_->clear(); }
+int Reducer::join(const std::function<void(const Outcome&)>& after_each) { return impl_->join(after_each); }
+comm::Buffer Reducer::view(int gradient) const { return impl_->view(gradient); }
+void Reducer::use(Plan plan) { impl_->use(std::move(plan)); }
+const Plan& Reducer::plan() const { return impl_->plan(); }
+bool Reducer::has_rebuilt() const { return impl_->has_rebuilt(); }
+
+}  // namespace plumbline::bucketing

@@ -1,0 +1,144 @@
+// reference/bucketing/reducer.hpp: the gradients of a step, reduced over the ranks bucket by bucket while backward runs.
+//
+// Model   The caller says when a backward pass begins, when each gradient is there, and when the pass is over. A bucket's
+//         reduction is started as soon as its last gradient is there and those of all buckets before it in the plan are
+//         started: in every run and on every rank in the plan's order. finish() waits for all.
+// Step    One or several passes, then clear(). Only a pass that synchronises reduces, and it is the step's last; those before
+//         it accumulate. Their number may differ from step to step and from rank to rank.
+// Memory  The reducer owns the buckets. GradientMemory::views: a gradient is its place in the bucket, view(i); who hands in
+//         other memory has it copied there, and must go on with the view. copies: gradients stay in the caller's memory,
+//         which is read when they are ready and written by finish(), until clear(). Host memory only.
+// Lacking A gradient that this rank has not in this step counts as zeros where another rank has it: the result is in
+//         view(i). What no rank has is absent: Outcome::produced, and the caller's memory is not written.
+// Numbers The default average is the communicator's: the sum, then one division. A split divides each rank's values before
+//         and the sum after. A bucket compressed on the wire is divided before it is rounded.
+// Errors  InvalidArgument, StateError and OutOfRange name the parameters; a bucket's TimeoutError and PeerFailed say which
+//         gradients it holds. After an error in a pass that synchronises the groups cannot be used any more.
+// Threads One at a time.
+// Source  Li et al., PyTorch Distributed, VLDB 2020; ColossalAI's gradient handlers, which are plans of several groups.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reference/bucketing/plan.hpp"
+#include "reference/bucketing/reducer_steps.hpp"
+#include "reference/comm/communicator.hpp"
+
+namespace plumbline::bucketing {
+
+enum class GradientMemory : std::uint8_t { views, copies };
+
+/// How ranks learn which gradients a step has.
+enum class Unused : std::uint8_t {
+  none,    // every pass that synchronises produces all; one that is missing is an error
+  told,    // Pass::unused says which a pass does not produce; all ranks tell each other
+  learned  // those that the first pass did not produce; one that is produced later is an error
+};
+
+/// Who divides after some ranks have run out of rows.
+enum class JoinDivisor : std::uint8_t { initial_world, present_ranks };
+
+/// An exchange of the caller's in place of the all-reduce; nothing is divided around it.
+struct CommunicationHook {
+  /// Starts the exchange of a bucket's values. Called in launch order.
+  std::function<comm::Work(comm::Communicator& group, int bucket, comm::Buffer values)> start;
+  /// Makes the results of it, in the same place, when the work is complete; may be empty.
+  std::function<void(comm::Communicator& group, int bucket, comm::Buffer values)> finish;
+};
+
+struct ReducerOptions {
+  std::vector<std::string> names{};  // of the gradients, for messages; else they are numbered
+  GradientMemory memory = GradientMemory::views;
+  bool average = true;           // else sum
+  std::optional<Split> split{};  // of an average: its product is the size of every group
+  Unused unused = Unused::none;
+  bool overlap = true;  // else reductions start when the pass is over, one after the other
+  /// Floating buckets travel as this type.
+  std::optional<comm::DType> wire{};
+  int wire_buffers = 2;  // the most buckets that are compressed at once
+  CommunicationHook hook{};
+  /// A plan from the order in which rank 0's gradients were first ready; every rank makes the same. For one group.
+  std::function<Plan(std::span<const int> order)> rebuild{};
+  /// What rank 0 broadcasts when a pass that synchronises begins, such as running statistics.
+  std::vector<comm::Buffer> buffers{};
+  bool join = false;  // join() will be called on every rank: passes that synchronise begin with counting the ranks
+  JoinDivisor join_divisor = JoinDivisor::initial_world;
+  comm::Timeout timeout{};
+};
+
+/// One backward pass.
+struct Pass {
+  bool synchronise = true;
+  std::vector<int> unused{};  // with Unused::told, gradients that it will not produce
+};
+
+/// A collective that was started, in the order of starting.
+struct Launch {
+  enum class What : std::uint8_t { presence, order, buffer, bucket, used } what = What::bucket;
+  int bucket = -1;
+  int group = 0;
+  comm::DType dtype = comm::DType::f32;
+  std::int64_t elements = 0;
+  int ready_before = 0;  // gradients that were there then: what comes after it overlaps
+  [[nodiscard]] std::int64_t bytes() const { return elements * static_cast<std::int64_t>(comm::size_of(dtype)); }
+  friend bool operator==(const Launch&, const Launch&) = default;
+};
+
+/// What a pass came to.
+struct Outcome {
+  bool synchronised = false;
+  std::vector<bool> produced{};    // by any rank in this step, per gradient; empty unless synchronised
+  std::vector<Launch> launches{};  // this rank's, of this pass
+  std::int64_t copied_in = 0;      // bytes into buckets
+  std::int64_t copied_out = 0;     // and out of them
+  int present = 0;                 // ranks that have rows, where ranks join
+};
+
+class Reducer {
+ public:
+  /// `groups[g]` reduces gradients of group g. They must outlive it. Throws InvalidArgument for a plan that does not fit
+  /// the gradients, splits that are no group's size, names of another number, and options that exclude each other;
+  /// Unsupported for sparse gradients, memory of other devices, and averages of integers.
+  Reducer(std::vector<comm::Communicator*> groups, std::vector<Gradient> gradients, Plan plan,
+          ReducerOptions options = {}, const ReducerSteps& steps = {});
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  /// A pass begins. Collective if it synchronises and there is something to agree on: a plan that no rank has seen yet,
+  /// buffers, ranks that join. Throws StateError while a pass is under way, and after one that synchronised in this step;
+  /// MismatchError where the ranks' plans differ.
+  void begin(const Pass& pass = {});
+  /// A gradient is there, in its view. Throws OutOfRange for an index that there is not, StateError outside a pass, for one
+  /// that was ready, or unused, and InvalidArgument for one that no bucket holds.
+  void ready(int gradient);
+  /// The same of a gradient that the step has accumulated so far in `values`. Throws also InvalidArgument for another
+  /// number of elements or type than the gradient has.
+  void ready(int gradient, comm::Buffer values);
+  /// The pass is over. Throws StateError, naming them, for gradients that were not ready.
+  const Outcome& finish();
+  /// The step is over: all gradients are absent.
+  void clear();
+
+  /// This rank has no more rows: takes part in the others' reductions with zeros, until none has rows left; `after_each`
+  /// is called after each step, with its results in the views. Returns the steps.
+  int join(const std::function<void(const Outcome&)>& after_each = {});
+
+  /// The place of a gradient in its bucket.
+  [[nodiscard]] comm::Buffer view(int gradient) const;
+  /// Another plan of the same gradients, between passes; what was accumulated is kept. Views are others afterwards.
+  void use(Plan plan);
+  [[nodiscard]] const Plan& plan() const;
+  [[nodiscard]] bool has_rebuilt() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plumbline::bucketing

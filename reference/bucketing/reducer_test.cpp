@@ -1,0 +1,324 @@
+#include "reference/bucketing/reducer.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/bucketing/in_order.hpp"
+#include "reference/bucketing/scaled_copy.hpp"
+#include "reference/bucketing/tuning.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/comm/half.hpp"
+#include "reference/comm/local.hpp"
+
+namespace plumbline::bucketing {
+namespace {
+
+using comm::Buffer;
+using comm::Communicator;
+using comm::DType;
+using comm::run_ranks;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<Gradient> gradients_of(const std::vector<std::int64_t>& sizes, DType dtype = DType::f32) {
+  std::vector<Gradient> gradients;
+  for (const std::int64_t size : sizes) gradients.push_back({.elements = size, .dtype = dtype});
+  return gradients;
+}
+
+// Each list is a bucket of those gradients, one after the other.
+Plan plan_of(const std::vector<Gradient>& gradients, const std::vector<std::vector<int>>& lists) {
+  Plan plan;
+  for (const auto& list : lists) {
+    Bucket bucket{.first_member = static_cast<int>(plan.members.size()), .members = static_cast<int>(list.size())};
+    for (const int gradient : list) {
+      const Gradient& one = gradients[static_cast<std::size_t>(gradient)];
+      bucket.dtype = one.dtype;
+      bucket.group = one.group;
+      plan.members.push_back({gradient, bucket.elements});
+      bucket.elements += one.elements;
+    }
+    plan.buckets.push_back(bucket);
+  }
+  return plan;
+}
+
+std::span<float> floats(Buffer buffer) {
+  return {static_cast<float*>(buffer.data), static_cast<std::size_t>(buffer.count)};
+}
+Buffer buffer_of(std::vector<float>& values) {
+  return {values.data(), static_cast<std::int64_t>(values.size()), DType::f32};
+}
+
+template <class Error, class Call>
+std::string message_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+// A reducer alone, for what is refused.
+template <class Body>
+void alone(const Body& body, ReducerOptions options = {}) {
+  run_ranks(1, [&](Communicator& world) {
+    const auto gradients = gradients_of({2, 3});
+    options.names = {"weight", "bias"};
+    Reducer reducer({&world}, gradients, plan_of(gradients, {{1, 0}}), options);
+    body(reducer);
+  });
+}
+
+TEST(Reducer, AveragesViewsInPlace) {
+  run_ranks(3, [](Communicator& world) {
+    const auto gradients = gradients_of({2, 3});
+    Reducer reducer({&world}, gradients, plan_of(gradients, {{1}, {0}}));
+    for (int step = 0; step < 3; ++step) {
+      reducer.begin();
+      for (const int gradient : {1, 0}) {
+        std::ranges::fill(floats(reducer.view(gradient)), static_cast<float>(world.rank() + gradient + step));
+        reducer.ready(gradient);
+      }
+      const Outcome& outcome = reducer.finish();
+      for (const int gradient : {0, 1})
+        for (const float value : floats(reducer.view(gradient)))
+          EXPECT_EQ(value, static_cast<float>(1 + gradient + step));
+      EXPECT_EQ(outcome.copied_in + outcome.copied_out, 0);
+      EXPECT_EQ(outcome.launches.size(), 2u);
+      EXPECT_EQ(outcome.launches[0].ready_before, 1) << "the second bucket was not there yet";
+      reducer.clear();
+    }
+  });
+}
+
+TEST(Reducer, LeavesGradientsWhereTheCallerHasThem) {
+  run_ranks(2, [](Communicator& world) {
+    const auto gradients = gradients_of({2, 3});
+    Reducer reducer({&world}, gradients, plan_of(gradients, {{1, 0}}),
+                    {.memory = GradientMemory::copies, .average = false});
+    std::vector<float> a{1, 2}, b{3, 4, 5};
+    reducer.begin();
+    reducer.ready(1, buffer_of(b));
+    reducer.ready(0, buffer_of(a));
+    const Outcome& outcome = reducer.finish();
+    EXPECT_THAT(a, ElementsAre(2, 4));
+    EXPECT_THAT(b, ElementsAre(6, 8, 10));
+    EXPECT_EQ(outcome.copied_in, 20);
+    EXPECT_EQ(outcome.copied_out, 20);
+  });
+}
+
+TEST(Reducer, ReducesEachGradientOverItsOwnGroup) {
+  run_ranks(4, [](Communicator& world) {
+    const std::vector<int> pair = world.rank() < 2 ? std::vector{0, 1} : std::vector{2, 3};
+    const auto neighbours = world.create_group(pair);
+    std::vector<Gradient> gradients = gradients_of({2, 2});
+    gradients[1].group = 1;
+    Reducer reducer({&world, neighbours.get()}, gradients, plan_of(gradients, {{0}, {1}}), {.average = false});
+    reducer.begin();
+    for (const int gradient : {0, 1}) {
+      std::ranges::fill(floats(reducer.view(gradient)), static_cast<float>(world.rank()));
+      reducer.ready(gradient);
+    }
+    reducer.finish();
+    EXPECT_EQ(floats(reducer.view(0))[0], 6);
+    EXPECT_EQ(floats(reducer.view(1))[1], world.rank() < 2 ? 1 : 5);
+  });
+}
+
+TEST(Reducer, ExchangesAsAHookSays) {
+  run_ranks(2, [](Communicator& world) {
+    const auto gradients = gradients_of({2});
+    ReducerOptions options;
+    options.hook.start = [](Communicator& group, int, Buffer values) {
+      return group.start(
+          comm::Call{.operation = comm::Operation::all_reduce, .op = comm::ReduceOp::max, .in = values, .out = values});
+    };
+    options.hook.finish = [](Communicator&, int, Buffer values) { floats(values)[0] += 100; };
+    Reducer reducer({&world}, gradients, plan_of(gradients, {{0}}), options);
+    reducer.begin();
+    std::ranges::fill(floats(reducer.view(0)), static_cast<float>(world.rank()));
+    reducer.ready(0);
+    reducer.finish();
+    EXPECT_THAT(floats(reducer.view(0)), ElementsAre(101, 1));
+  });
+}
+
+TEST(Reducer, LearnsWhatTheFirstPassDoesNotProduce) {
+  run_ranks(2, [](Communicator& world) {
+    const auto gradients = gradients_of({1, 1, 1});
+    Reducer reducer({&world}, gradients, plan_of(gradients, {{2, 1}, {0}}),
+                    {.names = {"a", "b", "c"}, .unused = Unused::learned});
+    for (int step = 0; step < 3; ++step) {
+      reducer.begin();
+      floats(reducer.view(2))[0] = 3;
+      for (int uses = 0; uses < 2; ++uses) reducer.ready(2);  // a parameter that is used twice
+      floats(reducer.view(0))[0] = 5;
+      if (world.rank() == 0) reducer.ready(0);
+      const Outcome& outcome = reducer.finish();
+      EXPECT_THAT(outcome.produced, ElementsAre(true, false, true));
+      EXPECT_EQ(floats(reducer.view(2))[0], 3);
+      EXPECT_EQ(floats(reducer.view(0))[0], 2.5F);
+      const auto maps = std::ranges::count(outcome.launches, Launch::What::used, &Launch::what);
+      EXPECT_EQ(maps, step == 0 ? 1 : 0);
+      reducer.clear();
+    }
+    reducer.begin();
+    EXPECT_THAT(message_of<StateError>([&] { reducer.ready(1); }),
+                AllOf(HasSubstr("'b'"), HasSubstr("in the first pass was unused")));
+    world.abort("the test is over");
+  });
+}
+
+TEST(Reducer, NamesWhatNeverGotReady) {
+  alone([](Reducer& reducer) {
+    reducer.begin();
+    reducer.ready(0);
+    EXPECT_THAT(message_of<StateError>([&] { reducer.finish(); }),
+                AllOf(HasSubstr("finish, rank 0 of group world"), HasSubstr("1 of 2"), HasSubstr("'bias'")));
+  });
+}
+
+TEST(Reducer, RefusesWhatHasNoPlaceInAPass) {
+  alone([](Reducer& reducer) {
+    EXPECT_THAT(message_of<StateError>([&] { reducer.ready(0); }), HasSubstr("no pass is under way"));
+    EXPECT_THAT(message_of<StateError>([&] { reducer.finish(); }), HasSubstr("no pass is under way"));
+    reducer.begin();
+    EXPECT_THAT(message_of<StateError>([&] { reducer.begin(); }), HasSubstr("a pass is under way"));
+    reducer.ready(0);
+    EXPECT_THAT(message_of<StateError>([&] { reducer.ready(0); }), HasSubstr("'weight' was ready before"));
+    EXPECT_THAT(message_of<OutOfRange>([&] { reducer.ready(2); }), HasSubstr("gradient 2; there are 0 to 1"));
+    EXPECT_THAT(message_of<OutOfRange>([&] { reducer.ready(-1); }), HasSubstr("gradient -1"));
+    EXPECT_THROW(reducer.clear(), StateError);
+    reducer.ready(1);
+    reducer.finish();
+    EXPECT_THAT(message_of<StateError>([&] { reducer.begin(); }), HasSubstr("have been reduced"));
+  });
+}
+
+TEST(Reducer, RefusesGradientsThatAreNotTheirParameters) {
+  alone([](Reducer& reducer) {
+    reducer.begin();
+    std::vector<float> values(3);
+    EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.ready(0, buffer_of(values)); }),
+                AllOf(HasSubstr("'weight' has 3 numbers of f32"), HasSubstr("the parameter 2 of f32")));
+    EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.ready(1, {values.data(), 3, DType::i32}); }),
+                AllOf(HasSubstr("'bias' has 3 numbers of i32"), HasSubstr("3 of f32")));
+  });
+}
+
+TEST(Reducer, RefusesPlansThatDoNotFit) {
+  run_ranks(1, [](Communicator& world) {
+    auto gradients = gradients_of({2, 3});
+    const auto refused = [&](const Plan& plan, ReducerOptions options = {}) {
+      options.names = {"weight", "bias"};
+      return message_of<Error>([&] { const Reducer reducer({&world}, gradients, plan, options); });
+    };
+    const Plan right = plan_of(gradients, {{1, 0}});
+    Plan twice = right;
+    twice.members[1].gradient = 1;
+    EXPECT_THAT(refused(twice), HasSubstr("'bias' is reduced twice"));
+    Plan overlapping = right;
+    overlapping.members[1].begin = 2;
+    EXPECT_THAT(refused(overlapping), HasSubstr("'weight' lies at 2 to 4"));
+    Plan of_doubles = right;
+    of_doubles.buckets[0].dtype = DType::f64;
+    EXPECT_THAT(refused(of_doubles), HasSubstr("'bias' is of f32, its bucket of f64"));
+    Plan unknown = right;
+    unknown.members[0].gradient = 7;
+    EXPECT_THAT(refused(unknown), HasSubstr("gradient 7 of 2"));
+    EXPECT_THAT(refused(right, {.split = Split{2, 1}}), HasSubstr("the product must be the 1 ranks"));
+    EXPECT_THAT(refused(right, {.wire = DType::i32}), HasSubstr("do not travel as i32"));
+    gradients[0].sparse = true;
+    EXPECT_THAT(refused(right), HasSubstr("'weight' is sparse"));
+    gradients[0] = {.elements = 2, .device = {comm::Device::Kind::cuda, 0}};
+    EXPECT_THAT(refused(right), HasSubstr("'weight' lies on cuda:0"));
+    gradients[0] = {.elements = 2, .group = 3};
+    EXPECT_THAT(refused(right), HasSubstr("'weight' is of group 3; there are 1"));
+  });
+}
+
+TEST(Reducer, SaysForWhomItWaited) {
+  std::atomic<bool> over = false;
+  run_ranks(2, [&](Communicator& world) {
+    if (world.rank() == 1) {
+      while (!over) std::this_thread::yield();
+      return;
+    }
+    const auto gradients = gradients_of({600});
+    ReducerSteps trusting;
+    trusting.agree = [](auto&&...) {};
+    Reducer reducer({&world}, gradients, plan_of(gradients, {{0}}),
+                    {.names = {"weight"}, .timeout = std::chrono::milliseconds(50)}, trusting);
+    reducer.begin();
+    reducer.ready(0);
+    EXPECT_THAT(message_of<comm::TimeoutError>([&] { reducer.finish(); }),
+                AllOf(HasSubstr("finish, rank 0 of group world: bucket 0 of 1 ('weight')"), HasSubstr("rank 1")));
+    over = true;
+  });
+}
+
+TEST(Buckets, CloseAtTheirLimits) {
+  std::vector<Gradient> gradients = gradients_of({10, 20, 30, 5});
+  gradients[1].dtype = DType::f64;
+  const std::vector<int> order{3, 2, 1, 0};
+  const std::vector<std::int64_t> limits{20, 1000};
+  const Plan plan = buckets_in_order(gradients, order, limits);
+  const auto members = [&](std::size_t bucket) {
+    std::vector<int> list;
+    for (const Member& member : plan.members_of(plan.buckets.at(bucket))) list.push_back(member.gradient);
+    return list;
+  };
+  ASSERT_EQ(plan.buckets.size(), 3u);
+  EXPECT_THAT(members(0), ElementsAre(3)) << "20 bytes reach the first limit";
+  EXPECT_THAT(members(1), ElementsAre(1)) << "of another type";
+  EXPECT_THAT(members(2), ElementsAre(2, 0));
+  EXPECT_EQ(plan.buckets[2].elements, 40);
+  EXPECT_EQ(buckets_in_order(gradients, order, std::vector<std::int64_t>{0}).buckets.size(), 4u);
+  EXPECT_EQ(buckets_in_order(gradients, std::vector{0}, std::vector{kNoLimit}).members.size(), 1u);
+  EXPECT_THROW((void)buckets_in_order(gradients, std::vector{4}, limits), OutOfRange);
+  EXPECT_THROW((void)buckets_in_order(gradients, order, {}), InvalidArgument);
+}
+
+TEST(Tuning, ChoosesTheSameOnAllRanksAndTriesEachGradientAlone) {
+  std::vector<std::int64_t> chosen(3);
+  run_ranks(3, [&](Communicator& world) {
+    const auto gradients = gradients_of({100, 3, 2000});
+    const Tuning tuning = fastest_limit(world, gradients, {4096, kNoLimit}, 3);
+    ASSERT_EQ(tuning.times.size(), 3u);
+    EXPECT_EQ(tuning.times[0].limit_bytes, 0);
+    const auto found = std::ranges::find(tuning.times, tuning.limit_bytes, &BucketTime::limit_bytes);
+    ASSERT_NE(found, tuning.times.end());
+    const BucketTime& best = *std::ranges::min_element(tuning.times, {}, &BucketTime::seconds);
+    EXPECT_LE(found->seconds, best.high);
+    chosen[static_cast<std::size_t>(world.rank())] = tuning.limit_bytes;
+    EXPECT_THROW((void)fastest_limit(world, gradients, {-1}), InvalidArgument);
+  });
+  EXPECT_EQ(chosen[1], chosen[0]);
+  EXPECT_EQ(chosen[2], chosen[0]);
+}
+
+TEST(ScaledCopy, DividesWhileItCopies) {
+  std::vector<float> from{3, 5, 1e-3F}, to(3);
+  copy_divided(buffer_of(from), buffer_of(to), 3);
+  EXPECT_THAT(to, ElementsAre(1.0F, 5.0F / 3.0F, 1e-3F / 3.0F));
+  std::vector<comm::Float16> half(3);
+  copy_divided(buffer_of(from), {half.data(), 3, DType::f16}, 1);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(half[i], comm::to_float16(from[i]));
+  copy_divided({half.data(), 3, DType::f16}, buffer_of(to), 2);
+  EXPECT_EQ(to[0], 1.5F);
+  std::int32_t number = 1;
+  EXPECT_THROW(copy_divided({&number, 1, DType::i32}, {&number, 1, DType::i32}, 2), Unsupported);
+  EXPECT_THROW(copy_divided(buffer_of(from), {to.data(), 2, DType::f32}, 2), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace plumbline::bucketing

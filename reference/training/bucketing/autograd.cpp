@@ -1,0 +1,255 @@
+#include "reference/training/bucketing/autograd.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/strides.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "reference/bucketing/in_order.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::training {
+namespace {
+
+using Accumulator = decltype(torch::autograd::impl::grad_accumulator(std::declval<at::Tensor>()));
+
+std::optional<comm::DType> type_of_gradient(at::ScalarType type) {
+  switch (type) {
+    case at::kHalf:
+      return comm::DType::f16;
+    case at::kBFloat16:
+      return comm::DType::bf16;
+    case at::kFloat:
+      return comm::DType::f32;
+    case at::kDouble:
+      return comm::DType::f64;
+    default:
+      return {};
+  }
+}
+
+bucketing::Gradient gradient_of_leaf(const NamedTensor& leaf) {
+  const std::optional<comm::DType> dtype = type_of_gradient(leaf.tensor.scalar_type());
+  if (!dtype)
+    throw Unsupported(
+        fmt::format("leaf '{}': gradients of {} are not added", leaf.name, c10::toString(leaf.tensor.scalar_type())));
+  if (!leaf.tensor.is_leaf()) throw InvalidArgument(fmt::format("'{}' is no leaf of the graph", leaf.name));
+  if (!leaf.tensor.device().is_cpu())
+    throw Unsupported(fmt::format("leaf '{}' lies on {}; gradients in host memory are reduced", leaf.name,
+                                  leaf.tensor.device().str()));
+  return {.elements = leaf.tensor.numel(), .dtype = *dtype};
+}
+
+// Its own order in memory, where that has no gaps.
+std::vector<std::int64_t> strides_of(const at::Tensor& leaf) {
+  if (leaf.is_non_overlapping_and_dense()) return leaf.strides().vec();
+  const auto row_major = c10::contiguous_strides(leaf.sizes());
+  return {row_major.begin(), row_major.end()};
+}
+
+class ReadyHook final : public torch::autograd::FunctionPostHook {
+ public:
+  explicit ReadyHook(std::function<void()> ready) : ready_(std::move(ready)) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list&) override {
+    ready_();
+    return outputs;
+  }
+
+ private:
+  std::function<void()> ready_;
+};
+
+}  // namespace
+
+class AutogradReducer::Impl {
+ public:
+  Impl(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options,
+       const bucketing::ReducerSteps& steps)
+      : leaves_(std::move(leaves)), options_(std::move(options)) {
+    std::vector<bucketing::Gradient> gradients;
+    std::vector<int> backwards;
+    for (const NamedTensor& leaf : leaves_) gradients.push_back(gradient_of_leaf(leaf));
+    for (std::size_t i = leaves_.size(); i-- > 0;)
+      if (leaves_[i].tensor.requires_grad()) backwards.push_back(static_cast<int>(i));
+    bucketing::ReducerOptions reducer = options_.reducer;
+    reducer.names.clear();
+    for (const NamedTensor& leaf : leaves_) reducer.names.push_back(leaf.name);
+    if (options_.rebuild)
+      reducer.rebuild = [this, gradients](std::span<const int> order) { return plan_in(gradients, order); };
+    reducer_.emplace(std::vector<comm::Communicator*>{&group}, gradients, plan_in(gradients, backwards),
+                     std::move(reducer), steps);
+    views_.resize(leaves_.size());
+    make_views();
+    add_hooks();
+  }
+  ~Impl() {
+    for (const auto& [accumulator, key] : hooks_) accumulator->del_post_hook(key);
+    const c10::AutoGradMode without_gradients(false);
+    for (std::size_t i = 0; i < leaves_.size(); ++i)
+      if (is_view(i)) leaves_[i].tensor.mutable_grad() = views_[i].clone();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  void begin(bool synchronise, const std::vector<at::Tensor>& outputs) {
+    bucketing::Pass pass{.synchronise = synchronise};
+    if (options_.reducer.unused == bucketing::Unused::told) pass.unused = unreached_from(outputs);
+    const bool had_rebuilt = reducer_->has_rebuilt();
+    reducer_->begin(pass);
+    if (reducer_->has_rebuilt() != had_rebuilt) move_to_new_views();
+    synchronises_ = synchronise;
+  }
+
+  const bucketing::Outcome& finish() {
+    const bucketing::Outcome& outcome = reducer_->finish();
+    if (!outcome.synchronised) return outcome;
+    const c10::AutoGradMode without_gradients(false);
+    for (std::size_t i = 0; i < leaves_.size(); ++i)
+      if (outcome.produced[i] && !leaves_[i].tensor.grad().defined())  // another rank's
+        leaves_[i].tensor.mutable_grad() = uses_views() ? views_[i] : views_[i].clone();
+    return outcome;
+  }
+
+  void clear() {
+    reducer_->clear();
+    for (NamedTensor& leaf : leaves_) leaf.tensor.mutable_grad().reset();
+  }
+  [[nodiscard]] const bucketing::Plan& plan() const { return reducer_->plan(); }
+
+ private:
+  [[nodiscard]] bool uses_views() const { return options_.reducer.memory == bucketing::GradientMemory::views; }
+  [[nodiscard]] bucketing::Plan plan_in(std::span<const bucketing::Gradient> gradients,
+                                        std::span<const int> order) const {
+    const std::array<std::int64_t, 2> limits{std::min(kFirstBucketBytes, options_.bucket_bytes), options_.bucket_bytes};
+    return bucketing::buckets_in_order(gradients, order, limits);
+  }
+  [[nodiscard]] bool is_view(std::size_t leaf) const {
+    const at::Tensor& gradient = leaves_[leaf].tensor.grad();
+    return uses_views() && gradient.defined() && views_[leaf].defined() &&
+           gradient.data_ptr() == views_[leaf].data_ptr() && gradient.strides() == views_[leaf].strides();
+  }
+  void make_views() {
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      const at::Tensor& leaf = leaves_[i].tensor;
+      if (!leaf.requires_grad()) continue;
+      views_[i] = at::from_blob(reducer_->view(static_cast<int>(i)).data, leaf.sizes(), strides_of(leaf),
+                                leaf.options().requires_grad(false));
+    }
+  }
+  // What was accumulated has been moved to the new buckets.
+  void move_to_new_views() {
+    std::vector<bool> were_views(leaves_.size());
+    for (std::size_t i = 0; i < leaves_.size(); ++i) were_views[i] = is_view(i);
+    make_views();
+    for (std::size_t i = 0; i < leaves_.size(); ++i)
+      if (were_views[i]) leaves_[i].tensor.mutable_grad() = views_[i];
+  }
+  void add_hooks() {
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      if (!leaves_[i].tensor.requires_grad()) continue;
+      Accumulator accumulator = torch::autograd::impl::grad_accumulator(leaves_[i].tensor);
+      const auto key = accumulator->add_post_hook(std::make_unique<ReadyHook>([this, i] { take(i); }));
+      hooks_.emplace_back(std::move(accumulator), key);
+    }
+  }
+
+  // A leaf's gradient has been added up.
+  void take(std::size_t leaf) {
+    const c10::AutoGradMode without_gradients(false);
+    const at::Tensor& gradient = leaves_[leaf].tensor.grad();
+    if (synchronises_ && options_.before_reduction) options_.before_reduction(leaf, gradient);
+    const auto number = static_cast<int>(leaf);
+    if (is_view(leaf)) return reducer_->ready(number);
+    if (gradient.strides() != views_[leaf].strides()) return take_in_other_order(leaf);
+    reducer_->ready(number, buffer_of(gradient));
+    if (uses_views()) leaves_[leaf].tensor.mutable_grad() = views_[leaf];
+  }
+  void take_in_other_order(std::size_t leaf) {
+    at::Tensor& gradient = leaves_[leaf].tensor.mutable_grad();
+    const auto number = static_cast<int>(leaf);
+    if (uses_views()) {
+      views_[leaf].copy_(gradient);
+      gradient = views_[leaf];
+      return reducer_->ready(number);
+    }
+    gradient = at::empty_strided(gradient.sizes(), views_[leaf].strides(), gradient.options()).copy_(gradient);
+    reducer_->ready(number, buffer_of(gradient));
+  }
+  static comm::Buffer buffer_of(const at::Tensor& gradient) {
+    return {gradient.data_ptr(), gradient.numel(), *type_of_gradient(gradient.scalar_type())};
+  }
+
+  // The leaves that no path of the graph leads to.
+  [[nodiscard]] std::vector<int> unreached_from(const std::vector<at::Tensor>& outputs) const {
+    std::set<const torch::autograd::Node*> seen;
+    std::vector<const torch::autograd::Node*> open;
+    const auto visit = [&](const torch::autograd::Node* node) {
+      if (node != nullptr && seen.insert(node).second) open.push_back(node);
+    };
+    for (const at::Tensor& output : outputs) visit(torch::autograd::impl::gradient_edge(output).function.get());
+    while (!open.empty()) {
+      const torch::autograd::Node* node = open.back();
+      open.pop_back();
+      for (const auto& edge : node->next_edges()) visit(edge.function.get());
+    }
+    std::vector<int> unreached;
+    std::size_t hook = 0;
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      if (!leaves_[i].tensor.requires_grad()) continue;
+      if (!seen.contains(&*hooks_[hook].first)) unreached.push_back(static_cast<int>(i));
+      ++hook;
+    }
+    return unreached;
+  }
+
+  std::vector<NamedTensor> leaves_;
+  AutogradOptions options_;
+  std::optional<bucketing::Reducer> reducer_;
+  std::vector<at::Tensor> views_;
+  std::vector<std::pair<Accumulator, std::uintptr_t>> hooks_;  // of the leaves that require a gradient
+  bool synchronises_ = false;
+};
+
+AutogradReducer::AutogradReducer(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options,
+                                 const bucketing::ReducerSteps& steps)
+    : impl_(std::make_unique<Impl>(group, std::move(leaves), std::move(options), steps)) {}
+AutogradReducer::~AutogradReducer() = default;
+void AutogradReducer::begin(bool synchronise, const std::vector<at::Tensor>& outputs) {
+  impl_->begin(synchronise, outputs);
+}
+const bucketing::Outcome& AutogradReducer::finish() { return impl_->finish(); }
+void AutogradReducer::clear() { impl_->clear(); }
+const bucketing::Plan& AutogradReducer::plan() const { return impl_->plan(); }
+
+void broadcast_from_rank_0(comm::Communicator& group, const std::vector<at::Tensor>& tensors) {
+  const c10::AutoGradMode without_gradients(false);
+  std::map<at::ScalarType, std::vector<at::Tensor>> by_type;
+  for (const at::Tensor& tensor : tensors) by_type[tensor.scalar_type()].push_back(tensor.detach());
+  for (const auto& [type, same] : by_type) {
+    const std::optional<comm::DType> dtype = type_of_gradient(type);
+    if (!dtype) throw Unsupported(fmt::format("tensors of {} are not broadcast", c10::toString(type)));
+    std::vector<at::Tensor> flat;
+    for (const at::Tensor& tensor : same) flat.push_back(tensor.contiguous().view({-1}));
+    const at::Tensor memory = at::cat(flat).cpu();
+    group.broadcast({memory.data_ptr(), memory.numel(), *dtype}, 0);
+    std::int64_t first = 0;
+    for (const at::Tensor& tensor : same) {
+      tensor.copy_(memory.narrow(0, first, tensor.numel()).view(tensor.sizes()));
+      first += tensor.numel();
+    }
+  }
+}
+
+}  // namespace plumbline::training

@@ -1,0 +1,66 @@
+// reference/training/bucketing/autograd.hpp: a reducer of gradients that LibTorch's back-propagation drives.
+//
+// Model   Each leaf has a hook behind its accumulation: when its gradient has been added up, it is ready. A pass is a forward
+//         and a backward; begin() comes between the two. With GradientMemory::views a leaf's gradient becomes its place in the
+//         bucket, in the leaf's own order in memory (channels last, say), so that an optimizer reads what was reduced
+//         without a copy; ranks must lay their leaves out alike.
+// Unused  With Unused::told the graph of the pass's outputs is searched for the leaves that it does not reach.
+// Frozen  Leaves that do not require a gradient are in no bucket.
+// Memory  Gradients that are views are copied to memory of their own when this goes.
+// Source  torch.nn.parallel.DistributedDataParallel.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "reference/bucketing/reducer.hpp"
+#include "reference/comm/communicator.hpp"
+#include "reference/training/pipeline/stage.hpp"
+
+namespace plumbline::training {
+
+inline constexpr std::int64_t kFirstBucketBytes = 1 << 20;
+
+struct AutogradOptions {
+  bucketing::ReducerOptions reducer{};   // names are the leaves'
+  std::int64_t bucket_bytes = 25 << 20;  // a bucket that has as many takes no more; the first one needs 1 MiB at most
+  /// Plans again, once, in the order in which rank 0's gradients were ready.
+  bool rebuild = false;
+  /// Told of each gradient of a pass that synchronises, before it is reduced.
+  std::function<void(std::size_t leaf, const at::Tensor& gradient)> before_reduction{};
+};
+
+class AutogradReducer {
+ public:
+  /// The group must outlive it. Leaves are numbered as they come; their buckets are filled from the last to the first.
+  /// Throws InvalidArgument, naming it, for a tensor that is no leaf, Unsupported for a type that is not added and for
+  /// memory that is not the host's, and what Reducer throws.
+  AutogradReducer(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options = {},
+                  const bucketing::ReducerSteps& steps = {});
+  ~AutogradReducer();
+  AutogradReducer(const AutogradReducer&) = delete;
+  AutogradReducer& operator=(const AutogradReducer&) = delete;
+
+  /// Between forward and backward. `outputs` are what will be back-propagated: looked at with Unused::told. Throws as
+  /// Reducer::begin().
+  void begin(bool synchronise = true, const std::vector<at::Tensor>& outputs = {});
+  /// After backward. Gradients that some rank has are then there on every leaf. Throws as Reducer::finish().
+  const bucketing::Outcome& finish();
+  /// The step is over: no leaf has a gradient.
+  void clear();
+
+  [[nodiscard]] const bucketing::Plan& plan() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Gives all tensors rank 0's values: one broadcast a type. Collective.
+void broadcast_from_rank_0(comm::Communicator& group, const std::vector<at::Tensor>& tensors);
+
+}  // namespace plumbline::training

@@ -1,0 +1,213 @@
+// Models whose gradients a reducer adds while LibTorch back-propagates: each rank's are those of one device.
+#include "reference/training/bucketing/autograd.hpp"
+
+#include <algorithm>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/comm/local.hpp"
+#include "reference/training/models/resnet.hpp"
+#include "reference/training/models/transformer.hpp"
+
+namespace plumbline::training {
+namespace {
+
+using bucketing::GradientMemory;
+using comm::Communicator;
+using comm::run_ranks;
+
+// A model of one stage, with a rank's batches of its own.
+class Replica {
+ public:
+  explicit Replica(const Blocks& blocks)
+      : store_(7, c10::Device(c10::kCPU)), stage_(make_stage(blocks, {0, static_cast<int>(blocks.size())}, store_)) {}
+  [[nodiscard]] std::vector<NamedTensor> leaves() const { return stage_->parameters(); }
+  [[nodiscard]] at::Tensor loss(const at::Tensor& x, const at::Tensor& y) {
+    return at::cross_entropy_loss(stage_->forward({x}, {}).at(0), y);
+  }
+
+ private:
+  TensorStore store_;
+  std::unique_ptr<Stage> stage_;
+};
+
+struct Batch {
+  at::Tensor x, y;
+};
+using MakeBatch = std::function<Batch(int rank, int pass)>;
+
+// The means that one device computes: of each rank the sum of its passes, in order; then over the ranks, in order.
+std::vector<at::Tensor> on_one_device(const Blocks& blocks, const MakeBatch& batch, int ranks, int passes) {
+  std::vector<at::Tensor> sums;
+  Replica replica(blocks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (NamedTensor& leaf : replica.leaves()) leaf.tensor.mutable_grad().reset();
+    for (int pass = 0; pass < passes; ++pass) {
+      const Batch rows = batch(rank, pass);
+      replica.loss(rows.x, rows.y).div(passes).backward();
+    }
+    const std::vector<NamedTensor> leaves = replica.leaves();
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      const at::Tensor& gradient = leaves[i].tensor.grad();
+      if (rank == 0)
+        sums.push_back(gradient.clone());
+      else
+        sums[i].add_(gradient);
+    }
+  }
+  for (at::Tensor& sum : sums) sum.div_(ranks);
+  return sums;
+}
+
+void expect_one_device(const Blocks& blocks, const MakeBatch& batch, int ranks, int passes, AutogradOptions options) {
+  at::set_num_threads(1);
+  const std::vector<at::Tensor> expected = on_one_device(blocks, batch, ranks, passes);
+  run_ranks(ranks, [&](Communicator& world) {
+    at::set_num_threads(1);
+    Replica replica(blocks);
+    const std::vector<NamedTensor> leaves = replica.leaves();
+    AutogradReducer reducer(world, leaves, options);
+    for (int pass = 0; pass < passes; ++pass) {
+      const Batch rows = batch(world.rank(), pass);
+      const at::Tensor loss = replica.loss(rows.x, rows.y).div(passes);
+      reducer.begin(pass + 1 == passes, {loss});
+      loss.backward();
+      (void)reducer.finish();
+    }
+    ASSERT_EQ(leaves.size(), expected.size());
+    for (std::size_t i = 0; i < leaves.size(); ++i)
+      EXPECT_TRUE(leaves[i].tensor.grad().equal(expected[i])) << leaves[i].name << " of rank " << world.rank();
+  });
+}
+
+Batch images(int rank, int pass, std::int64_t size) {
+  at::Tensor x = at::full({2, 3, size, size}, 0.0);
+  float* value = x.data_ptr<float>();
+  for (std::int64_t i = 0; i < x.numel(); ++i)
+    value[i] = static_cast<float>((i * 37 + rank * 101 + pass * 53) % 211) / 105.0F - 1.0F;
+  at::Tensor y = at::full({2}, rank + pass, at::kLong);
+  return {x, y};
+}
+Batch tokens(int rank, int pass) {
+  at::Tensor x = at::full({2, 16}, 0, at::kLong), y = at::full({2, 16}, 0, at::kLong);
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    x.data_ptr<std::int64_t>()[i] = (i * 7 + rank * 3 + pass) % 64;
+    y.data_ptr<std::int64_t>()[i] = (i * 5 + rank + 1) % 64;
+  }
+  return {x, y};
+}
+
+TEST(AutogradReducer, ResNet50sGradientsAreThoseOfOneDevice) {
+  const auto batch = [](int rank, int pass) { return images(rank, pass, 32); };
+  expect_one_device(resnet50(), batch, 2, 1, {});
+}
+
+TEST(AutogradReducer, ConvolutionsLieChannelsLastInTheirBuckets) {
+  const Blocks blocks = resnet({.block = ResidualBlock::basic, .layers = {1, 1, 1, 1}, .classes = 10, .planes = 8});
+  const auto batch = [](int rank, int pass) { return images(rank, pass, 16); };
+  for (const GradientMemory memory : {GradientMemory::views, GradientMemory::copies})
+    for (const int passes : {1, 2})
+      expect_one_device(blocks, batch, 3, passes, {.reducer = {.memory = memory}, .bucket_bytes = 4096});
+}
+
+TEST(AutogradReducer, ATransformersTiedWeightIsOneGradient) {
+  const Blocks blocks = transformer({.tokens = 64, .length = 16, .width = 16, .heads = 2, .layers = 2});
+  for (const GradientMemory memory : {GradientMemory::views, GradientMemory::copies})
+    for (const bool rebuild : {false, true})
+      expect_one_device(blocks, tokens, 2, 3,
+                        {.reducer = {.memory = memory}, .bucket_bytes = 2048, .rebuild = rebuild});
+}
+
+TEST(AutogradReducer, SearchesTheGraphForWhatIsNotUsed) {
+  run_ranks(2, [](Communicator& world) {
+    at::set_num_threads(1);
+    std::vector<NamedTensor> leaves;
+    for (const char* name : {"used", "of_rank_1", "of_nobody"})
+      leaves.push_back({name, at::full({3}, 2.0).requires_grad_()});
+    AutogradReducer reducer(world, leaves, {.reducer = {.unused = bucketing::Unused::told}, .bucket_bytes = 1});
+    for (int step = 0; step < 3; ++step) {
+      at::Tensor loss = leaves[0].tensor.sum();
+      if (world.rank() == 1) loss = loss.add(leaves[1].tensor.mul(4).sum());
+      reducer.begin(true, {loss});
+      loss.backward();
+      EXPECT_THAT(reducer.finish().produced, testing::ElementsAre(true, true, false));
+      EXPECT_EQ(leaves[1].tensor.grad()[0].item<float>(), 2);
+      EXPECT_FALSE(leaves[2].tensor.grad().defined());
+      reducer.clear();
+    }
+  });
+}
+
+TEST(AutogradReducer, LeavesFrozenLeavesAlone) {
+  run_ranks(2, [](Communicator& world) {
+    at::set_num_threads(1);
+    const std::vector<NamedTensor> leaves{{"free", at::full({3}, 2.0).requires_grad_()},
+                                          {"frozen", at::full({5}, 2.0, at::kDouble)}};
+    AutogradReducer reducer(world, leaves);
+    EXPECT_EQ(reducer.plan().buckets.size(), 1u);
+    const at::Tensor loss = leaves[0].tensor.mul(world.rank() + 1).sum().add(leaves[1].tensor.sum());
+    reducer.begin();
+    loss.backward();
+    (void)reducer.finish();
+    EXPECT_EQ(leaves[0].tensor.grad()[2].item<float>(), 1.5F);
+    EXPECT_FALSE(leaves[1].tensor.grad().defined());
+  });
+}
+
+TEST(AutogradReducer, NamesTheLeavesWhoseGradientsNeverCame) {
+  run_ranks(1, [](Communicator& world) {
+    const std::vector<NamedTensor> leaves{{"used", at::full({3}, 2.0).requires_grad_()},
+                                          {"forgotten", at::full({3}, 2.0).requires_grad_()}};
+    AutogradReducer reducer(world, leaves);
+    const at::Tensor loss = leaves[0].tensor.sum();
+    reducer.begin();
+    loss.backward();
+    try {
+      (void)reducer.finish();
+      FAIL() << "nothing was thrown";
+    } catch (const StateError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("'forgotten'"));
+    }
+  });
+}
+
+TEST(AutogradReducer, RefusesASecondBackwardOfTheSamePass) {
+  run_ranks(1, [](Communicator& world) {
+    const std::vector<NamedTensor> leaves{{"weight", at::full({3}, 2.0).requires_grad_()}};
+    AutogradReducer reducer(world, leaves);
+    reducer.begin();
+    leaves[0].tensor.sum().backward();
+    EXPECT_THROW(leaves[0].tensor.sum().backward(), StateError);
+  });
+}
+
+TEST(AutogradReducer, LeavesGradientsBehindThatOutliveIt) {
+  at::Tensor leaf = at::full({3}, 2.0).requires_grad_();
+  run_ranks(1, [&](Communicator& world) {
+    AutogradReducer reducer(world, {{"weight", leaf}});
+    const at::Tensor loss = leaf.mul(5).sum();
+    reducer.begin();
+    loss.backward();
+    (void)reducer.finish();
+  });
+  EXPECT_EQ(leaf.grad()[1].item<float>(), 5);
+  leaf.sum().backward();  // no hook is left
+  EXPECT_EQ(leaf.grad()[1].item<float>(), 6);
+}
+
+TEST(AutogradReducer, GivesEveryRankTheFirstOnesValues) {
+  run_ranks(3, [](Communicator& world) {
+    const at::Tensor a = at::full({2, 3}, world.rank() + 1.0), b = at::full({4}, world.rank() + 10.0, at::kDouble);
+    broadcast_from_rank_0(world, {a, b});
+    EXPECT_EQ(a[1][2].item<float>(), 1);
+    EXPECT_EQ(b[3].item<double>(), 10);
+  });
+}
+
+}  // namespace
+}  // namespace plumbline::training
