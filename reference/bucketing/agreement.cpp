@@ -103,22 +103,22 @@ std::int64_t hash(std::string_view text, std::uint64_t start) {
 
 using Fingerprint = std::array<std::int64_t, 3>;  // two hashes, and the length
 
-std::vector<Fingerprint> exchange(comm::Communicator& communicator, const Fingerprint& mine) {
+std::vector<Fingerprint> exchange(comm::Communicator& communicator, const Fingerprint& mine, comm::Timeout timeout) {
   std::vector<Fingerprint> all(static_cast<std::size_t>(communicator.size()));
   const auto numbers = static_cast<std::int64_t>(mine.size());
   communicator.all_gather({mine.data(), numbers, comm::DType::i64},
-                          {all.data(), numbers * communicator.size(), comm::DType::i64});
+                          {all.data(), numbers * communicator.size(), comm::DType::i64}, timeout);
   return all;
 }
 
 std::vector<Lines> exchange_lines(comm::Communicator& communicator, std::string text,
-                                  const std::vector<Fingerprint>& fingerprints) {
+                                  const std::vector<Fingerprint>& fingerprints, comm::Timeout timeout) {
   std::int64_t longest = 0;
   for (const Fingerprint& one : fingerprints) longest = std::max(longest, one[2]);
   text.resize(static_cast<std::size_t>(longest));
   std::string all(static_cast<std::size_t>(longest) * fingerprints.size(), '\0');
   communicator.all_gather({text.data(), longest, comm::DType::u8},
-                          {all.data(), longest * communicator.size(), comm::DType::u8});
+                          {all.data(), longest * communicator.size(), comm::DType::u8}, timeout);
   std::vector<Lines> ranks;
   for (std::size_t rank = 0; rank < fingerprints.size(); ++rank)
     ranks.push_back(lines_in(std::string_view(all).substr(rank * static_cast<std::size_t>(longest),
@@ -217,14 +217,14 @@ PlanDisagreement::PlanDisagreement(std::string subject, std::vector<Opinion> opi
     : MismatchError(words_of(subject, opinions)), subject_(std::move(subject)), opinions_(std::move(opinions)) {}
 
 void verify_agreement(comm::Communicator& communicator, const Plan& plan, std::span<const Gradient> gradients,
-                      std::span<const std::string> names, std::span<const Shape> shapes) {
+                      std::span<const std::string> names, std::span<const Shape> shapes, comm::Timeout timeout) {
   require_descriptions(gradients, names, shapes);
   std::string text = text_of(lines_of(plan, gradients, names, shapes));
   constexpr std::uint64_t kStart = 0xcbf29ce484222325;
   const Fingerprint mine{hash(text, kStart), hash(text, ~kStart), static_cast<std::int64_t>(text.size())};
-  const std::vector<Fingerprint> all = exchange(communicator, mine);
+  const std::vector<Fingerprint> all = exchange(communicator, mine, timeout);
   if (std::ranges::all_of(all, [&](const Fingerprint& one) { return one == all.front(); })) return;
-  throw first_difference(exchange_lines(communicator, std::move(text), all));
+  throw first_difference(exchange_lines(communicator, std::move(text), all, timeout));
 }
 
 }  // namespace plumbline::bucketing

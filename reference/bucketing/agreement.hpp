@@ -46,6 +46,7 @@ using Shape = std::vector<std::int64_t>;
 /// anything is sent, for another number of names or shapes, or a shape that has not the gradient's elements; what the
 /// communicator throws.
 void verify_agreement(comm::Communicator& communicator, const Plan& plan, std::span<const Gradient> gradients,
-                      std::span<const std::string> names, std::span<const Shape> shapes = {});
+                      std::span<const std::string> names, std::span<const Shape> shapes = {},
+                      comm::Timeout timeout = {});
 
 }  // namespace plumbline::bucketing

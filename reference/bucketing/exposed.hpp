@@ -29,8 +29,8 @@ struct PredictedReduction {
 
 struct Exposure {
   std::vector<PredictedReduction> launches;  // of each bucket
-  double communication = 0;      // of all buckets together
-  double exposed = 0;            // behind the end of the backward
+  double communication = 0;                  // of all buckets together
+  double exposed = 0;                        // behind the end of the backward
   /// The part that is hidden: 1 - exposed / communication; 1 where nothing is communicated.
   [[nodiscard]] double overlap_ratio() const { return communication > 0 ? 1 - exposed / communication : 1; }
 };

@@ -25,7 +25,7 @@ using testing::ThrowsMessage;
 using Indices = std::vector<std::vector<int>>;
 using Limits = std::vector<std::int64_t>;
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
 
 // ---- by size ----
 
@@ -89,7 +89,7 @@ TEST(BySize, RefusesWhatIsNoLimitAndNoOrder) {
   EXPECT_THAT(refused({4}, {0}), ThrowsMessage<InvalidArgument>(HasSubstr("1 entries for 2 gradients")));
   EXPECT_THAT(refused({4}, {0, 2}), ThrowsMessage<InvalidArgument>(HasSubstr("gradient 2 at 1; there are 2")));
   EXPECT_THAT(refused({4}, {1, 1}), ThrowsMessage<InvalidArgument>(HasSubstr("gradient 1 twice")));
-  EXPECT_THAT([] { (void)plan_by_size(of_sizes({kMost}), Limits{4}); },
+  EXPECT_THAT([] { (void)plan_by_size(of_sizes({kMostBytes}), Limits{4}); },
               ThrowsMessage<OutOfRange>(HasSubstr("64 bits")));
   EXPECT_TRUE(plan_by_size({}, Limits{4}).buckets.empty());
 }
@@ -106,9 +106,9 @@ TEST(Ddp, HasItsDefaultCaps) {
   const BucketCapacity capacity = bucket_capacity({});
   EXPECT_EQ(capacity.bucket_bytes_cap, 26214400);
   EXPECT_EQ(capacity.first_bucket_bytes_cap, 1048576);
-  EXPECT_THAT(first_limits(capacity, false, false), ElementsAre(kMost));
+  EXPECT_THAT(first_limits(capacity, false, false), ElementsAre(kMostBytes));
   EXPECT_THAT(first_limits(capacity, true, false), ElementsAre(1048576, 26214400));
-  EXPECT_THAT(first_limits(capacity, true, true), ElementsAre(kMost));
+  EXPECT_THAT(first_limits(capacity, true, true), ElementsAre(kMostBytes));
   EXPECT_THAT(rebuilt_limits(capacity), ElementsAre(1048576, 26214400));
 }
 

@@ -52,10 +52,6 @@ struct Waiting {
 [[nodiscard]] std::vector<int> order_of(const Plan& plan, const comm::Communicator& group);
 /// rank 0's, on every rank.
 void take_order_of_rank_0(comm::Communicator& group, std::span<std::int64_t> order, comm::Timeout timeout);
-/// Throws MismatchError, naming a parameter and the ranks, unless all ranks of the group have the same plan and gradients.
-void agree_on_plan(comm::Communicator& group, const Plan& plan, std::span<const Gradient> gradients,
-                   std::span<const std::string> names, comm::Timeout timeout);
-
 struct ReducerSteps {
   /// Whether a pass reduces.
   std::function<bool(bool synchronise, int passes_before)> reduces = [](bool synchronise, int) { return synchronise; };
@@ -94,7 +90,7 @@ struct ReducerSteps {
       take_order_of_rank_0;
   std::function<void(comm::Communicator& group, const Plan& plan, std::span<const Gradient> gradients,
                      std::span<const std::string> names, comm::Timeout timeout)>
-      agree = agree_on_plan;
+      agree;  // verify_agreement()
   /// Which wire buffer the bucket takes that is started as the how-manieth of the step, and of all.
   std::function<int(int of_step, std::int64_t of_all, int buffers)> wire_buffer =
       [](int, std::int64_t of_all, int buffers) { return static_cast<int>(of_all % buffers); };
