@@ -48,9 +48,10 @@ std::vector<std::string> failures_with(const Mutant& mutant, const suite::Suite&
 std::vector<std::string> mutants_of(const std::string& prefix) {
   std::vector<std::string> list;
   for (const Mutant& mutant : mutants::all_mutants()) {
-    const std::string check = mutant.shows.substr(0, mutant.shows.find('['));
+    const std::string id = mutant.shows.substr(0, mutant.shows.find('['));
     const auto& checks = suite_under_test().checks();
-    if (mutant.violates.starts_with(prefix) && std::ranges::find(checks, check, &suite::Check::id) != checks.end())
+    const auto check = std::ranges::find(checks, id, &suite::Check::id);
+    if (mutant.violates.starts_with(prefix) && check != checks.end() && check->modules.empty())
       list.push_back(mutant.name);
   }
   return list;

@@ -29,7 +29,8 @@ namespace plumbline::conformance {
                                                      const std::string& id, const std::string& arm,
                                                      std::chrono::milliseconds patience);
 
-/// The names of the mutants that violate requirements with that prefix and show in a check of suite_under_test().
+/// The names of the mutants that violate requirements with that prefix and show in a check of suite_under_test() that
+/// needs no module.
 [[nodiscard]] std::vector<std::string> mutants_of(const std::string& prefix);
 
 /// "grp.leak" as "grp_leak": names of tests are words.
