@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
 
 #include "benchmarks/bubble_figures.hpp"
@@ -11,6 +12,7 @@
 #include "reference/record/layout.hpp"
 #include "reference/record/run_spec.hpp"
 #include "reference/record/safetensors.hpp"
+#include "reference/schedules/automatic.hpp"
 #include "reference/schedules/generate.hpp"
 #include "reference/schedules/lowering.hpp"
 #include "reference/training/pipeline/schedule_of.hpp"
@@ -69,13 +71,21 @@ std::vector<Computations> repeated(comm::Communicator& world, const Schedule& sc
 const schedules::ExecutorOptions kAsManySendsAsThereAre{.most_outstanding_sends =
                                                             std::numeric_limits<std::size_t>::max()};
 
+// What fits the times is searched for them: without messages' costs, as the simulator's side of the comparison has it.
+Schedule schedule_for(schedules::Family family, const schedules::Shape& shape,
+                      const schedules::SimulationOptions& costs) {
+  return schedules::lower(family == schedules::Family::automatic
+                              ? schedules::automatic(shape, {.costs = costs, .activation_limits = {}}).schedule
+                              : schedules::generate(family, shape));
+}
+
 json emulated(comm::Communicator& world, const json& arguments) {
+  schedules::SimulationOptions options{.stages = {{.forward = arguments.at("forward"),
+                                                   .input_gradient = arguments.at("input_gradient"),
+                                                   .weight_gradient = arguments.at("weight_gradient")}}};
   const auto family = schedules::family_of(arguments.at("schedule").get<std::string>());
-  const Schedule schedule = schedules::lower(schedules::generate(family, shape_of(arguments, world)));
-  const schedules::SimulationOptions options{.stages = {{.forward = arguments.at("forward"),
-                                                         .input_gradient = arguments.at("input_gradient"),
-                                                         .weight_gradient = arguments.at("weight_gradient")}},
-                                             .message_bytes = {arguments.at("message_bytes")}};
+  const Schedule schedule = schedule_for(family, shape_of(arguments, world), options);
+  options.message_bytes = {arguments.at("message_bytes")};
   const auto runs = repeated(world, schedule, arguments.at("repetitions"), [&] {
     ComputationClock clock;
     schedules::EmulatedDevice device(schedule, world.rank(), options);
@@ -150,19 +160,17 @@ json libtorch(comm::Communicator& world, const json& arguments) {
   const Schedule schedule = schedules::lower(training::schedule_of(spec, spec.run.micro_batches));
   if (world.rank() == 0) write_files(spec, arguments.at("width"));
   world.barrier();
-  ComputationClock* clock = nullptr;
+  std::function<void(const schedules::StageCallbacks&, const schedules::Action&)> timed;  // by the clock of this run
   training::ExecutorSteps steps;
-  steps.pipeline.executor.compute = [&clock](const schedules::StageCallbacks& callbacks,
-                                             const schedules::Action& action) {
-    clock->steps().compute(callbacks, action);
-  };
+  steps.pipeline.executor.compute = [&timed](const schedules::StageCallbacks& callbacks,
+                                             const schedules::Action& action) { timed(callbacks, action); };
   const auto session = subject::training_module().pipeline(spec, world, steps);
   const auto rows = job::micro_batches_of(spec, 0, 0);
   const auto runs = repeated(world, schedule, arguments.at("repetitions"), [&] {
-    ComputationClock fresh;
-    clock = &fresh;
+    ComputationClock clock;
+    timed = clock.steps().compute;
     (void)session->train(rows, 1);
-    return fresh.periods();
+    return clock.periods();
   });
   if (world.rank() != 0) return nullptr;
   json repetitions = json::array();

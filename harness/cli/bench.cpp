@@ -77,12 +77,11 @@ class BenchRun {
     for (const int world : options.worlds) require_ranks("--world-size", world);
     for (const int world : options.worlds)
       for (const bench::Benchmark& benchmark : registry) {
-        const bool wanted = std::ranges::any_of(
-            options.patterns, [&](const std::string& pattern) { return suite::matches(pattern, benchmark.name); });
-        if (!wanted || benchmark.study || world < benchmark.least_world) continue;
+        if (!is_wanted(benchmark) || benchmark.study || world < benchmark.least_world) continue;
         for (const std::string& size : benchmark.has_sizes ? options.sizes : std::vector<std::string>{"0"})
           add_job(benchmark, world, size);
       }
+    if (jobs_.empty()) refuse_studies_alone();
     if (jobs_.empty())
       throw NotFound(fmt::format("--benchmark '{}' matches nothing that {} ranks can run; --list shows what there is",
                                  fmt::join(options.patterns, " "), fmt::join(options.worlds, ", ")));
@@ -133,6 +132,23 @@ class BenchRun {
     std::int64_t bytes;
   };
 
+  [[nodiscard]] bool is_wanted(const bench::Benchmark& benchmark) const {
+    return std::ranges::any_of(options_.patterns,
+                               [&](const std::string& pattern) { return suite::matches(pattern, benchmark.name); });
+  }
+  // They have a command of their own, which says what to do with their answers.
+  void refuse_studies_alone() const {
+    const bench::Benchmark* study = nullptr;
+    for (const bench::Benchmark& benchmark : registry_) {
+      if (!is_wanted(benchmark)) continue;
+      if (!benchmark.study) return;
+      study = &benchmark;
+    }
+    if (study != nullptr)
+      throw InvalidArgument(fmt::format("--benchmark '{}': `plumbline bench {}` measures {}",
+                                        fmt::join(options_.patterns, " "), study->name.substr(0, study->name.find('.')),
+                                        study->name));
+  }
   void add_job(const bench::Benchmark& benchmark, int world, const std::string& size) {
     const std::int64_t bytes = parse_size(size);
     const auto memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));

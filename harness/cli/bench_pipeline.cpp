@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,6 +22,7 @@
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/lowering.hpp"
+#include "reference/training/training.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -43,6 +45,10 @@ struct PipelineBenchOptions {
   std::string out = "results/latest/pipeline_bubble";
 };
 
+double sum_of(const schedules::StageTimes& times) {
+  return times.forward + times.input_gradient + times.weight_gradient;
+}
+
 // "F=0.003,I=0.003,W=0.003".
 schedules::StageTimes times_of(const std::string& text) {
   schedules::StageTimes times{.forward = 0.003, .input_gradient = 0.003, .weight_gradient = 0.003};
@@ -62,7 +68,30 @@ schedules::StageTimes times_of(const std::string& text) {
     if (*time < 0 || *time > 10)
       throw InvalidArgument(fmt::format("--durations: a duration is from 0 to 10 seconds, got '{}'", part));
   }
+  if (sum_of(times) == 0)
+    throw InvalidArgument(fmt::format("--durations: a rank computes for more than 0 seconds in all, got '{}'", text));
   return times;
+}
+
+// Each once, where it stands first.
+template <class T>
+std::vector<T> without_repeats(const std::vector<T>& list) {
+  std::vector<T> once;
+  for (const T& one : list)
+    if (std::ranges::find(once, one) == once.end()) once.push_back(one);
+  return once;
+}
+
+bool are_equal(const schedules::StageTimes& times) {
+  return times.forward == times.input_gradient && times.forward == times.weight_gradient;
+}
+
+bool is_same_measurement(const BubbleCase& one, const BubbleCase& other) {
+  const auto key = [](const BubbleCase& of) {
+    return std::tuple(of.libtorch, of.family, of.shape.ranks, of.shape.micro_batches, of.shape.stages_per_rank,
+                      of.times.forward, of.times.input_gradient, of.times.weight_gradient);
+  };
+  return key(one) == key(other);
 }
 
 // What a case measures, and for whom.
@@ -78,10 +107,10 @@ class Grid {
   explicit Grid(const PipelineBenchOptions& options) : options_(options), times_(times_of(options.durations)) {
     const std::vector<int> quick_stages{2, 4}, all_stages{2, 4, 8};
     const std::vector<int> quick_batches{8, 16}, all_batches{4, 8, 16, 32, 64};
-    stages_ = !options.stages.empty() ? options.stages : options.full ? all_stages : quick_stages;
-    micro_batches_ = !options.micro_batches.empty() ? options.micro_batches
-                     : options.full                 ? all_batches
-                                                    : quick_batches;
+    stages_ = without_repeats(!options.stages.empty() ? options.stages : options.full ? all_stages : quick_stages);
+    micro_batches_ = without_repeats(!options.micro_batches.empty() ? options.micro_batches
+                                     : options.full                 ? all_batches
+                                                                    : quick_batches);
     for (const int stages : stages_) require_ranks("--stages", stages);
     add_executor();
     add_cases();
@@ -91,6 +120,10 @@ class Grid {
   }
 
   [[nodiscard]] const std::vector<Job>& jobs() const { return jobs_; }
+  /// Of them, those that are not there for something else.
+  [[nodiscard]] std::size_t pipelines() const {
+    return static_cast<std::size_t>(std::ranges::count(jobs_, Purpose::grid, &Job::purpose));
+  }
   /// Why cases of the grid are not there, a line each.
   [[nodiscard]] const std::vector<std::string>& left_out() const { return left_out_; }
 
@@ -105,7 +138,7 @@ class Grid {
     if (list.empty())
       for (const Family family : schedules::families())
         if (family != Family::forward_only) list.push_back(family);
-    return list;
+    return without_repeats(list);
   }
 
   // A shape that somebody asked for by name and number must be there; of what is tried by default, what can be.
@@ -147,15 +180,21 @@ class Grid {
   // Stages that compute need a core each.
   void add_libtorch() {
     for (const Family family : families()) {
-      const bool there_and_back = family == Family::v_half || family == Family::v_min || family == Family::automatic ||
-                                  family == Family::dualpipev;
-      if (there_and_back || (family == Family::zb_h2 && options_.schedules.empty())) continue;
+      if (family == Family::automatic) {
+        left_out_.push_back(fmt::format("{} of LibTorch's stages: it is made for times that are known beforehand",
+                                        schedules::name_of(family)));
+        continue;
+      }
       add({.family = family, .shape = {2, 8, usual_chunks(family)}, .times = times_, .libtorch = true}, false);
     }
   }
 
+  // As they are simulated: with equal times. Those that the grid has anyway are taken from there.
   void add_published() {
-    for (const BubbleCase& of : published_cases(times_)) jobs_.push_back({of, Purpose::published});
+    const double each = are_equal(times_) ? times_.forward : sum_of(times_) / 3;  // the very same, if it is
+    for (const BubbleCase& of : published_cases({each, each, each, {}}))
+      if (std::ranges::none_of(jobs_, [&](const Job& job) { return is_same_measurement(job.of, of); }))
+        jobs_.push_back({of, Purpose::published});
   }
 
   const PipelineBenchOptions& options_;
@@ -181,8 +220,8 @@ class PipelineBench {
                                 .arguments = record::command_line(),
                                 .environment = record::capture_environment()};
     writer_.emplace(options_.out, header);
-    fmt::print("{}: {} pipelines, {} repetitions each, computations of {} s\n\n{}\n", header.subject,
-               grid_.jobs().size(), options_.repetitions, options_.durations, bubble_head());
+    fmt::print("{}: {} pipelines, {} repetitions each, computations of {} s\n\n{}\n", header.subject, grid_.pipelines(),
+               options_.repetitions, options_.durations, bubble_head());
     std::cout.flush();
     const auto begun = std::chrono::steady_clock::now();
     const bool whole = launch::run(assignments(), driver_, observer());
@@ -254,10 +293,8 @@ class PipelineBench {
     if (job.purpose == Purpose::executor) return take_executor(row);
     for (const record::Measurement& measurement : measurements_of(row, driver_.group.subject.backend))
       writer_->write(measurement);
-    if (job.purpose == Purpose::published) {
-      published_.push_back(row);
-      return;
-    }
+    if (!row.of.libtorch && are_equal(row.of.times)) published_.push_back(row);
+    if (job.purpose == Purpose::published) return;
     fmt::print("{}{}\n", bubble_line(row), row.of.libtorch ? "  libtorch" : "");
     std::cout.flush();
     rows_.push_back(row);
@@ -301,7 +338,9 @@ class PipelineBench {
           "{}executor on {}: {:.2f} us an action beside computations, [{:.2f}, {:.2f}]{}\n", ranks == 1 ? "\n" : "",
           counted(static_cast<std::size_t>(ranks), "rank"), centre.median * 1e6, centre.low * 1e6, centre.high * 1e6,
           ranks == 1 ? ", no messages" : ", with a message for each computation, which the other rank waits for");
-    if (!rows_.empty()) tell_ratios();
+    std::vector<BubbleRow> emulated;
+    std::ranges::copy_if(rows_, std::back_inserter(emulated), [](const BubbleRow& row) { return !row.of.libtorch; });
+    if (!emulated.empty()) tell_ratios(emulated);
     std::set<std::string> reasons;
     for (const BubbleRow& row : rows_)
       if (const std::string why = why_no_closed_form(row.of); !why.empty())
@@ -310,19 +349,17 @@ class PipelineBench {
     for (const std::string& reason : reasons) fmt::print("{}\n", reason);
     for (const std::string& reason : grid_.left_out()) fmt::print("left out: {}\n", reason);
     if (options_.published) fmt::print("\n{}", published_text(published_));
-    std::vector<BubbleRow> drawn;
-    std::ranges::copy_if(rows_, std::back_inserter(drawn), [](const BubbleRow& row) { return !row.of.libtorch; });
-    if (!drawn.empty())
+    if (!emulated.empty())
       record::write_file(fs::path(options_.out) / "bubble.svg",
-                         bubble_svg(drawn, fmt::format("Pipeline bubbles, {}, emulated devices", subject)));
-    fmt::print("record: {}/run.jsonl (junit.xml, metrics.prom and bubble.svg beside it), {:.1f} s\n", options_.out,
-               seconds);
+                         bubble_svg(emulated, fmt::format("Pipeline bubbles, {}, emulated devices", subject)));
+    fmt::print("record: {}/run.jsonl ({} beside it), {:.1f} s\n", options_.out,
+               emulated.empty() ? "junit.xml and metrics.prom" : "junit.xml, metrics.prom and bubble.svg", seconds);
   }
 
   // The fastest repetition says what is left on a machine that others use, too.
-  void tell_ratios() const {
+  static void tell_ratios(const std::vector<BubbleRow>& rows) {
     std::vector<double> ratios, fastest;
-    for (const BubbleRow& row : rows_) {
+    for (const BubbleRow& row : rows) {
       ratios.push_back(row.ratio.median);
       fastest.push_back(std::ranges::min(row.ratios));
     }
@@ -341,12 +378,15 @@ class PipelineBench {
   launch::Options driver_;
   std::optional<record::Writer> writer_;
   json last_;
-  std::vector<BubbleRow> rows_, published_;
+  std::vector<BubbleRow> rows_, published_;  // published_: where times are equal, for the claims
   std::vector<std::pair<int, Centre>> executor_;
 };
 
 int run_pipeline_bench(const PipelineBenchOptions& options) {
   options.subject.require_no_job("bench pipeline_bubble");
+  if (options.libtorch)
+    if (const std::string why = subject::why_not_here("training", training::kTrainingFactory); !why.empty())
+      throw subject::NotAvailable("bench pipeline_bubble --libtorch needs LibTorch: " + why);
   return PipelineBench(options).run();
 }
 
@@ -385,7 +425,7 @@ Command add_bench_pipeline(CLI::App& bench) {
       ->check(at_least(1, 65536))
       ->capture_default_str();
   command->add_flag("--published", options->published,
-                    "Published ratios, too: what they were said to be, and are here");
+                    "Published ratios, too: what they were said to be, and are here, with F, I and W equally long");
   command->add_option("--time-limit", options->time_limit, "Seconds that one pipeline may take")
       ->check(seconds())
       ->capture_default_str();

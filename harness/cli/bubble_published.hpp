@@ -14,7 +14,8 @@
 
 namespace plumbline::cli {
 
-/// What has to be measured for the claims whose configuration has up to 8 ranks, each once.
+/// What has to be measured for the claims whose configuration has up to 8 ranks, each once. Equal `times` are what
+/// published_text() simulates.
 [[nodiscard]] std::vector<BubbleCase> published_cases(const schedules::StageTimes& times);
 
 /// The table: claim, configuration, published, simulated, difference, and measured, of the fastest repetitions, where `rows`

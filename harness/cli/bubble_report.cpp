@@ -72,10 +72,12 @@ Centre centre_of(std::vector<double> samples) {
   const double median = (samples[(count - 1) / 2] + samples[count / 2]) / 2;
   // How many of the samples are below the median of all is binomial: `left` of them, or as many above, are no more likely
   // than 2.5 in 100 to be all that there are.
+  // Terms by their logarithms: the first ones of many samples are less than a number can be.
   std::size_t left = 0;
-  double outside = std::pow(0.5, static_cast<double>(count)), term = outside;
+  double logarithm = -static_cast<double>(count), outside = std::exp2(logarithm);
   for (std::size_t next = 0; 2 * (next + 1) < count; ++next) {
-    term *= static_cast<double>(count - next) / static_cast<double>(next + 1);
+    logarithm += std::log2(static_cast<double>(count - next) / static_cast<double>(next + 1));
+    const double term = std::exp2(logarithm);
     if (outside + term > 0.025) break;
     outside += term;
     left = next + 1;
@@ -112,9 +114,8 @@ class Gathering {
   explicit Gathering(BubbleCase of)
       : row_{.of = std::move(of)},
         asked_(view_of(row_.of.request())),
-        parts_(asked_.timeline.ranks.size()),
-        rank_barriers_(parts_.size()),
-        rank_spans_(parts_.size()) {}
+        rank_barriers_(asked_.timeline.ranks.size()),
+        rank_spans_(rank_barriers_.size()) {}
 
   void add(const json& repetition) {
     ScheduleRequest request = row_.of.request();
@@ -142,16 +143,16 @@ class Gathering {
     row_.span = spans_.figure();
     row_.ratio_of_total = of_total_.figure();
     row_.ratio_of_work = of_work_.figure();
-    for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
+    const std::vector<IdleTime>& idle = idle_of_middle();
+    for (std::size_t rank = 0; rank < rank_barriers_.size(); ++rank) {
       BubbleRow::Rank& one = row_.ranks.emplace_back();
       one.barrier_bubbles = rank_barriers_[rank].measured;
       one.simulated_barrier_bubble = median_of(rank_barriers_[rank].simulated);
       one.span_bubble = median_of(rank_spans_[rank].measured);
       one.simulated_span_bubble = median_of(rank_spans_[rank].simulated);
-      for (std::size_t i = 0; i < kParts.size(); ++i) {
-        one.idle.*kParts[i].seconds = median_of(parts_[rank][i]);
-        row_.idle.*kParts[i].seconds += median_of(parts_[rank][i]) / static_cast<double>(parts_.size());
-      }
+      one.idle = idle[rank];
+      for (const Part& part : kParts)
+        row_.idle.*part.seconds += idle[rank].*part.seconds / static_cast<double>(idle.size());
     }
     if (!row_.of.libtorch && asked_.formula) calculate(*asked_.formula);
     return std::move(row_);
@@ -160,16 +161,24 @@ class Gathering {
  private:
   void add_ranks(const json& repetition, const schedules::Timeline& simulated) {
     double longest = 0;
-    for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
+    std::vector<IdleTime>& idle = idle_.emplace_back(rank_barriers_.size());
+    for (std::size_t rank = 0; rank < rank_barriers_.size(); ++rank) {
       const json& figures = repetition.at("ranks").at(rank);
       const double span = figures.at("span_bubble");
       rank_barriers_[rank].add(figures.at("barrier_bubble"), simulated.ranks[rank].barrier_bubble);
       rank_spans_[rank].add(span, simulated.ranks[rank].span_bubble);
       longest = std::max(longest, figures.at("work").get<double>() + span);
       row_.peak_activations = std::max(row_.peak_activations, figures.at("peak_activations").get<int>());
-      for (std::size_t i = 0; i < kParts.size(); ++i) parts_[rank][i].push_back(figures.at("idle").at(kParts[i].name));
+      for (const Part& part : kParts) idle[rank].*part.seconds = figures.at("idle").at(part.name).get<double>();
     }
     row_.free_steps.push_back(longest);
+  }
+  // Of one repetition, so that parts sum to a bubble: of the one whose bubble is the median, or the last below it.
+  [[nodiscard]] const std::vector<IdleTime>& idle_of_middle() const {
+    std::vector<std::size_t> order(idle_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, {}, [this](std::size_t i) { return barriers_.measured[i]; });
+    return idle_[order[(order.size() - 1) / 2]];
   }
   void calculate(const ClosedForm& form) {
     const double work = mean_of(of_ranks(asked_.timeline, &schedules::RankTimes::work));
@@ -185,7 +194,7 @@ class Gathering {
   BubbleRow row_;
   ScheduleView asked_;
   Samples makespans_, barriers_, spans_, of_total_, of_work_;
-  std::vector<std::array<std::vector<double>, kParts.size()>> parts_;  // by rank
+  std::vector<std::vector<IdleTime>> idle_;  // by repetition and rank
   std::vector<Samples> rank_barriers_, rank_spans_;
 };
 
@@ -225,6 +234,16 @@ std::string why_no_closed_form(const BubbleCase& of) {
   }
 }
 
+namespace {
+
+// As --durations takes them.
+std::string durations_text(const BubbleCase& of) {
+  if (of.libtorch) return "measured";
+  return fmt::format("F={},I={},W={}", of.times.forward, of.times.input_gradient, of.times.weight_gradient);
+}
+
+}  // namespace
+
 std::vector<record::Measurement> measurements_of(const BubbleRow& row, const std::string& backend) {
   const schedules::Shape& shape = row.of.shape;
   const std::map<std::string, std::string> labels{{"backend", backend},
@@ -232,7 +251,8 @@ std::vector<record::Measurement> measurements_of(const BubbleRow& row, const std
                                                   {"schedule", std::string(schedules::name_of(row.of.family))},
                                                   {"micro_batches", std::to_string(shape.micro_batches)},
                                                   {"chunks", std::to_string(shape.stages_per_rank)},
-                                                  {"devices", row.of.libtorch ? "libtorch" : "emulated"}};
+                                                  {"devices", row.of.libtorch ? "libtorch" : "emulated"},
+                                                  {"durations", durations_text(row.of)}};
   record::Measurement all{
       .benchmark = "pipeline_bubble", .labels = labels, .samples = row.makespans, .unit = "seconds", .derived = {}};
   const auto add_idle = [](record::Measurement& to, const IdleTime& idle) {

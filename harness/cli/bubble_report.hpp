@@ -6,7 +6,8 @@
 // Units   seconds. A bubble is the mean of the ranks' barrier bubbles, or the longest span bubble of a rank, as the closed
 //         forms mean them; ratios are of the makespan (GPipe's) or of the work (Megatron-LM's).
 // Centre  Medians of the repetitions, with an interval that has the median of all repetitions in so many of 100 cases,
-//         from the order of the samples alone.
+//         from the order of the samples alone. What ranks were idle for is told of one repetition, the one with the median
+//         bubble: parts of several would not sum to any.
 #pragma once
 
 #include <optional>
@@ -64,14 +65,14 @@ struct BubbleRow {
   BubbleFigure span;            // the longest of a rank
   BubbleFigure ratio_of_total;  // of the barrier bubble to the makespan
   BubbleFigure ratio_of_work;   // and to the work
-  schedules::IdleTime idle;     // the mean of the ranks' medians
+  schedules::IdleTime idle;     // the mean of the ranks, in the repetition with the (lower) median bubble
   int peak_activations = 0;     // in chunks, of the rank that has most
   struct Rank {
     std::vector<double> barrier_bubbles;  // of each repetition
     double span_bubble = 0;               // the others are medians
     double simulated_barrier_bubble = 0;
     double simulated_span_bubble = 0;
-    schedules::IdleTime idle;
+    schedules::IdleTime idle;  // in that repetition
   };
   std::vector<Rank> ranks;
 };

@@ -21,6 +21,12 @@ constexpr int kColumns = 4;
 constexpr std::array<Colour, 6> kColours{
     {{47, 111, 190}, {213, 94, 0}, {24, 116, 78}, {204, 121, 167}, {230, 150, 20}, {86, 80, 160}}};
 
+std::string escaped(const std::string& text) {
+  std::string safe;
+  for (const char c : text) safe += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
+  return safe;
+}
+
 std::string words_at(double x, double y, double size, const char* anchor, const std::string& text, bool bold = false) {
   return fmt::format(R"(<text x="{:.1f}" y="{:.1f}" font-size="{}" text-anchor="{}" fill="#333"{}>{}</text>)", x, y,
                      size, anchor, bold ? " font-weight=\"bold\"" : "", text) +
@@ -51,7 +57,7 @@ class Curves {
         "{1:.0f}\" font-family=\"Helvetica, Arial, sans-serif\">\n<rect width=\"100%\" height=\"100%\" "
         "fill=\"#fff\"/>\n",
         width, height);
-    svg += words_at(kMargin, 34, 19, "start", title_, true) + legend();
+    svg += words_at(kMargin, 34, 19, "start", escaped(title_), true) + legend();
     for (int i = 0; i < panels; ++i)
       svg += panel(families_[static_cast<std::size_t>(i)], kMargin + 36 + i % kColumns * (kPanelWidth + kGapX),
                    kTop + 10 + i / kColumns * (kPanelHeight + kGapY));

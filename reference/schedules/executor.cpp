@@ -344,7 +344,9 @@ std::vector<comm::Work> start_each(comm::Communicator& communicator, std::span<c
   const auto on_host = [](const comm::Call& call) {
     return call.in.device.kind == comm::Device::Kind::cpu && call.out.device.kind == comm::Device::Kind::cpu;
   };
-  if (!std::ranges::all_of(calls, on_host)) return start_together(communicator, calls, timeout);
+  // Where start() lasts until a call is over, one behind another could wait for a rank that does so, too.
+  if (!communicator.capabilities().has(comm::Capability::nonblocking) || !std::ranges::all_of(calls, on_host))
+    return start_together(communicator, calls, timeout);
   std::vector<comm::Work> works;
   for (const comm::Call& call : calls) works.push_back(communicator.start(call));
   return works;
@@ -477,7 +479,10 @@ void EmulatedDevice::release(const Action& message) {
   if (is_send(message.kind) || is_metadata(message.kind)) return;
   Clock::rep sent = Clock::now().time_since_epoch().count();
   if (memory.mapped().size() >= sizeof sent) std::memcpy(&sent, memory.mapped().data(), sizeof sent);
-  memory_->sent_at[{message.kind, tag}] = Clock::time_point(Clock::duration(sent));
+  const Clock::time_point sent_at{Clock::duration(sent)};
+  memory_->sent_at[{message.kind, tag}] = sent_at;
+  // The rank has waited for it since, perhaps before the first of joined computations: it is not late any more.
+  if (sent_at > returned_) late_ = {};
 }
 
 }  // namespace plumbline::schedules

@@ -3,9 +3,10 @@
 //
 // Model   Takes the rank's actions in their order. A computation calls back; a message, or a group of joined ones, is
 //         started at once (Communicator::start) and goes on beside the computations: a computation waits for its own
-//         receive alone, a receive for its metadata, and sends are waited for when more than `most_outstanding_sends`
-//         are under way, and at the end. Waiting later than the schedule says is never worse: what check() proves free
-//         of deadlock under rendezvous ends here on every backend, buffered or not.
+//         receive, on the host's memory and where calls are nonblocking for that alone, else for what was started with
+//         it, too; a receive for its metadata; and sends are waited for when more than `most_outstanding_sends` are
+//         under way, and at the end. Waiting later than the schedule says is never worse: what check() proves free of
+//         deadlock under rendezvous ends here on every backend, buffered or not.
 //         Messages are matched by name: the tag is made of the sending stage, micro-batch and direction. Two ranks that
 //         are each other's next and previous do not mix them up.
 //         Stages on the same rank exchange no messages: hand_over() is called instead.
@@ -68,8 +69,8 @@ struct StageCallbacks {
 /// what is left. The others as they are, also those without elements.
 [[nodiscard]] std::vector<comm::Buffer> pieces_of(const Action& message, std::span<const comm::Buffer> tensors,
                                                   std::optional<std::int64_t> most_bytes);
-/// Starts each call by itself, without waiting in between: a handle for each. Calls on the memory of devices, where one
-/// would go behind the other, as one.
+/// Starts each call by itself, without waiting in between: a handle for each. As one where one would go behind the other:
+/// on the memory of devices, and over communicators without Capability::nonblocking.
 [[nodiscard]] std::vector<comm::Work> start_each(comm::Communicator& communicator, std::span<const comm::Call> calls,
                                                  comm::Timeout timeout);
 /// Starts all calls as one.

@@ -112,12 +112,16 @@ class Ways {
   }
   /// Nothing where the action makes nothing for another stage, on whichever rank.
   [[nodiscard]] const Way* made_by(const Action& action) const {
-    const Way& way = of(action).made[direction_of(action.kind)];
+    const Direction direction = direction_of(action.kind);
+    if (direction == kNone) return nullptr;  // an idle cell has no stage
+    const Way& way = of(action).made[direction];
     return way.meetings == nullptr ? nullptr : &way;
   }
   /// Nothing where it needs nothing of another stage, on whichever rank.
   [[nodiscard]] const Way* needed_by(const Action& action) const {
-    const Way& way = of(action).needed[direction_of(action.kind)];
+    const Direction direction = direction_of(action.kind);
+    if (direction == kNone) return nullptr;  // an idle cell has no stage
+    const Way& way = of(action).needed[direction];
     return way.meetings == nullptr ? nullptr : &way;
   }
   [[nodiscard]] Meeting& meeting(const Way& way, std::int32_t micro_batch, bool of_shape) const {

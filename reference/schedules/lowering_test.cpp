@@ -73,6 +73,16 @@ TEST(TorchLowering, MergesHalvesThatAreNeighbours) {
             "0B0,0I1,0F2,0W1,0I3,0W2,0W3\n");
 }
 
+// An idle cell is of no stage, whatever number it has.
+TEST(Lowering, TakesNoStageOfAnIdleCell) {
+  const Schedule schedule = generate(Family::one_f_one_b, {.ranks = 2, .micro_batches = 3});
+  Schedule with_idle = schedule;
+  for (const int stage : {-1, 1'000'000})
+    for (auto& row : with_idle.ranks)
+      row.insert(row.begin() + 1, {.kind = ActionKind::idle, .stage = stage, .micro_batch = stage});
+  EXPECT_EQ(to_csv(without_idle(lower(with_idle))), to_csv(without_idle(lower(schedule))));
+}
+
 TEST(Lowering, PostsTogetherWhatStandsBetweenTwoComputations) {
   EXPECT_EQ(to_csv(lower(generate(Family::one_f_one_b, {.ranks = 2, .micro_batches = 3}))),
             "0F0,0SEND_F0,0F1,(0SEND_F1;0RECV_B0)P2P,0B0,0F2,(0SEND_F2;0RECV_B1)P2P,0B1,0RECV_B2,0B2\n"
