@@ -1,5 +1,6 @@
 #include "conformance/pipeline/pipeline_cases.hpp"
 
+#include "reference/record/layout.hpp"
 #include "reference/training/digits.hpp"
 
 namespace plumbline::conformance {
@@ -35,7 +36,7 @@ int micro_batches_of(const suite::Parameters& parameters) {
 int chunks_of(const suite::Parameters& parameters) {
   const std::string schedule = parameters.text("schedule");
   const bool has_two = schedule == "interleaved-1f1b" || schedule == "looped-bfs" || schedule == "interleaved-zb" ||
-                       schedule == "zbv" || schedule == "dualpipev";
+                       job::goes_back(schedule);
   return number_or(parameters, "chunks", has_two ? 2 : 1);
 }
 

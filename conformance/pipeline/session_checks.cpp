@@ -91,10 +91,19 @@ class SingleStep {
           std::move(finding), found, unused);
     return found.empty() ? std::nullopt : std::optional(found.front());
   }
+  /// The names of the parameters that a rank holds.
+  [[nodiscard]] std::set<std::string> held_by(int rank) const {
+    const int pipeline = job::coordinates_of(spec_.parallel, rank).pipeline;
+    std::set<std::string> names;
+    for (const job::Parameter& parameter : job::parameters_of(spec_))
+      if (std::ranges::count(job::holders_of(spec_, parameter), pipeline) > 0) names.insert(parameter.name);
+    return names;
+  }
   /// Whether it is what the last call alone would have left.
   [[nodiscard]] bool is_of_last_call(const std::string& name, const std::vector<double>& gradient) const {
     if (wide_.slices.size() < 2) return false;
     std::vector<double> last = wide_.slices.back().gradients.at(name);
+    if (gradient.size() != last.size()) return false;
     for (double& value : last) value /= static_cast<double>(wide_.slices.size());
     return distance(gradient, last) <= bound(name);
   }
@@ -116,8 +125,13 @@ class SingleStep {
 
 void compare(Context& context, std::string_view citation, int step, const SingleStep& expected,
              training::PipelineSession& session) {
+  const training::Gradients gradients = session.gradients();
+  std::set<std::string> names;
+  for (const auto& [name, gradient] : gradients) names.insert(name);
+  ASSERT_EQ(names, expected.held_by(context.rank()))
+      << id_of(citation) << ": rank " << context.rank() << ": the parameters that have gradients";
   std::vector<Finding> findings;
-  for (const auto& [name, gradient] : session.gradients()) {
+  for (const auto& [name, gradient] : gradients) {
     auto found = expected.finding(name, gradient,
                                   {.requirement = id_of(citation),
                                    .step = step,
@@ -219,8 +233,10 @@ double loss_of_outputs(const job::RunFiles& files, const job::RowRange& rows, co
 // On the ranks of the last stage: each micro-batch has its own loss, and its own rows' outputs.
 void judge_evaluation(Context& context, const job::RunSpec& spec, const Rows& evaluated,
                       const training::PipelineOutcome& outcome) {
-  if (outcome.losses.empty()) return;
   const std::string who = fmt::format("{}: rank {}: ", id_of(kEvaluation), context.rank());
+  const int rank = job::coordinates_of(spec.parallel, context.rank()).pipeline;
+  ASSERT_EQ(outcome.losses.empty(), rank != job::last_pipeline_rank(spec)) << who << "the last stage alone has losses";
+  if (outcome.losses.empty()) return;
   std::int64_t rows = 0;
   for (const job::RowRange& one : evaluated) rows += one.rows;
   ASSERT_EQ(outcome.outputs.size(), static_cast<std::size_t>(10 * rows)) << who << "ten outputs a row";
@@ -301,9 +317,12 @@ void products(Context& context) {
   }
   const auto session = context.training().pipeline(spec, context.world(), steps_of(context));
   const Rows rows = job::micro_batches_of(spec, 0, 0);
-  for (int call = 0; call < 2; ++call)
-    EXPECT_EQ(session->train(rows, 2).matrix_products, expected)
-        << id_of(kProducts) << ": rank " << context.rank() << ", call " << call << ": matrix products";
+  for (int call = 0; call < 2; ++call) {
+    const std::int64_t products = session->train(rows, 2).matrix_products;
+    const std::string who = fmt::format("{}: rank {}, call {}: ", id_of(kProducts), context.rank(), call);
+    EXPECT_LE(products, expected) << who << "matrix products";
+    EXPECT_GT(products, 0) << who << "no matrix product was counted";
+  }
 }
 
 // ---- lists ----
@@ -340,18 +359,20 @@ void lists(Context& context) {
   const std::vector<Rows> calls = calls_of_lists(micro_batches_of(context.parameters()));
   const auto session = context.training().list_pipeline(model, context.world(), steps_of(context));
   const auto baseline = context.training().list_baseline(model, context.size() * model.chunks, calls);
+  const std::string who = fmt::format("{}: rank {}: ", id_of(kLists), context.rank());
+  const bool has_last_stage = context.rank() == (job::goes_back(model.schedule) ? 0 : context.size() - 1);
   const bool ran = not_refused(context, kLists, [&] {
     std::vector<double> losses;
     for (const Rows& rows : calls) {
       const auto outcome = session->train(rows, 2);
       losses.insert(losses.end(), outcome.losses.begin(), outcome.losses.end());
     }
-    if (!losses.empty()) {
-      EXPECT_EQ(losses, baseline.losses) << id_of(kLists) << ": rank " << context.rank() << ": the losses";
-    }
+    EXPECT_EQ(losses, has_last_stage ? baseline.losses : std::vector<double>()) << who << "the losses";
   });
   if (!ran) return;
-  for (const auto& [name, gradient] : session->gradients())
+  const training::Gradients gradients = session->gradients();
+  EXPECT_EQ(gradients.size(), 2 * static_cast<std::size_t>(model.chunks)) << who << "two weights of each stage";
+  for (const auto& [name, gradient] : gradients)
     compare_values(context, kLists, name, "the gradient is not that of a single device", narrowed(gradient),
                    narrowed(baseline.gradients.at(name)));
 }
@@ -511,6 +532,7 @@ void add_session_checks(suite::Suite& suite) {
              .verifies = cited({kShared}),
              .axes = {{"copies", {"of_one_type", "of_several_types", "unused_somewhere"}}, suite::worlds({2, 3, 4})},
              .modules = {"training"},
+             .deadlock_prone = true,
              .body = shared});
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include <fmt/format.h>
+
 namespace plumbline::conformance {
 namespace {
 
@@ -14,6 +16,14 @@ double excess(double got, double expected, double bound) {
   if (!std::isfinite(expected)) return 0;
   const double difference = std::fabs(got - expected);
   return difference <= bound ? 0 : difference - bound;
+}
+
+// Elements that have no counterpart are not looked at.
+bool differ_in_size(std::size_t got, std::size_t expected, Finding& finding, std::vector<Finding>& findings) {
+  if (got == expected) return false;
+  finding.what += fmt::format("{}there are {} elements instead of {}", finding.what.empty() ? "" : ": ", got, expected);
+  findings.push_back(std::move(finding));
+  return true;
 }
 
 }  // namespace
@@ -27,6 +37,7 @@ void Largest::see(double new_difference, double bound_there) {
 
 void compare_bits(std::span<const float> got, std::span<const float> expected, Finding finding,
                   std::vector<Finding>& findings) {
+  if (differ_in_size(got.size(), expected.size(), finding, findings)) return;
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (std::bit_cast<std::uint32_t>(got[i]) == std::bit_cast<std::uint32_t>(expected[i])) continue;
     if (finding.wrong++ == 0) {
@@ -42,6 +53,7 @@ void compare_bits(std::span<const float> got, std::span<const float> expected, F
 void compare_within(std::span<const float> got, std::span<const double> expected,
                     const std::function<double(std::size_t)>& bound, Finding finding, std::vector<Finding>& findings,
                     Largest& largest) {
+  if (differ_in_size(got.size(), expected.size(), finding, findings)) return;
   double worst = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     const auto value = static_cast<double>(got[i]);

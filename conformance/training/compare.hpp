@@ -17,13 +17,13 @@ struct Largest {
 };
 
 /// Compares bits. Adds `finding`, completed with the first element that differs, to `findings` where one
-/// does.
+/// does. Where there are more or fewer elements than expected, that is the finding.
 void compare_bits(std::span<const float> got, std::span<const float> expected, Finding finding,
                   std::vector<Finding>& findings);
 
 /// Compares within bound(i). Where something finite is expected, anything else is wrong; where the expected
 /// value is not finite, so must be the one got. Adds `finding`, completed with the element farthest beyond
-/// its bound.
+/// its bound. Where there are more or fewer elements than expected, that is the finding.
 void compare_within(std::span<const float> got, std::span<const double> expected,
                     const std::function<double(std::size_t)>& bound, Finding finding, std::vector<Finding>& findings,
                     Largest& largest);

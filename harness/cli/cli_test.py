@@ -71,6 +71,7 @@ REFUSALS = [
     ("bench --sizes 4x", 2, "--sizes '4x'"),
     ("bench --sizes 1023Gi", 2, "--sizes 1023Gi"),
     ("bench --benchmark nope", 2, "--benchmark 'nope'"),
+    ("bench --benchmark pipeline_bubble*", 2, "`plumbline bench pipeline_bubble` measures pipeline_bubble."),
     ("bench --world-size 1000", 2, "--world-size: 1000 ranks"),
     ("bench --min-time 1e300", 2, "'1e300' is not a number of seconds"),
     ("bench --repetitions 3 pipeline_bubble", 2, "--repetitions: options of pipeline_bubble stand behind its name"),
@@ -82,6 +83,7 @@ REFUSALS = [
     ("bench pipeline_bubble --schedule dualpipev --stages 4 --micro-batches 4", 2, "at least as many micro-batches"),
     ("bench pipeline_bubble --schedule interleaved --stages 2 --micro-batches 5", 2, "multiple of the rounds"),
     ("bench pipeline_bubble --durations F=-1", 2, "a duration is from 0 to 10 seconds, got 'F=-1'"),
+    ("bench pipeline_bubble --durations F=0,I=0,W=0", 2, "a rank computes for more than 0 seconds in all, got 'F=0,I=0,W=0'"),
     ("bench pipeline_bubble --durations F=1,F=2", 2, "--durations: F is twice"),
     ("bench pipeline_bubble --durations B=1", 2, "'B=1' is not F=SECONDS, I=SECONDS or W=SECONDS"),
     ("bench pipeline_bubble --durations F=x", 2, "--durations: 'x' is not a number"),
@@ -528,8 +530,8 @@ class Commands(unittest.TestCase):
         self.assertTrue(all(len(line["samples"]) == 2 for line in lines if line["type"] == "measurement"))
 
     def test_bench_measures_bubbles_beside_simulated_ones(self):
-        self.assertEqual(self.run_plumbline("bench", "pipeline_bubble", "--schedule", "1f1b,zb-h1", "--stages", "2", "--micro-batches",
-                                            "4", "--repetitions", "2", "--durations", "F=0.001,I=0.001,W=0.001", "--out", "out"), 0,
+        self.assertEqual(self.run_plumbline("bench", "pipeline_bubble", "--schedule", "1f1b,zb-h1,1f1b", "--stages", "2,2", "--micro-batches",
+                                            "4,4", "--repetitions", "2", "--durations", "F=0.001,I=0.001,W=0.001", "--out", "out"), 0,
                          self.done.stderr)
         self.assertIn("executor on 2 ranks: ", self.done.stdout)
         self.assertIn("measured over simulated makespan: median ", self.done.stdout)
@@ -537,6 +539,7 @@ class Commands(unittest.TestCase):
         whole = {line["labels"]["schedule"]: line for line in lines
                  if line["type"] == "measurement" and line["benchmark"] == "pipeline_bubble"}
         self.assertEqual(set(whole), {"1f1b", "zb-h1"})
+        self.assertIn(": 2 pipelines, 2 repetitions each", self.done.stdout)
         for name, simulated, bubble in (("1f1b", 0.015, 0.003), ("zb-h1", 0.013, 0.001)):
             line = whole[name]
             self.assertEqual(len(line["samples"]), 2)
@@ -1081,6 +1084,9 @@ class Commands(unittest.TestCase):
         rest = self.train_by_names("--epochs", "3", "--checkpoints", "whole", "--resume")
         self.assertIn(f"goes on from '{os.path.realpath(checkpoints)}/step-4'", self.done.stdout)
         self.assertEqual(rest, whole[4:], "the last epoch's numbers as without a stop")
+        self.train_by_names("--epochs", "3", "--checkpoints", "whole", "--resume", "--check", status=3)
+        self.assertIn("--check: no update was compared", self.done.stderr)
+        self.assertNotIn("OK: ", self.done.stdout)
         self.assertIn("it is of another run: NUM_EPOCHS is 3 there and 4 here",
                       self.refused_by_names("--epochs", "4", "--checkpoints", "whole", "--resume"))
 
@@ -1096,6 +1102,9 @@ class Commands(unittest.TestCase):
         self.assertEqual(by_file, by_options)
         self.assertEqual(self.run_plumbline("train", "--config", "config.toml", "--model", "mlp"), 2)
         self.assertIn("model 'mlp'; it must be resnet50", self.done.stderr)
+        config.write_text("BATCH_SIZE = 16\nNUM_MICRO_BATCHES = 2\n[resnet]\nnum_classes = 5\n")
+        self.assertEqual(self.run_plumbline("train", "--config", "config.toml", "--model", "resnet50", "--data", "digits"), 2)
+        self.assertIn("resnet.num_classes = 5; it must be at least 10, the classes of the data", self.done.stderr)
         config.write_text("BATCHSIZE = 16\n")
         self.assertEqual(self.run_plumbline(*run), 2)
         self.assertIn("config.toml:1:", self.done.stderr)
@@ -1107,6 +1116,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
         self.assertRegex(self.done.stderr,
                          r"the loss is \S+ on rank 1, training step 1 \(epoch 0, batch 1\); no checkpoint was written")
+        self.assertNotIn("uncaught", self.done.stderr)
 
     # What stages send overflows in half precision once the weights have grown, which takes some epochs.
     @needs_training

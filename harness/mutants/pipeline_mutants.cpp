@@ -369,6 +369,14 @@ void stale_shapes(ExecutorSteps& steps) {
   steps.pipeline.tells_shapes = [told = 0](bool changed) mutable { return changed && told++ < 2; };
 }
 
+// The mean of each later call is taken over as many micro-batches as the first call had.
+void first_count_kept(ExecutorSteps& steps) {
+  steps.pipeline.divisor = [first = 0](const CallSize& size) mutable {
+    if (first == 0) first = size.micro_batches;
+    return static_cast<double>(first) * size.calls;
+  };
+}
+
 // When all calls of a step are one.
 void evaluated_in_reverse(ExecutorSteps& steps) {
   steps.pipeline.part = [](int micro_batch, const CallSize& size) {
@@ -558,6 +566,8 @@ std::vector<Mutant> engine_faults() {
       {"pipe.first_shape_kept", "PIPE-007", "the shapes of the first micro-batch are taken for those of all", "PIPE-13",
        shapes("per_micro_batch", "1f1b"), shapes("per_call", "1f1b"), "all micro-batches of a call are alike",
        with([](ExecutorSteps& steps) { steps.pipeline.tells_each = [](bool) { return false; }; })},
+      {"pipe.first_count_kept", "PIPE-007", "each call's mean is taken over as many micro-batches as the first had",
+       "PIPE-13", shapes("per_count", "1f1b"), shapes("constant", "1f1b"), constant, with(first_count_kept)},
       {"pipe.evaluated_in_reverse", "PIPE-011", "an evaluation takes the last micro-batch first",
        "PIPE-17: micro-batches in another order", evaluation("ahead_of_the_step"), shapes("constant", "1f1b"),
        "nothing is evaluated", with(evaluated_in_reverse)},

@@ -30,8 +30,26 @@ inline void from_json(const nlohmann::json& value, Distance& one) {
   one = {value.at("tensor"), record::number_from(value.at("difference")), record::number_from(value.at("bound"))};
 }
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(UpdateComparison::Finding, kind, text)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(UpdateComparison, epoch, batch, loss, gradient, after, gradients, equal_in_bits,
-                                   findings)
+inline void to_json(nlohmann::json& value, const UpdateComparison& one) {
+  value = {{"epoch", one.epoch},
+           {"batch", one.batch},
+           {"loss", record::number_or_word(one.loss)},
+           {"gradient", one.gradient},
+           {"after", one.after},
+           {"gradients", one.gradients},
+           {"equal_in_bits", one.equal_in_bits},
+           {"findings", one.findings}};
+}
+inline void from_json(const nlohmann::json& value, UpdateComparison& one) {
+  one = {.epoch = value.at("epoch"),
+         .batch = value.at("batch"),
+         .loss = record::number_from(value.at("loss")),
+         .gradient = value.at("gradient"),
+         .after = value.at("after"),
+         .gradients = value.at("gradients"),
+         .equal_in_bits = value.at("equal_in_bits"),
+         .findings = value.at("findings")};
+}
 
 /// A rank's timeline: [kind, joined, stage, micro-batch, start, end] of each action.
 inline void to_json(nlohmann::json& value, const RankTimeline& one) {

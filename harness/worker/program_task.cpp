@@ -1,5 +1,7 @@
 #include "harness/worker/program_task.hpp"
 
+#include <gtest/gtest.h>
+
 #include "harness/subject/pipeline_run_json.hpp"
 #include "harness/subject/training_module.hpp"
 #include "harness/suite/machine_error.hpp"
@@ -28,6 +30,8 @@ void program_task(TaskRank& rank) {
     throw Unsupported(error.what());
   } catch (const training::DeviceMissing& error) {
     throw suite::MachineFailure(error.what());
+  } catch (const training::NonFiniteLoss& error) {
+    ADD_FAILURE() << error.what();
   } catch (const RuntimeFailure& error) {
     throw suite::MachineFailure(error.what());
   }

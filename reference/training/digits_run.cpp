@@ -50,7 +50,8 @@ Layout mlp(int stages) {
   return {perceptron_of(stages - 2, 0), every_second_layer(stages)};
 }
 
-// The last tied layer begins the last stage, and none is on the stage of the layer whose weight it has.
+// Where there are more stages than uses, or two of each, the last tied layer begins the last stage, and none is on the stage of
+// the layer whose weight it has. Of fewer stages the last one has several uses.
 Layout tied(int stages, int uses) {
   Layout layout{perceptron_of(std::max(1, stages - uses), uses - 1), every_second_layer(stages)};
   if (stages == 2) layout.stages = {0, 4};

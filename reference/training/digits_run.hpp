@@ -39,7 +39,7 @@ struct DigitsRun {
   int pipeline = 1;
   int chunks = 1;                 // stages of a pipeline rank
   std::string schedule = "1f1b";  // a name of run.schedule, or of schedules::Family
-  int tied_uses = 2;              // of the tied model's shared weight, each on a stage of its own from four stages on
+  int tied_uses = 2;  // of the tied model's shared weight, each on a stage of its own from tied_uses + 1 stages on
   std::int64_t bucket_bytes = 25 << 20;
 };
 

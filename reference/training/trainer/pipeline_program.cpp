@@ -55,6 +55,14 @@ std::int64_t all_rows(const EngineResult& ran) {
   return rows;
 }
 
+std::int64_t batches_in(const char* set, const data::BatchPlan& plan) {
+  try {
+    return static_cast<std::int64_t>(data::batches_per_epoch(plan));
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("of the {} set: {}", set, error.what()));
+  }
+}
+
 std::optional<TimedPhase> timed(Timers* timers, const char* phase) {
   if (timers == nullptr) return std::nullopt;
   return std::optional<TimedPhase>(std::in_place, *timers, phase);
@@ -85,8 +93,7 @@ TrainingData image_data(const data::Cifar10& images, const TrainerSettings& sett
     std::vector<std::vector<std::size_t>> batches;
   };
   const auto order = std::make_shared<Order>();  // of the epoch that is under way
-  TrainingData made{.training_batches = static_cast<std::int64_t>(data::batches_per_epoch(training)),
-                    .test_batches = static_cast<std::int64_t>(data::batches_per_epoch(test))};
+  TrainingData made{.training_batches = batches_in("training", training), .test_batches = batches_in("test", test)};
   made.training = [&images, training, order](int epoch, std::int64_t batch) {
     if (order->epoch != epoch) *order = {epoch, data::batches_of_epoch(training, epoch)};
     return tensors_of(data::training_batch(images.training, order->batches.at(static_cast<std::size_t>(batch)),

@@ -1,5 +1,6 @@
 // What makes a run impossible, before LibTorch is needed.
 #include <algorithm>
+#include <cstdint>
 #include <span>
 
 #include <fmt/format.h>
@@ -11,6 +12,8 @@
 
 namespace plumbline::training {
 namespace {
+
+constexpr std::int64_t kClassesOfImages = 10;
 
 void check_name(const char* what, const std::string& name, std::span<const std::string_view> known) {
   if (std::ranges::find(known, name) == known.end())
@@ -69,6 +72,9 @@ void require_possible(const PipelineRun& run) {
   if (run.model != "resnet50" && run.settings.resnet != ResidualSettings())
     throw InvalidArgument(fmt::format("[resnet] is of model 'resnet50'; '{}' has no such settings", run.model));
   require_possible(run.settings);
+  if (run.model == "resnet50" && run.settings.resnet.classes < kClassesOfImages)
+    throw InvalidArgument(fmt::format("resnet.num_classes = {}; it must be at least {}, the classes of the data",
+                                      run.settings.resnet.classes, kClassesOfImages));
   check_schedule(run);
 }
 

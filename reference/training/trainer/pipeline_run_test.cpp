@@ -171,9 +171,13 @@ std::string findings_of(const Told& told) {
 }
 
 TEST_F(PipelineRunTest, ComputesWhatASingleDeviceComputes) {
-  for (const std::string model : {"perceptron", "resnet_small", "gpt"})
-    for (const auto& [schedule, chunks] :
-         {std::pair{"1f1b", 1}, {"zb-h1", 1}, {"interleaved", 2}, {"looped-bfs", 2}, {"zbv", 2}, {"dualpipev", 2}}) {
+  using Schedules = std::vector<std::pair<std::string, int>>;  // with their chunks
+  const Schedules usual{{"1f1b", 1}, {"zb-h1", 1}, {"interleaved", 2}, {"looped-bfs", 2}, {"zbv", 2}, {"dualpipev", 2}};
+  const Schedules others{{"gpipe", 1}, {"zb-h2", 1}, {"interleaved-zero-bubble", 2}, {"v-half", 2}, {"v-min", 2}};
+  for (const std::string model : {"perceptron", "resnet_small", "gpt"}) {
+    Schedules schedules = usual;
+    if (model == "perceptron") schedules.insert(schedules.end(), others.begin(), others.end());  // it is the smallest
+    for (const auto& [schedule, chunks] : schedules) {
       PipelineRun run = small();
       run.checkpoints.clear();
       run.settings.epochs = 1;
@@ -196,6 +200,7 @@ TEST_F(PipelineRunTest, ComputesWhatASingleDeviceComputes) {
         EXPECT_EQ(one.gradients - one.equal_in_bits, shared) << model << ' ' << schedule << ": " << one.gradient.tensor;
       }
     }
+  }
 }
 
 TEST_F(PipelineRunTest, OfSeveralBatchesAnUpdateIsTheSingleDevicesToo) {
@@ -240,7 +245,7 @@ TEST_F(PipelineRunTest, LeavesOutWhatTheMicroBatchesDoNotDivide) {
   run.settings.tensor_shape = {4, 64};
   EXPECT_THAT(told_by(run).progress, HasSubstr("training: batch 2 of 2")) << "a smaller one would break the promise";
   run.most_digits = 3;
-  EXPECT_THAT(error_of(run), HasSubstr("invalid_argument: batch = 16; a data rank has 3 rows"));
+  EXPECT_THAT(error_of(run), HasSubstr("invalid_argument: of the training set: batch = 16; a data rank has 3 rows"));
 }
 
 TEST_F(PipelineRunTest, TellsMemoryAndTheLastBatchsTimeline) {
@@ -287,6 +292,13 @@ TEST_F(PipelineRunTest, TrainsTheResidualNetworkThatTheSettingsAskFor) {
   EXPECT_NE(loss_with([](ResidualSettings& one) { one.block = "basic"; }), loss);
   run.model = "perceptron";
   EXPECT_THAT(error_of(run), HasSubstr("[resnet] is of model 'resnet50'; 'perceptron' has no such settings"));
+}
+
+TEST_F(PipelineRunTest, RefusesANetworkWithFewerClassesThanTheData) {
+  PipelineRun run = small();
+  run.model = "resnet50";
+  run.settings.resnet = {.layers = {1, 1, 1, 1}, .classes = 9, .planes = 4};
+  EXPECT_EQ(error_of(run), "invalid_argument: resnet.num_classes = 9; it must be at least 10, the classes of the data");
 }
 
 TEST_F(PipelineRunTest, SaysWhatIsWrong) {

@@ -158,12 +158,17 @@ class SingleDeviceCheck::Implementation {
     if (batch == first) begin();
     const BatchResult result = functions.train(epoch, batch);
     losses_.push_back(result.loss);
-    if (!ends_update(functions, batch) || !std::isfinite(result.loss)) return result;
+    if (!std::isfinite(result.loss)) {
+      if (is_judge()) compare_losses(epoch, first, batch, tell);
+      return result;
+    }
+    if (!ends_update(functions, batch)) return result;
     const std::vector<Named> gradients = gathered(used_, &Holding::parameters);
     const std::vector<Named> after = gathered(tensors_in(program_.parameters()), &Holding::parameters);
     const std::vector<Named> statistics = gathered(tensors_in(program_.buffers()), &Holding::buffers);
     if (is_judge()) tell(compare(epoch, first, count, gradients, after, statistics));
     after_ = after;
+    statistics_after_ = statistics;
     is_first_ = false;
     return result;
   }
@@ -258,9 +263,13 @@ class SingleDeviceCheck::Implementation {
     const std::vector<Named> firsts = gathered(first, &Holding::parameters);
     const std::vector<Named> seconds = gathered(second, &Holding::parameters);
     if (!is_judge()) return;
+    const c10::Device device = device_of(task_.device, 0);
+    const auto moment = [device](const std::vector<Named>& all, const std::string& name) {
+      return of_first_holder(all, name).clone().to(device);
+    };
     std::vector<OptimizerState::Moments> moments;
     for (const auto& [name, parameter] : whole_->parameters())
-      moments.push_back({of_first_holder(firsts, name).clone(), of_first_holder(seconds, name).clone()});
+      moments.push_back({moment(firsts, name), moment(seconds, name)});
     optimizer_->restore(steps, std::move(moments));
     given_ = false;
   }
@@ -337,16 +346,21 @@ class SingleDeviceCheck::Implementation {
 
   // ---- the comparison ----
 
+  // The first of a kind says enough.
+  static auto finder(UpdateComparison& result) {
+    return [&result](const char* kind, std::string text) {
+      if (std::ranges::find(result.findings, kind, &UpdateComparison::Finding::kind) == result.findings.end())
+        result.findings.push_back({kind, std::move(text)});
+    };
+  }
+
   UpdateComparison compare(int epoch, std::int64_t first, std::int64_t count, const std::vector<Named>& gradients,
                            const std::vector<Named>& after, const std::vector<Named>& statistics) {
     UpdateComparison result{.epoch = epoch, .batch = first + count - 1};
     for (const double loss : losses_) result.loss += loss / static_cast<double>(losses_.size());
-    const auto find = [&](const char* kind, std::string text) {
-      // The first of a kind says enough.
-      if (std::ranges::find(result.findings, kind, &UpdateComparison::Finding::kind) == result.findings.end())
-        result.findings.push_back({kind, std::move(text)});
-    };
+    const auto find = finder(result);
     values_before(find);
+    statistics_before(find);
     const Alone single = alone(*whole_, epoch, first, count);
     loss(result, single, find);
     copies_are_equal("gradients", gradients, find);
@@ -355,6 +369,27 @@ class SingleDeviceCheck::Implementation {
     compare_statistics(single, statistics, find);
     compare_updates(result, gradients, after, find);
     return result;
+  }
+
+  // Where the ranks' loss is no number there is no update: then only whether the single device has one, of the batches so far.
+  void compare_losses(int epoch, std::int64_t first, std::int64_t batch,
+                      const std::function<void(const UpdateComparison&)>& tell) {
+    const Alone single = alone(*whole_, epoch, first, std::ssize(losses_));
+    if (!std::isfinite(single.loss)) return;
+    UpdateComparison result{.epoch = epoch, .batch = batch, .loss = losses_.back()};
+    finder(result)("loss",
+                   fmt::format("the loss is {}, on the single device it is finite: {}", result.loss, single.loss));
+    tell(result);
+  }
+
+  // What comes between two updates, an evaluation say, changes no statistics.
+  template <class Find>
+  void statistics_before(const Find& find) const {
+    if (is_first_) return;
+    for (std::size_t rank = 0; rank < ranks(); ++rank)
+      for (const auto& [name, value] : statistics_[rank])
+        if (!same_bits(value, statistics_after_[rank].at(name)))
+          find("statistics", of(rank, name) + " does not start from where the update before it ended");
   }
 
   template <class Find>
@@ -418,6 +453,10 @@ class SingleDeviceCheck::Implementation {
         if (!wide) wide = alone_in_double(epoch, first, count);
         bound = bound_of(name, single, *wide);
       }
+      if (!std::isfinite(bound)) {
+        find("gradient", fmt::format("the single device's gradient of '{}' is not finite", name));
+        continue;
+      }
       const double off = equal ? 0 : distance(got, expected);
       see(result.gradient, name, off, bound);
       if (!(off <= bound) || (!equal && bound == 0))
@@ -474,7 +513,7 @@ class SingleDeviceCheck::Implementation {
   comm::Communicator& world_;
   PipelineProgram& program_;
   std::vector<Holding> holdings_;  // of each rank
-  std::vector<Named> before_, statistics_, after_;
+  std::vector<Named> before_, statistics_, after_, statistics_after_;
   Tensors used_;  // this rank's gradients
   std::vector<double> losses_;
   bool is_first_ = true, given_ = true;
