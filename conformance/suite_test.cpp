@@ -127,6 +127,7 @@ bool verifies(const suite::Case& one, const std::string& requirement) {
 const std::map<std::string, std::string> kHiddenElsewhere{
     {"train.before_taken_late", "all runs that are judged step by step have several steps"},
     {"train.stuck_loader", "all runs that are to learn are long"},
+    {"pipe.evaluated_in_reverse", "all evaluations have several micro-batches"},
 };
 
 // A mutant that hides where its requirement is not asked says nothing of the reason that it gives. Communicators are

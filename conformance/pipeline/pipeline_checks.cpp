@@ -222,7 +222,7 @@ void add_pipeline_checks(suite::Suite& suite) {
                .axes = {{"order", {"pipeline_first", "data_first"}},
                         schedules_axis({"1f1b"}),
                         {"data", {"2"}},
-                        suite::worlds({4})},
+                        suite::worlds({4, 6})},
                .modules = {"training"},
                .limit = std::chrono::seconds(is_job ? 75 : 20),
                .deadlock_prone = !is_job,
@@ -231,14 +231,14 @@ void add_pipeline_checks(suite::Suite& suite) {
   suite.add({.id = "pipeline.job.chunks",
              .verifies = cited({kCoverage, kGradient, kValues, kLoss}),
              .door = suite::Door::job,
-             .axes = {{"chunks", {"4"}}, schedules_axis({"interleaved-1f1b"}), suite::worlds({2})},
+             .axes = {{"chunks", {"4"}}, schedules_axis({"interleaved-1f1b"}), suite::worlds({2, 3})},
              .modules = {"training"},
              .limit = std::chrono::seconds(75),
              .body = job});
   // With one row in each micro-batch a mean over rows is a sum.
   suite.add({.id = "pipeline.training.rows",
              .verifies = cited({kGradient, kLoss}),
-             .axes = {{"rows", {"1", "7"}}, schedules_axis({"1f1b", "zb-h1"}), suite::worlds({2})},
+             .axes = {{"rows", {"1", "7"}}, schedules_axis({"1f1b", "zb-h1"}), suite::worlds({2, 3})},
              .modules = {"training"},
              .deadlock_prone = true,
              .body = single_device});
@@ -253,7 +253,7 @@ void add_pipeline_checks(suite::Suite& suite) {
   suite.add({.id = "pipeline.job.optimizers",
              .verifies = cited({kGradient, kValues}),
              .door = suite::Door::job,
-             .axes = {{"optimizer", {"sgd_decay", "adam"}}, schedules_axis({"1f1b", "zbv"}), suite::worlds({2})},
+             .axes = {{"optimizer", {"sgd_decay", "adam"}}, schedules_axis({"1f1b", "zbv"}), suite::worlds({2, 3})},
              .applies =
                  [](const suite::Parameters& parameters) {
                    return (parameters.text("optimizer") == "adam") == (parameters.text("schedule") == "1f1b");

@@ -484,7 +484,7 @@ void add_session_checks(suite::Suite& suite) {
              .body = shapes});
   suite.add({.id = "pipeline.training.steps",
              .verifies = cited({kSteps}),
-             .axes = {{"steps", {"1", "4"}}, schedules_axis({"1f1b", "zb-h1", "looped-bfs"}), suite::worlds({2})},
+             .axes = {{"steps", {"1", "4"}}, schedules_axis({"1f1b", "zb-h1", "looped-bfs"}), suite::worlds({2, 3})},
              .modules = {"training"},
              .deadlock_prone = true,
              .body = steps});
