@@ -15,7 +15,7 @@ ALLOWED = {
 }
 # Headers of a runtime, and the only places that may include them.
 RUNTIMES = {
-    r"(torch|ATen|c10|caffe2)/": ("reference/training/",),
+    r"(torch|ATen|c10|caffe2)/": ("reference/training/", "benchmarks/anchors/"),
     r"mpi\.h": ("harness/subject/mpi/", "benchmarks/anchors/"),
     r"(nccl|cuda|cuda_runtime)\.h": ("harness/subject/nccl/",),
     r"gtest/|gmock/": ("harness/worker/", "harness/faults/", "conformance/"),

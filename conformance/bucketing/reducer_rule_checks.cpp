@@ -201,7 +201,7 @@ void other_plans(Context& context) {
     EXPECT_EQ(said, "nothing was refused") << "BUCKET-066";
   } else {
     EXPECT_THAT(said, HasSubstr("1")) << "BUCKET-066: the rank";
-    EXPECT_THAT(said, differs == "count" ? HasSubstr("number of") : HasSubstr("p")) << "BUCKET-066: the parameter";
+    EXPECT_THAT(said, testing::ContainsRegex(R"(\bp[0-9])")) << "BUCKET-066: the parameter";
     EXPECT_THAT(said, testing::Not(HasSubstr("another error"))) << "BUCKET-066";
     EXPECT_THAT(said, testing::Not(HasSubstr("all_reduce"))) << "BUCKET-066: found only when a reduction was under way";
   }

@@ -1184,7 +1184,7 @@ class Commands(unittest.TestCase):
         trace = json.loads((self.folder / "t.json").read_text())["traceEvents"]
         computed = [event for event in trace if event["ph"] == "X"]
         self.assertEqual(sum(event["cat"] == "F" for event in computed), 4 * 2, "4 stages, 2 micro-batches")
-        self.assertEqual({event["tid"] for event in computed}, {0, 1})
+        self.assertEqual({event["tid"] for event in computed}, {1, 2})
 
     @needs_training
     def test_train_by_names_says_what_the_single_device_computes_otherwise(self):
