@@ -105,7 +105,7 @@ struct ValuelessAllocator : std::allocator<T> {
 struct Timeline {
   double makespan = 0;
   std::vector<Period, ValuelessAllocator<Period>> periods;  // of every action, rank by rank
-  std::vector<std::size_t> offsets;  // where each rank's periods begin, and the end
+  std::vector<std::size_t> offsets;                         // where each rank's periods begin, and the end
   std::vector<RankTimes> ranks;
   std::vector<LinkTraffic> links;  // those that were used, by sender, then receiver
 
