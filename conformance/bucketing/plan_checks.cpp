@@ -679,11 +679,7 @@ const std::vector<Refused>& refused() {
 
 void refuses(Context& context) {
   const auto one = std::ranges::find(refused(), context.parameters().text("fault"), &Refused::name);
-  const Answer answer = answer_to(context.adapter(), one->op, one->args);
-  if (!answer.is_refused())
-    report_words(fmt::format("{} {} is answered: {}", one->op, one->args.dump(), answer.result.dump()));
-  else if (answer.kind != "invalid_argument" && answer.kind != "out_of_range")
-    report_words(fmt::format("{} {} is refused as '{}': {}", one->op, one->args.dump(), answer.kind, answer.message));
+  report_words(problem_of_refusal(context.adapter(), one->op, one->args));
 }
 
 suite::Axis refusals_of(std::initializer_list<const char*> operations) {

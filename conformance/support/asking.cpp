@@ -51,6 +51,14 @@ std::string first_difference(const json& expected, const json& got, const std::s
   return fmt::format("{}: expected {}, got {}", where, shortened(expected), shortened(got));
 }
 
+std::string problem_of_refusal(suite::Adapter& adapter, const std::string& op, const json& args) {
+  const Answer answer = answer_to(adapter, op, args);
+  if (!answer.is_refused()) return fmt::format("{} {} is answered: {}", op, args.dump(), answer.result.dump());
+  if (answer.kind != "invalid_argument" && answer.kind != "out_of_range")
+    return fmt::format("{} {} is refused as '{}': {}", op, args.dump(), answer.kind, answer.message);
+  return {};
+}
+
 void report_words(const std::string& problem, std::source_location where) {
   if (!problem.empty()) ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line())) << problem;
 }

@@ -26,6 +26,10 @@ struct Answer {
 [[nodiscard]] std::string first_difference(const nlohmann::json& expected, const nlohmann::json& got,
                                            const std::string& where = "result");
 
+/// "" when a question that cannot be answered is refused as the asker's fault, invalid_argument or out_of_range; else what came.
+[[nodiscard]] std::string problem_of_refusal(suite::Adapter& adapter, const std::string& op,
+                                             const nlohmann::json& args);
+
 /// A failure of the check with those words, unless they are empty.
 void report_words(const std::string& problem, std::source_location where = std::source_location::current());
 
