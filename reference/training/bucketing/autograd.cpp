@@ -18,29 +18,15 @@
 
 #include "reference/bucketing/in_order.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/training/added_type.hpp"
 
 namespace plumbline::training {
 namespace {
 
 using Accumulator = decltype(torch::autograd::impl::grad_accumulator(std::declval<at::Tensor>()));
 
-std::optional<comm::DType> type_of_gradient(at::ScalarType type) {
-  switch (type) {
-    case at::kHalf:
-      return comm::DType::f16;
-    case at::kBFloat16:
-      return comm::DType::bf16;
-    case at::kFloat:
-      return comm::DType::f32;
-    case at::kDouble:
-      return comm::DType::f64;
-    default:
-      return {};
-  }
-}
-
 bucketing::Gradient gradient_of_leaf(const NamedTensor& leaf) {
-  const std::optional<comm::DType> dtype = type_of_gradient(leaf.tensor.scalar_type());
+  const std::optional<comm::DType> dtype = added_type_of(leaf.tensor.scalar_type());
   if (!dtype)
     throw Unsupported(
         fmt::format("leaf '{}': gradients of {} are not added", leaf.name, c10::toString(leaf.tensor.scalar_type())));
@@ -187,9 +173,6 @@ class AutogradReducer::Impl {
     gradient = at::empty_strided(gradient.sizes(), views_[leaf].strides(), gradient.options()).copy_(gradient);
     reducer_->ready(number, buffer_of(gradient));
   }
-  static comm::Buffer buffer_of(const at::Tensor& gradient) {
-    return {gradient.data_ptr(), gradient.numel(), *type_of_gradient(gradient.scalar_type())};
-  }
 
   // The leaves that no path of the graph leads to.
   [[nodiscard]] std::vector<int> unreached_from(const std::vector<at::Tensor>& outputs) const {
@@ -238,7 +221,7 @@ void broadcast_from_rank_0(comm::Communicator& group, const std::vector<at::Tens
   std::map<at::ScalarType, std::vector<at::Tensor>> by_type;
   for (const at::Tensor& tensor : tensors) by_type[tensor.scalar_type()].push_back(tensor.detach());
   for (const auto& [type, same] : by_type) {
-    const std::optional<comm::DType> dtype = type_of_gradient(type);
+    const std::optional<comm::DType> dtype = added_type_of(type);
     if (!dtype) throw Unsupported(fmt::format("tensors of {} are not broadcast", c10::toString(type)));
     std::vector<at::Tensor> flat;
     for (const at::Tensor& tensor : same) flat.push_back(tensor.contiguous().view({-1}));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -13,28 +12,10 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/training/added_type.hpp"
 
 namespace plumbline::training {
 namespace {
-
-std::optional<comm::DType> type_of(at::ScalarType type) {
-  switch (type) {
-    case at::kHalf:
-      return comm::DType::f16;
-    case at::kBFloat16:
-      return comm::DType::bf16;
-    case at::kFloat:
-      return comm::DType::f32;
-    case at::kDouble:
-      return comm::DType::f64;
-    default:
-      return {};
-  }
-}
-
-comm::Buffer buffer_of(const at::Tensor& memory) {
-  return {memory.data_ptr(), memory.numel(), *type_of(memory.scalar_type())};
-}
 
 void check_shared(const SharedParameter& parameter, const comm::Communicator& group) {
   const auto refuse = [&](const std::string& why) {
@@ -47,7 +28,7 @@ void check_shared(const SharedParameter& parameter, const comm::Communicator& gr
   if (parameter.ranks.front() < 0 || parameter.ranks.back() >= group.size())
     refuse(fmt::format("the group has ranks 0 to {}", group.size() - 1));
   if (!std::ranges::binary_search(parameter.ranks, group.rank())) refuse(fmt::format("rank {} gave it", group.rank()));
-  if (!type_of(parameter.tensor.scalar_type()))
+  if (!added_type_of(parameter.tensor.scalar_type()))
     refuse(fmt::format("type {} is not added", c10::toString(parameter.tensor.scalar_type())));
 }
 
