@@ -11,6 +11,7 @@
 
 #include "harness/bench/benchmark.hpp"
 #include "harness/cli/bench_pipeline.hpp"
+#include "harness/cli/missing_measurement.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
@@ -183,16 +184,9 @@ class BenchRun {
                                          : job.benchmark->size_label.empty() ? size_text(bytes)
                                                                              : size_text(job.bytes));
     if (!measured) {
-      // Kept as a result, so that the exit status and every reader see that it is missing.
-      record::Result result{
-          .check = job.benchmark->name,
-          .case_id = fmt::format("{}[bytes={},world={}]", job.benchmark->name, job.bytes, job.world),
-          .verdict = outcome.verdict == record::Verdict::pass ? record::Verdict::error : outcome.verdict,
-          .reason = outcome.reason,
-          .ranks = outcome.ranks,
-          .seconds = outcome.seconds,
-          .limit_seconds = options_.time_limit,
-          .output = outcome.output};
+      const record::Result result = missing_measurement(
+          job.benchmark->name, fmt::format("{}[bytes={},world={}]", job.benchmark->name, job.bytes, job.world), outcome,
+          options_.time_limit);
       writer_->write(result);
       fmt::print("{}  {}: {}\n", name, name_of(result.verdict), result.reason);
       return;

@@ -15,6 +15,7 @@
 
 #include "harness/cli/bubble_published.hpp"
 #include "harness/cli/bubble_report.hpp"
+#include "harness/cli/missing_measurement.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/record/environment.hpp"
@@ -301,17 +302,11 @@ class PipelineBench {
   }
 
   void take_failure(const Job& job, const launch::Outcome& outcome) {
-    // Kept as a result, so that the exit status and every reader see that it is missing.
-    const record::Result result{
-        .check = "pipeline_bubble",
-        .case_id = fmt::format("pipeline_bubble[schedule={},world={},micro_batches={}]",
-                               schedules::name_of(job.of.family), job.of.shape.ranks, job.of.shape.micro_batches),
-        .verdict = outcome.verdict == record::Verdict::pass ? record::Verdict::error : outcome.verdict,
-        .reason = outcome.reason,
-        .ranks = outcome.ranks,
-        .seconds = outcome.seconds,
-        .limit_seconds = options_.time_limit,
-        .output = outcome.output};
+    const record::Result result = missing_measurement(
+        "pipeline_bubble",
+        fmt::format("pipeline_bubble[schedule={},world={},micro_batches={}]", schedules::name_of(job.of.family),
+                    job.of.shape.ranks, job.of.shape.micro_batches),
+        outcome, options_.time_limit);
     writer_->write(result);
     fmt::print("{}: {}: {}\n", job.of.name(), name_of(result.verdict), result.reason);
   }
