@@ -50,7 +50,7 @@ void add_copy_checks(suite::Suite& suite) {
   add("collectives.all_to_all.exact", "COLL-020@8b2f", Operation::all_to_all);
   suite.add({.id = "collectives.copies.bits",
              .verifies = {"COLL-021@d858"},
-             .axes = {{"dtype", {"f16", "bf16", "f32", "f64"}}, suite::worlds()},
+             .axes = {suite::floating_dtypes(), suite::worlds()},
              .body = bits});
 }
 

@@ -62,7 +62,7 @@ void expect_places(const Communicator& group, const std::vector<int>& world_rank
   EXPECT_EQ(group.rank(), std::ranges::find(world_ranks, world_rank) - world_ranks.begin());
 }
 
-void order(Context& context) {
+void rank_order_of_groups(Context& context) {
   const int n = context.size();
   std::vector<int> interleaved;  // last, first, last but one, second, …
   for (int i = 0; i < n; ++i) interleaved.push_back(i % 2 == 0 ? n - 1 - i / 2 : i / 2);
@@ -127,7 +127,7 @@ void never_meet(Context& context) {
 }
 
 // A property of the interface: Communicator refuses before a backend is called, so this fails for no backend alone.
-void bad_lists(Context& context) {
+void bad_rank_lists(Context& context) {
   const int me = context.rank();
   const int n = context.size();
   std::vector<std::vector<int>> lists{{}, {me, me}, {me, n}, {-1, me}};
@@ -151,7 +151,7 @@ void add_group_checks(suite::Suite& suite) {
              .verifies = {"COLL-032@6fa2"},
              .axes = {suite::worlds({2, 3, 4, 5, 6, 8})},
              .deadlock_prone = true,
-             .body = order});
+             .body = rank_order_of_groups});
   suite.add({.id = "collectives.groups.roots_and_peers",
              .verifies = {"COLL-033@6863"},
              .axes = {suite::worlds({3, 4, 5, 6, 8})},
@@ -170,7 +170,7 @@ void add_group_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.groups.bad_lists",
              .verifies = {"COLL-036@d439"},
              .axes = {suite::worlds({1, 2, 3})},
-             .body = bad_lists});
+             .body = bad_rank_lists});
 }
 
 }  // namespace plumbline::conformance

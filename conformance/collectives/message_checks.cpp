@@ -85,7 +85,7 @@ void expect_messages(const std::vector<GuardedOutput>& received, const char* how
   }
 }
 
-void order(Context& context) {
+void order_of_messages(Context& context) {
   const Ring ring(context.world());
   std::vector<GuardedInput> sent;
   std::vector<GuardedOutput> received;
@@ -244,7 +244,7 @@ void add_message_checks(suite::Suite& suite) {
                .body = std::move(body)});
   };
   add("collectives.messages.every_pair", "COLL-043@b90a", {2, 3, 4, 5, 6, 8}, every_pair);
-  add("collectives.messages.order", "COLL-044@4884", {2, 3, 5, 6}, order);
+  add("collectives.messages.order", "COLL-044@4884", {2, 3, 5, 6}, order_of_messages);
   add("collectives.messages.tags", "COLL-045@9986", {2, 3, 5, 6}, tags);
   suite.add({.id = "collectives.messages.buffer_is_free_afterwards",
              .verifies = {"COLL-061@a346"},

@@ -118,7 +118,7 @@ void agrees_with_blocking_when_rounding(Context& context) {
   report(first_difference(DType::f32, blocking.bytes(), started.bytes()));
 }
 
-void order(Context& context) {
+void order_of_calls(Context& context) {
   Communicator& world = context.world();
   std::uint64_t seed = context.seed();
   const auto next = [&] { return Exercise(world, {.elements = 11, .seed = ++seed}); };  // alike but for the data
@@ -194,7 +194,7 @@ void add_nonblocking_checks(suite::Suite& suite) {
              .verifies = {"COLL-041@d176"},
              .axes = {suite::worlds({2, 3, 4, 5, 6, 8})},
              .deadlock_prone = true,
-             .body = order});
+             .body = order_of_calls});
   suite.add({.id = "collectives.nonblocking.exchange_in_a_batch",
              .verifies = {"COLL-042@ae9a"},
              .axes = {{"size", {"small", "large"}}, suite::worlds({2, 3, 4, 5, 6, 8})},

@@ -20,8 +20,6 @@ using suite::Context;
 
 namespace {
 
-suite::Axis floating_dtypes() { return {"dtype", {"f16", "bf16", "f32", "f64"}}; }
-
 void all_reduce_exact(Context& context) {
   const suite::Parameters& parameters = context.parameters();
   for (const std::int64_t elements : usual_lengths(context.size()))
@@ -256,7 +254,7 @@ void add_reduction_checks(suite::Suite& suite) {
              .body = reduce_scatter_exact});
   suite.add({.id = "collectives.reductions.rounding_bound",
              .verifies = {"COLL-004@4b6f"},
-             .axes = {floating_dtypes(), suite::worlds({2, 3, 4, 5, 6, 8})},
+             .axes = {suite::floating_dtypes(), suite::worlds({2, 3, 4, 5, 6, 8})},
              .body = rounding_bound});
   suite.add({.id = "collectives.reductions.integers_wrap",
              .verifies = {"COLL-009@3592"},
@@ -268,7 +266,7 @@ void add_reduction_checks(suite::Suite& suite) {
              .body = min_max});
   suite.add({.id = "collectives.reductions.equal_on_all_ranks",
              .verifies = {"COLL-014@cb21"},
-             .axes = {floating_dtypes(), suite::worlds({2, 3, 4, 5, 6, 8})},
+             .axes = {suite::floating_dtypes(), suite::worlds({2, 3, 4, 5, 6, 8})},
              .body = equal_on_all_ranks});
   suite.add({.id = "collectives.capabilities.equal_results",
              .verifies = {"COLL-030@f20c"},
@@ -277,7 +275,7 @@ void add_reduction_checks(suite::Suite& suite) {
              .body = claimed_equal_results});
   suite.add({.id = "collectives.reductions.rank_order",
              .verifies = {"COLL-015@d348"},
-             .axes = {floating_dtypes(), suite::worlds({2, 3, 5, 6, 8})},
+             .axes = {suite::floating_dtypes(), suite::worlds({2, 3, 5, 6, 8})},
              .body = rank_order});
 }
 

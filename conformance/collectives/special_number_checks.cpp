@@ -23,8 +23,6 @@ namespace {
 constexpr long double kInfinity = std::numeric_limits<long double>::infinity();
 constexpr long double kNan = std::numeric_limits<long double>::quiet_NaN();
 
-suite::Axis floating_dtypes() { return {"dtype", {"f16", "bf16", "f32", "f64"}}; }
-
 /// What a rank gives at an index.
 using Given = std::function<long double(int rank, std::int64_t index)>;
 
@@ -121,8 +119,10 @@ void zero_sign(Context& context) {
 
 void add_special_number_checks(suite::Suite& suite) {
   const auto add = [&](const char* id, const char* citation, std::function<void(Context&)> body) {
-    suite.add(
-        {.id = id, .verifies = {citation}, .axes = {floating_dtypes(), suite::worlds()}, .body = std::move(body)});
+    suite.add({.id = id,
+               .verifies = {citation},
+               .axes = {suite::floating_dtypes(), suite::worlds()},
+               .body = std::move(body)});
   };
   add("collectives.reductions.nonfinite", "COLL-005@41db", nonfinite);
   add("collectives.reductions.nan_in_min_max", "COLL-006@4cb1", nan_in_min_max);

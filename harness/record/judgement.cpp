@@ -15,7 +15,7 @@ std::string where_it_stands(const Expectation& expectation) {
 bool passes(Verdict verdict) { return verdict == Verdict::pass || verdict == Verdict::warn; }
 
 // From good to bad.
-int badness(Verdict verdict) {
+int badness_of(Verdict verdict) {
   constexpr std::array order{Verdict::skip,   Verdict::pass,    Verdict::warn,   Verdict::flake,
                              Verdict::refuse, Verdict::fail,    Verdict::hang,   Verdict::crash,
                              Verdict::error,  Verdict::missing, Verdict::aborted};
@@ -96,7 +96,7 @@ Verdict verdict_of(std::span<const Verdict> tries) {
   if (tries.empty()) return Verdict::missing;
   const bool some_passed = std::ranges::any_of(tries, passes);
   const bool some_failed = std::ranges::any_of(tries, is_failure);
-  return some_passed && some_failed ? Verdict::flake : std::ranges::max(tries, {}, badness);
+  return some_passed && some_failed ? Verdict::flake : std::ranges::max(tries, {}, badness_of);
 }
 
 }  // namespace plumbline::record

@@ -59,6 +59,8 @@ Axis dtypes() {
 
 Axis half_dtypes() { return {"dtype", {"f16", "bf16"}}; }
 
+Axis floating_dtypes() { return {"dtype", {"f16", "bf16", "f32", "f64"}}; }
+
 Axis ops() {
   Axis axis{"op", {}};
   for (const comm::ReduceOp op : comm::kAllReduceOps) axis.values.emplace_back(name_of(op));

@@ -55,7 +55,8 @@ struct Axis {
 };
 [[nodiscard]] Axis dtypes();       // all seven
 [[nodiscard]] Axis half_dtypes();  // f16, bf16
-[[nodiscard]] Axis ops();          // all five
+[[nodiscard]] Axis floating_dtypes();
+[[nodiscard]] Axis ops();  // all five
 /// The world sizes that a check runs at: {1, 2, 3, 4, 5, 6, 8} unless it says otherwise; never only powers of two.
 [[nodiscard]] Axis worlds(std::vector<int> sizes = {1, 2, 3, 4, 5, 6, 8});
 
