@@ -115,6 +115,10 @@ class Graph {
   /// The peers of `node` in `round`. Throws OutOfRange for a node or round that is none, and as fairscale for books with
   /// fewer entries than peers.
   [[nodiscard]] Peers peers(int node, std::int64_t round) const;
+  /// Whom each node sends to in `round`, by node: the `out` of all peers().
+  [[nodiscard]] std::vector<std::vector<int>> sends(std::int64_t round) const;
+  /// The round that a node is in after `steps` rounds: static graphs stay in round 0.
+  [[nodiscard]] std::int64_t round_after(std::int64_t steps) const { return is_dynamic() ? steps : 0; }
   /// The same graph with another number of peers per round, which starts at round 0 anew. The phone book stays.
   [[nodiscard]] Graph with_peers(int peers) const;
   /// Rounds after which the same peers come again; 1 for static graphs, 0 where they never do (random matchings).
@@ -125,16 +129,21 @@ class Graph {
   friend bool operator==(const Graph&, const Graph&) = default;
 
  private:
+  void build();
+  void keep_distances(std::vector<int> distances);
+  void keep_rows(std::vector<std::vector<int>> rows);
+  void settle_peers();
+  void require(int node, std::int64_t round) const;
   [[nodiscard]] int entries(int node) const;
   [[nodiscard]] int entry(int node, std::int64_t index) const;
-  [[nodiscard]] std::vector<int> out_peers(int node, std::int64_t round) const;
-  void require(int node, std::int64_t round) const;
-  void keep_rows(std::vector<std::vector<int>> rows);
-  void index_senders();
+  [[nodiscard]] std::vector<int> out_of(int node, std::int64_t round) const;
+  [[nodiscard]] std::vector<int> in_by_entry(int node, std::int64_t round) const;
+  [[nodiscard]] std::vector<int> in_by_position(int node, std::int64_t round) const;
+  [[nodiscard]] std::vector<int> order_of(std::int64_t round) const;
 
   GraphOptions options_;
   bool is_regular_ = true;
-  std::vector<int> distances_;             // of circulant graphs
+  std::vector<int> distances_;             // of graphs that look alike from every node
   std::vector<std::vector<int>> rows_;     // of others
   std::vector<std::vector<int>> senders_;  // who names the node anywhere in its row, rising
 };

@@ -103,9 +103,13 @@ class PushSum {
   [[nodiscard]] double reported_weight() const { return is_interrupted_ ? kInterruptedWeight : weight_; }
   /// Repeats an interrupted round on the same x: where the error came before anything was sent.
   void retry(std::span<const comm::Buffer> x);
+  void retry(comm::Buffer x) { retry(std::span(&x, 1)); }
   /// Goes over to another group of the same ranks, which all nodes must do, interrupted or not, and completes this node's
   /// round if it is interrupted. Throws StateError without `confirms`.
   void retry(comm::Communicator& group, std::span<const comm::Buffer> x);
+  void retry(comm::Communicator& group, comm::Buffer x) { retry(group, std::span(&x, 1)); }
+  /// The first half of that, for who calls the parts: exchange() then sends what is missing.
+  void reconnect(comm::Communicator& group);
 
   /// Bytes that this node sends in a round of `elements` values.
   [[nodiscard]] std::int64_t bytes_per_round(std::int64_t elements, comm::DType dtype) const;
@@ -116,15 +120,22 @@ class PushSum {
     comm::DType dtype{};
     std::vector<std::size_t> tensors;
     std::int64_t round = 0;
-    double kept_before = 1;
-    bool has_come = false;       // the messages of this round
-    std::vector<bool> has_sent;  // by the place among Peers::out
+    double kept_before = 1;      // the share of the round before
+    double kept = 1;             // of the round that was exchanged last
+    bool has_come = false;       // all messages of this round
+    std::vector<bool> has_sent;  // by the place among Peers::out; empty: to nobody yet
   };
+  struct Messages;
   void sort_into_lanes(std::span<const comm::Buffer> x);
   void verify();
-  void transfer(Lane& lane, std::span<const comm::Buffer> x, Incoming& incoming);
-  void confirm(const Lane& lane);
-  void finish_round();
+  [[nodiscard]] Peers peers_of(const Lane& lane) const;
+  [[nodiscard]] Shares shares_of_round(const Lane& lane) const;
+  [[nodiscard]] double rounded(double weight) const;
+  void transfer(Lane& lane, std::span<const comm::Buffer> x);
+  void confirm(const Lane& lane, const Peers& peers, const std::vector<bool>& had);
+  void finish(Lane& lane);
+  [[nodiscard]] bool mixes_in_pieces(std::span<const comm::Buffer> x) const;
+  void mix_in_pieces(comm::Buffer x);
 
   comm::Communicator* group_;
   Graph graph_;
@@ -134,7 +145,9 @@ class PushSum {
   bool is_lazy_ = false, carries_weight_ = false;
   bool is_verified_ = false, is_interrupted_ = false;
   std::vector<Lane> lanes_;
-  std::int64_t round_ = 0, rounds_done_ = 0;
+  std::size_t next_lane_ = 0;  // of the round under way
+  Incoming incoming_;          // of it
+  std::int64_t round_ = 0, exchanges_ = 0;
   double weight_ = 1;
 };
 

@@ -17,21 +17,17 @@ struct PushSumSteps {
       [](const Graph& graph, int node, std::int64_t round) { return graph.peers(node, round); };
   std::function<Shares(const Graph& graph, const Mixing& mixing, int node, std::int64_t round)> shares = shares_of;
   /// The share with which a value travels to the peer of that place in Peers::out, and its weight.
-  std::function<double(const Shares& shares, std::size_t peer)> sent = [](const Shares& shares, std::size_t peer) {
-    return shares.sent[peer];
+  std::function<double(const Shares& of_node, std::size_t peer)> sent = [](const Shares& of_node, std::size_t peer) {
+    return of_node.sent[peer];
   };
-  std::function<double(const Shares& shares, std::size_t peer)> sent_weight =
-      [](const Shares& shares, std::size_t peer) { return shares.sent[peer]; };
+  std::function<double(const Shares& of_node, std::size_t peer)> sent_weight =
+      [](const Shares& of_node, std::size_t peer) { return of_node.sent[peer]; };
   /// The share with which the weight stays.
-  std::function<double(const Shares& shares)> kept_weight = [](const Shares& shares) { return shares.kept; };
+  std::function<double(const Shares& of_node)> kept_weight = [](const Shares& of_node) { return of_node.kept; };
   /// Whether the weight travels, given whether it can differ from 1.
   std::function<bool(bool can_differ)> carries_weight = [](bool can_differ) { return can_differ; };
   /// Whether a retry multiplies by the kept share once more.
   std::function<bool()> retry_mixes = [] { return false; };
-  /// Whether a message that has come twice counts once more.
-  std::function<bool(bool has_come)> takes = [](bool has_come) { return !has_come; };
-  /// Whether a peer still has to be sent to in a retry, given whether it has the values.
-  std::function<bool(bool has_values)> sends_again = [](bool has_values) { return !has_values; };
   /// The round that follows, given whether the graph turns.
   std::function<std::int64_t(std::int64_t round, bool is_dynamic, bool was_interrupted)> next_round =
       [](std::int64_t round, bool is_dynamic, bool) { return is_dynamic ? round + 1 : round; };

@@ -4,9 +4,11 @@
 //         the norm |P - J| of it (largest singular value); a period to at most that of the product. Where P is only
 //         column-stochastic the rate is the second largest modulus of the product's eigenvalues: what the distance is
 //         multiplied with in a period in the long run, and no bound of a single one.
-// Cost    Graphs of distances alike on all nodes: exact from the eigenvalues of circulant matrices, O(n · peers · period).
-//         Others: O(n^3), up to 1024 nodes.
-// Source  Boyd et al. (2006); Horn and Johnson, Matrix Analysis.
+// Exact   Graphs that look alike from every node have circulant matrices, whose eigenvalues are sums of roots of unity. Of
+//         others the norm of a high power is taken, |A^k|^(1/k) with k = 2^30, which is never below the largest modulus but
+//         for rounding.
+// Cost    Alike: O(n · peers · period), any n. Others: O(n^3) some thirty times, up to 512 nodes.
+// Source  Boyd et al. (2006); Horn and Johnson, Matrix Analysis (Gelfand's formula).
 #pragma once
 
 #include <cstdint>
@@ -17,19 +19,21 @@
 namespace plumbline::gossip {
 
 struct Spectrum {
-  std::int64_t rounds = 1;  // of a period: those that `contraction` is of
+  std::int64_t rounds = 1;  // that `contraction` is of
   bool is_doubly_stochastic = true;
-  double contraction = 0;           // of a period: the norm, or the second largest modulus
-  double per_round = 0;             // its root
-  double spectral_gap = 1;          // 1 - per_round
-  bool is_exact_consensus = false;  // a period takes every node to the mean, but for rounding
+  double contraction = 0;   // the norm, or the second largest modulus
+  double per_round = 0;     // its root
+  double spectral_gap = 1;  // 1 - per_round
 };
 
-/// Of the rounds from `first` on: a period; of random matchings `most` rounds. Throws Unsupported above 1024 nodes where no
-/// closed form helps, InvalidArgument for a period above `most` rounds.
-[[nodiscard]] Spectrum spectrum_of(const Graph& graph, const Mixing& mixing, std::int64_t first = 0,
-                                   std::int64_t most = 4096);
-/// |product of the rounds first … first + rounds - 1, less J|: a bound of what is left of the distance.
+/// Contractions below this are none but rounding: such a period takes every node to the mean.
+inline constexpr double kExactConsensus = 1e-12;
+
+/// Of a period from round 0 on; of random matchings, which have none, of 64 rounds. Throws Unsupported above 512 nodes of
+/// graphs that do not look alike from every node.
+[[nodiscard]] Spectrum spectrum_of(const Graph& graph, const Mixing& mixing);
+/// |product of the rounds first … first + rounds - 1, less J|: a bound of what is left of the distance, for doubly
+/// stochastic rounds. Throws as spectrum_of(), and InvalidArgument where a round is not doubly stochastic.
 [[nodiscard]] double contraction_of(const Graph& graph, const Mixing& mixing, std::int64_t first, std::int64_t rounds);
 
 }  // namespace plumbline::gossip
