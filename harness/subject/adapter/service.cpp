@@ -126,6 +126,7 @@ AdapterService reference_service() {
   add_schedule_operations(service);
   add_partition_operations(service);
   add_bucketing_operations(service);
+  add_gossip_operations(service);
   add_schedule_check_operations(service);
   add_schedule_plan_operations(service);
   add_group_operations(service);
