@@ -101,12 +101,12 @@ class SlowMo::Impl {
     refuse_blocking_wait(std::getenv("NCCL_BLOCKING_WAIT"));
     require_parameters(tensors_);
     global_ = options_.groups.global != nullptr ? options_.groups.global : &world;
-    setting_ = settle(options_, global_->rank(), global_->size());
+    setting_ = steps_.settle(options_, global_->rank(), global_->size());
     masters_ = masters_in(tensors_);
     make_groups();
     if (setting_.sgp) make_gossip();
     for (const Warning& warning : setting_.warnings) tell(warning.message);
-    if (setting_.convention == Convention::plumbline) share_start();
+    if (steps_.shares_start(setting_)) share_start();
     if (steps_.begins_early(setting_)) begin_slow_buffers();
   }
 
@@ -140,7 +140,7 @@ class SlowMo::Impl {
     if (!slow_) begin_slow_buffers();
     const std::vector<ParameterGroup> groups = optimizer_();
     const StepPlan plan = this->plan();
-    if (plan.slow && setting_.convention == Convention::plumbline) SlowBuffers::require_rates(groups);
+    if (plan.slow && steps_.looks_at_rates_first(setting_)) SlowBuffers::require_rates(groups);
     if (step_ == 0) warn_of_halves();
     if (overlaps() && plan.slow_average) drain();
     const bool gossips = plan.gossip && !overlaps();
@@ -152,7 +152,7 @@ class SlowMo::Impl {
     if (communicates) add_errors();
     if (plan.slow) apply_slow_momentum(plan, groups);
     if (communicates || plan.slow) copy_back();
-    ++step_;
+    step_ = steps_.next_step(step_, groups.size());
   }
 
   void begin_slow_buffers() {
@@ -380,6 +380,7 @@ class SlowMo::Impl {
     if (mixed == 1) copy_back();
   }
   void drain() {
+    if (!steps_.drains()) return;
     take_numerator();
     collect(true);
   }

@@ -24,6 +24,7 @@ void keep_error(comm::ConstBuffer half, comm::Buffer master);
 void add_error(comm::ConstBuffer half, comm::Buffer master);
 
 struct SlowMoSteps {
+  std::function<Setting(const Options& options, int rank, int world)> settle = slowmo::settle;
   std::function<StepPlan(const Setting& setting, std::int64_t step)> plan = plan_of;
   std::function<int(const Setting& setting, Mean what)> divisor = divisor_of;
   std::function<Range(std::int64_t elements, int shards, int index)> shard = shard_range;
@@ -46,6 +47,20 @@ struct SlowMoSteps {
       [](const Setting& setting, double weight) { return setting.convention == Convention::fairscale ? weight : 1; };
   /// Whether the master's parameters are handed to the ranks of its node.
   std::function<bool()> shares_in_node = [] { return true; };
+  /// The number of steps after one more, given the optimizer's groups.
+  std::function<std::int64_t(std::int64_t steps, std::size_t groups)> next_step = [](std::int64_t steps, std::size_t) {
+    return steps + 1;
+  };
+  /// Whether rank 0's parameters are broadcast at the start.
+  std::function<bool(const Setting& setting)> shares_start = [](const Setting& setting) {
+    return setting.convention == Convention::plumbline;
+  };
+  /// Whether learning rates are looked at before anything is communicated.
+  std::function<bool(const Setting& setting)> looks_at_rates_first = [](const Setting& setting) {
+    return setting.convention == Convention::plumbline;
+  };
+  /// Whether what is under way is added before anything that needs all of it.
+  std::function<bool()> drains = [] { return true; };
   /// Whether slow buffers begin with the parameters before the first step.
   std::function<bool(const Setting& setting)> begins_early = [](const Setting& setting) {
     return setting.convention == Convention::plumbline;
