@@ -9,6 +9,7 @@
 #include "conformance/pipeline/pipeline_checks.hpp"
 #include "conformance/profiles/profiles.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
+#include "conformance/slowmo/slowmo_checks.hpp"
 #include "conformance/topology/topology_checks.hpp"
 #include "conformance/training/training_checks.hpp"
 
@@ -20,6 +21,7 @@ extern const std::string_view plumbline_bucketing_requirements;
 extern const std::string_view plumbline_pipeline_requirements;
 extern const std::string_view plumbline_topology_requirements;
 extern const std::string_view plumbline_groups_requirements;
+extern const std::string_view plumbline_slowmo_requirements;
 extern const std::string_view plumbline_training_requirements;
 extern const std::string_view plumbline_bugs_text;
 extern const std::string_view plumbline_waivers_text;
@@ -43,6 +45,8 @@ std::unique_ptr<suite::Suite> make_suite() {
   add_pipeline_checks(*suite);
   suite->requirements.add_toml(plumbline_groups_requirements, "conformance/groups/requirements.toml");
   add_groups_checks(*suite);
+  suite->requirements.add_toml(plumbline_slowmo_requirements, "conformance/slowmo/requirements.toml");
+  add_slowmo_checks(*suite);
   suite->requirements.add_toml(plumbline_training_requirements, "conformance/training/requirements.toml");
   add_training_checks(*suite);
   suite->bugs = suite::bugs_of_toml(plumbline_bugs_text, "conformance/bugs.toml");

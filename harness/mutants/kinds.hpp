@@ -43,4 +43,7 @@ namespace plumbline::mutants {
 /// Reducers of gradients with another step in place of a right one.
 [[nodiscard]] std::vector<Mutant> reducer_mutants();
 
+/// SlowMo with another step in place of a right one, and answers of adapters about it.
+[[nodiscard]] std::vector<Mutant> slowmo_mutants();
+
 }  // namespace plumbline::mutants

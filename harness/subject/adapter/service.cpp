@@ -126,9 +126,11 @@ AdapterService reference_service() {
   add_schedule_operations(service);
   add_partition_operations(service);
   add_bucketing_operations(service);
+  add_gossip_operations(service);
   add_schedule_check_operations(service);
   add_schedule_plan_operations(service);
   add_group_operations(service);
+  add_slowmo_operations(service);
   add_topology_operations(service);
   return service;
 }

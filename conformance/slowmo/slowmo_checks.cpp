@@ -1,0 +1,12 @@
+#include "conformance/slowmo/slowmo_checks.hpp"
+
+namespace plumbline::conformance {
+
+void add_slowmo_checks(suite::Suite& suite) {
+  add_slowmo_step_checks(suite);
+  add_slowmo_gossip_checks(suite);
+  add_slowmo_state_checks(suite);
+  add_slowmo_recorded_checks(suite);
+}
+
+}  // namespace plumbline::conformance

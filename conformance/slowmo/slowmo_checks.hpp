@@ -1,0 +1,20 @@
+// conformance/slowmo/slowmo_checks.hpp: the checks of SlowMo, LocalSGD and stochastic gradient push.
+#pragma once
+
+#include "harness/suite/suite.hpp"
+
+namespace plumbline::conformance {
+
+/// All of them.
+void add_slowmo_checks(suite::Suite& suite);
+
+/// What averages and slow steps come to, and when they are made.
+void add_slowmo_step_checks(suite::Suite& suite);
+/// Push-sum between nodes, ranks inside them.
+void add_slowmo_gossip_checks(suite::Suite& suite);
+/// Halves, buffers, checkpoints, options.
+void add_slowmo_state_checks(suite::Suite& suite);
+/// Answers as recorded from FairScale.
+void add_slowmo_recorded_checks(suite::Suite& suite);
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,37 @@
+// The checks of SlowMo: the reference passes them, and each mutant fails where it shows.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/slowmo/slowmo_checks.hpp"
+#include "conformance/support/in_process.hpp"
+#include "conformance/support/mutant_tests.hpp"
+
+namespace plumbline::conformance {
+
+const suite::Suite& suite_under_test() {
+  static const suite::Suite suite = suite_of(add_slowmo_checks);
+  return suite;
+}
+
+namespace {
+
+using testing::IsEmpty;
+
+TEST(SlowMoChecks, PassOnTheLocalBackend) {
+  for (const suite::Case& one : suite_under_test().cases())
+    if (one.check->door == suite::Door::backend) {
+      EXPECT_THAT(run_in_process(one), IsEmpty()) << one.id();
+    }
+}
+
+TEST(SlowMoChecks, PassOnTheReferencesAnswers) {
+  for (const suite::Case& one : suite_under_test().cases())
+    if (one.check->door == suite::Door::adapter) {
+      EXPECT_THAT(run_in_process(one, reference_adapter()), IsEmpty()) << one.id();
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(mutants_of("SLOWMO-")), name_of_test);
+
+}  // namespace
+}  // namespace plumbline::conformance

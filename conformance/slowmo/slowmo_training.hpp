@@ -1,0 +1,78 @@
+// conformance/slowmo/slowmo_training.hpp: small training runs with SlowMo, and what they must come to.
+//
+// Model   Each rank has a few parameters and gradients that differ by rank and step and depend on the parameters that the
+//         forward sees, so that whoever sees others comes to other numbers. The expected run is computed by every rank alone,
+//         for all ranks at once, from the papers' formulas, in double precision.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reference/slowmo/slowmo.hpp"
+
+namespace plumbline::conformance {
+
+using Values = std::vector<double>;
+
+struct SlowMoTraining {
+  slowmo::Options options;
+  std::vector<std::int64_t> sizes{5, 3, 4};  // of the parameters
+  int steps = 7;
+  comm::DType dtype = comm::DType::f64;
+  std::function<double(int step)> rate = [](int) { return 0.25; };
+  int groups = 1;                       // of the optimizer: the second one has the last parameter, and half the rate
+  bool starts_apart = false;            // ranks have other parameters before anything is made
+  std::optional<int> resumes_before{};  // all is saved and loaded into another SlowMo before that step
+  std::function<bool(int step)> evaluates_behind = [](int) { return false; };  // a forward in evaluation, and a step()
+};
+
+/// Of one rank, after each step.
+struct TrainedStep {
+  Values parameters;  // as they are: numerators
+  double weight = 1;
+  std::optional<slowmo::SlowState> slow;
+  [[nodiscard]] Values estimate() const;
+};
+struct TrainedRank {
+  std::vector<TrainedStep> steps;
+  std::vector<slowmo::Warning> warnings;
+};
+
+[[nodiscard]] TrainedRank train_with_slowmo(comm::Communicator& world, const SlowMoTraining& training,
+                                            const slowmo::SlowMoSteps& steps);
+
+/// The parameters that ranks start with, where they start together; `rank` where they do not.
+[[nodiscard]] Values initial_values(const SlowMoTraining& training, int rank = 0);
+/// A rank's gradients at the parameters that its forward sees.
+[[nodiscard]] Values gradients_at(const Values& seen, int rank, int step);
+
+/// What is averaged when, in words of the papers.
+struct ExpectedRun {
+  int ranks = 1, ranks_per_node = 1;
+  int average_every = 0;  // steps; 0: never
+  int slow_every = 0;     // and
+  double beta = 0, alpha = 1;
+  /// Column-stochastic (to, from) between nodes, of a round; empty: no gossip.
+  std::function<std::vector<Values>(int round)> mixing{};
+  bool averages_at_slow_steps = true;
+};
+/// The nodes' numerators and weights after each step.
+struct ExpectedStep {
+  std::vector<Values> numerators;
+  Values weights;
+};
+[[nodiscard]] std::vector<ExpectedStep> expected_run(const SlowMoTraining& training, const ExpectedRun& run);
+
+/// Runs the training and says where it first differs from the expected run, in numerators or weights; "" where it does not.
+[[nodiscard]] std::string problem_of_run(comm::Communicator& world, const SlowMoTraining& training,
+                                         const ExpectedRun& run, const slowmo::SlowMoSteps& steps);
+
+/// "" when all are within `tolerance` of each other, relative to the larger or 1; else the first that is not.
+[[nodiscard]] std::string difference_of(const Values& expected, const Values& got, double tolerance);
+
+}  // namespace plumbline::conformance

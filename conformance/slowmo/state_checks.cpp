@@ -1,0 +1,335 @@
+// Halves and their masters, buffers, checkpoints, what is said and what is refused.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/slowmo/slowmo_checks.hpp"
+#include "conformance/slowmo/slowmo_training.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/comm/half.hpp"
+
+namespace plumbline::conformance {
+
+using comm::Buffer;
+using comm::DType;
+using slowmo::BaseAlgorithm;
+using slowmo::ParameterGroup;
+using slowmo::SlowMo;
+using slowmo::SlowMoSteps;
+using suite::Context;
+using testing::HasSubstr;
+
+namespace {
+
+const SlowMoSteps& steps_of(Context& context) { return context.steps().of<SlowMoSteps>(); }
+
+// ---- halves ----
+
+// Masters that are no halves, on halves whose averages are exact.
+struct Halves {
+  static constexpr std::int64_t kCount = 6;
+  std::vector<comm::Float16> halves = std::vector<comm::Float16>(kCount);
+  std::vector<float> masters = std::vector<float>(kCount);
+  Halves(int rank, int ranks, bool exact) { set(rank, ranks, exact); }
+  // In the same memory.
+  void set(int rank, int ranks, bool exact) {
+    for (std::size_t i = 0; i < halves.size(); ++i) {
+      const auto value = static_cast<float>(ranks * (rank + 1) * static_cast<int>(i + 1)) * 0x1p-5F;
+      halves[i] = comm::to_float16(value);
+      masters[i] = value + (exact ? 0.0F : 0x1p-14F * static_cast<float>(rank + 1));
+    }
+  }
+  [[nodiscard]] Buffer half_buffer() { return {halves.data(), kCount, DType::f16}; }
+  [[nodiscard]] Buffer master_buffer() { return {masters.data(), kCount, DType::f32}; }
+};
+
+slowmo::Masters masters_as(const std::string& form, Buffer masters) {
+  if (form == "flat") return masters;
+  if (form == "list") return std::vector<Buffer>{masters};
+  return std::map<std::string, Buffer>{{"flat", masters}};
+}
+
+// The mean of the masters is what it was, whatever the halves lose.
+void keeps_errors(Context& context) {
+  const int ranks = context.size();
+  Halves mine(0, ranks, false);
+  slowmo::Options options{.slow_momentum = 0, .local_sgd_frequency = 1};
+  SlowMo slowmo(
+      context.world(),
+      {.parameters = {mine.half_buffer()},
+       .masters = masters_as(context.parameters().text("masters"), mine.master_buffer())},
+      [&] { return std::vector<ParameterGroup>{{{mine.master_buffer()}, 0.25}}; }, options, steps_of(context));
+  mine.set(context.rank(), ranks, context.parameters().text("loss") == "none");
+  Values before(mine.masters.begin(), mine.masters.end());
+  slowmo.step();
+  Values after(mine.masters.begin(), mine.masters.end());
+  Values mean(after.size());
+  for (std::size_t i = 0; i < mean.size(); ++i)
+    for (int rank = 0; rank < ranks; ++rank)
+      mean[i] += static_cast<double>(comm::to_float(Halves(rank, ranks, true).halves[i])) / ranks;
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    const double lost = before[i] - static_cast<double>(Halves(context.rank(), ranks, true).masters[i]);
+    EXPECT_EQ(after[i], mean[i] + lost) << "SLOWMO-030: master " << i
+                                        << " is not the average and what its half had lost";
+    EXPECT_EQ(mine.halves[i], comm::to_float16(mine.masters[i])) << "SLOWMO-031: half " << i;
+  }
+}
+
+// ---- buffers ----
+
+void buffers(Context& context) {
+  const bool broadcasts = context.parameters().text("broadcast") == "yes";
+  std::vector<double> parameters(3), statistics{1.0 + context.rank()};
+  std::vector<std::int64_t> count{10 + context.rank()};
+  const slowmo::Options options{.broadcast_buffers = broadcasts, .slow_momentum = 0};
+  SlowMo slowmo(
+      context.world(),
+      {.parameters = {{parameters.data(), 3, DType::f64}},
+       .buffers = {{statistics.data(), 1, DType::f64}, {count.data(), 1, DType::i64}}},
+      [] { return std::vector<ParameterGroup>{}; }, options, steps_of(context));
+  for (int forward = 0; forward < 3; ++forward) {
+    statistics[0] = 1.0 + context.rank() + forward;
+    count[0] = 10 + context.rank() + forward;
+    if (forward == 2) slowmo.evaluate();
+    slowmo.before_forward();
+    const int from = broadcasts ? 0 : context.rank();
+    EXPECT_EQ(statistics[0], 1.0 + from + forward) << "SLOWMO-032: forward " << forward;
+    EXPECT_EQ(count[0], 10 + from + forward) << "SLOWMO-032: forward " << forward;
+    slowmo.after_backward({});
+  }
+}
+
+// Counts broadcasts.
+class CountingBroadcasts final : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+  int broadcasts = 0;
+
+ protected:
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    broadcasts += call.operation == comm::Operation::broadcast ? 1 : 0;
+    CommunicatorDecorator::do_run(call, timeout);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
+};
+
+void buckets_of_buffers(Context& context) {
+  constexpr std::int64_t kMiB = 1024 * 1024;
+  const std::string& sizes = context.parameters().text("sizes");
+  std::vector<float> one(static_cast<std::size_t>((sizes == "large" ? 6 : 1) * kMiB / 4)), two = one, three = one,
+                                                                                           more = one;
+  CountingBroadcasts world(context.world().duplicate());
+  double parameter = 0;
+  SlowMo slowmo(
+      world,
+      {.parameters = {{&parameter, 1, DType::f64}},
+       .buffers = {{one.data(), static_cast<std::int64_t>(one.size()), DType::f32},
+                   {two.data(), static_cast<std::int64_t>(two.size()), DType::f32},
+                   {three.data(), static_cast<std::int64_t>(three.size()), DType::f32},
+                   {more.data(), static_cast<std::int64_t>(more.size()), DType::f32}}},
+      [] { return std::vector<ParameterGroup>{}; }, {.slow_momentum = 0}, steps_of(context));
+  world.broadcasts = 0;
+  slowmo.before_forward();
+  // 6 + 6 MiB fill a bucket of 10.
+  EXPECT_EQ(world.broadcasts, sizes == "large" ? 2 : 1) << "SLOWMO-033: messages";
+}
+
+// ---- checkpoints ----
+
+SlowMoTraining resumable(const std::string& base, const std::string& memory, int nodes) {
+  SlowMoTraining training{.steps = 8};
+  slowmo::Options& options = training.options;
+  options.slow_frequency = 3;
+  options.local_sgd_frequency = 2;
+  options.memory_efficient = memory == "efficient";
+  if (base == "localsgd") return training;
+  options.base = BaseAlgorithm::sgp;
+  if (base == "sgp") options.slow_momentum = 0;  // alone, so that nothing sets weights back
+  std::vector<std::vector<int>> rows{{1 % nodes}};
+  for (int node = 1; node < nodes; ++node) rows.push_back(node + 1 < nodes ? std::vector{0, node + 1} : std::vector{0});
+  if (nodes > 1) options.graph = gossip::Graph(rows, 1, slowmo::Convention::plumbline, false);
+  return training;
+}
+
+void resumes(Context& context) {
+  const auto& parameters = context.parameters();
+  SlowMoTraining training = resumable(parameters.text("base"), parameters.text("memory"), context.size());
+  const TrainedRank straight = train_with_slowmo(context.world(), training, {});
+  training.resumes_before = static_cast<int>(parameters.number("before"));
+  const TrainedRank resumed = train_with_slowmo(context.world(), training, steps_of(context));
+  for (std::size_t step = 0; step < straight.steps.size(); ++step) {
+    EXPECT_EQ(straight.steps[step].parameters, resumed.steps[step].parameters) << "SLOWMO-034: after step " << step;
+    EXPECT_EQ(straight.steps[step].weight, resumed.steps[step].weight) << "SLOWMO-034: weight after step " << step;
+    EXPECT_EQ(straight.steps[step].slow, resumed.steps[step].slow) << "SLOWMO-034: slow buffers after step " << step;
+  }
+}
+
+// ---- what is said ----
+
+template <class Expected>
+std::string refusal(const std::function<void()>& part) {
+  try {
+    part();
+  } catch (const Expected& error) {
+    return error.what();
+  } catch (const Error& error) {
+    return fmt::format("another error: {}", error.what());
+  }
+  return "nothing was refused";
+}
+
+// A model of one parameter on a group of this rank alone, unless the options say other ones.
+struct Alone {
+  explicit Alone(Context& context) : group(context.world().create_group(std::vector{context.rank()})) {}
+  void make(const slowmo::Options& options, const SlowMoSteps& steps, slowmo::Tensors tensors) const {
+    const std::vector<Buffer> parameters = tensors.parameters;
+    const SlowMo slowmo(
+        *group, std::move(tensors), [parameters] { return std::vector<ParameterGroup>{{parameters, 0.25}}; }, options,
+        steps);
+  }
+  std::unique_ptr<comm::Communicator> group;
+};
+
+void refuses(Context& context) {
+  const std::string& what = context.parameters().text("what");
+  const Alone alone(context);
+  double value = 0;
+  float single = 0;
+  comm::Float16 half;
+  const Buffer wide{&value, 1, DType::f64}, narrow{&single, 1, DType::f32}, short_one{&half, 1, DType::f16};
+  slowmo::Options options;
+  slowmo::Tensors tensors{.parameters = {wide}};
+  std::string words;
+  if (what == "node_of_none") options.ranks_per_node = 0, words = "ranks_per_node is 0";
+  if (what == "node_below_none") options.ranks_per_node = -1, words = "ranks_per_node is -1";
+  if (what == "world_no_multiple") options.ranks_per_node = 2, words = "1 ranks are no multiple of ranks_per_node";
+  if (what == "slow_frequency") options.slow_frequency = 0, words = "slow_frequency is 0";
+  if (what == "local_sgd_frequency") options.local_sgd_frequency = 0, words = "local_sgd_frequency is 0";
+  if (what == "shards") options.shards = 0, words = "shards is 0";
+  if (what == "momentum")
+    options.slow_momentum = std::numeric_limits<double>::quiet_NaN(), words = "slow_momentum is nan";
+  if (what == "lag") options.synch_freq = -1, words = "synch_freq is -1";
+  if (what == "overlap") options.overlap = true, words = "accepts_stale";
+  if (what == "another_rank") options.rank = 5, words = "rank is 5";
+  if (what == "another_world") options.world_size = 5, words = "world_size is 5";
+  if (what == "no_parameters") tensors.parameters.clear(), words = "without parameters";
+  if (what == "two_types") tensors.parameters = {wide, narrow}, words = "f64 and of f32";
+  if (what == "halves") tensors.parameters = {short_one}, words = "of f16";
+  if (what == "masters_too_few")
+    tensors = {.parameters = {narrow}, .masters = std::vector<Buffer>{}}, words = "0 masters";
+  if (what == "masters_too_long")
+    tensors = {.parameters = {narrow}, .masters = Buffer{&single, 2, DType::f32}},
+    words = "2 elements, the parameters 1";
+  if (what == "dictionary_of_two")
+    tensors = {.parameters = {narrow}, .masters = std::map<std::string, Buffer>{{"a", narrow}, {"b", narrow}}},
+    words = "dictionary of 2";
+  const std::string said = refusal<InvalidArgument>([&] { alone.make(options, steps_of(context), tensors); });
+  EXPECT_THAT(said, HasSubstr(what == "nothing" ? "nothing was refused" : words)) << "SLOWMO-035";
+  EXPECT_THAT(said, testing::Not(HasSubstr("another error"))) << "SLOWMO-035";
+}
+
+void takes(Context& context) {
+  const std::string& what = context.parameters().text("what");
+  const Alone alone(context);
+  double value = 0;
+  slowmo::Options options;
+  if (what == "negative_momentum") options.slow_momentum = -0.5;
+  if (what == "frequency_that_is_not_used") options.slow_momentum = 0, options.slow_frequency = 0;
+  if (what == "more_shards_than_ranks") options.shards = 1000;
+  if (what == "halves_without_slow_momentum") options.slow_momentum = 0;
+  comm::Float16 half;
+  slowmo::Tensors tensors{.parameters = {what == "halves_without_slow_momentum" ? Buffer{&half, 1, DType::f16}
+                                                                                : Buffer{&value, 1, DType::f64}}};
+  EXPECT_EQ(refusal<InvalidArgument>([&] { alone.make(options, steps_of(context), tensors); }), "nothing was refused")
+      << "SLOWMO-036";
+}
+
+void warns(Context& context) {
+  const std::string& what = context.parameters().text("what");
+  slowmo::Options options{.ranks_per_node = what.starts_with("one_node") ? context.size() : 1};
+  if (what == "one_node") options.slow_momentum = 0;
+  if (what == "frequencies") options.slow_frequency = 4;
+  if (what == "no_base") options.base = BaseAlgorithm::none;
+  std::vector<slowmo::Warning::What> expected;
+  using What = slowmo::Warning::What;
+  if (what.starts_with("one_node")) expected.push_back(What::one_node);
+  if (what == "one_node_slow" || what == "no_base") expected.push_back(What::no_base);
+  if (what == "frequencies") expected.push_back(What::frequencies);
+  const TrainedRank trained = train_with_slowmo(context.world(), {.options = options, .steps = 1}, steps_of(context));
+  std::vector<What> said;
+  for (const slowmo::Warning& warning : trained.warnings) said.push_back(warning.what);
+  EXPECT_EQ(said, expected) << "SLOWMO-037";
+}
+
+// With one node, parameters are never averaged: what its gradients do is enough.
+void one_node(Context& context) {
+  slowmo::Options options{.ranks_per_node = context.size(), .slow_momentum = 0, .local_sgd_frequency = 1};
+  options.base = slowmo::parse_base_algorithm(context.parameters().text("base"));
+  const SlowMoTraining training{.options = options};
+  const ExpectedRun run{.ranks = context.size(), .ranks_per_node = context.size()};
+  EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-038";
+  double value = 0;
+  const SlowMo slowmo(
+      context.world(), {.parameters = {{&value, 1, DType::f64}}}, [] { return std::vector<ParameterGroup>{}; }, options,
+      steps_of(context));
+  EXPECT_FALSE(slowmo.setting().local_sgd || slowmo.setting().sgp) << "SLOWMO-038";
+}
+
+// A rate of 0 is refused, and nothing has happened to the parameters.
+void rate_of_0(Context& context) {
+  const bool is_zero = context.parameters().text("rate") == "zero";
+  std::vector<double> values{1.0, 2.0};
+  const Buffer parameters{values.data(), 2, DType::f64};
+  double rate = 0.25;
+  SlowMo slowmo(
+      context.world(), {.parameters = {parameters}}, [&] { return std::vector<ParameterGroup>{{{parameters}, rate}}; },
+      {.slow_frequency = 2, .local_sgd_frequency = 2}, steps_of(context));
+  slowmo.step();
+  values = {3.0 + context.rank(), 4.0};
+  if (is_zero) rate = 0;
+  const std::string said = refusal<InvalidArgument>([&] { slowmo.step(); });
+  EXPECT_THAT(said, HasSubstr(is_zero ? "learning rate is 0" : "nothing was refused")) << "SLOWMO-039";
+  if (is_zero) {
+    EXPECT_EQ(values, (std::vector<double>{3.0 + context.rank(), 4.0})) << "SLOWMO-039";
+  }
+}
+
+}  // namespace
+
+void add_slowmo_state_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, std::vector<std::string> requirements, std::vector<suite::Axis> axes,
+                       void (*body)(Context&), std::vector<int> worlds = {1, 2, 3}) {
+    axes.push_back(suite::worlds(std::move(worlds)));
+    suite.add({.id = std::string("slowmo.") + name,
+               .verifies = std::move(requirements),
+               .axes = std::move(axes),
+               .body = body});
+  };
+  add("halves.keep_errors", {"SLOWMO-030@e28c", "SLOWMO-031@b464"},
+      {{"masters", {"flat", "list", "dictionary"}}, {"loss", {"some", "none"}}}, keeps_errors, {2, 3, 4});
+  add("buffers.of_rank_0", {"SLOWMO-032@698f"}, {{"broadcast", {"yes", "no"}}}, buffers);
+  add("buffers.in_buckets", {"SLOWMO-033@d797"}, {{"sizes", {"small", "large"}}}, buckets_of_buffers, {2});
+  add("checkpoint.resumes", {"SLOWMO-034@a2c9"},
+      {{"base", {"localsgd", "sgp", "sgp_slow"}}, {"memory", {"efficient", "whole"}}, {"before", {"1", "3", "4", "5"}}},
+      resumes, {2, 3});
+  add("options.refused", {"SLOWMO-035@8c54"},
+      {{"what",
+        {"nothing", "node_of_none", "node_below_none", "world_no_multiple", "slow_frequency", "local_sgd_frequency",
+         "shards", "momentum", "lag", "overlap", "another_rank", "another_world", "no_parameters", "two_types",
+         "halves", "masters_too_few", "masters_too_long", "dictionary_of_two"}}},
+      refuses, {1, 2});
+  add("options.taken", {"SLOWMO-036@3465"},
+      {{"what",
+        {"negative_momentum", "frequency_that_is_not_used", "more_shards_than_ranks", "halves_without_slow_momentum"}}},
+      takes, {1, 2});
+  add("options.warned", {"SLOWMO-037@0064"},
+      {{"what", {"nothing", "one_node", "one_node_slow", "frequencies", "no_base"}}}, warns, {2, 4});
+  add("options.one_node", {"SLOWMO-038@14a4"}, {{"base", {"localsgd", "sgp"}}}, one_node, {1, 2, 4});
+  add("slow.rate_of_0", {"SLOWMO-039@a76d"}, {{"rate", {"zero", "usual"}}}, rate_of_0);
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,241 @@
+// What averages and slow steps come to, and when they are made.
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "conformance/slowmo/slowmo_checks.hpp"
+#include "conformance/slowmo/slowmo_training.hpp"
+
+namespace plumbline::conformance {
+
+using slowmo::BaseAlgorithm;
+using slowmo::SlowMoSteps;
+using suite::Context;
+
+namespace {
+
+const SlowMoSteps& steps_of(Context& context) { return context.steps().of<SlowMoSteps>(); }
+
+slowmo::Options local_sgd(int frequency, int ranks_per_node = 1) {
+  return {.ranks_per_node = ranks_per_node,
+          .base = BaseAlgorithm::local_sgd,
+          .slow_momentum = 0,
+          .slow_learning_rate = 1,
+          .local_sgd_frequency = frequency};
+}
+
+slowmo::Options slow_momentum(double beta, double alpha, int frequency, bool efficient, int shards = 32) {
+  return {.slow_momentum = beta,
+          .slow_learning_rate = alpha,
+          .slow_frequency = frequency,
+          .memory_efficient = efficient,
+          .shards = shards,
+          .local_sgd_frequency = frequency};
+}
+
+// ---- when ----
+
+void averages_on_time(Context& context) {
+  SlowMoTraining training{.options = local_sgd(static_cast<int>(context.parameters().number("every"))),
+                          .groups = static_cast<int>(context.parameters().number("groups"))};
+  const ExpectedRun run{.ranks = context.size(), .average_every = training.options.local_sgd_frequency};
+  EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-010";
+}
+
+// Plain data-parallel SGD: one model, the mean of all ranks' gradients.
+void equals_synchronous(Context& context) {
+  const int ranks_per_node = static_cast<int>(context.parameters().number("node"));
+  const SlowMoTraining training{.options = local_sgd(1, ranks_per_node)};
+  const TrainedRank trained = train_with_slowmo(context.world(), training, steps_of(context));
+  Values model = initial_values(training);
+  for (int step = 0; step < training.steps; ++step) {
+    Values next = model;
+    for (int rank = 0; rank < context.size(); ++rank) {
+      const Values gradients = gradients_at(model, rank, step);
+      for (std::size_t i = 0; i < model.size(); ++i) next[i] -= training.rate(step) * gradients[i] / context.size();
+    }
+    model = next;
+    EXPECT_EQ(difference_of(model, trained.steps[static_cast<std::size_t>(step)].parameters, 1e-11), "")
+        << "SLOWMO-011: after step " << step;
+  }
+}
+
+// ---- what calls are made ----
+
+// Counts reductions, and who is in them.
+class Counting final : public comm::CommunicatorDecorator {
+ public:
+  explicit Counting(std::unique_ptr<comm::Communicator> inner, std::shared_ptr<std::vector<comm::Operation>> calls)
+      : CommunicatorDecorator(std::move(inner)), calls_(std::move(calls)) {}
+
+ protected:
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    calls_->push_back(call.operation);
+    CommunicatorDecorator::do_run(call, timeout);
+  }
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    for (const comm::Call& call : calls) calls_->push_back(call.operation);
+    return CommunicatorDecorator::do_start(calls);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<Counting>(std::move(group), calls_);
+  }
+
+ private:
+  std::shared_ptr<std::vector<comm::Operation>> calls_;
+};
+
+// The steps in which parameters are averaged: the union of both periods, and once in each.
+void averages_once(Context& context) {
+  const int slow_every = 3, average_every = static_cast<int>(context.parameters().number("every"));
+  slowmo::Options options = slow_momentum(0.5, 1, slow_every, context.parameters().text("memory") == "efficient");
+  options.local_sgd_frequency = average_every;
+  const auto calls = std::make_shared<std::vector<comm::Operation>>();
+  Counting world(context.world().duplicate(), calls);
+  const SlowMoTraining training{.options = options, .steps = 12};
+  std::vector<double> memory(12);
+  double rate = 0.25;
+  comm::Buffer parameters{memory.data(), 12, comm::DType::f64};
+  slowmo::SlowMo slowmo(
+      world, {.parameters = {parameters}}, [&] { return std::vector<slowmo::ParameterGroup>{{{parameters}, rate}}; },
+      options, steps_of(context));
+  for (int step = 0; step < training.steps; ++step) {
+    calls->clear();
+    slowmo.step();
+    const bool is_slow = (step + 1) % slow_every == 0, is_due = (step + 1) % average_every == 0;
+    const auto reductions = std::ranges::count_if(*calls, [](comm::Operation one) { return comm::is_reduction(one); });
+    const auto shards = options.memory_efficient ? std::min(context.size(), options.shards) : 1;
+    EXPECT_EQ(reductions, is_slow ? shards : is_due ? 1 : 0) << "SLOWMO-012: reductions in step " << step;
+  }
+}
+
+void periods_that_do_not_divide(Context& context) {
+  slowmo::Options options = slow_momentum(0.5, 1, 3, context.parameters().text("memory") == "efficient");
+  options.local_sgd_frequency = static_cast<int>(context.parameters().number("every"));
+  const SlowMoTraining training{.options = options, .steps = 9};
+  const ExpectedRun run{
+      .ranks = context.size(), .average_every = options.local_sgd_frequency, .slow_every = 3, .beta = 0.5, .alpha = 1};
+  EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-012";
+}
+
+// ---- what a slow step comes to ----
+
+void as_the_paper(Context& context) {
+  const std::string& rule = context.parameters().text("rule");
+  const double beta = rule == "rate" ? 0 : 0.5, alpha = rule == "momentum" ? 1 : 0.75;
+  SlowMoTraining training{.options = slow_momentum(beta, alpha, 2, context.parameters().text("memory") == "efficient"),
+                          .groups = static_cast<int>(context.parameters().number("groups"))};
+  training.rate = [](int step) { return step < 4 ? 0.25 : 0.125; };
+  const ExpectedRun run{.ranks = context.size(), .average_every = 2, .slow_every = 2, .beta = beta, .alpha = alpha};
+  EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-013";
+}
+
+void inside_nodes(Context& context) {
+  slowmo::Options options = slow_momentum(0.5, 0.75, 2, context.parameters().text("memory") == "efficient");
+  options.ranks_per_node = static_cast<int>(context.parameters().number("node"));
+  options.local_sgd_frequency = 2;
+  const SlowMoTraining training{.options = options};
+  const ExpectedRun run{.ranks = context.size(),
+                        .ranks_per_node = options.ranks_per_node,
+                        .average_every = 2,
+                        .slow_every = 2,
+                        .beta = 0.5,
+                        .alpha = 0.75};
+  EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-014";
+}
+
+// ---- memory ----
+
+void shards_do_not_matter(Context& context) {
+  const auto train = [&](bool efficient, int shards) {
+    return train_with_slowmo(context.world(), {.options = slow_momentum(0.5, 0.75, 2, efficient, shards)},
+                             steps_of(context));
+  };
+  const TrainedRank whole = train(false, 1);
+  const TrainedRank sharded = train(true, static_cast<int>(context.parameters().number("shards")));
+  const bool same_order = context.capabilities().has(comm::Capability::rank_order);
+  for (std::size_t step = 0; step < whole.steps.size(); ++step)
+    EXPECT_EQ(difference_of(whole.steps[step].parameters, sharded.steps[step].parameters, same_order ? 0 : 1e-11), "")
+        << "SLOWMO-015: after step " << step;
+}
+
+void shards_are_kept(Context& context) {
+  const int setting = static_cast<int>(context.parameters().number("shards"));
+  const TrainedRank trained = train_with_slowmo(
+      context.world(), {.options = slow_momentum(0.5, 1, 2, true, setting), .steps = 2}, steps_of(context));
+  const std::int64_t elements = 12, shards = std::min(context.size(), setting);
+  const std::int64_t length = (elements + shards - 1) / shards;
+  const auto& slow = trained.steps.back().slow;
+  ASSERT_EQ(slow.has_value(), context.rank() < shards) << "SLOWMO-016: whether this rank keeps slow momentum";
+  if (!slow) return;
+  const std::int64_t begin = context.rank() * length, end = std::min(begin + length, elements);
+  EXPECT_EQ(slow->range.size(), std::max<std::int64_t>(0, end - begin)) << "SLOWMO-016";
+  EXPECT_EQ(slow->range.begin, begin) << "SLOWMO-016";
+  EXPECT_EQ(slow->momentum.size(), static_cast<std::size_t>(slow->range.size())) << "SLOWMO-016";
+  EXPECT_EQ(slow->old_parameters.size(), static_cast<std::size_t>(slow->range.size())) << "SLOWMO-016";
+}
+
+// ---- where it starts ----
+
+void starts_together(Context& context) {
+  SlowMoTraining training{.options = slow_momentum(0.5, 0.75, 3, context.parameters().text("memory") == "efficient"),
+                          .starts_apart = context.parameters().text("start") == "apart"};
+  const ExpectedRun run{.ranks = context.size(), .average_every = 3, .slow_every = 3, .beta = 0.5, .alpha = 0.75};
+  EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-017";
+}
+
+// A convention that begins slow buffers behind the first step keeps ranks apart.
+void begins_before_the_first_step(Context& context) {
+  const auto train = [&](slowmo::Convention convention) {
+    slowmo::Options options = slow_momentum(0.5, 1, 2, false);
+    options.convention = convention;
+    return train_with_slowmo(context.world(), {.options = options, .dtype = comm::DType::f32}, steps_of(context));
+  };
+  const auto apart = [&](const TrainedRank& trained) {
+    std::vector<double> all(static_cast<std::size_t>(context.size()) * 12);
+    const Values& last = trained.steps[5].parameters;  // behind a slow step
+    context.world().all_gather({last.data(), 12, comm::DType::f64},
+                               {all.data(), static_cast<std::int64_t>(all.size()), comm::DType::f64});
+    bool differs = false;
+    for (std::size_t i = 0; i < all.size(); ++i) differs = differs || all[i] != all[i % 12];
+    return differs;
+  };
+  EXPECT_FALSE(apart(train(slowmo::Convention::plumbline))) << "SLOWMO-018: ranks differ behind a slow step";
+  EXPECT_EQ(apart(train(slowmo::Convention::fairscale)), context.size() > 1)
+      << "SLOWMO-018: FairScale's ranks stay apart, since each begins with its own parameters";
+}
+
+}  // namespace
+
+void add_slowmo_step_checks(suite::Suite& suite) {
+  const suite::Axis memory{"memory", {"efficient", "whole"}};
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
+                       std::vector<int> worlds = {1, 2, 3}) {
+    axes.push_back(suite::worlds(std::move(worlds)));
+    suite.add({.id = std::string("slowmo.") + name,
+               .verifies = {requirement},
+               .axes = std::move(axes),
+               .applies =
+                   [](const suite::Parameters& parameters) {
+                     return !parameters.has("node") || parameters.world() % parameters.number("node") == 0;
+                   },
+               .body = body});
+  };
+  add("average.on_time", "SLOWMO-010@041c", {{"every", {"1", "2", "3"}}, {"groups", {"1", "2"}}}, averages_on_time,
+      {2, 3});
+  add("average.equals_synchronous", "SLOWMO-011@6540", {{"node", {"1", "2"}}}, equals_synchronous, {1, 2, 3, 4});
+  add("slow.averages_once", "SLOWMO-012@5d80", {{"every", {"1", "2", "3"}}, memory}, averages_once, {2, 3});
+  add("slow.periods", "SLOWMO-012@5d80", {{"every", {"1", "2", "3"}}, memory}, periods_that_do_not_divide, {2, 3});
+  add("slow.as_the_paper", "SLOWMO-013@c74b", {{"rule", {"both", "momentum", "rate"}}, {"groups", {"1", "2"}}, memory},
+      as_the_paper);
+  add("slow.inside_nodes", "SLOWMO-014@54a4", {{"node", {"1", "2"}}, memory}, inside_nodes, {2, 4, 6});
+  add("slow.shards_do_not_matter", "SLOWMO-015@f09c", {{"shards", {"1", "2", "5", "32"}}}, shards_do_not_matter,
+      {1, 2, 3, 5});
+  add("slow.shards_are_kept", "SLOWMO-016@158f", {{"shards", {"1", "2", "5", "32"}}}, shards_are_kept, {1, 2, 3, 5});
+  add("slow.starts_together", "SLOWMO-017@4e44", {{"start", {"together", "apart"}}, memory}, starts_together, {2, 3});
+  add("slow.begins_before_the_first_step", "SLOWMO-018@52fd", {}, begins_before_the_first_step, {1, 2, 3});
+}
+
+}  // namespace plumbline::conformance

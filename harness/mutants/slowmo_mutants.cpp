@@ -1,0 +1,424 @@
+// SlowMo with one wrong step, and adapters that answer so. Each is the smallest change that a real fault would make.
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/mutants/kinds.hpp"
+#include "harness/mutants/rewriting.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/slowmo/elements.hpp"
+#include "reference/slowmo/slowmo.hpp"
+#include "reference/slowmo/slowmo_steps.hpp"
+
+namespace plumbline::mutants {
+
+using comm::Buffer;
+using nlohmann::json;
+using slowmo::Checkpoint;
+using slowmo::Mean;
+using slowmo::Range;
+using slowmo::Setting;
+using slowmo::SlowMoSteps;
+using slowmo::SlowRule;
+using slowmo::StepPlan;
+
+namespace {
+
+/// Steps that are right but for what `change` does to them.
+MakeSteps with(std::function<void(SlowMoSteps&)> change) {
+  return [change = std::move(change)] {
+    SlowMoSteps steps;
+    change(steps);
+    return suite::Steps(std::move(steps));
+  };
+}
+MakeSteps planning(std::function<void(const Setting&, std::int64_t step, StepPlan&)> change) {
+  return with([change = std::move(change)](SlowMoSteps& steps) {
+    steps.plan = [change](const Setting& setting, std::int64_t step) {
+      StepPlan plan = slowmo::plan_of(setting, step);
+      change(setting, step, plan);
+      return plan;
+    };
+  });
+}
+MakeSteps settling(std::function<void(const slowmo::Options&, Setting&)> change) {
+  return with([change = std::move(change)](SlowMoSteps& steps) {
+    steps.settle = [change](const slowmo::Options& options, int rank, int world) {
+      Setting setting = slowmo::settle(options, rank, world);
+      change(options, setting);
+      return setting;
+    };
+  });
+}
+/// What is refused for the options is taken, as if they were others.
+MakeSteps taking(std::function<void(slowmo::Options&)> change) {
+  return with([change = std::move(change)](SlowMoSteps& steps) {
+    steps.settle = [change](const slowmo::Options& options, int rank, int world) {
+      slowmo::Options other = options;
+      change(other);
+      return slowmo::settle(other, rank, world);
+    };
+  });
+}
+MakeSteps dividing(Mean what, std::function<int(const Setting&)> by) {
+  return with([what, by = std::move(by)](SlowMoSteps& steps) {
+    steps.divisor = [what, by](const Setting& setting, Mean of) {
+      return of == what ? by(setting) : slowmo::divisor_of(setting, of);
+    };
+  });
+}
+MakeSteps saving(std::function<void(Checkpoint&)> change) {
+  return with([change = std::move(change)](SlowMoSteps& steps) { steps.saved = change; });
+}
+
+/// Slow momentum of doubles, an element at a time.
+using SlowElement = std::function<void(const SlowRule& rule, double& x, double& old, double& momentum)>;
+MakeSteps slowing(SlowElement change) {
+  return with([change = std::move(change)](SlowMoSteps& steps) {
+    steps.slow = [change](const SlowRule& rule, Buffer x, Buffer old, Buffer momentum) {
+      if (x.dtype != comm::DType::f64) return slowmo::slow_step(rule, x, old, momentum);
+      for (std::int64_t i = 0; i < x.count; ++i)
+        change(rule, static_cast<double*>(x.data)[i], static_cast<double*>(old.data)[i],
+               static_cast<double*>(momentum.data)[i]);
+    };
+  });
+}
+
+std::string at(const std::string& check, const std::string& parameters, int world) {
+  return "slowmo." + check + "[" + parameters + (parameters.empty() ? "" : ",") + "world=" + std::to_string(world) +
+         "]";
+}
+
+// ---- when parameters are averaged ----
+
+std::vector<Mutant> times() {
+  const auto on_time = [](int every, int groups) {
+    return at("average.on_time", "every=" + std::to_string(every) + ",groups=" + std::to_string(groups), 2);
+  };
+  return {
+      {"slo.wrong_step", "SLOWMO-010", "LocalSGD averages a step early, from the first step on",
+       "steps counted from 0 and from 1 are mixed up", on_time(3, 1), on_time(1, 1), "every step averages",
+       planning([](const Setting& setting, std::int64_t step, StepPlan& plan) {
+         plan.average = setting.local_sgd && step % setting.local_sgd_frequency == 0;
+       })},
+      {"slo.count_per_group", "SLOWMO-010", "steps are counted once for each group of the optimizer", "SLO-01",
+       on_time(3, 2), on_time(3, 1), "there is one group", with([](SlowMoSteps& steps) {
+         steps.next_step = [](std::int64_t done, std::size_t groups) {
+           return done + static_cast<std::int64_t>(groups);
+         };
+       })},
+      {"slo.no_average", "SLOWMO-011", "parameters are not averaged where every step should", "SLO-02",
+       at("average.equals_synchronous", "node=1", 2), at("average.equals_synchronous", "node=1", 1),
+       "alone, there is nothing to average",
+       planning([](const Setting&, std::int64_t, StepPlan& plan) { plan.average = false; })},
+      {"slo.node_gradients_by_world", "SLOWMO-011", "gradients of a node are divided by all ranks",
+       "average by world size instead of node size", at("average.equals_synchronous", "node=2", 4),
+       at("average.equals_synchronous", "node=2", 2), "the node is the world",
+       dividing(Mean::gradients_of_node, [](const Setting& setting) { return setting.world; })},
+      {"slo.nodes_by_world", "SLOWMO-011", "parameters of nodes are divided by all ranks",
+       "average by world size instead of the number of nodes", at("average.equals_synchronous", "node=2", 4),
+       at("average.equals_synchronous", "node=1", 3), "each rank is a node",
+       dividing(Mean::parameters_of_nodes, [](const Setting& setting) { return setting.world; })},
+      {"slo.average_twice", "SLOWMO-012", "LocalSGD averages in a slow step, too", "SLO-06",
+       at("slow.averages_once", "every=1,memory=whole", 2), "", "both fall on one step in every case",
+       planning([](const Setting&, std::int64_t, StepPlan& plan) { plan.average = plan.local_sgd; })},
+      {"slo.skip_both", "SLOWMO-012", "in a slow step nobody averages", "SLO-06",
+       at("slow.periods", "every=2,memory=whole", 2), "", "every case has slow steps",
+       planning([](const Setting&, std::int64_t, StepPlan& plan) { plan.slow_average = false; })},
+  };
+}
+
+// ---- slow momentum ----
+
+std::vector<Mutant> slow_steps() {
+  const auto paper = [](const char* rule, const char* memory, int world) {
+    return at("slow.as_the_paper", std::string("rule=") + rule + ",groups=1,memory=" + memory, world);
+  };
+  return {
+      {"slo.sign", "SLOWMO-013", "the difference has the wrong sign", "SLO-03", paper("both", "whole", 2), "",
+       "every case moves", slowing([](const SlowRule& rule, double& x, double& old, double& momentum) {
+         momentum = rule.momentum * momentum + (x - old) / rule.fast_learning_rate;
+         x = old -= rule.learning_rate * rule.fast_learning_rate * momentum;
+       })},
+      {"slo.alias", "SLOWMO-013", "old parameters are written before the difference is taken", "SLO-03",
+       paper("momentum", "whole", 2), "", "every case moves",
+       slowing([](const SlowRule& rule, double& x, double& old, double& momentum) {
+         old = x;
+         momentum = rule.momentum * momentum + (old - x) / rule.fast_learning_rate;
+         x = old -= rule.learning_rate * rule.fast_learning_rate * momentum;
+       })},
+      {"slo.old_before_buffer", "SLOWMO-013", "old parameters move with the momentum of the step before",
+       "old parameters updated before the buffer", paper("both", "efficient", 3), "", "every case moves",
+       slowing([](const SlowRule& rule, double& x, double& old, double& momentum) {
+         const double difference = (old - x) / rule.fast_learning_rate;
+         old -= rule.learning_rate * rule.fast_learning_rate * momentum;
+         momentum = rule.momentum * momentum + difference;
+         x = old;
+       })},
+      {"slo.rate_twice", "SLOWMO-013", "slow momentum is scaled by the fast rate twice",
+       "momentum scaled by fast lr twice", paper("both", "whole", 2), "", "no rate is 1",
+       slowing([](const SlowRule& rule, double& x, double& old, double& momentum) {
+         momentum = rule.momentum * momentum + (old - x);
+         x = old -= rule.learning_rate * rule.fast_learning_rate * momentum;
+       })},
+      {"slo.rate_of_the_first_step", "SLOWMO-013", "the fast rate is that of the first slow step",
+       "a rate is read once", paper("both", "whole", 2), "", "the rate changes in every case",
+       [] {
+         const auto first = std::make_shared<double>(0);
+         SlowMoSteps steps;
+         steps.slow = [first](SlowRule rule, Buffer x, Buffer old, Buffer momentum) {
+           if (*first == 0) *first = rule.fast_learning_rate;
+           rule.fast_learning_rate = *first;
+           slowmo::slow_step(rule, x, old, momentum);
+         };
+         return suite::Steps(std::move(steps));
+       }},
+      {"slo.slow_rate_ignored", "SLOWMO-013", "the slow learning rate is taken to be 1", "its default",
+       paper("rate", "whole", 2), paper("momentum", "whole", 2), "it is 1",
+       slowing([](const SlowRule& rule, double& x, double& old, double& momentum) {
+         momentum = rule.momentum * momentum + (old - x) / rule.fast_learning_rate;
+         x = old -= rule.fast_learning_rate * momentum;
+       })},
+      {"slo.all_by_nodes", "SLOWMO-014", "the slow step divides the sum of all ranks by the number of nodes",
+       "the divisor of the other average", at("slow.inside_nodes", "node=2,memory=efficient", 4),
+       at("slow.inside_nodes", "node=1,memory=efficient", 4), "each rank is a node",
+       dividing(Mean::parameters_of_all, [](const Setting& setting) { return setting.nodes; })},
+      {"slo.shard_off_by_one", "SLOWMO-015", "shards end an element early", "shard boundary off by one",
+       at("slow.shards_do_not_matter", "shards=2", 2), at("slow.shards_do_not_matter", "shards=1", 1),
+       "a shard of all ends where all end", with([](SlowMoSteps& steps) {
+         steps.shard = [](std::int64_t elements, int shards, int index) {
+           Range range = slowmo::shard_range(elements, shards, index);
+           if (range.end < elements) --range.end;
+           return range;
+         };
+       })},
+      {"slo.shards_cut_short", "SLOWMO-015", "shards have floor(E / K) elements, and the rest belongs to nobody",
+       "a quotient is rounded down", at("slow.shards_do_not_matter", "shards=5", 5),
+       at("slow.shards_do_not_matter", "shards=2", 2), "2 divides the elements", with([](SlowMoSteps& steps) {
+         steps.shard = [](std::int64_t elements, int shards, int index) {
+           const std::int64_t length = elements / shards;
+           return Range{index * length, (index + 1) * length};
+         };
+       })},
+      {"slo.all_keep_shards", "SLOWMO-016", "ranks beyond the shards keep slow momentum, too", "REF-10",
+       at("slow.shards_are_kept", "shards=2", 3), at("slow.shards_are_kept", "shards=32", 3), "every rank has a shard",
+       with([](SlowMoSteps& steps) {
+         steps.settle = [](const slowmo::Options& options, int rank, int world) {
+           Setting setting = slowmo::settle(options, rank, world);
+           setting.owns_shard = true;
+           return setting;
+         };
+         steps.shard = [](std::int64_t elements, int shards, int index) {
+           return index < shards ? slowmo::shard_range(elements, shards, index) : Range{elements, elements};
+         };
+       })},
+      {"slo.own_start", "SLOWMO-017", "each rank starts with its own parameters", "nothing is broadcast",
+       at("slow.starts_together", "start=apart,memory=whole", 2),
+       at("slow.starts_together", "start=together,memory=whole", 2), "all have the same",
+       with([](SlowMoSteps& steps) { steps.shares_start = [](const Setting&) { return false; }; })},
+      {"slo.begins_late", "SLOWMO-018", "slow buffers begin with what a rank has after its first step",
+       "FairScale makes them in the first step()", at("slow.begins_before_the_first_step", "", 2),
+       at("slow.begins_before_the_first_step", "", 1), "alone, a late start shows in the numbers, not between ranks",
+       with([](SlowMoSteps& steps) { steps.begins_early = [](const Setting&) { return false; }; })},
+  };
+}
+
+// ---- gossip ----
+
+std::vector<Mutant> gossiping() {
+  const auto over = [](const char* check, const char* graph, int world) {
+    return at(check, std::string("graph=") + graph, world);
+  };
+  const char* regular = "weights stay 1 where mixing is regular";
+  return {
+      {"slo.not_debiased", "SLOWMO-020", "the forward sees numerators", "weight not de-biased",
+       over("gossip.estimates", "hub", 3), over("gossip.estimates", "ring", 3), regular, with([](SlowMoSteps& steps) {
+         steps.debias = [](double) { return 1.0; };
+         steps.bias = [](double) { return 1.0; };
+       })},
+      {"slo.not_biased_again", "SLOWMO-020", "estimates are mixed as if they were numerators",
+       "the bias after the backward is forgotten", over("gossip.estimates", "skewed", 2),
+       over("gossip.estimates", "ring", 2), regular,
+       with([](SlowMoSteps& steps) { steps.bias = [](double) { return 1.0; }; })},
+      {"slo.mass_lost", "SLOWMO-021", "a share that is sent is not received in full", "GOS-07",
+       over("gossip.conserves", "hub", 3), over("gossip.conserves", "ring", 3), "lazy mixing sends everything",
+       with([](SlowMoSteps& steps) {
+         steps.push_sum.sent = [](const gossip::Shares& shares, std::size_t peer) { return 0.5 * shares.sent[peer]; };
+       })},
+      {"slo.not_shared_in_node", "SLOWMO-022", "what the master mixed stays with it", "only masters gossip: REF-12",
+       at("gossip.inside_nodes", "graph=hub,node=2", 4), at("gossip.inside_nodes", "graph=hub,node=1", 4),
+       "each rank is a master", with([](SlowMoSteps& steps) { steps.shares_in_node = [] { return false; }; })},
+      {"slo.weight_stays", "SLOWMO-023", "an exact average leaves the weights", "FairScale does not set it back",
+       at("gossip.exact_average", "graph=hub,average=whole", 3),
+       at("gossip.exact_average", "graph=ring,average=whole", 3), regular, with([](SlowMoSteps& steps) {
+         steps.weight_after_average = [](const Setting&, double weight) { return weight; };
+       })},
+      {"slo.gossips_every_other_step", "SLOWMO-024", "gossip is left out of every other step", "a rotation is skipped",
+       at("gossip.complete_graph_averages", "algorithm=push_sum", 3),
+       at("gossip.complete_graph_averages", "algorithm=push_sum", 1), "alone, there is nobody to gossip with",
+       planning([](const Setting&, std::int64_t step, StepPlan& plan) { plan.gossip = plan.gossip && step % 2 == 0; })},
+      {"slo.eval_gossips", "SLOWMO-025", "evaluation gossips", "REF-13",
+       over("gossip.evaluation_does_not_gossip", "ring", 3), "", "every case evaluates",
+       with([](SlowMoSteps& steps) { steps.gossips = [](bool) { return true; }; })},
+      {"slo.left_under_way", "SLOWMO-026", "evaluation forgets the round that is under way", "REF-13",
+       at("gossip.overlaps", "graph=hub,lag=2", 3), at("gossip.overlaps", "graph=ring,lag=0", 3), regular,
+       with([](SlowMoSteps& steps) { steps.drains = [] { return false; }; })},
+  };
+}
+
+// ---- what is kept ----
+
+std::vector<Mutant> states() {
+  const auto halves = [](const char* loss, int world) {
+    return at("halves.keep_errors", std::string("masters=flat,loss=") + loss, world);
+  };
+  const auto resumes = [](const char* base, const char* memory, int before) {
+    return at("checkpoint.resumes",
+              std::string("base=") + base + ",memory=" + memory + ",before=" + std::to_string(before), 3);
+  };
+  return {
+      {"slo.error_sign", "SLOWMO-030", "what a half has lost is taken twice instead of given back",
+       "error feedback sign", halves("some", 2), "", "every average changes masters", with([](SlowMoSteps& steps) {
+         steps.error_after = [](comm::ConstBuffer half, Buffer master) { slowmo::subtract(half, master); };
+       })},
+      {"slo.no_error_feedback", "SLOWMO-030", "masters are set to the average of the halves", "REF-11",
+       halves("some", 2), halves("none", 2), "nothing is lost", with([](SlowMoSteps& steps) {
+         steps.error_before = [](comm::ConstBuffer, Buffer) {};
+         steps.error_after = [](comm::ConstBuffer half, Buffer master) { slowmo::copy(half, master); };
+       })},
+      {"slo.halves_stay", "SLOWMO-031", "halves are not set to their masters", "the copy back is forgotten",
+       halves("some", 2), halves("none", 2), "they are alike",
+       with([](SlowMoSteps& steps) { steps.copies_back = [] { return false; }; })},
+      {"slo.buffers_not_broadcast", "SLOWMO-032", "buffers are not broadcast", "broadcast_buffers is ignored",
+       at("buffers.of_rank_0", "broadcast=yes", 2), at("buffers.of_rank_0", "broadcast=no", 2), "they shall not be",
+       with([](SlowMoSteps& steps) { steps.broadcasts_buffers = [](bool, std::int64_t) { return false; }; })},
+      {"slo.buffers_always_broadcast", "SLOWMO-032", "buffers are broadcast although they shall not be",
+       "broadcast_buffers is ignored", at("buffers.of_rank_0", "broadcast=no", 2),
+       at("buffers.of_rank_0", "broadcast=yes", 2), "they shall be",
+       with([](SlowMoSteps& steps) { steps.broadcasts_buffers = [](bool, std::int64_t) { return true; }; })},
+      {"slo.one_bucket", "SLOWMO-033", "all buffers travel in one message", "the bucket's size is ignored",
+       at("buffers.in_buckets", "sizes=large", 2), at("buffers.in_buckets", "sizes=small", 2), "they fit in one",
+       with([](SlowMoSteps& steps) { steps.bucket_bytes = [] { return std::int64_t{1} << 40; }; })},
+      {"slo.checkpoint_without_weight", "SLOWMO-034", "a checkpoint's push-sum weight is 1",
+       "checkpoint without weight", resumes("sgp", "whole", 3), resumes("localsgd", "whole", 3), "there is no push-sum",
+       saving([](Checkpoint& checkpoint) {
+         if (checkpoint.push_sum_weight) checkpoint.push_sum_weight = 1;
+       })},
+      {"slo.checkpoint_without_momentum", "SLOWMO-034", "slow momentum begins anew after a resume",
+       "FairScale does not save it", resumes("localsgd", "whole", 4), resumes("sgp", "whole", 3), "there is none",
+       saving([](Checkpoint& checkpoint) {
+         if (checkpoint.slow) std::ranges::fill(checkpoint.slow->momentum, 0.0);
+       })},
+      {"slo.checkpoint_without_steps", "SLOWMO-034", "steps are counted anew after a resume",
+       "FairScale does not save them", resumes("localsgd", "whole", 4), resumes("sgp", "whole", 4),
+       "nothing is done every few steps", saving([](Checkpoint& checkpoint) { checkpoint.steps = 0; })},
+      {"slo.checkpoint_without_round", "SLOWMO-034", "the graph begins anew after a resume",
+       "FairScale does not save it", resumes("sgp", "whole", 3), resumes("sgp", "whole", 4),
+       "the graph is where it began", saving([](Checkpoint& checkpoint) {
+         if (checkpoint.round) checkpoint.round = 0;
+       })},
+      {"slo.rates_looked_at_late", "SLOWMO-039", "a rate of 0 is found when parameters are averaged already",
+       "FairScale raises behind the division", at("slow.rate_of_0", "rate=zero", 2),
+       at("slow.rate_of_0", "rate=usual", 2), "no rate is 0",
+       with([](SlowMoSteps& steps) { steps.looks_at_rates_first = [](const Setting&) { return false; }; })},
+  };
+}
+
+// ---- what is said ----
+
+std::vector<Mutant> said() {
+  const auto refused = [](const char* what) { return at("options.refused", std::string("what=") + what, 2); };
+  const auto warned = [](const char* what) { return at("options.warned", std::string("what=") + what, 2); };
+  return {
+      {"slo.frequency_0_is_1", "SLOWMO-035", "frequency 0 is taken for 1", "a division by 0 that somebody avoids",
+       refused("slow_frequency"), refused("nothing"), "it is 48",
+       taking([](slowmo::Options& options) { options.slow_frequency = std::max(1, options.slow_frequency); })},
+      {"slo.world_cut", "SLOWMO-035", "ranks that fill no node are taken for a node", "a quotient is rounded down",
+       refused("world_no_multiple"), refused("nothing"), "a node has one rank",
+       taking([](slowmo::Options& options) { options.ranks_per_node = 1; })},
+      {"slo.overlap_unasked", "SLOWMO-035", "overlap needs no consent", "FairScale's switch without its assertion",
+       refused("overlap"), refused("nothing"), "it is off",
+       taking([](slowmo::Options& options) { options.accepts_stale = true; })},
+      {"slo.over_refusal", "SLOWMO-036", "negative slow momentum is refused", "a range is narrower than needed",
+       at("options.taken", "what=negative_momentum", 2), at("options.taken", "what=more_shards_than_ranks", 2),
+       "it is 0.5", settling([](const slowmo::Options& options, Setting&) {
+         if (options.slow_momentum < 0) throw InvalidArgument("slowmo: slow_momentum is below 0");
+       })},
+      {"slo.silent", "SLOWMO-037", "warnings are not given", "a log that nobody reads", warned("frequencies"),
+       warned("nothing"), "there is none",
+       settling([](const slowmo::Options&, Setting& setting) { setting.warnings.clear(); })},
+      {"slo.one_node_averages", "SLOWMO-038", "with one node, LocalSGD stays on", "REF-09",
+       at("options.one_node", "base=localsgd", 2), "", "every case has one node",
+       settling([](const slowmo::Options& options, Setting& setting) {
+         setting.local_sgd = options.base == slowmo::BaseAlgorithm::local_sgd;
+       })},
+  };
+}
+
+// ---- answers ----
+
+const char* const kTrace = "slowmo.trace";
+
+// Changes each row of an answer.
+RewriteAnswer rows(std::function<void(const json& args, std::size_t step, std::size_t rank, json& row)> change) {
+  return results_of(kTrace, "fairscale", [change = std::move(change)](const json& args, json& result) {
+    for (std::size_t step = 0; step < result["steps"].size(); ++step)
+      for (std::size_t rank = 0; rank < result["steps"][step].size(); ++rank)
+        change(args, step, rank, result["steps"][step][rank]);
+  });
+}
+std::string runs(const char* check, const char* kind) {
+  return std::string("slowmo.recorded.") + check + "[runs=" + kind + "]";
+}
+
+std::vector<Mutant> answers() {
+  return {
+      {"slo.trace_without_averages", "SLOWMO-001", "parameters are those after the optimizer", "nobody averages",
+       runs("averages", "base"), "", "every list of runs averages",
+       rows([](const json&, std::size_t, std::size_t, json& row) {
+         if (row.contains("params")) row["params"] = row["params_after_optimizer"];
+       })},
+      {"slo.trace_buffers_of_the_rank", "SLOWMO-001", "a buffer stays that of its rank", "buffers not broadcast",
+       runs("averages", "base"), "", "one list of runs has buffers",
+       rows([](const json& args, std::size_t step, std::size_t rank, json& row) {
+         if (row.contains("buffer_after_forward"))
+           row["buffer_after_forward"] = args["steps"][step][rank]["buffer_before"];
+       })},
+      {"slo.trace_slow_from_the_start", "SLOWMO-002", "old parameters are the initial ones", "what the paper says",
+       runs("slow_steps", "slow"), runs("slow_steps", "first"), "they are there, since buffers are made first",
+       rows([](const json& args, std::size_t step, std::size_t rank, json& row) {
+         if (step > 0 || !row.contains("slow") || args.value("init_first", false)) return;
+         const json& initial = args["ranks"][rank]["init_params"];
+         for (std::size_t i = 0; i < row["slow"]["old_params"].size(); ++i)
+           row["slow"]["old_params"][i] = initial[i + row["slow"]["start"].get<std::size_t>()];
+       })},
+      {"slo.trace_weight_of_1", "SLOWMO-003", "the weight is 1 throughout", "regular graphs alone were looked at",
+       runs("gossip", "sgp"), "", "both lists have irregular graphs",
+       rows([](const json&, std::size_t, std::size_t, json& row) {
+         if (row.contains("ps_weight")) row["ps_weight"] = 1;
+       })},
+      {"slo.trace_masters_of_halves", "SLOWMO-004", "masters have what their halves have", "no error feedback",
+       runs("halves", "halves"), "", "there is one list", rows([](const json&, std::size_t, std::size_t, json& row) {
+         if (row.contains("fp32")) row["fp32"] = row["params"];
+       })},
+      {"slo.trace_resumes", "SLOWMO-005", "slow buffers begin with the parameters that were loaded",
+       "what one would expect of a resume", runs("resumed", "resume"), "", "there is one list",
+       rows([](const json& args, std::size_t step, std::size_t, json& row) {
+         if (args.contains("resume_at") && step > args["resume_at"].get<std::size_t>() && row.contains("slow"))
+           std::ranges::fill(row["slow"]["momentum"], json(0.0));
+       })},
+  };
+}
+
+}  // namespace
+
+std::vector<Mutant> slowmo_mutants() {
+  std::vector<Mutant> all = times();
+  for (const auto kind : {slow_steps, gossiping, states, said, answers})
+    std::ranges::move(kind(), std::back_inserter(all));
+  return all;
+}
+
+}  // namespace plumbline::mutants

@@ -1,0 +1,472 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "harness/subject/adapter/operations.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/comm/half.hpp"
+#include "reference/comm/local.hpp"
+#include "reference/gossip/bluefog.hpp"
+#include "reference/gossip/graph.hpp"
+#include "reference/gossip/mixing.hpp"
+#include "reference/gossip/push_sum.hpp"
+#include "reference/gossip/simulate.hpp"
+#include "reference/gossip/spectrum.hpp"
+
+namespace plumbline::subject {
+using gossip::Convention;
+using gossip::Graph;
+using gossip::GraphKind;
+using gossip::GraphOptions;
+using gossip::Mixing;
+using gossip::MixingKind;
+using gossip::Peers;
+using nlohmann::json;
+
+namespace {
+
+constexpr int kMostNodes = 1 << 20;
+constexpr int kMostInFull = 1024;  // nodes whose every peer is answered
+constexpr int kMostThreads = 64;
+constexpr int kMostRounds = 10'000;
+
+Convention convention_of(const Arguments& arguments) {
+  return arguments.convention<Convention>({{"plumbline", Convention::plumbline}, {"fairscale", Convention::fairscale}});
+}
+
+void only_ours(const Arguments& arguments) {
+  (void)arguments.convention<Convention>({{"plumbline", Convention::plumbline}});
+}
+
+GraphKind kind_in(const Arguments& arguments, std::string_view field) {
+  const auto name = arguments.get<std::string>(field);
+  if (const auto kind = gossip::parse_graph_kind(name)) return *kind;
+  std::string names;
+  for (const GraphKind kind : gossip::kNamedGraphs)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(kind));
+  arguments.refuse(fmt::format("{} '{}' is none; there are {}", field, name, names));
+}
+
+// nprocs_per_node and peers_per_itr may be left out.
+GraphOptions options_in(const Arguments& arguments, Convention convention) {
+  GraphOptions options{.kind = kind_in(arguments, "graph"),
+                       .nodes = static_cast<int>(arguments.integer_in("world_size", 1, kMostNodes)),
+                       .convention = convention,
+                       .rows = arguments.get<int>("rows", 0),
+                       .center = arguments.get<int>("center", 0),
+                       .seed = arguments.get<std::uint64_t>("seed", 0)};
+  if (arguments.has("nprocs_per_node"))
+    options.ranks_per_node = static_cast<int>(arguments.integer_in("nprocs_per_node", 1, 1 << 20));
+  if (arguments.has("peers_per_itr"))
+    options.peers = static_cast<int>(arguments.integer_in("peers_per_itr", 1, kMostNodes));
+  return options;
+}
+
+Mixing mixing_in(const Arguments& arguments) {
+  return {.kind = arguments.choice<MixingKind>("mixing",
+                                               {{"uniform", MixingKind::uniform},
+                                                {"skew", MixingKind::skewed},
+                                                {"skewed", MixingKind::skewed},
+                                                {"metropolis-hastings", MixingKind::metropolis_hastings}},
+                                               MixingKind::uniform)};
+}
+
+void expect_small(const Graph& graph, const char* what) {
+  if (graph.nodes() > kMostInFull)
+    throw Unsupported(fmt::format("{} of {} nodes; {} at most, others by book_rows", what, graph.nodes(), kMostInFull));
+}
+
+// ---- graph ----
+
+// The first rank of each node.
+std::vector<int> processes(const Graph& graph, std::vector<int> nodes) {
+  for (int& node : nodes) node *= graph.options().ranks_per_node;
+  return nodes;
+}
+
+json edges_of(const Graph& graph, int node, const Peers& peers, bool out) {
+  const int each = graph.options().ranks_per_node;
+  json edges = json::array();
+  for (const int peer : out ? peers.out : peers.in) {
+    const int from = out ? node : peer, to = out ? peer : node;
+    edges.push_back({from * each, to * each});
+  }
+  return edges;
+}
+
+// The weights of a rank before any turn, as FairScale's mixing gives them: shares, and shares over the one that stays.
+json mixing_of(const Graph& graph, int node, const Peers& peers) {
+  const bool as_fairscale = graph.options().convention == Convention::fairscale;
+  const gossip::Shares shares = gossip::shares_of(graph, {}, node, 0);
+  const auto number = [&](double value) { return as_fairscale ? double{static_cast<float>(value)} : value; };
+  json plain{{"lo", number(shares.kept)}, {"uniform", number(shares.kept)}},
+      adjusted{{"lo", number(shares.kept)}, {"uniform", 1.0}};
+  for (std::size_t i = 0; i < peers.out.size(); ++i) {
+    const std::string name = std::to_string(peers.out[i] * graph.options().ranks_per_node);
+    plain[name] = number(shares.sent[i]);
+    adjusted[name] = number(shares.sent[i] / shares.kept);
+  }
+  return {{"plain", plain}, {"adjusted", adjusted}, {"regular", gossip::is_lazy(graph, {})}, {"uniform", true}};
+}
+
+json turns_of(const Graph& graph, int node, int rotations) {
+  json out = json::array(), in = json::array(), out_edges = json::array(), in_edges = json::array(), mixing;
+  try {
+    for (int turn = 0; turn <= rotations; ++turn) {
+      const Peers peers = graph.peers(node, turn);
+      if (turn == 0) mixing = mixing_of(graph, node, peers);
+      out.push_back(processes(graph, peers.out));
+      in.push_back(peers.in);
+      out_edges.push_back(edges_of(graph, node, peers, true));
+      in_edges.push_back(edges_of(graph, node, peers, false));
+    }
+  } catch (const OutOfRange& error) {
+    const std::size_t at = in.size();
+    return {{"out", out}, {"in", in}, {"error_at", at}, {"error", {{"kind", error.kind()}, {"message", error.what()}}}};
+  }
+  return {{"out", out}, {"in", in}, {"mixing", mixing}, {"out_edges", out_edges}, {"in_edges", in_edges}};
+}
+
+// ["rotate"] or ["set", n], one after the other.
+json planned(const Arguments& arguments, const Graph& start) {
+  struct Step {
+    Graph graph;
+    std::int64_t round;
+  };
+  std::vector<Step> steps{{start, 0}};
+  for (const Value& step : arguments.get<std::vector<Value>>("plan")) {
+    const auto what = step.at(0).as<std::string>();
+    if (what == "rotate")
+      steps.push_back({steps.back().graph, steps.back().round + 1});
+    else if (what == "set")
+      steps.push_back({steps.back().graph.with_peers(step.at(1).as<int>()), 0});
+    else
+      step.refuse(fmt::format("must be [\"rotate\"] or [\"set\", peers], got '{}'", what));
+  }
+  json ranks = json::array();
+  for (int node = 0; node < start.nodes(); ++node) {
+    json turns = json::array();
+    for (const Step& step : steps) {
+      const Peers peers = step.graph.peers(node, step.round);
+      turns.push_back({{"out", processes(start, peers.out)}, {"in", peers.in}});
+    }
+    ranks.push_back(std::move(turns));
+  }
+  return ranks;
+}
+
+// A list of nodes, or an object that has them as names.
+std::vector<int> rows_asked(const Arguments& arguments) {
+  const auto asked = arguments.get<json>("book_rows");
+  if (!asked.is_object()) return arguments.get<std::vector<int>>("book_rows");
+  std::vector<int> rows;
+  for (const auto& [name, row] : asked.items()) {
+    if (name.empty() || name.size() > 9 || name.find_first_not_of("0123456789") != std::string::npos)
+      arguments.refuse(fmt::format("book_rows has the row '{}'; rows are nodes", name));
+    rows.push_back(std::stoi(name));
+  }
+  return rows;
+}
+
+json graph(const Arguments& arguments) {
+  const Convention convention = convention_of(arguments);
+  const Graph graph(options_in(arguments, convention));
+  if (arguments.has("book_rows")) {
+    json rows = json::object();
+    for (const int node : rows_asked(arguments)) rows[std::to_string(node)] = processes(graph, graph.phone_book(node));
+    return {{"book_rows", rows}};
+  }
+  expect_small(graph, "every peer");
+  if (arguments.has("plan")) return {{"ranks", planned(arguments, graph)}};
+  const auto rotations =
+      arguments.has("rotations") ? static_cast<int>(arguments.integer_in("rotations", 0, kMostRounds)) : 0;
+  arguments.expect_no_others();
+  json passive = json::array(), books = json::array(), ranks = json::array();
+  for (int node = 0; node < graph.nodes(); ++node) {
+    passive.push_back(graph.is_passive(node));
+    books.push_back(processes(graph, graph.phone_book(node)));
+    ranks.push_back(turns_of(graph, node, rotations));
+  }
+  return {
+      {"regular", graph.is_regular()},
+      {"bipartite", graph.is_bipartite()},
+      {"dynamic", convention == Convention::fairscale ? graph.options().kind != GraphKind::ring : graph.is_dynamic()},
+      {"passive", passive},
+      {"phone_book", books},
+      {"ranks", ranks}};
+}
+
+json blocking(const Arguments& arguments) {
+  const Graph graph(options_in(arguments, convention_of(arguments)));
+  expect_small(graph, "a round");
+  return {{"blocked", gossip::blocks_one_at_a_time(graph, 0)}};
+}
+
+// ---- trace ----
+
+struct Trace {
+  Graph graph;
+  Mixing mixing;
+  gossip::Algorithm algorithm = gossip::Algorithm::push_sum;
+  comm::DType dtype = comm::DType::f32;
+  int rounds = 0;
+  std::vector<std::vector<double>> start;
+};
+
+// Weights by rank and round: what stays, and by peer (or for all, uniform) what is sent over what stays.
+Mixing mixing_by_weights(const Arguments& arguments, const Graph& graph) {
+  Mixing mixing{.kind = MixingKind::given};
+  int node = 0;
+  for (const Value& rank : arguments.get<std::vector<Value>>("weights")) {
+    auto& rounds = mixing.shares.emplace_back();
+    for (std::size_t round = 0; round < rank.size(); ++round) {
+      const auto weights = rank.at(round).as<std::map<std::string, double>>();
+      const auto weight_of = [&](const std::string& name) {
+        const auto found = weights.find(name);
+        if (found == weights.end()) rank.refuse(fmt::format("has no weight '{}' in round {}", name, round));
+        return found->second;
+      };
+      gossip::Shares shares{.kept = weight_of("lo"), .sent = {}};
+      for (const int peer : graph.peers(node, graph.round_after(static_cast<std::int64_t>(round))).out)
+        shares.sent.push_back(shares.kept * weight_of(weights.contains("uniform") ? "uniform" : std::to_string(peer)));
+      rounds.push_back(std::move(shares));
+    }
+    ++node;
+  }
+  return mixing;
+}
+
+Graph graph_of_trace(const Arguments& arguments, Convention convention) {
+  if (!arguments.has("phone_book")) return Graph(options_in(arguments, convention));
+  (void)arguments.find<std::string>("graph");  // what it is called
+  auto rows = arguments.get<std::vector<std::vector<int>>>("phone_book");
+  const auto nodes = static_cast<std::size_t>(arguments.integer_in("world_size", 1, kMostThreads));
+  if (rows.size() != nodes) arguments.refuse(fmt::format("phone_book has {} rows for {} nodes", rows.size(), nodes));
+  const auto peers = static_cast<int>(arguments.integer_in("peers_per_itr", 1, kMostThreads));
+  return Graph(std::move(rows), peers, convention, arguments.get<bool>("regular", false));
+}
+
+Trace trace_in(const Arguments& arguments) {
+  const Convention convention = convention_of(arguments);
+  Trace trace{.graph = graph_of_trace(arguments, convention)};
+  trace.algorithm = arguments.choice<gossip::Algorithm>(
+      "algorithm", {{"PushSum", gossip::Algorithm::push_sum}, {"PushPull", gossip::Algorithm::push_pull}});
+  trace.dtype = arguments.choice<comm::DType>("dtype",
+                                              {{"float16", comm::DType::f16},
+                                               {"bfloat16", comm::DType::bf16},
+                                               {"float32", comm::DType::f32},
+                                               {"float64", comm::DType::f64}},
+                                              comm::DType::f32);
+  trace.rounds = static_cast<int>(arguments.integer_in("rounds", 0, kMostRounds));
+  trace.mixing = arguments.has("weights") ? mixing_by_weights(arguments, trace.graph) : mixing_in(arguments);
+  for (const Arguments& rank : arguments.get<std::vector<Arguments>>("ranks"))
+    trace.start.push_back(rank.get<std::vector<double>>("x0"));
+  if (trace.graph.nodes() > kMostThreads)
+    throw Unsupported(fmt::format("a trace of {} nodes; {} at most", trace.graph.nodes(), kMostThreads));
+  if (trace.start.size() != static_cast<std::size_t>(trace.graph.nodes()))
+    arguments.refuse(fmt::format("ranks has {} entries for {} nodes", trace.start.size(), trace.graph.nodes()));
+  for (const auto& one : trace.start)
+    if (one.size() != trace.start.front().size()) arguments.refuse("ranks have x0 of different lengths");
+  arguments.expect_no_others();
+  return trace;
+}
+
+// Values of a type in memory, from doubles and back.
+std::vector<std::byte> stored(const std::vector<double>& values, comm::DType dtype) {
+  std::vector<std::byte> memory(values.size() * size_of(dtype));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto put = [&](auto value) { std::memcpy(memory.data() + i * sizeof value, &value, sizeof value); };
+    switch (dtype) {
+      case comm::DType::f16:
+        put(comm::to_float16(static_cast<float>(values[i])).bits);
+        break;
+      case comm::DType::bf16:
+        put(comm::to_bfloat16(static_cast<float>(values[i])).bits);
+        break;
+      case comm::DType::f32:
+        put(static_cast<float>(values[i]));
+        break;
+      default:
+        put(values[i]);
+    }
+  }
+  return memory;
+}
+
+json loaded(const std::vector<std::byte>& memory, comm::DType dtype) {
+  json values = json::array();
+  for (std::size_t i = 0; i < memory.size() / size_of(dtype); ++i) {
+    const auto get = [&]<class T>(T value) {
+      std::memcpy(&value, memory.data() + i * sizeof value, sizeof value);
+      return value;
+    };
+    switch (dtype) {
+      case comm::DType::f16:
+        values.push_back(comm::to_float(comm::Float16{get(std::uint16_t())}));
+        break;
+      case comm::DType::bf16:
+        values.push_back(comm::to_float(comm::BFloat16{get(std::uint16_t())}));
+        break;
+      case comm::DType::f32:
+        values.push_back(double{get(float())});
+        break;
+      default:
+        values.push_back(get(double()));
+    }
+  }
+  return values;
+}
+
+json rounds_of_rank(comm::Communicator& group, const Trace& trace) {
+  gossip::PushSum push_sum(group, trace.graph, trace.mixing, {.algorithm = trace.algorithm});
+  const auto& start = trace.start[static_cast<std::size_t>(group.rank())];
+  std::vector<std::byte> memory = stored(start, trace.dtype);
+  const auto count = static_cast<std::int64_t>(start.size());
+  json rounds = json::array();
+  for (int round = 0; round < trace.rounds; ++round) {
+    const Peers peers = trace.graph.peers(group.rank(), push_sum.round());
+    push_sum.mix(comm::Buffer{memory.data(), count, trace.dtype});
+    std::vector<std::byte> estimate = memory;
+    const comm::Buffer debiased{estimate.data(), count, trace.dtype};
+    gossip::divide(std::span(&debiased, 1), push_sum.weight());
+    rounds.push_back({{"out", peers.out},
+                      {"in", peers.in},
+                      {"x", loaded(memory, trace.dtype)},
+                      {"w", push_sum.weight()},
+                      {"debiased", loaded(estimate, trace.dtype)}});
+  }
+  return rounds;
+}
+
+json trace(const Arguments& arguments) {
+  const Trace trace = trace_in(arguments);
+  std::vector<json> ranks(trace.start.size());
+  comm::run_ranks(trace.graph.nodes(), [&](comm::Communicator& group) {
+    ranks[static_cast<std::size_t>(group.rank())] = {{"rounds", rounds_of_rank(group, trace)}};
+  });
+  return {{"ranks", ranks}};
+}
+
+// ---- topologies ----
+
+json with_neighbours(std::vector<std::vector<double>> weights, bool is_regular) {
+  const std::size_t count = weights.size();
+  json recv = json::array(), send = json::array();
+  bool rows_one = true, columns_one = true;
+  for (std::size_t node = 0; node < count; ++node) {
+    json from = json::object(), to = json::object();
+    double row = 0, column = 0;
+    for (std::size_t other = 0; other < count; ++other) {
+      row += weights[node][other];
+      column += weights[other][node];
+      if (other == node) continue;
+      if (weights[other][node] != 0) from[std::to_string(other)] = weights[other][node];
+      if (weights[node][other] != 0) to[std::to_string(other)] = weights[node][other];
+    }
+    constexpr double rounding = 1e-12;
+    rows_one = rows_one && std::abs(row - 1) < rounding;
+    columns_one = columns_one && std::abs(column - 1) < rounding;
+    recv.push_back({{"self", weights[node][node]}, {"neighbors", from}});
+    send.push_back({{"self", weights[node][node]}, {"neighbors", to}});
+  }
+  return {{"weights", std::move(weights)},  {"regular", is_regular},   {"row_sums_one", rows_one},
+          {"column_sums_one", columns_one}, {"recv", std::move(recv)}, {"send", std::move(send)}};
+}
+
+// Our graphs: weights[from][to] of a round.
+json own_topology(const Arguments& arguments) {
+  const auto args = arguments.get<Arguments>("args");
+  GraphOptions options{.kind = kind_in(arguments, "topology"),
+                       .nodes = static_cast<int>(args.integer_in("size", 1, kMostInFull)),
+                       .peers = args.get<int>("peers", 0),
+                       .rows = args.get<int>("rows", 0),
+                       .center = args.get<int>("center", 0),
+                       .seed = args.get<std::uint64_t>("seed", 0)};
+  const Mixing mixing = mixing_in(args);
+  const auto round = args.has("round") ? args.integer_in("round", 0, std::int64_t{1} << 40) : 0;
+  arguments.expect_no_others();
+  const Graph graph(options);
+  const std::vector<double> matrix = gossip::mixing_matrix(graph, mixing, graph.round_after(round));
+  const auto count = static_cast<std::size_t>(graph.nodes());
+  std::vector<std::vector<double>> weights(count, std::vector<double>(count));
+  for (std::size_t to = 0; to < count; ++to)
+    for (std::size_t from = 0; from < count; ++from) weights[from][to] = matrix[to * count + from];
+  return with_neighbours(std::move(weights), graph.is_regular());
+}
+
+json topology(const Arguments& arguments) {
+  enum class By { plumbline, bluefog };
+  if (arguments.convention<By>({{"plumbline", By::plumbline}, {"bluefog", By::bluefog}}) == By::plumbline)
+    return own_topology(arguments);
+  const auto name = arguments.get<std::string>("topology");
+  const auto args = arguments.get<Arguments>("args");
+  const gossip::BluefogArguments read{.size = args.get<int>("size"),
+                                      .base = args.get<int>("base", 0),
+                                      .connect_style = args.get<int>("connect_style", 0),
+                                      .center_rank = args.get<int>("center_rank", 0),
+                                      .shape = args.get<std::vector<int>>("shape", {})};
+  if (args.has("base") && read.base < 2) arguments.refuse(fmt::format("args.base is {}; it is 2 at least", read.base));
+  arguments.expect_no_others();
+  gossip::BluefogTopology made = gossip::bluefog_topology(name, read);
+  return with_neighbours(std::move(made.weights), made.is_regular);
+}
+
+// ---- rates ----
+
+json spectrum(const Arguments& arguments) {
+  only_ours(arguments);
+  const Graph graph(options_in(arguments, Convention::plumbline));
+  const Mixing mixing = mixing_in(arguments);
+  arguments.expect_no_others();
+  const gossip::Spectrum found = gossip::spectrum_of(graph, mixing);
+  return {{"rounds", found.rounds},
+          {"doubly_stochastic", found.is_doubly_stochastic},
+          {"contraction", found.contraction},
+          {"per_round", found.per_round},
+          {"spectral_gap", found.spectral_gap}};
+}
+
+json simulate(const Arguments& arguments) {
+  only_ours(arguments);
+  const Graph graph(options_in(arguments, Convention::plumbline));
+  const Mixing mixing = mixing_in(arguments);
+  const auto rounds = static_cast<int>(arguments.integer_in("rounds", 0, kMostRounds));
+  const auto values = arguments.has("values")
+                          ? arguments.get<std::vector<double>>("values")
+                          : gossip::random_values(graph.nodes(), arguments.get<std::uint64_t>("value_seed", 1));
+  arguments.expect_no_others();
+  json error = json::array(), sum = json::array(), weight_sum = json::array(), least_weight = json::array();
+  gossip::Simulation simulation(graph, mixing, values);
+  for (int round = 0; round < rounds; ++round) {
+    const gossip::SimulatedRound one = simulation.step();
+    error.push_back(one.error);
+    sum.push_back(one.sum);
+    weight_sum.push_back(one.weight_sum);
+    least_weight.push_back(one.least_weight);
+  }
+  json result{{"mean", simulation.mean()},
+              {"error", error},
+              {"sum", sum},
+              {"weight_sum", weight_sum},
+              {"least_weight", least_weight}};
+  if (graph.nodes() <= kMostInFull) {
+    result["numerators"] = simulation.numerators();
+    result["weights"] = simulation.weights();
+  }
+  return result;
+}
+
+}  // namespace
+
+void add_gossip_operations(AdapterService& service) {
+  service.add("gossip.graph", graph);
+  service.add("gossip.blocking", blocking);
+  service.add("gossip.trace", trace);
+  service.add("gossip.topology", topology);
+  service.add("gossip.spectrum", spectrum);
+  service.add("gossip.simulate", simulate);
+}
+
+}  // namespace plumbline::subject

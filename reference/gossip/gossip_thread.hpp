@@ -1,0 +1,68 @@
+// reference/gossip/gossip_thread.hpp: push-sum rounds on a thread of their own, beside the caller's work.
+//
+// Model   The caller hands its values over and goes on; the thread exchanges a copy of what is sent; the caller collects what
+//         came and adds it. At most one round is under way. Two flags say who may touch what: handed over (the thread's
+//         turn) and ready (the caller's), under one lock. The thread's group is its own.
+// Retry   An exchange that failed without spoiling the group is marked with weight -1; collect() then hands the same values
+//         over again without mixing, and says so.
+// Errors  TimeoutError from collect() when no round has become ready within the heartbeat time; PeerFailed and others of the
+//         exchange come from collect(). After them only close() and the destructor may be called.
+// Threads One caller. The destructor, like close(), lets the round under way end or, when it does not within the heartbeat
+//         time, aborts the thread's group, and joins.
+// Source  The gossip thread of FairScale's SlowMoDistributedDataParallel.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "reference/comm/communicator.hpp"
+#include "reference/gossip/push_sum.hpp"
+
+namespace plumbline::gossip {
+
+class GossipThread {
+ public:
+  enum class Collected : std::uint8_t {
+    nothing,      // no round is under way, or gossip is off
+    not_yet,      // one is, and is not ready
+    interrupted,  // it failed and was handed over again
+    mixed,        // it was added
+  };
+
+  /// Runs over `group`, which it owns: a duplicate of the nodes' group. Throws as PushSum.
+  GossipThread(std::unique_ptr<comm::Communicator> group, Graph graph, Mixing mixing = {}, PushSumOptions options = {},
+               PushSumSteps steps = {});
+  ~GossipThread();
+  GossipThread(const GossipThread&) = delete;
+  GossipThread& operator=(const GossipThread&) = delete;
+
+  /// Hands x over: leaves in it what this node keeps, and begins a round. False, with x as it was, when the round before
+  /// was not collected yet, or gossip is off.
+  [[nodiscard]] bool hand_over(std::span<const comm::Buffer> x);
+  /// Adds to x what came. `waits`: until the round is ready, for the heartbeat time at most.
+  [[nodiscard]] Collected collect(std::span<const comm::Buffer> x, bool waits);
+  /// Whether a round is under way.
+  [[nodiscard]] bool is_gossiping() const;
+  /// Gossip on (training, the default) or off (evaluation). Turning it off collects the round under way into x first.
+  void turn_on();
+  void turn_off(std::span<const comm::Buffer> x);
+  [[nodiscard]] bool is_on() const;
+
+  /// Of push-sum; to be asked and set while no round is under way. Throws StateError otherwise.
+  [[nodiscard]] double weight() const;
+  void set_weight(double weight);
+  [[nodiscard]] std::int64_t round() const;
+  void set_round(std::int64_t round);
+  [[nodiscard]] bool is_lazy() const;
+  /// Rounds that were added.
+  [[nodiscard]] std::int64_t rounds_mixed() const;
+
+  /// Ends the thread. Nothing may be called afterwards but the destructor.
+  void close() noexcept;
+
+ private:
+  struct Shared;
+  std::unique_ptr<Shared> shared_;
+};
+
+}  // namespace plumbline::gossip

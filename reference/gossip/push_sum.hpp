@@ -1,0 +1,158 @@
+// reference/gossip/push_sum.hpp: nodes average their values by messages to a few peers a round.
+//
+// Model   Each node has a numerator x (the caller's tensors) and a weight w, 1 at first. A round of node i with shares a
+//         (mixing.hpp): x_i becomes the sum over all j of a_ij x_j, w_i alike. The sums of all x and of all w stay what they
+//         are, w stays above 0, and the estimate x / w goes to the mean. Push-pull has the same values; it differs in who
+//         sends first where messages go one at a time.
+// Lazy    Where weights cannot differ from 1 they do not travel; see mixing.hpp.
+// Parts   mix() is prepare(), exchange() and absorb(); who overlaps a round with other work calls the parts. prepare() leaves
+//         in x and w what the node keeps and says what is sent.
+// Failure An exchange that ends with an error is interrupted: what was to be sent is kept, x and w are what the node keeps,
+//         and the weight says -1 in interrupted(). retry() sends the same values again without mixing anew. With
+//         `confirms`, a node is done with a round only when all its peers have said that they have its values; then over a
+//         new group retry() repeats exactly the messages that are missing, whichever nodes are a round ahead, and mass is
+//         neither lost nor doubled. Without it a node may be done while its peer is not: after an error over a group the job
+//         cannot go on, and retry() over a new group throws StateError.
+// Numbers Operations are of the tensors' type; halves are computed in float and rounded once. Convention fairscale: the
+//         kept share multiplies first, sent values are x times share/kept, the kept share is that of the round before, and
+//         weights are rounded to the tensors' type. plumbline: shares of this round, weights in double.
+// Types   Tensors of several types travel as messages of their own; the weight goes with the first type. As fairscale each type
+//         has a gossiper, and all turn one graph: each mix of one moves it on, and a gossiper keeps the peers that it saw
+//         last, so the first of two types is in rounds 0, 1, 3, 5, …, the second in 0, 2, 4, ….
+// Threads One at a time. The group is the nodes' (one rank a node), and used by nobody else meanwhile.
+// Errors  MismatchError when nodes have other graphs, mixings or rounds, before anything is sent, with both sides' peers;
+//         InvalidArgument; what the communicator throws, with round and peers.
+// Sources Kempe, Dobra, Gehrke, Gossip-Based Computation of Aggregate Information (FOCS 2003); Assran et al. (2019);
+//         FairScale's PushSum and PushPull, recorded.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "reference/comm/communicator.hpp"
+#include "reference/gossip/graph.hpp"
+#include "reference/gossip/mixing.hpp"
+#include "reference/gossip/push_sum_steps.hpp"
+
+namespace plumbline::gossip {
+
+/// Longest wait for a message of a peer.
+inline constexpr std::chrono::seconds kHeartbeat{300};
+/// What interrupted() exchanges have as weight.
+inline constexpr double kInterruptedWeight = -1;
+
+enum class Algorithm : std::uint8_t { push_sum, push_pull };
+
+struct PushSumOptions {
+  Algorithm algorithm = Algorithm::push_sum;
+  std::chrono::nanoseconds heartbeat = kHeartbeat;
+  /// All tensors as one message to a peer, else a message each. The values are the same.
+  bool fuse = false;
+  /// See Failure. Costs a message of 8 bytes back to each sender, and values are held until all have come.
+  bool confirms = true;
+  /// Compares graph, mixing and round of all nodes before the first exchange.
+  bool verifies = true;
+};
+
+/// What was received in a round: the sum of the messages, tensor by tensor, and of the weights.
+struct Incoming {
+  std::vector<std::vector<std::byte>> values;
+  double weight = 0;
+};
+
+class PushSum {
+ public:
+  /// Throws InvalidArgument when the group has another size than the graph has nodes.
+  PushSum(comm::Communicator& group, Graph graph, Mixing mixing = {}, PushSumOptions options = {},
+          PushSumSteps steps = {});
+
+  [[nodiscard]] const Graph& graph() const { return graph_; }
+  /// The round that the next mix() makes. It goes up by one with each mix() of a dynamic graph; who shares one count of
+  /// rounds among several sets it.
+  [[nodiscard]] std::int64_t round() const { return round_; }
+  void set_round(std::int64_t round);
+  /// w.
+  [[nodiscard]] double weight() const { return weight_; }
+  void set_weight(double weight) { weight_ = weight; }
+  /// What x is multiplied with as the kept share of the next round.
+  [[nodiscard]] double kept() const;
+  /// Whether values travel unscaled, and whether with the weight.
+  [[nodiscard]] bool is_lazy() const { return is_lazy_; }
+  [[nodiscard]] bool carries_weight() const { return carries_weight_; }
+
+  /// One round on x in place: tensors of floating types in host memory, the same in every round. Throws Unsupported for
+  /// others.
+  void mix(std::span<const comm::Buffer> x);
+  void mix(comm::Buffer x) { mix(std::span(&x, 1)); }
+
+  // The parts.
+  /// Leaves in x and w what the node keeps. With `mixes` false x and w stay: what a retry of an interrupted round hands over.
+  void prepare(std::span<const comm::Buffer> x, bool mixes = true);
+  /// Sends what x is now to the peers of the round, receives theirs, and goes on to the next round. Does not write x, which
+  /// must not change until it returns. After an error it may be called again: see retry().
+  [[nodiscard]] Incoming exchange(std::span<const comm::Buffer> x);
+  /// Adds to x and w what was received.
+  void absorb(std::span<const comm::Buffer> x, const Incoming& incoming);
+
+  /// Whether the last exchange ended with an error and was not repeated.
+  [[nodiscard]] bool is_interrupted() const { return is_interrupted_; }
+  /// The weight, or kInterruptedWeight.
+  [[nodiscard]] double reported_weight() const { return is_interrupted_ ? kInterruptedWeight : weight_; }
+  /// Repeats an interrupted round on the same x: where the error came before anything was sent.
+  void retry(std::span<const comm::Buffer> x);
+  void retry(comm::Buffer x) { retry(std::span(&x, 1)); }
+  /// Goes over to another group of the same ranks, which all nodes must do, interrupted or not, and completes this node's
+  /// round if it is interrupted. Throws StateError without `confirms`.
+  void retry(comm::Communicator& group, std::span<const comm::Buffer> x);
+  void retry(comm::Communicator& group, comm::Buffer x) { retry(group, std::span(&x, 1)); }
+  /// The first half of that, for who calls the parts: exchange() then sends what is missing.
+  void reconnect(comm::Communicator& group);
+
+  /// Bytes that this node sends in a round of `elements` values.
+  [[nodiscard]] std::int64_t bytes_per_round(std::int64_t elements, comm::DType dtype) const;
+
+ private:
+  // The tensors of one type, and the round that they are in.
+  struct Lane {
+    comm::DType dtype{};
+    std::vector<std::size_t> tensors;
+    std::int64_t round = 0;
+    double kept_before = 1;      // the share of the round before
+    double kept = 1;             // of the round that was exchanged last
+    bool has_come = false;       // all messages of this round
+    std::vector<bool> has_sent;  // by the place among Peers::out; empty: to nobody yet
+  };
+  struct Messages;
+  void sort_into_lanes(std::span<const comm::Buffer> x);
+  void verify();
+  [[nodiscard]] Peers peers_of(const Lane& lane) const;
+  [[nodiscard]] Shares shares_of_round(const Lane& lane) const;
+  [[nodiscard]] double rounded(double weight) const;
+  void transfer(Lane& lane, std::span<const comm::Buffer> x);
+  void confirm(const Lane& lane, const Peers& peers, const std::vector<bool>& had);
+  void finish(Lane& lane);
+  [[nodiscard]] bool mixes_in_pieces(std::span<const comm::Buffer> x) const;
+  void mix_in_pieces(comm::Buffer x);
+
+  comm::Communicator* group_;
+  Graph graph_;
+  Mixing mixing_;
+  PushSumOptions options_;
+  PushSumSteps steps_;
+  bool is_lazy_ = false, carries_weight_ = false;
+  bool is_verified_ = false, is_interrupted_ = false;
+  std::vector<Lane> lanes_;
+  std::size_t next_lane_ = 0;  // of the round under way
+  Incoming incoming_;          // of it
+  std::int64_t round_ = 0, exchanges_ = 0;
+  double weight_ = 1;
+};
+
+/// Divides x by w: the estimate. multiply() takes it back.
+void divide(std::span<const comm::Buffer> x, double weight);
+void multiply(std::span<const comm::Buffer> x, double weight);
+
+}  // namespace plumbline::gossip

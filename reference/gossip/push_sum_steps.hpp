@@ -1,0 +1,40 @@
+// reference/gossip/push_sum_steps.hpp: what decides the numbers of push-sum, as functions.
+//
+// Model   A value made without arguments has the right ones; push-sum with another one in place of one of them is wrong in
+//         one known way, which is how the checks are tested.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "reference/gossip/graph.hpp"
+#include "reference/gossip/mixing.hpp"
+
+namespace plumbline::gossip {
+
+struct PushSumSteps {
+  std::function<Peers(const Graph& graph, int node, std::int64_t round)> peers =
+      [](const Graph& graph, int node, std::int64_t round) { return graph.peers(node, round); };
+  std::function<Shares(const Graph& graph, const Mixing& mixing, int node, std::int64_t round)> shares = shares_of;
+  /// The share with which a value travels to the peer of that place in Peers::out, and its weight.
+  std::function<double(const Shares& of_node, std::size_t peer)> sent = [](const Shares& of_node, std::size_t peer) {
+    return of_node.sent[peer];
+  };
+  std::function<double(const Shares& of_node, std::size_t peer)> sent_weight =
+      [](const Shares& of_node, std::size_t peer) { return of_node.sent[peer]; };
+  /// The share with which the weight stays.
+  std::function<double(const Shares& of_node)> kept_weight = [](const Shares& of_node) { return of_node.kept; };
+  /// Whether the weight travels, given whether it can differ from 1.
+  std::function<bool(bool can_differ)> carries_weight = [](bool can_differ) { return can_differ; };
+  /// Whether a retry multiplies by the kept share once more.
+  std::function<bool()> retry_mixes = [] { return false; };
+  /// The round that follows, given whether the graph turns.
+  std::function<std::int64_t(std::int64_t round, bool is_dynamic, bool was_interrupted)> next_round =
+      [](std::int64_t round, bool is_dynamic, bool) { return is_dynamic ? round + 1 : round; };
+  /// Whether values are copied before they are handed to the gossip thread.
+  std::function<bool()> copies_on_hand_over = [] { return true; };
+  /// Whether nodes compare their graphs and rounds.
+  std::function<bool()> verifies = [] { return true; };
+};
+
+}  // namespace plumbline::gossip

@@ -1,0 +1,221 @@
+#include "reference/gossip/push_sum.hpp"
+
+#include <array>
+#include <mutex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/comm/local.hpp"
+#include "reference/gossip/gossip_thread.hpp"
+#include "reference/gossip/simulate.hpp"
+
+namespace plumbline::gossip {
+namespace {
+
+using comm::Buffer;
+using comm::Communicator;
+using comm::DType;
+using testing::HasSubstr;
+
+using Body = std::function<void(Communicator& nodes)>;
+
+Buffer whole(std::vector<double>& values) {
+  return {values.data(), static_cast<std::int64_t>(values.size()), DType::f64};
+}
+
+// Fails the call of that number, before it is made.
+class FailsOnce : public comm::CommunicatorDecorator {
+ public:
+  FailsOnce(std::unique_ptr<Communicator> inner, int failing)
+      : CommunicatorDecorator(std::move(inner)), left_(failing) {}
+
+ protected:
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    if (left_-- == 0) throw RuntimeFailure("the wire is out");
+    return CommunicatorDecorator::do_start(calls);
+  }
+  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override { return group; }
+
+ private:
+  int left_;
+};
+
+TEST(PushSum, MakesTheRoundsOfTheSimulation) {
+  constexpr int nodes = 5, rounds = 9;
+  const Graph star({.kind = GraphKind::star, .nodes = nodes});
+  const Mixing skewed{.kind = MixingKind::skewed};
+  const std::vector<double> start = random_values(nodes, 3);
+  Simulation simulation(star, skewed, start);
+  for (int round = 0; round < rounds; ++round) (void)simulation.step();
+  for (const bool fuse : {false, true})
+    comm::run_ranks(nodes, [&](Communicator& group) {
+      const auto rank = static_cast<std::size_t>(group.rank());
+      PushSum push_sum(group, star, skewed, {.fuse = fuse});
+      std::vector<double> first{start[rank]}, second{2 * start[rank], 1};
+      std::vector<float> third{static_cast<float>(start[rank])};
+      const std::array<Buffer, 3> x{whole(first), whole(second), Buffer{third.data(), 1, DType::f32}};
+      for (int round = 0; round < rounds; ++round) push_sum.mix(x);
+      EXPECT_NEAR(first[0], simulation.numerators()[rank], 1e-14);
+      EXPECT_NEAR(second[0], 2 * simulation.numerators()[rank], 1e-14);
+      EXPECT_NEAR(third[0], simulation.numerators()[rank], 1e-6);
+      EXPECT_NEAR(second[1], push_sum.weight(), 1e-14);
+      EXPECT_NEAR(push_sum.weight(), simulation.weights()[rank], 1e-14);
+    });
+}
+
+TEST(PushSum, OfLargeTensorsInPiecesIsTheSame) {
+  comm::run_ranks(4, [](Communicator& group) {
+    const Graph graph({.kind = GraphKind::n_peer_exponential, .nodes = 4, .peers = 2});
+    std::vector<double> held(50'001), pieces;
+    for (std::size_t i = 0; i < held.size(); ++i)
+      held[i] = static_cast<double>((i * 7 + static_cast<std::size_t>(group.rank()) * 13) % 101);
+    pieces = held;
+    PushSum confirmed(group, graph), plain(group, graph, {}, {.confirms = false});
+    for (int round = 0; round < 5; ++round) {
+      confirmed.mix(whole(held));
+      plain.mix(whole(pieces));
+    }
+    EXPECT_EQ(held, pieces);
+  });
+}
+
+TEST(PushSum, AnInterruptedRoundIsRepeatedWithoutMixing) {
+  comm::run_ranks(3, [](Communicator& group) {
+    const Graph graph({.kind = GraphKind::star, .nodes = 3});
+    std::vector<double> smooth{1.0 + group.rank()}, rough = smooth;
+    PushSum undisturbed(group, graph);
+    const auto wire = group.duplicate();
+    std::unique_ptr<Communicator> failing = wire->duplicate();
+    if (group.rank() == 1) failing = std::make_unique<FailsOnce>(std::move(failing), 2);
+    PushSum disturbed(*failing, graph);
+    for (int round = 0; round < 4; ++round) {
+      undisturbed.mix(whole(smooth));
+      try {
+        disturbed.mix(whole(rough));
+      } catch (const RuntimeFailure&) {
+        EXPECT_EQ(disturbed.reported_weight(), kInterruptedWeight);
+        EXPECT_THROW(disturbed.mix(whole(rough)), StateError);
+        disturbed.retry(whole(rough));
+      }
+      EXPECT_EQ(rough, smooth);
+      EXPECT_EQ(disturbed.reported_weight(), undisturbed.weight());
+    }
+  });
+}
+
+TEST(PushSum, GoesOverToAnotherGroupWithoutLosingMass) {
+  constexpr int rounds = 5;
+  for (int failing = 0; failing < 2 * rounds + 1; ++failing)
+    comm::run_ranks(4, [&](Communicator& group) {
+      const Graph graph({.kind = GraphKind::n_peer_exponential, .nodes = 4, .peers = 1});
+      const Mixing skewed{.kind = MixingKind::skewed};
+      std::vector<double> smooth{1.0 + group.rank()}, rough = smooth;
+      PushSum undisturbed(group, graph, skewed);
+      for (int round = 0; round < rounds; ++round) undisturbed.mix(whole(smooth));
+      auto first = group.duplicate(), second = group.duplicate();
+      Communicator& inner = *first;
+      std::unique_ptr<Communicator> wire = std::move(first);
+      if (group.rank() == 2) wire = std::make_unique<FailsOnce>(std::move(wire), failing);
+      PushSum disturbed(*wire, graph, skewed);
+      bool is_over = false;
+      for (int round = 0; round < rounds; ++round) try {
+          disturbed.mix(whole(rough));
+        } catch (const Error&) {
+          inner.abort("a node has failed");
+          disturbed.retry(*second, whole(rough));
+          is_over = true;
+        }
+      if (!is_over) disturbed.retry(*second, whole(rough));
+      EXPECT_EQ(rough, smooth) << "node " << group.rank() << ", call " << failing;
+      EXPECT_EQ(disturbed.weight(), undisturbed.weight());
+    });
+}
+
+TEST(PushSum, SaysWhoseGraphsDiffer) {
+  comm::run_ranks(3, [](Communicator& group) {
+    const Graph graph({.kind = GraphKind::ring, .nodes = 3, .peers = group.rank() == 2 ? 2 : 1});
+    PushSum push_sum(group, graph);
+    std::vector<double> x{1};
+    try {
+      push_sum.mix(whole(x));
+      ADD_FAILURE() << "was not noticed";
+    } catch (const comm::MismatchError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("node 0 sends to [1], but node 2 receives from [1, 0]"));
+    }
+  });
+}
+
+TEST(PushSum, RefusesWhatItCannotMix) {
+  comm::run_ranks(2, [](Communicator& group) {
+    EXPECT_THROW(PushSum(group, Graph({.kind = GraphKind::ring, .nodes = 3})), InvalidArgument);
+    PushSum push_sum(group, Graph({.kind = GraphKind::ring, .nodes = 2}));
+    std::vector<std::int32_t> x{1};
+    EXPECT_THROW(push_sum.mix(Buffer{x.data(), 1, DType::i32}), Unsupported);
+    EXPECT_THROW(push_sum.retry(std::span<const Buffer>()), StateError);
+  });
+}
+
+TEST(GossipThread, AddsWhatCameBesideTheWork) {
+  comm::run_ranks(4, [](Communicator& group) {
+    const Graph graph({.kind = GraphKind::star, .nodes = 4});
+    std::vector<double> beside{1.0 + group.rank(), 2}, alone = beside;
+    PushSum push_sum(group, graph);
+    GossipThread thread(group.duplicate(), graph);
+    for (int round = 0; round < 6; ++round) {
+      push_sum.mix(whole(alone));
+      std::array<Buffer, 1> x{whole(beside)};
+      EXPECT_TRUE(thread.hand_over(x));
+      EXPECT_FALSE(thread.hand_over(x));
+      EXPECT_THROW((void)thread.weight(), StateError);
+      EXPECT_EQ(thread.collect(x, true), GossipThread::Collected::mixed);
+      EXPECT_EQ(thread.collect(x, true), GossipThread::Collected::nothing);
+      EXPECT_EQ(beside, alone);
+      EXPECT_EQ(thread.weight(), push_sum.weight());
+    }
+    std::array<Buffer, 1> x{whole(beside)};
+    EXPECT_TRUE(thread.hand_over(x));
+    thread.turn_off(x);
+    push_sum.mix(whole(alone));
+    EXPECT_EQ(beside, alone);
+    EXPECT_FALSE(thread.hand_over(x));
+  });
+}
+
+TEST(GossipThread, NoticesAPeerThatStops) {
+  comm::run_ranks(2, [](Communicator& group) {
+    auto own = group.duplicate();
+    if (group.rank() == 1) {
+      group.barrier();
+      return;
+    }
+    GossipThread thread(std::move(own), Graph({.kind = GraphKind::ring, .nodes = 2}), {},
+                        {.heartbeat = std::chrono::milliseconds(50), .verifies = false});
+    std::vector<double> values{1};
+    std::array<Buffer, 1> x{whole(values)};
+    EXPECT_TRUE(thread.hand_over(x));
+    EXPECT_THROW((void)thread.collect(x, true), Error);
+    thread.close();
+    group.barrier();
+  });
+}
+
+TEST(GossipThread, RepeatsAnInterruptedRound) {
+  comm::run_ranks(2, [](Communicator& group) {
+    std::unique_ptr<Communicator> wire = group.duplicate();
+    if (group.rank() == 0) wire = std::make_unique<FailsOnce>(std::move(wire), 0);
+    GossipThread thread(std::move(wire), Graph({.kind = GraphKind::ring, .nodes = 2}));
+    std::vector<double> values{1.0 + 2 * group.rank()};
+    std::array<Buffer, 1> x{whole(values)};
+    EXPECT_TRUE(thread.hand_over(x));
+    if (group.rank() == 0) {
+      EXPECT_EQ(thread.collect(x, true), GossipThread::Collected::interrupted);
+    }
+    EXPECT_EQ(thread.collect(x, true), GossipThread::Collected::mixed);
+    EXPECT_EQ(values[0], 2);
+  });
+}
+
+}  // namespace
+}  // namespace plumbline::gossip

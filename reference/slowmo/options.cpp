@@ -1,0 +1,133 @@
+#include "reference/slowmo/options.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::slowmo {
+namespace {
+
+void require(bool is_right, const char* option, auto value, const char* right) {
+  if (!is_right) throw InvalidArgument(fmt::format("slowmo: {} is {}; {}", option, value, right));
+}
+
+void require_world(const Options& options, int rank, int world) {
+  require(options.ranks_per_node >= 1, "ranks_per_node", options.ranks_per_node, "a node has at least one rank");
+  if (world % options.ranks_per_node != 0)
+    throw InvalidArgument(
+        fmt::format("slowmo: {} ranks are no multiple of ranks_per_node, which is {}", world, options.ranks_per_node));
+  require(rank >= 0 && rank < world, "rank", rank, "ranks go from 0 to the world's size");
+  require(!options.rank || *options.rank == rank, "rank", options.rank.value_or(0), "the group says another one");
+  require(!options.world_size || *options.world_size == world, "world_size", options.world_size.value_or(0),
+          "the group has another size");
+}
+
+void require_numbers(const Options& options, const Setting& setting) {
+  require(std::isfinite(options.slow_momentum), "slow_momentum", options.slow_momentum, "it is a finite number");
+  require(std::isfinite(options.slow_learning_rate), "slow_learning_rate", options.slow_learning_rate,
+          "it is a finite number");
+  if (setting.slow) {
+    require(options.slow_frequency >= 1, "slow_frequency", options.slow_frequency, "it is at least 1 step");
+    require(!options.memory_efficient || options.shards >= 1, "shards", options.shards, "there is at least one");
+  }
+  if (options.base == BaseAlgorithm::local_sgd)
+    require(options.local_sgd_frequency >= 1, "local_sgd_frequency", options.local_sgd_frequency,
+            "it is at least 1 step");
+  require(options.synch_freq >= 0, "synch_freq", options.synch_freq, "it is 0 or more steps");
+}
+
+void require_overlap(const Options& options) {
+  if (!options.overlap) return;
+  require(options.convention == Convention::plumbline, "overlap", true, "FairScale refuses it");
+  require(options.accepts_stale, "overlap", true,
+          "it is off, since updates then come from parameters that lack the peers' latest messages; accepts_stale says "
+          "that this is wanted");
+}
+
+void require_device(const Options& options) {
+  const auto device = options.communication_device;
+  if (device && device->kind != comm::Device::Kind::cpu)
+    throw Unsupported(
+        fmt::format("slowmo: communication_device is {}; parameters are communicated from host memory here",
+                    comm::name_of(*device)));
+}
+
+}  // namespace
+
+std::string_view name_of(BaseAlgorithm algorithm) {
+  constexpr std::array<std::string_view, 3> names{"localsgd", "sgp", "none"};
+  return names[static_cast<std::size_t>(algorithm)];
+}
+
+BaseAlgorithm parse_base_algorithm(std::string_view name) {
+  for (const auto algorithm : {BaseAlgorithm::local_sgd, BaseAlgorithm::sgp, BaseAlgorithm::none})
+    if (name_of(algorithm) == name) return algorithm;
+  throw InvalidArgument(fmt::format("slowmo: there is no base algorithm '{}'; there are localsgd, sgp and none", name));
+}
+
+std::string_view name_of(Phase phase) {
+  constexpr std::array<std::string_view, kPhases> names{"buffers", "gradients",   "error_before", "gossip",   "average",
+                                                        "node",    "error_after", "slow",         "copy_back"};
+  return names[static_cast<std::size_t>(phase)];
+}
+
+Setting settle(const Options& options, int rank, int world) {
+  require_world(options, rank, world);
+  Setting setting{.rank = rank,
+                  .world = world,
+                  .ranks_per_node = options.ranks_per_node,
+                  .node = rank / options.ranks_per_node,
+                  .nodes = world / options.ranks_per_node,
+                  .local_rank = rank % options.ranks_per_node,
+                  .slow = options.slow_learning_rate != 1 || options.slow_momentum != 0,
+                  .local_sgd = options.base == BaseAlgorithm::local_sgd,
+                  .sgp = options.base == BaseAlgorithm::sgp,
+                  .slow_momentum = options.slow_momentum,
+                  .slow_learning_rate = options.slow_learning_rate,
+                  .slow_frequency = options.slow_frequency,
+                  .local_sgd_frequency = options.local_sgd_frequency,
+                  .memory_efficient = options.memory_efficient,
+                  .sgp_average_params = options.sgp_average_params,
+                  .overlap = options.overlap,
+                  .convention = options.convention,
+                  .warnings = {}};
+  require_numbers(options, setting);
+  require_overlap(options);
+  require_device(options);
+  // FairScale asks whether there is a group of masters, which nodes of one rank always have.
+  const bool alone = setting.nodes == 1 && (options.ranks_per_node > 1 || options.convention == Convention::plumbline);
+  if (alone && options.base != BaseAlgorithm::none) {
+    setting.local_sgd = setting.sgp = setting.overlap = false;
+    if (options.ranks_per_node > 1)
+      setting.warnings.push_back({Warning::What::one_node,
+                                  "LocalSGD and SGP are off: with one node, the all-reduce inside "
+                                  "it averages everything"});
+  }
+  if (setting.slow && !setting.local_sgd && !setting.sgp && (options.ranks_per_node > 1 || !alone))
+    setting.warnings.push_back({Warning::What::no_base, "slow momentum is used without LocalSGD and SGP"});
+  if (setting.slow && setting.local_sgd && options.convention == Convention::plumbline &&
+      options.slow_frequency % options.local_sgd_frequency != 0)
+    setting.warnings.push_back(
+        {Warning::What::frequencies,
+         fmt::format(
+             "slow_frequency is {}, which is no multiple of local_sgd_frequency, {}: slow steps average on steps "
+             "of their own",
+             options.slow_frequency, options.local_sgd_frequency)});
+  setting.shards = options.memory_efficient ? std::min(world, options.shards) : 1;
+  setting.owns_shard = !options.memory_efficient || rank < setting.shards;
+  return setting;
+}
+
+void refuse_blocking_wait(const char* value) {
+  if (value != nullptr && std::string_view(value) != "0")
+    throw InvalidArgument(
+        fmt::format("slowmo: NCCL_BLOCKING_WAIT is {} in the environment; it must be 0 or absent, since "
+                    "waits that block one process group keep another one from going on",
+                    value));
+}
+
+}  // namespace plumbline::slowmo

@@ -1,0 +1,139 @@
+#include "reference/slowmo/slow_buffers.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/slowmo/averaging.hpp"
+#include "reference/slowmo/elements.hpp"
+
+namespace plumbline::slowmo {
+namespace {
+
+using comm::Buffer;
+using comm::DType;
+
+DType common_type(std::span<const ParameterGroup> groups) {
+  std::optional<DType> found;
+  for (const ParameterGroup& group : groups)
+    for (const Buffer& parameter : group.parameters) {
+      if (found && *found != parameter.dtype)
+        throw InvalidArgument(
+            fmt::format("slowmo: the optimizer has parameters of {} and of {}; slow momentum needs one type",
+                        comm::name_of(*found), comm::name_of(parameter.dtype)));
+      found = parameter.dtype;
+    }
+  if (!found) throw InvalidArgument("slowmo: the optimizer has no parameters");
+  return *found;
+}
+
+std::vector<double> values_of(Buffer memory) {
+  std::vector<double> values(static_cast<std::size_t>(memory.count));
+  copy(memory, {values.data(), memory.count, DType::f64});
+  return values;
+}
+
+}  // namespace
+
+SlowBuffers::SlowBuffers(const Setting& setting, const SlowMoSteps& steps, std::span<const ParameterGroup> groups)
+    : setting_(setting), steps_(steps), dtype_(common_type(groups)) {
+  const bool takes_doubles = setting.convention == Convention::plumbline;
+  if (dtype_ != DType::f32 && !(takes_doubles && dtype_ == DType::f64))
+    throw InvalidArgument(
+        fmt::format("slowmo: the optimizer has parameters of {}; slow momentum is of f32{}, with masters "
+                    "where parameters have 16 bits",
+                    comm::name_of(dtype_), takes_doubles ? " or f64" : ""));
+  for (const ParameterGroup& group : groups)
+    for (const Buffer& parameter : group.parameters) {
+      require_floating("slowmo", parameter);
+      elements_ += parameter.count;
+    }
+  if (!setting.owns_shard) return;
+  range_ = setting.memory_efficient ? steps.shard(elements_, setting.shards, setting.rank) : Range{0, elements_};
+  const std::size_t bytes = static_cast<std::size_t>(range_.size()) * comm::size_of(dtype_);
+  old_.resize(bytes);
+  momentum_.resize(bytes);
+  for (const Piece& piece : pieces_of(groups, range_))
+    copy(piece.values, part_of(view(old_), piece.at, piece.values.count));
+}
+
+void SlowBuffers::require_rates(std::span<const ParameterGroup> groups) {
+  for (const ParameterGroup& group : groups)
+    if (group.learning_rate == 0)
+      throw InvalidArgument("slowmo: a learning rate is 0 in a slow step, which divides by it");
+}
+
+Buffer SlowBuffers::view(const std::vector<std::byte>& memory) const {
+  return {const_cast<std::byte*>(memory.data()), range_.size(), dtype_};
+}
+
+std::vector<SlowBuffers::Piece> SlowBuffers::pieces_of(std::span<const ParameterGroup> groups, Range range) {
+  std::vector<Piece> pieces;
+  std::int64_t offset = 0;
+  for (const ParameterGroup& group : groups)
+    for (const Buffer& parameter : group.parameters) {
+      const std::int64_t begin = std::max(range.begin, offset), end = std::min(range.end, offset + parameter.count);
+      if (begin < end)
+        pieces.push_back({part_of(parameter, begin - offset, end - begin), begin - range.begin, group.learning_rate});
+      offset += parameter.count;
+    }
+  return pieces;
+}
+
+std::vector<Buffer> SlowBuffers::shard_of(std::span<const ParameterGroup> groups, int shard) const {
+  std::vector<Buffer> values;
+  for (const Piece& piece : pieces_of(groups, steps_.shard(elements_, setting_.shards, shard)))
+    values.push_back(piece.values);
+  return values;
+}
+
+void SlowBuffers::average(comm::Communicator& global, std::span<const ParameterGroup> groups) const {
+  const int divisor = steps_.divisor(setting_, Mean::parameters_of_all);
+  if (!setting_.memory_efficient) {
+    std::vector<Buffer> all;
+    for (const ParameterGroup& group : groups) all.insert(all.end(), group.parameters.begin(), group.parameters.end());
+    return all_reduce_mean(global, all, divisor, setting_.convention);
+  }
+  for (int shard = 0; shard < setting_.shards; ++shard)
+    reduce_mean(global, shard_of(groups, shard), divisor, shard, setting_.convention);
+}
+
+void SlowBuffers::apply(std::span<const ParameterGroup> groups) {
+  for (const Piece& piece : pieces_of(groups, range_)) {
+    const SlowRule rule{.momentum = setting_.slow_momentum,
+                        .learning_rate = setting_.slow_learning_rate,
+                        .fast_learning_rate = piece.learning_rate,
+                        .convention = setting_.convention};
+    steps_.slow(rule, piece.values, part_of(view(old_), piece.at, piece.values.count),
+                part_of(view(momentum_), piece.at, piece.values.count));
+  }
+}
+
+void SlowBuffers::step(comm::Communicator& global, const StepPlan& plan, std::span<const ParameterGroup> groups) {
+  if (plan.slow_average) average(global, groups);
+  require_rates(groups);
+  if (setting_.owns_shard) apply(groups);
+  if (!setting_.memory_efficient) return;
+  for (int shard = 0; shard < setting_.shards; ++shard) broadcast(global, shard_of(groups, shard), shard);
+}
+
+std::optional<SlowState> SlowBuffers::state() const {
+  if (!setting_.owns_shard) return {};
+  return SlowState{.range = range_, .old_parameters = values_of(view(old_)), .momentum = values_of(view(momentum_))};
+}
+
+void SlowBuffers::load(const SlowState& state) {
+  const auto count = static_cast<std::size_t>(range_.size());
+  if (state.range != range_ || state.old_parameters.size() != count || state.momentum.size() != count)
+    throw InvalidArgument(
+        fmt::format("slowmo: the checkpoint has {} old parameters and {} of momentum, of elements {} to {}; "
+                    "rank {} of {} keeps elements {} to {}",
+                    state.old_parameters.size(), state.momentum.size(), state.range.begin, state.range.end,
+                    setting_.rank, setting_.world, range_.begin, range_.end));
+  const auto size = range_.size();
+  copy({state.old_parameters.data(), size, DType::f64}, view(old_));
+  copy({state.momentum.data(), size, DType::f64}, view(momentum_));
+}
+
+}  // namespace plumbline::slowmo

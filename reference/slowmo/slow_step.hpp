@@ -1,0 +1,38 @@
+// reference/slowmo/slow_step.hpp: slow momentum, an element at a time.
+//
+// Model   x is where the ranks have come to (their average), `old` where they were after the slow step before, gamma the fast
+//         learning rate, beta slow momentum, alpha the slow learning rate:
+//           u = beta u + (old - x) / gamma
+//           old = old - alpha gamma u,  x = old
+//         gamma is the rate of now: where it has changed since the slow step before, u counts for more or less.
+// Numbers plumbline: in that order, the difference first. fairscale: u = u beta; u = u - (1/gamma) x; u = u + (1/gamma) old;
+//         old = old + (-gamma alpha) u, scalars formed in double and then rounded. The results differ by the rounding of x /
+//         gamma, which is more than that of the difference.
+// Source  Wang et al., SlowMo (ICLR 2020), algorithm 1.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/comm/call.hpp"
+#include "reference/gossip/graph.hpp"
+
+namespace plumbline::slowmo {
+
+struct SlowRule {
+  double momentum = 0.5;      // beta
+  double learning_rate = 1;   // alpha
+  double fast_learning_rate;  // gamma
+  gossip::Convention convention = gossip::Convention::plumbline;
+};
+
+/// All of one type, f32 or f64, and of one length.
+void slow_step(const SlowRule& rule, comm::Buffer x, comm::Buffer old, comm::Buffer momentum);
+
+/// A learning rate of the optimizer's, and what it is the rate of.
+struct ParameterGroup {
+  std::vector<comm::Buffer> parameters;
+  double learning_rate = 0;
+};
+
+}  // namespace plumbline::slowmo

@@ -1,0 +1,492 @@
+#include "reference/slowmo/slowmo.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/gossip/gossip_thread.hpp"
+#include "reference/gossip/mixing.hpp"
+#include "reference/slowmo/averaging.hpp"
+#include "reference/slowmo/elements.hpp"
+#include "reference/slowmo/slow_buffers.hpp"
+
+namespace plumbline::slowmo {
+
+using comm::Buffer;
+using comm::Communicator;
+using comm::DType;
+
+int divisor_of(const Setting& setting, Mean what) {
+  switch (what) {
+    case Mean::gradients_of_node:
+      return setting.ranks_per_node;
+    case Mean::parameters_of_nodes:
+      return setting.nodes;
+    default:
+      return setting.world;
+  }
+}
+
+void keep_error(comm::ConstBuffer half, Buffer master) { subtract(half, master); }
+void add_error(comm::ConstBuffer half, Buffer master) { add(half, master); }
+
+namespace {
+
+// A master for each parameter, in order, or none at all.
+std::vector<Buffer> masters_in(const Tensors& tensors) {
+  const auto fit = [&](const std::vector<Buffer>& list) {
+    if (list.size() != tensors.parameters.size())
+      throw InvalidArgument(
+          fmt::format("slowmo: {} masters for {} parameters", list.size(), tensors.parameters.size()));
+    for (std::size_t i = 0; i < list.size(); ++i)
+      if (list[i].count != tensors.parameters[i].count || list[i].dtype != DType::f32)
+        throw InvalidArgument(
+            fmt::format("slowmo: master {} has {} elements of {}, its parameter has {}; masters are of f32", i,
+                        list[i].count, comm::name_of(list[i].dtype), tensors.parameters[i].count));
+    return list;
+  };
+  const auto cut = [&](Buffer flat) {
+    std::int64_t elements = 0;
+    std::vector<Buffer> list;
+    for (const Buffer& parameter : tensors.parameters) {
+      if (elements + parameter.count <= flat.count) list.push_back(part_of(flat, elements, parameter.count));
+      elements += parameter.count;
+    }
+    if (elements != flat.count)
+      throw InvalidArgument(
+          fmt::format("slowmo: the flat masters have {} elements, the parameters {}", flat.count, elements));
+    return fit(list);
+  };
+  if (const auto* list = std::get_if<std::vector<Buffer>>(&tensors.masters)) return fit(*list);
+  if (const auto* flat = std::get_if<Buffer>(&tensors.masters)) return cut(*flat);
+  if (const auto* named = std::get_if<std::map<std::string, Buffer>>(&tensors.masters)) {
+    if (named->size() != 1)
+      throw InvalidArgument(
+          fmt::format("slowmo: a dictionary of {} masters; it has one entry, all of them flat", named->size()));
+    return cut(named->begin()->second);
+  }
+  return {};
+}
+
+void require_parameters(const Tensors& tensors) {
+  if (tensors.parameters.empty()) throw InvalidArgument("slowmo: a model without parameters");
+  for (const Buffer& parameter : tensors.parameters) require_floating("slowmo", parameter);
+}
+
+gossip::Graph graph_of(const Options& options, const Setting& setting) {
+  if (!options.graph)
+    return gossip::Graph({.nodes = setting.nodes,
+                          .ranks_per_node = setting.ranks_per_node,
+                          .peers = 1,
+                          .convention = options.convention});
+  if (options.graph->nodes() != setting.nodes)
+    throw InvalidArgument(
+        fmt::format("slowmo: the graph is of {} nodes, and there are {}", options.graph->nodes(), setting.nodes));
+  return *options.graph;
+}
+
+}  // namespace
+
+class SlowMo::Impl {
+ public:
+  Impl(Communicator& world, Tensors tensors, OptimizerGroups optimizer, Options options, SlowMoSteps steps)
+      : options_(std::move(options)),
+        steps_(std::move(steps)),
+        tensors_(std::move(tensors)),
+        optimizer_(std::move(optimizer)) {
+    refuse_blocking_wait(std::getenv("NCCL_BLOCKING_WAIT"));
+    require_parameters(tensors_);
+    global_ = options_.groups.global != nullptr ? options_.groups.global : &world;
+    setting_ = steps_.settle(options_, global_->rank(), global_->size());
+    masters_ = masters_in(tensors_);
+    make_groups();
+    if (setting_.sgp) make_gossip();
+    for (const Warning& warning : setting_.warnings) tell(warning.message);
+    if (steps_.shares_start(setting_)) share_start();
+    if (steps_.begins_early(setting_)) begin_slow_buffers();
+  }
+
+  // ---- around forward and backward ----
+
+  void before_forward() {
+    {
+      const Timer timer(*this, Phase::buffers);
+      if (steps_.broadcasts_buffers(options_.broadcast_buffers, step_))
+        broadcast(*global_, tensors_.buffers, 0, steps_.bucket_bytes());
+    }
+    if (!setting_.sgp) return;
+    if (overlaps() && training_ && !plan().skip_averaging) hand_over();
+    if (!std::exchange(is_numerator_, false) || is_lazy_) return;
+    for (const Buffer& parameter : tensors_.parameters) divide(parameter, steps_.debias(weight_));
+  }
+
+  void after_backward(std::span<const Buffer> gradients) {
+    if (node_ != nullptr) {
+      const Timer timer(*this, Phase::gradients);
+      all_reduce_mean(*node_, gradients, steps_.divisor(setting_, Mean::gradients_of_node), setting_.convention);
+    }
+    if (!setting_.sgp) return;
+    take_numerator();
+    if (overlaps() && training_ && !plan().skip_averaging) collect(rounds_behind_ >= options_.synch_freq);
+  }
+
+  // ---- the step ----
+
+  void step() {
+    if (!slow_) begin_slow_buffers();
+    const std::vector<ParameterGroup> groups = optimizer_();
+    const StepPlan plan = this->plan();
+    if (plan.slow && steps_.looks_at_rates_first(setting_)) SlowBuffers::require_rates(groups);
+    if (step_ == 0) warn_of_halves();
+    if (overlaps() && plan.slow_average) drain();
+    const bool gossips = plan.gossip && !overlaps();
+    const bool communicates = gossips || plan.average;
+    if (communicates) keep_errors(plan);
+    if (gossips && steps_.gossips(training_)) mix();
+    if (plan.average) average();
+    if (communicates) share_in_node();
+    if (communicates) add_errors();
+    if (plan.slow) apply_slow_momentum(plan, groups);
+    if (communicates || plan.slow) copy_back();
+    step_ = steps_.next_step(step_, groups.size());
+  }
+
+  void begin_slow_buffers() {
+    if (slow_ || !setting_.slow) return;
+    slow_.emplace(setting_, steps_, optimizer_());
+  }
+
+  // ---- train, evaluate, save, load ----
+
+  void train() {
+    training_ = true;
+    if (thread_) thread_->turn_on();
+  }
+  void evaluate() {
+    if (overlaps()) drain();
+    training_ = false;
+    if (thread_) thread_->turn_off(tensors_.parameters);
+  }
+
+  Checkpoint checkpoint() {
+    if (overlaps()) drain();
+    Checkpoint checkpoint;
+    if (setting_.sgp) {
+      checkpoint.push_sum_weight = weight_;
+      checkpoint.is_numerator = is_numerator_;
+    }
+    if (setting_.convention == Convention::plumbline) {
+      checkpoint.steps = step_;
+      if (setting_.sgp && setting_.is_master()) checkpoint.round = thread_ ? thread_->round() : push_sum_->round();
+      checkpoint.slow = slow_state();
+    }
+    steps_.saved(checkpoint);
+    return checkpoint;
+  }
+
+  void load(const Checkpoint& checkpoint) {
+    const auto require = [](bool has, const char* what) {
+      if (!has) throw NotFound(fmt::format("slowmo: the checkpoint lacks {}", what));
+    };
+    if (!setting_.sgp && (checkpoint.push_sum_weight || checkpoint.is_numerator))
+      throw InvalidArgument("slowmo: the checkpoint has a push-sum weight, and there is no push-sum here");
+    const bool is_whole = setting_.convention == Convention::plumbline;
+    require(!setting_.sgp || checkpoint.push_sum_weight, "the push-sum weight");
+    require(!setting_.sgp || checkpoint.is_numerator, "whether parameters are numerators");
+    require(!is_whole || checkpoint.steps, "the number of steps");
+    require(!is_whole || !setting_.sgp || !setting_.is_master() || checkpoint.round, "the round of gossip");
+    require(!is_whole || !setting_.slow || !setting_.owns_shard || checkpoint.slow, "the slow buffers");
+    if (setting_.sgp) {
+      set_weight(*checkpoint.push_sum_weight);
+      is_numerator_ = *checkpoint.is_numerator;
+    }
+    if (!is_whole) return;
+    step_ = *checkpoint.steps;
+    if (checkpoint.round && thread_) thread_->set_round(*checkpoint.round);
+    if (checkpoint.round && push_sum_) push_sum_->set_round(*checkpoint.round);
+    if (checkpoint.slow && setting_.slow) {
+      begin_slow_buffers();
+      slow_->load(*checkpoint.slow);
+    }
+  }
+
+  // ---- what there is ----
+
+  [[nodiscard]] const Setting& setting() const { return setting_; }
+  [[nodiscard]] std::int64_t steps_done() const { return step_; }
+  [[nodiscard]] StepPlan plan() const { return steps_.plan(setting_, step_); }
+  [[nodiscard]] double weight() const { return weight_; }
+  [[nodiscard]] bool is_numerator() const { return is_numerator_; }
+  [[nodiscard]] bool is_lazy() const { return is_lazy_; }
+  [[nodiscard]] bool is_training() const { return training_; }
+  [[nodiscard]] std::optional<SlowState> slow_state() const {
+    if (!slow_) return {};
+    return slow_->state();
+  }
+  [[nodiscard]] std::int64_t slow_buffer_bytes() const { return slow_ ? slow_->bytes() : 0; }
+  [[nodiscard]] const std::vector<Warning>& warnings() const { return setting_.warnings; }
+  [[nodiscard]] const std::array<double, kPhases>& seconds() const { return seconds_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // Adds up how long a phase takes, and says that it is over.
+  class Timer {
+   public:
+    Timer(Impl& impl, Phase phase) : impl_(impl), phase_(phase) {
+      if (impl.options_.profile) begin_ = Clock::now();
+    }
+    ~Timer() {
+      if (impl_.options_.profile)
+        impl_.seconds_[static_cast<std::size_t>(phase_)] +=
+            std::chrono::duration<double>(Clock::now() - begin_).count();
+      if (impl_.options_.verbose)
+        impl_.tell(fmt::format("rank {}, step {}: {} done", impl_.setting_.rank, impl_.step_, name_of(phase_)));
+    }
+    Timer(const Timer&) = delete;
+    Timer& operator=(const Timer&) = delete;
+
+   private:
+    Impl& impl_;
+    Phase phase_;
+    Clock::time_point begin_{};
+  };
+
+  void tell(const std::string& line) const {
+    if (options_.log) options_.log(line);
+  }
+  void warn(Warning::What what, std::string message) {
+    tell(message);
+    setting_.warnings.push_back({what, std::move(message)});
+  }
+
+  // ---- making it ----
+
+  void make_groups() {
+    masters_group_ = options_.groups.masters;
+    node_ = options_.groups.node;
+    if (setting_.ranks_per_node == 1) {
+      node_ = nullptr;
+      if (masters_group_ == nullptr) masters_group_ = global_;
+      return;
+    }
+    if (node_ == nullptr) {
+      std::vector<int> ranks;
+      for (int i = 0; i < setting_.ranks_per_node; ++i) ranks.push_back(setting_.node * setting_.ranks_per_node + i);
+      own_node_ = global_->create_group(ranks);
+      node_ = own_node_.get();
+    }
+    if (masters_group_ != nullptr || !setting_.is_master()) return;
+    std::vector<int> ranks;
+    for (int node = 0; node < setting_.nodes; ++node) ranks.push_back(node * setting_.ranks_per_node);
+    own_masters_ = global_->create_group(ranks);
+    masters_group_ = own_masters_.get();
+  }
+
+  void make_gossip() {
+    graph_ = graph_of(options_, setting_);
+    is_lazy_ = gossip::is_lazy(*graph_, options_.mixing);
+    if (!setting_.is_master()) return;
+    const gossip::PushSumOptions options{
+        .algorithm = options_.push_sum ? gossip::Algorithm::push_sum : gossip::Algorithm::push_pull,
+        .heartbeat = options_.heartbeat};
+    if (setting_.overlap)
+      thread_ = std::make_unique<gossip::GossipThread>(masters_group_->duplicate(), *graph_, options_.mixing, options,
+                                                       steps_.push_sum);
+    else
+      push_sum_.emplace(*masters_group_, *graph_, options_.mixing, options, steps_.push_sum);
+  }
+
+  // Rank 0's parameters are where all start from, and the optimizer's where those are others.
+  void share_start() {
+    broadcast(*global_, tensors_.parameters, 0);
+    broadcast(*global_, masters_, 0);
+    for (const ParameterGroup& group : optimizer_()) broadcast(*global_, group.parameters, 0);
+  }
+
+  void warn_of_halves() {
+    const bool has_halves =
+        std::ranges::any_of(tensors_.parameters, [](const Buffer& one) { return comm::size_of(one.dtype) == 2; });
+    if (has_halves && masters_.empty())
+      warn(Warning::What::no_masters,
+           "parameters have 16 bits and no masters of 32: what they lose in averages is lost for good");
+  }
+
+  // ---- gossip ----
+
+  [[nodiscard]] bool overlaps() const { return setting_.sgp && setting_.overlap; }
+  void set_weight(double weight) {
+    weight_ = weight;
+    if (thread_) thread_->set_weight(weight);
+    if (push_sum_) push_sum_->set_weight(weight);
+  }
+  void take_numerator() {
+    if (std::exchange(is_numerator_, true) || is_lazy_) return;
+    for (const Buffer& parameter : tensors_.parameters) multiply(parameter, steps_.bias(weight_));
+  }
+  void mix() {
+    const Timer timer(*this, Phase::gossip);
+    take_numerator();
+    if (!push_sum_) return;
+    push_sum_->mix(tensors_.parameters);
+    weight_ = push_sum_->weight();
+  }
+  // What the master hands over leaves its node, so the others' parameters follow.
+  void hand_over() {
+    const Timer timer(*this, Phase::gossip);
+    take_numerator();
+    if (is_under_way_) {
+      ++rounds_behind_;
+      return;
+    }
+    double kept = 1;
+    if (!is_lazy_) kept = gossip::shares_of(*graph_, options_.mixing, setting_.node, rounds_handed_over()).kept;
+    const double weight = weight_ * kept;
+    keep_all_errors();
+    if (thread_ && !thread_->hand_over(tensors_.parameters))
+      warn(Warning::What::not_mixed, "what was handed over to gossip before is not collected yet");
+    share_in_node();
+    add_errors();
+    copy_back();
+    weight_ = weight;
+    is_under_way_ = true;
+    rounds_behind_ = 0;
+  }
+  [[nodiscard]] std::int64_t rounds_handed_over() const { return thread_ ? thread_->round() : 0; }
+  void collect(bool waits) {
+    const Timer timer(*this, Phase::gossip);
+    if (!is_under_way_) return;
+    keep_all_errors();
+    std::int64_t mixed = 0;
+    if (thread_) {
+      using Collected = gossip::GossipThread::Collected;
+      Collected collected = Collected::not_yet;
+      do collected = thread_->collect(tensors_.parameters, waits);
+      while (waits && collected == Collected::interrupted);
+      if (collected == Collected::nothing) warn(Warning::What::not_gossiping, "nothing was handed over to gossip");
+      mixed = collected == Collected::mixed ? 1 : 0;
+      if (mixed == 1) weight_ = thread_->weight();
+    }
+    if (node_ != nullptr) node_->broadcast({&mixed, 1, DType::i64}, 0);
+    if (mixed == 1) {
+      share_in_node();
+      is_under_way_ = false;
+    }
+    add_errors();
+    if (mixed == 1) copy_back();
+  }
+  void drain() {
+    if (!steps_.drains()) return;
+    take_numerator();
+    collect(true);
+  }
+
+  // ---- averages ----
+
+  void average() {
+    const Timer timer(*this, Phase::average);
+    if (masters_group_ != nullptr && setting_.is_master())
+      all_reduce_mean(*masters_group_, tensors_.parameters, steps_.divisor(setting_, Mean::parameters_of_nodes),
+                      setting_.convention);
+  }
+  void share_in_node() {
+    const Timer timer(*this, Phase::node);
+    if (node_ == nullptr || !steps_.shares_in_node()) return;
+    broadcast(*node_, tensors_.parameters, 0);
+    // FairScale's other ranks keep the weight that they have, 1.
+    if (setting_.sgp && !is_lazy_ && setting_.convention == Convention::plumbline)
+      node_->broadcast({&weight_, 1, DType::f64}, 0);
+  }
+
+  // ---- masters ----
+
+  // Halves are divided and multiplied by what the average divides by, so that the bits which that costs stay here.
+  void keep_errors(const StepPlan& plan) {
+    const Timer timer(*this, Phase::error_before);
+    for (std::size_t i = 0; i < masters_.size(); ++i) {
+      if (plan.average) {
+        divide(tensors_.parameters[i], setting_.nodes);
+        multiply(tensors_.parameters[i], setting_.nodes);
+      }
+      steps_.error_before(tensors_.parameters[i], masters_[i]);
+    }
+  }
+  void keep_all_errors() { keep_errors({}); }
+  void add_errors() {
+    const Timer timer(*this, Phase::error_after);
+    for (std::size_t i = 0; i < masters_.size(); ++i) steps_.error_after(tensors_.parameters[i], masters_[i]);
+  }
+  void copy_back() {
+    const Timer timer(*this, Phase::copy_back);
+    if (!steps_.copies_back()) return;
+    for (std::size_t i = 0; i < masters_.size(); ++i) copy(masters_[i], tensors_.parameters[i]);
+  }
+
+  // ---- slow momentum ----
+
+  void apply_slow_momentum(const StepPlan& plan, std::span<const ParameterGroup> groups) {
+    const Timer timer(*this, Phase::slow);
+    // Without an average, slow momentum is of each node's estimate.
+    const bool is_of_estimate =
+        setting_.convention == Convention::plumbline && setting_.sgp && !plan.slow_average && !is_lazy_;
+    const auto scale = [&](void (*by)(Buffer, double)) {
+      for (const ParameterGroup& group : groups)
+        for (const Buffer& parameter : group.parameters) by(parameter, weight_);
+    };
+    if (setting_.sgp) take_numerator();
+    if (is_of_estimate) scale(divide);
+    slow_->step(*global_, plan, groups);
+    if (is_of_estimate) scale(multiply);
+    if (plan.slow_average && setting_.sgp) set_weight(steps_.weight_after_average(setting_, weight_));
+  }
+
+  Options options_;
+  SlowMoSteps steps_;
+  Tensors tensors_;
+  OptimizerGroups optimizer_;
+  Setting setting_;
+  Communicator* global_ = nullptr;
+  Communicator* masters_group_ = nullptr;
+  Communicator* node_ = nullptr;  // where a node has several ranks
+  std::unique_ptr<Communicator> own_masters_, own_node_;
+  std::vector<Buffer> masters_;
+  std::optional<gossip::Graph> graph_;
+  std::optional<gossip::PushSum> push_sum_;
+  std::unique_ptr<gossip::GossipThread> thread_;
+  std::optional<SlowBuffers> slow_;
+  std::array<double, kPhases> seconds_{};
+  double weight_ = 1;
+  std::int64_t step_ = 0;
+  int rounds_behind_ = 0;
+  bool is_numerator_ = false, is_lazy_ = false, training_ = true, is_under_way_ = false;
+};
+
+SlowMo::SlowMo(Communicator& world, Tensors tensors, OptimizerGroups optimizer, const Options& options,
+               const SlowMoSteps& steps)
+    : impl_(std::make_unique<Impl>(world, std::move(tensors), std::move(optimizer), options, steps)) {}
+SlowMo::~SlowMo() = default;
+void SlowMo::before_forward() { impl_->before_forward(); }
+void SlowMo::after_backward(std::span<const Buffer> gradients) { impl_->after_backward(gradients); }
+void SlowMo::step() { impl_->step(); }
+void SlowMo::begin_slow_buffers() { impl_->begin_slow_buffers(); }
+void SlowMo::train() { impl_->train(); }
+void SlowMo::evaluate() { impl_->evaluate(); }
+bool SlowMo::is_training() const { return impl_->is_training(); }
+Checkpoint SlowMo::checkpoint() { return impl_->checkpoint(); }
+void SlowMo::load(const Checkpoint& checkpoint) { impl_->load(checkpoint); }
+const Setting& SlowMo::setting() const { return impl_->setting(); }
+std::int64_t SlowMo::steps_done() const { return impl_->steps_done(); }
+StepPlan SlowMo::plan() const { return impl_->plan(); }
+double SlowMo::push_sum_weight() const { return impl_->weight(); }
+bool SlowMo::is_numerator() const { return impl_->is_numerator(); }
+bool SlowMo::is_lazy() const { return impl_->is_lazy(); }
+std::optional<SlowState> SlowMo::slow_state() const { return impl_->slow_state(); }
+std::int64_t SlowMo::slow_buffer_bytes() const { return impl_->slow_buffer_bytes(); }
+const std::vector<Warning>& SlowMo::warnings() const { return impl_->warnings(); }
+const std::array<double, kPhases>& SlowMo::seconds() const { return impl_->seconds(); }
+
+}  // namespace plumbline::slowmo

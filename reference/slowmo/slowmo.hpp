@@ -1,0 +1,124 @@
+// reference/slowmo/slowmo.hpp: data-parallel training with SlowMo, LocalSGD or stochastic gradient push, over a communicator.
+//
+// Use     SlowMo slowmo(world, {.parameters = parameters}, optimizer_groups, options);
+//         every step: before_forward(); forward and backward; after_backward(gradients); the optimizer's step; step().
+// Model   The caller has parameters, gradients and optimizer, this has everything between ranks. Parameters are numerators:
+//         before_forward() divides them by the push-sum weight, after_backward() multiplies again, and the optimizer and
+//         step() work on numerators (lazy mixing: weights stay 1, and neither is done).
+// Masters Parameters of 16 bits may have masters of f32, which the optimizer works on. What a rank's halves lose in an
+//         average stays in its masters: master - half before communication, master + half after it, then half = master.
+//         Slow momentum works on the masters.
+// Order   Of step(): what halves lose; gossip or average over the nodes' masters; to the other ranks of the node; what halves
+//         lost; slow momentum; halves from masters.
+// Start   plumbline: rank 0's parameters, masters and buffers are broadcast when it is made, and slow buffers begin with
+//         them. fairscale: nothing is broadcast, and slow buffers begin in the first step(), behind the optimizer's step.
+// Memory  Host memory of the caller's, which stays where it is; slow buffers are 2 L elements of a shard of L, or of all.
+// Errors  InvalidArgument before anything is communicated, with parameter and values: no parameters, slow momentum on others
+//         than f32 (plumbline: or f64), on several types, a learning rate of 0 in a slow step (fairscale: when the
+//         parameters are divided already), masters that do not fit; Unsupported for other types and memory; StateError.
+//         Of communication: as communicator.hpp says.
+// Threads One at a time; with overlap the thread of gossip is this object's own.
+// Sources FairScale's SlowMoDistributedDataParallel; SlowMo (ICLR 2020); Assran et al. (ICML 2019); Stich (ICLR 2019).
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "reference/comm/communicator.hpp"
+#include "reference/slowmo/options.hpp"
+#include "reference/slowmo/slow_step.hpp"
+#include "reference/slowmo/slowmo_steps.hpp"
+#include "reference/slowmo/step_plan.hpp"
+
+namespace plumbline::slowmo {
+
+/// Masters of f32: one for each parameter, by list; or one flat buffer, in the parameters' order, by itself or as the only
+/// entry of a dictionary.
+using Masters =
+    std::variant<std::monostate, comm::Buffer, std::vector<comm::Buffer>, std::map<std::string, comm::Buffer>>;
+
+struct Tensors {
+  std::vector<comm::Buffer> parameters;
+  std::vector<comm::Buffer> buffers{};  // running statistics
+  Masters masters{};
+  std::vector<std::string> names{};  // of the parameters, for messages
+};
+
+/// What the optimizer works on, and its rates of now: the parameters, or their masters. Asked for when it is needed.
+using OptimizerGroups = std::function<std::vector<ParameterGroup>()>;
+
+/// Slow buffers of a rank: elements [begin, end) of the optimizer's. Values of f32 are kept exactly.
+struct SlowState {
+  Range range;
+  std::vector<double> old_parameters, momentum;
+  friend bool operator==(const SlowState&, const SlowState&) = default;
+};
+
+/// What a rank needs, beside its parameters, masters and the optimizer's state, to go on as if it had never stopped.
+/// fairscale: only weight and numerator flag, and only with SGP.
+struct Checkpoint {
+  std::optional<double> push_sum_weight{};
+  std::optional<bool> is_numerator{};
+  std::optional<std::int64_t> steps{};
+  std::optional<std::int64_t> round{};  // of gossip
+  std::optional<SlowState> slow{};
+  friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
+};
+
+class SlowMo {
+ public:
+  /// Collective. Throws as said under Errors, and as settle().
+  SlowMo(comm::Communicator& world, Tensors tensors, OptimizerGroups optimizer, const Options& options = {},
+         const SlowMoSteps& steps = {});
+  ~SlowMo();
+  SlowMo(const SlowMo&) = delete;
+  SlowMo& operator=(const SlowMo&) = delete;
+
+  /// Buffers of rank 0, and the estimate in place of the numerator. Also in evaluation. Collective.
+  void before_forward();
+  /// Averages the gradients inside the node, in place, and takes the numerator again. Of those that the backward made, all
+  /// ranks of a node have the same. Collective over the node.
+  void after_backward(std::span<const comm::Buffer> gradients);
+  /// Behind the optimizer's step. Collective.
+  void step();
+  /// Makes slow buffers of what parameters are now, where there are none yet; step() does it otherwise.
+  void begin_slow_buffers();
+
+  /// Gossip on, or off for evaluation, when all that is under way has been added. Collective with overlap.
+  void train();
+  void evaluate();
+  [[nodiscard]] bool is_training() const;
+
+  /// Collective with overlap, which adds what is under way.
+  [[nodiscard]] Checkpoint checkpoint();
+  /// Behind the construction, and behind the parameters that belong to it. Throws NotFound for what it lacks,
+  /// InvalidArgument for what this does not have (weights without SGP) or has otherwise (shards of another world).
+  void load(const Checkpoint& checkpoint);
+
+  [[nodiscard]] const Setting& setting() const;
+  [[nodiscard]] std::int64_t steps_done() const;
+  /// What step() will do next.
+  [[nodiscard]] StepPlan plan() const;
+  [[nodiscard]] double push_sum_weight() const;
+  [[nodiscard]] bool is_numerator() const;
+  [[nodiscard]] bool is_lazy() const;
+  /// Nothing where this rank keeps none.
+  [[nodiscard]] std::optional<SlowState> slow_state() const;
+  [[nodiscard]] std::int64_t slow_buffer_bytes() const;
+  [[nodiscard]] const std::vector<Warning>& warnings() const;
+  /// Seconds by phase so far, where it is to be profiled.
+  [[nodiscard]] const std::array<double, kPhases>& seconds() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plumbline::slowmo

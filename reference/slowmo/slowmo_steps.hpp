@@ -1,0 +1,75 @@
+// reference/slowmo/slowmo_steps.hpp: what decides the numbers of SlowMo, as functions.
+//
+// Model   A value made without arguments has the right ones; SlowMo with another one in place of one of them is wrong in one
+//         known way, which is how the checks are tested.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "reference/gossip/push_sum_steps.hpp"
+#include "reference/slowmo/slow_step.hpp"
+#include "reference/slowmo/step_plan.hpp"
+
+namespace plumbline::slowmo {
+
+struct Checkpoint;
+
+/// What values are divided by when they are averaged.
+enum class Mean : std::uint8_t { gradients_of_node, parameters_of_nodes, parameters_of_all };
+/// The ranks of a node, the nodes, all ranks.
+[[nodiscard]] int divisor_of(const Setting& setting, Mean what);
+/// to -= from before communication, to += from after it.
+void keep_error(comm::ConstBuffer half, comm::Buffer master);
+void add_error(comm::ConstBuffer half, comm::Buffer master);
+
+struct SlowMoSteps {
+  std::function<Setting(const Options& options, int rank, int world)> settle = slowmo::settle;
+  std::function<StepPlan(const Setting& setting, std::int64_t step)> plan = plan_of;
+  std::function<int(const Setting& setting, Mean what)> divisor = divisor_of;
+  std::function<Range(std::int64_t elements, int shards, int index)> shard = shard_range;
+  std::function<void(const SlowRule& rule, comm::Buffer x, comm::Buffer old, comm::Buffer momentum)> slow = slow_step;
+  /// Whether buffers are broadcast, as the option has it; and so many steps have been made.
+  std::function<bool(bool option, std::int64_t step)> broadcasts_buffers = [](bool option, std::int64_t) {
+    return option;
+  };
+  /// Bytes with which a bucket of buffers is full.
+  std::function<std::int64_t()> bucket_bytes = [] { return kBroadcastBucketBytes; };
+  /// Whether a step gossips, in training or in evaluation.
+  std::function<bool(bool training)> gossips = [](bool training) { return training; };
+  std::function<void(comm::ConstBuffer half, comm::Buffer master)> error_before = keep_error;
+  std::function<void(comm::ConstBuffer half, comm::Buffer master)> error_after = add_error;
+  /// The weight that parameters are divided by for the forward, and multiplied by after the backward.
+  std::function<double(double weight)> debias = [](double weight) { return weight; };
+  std::function<double(double weight)> bias = [](double weight) { return weight; };
+  /// The weight after an exact average, given the weight before.
+  std::function<double(const Setting& setting, double weight)> weight_after_average =
+      [](const Setting& setting, double weight) { return setting.convention == Convention::fairscale ? weight : 1; };
+  /// Whether the master's parameters are handed to the ranks of its node.
+  std::function<bool()> shares_in_node = [] { return true; };
+  /// The number of steps after one more, given the optimizer's groups.
+  std::function<std::int64_t(std::int64_t steps, std::size_t groups)> next_step = [](std::int64_t steps, std::size_t) {
+    return steps + 1;
+  };
+  /// Whether rank 0's parameters are broadcast at the start.
+  std::function<bool(const Setting& setting)> shares_start = [](const Setting& setting) {
+    return setting.convention == Convention::plumbline;
+  };
+  /// Whether learning rates are looked at before anything is communicated.
+  std::function<bool(const Setting& setting)> looks_at_rates_first = [](const Setting& setting) {
+    return setting.convention == Convention::plumbline;
+  };
+  /// Whether what is under way is added before anything that needs all of it.
+  std::function<bool()> drains = [] { return true; };
+  /// Whether slow buffers begin with the parameters before the first step.
+  std::function<bool(const Setting& setting)> begins_early = [](const Setting& setting) {
+    return setting.convention == Convention::plumbline;
+  };
+  /// Whether halves are set to their masters at the end of a step that changed them.
+  std::function<bool()> copies_back = [] { return true; };
+  /// What of a checkpoint is kept.
+  std::function<void(Checkpoint& checkpoint)> saved = [](Checkpoint&) {};
+  gossip::PushSumSteps push_sum{};
+};
+
+}  // namespace plumbline::slowmo
