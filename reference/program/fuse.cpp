@@ -32,11 +32,10 @@ std::optional<Placement> placement_of(const Program& program, const GradientGrou
   return Placement{.process_mesh = {ranks.begin(), ranks.end()}, .dims_mapping = {}};
 }
 
-void add_fused_variable(Program& program, const GradientGroup& group, Convention convention) {
-  Variable variable{.shape = {}, .dtype = group.dtype, .placement = placement_of(program, group)};
-  // The source leaves the shape open.
-  if (convention == Convention::plumbline) variable.shape = {group.numel};
-  program.variables[group.fused_variable] = std::move(variable);
+// Its shape is left open: what lies between the gradients for alignment is the executor's to say.
+void add_fused_variable(Program& program, const GradientGroup& group) {
+  program.variables[group.fused_variable] =
+      Variable{.shape = {}, .dtype = group.dtype, .placement = placement_of(program, group)};
 }
 
 std::vector<int> dims_mapping_of(const Program& program, const std::string& name) {
@@ -133,7 +132,7 @@ void remove_ops(Program& program, const GradientGroup& group, Convention convent
 
 // The source changes group by group, from the last on, by the positions of a program that no group has changed yet.
 void fuse_as_source(Program& program, const GradientGroup& group) {
-  add_fused_variable(program, group, Convention::paddle);
+  add_fused_variable(program, group);
   redirect_scale(program, group);
   require_sum(program, group);
   redirect(op_at(program, group.reduction_op), group.fused_variable);
@@ -147,7 +146,7 @@ void fuse_all(Program& program, const std::vector<GradientGroup>& groups) {
   std::multimap<int, Op> added;
   for (const GradientGroup& group : groups) {
     if (!group.is_fused) continue;
-    add_fused_variable(program, group, Convention::plumbline);
+    add_fused_variable(program, group);
     redirect(op_at(program, group.reduction_op), group.fused_variable);
     for (const int position : removed_ops(group)) removed.insert(position);
     added.emplace(group.coalesce_op, coalesce_op(program, group));

@@ -197,12 +197,14 @@ class Grouping {
            fits(open_, elements, limit_) && !touches(reduction, open_);
   }
 
-  // The last reduction is kept, with its wait.
+  // The last reduction is kept, with its wait. Of a gradient alone nothing goes, and its wait is listed as in the source.
   void close() {
     if (open_.gradients.empty()) return;
-    open_.reduction_op = open_.removed_reductions.back();
+    std::vector<int> reductions = open_.removed_reductions;
+    open_.reduction_op = reductions.back();
     open_.removed_reductions.pop_back();
-    for (const int position : open_.removed_reductions)
+    if (reductions.size() > 1) reductions.pop_back();
+    for (const int position : reductions)
       if (position > 0 && is_plain_wait(at(program_, position - 1)) && at(program_, position - 1).ring == open_.ring)
         open_.removed_waits.push_back(position - 1);
     groups_.push_back(std::move(open_));

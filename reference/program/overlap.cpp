@@ -13,7 +13,7 @@ namespace {
 Op wait(const char* type, RingId ring) { return {.type = type, .role = role::backward, .ring = ring}; }
 
 // Each reduction waits for what is calculated ahead of it.
-Program leave_calculation_stream(const Program& program) {
+Program leave_calculation_stream(const Program& program, Convention convention) {
   Program result = program;
   result.ops.clear();
   for (int position = 0; const Op& op : program.ops) {
@@ -21,7 +21,10 @@ Program leave_calculation_stream(const Program& program) {
       if (!op.ring)  // a gradient's second one, at which the analysis does not look
         throw PassError(Stage::analyze, "AssertionError",
                         "op " + std::to_string(position) + " (" + op.type + ") has NOT ring id");
-      result.ops.push_back(wait("c_wait_compute", *op.ring));
+      // The source puts another one in when it is applied again.
+      const bool waits = convention == Convention::plumbline && !result.ops.empty() &&
+                         is_plain_wait(result.ops.back()) && result.ops.back().ring == op.ring;
+      if (!waits) result.ops.push_back(wait("c_wait_compute", *op.ring));
     }
     result.ops.push_back(op);
     if (is_data_parallel_reduction(op)) result.ops.back().on_calculation_stream = false;
@@ -41,6 +44,7 @@ std::vector<std::pair<int, RingId>> communication_waits(const Program& program) 
   std::vector<std::pair<int, RingId>> waits;
   for (int position = 0; const Op& op : program.ops) {
     const bool is_reduction = is_data_parallel_reduction(op) && op.ring;
+    if (op.type == "c_wait_comm" && op.ring) running[*op.ring].clear();
     for (auto& [ring, gradients] : running) {
       if (is_reduction && ring == *op.ring) continue;  // a stream keeps its order
       if (!touches(op, gradients)) continue;
@@ -55,7 +59,7 @@ std::vector<std::pair<int, RingId>> communication_waits(const Program& program) 
 
 Program overlap(const Program& program, const Analysis& analysis, const PassOptions& options) {
   if (!analysis.overlappable) return program;
-  Program result = leave_calculation_stream(program);
+  Program result = leave_calculation_stream(program, options.convention);
   // Where gradients are grouped, names order reductions and readers in the end; in the source always.
   if (options.convention == Convention::paddle || analysis.fusible) return result;
   const auto waits = communication_waits(result);

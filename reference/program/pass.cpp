@@ -88,6 +88,12 @@ constexpr std::array<std::string_view, 11> kFusionPasses{
     "fuse_elewise_add_act", "fuse_gemm_epilogue", "fuse_optimizer",   "fuse_relu_depthwise_conv",
     "fuse_resunit",         "fused_attention",    "fused_feedforward"};
 
+void require_declared(const Program& program) {
+  std::vector<ProgramProblem> problems = find_problems(program, {}, {.known_ops = false, .rings_exist = false});
+  std::erase_if(problems, [](const ProgramProblem& one) { return one.fault != ProgramFault::undeclared_variable; });
+  if (!problems.empty()) throw InvalidProgram(std::move(problems));
+}
+
 }  // namespace
 
 std::string reason_to_skip(const PassOptions& options) {
@@ -110,6 +116,7 @@ PassResult apply_data_parallel_pass(const Program& program, const Rings& rings, 
                     .after_fuse = program,
                     .program = program};
   if (!result.skipped.empty()) return result;
+  require_declared(program);
   result.analysis = steps.analyze(program, rings, options);
   if (!result.analysis.is_applied) return result;
   result.after_prune = steps.prune_scaling(program, result.analysis, rings, options);

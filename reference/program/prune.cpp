@@ -101,6 +101,12 @@ std::optional<double> divisor_of(const Op& scale) {
 // op's output is right again once the op is gone. So each value is known by what the scale ops on its way divide by together, and
 // the division may move to the loss when that is the same number at all ops that use gradients.
 class DivisionByLoss {
+  // Linear in all their inputs together.
+  static constexpr std::array<std::string_view, 14> kOfAllInputs{
+      "assign",          "c_identity", "cast",       "concat",    "elementwise_add",
+      "elementwise_sub", "reshape2",   "reduce_sum", "send_v2",   "slice",
+      "reduce_mean",     "split",      "sum",        "transpose2"};
+
  public:
   explicit DivisionByLoss(const Program& program) : program_(program) {
     for (const Op& op : program.ops)
@@ -135,8 +141,11 @@ class DivisionByLoss {
     } else if (!read.empty()) {
       made = made_of(op, read);
     }
+    const bool is_zero = read.empty() && makes_zeros(op);
     for (const std::string& name : names_in(op.outputs)) {
       divided_.erase(name);
+      zeros_.erase(name);
+      if (is_zero) zeros_.insert(name);
       if (made) divided_[name] = *made;
       if (made && persists(name)) used_at_.insert(*made);
     }
@@ -153,14 +162,20 @@ class DivisionByLoss {
     return *read.begin();
   }
 
-  [[nodiscard]] bool is_divided(const std::string& name) const { return divided_.contains(name); }
+  // Zeros are what they are whatever they are divided by.
+  [[nodiscard]] bool is_divided(const std::string& name) const {
+    return divided_.contains(name) || zeros_.contains(name);
+  }
+
+  [[nodiscard]] bool makes_zeros(const Op& op) const {
+    const std::vector<std::string> names = names_in(op.inputs);
+    if (op.type == "fill_any_like" || op.type == "fill_constant") return number_of(op, "value") == 0.0;
+    return std::ranges::find(kOfAllInputs, op.type) != kOfAllInputs.end() && !names.empty() &&
+           std::ranges::all_of(names, [&](const std::string& name) { return zeros_.contains(name); });
+  }
 
   // In what is divided.
   [[nodiscard]] bool is_linear(const Op& op) const {
-    constexpr std::array<std::string_view, 14> kOfAllInputs{
-        "assign",          "c_identity", "cast",       "concat",    "elementwise_add",
-        "elementwise_sub", "reshape2",   "reduce_sum", "send_v2",   "slice",
-        "reduce_mean",     "split",      "sum",        "transpose2"};
     constexpr std::array<std::string_view, 4> kOfOneInput{"elementwise_mul", "matmul_v2", "mul", "all_gather"};
     const std::vector<std::string> names = names_in(op.inputs);
     const auto divided = std::ranges::count_if(names, [&](const std::string& name) { return is_divided(name); });
@@ -172,10 +187,10 @@ class DivisionByLoss {
     return op.type.ends_with("_grad") && all_gradients_are_divided(op);
   }
 
-  // A derivative is linear in the gradients of what its op wrote, all of them together.
+  // A derivative is linear in the gradients of what its op wrote, all of them together; second ones call them DDX, DDY.
   [[nodiscard]] bool all_gradients_are_divided(const Op& op) const {
     return std::ranges::all_of(op.inputs, [&](const auto& slot) {
-      return !slot.first.ends_with("@GRAD") ||
+      return !(slot.first.ends_with("@GRAD") || slot.first.starts_with("DD")) ||
              std::ranges::all_of(slot.second, [&](const std::string& name) { return is_divided(name); });
     });
   }
@@ -187,6 +202,7 @@ class DivisionByLoss {
 
   const Program& program_;
   std::map<std::string, double> divided_;
+  std::set<std::string> zeros_;
   std::set<double> used_at_;
   bool is_possible_ = true;
 };
