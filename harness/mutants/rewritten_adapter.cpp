@@ -10,7 +10,9 @@ json RewrittenAdapter::reply_to(const std::string& op, const json& args) {
   try {
     return {{"result", inner_.ask(op, args)}};
   } catch (const suite::AdapterError& error) {
-    return {{"error", {{"kind", error.kind()}, {"message", error.message()}}}};
+    json reply(error.fields());
+    reply.update({{"kind", error.kind()}, {"message", error.message()}});
+    return {{"error", std::move(reply)}};
   }
 }
 
@@ -18,7 +20,10 @@ json RewrittenAdapter::ask(const std::string& op, const json& args) {
   json reply = rewrite_(op, args, reply_to(op, args));
   if (reply.contains("result")) return std::move(reply["result"]);
   const json& error = reply.at("error");
-  throw suite::AdapterError(op, error.at("kind"), error.at("message"));
+  std::map<std::string, std::string> fields;
+  for (const auto& [name, value] : error.items())
+    if (name != "kind" && name != "message") fields[name] = value;
+  throw suite::AdapterError(op, error.at("kind"), error.at("message"), std::move(fields));
 }
 
 }  // namespace plumbline::mutants

@@ -1,6 +1,7 @@
 // harness/suite/adapter_error.hpp: an adapter's error reply, as an exception that a check can catch.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,15 +14,22 @@ namespace plumbline::suite {
 /// message.
 class AdapterError : public Error {
  public:
-  AdapterError(const std::string& operation, std::string kind, std::string message)
-      : Error(operation + ": " + kind + ": " + message), kind_(std::move(kind)), message_(std::move(message)) {}
+  AdapterError(const std::string& operation, std::string kind, std::string message,
+               std::map<std::string, std::string> fields = {})
+      : Error(operation + ": " + kind + ": " + message),
+        kind_(std::move(kind)),
+        message_(std::move(message)),
+        fields_(std::move(fields)) {}
   [[nodiscard]] std::string_view kind() const noexcept override { return kind_; }
   /// The adapter's words alone.
   [[nodiscard]] const std::string& message() const noexcept { return message_; }
+  /// What the error has beside kind and message, by name; what is no text as JSON.
+  [[nodiscard]] const std::map<std::string, std::string>& fields() const noexcept { return fields_; }
 
  private:
   std::string kind_;
   std::string message_;
+  std::map<std::string, std::string> fields_;
 };
 
 }  // namespace plumbline::suite

@@ -56,7 +56,10 @@ json read_reply(const std::string& line, std::int64_t id, const std::string& op)
   if (!is_complete)
     throw BrokenProtocol(fmt::format("wrote an error without a message and one of the kinds {}: {}",
                                      fmt::join(kErrorKinds, ", "), excerpt(line, kReplyShown)));
-  throw suite::AdapterError(op, error["kind"], error["message"]);
+  std::map<std::string, std::string> fields;
+  for (const auto& [name, value] : error.items())
+    if (name != "kind" && name != "message") fields[name] = value.is_string() ? value.get<std::string>() : value.dump();
+  throw suite::AdapterError(op, error["kind"], error["message"], std::move(fields));
 }
 
 json hello_arguments() { return {{"protocol", kAdapterProtocol}}; }

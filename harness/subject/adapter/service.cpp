@@ -12,6 +12,7 @@
 #include "harness/subject/adapter/lines.hpp"
 #include "harness/subject/adapter/operations.hpp"
 #include "harness/subject/adapter/protocol.hpp"
+#include "harness/subject/adapter/refusal.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::subject {
@@ -37,6 +38,14 @@ void write_all(int out, std::string_view bytes) {
     if (written < 0) throw RuntimeFailure(fmt::format("adapter: cannot write the reply: {}", std::strerror(errno)));
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }
+}
+
+// With fields beside kind and message.
+std::string error_line(const json& id, std::string_view kind, std::string_view message,
+                       const std::map<std::string, std::string>& fields) {
+  json error(fields);
+  error.update({{"kind", kind}, {"message", message}});
+  return encode({{"id", id}, {"error", std::move(error)}});
 }
 
 }  // namespace
@@ -76,9 +85,10 @@ json AdapterService::answer(const json& request) const {
 
 std::string AdapterService::handle(std::string_view line) const {
   json id;
-  const auto refuse = [&](std::string_view kind, std::string_view message) {
+  const auto refuse = [&](std::string_view kind, std::string_view message,
+                          const std::map<std::string, std::string>& fields = {}) {
     try {
-      return error_line(id, kind, message);
+      return fields.empty() ? error_line(id, kind, message) : error_line(id, kind, message, fields);
     } catch (const std::bad_alloc&) {  // a large id, or a large message
       return error_line(id = nullptr, "failed", "out of memory");
     }
@@ -90,6 +100,8 @@ std::string AdapterService::handle(std::string_view line) const {
     std::string reply = result_line(id, *result);
     if (reply.size() <= kLongestLine) return reply;
     return refuse("failed", fmt::format("the reply has {} bytes, a line may have {}", reply.size(), kLongestLine));
+  } catch (const Refusal& refusal) {
+    return refuse(refusal.kind(), refusal.what(), refusal.fields());
   } catch (const Error& error) {
     return refuse(error.kind(), error.what());
   } catch (const std::bad_alloc&) {
@@ -127,6 +139,7 @@ AdapterService reference_service() {
   add_partition_operations(service);
   add_bucketing_operations(service);
   add_gossip_operations(service);
+  add_program_operations(service);
   add_schedule_check_operations(service);
   add_schedule_plan_operations(service);
   add_group_operations(service);

@@ -1,0 +1,220 @@
+#include "reference/program/race_check.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include <fmt/format.h>
+
+namespace plumbline::program {
+
+namespace {
+
+constexpr std::string_view kCoalesce = "coalesce_tensor";
+
+bool is_wait(const Op& op) { return op.type == "c_wait_compute" || op.type == "c_wait_comm"; }
+
+std::string stream_of_ring(RingId ring) { return fmt::format("ring {}", ring); }
+
+bool copies(const Op& coalesce) {
+  const auto found = coalesce.attributes.find("copy_data");
+  const bool* const value = found == coalesce.attributes.end() ? nullptr : std::get_if<bool>(&found->second);
+  return value != nullptr && *value;
+}
+
+}  // namespace
+
+std::vector<Access> accesses_of(const Op& op) {
+  std::vector<Access> accesses;
+  if (op.type == "nop" || is_wait(op)) return accesses;
+  const auto add = [&](const Slots& slots, bool writes) {
+    for (const auto& [slot, names] : slots)
+      for (const std::string& name : names) accesses.push_back({name, writes});
+  };
+  add(op.outputs, true);
+  if (op.type != kCoalesce || copies(op)) add(op.inputs, false);
+  // The write first, so that it is the one that stays.
+  std::ranges::sort(accesses, [](const Access& a, const Access& b) {
+    return std::tie(a.variable, b.writes) < std::tie(b.variable, a.writes);
+  });
+  const auto rest = std::ranges::unique(accesses, {}, &Access::variable);
+  accesses.erase(rest.begin(), rest.end());
+  return accesses;
+}
+
+std::string stream_of(const Op& op) {
+  if (!is_wait(op) && op.ring && op.on_calculation_stream == false) return stream_of_ring(*op.ring);
+  return op.stream;
+}
+
+bool is_ordered_by_names(const Op& op) { return is_wait(op) || !op.ring || op.on_calculation_stream != false; }
+
+std::optional<StreamWait> wait_of(const Op& op) {
+  if (!is_wait(op) || !op.ring) return std::nullopt;
+  const std::string ring = stream_of_ring(*op.ring);
+  return op.type == "c_wait_compute" ? StreamWait{.waiting = ring, .awaited = op.stream}
+                                     : StreamWait{.waiting = op.stream, .awaited = ring};
+}
+
+namespace {
+
+/// How many ops of each stream are known to have ended. Streams that are not yet there have ended none.
+class Clock {
+ public:
+  [[nodiscard]] int of(std::size_t stream) const { return stream < ended_.size() ? ended_[stream] : 0; }
+  void set(std::size_t stream, int count) {
+    if (stream >= ended_.size()) ended_.resize(stream + 1);
+    ended_[stream] = count;
+  }
+  void join(const Clock& other) {
+    if (ended_.size() < other.ended_.size()) ended_.resize(other.ended_.size());
+    for (std::size_t i = 0; i < other.ended_.size(); ++i) ended_[i] = std::max(ended_[i], other.ended_[i]);
+  }
+
+ private:
+  std::vector<int> ended_;
+};
+
+/// A touch of a variable: the last one of its stream.
+struct Touch {
+  int op = -1, count = 0;  // count of its stream
+  std::string named;       // as what: the variable, or the fused one that it is part of
+};
+struct Touches {
+  std::vector<Touch> writes, reads;  // by stream
+};
+
+class Checker {
+ public:
+  Checker(const Program& program, const RaceSteps& steps) : program_(program), steps_(steps) {}
+
+  std::vector<Race> check() {
+    for (int position = 0; position < static_cast<int>(program_.ops.size()); ++position) run(position);
+    std::ranges::sort(races_, {}, [](const Race& race) { return std::tie(race.second, race.first, race.variable); });
+    return std::move(races_);
+  }
+
+ private:
+  std::size_t number_of_stream(const std::string& stream) {
+    const auto [found, is_new] = streams_.try_emplace(stream, clocks_.size());
+    if (is_new) clocks_.emplace_back();
+    return found->second;
+  }
+
+  void run(int position) {
+    const Op& op = program_.ops[static_cast<std::size_t>(position)];
+    const std::size_t stream = number_of_stream(steps_.stream(op));
+    Clock now = clocks_[stream];
+    if (steps_.by_names(op)) wait_for_names(op, now);
+    const auto wait = steps_.wait(op);
+    const std::size_t waiting = wait ? number_of_stream(wait->waiting) : stream;
+    if (wait) now.join(clocks_[number_of_stream(wait->awaited)]);
+    now.set(stream, now.of(stream) + 1);
+    clocks_[stream] = now;
+    if (wait) clocks_[waiting].join(now);
+    if (steps_.by_names(op)) leave_names(op, now);
+    if (op.type == kCoalesce) share(op);
+    for (const Access& access : steps_.accesses(op)) {
+      touch(access.variable, {position, now.of(stream), access.variable}, access.writes, stream, now);
+      if (const auto members = members_.find(access.variable); members != members_.end())
+        for (const std::string& member : members->second)
+          touch(member, {position, now.of(stream), access.variable}, access.writes, stream, now);
+    }
+  }
+
+  // ---- order by names ----
+
+  struct Named {
+    Clock written, read;
+  };
+  void wait_for_names(const Op& op, Clock& now) {
+    const auto wait = [&](const Slots& slots, bool writes) {
+      for (const auto& [slot, names] : slots)
+        for (const std::string& name : names) {
+          const Named& named = named_[name];
+          if (steps_.orders(true, writes)) now.join(named.written);
+          if (steps_.orders(false, writes)) now.join(named.read);
+        }
+    };
+    wait(op.inputs, false);
+    wait(op.outputs, true);
+  }
+  void leave_names(const Op& op, const Clock& now) {
+    for (const std::string& name : names_in(op.inputs)) named_[name].read.join(now);
+    for (const std::string& name : names_in(op.outputs)) named_[name].written.join(now);
+  }
+
+  // ---- memory ----
+
+  void share(const Op& op) {
+    const auto members = op.outputs.find("Output"), fused = op.outputs.find("FusedOutput");
+    if (members == op.outputs.end() || fused == op.outputs.end() || fused->second.size() != 1 ||
+        !steps_.shares_memory(op))
+      return;
+    for (const std::string& member : members->second) {
+      if (const auto old = fused_.find(member); old != fused_.end()) std::erase(members_[old->second], member);
+      fused_[member] = fused->second.front();
+      members_[fused->second.front()].push_back(member);
+    }
+  }
+
+  void touch(const std::string& variable, const Touch& touch, bool writes, std::size_t stream, const Clock& now) {
+    Touches& before = touches_[variable];
+    if (steps_.conflicts(true, writes)) compare(variable, before.writes, true, touch, writes, stream, now);
+    if (steps_.conflicts(false, writes)) compare(variable, before.reads, false, touch, writes, stream, now);
+    std::vector<Touch>& mine = writes ? before.writes : before.reads;
+    if (mine.size() <= stream) mine.resize(stream + 1);
+    mine[stream] = touch;
+  }
+
+  void compare(const std::string& variable, const std::vector<Touch>& earlier, bool earlier_writes, const Touch& touch,
+               bool writes, std::size_t stream, const Clock& now) {
+    for (std::size_t other = 0; other < earlier.size(); ++other) {
+      const Touch& first = earlier[other];
+      if (other == stream || first.op < 0 || first.op == touch.op || first.count <= now.of(other)) continue;
+      // Two ops that name one fused variable race for it, and not once more for each part.
+      if (first.named == touch.named && touch.named != variable) continue;
+      report(variable, first, earlier_writes, touch, writes);
+    }
+  }
+
+  [[nodiscard]] std::string words_of(const Touch& touch, bool writes, const std::string& variable) const {
+    const Op& op = program_.ops[static_cast<std::size_t>(touch.op)];
+    const std::string stream = steps_.stream(op);
+    return fmt::format("op {} ({}, {}) {} {}", touch.op, op.type, stream.empty() ? "the default stream" : stream,
+                       writes ? "writes" : "reads",
+                       touch.named == variable ? "it" : touch.named + ", which it is part of");
+  }
+
+  void report(const std::string& variable, const Touch& first, bool first_writes, const Touch& second,
+              bool second_writes) {
+    const auto is_same = [&](const Race& race) {
+      return race.variable == variable && race.first == first.op && race.second == second.op;
+    };
+    // What is read and written is reported once, and the end of the list has all of this op.
+    for (auto race = races_.rbegin(); race != races_.rend() && race->second == second.op; ++race)
+      if (is_same(*race)) return;
+    races_.push_back(
+        {.variable = variable,
+         .first = first.op,
+         .second = second.op,
+         .why = fmt::format("{}, {}, and neither waits for the other", words_of(first, first_writes, variable),
+                            words_of(second, second_writes, variable))});
+  }
+
+  const Program& program_;
+  const RaceSteps& steps_;
+  std::map<std::string, std::size_t> streams_;
+  std::vector<Clock> clocks_;                              // of streams: what their next op starts behind
+  std::map<std::string, Named, std::less<>> named_;        // what the executor knows
+  std::map<std::string, Touches, std::less<>> touches_;    // what happens to memory
+  std::map<std::string, std::string, std::less<>> fused_;  // member -> what it is part of
+  std::map<std::string, std::vector<std::string>, std::less<>> members_;
+  std::vector<Race> races_;
+};
+
+}  // namespace
+
+std::vector<Race> find_races(const Program& program, const RaceSteps& steps) { return Checker(program, steps).check(); }
+
+}  // namespace plumbline::program

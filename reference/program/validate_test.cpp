@@ -1,0 +1,108 @@
+// Programs that cannot run are told from those that can, and every fault is named.
+#include "reference/program/validate.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/program/program_samples.hpp"
+
+namespace plumbline::program {
+namespace {
+
+using samples::op;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::ThrowsMessage;
+
+const Rings kRings{{0, {0, 1}}, {12, {0, 1}}};
+
+std::vector<ProgramFault> faults_of(const Program& program, const ValidationRules& rules = {}) {
+  std::vector<ProgramFault> faults;
+  for (const ProgramProblem& problem : find_problems(program, kRings, rules)) faults.push_back(problem.fault);
+  return faults;
+}
+
+std::string message_of(const Program& program) {
+  const auto problems = find_problems(program, kRings);
+  return problems.empty() ? "" : problems.front().message;
+}
+
+TEST(Validate, AcceptsAStep) {
+  EXPECT_THAT(find_problems(samples::chain(4, 12, 0.5, "momentum"), kRings), IsEmpty());
+  EXPECT_NO_THROW(require_valid(samples::chain(1, 12, 1), kRings));
+}
+
+TEST(Validate, FindsNamesThatStandForNothing) {
+  Program program = samples::chain(2, 12, 0.5);
+  program.variables.erase("x1@GRAD");
+  EXPECT_THAT(faults_of(program), ElementsAre(ProgramFault::undeclared_variable, ProgramFault::undeclared_variable));
+  EXPECT_THAT(message_of(program), HasSubstr("op 5 (matmul_v2_grad) names 'x1@GRAD' in slot X@GRAD"));
+  EXPECT_THAT([&] { require_valid(program, kRings); }, ThrowsMessage<InvalidProgram>(HasSubstr("(and 1 more)")));
+}
+
+TEST(Validate, FindsOpsAndSlotsThatThereAreNot) {
+  Program program = samples::chain(1, 12, 0.5);
+  program.ops[0].type = "matmul_v3";
+  program.ops[1].inputs["Y"] = {"x1"};
+  EXPECT_THAT(faults_of(program), ElementsAre(ProgramFault::unknown_op, ProgramFault::unknown_slot));
+  EXPECT_THAT(message_of(program), HasSubstr("op 0 has the type 'matmul_v3'"));
+  EXPECT_THAT(faults_of(program, {.known_ops = false}), IsEmpty());
+}
+
+TEST(Validate, KnowsTheDerivativesOfWhatItKnows) {
+  const auto signature = op_signature("conv2d_grad");
+  ASSERT_TRUE(signature);
+  EXPECT_THAT(signature->inputs, testing::IsSupersetOf({"Input", "Filter", "Output", "Output@GRAD"}));
+  EXPECT_THAT(signature->outputs, testing::IsSupersetOf({"Input@GRAD", "Filter@GRAD"}));
+  EXPECT_FALSE(op_signature("sgd_grad"));
+  EXPECT_FALSE(op_signature("_grad"));
+}
+
+TEST(Validate, FindsRingsThatThereAreNot) {
+  Program program = samples::chain(1, 3, 0.5);
+  EXPECT_THAT(faults_of(program), ElementsAre(ProgramFault::unknown_ring));
+  EXPECT_THAT(message_of(program), HasSubstr("op 5 (all_reduce) runs over ring 3, and there is no such ring"));
+  program.ops[5].ring = std::nullopt;
+  EXPECT_THAT(faults_of(program), ElementsAre(ProgramFault::missing_ring));
+  EXPECT_THAT(faults_of(program, {.rings_exist = false}), IsEmpty());
+}
+
+TEST(Validate, FindsWhatIsReadTooEarly) {
+  Program program = samples::chain(2, 12, 0.5);
+  std::swap(program.ops[0], program.ops[1]);
+  EXPECT_THAT(faults_of(program), ElementsAre(ProgramFault::used_before_written));
+  EXPECT_THAT(message_of(program), HasSubstr("op 0 (matmul_v2) reads 'x1' ahead of op 1 (matmul_v2)"));
+  program.variables["x1"].persistable = true;  // of the step before
+  EXPECT_THAT(faults_of(program), IsEmpty());
+}
+
+TEST(Validate, FindsCycles) {
+  Program program;
+  program.ops = {op("relu", {{"X", {"b"}}}, {{"Out", {"a"}}}), op("relu", {{"X", {"a"}}}, {{"Out", {"c"}}}),
+                 op("relu", {{"X", {"c"}}}, {{"Out", {"b"}}})};
+  samples::declare(program);
+  EXPECT_THAT(faults_of(program), ElementsAre(ProgramFault::cyclic_dependency));
+  EXPECT_THAT(message_of(program), HasSubstr("op 0 (relu) reads 'b' ahead of op 2 (relu)"));
+}
+
+TEST(Validate, TakesWhatComesFromOutsideForWritten) {
+  Program program;
+  program.ops = {op("c_wait_compute", {{"X", {"batch"}}}, {{"Out", {"batch"}}}),
+                 op("coalesce_tensor", {{"Input", {"g"}}}, {{"Output", {"g"}}, {"FusedOutput", {"all"}}}),
+                 op("relu", {{"X", {"batch"}}}, {{"Out", {"g"}}})};
+  program.ops[0].ring = 0;
+  samples::declare(program);
+  EXPECT_THAT(faults_of(program), IsEmpty());
+}
+
+TEST(Validate, FindsShapesThatCannotBe) {
+  Program program = samples::chain(1, 12, 0.5);
+  program.variables["x0"].shape = {4, -2};
+  program.variables["x1"].shape = {1LL << 40, 1LL << 40};
+  EXPECT_THAT(faults_of(program), ElementsAre(ProgramFault::shape, ProgramFault::shape));
+  EXPECT_THAT(message_of(program), HasSubstr("variable 'x0' has shape [4,-2]"));
+}
+
+}  // namespace
+}  // namespace plumbline::program
