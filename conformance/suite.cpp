@@ -8,6 +8,7 @@
 #include "conformance/groups/groups_checks.hpp"
 #include "conformance/pipeline/pipeline_checks.hpp"
 #include "conformance/profiles/profiles.hpp"
+#include "conformance/scaler/scaler_checks.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/slowmo/slowmo_checks.hpp"
 #include "conformance/topology/topology_checks.hpp"
@@ -19,6 +20,7 @@ extern const std::string_view plumbline_collectives_requirements;
 extern const std::string_view plumbline_schedules_requirements;
 extern const std::string_view plumbline_bucketing_requirements;
 extern const std::string_view plumbline_pipeline_requirements;
+extern const std::string_view plumbline_scaler_requirements;
 extern const std::string_view plumbline_topology_requirements;
 extern const std::string_view plumbline_groups_requirements;
 extern const std::string_view plumbline_slowmo_requirements;
@@ -43,6 +45,8 @@ std::unique_ptr<suite::Suite> make_suite() {
   add_reducer_checks(*suite);
   suite->requirements.add_toml(plumbline_pipeline_requirements, "conformance/pipeline/requirements.toml");
   add_pipeline_checks(*suite);
+  suite->requirements.add_toml(plumbline_scaler_requirements, "conformance/scaler/requirements.toml");
+  add_scaler_checks(*suite);
   suite->requirements.add_toml(plumbline_groups_requirements, "conformance/groups/requirements.toml");
   add_groups_checks(*suite);
   suite->requirements.add_toml(plumbline_slowmo_requirements, "conformance/slowmo/requirements.toml");

@@ -42,6 +42,8 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> pipeline_mutants();
 /// Reducers of gradients with another step in place of a right one.
 [[nodiscard]] std::vector<Mutant> reducer_mutants();
+/// Answers of adapters about loss scales, who skips, and norms.
+[[nodiscard]] std::vector<Mutant> scaler_mutants();
 
 /// SlowMo with another step in place of a right one, and answers of adapters about it.
 [[nodiscard]] std::vector<Mutant> slowmo_mutants();

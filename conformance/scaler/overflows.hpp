@@ -1,0 +1,45 @@
+// conformance/scaler/overflows.hpp: sequences of steps with and without overflows, drawn by what is hard in them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "conformance/support/property.hpp"
+#include "harness/suite/check.hpp"
+
+namespace plumbline::conformance {
+
+/// A rule and the steps that it is taken through.
+struct Overflows {
+  nlohmann::json init;      // the rule, as its convention names it
+  std::vector<bool> found;  // a step each
+};
+
+/// The scale and counters before the first step and behind each.
+using ScaleRows = std::vector<nlohmann::json>;
+
+/// "" when the rows are what the rule makes of the steps.
+using JudgeRows = std::function<std::string(const Overflows& asked, const ScaleRows& rows)>;
+
+/// "none", "few", "many", "all": how often steps overflow. Throws NotFound for another.
+[[nodiscard]] std::vector<bool> draw_overflows(const std::string& kind, Random& random);
+/// Fewer steps first, then fewer overflows.
+[[nodiscard]] std::vector<std::vector<bool>> smaller_overflows(const std::vector<bool>& found);
+/// "..!.": a character a step.
+[[nodiscard]] std::string text_of(const std::vector<bool>& found);
+
+/// The rows of a rule with counters (megatron, colossalai, deepspeed), or what is wrong with the answer.
+[[nodiscard]] std::string ask_for_rows(suite::Adapter& adapter, const std::string& convention, const Overflows& asked,
+                                       const std::function<std::string(const ScaleRows&)>& judge);
+
+/// Draws rules with `draw_init` and steps by the parameter "overflows", and judges the rows of each.
+void judge_overflows(suite::Context& context, const std::string& convention,
+                     const std::function<nlohmann::json(Random&)>& draw_init, const JudgeRows& judge);
+
+/// Whether two scales are the same up to the rounding of one product in 32 bits.
+[[nodiscard]] bool is_near(double got, double expected);
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,12 @@
+#include "conformance/scaler/scaler_checks.hpp"
+
+namespace plumbline::conformance {
+
+void add_scaler_checks(suite::Suite& suite) {
+  add_torch_scaler_checks(suite);
+  add_scale_rule_checks(suite);
+  add_skipping_checks(suite);
+  add_recorded_scaler_checks(suite);
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,20 @@
+// conformance/scaler/scaler_checks.hpp: the checks of loss scaling, of what a group agrees on, and of clipping.
+#pragma once
+
+#include "harness/suite/suite.hpp"
+
+namespace plumbline::conformance {
+
+/// All of them.
+void add_scaler_checks(suite::Suite& suite);
+
+/// PyTorch's scaler, call by call: SCALER-001 to SCALER-012.
+void add_torch_scaler_checks(suite::Suite& suite);
+/// The scales of Megatron-LM, ColossalAI and DeepSpeed: SCALER-020 to SCALER-035.
+void add_scale_rule_checks(suite::Suite& suite);
+/// Who skips, and norms, as adapters answer: SCALER-040 to SCALER-053.
+void add_skipping_checks(suite::Suite& suite);
+/// What the peers answered: SCALER-014, 025, 034, 045, 053.
+void add_recorded_scaler_checks(suite::Suite& suite);
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,28 @@
+// The checks of the scaler: the reference passes them, each mutant fails where it shows and passes where it hides.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/scaler/scaler_checks.hpp"
+#include "conformance/support/in_process.hpp"
+#include "conformance/support/mutant_tests.hpp"
+
+namespace plumbline::conformance {
+
+const suite::Suite& suite_under_test() {
+  static const suite::Suite suite = suite_of(add_scaler_checks);
+  return suite;
+}
+
+namespace {
+
+TEST(ScalerChecks, PassOnTheReference) {
+  for (const suite::Case& one : suite_under_test().cases())
+    if (one.check->door == suite::Door::adapter) {
+      EXPECT_THAT(run_in_process(one, reference_adapter()), testing::IsEmpty()) << one.id();
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(mutants_of("SCALER-")), name_of_test);
+
+}  // namespace
+}  // namespace plumbline::conformance

@@ -1,0 +1,284 @@
+// Who skips a step under which policy, and norms over lists of gradients, as adapters answer.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "conformance/scaler/scaler_checks.hpp"
+#include "conformance/support/asking.hpp"
+#include "conformance/support/property.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using suite::Context;
+using suite::Door;
+
+namespace {
+
+const char* const kFoundInf = "scaler.found_inf";
+const char* const kClip = "scaler.clip_grad_norm";
+
+using Ranks = std::set<int>;
+
+// A grid and who found something.
+struct Grid {
+  int tensor = 1, pipeline = 1, data = 1;
+  Ranks found;
+  [[nodiscard]] int world() const { return tensor * pipeline * data; }
+  [[nodiscard]] int column(int rank) const { return rank % tensor; }
+  [[nodiscard]] int stage(int rank) const { return rank / tensor % pipeline; }
+  [[nodiscard]] int replica(int rank) const { return rank / (tensor * pipeline); }
+  [[nodiscard]] json args() const {
+    return {{"world_size", world()},
+            {"tensor", tensor},
+            {"pipeline", pipeline},
+            {"data", data},
+            {"local_found_inf", found}};
+  }
+};
+
+using Judge = std::string (*)(const Grid& grid, const json& result);
+
+Ranks ranks_of(const json& result, const char* policy) { return result.at(policy).get<Ranks>(); }
+
+// The ranks that share all that `alike` compares with one that found something.
+template <class Alike>
+Ranks meeting(const Grid& grid, const Alike& alike) {
+  Ranks ranks;
+  for (int rank = 0; rank < grid.world(); ++rank)
+    for (const int other : grid.found)
+      if (alike(rank, other)) ranks.insert(rank);
+  return ranks;
+}
+
+std::string expect_ranks(const json& result, const char* policy, const Ranks& expected) {
+  return ranks_of(result, policy) == expected
+             ? ""
+             : fmt::format("{}: {}, it should be {}", policy, result.at(policy).dump(), json(expected).dump());
+}
+
+std::string model_group_skips(const Grid& grid, const json& result) {
+  return expect_ranks(result, "skips_model",
+                      meeting(grid, [&](int a, int b) { return grid.replica(a) == grid.replica(b); }));
+}
+
+std::string two_reductions_are_one(const Grid&, const json& result) {
+  return result.at("skips_tensor_then_pipeline") == result.at("skips_model")
+             ? ""
+             : fmt::format("tensor then pipeline: {}, model: {}", result.at("skips_tensor_then_pipeline").dump(),
+                           result.at("skips_model").dump());
+}
+
+std::string smaller_groups_skip_less(const Grid& grid, const json& result) {
+  if (std::string words = expect_ranks(result, "skips_local_only", grid.found); !words.empty()) return words;
+  return expect_ranks(result, "skips_tensor_only", meeting(grid, [&](int a, int b) {
+                        return grid.replica(a) == grid.replica(b) && grid.stage(a) == grid.stage(b);
+                      }));
+}
+
+// After the reduction every replica of whoever found something has it.
+std::string reduced_gradients_reach_all(const Grid& grid, const json& result) {
+  return expect_ranks(result, "skips_model_if_data_parallel_gradients_were_reduced_first",
+                      meeting(grid, [](int, int) { return true; }));
+}
+
+// Replicas step together whatever they found: all or none.
+std::string replicas_agree(const Grid& grid, const json& result) {
+  return expect_ranks(result, "skips_model_and_data", meeting(grid, [](int, int) { return true; }));
+}
+
+Grid draw_grid(Random& random, const std::string& grid) {
+  Grid one{.tensor = random.between(1, 4), .pipeline = random.between(1, 4), .data = random.between(1, 4), .found = {}};
+  if (grid == "tensor") one.pipeline = one.data = 1;
+  if (grid == "pipeline") one.tensor = one.data = 1;
+  if (grid == "data") one.tensor = one.pipeline = 1;
+  if (grid == "model") one.data = 1;
+  if (grid == "alone") one.tensor = one.pipeline = one.data = 1;
+  const int count = random.between(0, 2);
+  for (int i = 0; i < count; ++i) one.found.insert(random.between(0, one.world() - 1));
+  return one;
+}
+
+std::vector<Grid> smaller_grids(const Grid& grid) {
+  std::vector<Grid> list;
+  for (int Grid::* size : {&Grid::tensor, &Grid::pipeline, &Grid::data})
+    if (grid.*size > 1) {
+      Grid one = grid;
+      --(one.*size);
+      std::erase_if(one.found, [&](int rank) { return rank >= one.world(); });
+      list.push_back(one);
+    }
+  for (const int rank : grid.found) list.push_back(grid), list.back().found.erase(rank);
+  return list;
+}
+
+template <Judge judge>
+void grids(Context& context) {
+  constexpr int trials = 80;
+  const std::string kind = context.parameters().text("grid");
+  const Property<Grid> property{.draw = [&](Random& random) { return draw_grid(random, kind); },
+                                .problem =
+                                    [&](const Grid& grid) {
+                                      return problem_of(context.adapter(), kFoundInf, grid.args(),
+                                                        [&](const json& result) { return judge(grid, result); });
+                                    },
+                                .smaller = smaller_grids,
+                                .words = [](const Grid& grid) { return grid.args().dump(); }};
+  report_words(search(property, context.seed(), trials));
+}
+
+void grid_is_refused(Context& context) {
+  const std::string what = context.parameters().text("what");
+  json args = Grid{.tensor = 2, .pipeline = 2, .data = 2, .found = {3}}.args();
+  if (what == "other_product") args["world_size"] = 9;
+  if (what == "size_zero") args["tensor"] = 0;
+  if (what == "rank_outside") args["local_found_inf"] = {8};
+  if (what == "rank_below") args["local_found_inf"] = {-1};
+  if (what == "unknown_field") args["expert"] = 1;
+  if (what == "nothing")
+    report_words(problem_of(context.adapter(), kFoundInf, args, [](const json&) { return std::string(); }));
+  else
+    report_words(problem_of_refusal(context.adapter(), kFoundInf, args));
+}
+
+// ---- norms ----
+
+struct Gradients {
+  std::vector<std::vector<double>> lists;
+  double max_norm = 1;
+};
+
+double order_named(const std::string& name) {
+  return name == "inf" ? std::numeric_limits<double>::infinity() : std::stod(name);
+}
+
+// The norm of all elements in one row: for p between 0 and infinity that of the norms of the lists, too.
+double norm_of(const Gradients& gradients, double p) {
+  double sum = 0;
+  for (const auto& list : gradients.lists)
+    for (const double value : list)
+      sum = std::isinf(p) ? std::max(sum, std::abs(value)) : sum + std::pow(std::abs(value), p);
+  return std::isinf(p) ? sum : std::pow(sum, 1 / p);
+}
+
+Gradients draw_gradients(Random& random, const std::string& lists) {
+  Gradients one;
+  const int count = lists == "one" ? 1 : lists == "none" ? 0 : random.between(2, 6);
+  for (int i = 0; i < count; ++i) {
+    auto& list = one.lists.emplace_back(static_cast<std::size_t>(random.between(1, 8)));
+    for (double& value : list) value = random.between(-64, 64) / 16.0;
+  }
+  one.max_norm = random.one_of(std::vector<double>{0.25, 1, 1e6});
+  return one;
+}
+
+json args_of(const Gradients& gradients, const std::string& order) {
+  return {{"grads", gradients.lists},
+          {"max_norm", gradients.max_norm},
+          {"norm_type", order == "inf" ? json("inf") : json(std::stod(order))}};
+}
+
+using JudgeNorm = std::string (*)(const Gradients&, double p, const json& result);
+
+bool is_close(double got, double expected) { return std::abs(got - expected) <= 3e-6 * std::abs(expected) + 1e-7; }
+
+std::string norm_is_of_all(const Gradients& gradients, double p, const json& result) {
+  const double expected = norm_of(gradients, p), got = result.at("total_norm").get<double>();
+  return is_close(got, expected) ? "" : fmt::format("the norm is {}, it should be {}", got, expected);
+}
+
+std::string all_shrink_alike(const Gradients& gradients, double p, const json& result) {
+  const double by = std::min(1.0, gradients.max_norm / (norm_of(gradients, p) + 1e-6));
+  if (result.at("clipped").size() != gradients.lists.size()) return "other lists are clipped";
+  for (std::size_t i = 0; i < gradients.lists.size(); ++i)
+    for (std::size_t k = 0; k < gradients.lists[i].size(); ++k) {
+      const double expected = gradients.lists[i][k] * by;
+      const double got = result.at("clipped").at(i).at(k).get<double>();
+      // What need not shrink keeps its bits.
+      if (by == 1 ? got != gradients.lists[i][k] : !is_close(got, expected))
+        return fmt::format("element {} of gradient {}: {} becomes {}, it should be {}", k, i, gradients.lists[i][k],
+                           got, expected);
+    }
+  return {};
+}
+
+template <JudgeNorm judge>
+void norms(Context& context) {
+  constexpr int trials = 40;
+  const std::string order = context.parameters().text("p");
+  const Property<Gradients> property{
+      .draw = [&](Random& random) { return draw_gradients(random, context.parameters().text("lists")); },
+      .problem =
+          [&](const Gradients& gradients) {
+            return problem_of(context.adapter(), kClip, args_of(gradients, order),
+                              [&](const json& result) { return judge(gradients, order_named(order), result); });
+          },
+      .smaller =
+          [](const Gradients& gradients) {
+            std::vector<Gradients> list;
+            for (std::size_t i = 0; i < gradients.lists.size(); ++i) {
+              list.push_back(gradients);
+              list.back().lists.erase(list.back().lists.begin() + static_cast<std::ptrdiff_t>(i));
+            }
+            return list;
+          },
+      .words = [&](const Gradients& gradients) { return args_of(gradients, order).dump(); }};
+  report_words(search(property, context.seed(), trials));
+}
+
+void non_finite_is_told(Context& context) {
+  const std::string value = context.parameters().text("value");
+  const bool raises = context.parameters().text("raise") == "yes";
+  json args{{"grads", {{1.0, value == "2" ? json(2.0) : json(value)}, {0.5}}},
+            {"max_norm", 1.0},
+            {"norm_type", 2.0},
+            {"error_if_nonfinite", raises}};
+  const Answer answer = answer_to(context.adapter(), kClip, args);
+  if (value != "2" && raises) {
+    if (!answer.is_refused()) report_words("a norm that is not finite is clipped by: " + answer.result.dump());
+    return;
+  }
+  if (answer.is_refused()) return report_words("refused: " + answer.message);
+  report_words(problem_of(context.adapter(), kClip, args, [&](const json& result) -> std::string {
+    const json& norm = result.at("total_norm");
+    if (value == "2") return norm.is_number() ? "" : "the norm is " + norm.dump();
+    if (norm != (value == "nan" ? "nan" : "inf")) return "the norm is " + norm.dump();
+    // NaN spoils all; an infinity leaves zeros, and NaN of itself.
+    const json expected = value == "nan" ? json{{"nan", "nan"}, {"nan"}} : json{{0.0, "nan"}, {0.0}};
+    return result.at("clipped") == expected ? "" : "clipped to " + result.at("clipped").dump();
+  }));
+}
+
+}  // namespace
+
+void add_skipping_checks(suite::Suite& suite) {
+  const auto add = [&](const std::string& name, const char* requirement, std::vector<suite::Axis> axes,
+                       const char* operation, void (*body)(Context&)) {
+    suite.add({.id = "scaler." + name,
+               .verifies = {requirement},
+               .door = Door::adapter,
+               .axes = std::move(axes),
+               .operations = {operation},
+               .body = body});
+  };
+  const suite::Axis all{"grid", {"any", "tensor", "pipeline", "data", "model", "alone"}};
+  add("skipping.model_group_skips", "SCALER-040@d647", {all}, kFoundInf, grids<model_group_skips>);
+  add("skipping.two_reductions_are_one", "SCALER-041@b538", {all}, kFoundInf, grids<two_reductions_are_one>);
+  add("skipping.smaller_groups_skip_less", "SCALER-042@1d9f", {all}, kFoundInf, grids<smaller_groups_skip_less>);
+  add("skipping.reduced_gradients_reach_all", "SCALER-043@69c9", {all}, kFoundInf, grids<reduced_gradients_reach_all>);
+  add("skipping.replicas_agree", "SCALER-044@ca55", {all}, kFoundInf, grids<replicas_agree>);
+  add("skipping.grid_is_refused", "SCALER-046@f6b4",
+      {{"what", {"nothing", "other_product", "size_zero", "rank_outside", "rank_below", "unknown_field"}}}, kFoundInf,
+      grid_is_refused);
+  const suite::Axis orders{"p", {"1", "2", "3", "0.5", "inf"}};
+  const suite::Axis lists{"lists", {"none", "one", "several"}};
+  add("clipping.norm_is_of_all", "SCALER-050@882f", {orders, lists}, kClip, norms<norm_is_of_all>);
+  add("clipping.all_shrink_alike", "SCALER-051@2d66", {orders, lists}, kClip, norms<all_shrink_alike>);
+  add("clipping.non_finite_is_told", "SCALER-052@6a05",
+      {{"value", {"2", "inf", "-inf", "nan"}}, {"raise", {"no", "yes"}}}, kClip, non_finite_is_told);
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,82 @@
+#include "reference/scaler/unscale.hpp"
+
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/scaler/unscale_kernels.hpp"
+
+namespace plumbline::scaler {
+
+#if defined(PLUMBLINE_HAS_X86_KERNELS)
+extern const UnscaleKernels unscale_avx512;
+extern const UnscaleKernels unscale_avx2;
+#endif
+extern const UnscaleKernels unscale_baseline;
+
+std::span<const UnscaleKernels* const> unscale_kernels() {
+  static const std::vector<const UnscaleKernels*> usable = [] {
+    std::vector<const UnscaleKernels*> list;
+#if defined(PLUMBLINE_HAS_X86_KERNELS)
+    // All that CMakeLists.txt lets the compiler use in each file.
+    const bool has_f16c = __builtin_cpu_supports("f16c") != 0;
+    if (has_f16c && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl"))
+      list.push_back(&unscale_avx512);
+    if (has_f16c && __builtin_cpu_supports("avx2")) list.push_back(&unscale_avx2);
+#endif
+    list.push_back(&unscale_baseline);
+    return list;
+  }();
+  return usable;
+}
+
+namespace {
+
+using comm::DType;
+
+UnscaleLoop loop_for(DType from, DType to) {
+  const UnscaleKernels& kernels = *unscale_kernels().front();
+  if (from == DType::f16 && to == DType::f32) return kernels.f16_to_f32;
+  if (from == DType::bf16 && to == DType::f32) return kernels.bf16_to_f32;
+  if (from != to) return nullptr;
+  switch (from) {
+    case DType::f16:
+      return kernels.f16;
+    case DType::bf16:
+      return kernels.bf16;
+    case DType::f32:
+      return kernels.f32;
+    case DType::f64:
+      return kernels.f64;
+    default:
+      return nullptr;
+  }
+}
+
+void check(const Unscaling& one, std::size_t index) {
+  if (one.from.count != one.to.count)
+    throw InvalidArgument(
+        fmt::format("gradient {}: {} elements go to a place for {}", index, one.from.count, one.to.count));
+  for (const comm::Device device : {one.from.device, one.to.device})
+    if (device.kind != comm::Device::Kind::cpu)
+      throw Unsupported(
+          fmt::format("gradient {} is in memory of {}; this one reads the host's", index, comm::name_of(device)));
+  if (loop_for(one.from.dtype, one.to.dtype) == nullptr)
+    throw Unsupported(
+        fmt::format("gradient {} of {} cannot be unscaled to {}; there are one floating type, and f16 or bf16 to f32",
+                    index, comm::name_of(one.from.dtype), comm::name_of(one.to.dtype)));
+}
+
+}  // namespace
+
+bool unscale(std::span<const Unscaling> gradients, float inverse) {
+  for (std::size_t i = 0; i < gradients.size(); ++i) check(gradients[i], i);
+  bool found = false;
+  for (const Unscaling& one : gradients)
+    found |= loop_for(one.from.dtype, one.to.dtype)(one.from.data, one.to.data, one.from.count, inverse);
+  return found;
+}
+
+}  // namespace plumbline::scaler
