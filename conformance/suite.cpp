@@ -6,6 +6,7 @@
 #include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/collectives/collectives_checks.hpp"
 #include "conformance/groups/groups_checks.hpp"
+#include "conformance/pass/pass_checks.hpp"
 #include "conformance/pipeline/pipeline_checks.hpp"
 #include "conformance/profiles/profiles.hpp"
 #include "conformance/scaler/scaler_checks.hpp"
@@ -19,6 +20,7 @@ extern const std::string_view plumbline_profiles_text;
 extern const std::string_view plumbline_collectives_requirements;
 extern const std::string_view plumbline_schedules_requirements;
 extern const std::string_view plumbline_bucketing_requirements;
+extern const std::string_view plumbline_pass_requirements;
 extern const std::string_view plumbline_pipeline_requirements;
 extern const std::string_view plumbline_scaler_requirements;
 extern const std::string_view plumbline_topology_requirements;
@@ -43,6 +45,8 @@ std::unique_ptr<suite::Suite> make_suite() {
   suite->requirements.add_toml(plumbline_bucketing_requirements, "conformance/bucketing/requirements.toml");
   add_bucketing_checks(*suite);
   add_reducer_checks(*suite);
+  suite->requirements.add_toml(plumbline_pass_requirements, "conformance/pass/requirements.toml");
+  add_pass_checks(*suite);
   suite->requirements.add_toml(plumbline_pipeline_requirements, "conformance/pipeline/requirements.toml");
   add_pipeline_checks(*suite);
   suite->requirements.add_toml(plumbline_scaler_requirements, "conformance/scaler/requirements.toml");

@@ -32,6 +32,8 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> partition_mutants();
 /// Answers of adapters about gradient buckets.
 [[nodiscard]] std::vector<Mutant> bucket_mutants();
+/// Answers of adapters about programs.
+[[nodiscard]] std::vector<Mutant> pass_mutants();
 /// Answers of adapters about plans: schedules, their messages, what is checked and simulated.
 [[nodiscard]] std::vector<Mutant> plan_mutants();
 /// The same, where most plans are answered right.

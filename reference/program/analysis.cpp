@@ -1,5 +1,6 @@
 // Which gradients are reduced over which rings, and what may be done about it.
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -22,6 +23,7 @@ class GradientWalk {
   GradientWalk(const Rings& rings, Convention convention) : rings_(rings), convention_(convention) {}
 
   void see(const Op& op, int position) {
+    if (op.type == "coalesce_tensor" && convention_ == Convention::plumbline) see_memory(op);
     if (is_data_parallel_reduction(op))
       see_reduction(op, position);
     else if (is_data_parallel_scale(op))
@@ -41,10 +43,19 @@ class GradientWalk {
   }
 
  private:
+  // Who reduces the fused variable reduces its members.
+  void see_memory(const Op& op) {
+    const auto fused = op.outputs.find("FusedOutput"), members = op.outputs.find("Output");
+    if (fused == op.outputs.end() || members == op.outputs.end()) return;
+    for (const std::string& name : fused->second) members_[name] = members->second;
+  }
+
   // The source looks at the ring of a gradient's first reduction alone.
   void see_reduction(const Op& op, int position) {
     const std::string& gradient = first_name(op.outputs);
     const bool is_new = known_.insert(gradient).second;
+    if (const auto members = members_.find(gradient); members != members_.end())
+      known_.insert(members->second.begin(), members->second.end());
     if (!is_new && convention_ == Convention::paddle) return;
     if (!op.ring)
       throw PassError(Stage::analyze, "AssertionError",
@@ -62,6 +73,7 @@ class GradientWalk {
   const Rings& rings_;
   Convention convention_;
   Analysis found_;
+  std::map<std::string, std::vector<std::string>> members_;  // of fused variables
   std::set<std::string> known_;
   std::vector<std::string> scaled_;
 };

@@ -210,7 +210,7 @@ class DivisionByLoss {
 // The gradients whose scale op is the last to touch them ahead of optimizers, and what it divides by.
 class DivisionByOptimizers {
  public:
-  explicit DivisionByOptimizers(const Program& program) {
+  explicit DivisionByOptimizers(const Program& program) : program_(program) {
     for (const Op& op : program.ops) see(op);
     while (drop_shared()) continue;
   }
@@ -249,7 +249,9 @@ class DivisionByOptimizers {
     const auto divisor = divisor_of(op);
     const std::string& gradient = first_name(op.outputs);
     const bool is_in_place = names_in(op.inputs) == names_in(op.outputs);
-    if (divisor && is_in_place && !scaled_.contains(gradient)) divisors_[gradient] = *divisor;
+    const auto variable = program_.variables.find(gradient);
+    const bool persists = variable != program_.variables.end() && variable->second.persistable;
+    if (divisor && is_in_place && !persists && !scaled_.contains(gradient)) divisors_[gradient] = *divisor;
     if (scaled_.contains(gradient)) divisors_.erase(gradient);
     scaled_.insert(gradient);
   }
@@ -269,6 +271,7 @@ class DivisionByOptimizers {
     return std::erase_if(divisors_, [&](const auto& one) { return !kept.contains(one.first); }) > 0;
   }
 
+  const Program& program_;
   std::map<std::string, double> divisors_;
   std::set<std::string> scaled_;
   std::vector<const Op*> optimizers_;

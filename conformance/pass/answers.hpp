@@ -1,0 +1,31 @@
+// conformance/pass/answers.hpp: what the pass answers, as the checks look at it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/suite/check.hpp"
+
+namespace plumbline::conformance {
+
+inline const char* const kPass = "bucketing.dp_pass";
+
+/// The program of a stage, or the final one, that is told by an earlier one that is equal.
+[[nodiscard]] nlohmann::json program_at(const nlohmann::json& args, const nlohmann::json& result,
+                                        const std::string& stage);
+
+[[nodiscard]] bool is_reduction(const nlohmann::json& op);
+[[nodiscard]] bool is_scale(const nlohmann::json& op);
+/// Whether the slot has just these names.
+[[nodiscard]] bool has_names(const nlohmann::json& slots, const std::string& slot, const nlohmann::json& names);
+
+/// A refusal with what only this operation tells.
+struct PassRefusal {
+  std::string kind, message, stage, exception;
+};
+/// Nothing where it is answered.
+[[nodiscard]] std::optional<PassRefusal> refusal_of(suite::Adapter& adapter, const nlohmann::json& args);
+
+}  // namespace plumbline::conformance

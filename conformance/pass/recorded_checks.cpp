@@ -1,0 +1,316 @@
+// What Paddle's pass made of 180 programs; that the default changes nothing that they compute; what is refused; when nothing is done.
+#include <algorithm>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "conformance/pass/answers.hpp"
+#include "conformance/pass/evaluate.hpp"
+#include "conformance/pass/pass_checks.hpp"
+#include "conformance/pass/question.hpp"
+#include "conformance/support/asking.hpp"
+#include "conformance/support/recorded.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using suite::Context;
+using suite::Door;
+
+namespace {
+
+// ---- recorded programs: ops and variables are told by their number in a list that all programs of a file share ----
+
+json items_of(const json& numbers, const json& all) {
+  json items = json::array();
+  for (const json& number : numbers) items.push_back(all.at(number.get<std::size_t>()));
+  return items;
+}
+
+json expanded(json program, const json& record) {
+  if (!program.is_object() || program.contains("same_as")) return program;
+  program["ops"] = items_of(program.at("ops"), record.at("ops"));
+  for (const char* variables : {"vars", "vars_added"})
+    if (program.contains(variables)) program[variables] = items_of(program[variables], record.at("variables"));
+  return program;
+}
+
+json args_of(const json& one, const json& record, const char* convention) {
+  json args{{"program", expanded(one.at("before"), record)}, {"convention", convention}};
+  for (const char* name : {"rings", "options", "max_fuse_numel", "max_overlap_rings"}) args[name] = one.at(name);
+  return args;
+}
+
+json result_of(const json& one, const json& record) {
+  json result = json::object();
+  for (const char* name : {"analysis", "groups", "summary", "skipped"})
+    if (one.contains(name)) result[name] = one.at(name);
+  result["final"] = expanded(one.at("final"), record);
+  const json stages = one.value("stages", json::object());
+  for (const auto& [name, stage] : stages.items()) result["stages"][name] = expanded(stage, record);
+  return result;
+}
+
+using JudgeCase = std::function<std::string(const json& one, const json& record)>;
+
+void judge_cases(Context& context, const JudgeCase& judge) {
+  const json record = recorded("pass", context.parameters().text("programs"));
+  for (const json& one : record.at("cases"))
+    if (const std::string problem = judge(one, record); !problem.empty())
+      report_words(one.at("case").get<std::string>() + ": " + problem);
+}
+
+void as_recorded(Context& context) {
+  judge_cases(context, [&](const json& one, const json& record) -> std::string {
+    return problem_of(context.adapter(), kPass, args_of(one, record, "paddle"),
+                      [&](const json& result) { return first_difference(result_of(one, record), result); });
+  });
+}
+
+void refused_as_recorded(Context& context) {
+  const json record = recorded("pass", "refused");
+  for (const json& one : record.at("cases")) {
+    if (one.at("error").at("stage") != context.parameters().text("stage")) continue;
+    const auto refusal = refusal_of(context.adapter(), args_of(one, record, "paddle"));
+    const std::string name = one.at("case");
+    if (!refusal) {
+      report_words(name + " is answered");
+    } else if (refusal->stage != one.at("error").at("stage") || refusal->exception != one.at("error").at("class")) {
+      report_words(fmt::format("{} is refused at stage '{}' with class '{}', it is {}", name, refusal->stage,
+                               refusal->exception, one.at("error").dump()));
+    }
+  }
+}
+
+// The part of the words that names what is wrong.
+void refused_with_words(Context& context) {
+  const json record = recorded("pass", "refused");
+  for (const json& one : record.at("cases")) {
+    const auto refusal = refusal_of(context.adapter(), args_of(one, record, "paddle"));
+    if (!refusal) report_words(one.at("case").get<std::string>() + " is answered");
+    for (const json& words : one.at("error").value("says", json::array()))
+      if (refusal && refusal->message.find(words.get<std::string>()) == std::string::npos)
+        report_words(fmt::format("{}: '{}' does not say '{}'", one.at("case").get<std::string>(), refusal->message,
+                                 words.get<std::string>()));
+  }
+}
+
+void twice_as_recorded(Context& context) {
+  const json record = recorded("pass", "entry");
+  for (const json& one : record.at("cases")) {
+    if (!one.contains("again_new_context")) continue;
+    json args = args_of(one, record, "paddle");
+    args["program"] = expanded(one.at("final"), record);
+    const json expected = expanded(one.at("again_new_context"), record);
+    report_words(problem_of(context.adapter(), kPass, args, [&](const json& again) {
+      return first_difference(
+          {{"ops", expected.at("ops")}, {"info", expected.at("info")}},
+          {{"ops", program_at(args, again, "final").at("ops")}, {"info", again.at("summary").at("info")}});
+    }));
+  }
+}
+
+// A stage of a pipeline without the loss is divided by another stage's program.
+bool is_computed_elsewhere(const json& program) {
+  return std::ranges::any_of(program.at("ops"), [](const json& op) {
+    return op.at("type") == "recv_v2" && (op.at("attrs").at("op_role").get<int>() & 1) != 0;
+  });
+}
+
+void values_of_recorded(Context& context) {
+  judge_cases(context, [&](const json& one, const json& record) -> std::string {
+    const json args = args_of(one, record, "plumbline");
+    if (is_computed_elsewhere(args.at("program"))) return {};
+    if (one.contains("error") && one.at("error").at("stage") == "analyze") return {};
+    return problem_of(context.adapter(), kPass, args, [&](const json& result) {
+      const json& rings = args.at("rings");
+      return difference(evaluate(args.at("program"), rings), evaluate(program_at(args, result, "final"), rings));
+    });
+  });
+}
+
+// ---- when nothing is done, and what is not looked at ----
+
+json step_args(const std::string& convention) {
+  PassQuestion question;
+  question.gradients.resize(3);
+  return question.args(convention);
+}
+
+const std::vector<std::pair<std::string, json>>& reasons() {
+  static const std::vector<std::pair<std::string, json>> list{
+      {"no_context", {{"dist_context", nullptr}}},
+      {"rank_text", {{"global_rank", "0"}}},
+      {"rank_fraction", {{"global_rank", 0.0}}},
+      {"rank_negative", {{"global_rank", -1}}},
+      {"fusion_pass", {{"context_passes", {"fuse_gemm_epilogue"}}}},
+      {"itself", {{"context_passes", {"auto_parallel_data_parallel_optimization"}}}}};
+  return list;
+}
+
+void does_nothing(Context& context) {
+  const std::string& reason = context.parameters().text("reason");
+  for (const char* convention : {"plumbline", "paddle"}) {
+    json args = step_args(convention);
+    const auto conventions = context.adapter().conventions();
+    if (conventions && !conventions->contains(convention)) continue;
+    args["options"].update(std::ranges::find(reasons(), reason, &std::pair<std::string, json>::first)->second);
+    report_words(problem_of(context.adapter(), kPass, args, [&](const json& result) -> std::string {
+      if (result.at("skipped").get<std::string>().empty()) return "it is not said why nothing is done";
+      return first_difference(args.at("program"), program_at(args, result, "final"), "final");
+    }));
+  }
+}
+
+void options_ignored(Context& context) {
+  json args = step_args("plumbline");
+  const Answer plain = answer_to(context.adapter(), kPass, args);
+  args["options"].update({{"enable", false},
+                          {"fuse_all_reduce_ops", false},
+                          {"fuse_grad_size_in_MB", 1},
+                          {"overlap_comm_cacl", false},
+                          {"context_passes", {"auto_parallel_amp"}},
+                          {"global_rank", 1}});
+  report_words(problem_of(context.adapter(), kPass, args, [&](const json& result) -> std::string {
+    const auto reductions = std::ranges::count_if(program_at(args, result, "final").at("ops"), is_reduction);
+    if (reductions != 1) return fmt::format("{} reductions are left of three that fit one", reductions);
+    return first_difference(plain.result, result);
+  }));
+}
+
+void nothing_parallel(Context& context) {
+  json args = step_args("plumbline");
+  for (json& op : args["program"]["ops"])
+    if (op["attrs"].contains("op_namescope")) op["attrs"]["op_namescope"] = context.parameters().text("scope");
+  report_words(problem_of(context.adapter(), kPass, args, [&](const json& result) -> std::string {
+    if (result.at("analysis").at("data_parallel_applied") != false) return "something is data parallel";
+    return first_difference(args.at("program"), program_at(args, result, "final"), "final");
+  }));
+}
+
+// ---- placement ----
+
+void placed_on_all_meshes(Context& context) {
+  json args = step_args("plumbline");
+  for (json& variable : args["program"]["vars"]) {
+    const std::string name = variable["name"];
+    if (!name.starts_with("w")) continue;
+    variable["process_mesh"] = name.starts_with("w0") ? json({0, 1}) : json({1, 2});
+    variable["dims_mapping"] = {0};
+  }
+  for (json& op : args["program"]["ops"])
+    if (is_reduction(op)) {
+      op["process_mesh"] = {0, 1, 2};
+      op["input_dims_mappings"] = op["output_dims_mappings"] = {{op["outputs"]["out"][0].get<std::string>(), {0}}};
+    }
+  report_words(problem_of(context.adapter(), kPass, args, [&](const json& result) -> std::string {
+    const json program = program_at(args, result, "final");
+    const std::string name = "coalesce_grad_0_0";
+    const auto& variables = program.at("vars");
+    const auto fused = std::ranges::find_if(variables, [&](const json& one) { return one.at("name") == name; });
+    if (fused == variables.end()) return "there is no fused variable";
+    if (std::string words =
+            first_difference({{"process_mesh", {0, 1, 2}}, {"dims_mapping", json::array()}}, *fused, name);
+        !words.empty())
+      return words;
+    for (const json& op : program.at("ops")) {
+      if (is_reduction(op))
+        return first_difference({{"process_mesh", {0, 1, 2}},
+                                 {"input_dims_mappings", {{name, {0}}}},
+                                 {"output_dims_mappings", {{name, {0}}}}},
+                                op, "the fused reduction");
+      if (op.at("type") != "coalesce_tensor") continue;
+      const json expected{{"process_mesh", {0, 1, 2}},
+                          {"output_dims_mappings", {{name, json::array()}, {"w0@GRAD", {0}}, {"w2@GRAD", {0}}}}};
+      if (std::string words = first_difference(expected, op, "coalesce_tensor"); !words.empty()) return words;
+    }
+    return "there is no reduction";
+  }));
+}
+
+// ---- refusals ----
+
+struct Fault {
+  std::string name;
+  void (*make)(json& args);
+};
+
+json& first_reduction(json& args) { return *std::ranges::find_if(args["program"]["ops"], is_reduction); }
+
+const std::vector<Fault>& faults() {
+  static const std::vector<Fault> list{
+      {"no_ring", [](json& args) { first_reduction(args)["attrs"].erase("ring_id"); }},
+      {"unknown_ring", [](json& args) { first_reduction(args)["attrs"]["ring_id"] = 999; }},
+      {"scaled_not_reduced", [](json& args) { first_reduction(args)["type"] = "assign"; }},
+      {"undeclared_variable", [](json& args) { first_reduction(args)["inputs"]["x"] = {"nobody"}; }},
+      {"negative_shape", [](json& args) { args["program"]["vars"][0]["shape"] = {-7}; }},
+      {"too_many_elements", [](json& args) { args["program"]["vars"][0]["shape"] = {1LL << 40, 1LL << 40}; }},
+      {"unknown_type", [](json& args) { args["program"]["vars"][0]["dtype"] = "float33"; }},
+      {"variable_twice", [](json& args) { args["program"]["vars"].push_back(args["program"]["vars"][0]); }},
+      {"op_without_type", [](json& args) { args["program"]["ops"][0].erase("type"); }},
+      {"unknown_field_of_op", [](json& args) { args["program"]["ops"][0]["output"] = json::object(); }},
+      {"slot_no_list", [](json& args) { args["program"]["ops"][0]["inputs"]["X"] = "x0"; }},
+      {"role_no_number", [](json& args) { args["program"]["ops"][0]["attrs"]["op_role"] = "forward"; }},
+      {"value_out_of_range",
+       [](json& args) {
+         for (json& op : args["program"]["ops"])
+           if (op["type"] == "fill_constant") op["attrs"]["value"] = 1e39;
+       }},
+      {"ring_out_of_range", [](json& args) { first_reduction(args)["attrs"]["ring_id"] = 1LL << 40; }},
+      {"ring_without_ranks", [](json& args) { args["rings"]["10"] = json::array(); }},
+      {"rank_twice", [](json& args) { args["rings"]["10"] = {1, 1}; }},
+      {"negative_rank", [](json& args) { args["rings"]["10"] = {0, -1}; }},
+      {"ring_no_number", [](json& args) { args["rings"]["dp"] = {0, 1}; }},
+      {"negative_limit", [](json& args) { args["max_fuse_numel"] = -1; }},
+      {"option_no_truth", [](json& args) { args["options"]["use_sharding"] = "yes"; }},
+      {"unknown_argument", [](json& args) { args["limit"] = 3; }}};
+  return list;
+}
+
+void refuses(Context& context) {
+  json args = step_args("plumbline");
+  std::ranges::find(faults(), context.parameters().text("fault"), &Fault::name)->make(args);
+  report_words(problem_of_refusal(context.adapter(), kPass, args));
+}
+
+template <class List, class Name>
+std::vector<std::string> names_of(const List& list, Name name) {
+  std::vector<std::string> names;
+  for (const auto& one : list) names.push_back(std::invoke(name, one));
+  return names;
+}
+
+}  // namespace
+
+void add_pass_recorded_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
+                       const char* convention = "") {
+    suite.add({.id = std::string("pass.") + name,
+               .verifies = {requirement},
+               .door = Door::adapter,
+               .axes = std::move(axes),
+               .operations = {kPass},
+               .convention = convention,
+               .body = body});
+  };
+  const suite::Axis answered{"programs",
+                             {"models", "options", "recognition", "degrees", "order", "limits", "rings", "entry"}};
+  suite::Axis all = answered;
+  all.values.emplace_back("refused");
+  add("recorded.answers", "PASS-071@2987", {answered}, as_recorded, "paddle");
+  add("recorded.refusals", "PASS-072@70a9",
+      {{"stage", {"analyze", "prune", "group_grads", "update_program", "add_dependencies"}}}, refused_as_recorded,
+      "paddle");
+  add("recorded.words", "PASS-073@369c", {}, refused_with_words, "paddle");
+  add("recorded.twice", "PASS-074@aac0", {}, twice_as_recorded, "paddle");
+  add("recorded.values", "PASS-014@6193", {all}, values_of_recorded);
+  add("entry.does_nothing", "PASS-002@5804", {{"reason", names_of(reasons(), &std::pair<std::string, json>::first)}},
+      does_nothing);
+  add("entry.options_ignored", "PASS-003@303f", {}, options_ignored);
+  add("entry.nothing_parallel", "PASS-004@f09c",
+      {{"scope", {"/auto_parallel/tensor_parallel", "/optimizer", "/data_parallel"}}}, nothing_parallel);
+  add("placement.union", "PASS-044@cfda", {}, placed_on_all_meshes);
+  add("refusals", "PASS-005@d443", {{"fault", names_of(faults(), &Fault::name)}}, refuses);
+}
+
+}  // namespace plumbline::conformance
