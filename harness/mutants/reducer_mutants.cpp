@@ -517,8 +517,8 @@ std::vector<Mutant> of_models() {
       {"bkt.statistics_stay", "BUCKET-083", "running statistics are never broadcast", "DDP broadcast_buffers",
        statistics("broadcast"), statistics("own"), "they are not to be",
        training_with([](ReducerSteps& steps) { steps.broadcasts_buffers = [](bool) { return false; }; })},
-      {"bkt.only_last", "BUCKET-084", "only the last bucket is reduced", "BKT-19", models("several"), models("flat"),
-       "there is one", training_with(last_bucket_alone)},
+      {"bkt.last_bucket_alone", "BUCKET-084", "only the last bucket is reduced", "BKT-19", models("several"),
+       models("flat"), "there is one", training_with(last_bucket_alone)},
   };
 }
 
