@@ -144,6 +144,49 @@ void sum(Context& context) {
   judge_training(context, training, trained, {}, "BUCKET-063");
 }
 
+// Experts are dealt out to the ranks of a block, which send each other their samples; every block has all experts. All
+// gradients are small whole numbers over a number of ranks.
+void experts(Context& context) {
+  const int ranks = context.size(), rank = context.rank();
+  const int count = static_cast<int>(context.parameters().number("experts"));
+  std::vector<int> holders;
+  for (int other = rank % count; other < ranks; other += count) holders.push_back(other);
+  const auto group = context.world().create_group(holders);
+  const std::vector<bucketing::Gradient> gradients{{.elements = 3}, {.elements = 5, .group = 1}};
+  bucketing::Plan plan{.buckets = {{.elements = 3, .first_member = 0, .members = 1},
+                                   {.elements = 5, .first_member = 1, .members = 1, .group = 1}},
+                       .members = {{0, 0}, {1, 0}}};
+  Reducer reducer({&context.world(), group.get()}, gradients, std::move(plan),
+                  {.names = {"router", "expert"}, .divisors = {ranks, ranks}}, steps_of(context));
+  // What the samples of a rank contribute to a number of the router's, or of an expert's.
+  const auto part = [](int samples_of, int expert, std::int64_t at) {
+    return static_cast<float>(1 + samples_of * 7 + expert * 3 + static_cast<int>(at));
+  };
+  reducer.begin();
+  const auto fill = [&](int gradient, int expert, int first, int end) {
+    const comm::Buffer view = reducer.view(gradient);
+    for (std::int64_t at = 0; at < view.count; ++at) {
+      float sum = 0;
+      for (int samples_of = first; samples_of < end; ++samples_of) sum += part(samples_of, expert, at);
+      static_cast<float*>(view.data)[at] = sum;
+    }
+    reducer.ready(gradient);
+  };
+  const int block = rank / count * count;
+  fill(0, -1, rank, rank + 1);
+  fill(1, rank % count, block, block + count);
+  (void)reducer.finish();
+  for (const auto& [gradient, expert] : {std::pair(0, -1), std::pair(1, rank % count)}) {
+    const comm::Buffer view = reducer.view(gradient);
+    for (std::int64_t at = 0; at < view.count; ++at) {
+      float sum = 0;
+      for (int samples_of = 0; samples_of < ranks; ++samples_of) sum += part(samples_of, expert, at);
+      EXPECT_FLOAT_EQ(static_cast<float*>(view.data)[at], sum / static_cast<float>(ranks))
+          << "BUCKET-085: number " << at << (gradient == 0 ? " of the router" : " of an expert");
+    }
+  }
+}
+
 // Of a 16-bit type: the relative error of rounding, and the distance between its smallest numbers.
 Nearness nearness_of_wire(DType wire) {
   return wire == DType::f16 ? Nearness{.unit = 0x1p-11, .least = 0x1p-24} : Nearness{.unit = 0x1p-8, .least = 0x1p-126};
@@ -280,6 +323,13 @@ void add_reducer_rule_checks(suite::Suite& suite) {
                           (parameters.world() % 2 == 0 && parameters.world() > 2);
                  },
              .body = division});
+  suite.add(
+      {.id = "bucketing.reducer.experts",
+       .verifies = {"BUCKET-085@073e"},
+       .axes = {{"experts", {"1", "2", "3"}}, suite::worlds({2, 3, 4, 6})},
+       .applies =
+           [](const suite::Parameters& parameters) { return parameters.world() % parameters.number("experts") == 0; },
+       .body = experts});
   add("sum", "BUCKET-063@cd87", {{"result", {"sum", "average"}}}, sum);
   add("half_stays_finite", "BUCKET-064@42cd", {suite::half_dtypes(), {"values", {"usual", "large"}}}, half_stays_finite,
       {2, 3, 4});

@@ -453,10 +453,10 @@ void shared(Context& context) {
   }
   std::size_t reductions = 0;
   training::ExecutorSteps steps = steps_of(context);
-  steps.pipeline.reduce_shared = [&reductions, inner = steps.pipeline.reduce_shared](comm::Communicator& group,
-                                                                                     const comm::Buffer& bucket) {
+  steps.pipeline.shared.start = [&reductions, inner = steps.pipeline.shared.start](
+                                    comm::Communicator& group, const comm::Buffer& bucket, comm::ReduceOp op) {
     ++reductions;
-    inner(group, bucket);
+    return inner(group, bucket, op);
   };
   const bool ran = not_refused(context, kShared, [&] {
     const auto summed = context.training().sum_shared(copies, context.world(), steps);

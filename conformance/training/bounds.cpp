@@ -38,6 +38,12 @@ double mean_error(int ranks, comm::DType accumulator, double magnitudes) {
   return (sum + last * (magnitudes + sum)) / ranks + kSmallestFloat;
 }
 
+double compressed_mean_error(int ranks, comm::DType wire, double magnitudes) {
+  // The distance of the smallest numbers; bfloat16's subnormal ones may be taken for zero.
+  const double least = wire == comm::DType::f16 ? 0x1p-24 : 0x1p-126;
+  return (ranks + 3) * (unit_roundoff(wire) * magnitudes / ranks + least);
+}
+
 double largest_of(const std::vector<double>& values) {
   double largest = 0;
   for (const double value : values) largest = std::max(largest, std::fabs(value));

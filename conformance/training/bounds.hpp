@@ -25,6 +25,10 @@ inline constexpr double kSmallestFloat = 0x1p-149;
 /// float32, is from the exact mean. `magnitudes` is the sum of the values' magnitudes.
 [[nodiscard]] double mean_error(int ranks, comm::DType accumulator, double magnitudes);
 
+/// The same of values that are rounded to a 16-bit type before they are summed in any order, in that type or a wider one, and
+/// divided: each value, each sum, the quotient and what is taken off the wire may be rounded.
+[[nodiscard]] double compressed_mean_error(int ranks, comm::DType wire, double magnitudes);
+
 /// The largest magnitude; 0 of none.
 [[nodiscard]] double largest_of(const std::vector<double>& values);
 /// The largest difference of two lists of one length. Infinite where one is not finite: a computation that overflows has no

@@ -37,7 +37,7 @@ class Judge {
       : spec_(spec), record_(record), training_(training), options_(options), parameters_(job::parameters_of(spec)) {
     of_gradients_ = {ids::kGradient};
     if (!mixes_rows(spec)) of_gradients_.push_back(ids::kUnionGradient);
-    if (options.reduction && options.reduction->rank_order) of_gradients_.push_back(ids::kGradientBits);
+    if (in_rank_order()) of_gradients_.push_back(ids::kGradientBits);
   }
 
   Judgement run() {
@@ -235,24 +235,35 @@ class Judge {
     Largest& largest = result_.steps.back().gradient;
     Finding finding =
         finding_of(ids::kGradient, step, copy.rank, name, "the gradient is not the mean of the single device's");
+    const std::vector<double> magnitudes = single.magnitudes(name);
     if (!options_.reduction) {
       const double bound = single.gradient_bound(name);
       compare_within(
-          copy.values, single.mean64(name), [bound](std::size_t) { return bound; }, std::move(finding),
-          result_.findings, largest);
+          copy.values, single.mean64(name), [&](std::size_t i) { return bound + error_of_wire(magnitudes[i]); },
+          std::move(finding), result_.findings, largest);
       return;
     }
-    const std::vector<double> magnitudes = single.magnitudes(name);
     compare_within(
         copy.values, single.mean_of_slices(name),
-        [&](std::size_t i) { return mean_error(spec_.parallel.data, options_.reduction->accumulator, magnitudes[i]); },
+        [&](std::size_t i) {
+          return mean_error(spec_.parallel.data, options_.reduction->accumulator, magnitudes[i]) +
+                 error_of_wire(magnitudes[i]);
+        },
         std::move(finding), result_.findings, largest);
-    if (!options_.reduction->rank_order) return;
+    if (!in_rank_order()) return;
     judge_by(ids::kGradientBits);
     compare_bits(copy.values, single.rank_order_mean(name),
                  finding_of(ids::kGradientBits, step, copy.rank, name,
                             "the gradient is not the sum of the single device's in rank order, divided once"),
                  result_.findings);
+  }
+
+  [[nodiscard]] bool in_rank_order() const {
+    return options_.reduction && options_.reduction->rank_order && !options_.wire;
+  }
+  // What compression adds to a bound.
+  [[nodiscard]] double error_of_wire(double magnitudes) const {
+    return options_.wire ? compressed_mean_error(spec_.parallel.data, *options_.wire, magnitudes) : 0;
   }
 
   void union_gradient(int step, const job::Copy& copy, const std::string& name, const SingleDevice& single) {
@@ -261,8 +272,9 @@ class Judge {
     judge_by(ids::kUnionGradient);
     Largest unused;
     const double bound = single.gradient_bound(name);
+    const std::vector<double> magnitudes = single.magnitudes(name);
     compare_within(
-        copy.values, single.union64(name), [bound](std::size_t) { return bound; },
+        copy.values, single.union64(name), [&](std::size_t i) { return bound + error_of_wire(magnitudes[i]); },
         finding_of(ids::kUnionGradient, step, copy.rank, name,
                    "the gradient is not that of the mean loss over all rows of the step"),
         result_.findings, unused);

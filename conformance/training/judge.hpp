@@ -9,7 +9,8 @@
 //         that adds in rank order; a pipeline that adds in another order than a single device, as others are.
 //         Any other program is held, tensor by tensor, to a float64 baseline:
 //         max|g - g64| <= max(8 d, 64 u max|gradient of a slice|), d the distance of a plain float32 baseline
-//         from float64, u the unit round-off of the compute dtype; loss alike.
+//         from float64, u the unit round-off of the compute dtype; loss alike. Gradients that travel compressed may be off
+//         by those roundings besides, place by place.
 // Errors  Unsupported for a run with a scaler or injections. What a record lacks is a finding of the
 //         coverage, and of each requirement that could not be judged for it: of a rank, its first gap.
 #pragma once
@@ -37,6 +38,8 @@ struct JudgeOptions {
   /// Of the reference's executor; nothing: another program.
   std::optional<Reduction> reduction;
   std::string device = "cpu";  // where the baseline is computed
+  /// As what 16-bit numbers the gradients of data ranks travelled; nothing: as they are.
+  std::optional<comm::DType> wire{};
 };
 
 struct StepSummary {

@@ -2,6 +2,7 @@
 
 #include "conformance/training/judge.hpp"
 #include "harness/record/result.hpp"
+#include "harness/subject/pipeline_run_json.hpp"
 #include "harness/subject/training_module.hpp"
 #include "harness/suite/machine_error.hpp"
 #include "reference/record/training_record.hpp"
@@ -39,9 +40,10 @@ void train_task(worker::TaskRank& rank) {
   const auto listen = [&](const training::StepProgress& progress) {
     rank.output({{"step", progress.step}, {"loss", number_or_word(progress.loss)}});
   };
+  training::ExecutorSteps steps = rank.steps.of<training::ExecutorSteps>();
+  if (rank.arguments.contains("gradients")) steps.gradients = rank.arguments.at("gradients");
   try {
-    subject::training_module().run(spec, rank.world, rank.arguments.at("record").get<std::string>(), listen,
-                                   rank.steps.of<training::ExecutorSteps>());
+    subject::training_module().run(spec, rank.world, rank.arguments.at("record").get<std::string>(), listen, steps);
   } catch (const training::DeviceMissing& error) {
     throw suite::MachineFailure(error.what());
   }
@@ -56,7 +58,8 @@ void judge_task(worker::TaskRank& rank) {
   const JudgeOptions options{
       .reduction = Reduction{.accumulator = comm::parse_dtype(arguments.at("accumulator").get<std::string>()).value(),
                              .rank_order = arguments.at("rank_order")},
-      .device = device};
+      .device = device,
+      .wire = training::wire_of(arguments.value("gradients", training::GradientSettings()))};
   const Judgement judgement = judge(spec, record, training, options);
 
   // One by one: a long run's together would be too much for one message.

@@ -22,6 +22,7 @@
 #include "harness/record/environment.hpp"
 #include "harness/record/summary.hpp"
 #include "harness/subject/modules.hpp"
+#include "harness/subject/pipeline_run_json.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/record/run_files.hpp"
 #include "reference/training/digits_run.hpp"
@@ -43,6 +44,7 @@ struct TrainOptions {
   std::string out;
   bool check = false;
   std::string bucket_size = "25MiB";
+  training::GradientSettings gradients;
   bool judge = true;
   ProgramOptions program;                // of training by names
   std::vector<CLI::Option*> of_steps{};  // what that does not have
@@ -130,6 +132,11 @@ class TrainRun {
     if (const std::string why = device_name()(spec_.run.device); !why.empty())
       throw InvalidArgument(fmt::format("{}: run.device {}", spec_file_.string(), why));
     refuse_impossible();
+    if (options_.gradients.static_graph && spec_.parallel.pipeline > 1)
+      throw InvalidArgument(fmt::format(
+          "--static-graph with parallel.pipeline = {}; it is of runs without a pipeline, where gradients are "
+          "reduced while back-propagation runs",
+          spec_.parallel.pipeline));
     (void)job::RunFiles(spec_);
     clear_record();
     const std::string what =
@@ -186,7 +193,8 @@ class TrainRun {
   bool train() {
     LossTable losses(spec_.parallel.data * spec_.parallel.tensor, spec_.run.steps);
     const bool passed =
-        run_task("train", spec_.parallel.world(), {{"spec", spec_file_.string()}, {"record", record_.string()}},
+        run_task("train", spec_.parallel.world(),
+                 {{"spec", spec_file_.string()}, {"record", record_.string()}, {"gradients", options_.gradients}},
                  driver_, [&](const json& value) {
                    if (value.contains("accumulator"))
                      reduction_ = value;
@@ -219,6 +227,7 @@ class TrainRun {
     arguments.update({{"spec", spec_file_.string()},
                       {"record", record_.string()},
                       {"device", spec_.run.device},
+                      {"gradients", options_.gradients},
                       {"digits", options_.spec.empty()}});
     json judgement{{"steps", json::array()}, {"findings", json::array()}};
     const bool done = run_task("judge", 1, arguments, driver, [&](const json& value) {
@@ -376,15 +385,31 @@ void add_digits_options(CLI::App& command, TrainOptions& options, CLI::Option* s
         [&digits](PipelineRun& run) { run.settings.micro_batches = digits.micro_batches; });
   share(command.add_option("--accumulation", digits.accumulation, "Batches of a step")->check(at_least(1)),
         [&digits](PipelineRun& run) { run.settings.accumulation = digits.accumulation; });
-  own(command
-          .add_option("--bucket-size", options.bucket_size,
-                      "Bytes at which a bucket of gradients takes no more: 25MiB; flat: all in one; none: one each; "
-                      "auto: what is the fastest here")
-          ->type_name("SIZE"));
+  share(command
+            .add_option("--bucket-size", options.bucket_size,
+                        "Bytes at which a bucket of gradients takes no more: 25MiB; flat: all in one; none: one each; "
+                        "auto: what is the fastest here")
+            ->type_name("SIZE"),
+        [&options](PipelineRun& run) { run.gradients.bucket_bytes = bucket_bytes_of(options.bucket_size); });
   share(command.add_option("--seed", digits.seed, "Of the weights and the order of rows")->check(seed_number()),
         [&digits](PipelineRun& run) { run.settings.seed = digits.seed; });
   share(command.add_option("--device", digits.device, "Where each rank computes")->check(device_name()),
         [&digits](PipelineRun& run) { run.device = digits.device; });
+}
+
+// How data ranks reduce their gradients, which no specification says.
+void add_gradient_options(CLI::App& command, TrainOptions& options) {
+  training::GradientSettings& settings = options.gradients;
+  using training::PipelineRun;
+  options.program.share(command.add_option("--compression", settings.compression,
+                                           fmt::format("Gradients travel as such numbers: {} (default: as they are)",
+                                                       fmt::join(training::kCompressions, ", "))),
+                        [&settings](PipelineRun& run) { run.gradients.compression = settings.compression; });
+  options.program.share(
+      command.add_flag("--static-graph", settings.static_graph,
+                       "Each step has the gradients of the first: buckets are made anew in the order in which they got "
+                       "ready; by names they are reduced while back-propagation runs"),
+      [&settings](PipelineRun& run) { run.gradients.static_graph = settings.static_graph; });
 }
 
 template <class Names>
@@ -418,6 +443,7 @@ Command add_train(CLI::App& app, const Program&) {
   CLI::Option* spec =
       command->add_option("--spec", options->spec, "Run this specification instead of the digits")->type_name("FILE");
   add_digits_options(*command, *options, spec);
+  add_gradient_options(*command, *options);
   options->program.add_to(*command);
   for (CLI::Option* option : options->program.own()) option->excludes(spec);
   options->of_steps.push_back(
@@ -439,6 +465,7 @@ Command add_train(CLI::App& app, const Program&) {
       "          plumbline train --pipeline 2 --data-parallel 2 --micro-batches 4 --schedule zb-h1 --steps 20\n"
       "By names: plumbline train --model resnet50 --data DIR --pipeline 2 --checkpoints DIR --config FILE\n"
       "          plumbline train --model gpt --pipeline 2 --chunks 2 --schedule zbv --epochs 2 --check --trace t.json\n"
+      "          plumbline train --model resnet_small --data-parallel 3 --join present --broadcast-buffers --check\n"
       "As a job: plumbline train --spec \"$PLUMBLINE_SPEC\" --record \"$PLUMBLINE_RECORD\" --backend local --no-judge");
   return [options] {
     options->subject.require_no_job("train");
@@ -447,6 +474,11 @@ Command add_train(CLI::App& app, const Program&) {
     if (is_by_names(*options))
       return run_program(options->program.run(), driver_of(*options), {options->out, options->program.trace()},
                          options->time_limit);
+    try {
+      require_possible(options->gradients);
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(fmt::format("--{}", error.what()));
+    }
     return TrainRun(*options).run();
   };
 }

@@ -54,6 +54,13 @@ void ProgramOptions::add_to(CLI::App& app) {
           ->check(at_least(1)));
   own(app.add_option("--trace", trace_, "When each rank did what in the last batch, for Perfetto")->type_name("FILE"));
   own(app.add_flag("--resume", run_.resume, "Go on from the last complete checkpoint, where there is one"));
+  own(app.add_option(
+      "--join", run_.gradients.join,
+      fmt::format("Data ranks use each row once, and have uneven last batches; gradients are averaged over "
+                  "ranks {} (default: some rows are used twice)",
+                  fmt::join(training::kJoins, ", "))));
+  own(app.add_flag("--broadcast-buffers", run_.gradients.broadcast_buffers,
+                   "Running statistics are data rank 0's when an update's last batch begins"));
   const auto setting = [this](CLI::Option* option, std::function<void(training::PipelineRun&)> take) {
     share(own(option), std::move(take));
   };

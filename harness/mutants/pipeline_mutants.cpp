@@ -4,6 +4,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -276,12 +277,23 @@ void last_loss(ExecutorSteps& steps) {
 
 // ---- tied parameters ----
 
-MakeSteps reducing(std::function<void(comm::Communicator&, const comm::Buffer&)> reduce) {
-  return with([reduce = std::move(reduce)](ExecutorSteps& steps) { steps.pipeline.reduce_shared = reduce; });
+using ReduceShared = std::function<void(comm::Communicator&, const comm::Buffer&)>;
+void reduce_shared_by(ExecutorSteps& steps, const ReduceShared& reduce) {
+  steps.pipeline.shared.start = [reduce](comm::Communicator& group, const comm::Buffer& bucket, comm::ReduceOp) {
+    reduce(group, bucket);
+    return comm::Work();
+  };
+}
+MakeSteps reducing(ReduceShared reduce) {
+  return with([reduce = std::move(reduce)](ExecutorSteps& steps) { reduce_shared_by(steps, reduce); });
+}
+
+void sum_over_holders(comm::Communicator& group, const comm::Buffer& bucket) {
+  group.all_reduce(bucket, bucket, comm::ReduceOp::sum);
 }
 
 void sum_twice(comm::Communicator& group, const comm::Buffer& bucket) {
-  for (int time = 0; time < 2; ++time) training::sum_over_holders(group, bucket);
+  for (int time = 0; time < 2; ++time) sum_over_holders(group, bucket);
 }
 
 void average(comm::Communicator& group, const comm::Buffer& bucket) {
@@ -292,7 +304,7 @@ void average(comm::Communicator& group, const comm::Buffer& bucket) {
 void sum_with_other_offset(comm::Communicator& group, const comm::Buffer& bucket) {
   auto* begin = static_cast<float*>(bucket.data);
   if (group.rank() == 1) std::rotate(begin, begin + 1, begin + bucket.count);
-  training::sum_over_holders(group, bucket);
+  sum_over_holders(group, bucket);
 }
 
 void update_then_reduce(ExecutorSteps& steps) {
@@ -318,7 +330,7 @@ void reduce_after_first_call(ExecutorSteps& steps) {
 // divided at other places.
 void sum_after_scatter(ExecutorSteps& steps) {
   const auto holders = std::make_shared<comm::Communicator*>(nullptr);
-  steps.pipeline.reduce_shared = [holders](comm::Communicator& group, const comm::Buffer&) { *holders = &group; };
+  reduce_shared_by(steps, [holders](comm::Communicator& group, const comm::Buffer&) { *holders = &group; });
   // There is no moment at which a rank has the gradient of all uses of its own rows.
   steps.note = [](job::RecordWriter& record, int step, job::Moment moment, const job::Parameter& parameter,
                   std::span<const float> values) {
@@ -336,8 +348,8 @@ void sum_after_scatter(ExecutorSteps& steps) {
     std::ranges::copy(scattered, bucket.values.begin());
     for (const training::BucketPart& part : bucket.parts)
       if (job::holders_of(spec, part.parameter).size() > 1)
-        training::sum_over_holders(
-            **holders, {part.values.data(), static_cast<std::int64_t>(part.values.size()), comm::DType::f32});
+        sum_over_holders(**holders,
+                         {part.values.data(), static_cast<std::int64_t>(part.values.size()), comm::DType::f32});
     for (std::size_t owner = 0; owner < count; ++owner)
       group.broadcast({bucket.values.data() + begin_of(owner),
                        static_cast<std::int64_t>(begin_of(owner + 1) - begin_of(owner)), comm::DType::f32},
@@ -346,12 +358,21 @@ void sum_after_scatter(ExecutorSteps& steps) {
 }
 
 void sum_over_two_at_most(comm::Communicator& group, const comm::Buffer& bucket) {
-  if (group.size() <= 2) training::sum_over_holders(group, bucket);
+  if (group.size() <= 2) sum_over_holders(group, bucket);
 }
 
 void sum_as_floats(comm::Communicator& group, const comm::Buffer& bucket) {
-  training::sum_over_holders(
-      group, {bucket.data, static_cast<std::int64_t>(bucket.bytes() / sizeof(float)), comm::DType::f32});
+  sum_over_holders(group, {bucket.data, static_cast<std::int64_t>(bucket.bytes() / sizeof(float)), comm::DType::f32});
+}
+
+// The bucket of a rank that lacks a gradient is shorter by it.
+void leave_out_what_lacks(ExecutorSteps& steps) {
+  const auto lacking = std::make_shared<std::int64_t>(0);
+  steps.pipeline.shared.lack = [lacking](comm::Buffer place) { *lacking += place.count; };
+  steps.pipeline.shared.exchanged = [lacking](comm::Buffer bucket, int) {
+    bucket.count -= std::min(bucket.count, std::exchange(*lacking, 0));
+    return bucket;
+  };
 }
 
 // ---- shapes, memory, refusals ----
@@ -551,8 +572,7 @@ std::vector<Mutant> more_tied_faults() {
        "TIE-01: a group made of the first and the last stage", tied("tied_thrice", "1f1b", 1, 4),
        tied("tied", "1f1b", 1, 4), "two ranks have copies", reducing(sum_over_two_at_most)},
       {"tie.skip_none", "PIPE-015", "a rank leaves out what it has no gradient of", "TIE-04",
-       shared("unused_somewhere"), shared("of_one_type"), "every rank has a gradient",
-       with([](ExecutorSteps& steps) { steps.pipeline.takes_part = [](bool has_gradient) { return has_gradient; }; })},
+       shared("unused_somewhere"), shared("of_one_type"), "every rank has a gradient", with(leave_out_what_lacks)},
       {"tie.of_one_type", "PIPE-015", "shared gradients of all types are added as float32", "REF-05",
        shared("of_several_types"), shared("of_one_type"), "they are", reducing(sum_as_floats)},
   };

@@ -200,6 +200,36 @@ void no_wait(ReducerSteps& steps) {
   };
 }
 
+// From the second reduction of a pass on, each is waited for when it is started.
+void extra_wait(ReducerSteps& steps) {
+  const auto started = std::make_shared<int>(0);
+  steps.start = [started](Communicator& group, Buffer values, comm::ReduceOp op) {
+    if ((*started)++ == 0) return start_in_place(group, values, op);
+    group.all_reduce(values, values, op);
+    return comm::Work();
+  };
+  steps.wait = [started](int, int, comm::Work& work, comm::Timeout timeout) {
+    *started = 0;
+    work.wait(timeout);
+  };
+}
+
+// Where a bucket is sent from is written again as soon as its reduction is started.
+void early_reuse(ReducerSteps& steps) {
+  const auto sent = std::make_shared<std::vector<std::byte>>();
+  steps.start = [sent](Communicator& group, Buffer values, comm::ReduceOp op) {
+    const auto* bytes = static_cast<const std::byte*>(values.data);
+    if (sent->size() < values.bytes()) sent->resize(std::max<std::size_t>(values.bytes(), std::size_t{1} << 20));
+    std::copy_n(bytes, values.bytes(), sent->begin());
+    Buffer from = values;
+    from.data = sent->data();
+    comm::Work work =
+        group.start(comm::Call{.operation = comm::Operation::all_reduce, .op = op, .in = from, .out = values});
+    std::ranges::fill(*sent, std::byte{0x7f});
+    return work;
+  };
+}
+
 // ---- cases ----
 
 std::string at(const char* check, const std::string& parameters, int world) {
@@ -234,6 +264,9 @@ std::vector<Mutant> places() {
        with([](ReducerSteps& steps) { steps.place_in = without_gaps; })},
       {"ovl.no_wait", "BUCKET-050", "the last reduction of a pass is not waited for", "OVL-03", one("mlp", "views", 3),
        one("mlp", "views", 1), "alone, what was not reduced is the mean", with(no_wait)},
+      {"ovl.early_reuse", "BUCKET-050", "the memory that a reduction reads is written again while it is under way",
+       "OVL-08", one("mlp", "views", 3), at("starts_in_plan_order", "limit=flat,passes=1", 2),
+       "numbers are not looked at", with(early_reuse)},
       {"red.divided_twice", "BUCKET-050", "averages are divided by the ranks once more", "RED-04",
        one("mlp", "views", 2), one("mlp", "views", 1), "there is one rank", scaling([](const Scaling& scaling) {
          Divisors divisors = bucketing::divisors_of(scaling);
@@ -341,6 +374,8 @@ std::vector<Mutant> starting() {
       {"ovl.serialise", "BUCKET-059", "no reduction is started before the pass is over", "OVL-05",
        limit("overlaps", "buckets", 2), limit("overlaps", "flat", 2), "the only bucket is there when the pass is over",
        with([](ReducerSteps& steps) { steps.may_start = [](const Waiting&) { return false; }; })},
+      {"ovl.extra_wait", "BUCKET-059", "a reduction but the first of a pass is waited for when it is started", "OVL-06",
+       limit("overlaps", "buckets", 2), limit("overlaps", "flat", 2), "there is one", with(extra_wait)},
       {"ovl.before_the_producer", "BUCKET-060", "a bucket is started when its last gradient is about to be written",
        "OVL-01", limit("starts_when_written", "buckets", 2), limit("starts_when_written", "each", 2),
        "each gradient has a bucket of its own", with([](ReducerSteps& steps) {
@@ -377,6 +412,13 @@ std::vector<Mutant> numbers() {
   return {
       {"red.avg_factor", "BUCKET-062", "the sum is divided by what was already divided by before", "RED-02",
        division("before", 3), division("split", 4), "both parts are 2", scaling(both_halves_alike)},
+      {"red.expert_unscaled", "BUCKET-085", "the gradients of an expert are divided by the ranks that hold it",
+       "RED-03", at("experts", "experts=2", 4), at("experts", "experts=1", 4), "every rank holds the expert",
+       scaling([](const Scaling& scaling) {
+         Scaling of_group = scaling;
+         of_group.split.reset();
+         return bucketing::divisors_of(of_group);
+       })},
       {"red.scale_sum_loss", "BUCKET-063", "sums are divided by the ranks", "RED-11", at("sum", "result=sum", 2),
        at("sum", "result=average", 2), "they are to be", scaling([](const Scaling& scaling) {
          Scaling average = scaling;
@@ -415,19 +457,68 @@ std::vector<Mutant> refused() {
   };
 }
 
-// Of a model that LibTorch trains.
-std::vector<Mutant> of_models() {
-  const auto buckets = [](const char* buckets) {
-    return std::string("bucketing.training.single_device[model=mlp,buckets=") + buckets + ",accumulation=1,world=2]";
+// Of models that LibTorch trains.
+MakeSteps training_with(std::function<void(ReducerSteps&)> change) {
+  return [change = std::move(change)] {
+    training::ExecutorSteps steps;
+    change(steps.reducer);
+    return suite::Steps(std::move(steps));
   };
+}
+
+void sum_where_compressed(ReducerSteps& steps) {
+  steps.start = [](Communicator& group, Buffer values, comm::ReduceOp op) {
+    const bool compressed = values.dtype == comm::DType::f16 || values.dtype == comm::DType::bf16;
+    return start_in_place(group, values, compressed ? comm::ReduceOp::sum : op);
+  };
+}
+
+void last_bucket_alone(ReducerSteps& steps) {
+  steps.order = [](const Plan& plan, const Communicator&) {
+    return std::vector{static_cast<int>(plan.buckets.size()) - 1};
+  };
+}
+
+std::vector<Mutant> of_models() {
+  const auto at = [](const char* check, const std::string& parameters, int world) {
+    return std::string("bucketing.training.") + check + "[" + parameters + ",world=" + std::to_string(world) + "]";
+  };
+  const auto buckets = [&](const char* buckets) {
+    return at("single_device", std::string("model=mlp,buckets=") + buckets + ",accumulation=1", 2);
+  };
+  const auto overlapped = [&](const char* micro_batches) {
+    return at("overlapped", std::string("model=gpt,micro_batches=") + micro_batches, 2);
+  };
+  const auto rows = [&](const char* rows) {
+    return at("uneven_rows", std::string("rows=") + rows + ",divisor=present_ranks,accumulation=1", 2);
+  };
+  const auto statistics = [&](const char* statistics) {
+    return at("statistics", std::string("statistics=") + statistics + ",reduced=afterwards,accumulation=1", 2);
+  };
+  const auto models = [&](const char* buckets) { return at("models", std::string("model=gpt,buckets=") + buckets, 2); };
   return {
       {"bkt.first_bucket_alone", "BUCKET-070", "only the first bucket is reduced", "BKT-19: a loop over one bucket",
-       buckets("several"), buckets("flat"), "there is one",
-       [] {
-         training::ExecutorSteps steps;
-         steps.reducer.order = [](const Plan&, const Communicator&) { return std::vector{0}; };
-         return suite::Steps(std::move(steps));
-       }},
+       buckets("several"), buckets("flat"), "there is one", training_with([](ReducerSteps& steps) {
+         steps.order = [](const Plan&, const Communicator&) { return std::vector{0}; };
+       })},
+      {"red.compressed_sum", "BUCKET-080", "compressed gradients are added and not divided",
+       "DDP fp16_compress_hook: the hook divides, not the reducer",
+       at("compressed", "model=mlp,dtype=bf16,accumulation=1", 2),
+       at("compressed", "model=mlp,dtype=bf16,accumulation=1", 1), "alone, the sum is the mean",
+       training_with(sum_where_compressed)},
+      {"bkt.ready_at_first_use", "BUCKET-081",
+       "a gradient counts as ready the first time in a pass, also where more is added to it", "BKT-18", overlapped("2"),
+       overlapped("1"), "nothing is added after the first time",
+       training_with([](ReducerSteps& steps) { steps.comes_again = [](int, int) { return false; }; })},
+      {"bkt.joined_with_the_last_mean", "BUCKET-082",
+       "a rank without rows takes part with what its buckets had in the step before",
+       "torch.distributed.algorithms.Join", rows("of_rank_0"), rows("even"), "all ranks have rows",
+       training_with([](ReducerSteps& steps) { steps.lack = [](Buffer) {}; })},
+      {"bkt.statistics_stay", "BUCKET-083", "running statistics are never broadcast", "DDP broadcast_buffers",
+       statistics("broadcast"), statistics("own"), "they are not to be",
+       training_with([](ReducerSteps& steps) { steps.broadcasts_buffers = [](bool) { return false; }; })},
+      {"bkt.last_bucket_alone", "BUCKET-084", "only the last bucket is reduced", "BKT-19", models("several"),
+       models("flat"), "there is one", training_with(last_bucket_alone)},
   };
 }
 

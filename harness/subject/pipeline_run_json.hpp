@@ -17,8 +17,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ResidualSettings, block, layers, classes, zer
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TrainerSettings, batch_size, epochs, micro_batches, chunks, tensor_shape,
                                    learning_rate, warmup_epochs, seed, pipeline, tensor, tensor_mode, data,
                                    accumulation, fp16, resnet)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GradientSettings, bucket_bytes, compression, join, broadcast_buffers, static_graph)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PipelineRun, settings, model, data, data_folder, most_digits, text_batches, schedule,
-                                   device, checkpoints, checkpoint_epochs, keep, resume, check, trace)
+                                   device, checkpoints, checkpoint_epochs, keep, resume, check, trace, gradients)
 
 /// An update beside the single device's; numbers may be none.
 inline void to_json(nlohmann::json& value, const Distance& one) {

@@ -77,7 +77,7 @@ class Reducer::Impl {
           at("begin") +
           ": the gradients of this step have been reduced; clear() ends a step, and only its last pass may "
           "synchronise");
-    for (const int gradient : pass.unused) check_unused(gradient);
+    for (const int gradient : pass.unused) check_unused(gradient, "begin");
     const bool synchronises = steps_.reduces(pass.synchronise, passes_);
     outcome_ = {};
     if (synchronises && options_.join) present_ = count_present(1);
@@ -96,8 +96,19 @@ class Reducer::Impl {
     state.held = true;
     note_order(gradient);
     take(gradient, values);
-    if (options_.unused == Unused::learned && (!learned_ || state.times < state.times_learned)) return;
+    if (options_.unused == Unused::learned && (!learned_ || steps_.comes_again(state.times, state.times_learned)))
+      return;
     if (!state.ready) settle(gradient);
+  }
+
+  void lack(int gradient) {
+    check_unused(gradient, "lack");
+    if (!in_pass_)
+      throw StateError(at("lack") +
+                       fmt::format(": gradient '{}' is said to be unused, and no pass is under way", name(gradient)));
+    if (states_[static_cast<std::size_t>(gradient)].times > 0)
+      throw StateError(at("lack") + fmt::format(": gradient '{}' was ready before in this pass", name(gradient)));
+    mark_lacking(gradient);
   }
 
   const Outcome& finish() {
@@ -116,6 +127,7 @@ class Reducer::Impl {
       learned_ = true;
     }
     outcome_.synchronised = synchronises_;
+    if (synchronises_ && options_.join) outcome_.present = present_;
     in_pass_ = false;
     ++passes_;
     return outcome_;
@@ -131,19 +143,23 @@ class Reducer::Impl {
     passes_ = 0;
   }
 
-  int join(const std::function<void(const Outcome&)>& after_each) {
+  bool join_step() {
     if (!options_.join) throw StateError(at("join") + ": the reducer was made without the option to join");
-    for (int steps = 0;; ++steps) {
-      clear();
-      outcome_ = {};
-      present_ = count_present(0);
-      if (present_ == 0) return steps;
-      open(true, steps_.broadcasts_buffers(true));
-      for (std::size_t i = 0; i < states_.size(); ++i)
-        if (states_[i].bucket >= 0) mark_lacking(static_cast<int>(i));
-      finish();
+    clear();
+    outcome_ = {};
+    present_ = count_present(0);
+    if (present_ == 0) return false;
+    open(true, steps_.broadcasts_buffers(true));
+    for (std::size_t i = 0; i < states_.size(); ++i)
+      if (states_[i].bucket >= 0) mark_lacking(static_cast<int>(i));
+    finish();
+    return true;
+  }
+  int join(const std::function<void(const Outcome&)>& after_each) {
+    int steps = 0;
+    for (; join_step(); ++steps)
       if (after_each) after_each(outcome_);
-    }
+    return steps;
   }
 
   [[nodiscard]] Buffer view(int gradient) const {
@@ -217,6 +233,7 @@ class Reducer::Impl {
                              std::int64_t{options_.split->before} * options_.split->after != group->size()))
         refuse(fmt::format("division by {} before and by {} after: the product must be the {} ranks of group {}",
                            options_.split->before, options_.split->after, group->size(), group->group().name));
+    check_divisors();
     if (options_.split && options_.join_divisor == JoinDivisor::present_ranks)
       refuse("a division that is split is not one by the ranks that are present");
     if (options_.wire && !comm::is_floating(*options_.wire))
@@ -226,6 +243,20 @@ class Reducer::Impl {
     if (options_.wire && options_.hook.start) refuse("a hook says itself how buckets travel: no type beside it");
     if (groups_.size() > 1 && (options_.rebuild || options_.join))
       refuse("plans are rebuilt, and ranks join, in one group alone");
+    if (options_.join && options_.unused == Unused::learned)
+      refuse("a rank without rows has no gradients: which a step has is not learned from one where ranks join");
+  }
+  void check_divisors() const {
+    if (options_.divisors.empty()) return;
+    const auto refuse = [&](const std::string& why) { throw InvalidArgument(at("options") + ": " + why); };
+    if (options_.divisors.size() != groups_.size())
+      refuse(fmt::format("{} divisors for {} groups", options_.divisors.size(), groups_.size()));
+    for (std::size_t i = 0; i < groups_.size(); ++i)
+      if (options_.divisors[i] < 1)
+        refuse(fmt::format("sums over group {} divided by {}; 1 or more are possible", groups_[i]->group().name,
+                           options_.divisors[i]));
+    if (!options_.average || options_.split || options_.join)
+      refuse("divisors of groups are of averages that are divided once, of ranks that all have rows");
   }
   void check_gradient(int gradient) const {
     const Gradient& one = gradients_[static_cast<std::size_t>(gradient)];
@@ -294,10 +325,10 @@ class Reducer::Impl {
                                       name(gradient), values.count, comm::name_of(values.dtype), name_of(values.device),
                                       reals_of(one), comm::name_of(one.dtype), name_of(one.device)));
   }
-  void check_unused(int gradient) const {
-    (void)known(gradient, "begin");
-    if (options_.unused != Unused::told)
-      throw InvalidArgument(at("begin") +
+  void check_unused(int gradient, const char* operation) const {
+    (void)known(gradient, operation);
+    if (options_.unused != Unused::told && options_.unused != Unused::zeros)
+      throw InvalidArgument(at(operation) +
                             fmt::format(": '{}' is said to be unused, which is not looked at here", name(gradient)));
   }
 
@@ -487,8 +518,9 @@ class Reducer::Impl {
 
   [[nodiscard]] Divisors divisors(int bucket) const {
     const bool counts = options_.join && options_.join_divisor == JoinDivisor::present_ranks;
+    const auto group = static_cast<std::size_t>(plan_.buckets[static_cast<std::size_t>(bucket)].group);
     return steps_.divisors({.average = options_.average,
-                            .split = options_.split,
+                            .split = options_.divisors.empty() ? options_.split : Split{1, options_.divisors[group]},
                             .ranks = group_of(bucket).size(),
                             .present = counts ? present_ : 0,
                             .passes = passes_ + 1,
@@ -627,7 +659,7 @@ class Reducer::Impl {
         produced_[i] = states_[i].bucket >= 0 && steps_.is_produced(used_[group][next[group]]);
         ++next[group];
       }
-    } else if (options_.unused == Unused::none) {
+    } else if (options_.unused == Unused::none || options_.unused == Unused::zeros) {
       produced_.assign(states_.size(), false);
       for (std::size_t i = 0; i < states_.size(); ++i) produced_[i] = states_[i].bucket >= 0;
     }
@@ -664,8 +696,10 @@ Reducer::~Reducer() = default;
 void Reducer::begin(const Pass& pass) { impl_->begin(pass); }
 void Reducer::ready(int gradient) { impl_->ready(gradient, {}); }
 void Reducer::ready(int gradient, comm::Buffer values) { impl_->ready(gradient, values); }
+void Reducer::lack(int gradient) { impl_->lack(gradient); }
 const Outcome& Reducer::finish() { return impl_->finish(); }
 void Reducer::clear() { impl_->clear(); }
+bool Reducer::join_step() { return impl_->join_step(); }
 int Reducer::join(const std::function<void(const Outcome&)>& after_each) { return impl_->join(after_each); }
 comm::Buffer Reducer::view(int gradient) const { return impl_->view(gradient); }
 void Reducer::use(Plan plan) { impl_->use(std::move(plan)); }

@@ -36,7 +36,8 @@ enum class GradientMemory : std::uint8_t { views, copies };
 /// How ranks learn which gradients a step has.
 enum class Unused : std::uint8_t {
   none,    // every pass that synchronises produces all; one that is missing is an error
-  told,    // Pass::unused says which a pass does not produce; all ranks tell each other
+  zeros,   // the pass says which it does not produce; nobody is told, and all are there afterwards
+  told,    // the pass says which it does not produce; all ranks tell each other
   learned  // those that the first pass did not produce; one that is produced later is an error
 };
 
@@ -56,6 +57,9 @@ struct ReducerOptions {
   GradientMemory memory = GradientMemory::views;
   bool average = true;           // else sum
   std::optional<Split> split{};  // of an average: its product is the size of every group
+  /// By what an average divides the sum, for each group: how many ranks had the samples. Empty: the groups' sizes. The ranks
+  /// that hold an expert are fewer than those whose samples it saw.
+  std::vector<int> divisors{};
   Unused unused = Unused::none;
   bool overlap = true;  // else reductions start when the pass is over, one after the other
   /// Floating buckets travel as this type.
@@ -74,7 +78,7 @@ struct ReducerOptions {
 /// One backward pass.
 struct Pass {
   bool synchronise = true;
-  std::vector<int> unused{};  // with Unused::told, gradients that it will not produce
+  std::vector<int> unused{};  // with Unused::zeros and told, gradients that it will not produce
 };
 
 /// A collective that was started, in the order of starting.
@@ -120,13 +124,19 @@ class Reducer {
   /// The same of a gradient that the step has accumulated so far in `values`. Throws also InvalidArgument for another
   /// number of elements or type than the gradient has.
   void ready(int gradient, comm::Buffer values);
+  /// A gradient will not be produced in this pass: Pass::unused, said when it is known. Throws as ready(), and
+  /// InvalidArgument where that is not looked at.
+  void lack(int gradient);
   /// The pass is over. Throws StateError, naming them, for gradients that were not ready.
   const Outcome& finish();
   /// The step is over: all gradients are absent.
   void clear();
 
-  /// This rank has no more rows: takes part in the others' reductions with zeros, until none has rows left; `after_each`
-  /// is called after each step, with its results in the views. Returns the steps.
+  /// This rank has no rows for a step: takes part in the others' reductions with zeros, in place of a pass. Returns false,
+  /// and nothing is reduced, where no rank has rows. Else the results are in the views, until clear().
+  bool join_step();
+  /// This rank has no more rows: join_step() until none has rows left; `after_each` is called after each step. Returns the
+  /// steps.
   int join(const std::function<void(const Outcome&)>& after_each = {});
 
   /// The place of a gradient in its bucket.

@@ -66,6 +66,8 @@ struct ReducerSteps {
   std::function<std::int64_t(const Plan& plan, const Bucket& bucket, int member)> place_out = place_of;
   /// Whether memory that is handed in must be copied to the view.
   std::function<bool(bool is_view, int steps_before)> copies_in = [](bool is_view, int) { return !is_view; };
+  /// Whether a gradient that was ready so many times in a pass comes again, where it was learned how often it comes.
+  std::function<bool(int times, int learned)> comes_again = [](int times, int learned) { return times < learned; };
   /// What is done with the place of a gradient that this rank lacks.
   std::function<void(comm::Buffer place)> lack;  // zeros
   /// Whether a gradient is there, given the ranks that have it.

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
+#include <random>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -178,6 +180,54 @@ TEST(Reducer, LearnsWhatTheFirstPassDoesNotProduce) {
   });
 }
 
+TEST(Reducer, TakesWhatARankLacksForZeros) {
+  run_ranks(2, [](Communicator& world) {
+    const auto gradients = gradients_of({2, 1, 3});
+    Reducer reducer({&world}, gradients, plan_of(gradients, {{2, 1}, {0}}),
+                    {.names = {"a", "b", "c"}, .average = false, .unused = Unused::zeros});
+    for (const float value : {1.0F, 4.0F}) {
+      reducer.begin();
+      for (const int gradient : {2, 1, 0}) {
+        std::ranges::fill(floats(reducer.view(gradient)), value);
+        if (gradient == 2 || (gradient == 1 && world.rank() == 1))
+          reducer.lack(gradient);
+        else
+          reducer.ready(gradient);
+      }
+      const Outcome& outcome = reducer.finish();
+      EXPECT_THAT(outcome.produced, ElementsAre(true, true, true));
+      EXPECT_EQ(std::ranges::count(outcome.launches, Launch::What::used, &Launch::what), 0) << "nobody is told";
+      EXPECT_THAT(floats(reducer.view(0)), ElementsAre(2 * value, 2 * value));
+      EXPECT_THAT(floats(reducer.view(1)), ElementsAre(value));
+      EXPECT_THAT(floats(reducer.view(2)), ElementsAre(0, 0, 0));
+      reducer.clear();
+    }
+  });
+}
+
+TEST(Reducer, TakesPartInAStepForWhichItHasNoRows) {
+  run_ranks(3, [](Communicator& world) {
+    const auto gradients = gradients_of({2});
+    Reducer reducer({&world}, gradients, plan_of(gradients, {{0}}),
+                    {.join = true, .join_divisor = JoinDivisor::present_ranks});
+    // In turn one rank has none; then it has some again.
+    for (int step = 0; step < 3; ++step) {
+      if (world.rank() == step) {
+        EXPECT_TRUE(reducer.join_step());
+      } else {
+        reducer.begin();
+        std::ranges::fill(floats(reducer.view(0)), static_cast<float>(2 + world.rank()));
+        reducer.ready(0);
+        EXPECT_EQ(reducer.finish().present, 2);
+      }
+      const float others = static_cast<float>(2 + 3 + 4 - (2 + step)) / 2;
+      EXPECT_THAT(floats(reducer.view(0)), ElementsAre(others, others)) << "step " << step;
+      reducer.clear();
+    }
+    EXPECT_FALSE(reducer.join_step()) << "nobody has rows";
+  });
+}
+
 TEST(Reducer, NamesWhatNeverGotReady) {
   alone([](Reducer& reducer) {
     reducer.begin();
@@ -191,7 +241,10 @@ TEST(Reducer, RefusesWhatHasNoPlaceInAPass) {
   alone([](Reducer& reducer) {
     EXPECT_THAT(message_of<StateError>([&] { reducer.ready(0); }), HasSubstr("no pass is under way"));
     EXPECT_THAT(message_of<StateError>([&] { reducer.finish(); }), HasSubstr("no pass is under way"));
+    EXPECT_THAT(message_of<StateError>([&] { (void)reducer.join_step(); }), HasSubstr("without the option to join"));
     reducer.begin();
+    EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.lack(1); }),
+                HasSubstr("lack, rank 0 of group world: 'bias' is said to be unused, which is not looked at"));
     EXPECT_THAT(message_of<StateError>([&] { reducer.begin(); }), HasSubstr("a pass is under way"));
     reducer.ready(0);
     EXPECT_THAT(message_of<StateError>([&] { reducer.ready(0); }), HasSubstr("'weight' was ready before"));
@@ -202,6 +255,21 @@ TEST(Reducer, RefusesWhatHasNoPlaceInAPass) {
     reducer.finish();
     EXPECT_THAT(message_of<StateError>([&] { reducer.begin(); }), HasSubstr("have been reduced"));
   });
+}
+
+TEST(Reducer, RefusesToLackWhatIsThere) {
+  alone(
+      [](Reducer& reducer) {
+        EXPECT_THAT(message_of<StateError>([&] { reducer.lack(0); }),
+                    HasSubstr("'weight' is said to be unused, and no"));
+        EXPECT_THAT(message_of<OutOfRange>([&] { reducer.lack(2); }), HasSubstr("gradient 2; there are 0 to 1"));
+        reducer.begin();
+        reducer.ready(0);
+        EXPECT_THAT(message_of<StateError>([&] { reducer.lack(0); }), HasSubstr("'weight' was ready before"));
+        reducer.lack(1);
+        EXPECT_THAT(message_of<StateError>([&] { reducer.ready(1); }), HasSubstr("'bias' is ready, which was said"));
+      },
+      {.unused = Unused::told});
 }
 
 TEST(Reducer, RefusesGradientsThatAreNotTheirParameters) {
@@ -236,6 +304,10 @@ TEST(Reducer, RefusesPlansThatDoNotFit) {
     unknown.members[0].gradient = 7;
     EXPECT_THAT(refused(unknown), HasSubstr("gradient 7 of 2"));
     EXPECT_THAT(refused(right, {.split = Split{2, 1}}), HasSubstr("the product must be the 1 ranks"));
+    EXPECT_THAT(refused(right, {.divisors = {2, 2}}), HasSubstr("2 divisors for 1 groups"));
+    EXPECT_THAT(refused(right, {.divisors = {0}}), HasSubstr("divided by 0; 1 or more are possible"));
+    EXPECT_THAT(refused(right, {.average = false, .divisors = {2}}), HasSubstr("are of averages"));
+    EXPECT_THAT(refused(right, {.unused = Unused::learned, .join = true}), HasSubstr("is not learned from one where"));
     EXPECT_THAT(refused(right, {.wire = DType::i32}), HasSubstr("do not travel as i32"));
     gradients[0].sparse = true;
     EXPECT_THAT(refused(right), HasSubstr("'weight' is sparse"));
@@ -304,6 +376,35 @@ TEST(Tuning, ChoosesTheSameOnAllRanksAndTriesEachGradientAlone) {
   });
   EXPECT_EQ(chosen[1], chosen[0]);
   EXPECT_EQ(chosen[2], chosen[0]);
+}
+
+TEST(Tuning, ChoosesTheSmallestBucketsThatAreNotToldApartFromTheFastest) {
+  EXPECT_EQ(chosen_limit(std::vector<BucketTime>{{0, 4, 3, 5}, {10, 2, 1.5, 2.5}, {20, 3, 3, 3}}), 10);
+  EXPECT_EQ(chosen_limit(std::vector<BucketTime>{{20, 2, 1, 3}, {10, 2.5, 2, 3}, {0, 3.5, 3, 4}}), 10);
+  EXPECT_EQ(chosen_limit(std::vector<BucketTime>{{0, 2, 2, 2}, {kNoLimit, 2, 2, 2}}), 0) << "it costs the same";
+  EXPECT_THROW((void)chosen_limit({}), InvalidArgument);
+  EXPECT_THROW((void)chosen_limit(std::vector<BucketTime>{{0, NAN, 1, 2}}), InvalidArgument);
+  EXPECT_THROW((void)chosen_limit(std::vector<BucketTime>{{0, 3, 1, 2}}), InvalidArgument);
+}
+
+TEST(Tuning, NeverChoosesWhatWasSlowerThanOneBucketAGradient) {
+  std::mt19937 random(11);
+  std::uniform_real_distribution<double> seconds(1e-6, 1), part(0, 1);
+  for (int trial = 0; trial < 2000; ++trial) {
+    std::vector<BucketTime> times;
+    for (const std::int64_t limit : usual_limits()) {
+      const double median = seconds(random);
+      times.push_back({limit, median, median * part(random), median * (1 + part(random))});
+    }
+    const std::int64_t chosen = chosen_limit(times);
+    const auto found = std::ranges::find(times, chosen, &BucketTime::limit_bytes);
+    ASSERT_NE(found, times.end());
+    ASSERT_LE(found->seconds, times.front().seconds) << "trial " << trial;
+    // Neither the unit nor the order in which they were tried matters.
+    for (BucketTime& time : times) time = {time.limit_bytes, time.seconds * 4, time.low * 4, time.high * 4};
+    std::ranges::shuffle(times, random);
+    ASSERT_EQ(chosen_limit(times), chosen) << "trial " << trial;
+  }
 }
 
 TEST(ScaledCopy, DividesWhileItCopies) {

@@ -40,6 +40,19 @@ double quantile(std::vector<double> samples, double share) {
 
 }  // namespace
 
+std::int64_t chosen_limit(std::span<const BucketTime> times) {
+  if (times.empty()) throw InvalidArgument("no size of buckets to choose from");
+  for (const BucketTime& time : times)
+    if (!(time.low <= time.seconds && time.seconds <= time.high))
+      throw InvalidArgument(fmt::format("buckets of {} bytes: {} seconds with quartiles {} and {}", time.limit_bytes,
+                                        time.seconds, time.low, time.high));
+  const BucketTime& fastest = *std::ranges::min_element(times, {}, &BucketTime::seconds);
+  std::int64_t limit = fastest.limit_bytes;
+  for (const BucketTime& time : times)
+    if (time.seconds <= fastest.high) limit = std::min(limit, time.limit_bytes);
+  return limit;
+}
+
 std::vector<std::int64_t> usual_limits() {
   constexpr std::int64_t mebi = 1 << 20;
   return {0, mebi, 4 * mebi, 10 * mebi, 25 * mebi, 100 * mebi, kNoLimit};
@@ -68,10 +81,7 @@ Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradie
                             .seconds = quantile(samples[i], 0.5),
                             .low = quantile(samples[i], 0.25),
                             .high = quantile(samples[i], 0.75)});
-  const BucketTime& best = *std::ranges::min_element(tuning.times, {}, &BucketTime::seconds);
-  tuning.limit_bytes = best.limit_bytes;
-  for (const BucketTime& time : tuning.times)
-    if (time.seconds <= best.high && time.limit_bytes < tuning.limit_bytes) tuning.limit_bytes = time.limit_bytes;
+  tuning.limit_bytes = chosen_limit(tuning.times);
   return tuning;
 }
 

@@ -4,8 +4,7 @@
 //         each in another order, so that what disturbs the machine disturbs all alike; of a round the slowest rank counts.
 //         A candidate's time is the median of its rounds.
 // Cost    Twice as many steps as rounds a candidate, and once the gradients' memory.
-// Choice  One bucket a gradient is a candidate always: what is chosen is never slower than it was there. Of candidates whose
-//         times the rounds do not tell apart, the one with the smallest buckets, whose reductions begin earliest.
+// Choice  chosen_limit() of the times. One bucket a gradient is a candidate always.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +26,11 @@ struct Tuning {
   std::int64_t limit_bytes = 0;   // the choice
   std::vector<BucketTime> times;  // of all candidates, as they were given
 };
+
+/// Of the candidates that are not slower than the upper quartile of the fastest one, which the rounds do not tell apart, the one
+/// with the smallest buckets, whose reductions begin earliest. So it is never slower than one bucket a gradient was, where
+/// that is among them. Throws InvalidArgument where there are none, and for times that are no numbers.
+[[nodiscard]] std::int64_t chosen_limit(std::span<const BucketTime> times);
 
 /// 0, 1, 4, 10, 25 and 100 MiB, and all in one.
 [[nodiscard]] std::vector<std::int64_t> usual_limits();

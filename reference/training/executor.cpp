@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "reference/bucketing/tuning.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/record/run_files.hpp"
 #include "reference/training/bucketing/autograd.hpp"
@@ -29,15 +28,16 @@ class BucketedGradients {
   /// `values` are the parameters, which an optimizer changes in place.
   BucketedGradients(const job::RunSpec& spec, const job::RunFiles& files, comm::Communicator& group,
                     const std::vector<job::Parameter>& list, const std::vector<at::Tensor>& values,
-                    const bucketing::ReducerSteps& steps)
+                    const ExecutorSteps& steps)
       : spec_(spec), files_(files), leaves_(leaves_of(values)), model_(spec, leaves_), local_(values.size()) {
     std::vector<NamedTensor> named;
     for (std::size_t i = 0; i < list.size(); ++i) named.push_back({list[i].name, leaves_[i]});
-    reducer_.emplace(group, std::move(named),
-                     AutogradOptions{.bucket_bytes = bucket_bytes_of(spec, group, list),
-                                     .before_reduction = [this](std::size_t leaf,
-                                                                const at::Tensor& own) { local_[leaf] = own.clone(); }},
-                     steps);
+    AutogradOptions options{
+        .reducer = options_of(steps.gradients),
+        .bucket_bytes = bucket_bytes_over(group, gradients_of(in_one_group(named)), spec.run.bucket_bytes),
+        .rebuild = steps.gradients.static_graph,
+        .before_reduction = [this](std::size_t leaf, const at::Tensor& own) { local_[leaf] = own.clone(); }};
+    reducer_.emplace(group, std::move(named), std::move(options), steps.reducer);
   }
 
   /// The rank's own gradient, as gradient_of() makes it.
@@ -63,13 +63,6 @@ class BucketedGradients {
   }
 
  private:
-  static std::int64_t bucket_bytes_of(const job::RunSpec& spec, comm::Communicator& group,
-                                      const std::vector<job::Parameter>& list) {
-    if (spec.run.bucket_bytes > 0) return spec.run.bucket_bytes;
-    std::vector<bucketing::Gradient> gradients;
-    for (const job::Parameter& parameter : list) gradients.push_back({.elements = job::elements_of(parameter.shape)});
-    return std::max<std::int64_t>(1, bucketing::fastest_limit(group, gradients).limit_bytes);
-  }
   static std::vector<at::Tensor> leaves_of(const std::vector<at::Tensor>& values) {
     std::vector<at::Tensor> leaves;
     for (const at::Tensor& value : values) leaves.push_back(value.detach().requires_grad_());
@@ -99,7 +92,9 @@ class DataParallelRun {
         record_(spec, group.rank(), "plumbline", PLUMBLINE_VERSION) {
     // Buckets lie in host memory.
     if (!steps.reduce && values_.front().device().is_cpu())
-      buckets_.emplace(spec, files_, group, list_, values_, steps.reducer);
+      buckets_.emplace(spec, files_, group, list_, values_, steps);
+    else
+      reduction_.emplace(group, spec, steps, list_, values_);
   }
 
   /// Returns the loss over this rank's rows.
@@ -113,7 +108,7 @@ class DataParallelRun {
     if (buckets_)
       local.gradients = buckets_->gradients();
     else
-      reduce_over(group_, spec_, steps_, list_, local.gradients);
+      reduction_->reduce(local.gradients);
     note(step, job::Moment::grad, local.gradients);
     optimizer_.step(values_, local.gradients);
     note(step, job::Moment::after, values_);
@@ -137,6 +132,7 @@ class DataParallelRun {
   OptimizerState optimizer_;
   job::RecordWriter record_;
   std::optional<BucketedGradients> buckets_;
+  std::optional<DataReduction> reduction_;  // in place of those
 };
 
 // The same of a rank of a pipeline: a call of the engine for each batch of a step.
@@ -149,6 +145,7 @@ class StagedRun {
         optimizer_(steps.optimizer(spec, world.rank()), rank_.list().size()),
         record_(spec, world.rank(), "plumbline", PLUMBLINE_VERSION) {
     for (const at::Tensor& leaf : rank_.leaves()) values_.push_back(leaf.detach());
+    reduction_.emplace(rank_.data_group(), spec, steps, rank_.list(), values_);
   }
 
   /// Returns the loss over this data rank's rows, on the ranks that have the last stage.
@@ -181,7 +178,7 @@ class StagedRun {
   void update(int step) {
     std::vector<at::Tensor> gradients = rank_.gradients();
     note(step, job::Moment::local_grad, gradients);
-    reduce_over(rank_.data_group(), spec_, steps_, rank_.list(), gradients);
+    reduction_->reduce(gradients);
     note(step, job::Moment::grad, gradients);
     optimizer_.step(values_, gradients);
     note(step, job::Moment::after, values_);
@@ -195,6 +192,7 @@ class StagedRun {
   const ExecutorSteps& steps_;
   PipelineRank rank_;
   std::vector<at::Tensor> values_;
+  std::optional<DataReduction> reduction_;
   OptimizerState optimizer_;
   job::RecordWriter record_;
 };
@@ -217,6 +215,12 @@ void require_runnable(const job::RunSpec& spec, const comm::Communicator& world,
   refuse_unless(spec.parallel.tensor == 1, fmt::format("parallel.tensor = {}", spec.parallel.tensor), "1");
   refuse_unless(spec.run.dtype == "float32", fmt::format("run.dtype = '{}'", spec.run.dtype), "float32");
   refuse_unless(!spec.scaler, "[scaler]", "without one");
+  require_possible(steps.gradients);
+  refuse_unless(!steps.gradients.static_graph || spec.parallel.pipeline == 1,
+                fmt::format("a static graph with parallel.pipeline = {}", spec.parallel.pipeline),
+                "without a pipeline");
+  refuse_unless(steps.gradients.join.empty(), fmt::format("join '{}'", steps.gradients.join),
+                "equally many rows on all ranks");
   if (world.size() == spec.parallel.world()) return;
   const std::string pipeline =
       spec.parallel.pipeline == 1 ? "" : fmt::format("parallel.pipeline = {}, ", spec.parallel.pipeline);

@@ -192,9 +192,9 @@ class TorchTraining final : public Training {
     return guarded([&] { return training::sum_shared(copies, group, steps); });
   }
 
-  std::vector<EpochResult> program(const PipelineRun& run, comm::Communicator& world,
-                                   const PipelineSinks& sinks) override {
-    return guarded([&] { return run_pipeline(run, world, sinks); });
+  std::vector<EpochResult> program(const PipelineRun& run, comm::Communicator& world, const PipelineSinks& sinks,
+                                   const ExecutorSteps& steps) override {
+    return guarded([&] { return run_pipeline(run, world, sinks, steps); });
   }
 
   Baseline baseline(const job::RunSpec& spec, const std::vector<Slice>& slices, const Values& before,

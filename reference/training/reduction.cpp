@@ -1,31 +1,60 @@
 #include "reference/training/reduction.hpp"
 
-#include <ATen/ops/cat.h>
+#include <numeric>
+#include <utility>
+
+#include "reference/bucketing/by_type.hpp"
 
 namespace plumbline::training {
 
-void reduce_over(comm::Communicator& group, const job::RunSpec& spec, const ExecutorSteps& steps,
-                 const std::vector<job::Parameter>& list, std::vector<at::Tensor>& gradients) {
-  std::vector<at::Tensor> flat;
-  for (const at::Tensor& gradient : gradients) flat.push_back(gradient.reshape({-1}));
-  const at::Tensor memory = at::cat(flat).cpu();
-  Bucket bucket{.values = {memory.data_ptr<float>(), static_cast<std::size_t>(memory.numel())}, .parts = {}};
+DataReduction::DataReduction(comm::Communicator& group, const job::RunSpec& spec, const ExecutorSteps& steps,
+                             std::vector<job::Parameter> list, const std::vector<at::Tensor>& parameters)
+    : spec_(spec), steps_(steps), list_(std::move(list)) {
+  if (list_.empty()) return;
+  std::vector<GroupedTensor> leaves;
+  for (std::size_t i = 0; i < list_.size(); ++i) leaves.push_back({{list_[i].name, parameters[i].detach()}});
+  bucketing::Plan plan = plan_of(group, leaves);
+  reducer_ = std::make_unique<TensorReducer>(std::vector{&group}, std::move(leaves), std::move(plan), options(),
+                                             steps_.reducer);
+}
+
+bucketing::Plan DataReduction::plan_of(comm::Communicator& group, const std::vector<GroupedTensor>& leaves) const {
+  const std::vector<bucketing::Gradient> gradients = gradients_of(leaves);
+  if (steps_.reduce) return bucketing::plan_flat(gradients);
+  std::vector<int> backwards(gradients.size());
+  std::iota(backwards.rbegin(), backwards.rend(), 0);
+  return plan_by_bytes(gradients, backwards, bucket_bytes_over(group, gradients, spec_.run.bucket_bytes));
+}
+
+bucketing::ReducerOptions DataReduction::options() {
+  bucketing::ReducerOptions options = options_of(steps_.gradients);
+  options.unused = bucketing::Unused::zeros;
+  if (!steps_.reduce) return options;
+  options.wire.reset();
+  options.hook.start = [this](comm::Communicator& group, int, const comm::Buffer& values) {
+    reduce_by_step(group, values);
+    return comm::Work();
+  };
+  return options;
+}
+
+void DataReduction::reduce_by_step(comm::Communicator& group, const comm::Buffer& values) const {
+  Bucket bucket{.values = {static_cast<float*>(values.data), static_cast<std::size_t>(values.count)}, .parts = {}};
   std::size_t begin = 0;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const auto count = static_cast<std::size_t>(gradients[i].numel());
-    bucket.parts.push_back({list[i], bucket.values.subspan(begin, count), !gradients[i].is_contiguous()});
+  for (std::size_t i = 0; i < list_.size(); ++i) {
+    const auto count = static_cast<std::size_t>(job::elements_of(list_[i].shape));
+    bucket.parts.push_back({list_[i], bucket.values.subspan(begin, count), copied_[i]});
     begin += count;
   }
-  if (steps.reduce)
-    steps.reduce(spec, group, bucket);
-  else
-    average(spec, group, bucket);
-  std::int64_t first = 0;
-  for (at::Tensor& gradient : gradients) {
-    const at::Tensor reduced = memory.narrow(0, first, gradient.numel());
-    first += gradient.numel();
-    gradient = reduced.view(gradient.sizes()).to(gradient.device(), gradient.scalar_type(), false, true);
-  }
+  steps_.reduce(spec_, group, bucket);
+}
+
+void DataReduction::reduce(std::vector<at::Tensor>& gradients) {
+  if (!reducer_) return;
+  copied_.clear();
+  for (const at::Tensor& gradient : gradients) copied_.push_back(!gradient.is_contiguous());
+  reducer_->begin();
+  reducer_->reduce(gradients);
 }
 
 }  // namespace plumbline::training

@@ -13,6 +13,7 @@
 #include "reference/comm/communicator.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/record/training_record.hpp"
+#include "reference/training/gradient_settings.hpp"
 #include "reference/training/pipeline/steps.hpp"
 #include "reference/training/training.hpp"
 
@@ -59,10 +60,12 @@ struct ExecutorSteps {
   /// What the loss of a micro-batch is divided by before its gradient is added to the others', without a pipeline.
   std::function<double(const job::RunSpec& spec)> divisor = micro_batches_of_a_step;
   /// Makes of the rank's own gradients, all in one bucket, those that it uses, in place. Collective over the group. Empty:
-  /// they are averaged; without a pipeline in buckets of run.bucket_bytes, while back-propagation runs.
+  /// they are averaged in buckets of run.bucket_bytes; without a pipeline while back-propagation runs.
   std::function<void(const job::RunSpec& spec, comm::Communicator& group, const Bucket& bucket)> reduce = {};
   /// Of those buckets.
   bucketing::ReducerSteps reducer;
+  /// How they travel: of a specification's run the compression, and without a pipeline whether the graph is static.
+  GradientSettings gradients;
   /// The rule by which a rank changes its values.
   std::function<job::Optimizer(const job::RunSpec& spec, int rank)> optimizer = given_optimizer;
   /// Notes a parameter's values at a moment.

@@ -1,12 +1,10 @@
 #include "reference/training/bucketing/autograd.hpp"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
@@ -16,9 +14,9 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "reference/bucketing/in_order.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/training/added_type.hpp"
+#include "reference/training/bucketing/flat_tensors.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -63,13 +61,14 @@ class AutogradReducer::Impl {
  public:
   Impl(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options,
        const bucketing::ReducerSteps& steps)
-      : leaves_(std::move(leaves)), options_(std::move(options)) {
+      : leaves_(std::move(leaves)), options_(std::move(options)), buffers_(options_.buffers) {
     std::vector<bucketing::Gradient> gradients;
     std::vector<int> backwards;
     for (const NamedTensor& leaf : leaves_) gradients.push_back(gradient_of_leaf(leaf));
     for (std::size_t i = leaves_.size(); i-- > 0;)
       if (leaves_[i].tensor.requires_grad()) backwards.push_back(static_cast<int>(i));
     bucketing::ReducerOptions reducer = options_.reducer;
+    reducer.buffers = buffers_.buffers();
     reducer.names.clear();
     for (const NamedTensor& leaf : leaves_) reducer.names.push_back(leaf.name);
     if (options_.rebuild)
@@ -93,7 +92,9 @@ class AutogradReducer::Impl {
     bucketing::Pass pass{.synchronise = synchronise};
     if (options_.reducer.unused == bucketing::Unused::told) pass.unused = unreached_from(outputs);
     const bool had_rebuilt = reducer_->has_rebuilt();
+    buffers_.gather();
     reducer_->begin(pass);
+    if (synchronise) buffers_.scatter();
     if (reducer_->has_rebuilt() != had_rebuilt) move_to_new_views();
     synchronises_ = synchronise;
   }
@@ -118,8 +119,7 @@ class AutogradReducer::Impl {
   [[nodiscard]] bool uses_views() const { return options_.reducer.memory == bucketing::GradientMemory::views; }
   [[nodiscard]] bucketing::Plan plan_in(std::span<const bucketing::Gradient> gradients,
                                         std::span<const int> order) const {
-    const std::array<std::int64_t, 2> limits{std::min(kFirstBucketBytes, options_.bucket_bytes), options_.bucket_bytes};
-    return bucketing::buckets_in_order(gradients, order, limits);
+    return plan_by_bytes(gradients, order, options_.bucket_bytes);
   }
   [[nodiscard]] bool is_view(std::size_t leaf) const {
     const at::Tensor& gradient = leaves_[leaf].tensor.grad();
@@ -199,6 +199,7 @@ class AutogradReducer::Impl {
 
   std::vector<NamedTensor> leaves_;
   AutogradOptions options_;
+  FlatTensors buffers_;
   std::optional<bucketing::Reducer> reducer_;
   std::vector<at::Tensor> views_;
   std::vector<std::pair<Accumulator, std::uintptr_t>> hooks_;  // of the leaves that require a gradient
@@ -215,24 +216,5 @@ void AutogradReducer::begin(bool synchronise, const std::vector<at::Tensor>& out
 const bucketing::Outcome& AutogradReducer::finish() { return impl_->finish(); }
 void AutogradReducer::clear() { impl_->clear(); }
 const bucketing::Plan& AutogradReducer::plan() const { return impl_->plan(); }
-
-void broadcast_from_rank_0(comm::Communicator& group, const std::vector<at::Tensor>& tensors) {
-  const c10::AutoGradMode without_gradients(false);
-  std::map<at::ScalarType, std::vector<at::Tensor>> by_type;
-  for (const at::Tensor& tensor : tensors) by_type[tensor.scalar_type()].push_back(tensor.detach());
-  for (const auto& [type, same] : by_type) {
-    const std::optional<comm::DType> dtype = added_type_of(type);
-    if (!dtype) throw Unsupported(fmt::format("tensors of {} are not broadcast", c10::toString(type)));
-    std::vector<at::Tensor> flat;
-    for (const at::Tensor& tensor : same) flat.push_back(tensor.contiguous().view({-1}));
-    const at::Tensor memory = at::cat(flat).cpu();
-    group.broadcast({memory.data_ptr(), memory.numel(), *dtype}, 0);
-    std::int64_t first = 0;
-    for (const at::Tensor& tensor : same) {
-      tensor.copy_(memory.narrow(0, first, tensor.numel()).view(tensor.sizes()));
-      first += tensor.numel();
-    }
-  }
-}
 
 }  // namespace plumbline::training

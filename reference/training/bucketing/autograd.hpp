@@ -19,17 +19,18 @@
 
 #include "reference/bucketing/reducer.hpp"
 #include "reference/comm/communicator.hpp"
+#include "reference/training/bucketing/tensors.hpp"
 #include "reference/training/pipeline/stage.hpp"
 
 namespace plumbline::training {
 
-inline constexpr std::int64_t kFirstBucketBytes = 1 << 20;
-
 struct AutogradOptions {
-  bucketing::ReducerOptions reducer{};   // names are the leaves'
+  bucketing::ReducerOptions reducer{};   // names are the leaves', buffers those below
   std::int64_t bucket_bytes = 25 << 20;  // a bucket that has as many takes no more; the first one needs 1 MiB at most
   /// Plans again, once, in the order in which rank 0's gradients were ready.
   bool rebuild = false;
+  /// Made rank 0's when a pass that synchronises begins, running statistics say.
+  std::vector<at::Tensor> buffers{};
   /// Told of each gradient of a pass that synchronises, before it is reduced.
   std::function<void(std::size_t leaf, const at::Tensor& gradient)> before_reduction{};
 };
@@ -45,7 +46,7 @@ class AutogradReducer {
   AutogradReducer(const AutogradReducer&) = delete;
   AutogradReducer& operator=(const AutogradReducer&) = delete;
 
-  /// Between forward and backward. `outputs` are what will be back-propagated: looked at with Unused::told. Throws as
+  /// Between forward and backward, or with buffers ahead of both. `outputs` are what will be back-propagated: looked at with Unused::told. Throws as
   /// Reducer::begin().
   void begin(bool synchronise = true, const std::vector<at::Tensor>& outputs = {});
   /// After backward. Gradients that some rank has are then there on every leaf. Throws as Reducer::finish().
@@ -59,8 +60,5 @@ class AutogradReducer {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// Gives all tensors rank 0's values: one broadcast a type. Collective.
-void broadcast_from_rank_0(comm::Communicator& group, const std::vector<at::Tensor>& tensors);
 
 }  // namespace plumbline::training

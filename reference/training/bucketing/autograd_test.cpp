@@ -11,6 +11,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/training/bucketing/flat_tensors.hpp"
 #include "reference/training/models/resnet.hpp"
 #include "reference/training/models/transformer.hpp"
 

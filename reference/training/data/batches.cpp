@@ -25,7 +25,10 @@ std::size_t rows_of_a_rank(const BatchPlan& plan) {
   if (plan.parts == 0 || plan.batch % plan.parts != 0)
     throw InvalidArgument(fmt::format("batch = {}; it must be a multiple of its {} parts", plan.batch, plan.parts));
   const auto ranks = static_cast<std::size_t>(plan.ranks);
-  return (plan.rows + ranks - 1) / ranks;
+  const std::size_t most = (plan.rows + ranks - 1) / ranks;
+  const bool has_one_less =
+      plan.uneven && plan.rows % ranks != 0 && static_cast<std::size_t>(plan.rank) >= plan.rows % ranks;
+  return has_one_less ? most - 1 : most;
 }
 
 // Those that are in batches.

@@ -4,7 +4,7 @@
 //         of seed, epoch and the row's number. So no state needs to be kept: any batch of any epoch can be made again, on any
 //         rank, which is what a run that is continued needs.
 // Ranks   The data ranks deal the rows of an epoch out in turn; the first rows are used again where the ranks do not divide
-//         their number, so that all have equally many batches.
+//         their number, so that all have equally many batches; or, uneven, each row once.
 // Source  torch.utils.data.DistributedSampler for the dealing; the transforms are those of ColossalAI's ResNet example.
 #pragma once
 
@@ -28,6 +28,7 @@ struct BatchPlan {
   std::size_t parts = 1;   // of a batch, all of as many rows: what the last one has beyond is left out
   int rank = 0;            // data rank
   int ranks = 1;
+  bool uneven = false;  // no row is used again: the first ranks may have one more
 };
 /// How many batches an epoch has. Throws InvalidArgument for a plan without rows or with a batch of none, for a rank that
 /// there is not, and where no batch is left or `parts` do not divide it.

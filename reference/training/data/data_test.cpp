@@ -209,6 +209,17 @@ TEST(Batches, AreDealtOutToDataRanksInTurn) {
   EXPECT_EQ(first, std::vector(whole.begin(), whole.begin() + 3));
 }
 
+TEST(Batches, UnevenRanksUseEachRowOnce) {
+  std::vector<std::size_t> all;
+  for (int rank = 0; rank < 3; ++rank) {
+    const BatchPlan plan{.rows = 7, .batch = 2, .seed = 5, .rank = rank, .ranks = 3, .uneven = true};
+    EXPECT_EQ(batches_per_epoch(plan), rank == 0 ? 2u : 1u);
+    for (const auto& batch : batches_of_epoch(plan, 1)) all.insert(all.end(), batch.begin(), batch.end());
+  }
+  std::ranges::sort(all);
+  EXPECT_EQ(all, (std::vector<std::size_t>{0, 1, 2, 3, 4, 5, 6}));
+}
+
 TEST(Batches, HaveAsManyRowsAsTheirPartsDivide) {
   const auto sizes = [](const BatchPlan& plan) {
     std::vector<std::size_t> sizes;

@@ -14,6 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "reference/comm/communicator.hpp"
+#include "reference/training/bucketing/tensors.hpp"
 #include "reference/training/pipeline/steps.hpp"
 
 namespace plumbline::training {
@@ -27,7 +28,7 @@ struct SharedParameter {
 class SharedParameters {
  public:
   /// Collective over the ranks that hold any: each gives those that it holds, all in the same order; one that is given
-  /// twice counts once. Makes the groups and broadcasts the values. The steps must outlive it. Throws InvalidArgument,
+  /// twice counts once. Makes the groups and broadcasts the values. Throws InvalidArgument,
   /// naming the parameter, for fewer than two ranks, ranks that are not in the group or do not ascend, a rank that is not
   /// among them, and for a type that a communicator does not add.
   SharedParameters(comm::Communicator& group, const std::vector<SharedParameter>& parameters,
@@ -36,12 +37,9 @@ class SharedParameters {
   void reduce();
 
  private:
-  struct Bucket {
-    std::unique_ptr<comm::Communicator> group;
-    std::vector<at::Tensor> tensors;
-  };
-  std::vector<Bucket> buckets_;
-  const PipelineTrainingSteps& steps_;
+  std::vector<std::unique_ptr<comm::Communicator>> holders_;
+  std::vector<at::Tensor> tensors_;
+  std::unique_ptr<TensorReducer> reducer_;  // none where nothing is shared
 };
 
 }  // namespace plumbline::training

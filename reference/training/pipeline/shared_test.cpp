@@ -39,9 +39,10 @@ TEST(SharedParameters, CopiesStartEqualAndGradientsAreSummedByPlaceOnce) {
     const Copies own(rank);
     int reductions = 0;
     PipelineTrainingSteps counting;
-    counting.reduce_shared = [&](comm::Communicator& holders, const comm::Buffer& bucket) {
+    counting.shared.start = [&, inner = counting.shared.start](comm::Communicator& holders, const comm::Buffer& bucket,
+                                                               comm::ReduceOp op) {
       ++reductions;
-      sum_over_holders(holders, bucket);
+      return inner(holders, bucket, op);
     };
     std::vector<SharedParameter> given{{"all", own.all, {0, 1, 2}},
                                        {"wide", own.wide, {0, 1, 2}},

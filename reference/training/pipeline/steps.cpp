@@ -4,10 +4,6 @@ namespace plumbline::training {
 
 double micro_batches_of_all_calls(const CallSize& size) { return static_cast<double>(size.micro_batches) * size.calls; }
 
-void sum_over_holders(comm::Communicator& group, const comm::Buffer& bucket) {
-  group.all_reduce(bucket, bucket, comm::ReduceOp::sum);
-}
-
 void reduce_then_update(const std::function<void()>& reduce_shared, const std::function<void()>& update) {
   reduce_shared();
   update();

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "reference/comm/communicator.hpp"
+#include "reference/bucketing/reducer_steps.hpp"
 #include "reference/schedules/executor.hpp"
 
 namespace plumbline::training {
@@ -28,8 +28,6 @@ struct CallSize {
 
 /// The number of micro-batches of a step: its gradient is the mean of theirs.
 [[nodiscard]] double micro_batches_of_all_calls(const CallSize& size);
-/// Sums over the group, in place.
-void sum_over_holders(comm::Communicator& group, const comm::Buffer& bucket);
 /// The first, then the second.
 void reduce_then_update(const std::function<void()>& reduce_shared, const std::function<void()>& update);
 
@@ -76,11 +74,8 @@ struct PipelineTrainingSteps {
   /// What is done after each of the calls of a step.
   std::function<void(const std::function<void()>& reduce_shared, int call, int calls)> after_call =
       [](const std::function<void()>&, int, int) {};
-  /// Whether a shared parameter takes part in its reduction, given whether this rank has a gradient of it.
-  std::function<bool(bool has_gradient)> takes_part = [](bool) { return true; };
-  /// Makes of a rank's own gradients of shared parameters those of the whole model, in place. Collective over the ranks
-  /// that hold them.
-  std::function<void(comm::Communicator& group, const comm::Buffer& bucket)> reduce_shared = sum_over_holders;
+  /// Of the reducer that sums the gradients of shared parameters over the ranks that hold them.
+  bucketing::ReducerSteps shared;
   /// Ends a step.
   std::function<void(const std::function<void()>& reduce_shared, const std::function<void()>& update)> finish =
       reduce_then_update;

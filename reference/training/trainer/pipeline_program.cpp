@@ -6,11 +6,11 @@
 #include <optional>
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
+#include "reference/bucketing/reducer.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/generate.hpp"
 #include "reference/training/device.hpp"
@@ -75,25 +75,36 @@ UpdateBatches update_of(std::int64_t batch, std::int64_t batches, int accumulati
   return {first, std::min<std::int64_t>(accumulation, batches - first)};
 }
 
-TrainingData image_data(const data::Cifar10& images, const TrainerSettings& settings, int data_rank) {
+std::int64_t own_batches_of(const UpdateBatches& update, std::int64_t own) {
+  return std::clamp<std::int64_t>(own - update.first, 0, update.count);
+}
+
+TrainingData image_data(const data::Cifar10& images, const TrainerSettings& settings, int data_rank, bool uneven) {
   const data::BatchPlan training{.rows = images.training.size(),
                                  .batch = static_cast<std::size_t>(settings.batch_size),
                                  .seed = settings.seed,
                                  .drop_last = !settings.tensor_shape.empty(),
                                  .parts = static_cast<std::size_t>(settings.micro_batches),
                                  .rank = data_rank,
-                                 .ranks = settings.data};
+                                 .ranks = settings.data,
+                                 .uneven = uneven};
   data::BatchPlan test = training;
   test.rows = images.test.size();
   test.shuffle = false;
   test.rank = 0;
   test.ranks = 1;
+  data::BatchPlan longest = training, shortest = training;  // rows are dealt to rank 0 first
+  longest.rank = 0;
+  shortest.rank = settings.data - 1;
+  (void)batches_in("training", shortest);  // every rank says so where one has none
   struct Order {
     int epoch = -1;
     std::vector<std::vector<std::size_t>> batches;
   };
   const auto order = std::make_shared<Order>();  // of the epoch that is under way
-  TrainingData made{.training_batches = batches_in("training", training), .test_batches = batches_in("test", test)};
+  TrainingData made{.training_batches = batches_in("training", longest),
+                    .test_batches = batches_in("test", test),
+                    .own_batches = batches_in("training", training)};
   made.training = [&images, training, order](int epoch, std::int64_t batch) {
     if (order->epoch != epoch) *order = {epoch, data::batches_of_epoch(training, epoch)};
     return tensors_of(data::training_batch(images.training, order->batches.at(static_cast<std::size_t>(batch)),
@@ -112,7 +123,8 @@ TrainingData text_data(const data::Text& text, const TrainerSettings& settings, 
   const auto batch_of = [=, seed = settings.seed, ranks = settings.data](std::string_view part, std::int64_t number) {
     return tensors_of(data::text_batch(part, rows, length, seed, number * ranks + data_rank), rows);
   };
-  TrainingData made{.training_batches = batches, .test_batches = std::max<std::int64_t>(1, batches / 10)};
+  TrainingData made{
+      .training_batches = batches, .test_batches = std::max<std::int64_t>(1, batches / 10), .own_batches = batches};
   made.training = [=, part = text.training](int epoch, std::int64_t batch) {
     return batch_of(part, epoch * batches + batch);
   };
@@ -121,7 +133,7 @@ TrainingData text_data(const data::Text& text, const TrainerSettings& settings, 
 }
 
 PipelineProgram::PipelineProgram(const TrainerSettings& settings, const PipelineTask& task, comm::Communicator& world,
-                                 Timers* timers)
+                                 Timers* timers, ExecutorSteps steps)
     : settings_(settings),
       world_((check(settings, world), world)),
       timers_(timers),
@@ -130,9 +142,11 @@ PipelineProgram::PipelineProgram(const TrainerSettings& settings, const Pipeline
       pipeline_(group_along(world, parallel_, place_, &job::Coordinates::pipeline, settings.pipeline)),
       replicas_(group_along(world, parallel_, place_, &job::Coordinates::data, settings.data)),
       data_(task.data(place_.data)),
-      store_(settings.seed, device_of(task.device, world.rank())) {
+      store_(settings.seed, device_of(task.device, world.rank())),
+      steps_(std::move(steps)) {
   at::set_num_threads(1);
   make_stages(task);
+  if (settings.data > 1) make_reducer(task.gradients);
   optimizer_ = std::make_unique<OptimizerState>(task.optimizer, parameters().size());
   set_learning_rate(settings.learning_rate);
 }
@@ -163,7 +177,7 @@ void PipelineProgram::make_stages(const PipelineTask& task) {
       [settings = settings_, name = task.schedule](int micro_batches) {
         return schedule_of(settings, name, micro_batches);
       },
-      std::move(own), std::move(options), steps_);
+      std::move(own), std::move(options), steps_.pipeline);
   share(task.blocks, parts, ranks);
 }
 
@@ -184,7 +198,7 @@ void PipelineProgram::share(const Blocks& blocks, const std::vector<schedules::I
     if (ranks.size() > 1) shared.push_back({parameter.name, parameter.tensor, ranks});
   }
   std::ranges::sort(shared, {}, &SharedParameter::name);
-  shared_ = std::make_unique<SharedParameters>(*pipeline_, shared, steps_);
+  shared_ = std::make_unique<SharedParameters>(*pipeline_, shared, steps_.pipeline);
 }
 
 TrainingProgram PipelineProgram::program() {
@@ -194,16 +208,59 @@ TrainingProgram PipelineProgram::program() {
   return program;
 }
 
+void PipelineProgram::make_reducer(const GradientSettings& settings) {
+  std::vector<GroupedTensor> leaves = in_one_group(parameters());
+  const std::vector<bucketing::Gradient> gradients = gradients_of(leaves);
+  const std::int64_t bucket_bytes = bucket_bytes_over(*replicas_, gradients, settings.bucket_bytes);
+  std::vector<at::Tensor> statistics;
+  for (const NamedTensor& buffer : buffers())
+    if (settings.broadcast_buffers) statistics.push_back(buffer.tensor);
+  if (settings.static_graph) {
+    overlapped_ = std::make_unique<AutogradReducer>(*replicas_, parameters(),
+                                                    AutogradOptions{.reducer = options_of(settings),
+                                                                    .bucket_bytes = bucket_bytes,
+                                                                    .rebuild = true,
+                                                                    .buffers = std::move(statistics)},
+                                                    steps_.reducer);
+    return;
+  }
+  std::vector<int> backwards(gradients.size());
+  std::iota(backwards.rbegin(), backwards.rend(), 0);
+  reducer_ = std::make_unique<TensorReducer>(std::vector{replicas_.get()}, std::move(leaves),
+                                             plan_by_bytes(gradients, backwards, bucket_bytes), options_of(settings),
+                                             steps_.reducer, statistics);
+}
+
 BatchResult PipelineProgram::train(int epoch, std::int64_t batch) {
-  const auto [first, count] = update_of(batch, data_.training_batches, settings_.accumulation);
-  EngineResult ran = run(data_.training(epoch, batch), static_cast<int>(count), true);
+  const UpdateBatches update = update_of(batch, data_.training_batches, settings_.accumulation);
+  const bool ends = batch + 1 == update.first + update.count;
+  EngineResult ran = back_propagate(epoch, batch, update);
+  if (ends) reduce(own_batches_of(update, data_.own_batches) == 0);
   BatchResult result = agree(ran);
-  if (batch + 1 == first + count) {
-    if (std::isfinite(result.loss)) update();
+  if (ends) {
+    if (std::isfinite(result.loss)) this->update();
     engine_->clear_gradients();
+    if (overlapped_) overlapped_->clear();
   }
   timeline_ = {std::move(ran.actions), std::move(ran.periods)};
   return result;
+}
+
+// Nothing where this data rank has no rows for the batch.
+EngineResult PipelineProgram::back_propagate(int epoch, std::int64_t batch, const UpdateBatches& update) {
+  const bool ends = batch + 1 == update.first + update.count;
+  const std::int64_t own = own_batches_of(update, data_.own_batches);
+  if (own > 0) begin_reduction(ends);
+  EngineResult ran;
+  if (batch < data_.own_batches) ran = run(data_.training(epoch, batch), static_cast<int>(own), true);
+  if (overlapped_) (void)overlapped_->finish();
+  return ran;
+}
+
+void PipelineProgram::begin_reduction(bool ends_update) {
+  const auto time = timed(timers_, "reduce");
+  if (overlapped_) overlapped_->begin(ends_update);
+  if (reducer_ && ends_update) reducer_->begin();
 }
 
 void PipelineProgram::set_learning_rate(double rate) {
@@ -251,36 +308,28 @@ BatchResult PipelineProgram::agree(const EngineResult& ran) {
   return result;
 }
 
-void PipelineProgram::update() {
-  std::vector<at::Tensor> values, gradients;
-  {
-    const auto time = timed(timers_, "reduce");
-    shared_->reduce();
-    for (const NamedTensor& parameter : parameters()) {
-      const at::Tensor& gradient = parameter.tensor.grad();
-      values.push_back(parameter.tensor.detach());
-      gradients.push_back(gradient.defined() ? gradient : at::zeros_like(values.back()));
-    }
-    if (settings_.data > 1) average_over_data_ranks(gradients);
-  }
-  if (told_) told_(gradients);
-  const auto time = timed(timers_, "update");
-  optimizer_->step(values, gradients);
+// `joins`: this data rank had no rows for the whole update.
+void PipelineProgram::reduce(bool joins) {
+  const auto time = timed(timers_, "reduce");
+  if (!joins) shared_->reduce();
+  gradients_.clear();
+  for (const NamedTensor& parameter : parameters()) gradients_.push_back(parameter.tensor.grad());
+  if (reducer_ && joins)
+    (void)reducer_->join_step(gradients_);
+  else if (reducer_)
+    reducer_->reduce(gradients_);
 }
 
-void PipelineProgram::average_over_data_ranks(std::vector<at::Tensor>& gradients) {
-  if (gradients.empty()) return;
-  std::vector<at::Tensor> flat;
-  for (const at::Tensor& gradient : gradients) flat.push_back(gradient.reshape({-1}));
-  const at::Tensor bucket = at::cat(flat).cpu();
-  const comm::Buffer buffer{bucket.data_ptr<float>(), bucket.numel(), comm::DType::f32};
-  replicas_->all_reduce(buffer, buffer, comm::ReduceOp::avg);
-  std::int64_t first = 0;
-  for (at::Tensor& gradient : gradients) {
-    const at::Tensor mean = bucket.narrow(0, first, gradient.numel()).view(gradient.sizes());
-    first += gradient.numel();
-    gradient = mean.to(gradient.device());
+void PipelineProgram::update() {
+  std::vector<at::Tensor> values;
+  for (const NamedTensor& parameter : parameters()) {
+    values.push_back(parameter.tensor.detach());
+    at::Tensor& gradient = gradients_[values.size() - 1];
+    if (!gradient.defined()) gradient = at::zeros_like(values.back());
   }
+  if (told_) told_(gradients_);
+  const auto time = timed(timers_, "update");
+  optimizer_->step(values, gradients_);
 }
 
 std::vector<NamedTensor> PipelineProgram::buffers() const {

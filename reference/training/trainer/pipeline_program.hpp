@@ -2,10 +2,12 @@
 // trainer's.
 //
 // Model   The world is pipeline x data ranks, row-major. Each pipeline trains on batches of its own; gradients of shared
-//         parameters are summed over the stages that hold them, then all gradients averaged over the data ranks, then every
-//         rank updates what it has. Where no schedule is named: with one chunk 1F1B, with several ColossalAI's interleaved one.
+//         parameters are summed over the stages that hold them, then all gradients averaged over the data ranks in buckets,
+//         then every rank updates what it has. Where no schedule is named: with one chunk 1F1B, with several ColossalAI's interleaved one.
 // Result  All ranks get the same: the mean loss over the data ranks, and counts over all of them.
 // Threads One intra-operation thread on the thread that makes it, which is the one that uses it.
+// Uneven  With task.gradients.join, a data rank without rows for a batch takes part in what is collective, with zeros; its
+//         gradients are the mean of the batches of the update that it has.
 // Updates After gradient_accumulation batches, whose gradients are their mean, and at the end of an epoch.
 // Loss    Where it is no number on any rank, no rank updates anything.
 // Errors  Unsupported for parallel.tensor other than 1; InvalidArgument for a world of another size, and for batches that the
@@ -23,12 +25,15 @@
 
 #include "reference/comm/communicator.hpp"
 #include "reference/record/layout.hpp"
+#include "reference/training/bucketing/autograd.hpp"
+#include "reference/training/bucketing/tensors.hpp"
 #include "reference/training/data/batches.hpp"
 #include "reference/training/data/text.hpp"
 #include "reference/training/models/blocks.hpp"
 #include "reference/training/optimizer.hpp"
 #include "reference/training/pipeline/engine.hpp"
 #include "reference/training/pipeline/shared.hpp"
+#include "reference/training/steps.hpp"
 #include "reference/training/trainer/batch_tensors.hpp"
 #include "reference/training/trainer/checkpoint.hpp"
 #include "reference/training/trainer/pipeline_run.hpp"
@@ -40,14 +45,17 @@ namespace plumbline::training {
 
 /// Batches of one data rank.
 struct TrainingData {
-  std::int64_t training_batches = 0;  // of an epoch
+  std::int64_t training_batches = 0;  // of an epoch, of the data rank that has the most
   std::int64_t test_batches = 0;
+  std::int64_t own_batches = 0;  // of this data rank, the first ones of the epoch
   std::function<BatchTensors(int epoch, std::int64_t batch)> training;
   std::function<BatchTensors(std::int64_t batch)> test;
 };
 /// Of images, which must outlive it: augmented ones to train on. The test is not shared out: every data rank does all of it.
-/// The last batch of either has as many rows as the micro-batches divide, and is left out where a shape is promised.
-[[nodiscard]] TrainingData image_data(const data::Cifar10& images, const TrainerSettings& settings, int data_rank);
+/// The last batch of either has as many rows as the micro-batches divide, and is left out where a shape is promised. Data
+/// ranks have equally many batches, or, where they are uneven, as their rows give.
+[[nodiscard]] TrainingData image_data(const data::Cifar10& images, const TrainerSettings& settings, int data_rank,
+                                      bool uneven = false);
 /// Of a text, in windows of `length` tokens: so many batches an epoch, a tenth as many, and at least one, to test. The text
 /// must outlive it.
 [[nodiscard]] TrainingData text_data(const data::Text& text, const TrainerSettings& settings, int data_rank,
@@ -61,6 +69,7 @@ struct PipelineTask {
   job::Optimizer optimizer = job::Adam{.lr = 1e-3};  // the settings' rate holds
   std::string device = "cpu";
   std::function<TrainingData(int data_rank)> data;
+  GradientSettings gradients{};
 };
 
 /// The batches of the update that a batch of an epoch is part of.
@@ -70,14 +79,16 @@ struct UpdateBatches {
 };
 /// An epoch's batches are taken by so many; the last update may have fewer.
 [[nodiscard]] UpdateBatches update_of(std::int64_t batch, std::int64_t batches, int accumulation);
+/// How many of them a data rank has rows for, that has the first `own` batches of the epoch.
+[[nodiscard]] std::int64_t own_batches_of(const UpdateBatches& update, std::int64_t own);
 
 /// One rank of it.
 class PipelineProgram {
  public:
   /// Collective over `world`, which must outlive it. `timers`, where there are some, measure "forward and backward", "reduce"
-  /// and "update".
+  /// and "update". The steps are the right ones unless the run shall be wrong.
   PipelineProgram(const TrainerSettings& settings, const PipelineTask& task, comm::Communicator& world,
-                  Timers* timers = nullptr);
+                  Timers* timers = nullptr, ExecutorSteps steps = {});
   ~PipelineProgram();
 
   /// Its functions are collective, and refer to this.
@@ -104,11 +115,14 @@ class PipelineProgram {
   void make_stages(const PipelineTask& task);
   void share(const Blocks& blocks, const std::vector<schedules::Interval>& parts,
              const std::vector<int>& ranks_of_parts);
+  void make_reducer(const GradientSettings& settings);
   BatchResult train(int epoch, std::int64_t batch);
+  EngineResult back_propagate(int epoch, std::int64_t batch, const UpdateBatches& update);
   EngineResult run(const BatchTensors& batch, int calls, bool training);
   BatchResult agree(const EngineResult& ran);
+  void begin_reduction(bool ends_update);
+  void reduce(bool joins);
   void update();
-  void average_over_data_ranks(std::vector<at::Tensor>& gradients);
 
   TrainerSettings settings_;
   comm::Communicator& world_;
@@ -119,10 +133,14 @@ class PipelineProgram {
   std::unique_ptr<comm::Communicator> replicas_;
   TrainingData data_;
   TensorStore store_;
-  PipelineTrainingSteps steps_;
+  ExecutorSteps steps_;
   std::map<int, std::unique_ptr<Stage>> stages_;
   std::unique_ptr<PipelineEngine> engine_;
   std::unique_ptr<SharedParameters> shared_;
+  // Over the data ranks, where there are several: while back-propagation runs, or when it is over.
+  std::unique_ptr<AutogradReducer> overlapped_;
+  std::unique_ptr<TensorReducer> reducer_;
+  std::vector<at::Tensor> gradients_;  // that the update uses
   std::unique_ptr<OptimizerState> optimizer_;
   double learning_rate_ = 0;
   std::function<void(std::span<const at::Tensor>)> told_;

@@ -44,6 +44,24 @@ void check_schedule(const PipelineRun& run) {
   }
 }
 
+void check_gradients(const PipelineRun& run) {
+  require_possible(run.gradients);
+  if (!run.gradients.join.empty() && run.data == "text")
+    throw InvalidArgument(fmt::format("join '{}' with data 'text', of which all data ranks have equally many batches",
+                                      run.gradients.join));
+  if (!run.gradients.static_graph) return;
+  if (run.settings.pipeline > 1)
+    throw InvalidArgument(
+        fmt::format("a static graph with parallel.pipeline = {}; gradients are reduced while back-propagation runs "
+                    "without a pipeline alone",
+                    run.settings.pipeline));
+  for (const auto& actions : schedule_of(run.settings, run.schedule, run.settings.micro_batches).ranks)
+    if (std::ranges::count(actions, schedules::ActionKind::weight_gradient, &schedules::Action::kind) > 0)
+      throw InvalidArgument(fmt::format(
+          "a static graph with schedule '{}', which computes weight gradients when back-propagation is over",
+          run.schedule));
+}
+
 }  // namespace
 
 schedules::Schedule schedule_of(const TrainerSettings& settings, const std::string& name, int micro_batches) {
@@ -76,6 +94,7 @@ void require_possible(const PipelineRun& run) {
     throw InvalidArgument(fmt::format("resnet.num_classes = {}; it must be at least {}, the classes of the data",
                                       run.settings.resnet.classes, kClassesOfImages));
   check_schedule(run);
+  check_gradients(run);
 }
 
 }  // namespace plumbline::training

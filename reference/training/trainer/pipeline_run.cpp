@@ -57,9 +57,10 @@ Source source_of(const PipelineRun& run) {
 
 PipelineTask task_of(const PipelineRun& run, const Source& source) {
   PipelineTask task{.blocks = blocks_of(run), .schedule = run.schedule, .device = run.device};
+  task.gradients = run.gradients;
   task.data = [&run, &source](int data_rank) {
     if (run.data == "text") return text_data(source.text, run.settings, data_rank, kWindow, run.text_batches);
-    return image_data(source.images, run.settings, data_rank);
+    return image_data(source.images, run.settings, data_rank, !run.gradients.join.empty());
   };
   return task;
 }
@@ -71,6 +72,10 @@ Configuration configuration_of(const PipelineRun& run) {
   configuration.emplace_back("schedule", run.schedule);
   configuration.emplace_back("most_digits", std::to_string(run.most_digits));
   configuration.emplace_back("text_batches", std::to_string(run.text_batches));
+  // What changes the numbers; buckets and when they are reduced do not.
+  configuration.emplace_back("compression", run.gradients.compression);
+  configuration.emplace_back("join", run.gradients.join);
+  configuration.emplace_back("broadcast_buffers", run.gradients.broadcast_buffers ? "true" : "false");
   return configuration;
 }
 
@@ -178,12 +183,13 @@ Hooks hooks_of(const PipelineRun& run, PipelineProgram& program, const TrainingP
 
 }  // namespace
 
-std::vector<EpochResult> run_pipeline(const PipelineRun& run, comm::Communicator& world, const PipelineSinks& sinks) {
+std::vector<EpochResult> run_pipeline(const PipelineRun& run, comm::Communicator& world, const PipelineSinks& sinks,
+                                      const ExecutorSteps& steps) {
   require_possible(run);
   const Source source = source_of(run);
   const PipelineTask task = task_of(run, source);
   Timers timers;
-  PipelineProgram program(run.settings, task, world, &timers);
+  PipelineProgram program(run.settings, task, world, &timers, steps);
   if (world.rank() == 0)
     sinks.log(describe(task.blocks, parts_of(task.blocks, run.settings.pipeline, run.settings.chunks, task.cut),
                        run.ranks_of_stages()));

@@ -18,11 +18,14 @@
 
 #include "reference/comm/communicator.hpp"
 #include "reference/schedules/simulator.hpp"
+#include "reference/training/gradient_settings.hpp"
 #include "reference/training/trainer/hooks.hpp"
 #include "reference/training/trainer/settings.hpp"
 #include "reference/training/trainer/trainer.hpp"
 
 namespace plumbline::training {
+
+struct ExecutorSteps;  // steps.hpp
 
 inline constexpr std::array<std::string_view, 4> kPipelineModels{"resnet50", "resnet_small", "perceptron", "gpt"};
 inline constexpr std::array<std::string_view, 3> kPipelineData{"cifar10", "digits", "text"};
@@ -68,6 +71,7 @@ struct PipelineRun {
   bool resume = false;                  // from the last complete checkpoint, where there is one
   std::int64_t check = 0;               // updates, from the first of this run on, that are held to a single device
   bool trace = false;                   // whether the last batch's timeline is told
+  GradientSettings gradients{};
 
   /// The pipeline rank of each stage. Throws InvalidArgument for a shape that the schedule does not have.
   [[nodiscard]] std::vector<int> ranks_of_stages() const;
@@ -99,9 +103,10 @@ struct PipelineSinks {
 /// settings that make no run, a schedule that does not have the shape, and a run that resumes without checkpoints.
 void require_possible(const PipelineRun& run);
 
-/// One rank of the run. Collective over `world`. Returns what the epochs that were run came to, the same on all ranks.
+/// One rank of the run. Collective over `world`. The steps are the right ones unless the run shall be wrong. Returns what the epochs that were run came to, the same on all ranks.
 /// Throws what require_possible() throws; InvalidArgument for a folder with checkpoints
 /// where the run does not resume, or of another run; NonFiniteLoss; and what PipelineProgram throws.
-std::vector<EpochResult> run_pipeline(const PipelineRun& run, comm::Communicator& world, const PipelineSinks& sinks);
+std::vector<EpochResult> run_pipeline(const PipelineRun& run, comm::Communicator& world, const PipelineSinks& sinks,
+                                      const ExecutorSteps& steps);
 
 }  // namespace plumbline::training

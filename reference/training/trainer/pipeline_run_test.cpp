@@ -11,6 +11,7 @@
 #include "reference/comm/local.hpp"
 #include "reference/record/temporary_folder.hpp"
 #include "reference/training/data/cifar10.hpp"
+#include "reference/training/steps.hpp"
 #include "reference/training/trainer/checkpoint.hpp"
 
 namespace plumbline::training {
@@ -34,7 +35,7 @@ Told told_by(const PipelineRun& run) {
                               .progress = [&](const std::string& text) { told.progress += text; },
                               .compared = [&](const UpdateComparison& one) { told.compared.push_back(one); },
                               .timeline = [&](const std::vector<RankTimeline>& ranks) { told.timeline = ranks; }};
-    const auto epochs = run_pipeline(run, world, sinks);
+    const auto epochs = run_pipeline(run, world, sinks, {});
     const std::lock_guard lock(mutex);
     if (told.epochs.empty()) told.epochs = epochs;
     EXPECT_EQ(told.epochs, epochs) << "rank " << world.rank();

@@ -6,8 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reference/bucketing/reducer.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/record/temporary_folder.hpp"
+#include "reference/training/gradient_settings.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -139,6 +141,32 @@ TEST(TrainerSettingsTest, AConfigurationTellsAllFieldsApart) {
     const Configuration other = configuration_of(others[i]);
     for (std::size_t field = 0; field < base.size(); ++field) EXPECT_EQ(other[field] != base[field], field == i) << i;
   }
+}
+
+TEST(GradientSettingsTest, AreOptionsOfAReducer) {
+  EXPECT_FALSE(options_of(GradientSettings()).wire);
+  EXPECT_FALSE(options_of(GradientSettings()).join);
+  EXPECT_EQ(options_of({.compression = "fp16"}).wire, comm::DType::f16);
+  EXPECT_EQ(options_of({.compression = "bf16"}).wire, comm::DType::bf16);
+  EXPECT_EQ(options_of({.join = "present"}).join_divisor, bucketing::JoinDivisor::present_ranks);
+  EXPECT_TRUE(options_of({.join = "all"}).join);
+  EXPECT_EQ(options_of({.join = "all"}).join_divisor, bucketing::JoinDivisor::initial_world);
+  EXPECT_EQ(options_of({.static_graph = true}).unused, bucketing::Unused::learned);
+}
+
+TEST(GradientSettingsTest, SayWhatIsImpossible) {
+  const auto error_of = [](const GradientSettings& settings) -> std::string {
+    try {
+      require_possible(settings);
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error_of({.compression = "int8"}), "compression 'int8'; it must be fp16, bf16");
+  EXPECT_EQ(error_of({.join = "some"}), "join 'some'; it must be present, all");
+  EXPECT_EQ(error_of({.bucket_bytes = -1}), "buckets of -1 bytes; 0 or more are possible");
+  EXPECT_THAT(error_of({.join = "all", .static_graph = true}), HasSubstr("join 'all' with a static graph"));
 }
 
 }  // namespace

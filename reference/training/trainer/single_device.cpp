@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include <ATen/ops/cat.h>
@@ -123,7 +124,7 @@ class WholeModel {
 // What the single device makes of an update.
 struct Alone {
   Named mean;                  // of the gradients
-  std::vector<Named> slices;   // of each data rank
+  std::vector<Named> slices;   // of each data rank that has rows
   std::vector<Named> buffers;  // of each data rank, after it
   double loss = 0;
 };
@@ -291,18 +292,34 @@ class SingleDeviceCheck::Implementation {
     for (const auto& [name, parameter] : model.parameters()) values[name] = of_first_holder(before_, name);
     model.set(values);
     Alone result;
-    double losses = 0;
+    std::vector<double> losses(static_cast<std::size_t>(count)), slices(losses.size());
+    Named statistics_of_rank_0;  // when the last batch begins
     for (int data = 0; data < settings_.data; ++data) {
+      const TrainingData& rows = data_[static_cast<std::size_t>(data)];
+      const std::int64_t own = own_batches_of({first, count}, rows.own_batches);
       model.clear_gradients();
       model.set_buffers(statistics_of(statistics_, data));
-      for (std::int64_t batch = first; batch < first + count; ++batch)
-        losses += batch_of(model, data_[static_cast<std::size_t>(data)].training(epoch, batch), count);
-      result.slices.push_back(gradients_of(model));
+      for (std::int64_t batch = first; batch < first + count; ++batch) {
+        if (batch + 1 == first + count && task_.gradients.broadcast_buffers) {
+          if (data == 0) statistics_of_rank_0 = copies(model.buffers());
+          model.set_buffers(statistics_of_rank_0);
+        }
+        if (batch >= first + own) continue;
+        const auto at = static_cast<std::size_t>(batch - first);
+        losses[at] += batch_of(model, rows.training(epoch, batch), own);
+        slices[at] += settings_.micro_batches;
+      }
+      if (own > 0) result.slices.push_back(gradients_of(model));
       result.buffers.push_back(copies(model.buffers()));
     }
-    result.loss = losses / static_cast<double>(settings_.data * count * settings_.micro_batches);
-    result.mean = mean_of(result.slices);
+    for (std::size_t at = 0; at < losses.size(); ++at)
+      result.loss += losses[at] / slices[at] / static_cast<double>(losses.size());
+    result.mean = mean_of(result.slices, divisor_of(result));
     return result;
+  }
+  // The data ranks that have rows, or all.
+  [[nodiscard]] std::int64_t divisor_of(const Alone& single) const {
+    return task_.gradients.join == "present" ? std::ssize(single.slices) : settings_.data;
   }
   double batch_of(WholeModel& model, const BatchTensors& batch, std::int64_t batches) {
     const int parts = settings_.micro_batches;
@@ -326,11 +343,11 @@ class SingleDeviceCheck::Implementation {
     return all;
   }
   // Added in rank order, divided once.
-  static Named mean_of(const std::vector<Named>& slices) {
+  static Named mean_of(const std::vector<Named>& slices, std::int64_t divisor) {
     Named mean = copies(slices.front());
     for (auto& [name, sum] : mean) {
       for (std::size_t data = 1; data < slices.size(); ++data) sum.add_(slices[data].at(name));
-      if (slices.size() > 1) sum.div_(static_cast<double>(slices.size()));
+      if (divisor > 1) sum.div_(static_cast<double>(divisor));
     }
     return mean;
   }
@@ -436,7 +453,7 @@ class SingleDeviceCheck::Implementation {
   [[nodiscard]] bool is_shared(const std::string& name) const { return whole_->uses().at(name) > 1; }
   [[nodiscard]] bool has_the_same_bits(const std::string& name) const {
     const bool in_rank_order = settings_.data == 1 || world_.capabilities().has(comm::Capability::rank_order);
-    return is_on_host() && gradients_in_turn_ && in_rank_order && !is_shared(name);
+    return is_on_host() && gradients_in_turn_ && in_rank_order && !is_shared(name) && !wire_of(task_.gradients);
   }
 
   template <class Find>
@@ -457,13 +474,32 @@ class SingleDeviceCheck::Implementation {
         find("gradient", fmt::format("the single device's gradient of '{}' is not finite", name));
         continue;
       }
-      const double off = equal ? 0 : distance(got, expected);
+      double off = equal ? 0 : distance(got, expected);
+      if (const auto wire = wire_of(task_.gradients)) std::tie(off, bound) = of_wire(*wire, name, got, single, bound);
       see(result.gradient, name, off, bound);
-      if (!(off <= bound) || (!equal && bound == 0))
+      // Zeros that absent ranks add keep a value, and not always the sign of zero.
+      const bool same = equal || (off == 0 && std::ssize(single.slices) < settings_.data);
+      if (!(off <= bound) || (!same && bound == 0))
         find("gradient",
              fmt::format("the gradient of '{}' is {:.3g} off that of the single device; {}", name, off,
                          bound == 0 ? std::string("the bits must be equal") : fmt::format("at most {:.3g}", bound)));
     }
+  }
+  // How far a gradient is off whose parts were rounded on the way, and how far it may be, where it is off the most in parts of
+  // that: each part is rounded, then each addition, the division and the result.
+  std::pair<double, double> of_wire(comm::DType wire, const std::string& name, const at::Tensor& got,
+                                    const Alone& single, double bound) const {
+    const bool is_half = wire == comm::DType::f16;
+    const double unit = is_half ? 0x1p-11 : 0x1p-8, least = is_half ? 0x1p-24 : 0x1p-126;
+    const double roundings = settings_.data + 3;
+    at::Tensor limit = at::zeros_like(got, at::kDouble);
+    for (const Named& slice : single.slices) limit.add_(slice.at(name).to(at::kDouble).abs());
+    limit.mul_(roundings * unit / static_cast<double>(divisor_of(single))).add_(roundings * least + bound);
+    const at::Tensor off = got.to(at::kDouble).sub(single.mean.at(name)).abs();
+    if (off.numel() == 0) return {0, bound};
+    const at::Tensor worst = off.div(limit).argmax();  // the first that is no number, where there is one
+    return {off.reshape({-1}).index_select(0, worst.reshape({1})).item<double>(),
+            limit.reshape({-1}).index_select(0, worst.reshape({1})).item<double>()};
   }
   Alone alone_in_double(int epoch, std::int64_t first, std::int64_t count) {
     if (!wide_) wide_.emplace(settings_, task_, at::kDouble);

@@ -7,7 +7,9 @@
 // Bits    Loss, running statistics and updates are equal bit for bit; so are gradients where a single device adds in the same
 //         order: the schedule back-propagates each stage's micro-batches in turn, the communicator adds in rank order, no
 //         other stage uses the parameter, and everything is on the host. Others may differ by max(8 d, 64 u g), d the
-//         distance of the same computation in float32 from float64, g the largest gradient of a data rank, u = 2^-24.
+//         distance of the same computation in float32 from float64, g the largest gradient of a data rank, u = 2^-24. What
+//         travels compressed may differ by its roundings besides: (data ranks + 3) (v m + s) at each place, m the mean of the
+//         data ranks' magnitudes there, v the type's unit round-off and s its smallest number.
 // Cost    The run's own computations once more on rank 0, twice more where bits may differ, and three times the model's size
 //         in messages.
 #pragma once

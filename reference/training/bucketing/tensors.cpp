@@ -1,0 +1,125 @@
+#include "reference/training/bucketing/tensors.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include "reference/bucketing/in_order.hpp"
+#include "reference/bucketing/tuning.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/training/added_type.hpp"
+#include "reference/training/bucketing/flat_tensors.hpp"
+
+namespace plumbline::training {
+
+std::vector<GroupedTensor> in_one_group(const std::vector<NamedTensor>& leaves) {
+  std::vector<GroupedTensor> grouped;
+  for (const NamedTensor& leaf : leaves) grouped.push_back({leaf});
+  return grouped;
+}
+
+std::vector<bucketing::Gradient> gradients_of(const std::vector<GroupedTensor>& leaves) {
+  std::vector<bucketing::Gradient> gradients;
+  for (const auto& [leaf, group] : leaves) {
+    const std::optional<comm::DType> dtype = added_type_of(leaf.tensor.scalar_type());
+    if (!dtype)
+      throw Unsupported(
+          fmt::format("leaf '{}': gradients of {} are not added", leaf.name, c10::toString(leaf.tensor.scalar_type())));
+    gradients.push_back({.elements = leaf.tensor.numel(), .dtype = *dtype, .group = group});
+  }
+  return gradients;
+}
+
+bucketing::Plan plan_by_bytes(std::span<const bucketing::Gradient> gradients, std::span<const int> order,
+                              std::int64_t bucket_bytes) {
+  return bucketing::buckets_in_order(gradients, order,
+                                     std::array{std::min(kFirstBucketBytes, bucket_bytes), bucket_bytes});
+}
+
+std::int64_t bucket_bytes_over(comm::Communicator& group, std::span<const bucketing::Gradient> gradients,
+                               std::int64_t bucket_bytes) {
+  if (bucket_bytes > 0) return bucket_bytes;
+  return std::max<std::int64_t>(1, bucketing::fastest_limit(group, gradients).limit_bytes);
+}
+
+class TensorReducer::Impl {
+ public:
+  Impl(std::vector<comm::Communicator*> groups, std::vector<GroupedTensor> leaves, bucketing::Plan plan,
+       bucketing::ReducerOptions options, const bucketing::ReducerSteps& steps, const std::vector<at::Tensor>& buffers)
+      : leaves_(std::move(leaves)), buffers_(buffers) {
+    options.memory = bucketing::GradientMemory::views;
+    options.unused = bucketing::Unused::zeros;
+    options.names.clear();
+    for (const GroupedTensor& leaf : leaves_) options.names.push_back(leaf.named.name);
+    options.buffers = buffers_.buffers();
+    reducer_.emplace(std::move(groups), gradients_of(leaves_), std::move(plan), std::move(options), steps);
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      const at::Tensor& leaf = leaves_[i].named.tensor;
+      views_.push_back(
+          at::from_blob(reducer_->view(static_cast<int>(i)).data, leaf.sizes(), at::TensorOptions(leaf.scalar_type())));
+    }
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  void begin() {
+    buffers_.gather();
+    reducer_->begin();
+    buffers_.scatter();
+  }
+  void reduce(std::vector<at::Tensor>& gradients) {
+    const c10::AutoGradMode without_gradients(false);
+    for (const bucketing::Member& member : reducer_->plan().members) {
+      const auto i = static_cast<std::size_t>(member.gradient);
+      if (!gradients.at(i).defined()) {
+        reducer_->lack(member.gradient);
+        continue;
+      }
+      views_[i].copy_(gradients[i]);
+      reducer_->ready(member.gradient);
+    }
+    (void)reducer_->finish();
+    take(gradients);
+    reducer_->clear();
+  }
+  bool join_step(std::vector<at::Tensor>& gradients) {
+    const c10::AutoGradMode without_gradients(false);
+    buffers_.gather();
+    const bool joined = reducer_->join_step();
+    buffers_.scatter();
+    if (joined) take(gradients);
+    reducer_->clear();
+    return joined;
+  }
+
+ private:
+  void take(std::vector<at::Tensor>& gradients) const {
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      if (!gradients.at(i).defined()) gradients[i] = at::empty_like(leaves_[i].named.tensor);
+      gradients[i].copy_(views_[i]);
+    }
+  }
+
+  std::vector<GroupedTensor> leaves_;
+  FlatTensors buffers_;
+  std::optional<bucketing::Reducer> reducer_;
+  std::vector<at::Tensor> views_;
+};
+
+TensorReducer::TensorReducer(std::vector<comm::Communicator*> groups, std::vector<GroupedTensor> leaves,
+                             bucketing::Plan plan, bucketing::ReducerOptions options,
+                             const bucketing::ReducerSteps& steps, const std::vector<at::Tensor>& buffers)
+    : impl_(std::make_unique<Impl>(std::move(groups), std::move(leaves), std::move(plan), std::move(options), steps,
+                                   buffers)) {}
+TensorReducer::~TensorReducer() = default;
+void TensorReducer::begin() { impl_->begin(); }
+void TensorReducer::reduce(std::vector<at::Tensor>& gradients) { impl_->reduce(gradients); }
+bool TensorReducer::join_step(std::vector<at::Tensor>& gradients) { return impl_->join_step(gradients); }
+
+}  // namespace plumbline::training
