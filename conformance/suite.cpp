@@ -5,6 +5,7 @@
 #include "conformance/bucketing/bucketing_checks.hpp"
 #include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/gossip/gossip_checks.hpp"
 #include "conformance/groups/groups_checks.hpp"
 #include "conformance/pipeline/pipeline_checks.hpp"
 #include "conformance/profiles/profiles.hpp"
@@ -19,6 +20,7 @@ extern const std::string_view plumbline_schedules_requirements;
 extern const std::string_view plumbline_bucketing_requirements;
 extern const std::string_view plumbline_pipeline_requirements;
 extern const std::string_view plumbline_topology_requirements;
+extern const std::string_view plumbline_gossip_requirements;
 extern const std::string_view plumbline_groups_requirements;
 extern const std::string_view plumbline_training_requirements;
 extern const std::string_view plumbline_bugs_text;
@@ -41,6 +43,8 @@ std::unique_ptr<suite::Suite> make_suite() {
   add_reducer_checks(*suite);
   suite->requirements.add_toml(plumbline_pipeline_requirements, "conformance/pipeline/requirements.toml");
   add_pipeline_checks(*suite);
+  suite->requirements.add_toml(plumbline_gossip_requirements, "conformance/gossip/requirements.toml");
+  add_gossip_checks(*suite);
   suite->requirements.add_toml(plumbline_groups_requirements, "conformance/groups/requirements.toml");
   add_groups_checks(*suite);
   suite->requirements.add_toml(plumbline_training_requirements, "conformance/training/requirements.toml");
