@@ -5,6 +5,7 @@
 #include "conformance/bucketing/bucketing_checks.hpp"
 #include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/gossip/gossip_checks.hpp"
 #include "conformance/groups/groups_checks.hpp"
 #include "conformance/pass/pass_checks.hpp"
 #include "conformance/pipeline/pipeline_checks.hpp"
@@ -24,6 +25,7 @@ extern const std::string_view plumbline_pass_requirements;
 extern const std::string_view plumbline_pipeline_requirements;
 extern const std::string_view plumbline_scaler_requirements;
 extern const std::string_view plumbline_topology_requirements;
+extern const std::string_view plumbline_gossip_requirements;
 extern const std::string_view plumbline_groups_requirements;
 extern const std::string_view plumbline_slowmo_requirements;
 extern const std::string_view plumbline_training_requirements;
@@ -51,6 +53,8 @@ std::unique_ptr<suite::Suite> make_suite() {
   add_pipeline_checks(*suite);
   suite->requirements.add_toml(plumbline_scaler_requirements, "conformance/scaler/requirements.toml");
   add_scaler_checks(*suite);
+  suite->requirements.add_toml(plumbline_gossip_requirements, "conformance/gossip/requirements.toml");
+  add_gossip_checks(*suite);
   suite->requirements.add_toml(plumbline_groups_requirements, "conformance/groups/requirements.toml");
   add_groups_checks(*suite);
   suite->requirements.add_toml(plumbline_slowmo_requirements, "conformance/slowmo/requirements.toml");

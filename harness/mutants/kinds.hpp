@@ -38,6 +38,8 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> plan_mutants();
 /// The same, where most plans are answered right.
 [[nodiscard]] std::vector<Mutant> judgement_mutants();
+/// Answers of adapters about gossip, and push-sum with another step in place of a right one.
+[[nodiscard]] std::vector<Mutant> gossip_mutants();
 /// Executors of schedules with another step in place of a right one.
 [[nodiscard]] std::vector<Mutant> executor_mutants();
 /// Pipelines that train with another step in place of a right one.

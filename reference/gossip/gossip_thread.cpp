@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -18,13 +19,17 @@ struct GossipThread::Shared {
   Shared(std::unique_ptr<comm::Communicator> of_nodes, Graph graph, Mixing mixing, PushSumOptions options,
          PushSumSteps steps)
       : group(std::move(of_nodes)),
-        heartbeat(options.heartbeat),
+        heartbeat(steps.patience(options.heartbeat)),
         copies(steps.copies_on_hand_over()),
+        takes_values(steps.takes_values),
+        retry_mixes(steps.retry_mixes),
         push_sum(*group, std::move(graph), std::move(mixing), options, std::move(steps)) {}
 
   std::unique_ptr<comm::Communicator> group;
   const std::chrono::nanoseconds heartbeat;
   const bool copies;
+  const std::function<bool(bool is_on)> takes_values;
+  const std::function<bool()> retry_mixes;
 
   mutable std::mutex mutex;
   std::condition_variable changed;
@@ -99,7 +104,8 @@ GossipThread::~GossipThread() { close(); }
 
 bool GossipThread::hand_over(std::span<const Buffer> x) {
   const std::lock_guard lock(shared_->mutex);
-  if (!shared_->is_on || shared_->is_under_way || shared_->is_closing || shared_->has_failed) return false;
+  if (!shared_->takes_values(shared_->is_on) || shared_->is_under_way || shared_->is_closing || shared_->has_failed)
+    return false;
   shared_->push_sum.prepare(x);
   shared_->keep(x);
   shared_->is_under_way = true;
@@ -123,6 +129,7 @@ GossipThread::Collected GossipThread::collect(std::span<const Buffer> x, bool wa
       std::rethrow_exception(shared.error);
     } catch (const RuntimeFailure&) {
       // Interrupted: the same values again, and not mixed anew.
+      if (shared.retry_mixes()) shared.push_sum.prepare(shared.sent);
       shared.give_turn();
       return Collected::interrupted;
     } catch (...) {

@@ -61,6 +61,11 @@ Shares given(const Mixing& mixing, int node, std::int64_t round, std::size_t pee
   return shares;
 }
 
+Shares by_number(const Mixing& mixing, int node, std::int64_t round, std::size_t peers) {
+  if (mixing.kind == MixingKind::skewed) return skewed(node, peers);
+  return mixing.kind == MixingKind::given ? given(mixing, node, round, peers) : uniform(peers);
+}
+
 }  // namespace
 
 std::string_view name_of(MixingKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
@@ -73,15 +78,21 @@ std::optional<MixingKind> parse_mixing_kind(std::string_view name) {
 
 Shares shares_of(const Graph& graph, const Mixing& mixing, int node, std::int64_t round) {
   if (mixing.kind == MixingKind::metropolis_hastings) return metropolis_hastings(graph, node, round);
-  const std::size_t peers = graph.peers(node, round).out.size();
-  switch (mixing.kind) {
-    case MixingKind::skewed:
-      return skewed(node, peers);
-    case MixingKind::given:
-      return given(mixing, node, round, peers);
-    default:
-      return uniform(peers);
+  return by_number(mixing, node, round, graph.peers(node, round).out.size());
+}
+
+Shares shares_by_sends(const Graph& graph, const Mixing& mixing, int node, std::int64_t round,
+                       const std::vector<std::vector<int>>& sends) {
+  const auto& own = sends[static_cast<std::size_t>(node)];
+  if (mixing.kind != MixingKind::metropolis_hastings) return by_number(mixing, node, round, own.size());
+  Shares shares;
+  for (const int peer : own) {
+    const auto& back = sends[static_cast<std::size_t>(peer)];
+    if (std::ranges::find(back, node) == back.end()) return metropolis_hastings(graph, node, round);  // says who
+    shares.sent.push_back(1.0 / (1.0 + static_cast<double>(std::max(back.size(), own.size()))));
   }
+  shares.kept = 1.0 - std::accumulate(shares.sent.begin(), shares.sent.end(), 0.0);
+  return shares;
 }
 
 bool is_lazy(const Graph& graph, const Mixing& mixing) {

@@ -41,6 +41,10 @@ struct Mixing {
 /// answer, or where shares that were given do not fit the peers.
 [[nodiscard]] Shares shares_of(const Graph& graph, const Mixing& mixing, int node, std::int64_t round);
 
+/// The same where it is known whom every node sends to (Graph::sends()).
+[[nodiscard]] Shares shares_by_sends(const Graph& graph, const Mixing& mixing, int node, std::int64_t round,
+                                     const std::vector<std::vector<int>>& sends);
+
 /// Whether mixing is lazy: uniform over a regular graph.
 [[nodiscard]] bool is_lazy(const Graph& graph, const Mixing& mixing);
 /// Whether push-sum weights can differ from 1, so that they must travel with the values.

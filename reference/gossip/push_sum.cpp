@@ -128,6 +128,7 @@ PushSum::PushSum(comm::Communicator& group, Graph graph, Mixing mixing, PushSumO
       steps_(std::move(steps)),
       is_lazy_(gossip::is_lazy(graph_, mixing_)),
       carries_weight_(steps_.carries_weight(gossip::carries_weight(graph_, mixing_))) {
+  options_.heartbeat = steps_.patience(options_.heartbeat);
   if (group.size() != graph_.nodes())
     throw InvalidArgument(
         fmt::format("a graph of {} nodes over group {} of {} ranks", graph_.nodes(), group.group().name, group.size()));
@@ -232,7 +233,7 @@ void PushSum::prepare(std::span<const Buffer> x, bool mixes) {
 
 Incoming PushSum::exchange(std::span<const Buffer> x) {
   sort_into_lanes(x);
-  is_interrupted_ = true;
+  const bool was_interrupted = std::exchange(is_interrupted_, true);
   verify();
   if (next_lane_ == 0 && incoming_.values.empty())
     incoming_ = {.values = std::vector<std::vector<std::byte>>(x.size()), .weight = 0};
@@ -247,27 +248,28 @@ Incoming PushSum::exchange(std::span<const Buffer> x) {
       throw comm::PeerFailed(fmt::format("round {} of gossip: node {} {}: {}", lane.round, group_->rank(),
                                          words_of(peers_of(lane)), error.what()));
     }
-    finish(lane);
+    finish(lane, was_interrupted);
     ++next_lane_;
   }
   next_lane_ = 0;
   if (lanes_.empty() || graph_.options().convention == Convention::plumbline) {
-    round_ = steps_.next_round(round_, graph_.is_dynamic(), false);
+    round_ = steps_.next_round(round_, graph_.is_dynamic(), was_interrupted);
     for (Lane& lane : lanes_) lane.round = round_;
   }
   is_interrupted_ = false;
   return std::exchange(incoming_, {});
 }
 
-void PushSum::finish(Lane& lane) {
+void PushSum::finish(Lane& lane, bool was_interrupted) {
   lane.kept = shares_of_round(lane).kept;
   lane.kept_before = lane.kept;
   lane.has_come = false;
+  lane.tells = true;
   lane.has_sent.clear();
   ++exchanges_;
   if (graph_.options().convention == Convention::fairscale) {
     // One graph for all types: each mix turns it, and the lane keeps what it saw last.
-    round_ = steps_.next_round(round_, graph_.is_dynamic(), false);
+    round_ = steps_.next_round(round_, graph_.is_dynamic(), was_interrupted);
     lane.round = round_;
   }
 }
@@ -277,8 +279,10 @@ void PushSum::transfer(Lane& lane, std::span<const Buffer> x) {
   const Peers peers = peers_of(lane);
   const Shares shares = shares_of_round(lane);
   const bool has_weight = carries_weight_ && &lane == &lanes_.front();
-  if (lane.has_sent.empty()) lane.has_sent.assign(peers.out.size(), false);
-  const std::vector<bool> had = lane.has_sent;
+  if (lane.has_sent.empty()) {
+    lane.has_sent.assign(peers.out.size(), false);
+    lane.awaits.assign(peers.out.size(), true);
+  }
   const bool fused = options_.fuse && lane.tensors.size() > 1;
   Messages messages;
   messages.sent_weights.resize(peers.out.size());
@@ -305,7 +309,7 @@ void PushSum::transfer(Lane& lane, std::span<const Buffer> x) {
   };
   for (std::size_t i = 0; i < peers.out.size(); ++i) {
     if (lane.has_sent[i]) continue;
-    const double ratio = ratio_of(steps_.sent(shares, i));
+    const double ratio = steps_.scales(fused) ? ratio_of(steps_.sent(shares, i)) : 1.0;
     for (const Buffer& part : parts) {
       ConstBuffer values = part;
       if (ratio != 1) {
@@ -346,22 +350,21 @@ void PushSum::transfer(Lane& lane, std::span<const Buffer> x) {
     if (has_weight)
       for (const double weight : messages.received_weights) incoming_.weight = rounded(incoming_.weight + weight);
     lane.has_come = true;
-    if (options_.confirms) confirm(lane, peers, had);
-  } else if (options_.confirms) {
-    confirm(lane, {peers.out, {}}, had);
   }
+  lane.has_sent.assign(peers.out.size(), true);
+  if (options_.confirms) confirm(lane, peers);
 }
 
 // Tells those from whom values came that they are here, and waits for the same from those that were sent to.
-void PushSum::confirm(const Lane&, const Peers& peers, const std::vector<bool>& had) {
+void PushSum::confirm(const Lane& lane, const Peers& peers) {
   std::vector<std::uint8_t> received(peers.out.size());
   const std::uint8_t here = 1;
+  const int tag = tag_of(Kind::confirmation, exchanges_);
   std::vector<Call> calls;
-  for (const int peer : peers.in)
-    calls.push_back(send_of({&here, 1, DType::u8}, peer, tag_of(Kind::confirmation, exchanges_)));
+  if (lane.tells)
+    for (const int peer : peers.in) calls.push_back(send_of({&here, 1, DType::u8}, peer, tag));
   for (std::size_t i = 0; i < peers.out.size(); ++i)
-    if (!had[i])
-      calls.push_back(recv_of({&received[i], 1, DType::u8}, peers.out[i], tag_of(Kind::confirmation, exchanges_)));
+    if (lane.awaits[i]) calls.push_back(recv_of({&received[i], 1, DType::u8}, peers.out[i], tag));
   if (!calls.empty()) group_->start(calls).wait(options_.heartbeat);
 }
 
@@ -391,7 +394,7 @@ void PushSum::mix(std::span<const Buffer> x) {
   prepare(x);
   if (mixes_in_pieces(x)) {
     for (const Buffer& tensor : x) mix_in_pieces(tensor);
-    for (Lane& lane : lanes_) finish(lane);
+    for (Lane& lane : lanes_) finish(lane, false);
     if (graph_.options().convention == Convention::plumbline) {
       round_ = steps_.next_round(round_, graph_.is_dynamic(), false);
       for (Lane& lane : lanes_) lane.round = round_;
@@ -471,10 +474,14 @@ void PushSum::reconnect(comm::Communicator& group) {
   if (!is_interrupted_ || next_lane_ >= lanes_.size()) return;
   Lane& lane = lanes_[next_lane_];
   lane.has_sent.clear();
+  lane.awaits.clear();
   for (const int peer : peers_of(lane).out) {
     const auto at = 2 * static_cast<std::size_t>(peer);
-    lane.has_sent.push_back(all[at] > exchanges_ || (all[at] == exchanges_ && all[at + 1] != 0));
+    const bool has_values = all[at] > exchanges_ || (all[at] == exchanges_ && all[at + 1] != 0);
+    lane.has_sent.push_back(has_values);
+    lane.awaits.push_back(!has_values);
   }
+  lane.tells = !lane.has_come;  // whoever asked has just been told
 }
 
 void PushSum::retry(comm::Communicator& group, std::span<const Buffer> x) {

@@ -120,10 +120,13 @@ class PushSum {
     comm::DType dtype{};
     std::vector<std::size_t> tensors;
     std::int64_t round = 0;
-    double kept_before = 1;      // the share of the round before
-    double kept = 1;             // of the round that was exchanged last
-    bool has_come = false;       // all messages of this round
-    std::vector<bool> has_sent;  // by the place among Peers::out; empty: to nobody yet
+    double kept_before = 1;  // the share of the round before
+    double kept = 1;         // of the round that was exchanged last
+    // Of a round under way, by the place among Peers::out; empty: nothing was done yet.
+    std::vector<bool> has_sent;  // has the values
+    std::vector<bool> awaits;    // has still to confirm them
+    bool has_come = false;       // the values of all Peers::in
+    bool tells = true;           // they have still to be told so
   };
   struct Messages;
   void sort_into_lanes(std::span<const comm::Buffer> x);
@@ -132,8 +135,8 @@ class PushSum {
   [[nodiscard]] Shares shares_of_round(const Lane& lane) const;
   [[nodiscard]] double rounded(double weight) const;
   void transfer(Lane& lane, std::span<const comm::Buffer> x);
-  void confirm(const Lane& lane, const Peers& peers, const std::vector<bool>& had);
-  void finish(Lane& lane);
+  void confirm(const Lane& lane, const Peers& peers);
+  void finish(Lane& lane, bool was_interrupted);
   [[nodiscard]] bool mixes_in_pieces(std::span<const comm::Buffer> x) const;
   void mix_in_pieces(comm::Buffer x);
 

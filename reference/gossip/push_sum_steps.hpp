@@ -4,6 +4,8 @@
 //         one known way, which is how the checks are tested.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 
@@ -26,11 +28,18 @@ struct PushSumSteps {
   std::function<double(const Shares& of_node)> kept_weight = [](const Shares& of_node) { return of_node.kept; };
   /// Whether the weight travels, given whether it can differ from 1.
   std::function<bool(bool can_differ)> carries_weight = [](bool can_differ) { return can_differ; };
+  /// Whether values travel scaled by their peer's share.
+  std::function<bool(bool fused)> scales = [](bool) { return true; };
   /// Whether a retry multiplies by the kept share once more.
   std::function<bool()> retry_mixes = [] { return false; };
-  /// The round that follows, given whether the graph turns.
+  /// The round that follows, given whether the graph turns and whether the round was repeated.
   std::function<std::int64_t(std::int64_t round, bool is_dynamic, bool was_interrupted)> next_round =
       [](std::int64_t round, bool is_dynamic, bool) { return is_dynamic ? round + 1 : round; };
+  /// How long a message is waited for.
+  std::function<std::chrono::nanoseconds(std::chrono::nanoseconds heartbeat)> patience =
+      [](std::chrono::nanoseconds heartbeat) { return heartbeat; };
+  /// Whether the gossip thread takes values, given whether gossip is on.
+  std::function<bool(bool is_on)> takes_values = [](bool is_on) { return is_on; };
   /// Whether values are copied before they are handed to the gossip thread.
   std::function<bool()> copies_on_hand_over = [] { return true; };
   /// Whether nodes compare their graphs and rounds.

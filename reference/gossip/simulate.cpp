@@ -31,12 +31,8 @@ class Mixer {
       return;
     }
     sends_ = graph.sends(round);
-    for (std::size_t node = 0; node < sends_.size(); ++node) {
-      const std::size_t peers = sends_[node].size();
-      const double even = 1.0 / (static_cast<double>(peers) + 1);
-      shares_.push_back(mixing.kind == MixingKind::uniform ? Shares{even, std::vector<double>(peers, even)}
-                                                           : shares_of(graph, mixing, static_cast<int>(node), round));
-    }
+    for (std::size_t node = 0; node < sends_.size(); ++node)
+      shares_.push_back(shares_by_sends(graph, mixing, static_cast<int>(node), round, sends_));
   }
 
   void mix(std::span<const double> from, std::span<double> to) const {

@@ -1,0 +1,120 @@
+#include "conformance/gossip/asked_graph.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "conformance/support/asking.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+
+std::vector<std::string> fixed_graphs() {
+  return {"directed-exponential",
+          "n-peer-exponential",
+          "bipartite-exponential",
+          "directed-linear",
+          "bipartite-linear",
+          "ring",
+          "static-exponential",
+          "mesh",
+          "star",
+          "complete"};
+}
+
+std::vector<std::string> all_graphs() {
+  auto graphs = fixed_graphs();
+  graphs.emplace_back("random-matching");
+  return graphs;
+}
+
+bool takes_all_neighbours(const std::string& graph) {
+  return graph == "static-exponential" || graph == "mesh" || graph == "star" || graph == "complete";
+}
+
+json GraphQuestion::args() const {
+  json args{{"graph", graph}, {"world_size", nodes}, {"rotations", rotations}};
+  if (peers > 0) args["peers_per_itr"] = peers;
+  if (ranks_per_node > 1) args["nprocs_per_node"] = ranks_per_node;
+  return args;
+}
+
+std::string GraphQuestion::words() const { return fmt::format("{} of {} nodes, {} peers", graph, nodes, peers); }
+
+std::optional<AskedGraph> ask_graph(suite::Adapter& adapter, const GraphQuestion& question) {
+  const Answer answer = answer_to(adapter, "gossip.graph", question.args());
+  if (answer.is_refused()) {
+    if (answer.kind == "invalid_argument" || answer.kind == "out_of_range") return std::nullopt;
+    throw std::runtime_error(fmt::format("{} is refused as '{}': {}", question.words(), answer.kind, answer.message));
+  }
+  try {
+    AskedGraph graph{.is_regular = answer.result.at("regular"),
+                     .passive = answer.result.at("passive"),
+                     .books = answer.result.at("phone_book"),
+                     .nodes = {}};
+    for (const json& node : answer.result.at("ranks"))
+      graph.nodes.push_back({.out = node.at("out"), .in = node.at("in")});
+    const auto count = static_cast<std::size_t>(question.nodes);
+    if (graph.nodes.size() != count || graph.books.size() != count || graph.passive.size() != count)
+      throw std::runtime_error(fmt::format("{}: {} nodes are answered", question.words(), graph.nodes.size()));
+    for (const AskedPeers& node : graph.nodes)
+      if (node.out.size() != static_cast<std::size_t>(question.rotations) + 1 || node.in.size() != node.out.size())
+        throw std::runtime_error(fmt::format("{}: {} turns are answered", question.words(), node.out.size()));
+    return graph;
+  } catch (const json::exception& error) {
+    throw std::runtime_error(fmt::format("{} is answered in another form: {}", question.words(), error.what()));
+  }
+}
+
+namespace {
+
+bool is_power(int number, int base) {
+  std::int64_t power = 1;
+  while (power < number) power *= base;
+  return power == number;
+}
+
+// Rows of the most square mesh.
+int mesh_columns(int nodes) {
+  int rows = 1;
+  for (int candidate = 1; candidate * candidate <= nodes; ++candidate)
+    if (nodes % candidate == 0) rows = candidate;
+  return nodes / rows;
+}
+
+}  // namespace
+
+bool is_edge(const std::string& graph, int nodes, int peers, int from, int to) {
+  if (from == to) return false;
+  const int forward = (to - from + nodes) % nodes, back = nodes - forward;
+  const auto either_way = [&](const auto& holds) { return holds(forward) || holds(back); };
+  if (graph == "directed-exponential") return either_way([](int distance) { return is_power(distance, 2); });
+  if (graph == "static-exponential") return is_power(forward, 2);
+  if (graph == "n-peer-exponential") {
+    // j powers of peers + 1, round the ring: j from 1 to the number of peers.
+    for (int j = 1; j <= peers; ++j)
+      for (std::int64_t power = 1; power <= nodes - 1; power *= peers + 1)
+        if (j * power % nodes == forward) return true;
+    return false;
+  }
+  if (graph == "bipartite-exponential")
+    return either_way([&](int distance) {
+      for (std::int64_t power = 2; power <= nodes - 1; power *= 2)
+        if ((1 + power) % nodes == distance) return true;
+      return distance == 1;
+    });
+  if (graph == "directed-linear") return either_way([](int distance) { return distance % 2 == 1; });
+  if (graph == "bipartite-linear") return from % 2 != to % 2;
+  if (graph == "ring") return forward == 1 || back == 1;
+  if (graph == "star") return from == 0 || to == 0;
+  if (graph == "mesh") {
+    const int columns = mesh_columns(nodes);
+    return std::abs(from / columns - to / columns) + std::abs(from % columns - to % columns) == 1;
+  }
+  return true;  // complete, random matchings
+}
+
+}  // namespace plumbline::conformance

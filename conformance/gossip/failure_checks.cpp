@@ -1,0 +1,283 @@
+// What goes wrong on the way, and rounds on a thread of their own.
+#include <array>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/gossip/gossip_checks.hpp"
+#include "conformance/gossip/live_gossip.hpp"
+#include "conformance/gossip/wires.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/gossip/gossip_thread.hpp"
+
+namespace plumbline::conformance {
+
+using comm::Buffer;
+using gossip::GossipThread;
+using gossip::Graph;
+using gossip::PushSum;
+using suite::Context;
+using testing::AllOf;
+using testing::HasSubstr;
+
+namespace {
+
+constexpr auto kShort = std::chrono::seconds(3);
+
+std::vector<double> own_start(Context& context, std::size_t count) {
+  World start = start_of(context, count);
+  return start.numerators[static_cast<std::size_t>(context.rank())];
+}
+
+Buffer first_of(std::vector<double>& values) { return buffer_of(values); }
+
+// A node with another graph, mixing or round than the others, or with the same.
+void unmatched(Context& context) {
+  const std::string differs = context.parameters().text("differs");
+  const bool is_other = context.rank() == context.size() - 1;
+  const Graph graph({.kind = differs == "graph" && is_other ? gossip::GraphKind::complete : gossip::GraphKind::ring,
+                     .nodes = context.size(),
+                     .peers = differs == "peers" && is_other ? 2 : 1});
+  PushSum push_sum(context.world(), graph, live_mixing(differs == "mixing" && is_other ? "skewed" : "uniform"),
+                   {.heartbeat = kShort}, push_sum_steps(context));
+  std::vector<double> x = own_start(context, 2);
+  std::string said = "nothing was said";
+  try {
+    push_sum.mix(buffer_of(x));
+  } catch (const comm::MismatchError& error) {
+    said = error.what();
+  } catch (const Error& error) {
+    said = fmt::format("another error: {}", error.what());
+  }
+  if (differs == "nothing")
+    EXPECT_EQ(said, "nothing was said") << "GOSSIP-040";
+  else
+    EXPECT_THAT(said,
+                AllOf(HasSubstr("sends to ["), HasSubstr("receives from ["), testing::Not(HasSubstr("another error"))))
+        << "GOSSIP-040";
+}
+
+// One node's exchange is cut before anything is sent; the others wait.
+void interrupted(Context& context) {
+  const Graph graph = live_graph(context.parameters().text("graph"), context.size());
+  const auto mixing = live_mixing(context.parameters().text("mixing"));
+  const int failing = static_cast<int>(context.parameters().number("exchange"));
+  const auto quiet = context.world().duplicate();
+  std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
+  if (context.rank() == context.size() - 1) wire = std::make_unique<FailingWire>(std::move(wire), failing);
+  PushSum undisturbed(*quiet, graph, mixing),
+      disturbed(*wire, graph, mixing, {.heartbeat = kShort}, push_sum_steps(context));
+  std::vector<double> smooth = own_start(context, 3), rough = smooth;
+  int interruptions = 0;
+  for (int round = 0; round < 6; ++round) {
+    undisturbed.mix(buffer_of(smooth));
+    try {
+      disturbed.mix(buffer_of(rough));
+    } catch (const RuntimeFailure&) {
+      ++interruptions;
+      EXPECT_TRUE(disturbed.is_interrupted()) << "GOSSIP-041";
+      EXPECT_EQ(disturbed.reported_weight(), -1) << "GOSSIP-041: the weight of an interrupted round";
+      EXPECT_THROW(disturbed.mix(buffer_of(rough)), StateError) << "GOSSIP-041: a new round behind an interrupted one";
+      disturbed.retry(first_of(rough));
+    }
+    EXPECT_FALSE(disturbed.is_interrupted()) << "GOSSIP-041";
+    EXPECT_EQ(rough, smooth) << "GOSSIP-041: values behind round " << round;
+    EXPECT_EQ(disturbed.reported_weight(), undisturbed.weight()) << "GOSSIP-041: the weight behind round " << round;
+  }
+  EXPECT_EQ(interruptions, context.rank() == context.size() - 1 && context.size() > 1 ? 1 : 0) << "GOSSIP-041";
+}
+
+// The group fails under a round, some nodes being done with it and others not; all go over to another group.
+void other_group(Context& context) {
+  const Graph graph = live_graph(context.parameters().text("graph"), context.size());
+  const auto mixing = live_mixing("skewed");
+  const int failing = static_cast<int>(context.parameters().number("call"));
+  constexpr int made = 4;
+  World expected = start_of(context, 2);
+  std::vector<double> x = expected.numerators[static_cast<std::size_t>(context.rank())];
+  auto first = context.world().duplicate();
+  const auto second = context.world().duplicate();
+  comm::Communicator& group = *first;
+  std::unique_ptr<comm::Communicator> wire = std::move(first);
+  if (context.rank() == 0) wire = std::make_unique<FailingWire>(std::move(wire), failing);
+  PushSum push_sum(*wire, graph, mixing, {.heartbeat = kShort}, push_sum_steps(context));
+  bool is_over = false;
+  for (int round = 0; round < made; ++round) {
+    try {
+      push_sum.mix(buffer_of(x));
+    } catch (const Error&) {
+      if (is_over) throw;
+      group.abort("a check cuts the wires");
+      is_over = true;
+      push_sum.retry(*second, first_of(x));
+    }
+    deal_out(expected, graph, "skewed", round);
+  }
+  if (!is_over) push_sum.retry(*second, first_of(x));
+  for (std::size_t i = 0; i < x.size(); ++i)
+    EXPECT_NEAR(x[i], expected.numerators[static_cast<std::size_t>(context.rank())][i], 1e-13)
+        << "GOSSIP-042: element " << i;
+  EXPECT_NEAR(push_sum.weight(), expected.weights[static_cast<std::size_t>(context.rank())], 1e-13) << "GOSSIP-042";
+  // Where nobody says what has come, nothing may be sent twice.
+  PushSum unconfirmed(*second, graph, mixing, {.confirms = false}, push_sum_steps(context));
+  EXPECT_THROW(unconfirmed.retry(context.world(), first_of(x)), StateError) << "GOSSIP-042: without confirmations";
+}
+
+void heartbeat(Context& context) {
+  EXPECT_EQ(gossip::PushSumOptions().heartbeat, std::chrono::seconds(300)) << "GOSSIP-043: the default";
+  const auto own = context.world().duplicate();
+  if (context.rank() == 0) {  // stops
+    context.world().barrier();
+    return;
+  }
+  constexpr auto limit = std::chrono::milliseconds(200);
+  PushSum push_sum(*own, live_graph("ring", context.size()), {}, {.heartbeat = limit, .verifies = false},
+                   push_sum_steps(context));
+  std::vector<double> x = own_start(context, 2);
+  const auto begin = std::chrono::steady_clock::now();
+  std::string said = "nothing was said";
+  try {
+    for (int round = 0; round < context.size(); ++round) push_sum.mix(buffer_of(x));
+  } catch (const comm::TimeoutError& error) {
+    said = error.what();
+  } catch (const comm::PeerFailed& error) {
+    said = error.what();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << "GOSSIP-043";
+  EXPECT_THAT(said, AllOf(HasSubstr("round 0 of gossip"), HasSubstr("receives from ["))) << "GOSSIP-043";
+  context.world().barrier();
+}
+
+// ---- the thread ----
+
+void beside(Context& context) {
+  const Graph graph = live_graph(context.parameters().text("graph"), context.size());
+  const auto mixing = live_mixing(context.parameters().text("mixing"));
+  GossipThread thread(context.world().duplicate(), graph, mixing, {}, push_sum_steps(context));
+  World expected = start_of(context, 3);
+  const auto rank = static_cast<std::size_t>(context.rank());
+  std::vector<double> values = expected.numerators[rank];
+  const std::array<Buffer, 1> x{buffer_of(values)};
+  const auto compare = [&](int round) {
+    deal_out(expected, graph, context.parameters().text("mixing"), round);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      EXPECT_NEAR(values[i], expected.numerators[rank][i], 1e-13)
+          << "GOSSIP-044: element " << i << " behind round " << round;
+    EXPECT_NEAR(thread.weight(), expected.weights[rank], 1e-13) << "GOSSIP-044: the weight behind round " << round;
+  };
+  for (int round = 0; round < 4; ++round) {
+    EXPECT_EQ(thread.collect(x, true), GossipThread::Collected::nothing) << "GOSSIP-044: nothing is under way";
+    EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-044";
+    EXPECT_TRUE(thread.is_gossiping()) << "GOSSIP-044";
+    EXPECT_FALSE(thread.hand_over(x)) << "GOSSIP-044: handed over twice";
+    EXPECT_EQ(thread.collect(x, true), GossipThread::Collected::mixed) << "GOSSIP-044";
+    compare(round);
+  }
+  // Evaluation adds what is under way, and gossips no more; training goes on.
+  EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-044";
+  thread.turn_off(x);
+  compare(4);
+  EXPECT_FALSE(thread.hand_over(x)) << "GOSSIP-044: gossip in evaluation";
+  EXPECT_EQ(thread.rounds_mixed(), 5) << "GOSSIP-044";
+  thread.turn_on();
+  EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-044: training goes on";
+  EXPECT_EQ(thread.collect(x, true), GossipThread::Collected::mixed) << "GOSSIP-044";
+  compare(5);
+}
+
+// The caller goes on writing while its values are on the way: what a peer gets is what was handed over.
+void one_version(Context& context) {
+  constexpr std::size_t count = 5000;
+  Gate gate;
+  const Graph graph = live_graph("n-peer-exponential", context.size());
+  GossipThread thread(std::make_unique<GatedWire>(context.world().duplicate(), gate), graph, {}, {.verifies = false},
+                      push_sum_steps(context));
+  std::vector<double> values(count, 1.0 + context.rank());
+  const std::array<Buffer, 1> x{buffer_of(values)};
+  EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-045";
+  std::fill(values.begin(), values.begin() + count / 2, 100.0);
+  gate.open();
+  EXPECT_EQ(thread.collect(x, true), GossipThread::Collected::mixed) << "GOSSIP-045";
+  const int peer = graph.peers(context.rank(), 0).in.front();
+  EXPECT_EQ(values.front(), (100.0 + 1.0 + peer) / 2) << "GOSSIP-045: the first element, of version " << 1 + peer;
+  EXPECT_EQ(values.back(), (1.0 + context.rank() + 1.0 + peer) / 2)
+      << "GOSSIP-045: the last element, of version " << 1 + peer;
+}
+
+void thread_interrupted(Context& context) {
+  const Graph graph = live_graph("hub", context.size());
+  std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
+  if (context.rank() == 0) wire = std::make_unique<FailingWire>(std::move(wire), 0);
+  GossipThread thread(std::move(wire), graph, {}, {.heartbeat = kShort}, push_sum_steps(context));
+  World expected = start_of(context, 2);
+  const auto rank = static_cast<std::size_t>(context.rank());
+  std::vector<double> values = expected.numerators[rank];
+  const std::array<Buffer, 1> x{buffer_of(values)};
+  EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-046";
+  if (context.rank() == 0) {
+    EXPECT_EQ(thread.collect(x, true), GossipThread::Collected::interrupted) << "GOSSIP-046";
+  }
+  EXPECT_EQ(thread.collect(x, true), GossipThread::Collected::mixed) << "GOSSIP-046";
+  deal_out(expected, graph, "uniform", 0);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    EXPECT_NEAR(values[i], expected.numerators[rank][i], 1e-13) << "GOSSIP-046: element " << i;
+  EXPECT_NEAR(thread.weight(), expected.weights[rank], 1e-13) << "GOSSIP-046";
+}
+
+// The thread says that a peer has stopped, and ends.
+void thread_stops(Context& context) {
+  auto own = context.world().duplicate();
+  if (context.rank() == 0) {
+    context.world().barrier();
+    return;
+  }
+  std::vector<double> values = own_start(context, 2);
+  const std::array<Buffer, 1> x{buffer_of(values)};
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    GossipThread thread(std::move(own), live_graph("ring", context.size()), {},
+                        {.heartbeat = std::chrono::milliseconds(200), .verifies = false}, push_sum_steps(context));
+    EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-047";
+    if (context.parameters().text("ends_by") == "collecting") {
+      EXPECT_THROW((void)thread.collect(x, true), Error) << "GOSSIP-047";
+    }
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << "GOSSIP-047";
+  context.world().barrier();
+}
+
+}  // namespace
+
+void add_gossip_failure_checks(suite::Suite& suite) {
+  using comm::Capability;
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
+                       std::vector<int> worlds, std::vector<Capability> needs = {}, bool spoils = false) {
+    axes.push_back(suite::worlds(std::move(worlds)));
+    suite.add({.id = std::string("gossip.") + name,
+               .verifies = {requirement},
+               .axes = std::move(axes),
+               .needs = std::move(needs),
+               .spoils_group = spoils,
+               .body = body});
+  };
+  const suite::Axis mixing{"mixing", {"uniform", "skewed"}};
+  const suite::Axis graphs{"graph", {"n-peer-exponential", "ring", "hub"}};
+  add("failure.unmatched", "GOSSIP-040@8cd4", {{"differs", {"nothing", "peers", "graph", "mixing"}}}, unmatched, {3, 4},
+      {}, true);
+  add("failure.interrupted", "GOSSIP-041@3de6", {graphs, mixing, {"exchange", {"0", "2", "5"}}}, interrupted,
+      {2, 3, 4});
+  add("failure.other_group", "GOSSIP-042@aa29",
+      {{"graph", {"n-peer-exponential", "hub"}}, {"call", {"0", "1", "2", "3", "4", "5", "9"}}}, other_group,
+      {2, 3, 4, 5}, {Capability::failure_detection}, true);
+  add("failure.heartbeat", "GOSSIP-043@b812", {}, heartbeat, {2, 3},
+      {Capability::wait_timeout, Capability::failure_detection}, true);
+  add("thread.beside", "GOSSIP-044@fab7", {{"graph", {"n-peer-exponential", "hub"}}, mixing}, beside, {1, 2, 3, 4},
+      {Capability::thread_multiple});
+  add("thread.one_version", "GOSSIP-045@a797", {}, one_version, {2, 3}, {Capability::thread_multiple});
+  add("thread.interrupted", "GOSSIP-046@b808", {}, thread_interrupted, {2, 3, 4}, {Capability::thread_multiple});
+  add("thread.stops", "GOSSIP-047@2958", {{"ends_by", {"collecting", "closing"}}}, thread_stops, {2, 3},
+      {Capability::thread_multiple, Capability::failure_detection}, true);
+}
+
+}  // namespace plumbline::conformance

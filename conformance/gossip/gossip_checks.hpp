@@ -1,0 +1,21 @@
+// conformance/gossip/gossip_checks.hpp: the checks of gossip.
+#pragma once
+
+#include "harness/suite/suite.hpp"
+
+namespace plumbline::conformance {
+
+/// Answers that FairScale and BlueFog gave: GOSSIP-001 to GOSSIP-006.
+void add_recorded_gossip_checks(suite::Suite& suite);
+/// Who sends to whom: GOSSIP-010 to GOSSIP-020.
+void add_gossip_graph_checks(suite::Suite& suite);
+/// Shares, rates and simulation: GOSSIP-021 to GOSSIP-027.
+void add_gossip_rate_checks(suite::Suite& suite);
+/// Real messages: GOSSIP-030 and up.
+void add_push_sum_checks(suite::Suite& suite);
+/// What goes wrong on the way, and the thread: GOSSIP-040 and up.
+void add_gossip_failure_checks(suite::Suite& suite);
+/// All of them.
+void add_gossip_checks(suite::Suite& suite);
+
+}  // namespace plumbline::conformance

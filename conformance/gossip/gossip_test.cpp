@@ -1,0 +1,47 @@
+// The checks of gossip: the reference passes them, each mutant fails where it shows and passes where it hides.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/gossip/gossip_checks.hpp"
+#include "conformance/support/in_process.hpp"
+#include "conformance/support/mutant_tests.hpp"
+
+namespace plumbline::conformance {
+
+const suite::Suite& suite_under_test() {
+  static const suite::Suite suite = suite_of(add_gossip_checks);
+  return suite;
+}
+
+namespace {
+
+using testing::IsEmpty;
+
+constexpr auto kPatience = std::chrono::seconds(20);
+
+TEST(GossipChecks, PassOnTheReference) {
+  for (const suite::Case& one : suite_under_test().cases())
+    if (one.check->door == suite::Door::adapter) {
+      EXPECT_THAT(run_in_process(one, reference_adapter()), IsEmpty()) << one.id();
+    }
+}
+
+TEST(GossipChecks, PassOnTheLocalBackend) {
+  for (const suite::Case& one : suite_under_test().cases())
+    if (one.check->door == suite::Door::backend) {
+      EXPECT_THAT(run_in_process(one), IsEmpty()) << one.id();
+    }
+}
+
+TEST(GossipChecks, PassUnderAnotherTiming) {
+  for (const suite::Case& one : suite_under_test().cases())
+    if (one.check->deadlock_prone && one.world() == 3)
+      for (const char* arm : {"chaos:5", "rendezvous"}) {
+        EXPECT_THAT(run_in_process(one, {}, kPatience, suite::Arm::parse(arm)), IsEmpty()) << one.id();
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(mutants_of("GOSSIP-")), name_of_test);
+
+}  // namespace
+}  // namespace plumbline::conformance

@@ -1,0 +1,336 @@
+// Who sends to whom: properties of graphs, judged by definitions of their own.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "conformance/gossip/asked_graph.hpp"
+#include "conformance/gossip/gossip_checks.hpp"
+#include "conformance/support/asking.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using suite::Context;
+using suite::Door;
+
+namespace {
+
+const char* const kGraph = "gossip.graph";
+
+using JudgeGraph = std::string (*)(const GraphQuestion& question, const AskedGraph& got);
+
+// Peers that are asked for: the graph's own number, and 1 to 3.
+void judge_graphs(Context& context, std::vector<int> worlds, int rotations, JudgeGraph judge) {
+  const std::string& graph = context.parameters().text("graph");
+  int judged = 0;
+  for (const int nodes : worlds)
+    for (int peers = 0; peers <= 3; ++peers) {
+      const GraphQuestion question{.graph = graph, .nodes = nodes, .peers = peers, .rotations = rotations};
+      try {
+        const auto got = ask_graph(context.adapter(), question);
+        if (!got) continue;
+        ++judged;
+        const std::string problem = judge(question, *got);
+        if (!problem.empty()) return report_words(question.words() + ": " + problem);
+      } catch (const std::runtime_error& error) {
+        return report_words(error.what());
+      }
+    }
+  if (judged == 0) report_words(graph + ": every question is refused");
+}
+
+std::vector<int> all_worlds() {
+  std::vector<int> worlds;
+  for (int nodes = 2; nodes <= 33; ++nodes) worlds.push_back(nodes);
+  return worlds;
+}
+
+std::string inverse_lists(const GraphQuestion& question, const AskedGraph& got) {
+  for (int turn = 0; turn <= question.rotations; ++turn) {
+    std::map<std::pair<int, int>, int> messages;  // from, to
+    const auto at = static_cast<std::size_t>(turn);
+    for (int node = 0; node < question.nodes; ++node) {
+      const AskedPeers& peers = got.nodes[static_cast<std::size_t>(node)];
+      for (const int to : peers.out[at]) ++messages[{node, to}];
+      for (const int from : peers.in[at]) --messages[{from, node}];
+    }
+    for (const auto& [edge, count] : messages)
+      if (count != 0)
+        return fmt::format("turn {}: node {} {} node {}", turn, edge.second,
+                           count > 0 ? "does not receive from" : "waits for", edge.first);
+  }
+  return {};
+}
+void inverse(Context& context) { judge_graphs(context, all_worlds(), 9, inverse_lists); }
+
+std::string entries_once(const GraphQuestion& question, const AskedGraph& got) {
+  for (int node = 0; node < question.nodes; ++node) {
+    std::set<int> seen;
+    for (const int entry : got.books[static_cast<std::size_t>(node)]) {
+      if (entry < 0 || entry >= question.nodes) return fmt::format("node {} has the entry {}", node, entry);
+      if (entry == node) return fmt::format("node {} names itself", node);
+      if (!seen.insert(entry).second) return fmt::format("node {} names node {} twice", node, entry);
+    }
+    for (const auto& out : got.nodes[static_cast<std::size_t>(node)].out)
+      if (std::set<int>(out.begin(), out.end()).size() != out.size())
+        return fmt::format("node {} sends to {} in a round", node, out);
+  }
+  return {};
+}
+void no_repeats(Context& context) { judge_graphs(context, {2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17}, 5, entries_once); }
+
+std::string edges_of_the_name(const GraphQuestion& question, const AskedGraph& got) {
+  for (int from = 0; from < question.nodes; ++from) {
+    const auto& book = got.books[static_cast<std::size_t>(from)];
+    for (int to = 0; to < question.nodes; ++to) {
+      const bool is_there = std::ranges::find(book, to) != book.end();
+      const bool belongs = is_edge(question.graph, question.nodes, std::max(question.peers, 1), from, to);
+      if (is_there != belongs && from != to)
+        return fmt::format("node {} {} node {}", from, is_there ? "can send to" : "cannot send to", to);
+    }
+  }
+  return {};
+}
+void named(Context& context) {
+  judge_graphs(context, {2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 27}, 0, edges_of_the_name);
+}
+
+// Books hold every distance up to the largest power that fits, however large the world is.
+void levels(Context& context) {
+  const int peers = static_cast<int>(context.parameters().number("peers"));
+  for (std::int64_t power = 1; power < (1 << 20); power *= peers + 1)
+    for (const std::int64_t nodes : {power, power + 1, power + 2}) {
+      if (nodes < 2) continue;
+      std::int64_t largest = 1;
+      while (largest * (peers + 1) <= nodes - 1) largest *= peers + 1;
+      const json args{
+          {"graph", "n-peer-exponential"}, {"world_size", nodes}, {"peers_per_itr", peers}, {"book_rows", {0}}};
+      const Answer answer = answer_to(context.adapter(), kGraph, args);
+      if (answer.is_refused()) {
+        if (nodes > 2 * peers) return report_words(fmt::format("{} is refused: {}", args.dump(), answer.message));
+        continue;
+      }
+      const auto book = answer.result.value("book_rows", json::object()).value("0", std::vector<std::int64_t>());
+      if (std::ranges::find(book, largest) == book.end())
+        return report_words(
+            fmt::format("{} nodes, {} peers: distance {} is missing from {}", nodes, peers, largest, book));
+    }
+}
+
+void one_node(Context& context) {
+  const GraphQuestion question{.graph = context.parameters().text("graph"), .rotations = 2};
+  try {
+    const auto got = ask_graph(context.adapter(), question);
+    if (!got) return report_words(question.words() + " is refused");
+    for (const auto& out : got->nodes.front().out)
+      if (!out.empty()) report_words(fmt::format("{} sends to {}", question.words(), out));
+  } catch (const std::runtime_error& error) {
+    return report_words(error.what());
+  }
+  report_words(problem_of(
+      context.adapter(), "gossip.simulate",
+      {{"graph", question.graph}, {"world_size", 1}, {"rounds", 2}, {"values", {3}}},
+      [](const json& result) { return first_difference({{"numerators", {3.0}}, {"weights", {1.0}}}, result); }));
+  report_words(problem_of(context.adapter(), "gossip.topology", {{"topology", question.graph}, {"args", {{"size", 1}}}},
+                          [](const json& result) { return first_difference({{"weights", {{1.0}}}}, result); }));
+}
+
+bool turns(const std::string& graph, int peers) {
+  return graph != "ring" && graph != "random-matching" && !(takes_all_neighbours(graph) && peers == 0);
+}
+
+std::string entries_in_turn(const GraphQuestion& question, const AskedGraph& got) {
+  const int peers = std::max(question.peers, 1);
+  for (std::size_t node = 0; node < got.nodes.size(); ++node)
+    for (int turn = 0; turn <= question.rotations; ++turn) {
+      const auto& book = got.books[node];
+      std::vector<int> expected = turns(question.graph, question.peers) ? std::vector<int>{} : book;
+      if (turns(question.graph, question.peers))
+        for (int i = 0; i < peers; ++i)
+          expected.push_back(book[static_cast<std::size_t>(turn * peers + i) % book.size()]);
+      if (got.nodes[node].out[static_cast<std::size_t>(turn)] != expected)
+        return fmt::format("node {} sends to {} in turn {}, its book is {}", node,
+                           got.nodes[node].out[static_cast<std::size_t>(turn)], turn, book);
+    }
+  return {};
+}
+void in_turn(Context& context) { judge_graphs(context, {2, 3, 4, 6, 8, 9, 12}, 7, entries_in_turn); }
+
+// A number of peers that is set anew starts with the first entries.
+void set_anew(Context& context) {
+  const std::string& graph = context.parameters().text("graph");
+  for (const int peers : {1, 2}) {
+    const json fresh{{"graph", graph}, {"world_size", 8}, {"plan", {{"set", peers}, {"rotate"}}}};
+    json turned = fresh;
+    turned["plan"] = {{"rotate"}, {"rotate"}, {"rotate"}, {"set", peers}, {"rotate"}};
+    report_words(problem_of(context.adapter(), kGraph, fresh, [&](const json& expected) {
+      return problem_of(context.adapter(), kGraph, turned, [&](const json& result) -> std::string {
+        for (std::size_t node = 0; node < 8; ++node)
+          for (const std::size_t step : {1U, 2U})
+            if (expected.at("ranks").at(node).at(step) != result.at("ranks").at(node).at(step + 3))
+              return fmt::format("{}: node {} with {} peers after three turns: {}", graph, node, peers,
+                                 result.at("ranks").at(node).at(step + 3).dump());
+        return {};
+      });
+    }));
+  }
+}
+
+// A node of several ranks is known to senders by its first rank, and to itself by its number.
+void ranks_of_nodes(Context& context) {
+  const int each = static_cast<int>(context.parameters().number("ranks"));
+  for (const std::string& graph : fixed_graphs()) try {
+      GraphQuestion question{.graph = graph, .nodes = 6, .rotations = 4};
+      const auto single = ask_graph(context.adapter(), question);
+      question.ranks_per_node = each;
+      const auto several = ask_graph(context.adapter(), question);
+      if (!single || !several) return report_words(question.words() + " is refused");
+      for (std::size_t node = 0; node < 6; ++node)
+        for (std::size_t turn = 0; turn < 5; ++turn) {
+          std::vector<int> expected = single->nodes[node].out[turn];
+          for (int& peer : expected) peer *= each;
+          if (several->nodes[node].out[turn] != expected)
+            report_words(fmt::format("{}: node {} of {} ranks sends to {}, not to {}", graph, node, each,
+                                     several->nodes[node].out[turn], expected));
+          if (several->nodes[node].in[turn] != single->nodes[node].in[turn])
+            report_words(fmt::format("{}: node {} of {} ranks receives from {}", graph, node, each,
+                                     several->nodes[node].in[turn]));
+        }
+    } catch (const std::runtime_error& error) {
+      return report_words(error.what());
+    }
+}
+
+std::string other_side(const GraphQuestion& question, const AskedGraph& got) {
+  for (int node = 0; node < question.nodes; ++node) {
+    if (got.passive[static_cast<std::size_t>(node)] != (node % 2 == 0))
+      return fmt::format("node {} is {}passive", node, node % 2 == 0 ? "not " : "");
+    for (const auto& out : got.nodes[static_cast<std::size_t>(node)].out)
+      for (const int peer : out)
+        if (peer % 2 == node % 2) return fmt::format("node {} sends to node {} of its own side", node, peer);
+  }
+  return {};
+}
+void sides(Context& context) {
+  judge_graphs(context, {2, 4, 6, 8, 10, 12, 16, 22}, 7, other_side);
+  for (const int odd : {3, 5, 9})
+    report_words(problem_of_refusal(context.adapter(), kGraph,
+                                    {{"graph", context.parameters().text("graph")}, {"world_size", odd}}));
+  for (const int nodes : {2, 4, 8})
+    report_words(
+        problem_of(context.adapter(), "gossip.blocking",
+                   {{"graph", context.parameters().text("graph")}, {"world_size", nodes}, {"peers_per_itr", 1}},
+                   [](const json& result) { return first_difference({{"blocked", false}}, result); }));
+}
+
+std::string matched_pairs(const GraphQuestion& question, const AskedGraph& got) {
+  std::set<std::vector<int>> rounds;
+  for (int turn = 0; turn <= question.rotations; ++turn) {
+    const auto at = static_cast<std::size_t>(turn);
+    std::vector<int> partners;
+    int alone = 0;
+    for (int node = 0; node < question.nodes; ++node) {
+      const AskedPeers& peers = got.nodes[static_cast<std::size_t>(node)];
+      if (peers.out[at] != peers.in[at])
+        return fmt::format("turn {}: node {} hears from others than it sends to", turn, node);
+      if (peers.out[at].size() > 1 || std::ranges::find(peers.out[at], node) != peers.out[at].end())
+        return fmt::format("turn {}: node {} is paired with {}", turn, node, peers.out[at]);
+      alone += peers.out[at].empty() ? 1 : 0;
+      partners.push_back(peers.out[at].empty() ? node : peers.out[at].front());
+      if (!peers.out[at].empty()) {
+        const auto& back = got.nodes[static_cast<std::size_t>(partners.back())].out[at];
+        if (back != std::vector{node})
+          return fmt::format("turn {}: node {} is paired with {}, which is with {}", turn, node, partners.back(), back);
+      }
+    }
+    if (alone != question.nodes % 2) return fmt::format("turn {}: {} nodes are alone", turn, alone);
+    rounds.insert(partners);
+  }
+  // Of six nodes there are 15 matchings; eight turns that are all alike are no drawing of lots.
+  if (question.nodes >= 6 && rounds.size() < 3)
+    return fmt::format("{} different matchings in {} turns", rounds.size(), question.rotations + 1);
+  return {};
+}
+void matchings(Context& context) {
+  for (const int nodes : {2, 3, 6, 7, 8, 12, 33}) try {
+      const GraphQuestion question{.graph = "random-matching", .nodes = nodes, .rotations = 9};
+      const auto got = ask_graph(context.adapter(), question);
+      if (!got) return report_words(question.words() + " is refused");
+      const std::string problem = matched_pairs(question, *got);
+      if (!problem.empty()) return report_words(question.words() + ": " + problem);
+      json other = question.args();
+      other["seed"] = 99;
+      const Answer again = answer_to(context.adapter(), kGraph, question.args());
+      const Answer seeded = answer_to(context.adapter(), kGraph, other);
+      if (again.result.at("ranks").at(0).at("out") != json(got->nodes.front().out))
+        return report_words(question.words() + ": another answer to the same question");
+      if (nodes >= 6 && again.result.at("ranks") == seeded.result.at("ranks"))
+        return report_words(question.words() + ": another seed draws the same");
+    } catch (const std::exception& error) {
+      return report_words(error.what());
+    }
+}
+
+void refusals(Context& context) {
+  const std::string what = context.parameters().text("what");
+  const std::map<std::string, std::vector<json>> questions{
+      {"unknown_graph", {{{"graph", "torus"}, {"world_size", 4}}, {{"graph", ""}, {"world_size", 4}}}},
+      {"too_many_peers",
+       {{{"graph", "ring"}, {"world_size", 6}, {"peers_per_itr", 3}},
+        {{"graph", "n-peer-exponential"}, {"world_size", 3}, {"peers_per_itr", 3}},
+        {{"graph", "star"}, {"world_size", 6}, {"peers_per_itr", 2}},
+        {{"graph", "random-matching"}, {"world_size", 4}, {"peers_per_itr", 4}}}},
+      {"no_peers",
+       {{{"graph", "ring"}, {"world_size", 6}, {"peers_per_itr", 0}},
+        {{"graph", "ring"}, {"world_size", 6}, {"peers_per_itr", -1}}}},
+      {"no_nodes", {{{"graph", "ring"}, {"world_size", 0}}, {{"graph", "ring"}, {"world_size", -2}}}},
+      {"no_ranks", {{{"graph", "ring"}, {"world_size", 4}, {"nprocs_per_node", 0}}}},
+      {"odd_sides",
+       {{{"graph", "bipartite-linear"}, {"world_size", 7}}, {{"graph", "bipartite-exponential"}, {"world_size", 3}}}},
+      {"no_mesh",
+       {{{"graph", "mesh"}, {"world_size", 6}, {"rows", 4}}, {{"graph", "star"}, {"world_size", 6}, {"center", 6}}}}};
+  for (const json& args : questions.at(what)) report_words(problem_of_refusal(context.adapter(), kGraph, args));
+}
+
+}  // namespace
+
+void add_gossip_graph_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
+                       std::vector<std::string> operations = {kGraph}) {
+    suite.add({.id = std::string("gossip.graph.") + name,
+               .verifies = {requirement},
+               .door = Door::adapter,
+               .axes = std::move(axes),
+               .operations = std::move(operations),
+               .body = body});
+  };
+  const suite::Axis all{"graph", all_graphs()};
+  add("inverse", "GOSSIP-010@1282", {all}, inverse);
+  add("no_repeats", "GOSSIP-011@1c6f", {all}, no_repeats);
+  add("named", "GOSSIP-012@affe", {all}, named);
+  add("levels", "GOSSIP-013@d145", {{"peers", {"1", "2", "3", "4", "9"}}}, levels);
+  add("one_node", "GOSSIP-014@d2de", {all}, one_node, {kGraph, "gossip.simulate", "gossip.topology"});
+  add("in_turn", "GOSSIP-015@92e6",
+      {{"graph",
+        {"directed-exponential", "n-peer-exponential", "bipartite-exponential", "directed-linear", "bipartite-linear",
+         "static-exponential", "mesh", "star", "complete"}}},
+      in_turn);
+  add("set_anew", "GOSSIP-016@ed74",
+      {{"graph",
+        {"directed-exponential", "n-peer-exponential", "bipartite-exponential", "directed-linear", "bipartite-linear",
+         "ring"}}},
+      set_anew);
+  add("ranks_of_nodes", "GOSSIP-017@3245", {{"ranks", {"1", "2", "3"}}}, ranks_of_nodes);
+  add("sides", "GOSSIP-018@56f8", {{"graph", {"bipartite-exponential", "bipartite-linear"}}}, sides,
+      {kGraph, "gossip.blocking"});
+  add("matchings", "GOSSIP-019@881d", {}, matchings);
+  add("refusals", "GOSSIP-020@bb55",
+      {{"what", {"unknown_graph", "too_many_peers", "no_peers", "no_nodes", "no_ranks", "odd_sides", "no_mesh"}}},
+      refusals);
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,297 @@
+// Push-sum with real messages.
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "conformance/gossip/gossip_checks.hpp"
+#include "conformance/gossip/live_gossip.hpp"
+#include "conformance/gossip/wires.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/comm/half.hpp"
+
+namespace plumbline::conformance {
+
+using comm::Buffer;
+using comm::DType;
+using gossip::Graph;
+using gossip::PushSum;
+using gossip::PushSumOptions;
+using suite::Context;
+
+namespace {
+
+// Of a message, so that a wrong plan ends.
+constexpr auto kPatience = std::chrono::seconds(10);
+
+std::vector<double>& mine(World& world, Context& context) {
+  return world.numerators[static_cast<std::size_t>(context.rank())];
+}
+
+void mass(Context& context) {
+  const Graph graph = live_graph(context.parameters().text("graph"), context.size());
+  const auto seen = context.world().duplicate();
+  PushSum push_sum(context.world(), graph, live_mixing(context.parameters().text("mixing")), {.heartbeat = kPatience},
+                   push_sum_steps(context));
+  World start = start_of(context, 3);
+  std::vector<double> x = mine(start, context);
+  const double nodes = context.size();
+  for (int round = 0; round < 12; ++round) {
+    push_sum.mix(buffer_of(x));
+    const World now = gathered(*seen, x, push_sum.weight());
+    double weights = 0;
+    for (const double weight : now.weights) {
+      weights += weight;
+      EXPECT_GT(weight, 0) << "GOSSIP-030: a weight behind round " << round;
+    }
+    EXPECT_NEAR(weights, nodes, 1e-12 * nodes) << "GOSSIP-030: the sum of weights behind round " << round;
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_NEAR(mean_of(now, i), mean_of(start, i), 1e-12) << "GOSSIP-030: the sum of values behind round " << round;
+  }
+}
+
+void rounds(Context& context) {
+  const std::string mixing = context.parameters().text("mixing");
+  const Graph graph = live_graph(context.parameters().text("graph"), context.size());
+  const auto algorithm =
+      context.parameters().text("algorithm") == "push_sum" ? gossip::Algorithm::push_sum : gossip::Algorithm::push_pull;
+  PushSum push_sum(context.world(), graph, live_mixing(mixing), {.algorithm = algorithm, .heartbeat = kPatience},
+                   push_sum_steps(context));
+  World expected = start_of(context, 4);
+  std::vector<double> x = mine(expected, context);
+  for (int round = 0; round < 7; ++round) {
+    push_sum.mix(buffer_of(x));
+    deal_out(expected, graph, mixing, round);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      EXPECT_NEAR(x[i], mine(expected, context)[i], 1e-13) << "GOSSIP-031: element " << i << " behind round " << round;
+    EXPECT_NEAR(push_sum.weight(), expected.weights[static_cast<std::size_t>(context.rank())], 1e-13)
+        << "GOSSIP-031: the weight behind round " << round;
+  }
+}
+
+void estimate(Context& context) {
+  const Graph graph = live_graph(context.parameters().text("graph"), context.size());
+  PushSum push_sum(context.world(), graph, live_mixing(context.parameters().text("mixing")), {.heartbeat = kPatience},
+                   push_sum_steps(context));
+  World start = start_of(context, 2);
+  std::vector<double> x = mine(start, context);
+  for (int round = 0; round < 150; ++round) push_sum.mix(buffer_of(x));
+  const Buffer values = buffer_of(x);
+  const std::vector<double> numerators = x;
+  gossip::divide(std::span(&values, 1), push_sum.weight());
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], mean_of(start, i), 1e-6) << "GOSSIP-032: x / w";
+  gossip::multiply(std::span(&values, 1), push_sum.weight());
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], numerators[i], 1e-14) << "GOSSIP-032: x / w * w";
+}
+
+// One tensor after the other, alone or fused, confirmed or not: the values of a large, a small and an empty one.
+void fusion(Context& context) {
+  const std::string mixing = context.parameters().text("mixing");
+  const Graph graph = live_graph(context.parameters().text("graph"), context.size());
+  const PushSumOptions options{.heartbeat = kPatience,
+                               .fuse = context.parameters().text("messages") == "fused",
+                               .confirms = context.parameters().text("confirms") == "yes"};
+  PushSum push_sum(context.world(), graph, live_mixing(mixing), options, push_sum_steps(context));
+  constexpr std::size_t large = 40'000;  // several of the pieces in which a backend moves it
+  World expected = start_of(context, large + 3);
+  std::vector<double> first(mine(expected, context).begin(), mine(expected, context).begin() + large);
+  std::vector<double> none, last(mine(expected, context).begin() + large, mine(expected, context).end());
+  const std::array<Buffer, 3> x{buffer_of(first), buffer_of(none), buffer_of(last)};
+  for (int round = 0; round < 3; ++round) {
+    push_sum.mix(x);
+    deal_out(expected, graph, mixing, round);
+  }
+  const std::vector<double>& right = mine(expected, context);
+  double apart = 0;
+  for (std::size_t i = 0; i < right.size(); ++i)
+    apart = std::max(apart, std::abs(right[i] - (i < large ? first[i] : last[i - large])));
+  EXPECT_LE(apart, 1e-13) << "GOSSIP-033: the largest difference of " << right.size() << " values";
+}
+
+double stored_and_read(double value, DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return comm::to_float(comm::to_float16(static_cast<float>(value)));
+    case DType::bf16:
+      return comm::to_float(comm::to_bfloat16(static_cast<float>(value)));
+    case DType::f32:
+      return static_cast<float>(value);
+    default:
+      return value;
+  }
+}
+
+// Four values of a type as memory.
+class Stored {
+ public:
+  Stored(const std::vector<double>& values, DType dtype) : dtype_(dtype), memory_(values.size() * size_of(dtype)) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto put = [&](auto value) { std::memcpy(memory_.data() + i * sizeof value, &value, sizeof value); };
+      if (dtype == DType::f16) put(comm::to_float16(static_cast<float>(values[i])).bits);
+      if (dtype == DType::bf16) put(comm::to_bfloat16(static_cast<float>(values[i])).bits);
+      if (dtype == DType::f32) put(static_cast<float>(values[i]));
+      if (dtype == DType::f64) put(values[i]);
+    }
+  }
+  [[nodiscard]] Buffer buffer() {
+    return {memory_.data(), static_cast<std::int64_t>(memory_.size() / size_of(dtype_)), dtype_};
+  }
+  [[nodiscard]] double at(std::size_t i) const {
+    const auto get = [&]<class T>(T value) {
+      std::memcpy(&value, memory_.data() + i * sizeof value, sizeof value);
+      return value;
+    };
+    if (dtype_ == DType::f16) return comm::to_float(comm::Float16{get(std::uint16_t())});
+    if (dtype_ == DType::bf16) return comm::to_float(comm::BFloat16{get(std::uint16_t())});
+    return dtype_ == DType::f32 ? double{get(float())} : get(double());
+  }
+
+ private:
+  DType dtype_;
+  std::vector<std::byte> memory_;
+};
+
+void types(Context& context) {
+  const DType dtype = context.parameters().dtype();
+  const Graph graph = live_graph(context.parameters().text("graph"), context.size());
+  PushSum push_sum(context.world(), graph, {}, {.heartbeat = kPatience}, push_sum_steps(context));
+  if (!comm::is_floating(dtype)) {
+    std::array<std::byte, 8> memory{};
+    EXPECT_THROW(push_sum.mix(Buffer{memory.data(), 1, dtype}), Unsupported) << "GOSSIP-034";
+    return;
+  }
+  World expected = start_of(context, 4);
+  for (auto& x : expected.numerators)
+    for (double& value : x) value = stored_and_read(value, dtype);
+  // Values of two types at once.
+  Stored x(mine(expected, context), dtype), wide(mine(expected, context), DType::f64);
+  constexpr int made = 6;
+  for (int round = 0; round < made; ++round) {
+    const std::array<Buffer, 2> both{x.buffer(), wide.buffer()};
+    push_sum.mix(both);
+    deal_out(expected, graph, "uniform", round);
+  }
+  const double unit = dtype == DType::f16    ? 0x1p-11
+                      : dtype == DType::bf16 ? 0x1p-8
+                      : dtype == DType::f32  ? 0x1p-24
+                                             : 0x1p-53;
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(x.at(i), mine(expected, context)[i], 8 * made * unit * context.size()) << "GOSSIP-034: element " << i;
+    EXPECT_NEAR(wide.at(i), mine(expected, context)[i], 1e-13) << "GOSSIP-034: element " << i << " of f64";
+  }
+  EXPECT_NEAR(push_sum.weight(), expected.weights[static_cast<std::size_t>(context.rank())], 1e-13)
+      << "GOSSIP-034: the weight beside " << name_of(dtype);
+}
+
+void messages(Context& context) {
+  const std::string mixing = context.parameters().text("mixing");
+  const Graph graph = live_graph(context.parameters().text("graph"), context.size());
+  CountingWire wire(context.world().duplicate());
+  const bool confirms = context.parameters().text("confirms") == "yes";
+  PushSum push_sum(wire, graph, live_mixing(mixing), {.heartbeat = kPatience, .confirms = confirms},
+                   push_sum_steps(context));
+  std::vector<double> x(5, 1.0);
+  constexpr int made = 4;
+  std::size_t values = 0, weights = 0;
+  std::int64_t bytes = 0;
+  for (int round = 0; round < made; ++round) {
+    bytes += push_sum.bytes_per_round(5, DType::f64);
+    push_sum.mix(buffer_of(x));
+    const gossip::Peers peers = graph.peers(context.rank(), graph.round_after(round));
+    values += peers.out.size();
+    weights += mixing == "skewed" || !graph.is_regular() ? peers.out.size() : 0;
+  }
+  std::size_t sent_values = 0, sent_weights = 0;
+  std::int64_t sent_bytes = 0;
+  for (const CountingWire::Sent& sent : wire.sent) {
+    sent_values += sent.dtype == DType::f64 && sent.count == 5 ? 1 : 0;
+    sent_weights += sent.dtype == DType::f64 && sent.count == 1 ? 1 : 0;
+    sent_bytes += sent.count * static_cast<std::int64_t>(size_of(sent.dtype));
+  }
+  EXPECT_EQ(sent_values, values) << "GOSSIP-035: messages with values";
+  EXPECT_EQ(sent_weights, weights) << "GOSSIP-035: messages with a weight";
+  EXPECT_EQ(sent_bytes, bytes) << "GOSSIP-035: bytes";
+}
+
+// Who mixes at some of its steps only, or goes on from what was stored, meets its peers in the same order.
+void rotation(Context& context) {
+  const std::string kind = context.parameters().text("after");
+  const Graph graph = live_graph(context.parameters().text("graph"), context.size());
+  World expected = start_of(context, 2);
+  std::vector<double> x = mine(expected, context);
+  PushSum first(context.world(), graph, {}, {.heartbeat = kPatience}, push_sum_steps(context));
+  PushSum second(context.world(), graph, {}, {.heartbeat = kPatience}, push_sum_steps(context));
+  PushSum* push_sum = &first;
+  int mixed = 0;
+  for (int step = 0; step < 9; ++step) {
+    if (kind == "skips" && step % 3 == 1) continue;
+    if (kind == "resume" && step == 4) {
+      second.set_round(first.round());
+      second.set_weight(first.weight());
+      push_sum = &second;
+    }
+    push_sum->mix(buffer_of(x));
+    deal_out(expected, graph, "uniform", mixed++);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      EXPECT_NEAR(x[i], mine(expected, context)[i], 1e-13) << "GOSSIP-036: element " << i << " behind mix " << mixed;
+  }
+  EXPECT_NEAR(push_sum->weight(), expected.weights[static_cast<std::size_t>(context.rank())], 1e-13) << "GOSSIP-036";
+}
+
+void exact(Context& context) {
+  const std::string graph = context.parameters().text("graph");
+  PushSum push_sum(context.world(), live_graph(graph, context.size()), {}, {.heartbeat = kPatience},
+                   push_sum_steps(context));
+  World start = start_of(context, 2);
+  std::vector<double> x = mine(start, context);
+  int needed = 1;
+  if (graph == "n-peer-exponential")
+    for (needed = 0; (1 << needed) < context.size();) ++needed;
+  for (int round = 0; round < needed; ++round) push_sum.mix(buffer_of(x));
+  for (std::size_t i = 0; i < x.size(); ++i)
+    EXPECT_NEAR(x[i], mean_of(start, i), 1e-14) << "GOSSIP-037: behind " << needed << " rounds";
+}
+
+}  // namespace
+
+void add_push_sum_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
+                       std::vector<int> worlds) {
+    axes.push_back(suite::worlds(std::move(worlds)));
+    suite.add({.id = std::string("gossip.push_sum.") + name,
+               .verifies = {requirement},
+               .axes = std::move(axes),
+               .body = body});
+  };
+  const suite::Axis mixing{"mixing", {"uniform", "skewed"}};
+  const suite::Axis any{"graph", {"n-peer-exponential", "ring", "hub", "chords"}};
+  add("mass", "GOSSIP-030@5d5d", {{"graph", {"hub", "chords", "star", "ring", "random-matching"}}, mixing}, mass, {1, 2, 3, 4});
+  suite.add({.id = "gossip.push_sum.rounds",
+             .verifies = {"GOSSIP-031@75ef"},
+             .axes = {{"graph", {"n-peer-exponential", "directed-linear", "ring", "hub", "star"}},
+                      mixing,
+                      {"algorithm", {"push_sum", "push_pull"}},
+                      suite::worlds({1, 2, 3, 4})},
+             .deadlock_prone = true,
+             .body = rounds});
+  add("estimate", "GOSSIP-032@c84f", {any, mixing}, estimate, {1, 3, 4});
+  add("fusion", "GOSSIP-033@3a3a", {any, mixing, {"messages", {"fused", "each"}}, {"confirms", {"yes", "no"}}}, fusion, {2, 3});
+  add("types", "GOSSIP-034@8f2f", {suite::dtypes(), {"graph", {"n-peer-exponential", "hub"}}}, types, {2, 3});
+  add("messages", "GOSSIP-035@5d71", {any, mixing, {"confirms", {"yes", "no"}}}, messages, {1, 2, 3, 4});
+  add("rotation", "GOSSIP-036@0332",
+      {{"graph", {"n-peer-exponential", "directed-linear", "ring", "hub"}}, {"after", {"nothing", "skips", "resume"}}},
+      rotation, {2, 3, 4});
+  suite.add({.id = "gossip.push_sum.exact",
+             .verifies = {"GOSSIP-037@9906"},
+             .axes = {{"graph", {"complete", "n-peer-exponential"}}, suite::worlds({1, 2, 3, 4, 8})},
+             .applies =
+                 [](const suite::Parameters& parameters) {
+                   const int nodes = parameters.world();
+                   return parameters.text("graph") == "complete" || (nodes & (nodes - 1)) == 0;
+                 },
+             .body = exact});
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,394 @@
+// Shares, rates of agreement, and values without messages.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numbers>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "conformance/gossip/asked_graph.hpp"
+#include "conformance/gossip/gossip_checks.hpp"
+#include "conformance/support/asking.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using suite::Context;
+using suite::Door;
+
+namespace {
+
+const char* const kTopology = "gossip.topology";
+const char* const kSpectrum = "gossip.spectrum";
+const char* const kSimulate = "gossip.simulate";
+const char* const kGraphAnswers = "gossip.graph";
+
+using Rows = std::vector<std::vector<double>>;
+
+bool near(double a, double b, double bound) { return std::abs(a - b) <= bound; }
+
+json with_peers(json args, const char* field, int peers) {
+  if (peers > 0) args[field] = peers;
+  return args;
+}
+
+// ---- shares ----
+
+// Which peers a node has in a round, asked as a graph.
+struct Asked {
+  Rows weights;
+  AskedGraph graph;
+};
+
+// Shares of every graph that takes that many nodes, with the mixing of the case.
+template <class Judge>
+void judge_shares(Context& context, const Judge& judge) {
+  const std::string mixing = context.parameters().text("mixing");
+  const std::string& graph = context.parameters().text("graph");
+  for (const int nodes : {2, 4, 6, 7, 9, 12}) {
+    const GraphQuestion question{.graph = graph, .nodes = nodes};
+    try {
+      const auto asked = ask_graph(context.adapter(), question);
+      if (!asked) continue;
+      const json args{{"topology", graph}, {"args", {{"size", nodes}, {"mixing", mixing}}}};
+      const std::string problem = problem_of(context.adapter(), kTopology, args, [&](const json& result) {
+        return judge({.weights = result.at("weights"), .graph = *asked});
+      });
+      if (!problem.empty()) return report_words(question.words() + ": " + problem);
+    } catch (const std::runtime_error& error) {
+      return report_words(error.what());
+    }
+  }
+}
+
+std::string problem_of_rows(const Asked& asked) {
+  for (std::size_t from = 0; from < asked.weights.size(); ++from) {
+    const auto& row = asked.weights[from];
+    if (row.size() != asked.weights.size()) return fmt::format("node {} has {} shares", from, row.size());
+    const double sum = std::accumulate(row.begin(), row.end(), 0.0);
+    if (!near(sum, 1, 1e-14)) return fmt::format("the shares of node {} add up to {}", from, sum);
+    if (!(row[from] > 0)) return fmt::format("node {} keeps {}", from, row[from]);
+    const auto& out = asked.graph.nodes[from].out.front();
+    for (std::size_t to = 0; to < row.size(); ++to) {
+      const bool is_peer = std::ranges::find(out, static_cast<int>(to)) != out.end();
+      if (to != from && (row[to] > 0) != is_peer)
+        return fmt::format("node {} sends {} to node {}, which is {} peer", from, row[to], to, is_peer ? "a" : "no");
+    }
+  }
+  return {};
+}
+void stochastic(Context& context) { judge_shares(context, problem_of_rows); }
+
+std::string uniform_shares(const Asked& asked) {
+  for (std::size_t from = 0; from < asked.weights.size(); ++from) {
+    const auto& out = asked.graph.nodes[from].out.front();
+    const double share = 1.0 / (static_cast<double>(out.size()) + 1);
+    for (const int to : out)
+      if (!near(asked.weights[from][static_cast<std::size_t>(to)], share, 1e-15))
+        return fmt::format("node {} sends {} of its mass to each of {} peers", from,
+                           asked.weights[from][static_cast<std::size_t>(to)], out.size());
+    if (!near(asked.weights[from][from], share, 1e-15))
+      return fmt::format("node {} keeps {}", from, asked.weights[from][from]);
+  }
+  return {};
+}
+
+std::string metropolis_shares(const Asked& asked) {
+  const auto degree = [&](std::size_t node) { return asked.graph.nodes[node].out.front().size(); };
+  for (std::size_t a = 0; a < asked.weights.size(); ++a)
+    for (const int peer : asked.graph.nodes[a].out.front()) {
+      const auto b = static_cast<std::size_t>(peer);
+      const double expected = 1.0 / (1.0 + static_cast<double>(std::max(degree(a), degree(b))));
+      if (!near(asked.weights[a][b], expected, 1e-15) || !near(asked.weights[b][a], expected, 1e-15))
+        return fmt::format("nodes {} and {} exchange {} and {}, not {}", a, b, asked.weights[a][b], asked.weights[b][a],
+                           expected);
+    }
+  for (std::size_t to = 0; to < asked.weights.size(); ++to) {
+    double sum = 0;
+    for (const auto& row : asked.weights) sum += row[to];
+    if (!near(sum, 1, 1e-14)) return fmt::format("what node {} receives adds up to {}", to, sum);
+  }
+  return {};
+}
+void share_rules(Context& context) {
+  judge_shares(context, context.parameters().text("mixing") == "uniform" ? uniform_shares : metropolis_shares);
+}
+
+// ---- rates ----
+
+struct ClosedForm {
+  const char* graph;
+  int nodes;
+  int peers;
+  double per_round;
+};
+
+std::vector<ClosedForm> closed_forms() {
+  constexpr double pi = std::numbers::pi;
+  std::vector<ClosedForm> forms;
+  for (const int n : {4, 5, 8, 11, 16}) {
+    forms.push_back({"ring", n, 2, std::abs(1 + 2 * std::cos(2 * pi / n)) / 3});
+    forms.push_back({"ring", n, 1, std::cos(pi / n)});
+  }
+  for (const int n : {4, 8, 16, 32, 64, 128}) {
+    const double levels = std::ceil(std::log2(n));
+    forms.push_back({"static-exponential", n, 0, 1 - 2 / (1 + levels)});
+  }
+  for (const int n : {2, 3, 5, 8}) forms.push_back({"complete", n, 0, 0});
+  forms.insert(forms.end(), {{"n-peer-exponential", 3, 1, 0.5},
+                             {"n-peer-exponential", 4, 1, 0},
+                             {"n-peer-exponential", 16, 1, 0},
+                             {"n-peer-exponential", 9, 2, 0},
+                             {"n-peer-exponential", 27, 2, 0},
+                             {"n-peer-exponential", 16, 3, 0}});
+  return forms;
+}
+
+void closed(Context& context) {
+  for (const ClosedForm& form : closed_forms()) {
+    const json args = with_peers({{"graph", form.graph}, {"world_size", form.nodes}}, "peers_per_itr", form.peers);
+    report_words(problem_of(context.adapter(), kSpectrum, args, [&](const json& result) -> std::string {
+      const double got = result.at("per_round"), gap = result.at("spectral_gap");
+      if (!near(got, form.per_round, 1e-9) || !near(gap, 1 - form.per_round, 1e-9))
+        return fmt::format("{} of {} nodes, {} peers: {} a round, not {} (gap {})", form.graph, form.nodes, form.peers,
+                           got, form.per_round, gap);
+      return {};
+    }));
+  }
+}
+
+std::vector<double> times(const Rows& weights, const std::vector<double>& values) {
+  std::vector<double> mixed(values.size());
+  for (std::size_t from = 0; from < values.size(); ++from)
+    for (std::size_t to = 0; to < values.size(); ++to) mixed[to] += weights[from][to] * values[from];
+  return mixed;
+}
+std::vector<double> times_transposed(const Rows& weights, const std::vector<double>& values) {
+  std::vector<double> mixed(values.size());
+  for (std::size_t from = 0; from < values.size(); ++from)
+    for (std::size_t to = 0; to < values.size(); ++to) mixed[from] += weights[from][to] * values[to];
+  return mixed;
+}
+void take_mean_away(std::vector<double>& values) {
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  for (double& value : values) value -= mean;
+}
+double length_of(const std::vector<double>& values) {
+  return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
+}
+
+// The largest factor by which the rounds can stretch what is beside the mean, found by going there and back many times.
+double largest_stretch(const std::vector<Rows>& rounds, std::size_t nodes) {
+  std::vector<double> values(nodes);
+  for (std::size_t i = 0; i < nodes; ++i) values[i] = std::sin(1 + 2.7 * static_cast<double>(i * i));
+  take_mean_away(values);
+  double stretch = 0;
+  for (int i = 0; i < 600; ++i) {
+    const double before = length_of(values);
+    if (before < 1e-200) return 0;
+    for (double& value : values) value /= before;
+    std::vector<double> mixed = values;
+    for (const Rows& round : rounds) mixed = times(round, mixed);
+    take_mean_away(mixed);
+    stretch = length_of(mixed);
+    for (auto round = rounds.rbegin(); round != rounds.rend(); ++round) mixed = times_transposed(*round, mixed);
+    take_mean_away(mixed);
+    values = std::move(mixed);
+  }
+  return stretch;
+}
+
+void bound(Context& context) {
+  const std::string& graph = context.parameters().text("graph");
+  const std::string mixing = graph == "mesh" || graph == "star" ? "metropolis-hastings" : "uniform";
+  for (const int nodes : {4, 6}) {
+    json args{{"graph", graph}, {"world_size", nodes}, {"mixing", mixing}};
+    report_words(problem_of(context.adapter(), kSpectrum, args, [&](const json& spectrum) -> std::string {
+      if (spectrum.at("doubly_stochastic") != true)
+        return fmt::format("{} with {} is not doubly stochastic", graph, mixing);
+      const int period = spectrum.at("rounds");
+      const double contraction = spectrum.at("contraction");
+      std::vector<Rows> rounds;
+      for (int round = 0; round < period; ++round) {
+        const json question{{"topology", graph}, {"args", {{"size", nodes}, {"mixing", mixing}, {"round", round}}}};
+        rounds.push_back(answer_to(context.adapter(), kTopology, question).result.at("weights"));
+      }
+      const double stretch = largest_stretch(rounds, static_cast<std::size_t>(nodes));
+      if (!near(stretch, contraction, 1e-6))
+        return fmt::format("{} of {} nodes: contraction {} in {} rounds, {} is reached", graph, nodes, contraction,
+                           period, stretch);
+      args["rounds"] = 3 * period;
+      args["value_seed"] = context.seed() % 1000;
+      return problem_of(context.adapter(), kSimulate, args, [&](const json& result) -> std::string {
+        double allowed = 1;
+        for (int periods = 1; periods <= 3; ++periods) {
+          allowed *= contraction;
+          const double error = result.at("error").at(static_cast<std::size_t>(periods * period - 1));
+          if (error > allowed + 1e-7)
+            return fmt::format("{} of {} nodes: error {} after {} periods, the bound is {}", graph, nodes, error,
+                               periods, allowed);
+        }
+        return {};
+      });
+    }));
+  }
+}
+
+// By how much a period shrinks the error late in a simulation, before all is rounding.
+double late_rate(const json& error, int period) {
+  const auto behind = [&](int periods) {
+    return error.at(static_cast<std::size_t>(periods * period - 1)).get<double>();
+  };
+  int last = 30;
+  while (last > 8 && behind(last) < 1e-12) --last;
+  return std::pow(behind(last) / behind(last - 6), 1.0 / 6);
+}
+
+// Rows that do not add up to 1: the largest of what several starts come to.
+void long_run(Context& context) {
+  const std::string& graph = context.parameters().text("graph");
+  for (const int nodes : {3, 5, 6}) {
+    json args{{"graph", graph}, {"world_size", nodes}, {"mixing", "skewed"}};
+    report_words(problem_of(context.adapter(), kSpectrum, args, [&](const json& spectrum) -> std::string {
+      const int period = spectrum.at("rounds");
+      const double contraction = spectrum.at("contraction");
+      if (spectrum.at("doubly_stochastic") != false) return fmt::format("{} skewed is doubly stochastic", graph);
+      args["rounds"] = 30 * period;
+      double measured = 0;
+      for (int seed = 1; seed <= 6; ++seed) {
+        args["value_seed"] = seed;
+        const Answer answer = answer_to(context.adapter(), kSimulate, args);
+        if (answer.is_refused()) return answer.message;
+        measured = std::max(measured, late_rate(answer.result.at("error"), period));
+      }
+      if (std::abs(measured - contraction) > 0.15 * contraction + 0.02)
+        return fmt::format("{} of {} nodes: predicted {} a period, simulated {}", graph, nodes, contraction, measured);
+      return {};
+    }));
+  }
+}
+
+// ---- simulation ----
+
+struct ExactAfter {
+  const char* graph;
+  int nodes;
+  int peers;
+  int rounds;
+};
+
+void exact_rounds(Context& context) {
+  for (const ExactAfter& one : std::vector<ExactAfter>{{"complete", 7, 0, 1},
+                                                       {"ring", 3, 2, 1},
+                                                       {"ring", 2, 1, 1},
+                                                       {"static-exponential", 2, 0, 1},
+                                                       {"n-peer-exponential", 32, 1, 5},
+                                                       {"n-peer-exponential", 27, 2, 3},
+                                                       {"n-peer-exponential", 64, 3, 3},
+                                                       {"directed-exponential", 8, 1, 5},
+                                                       {"directed-exponential", 32, 1, 9}}) {
+    json args = with_peers({{"graph", one.graph}, {"world_size", one.nodes}, {"rounds", one.rounds}}, "peers_per_itr",
+                           one.peers);
+    args["value_seed"] = context.seed() % 1000;
+    report_words(problem_of(context.adapter(), kSimulate, args, [&](const json& result) -> std::string {
+      const auto& error = result.at("error");
+      const double last = error.at(static_cast<std::size_t>(one.rounds - 1));
+      if (last > 1e-14)
+        return fmt::format("{} of {} nodes: error {} after {} rounds", one.graph, one.nodes, last, one.rounds);
+      if (one.rounds > 1 && error.at(static_cast<std::size_t>(one.rounds - 2)).get<double>() < 1e-9)
+        return fmt::format("{} of {} nodes agree a round early", one.graph, one.nodes);
+      return {};
+    }));
+  }
+}
+
+void conserves(Context& context) {
+  const std::string& graph = context.parameters().text("graph");
+  for (const int nodes : {2, 6, 12, 1000, 20'000}) {
+    if ((graph == "directed-linear" || graph == "bipartite-linear" || graph == "complete" || graph == "star") &&
+        nodes > 1000)
+      continue;
+    const json args{
+        {"graph", graph}, {"world_size", nodes}, {"mixing", context.parameters().text("mixing")}, {"rounds", 6}};
+    report_words(problem_of(context.adapter(), kSimulate, args, [&](const json& result) -> std::string {
+      const double mean = result.at("mean");
+      for (std::size_t round = 0; round < 6; ++round) {
+        const double sum = result.at("sum").at(round), weights = result.at("weight_sum").at(round);
+        if (!near(sum, mean * nodes, 1e-9 * nodes))
+          return fmt::format("{} nodes, round {}: the sum is {}, it was {}", nodes, round, sum, mean * nodes);
+        if (!near(weights, nodes, 1e-11 * nodes))
+          return fmt::format("{} nodes, round {}: weights add up to {}", nodes, round, weights);
+        if (!(result.at("least_weight").at(round).get<double>() > 0))
+          return fmt::format("{} nodes, round {}: a weight is not above 0", nodes, round);
+      }
+      return {};
+    }));
+  }
+}
+
+// Values of a simulation are what the shares of its rounds make of those at the start.
+void equals_shares(Context& context) {
+  const std::string& graph = context.parameters().text("graph");
+  const std::string mixing = context.parameters().text("mixing");
+  constexpr int nodes = 6, rounds = 5;
+  std::vector<double> values{3, -1, 4, 1, -5, 9}, weights(nodes, 1.0);
+  const json asked{{"graph", graph}, {"world_size", nodes}, {"mixing", mixing}, {"rounds", rounds}, {"values", values}};
+  for (int round = 0; round < rounds; ++round) {
+    const json question{{"topology", graph}, {"args", {{"size", nodes}, {"mixing", mixing}, {"round", round}}}};
+    const Answer answer = answer_to(context.adapter(), kTopology, question);
+    if (answer.is_refused()) return report_words(fmt::format("{} is refused: {}", question.dump(), answer.message));
+    const Rows shares = answer.result.at("weights");
+    values = times(shares, values);
+    weights = times(shares, weights);
+  }
+  report_words(problem_of(context.adapter(), kSimulate, asked, [&](const json& result) -> std::string {
+    for (std::size_t node = 0; node < nodes; ++node) {
+      const double x = result.at("numerators").at(node), w = result.at("weights").at(node);
+      if (!near(x, values[node], 1e-12) || !near(w, weights[node], 1e-12))
+        return fmt::format("{} {}: node {} has {} and weight {}, not {} and {}", graph, mixing, node, x, w,
+                           values[node], weights[node]);
+    }
+    return {};
+  }));
+}
+
+}  // namespace
+
+void add_gossip_rate_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes,
+                       std::vector<std::string> operations, void (*body)(Context&),
+                       std::function<bool(const suite::Parameters&)> applies = {}) {
+    suite.add({.id = std::string("gossip.") + name,
+               .verifies = {requirement},
+               .door = Door::adapter,
+               .axes = std::move(axes),
+               .applies = std::move(applies),
+               .operations = std::move(operations),
+               .body = body});
+  };
+  // Of those where whoever is sent to answers.
+  const auto mixes = [](const suite::Parameters& parameters) {
+    const std::string& graph = parameters.text("graph");
+    return parameters.text("mixing") != "metropolis-hastings" || graph == "mesh" || graph == "star" ||
+           graph == "complete" || graph == "random-matching";
+  };
+  const suite::Axis all{"graph", all_graphs()}, mixing{"mixing", {"uniform", "skewed", "metropolis-hastings"}};
+  add("shares.stochastic", "GOSSIP-021@1581", {all, mixing}, {kTopology, kGraphAnswers}, stochastic, mixes);
+  add("shares.rules", "GOSSIP-022@59eb", {all, {"mixing", {"uniform", "metropolis-hastings"}}},
+      {kTopology, kGraphAnswers}, share_rules, mixes);
+  add("spectrum.closed_forms", "GOSSIP-023@a729", {}, {kSpectrum}, closed);
+  add("spectrum.bound", "GOSSIP-024@bfb8",
+      {{"graph",
+        {"directed-exponential", "n-peer-exponential", "bipartite-exponential", "directed-linear", "bipartite-linear",
+         "ring", "static-exponential", "mesh", "star", "complete"}}},
+      {kSpectrum, kSimulate, kTopology}, bound);
+  add("spectrum.long_run", "GOSSIP-025@b4fd",
+      {{"graph", {"directed-exponential", "directed-linear", "ring", "static-exponential", "mesh", "star"}}},
+      {kSpectrum, kSimulate}, long_run);
+  add("simulate.exact_rounds", "GOSSIP-026@6f71", {}, {kSimulate}, exact_rounds);
+  add("simulate.conserves", "GOSSIP-027@6109", {all, {"mixing", {"uniform", "skewed"}}}, {kSimulate}, conserves);
+  add("simulate.equals_shares", "GOSSIP-028@c54f", {all, mixing}, {kSimulate, kTopology}, equals_shares, mixes);
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,238 @@
+// What FairScale's and BlueFog's own graphs, weights and exchanges gave.
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "conformance/gossip/gossip_checks.hpp"
+#include "conformance/support/asking.hpp"
+#include "conformance/support/recorded.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using suite::Context;
+using suite::Door;
+
+namespace {
+
+json with_fields(const json& from, std::initializer_list<const char*> names) {
+  json some = json::object();
+  for (const char* name : names)
+    if (from.contains(name)) some[name] = from.at(name);
+  return some;
+}
+
+json args_of_graph(const json& one) {
+  json args = with_fields(one, {"graph", "world_size", "nprocs_per_node", "peers_per_itr"});
+  args["convention"] = "fairscale";
+  return args;
+}
+
+// The recorded cases of the class that the case is about.
+template <class Judge>
+void for_each_graph(Context& context, const Judge& judge) {
+  const json record = recorded("gossip", "graphs");
+  for (const json& one : record.at("cases"))
+    if (one.at("graph") == context.parameters().text("graph")) {
+      const std::string problem = judge(one);
+      if (!problem.empty()) report_words(one.at("name").get<std::string>() + ": " + problem);
+    }
+}
+
+void books(Context& context) {
+  for_each_graph(context, [&](const json& one) -> std::string {
+    json args = args_of_graph(one);
+    if (one.contains("construct_error")) return problem_of_refusal(context.adapter(), "gossip.graph", args);
+    if (one.contains("plan")) return {};
+    json expected = with_fields(one, {"regular", "bipartite", "dynamic", "passive", "phone_book", "book_rows"});
+    if (one.contains("book_rows")) {
+      args["book_rows"] = json::array();
+      for (const auto& [row, peers] : one.at("book_rows").items()) args["book_rows"].push_back(std::stoi(row));
+    }
+    return problem_of(context.adapter(), "gossip.graph", args,
+                      [&](const json& result) { return first_difference(expected, result); });
+  });
+}
+
+void turns(Context& context) {
+  for_each_graph(context, [&](const json& one) -> std::string {
+    if (!one.contains("ranks")) return {};
+    json args = args_of_graph(one);
+    if (one.contains("plan")) {
+      args["plan"] = one.at("plan");
+      return problem_of(context.adapter(), "gossip.graph", args,
+                        [&](const json& result) { return first_difference(with_fields(one, {"ranks"}), result); });
+    }
+    std::size_t turned = 1;
+    for (const json& rank : one.at("ranks")) turned = std::max(turned, rank.at("out").size());
+    args["rotations"] = turned - 1;
+    json expected = json::array();
+    for (const json& rank : one.at("ranks")) expected.push_back(with_fields(rank, {"out", "in", "error_at"}));
+    return problem_of(context.adapter(), "gossip.graph", args,
+                      [&](const json& result) { return first_difference({{"ranks", expected}}, result); });
+  });
+}
+
+void weights(Context& context) {
+  for_each_graph(context, [&](const json& one) -> std::string {
+    if (!one.contains("ranks") || one.contains("plan")) return {};
+    json expected = json::array();
+    for (const json& rank : one.at("ranks")) expected.push_back(with_fields(rank, {"mixing"}));
+    return problem_of(context.adapter(), "gossip.graph", args_of_graph(one),
+                      [&](const json& result) { return first_difference({{"ranks", expected}}, result); });
+  });
+}
+
+// The rounds of graphs that call themselves regular with uniform mixing are lazy, all others are eager.
+bool is_lazy(const json& one) { return one.at("mixing") == "uniform" && one.at("ranks").at(0).at("regular") == true; }
+
+json args_of_trace(const json& one) {
+  json args = with_fields(one, {"algorithm", "world_size", "peers_per_itr", "dtype", "rounds"});
+  args["convention"] = "fairscale";
+  args["ranks"] = json::array();
+  args["weights"] = json::array();
+  for (const json& rank : one.at("ranks")) {
+    args["ranks"].push_back({{"x0", rank.at("x0")}});
+    json rounds = json::array();
+    for (const json& round : rank.at("rounds")) rounds.push_back(round.at("weights"));
+    args["weights"].push_back(std::move(rounds));
+  }
+  const std::string graph = one.at("graph");
+  if (graph == "Flagged" || graph == "Hub") {
+    args["phone_book"] = one.at("phone_book");
+    args["regular"] = false;
+  } else {
+    args["graph"] = graph;
+  }
+  if (one.at("mixing") == "uniform") {
+    args.erase("weights");
+    args["mixing"] = "uniform";
+  }
+  return args;
+}
+
+void traces(Context& context) {
+  const json record = recorded("gossip", "traces");
+  const bool lazy = context.parameters().text("mixing") == "lazy";
+  for (const json& one : record.at("cases")) {
+    if (one.at("algorithm") != context.parameters().text("algorithm")) continue;
+    std::string problem;
+    if (one.contains("errors")) {
+      json args = with_fields(one, {"algorithm", "graph", "world_size", "peers_per_itr", "dtype"});
+      args.update({{"convention", "fairscale"}, {"rounds", 1}, {"ranks", json::array()}});
+      for (int rank = 0; rank < one.at("world_size"); ++rank) args["ranks"].push_back({{"x0", {1}}});
+      problem = problem_of_refusal(context.adapter(), "gossip.trace", args);
+    } else if (is_lazy(one) == lazy) {
+      json expected = json::array();
+      for (const json& rank : one.at("ranks")) {
+        json rounds = json::array();
+        for (const json& round : rank.at("rounds"))
+          rounds.push_back(with_fields(round, {"out", "in", "x", "w", "debiased"}));
+        expected.push_back({{"rounds", rounds}});
+      }
+      problem = problem_of(context.adapter(), "gossip.trace", args_of_trace(one),
+                           [&](const json& result) { return first_difference({{"ranks", expected}}, result); });
+    }
+    if (!problem.empty()) report_words(one.at("name").get<std::string>() + ": " + problem);
+  }
+}
+
+void blocking(Context& context) {
+  const json record = recorded("gossip", "blocking");
+  for (const json& one : record.at("cases")) {
+    json args = with_fields(one, {"graph", "world_size", "peers_per_itr"});
+    args["convention"] = "fairscale";
+    const std::string problem = one.contains("error")
+                                    ? problem_of_refusal(context.adapter(), "gossip.blocking", args)
+                                    : problem_of(context.adapter(), "gossip.blocking", args, [&](const json& result) {
+                                        return first_difference(with_fields(one, {"blocked"}), result);
+                                      });
+    if (!problem.empty()) report_words(one.at("name").get<std::string>() + ": " + problem);
+  }
+}
+
+// As first_difference(), where sums of shares may be rounded in another order.
+std::string difference_but_for_rounding(const json& expected, const json& got, const std::string& where) {
+  if (expected.is_number() && got.is_number()) {
+    const double a = expected, b = got;
+    constexpr double rounding = 1e-14;
+    return std::abs(a - b) <= rounding ? "" : fmt::format("{}: expected {}, got {}", where, a, b);
+  }
+  if (expected.is_object() && got.is_object()) {
+    for (const auto& [name, value] : expected.items()) {
+      if (!got.contains(name)) return fmt::format("{}.{} is missing", where, name);
+      if (auto words = difference_but_for_rounding(value, got.at(name), where + "." + name); !words.empty())
+        return words;
+    }
+    return expected.size() == got.size() ? ""
+                                         : fmt::format("{} has {} fields, not {}", where, got.size(), expected.size());
+  }
+  if (expected.is_array() && got.is_array() && expected.size() == got.size()) {
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      if (auto words = difference_but_for_rounding(expected[i], got[i], fmt::format("{}[{}]", where, i));
+          !words.empty())
+        return words;
+    return {};
+  }
+  return first_difference(expected, got, where);
+}
+
+void bluefog(Context& context) {
+  const json record = recorded("gossip", "bluefog");
+  for (const json& one : record.at("cases")) {
+    if (one.at("topology") != context.parameters().text("topology")) continue;
+    json args = with_fields(one, {"topology", "args"});
+    args["convention"] = "bluefog";
+    std::string problem;
+    if (one.contains("error")) {
+      problem = problem_of_refusal(context.adapter(), "gossip.topology", args);
+    } else {
+      const json expected = with_fields(one, {"weights", "regular", "row_sums_one", "column_sums_one", "recv", "send"});
+      problem = problem_of(context.adapter(), "gossip.topology", args, [&](const json& result) {
+        return difference_but_for_rounding(
+            expected, with_fields(result, {"weights", "regular", "row_sums_one", "column_sums_one", "recv", "send"}),
+            "result");
+      });
+    }
+    if (!problem.empty()) report_words(one.at("name").get<std::string>() + ": " + problem);
+  }
+}
+
+}  // namespace
+
+void add_recorded_gossip_checks(suite::Suite& suite) {
+  const suite::Axis graphs{
+      "graph",
+      {"DynamicDirectedExponentialGraph", "NPeerDynamicDirectedExponentialGraph", "DynamicBipartiteExponentialGraph",
+       "DynamicDirectedLinearGraph", "DynamicBipartiteLinearGraph", "RingGraph"}};
+  const auto add = [&](const char* name, const char* requirement, const char* operation, suite::Axis axis,
+                       void (*body)(Context&), const char* convention = "fairscale") {
+    std::vector<suite::Axis> axes;
+    if (!axis.name.empty()) axes.push_back(std::move(axis));
+    suite.add({.id = std::string("gossip.") + name,
+               .verifies = {requirement},
+               .door = Door::adapter,
+               .axes = std::move(axes),
+               .operations = {operation},
+               .convention = convention,
+               .body = body});
+  };
+  add("graph.fairscale_books", "GOSSIP-001@bdb6", "gossip.graph", graphs, books);
+  add("graph.fairscale_turns", "GOSSIP-002@84b3", "gossip.graph", graphs, turns);
+  add("graph.fairscale_weights", "GOSSIP-003@6140", "gossip.graph", graphs, weights);
+  suite.add({.id = "gossip.trace.fairscale",
+             .verifies = {"GOSSIP-004@c7a7"},
+             .door = Door::adapter,
+             .axes = {{"algorithm", {"PushSum", "PushPull"}}, {"mixing", {"lazy", "eager"}}},
+             .operations = {"gossip.trace"},
+             .convention = "fairscale",
+             .body = traces});
+  add("blocking.fairscale", "GOSSIP-005@ef28", "gossip.blocking", {}, blocking);
+  add("topology.bluefog", "GOSSIP-006@84ac", "gossip.topology",
+      {"topology",
+       {"ExponentialTwoGraph", "ExponentialGraph", "SymmetricExponentialGraph", "RingGraph", "MeshGrid2DGraph",
+        "StarGraph", "FullyConnectedGraph"}},
+      bluefog, "bluefog");
+}
+
+}  // namespace plumbline::conformance

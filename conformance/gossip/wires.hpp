@@ -1,0 +1,83 @@
+// conformance/gossip/wires.hpp: communicators that see what gossip sends, or fail it once.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "reference/comm/communicator.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::conformance {
+
+/// Fails one start of calls, counted from 0, before anything of it is made.
+class FailingWire final : public comm::CommunicatorDecorator {
+ public:
+  FailingWire(std::unique_ptr<comm::Communicator> inner, int failing)
+      : CommunicatorDecorator(std::move(inner)), left_(failing) {}
+
+ private:
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    if (left_-- == 0) throw RuntimeFailure("a wire that a check cut");
+    return CommunicatorDecorator::do_start(calls);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
+  int left_;
+};
+
+/// Notes what is sent.
+class CountingWire final : public comm::CommunicatorDecorator {
+ public:
+  struct Sent {
+    comm::DType dtype;
+    std::int64_t count;
+    int to;
+  };
+  explicit CountingWire(std::unique_ptr<comm::Communicator> inner) : CommunicatorDecorator(std::move(inner)) {}
+  std::vector<Sent> sent;
+
+ private:
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    for (const comm::Call& call : calls)
+      if (call.operation == comm::Operation::send) sent.push_back({call.in.dtype, call.in.count, call.root});
+    return CommunicatorDecorator::do_start(calls);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
+};
+
+/// Opened once by anyone; others wait for it.
+class Gate {
+ public:
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
+    changed_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return is_open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_open_ = false;
+};
+
+/// Starts nothing before its gate is open.
+class GatedWire final : public comm::CommunicatorDecorator {
+ public:
+  GatedWire(std::unique_ptr<comm::Communicator> inner, Gate& gate)
+      : CommunicatorDecorator(std::move(inner)), gate_(gate) {}
+
+ private:
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    gate_.pass();
+    return CommunicatorDecorator::do_start(calls);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
+  Gate& gate_;
+};
+
+}  // namespace plumbline::conformance
