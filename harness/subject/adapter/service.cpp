@@ -130,6 +130,7 @@ AdapterService reference_service() {
   add_schedule_plan_operations(service);
   add_group_operations(service);
   add_scaler_operations(service);
+  add_fp16_operations(service);
   add_topology_operations(service);
   return service;
 }
