@@ -8,9 +8,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "conformance/bucketing/recording.hpp"
 #include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/bucketing/reducer_training.hpp"
+#include "conformance/support/recording.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {

@@ -135,6 +135,25 @@ void recorded_decisions(Context& context) {
     }
 }
 
+void recorded_optimizer(Context& context) {
+  const std::string which = context.parameters().text("cases");
+  const json file = recorded("scaler", "fp16_optimizer");
+  for (const json& one : file.at("cases")) {
+    const auto name = one.at("name").get<std::string>();
+    if (!name.starts_with("fp16_optimizer") || (one.at("clip_grad") > 0.0) != (which == "clipped")) continue;
+    json args = fields_of(one, {"world_size", "tensor", "pipeline", "data", "clip_grad", "scaler", "params0"});
+    args["convention"] = "colossalai";
+    args["steps"] = json::array();
+    json expected = json::array();
+    for (const json& step : one.at("steps")) {
+      json& asked = args["steps"].emplace_back(json::array());
+      for (const json& row : step) asked.push_back(fields_of(row, {"grads_scaled"}));
+      expected.push_back(step);
+    }
+    ask(context.adapter(), {"scaler.fp16_optimizer", args, {{"steps", expected}}, 2e-6}, name);
+  }
+}
+
 void recorded_norms(Context& context) {
   const std::string which = context.parameters().text("cases");
   const json file = recorded("scaler", "clip_grad_norm");
@@ -170,6 +189,8 @@ void add_recorded_scaler_checks(suite::Suite& suite) {
   add("deepspeed", "SCALER-034@c992", {peer("deepspeed"), sequences}, "scaler.trace", "deepspeed", recorded_rule);
   add("decisions", "SCALER-045@2e7d", {{"cases", {"one_rank", "several"}}}, "scaler.found_inf", "colossalai",
       recorded_decisions);
+  add("optimizer", "SCALER-076@dbaa", {{"cases", {"plain", "clipped"}}}, "scaler.fp16_optimizer", "colossalai",
+      recorded_optimizer);
   add("norms", "SCALER-053@ff43", {{"cases", {"ordinary", "special"}}}, "scaler.clip_grad_norm", "torch",
       recorded_norms);
 }

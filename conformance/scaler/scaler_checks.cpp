@@ -6,6 +6,7 @@ void add_scaler_checks(suite::Suite& suite) {
   add_torch_scaler_checks(suite);
   add_scale_rule_checks(suite);
   add_skipping_checks(suite);
+  add_optimizer_checks(suite);
   add_recorded_scaler_checks(suite);
 }
 

@@ -14,7 +14,9 @@ void add_torch_scaler_checks(suite::Suite& suite);
 void add_scale_rule_checks(suite::Suite& suite);
 /// Who skips, and norms, as adapters answer: SCALER-040 to SCALER-053.
 void add_skipping_checks(suite::Suite& suite);
-/// What the peers answered: SCALER-014, 025, 034, 045, 053.
+/// Optimizers with 16-bit parameters on live groups: SCALER-060 to SCALER-073.
+void add_optimizer_checks(suite::Suite& suite);
+/// What the peers answered: SCALER-014, 025, 026, 034, 045, 053, 076.
 void add_recorded_scaler_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

@@ -22,6 +22,13 @@ TEST(ScalerChecks, PassOnTheReference) {
     }
 }
 
+TEST(ScalerChecks, PassOnTheLocalBackend) {
+  for (const suite::Case& one : suite_under_test().cases())
+    if (one.check->door == suite::Door::backend) {
+      EXPECT_THAT(run_in_process(one), testing::IsEmpty()) << one.id();
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(mutants_of("SCALER-")), name_of_test);
 
 }  // namespace

@@ -48,6 +48,8 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> reducer_mutants();
 /// Answers of adapters about loss scales, who skips, and norms.
 [[nodiscard]] std::vector<Mutant> scaler_mutants();
+/// Optimizers with 16-bit parameters with another step in place of a right one.
+[[nodiscard]] std::vector<Mutant> scaler_step_mutants();
 
 /// SlowMo with another step in place of a right one, and answers of adapters about it.
 [[nodiscard]] std::vector<Mutant> slowmo_mutants();

@@ -535,6 +535,15 @@ std::vector<Mutant> of_decisions() {
                     json& list = result["skips_local_only"];
                     if (list.size() > 1) list = json::array({list[0]});
                   })),
+      rule_mutant("amp.norm_of_skipped_told", "SCALER-076", "a step that is not clipped tells a norm of 0",
+                  "a number where there is none", "recorded.optimizer[cases=plain]", "",
+                  "some step of each run is skipped",
+                  results_of("scaler.fp16_optimizer",
+                             [](const json&, json& result) {
+                               for (json& step : result.at("steps"))
+                                 for (json& row : step)
+                                   if (row.at("grad_norm").is_null()) row["grad_norm"] = 0.0;
+                             })),
       rule_mutant("amp.any_grid_taken", "SCALER-046", "sizes need not multiply to the world", "an integer division",
                   "skipping.grid_is_refused[what=other_product]", "skipping.grid_is_refused[what=nothing]", "they do",
                   takes(kFoundInf, [](const json&) { return true; })),

@@ -145,6 +145,7 @@ AdapterService reference_service() {
   add_group_operations(service);
   add_slowmo_operations(service);
   add_scaler_operations(service);
+  add_fp16_operations(service);
   add_topology_operations(service);
   return service;
 }

@@ -1,4 +1,4 @@
-#include "conformance/bucketing/recording.hpp"
+#include "conformance/support/recording.hpp"
 
 #include <algorithm>
 #include <cmath>

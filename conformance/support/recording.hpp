@@ -1,4 +1,4 @@
-// conformance/bucketing/recording.hpp: which collectives were started, seen from outside the reducer.
+// conformance/support/recording.hpp: which collectives were started, seen from outside of who started them.
 #pragma once
 
 #include <functional>

@@ -1,0 +1,514 @@
+// Optimizers with 16-bit parameters on the ranks of a live group: who skips, what is left alone, by what is clipped.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/scaler/scaler_checks.hpp"
+#include "conformance/support/recording.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/comm/half.hpp"
+#include "reference/scaler/fp16_optimizer.hpp"
+
+namespace plumbline::conformance {
+
+using comm::DType;
+using scaler::Deciding;
+using scaler::Fp16Optimizer;
+using scaler::Fp16Options;
+using scaler::ScalerSteps;
+using scaler::StepOutcome;
+using suite::Context;
+
+namespace {
+
+const ScalerSteps& steps_of(Context& context) { return context.steps().of<ScalerSteps>(); }
+
+// tensor x pipeline x data ranks, tensor fastest.
+struct Place {
+  int tensor = 1, pipeline = 1, data = 1;
+  int rank = 0;
+  [[nodiscard]] int column() const { return rank % tensor; }
+  [[nodiscard]] int stage() const { return rank / tensor % pipeline; }
+  [[nodiscard]] int replica() const { return rank / (tensor * pipeline); }
+  [[nodiscard]] Place of(int other) const { return {tensor, pipeline, data, other}; }
+  [[nodiscard]] int world() const { return tensor * pipeline * data; }
+};
+
+// "2x3x1".
+Place place_of(Context& context) {
+  const std::string& grid = context.parameters().text("grid");
+  Place place{.tensor = grid[0] - '0', .pipeline = grid[2] - '0', .data = grid[4] - '0'};
+  place.rank = context.rank();
+  return place;
+}
+
+// The groups of a rank, each watched.
+class Groups {
+ public:
+  Groups(comm::Communicator& world, const Place& place) {
+    const scaler::ModelGroups lists = scaler::model_groups(place.tensor, place.pipeline, place.data);
+    view.tensor = mine(world, lists.tensor);
+    view.pipeline = mine(world, lists.pipeline);
+    view.model = mine(world, lists.model);
+    view.data = mine(world, lists.data);
+  }
+  scaler::ScalerGroups view;
+  // Collectives of all groups, "operation count dtype".
+  [[nodiscard]] std::vector<std::string> calls() const {
+    std::vector<std::string> all;
+    for (const auto& group : made_)
+      for (const RecordedCall& call : group->calls)
+        all.push_back(fmt::format("{} {} {} in {}", comm::name_of(call.operation), call.elements,
+                                  comm::name_of(call.dtype), group->size()));
+    return all;
+  }
+
+ private:
+  comm::Communicator* mine(comm::Communicator& world, const scaler::RankLists& lists) {
+    for (const std::vector<int>& ranks : lists)
+      if (std::ranges::find(ranks, world.rank()) != ranks.end())
+        return made_.emplace_back(std::make_unique<RecordingCommunicator>(world.create_group(ranks))).get();
+    return nullptr;
+  }
+  std::vector<std::unique_ptr<RecordingCommunicator>> made_;
+};
+
+// Memory of one parameter or gradient.
+struct Memory {
+  DType dtype = DType::f16;
+  std::vector<float> wide;
+  std::vector<std::uint16_t> narrow;
+
+  Memory(DType type, const std::vector<double>& values) : dtype(type) {
+    for (const double value : values) {
+      const auto number = static_cast<float>(value);
+      if (dtype == DType::f32) wide.push_back(number);
+      if (dtype == DType::f16) narrow.push_back(comm::to_float16(number).bits);
+      if (dtype == DType::bf16) narrow.push_back(comm::to_bfloat16(number).bits);
+    }
+  }
+  [[nodiscard]] comm::Buffer buffer() {
+    void* const data = dtype == DType::f32 ? static_cast<void*>(wide.data()) : static_cast<void*>(narrow.data());
+    return {data, static_cast<std::int64_t>(dtype == DType::f32 ? wide.size() : narrow.size()), dtype};
+  }
+  friend bool operator==(const Memory&, const Memory&) = default;
+};
+
+// What a rank holds: its part of a matrix, what every tensor rank has, what first and last stage have both, an expert.
+enum class Part { cut, replicated, tied, expert };
+constexpr std::array kParts{Part::cut, Part::replicated, Part::tied, Part::expert};
+
+// Numbers that f16 has exactly, different for every owner, step and element; some are 0.
+double number(const Place& place, Part part, int step, int element) {
+  const int column = part == Part::cut || part == Part::expert ? place.column() : 0;
+  const int stage = part == Part::tied ? 0 : place.stage();
+  const int mixed = 7 * column + 11 * stage + 5 * step + 3 * element + 13 * static_cast<int>(part);
+  return (mixed % 17 - 8) / 8.0;
+}
+
+int length_of(const Place& place, Part part) {
+  if (part == Part::cut) return 4 + place.stage();
+  return part == Part::replicated ? 3 : 2;
+}
+
+std::vector<double> numbers(const Place& place, Part part, int step) {
+  std::vector<double> list;
+  for (int i = 0; i < length_of(place, part); ++i) list.push_back(number(place, part, step, i));
+  return list;
+}
+
+struct Training {
+  DType dtype = DType::f16;
+  bool last_stage_is_empty = false;
+  double first_scale = 64;
+  std::int64_t hysteresis = 1;
+  Fp16Options options{};
+  scaler::SgdOptions sgd{.lr = 0.25, .momentum = 0.5};
+};
+
+// One rank's parameters and its optimizer.
+class Trainer {
+ public:
+  Trainer(Context& context, const Training& training)
+      : place(place_of(context)), groups(context.world(), place), training_(training) {
+    for (const Part part : kParts) {
+      if (!has(part)) continue;
+      parts.push_back(part);
+      parameters.emplace_back(training.dtype, numbers(place, part, 100));
+    }
+    std::vector<scaler::ModelParameter> model;
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      model.push_back({.name = parts[i] == Part::expert ? "expert" : "weight",
+                       .values = parameters[i].buffer(),
+                       .replicated = parts[i] == Part::replicated || parts[i] == Part::tied,
+                       .tied_copy = parts[i] == Part::tied && place.stage() > 0});
+    Fp16Options options = training.options;
+    options.scale = scaler::HysteresisScale{
+        .rule = {.initial_scale = training.first_scale, .growth_interval = 3, .hysteresis = training.hysteresis}};
+    optimizer =
+        std::make_unique<Fp16Optimizer>(model, scaler::sgd(training.sgd), options, groups.view, steps_of(context));
+  }
+
+  // Gradients of a step, scaled. `bad` replaces an element of this rank's.
+  [[nodiscard]] std::vector<Memory> gradients(int step, bool is_bad = false, double bad = HUGE_VAL,
+                                              std::size_t of = 0) {
+    std::vector<Memory> list;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      std::vector<double> values = numbers(place, parts[i], step);
+      for (double& value : values) value *= optimizer->scale();
+      if (is_bad && i == of) values.back() = bad;
+      list.emplace_back(training_.dtype, values);
+    }
+    return list;
+  }
+  StepOutcome step(std::vector<Memory> gradients) {
+    std::vector<comm::Buffer> buffers;
+    for (Memory& gradient : gradients) buffers.push_back(gradient.buffer());
+    return optimizer->step(buffers);
+  }
+  [[nodiscard]] std::vector<std::vector<float>> masters() const { return optimizer->state().masters; }
+
+  Place place;
+  Groups groups;
+  std::vector<Part> parts;
+  std::vector<Memory> parameters;
+  std::unique_ptr<Fp16Optimizer> optimizer;
+
+ private:
+  [[nodiscard]] bool has(Part part) const {
+    const bool is_last = place.stage() + 1 == place.pipeline;
+    if (training_.last_stage_is_empty && is_last) return false;
+    return part != Part::tied || place.stage() == 0 || is_last;
+  }
+  Training training_;
+};
+
+// ---- who skips ----
+
+std::vector<int> found_on(const std::string& found, const Place& place, int trial) {
+  const int world = place.world();
+  if (found == "nobody") return {};
+  if (found == "everybody") {
+    std::vector<int> all(static_cast<std::size_t>(world));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+  if (found == "two") return {trial % world, (trial + 1) % world};
+  return {trial % world};
+}
+
+bool meets(const Place& place, const std::vector<int>& bad, bool across_replicas) {
+  return std::ranges::any_of(
+      bad, [&](int other) { return across_replicas || place.of(other).replica() == place.replica(); });
+}
+
+void who_skips(Context& context, Deciding deciding, bool across_replicas, const char* requirement) {
+  const std::string found = context.parameters().text("found");
+  Trainer trainer(context, {.options = {.deciding = deciding}});
+  scaler::HysteresisScale expected = std::get<scaler::HysteresisScale>(trainer.optimizer->loss_scale());
+  for (int trial = 0; trial < trainer.place.world() + 2; ++trial) {
+    const std::vector<int> bad = found_on(found, trainer.place, trial);
+    const bool is_bad = std::ranges::count(bad, trainer.place.rank) > 0;
+    const bool skips = meets(trainer.place, bad, across_replicas);
+    const StepOutcome outcome = trainer.step(trainer.gradients(trial, is_bad));
+    ASSERT_EQ(outcome.stepped, !skips) << requirement << ": trial " << trial << ", infinity on "
+                                       << testing::PrintToString(bad);
+    update(expected, skips);
+    ASSERT_EQ(trainer.optimizer->scale(), static_cast<double>(expected.scale)) << requirement << ": trial " << trial;
+  }
+}
+
+void model_group_skips(Context& context) { who_skips(context, Deciding::model, false, "SCALER-060"); }
+void two_reductions_decide_alike(Context& context) {
+  who_skips(context, Deciding::tensor_then_pipeline, false, "SCALER-061");
+}
+void replicas_skip_together(Context& context) { who_skips(context, Deciding::model_and_data, true, "SCALER-062"); }
+
+// A step that found something is followed by one that did not: nothing of the flag is left.
+void flags_begin_anew(Context& context) {
+  const bool is_found = context.parameters().text("found") == "one";
+  Trainer trainer(context, {});
+  (void)trainer.step(trainer.gradients(0, is_found && trainer.place.rank == 0));
+  const StepOutcome next = trainer.step(trainer.gradients(1));
+  EXPECT_TRUE(next.stepped) << "SCALER-063: a clean step is skipped";
+  EXPECT_FALSE(next.found_inf) << "SCALER-063";
+}
+
+void empty_ranks_take_part(Context& context) {
+  const bool has_empty = context.parameters().text("empty") == "last_stage";
+  for (const double p : {2.0, HUGE_VAL}) {
+    Trainer trainer(context, {.last_stage_is_empty = has_empty,
+                              .options = {.clip_norm = 1e6, .norm_type = p, .count_zeros = true}});
+    for (int step = 0; step < 3; ++step) {
+      // Rank 0 has parameters in every layout but that of one stage, where nobody has.
+      const bool is_bad = step == 1 && trainer.place.rank == 0 && !trainer.parts.empty();
+      const StepOutcome outcome = trainer.step(trainer.gradients(step, is_bad));
+      const bool skips = step == 1 && trainer.place.replica() == 0 && !(has_empty && trainer.place.pipeline == 1);
+      ASSERT_EQ(outcome.stepped, !skips) << "SCALER-064: step " << step;
+      ASSERT_TRUE(skips || (outcome.norm && std::isfinite(*outcome.norm))) << "SCALER-064: the norm of step " << step;
+    }
+    EXPECT_EQ(trainer.optimizer->scale(),
+              trainer.place.replica() == 0 && !(has_empty && trainer.place.pipeline == 1) ? 32 : 128)
+        << "SCALER-064";
+  }
+}
+
+// Replica 0 has an overflow, the others not: each does the same calls in both steps.
+void same_calls_in_every_step(Context& context) {
+  const bool clips = context.parameters().text("norm") != "none";
+  const double p = context.parameters().text("norm") == "inf" ? HUGE_VAL : 2;
+  Trainer trainer(context, {.options = {.clip_norm = clips ? 1.0 : 0.0, .norm_type = p, .count_zeros = clips}});
+  std::size_t before = trainer.groups.calls().size();
+  std::vector<std::vector<std::string>> of_step;
+  for (int step = 0; step < 3; ++step) {
+    const bool is_bad = step == 1 && trainer.place.rank == 0;
+    (void)trainer.step(trainer.gradients(step, is_bad));
+    const auto all = trainer.groups.calls();
+    of_step.push_back({std::to_string(all.size() - before)});
+    before = all.size();
+  }
+  EXPECT_EQ(of_step[0], of_step[1]) << "SCALER-065: collectives of a clean step, and of one with an overflow";
+  EXPECT_EQ(of_step[0], of_step[2]) << "SCALER-065";
+  const bool is_alone = trainer.place.tensor * trainer.place.pipeline == 1;
+  const int of_norm = !clips ? 0 : std::isinf(p) ? 2 : 1;
+  EXPECT_EQ(of_step[0].front(), std::to_string(is_alone ? 0 : 1 + of_norm)) << "SCALER-065: one of the decision";
+  for (const std::string& call : trainer.groups.calls())
+    EXPECT_THAT(call, testing::StartsWith("all_reduce")) << "SCALER-065";
+}
+
+// ---- what is found ----
+
+void found_in_every_place(Context& context) {
+  const std::string value = context.parameters().text("value");
+  const double bad = value == "nan" ? std::nan("") : value == "-inf" ? -HUGE_VAL : HUGE_VAL;
+  Trainer trainer(context, {.dtype = context.parameters().dtype()});
+  for (std::size_t of = 0; of < kParts.size(); ++of) {
+    const bool is_bad = value != "nothing" && trainer.place.rank == trainer.place.world() - 1;
+    const std::size_t last = of % trainer.parts.size();
+    const StepOutcome outcome = trainer.step(trainer.gradients(static_cast<int>(of), is_bad, bad, last));
+    const bool skips = value != "nothing" && trainer.place.replica() == trainer.place.data - 1;
+    ASSERT_EQ(outcome.found_inf, skips) << "SCALER-066: " << value << " in parameter " << last;
+  }
+}
+
+// Each replica's gradients are finite; their sum is not.
+void sum_over_replicas_overflows(Context& context) {
+  const bool is_large = context.parameters().text("values") == "large";
+  const Place place = place_of(context);
+  const Groups groups(context.world(), place);
+  Fp16Options options;
+  options.reduce = [&](std::span<const comm::Buffer> gradients) {
+    for (const comm::Buffer& gradient : gradients)
+      groups.view.data->all_reduce(gradient, gradient, comm::ReduceOp::sum, {});
+  };
+  options.scale = scaler::HysteresisScale{.rule = {.initial_scale = 64, .hysteresis = 1}};
+  Memory parameter(DType::f16, {1, 2, 3});
+  Fp16Optimizer optimizer({{.name = "weight", .values = parameter.buffer()}}, scaler::sgd({}), options, groups.view,
+                          steps_of(context));
+  Memory gradient(DType::f16, {1, is_large ? 40000.0 : 4.0, 2});
+  const std::array gradients{gradient.buffer()};
+  const bool skips = is_large && place.data > 1;
+  EXPECT_EQ(optimizer.step(gradients).found_inf, skips) << "SCALER-067";
+  EXPECT_EQ(optimizer.scale(), skips ? 32 : 64) << "SCALER-067";
+}
+
+// ---- what a step does ----
+
+// Steps `bad` overflow in one run, and are not there in the other.
+void skipped_steps_leave_no_trace(Context& context) {
+  const bool has_bad = context.parameters().text("overflows") != "none";
+  Trainer with(context, {.hysteresis = 9, .options = {.clip_norm = 1}});
+  Trainer without(context, {.hysteresis = 9, .options = {.clip_norm = 1}});
+  for (int step = 0; step < 6; ++step) {
+    if (has_bad && (step == 1 || step == 4)) {
+      const auto masters = with.masters();
+      const auto parameters = with.parameters;
+      const auto buffers = with.optimizer->state().inner;
+      (void)with.step(with.gradients(step, true));
+      EXPECT_EQ(with.masters(), masters) << "SCALER-068: masters behind a skipped step";
+      EXPECT_EQ(with.parameters, parameters) << "SCALER-068: parameters";
+      EXPECT_EQ(with.optimizer->state().inner, buffers) << "SCALER-068: what the optimizer keeps";
+    }
+    (void)with.step(with.gradients(step));
+    (void)without.step(without.gradients(step));
+  }
+  EXPECT_EQ(with.masters(), without.masters()) << "SCALER-068: runs with and without the skipped steps";
+  EXPECT_EQ(with.parameters, without.parameters) << "SCALER-068";
+}
+
+// Scales that are powers of two cancel: masters are those of plain f32 training, and parameters are them, rounded.
+void masters_are_stepped_in_f32(Context& context) {
+  const DType dtype = context.parameters().dtype();
+  constexpr int steps = 5;
+  Training training{.dtype = dtype, .sgd = {.lr = 0.001, .momentum = 0.5}};
+  Trainer trainer(context, training);
+  std::vector<std::vector<float>> values, buffers;
+  for (const Part part : trainer.parts) {
+    const auto first = numbers(trainer.place, part, 100);
+    values.emplace_back(first.begin(), first.end());
+    buffers.emplace_back(first.size());
+  }
+  for (int step = 0; step < steps; ++step) {
+    (void)trainer.step(trainer.gradients(step));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      for (std::size_t k = 0; k < values[i].size(); ++k) {
+        const auto gradient = static_cast<float>(numbers(trainer.place, trainer.parts[i], step)[k]);
+        const float kept = buffers[i][k] * 0.5F;
+        buffers[i][k] = step == 0 ? gradient : kept + gradient;
+        const float change = -0.001F * buffers[i][k];
+        values[i][k] += change;
+      }
+  }
+  EXPECT_EQ(trainer.masters(), values) << "SCALER-069";
+  for (std::size_t i = 0; i < values.size(); ++i)
+    EXPECT_EQ(trainer.parameters[i], Memory(dtype, std::vector<double>(values[i].begin(), values[i].end())))
+        << "SCALER-069: parameter " << i << " is not its master, rounded";
+}
+
+// ---- norms ----
+
+// Over the whole model, as a single process has it: every owner once.
+double norm_of_model(const Place& place, int step, double p) {
+  double sum = 0;
+  const auto add = [&](const Place& owner, Part part) {
+    for (const double value : numbers(owner, part, step))
+      sum = std::isinf(p) ? std::max(sum, std::abs(value)) : sum + std::pow(std::abs(value), p);
+  };
+  for (int stage = 0; stage < place.pipeline; ++stage) {
+    for (int column = 0; column < place.tensor; ++column) {
+      add(place.of(stage * place.tensor + column), Part::cut);
+      add(place.of(stage * place.tensor + column), Part::expert);
+    }
+    add(place.of(stage * place.tensor), Part::replicated);
+  }
+  add(place.of(0), Part::tied);
+  return std::isinf(p) ? sum : std::pow(sum, 1 / p);
+}
+
+void norm_is_the_models(Context& context) {
+  const std::string name = context.parameters().text("p");
+  const double p = name == "inf" ? HUGE_VAL : std::stod(name);
+  Trainer trainer(context, {.options = {.clip_norm = 1e6, .norm_type = p}});
+  for (int step = 0; step < 3; ++step) {
+    const double expected = norm_of_model(trainer.place, step, p);
+    const StepOutcome outcome = trainer.step(trainer.gradients(step));
+    ASSERT_TRUE(outcome.norm) << "SCALER-070";
+    EXPECT_NEAR(*outcome.norm, expected, 1e-6 * expected) << "SCALER-070: step " << step;
+  }
+}
+
+void clipped_as_they_are_now(Context& context) {
+  const double most = std::stod(context.parameters().text("max_norm"));
+  Trainer trainer(context, {.options = {.clip_norm = most}});
+  for (int step = 0; step < 3; ++step) {
+    const double by = std::min(1.0, most / (norm_of_model(trainer.place, step, 2) + 1e-6));
+    (void)trainer.step(trainer.gradients(step));
+    for (std::size_t i = 0; i < trainer.parts.size(); ++i) {
+      const auto values = numbers(trainer.place, trainer.parts[i], step);
+      const auto got = trainer.optimizer->master_gradient(i);
+      for (std::size_t k = 0; k < values.size(); ++k)
+        ASSERT_NEAR(static_cast<double>(got[k]), values[k] * by, 1e-6 * std::abs(values[k] * by))
+            << "SCALER-071: step " << step << ", gradient " << i << ", element " << k;
+    }
+  }
+}
+
+void zeros_are_counted_once(Context& context) {
+  Trainer trainer(context, {.options = {.count_zeros = true}});
+  const Place& place = trainer.place;
+  for (int step = 0; step < 13; ++step) {
+    std::int64_t expected = 0;
+    const auto add = [&](const Place& owner, Part part) {
+      const auto values = numbers(owner, part, step);
+      expected += std::ranges::count(values, 0.0);
+    };
+    for (int stage = 0; stage < place.pipeline; ++stage) {
+      for (int column = 0; column < place.tensor; ++column) {
+        add(place.of(stage * place.tensor + column), Part::cut);
+        add(place.of(stage * place.tensor + column), Part::expert);
+      }
+      add(place.of(stage * place.tensor), Part::replicated);
+    }
+    add(place.of(0), Part::tied);
+    const StepOutcome outcome = trainer.step(trainer.gradients(step));
+    EXPECT_EQ(outcome.zeros, expected) << "SCALER-072: step " << step;
+  }
+}
+
+// ---- states ----
+
+void resumes_bit_for_bit(Context& context) {
+  const bool resumes = context.parameters().text("resumed") == "yes";
+  Trainer straight(context, {.options = {.clip_norm = 1}});
+  for (int step = 0; step < 3; ++step) (void)straight.step(straight.gradients(step));
+  Trainer other(context, {.first_scale = 8, .options = {.clip_norm = 1}});
+  Trainer& resumed = resumes ? other : straight;
+  const auto state = straight.optimizer->state();
+  if (resumes) other.optimizer->load(state);
+  Trainer expected(context, {.options = {.clip_norm = 1}});
+  for (int step = 0; step < 6; ++step) {
+    (void)expected.step(expected.gradients(step));
+    if (step >= 3) (void)resumed.step(resumed.gradients(step));
+  }
+  EXPECT_EQ(resumed.masters(), expected.masters()) << "SCALER-073";
+  EXPECT_EQ(resumed.parameters, expected.parameters) << "SCALER-073";
+  EXPECT_EQ(resumed.optimizer->loss_scale(), expected.optimizer->loss_scale()) << "SCALER-073";
+  scaler::Fp16State wrong = state;
+  wrong.scale = scaler::TorchScale();
+  EXPECT_THROW(resumed.optimizer->load(wrong), InvalidArgument) << "SCALER-073: a state of another kind";
+}
+
+bool fits(const suite::Parameters& parameters) {
+  const std::string& grid = parameters.text("grid");
+  return (grid[0] - '0') * (grid[2] - '0') * (grid[4] - '0') == parameters.world();
+}
+
+}  // namespace
+
+void add_optimizer_checks(suite::Suite& suite) {
+  const suite::Axis grids{"grid", {"1x1x1", "2x1x1", "1x2x1", "1x1x2", "1x3x1", "3x1x1", "2x2x1", "2x1x2", "2x3x1"}};
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
+                       std::vector<std::string> list = {}) {
+    axes.push_back(list.empty() ? grids : suite::Axis{"grid", std::move(list)});
+    axes.push_back(suite::worlds({1, 2, 3, 4, 6}));
+    suite.add({.id = std::string("scaler.optimizer.") + name,
+               .verifies = {requirement},
+               .axes = std::move(axes),
+               .applies = fits,
+               .needs = {comm::Capability::groups},
+               .body = body});
+  };
+  const suite::Axis found{"found", {"nobody", "one", "two", "everybody"}};
+  add("model_group_skips", "SCALER-060@3df5", {found}, model_group_skips);
+  add("two_reductions_decide_alike", "SCALER-061@d676", {found}, two_reductions_decide_alike);
+  add("replicas_skip_together", "SCALER-062@7c99", {found}, replicas_skip_together);
+  add("flags_begin_anew", "SCALER-063@b85b", {{"found", {"nobody", "one"}}}, flags_begin_anew,
+      {"1x1x1", "2x1x1", "1x3x1"});
+  add("empty_ranks_take_part", "SCALER-064@9c74", {{"empty", {"nobody", "last_stage"}}}, empty_ranks_take_part,
+      {"1x2x1", "2x2x1", "1x3x1"});
+  add("same_calls_in_every_step", "SCALER-065@3fdb", {{"norm", {"none", "2", "inf"}}}, same_calls_in_every_step);
+  add("found_in_every_place", "SCALER-066@610c",
+      {{"value", {"nothing", "inf", "-inf", "nan"}}, {"dtype", {"f16", "bf16", "f32"}}}, found_in_every_place,
+      {"1x1x1", "2x1x1", "1x3x1"});
+  add("sum_over_replicas_overflows", "SCALER-067@ef50", {{"values", {"usual", "large"}}}, sum_over_replicas_overflows,
+      {"1x1x1", "1x1x2", "2x1x2", "1x1x3"});
+  add("skipped_steps_leave_no_trace", "SCALER-068@9aa2", {{"overflows", {"none", "two"}}}, skipped_steps_leave_no_trace,
+      {"1x1x1", "2x1x1", "1x3x1", "2x2x1"});
+  add("masters_are_stepped_in_f32", "SCALER-069@56bd", {{"dtype", {"f16", "bf16", "f32"}}}, masters_are_stepped_in_f32,
+      {"1x1x1", "1x3x1"});
+  add("norm_is_the_models", "SCALER-070@7183", {{"p", {"1", "2", "3", "inf"}}}, norm_is_the_models);
+  add("clipped_as_they_are_now", "SCALER-071@3f72", {{"max_norm", {"0.5", "1e6"}}}, clipped_as_they_are_now);
+  add("zeros_are_counted_once", "SCALER-072@d970", {}, zeros_are_counted_once);
+  add("resumes_bit_for_bit", "SCALER-073@e9b2", {{"resumed", {"no", "yes"}}}, resumes_bit_for_bit,
+      {"1x1x1", "2x1x1", "1x3x1"});
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,261 @@
+#include "reference/scaler/fp16_optimizer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "reference/comm/half.hpp"
+
+namespace plumbline::scaler {
+
+using comm::Buffer;
+using comm::DType;
+
+namespace {
+
+std::size_t count_of(const Buffer& buffer) { return static_cast<std::size_t>(buffer.count); }
+
+void to_master(const Buffer& from, std::span<float> to) {
+  (void)unscale(std::array{Unscaling{from, {to.data(), from.count, DType::f32}}}, 1);
+}
+
+void to_model(std::span<const float> from, const Buffer& to) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (to.dtype == DType::f16)
+      static_cast<comm::Float16*>(to.data)[i] = comm::to_float16(from[i]);
+    else if (to.dtype == DType::bf16)
+      static_cast<comm::BFloat16*>(to.data)[i] = comm::to_bfloat16(from[i]);
+    else
+      static_cast<float*>(to.data)[i] = from[i];
+  }
+}
+
+void check(const ModelParameter& parameter) {
+  const Buffer& values = parameter.values;
+  const bool is_known = values.dtype == DType::f16 || values.dtype == DType::bf16 || values.dtype == DType::f32;
+  if (!is_known || values.device.kind != comm::Device::Kind::cpu)
+    throw InvalidArgument(fmt::format("parameter '{}' is {} on {}; it must be f16, bf16 or f32 on cpu", parameter.name,
+                                      comm::name_of(values.dtype), comm::name_of(values.device)));
+}
+
+}  // namespace
+
+InnerOptimizer sgd(const SgdOptions& options) {
+  const auto buffers = std::make_shared<InnerOptimizer::State>();
+  const auto step = [buffers, options](std::span<const Master> masters) {
+    buffers->resize(masters.size());
+    const auto down = static_cast<float>(-options.lr), momentum = static_cast<float>(options.momentum);
+    for (std::size_t i = 0; i < masters.size(); ++i) {
+      const Master& master = masters[i];
+      std::vector<float>& buffer = (*buffers)[i];
+      if (master.gradient.empty()) continue;
+      const bool is_first = buffer.empty();
+      buffer.resize(master.gradient.size());
+      for (std::size_t k = 0; k < buffer.size(); ++k) {
+        const float kept = buffer[k] * momentum;
+        buffer[k] = is_first || options.momentum == 0 ? master.gradient[k] : kept + master.gradient[k];
+        const float change = down * buffer[k];
+        master.values[k] += change;
+      }
+    }
+  };
+  return {.step = step,
+          .state = [buffers] { return *buffers; },
+          .load = [buffers](const InnerOptimizer::State& state) { *buffers = state; }};
+}
+
+std::vector<comm::Communicator*> deciding_groups(Deciding deciding, const ScalerGroups& groups) {
+  std::vector<comm::Communicator*> list;
+  if (deciding == Deciding::tensor || deciding == Deciding::tensor_then_pipeline) list.push_back(groups.tensor);
+  if (deciding == Deciding::tensor_then_pipeline) list.push_back(groups.pipeline);
+  if (deciding == Deciding::model || deciding == Deciding::model_and_data) list.push_back(groups.model);
+  if (deciding == Deciding::model_and_data) list.push_back(groups.data);
+  std::erase(list, nullptr);
+  return list;
+}
+
+bool is_counted(const ModelParameter& parameter, int tensor_rank) {
+  return !parameter.tied_copy && (!parameter.replicated || tensor_rank == 0);
+}
+
+double partial_norm(std::span<const std::span<const float>> gradients, double p) {
+  double sum = 0;
+  for (const std::span<const float> gradient : gradients)
+    for (const float value : gradient) {
+      const double magnitude = std::abs(static_cast<double>(value));
+      if (!std::isinf(p))
+        sum += p == 1 ? magnitude : p == 2 ? magnitude * magnitude : std::pow(magnitude, p);
+      else if (!(magnitude <= sum))  // NaN as well
+        sum = std::isnan(sum) ? sum : magnitude;
+    }
+  return sum;
+}
+
+ScalerSteps::ScalerSteps() {
+  agree = [](std::span<comm::Communicator* const> of, std::span<float> flags, comm::Timeout timeout) {
+    agree_on_found_inf(of, flags, timeout);
+  };
+  combines = [](double p) { return std::isinf(p) ? comm::ReduceOp::max : comm::ReduceOp::sum; };
+}
+
+Fp16Optimizer::Fp16Optimizer(std::vector<ModelParameter> parameters, InnerOptimizer inner, Fp16Options options,
+                             const ScalerGroups& groups, ScalerSteps steps)
+    : parameters_(std::move(parameters)),
+      inner_(std::move(inner)),
+      options_(std::move(options)),
+      groups_(groups),
+      steps_(std::move(steps)),
+      scale_(options_.scale) {
+  for (const ModelParameter& parameter : parameters_) check(parameter);
+  std::visit(
+      [](const auto& one) {
+        if constexpr (requires { one.rule; })
+          scaler::check(one.rule);
+        else
+          scaler::check(one);
+      },
+      scale_);
+  if (!(options_.norm_type > 0))
+    throw InvalidArgument(fmt::format("norm_type is {}; it must be above 0, or inf", options_.norm_type));
+  if (!(options_.clip_norm >= 0))
+    throw InvalidArgument(fmt::format("clip_norm is {}; it cannot be below 0", options_.clip_norm));
+  for (const ModelParameter& parameter : parameters_) {
+    masters_.emplace_back(count_of(parameter.values));
+    gradients_.emplace_back(count_of(parameter.values));
+    to_master(parameter.values, masters_.back());
+  }
+  has_gradient_.resize(parameters_.size());
+}
+
+// Copies and unscales; whether this rank found something.
+bool Fp16Optimizer::look(std::span<const Buffer> gradients, double scale) {
+  std::vector<Unscaling> work;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    has_gradient_[i] = gradients[i].data != nullptr;
+    std::ranges::fill(gradients_[i], 0.0F);
+    if (!has_gradient_[i]) continue;
+    work.push_back({gradients[i], {gradients_[i].data(), gradients[i].count, DType::f32}});
+  }
+  if (options_.reduce && steps_.reduces_first) options_.reduce(gradients);
+  const bool found = steps_.unscale(work, inverse_of(scale));
+  if (options_.reduce && !steps_.reduces_first) {
+    options_.reduce(gradients);
+    (void)steps_.unscale(work, inverse_of(scale));
+  }
+  return found;
+}
+
+bool Fp16Optimizer::agreed(bool own) {
+  flag_ = std::max(steps_.first_flag(flag_), own ? 1.0F : 0.0F);
+  if (steps_.decides(parameters_.size()))
+    steps_.agree(steps_.groups(options_.deciding, groups_), std::span(&flag_, 1), options_.timeout);
+  return flag_ > 0;
+}
+
+// Entered by every rank, also where the result is of no use: who left it out would leave the others in it.
+Fp16Optimizer::Norm Fp16Optimizer::norm_of_all(bool found) {
+  const int tensor_rank = groups_.tensor == nullptr ? 0 : groups_.tensor->rank();
+  std::vector<std::span<const float>> counted;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (has_gradient_[i] && steps_.counts(parameters_[i], tensor_rank)) counted.emplace_back(gradients_[i]);
+  double zeros = 0;
+  for (const auto& gradient : counted) zeros += static_cast<double>(std::ranges::count(gradient, 0.0F));
+  std::array message{steps_.partial(counted, options_.norm_type), zeros};
+  comm::Communicator* group = steps_.norm_group(groups_);
+  const bool has_parts = std::ranges::any_of(parameters_, [](const auto& one) { return !one.replicated; });
+  if (group != nullptr && group->size() > 1 && steps_.enters_norm(found, has_parts)) {
+    const auto reduce = [&](double* first, std::int64_t count, comm::ReduceOp op) {
+      const Buffer buffer{first, count, DType::f64};
+      group->all_reduce(buffer, buffer, op, options_.timeout);
+    };
+    const comm::ReduceOp op = steps_.combines(options_.norm_type);
+    if (op == comm::ReduceOp::sum) {
+      reduce(message.data(), 2, op);
+    } else {
+      reduce(message.data(), 1, op);
+      if (options_.count_zeros) reduce(&message[1], 1, comm::ReduceOp::sum);
+    }
+  }
+  const double p = options_.norm_type;
+  const double norm = std::isinf(p) || p == 1 ? message[0] : std::pow(message[0], 1 / p);
+  return {.norm = static_cast<double>(static_cast<float>(norm)),
+          .zeros = static_cast<std::int64_t>(found ? 0 : message[1])};
+}
+
+void Fp16Optimizer::clip(double norm, double scale) {
+  const auto by = static_cast<float>(options_.clip_norm) / (static_cast<float>(steps_.clipped_by(norm, scale)) + 1e-6F);
+  if (!(by < 1)) return;
+  for (std::size_t i = 0; i < gradients_.size(); ++i)
+    for (float& value : gradients_[i]) value *= by;
+}
+
+void Fp16Optimizer::copy_back() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    steps_.keep(masters_[i], parameters_[i].values.dtype);
+    to_model(masters_[i], parameters_[i].values);
+  }
+}
+
+StepOutcome Fp16Optimizer::step(std::span<const Buffer> gradients) {
+  if (gradients.size() != parameters_.size())
+    throw InvalidArgument(fmt::format("{} gradients for {} parameters", gradients.size(), parameters_.size()));
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (gradients[i].data != nullptr && gradients[i].count != parameters_[i].values.count)
+      throw InvalidArgument(fmt::format("parameter '{}' has {} elements, its gradient {}", parameters_[i].name,
+                                        parameters_[i].values.count, gradients[i].count));
+  StepOutcome outcome{.scale = scale()};
+  const bool own = look(gradients, outcome.scale);
+  outcome.found_inf = agreed(own);
+  update(scale_, steps_.followed(own, outcome.found_inf));
+  Norm norm;
+  if (options_.clip_norm > 0 || options_.count_zeros) norm = norm_of_all(outcome.found_inf);
+  std::vector<Master> masters;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    masters.push_back({masters_[i], has_gradient_[i] ? std::span(gradients_[i]) : std::span<float>()});
+  if (outcome.found_inf) {
+    steps_.skip(inner_, masters);
+    return outcome;
+  }
+  if (options_.clip_norm > 0) {
+    clip(norm.norm, outcome.scale);
+    outcome.norm = norm.norm;
+  }
+  if (options_.count_zeros) outcome.zeros = norm.zeros;
+  inner_.step(masters);
+  copy_back();
+  outcome.stepped = true;
+  return outcome;
+}
+
+void Fp16Optimizer::zero_grad(std::span<const Buffer> gradients) {
+  for (const Buffer& gradient : gradients)
+    if (gradient.data != nullptr) std::fill_n(static_cast<std::byte*>(gradient.data), gradient.bytes(), std::byte{});
+  for (auto& gradient : gradients_) std::ranges::fill(gradient, 0.0F);
+}
+
+Fp16State Fp16Optimizer::state() const {
+  return steps_.saved({.scale = scale_, .masters = masters_, .inner = inner_.state()});
+}
+
+void Fp16Optimizer::load(const Fp16State& state) {
+  if (state.scale.index() != scale_.index())
+    throw InvalidArgument(
+        fmt::format("the state has a {} scale, the optimizer a {} one", kind_of(state.scale), kind_of(scale_)));
+  if (state.masters.size() != masters_.size())
+    throw InvalidArgument(
+        fmt::format("the state has {} parameters, the optimizer {}", state.masters.size(), masters_.size()));
+  for (std::size_t i = 0; i < masters_.size(); ++i)
+    if (state.masters[i].size() != masters_[i].size())
+      throw InvalidArgument(fmt::format("parameter '{}' has {} elements, in the state {}", parameters_[i].name,
+                                        masters_[i].size(), state.masters[i].size()));
+  inner_.load(state.inner);
+  scale_ = state.scale;
+  for (std::size_t i = 0; i < masters_.size(); ++i) {
+    std::ranges::copy(state.masters[i], masters_[i].begin());
+    to_model(masters_[i], parameters_[i].values);
+  }
+}
+
+}  // namespace plumbline::scaler

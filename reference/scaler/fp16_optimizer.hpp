@@ -1,0 +1,173 @@
+// reference/scaler/fp16_optimizer.hpp: training with parameters in 16 bits and an optimizer in 32, over a model group.
+//
+// Model   Each parameter has a master copy in f32, which the optimizer steps. A step: gradients are copied to f32 and unscaled
+//         in one pass; what was found is agreed on; the scale is updated; unless something was found, gradients are clipped by
+//         their norm over the model group, the optimizer steps the masters, and they are rounded back.
+// Skip    A skipped step leaves parameters, masters and the optimizer's state as they were; only the scale has moved.
+// Group   The collectives of a step are the same on every rank, whatever was found and whatever a rank holds: the decision,
+//         then one message with norm and zeros where they are asked for.
+// Counted Once: a parameter that every tensor rank has is counted by tensor rank 0, a tied one by its first owner.
+// Norm    Of order p: sums of |g|^p in f64, added up over the model group; the largest magnitude for infinity.
+// Errors  InvalidArgument names the parameter. ScaleAtMinimum comes to all ranks of the deciding group, before anything steps.
+// Steps   What a wrong program gets wrong is a function in ScalerSteps; a value made without arguments is right.
+// Sources ColossalAI, commit 96780e6 (amp/naive_amp); Megatron-LM (MixedPrecisionOptimizer, clip_grads).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reference/scaler/found_inf.hpp"
+#include "reference/scaler/loss_scale.hpp"
+#include "reference/scaler/unscale.hpp"
+
+namespace plumbline::scaler {
+
+struct ModelParameter {
+  std::string name;
+  comm::Buffer values;      // f16, bf16 or f32, of the host
+  bool replicated = false;  // every rank of the tensor group has all of it
+  bool tied_copy = false;   // an earlier stage has it too, and counts it
+};
+
+/// What the optimizer steps. No gradient: `gradient` is empty.
+struct Master {
+  std::span<float> values;
+  std::span<float> gradient;
+};
+
+/// The optimizer on the masters, whatever it is.
+struct InnerOptimizer {
+  using State = std::vector<std::vector<float>>;
+  std::function<void(std::span<const Master>)> step;
+  std::function<State()> state = [] { return State(); };
+  std::function<void(const State&)> load = [](const State&) {};
+};
+struct SgdOptions {
+  double lr = 0.1;
+  double momentum = 0;
+};
+/// Stochastic gradient descent: the buffer is the first gradient, then buffer x momentum + gradient; each operation is
+/// rounded to f32.
+[[nodiscard]] InnerOptimizer sgd(const SgdOptions& options);
+
+/// This rank's groups; null for a group of one. They must outlive the optimizer.
+struct ScalerGroups {
+  comm::Communicator* tensor = nullptr;
+  comm::Communicator* pipeline = nullptr;
+  comm::Communicator* model = nullptr;
+  comm::Communicator* data = nullptr;
+};
+
+struct Fp16Options {
+  LossScale scale = HysteresisScale();
+  Deciding deciding = Deciding::model;
+  double clip_norm = 0;  // 0: gradients are not clipped, and there is no norm
+  double norm_type = 2;  // above 0, or infinity
+  bool count_zeros = false;
+  /// Adds up gradients over replicas, in place, before they are looked at; nothing where that was done.
+  std::function<void(std::span<const comm::Buffer> gradients)> reduce{};
+  comm::Timeout timeout{};
+};
+
+struct StepOutcome {
+  bool stepped = false;
+  bool found_inf = false;        // by the deciding group
+  double scale = 1;              // that gradients were divided by
+  std::optional<double> norm{};  // of a step that was made
+  std::optional<std::int64_t> zeros{};
+};
+
+/// All that a run goes on from.
+struct Fp16State {
+  LossScale scale;
+  std::vector<std::vector<float>> masters;
+  InnerOptimizer::State inner;
+};
+
+/// The groups whose flags are reduced, one after the other.
+[[nodiscard]] std::vector<comm::Communicator*> deciding_groups(Deciding deciding, const ScalerGroups& groups);
+/// Whether this rank counts a parameter.
+[[nodiscard]] bool is_counted(const ModelParameter& parameter, int tensor_rank);
+/// Sum of |g|^p, or the largest magnitude for infinity; 0 of nothing.
+[[nodiscard]] double partial_norm(std::span<const std::span<const float>> gradients, double p);
+
+struct ScalerSteps {
+  std::function<std::vector<comm::Communicator*>(Deciding, const ScalerGroups&)> groups = deciding_groups;
+  std::function<bool(std::span<const Unscaling>, float inverse)> unscale = scaler::unscale;
+  /// A flag before this rank has looked.
+  std::function<float(float last)> first_flag = [](float) { return 0.0F; };
+  std::function<void(std::span<comm::Communicator* const>, std::span<float>, comm::Timeout)> agree;
+  /// Whether a rank takes part in the decision, and in the norm.
+  std::function<bool(std::size_t parameters)> decides = [](std::size_t) { return true; };
+  std::function<bool(bool found, bool has_parts)> enters_norm = [](bool, bool) { return true; };
+  /// Whether gradients are added up over replicas before they are looked at.
+  bool reduces_first = true;
+  /// What the scale follows.
+  std::function<bool(bool own, bool agreed)> followed = [](bool, bool agreed) { return agreed; };
+  std::function<bool(const ModelParameter&, int tensor_rank)> counts = is_counted;
+  std::function<double(std::span<const std::span<const float>>, double p)> partial = partial_norm;
+  std::function<comm::Communicator*(const ScalerGroups&)> norm_group = [](const ScalerGroups& groups) {
+    return groups.model;
+  };
+  std::function<comm::ReduceOp(double p)> combines;  // max for infinity, else sum
+  std::function<double(double norm, double scale)> clipped_by = [](double norm, double) { return norm; };
+  /// What a skipped step does.
+  std::function<void(const InnerOptimizer&, std::span<const Master>)> skip = [](const InnerOptimizer&,
+                                                                                std::span<const Master>) {};
+  /// What becomes of a master when it was stepped.
+  std::function<void(std::span<float> master, comm::DType model)> keep = [](std::span<float>, comm::DType) {};
+  std::function<Fp16State(Fp16State)> saved = [](Fp16State state) { return state; };
+
+  ScalerSteps();
+};
+
+class Fp16Optimizer {
+ public:
+  /// Masters are made from the parameters. Throws InvalidArgument for parameters of another type, a scale that makes no
+  /// sense, a norm type not above 0, a clip norm below 0.
+  Fp16Optimizer(std::vector<ModelParameter> parameters, InnerOptimizer inner, Fp16Options options = {},
+                const ScalerGroups& groups = {}, ScalerSteps steps = {});
+
+  /// What a loss is multiplied by.
+  [[nodiscard]] double scale() const { return value_of(scale_); }
+  [[nodiscard]] const LossScale& loss_scale() const { return scale_; }
+  /// Gradients of scaled losses, one a parameter; null data: none. Collective over the groups. Throws InvalidArgument for
+  /// another number of them or of elements; ScaleAtMinimum; what the communicator throws.
+  StepOutcome step(std::span<const comm::Buffer> gradients);
+  /// Every element zero, of these and of the masters' gradients.
+  void zero_grad(std::span<const comm::Buffer> gradients);
+
+  [[nodiscard]] std::span<const float> master(std::size_t parameter) const { return masters_[parameter]; }
+  [[nodiscard]] std::span<const float> master_gradient(std::size_t parameter) const { return gradients_[parameter]; }
+  [[nodiscard]] Fp16State state() const;
+  /// Goes on from a state, parameters rounded from its masters. Throws InvalidArgument for one of another kind of scale or
+  /// other sizes; then nothing has changed.
+  void load(const Fp16State& state);
+
+ private:
+  struct Norm {
+    double norm = 0;
+    std::int64_t zeros = 0;
+  };
+  [[nodiscard]] bool look(std::span<const comm::Buffer> gradients, double scale);
+  [[nodiscard]] bool agreed(bool own);
+  [[nodiscard]] Norm norm_of_all(bool found);
+  void clip(double norm, double scale);
+  void copy_back();
+
+  std::vector<ModelParameter> parameters_;
+  InnerOptimizer inner_;
+  Fp16Options options_;
+  ScalerGroups groups_;
+  ScalerSteps steps_;
+  LossScale scale_;
+  std::vector<std::vector<float>> masters_, gradients_;
+  std::vector<bool> has_gradient_;
+  float flag_ = 0;
+};
+
+}  // namespace plumbline::scaler
