@@ -390,9 +390,10 @@ Schedule turned(Schedule plan) {
   for (auto& actions : plan.ranks)
     for (std::size_t i = 0; i + 1 < actions.size(); ++i) {
       if (!actions[i].joined) continue;
+      const bool more = actions[i + 1].joined;  // with what follows the pair
       std::swap(actions[i], actions[i + 1]);
-      std::swap(actions[i].joined, actions[i + 1].joined);
-      ++i;
+      actions[i].joined = true;
+      actions[++i].joined = more;
     }
   return plan;
 }

@@ -233,6 +233,40 @@ void least_heaviest(Context& context) {
   });
 }
 
+// Weights that are no whole numbers, judged in units of which all are multiples: sums of so few are exact.
+void least_heaviest_of_fractions(Context& context) {
+  const double unit = context.parameters().text("unit") == "small" ? 0x1p-40 : 0.125;
+  const auto scaled = [&](const Weights& value) {
+    std::vector<double> weights;
+    for (const int weight : value.weights) weights.push_back(weight * unit);
+    return weights;
+  };
+  const auto problem = [&](const Weights& value) {
+    return problem_of_boundaries(
+        context.adapter(), "schedules.partition_optimal", {{"weights", scaled(value)}, {"parts", value.parts}},
+        [&](const Numbers& found) -> std::string {
+          std::string cover = problem_of_cover(found, static_cast<int>(value.weights.size()), value.parts);
+          if (!cover.empty()) return cover;
+          const int least = lightest(value.weights, value.parts), got = heaviest(value.weights, found);
+          return got == least ? ""
+                              : fmt::format("the heaviest part of [{}] weighs {} x {}, it could be {}",
+                                            fmt::join(found, ","), unit, got, least);
+        });
+  };
+  const Property<Weights> property{
+      .draw =
+          [](Random& random) {
+            Weights value{.weights = {}, .parts = random.between(2, 5)};
+            for (int left = random.between(2, 8); left > 0; --left) value.weights.push_back(random.between(0, 15));
+            return value;
+          },
+      .problem = problem,
+      .smaller = smaller,
+      .words = [&](const Weights& value) { return fmt::format("{} units of {}", text_of(value), unit); }};
+  constexpr int trials = 200;
+  report_words(search(property, context.seed(), trials));
+}
+
 void none_empty(Context& context) {
   judge_weights(context, [](const Weights& value, const Numbers& found) -> std::string {
     if (static_cast<int>(value.weights.size()) < value.parts) return {};
@@ -393,7 +427,8 @@ void refuses(Context& context) {
 }  // namespace
 
 void add_partition_checks(suite::Suite& suite) {
-  const suite::Axis items{"items", {"0", "1", "3", "8", "30", "38"}}, parts{"parts", {"1", "3", "4", "8"}};
+  const suite::Axis items{"items", {"0", "1", "3", "8", "30", "38", "1000"}},
+      parts{"parts", {"1", "3", "4", "8", "9", "48"}};
   const auto add = [&](const char* name, const char* requirement, std::vector<std::string> operations,
                        std::vector<suite::Axis> axes, void (*body)(Context&), const char* convention = "") {
     suite.add({.id = std::string("schedules.partition.") + name,
@@ -415,6 +450,8 @@ void add_partition_checks(suite::Suite& suite) {
   add("chunks_in_turn", "SCHED-005@c270", uniform, {{"stages", {"1", "3"}}, {"chunks", {"1", "2", "4"}}},
       chunks_in_turn);
   add("least_heaviest", "SCHED-006@45f2", optimal, {weights}, least_heaviest);
+  add("least_heaviest_of_fractions", "SCHED-006@45f2", optimal, {{"unit", {"small", "eighth"}}},
+      least_heaviest_of_fractions);
   add("none_empty", "SCHED-007@9698", optimal, {weights}, none_empty);
   add("colossalai", "SCHED-008@684c", either, {kinds}, colossalai, "colossalai");
   add("falls_back_to_uniform", "SCHED-009@6b9b", balanced, {{"items", {"4", "7", "8"}}}, falls_back_to_uniform,

@@ -67,6 +67,15 @@ void torch_lowering(Context& context) {
       ask(context, "torch", "schedules.lower", fields_of(one, {"compute_only", "stage_to_rank", "num_stages"}),
           fields_of(one, {"with_comms", "send_recv"}));
 }
+// Of the recorded fields, what one pass makes of the computations.
+void torch_passes(Context& context) {
+  const char* const field =
+      context.parameters().text("pass") == "defer_receives" ? "with_comms_defer_recv" : "merge_bw";
+  for (const json& one : cases_of_kind(context, "torch_passes", "schedule"))
+    if (one.contains(field))
+      ask(context, "torch", "schedules.lower", fields_of(one, {"compute_only", "stage_to_rank", "num_stages"}),
+          fields_of(one, {field}));
+}
 void torch_construction(Context& context) {
   for (const json& one : cases_of_kind(context, "torch", "construct")) {
     json args = fields_of(one, {"schedule", "pp", "microbatches", "stages_per_rank"});
@@ -160,6 +169,7 @@ void add_recorded_schedule_checks(suite::Suite& suite) {
        {"ScheduleInterleaved1F1B", "ScheduleLoopedBFS", "ScheduleInterleavedZeroBubble", "ScheduleZBVZeroBubble",
         "ScheduleDualPipeV"}},
       torch_lowering);
+  add("torch_passes", "SCHED-117@303a", "lower", "torch", {"pass", {"defer_receives", "merge_backward"}}, torch_passes);
   add("torch_construction", "SCHED-026@e354", "generate", "torch",
       {"schedule",
        {"ScheduleGPipe", "Schedule1F1B", "ScheduleInterleaved1F1B", "ScheduleLoopedBFS",

@@ -7,6 +7,7 @@ void add_schedules_checks(suite::Suite& suite) {
   add_partition_name_checks(suite);
   add_measured_partition_checks(suite);
   add_generate_checks(suite);
+  add_form_checks(suite);
   add_recorded_schedule_checks(suite);
   add_lowering_checks(suite);
   add_checker_checks(suite);

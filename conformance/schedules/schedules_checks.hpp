@@ -11,6 +11,7 @@ void add_partition_checks(suite::Suite& suite);
 void add_partition_name_checks(suite::Suite& suite);
 void add_measured_partition_checks(suite::Suite& suite);
 void add_generate_checks(suite::Suite& suite);
+void add_form_checks(suite::Suite& suite);
 void add_recorded_schedule_checks(suite::Suite& suite);
 void add_lowering_checks(suite::Suite& suite);
 void add_checker_checks(suite::Suite& suite);

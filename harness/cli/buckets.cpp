@@ -1,16 +1,21 @@
 // `plumbline buckets`: which gradients are reduced together by a rule, and whether a plan from a file is right.
+#include <algorithm>
 #include <charconv>
+#include <map>
 #include <memory>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/arguments.hpp"
+#include "harness/cli/buckets_svg.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/record/file.hpp"
 #include "reference/bucketing/by_size.hpp"
 #include "reference/bucketing/by_type.hpp"
 #include "reference/bucketing/check_plan.hpp"
+#include "reference/bucketing/exposed.hpp"
 #include "reference/bucketing/gradients.hpp"
 #include "reference/bucketing/megatron.hpp"
 #include "reference/bucketing/plan_json.hpp"
@@ -24,8 +29,13 @@ using bucketing::Plan;
 using nlohmann::json;
 
 struct BucketsOptions {
-  std::string gradients, check, out;
+  std::string gradients, check, order, out;
   std::string rule = "torch", limits = "1MiB,25MiB", format = "text";
+  // Of the distributed optimizer; "": none.
+  std::string distributed_optimizer;
+  bool pad_for_bandwidth = false;
+  // Of the picture.
+  std::string backward = "0.1", ranks = "8", latency = "2e-5", bandwidth = "1e10";
 };
 
 // "25MiB", "64KiB", "1GiB", "100".
@@ -79,13 +89,58 @@ NamedGradients gradients_of(const BucketsOptions& options) {
   return from_file("--gradients", options.gradients, [&] { return bucketing::gradients_of_csv(text); });
 }
 
-Plan planned(const BucketsOptions& options, const NamedGradients& named) {
-  if (options.rule == "torch") return reversed(bucketing::plan_by_size(named.gradients, limits_of(options)));
-  if (options.rule == "flat") return bucketing::plan_flat(named.gradients);
-  if (options.rule == "unfused") return bucketing::plan_unfused(named.gradients);
-  if (options.rule == "colossalai") return bucketing::plan_as_colossalai(named.gradients);
-  if (options.rule == "megatron")
-    return bucketing::plan_as_megatron(named.gradients, {.bucket_elements = bucketing::megatron_default_elements(1)});
+// The gradients as they become ready: a name a line. Empty without a file.
+std::vector<int> order_of(const BucketsOptions& options, const NamedGradients& named) {
+  if (options.order.empty()) return {};
+  std::map<std::string_view, int> indices;
+  for (std::size_t i = 0; i < named.names.size(); ++i)
+    if (!indices.emplace(named.names[i], static_cast<int>(i)).second)
+      throw InvalidArgument(fmt::format("--order: two gradients have the name '{}'", named.names[i]));
+  std::vector<int> order;
+  std::vector<bool> seen(named.names.size());
+  std::istringstream lines(read_text("--order", options.order));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) continue;
+    const auto found = indices.find(line);
+    if (found == indices.end())
+      throw InvalidArgument(fmt::format("--order {}: there is no gradient '{}'", options.order, line));
+    if (seen[static_cast<std::size_t>(found->second)])
+      throw InvalidArgument(fmt::format("--order {}: gradient '{}' comes twice", options.order, line));
+    seen[static_cast<std::size_t>(found->second)] = true;
+    order.push_back(found->second);
+  }
+  if (order.size() != named.names.size())
+    throw InvalidArgument(fmt::format(
+        "--order {}: it has {} of {} gradients; '{}' is missing", options.order, order.size(), named.names.size(),
+        named.names[static_cast<std::size_t>(std::ranges::find(seen, false) - seen.begin())]));
+  return order;
+}
+
+bucketing::MegatronOptions megatron_options(const BucketsOptions& options) {
+  bucketing::MegatronOptions megatron{.bucket_elements = bucketing::megatron_default_elements(1)};
+  if (options.distributed_optimizer.empty()) return megatron;
+  const int ranks = whole_number("--distributed-optimizer", options.distributed_optimizer);
+  if (ranks < 1)
+    throw InvalidArgument(fmt::format("--distributed-optimizer: {} ranks; there must be 1 or more", ranks));
+  megatron.bucket_elements = bucketing::megatron_default_elements(ranks);
+  megatron.distributed_optimizer = {
+      .ranks = ranks, .pads_for_bandwidth = options.pad_for_bandwidth, .shared_embedding = {}};
+  return megatron;
+}
+
+Plan planned(const BucketsOptions& options, const NamedGradients& named, const std::vector<int>& order) {
+  if (options.rule != "megatron" && (!options.distributed_optimizer.empty() || options.pad_for_bandwidth))
+    throw InvalidArgument("--distributed-optimizer, --pad-for-bandwidth: they are of --rule megatron");
+  if (options.pad_for_bandwidth && options.distributed_optimizer.empty())
+    throw InvalidArgument("--pad-for-bandwidth: it needs --distributed-optimizer");
+  if (options.rule == "torch")
+    return order.empty() ? reversed(bucketing::plan_by_size(named.gradients, limits_of(options)))
+                         : bucketing::plan_by_size(named.gradients, limits_of(options), order);
+  if (options.rule == "flat") return bucketing::plan_flat(named.gradients, order);
+  if (options.rule == "unfused") return bucketing::plan_unfused(named.gradients, order);
+  if (options.rule == "colossalai") return bucketing::plan_as_colossalai(named.gradients, order);
+  if (options.rule == "megatron") return bucketing::plan_as_megatron(named.gradients, megatron_options(options));
   throw InvalidArgument(
       fmt::format("--rule: there is no '{}'; there are torch, megatron, colossalai, flat, unfused", options.rule));
 }
@@ -112,12 +167,31 @@ std::string table_of(const Plan& plan, const NamedGradients& named) {
                             plan.buckets.size(), plan.members.size(), bytes);
 }
 
+double at_least(const char* option, const std::string& text, double least) {
+  const double value = number(option, text);
+  if (value < least) throw InvalidArgument(fmt::format("{}: {} is below {}", option, text, least));
+  return value;
+}
+
+std::string picture_of(const BucketsOptions& options, const Plan& plan, const NamedGradients& named,
+                       const std::vector<int>& order) {
+  const double seconds = at_least("--backward", options.backward, 0);
+  const int ranks = whole_number("--ranks", options.ranks);
+  if (ranks < 1) throw InvalidArgument(fmt::format("--ranks: {} is below 1", ranks));
+  const bucketing::Link link{.ranks = ranks,
+                             .latency = at_least("--latency", options.latency, 0),
+                             .bandwidth = at_least("--bandwidth", options.bandwidth, 0)};
+  const std::vector<double> ready = bucketing::ready_evenly(named.gradients, seconds, order);
+  return buckets_svg(plan, named, {.ready = ready, .seconds = seconds},
+                     bucketing::exposed_communication(plan, ready, seconds, link));
+}
+
 void write(const BucketsOptions& options, const std::string& text) {
   if (options.out.empty()) {
     fmt::print("{}", text);
     return;
   }
-  const auto file = output_file(options.out, options.format == "json" ? "buckets.json" : "buckets.txt");
+  const auto file = output_file(options.out, options.format == "text" ? "buckets.txt" : "buckets." + options.format);
   record::write_file(file, text);
   fmt::print("written: {}\n", file.string());
 }
@@ -137,12 +211,15 @@ int checked(const BucketsOptions& options, const NamedGradients& named) {
 }
 
 int run_buckets(const BucketsOptions& options) {
-  if (options.format != "text" && options.format != "json")
-    throw InvalidArgument(fmt::format("--format: there is no '{}'; there are text and json", options.format));
+  if (options.format != "text" && options.format != "json" && options.format != "svg")
+    throw InvalidArgument(fmt::format("--format: there is no '{}'; there are text, json and svg", options.format));
   const NamedGradients named = gradients_of(options);
   if (!options.check.empty()) return checked(options, named);
-  const Plan plan = planned(options, named);
-  write(options, options.format == "json" ? bucketing::json_of(plan).dump() + '\n' : table_of(plan, named));
+  const std::vector<int> order = order_of(options, named);
+  const Plan plan = planned(options, named, order);
+  write(options, options.format == "json"  ? bucketing::json_of(plan).dump() + '\n'
+                 : options.format == "svg" ? picture_of(options, plan, named, order)
+                                           : table_of(plan, named));
   return 0;
 }
 
@@ -167,8 +244,23 @@ Command add_buckets(CLI::App& app, const Program&) {
                    "Whether the plan in this file covers each gradient once, at a place of its own")
       ->type_name("FILE")
       ->excludes(rule);
-  command->add_option("--format", options->format, "text or json")->capture_default_str();
-  command->add_option("--out", options->out, "A file in place of standard output; in a folder, buckets.txt or .json");
+  command->add_option("--order", options->order, "The names of all gradients as a backward makes them, one a line")
+      ->type_name("FILE");
+  command
+      ->add_option("--distributed-optimizer", options->distributed_optimizer,
+                   "Pad megatron's buckets for a distributed optimizer of so many ranks")
+      ->type_name("RANKS");
+  command->add_flag("--pad-for-bandwidth", options->pad_for_bandwidth,
+                    "Pad them for the highest bandwidth of NCCL, too");
+  command->add_option("--format", options->format, "text, json, or svg: over a backward, with predicted reductions")
+      ->capture_default_str();
+  command->add_option("--backward", options->backward, "svg: seconds of the backward")->capture_default_str();
+  command->add_option("--ranks", options->ranks, "svg: that reduce")->capture_default_str();
+  command->add_option("--latency", options->latency, "svg: seconds a message")->capture_default_str();
+  command->add_option("--bandwidth", options->bandwidth, "svg: bytes a second; 0: bytes take no time")
+      ->capture_default_str();
+  command->add_option("--out", options->out,
+                      "A file in place of standard output; in a folder, buckets.txt, .json or .svg");
   command->footer("Example: plumbline buckets --gradients gradients.csv --rule torch --limits 1MiB,25MiB");
   return [options] { return run_buckets(*options); };
 }

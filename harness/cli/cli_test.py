@@ -111,7 +111,7 @@ REFUSALS = [
     ("buckets --gradients /dev/null --limits 1x", 2, "--limits: '1x' is no number of bytes"),
     ("buckets --gradients /dev/null --limits 99999999999GiB", 2, "--limits: '99999999999GiB'"),
     ("buckets --gradients /dev/null --rule x", 2, "--rule: there is no 'x'; there are torch, megatron"),
-    ("buckets --gradients /dev/null --format svg", 2, "--format: there is no 'svg'"),
+    ("buckets --gradients /dev/null --format png", 2, "--format: there is no 'png'"),
     ("topology", 2, "--axes: it names no axis"),
     ("topology --axes , --dims 1,1", 2, "axis 0 of [, ] has an empty name"),
     ("topology --axes a", 2, "--dims: it has no size"),
@@ -841,6 +841,34 @@ class Commands(unittest.TestCase):
         self.assertEqual([bucket["members"] for bucket in plan["buckets"]], [[[0, 0], [1, 300000]], [[2, 0]]])
         (folder / "plan.json").write_text(json.dumps(plan))
         self.assertIn("OK: plan.json", self.buckets("--gradients", "gradients.csv", "--check", "plan.json"))
+
+    def test_buckets_in_the_order_of_readiness_and_padded(self):
+        folder = Path(self.folder)
+        (folder / "gradients.csv").write_text("name,elements,dtype\na,100,f32\nb,100,f32\nc,100,f32\n")
+        (folder / "order.txt").write_text("b\nc\na\n")
+        plan = json.loads(self.buckets("--gradients", "gradients.csv", "--limits", "800", "--order", "order.txt", "--format", "json"))
+        self.assertEqual([bucket["members"] for bucket in plan["buckets"]], [[[1, 0], [2, 100]], [[0, 0]]])
+        for wrong, words in (("b\nc\n", "it has 2 of 3 gradients; 'a' is missing"), ("b\nb\n", "gradient 'b' comes twice"), ("x\n", "no gradient 'x'")):
+            (folder / "order.txt").write_text(wrong)
+            self.buckets("--gradients", "gradients.csv", "--order", "order.txt", status=2)
+            self.assertIn(words, self.done.stderr)
+        plan = json.loads(self.buckets("--gradients", "gradients.csv", "--rule", "megatron", "--distributed-optimizer", "3", "--format", "json"))
+        self.assertEqual([bucket["elements"] for bucket in plan["buckets"]], [384])
+        self.assertEqual(plan["buckets"][0]["members"], [[2, 0], [1, 128], [0, 256]])
+        self.buckets("--gradients", "gradients.csv", "--distributed-optimizer", "3", status=2)
+        self.assertIn("they are of --rule megatron", self.done.stderr)
+
+    def test_buckets_as_a_picture(self):
+        (Path(self.folder) / "gradients.csv").write_text("name,elements,dtype\na<b,1000000,f32\nb,500000,f32\n")
+        svg = self.buckets("--gradients", "gradients.csv", "--rule", "unfused", "--format", "svg", "--backward", "0.03", "--ranks", "2",
+                           "--latency", "0", "--bandwidth", "1e8")
+        root = ElementTree.fromstring(svg)
+        titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
+        self.assertIn("bucket 0: complete after 30 ms, reduced from 30 to 70 ms", titles)
+        self.assertIn("bucket 1: complete after 10 ms, reduced from 70 to 90 ms", titles)
+        self.assertIn("exposed: 60 ms", svg)
+        self.buckets("--gradients", "gradients.csv", "--format", "svg", "--ranks", "0", status=2)
+        self.assertIn("--ranks: 0 is below 1", self.done.stderr)
 
     def test_buckets_of_a_plan_that_covers_a_gradient_twice_or_not_at_all(self):
         folder = Path(self.folder)

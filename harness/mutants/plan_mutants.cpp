@@ -306,6 +306,50 @@ void tell_no_shapes(const json& args, json& result) {
   }
 }
 
+// ---- forms ----
+
+const char* const kLoad = "schedules.load_csv";
+
+// From the second chunk on all go back.
+void turns_once(const json& args, json& result) {
+  const int ranks = ranks_of(args);
+  for (std::size_t stage = 0; args.at("style") == "v" && stage < result["result"].size(); ++stage)
+    if (const int at = static_cast<int>(stage); at >= ranks) result["result"][stage] = ranks - 1 - at % ranks;
+}
+
+// Micro-batches take turns in one buffer less.
+void one_buffer_too_few(const json& args, json& result) {
+  if (!is_named(args, "TrainSchedule")) return;
+  for (json& stage : result["stages"]) {
+    const int buffers = stage["num_pipe_buffers"].get<int>() - 1;
+    if (buffers < 2) continue;
+    stage["num_pipe_buffers"] = buffers;
+    std::map<std::string, int> times;  // that an instruction came, which is the micro-batch
+    for (json& step : stage["steps"])
+      for (json& instruction : step) {
+        const auto text = instruction.get<std::string>();
+        const std::string name = text.substr(0, text.find('('));
+        if (text.find("buffer_id") != std::string::npos)
+          instruction = name + "(buffer_id=" + std::to_string(times[name]++ % buffers) + ")";
+      }
+  }
+}
+
+// What is sent is over before anything is awaited.
+void trace_sends_alone(const json&, json& result) {
+  for (json& row : result["trace"]) {
+    auto text = row.get<std::string>();
+    for (std::size_t at = text.find(";RECV"); at != std::string::npos; at = text.find(";RECV", at))
+      text.replace(at, 1, "),P2P(");
+    row = text;
+  }
+}
+
+void loads_in_turn(const json& args, json& result) {
+  json& places = result["result"]["stage_to_rank"];
+  for (std::size_t stage = 0; stage < places.size(); ++stage) places[stage] = static_cast<int>(stage) % ranks_of(args);
+}
+
 // ---- messages ----
 
 void missing_send(const json&, int, Actions& actions) {
@@ -646,6 +690,27 @@ std::vector<Mutant> memory_mutants() {
   };
 }
 
+std::vector<Mutant> form_mutants() {
+  const std::string check = "schedules.forms.";
+  return {
+      {"sch.turns_once", "SCHED-113", "stages go there, and then back for ever", "tried with two chunks",
+       check + "places[style=v]", check + "places[style=loop]", "they do not turn",
+       results_of("schedules.stage_to_rank", "plumbline", turns_once)},
+      {"sch.one_buffer_too_few", "SCHED-114", "a stage has a buffer less than micro-batches under way", "PIPE-18",
+       check + "streams[schedule=TrainSchedule]", check + "streams[schedule=InferenceSchedule]", "another schedule",
+       results_of("schedules.instruction_stream", "plumbline", one_buffer_too_few)},
+      {"sch.trace_sends_alone", "SCHED-115", "an exchange is a send and then a receive", "PIPE-05",
+       check + "traces[schedule=1F1B,direction=both]", check + "traces[schedule=1F1B,direction=forward]",
+       "messages go one way", results_of("schedules.trace", "plumbline", trace_sends_alone)},
+      {"sch.loads_in_turn", "SCHED-116", "loaded stages lie in turn, whatever the rows say", "one placement for all",
+       check + "loads[schedule=zbv,micro_batches=p]", check + "loads[schedule=gpipe,micro_batches=p]", "they do",
+       results_of(kLoad, "plumbline", loads_in_turn)},
+      {"sch.loads_circles", "SCHED-116", "rows are counted, and not followed", "PyTorch 2.15's validator",
+       check + "does_not_load[fault=circle]", check + "does_not_load[fault=no_action]", "a cell is none",
+       takes(kLoad, [](const json& args) { return args.at("csv").at(0) == "0F0,0B0,0F1,0B1"; }, {{"accepted", true}})},
+  };
+}
+
 std::vector<Mutant> convention_mutants() {
   const auto at = [](const char* check, const char* field, const char* value) {
     return std::string("schedules.recorded.") + check + "[" + field + "=" + value + "]";
@@ -659,6 +724,14 @@ std::vector<Mutant> convention_mutants() {
        "PIPE-16", at("torch_lowering", "schedule", "ScheduleInterleavedZeroBubble"),
        at("torch_lowering", "schedule", "ScheduleInterleaved1F1B"), "backwards are whole",
        results_of(kLower, "torch", forget_weight_gradients)},
+      {"sch.torch_defers_nothing", "SCHED-117", "receives stay where they are", "a flag that is not passed on",
+       at("torch_passes", "pass", "defer_receives"), at("torch_passes", "pass", "merge_backward"), "another pass",
+       results_of(kLower, "torch",
+                  [](const json&, json& result) { result["with_comms_defer_recv"] = result["with_comms"]; })},
+      {"sch.torch_merges_nothing", "SCHED-117", "halves of a backward stay apart", "a pass that looks at whole ones",
+       at("torch_passes", "pass", "merge_backward"), at("torch_passes", "pass", "defer_receives"), "another pass",
+       results_of(kLower, "torch",
+                  [](const json& args, json& result) { result["merge_bw"] = args.at("compute_only"); })},
       {"sch.torch_multiple_of_ranks", "SCHED-026", "micro-batches are to be a multiple of the ranks",
        "PIPE-06: the rule of other programs", at("torch_construction", "schedule", "ScheduleInterleaved1F1B"),
        at("torch_construction", "schedule", "ScheduleGPipe"), "another schedule",
@@ -827,7 +900,8 @@ std::vector<Mutant> judging_mutants() {
 
 std::vector<Mutant> plan_mutants() {
   std::vector<Mutant> all;
-  for (const auto kind : {generate_mutants, memory_mutants, convention_mutants, message_mutants, judging_mutants})
+  for (const auto kind :
+       {generate_mutants, memory_mutants, form_mutants, convention_mutants, message_mutants, judging_mutants})
     std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }

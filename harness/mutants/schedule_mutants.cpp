@@ -1,5 +1,6 @@
 // Adapters whose answers about partitions are wrong, each by a rule of its own.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "harness/mutants/kinds.hpp"
@@ -48,6 +49,14 @@ void uniform_tail(const json& args, json& result) {
   for (int part = 0; part < parts; ++part) result["boundaries"][static_cast<std::size_t>(part)] = items / parts * part;
 }
 
+// The rest goes to the last parts, where there are more parts than one digit counts.
+void uneven_from_nine_parts(const json& args, json& result) {
+  if (!args.contains("num_parts") || args.at("num_parts") < 9 || args.contains("first") || args.contains("last"))
+    return;
+  const int items = items_of(args), parts = args.at("num_parts");
+  for (int part = 0; part < parts; ++part) result["boundaries"][static_cast<std::size_t>(part)] = items / parts * part;
+}
+
 // One setting of an end is read for both.
 void first_for_last(const json& args, json& result) {
   if (args.contains("first") == args.contains("last")) return;
@@ -72,6 +81,12 @@ void chunks_side_by_side(const json& args, json& result) {
 void balances_the_difference(const json& args, json& result) {
   const auto weights = args.at("weights").get<std::vector<double>>();
   result["boundaries"] = schedules::deepspeed_balanced(weights, args.at("parts"));
+}
+
+void rounds_weights(const json& args, json& result) {
+  auto weights = args.at("weights").get<std::vector<double>>();
+  for (double& weight : weights) weight = std::round(weight);
+  result["boundaries"] = schedules::partition_optimal(weights, args.at("parts"));
 }
 
 // Fills each part up to the least bottleneck; the last ones get what is left, be it nothing.
@@ -135,6 +150,10 @@ std::vector<Mutant> schedule_mutants() {
       {"top.uniform_tail", "SCHED-002", "all of the remainder goes to the last part", "TOP-02",
        check + "even_sizes[items=38,parts=8]", check + "even_sizes[items=8,parts=8]", "there is none",
        results_of(kUniform, "plumbline", uniform_tail)},
+      {"sch.uneven_from_nine_parts", "SCHED-002", "of nine parts or more, the last gets all of the remainder",
+       "TOP-02, where nobody looked", check + "even_sizes[items=1000,parts=48]",
+       check + "even_sizes[items=1000,parts=8]", "there are eight",
+       results_of(kUniform, "plumbline", uneven_from_nine_parts)},
       {"top.first_for_last", "SCHED-003", "the size given for one end is taken for the other, too", "TOP-05",
        check + "ends_act_alone[given=first]", check + "ends_act_alone[given=both]", "each has its own setting",
        results_of(kUniform, "plumbline", first_for_last)},
@@ -153,6 +172,9 @@ std::vector<Mutant> schedule_mutants() {
        "DeepSpeed 0.19 partition_balanced", check + "least_heaviest[weights=random]",
        check + "least_heaviest[weights=divisible]", "all parts can weigh the same",
        results_of(kOptimal, "plumbline", balances_the_difference)},
+      {"sch.rounds_weights", "SCHED-006", "weights are rounded to whole numbers", "a parser of integers",
+       check + "least_heaviest_of_fractions[unit=eighth]", check + "least_heaviest[weights=random]",
+       "they are whole numbers", results_of(kOptimal, "plumbline", rounds_weights)},
       {"top.balanced_greedy", "SCHED-007", "parts are filled from the left, and the last may stay empty", "TOP-01",
        check + "none_empty[weights=equal]", check + "none_empty[weights=divisible]", "all parts are filled to the same",
        results_of(kOptimal, "plumbline", balanced_greedy)},

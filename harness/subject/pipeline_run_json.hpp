@@ -64,9 +64,9 @@ inline void to_json(nlohmann::json& value, const RankTimeline& one) {
 inline void from_json(const nlohmann::json& value, RankTimeline& one) {
   for (const nlohmann::json& entry : value) {
     one.actions.push_back({.kind = static_cast<schedules::ActionKind>(entry.at(0).get<int>()),
-                           .joined = entry.at(1),
-                           .stage = entry.at(2),
-                           .micro_batch = entry.at(3)});
+                           .joined = entry.at(1).get<bool>(),
+                           .stage = entry.at(2).get<int>(),
+                           .micro_batch = entry.at(3).get<int>()});
     one.periods.push_back({.start = entry.at(4), .end = entry.at(5)});
   }
 }

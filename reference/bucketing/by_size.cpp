@@ -21,7 +21,8 @@ struct Filling {
   int bucket = kNone;
   std::size_t limit = 0;   // which one of the list
   std::int64_t bytes = 0;  // so far
-  int last = 0;            // position of the last gradient
+  int first = 0;           // position of the bucket's first gradient
+  int last = 0;            // and of the last one
 };
 
 // Buckets in the order in which they are opened, and members as they come. The gradients are looked at once, and mostly that is
@@ -29,9 +30,9 @@ struct Filling {
 class Assignment {
  public:
   Assignment(std::span<const Gradient> gradients, std::span<const std::int64_t> limits, std::span<const int> order)
-      : gradients_(gradients), limits_(limits), order_(order) {
-    members_.reserve(gradients.size());
-    for (int position = 0; position < static_cast<int>(gradients.size());) position = add_run(position);
+      : gradients_(gradients), limits_(limits), order_(order), count_(order.empty() ? gradients.size() : order.size()) {
+    members_.reserve(count_);
+    for (int position = 0; position < static_cast<int>(count_);) position = add_run(position);
   }
 
   Plan sorted_by_index() {
@@ -84,7 +85,7 @@ class Assignment {
   // From now on it has to be noted who belongs where; so far the buckets' members stand one after the other.
   void leave_turn() {
     in_turn_ = false;
-    bucket_of_.reserve(gradients_.size());
+    bucket_of_.reserve(count_);
     for (std::size_t i = 0; i < buckets_.size(); ++i)
       bucket_of_.insert(bucket_of_.end(), static_cast<std::size_t>(buckets_[i].members), static_cast<int>(i));
   }
@@ -133,12 +134,15 @@ class Assignment {
     const std::uint64_t key = key_of(first);
     Filling& filling = filling_of(key);
     const std::int64_t limit = limits_[filling.limit];
-    if (filling.bucket == kNone) filling.bucket = open(first, limit);
+    if (filling.bucket == kNone) {
+      filling.bucket = open(first, limit);
+      filling.first = position;
+    }
     const auto number = static_cast<std::size_t>(filling.bucket);
     std::int64_t bytes = filling.bytes, elements = buckets_[number].elements, sum = all_bytes_;
     bool is_full = false;
     int next = position;
-    for (const int end = static_cast<int>(gradients_.size()); next < end && !is_full; ++next) {
+    for (const int end = static_cast<int>(count_); next < end && !is_full; ++next) {
       const Gradient& gradient = gradient_at(next);
       if (gradient.sparse || key_of(gradient) != key) break;
       bytes += bytes_added(gradient, sum);
@@ -165,6 +169,8 @@ class Assignment {
   [[nodiscard]] std::vector<int> closed_and_rest(LastBuckets last) {
     if (last == LastBuckets::as_completed)
       std::ranges::stable_sort(filling_, {}, &Filling::last);
+    else if (last == LastBuckets::as_begun)
+      std::ranges::stable_sort(filling_, {}, &Filling::first);
     else
       sort_as_torch();
     for (const Filling& filling : filling_)
@@ -184,6 +190,7 @@ class Assignment {
   std::span<const Gradient> gradients_;
   std::span<const std::int64_t> limits_;
   std::span<const int> order_;
+  std::size_t count_;            // of positions
   std::vector<Member> members_;  // by position
   std::vector<int> bucket_of_;   // by position; empty while in_turn_
   bool in_turn_ = true;          // no bucket got a member when a later one was open
@@ -201,6 +208,18 @@ void require_limits(std::span<const std::int64_t> limits) {
       throw InvalidArgument(fmt::format("limit {} of buckets is {} bytes; it cannot be below 0", i, limits[i]));
 }
 
+// Each of some gradients once.
+void require_part(std::span<const int> order, std::size_t gradients) {
+  std::vector<bool> seen(gradients);
+  for (const int index : order) {
+    if (index < 0 || static_cast<std::size_t>(index) >= gradients)
+      throw OutOfRange(fmt::format("gradient {} of {}", index, gradients));
+    if (seen[static_cast<std::size_t>(index)])
+      throw InvalidArgument(fmt::format("the order has gradient {} twice", index));
+    seen[static_cast<std::size_t>(index)] = true;
+  }
+}
+
 }  // namespace
 
 Plan plan_by_size(std::span<const Gradient> gradients, std::span<const std::int64_t> limits, std::span<const int> order,
@@ -209,6 +228,14 @@ Plan plan_by_size(std::span<const Gradient> gradients, std::span<const std::int6
   if (gradients.size() > std::size_t{std::numeric_limits<int>::max()}) require_gradients(gradients);
   if (order.empty()) return Assignment(gradients, limits, order).sorted_by_index();
   require_order(order, gradients.size());
+  return Assignment(gradients, limits, order).as_closed(last);
+}
+
+Plan plan_some_by_size(std::span<const Gradient> gradients, std::span<const std::int64_t> limits,
+                       std::span<const int> order, LastBuckets last) {
+  require_limits(limits);
+  require_part(order, gradients.size());
+  if (order.empty()) return {};
   return Assignment(gradients, limits, order).as_closed(last);
 }
 

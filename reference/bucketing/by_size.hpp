@@ -21,6 +21,7 @@ namespace plumbline::bucketing {
 /// In which order the buckets follow that are not full at the end.
 enum class LastBuckets : std::uint8_t {
   as_completed,  // by their last gradient: the order in which a backward of that order completes them
+  as_begun,      // by their first gradient
   torch,         // as PyTorch's table has them (torch_table.hpp): mostly the type that came first goes last
 };
 
@@ -28,6 +29,11 @@ enum class LastBuckets : std::uint8_t {
 /// InvalidArgument for no limit, a limit below 0, or an order that is none of all gradients; and as require_gradients().
 [[nodiscard]] Plan plan_by_size(std::span<const Gradient> gradients, std::span<const std::int64_t> limits,
                                 std::span<const int> order = {}, LastBuckets last = LastBuckets::as_completed);
+
+/// Of the gradients that `order` has, each once, and of no others. Throws InvalidArgument for no limit, a limit below 0, or a
+/// gradient twice, OutOfRange for one that there is not; and as require_gradients().
+[[nodiscard]] Plan plan_some_by_size(std::span<const Gradient> gradients, std::span<const std::int64_t> limits,
+                                     std::span<const int> order, LastBuckets last = LastBuckets::as_completed);
 
 /// The same buckets, launched from the last to the first.
 [[nodiscard]] Plan reversed(const Plan& plan);

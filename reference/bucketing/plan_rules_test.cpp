@@ -94,6 +94,22 @@ TEST(BySize, RefusesWhatIsNoLimitAndNoOrder) {
   EXPECT_TRUE(plan_by_size({}, Limits{4}).buckets.empty());
 }
 
+TEST(BySize, TakesSomeGradientsInTheirOrder) {
+  auto gradients = of_sizes({4, 4, 4, 4, 4, 4});
+  gradients[4].dtype = DType::f64;
+  const std::vector<int> order{5, 4, 2, 0};
+  EXPECT_EQ(indices_of(plan_some_by_size(gradients, Limits{32}, order)), (Indices{{4}, {5, 2}, {0}}));
+  const Limits no_limit{kMostBytes};
+  EXPECT_EQ(indices_of(plan_some_by_size(gradients, no_limit, order)), (Indices{{4}, {5, 2, 0}}));
+  EXPECT_EQ(indices_of(plan_some_by_size(gradients, no_limit, order, LastBuckets::as_begun)),
+            (Indices{{5, 2, 0}, {4}}));
+  EXPECT_EQ(plan_some_by_size(gradients, no_limit, {}), Plan{});
+  EXPECT_THAT([&] { (void)plan_some_by_size(gradients, no_limit, std::vector{1, 1}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("gradient 1 twice")));
+  EXPECT_THAT([&] { (void)plan_some_by_size(gradients, no_limit, std::vector{6}); },
+              ThrowsMessage<OutOfRange>(HasSubstr("gradient 6 of 6")));
+}
+
 TEST(Reversed, TurnsTheLaunchesAndNotTheMembers) {
   const Plan plan = reversed(plan_by_size(of_sizes({3, 5, 7}), Limits{32}));
   EXPECT_EQ(indices_of(plan), (Indices{{2}, {0, 1}}));

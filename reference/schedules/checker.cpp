@@ -62,6 +62,8 @@ void refuse_unless_schedule(const Schedule& schedule, const CheckOptions& option
   if (schedule.stages < 1 || schedule.micro_batches < 1)
     throw InvalidArgument(fmt::format("check: a schedule has at least one stage and one micro-batch, got {} and {}",
                                       schedule.stages, schedule.micro_batches));
+  if (schedule.stages > kMostStages)
+    throw InvalidArgument(fmt::format("check: {} stages are more than {}", schedule.stages, kMostStages));
   if (std::int64_t{schedule.stages} * schedule.micro_batches > kMostPairs)
     throw InvalidArgument(fmt::format("check: {} stages x {} micro-batches are more than {} pairs", schedule.stages,
                                       schedule.micro_batches, kMostPairs));

@@ -196,6 +196,9 @@ void require_shape(const Shape& shape) {
     throw InvalidArgument(
         fmt::format("schedule: {} ranks of {} stages and {} micro-batches make more than {} computations of a kind",
                     ranks, stages_per_rank, micro_batches, kMostComputations));
+  if (std::int64_t{ranks} * stages_per_rank > kMostStages)
+    throw InvalidArgument(
+        fmt::format("schedule: {} ranks of {} stages make more than {} stages", ranks, stages_per_rank, kMostStages));
 }
 
 void require_groups(const Shape& shape, int group) {

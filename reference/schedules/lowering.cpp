@@ -85,11 +85,14 @@ class Meeting {
   std::uint32_t bits_ = 0;
 };
 
-// What a stage makes for a neighbour, or needs from it.
+// What a computation makes for a neighbouring stage, or needs from it.
 struct Way {
   Meeting* meetings = nullptr;  // by micro-batch; none where there is no neighbour
+  Action message;               // of the computation's rank, for no micro-batch
   std::int32_t rank = 0;        // of the neighbour
-  ActionKind message{};         // of the stage's rank
+};
+struct Needs {
+  Way made, needed;
 };
 
 // The ways of each stage, and what is known of all messages: of inputs, of gradients, and of the inputs' shapes.
@@ -101,28 +104,25 @@ class Ways {
     meetings_.resize((shapes ? 3 : 2) * all);
     to_shapes_ = 2 * all;
     for (std::size_t i = 1; i < stages_.size(); ++i) {
-      Stage &stage = stages_[i], &before = stages_[i - 1];
+      auto &stage = stages_[i], &before = stages_[i - 1];
       const int rank = schedule.stage_to_rank[i], rank_before = schedule.stage_to_rank[i - 1];
-      Meeting *const inputs = &meetings_[i * stride], *const gradients = &meetings_[all + i * stride];
-      before.made[kForward] = {.meetings = inputs, .rank = rank, .message = ActionKind::send_forward};
-      stage.needed[kForward] = {.meetings = inputs, .rank = rank_before, .message = ActionKind::recv_forward};
-      stage.made[kBackward] = {.meetings = gradients, .rank = rank_before, .message = ActionKind::send_backward};
-      before.needed[kBackward] = {.meetings = gradients, .rank = rank, .message = ActionKind::recv_backward};
+      const auto way = [&](std::size_t table, ActionKind kind, std::size_t own, int neighbour) -> Way {
+        return {.meetings = &meetings_[table + i * stride],
+                .message = {.kind = kind, .stage = static_cast<std::int32_t>(own)},
+                .rank = neighbour};
+      };
+      before[kForward].made = way(0, ActionKind::send_forward, i - 1, rank);
+      stage[kForward].needed = way(0, ActionKind::recv_forward, i, rank_before);
+      stage[kBackward].made = way(all, ActionKind::send_backward, i, rank_before);
+      before[kBackward].needed = way(all, ActionKind::recv_backward, i - 1, rank);
     }
   }
-  /// Nothing where the action makes nothing for another stage, on whichever rank.
-  [[nodiscard]] const Way* made_by(const Action& action) const {
-    const Direction direction = direction_of(action.kind);
-    if (direction == kNone) return nullptr;  // an idle cell has no stage
-    const Way& way = of(action).made[direction];
-    return way.meetings == nullptr ? nullptr : &way;
-  }
-  /// Nothing where it needs nothing of another stage, on whichever rank.
-  [[nodiscard]] const Way* needed_by(const Action& action) const {
-    const Direction direction = direction_of(action.kind);
-    if (direction == kNone) return nullptr;  // an idle cell has no stage
-    const Way& way = of(action).needed[direction];
-    return way.meetings == nullptr ? nullptr : &way;
+  /// What the action makes for other stages and needs of them, on whichever rank.
+  [[nodiscard]] const Needs& of(const Action& action) const {
+    static constexpr std::array<Direction, 16> kDirections = {kNone, kForward, kBackward, kBackward};
+    const Direction direction = kDirections[static_cast<std::size_t>(action.kind)];
+    const std::int32_t stage = direction == kNone ? 0 : action.stage;  // an idle cell has none
+    return stages_[static_cast<std::size_t>(stage)][direction];
   }
   [[nodiscard]] Meeting& meeting(const Way& way, std::int32_t micro_batch, bool of_shape) const {
     return way.meetings[static_cast<std::size_t>(micro_batch) + (of_shape ? to_shapes_ : 0)];
@@ -130,28 +130,22 @@ class Ways {
   /// Of an action that sends or receives.
   [[nodiscard]] const Way& of_message(const Action& message) const {
     const bool backward = message.kind == ActionKind::send_backward || message.kind == ActionKind::recv_backward;
-    const Stage& stage = of(message);
-    return (is_send(message.kind) ? stage.made : stage.needed)[backward ? kBackward : kForward];
+    const Needs& needs = stages_[static_cast<std::size_t>(message.stage)][backward ? kBackward : kForward];
+    return is_send(message.kind) ? needs.made : needs.needed;
   }
 
  private:
   enum Direction : std::uint8_t { kNone, kForward, kBackward };
-  struct Stage {
-    std::array<Way, 3> made, needed;  // by direction
-  };
-  static Direction direction_of(ActionKind kind) {
-    static constexpr std::array<Direction, 16> kDirections = {kNone, kForward, kBackward, kBackward};
-    return kDirections[static_cast<std::size_t>(kind)];
-  }
-  [[nodiscard]] const Stage& of(const Action& action) const { return stages_[static_cast<std::size_t>(action.stage)]; }
 
-  std::vector<Stage> stages_;
+  std::vector<std::array<Needs, 3>> stages_;  // by direction
   std::vector<Meeting> meetings_;
   std::size_t to_shapes_ = 0;  // from the entry of an input to that of its shape
 };
 
 Action message_of(const Way& way, const Action& computation) {
-  return {.kind = way.message, .stage = computation.stage, .micro_batch = computation.micro_batch};
+  Action message = way.message;
+  message.micro_batch = computation.micro_batch;
+  return message;
 }
 
 [[noreturn]] void refuse_made_twice(const Action& send) {
@@ -161,9 +155,9 @@ void refuse_made_twice(const Schedule& schedule) {
   const Ways ways(schedule, false);
   for (const auto& actions : schedule.ranks)
     for (const Action& action : actions)
-      if (const Way* const way = ways.made_by(action)) {
-        Meeting& meeting = ways.meeting(*way, action.micro_batch, false);
-        if (meeting.sent()) refuse_made_twice(message_of(*way, action));
+      if (const Way& way = ways.of(action).made; way.meetings != nullptr) {
+        Meeting& meeting = ways.meeting(way, action.micro_batch, false);
+        if (meeting.sent()) refuse_made_twice(message_of(way, action));
         meeting.send();
       }
 }
@@ -248,13 +242,13 @@ class Follower {
   // Of the gap's shapes or messages, at what it is: the sends,
   void post_sends(Rank& rank) {
     for (const Action* action = rank.last; action != rank.next; ++action)
-      if (const Way* const way = ways_.made_by(*action)) post_send(rank, *way, *action);
+      if (const Way& way = ways_.of(*action).made; way.meetings != nullptr) post_send(rank, way, *action);
     if (rank.unmet > 0 && !std::exchange(rank.helpless, true)) helpless_.push_back(&rank);
   }
   // and the receives.
   void post_receives(Rank& rank) {
     for (const Action* action = rank.next; action != rank.next_end; ++action)
-      if (const Way* const way = ways_.needed_by(*action)) post_receive(rank, *way, *action);
+      if (const Way& way = ways_.of(*action).needed; way.meetings != nullptr) post_receive(rank, way, *action);
     detail::prepare_to_write(std::to_address(rank.out->end()));
     detail::prepare_to_read(rank.next);
   }
@@ -297,8 +291,10 @@ class Follower {
     rank.out->push_back(at_shapes(rank) ? metadata_of(message) : message);
   }
   [[nodiscard]] bool has_shape(const Way& way, const Action& computation) const {
-    if (way.message == ActionKind::send_forward) return shapes_.ahead_of(computation.stage, computation.micro_batch);
-    return way.message == ActionKind::recv_forward && shapes_.ahead_of(computation.stage - 1, computation.micro_batch);
+    if (way.message.kind == ActionKind::send_forward)
+      return shapes_.ahead_of(computation.stage, computation.micro_batch);
+    return way.message.kind == ActionKind::recv_forward &&
+           shapes_.ahead_of(computation.stage - 1, computation.micro_batch);
   }
 
   // `waiting` is the rank that posted first.
@@ -336,10 +332,14 @@ class Follower {
   // Joins the gap's messages. Sends are in front; several of them, or several receives, are put in the order in which
   // they met.
   void close_gap(Rank& rank) {
-    const std::size_t count = rank.sends + rank.receives;
+    const std::uint32_t count = rank.sends + rank.receives;
     if (count < 2) return;
-    if (rank.sends > 1 || rank.receives > 1) put_in_order(rank);
     Action* const last = &rank.out->back();
+    if (count == 2 && rank.sends == 1) {  // most gaps
+      (last - 1)->joined = true;
+      return;
+    }
+    if (rank.sends > 1 || rank.receives > 1) put_in_order(rank);
     for (Action* message = last - (count - 1); message != last; ++message) message->joined = true;
   }
   void put_in_order(const Rank& rank) {

@@ -40,7 +40,7 @@ void require_computation(const Schedule& schedule, std::size_t rank, const Actio
 
 void require_stages(const Schedule& schedule) {
   const auto ranks = static_cast<int>(schedule.ranks.size());
-  if (schedule.stages < 1 || schedule.micro_batches < 1 ||
+  if (schedule.stages < 1 || schedule.stages > kMostStages || schedule.micro_batches < 1 ||
       schedule.stage_to_rank.size() != static_cast<std::size_t>(schedule.stages))
     throw InvalidArgument(fmt::format("lowering: {} stages, {} micro-batches, and a rank for {} stages",
                                       schedule.stages, schedule.micro_batches, schedule.stage_to_rank.size()));

@@ -19,11 +19,12 @@ constexpr std::array<std::string_view, 16> kNames{
     "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD", "SEND_META", "RECV_META", "WAIT_SEND_F", "WAIT_SEND_B"};
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
 constexpr std::string_view kPostedTogether = "P2P";
+static_assert(kMostStages == 4194304);  // as kCell says
 constexpr std::string_view kCell =
     "a cell is empty, <stage><action><micro-batch> with an action of F, B, I, W, SEND_F, RECV_F, SEND_B, RECV_B, "
     "SEND_META, RECV_META, WAIT_SEND_F, WAIT_SEND_B, or <stage><action> with UNSHARD, RESHARD, REDUCE_GRAD, or "
     "(cell;cell;...)OVERLAP_F_B or "
-    "(cell;cell;...)P2P";
+    "(cell;cell;...)P2P; stages are below 4194304";
 
 bool has_micro_batch(ActionKind kind) { return is_compute(kind) || is_message(kind) || is_send_wait(kind); }
 
@@ -80,7 +81,7 @@ std::optional<std::int32_t> take_number(std::string_view& text) {
 
 std::optional<Action> parse_action(std::string_view text) {
   const auto stage = take_number(text);
-  if (!stage) return std::nullopt;
+  if (!stage || *stage >= kMostStages) return std::nullopt;
   const auto kind = kind_of(text.substr(0, text.find_first_of("0123456789")));
   if (!kind) return std::nullopt;
   text.remove_prefix(name_of(*kind).size());

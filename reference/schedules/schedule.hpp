@@ -61,15 +61,18 @@ enum class ActionKind : std::uint8_t {
 }
 
 inline constexpr int kNoMicroBatch = -1;
+/// More than any pipeline has, so that an action is eight bytes: a plan has millions of them.
+inline constexpr int kMostStages = 1 << 22;
 
 struct Action {
   ActionKind kind = ActionKind::idle;
   /// With the next action of the rank: two computations at once, or messages that are posted together.
-  bool joined = false;
-  std::int32_t stage = 0;
+  bool joined : 1 = false;
+  std::int32_t stage : 23 = 0;  // below kMostStages
   std::int32_t micro_batch = kNoMicroBatch;
   bool operator==(const Action&) const = default;
 };
+static_assert(sizeof(Action) == 8);
 /// "0F3".
 [[nodiscard]] std::string to_string(const Action& action);
 

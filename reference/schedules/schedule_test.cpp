@@ -58,6 +58,7 @@ TEST(Schedule, NamesLineAndColumnOfABadCell) {
                            "0UNSHARD3",
                            "99999999999F0",
                            "2147483647F0",
+                           "4194304F0",
                            "0f0",
                            "0SENDF0",
                            "0",
@@ -83,7 +84,7 @@ TEST(Schedule, RefusesStagesWithoutOneRank) {
   EXPECT_EQ(csv_refusal("0F0,1F0\n1B0"),
             "schedule: 1B0 is on line 2, but line 1 computes stage 1 too; a stage has one rank");
   EXPECT_EQ(csv_refusal("0F0\n2F0"), "schedule: no line computes stage 1, but there is a stage 2");
-  EXPECT_EQ(csv_refusal("0F0,2000000000F0"), "schedule: no line computes stage 1, but there is a stage 2000000000");
+  EXPECT_EQ(csv_refusal("0F0,4194303F0"), "schedule: no line computes stage 1, but there is a stage 4194303");
   EXPECT_EQ(csv_refusal("0F0\n1RECV_F0"), "schedule: no line computes stage 1, but there is a stage 1");
   EXPECT_EQ(csv_refusal(""), "schedule: no line has an action");
   EXPECT_EQ(csv_refusal(",,\n"), "schedule: no line has an action");

@@ -57,7 +57,7 @@ void refuse_unless_options(const Schedule& schedule, const SimulationOptions& op
 
 void refuse_unless_schedule(const Schedule& schedule) {
   const auto ranks = static_cast<int>(schedule.ranks.size());
-  if (schedule.stages < 1 || schedule.micro_batches < 1 ||
+  if (schedule.stages < 1 || schedule.stages > kMostStages || schedule.micro_batches < 1 ||
       schedule.stage_to_rank.size() != static_cast<std::size_t>(schedule.stages) ||
       std::ranges::any_of(schedule.stage_to_rank, [&](int rank) { return rank < 0 || rank >= ranks; }))
     throw InvalidArgument(
@@ -104,11 +104,13 @@ class Tally {
   void add(const Action& action, const Period& period, double activation_bytes, bool forward_only) {
     if (!std::exchange(begun_, true)) times_.first_start = period.start;
     times_.last_end = period.end;
+    bool ends = action.kind != Kind::input_gradient;
     if (action.kind == Kind::forward) {
-      times_.peak_activations = std::max(times_.peak_activations, ++live_);
-      times_.peak_activation_bytes = std::max(times_.peak_activation_bytes, bytes_ += activation_bytes);
+      if (++live_ > times_.peak_activations) times_.peak_activations = live_;
+      bytes_ += activation_bytes;
+      if (bytes_ > times_.peak_activation_bytes) times_.peak_activation_bytes = bytes_;
+      ends = forward_only;
     }
-    const bool ends = action.kind == Kind::forward ? forward_only : action.kind != Kind::input_gradient;
     if (action.joined || inside_) return add_joined(action.joined, period, ends ? 1 : 0, ends ? activation_bytes : 0);
     times_.work += period.end - period.start;
     if (ends) --live_, bytes_ -= activation_bytes;
@@ -198,7 +200,11 @@ class Simulation {
         has_messages_(has_messages(schedule)),
         meets_(options.rendezvous && has_messages_),
         jitters_(options.jitter != 0),
-        stages_(static_cast<std::size_t>(schedule.stages)),
+        forward_only_(options.forward_only),
+        stage_count_(static_cast<unsigned>(schedule.stages)),
+        micro_batch_count_(static_cast<unsigned>(schedule.micro_batches)),
+        stages_(stage_count_),
+        first_stage_(stages_.data()),
         ranks_(schedule.ranks.size()) {
     timeline_.offsets = offsets_of(schedule);
     timeline_.periods.resize(timeline_.offsets.back());
@@ -319,10 +325,10 @@ class Simulation {
     return computation.time * (1 + options_.jitter * random_part(options_.seed, action));
   }
   Stage& stage_of(const Action& action) {
-    if (static_cast<unsigned>(action.stage) >= static_cast<unsigned>(schedule_.stages) ||
-        static_cast<unsigned>(action.micro_batch) >= static_cast<unsigned>(schedule_.micro_batches))
+    const auto stage = static_cast<unsigned>(action.stage);
+    if (stage >= stage_count_ || static_cast<unsigned>(action.micro_batch) >= micro_batch_count_) [[unlikely]]
       refuse_outside(action);
-    return stages_[static_cast<std::size_t>(action.stage)];
+    return first_stage_[stage];
   }
   [[noreturn]] void refuse_outside(const Action& action) const {
     throw InvalidArgument(fmt::format("simulate: {} is none of {} stages and {} micro-batches", to_string(action),
@@ -359,12 +365,20 @@ class Simulation {
   std::ptrdiff_t compute_alone(Rank& rank, const Action& action, Period& period) {
     Stage& stage = stage_of(action);
     const Computation& computation = stage.computations[static_cast<std::size_t>(action.kind)];
-    const double ready = ready_at(computation, action);
-    if (ready < 0) return 0;
-    const double start = std::max(rank.now, ready);
-    period = {start, rank.now = start + time_of(computation, action)};
-    rank.tally.add(action, period, stage.activation_bytes, options_.forward_only);
-    hand_on(computation, action, rank.now);
+    double start = rank.now;
+    if (computation.needed != nullptr) {
+      double& there = computation.needed[action.micro_batch];
+      if (there < 0) {
+        there = kAwaited;
+        return 0;
+      }
+      start = std::max(start, there);
+    }
+    const double end = start + time_of(computation, action);
+    rank.now = end;
+    period = {start, end};
+    rank.tally.add(action, {start, end}, stage.activation_bytes, forward_only_);
+    hand_on(computation, action, end);
     return 1;
   }
   std::ptrdiff_t compute_together(Rank& rank, const Action* begin, Period* period) {
@@ -385,7 +399,7 @@ class Simulation {
       if (computes(action.kind)) {
         Stage& stage = stage_of(action);
         *period = {start, rank.now};
-        rank.tally.add(action, *period, stage.activation_bytes, options_.forward_only);
+        rank.tally.add(action, *period, stage.activation_bytes, forward_only_);
         hand_on(computation(stage, action.kind), action, rank.now);
       } else {
         take_other(action, *period, rank.now);
@@ -439,7 +453,8 @@ class Simulation {
     *way.link_free = start + way.occupies;
     return {start, *way.link_free + options_.links.latency};
   }
-  void arrive(const Way& way, const Action& action, double now) {
+  // Inlined wherever it is called: a call takes as long as the rest.
+  [[gnu::always_inline]] void arrive(const Way& way, const Action& action, double now) {
     double& there = way.there[action.micro_batch];
     detail::prepare_to_write(&there);
     if (std::exchange(there, now) == kAwaited) ready_.push_back(way.receiver);
@@ -465,8 +480,11 @@ class Simulation {
   bool has_messages_;
   bool meets_;  // a message begins when both sides have come to it
   bool jitters_;
+  bool forward_only_;
+  unsigned stage_count_, micro_batch_count_;
   Timeline timeline_;
   std::vector<Stage> stages_;
+  Stage* first_stage_;
   std::vector<Rank> ranks_;
   std::vector<double> there_;      // when each input, then each gradient, is there
   std::vector<Period*> posted_;    // of each, the side of the message that came first
