@@ -206,8 +206,8 @@ std::vector<ExpectedStep> expected_run(const SlowMoTraining& training, const Exp
   for (int step = 0; step < training.steps; ++step) {
     descend_all(training, run, step, now);
     const bool is_slow = run.slow_every > 0 && (step + 1) % run.slow_every == 0;
-    const bool averages =
-        (run.average_every > 0 && (step + 1) % run.average_every == 0) || (is_slow && run.averages_at_slow_steps);
+    const bool averages = (run.average_every > 0 && (step + 1) % run.average_every == 0) ||
+                          (is_slow && run.averages_at_slow_steps) || (run.averages && run.averages(step));
     if (run.mixing && !averages) gossip_all(run.mixing(rounds++), now);
     if (averages) {
       now.numerators = Nodes(nodes, mean_of(now.numerators));
@@ -215,6 +215,11 @@ std::vector<ExpectedStep> expected_run(const SlowMoTraining& training, const Exp
     }
     for (std::size_t node = 0; is_slow && node < nodes; ++node)
       for (std::size_t i = 0; i < elements; ++i) {
+        if (run.outer) {
+          run.outer(old[node][i], now.numerators[node][i], slow[node][i]);
+          now.numerators[node][i] = old[node][i];
+          continue;
+        }
         const double gamma = training.rate(step) / (training.groups > 1 && i >= last ? 2 : 1);
         slow[node][i] = run.beta * slow[node][i] + (old[node][i] - now.numerators[node][i] / now.weights[node]) / gamma;
         old[node][i] -= run.alpha * gamma * slow[node][i];

@@ -60,6 +60,10 @@ struct ExpectedRun {
   /// Column-stochastic (to, from) between nodes, of a round; empty: no gossip.
   std::function<std::vector<Values>(int round)> mixing{};
   bool averages_at_slow_steps = true;
+  /// Another outer step: x, the mean that ranks have come to, what is remembered.
+  std::function<void(double& x, double mean, double& memory)> outer{};
+  /// Other steps that average.
+  std::function<bool(int step)> averages{};
 };
 /// The nodes' numerators and weights after each step.
 struct ExpectedStep {

@@ -140,7 +140,7 @@ class SlowMo::Impl {
     if (!slow_) begin_slow_buffers();
     const std::vector<ParameterGroup> groups = optimizer_();
     const StepPlan plan = this->plan();
-    if (plan.slow && steps_.looks_at_rates_first(setting_)) SlowBuffers::require_rates(groups);
+    if (plan.slow && steps_.looks_at_rates_first(setting_)) SlowBuffers::require_rates(setting_, groups);
     if (step_ == 0) warn_of_halves();
     if (overlaps() && plan.slow_average) drain();
     const bool gossips = plan.gossip && !overlaps();

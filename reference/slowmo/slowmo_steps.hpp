@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "reference/gossip/push_sum_steps.hpp"
+#include "reference/slowmo/model_averager.hpp"
 #include "reference/slowmo/slow_step.hpp"
 #include "reference/slowmo/step_plan.hpp"
 
@@ -69,6 +70,8 @@ struct SlowMoSteps {
   std::function<bool()> copies_back = [] { return true; };
   /// What of a checkpoint is kept.
   std::function<void(Checkpoint& checkpoint)> saved = [](Checkpoint&) {};
+  /// Of a model averager: the level that averages.
+  std::function<int(const AveragingSchedule& schedule, std::int64_t call)> level = level_due;
   gossip::PushSumSteps push_sum{};
 };
 
