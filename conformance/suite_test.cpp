@@ -103,7 +103,8 @@ TEST(Suite, HasAMutantForEachRowOfTheCatalogue) {
         "PIPE-16", "PIPE-17", "PIPE-18", "PIPE-20", "PIPE-22", "RED-01",  "RED-02",  "RED-04",  "RED-05",  "RED-06",
         "RED-07",  "RED-08",  "RED-09",  "RED-10",  "RED-11",  "RED-12",  "REF-01",  "REF-02",  "REF-03",  "REF-04",
         "REF-05",  "TIE-01",  "TIE-03",  "TIE-05",  "TIE-06",  "TOP-06",  "TOP-07",  "TOP-08",  "TOP-09",  "TOP-10",
-        "TOP-11",  "TOP-12"})
+        "TOP-11",  "TOP-12",  "REF-09",  "REF-10",  "REF-11",  "SLO-01",  "SLO-02",  "SLO-03",  "SLO-04",  "SLO-05",
+        "SLO-06"})
     EXPECT_TRUE(std::ranges::any_of(mutants::all_mutants(), [&](const Mutant& mutant) {
       return mutant.source.find(row) != std::string::npos;
     })) << row;

@@ -62,6 +62,52 @@ void equals_synchronous(Context& context) {
   }
 }
 
+void gradients_are_complete(Context& context) {
+  const int ranks_per_node = static_cast<int>(context.parameters().number("node"));
+  double parameter = 0;
+  const comm::Buffer parameters{&parameter, 1, comm::DType::f64};
+  slowmo::SlowMo slowmo(
+      context.world(), {.parameters = {parameters}},
+      [&] { return std::vector<slowmo::ParameterGroup>{{{parameters}, 0.25}}; }, local_sgd(3, ranks_per_node),
+      steps_of(context));
+  for (int step = 0; step < 3; ++step) {
+    slowmo.before_forward();
+    double gradient = 10 * step + context.rank();
+    const comm::Buffer gradients{&gradient, 1, comm::DType::f64};
+    slowmo.after_backward(std::span(&gradients, 1));
+    const int first = context.rank() / ranks_per_node * ranks_per_node;
+    EXPECT_DOUBLE_EQ(gradient, 10 * step + first + (ranks_per_node - 1) / 2.0) << "SLOWMO-019: backward " << step;
+    slowmo.step();
+  }
+}
+
+// Tensors of several types and sizes, none among them.
+void every_parameter(Context& context) {
+  const bool many = context.parameters().text("tensors") == "many";
+  std::vector<double> wide(many ? 3 : 1), last(1);
+  std::vector<float> narrow(2);
+  std::vector<comm::Buffer> parameters{{wide.data(), static_cast<std::int64_t>(wide.size()), comm::DType::f64}};
+  if (many)
+    parameters.insert(
+        parameters.end(),
+        {{narrow.data(), 2, comm::DType::f32}, {nullptr, 0, comm::DType::f64}, {last.data(), 1, comm::DType::f64}});
+  slowmo::SlowMo slowmo(
+      context.world(), {.parameters = parameters},
+      [&] { return std::vector<slowmo::ParameterGroup>{{parameters, 0.25}}; }, local_sgd(2), steps_of(context));
+  const double mean = (context.size() - 1) / 2.0;
+  for (int step = 0; step < 4; ++step) {
+    std::ranges::fill(wide, context.rank());
+    std::ranges::fill(narrow, static_cast<float>(context.rank()));
+    last = {10.0 * context.rank()};
+    slowmo.step();
+    if (step % 2 == 0) continue;
+    for (const double value : wide) EXPECT_DOUBLE_EQ(value, mean) << "SLOWMO-045: step " << step;
+    if (!many) continue;
+    for (const float value : narrow) EXPECT_FLOAT_EQ(value, static_cast<float>(mean)) << "SLOWMO-045: step " << step;
+    EXPECT_DOUBLE_EQ(last[0], 10 * mean) << "SLOWMO-045: step " << step;
+  }
+}
+
 // ---- what calls are made ----
 
 // Counts reductions, and who is in them.
@@ -226,6 +272,8 @@ void add_slowmo_step_checks(suite::Suite& suite) {
   add("average.on_time", "SLOWMO-010@041c", {{"every", {"1", "2", "3"}}, {"groups", {"1", "2"}}}, averages_on_time,
       {2, 3});
   add("average.equals_synchronous", "SLOWMO-011@6540", {{"node", {"1", "2"}}}, equals_synchronous, {1, 2, 3, 4});
+  add("average.gradients_are_complete", "SLOWMO-019@31c3", {{"node", {"1", "2"}}}, gradients_are_complete, {1, 3, 4});
+  add("average.every_parameter", "SLOWMO-045@1958", {{"tensors", {"one", "many"}}}, every_parameter, {2, 3});
   add("slow.averages_once", "SLOWMO-012@5d80", {{"every", {"1", "2", "3"}}, memory}, averages_once, {2, 3});
   add("slow.periods", "SLOWMO-012@5d80", {{"every", {"1", "2", "3"}}, memory}, periods_that_do_not_divide, {2, 3});
   add("slow.as_the_paper", "SLOWMO-013@c74b", {{"rule", {"both", "momentum", "rate"}}, {"groups", {"1", "2"}}, memory},

@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "harness/mutants/kinds.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/slowmo/averaging.hpp"
 #include "reference/slowmo/elements.hpp"
 #include "reference/slowmo/slowmo.hpp"
 #include "reference/slowmo/slowmo_steps.hpp"
@@ -93,6 +95,27 @@ std::string at(const std::string& check, const std::string& parameters, int worl
 
 // ---- when parameters are averaged ----
 
+// Each reduction's results come with the next one.
+suite::Steps no_barrier() {
+  const auto late = std::make_shared<std::vector<std::vector<std::byte>>>();
+  SlowMoSteps steps;
+  steps.reduce_gradients = [late](comm::Communicator& node, std::span<const Buffer> gradients, int divisor,
+                                  slowmo::Convention convention) {
+    std::vector<std::vector<std::byte>> memory;
+    std::vector<Buffer> copies;
+    for (const Buffer& gradient : gradients) {
+      const auto* bytes = static_cast<const std::byte*>(gradient.data);
+      memory.emplace_back(bytes, bytes + gradient.bytes());
+      copies.push_back({memory.back().data(), gradient.count, gradient.dtype});
+    }
+    slowmo::all_reduce_mean(node, copies, divisor, convention);
+    for (std::size_t i = 0; i < late->size(); ++i)
+      std::ranges::copy((*late)[i], static_cast<std::byte*>(gradients[i].data));
+    *late = std::move(memory);
+  };
+  return suite::Steps(std::move(steps));
+}
+
 std::vector<Mutant> times() {
   const auto on_time = [](int every, int groups) {
     return at("average.on_time", "every=" + std::to_string(every) + ",groups=" + std::to_string(groups), 2);
@@ -121,6 +144,16 @@ std::vector<Mutant> times() {
        "average by world size instead of the number of nodes", at("average.equals_synchronous", "node=2", 4),
        at("average.equals_synchronous", "node=1", 3), "each rank is a node",
        dividing(Mean::parameters_of_nodes, [](const Setting& setting) { return setting.world; })},
+      {"slo.no_barrier", "SLOWMO-019", "the gradients' reduction is not waited for, and found when the next one is due",
+       "SLO-04", at("average.gradients_are_complete", "node=2", 4), at("average.gradients_are_complete", "node=1", 3),
+       "nodes of one rank reduce nothing", no_barrier},
+      {"slo.fragment_skip", "SLOWMO-045", "parts take turns, and there is a part more than turns", "SLO-05",
+       at("average.every_parameter", "tensors=many", 2), at("average.every_parameter", "tensors=one", 2),
+       "there is one part", with([](SlowMoSteps& steps) {
+         steps.averaged = [](std::span<const Buffer> parameters) {
+           return std::vector<Buffer>(parameters.begin(), parameters.end() - (parameters.size() > 1 ? 1 : 0));
+         };
+       })},
       {"slo.average_twice", "SLOWMO-012", "LocalSGD averages in a slow step, too", "SLO-06",
        at("slow.averages_once", "every=1,memory=whole", 2), "", "both fall on one step in every case",
        planning([](const Setting&, std::int64_t, StepPlan& plan) { plan.average = plan.local_sgd; })},
@@ -242,12 +275,12 @@ std::vector<Mutant> gossiping() {
        "the bias after the backward is forgotten", over("gossip.estimates", "skewed", 2),
        over("gossip.estimates", "ring", 2), regular,
        with([](SlowMoSteps& steps) { steps.bias = [](double) { return 1.0; }; })},
-      {"slo.mass_lost", "SLOWMO-021", "a share that is sent is not received in full", "GOS-07",
+      {"slo.mass_lost", "SLOWMO-021", "a share that is sent is not received in full", "push-sum with a factor too many",
        over("gossip.conserves", "hub", 3), over("gossip.conserves", "ring", 3), "lazy mixing sends everything",
        with([](SlowMoSteps& steps) {
          steps.push_sum.sent = [](const gossip::Shares& shares, std::size_t peer) { return 0.5 * shares.sent[peer]; };
        })},
-      {"slo.not_shared_in_node", "SLOWMO-022", "what the master mixed stays with it", "only masters gossip: REF-12",
+      {"slo.not_shared_in_node", "SLOWMO-022", "what the master mixed stays with it", "only masters gossip",
        at("gossip.inside_nodes", "graph=hub,node=2", 4), at("gossip.inside_nodes", "graph=hub,node=1", 4),
        "each rank is a master", with([](SlowMoSteps& steps) { steps.shares_in_node = [] { return false; }; })},
       {"slo.weight_stays", "SLOWMO-023", "an exact average leaves the weights", "FairScale does not set it back",
@@ -259,11 +292,12 @@ std::vector<Mutant> gossiping() {
        at("gossip.complete_graph_averages", "algorithm=push_sum", 3),
        at("gossip.complete_graph_averages", "algorithm=push_sum", 1), "alone, there is nobody to gossip with",
        planning([](const Setting&, std::int64_t step, StepPlan& plan) { plan.gossip = plan.gossip && step % 2 == 0; })},
-      {"slo.eval_gossips", "SLOWMO-025", "evaluation gossips", "REF-13",
+      {"slo.eval_gossips", "SLOWMO-025", "evaluation gossips", "a switch that is not asked",
        over("gossip.evaluation_does_not_gossip", "ring", 3), "", "every case evaluates",
        with([](SlowMoSteps& steps) { steps.gossips = [](bool) { return true; }; })},
-      {"slo.left_under_way", "SLOWMO-026", "evaluation forgets the round that is under way", "REF-13",
-       at("gossip.overlaps", "graph=hub,lag=2", 3), at("gossip.overlaps", "graph=ring,lag=0", 3), regular,
+      {"slo.left_under_way", "SLOWMO-026", "evaluation forgets the round that is under way",
+       "FairScale turns gossip off before it asks the queue", at("gossip.overlaps", "graph=hub,lag=2", 3),
+       at("gossip.overlaps", "graph=ring,lag=0", 3), regular,
        with([](SlowMoSteps& steps) { steps.drains = [] { return false; }; })},
   };
 }
@@ -401,7 +435,7 @@ std::vector<Mutant> outer_rules() {
            return -1;
          };
        })},
-      {"slo.warmup_ignored", "SLOWMO-044", "averages begin with the first call", "SLO-05: the warmup is forgotten",
+      {"slo.warmup_ignored", "SLOWMO-044", "averages begin with the first call", "the warmup is forgotten",
        groups("one", 3), groups("one", 0), "there is no warmup", with([](SlowMoSteps& steps) {
          steps.level = [](slowmo::AveragingSchedule schedule, std::int64_t call) {
            schedule.warmup = 0;

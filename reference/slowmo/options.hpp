@@ -88,7 +88,7 @@ struct Options {
   /// parameters that lack the peers' latest messages; no convergence is proven for it together with slow momentum.
   bool overlap = false;
   bool accepts_stale = false;
-  /// Steps that gossip may lag behind when it overlaps. 0: what was begun before a forward is there after its backward.
+  /// Steps that gossip lags behind, on all nodes alike, when it overlaps. 0: what was begun before a forward is there after its backward.
   int synch_freq = 0;
   std::chrono::nanoseconds heartbeat = gossip::kHeartbeat;
 
