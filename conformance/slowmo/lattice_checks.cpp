@@ -54,15 +54,15 @@ void as_published(Context& context) {
   const std::string& name = context.parameters().text("rule");
   SlowMoTraining training = training_by(rule_named(name));
   training.rate = [](int step) { return step < 4 ? 0.25 : 0.125; };
-  const ExpectedRun run{.ranks = context.size(), .slow_every = 2, .outer = recurrence_of(name)};
+  const ExpectedSlowMoRun run{.ranks = context.size(), .slow_every = 2, .outer = recurrence_of(name)};
   EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-040";
 }
 
 // ---- where they coincide ----
 
 void expect_same(Context& context, const SlowMoTraining& one, const SlowMoTraining& other) {
-  const TrainedRank first = train_with_slowmo(context.world(), one, steps_of(context));
-  const TrainedRank second = train_with_slowmo(context.world(), other, steps_of(context));
+  const SlowMoRankResult first = train_with_slowmo(context.world(), one, steps_of(context));
+  const SlowMoRankResult second = train_with_slowmo(context.world(), other, steps_of(context));
   for (std::size_t step = 0; step < first.steps.size(); ++step)
     EXPECT_EQ(difference_of(first.steps[step].parameters, second.steps[step].parameters, 1e-11), "")
         << "SLOWMO-041: after step " << step;
@@ -111,8 +111,8 @@ void rates_that_change(Context& context) {
   const bool changes = context.parameters().text("rate") == "changes";
   SlowMoTraining slow = slowmo_training(0.5, 1), block = training_by(slowmo::bmuf_rule(0.5, 1));
   slow.rate = block.rate = [changes](int step) { return changes && step >= 4 ? 0.125 : 0.25; };
-  const Values one = train_with_slowmo(context.world(), slow, steps_of(context)).steps.back().parameters;
-  const Values other = train_with_slowmo(context.world(), block, steps_of(context)).steps.back().parameters;
+  const SlowMoValues one = train_with_slowmo(context.world(), slow, steps_of(context)).steps.back().parameters;
+  const SlowMoValues other = train_with_slowmo(context.world(), block, steps_of(context)).steps.back().parameters;
   EXPECT_EQ(difference_of(one, other, 1e-11).empty(), !changes) << "SLOWMO-042";
 }
 
@@ -124,7 +124,7 @@ void post_local(Context& context) {
   training.options.slow_momentum = 0;
   training.options.local_sgd_frequency = 3;
   training.options.local_sgd_begin = begin;
-  ExpectedRun run{.ranks = context.size()};
+  ExpectedSlowMoRun run{.ranks = context.size()};
   run.averages = [begin](int step) { return step < begin || (step - begin + 1) % 3 == 0; };
   EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-043";
 }

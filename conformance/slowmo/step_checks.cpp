@@ -40,7 +40,7 @@ slowmo::Options slow_momentum(double beta, double alpha, int frequency, bool eff
 void averages_on_time(Context& context) {
   SlowMoTraining training{.options = local_sgd(static_cast<int>(context.parameters().number("every"))),
                           .groups = static_cast<int>(context.parameters().number("groups"))};
-  const ExpectedRun run{.ranks = context.size(), .average_every = training.options.local_sgd_frequency};
+  const ExpectedSlowMoRun run{.ranks = context.size(), .average_every = training.options.local_sgd_frequency};
   EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-010";
 }
 
@@ -48,12 +48,12 @@ void averages_on_time(Context& context) {
 void equals_synchronous(Context& context) {
   const int ranks_per_node = static_cast<int>(context.parameters().number("node"));
   const SlowMoTraining training{.options = local_sgd(1, ranks_per_node)};
-  const TrainedRank trained = train_with_slowmo(context.world(), training, steps_of(context));
-  Values model = initial_values(training);
+  const SlowMoRankResult trained = train_with_slowmo(context.world(), training, steps_of(context));
+  SlowMoValues model = initial_values(training);
   for (int step = 0; step < training.steps; ++step) {
-    Values next = model;
+    SlowMoValues next = model;
     for (int rank = 0; rank < context.size(); ++rank) {
-      const Values gradients = gradients_at(model, rank, step);
+      const SlowMoValues gradients = gradients_at(model, rank, step);
       for (std::size_t i = 0; i < model.size(); ++i) next[i] -= training.rate(step) * gradients[i] / context.size();
     }
     model = next;
@@ -161,7 +161,7 @@ void periods_that_do_not_divide(Context& context) {
   slowmo::Options options = slow_momentum(0.5, 1, 3, context.parameters().text("memory") == "efficient");
   options.local_sgd_frequency = static_cast<int>(context.parameters().number("every"));
   const SlowMoTraining training{.options = options, .steps = 9};
-  const ExpectedRun run{
+  const ExpectedSlowMoRun run{
       .ranks = context.size(), .average_every = options.local_sgd_frequency, .slow_every = 3, .beta = 0.5, .alpha = 1};
   EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-012";
 }
@@ -174,7 +174,8 @@ void as_the_paper(Context& context) {
   SlowMoTraining training{.options = slow_momentum(beta, alpha, 2, context.parameters().text("memory") == "efficient"),
                           .groups = static_cast<int>(context.parameters().number("groups"))};
   training.rate = [](int step) { return step < 4 ? 0.25 : 0.125; };
-  const ExpectedRun run{.ranks = context.size(), .average_every = 2, .slow_every = 2, .beta = beta, .alpha = alpha};
+  const ExpectedSlowMoRun run{
+      .ranks = context.size(), .average_every = 2, .slow_every = 2, .beta = beta, .alpha = alpha};
   EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-013";
 }
 
@@ -183,12 +184,12 @@ void inside_nodes(Context& context) {
   options.ranks_per_node = static_cast<int>(context.parameters().number("node"));
   options.local_sgd_frequency = 2;
   const SlowMoTraining training{.options = options};
-  const ExpectedRun run{.ranks = context.size(),
-                        .ranks_per_node = options.ranks_per_node,
-                        .average_every = 2,
-                        .slow_every = 2,
-                        .beta = 0.5,
-                        .alpha = 0.75};
+  const ExpectedSlowMoRun run{.ranks = context.size(),
+                              .ranks_per_node = options.ranks_per_node,
+                              .average_every = 2,
+                              .slow_every = 2,
+                              .beta = 0.5,
+                              .alpha = 0.75};
   EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-014";
 }
 
@@ -199,8 +200,8 @@ void shards_do_not_matter(Context& context) {
     return train_with_slowmo(context.world(), {.options = slow_momentum(0.5, 0.75, 2, efficient, shards)},
                              steps_of(context));
   };
-  const TrainedRank whole = train(false, 1);
-  const TrainedRank sharded = train(true, static_cast<int>(context.parameters().number("shards")));
+  const SlowMoRankResult whole = train(false, 1);
+  const SlowMoRankResult sharded = train(true, static_cast<int>(context.parameters().number("shards")));
   const bool same_order = context.capabilities().has(comm::Capability::rank_order);
   for (std::size_t step = 0; step < whole.steps.size(); ++step)
     EXPECT_EQ(difference_of(whole.steps[step].parameters, sharded.steps[step].parameters, same_order ? 0 : 1e-11), "")
@@ -209,7 +210,7 @@ void shards_do_not_matter(Context& context) {
 
 void shards_are_kept(Context& context) {
   const int setting = static_cast<int>(context.parameters().number("shards"));
-  const TrainedRank trained = train_with_slowmo(
+  const SlowMoRankResult trained = train_with_slowmo(
       context.world(), {.options = slow_momentum(0.5, 1, 2, true, setting), .steps = 2}, steps_of(context));
   const std::int64_t elements = 12, shards = std::min(context.size(), setting);
   const std::int64_t length = (elements + shards - 1) / shards;
@@ -228,7 +229,7 @@ void shards_are_kept(Context& context) {
 void starts_together(Context& context) {
   SlowMoTraining training{.options = slow_momentum(0.5, 0.75, 3, context.parameters().text("memory") == "efficient"),
                           .starts_apart = context.parameters().text("start") == "apart"};
-  const ExpectedRun run{.ranks = context.size(), .average_every = 3, .slow_every = 3, .beta = 0.5, .alpha = 0.75};
+  const ExpectedSlowMoRun run{.ranks = context.size(), .average_every = 3, .slow_every = 3, .beta = 0.5, .alpha = 0.75};
   EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-017";
 }
 
@@ -239,9 +240,9 @@ void begins_before_the_first_step(Context& context) {
     options.convention = convention;
     return train_with_slowmo(context.world(), {.options = options, .dtype = comm::DType::f32}, steps_of(context));
   };
-  const auto apart = [&](const TrainedRank& trained) {
+  const auto apart = [&](const SlowMoRankResult& trained) {
     std::vector<double> all(static_cast<std::size_t>(context.size()) * 12);
-    const Values& last = trained.steps[5].parameters;  // behind a slow step
+    const SlowMoValues& last = trained.steps[5].parameters;  // behind a slow step
     context.world().all_gather({last.data(), 12, comm::DType::f64},
                                {all.data(), static_cast<std::int64_t>(all.size()), comm::DType::f64});
     bool differs = false;
