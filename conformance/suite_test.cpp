@@ -104,8 +104,9 @@ TEST(Suite, HasAMutantForEachRowOfTheCatalogue) {
         "P2P-05",  "P2P-06",  "P2P-07",  "P2P-08",  "PIPE-01", "PIPE-02", "PIPE-03", "PIPE-04", "PIPE-05", "PIPE-06",
         "PIPE-07", "PIPE-08", "PIPE-09", "PIPE-10", "PIPE-12", "PIPE-13", "PIPE-15", "PIPE-16", "PIPE-17", "PIPE-18",
         "PIPE-20", "PIPE-22", "RED-01",  "RED-02",  "RED-04",  "RED-05",  "RED-06",  "RED-07",  "RED-08",  "RED-09",
-        "RED-10",  "RED-11",  "RED-12",  "REF-01",  "REF-02",  "REF-03",  "REF-04",  "REF-05",  "TIE-01",  "TIE-03",
-        "TIE-05",  "TIE-06",  "TOP-06",  "TOP-07",  "TOP-08",  "TOP-09",  "TOP-10",  "TOP-11",  "TOP-12"})
+        "RED-10",  "RED-11",  "RED-12",  "REF-01",  "REF-02",  "REF-03",  "REF-04",  "REF-05",  "REF-09",  "REF-10",
+        "REF-11",  "SLO-01",  "SLO-02",  "SLO-03",  "SLO-04",  "SLO-05",  "SLO-06",  "TIE-01",  "TIE-03",  "TIE-05",
+        "TIE-06",  "TOP-06",  "TOP-07",  "TOP-08",  "TOP-09",  "TOP-10",  "TOP-11",  "TOP-12"})
     EXPECT_TRUE(std::ranges::any_of(mutants::all_mutants(), [&](const Mutant& mutant) {
       return mutant.source.find(row) != std::string::npos;
     })) << row;

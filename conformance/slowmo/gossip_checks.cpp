@@ -33,9 +33,9 @@ std::vector<std::vector<int>> ring_rows(int nodes) {
 }
 
 // One peer a round: what a node keeps, of each of `rows`, entry by entry in turn.
-std::function<std::vector<Values>(int)> matrix_of(const std::vector<std::vector<int>>& rows, bool skewed) {
+std::function<std::vector<SlowMoValues>(int)> matrix_of(const std::vector<std::vector<int>>& rows, bool skewed) {
   return [rows, skewed](int round) {
-    std::vector<Values> matrix(rows.size(), Values(rows.size()));
+    std::vector<SlowMoValues> matrix(rows.size(), SlowMoValues(rows.size()));
     for (std::size_t node = 0; node < rows.size(); ++node) {
       const double kept = skewed ? 1.0 / static_cast<double>(2 + node % 3) : 0.5;
       const auto to = static_cast<std::size_t>(rows[node][static_cast<std::size_t>(round) % rows[node].size()]);
@@ -48,7 +48,7 @@ std::function<std::vector<Values>(int)> matrix_of(const std::vector<std::vector<
 
 struct Gossip {
   SlowMoTraining training;
-  ExpectedRun run;
+  ExpectedSlowMoRun run;
 };
 
 // SGP over a graph of that name: "ring" is regular and lazy, "hub" is not, "skewed" is a ring with other shares.
@@ -81,20 +81,20 @@ void estimates(Context& context) {
 // The sum over the nodes changes by the gradients' steps alone.
 void conserves(Context& context) {
   const Gossip gossip = gossip_in(context);
-  const TrainedRank trained = train_with_slowmo(context.world(), gossip.training, steps_of(context));
+  const SlowMoRankResult trained = train_with_slowmo(context.world(), gossip.training, steps_of(context));
   for (std::size_t step = 0; step < trained.steps.size(); ++step) {
     double weight = trained.steps[step].weight;
     context.world().all_reduce({&weight, 1, comm::DType::f64}, {&weight, 1, comm::DType::f64}, comm::ReduceOp::sum);
     EXPECT_NEAR(weight, context.size(), 1e-12 * context.size()) << "SLOWMO-021: the sum of weights after step " << step;
-    Values seen = step == 0 ? initial_values(gossip.training) : trained.steps[step - 1].estimate();
-    Values before = step == 0 ? seen : trained.steps[step - 1].parameters;
-    const Values gradients = gradients_at(seen, context.rank(), static_cast<int>(step));
-    Values lost(before.size());
+    SlowMoValues seen = step == 0 ? initial_values(gossip.training) : trained.steps[step - 1].estimate();
+    SlowMoValues before = step == 0 ? seen : trained.steps[step - 1].parameters;
+    const SlowMoValues gradients = gradients_at(seen, context.rank(), static_cast<int>(step));
+    SlowMoValues lost(before.size());
     for (std::size_t i = 0; i < lost.size(); ++i)
       lost[i] = trained.steps[step].parameters[i] - (before[i] - gossip.training.rate(0) * gradients[i]);
     const comm::Buffer sum{lost.data(), static_cast<std::int64_t>(lost.size()), comm::DType::f64};
     context.world().all_reduce(sum, sum, comm::ReduceOp::sum);
-    EXPECT_EQ(difference_of(Values(lost.size()), lost, 1e-12 * context.size()), "")
+    EXPECT_EQ(difference_of(SlowMoValues(lost.size()), lost, 1e-12 * context.size()), "")
         << "SLOWMO-021: after step " << step;
   }
 }
@@ -125,7 +125,7 @@ void complete_graph_averages(Context& context) {
   training.options.slow_momentum = 0;
   training.options.push_sum = context.parameters().text("algorithm") == "push_sum";
   if (nodes > 1) training.options.graph = gossip::Graph({.kind = gossip::GraphKind::complete, .nodes = nodes});
-  const ExpectedRun run{.ranks = nodes, .average_every = 1};
+  const ExpectedSlowMoRun run{.ranks = nodes, .average_every = 1};
   EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-024";
 }
 
@@ -141,7 +141,7 @@ void overlaps(Context& context) {
   gossip.training.options.overlap = gossip.training.options.accepts_stale = true;
   gossip.training.options.synch_freq = static_cast<int>(context.parameters().number("lag"));
   gossip.training.evaluates_behind = [&](int step) { return step + 1 == gossip.training.steps; };
-  const TrainedRank trained = train_with_slowmo(context.world(), gossip.training, steps_of(context));
+  const SlowMoRankResult trained = train_with_slowmo(context.world(), gossip.training, steps_of(context));
   double weight = trained.steps.back().weight;
   context.world().all_reduce({&weight, 1, comm::DType::f64}, {&weight, 1, comm::DType::f64}, comm::ReduceOp::sum);
   EXPECT_NEAR(weight, context.size(), 1e-12 * context.size()) << "SLOWMO-026: the sum of weights when all is added";

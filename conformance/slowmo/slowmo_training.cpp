@@ -46,16 +46,18 @@ class Tensors {
     }
     return views;
   }
-  void set(const Values& values) {
+  void set(const SlowMoValues& values) {
     wide_ = values;
     std::ranges::transform(values, narrow_.begin(), [](double value) { return static_cast<float>(value); });
   }
-  [[nodiscard]] Values values() const { return dtype_ == DType::f64 ? wide_ : Values(narrow_.begin(), narrow_.end()); }
+  [[nodiscard]] SlowMoValues values() const {
+    return dtype_ == DType::f64 ? wide_ : SlowMoValues(narrow_.begin(), narrow_.end());
+  }
 
  private:
   DType dtype_;
   std::vector<std::int64_t> sizes_;
-  Values wide_;
+  SlowMoValues wide_;
   std::vector<float> narrow_;
 };
 
@@ -67,8 +69,8 @@ class Run {
     make();
   }
 
-  TrainedRank run() {
-    TrainedRank trained;
+  SlowMoRankResult run() {
+    SlowMoRankResult trained;
     for (step_ = 0; step_ < training_.steps; ++step_) {
       if (training_.resumes_before == step_) resume();
       slowmo_->before_forward();
@@ -97,8 +99,8 @@ class Run {
     return {{{all.begin(), all.end() - 1}, rate}, {{all.back()}, rate / 2}};
   }
   void descend() {
-    Values values = parameters_.values();
-    const Values gradients = gradients_.values();
+    SlowMoValues values = parameters_.values();
+    const SlowMoValues gradients = gradients_.values();
     const std::size_t last = values.size() - static_cast<std::size_t>(training_.sizes.back());
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] -= training_.rate(step_) / (training_.groups > 1 && i >= last ? 2 : 1) * gradients[i];
@@ -106,7 +108,7 @@ class Run {
   }
   void resume() {
     const slowmo::Checkpoint checkpoint = slowmo_->checkpoint();
-    const Values parameters = parameters_.values();
+    const SlowMoValues parameters = parameters_.values();
     make();
     parameters_.set(parameters);
     slowmo_->load(checkpoint);
@@ -130,32 +132,32 @@ class Run {
 
 // ---- what it must come to ----
 
-using Nodes = std::vector<Values>;
+using Nodes = std::vector<SlowMoValues>;
 
-Values mean_of(const Nodes& nodes) {
-  Values mean(nodes.front().size());
-  for (const Values& node : nodes)
+SlowMoValues mean_of(const Nodes& nodes) {
+  SlowMoValues mean(nodes.front().size());
+  for (const SlowMoValues& node : nodes)
     for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += node[i] / static_cast<double>(nodes.size());
   return mean;
 }
 
 // Every rank of a node makes its gradients at the node's estimate.
-void descend_all(const SlowMoTraining& training, const ExpectedRun& run, int step, ExpectedStep& now) {
+void descend_all(const SlowMoTraining& training, const ExpectedSlowMoRun& run, int step, ExpectedSlowMoStep& now) {
   const std::size_t last = now.numerators.front().size() - static_cast<std::size_t>(training.sizes.back());
   for (std::size_t node = 0; node < now.numerators.size(); ++node) {
-    Values& x = now.numerators[node];
-    Values seen = x;
+    SlowMoValues& x = now.numerators[node];
+    SlowMoValues seen = x;
     for (double& value : seen) value /= now.weights[node];
     for (int local = 0; local < run.ranks_per_node; ++local) {
-      const Values gradients = gradients_at(seen, static_cast<int>(node) * run.ranks_per_node + local, step);
+      const SlowMoValues gradients = gradients_at(seen, static_cast<int>(node) * run.ranks_per_node + local, step);
       for (std::size_t i = 0; i < x.size(); ++i)
         x[i] -= training.rate(step) / (training.groups > 1 && i >= last ? 2 : 1) * gradients[i] / run.ranks_per_node;
     }
   }
 }
 
-void gossip_all(const std::vector<Values>& shares, ExpectedStep& now) {
-  const ExpectedStep before = now;
+void gossip_all(const std::vector<SlowMoValues>& shares, ExpectedSlowMoStep& now) {
+  const ExpectedSlowMoStep before = now;
   for (std::size_t to = 0; to < now.numerators.size(); ++to) {
     now.weights[to] = 0;
     std::ranges::fill(now.numerators[to], 0.0);
@@ -169,20 +171,20 @@ void gossip_all(const std::vector<Values>& shares, ExpectedStep& now) {
 
 }  // namespace
 
-Values TrainedStep::estimate() const {
-  Values values = parameters;
+SlowMoValues SlowMoStepResult::estimate() const {
+  SlowMoValues values = parameters;
   for (double& value : values) value /= weight;
   return values;
 }
 
-Values initial_values(const SlowMoTraining& training, int rank) {
-  Values values(elements_of(training));
+SlowMoValues initial_values(const SlowMoTraining& training, int rank) {
+  SlowMoValues values(elements_of(training));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = noise(1000 * static_cast<std::uint64_t>(rank) + i + 1);
   return values;
 }
 
-Values gradients_at(const Values& seen, int rank, int step) {
-  Values gradients(seen.size());
+SlowMoValues gradients_at(const SlowMoValues& seen, int rank, int step) {
+  SlowMoValues gradients(seen.size());
   for (std::size_t i = 0; i < seen.size(); ++i) {
     const auto seed = static_cast<std::uint64_t>((step + 1) * 97 + rank) * 0x9e3779b97f4a7c15u + i;
     gradients[i] = 0.5 * seen[i] * (1 + 0.25 * rank) + noise(seed);
@@ -190,31 +192,36 @@ Values gradients_at(const Values& seen, int rank, int step) {
   return gradients;
 }
 
-TrainedRank train_with_slowmo(comm::Communicator& world, const SlowMoTraining& training,
-                              const slowmo::SlowMoSteps& steps) {
+SlowMoRankResult train_with_slowmo(comm::Communicator& world, const SlowMoTraining& training,
+                                   const slowmo::SlowMoSteps& steps) {
   return Run(world, training, steps).run();
 }
 
-std::vector<ExpectedStep> expected_run(const SlowMoTraining& training, const ExpectedRun& run) {
+std::vector<ExpectedSlowMoStep> expected_run(const SlowMoTraining& training, const ExpectedSlowMoRun& run) {
   const auto nodes = static_cast<std::size_t>(run.ranks / run.ranks_per_node);
-  ExpectedStep now{Nodes(nodes, initial_values(training)), Values(nodes, 1.0)};
+  ExpectedSlowMoStep now{Nodes(nodes, initial_values(training)), SlowMoValues(nodes, 1.0)};
   const std::size_t elements = now.numerators.front().size();
   const std::size_t last = elements - static_cast<std::size_t>(training.sizes.back());
-  Nodes old = now.numerators, slow(nodes, Values(elements));
-  std::vector<ExpectedStep> steps;
+  Nodes old = now.numerators, slow(nodes, SlowMoValues(elements));
+  std::vector<ExpectedSlowMoStep> steps;
   int rounds = 0;
   for (int step = 0; step < training.steps; ++step) {
     descend_all(training, run, step, now);
     const bool is_slow = run.slow_every > 0 && (step + 1) % run.slow_every == 0;
-    const bool averages =
-        (run.average_every > 0 && (step + 1) % run.average_every == 0) || (is_slow && run.averages_at_slow_steps);
+    const bool averages = (run.average_every > 0 && (step + 1) % run.average_every == 0) ||
+                          (is_slow && run.averages_at_slow_steps) || (run.averages && run.averages(step));
     if (run.mixing && !averages) gossip_all(run.mixing(rounds++), now);
     if (averages) {
       now.numerators = Nodes(nodes, mean_of(now.numerators));
-      now.weights = Values(nodes, 1.0);
+      now.weights = SlowMoValues(nodes, 1.0);
     }
     for (std::size_t node = 0; is_slow && node < nodes; ++node)
       for (std::size_t i = 0; i < elements; ++i) {
+        if (run.outer) {
+          run.outer(old[node][i], now.numerators[node][i], slow[node][i]);
+          now.numerators[node][i] = old[node][i];
+          continue;
+        }
         const double gamma = training.rate(step) / (training.groups > 1 && i >= last ? 2 : 1);
         slow[node][i] = run.beta * slow[node][i] + (old[node][i] - now.numerators[node][i] / now.weights[node]) / gamma;
         old[node][i] -= run.alpha * gamma * slow[node][i];
@@ -225,14 +232,14 @@ std::vector<ExpectedStep> expected_run(const SlowMoTraining& training, const Exp
   return steps;
 }
 
-std::string problem_of_run(comm::Communicator& world, const SlowMoTraining& training, const ExpectedRun& run,
+std::string problem_of_run(comm::Communicator& world, const SlowMoTraining& training, const ExpectedSlowMoRun& run,
                            const slowmo::SlowMoSteps& steps) {
-  const TrainedRank trained = train_with_slowmo(world, training, steps);
-  const std::vector<ExpectedStep> expected = expected_run(training, run);
+  const SlowMoRankResult trained = train_with_slowmo(world, training, steps);
+  const std::vector<ExpectedSlowMoStep> expected = expected_run(training, run);
   const auto node = static_cast<std::size_t>(world.rank() / run.ranks_per_node);
   const double tolerance = training.dtype == comm::DType::f64 ? 1e-11 : 1e-4;
   for (std::size_t step = 0; step < expected.size(); ++step) {
-    const TrainedStep& got = trained.steps.at(step);
+    const SlowMoStepResult& got = trained.steps.at(step);
     std::string problem = difference_of(expected[step].numerators[node], got.parameters, tolerance);
     if (problem.empty()) problem = difference_of({expected[step].weights[node]}, {got.weight}, tolerance);
     if (!problem.empty()) return fmt::format("after step {} of {} (from 0): {}", step, training.steps, problem);
@@ -240,7 +247,7 @@ std::string problem_of_run(comm::Communicator& world, const SlowMoTraining& trai
   return {};
 }
 
-std::string difference_of(const Values& expected, const Values& got, double tolerance) {
+std::string difference_of(const SlowMoValues& expected, const SlowMoValues& got, double tolerance) {
   if (expected.size() != got.size()) return fmt::format("{} values, there must be {}", got.size(), expected.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double scale = std::max({1.0, std::abs(expected[i]), std::abs(got[i])});

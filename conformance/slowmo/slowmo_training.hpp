@@ -17,7 +17,7 @@
 
 namespace plumbline::conformance {
 
-using Values = std::vector<double>;
+using SlowMoValues = std::vector<double>;
 
 struct SlowMoTraining {
   slowmo::Options options;
@@ -32,47 +32,52 @@ struct SlowMoTraining {
 };
 
 /// Of one rank, after each step.
-struct TrainedStep {
-  Values parameters;  // as they are: numerators
+struct SlowMoStepResult {
+  SlowMoValues parameters;  // as they are: numerators
   double weight = 1;
   std::optional<slowmo::SlowState> slow;
-  [[nodiscard]] Values estimate() const;
+  [[nodiscard]] SlowMoValues estimate() const;
 };
-struct TrainedRank {
-  std::vector<TrainedStep> steps;
+struct SlowMoRankResult {
+  std::vector<SlowMoStepResult> steps;
   std::vector<slowmo::Warning> warnings;
 };
 
-[[nodiscard]] TrainedRank train_with_slowmo(comm::Communicator& world, const SlowMoTraining& training,
-                                            const slowmo::SlowMoSteps& steps);
+[[nodiscard]] SlowMoRankResult train_with_slowmo(comm::Communicator& world, const SlowMoTraining& training,
+                                                 const slowmo::SlowMoSteps& steps);
 
 /// The parameters that ranks start with, where they start together; `rank` where they do not.
-[[nodiscard]] Values initial_values(const SlowMoTraining& training, int rank = 0);
+[[nodiscard]] SlowMoValues initial_values(const SlowMoTraining& training, int rank = 0);
 /// A rank's gradients at the parameters that its forward sees.
-[[nodiscard]] Values gradients_at(const Values& seen, int rank, int step);
+[[nodiscard]] SlowMoValues gradients_at(const SlowMoValues& seen, int rank, int step);
 
 /// What is averaged when, in words of the papers.
-struct ExpectedRun {
+struct ExpectedSlowMoRun {
   int ranks = 1, ranks_per_node = 1;
   int average_every = 0;  // steps; 0: never
   int slow_every = 0;     // and
   double beta = 0, alpha = 1;
   /// Column-stochastic (to, from) between nodes, of a round; empty: no gossip.
-  std::function<std::vector<Values>(int round)> mixing{};
+  std::function<std::vector<SlowMoValues>(int round)> mixing{};
   bool averages_at_slow_steps = true;
+  /// Another outer step: x, the mean that ranks have come to, what is remembered.
+  std::function<void(double& x, double mean, double& memory)> outer{};
+  /// Other steps that average.
+  std::function<bool(int step)> averages{};
 };
 /// The nodes' numerators and weights after each step.
-struct ExpectedStep {
-  std::vector<Values> numerators;
-  Values weights;
+struct ExpectedSlowMoStep {
+  std::vector<SlowMoValues> numerators;
+  SlowMoValues weights;
 };
-[[nodiscard]] std::vector<ExpectedStep> expected_run(const SlowMoTraining& training, const ExpectedRun& run);
+[[nodiscard]] std::vector<ExpectedSlowMoStep> expected_run(const SlowMoTraining& training,
+                                                           const ExpectedSlowMoRun& run);
 
 /// Runs the training and says where it first differs from the expected run, in numerators or weights; "" where it does not.
 [[nodiscard]] std::string problem_of_run(comm::Communicator& world, const SlowMoTraining& training,
-                                         const ExpectedRun& run, const slowmo::SlowMoSteps& steps);
+                                         const ExpectedSlowMoRun& run, const slowmo::SlowMoSteps& steps);
 
 /// "" when all are within `tolerance` of each other, relative to the larger or 1; else the first that is not.
-[[nodiscard]] std::string difference_of(const Values& expected, const Values& got, double tolerance);
+[[nodiscard]] std::string difference_of(const SlowMoValues& expected, const SlowMoValues& got, double tolerance);
 
 }  // namespace plumbline::conformance

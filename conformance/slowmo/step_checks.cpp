@@ -40,7 +40,7 @@ slowmo::Options slow_momentum(double beta, double alpha, int frequency, bool eff
 void averages_on_time(Context& context) {
   SlowMoTraining training{.options = local_sgd(static_cast<int>(context.parameters().number("every"))),
                           .groups = static_cast<int>(context.parameters().number("groups"))};
-  const ExpectedRun run{.ranks = context.size(), .average_every = training.options.local_sgd_frequency};
+  const ExpectedSlowMoRun run{.ranks = context.size(), .average_every = training.options.local_sgd_frequency};
   EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-010";
 }
 
@@ -48,17 +48,63 @@ void averages_on_time(Context& context) {
 void equals_synchronous(Context& context) {
   const int ranks_per_node = static_cast<int>(context.parameters().number("node"));
   const SlowMoTraining training{.options = local_sgd(1, ranks_per_node)};
-  const TrainedRank trained = train_with_slowmo(context.world(), training, steps_of(context));
-  Values model = initial_values(training);
+  const SlowMoRankResult trained = train_with_slowmo(context.world(), training, steps_of(context));
+  SlowMoValues model = initial_values(training);
   for (int step = 0; step < training.steps; ++step) {
-    Values next = model;
+    SlowMoValues next = model;
     for (int rank = 0; rank < context.size(); ++rank) {
-      const Values gradients = gradients_at(model, rank, step);
+      const SlowMoValues gradients = gradients_at(model, rank, step);
       for (std::size_t i = 0; i < model.size(); ++i) next[i] -= training.rate(step) * gradients[i] / context.size();
     }
     model = next;
     EXPECT_EQ(difference_of(model, trained.steps[static_cast<std::size_t>(step)].parameters, 1e-11), "")
         << "SLOWMO-011: after step " << step;
+  }
+}
+
+void gradients_are_complete(Context& context) {
+  const int ranks_per_node = static_cast<int>(context.parameters().number("node"));
+  double parameter = 0;
+  const comm::Buffer parameters{&parameter, 1, comm::DType::f64};
+  slowmo::SlowMo slowmo(
+      context.world(), {.parameters = {parameters}},
+      [&] { return std::vector<slowmo::ParameterGroup>{{{parameters}, 0.25}}; }, local_sgd(3, ranks_per_node),
+      steps_of(context));
+  for (int step = 0; step < 3; ++step) {
+    slowmo.before_forward();
+    double gradient = 10 * step + context.rank();
+    const comm::Buffer gradients{&gradient, 1, comm::DType::f64};
+    slowmo.after_backward(std::span(&gradients, 1));
+    const int first = context.rank() / ranks_per_node * ranks_per_node;
+    EXPECT_DOUBLE_EQ(gradient, 10 * step + first + (ranks_per_node - 1) / 2.0) << "SLOWMO-019: backward " << step;
+    slowmo.step();
+  }
+}
+
+// Tensors of several types and sizes, none among them.
+void every_parameter(Context& context) {
+  const bool many = context.parameters().text("tensors") == "many";
+  std::vector<double> wide(many ? 3 : 1), last(1);
+  std::vector<float> narrow(2);
+  std::vector<comm::Buffer> parameters{{wide.data(), static_cast<std::int64_t>(wide.size()), comm::DType::f64}};
+  if (many)
+    parameters.insert(
+        parameters.end(),
+        {{narrow.data(), 2, comm::DType::f32}, {nullptr, 0, comm::DType::f64}, {last.data(), 1, comm::DType::f64}});
+  slowmo::SlowMo slowmo(
+      context.world(), {.parameters = parameters},
+      [&] { return std::vector<slowmo::ParameterGroup>{{parameters, 0.25}}; }, local_sgd(2), steps_of(context));
+  const double mean = (context.size() - 1) / 2.0;
+  for (int step = 0; step < 4; ++step) {
+    std::ranges::fill(wide, context.rank());
+    std::ranges::fill(narrow, static_cast<float>(context.rank()));
+    last = {10.0 * context.rank()};
+    slowmo.step();
+    if (step % 2 == 0) continue;
+    for (const double value : wide) EXPECT_DOUBLE_EQ(value, mean) << "SLOWMO-045: step " << step;
+    if (!many) continue;
+    for (const float value : narrow) EXPECT_FLOAT_EQ(value, static_cast<float>(mean)) << "SLOWMO-045: step " << step;
+    EXPECT_DOUBLE_EQ(last[0], 10 * mean) << "SLOWMO-045: step " << step;
   }
 }
 
@@ -115,7 +161,7 @@ void periods_that_do_not_divide(Context& context) {
   slowmo::Options options = slow_momentum(0.5, 1, 3, context.parameters().text("memory") == "efficient");
   options.local_sgd_frequency = static_cast<int>(context.parameters().number("every"));
   const SlowMoTraining training{.options = options, .steps = 9};
-  const ExpectedRun run{
+  const ExpectedSlowMoRun run{
       .ranks = context.size(), .average_every = options.local_sgd_frequency, .slow_every = 3, .beta = 0.5, .alpha = 1};
   EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-012";
 }
@@ -128,7 +174,8 @@ void as_the_paper(Context& context) {
   SlowMoTraining training{.options = slow_momentum(beta, alpha, 2, context.parameters().text("memory") == "efficient"),
                           .groups = static_cast<int>(context.parameters().number("groups"))};
   training.rate = [](int step) { return step < 4 ? 0.25 : 0.125; };
-  const ExpectedRun run{.ranks = context.size(), .average_every = 2, .slow_every = 2, .beta = beta, .alpha = alpha};
+  const ExpectedSlowMoRun run{
+      .ranks = context.size(), .average_every = 2, .slow_every = 2, .beta = beta, .alpha = alpha};
   EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-013";
 }
 
@@ -137,12 +184,12 @@ void inside_nodes(Context& context) {
   options.ranks_per_node = static_cast<int>(context.parameters().number("node"));
   options.local_sgd_frequency = 2;
   const SlowMoTraining training{.options = options};
-  const ExpectedRun run{.ranks = context.size(),
-                        .ranks_per_node = options.ranks_per_node,
-                        .average_every = 2,
-                        .slow_every = 2,
-                        .beta = 0.5,
-                        .alpha = 0.75};
+  const ExpectedSlowMoRun run{.ranks = context.size(),
+                              .ranks_per_node = options.ranks_per_node,
+                              .average_every = 2,
+                              .slow_every = 2,
+                              .beta = 0.5,
+                              .alpha = 0.75};
   EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-014";
 }
 
@@ -153,8 +200,8 @@ void shards_do_not_matter(Context& context) {
     return train_with_slowmo(context.world(), {.options = slow_momentum(0.5, 0.75, 2, efficient, shards)},
                              steps_of(context));
   };
-  const TrainedRank whole = train(false, 1);
-  const TrainedRank sharded = train(true, static_cast<int>(context.parameters().number("shards")));
+  const SlowMoRankResult whole = train(false, 1);
+  const SlowMoRankResult sharded = train(true, static_cast<int>(context.parameters().number("shards")));
   const bool same_order = context.capabilities().has(comm::Capability::rank_order);
   for (std::size_t step = 0; step < whole.steps.size(); ++step)
     EXPECT_EQ(difference_of(whole.steps[step].parameters, sharded.steps[step].parameters, same_order ? 0 : 1e-11), "")
@@ -163,7 +210,7 @@ void shards_do_not_matter(Context& context) {
 
 void shards_are_kept(Context& context) {
   const int setting = static_cast<int>(context.parameters().number("shards"));
-  const TrainedRank trained = train_with_slowmo(
+  const SlowMoRankResult trained = train_with_slowmo(
       context.world(), {.options = slow_momentum(0.5, 1, 2, true, setting), .steps = 2}, steps_of(context));
   const std::int64_t elements = 12, shards = std::min(context.size(), setting);
   const std::int64_t length = (elements + shards - 1) / shards;
@@ -182,7 +229,7 @@ void shards_are_kept(Context& context) {
 void starts_together(Context& context) {
   SlowMoTraining training{.options = slow_momentum(0.5, 0.75, 3, context.parameters().text("memory") == "efficient"),
                           .starts_apart = context.parameters().text("start") == "apart"};
-  const ExpectedRun run{.ranks = context.size(), .average_every = 3, .slow_every = 3, .beta = 0.5, .alpha = 0.75};
+  const ExpectedSlowMoRun run{.ranks = context.size(), .average_every = 3, .slow_every = 3, .beta = 0.5, .alpha = 0.75};
   EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-017";
 }
 
@@ -193,9 +240,9 @@ void begins_before_the_first_step(Context& context) {
     options.convention = convention;
     return train_with_slowmo(context.world(), {.options = options, .dtype = comm::DType::f32}, steps_of(context));
   };
-  const auto apart = [&](const TrainedRank& trained) {
+  const auto apart = [&](const SlowMoRankResult& trained) {
     std::vector<double> all(static_cast<std::size_t>(context.size()) * 12);
-    const Values& last = trained.steps[5].parameters;  // behind a slow step
+    const SlowMoValues& last = trained.steps[5].parameters;  // behind a slow step
     context.world().all_gather({last.data(), 12, comm::DType::f64},
                                {all.data(), static_cast<std::int64_t>(all.size()), comm::DType::f64});
     bool differs = false;
@@ -226,6 +273,8 @@ void add_slowmo_step_checks(suite::Suite& suite) {
   add("average.on_time", "SLOWMO-010@041c", {{"every", {"1", "2", "3"}}, {"groups", {"1", "2"}}}, averages_on_time,
       {2, 3});
   add("average.equals_synchronous", "SLOWMO-011@6540", {{"node", {"1", "2"}}}, equals_synchronous, {1, 2, 3, 4});
+  add("average.gradients_are_complete", "SLOWMO-019@31c3", {{"node", {"1", "2"}}}, gradients_are_complete, {1, 3, 4});
+  add("average.every_parameter", "SLOWMO-045@1958", {{"tensors", {"one", "many"}}}, every_parameter, {2, 3});
   add("slow.averages_once", "SLOWMO-012@5d80", {{"every", {"1", "2", "3"}}, memory}, averages_once, {2, 3});
   add("slow.periods", "SLOWMO-012@5d80", {{"every", {"1", "2", "3"}}, memory}, periods_that_do_not_divide, {2, 3});
   add("slow.as_the_paper", "SLOWMO-013@c74b", {{"rule", {"both", "momentum", "rate"}}, {"groups", {"1", "2"}}, memory},

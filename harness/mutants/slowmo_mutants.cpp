@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "harness/mutants/kinds.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/slowmo/averaging.hpp"
 #include "reference/slowmo/elements.hpp"
 #include "reference/slowmo/slowmo.hpp"
 #include "reference/slowmo/slowmo_steps.hpp"
@@ -93,6 +95,27 @@ std::string at(const std::string& check, const std::string& parameters, int worl
 
 // ---- when parameters are averaged ----
 
+// Each reduction's results come with the next one.
+suite::Steps no_barrier() {
+  const auto late = std::make_shared<std::vector<std::vector<std::byte>>>();
+  SlowMoSteps steps;
+  steps.reduce_gradients = [late](comm::Communicator& node, std::span<const Buffer> gradients, int divisor,
+                                  slowmo::Convention convention) {
+    std::vector<std::vector<std::byte>> memory;
+    std::vector<Buffer> copies;
+    for (const Buffer& gradient : gradients) {
+      const auto* bytes = static_cast<const std::byte*>(gradient.data);
+      memory.emplace_back(bytes, bytes + gradient.bytes());
+      copies.push_back({memory.back().data(), gradient.count, gradient.dtype});
+    }
+    slowmo::all_reduce_mean(node, copies, divisor, convention);
+    for (std::size_t i = 0; i < late->size(); ++i)
+      std::ranges::copy((*late)[i], static_cast<std::byte*>(gradients[i].data));
+    *late = std::move(memory);
+  };
+  return suite::Steps(std::move(steps));
+}
+
 std::vector<Mutant> times() {
   const auto on_time = [](int every, int groups) {
     return at("average.on_time", "every=" + std::to_string(every) + ",groups=" + std::to_string(groups), 2);
@@ -121,6 +144,16 @@ std::vector<Mutant> times() {
        "average by world size instead of the number of nodes", at("average.equals_synchronous", "node=2", 4),
        at("average.equals_synchronous", "node=1", 3), "each rank is a node",
        dividing(Mean::parameters_of_nodes, [](const Setting& setting) { return setting.world; })},
+      {"slo.no_barrier", "SLOWMO-019", "the gradients' reduction is not waited for, and found when the next one is due",
+       "SLO-04", at("average.gradients_are_complete", "node=2", 4), at("average.gradients_are_complete", "node=1", 3),
+       "nodes of one rank reduce nothing", no_barrier},
+      {"slo.fragment_skip", "SLOWMO-045", "parts take turns, and there is a part more than turns", "SLO-05",
+       at("average.every_parameter", "tensors=many", 2), at("average.every_parameter", "tensors=one", 2),
+       "there is one part", with([](SlowMoSteps& steps) {
+         steps.averaged = [](std::span<const Buffer> parameters) {
+           return std::vector<Buffer>(parameters.begin(), parameters.end() - (parameters.size() > 1 ? 1 : 0));
+         };
+       })},
       {"slo.average_twice", "SLOWMO-012", "LocalSGD averages in a slow step, too", "SLO-06",
        at("slow.averages_once", "every=1,memory=whole", 2), "", "both fall on one step in every case",
        planning([](const Setting&, std::int64_t, StepPlan& plan) { plan.average = plan.local_sgd; })},
@@ -139,29 +172,29 @@ std::vector<Mutant> slow_steps() {
   return {
       {"slo.sign", "SLOWMO-013", "the difference has the wrong sign", "SLO-03", paper("both", "whole", 2), "",
        "every case moves", slowing([](const SlowRule& rule, double& x, double& old, double& momentum) {
-         momentum = rule.momentum * momentum + (x - old) / rule.fast_learning_rate;
-         x = old -= rule.learning_rate * rule.fast_learning_rate * momentum;
+         momentum = rule.outer.momentum * momentum + (x - old) / rule.fast_learning_rate;
+         x = old -= rule.outer.learning_rate * rule.fast_learning_rate * momentum;
        })},
       {"slo.alias", "SLOWMO-013", "old parameters are written before the difference is taken", "SLO-03",
        paper("momentum", "whole", 2), "", "every case moves",
        slowing([](const SlowRule& rule, double& x, double& old, double& momentum) {
          old = x;
-         momentum = rule.momentum * momentum + (old - x) / rule.fast_learning_rate;
-         x = old -= rule.learning_rate * rule.fast_learning_rate * momentum;
+         momentum = rule.outer.momentum * momentum + (old - x) / rule.fast_learning_rate;
+         x = old -= rule.outer.learning_rate * rule.fast_learning_rate * momentum;
        })},
       {"slo.old_before_buffer", "SLOWMO-013", "old parameters move with the momentum of the step before",
        "old parameters updated before the buffer", paper("both", "efficient", 3), "", "every case moves",
        slowing([](const SlowRule& rule, double& x, double& old, double& momentum) {
          const double difference = (old - x) / rule.fast_learning_rate;
-         old -= rule.learning_rate * rule.fast_learning_rate * momentum;
-         momentum = rule.momentum * momentum + difference;
+         old -= rule.outer.learning_rate * rule.fast_learning_rate * momentum;
+         momentum = rule.outer.momentum * momentum + difference;
          x = old;
        })},
       {"slo.rate_twice", "SLOWMO-013", "slow momentum is scaled by the fast rate twice",
        "momentum scaled by fast lr twice", paper("both", "whole", 2), "", "no rate is 1",
        slowing([](const SlowRule& rule, double& x, double& old, double& momentum) {
-         momentum = rule.momentum * momentum + (old - x);
-         x = old -= rule.learning_rate * rule.fast_learning_rate * momentum;
+         momentum = rule.outer.momentum * momentum + (old - x);
+         x = old -= rule.outer.learning_rate * rule.fast_learning_rate * momentum;
        })},
       {"slo.rate_of_the_first_step", "SLOWMO-013", "the fast rate is that of the first slow step",
        "a rate is read once", paper("both", "whole", 2), "", "the rate changes in every case",
@@ -178,7 +211,7 @@ std::vector<Mutant> slow_steps() {
       {"slo.slow_rate_ignored", "SLOWMO-013", "the slow learning rate is taken to be 1", "its default",
        paper("rate", "whole", 2), paper("momentum", "whole", 2), "it is 1",
        slowing([](const SlowRule& rule, double& x, double& old, double& momentum) {
-         momentum = rule.momentum * momentum + (old - x) / rule.fast_learning_rate;
+         momentum = rule.outer.momentum * momentum + (old - x) / rule.fast_learning_rate;
          x = old -= rule.fast_learning_rate * momentum;
        })},
       {"slo.all_by_nodes", "SLOWMO-014", "the slow step divides the sum of all ranks by the number of nodes",
@@ -242,12 +275,12 @@ std::vector<Mutant> gossiping() {
        "the bias after the backward is forgotten", over("gossip.estimates", "skewed", 2),
        over("gossip.estimates", "ring", 2), regular,
        with([](SlowMoSteps& steps) { steps.bias = [](double) { return 1.0; }; })},
-      {"slo.mass_lost", "SLOWMO-021", "a share that is sent is not received in full", "GOS-07",
+      {"slo.mass_lost", "SLOWMO-021", "a share that is sent is not received in full", "push-sum with a factor too many",
        over("gossip.conserves", "hub", 3), over("gossip.conserves", "ring", 3), "lazy mixing sends everything",
        with([](SlowMoSteps& steps) {
          steps.push_sum.sent = [](const gossip::Shares& shares, std::size_t peer) { return 0.5 * shares.sent[peer]; };
        })},
-      {"slo.not_shared_in_node", "SLOWMO-022", "what the master mixed stays with it", "only masters gossip: REF-12",
+      {"slo.not_shared_in_node", "SLOWMO-022", "what the master mixed stays with it", "only masters gossip",
        at("gossip.inside_nodes", "graph=hub,node=2", 4), at("gossip.inside_nodes", "graph=hub,node=1", 4),
        "each rank is a master", with([](SlowMoSteps& steps) { steps.shares_in_node = [] { return false; }; })},
       {"slo.weight_stays", "SLOWMO-023", "an exact average leaves the weights", "FairScale does not set it back",
@@ -259,11 +292,12 @@ std::vector<Mutant> gossiping() {
        at("gossip.complete_graph_averages", "algorithm=push_sum", 3),
        at("gossip.complete_graph_averages", "algorithm=push_sum", 1), "alone, there is nobody to gossip with",
        planning([](const Setting&, std::int64_t step, StepPlan& plan) { plan.gossip = plan.gossip && step % 2 == 0; })},
-      {"slo.eval_gossips", "SLOWMO-025", "evaluation gossips", "REF-13",
+      {"slo.eval_gossips", "SLOWMO-025", "evaluation gossips", "a switch that is not asked",
        over("gossip.evaluation_does_not_gossip", "ring", 3), "", "every case evaluates",
        with([](SlowMoSteps& steps) { steps.gossips = [](bool) { return true; }; })},
-      {"slo.left_under_way", "SLOWMO-026", "evaluation forgets the round that is under way", "REF-13",
-       at("gossip.overlaps", "graph=hub,lag=2", 3), at("gossip.overlaps", "graph=ring,lag=0", 3), regular,
+      {"slo.left_under_way", "SLOWMO-026", "evaluation forgets the round that is under way",
+       "FairScale turns gossip off before it asks the queue", at("gossip.overlaps", "graph=hub,lag=2", 3),
+       at("gossip.overlaps", "graph=ring,lag=0", 3), regular,
        with([](SlowMoSteps& steps) { steps.drains = [] { return false; }; })},
   };
 }
@@ -329,7 +363,7 @@ std::vector<Mutant> states() {
 // ---- what is said ----
 
 std::vector<Mutant> said() {
-  const auto refused = [](const char* what) { return at("options.refused", std::string("what=") + what, 2); };
+  const auto refused = [](const char* what) { return at("options.refused", std::string("what=") + what, 3); };
   const auto warned = [](const char* what) { return at("options.warned", std::string("what=") + what, 2); };
   return {
       {"slo.frequency_0_is_1", "SLOWMO-035", "frequency 0 is taken for 1", "a division by 0 that somebody avoids",
@@ -342,7 +376,7 @@ std::vector<Mutant> said() {
        refused("overlap"), refused("nothing"), "it is off",
        taking([](slowmo::Options& options) { options.accepts_stale = true; })},
       {"slo.over_refusal", "SLOWMO-036", "negative slow momentum is refused", "a range is narrower than needed",
-       at("options.taken", "what=negative_momentum", 2), at("options.taken", "what=more_shards_than_ranks", 2),
+       at("options.taken", "what=negative_momentum", 3), at("options.taken", "what=more_shards_than_ranks", 3),
        "it is 0.5", settling([](const slowmo::Options& options, Setting&) {
          if (options.slow_momentum < 0) throw InvalidArgument("slowmo: slow_momentum is below 0");
        })},
@@ -353,6 +387,60 @@ std::vector<Mutant> said() {
        at("options.one_node", "base=localsgd", 2), "", "every case has one node",
        settling([](const slowmo::Options& options, Setting& setting) {
          setting.local_sgd = options.base == slowmo::BaseAlgorithm::local_sgd;
+       })},
+  };
+}
+
+// ---- outer optimizers ----
+
+MakeSteps by_rule(std::function<void(slowmo::OuterRule&)> change) {
+  return with([change = std::move(change)](SlowMoSteps& steps) {
+    steps.slow = [change](SlowRule rule, Buffer x, Buffer old, Buffer momentum) {
+      change(rule.outer);
+      slowmo::slow_step(rule, x, old, momentum);
+    };
+  });
+}
+
+std::vector<Mutant> outer_rules() {
+  const auto published = [](const char* rule) { return at("lattice.as_published", std::string("rule=") + rule, 2); };
+  const auto groups = [](const char* levels, int warmup) {
+    return at("average.in_groups", std::string("levels=") + levels + ",warmup=" + std::to_string(warmup), 4);
+  };
+  return {
+      {"slo.heavy_ball_for_nesterov", "SLOWMO-040", "Nesterov momentum is taken for heavy ball", "one line is left out",
+       published("diloco"), published("bmuf"), "it has no Nesterov momentum",
+       by_rule([](slowmo::OuterRule& rule) { rule.nesterov = false; })},
+      {"slo.gradient_ignored", "SLOWMO-040", "the block learning rate is taken to be 1", "its default",
+       published("bmuf"), published("diloco"), "it is 1", by_rule([](slowmo::OuterRule& rule) { rule.gradient = 1; })},
+      {"slo.rule_by_fast_rate", "SLOWMO-042", "all momentum is of differences themselves",
+       "the rate is thought to be constant", at("lattice.rates_that_change", "rate=changes", 2),
+       at("lattice.rates_that_change", "rate=stays", 2), "it is",
+       by_rule([](slowmo::OuterRule& rule) { rule.by_fast_rate = false; })},
+      {"slo.rule_without_momentum", "SLOWMO-041", "momentum is left out of some rules", "a case that is forgotten",
+       at("lattice.coincide", "what=slowmo_is_bmuf", 3), at("lattice.coincide", "what=slowmo_is_lookahead", 3),
+       "there is none", by_rule([](slowmo::OuterRule& rule) {
+         if (!rule.by_fast_rate) rule.momentum = 0;
+       })},
+      {"slo.begin_ignored", "SLOWMO-043", "LocalSGD begins at once", "post-local SGD without its first part",
+       at("average.post_local", "begin=4", 2), at("average.post_local", "begin=0", 2), "it shall",
+       settling([](const slowmo::Options&, Setting& setting) { setting.local_sgd_begin = 0; })},
+      {"slo.two_levels_in_one_call", "SLOWMO-044", "the lowest level that is due averages, not the highest",
+       "periods are tried from the shortest on", groups("two", 0), groups("one", 0), "there is one level",
+       with([](SlowMoSteps& steps) {
+         steps.level = [](const slowmo::AveragingSchedule& schedule, std::int64_t call) {
+           if (call < schedule.warmup) return -1;
+           for (std::size_t level = 0; level < schedule.levels.size(); ++level)
+             if ((call - schedule.warmup) % schedule.levels[level].period == 0) return static_cast<int>(level);
+           return -1;
+         };
+       })},
+      {"slo.warmup_ignored", "SLOWMO-044", "averages begin with the first call", "the warmup is forgotten",
+       groups("one", 3), groups("one", 0), "there is no warmup", with([](SlowMoSteps& steps) {
+         steps.level = [](slowmo::AveragingSchedule schedule, std::int64_t call) {
+           schedule.warmup = 0;
+           return slowmo::level_due(schedule, call);
+         };
        })},
   };
 }
@@ -416,7 +504,7 @@ std::vector<Mutant> answers() {
 
 std::vector<Mutant> slowmo_mutants() {
   std::vector<Mutant> all = times();
-  for (const auto kind : {slow_steps, gossiping, states, said, answers})
+  for (const auto kind : {slow_steps, gossiping, states, outer_rules, said, answers})
     std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }

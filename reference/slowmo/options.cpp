@@ -37,6 +37,11 @@ void require_numbers(const Options& options, const Setting& setting) {
   if (options.base == BaseAlgorithm::local_sgd)
     require(options.local_sgd_frequency >= 1, "local_sgd_frequency", options.local_sgd_frequency,
             "it is at least 1 step");
+  require(options.local_sgd_begin >= 0, "local_sgd_begin", options.local_sgd_begin, "it is 0 or more steps");
+  const bool is_fairscale = options.convention == Convention::fairscale;
+  require(!is_fairscale || options.local_sgd_begin == 0, "local_sgd_begin", options.local_sgd_begin,
+          "FairScale has none");
+  require(!is_fairscale || !options.outer, "outer", "given", "FairScale has slow momentum alone");
   require(options.synch_freq >= 0, "synch_freq", options.synch_freq, "it is 0 or more steps");
 }
 
@@ -77,24 +82,25 @@ std::string_view name_of(Phase phase) {
 
 Setting settle(const Options& options, int rank, int world) {
   require_world(options, rank, world);
-  Setting setting{.rank = rank,
-                  .world = world,
-                  .ranks_per_node = options.ranks_per_node,
-                  .node = rank / options.ranks_per_node,
-                  .nodes = world / options.ranks_per_node,
-                  .local_rank = rank % options.ranks_per_node,
-                  .slow = options.slow_learning_rate != 1 || options.slow_momentum != 0,
-                  .local_sgd = options.base == BaseAlgorithm::local_sgd,
-                  .sgp = options.base == BaseAlgorithm::sgp,
-                  .slow_momentum = options.slow_momentum,
-                  .slow_learning_rate = options.slow_learning_rate,
-                  .slow_frequency = options.slow_frequency,
-                  .local_sgd_frequency = options.local_sgd_frequency,
-                  .memory_efficient = options.memory_efficient,
-                  .sgp_average_params = options.sgp_average_params,
-                  .overlap = options.overlap,
-                  .convention = options.convention,
-                  .warnings = {}};
+  Setting setting{
+      .rank = rank,
+      .world = world,
+      .ranks_per_node = options.ranks_per_node,
+      .node = rank / options.ranks_per_node,
+      .nodes = world / options.ranks_per_node,
+      .local_rank = rank % options.ranks_per_node,
+      .slow = !(options.outer.value_or(slowmo_rule(options.slow_momentum, options.slow_learning_rate)).is_mean()),
+      .local_sgd = options.base == BaseAlgorithm::local_sgd,
+      .sgp = options.base == BaseAlgorithm::sgp,
+      .outer = options.outer.value_or(slowmo_rule(options.slow_momentum, options.slow_learning_rate)),
+      .slow_frequency = options.slow_frequency,
+      .local_sgd_frequency = options.local_sgd_frequency,
+      .local_sgd_begin = options.local_sgd_begin,
+      .memory_efficient = options.memory_efficient,
+      .sgp_average_params = options.sgp_average_params,
+      .overlap = options.overlap,
+      .convention = options.convention,
+      .warnings = {}};
   require_numbers(options, setting);
   require_overlap(options);
   require_device(options);

@@ -22,6 +22,7 @@
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
 #include "reference/gossip/push_sum.hpp"
+#include "reference/slowmo/outer_rule.hpp"
 
 namespace plumbline::slowmo {
 
@@ -68,11 +69,15 @@ struct Options {
   double slow_momentum = 0.5;
   double slow_learning_rate = 1;
   int slow_frequency = 48;  // steps
+  /// Another outer optimizer in place of slow momentum and slow learning rate; not of the convention fairscale.
+  std::optional<OuterRule> outer{};
   /// Slow momentum is kept in shards, by the first so many ranks; else by every rank, whole.
   bool memory_efficient = true;
   int shards = 32;  // at most; no more than there are ranks
 
   int local_sgd_frequency = 3;  // steps
+  /// Until then every step averages (post-local SGD), and LocalSGD counts from there; not of the convention fairscale.
+  int local_sgd_begin = 0;  // steps
 
   std::optional<gossip::Graph> graph{};  // of the nodes; n-peer exponential when absent
   gossip::Mixing mixing{};
@@ -83,7 +88,7 @@ struct Options {
   /// parameters that lack the peers' latest messages; no convergence is proven for it together with slow momentum.
   bool overlap = false;
   bool accepts_stale = false;
-  /// Steps that gossip may lag behind when it overlaps. 0: what was begun before a forward is there after its backward.
+  /// Steps that gossip lags behind, on all nodes alike, when it overlaps. 0: what was begun before a forward is there after its backward.
   int synch_freq = 0;
   std::chrono::nanoseconds heartbeat = gossip::kHeartbeat;
 
@@ -117,8 +122,8 @@ struct Setting {
   int rank = 0, world = 1, ranks_per_node = 1;
   int node = 0, nodes = 1, local_rank = 0;  // this rank's, and their number
   bool slow = false, local_sgd = false, sgp = false;
-  double slow_momentum = 0, slow_learning_rate = 1;
-  int slow_frequency = 48, local_sgd_frequency = 3;
+  OuterRule outer;
+  int slow_frequency = 48, local_sgd_frequency = 3, local_sgd_begin = 0;
   bool memory_efficient = true, sgp_average_params = false, overlap = false;
   int shards = 1;
   bool owns_shard = true;

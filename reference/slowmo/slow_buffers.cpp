@@ -58,7 +58,8 @@ SlowBuffers::SlowBuffers(const Setting& setting, const SlowMoSteps& steps, std::
     copy(piece.values, part_of(view(old_), piece.at, piece.values.count));
 }
 
-void SlowBuffers::require_rates(std::span<const ParameterGroup> groups) {
+void SlowBuffers::require_rates(const Setting& setting, std::span<const ParameterGroup> groups) {
+  if (!setting.outer.by_fast_rate) return;
   for (const ParameterGroup& group : groups)
     if (group.learning_rate == 0)
       throw InvalidArgument("slowmo: a learning rate is 0 in a slow step, which divides by it");
@@ -101,10 +102,8 @@ void SlowBuffers::average(comm::Communicator& global, std::span<const ParameterG
 
 void SlowBuffers::apply(std::span<const ParameterGroup> groups) {
   for (const Piece& piece : pieces_of(groups, range_)) {
-    const SlowRule rule{.momentum = setting_.slow_momentum,
-                        .learning_rate = setting_.slow_learning_rate,
-                        .fast_learning_rate = piece.learning_rate,
-                        .convention = setting_.convention};
+    const SlowRule rule{
+        .outer = setting_.outer, .fast_learning_rate = piece.learning_rate, .convention = setting_.convention};
     steps_.slow(rule, piece.values, part_of(view(old_), piece.at, piece.values.count),
                 part_of(view(momentum_), piece.at, piece.values.count));
   }
@@ -112,7 +111,7 @@ void SlowBuffers::apply(std::span<const ParameterGroup> groups) {
 
 void SlowBuffers::step(comm::Communicator& global, const StepPlan& plan, std::span<const ParameterGroup> groups) {
   if (plan.slow_average) average(global, groups);
-  require_rates(groups);
+  require_rates(setting_, groups);
   if (setting_.owns_shard) apply(groups);
   if (!setting_.memory_efficient) return;
   for (int shard = 0; shard < setting_.shards; ++shard) broadcast(global, shard_of(groups, shard), shard);

@@ -20,8 +20,8 @@ class SlowBuffers {
   /// What the groups have now. Throws as slowmo.hpp says of slow momentum.
   SlowBuffers(const Setting& setting, const SlowMoSteps& steps, std::span<const ParameterGroup> groups);
 
-  /// Throws InvalidArgument for a learning rate of 0.
-  static void require_rates(std::span<const ParameterGroup> groups);
+  /// Throws InvalidArgument for a learning rate of 0 that differences are divided by.
+  static void require_rates(const Setting& setting, std::span<const ParameterGroup> groups);
   /// Averages over `global` where the plan says so, and applies slow momentum. Collective.
   void step(comm::Communicator& global, const StepPlan& plan, std::span<const ParameterGroup> groups);
 

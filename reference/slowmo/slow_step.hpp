@@ -1,6 +1,6 @@
 // reference/slowmo/slow_step.hpp: slow momentum, an element at a time.
 //
-// Model   x is where the ranks have come to (their average), `old` where they were after the slow step before, gamma the fast
+// Model   Of a SlowMo rule; outer_rule.hpp has the others. x is where the ranks have come to (their average), `old` where they were after the slow step before, gamma the fast
 //         learning rate, beta slow momentum, alpha the slow learning rate:
 //           u = beta u + (old - x) / gamma
 //           old = old - alpha gamma u,  x = old
@@ -16,12 +16,12 @@
 
 #include "reference/comm/call.hpp"
 #include "reference/gossip/graph.hpp"
+#include "reference/slowmo/outer_rule.hpp"
 
 namespace plumbline::slowmo {
 
 struct SlowRule {
-  double momentum = 0.5;      // beta
-  double learning_rate = 1;   // alpha
+  OuterRule outer;
   double fast_learning_rate;  // gamma
   gossip::Convention convention = gossip::Convention::plumbline;
 };

@@ -127,11 +127,13 @@ class SlowMo::Impl {
   void after_backward(std::span<const Buffer> gradients) {
     if (node_ != nullptr) {
       const Timer timer(*this, Phase::gradients);
-      all_reduce_mean(*node_, gradients, steps_.divisor(setting_, Mean::gradients_of_node), setting_.convention);
+      steps_.reduce_gradients(*node_, gradients, steps_.divisor(setting_, Mean::gradients_of_node),
+                              setting_.convention);
     }
     if (!setting_.sgp) return;
     take_numerator();
-    if (overlaps() && training_ && !plan().skip_averaging) collect(rounds_behind_ >= options_.synch_freq);
+    // Never earlier, though it may be there: nodes that made other numbers of rounds would wait for each other at the end.
+    if (overlaps() && training_ && !plan().skip_averaging && rounds_behind_ >= options_.synch_freq) collect(true);
   }
 
   // ---- the step ----
@@ -140,7 +142,7 @@ class SlowMo::Impl {
     if (!slow_) begin_slow_buffers();
     const std::vector<ParameterGroup> groups = optimizer_();
     const StepPlan plan = this->plan();
-    if (plan.slow && steps_.looks_at_rates_first(setting_)) SlowBuffers::require_rates(groups);
+    if (plan.slow && steps_.looks_at_rates_first(setting_)) SlowBuffers::require_rates(setting_, groups);
     if (step_ == 0) warn_of_halves();
     if (overlaps() && plan.slow_average) drain();
     const bool gossips = plan.gossip && !overlaps();
@@ -390,8 +392,8 @@ class SlowMo::Impl {
   void average() {
     const Timer timer(*this, Phase::average);
     if (masters_group_ != nullptr && setting_.is_master())
-      all_reduce_mean(*masters_group_, tensors_.parameters, steps_.divisor(setting_, Mean::parameters_of_nodes),
-                      setting_.convention);
+      all_reduce_mean(*masters_group_, steps_.averaged(tensors_.parameters),
+                      steps_.divisor(setting_, Mean::parameters_of_nodes), setting_.convention);
   }
   void share_in_node() {
     const Timer timer(*this, Phase::node);

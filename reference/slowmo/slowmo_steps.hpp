@@ -6,8 +6,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <vector>
 
 #include "reference/gossip/push_sum_steps.hpp"
+#include "reference/slowmo/averaging.hpp"
+#include "reference/slowmo/model_averager.hpp"
 #include "reference/slowmo/slow_step.hpp"
 #include "reference/slowmo/step_plan.hpp"
 
@@ -45,6 +49,15 @@ struct SlowMoSteps {
   /// The weight after an exact average, given the weight before.
   std::function<double(const Setting& setting, double weight)> weight_after_average =
       [](const Setting& setting, double weight) { return setting.convention == Convention::fairscale ? weight : 1; };
+  /// The mean of a node's gradients, in place.
+  std::function<void(comm::Communicator& node, std::span<const comm::Buffer> gradients, int divisor,
+                     Convention convention)>
+      reduce_gradients = all_reduce_mean;
+  /// What an average is of.
+  std::function<std::vector<comm::Buffer>(std::span<const comm::Buffer> parameters)> averaged =
+      [](std::span<const comm::Buffer> parameters) {
+        return std::vector<comm::Buffer>(parameters.begin(), parameters.end());
+      };
   /// Whether the master's parameters are handed to the ranks of its node.
   std::function<bool()> shares_in_node = [] { return true; };
   /// The number of steps after one more, given the optimizer's groups.
@@ -69,6 +82,8 @@ struct SlowMoSteps {
   std::function<bool()> copies_back = [] { return true; };
   /// What of a checkpoint is kept.
   std::function<void(Checkpoint& checkpoint)> saved = [](Checkpoint&) {};
+  /// Of a model averager: the level that averages.
+  std::function<int(const AveragingSchedule& schedule, std::int64_t call)> level = level_due;
   gossip::PushSumSteps push_sum{};
 };
 

@@ -20,8 +20,10 @@ StepPlan plan_as_fairscale(const Setting& setting, StepPlan plan) {
 }  // namespace
 
 StepPlan plan_of(const Setting& setting, std::int64_t step) {
-  StepPlan plan{.slow = setting.slow && is_due(step, setting.slow_frequency),
-                .local_sgd = setting.local_sgd && is_due(step, setting.local_sgd_frequency)};
+  StepPlan plan{
+      .slow = setting.slow && is_due(step, setting.slow_frequency),
+      .local_sgd = setting.local_sgd && (step < setting.local_sgd_begin ||
+                                         is_due(step - setting.local_sgd_begin, setting.local_sgd_frequency))};
   if (setting.convention == Convention::fairscale) return plan_as_fairscale(setting, plan);
   plan.slow_average = plan.slow && (!setting.sgp || setting.memory_efficient || setting.sgp_average_params);
   plan.skip_averaging = plan.slow_average;

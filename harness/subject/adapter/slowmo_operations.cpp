@@ -19,9 +19,14 @@ constexpr std::int64_t kMostRanks = 64;
 
 // ---- questions ----
 
+constexpr std::int64_t kMostPeers = 1 << 20;
+int peers_in(const Arguments& arguments) {
+  return arguments.has("peers_per_itr") ? static_cast<int>(arguments.integer_in("peers_per_itr", 1, kMostPeers)) : 1;
+}
+
 // Of the nodes; nothing: the default one.
 std::optional<gossip::Graph> graph_in(const Arguments& arguments, Convention convention, int nodes) {
-  const auto peers = arguments.get<int>("peers_per_itr", 1);
+  const int peers = peers_in(arguments);
   const auto name = arguments.find<std::string>("graph");
   const auto rows = arguments.find<std::vector<std::vector<int>>>("phone_book");
   const bool regular = arguments.get<bool>("regular", false);
@@ -68,7 +73,7 @@ slowmo::Options options_in(const Arguments& arguments, int world) {
   if (setting.sgp)
     options.graph = graph_in(arguments, options.convention, setting.nodes);
   else  // read all the same: a field that does not matter is none that is unknown
-    (void)arguments.get<int>("peers_per_itr", 1), (void)arguments.has("graph"), (void)arguments.has("phone_book"),
+    (void)peers_in(arguments), (void)arguments.has("graph"), (void)arguments.has("phone_book"),
         (void)arguments.has("regular");
   return options;
 }
@@ -90,6 +95,7 @@ slowmo::OptimizerRule rule_in(const Arguments& optimizer) {
 
 // Elements of each parameter: of two linear layers with biases where `dims` says them, else all as one parameter.
 std::vector<std::int64_t> elements_in(const Arguments& arguments, std::size_t all) {
+  if (all == 0) arguments.refuse("ranks[0].init_params is empty; there is at least one parameter");
   const auto dims = arguments.find<std::vector<std::int64_t>>("dims");
   if (!dims) return {static_cast<std::int64_t>(all)};
   if (dims->size() != 3 || std::ranges::any_of(*dims, [](std::int64_t one) { return one < 1 || one > 1 << 20; }))
