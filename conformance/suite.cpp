@@ -6,6 +6,7 @@
 #include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/collectives/collectives_checks.hpp"
 #include "conformance/groups/groups_checks.hpp"
+#include "conformance/pass/race_checks.hpp"
 #include "conformance/pipeline/pipeline_checks.hpp"
 #include "conformance/profiles/profiles.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
@@ -17,6 +18,7 @@ extern const std::string_view plumbline_profiles_text;
 extern const std::string_view plumbline_collectives_requirements;
 extern const std::string_view plumbline_schedules_requirements;
 extern const std::string_view plumbline_bucketing_requirements;
+extern const std::string_view plumbline_race_requirements;
 extern const std::string_view plumbline_pipeline_requirements;
 extern const std::string_view plumbline_topology_requirements;
 extern const std::string_view plumbline_groups_requirements;
@@ -39,6 +41,9 @@ std::unique_ptr<suite::Suite> make_suite() {
   suite->requirements.add_toml(plumbline_bucketing_requirements, "conformance/bucketing/requirements.toml");
   add_bucketing_checks(*suite);
   add_reducer_checks(*suite);
+  suite->requirements.add_toml(plumbline_race_requirements, "conformance/pass/race_requirements.toml");
+  add_race_checks(*suite);
+  add_interpreter_checks(*suite);
   suite->requirements.add_toml(plumbline_pipeline_requirements, "conformance/pipeline/requirements.toml");
   add_pipeline_checks(*suite);
   suite->requirements.add_toml(plumbline_groups_requirements, "conformance/groups/requirements.toml");

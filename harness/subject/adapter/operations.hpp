@@ -26,6 +26,8 @@ void add_topology_operations(AdapterService& service);
 void add_bucketing_operations(AdapterService& service);
 /// bucketing.dp_pass
 void add_program_operations(AdapterService& service);
+/// bucketing.race_check
+void add_race_operations(AdapterService& service);
 /// groups.conventions, .lint, .parallel_groups and .shared_module, and topology.initialize_model_parallel
 void add_group_operations(AdapterService& service);
 
