@@ -51,7 +51,7 @@ Asked asked_in(const PassCommand& command) {
   }
   if (!command.rings.empty())
     rings = program::parse_json(read_text("--rings", command.rings), "--rings " + command.rings);
-  if (rings.is_null())
+  if (rings.is_null() && value.is_object())
     throw InvalidArgument(
         fmt::format(R"({}: it has no rings; give them there or with --rings, as {{"0": [0, 1], "12": [0, 1]}})", name));
   Asked asked{.program = program::program_of_json(value, name),
