@@ -8,6 +8,7 @@
 #include "conformance/gossip/gossip_checks.hpp"
 #include "conformance/groups/groups_checks.hpp"
 #include "conformance/pass/pass_checks.hpp"
+#include "conformance/pass/race_checks.hpp"
 #include "conformance/pipeline/pipeline_checks.hpp"
 #include "conformance/profiles/profiles.hpp"
 #include "conformance/scaler/scaler_checks.hpp"
@@ -22,6 +23,7 @@ extern const std::string_view plumbline_collectives_requirements;
 extern const std::string_view plumbline_schedules_requirements;
 extern const std::string_view plumbline_bucketing_requirements;
 extern const std::string_view plumbline_pass_requirements;
+extern const std::string_view plumbline_race_requirements;
 extern const std::string_view plumbline_pipeline_requirements;
 extern const std::string_view plumbline_scaler_requirements;
 extern const std::string_view plumbline_topology_requirements;
@@ -49,6 +51,9 @@ std::unique_ptr<suite::Suite> make_suite() {
   add_reducer_checks(*suite);
   suite->requirements.add_toml(plumbline_pass_requirements, "conformance/pass/requirements.toml");
   add_pass_checks(*suite);
+  suite->requirements.add_toml(plumbline_race_requirements, "conformance/pass/race_requirements.toml");
+  add_race_checks(*suite);
+  add_interpreter_checks(*suite);
   suite->requirements.add_toml(plumbline_pipeline_requirements, "conformance/pipeline/requirements.toml");
   add_pipeline_checks(*suite);
   suite->requirements.add_toml(plumbline_scaler_requirements, "conformance/scaler/requirements.toml");

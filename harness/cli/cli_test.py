@@ -112,6 +112,13 @@ REFUSALS = [
     ("buckets --gradients /dev/null --limits 99999999999GiB", 2, "--limits: '99999999999GiB'"),
     ("buckets --gradients /dev/null --rule x", 2, "--rule: there is no 'x'; there are torch, megatron"),
     ("buckets --gradients /dev/null --format png", 2, "--format: there is no 'png'"),
+    ("pass", 2, "program is required"),
+    ("pass /nonexistent", 2, "program: cannot read '/nonexistent'"),
+    ("pass /dev/null", 2, "this is not JSON"),
+    ("pass /dev/null --format svg", 2, "--format: there is no 'svg'"),
+    ("pass /dev/null --convention torch", 2, "--convention: there is no 'torch'; there are plumbline and paddle"),
+    ("pass /dev/null --max-fuse-numel=-1", 2, "--max-fuse-numel: -1 is no number of elements"),
+    ("pass /dev/null --max-overlap-rings=-1", 2, "--max-overlap-rings: -1 is no number of rings"),
     ("topology", 2, "--axes: it names no axis"),
     ("topology --axes , --dims 1,1", 2, "axis 0 of [, ] has an empty name"),
     ("topology --axes a", 2, "--dims: it has no size"),
@@ -364,7 +371,7 @@ class Commands(unittest.TestCase):
 
     def test_help_has_an_example_for_every_command(self):
         for command in ("check", "train", "bench", "bench pipeline_bubble", "requirements", "expectations", "expectations check",
-                        "expectations update", "expectations prune", "mutants", "schedule", "topology", "buckets", "adapter", "doctor"):
+                        "expectations update", "expectations prune", "mutants", "schedule", "topology", "buckets", "pass", "adapter", "doctor"):
             self.assertEqual(self.run_plumbline(*command.split(), "--help"), 0)
             self.assertIn("Example: ", self.done.stdout, command)
 
@@ -879,6 +886,94 @@ class Commands(unittest.TestCase):
         (folder / "gradients.json").write_text('[{"elements": -3}]')
         self.buckets("--gradients", "gradients.json", status=2)
         self.assertIn("--gradients gradients.json: gradients[0].elements must be 0 or more, got -3", self.done.stderr)
+
+    # A gradient of two layers, each made, reduced over ring 12 and scaled.
+    def step(self, **changes):
+        def op(type, inputs, outputs, role, **attributes):
+            return {"type": type, "inputs": inputs, "outputs": outputs, "attrs": {"op_role": role, **attributes}}
+        scope = {"op_namescope": "/auto_parallel/data_parallel"}
+        ops = [op("relu", {"X": ["x"]}, {"Out": ["y"]}, 0),
+               op("fill_constant", {}, {"Out": ["y@GRAD"]}, 257, value=1.0, dtype="float32")]
+        for name in ("w", "b"):
+            ops += [op("relu_grad", {"Out": ["y"], "Out@GRAD": ["y@GRAD"]}, {"X@GRAD": [name + "@GRAD"]}, 1),
+                    op("all_reduce", {"x": [name + "@GRAD"]}, {"out": [name + "@GRAD"]}, 1, ring_id=12, reduce_type="sum", **scope),
+                    op("scale", {"X": [name + "@GRAD"]}, {"Out": [name + "@GRAD"]}, 1, scale=0.5, **scope)]
+        for name in ("w", "b"):
+            ops.append(op("sgd", {"Param": [name], "Grad": [name + "@GRAD"], "LearningRate": ["lr"]}, {"ParamOut": [name]}, 2))
+        names = {"x": False, "y": False, "y@GRAD": False, "w@GRAD": False, "b@GRAD": False, "w": True, "b": True, "lr": True}
+        variables = [{"name": name, "shape": [4], "dtype": "float32", "persistable": kept, "parameter": kept and name != "lr"}
+                     for name, kept in names.items()]
+        program = {"vars": variables, "ops": ops, "rings": {"0": [0, 1], "12": [0, 1]}}
+        program.update(changes)
+        return program
+
+    def pass_of(self, program, *arguments, status=0):
+        text = program if isinstance(program, str) else json.dumps(program)
+        (Path(self.folder) / "program.json").write_text(text)
+        self.assertEqual(self.run_plumbline("pass", "program.json", *arguments), status, self.done.stdout + self.done.stderr)
+        return self.done.stdout
+
+    def test_pass_shows_what_it_makes(self):
+        text = self.pass_of(self.step())
+        self.assertIn("all_reduce(coalesce_grad_0_0) -> (coalesce_grad_0_0) ring 12 sum", text)
+        self.assertIn("2 Allreduce ops are fused into 1 coalesce allreduce ops", text)
+        self.assertNotIn("scale(", text)
+        difference = self.pass_of(self.step(), "--diff").splitlines()
+        self.assertTrue(any(line.startswith("-") and "scale(w@GRAD)" in line for line in difference), difference)
+        self.assertTrue(any(line.startswith("+") and "coalesce_tensor" in line for line in difference), difference)
+        self.assertFalse(any("sgd" in line for line in difference), difference)
+        self.assertTrue(any(line.endswith("new or changed") for line in difference), difference)
+
+    def test_pass_as_json_and_in_a_file(self):
+        result = json.loads(self.pass_of(self.step(), "--format", "json", "--check", "--diff"))
+        self.assertEqual(result["races"], {"before": [], "after": []})
+        self.assertEqual(result["summary"]["coalesce_allreduce_ops"], 1)
+        self.assertIn({"change": "gone", "position": 4, "op": "scale(w@GRAD) -> (w@GRAD) scale=0.5"}, result["diff"])
+        rings = self.step().pop("rings")
+        (Path(self.folder) / "rings.json").write_text(json.dumps(rings))
+        bare = self.step()
+        del bare["rings"]
+        self.pass_of(bare, "--rings", "rings.json", "--out", "made/")
+        self.assertIn("written: ", self.done.stdout)
+        self.assertIn("coalesce_tensor", (Path(self.folder) / "made" / "pass.txt").read_text())
+        self.assertNotIn("coalesce", self.pass_of({"program": bare, "rings": rings}, "--use-sharding"))
+        self.assertIn("scale(w@GRAD)", self.pass_of(self.step(), "--keep-scaling", "--max-fuse-numel", "4"))
+
+    def test_pass_checks_for_races(self):
+        self.assertIn("OK: 0 races before the pass, 0 behind it", self.pass_of(self.step(), "--check"))
+        hidden = self.step()
+        hidden["ops"][5]["attrs"]["op_role"] = 0  # an op of the forward in the backward, behind the first reduction
+        self.assertIn("OK: 0 races before the pass, 0 behind it", self.pass_of(hidden, "--check"))
+        hidden["ops"].insert(8, dict(hidden["ops"][0], inputs={"X": ["x"]}, outputs={"Out": ["y@GRAD"]}))
+        text = self.pass_of(hidden, "--check", "--convention", "paddle", status=1)
+        self.assertIn("race behind the pass: w@GRAD: op", text)
+        self.assertIn("NOT OK: 0 races before the pass", text)
+
+    def test_pass_refuses_programs_that_cannot_run(self):
+        def changed(change):
+            program = self.step()
+            change(program)
+            return program
+        early = changed(lambda one: one["ops"].insert(0, one["ops"].pop(4)))
+        cycle = changed(lambda one: one["ops"][1].update(inputs={"ValueTensor": ["w@GRAD"]}))
+        for program, words in (
+                ('{"vars": [],\n "ops": [,]}', "program program.json, line 2, column 10: this is not JSON"),
+                (changed(lambda one: one["ops"][0].update(type="rellu")), "op 0 has the type 'rellu', which is not known"),
+                (changed(lambda one: one["ops"][0]["inputs"].update(Z=["x"])), "op 0 (relu) has inputs 'Z'; there are X"),
+                (early, "op 0 (scale) reads 'w@GRAD' ahead of op 3 (relu_grad), the first to write it"),
+                (cycle, "which needs what it makes itself"),
+                (changed(lambda one: one["rings"].pop("12")), "runs over ring 12, and there is no such ring"),
+                (changed(lambda one: one["vars"][0].update(shape=[-4])), "program program.json.vars[0]"),
+                (changed(lambda one: one["ops"][3]["attrs"].update(ring_id=1 << 40)), "1099511627776, more than 32 bits hold"),
+                (changed(lambda one: one["ops"][4]["attrs"].update(scale=1e300)), "more than a float32 holds"),
+                (changed(lambda one: one["rings"].update({"12": [0, 0]})), "has a rank twice"),
+                (changed(lambda one: one.pop("rings")), "it has no rings"),
+                ({"program": self.step(), "rings": {}, "more": 1}, "beside program and rings there is 'more'"),
+                ("[]", "must be an object")):
+            with self.subTest(words):
+                self.assertEqual(self.pass_of(program, status=2), "")
+                self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+                self.assertIn(words, self.done.stderr)
 
     def test_topology_of_no_axes(self):
         for empty in ([["--axes", "", "--dims", "2"], "--axes: it names no axis"], [["--axes", "a", "--dims", ""], "--dims: it has no size"]):

@@ -73,6 +73,22 @@ std::vector<std::string> last_made(const Program& program, const GradientGroup& 
   return names;
 }
 
+// Members that are read behind the last op that writes them. To wait for writers is not to wait for those: who is named as an output
+// is.
+std::vector<std::string> read_since(const Program& program, const GradientGroup& group, int reduction) {
+  std::vector<std::string> names;
+  for (const std::string& gradient : group.gradients) {
+    bool is_read = false;
+    for (int position = 0; position < reduction; ++position) {
+      const Op& op = program.ops[static_cast<std::size_t>(position)];
+      if (writes(op, gradient)) is_read = false;
+      if (reads(op, gradient) && !writes(op, gradient)) is_read = true;
+    }
+    if (is_read) names.push_back(gradient);
+  }
+  return names;
+}
+
 // Only those that stand with a reduction: others belong to other communication.
 bool is_wait_of_reduction(const Program& program, std::size_t position) {
   if (!is_plain_wait(program.ops[position]) || position + 1 == program.ops.size()) return false;
@@ -83,8 +99,11 @@ bool is_wait_of_reduction(const Program& program, std::size_t position) {
 // ---- both ----
 
 // The op at `position` of the old program, with what depends on it.
-void append_reduction(std::vector<Op>& ops, const Op& op, std::vector<std::string> on, const GradientGroup& group) {
-  ops.push_back(dependency(std::move(on), {group.fused_variable}, op.role));
+void append_reduction(std::vector<Op>& ops, const Op& op, std::vector<std::string> on,
+                      const std::vector<std::string>& read, const GradientGroup& group) {
+  std::vector<std::string> of{group.fused_variable};
+  of.insert(of.end(), read.begin(), read.end());
+  ops.push_back(dependency(std::move(on), std::move(of), op.role));
   ops.push_back(op);
   ops.push_back(dependency({group.fused_variable}, group.gradients, op.role));
 }
@@ -118,7 +137,7 @@ Program add_dependencies(const Program& program, const std::vector<GradientGroup
       append_reduction(
           result.ops, op,
           is_source ? std::vector{group->second->gradients.back()} : last_made(program, *group->second, group->first),
-          *group->second);
+          is_source ? std::vector<std::string>{} : read_since(program, *group->second, group->first), *group->second);
   }
   put_on_gradient_stream(result);
   return result;

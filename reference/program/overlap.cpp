@@ -33,6 +33,14 @@ Program leave_calculation_stream(const Program& program, Convention convention) 
   return result;
 }
 
+// Where a wait for what an op touches has to stand: a reduction's stream waits for the calculation, which has to have waited by then.
+std::ptrdiff_t ahead_of(const Program& program, int position) {
+  const auto at = static_cast<std::size_t>(position);
+  const bool has_wait = at > 0 && is_data_parallel_reduction(program.ops[at]) && is_plain_wait(program.ops[at - 1]) &&
+                        program.ops[at - 1].ring == program.ops[at].ring;
+  return position - (has_wait ? 1 : 0);
+}
+
 bool touches(const Op& op, const std::set<std::string>& names) {
   return std::ranges::any_of(names, [&](const std::string& name) { return reads(op, name) || writes(op, name); });
 }
@@ -64,7 +72,7 @@ Program overlap(const Program& program, const Analysis& analysis, const PassOpti
   if (options.convention == Convention::paddle || analysis.fusible) return result;
   const auto waits = communication_waits(result);
   for (auto one = waits.rbegin(); one != waits.rend(); ++one)
-    result.ops.insert(result.ops.begin() + one->first, wait("c_wait_comm", one->second));
+    result.ops.insert(result.ops.begin() + ahead_of(result, one->first), wait("c_wait_comm", one->second));
   return result;
 }
 

@@ -16,6 +16,9 @@ bool is_wait(const Op& op) { return op.type == "c_wait_compute" || op.type == "c
 
 std::string stream_of_ring(RingId ring) { return fmt::format("ring {}", ring); }
 
+// "default" is a name of the default stream.
+std::string issued_to(const Op& op) { return op.stream == "default" ? "" : op.stream; }
+
 bool copies(const Op& coalesce) {
   const auto found = coalesce.attributes.find("copy_data");
   const bool* const value = found == coalesce.attributes.end() ? nullptr : std::get_if<bool>(&found->second);
@@ -44,7 +47,7 @@ std::vector<Access> accesses_of(const Op& op) {
 
 std::string stream_of(const Op& op) {
   if (!is_wait(op) && op.ring && op.on_calculation_stream == false) return stream_of_ring(*op.ring);
-  return op.stream;
+  return issued_to(op);
 }
 
 bool is_ordered_by_names(const Op& op) { return is_wait(op) || !op.ring || op.on_calculation_stream != false; }
@@ -52,8 +55,8 @@ bool is_ordered_by_names(const Op& op) { return is_wait(op) || !op.ring || op.on
 std::optional<StreamWait> wait_of(const Op& op) {
   if (!is_wait(op) || !op.ring) return std::nullopt;
   const std::string ring = stream_of_ring(*op.ring);
-  return op.type == "c_wait_compute" ? StreamWait{.waiting = ring, .awaited = op.stream}
-                                     : StreamWait{.waiting = op.stream, .awaited = ring};
+  return op.type == "c_wait_compute" ? StreamWait{.waiting = ring, .awaited = issued_to(op)}
+                                     : StreamWait{.waiting = issued_to(op), .awaited = ring};
 }
 
 namespace {

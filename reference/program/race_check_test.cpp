@@ -52,6 +52,11 @@ TEST(Races, OneStreamHasNone) {
   EXPECT_THAT(find_races(program({writer("g"), reader("g"), writer("g"), samples::reduction_of("g", 12)})), IsEmpty());
 }
 
+TEST(Races, TheDefaultStreamHasAName) {
+  Op whole = on("default", samples::reduction_of("f", 12));
+  EXPECT_THAT(find_races(program({coalesce({"g"}), writer("g"), whole, on("", reader("g"))})), IsEmpty());
+}
+
 TEST(Races, NamesOrderStreams) {
   EXPECT_THAT(find_races(program({writer("g"), on("a", reader("g")), writer("g"), on("b", writer("g"))})), IsEmpty());
 }

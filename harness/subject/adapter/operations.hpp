@@ -34,6 +34,8 @@ void add_program_operations(AdapterService& service);
 void add_scaler_operations(AdapterService& service);
 /// scaler.fp16_optimizer
 void add_fp16_operations(AdapterService& service);
+/// bucketing.race_check
+void add_race_operations(AdapterService& service);
 /// groups.conventions, .lint, .parallel_groups and .shared_module, and topology.initialize_model_parallel
 void add_group_operations(AdapterService& service);
 

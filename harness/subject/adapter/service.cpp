@@ -140,6 +140,7 @@ AdapterService reference_service() {
   add_bucketing_operations(service);
   add_gossip_operations(service);
   add_program_operations(service);
+  add_race_operations(service);
   add_schedule_check_operations(service);
   add_schedule_plan_operations(service);
   add_group_operations(service);

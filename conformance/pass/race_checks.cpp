@@ -1,0 +1,377 @@
+// Who checks the order of a program finds what is not ordered and nothing else; and no pass leaves a race behind.
+#include "conformance/pass/race_checks.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "conformance/pass/random_programs.hpp"
+#include "conformance/support/asking.hpp"
+#include "conformance/support/property.hpp"
+#include "conformance/support/recorded.hpp"
+#include "reference/program/program_json.hpp"
+
+namespace plumbline::conformance {
+
+using nlohmann::json;
+using program::Op;
+using program::Program;
+using program::Rings;
+using suite::Context;
+using suite::Door;
+
+namespace {
+
+const char* const kRaces = "bucketing.race_check";
+const char* const kPass = "bucketing.dp_pass";
+const char* const kFold = "/auto_parallel/data_parallel";
+
+const Rings& some_rings() {
+  static const Rings rings{{0, {0, 1}}, {1, {0, 1}}, {2, {0, 1}}, {12, {0, 1}}, {13, {0, 1}}};
+  return rings;
+}
+
+json question_of(const Program& program, const Rings& rings = some_rings()) {
+  return {{"program", program::json_of(program)}, {"rings", program::json_of(rings)}};
+}
+
+// ---- which ops are ordered, by following every way from one to another ----
+
+class Closure {
+ public:
+  explicit Closure(const Program& program) : ops_(program.ops), count_(ops_.size()) {
+    reached_.assign(count_, std::vector<bool>(count_));
+    for (std::size_t j = 0; j < count_; ++j)
+      for (std::size_t i = j; i-- > 0;)
+        if (!reached_[i][j] && is_next(i, j))
+          for (std::size_t k = 0; k <= i; ++k)
+            if (k == i || reached_[k][i]) reached_[k][j] = true;
+    touch_all();
+  }
+
+  [[nodiscard]] std::string stream(std::size_t i) const {
+    const Op& op = ops_[i];
+    return has_left(op) ? "ring " + std::to_string(*op.ring) : op.stream == "default" ? "" : op.stream;
+  }
+  /// Variables that both touch, one of them writing, with no way from one to the other.
+  [[nodiscard]] std::set<std::string> raced(std::size_t i, std::size_t j) const {
+    std::set<std::string> both;
+    if (reached_[i][j]) return both;
+    for (const auto& [name, writes] : touched_[i])
+      if (const auto found = touched_[j].find(name); found != touched_[j].end() && (writes || found->second))
+        both.insert(name);
+    return both;
+  }
+  [[nodiscard]] std::size_t size() const { return count_; }
+
+ private:
+  static bool is_wait(const Op& op) { return op.type == "c_wait_compute" || op.type == "c_wait_comm"; }
+  static bool has_left(const Op& op) { return !is_wait(op) && op.ring && op.on_calculation_stream == false; }
+  static bool shares_a_name(const Op& first, const Op& second) {
+    const auto meets = [](const program::Slots& written, const Op& other) {
+      const auto names = program::names_in(written);
+      return std::ranges::any_of(names, [&](const auto& name) { return reads(other, name) || writes(other, name); });
+    };
+    return meets(first.outputs, second) || meets(second.outputs, first);
+  }
+  // One step of order from i to a later j.
+  [[nodiscard]] bool is_next(std::size_t i, std::size_t j) const {
+    const Op &first = ops_[i], &second = ops_[j];
+    if (stream(i) == stream(j)) return true;
+    if (!has_left(first) && !has_left(second) && shares_a_name(first, second)) return true;
+    if (first.type == "c_wait_compute" && has_left(second) && first.ring == second.ring) return true;
+    return second.type == "c_wait_comm" && has_left(first) && first.ring == second.ring;
+  }
+
+  void touch_all() {
+    std::map<std::string, std::string> whole_of;
+    for (const Op& op : ops_) {
+      auto& touched = touched_.emplace_back();
+      const bool coalesces = op.type == "coalesce_tensor";
+      if (coalesces)
+        for (const std::string& member : op.outputs.at("Output"))
+          whole_of[member] = op.outputs.at("FusedOutput").front();
+      if (op.type == "nop" || is_wait(op)) continue;
+      const auto touch = [&](const std::string& name, bool writes) {
+        touched[name] = touched[name] || writes;
+        for (const auto& [member, whole] : whole_of)
+          if (whole == name) touched[member] = touched[member] || writes;
+      };
+      for (const std::string& name : program::names_in(op.outputs)) touch(name, true);
+      const bool reads_inputs = !coalesces || std::get<bool>(op.attributes.at("copy_data"));
+      for (const std::string& name : program::names_in(op.inputs))
+        if (reads_inputs) touch(name, false);
+    }
+  }
+
+  const std::vector<Op>& ops_;
+  std::size_t count_;
+  std::vector<std::vector<bool>> reached_;
+  std::vector<std::map<std::string, bool>> touched_;  // by op: the variable, and whether it is written
+};
+
+// Of each stream the last op may stand for all that race with a later one.
+std::string difference_from(const Closure& closure, const json& races) {
+  std::set<std::pair<std::size_t, std::size_t>> told;
+  for (const json& race : races) {
+    const auto first = race.at("first").get<std::size_t>(), second = race.at("second").get<std::size_t>();
+    if (first >= second || second >= closure.size()) return "there are no such ops: " + race.dump();
+    const auto variables = closure.raced(first, second);
+    if (variables.empty())
+      return fmt::format("ops {} and {} are ordered or share nothing: {}", first, second, race.dump());
+    if (!variables.contains(race.at("variable").get<std::string>()))
+      return fmt::format("ops {} and {} do not race for that: {}", first, second, race.dump());
+    told.emplace(first, second);
+  }
+  for (std::size_t second = 0; second < closure.size(); ++second)
+    for (std::size_t first = 0; first < second; ++first) {
+      const auto variables = closure.raced(first, second);
+      const bool is_told = std::ranges::any_of(told, [&](const auto& pair) {
+        return pair.second == second && pair.first >= first && closure.stream(pair.first) == closure.stream(first);
+      });
+      if (!variables.empty() && !is_told)
+        return fmt::format("ops {} and {} race for {}, and nobody says so", first, second, *variables.begin());
+    }
+  return {};
+}
+
+std::string problem_of_races(suite::Adapter& adapter, const Program& program, const Rings& rings = some_rings()) {
+  return problem_of(adapter, kRaces, question_of(program, rings), [&](const json& result) {
+    const Closure closure(program);
+    return difference_from(closure, result.at("races"));
+  });
+}
+
+constexpr int kOrders = 2000;
+
+void by_closure(Context& context) {
+  const std::string kind = context.parameters().text("programs");
+  report_words(search<Program>({.draw = [&](Random& random) { return draw_order(kind, random); },
+                                .problem = [&](const Program& one) { return problem_of_races(context.adapter(), one); },
+                                .smaller = smaller_orders,
+                                .words = words_of},
+                               context.seed(), kOrders));
+}
+
+// ---- steps in which something orders each reduction, and what is taken away ----
+
+Op op_of(std::string type, program::Slots inputs, program::Slots outputs) {
+  return {.type = std::move(type), .inputs = std::move(inputs), .outputs = std::move(outputs), .role = 1};
+}
+Op reduction_of(const std::string& name) {
+  Op op = op_of("all_reduce", {{"x", {name}}}, {{"out", {name}}});
+  op.ring = 12, op.reduction = comm::ReduceOp::sum, op.name_scope = kFold;
+  return op;
+}
+Op wait_of(const std::string& type) {
+  Op op = op_of(type, {}, {});
+  op.ring = 12;
+  return op;
+}
+
+Program declared(std::vector<Op> ops) {
+  Program program{.variables = {}, .ops = std::move(ops), .other_blocks = {}};
+  for (const Op& op : program.ops)
+    for (const program::Slots* slots : {&op.inputs, &op.outputs})
+      for (const std::string& name : program::names_in(*slots)) program.variables[name] = {.shape = {4}};
+  return program;
+}
+
+// Each gradient is made, leaves for its ring behind a wait, and is waited for by its reader.
+Program overlapped(int gradients) {
+  std::vector<Op> ops;
+  for (int i = 0; i < gradients; ++i) {
+    const std::string name = "g" + std::to_string(i);
+    ops.push_back(op_of("relu", {{"X", {"x"}}}, {{"Out", {name}}}));
+    ops.push_back(wait_of("c_wait_compute"));
+    ops.push_back(reduction_of(name));
+    ops.back().on_calculation_stream = false;
+  }
+  ops.push_back(wait_of("c_wait_comm"));
+  for (int i = 0; i < gradients; ++i)
+    ops.push_back(op_of("scale", {{"X", {"g" + std::to_string(i)}}}, {{"Out", {"y" + std::to_string(i)}}}));
+  return declared(ops);
+}
+
+// Made one, reduced on a stream of its own between two dependency ops.
+Program fused(int gradients) {
+  std::vector<std::string> names;
+  for (int i = 0; i < gradients; ++i) names.push_back("g" + std::to_string(i));
+  std::vector<Op> ops{op_of("coalesce_tensor", {{"Input", names}}, {{"Output", names}, {"FusedOutput", {"all"}}})};
+  ops[0].attributes = {{"copy_data", false}, {"use_align", true}, {"dtype", std::string("float32")}};
+  for (const std::string& name : names) ops.push_back(op_of("relu", {{"X", {"x"}}}, {{"Out", {name}}}));
+  ops.push_back(op_of("nop", {{"X", {names.back()}}}, {{"Out", {"all"}}}));
+  ops.push_back(reduction_of("all"));
+  ops.push_back(op_of("nop", {{"X", {"all"}}}, {{"Out", names}}));
+  for (std::size_t i = ops.size() - 3; i < ops.size(); ++i) ops[i].stream = "gradient_sync_stream";
+  for (const std::string& name : names) ops.push_back(op_of("scale", {{"X", {name}}}, {{"Out", {"of_" + name}}}));
+  return declared(ops);
+}
+
+Program erased(Program program, std::size_t position) {
+  program.ops.erase(program.ops.begin() + static_cast<std::ptrdiff_t>(position));
+  return program;
+}
+
+struct Taken {
+  Program program;
+  std::vector<std::pair<std::size_t, std::size_t>> races;  // ops, first and second: all that there are
+};
+
+const std::map<std::string, Taken>& taken() {
+  static const std::map<std::string, Taken> list = [] {
+    std::map<std::string, Taken> cases;
+    // 0 make, 1 wait, 2 reduce; 3, 4, 5; 6 wait; 7, 8 read
+    cases["wait_before"] = {erased(overlapped(2), 1), {{0, 1}}};
+    cases["wait_after"] = {erased(overlapped(2), 6), {{2, 6}, {5, 7}}};
+    Program other = overlapped(2);
+    other.ops[6].ring = 13;
+    cases["wait_for_another_ring"] = {other, {{2, 7}, {5, 8}}};
+    Program early = overlapped(2);
+    std::swap(early.ops[3], early.ops[4]);
+    cases["wait_ahead_of_the_write"] = {early, {{4, 5}}};
+    Program written = overlapped(1);  // 0 make, 1 wait, 2 reduce, 3 wait, 4 read
+    written.ops[3] = op_of("relu", {{"X", {"x"}}}, {{"Out", {"g0"}}});
+    cases["written_while_it_is_sent"] = {written, {{2, 3}, {2, 4}}};
+    Program sent = overlapped(1);
+    sent.ops[2] = op_of("send_v2", {{"X", {"g0"}}}, {});
+    sent.ops[2].ring = 12, sent.ops[2].on_calculation_stream = false;
+    sent.ops[3] = op_of("relu", {{"X", {"x"}}}, {{"Out", {"g0"}}});
+    cases["written_while_it_is_read"] = {sent, {{2, 3}}};
+    // 0 coalesce, 1 and 2 make, 3 nop, 4 reduce, 5 nop, 6 and 7 read
+    cases["dependency_before"] = {erased(fused(2), 3), {{1, 3}, {2, 3}}};
+    cases["dependency_after"] = {erased(fused(2), 5), {{4, 5}, {4, 6}}};
+    Program partly = fused(2);
+    partly.ops[5].outputs["Out"] = {"g0"};
+    cases["dependency_of_one_member"] = {partly, {}};  // who reads the other is issued behind who reads that one
+    Program later = fused(2);
+    later.ops[5].outputs["Out"] = {"g1"};
+    cases["dependency_of_the_later_reader"] = {later, {{4, 6}}};
+    Program made = fused(2);
+    made.ops[1].stream = "another";
+    cases["member_of_another_stream"] = {made, {{1, 4}}};
+    return cases;
+  }();
+  return list;
+}
+
+void taken_away(Context& context) {
+  const Taken& one = taken().at(context.parameters().text("taken"));
+  report_words(problem_of(context.adapter(), kRaces, question_of(one.program), [&](const json& result) -> std::string {
+    std::set<std::pair<std::size_t, std::size_t>> expected(one.races.begin(), one.races.end()), got;
+    for (const json& race : result.at("races")) {
+      got.emplace(race.at("first").get<std::size_t>(), race.at("second").get<std::size_t>());
+      const auto variable = race.at("variable").get<std::string>();
+      if (!one.program.variables.contains(variable) || race.at("why").get<std::string>().empty())
+        return "a race for no variable, or for no reason: " + race.dump();
+    }
+    return expected == got ? ""
+                           : fmt::format("{} races are told, {} there are: {}", got.size(), expected.size(),
+                                         result.at("races").dump());
+  }));
+}
+
+void none_where_ordered(Context& context) {
+  const auto count = static_cast<int>(context.parameters().number("gradients"));
+  const std::string how = context.parameters().text("ordered_by");
+  const Program program = how == "waits" ? overlapped(count) : fused(count);
+  report_words(problem_of(context.adapter(), kRaces, question_of(program),
+                          [](const json& result) { return first_difference({{"races", json::array()}}, result); }));
+}
+
+// ---- what the pass leaves ----
+
+constexpr int kSteps = 100;
+
+json pass_question_of(const DrawnStep& step) {
+  json args = question_of(step.program(), step.rings());
+  args["max_fuse_numel"] = step.limit;
+  return args;
+}
+
+Program final_of(const json& result, const Program& before) {
+  const json& final = result.at("final");
+  return final.contains("same_as") ? before : program::program_of_json(final);
+}
+
+void pass_leaves_none(Context& context) {
+  const std::string kind = context.parameters().text("steps");
+  const auto problem = [&](const DrawnStep& step) {
+    return problem_of(context.adapter(), kPass, pass_question_of(step), [&](const json& result) -> std::string {
+      const Program after = final_of(result, step.program());
+      const Closure closure(after);
+      for (std::size_t second = 0; second < closure.size(); ++second)
+        for (std::size_t first = 0; first < second; ++first)
+          if (const auto variables = closure.raced(first, second); !variables.empty())
+            return fmt::format("ops {} and {} race for {} behind the pass: {}", first, second, *variables.begin(),
+                               words_of(after));
+      return {};
+    });
+  };
+  report_words(search<DrawnStep>({.draw = [&](Random& random) { return draw_training_step(kind, random); },
+                                  .problem = problem,
+                                  .smaller = smaller_training_steps,
+                                  .words = [](const DrawnStep& step) { return words_of(step.program()); }},
+                                 context.seed(), kSteps));
+}
+
+// ---- refusals ----
+
+const std::map<std::string, json>& refused() {
+  static const std::map<std::string, json> list = [] {
+    const json right = question_of(overlapped(1));
+    std::map<std::string, json> cases;
+    const auto with = [&](const char* name, auto change) { change(cases.emplace(name, right).first->second); };
+    with("no_program", [](json& args) { args.erase("program"); });
+    with("program_is_a_list", [](json& args) { args["program"] = json::array(); });
+    with("ring_that_is_not_there", [](json& args) { args["rings"].erase("12"); });
+    with("ring_without_ranks", [](json& args) { args["rings"]["12"] = json::array(); });
+    with("unknown_variable", [](json& args) { args["program"]["ops"][0]["outputs"]["Out"] = {"stranger"}; });
+    with("unknown_op", [](json& args) { args["program"]["ops"][0]["type"] = "reluu"; });
+    with("unknown_slot", [](json& args) { args["program"]["ops"][0]["inputs"]["Z"] = {"x"}; });
+    with("negative_shape", [](json& args) { args["program"]["vars"][0]["shape"] = {-2}; });
+    with("read_before_it_is_written", [](json& args) {
+      json& ops = args["program"]["ops"];
+      std::swap(ops[0], ops[4]);
+    });
+    with("number_too_large", [](json& args) { args["program"]["ops"][2]["attrs"]["ring_id"] = 1e30; });
+    return cases;
+  }();
+  return list;
+}
+
+void refuses(Context& context) {
+  report_words(problem_of_refusal(context.adapter(), kRaces, refused().at(context.parameters().text("fault"))));
+}
+
+template <class Map>
+std::vector<std::string> keys_of(const Map& map) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : map) keys.push_back(key);
+  return keys;
+}
+
+}  // namespace
+
+void add_race_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, const char* requirement, std::vector<std::string> operations,
+                       std::vector<suite::Axis> axes, void (*body)(Context&)) {
+    suite.add({.id = std::string("pass.races.") + name,
+               .verifies = {requirement},
+               .door = Door::adapter,
+               .axes = std::move(axes),
+               .operations = std::move(operations),
+               .limit = std::chrono::seconds(120),  // thousands of questions
+               .body = body});
+  };
+  add("none_where_ordered", "PASS-050@e881", {kRaces}, {{"ordered_by", {"waits", "names"}}, {"gradients", {"1", "4"}}},
+      none_where_ordered);
+  add("taken_away", "PASS-051@90b1", {kRaces}, {{"taken", keys_of(taken())}}, taken_away);
+  add("by_closure", "PASS-052@46cb", {kRaces}, {{"programs", kinds_of_order()}}, by_closure);
+  add("bad_programs", "PASS-053@128d", {kRaces}, {{"fault", keys_of(refused())}}, refuses);
+  add("pass_leaves_none", "PASS-054@ed2c", {kPass}, {{"steps", kinds_of_steps()}}, pass_leaves_none);
+}
+
+}  // namespace plumbline::conformance

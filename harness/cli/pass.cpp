@@ -1,0 +1,202 @@
+// `plumbline pass`: what the data-parallel pass makes of a program, what is different, and whether its order is kept.
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "harness/cli/arguments.hpp"
+#include "harness/cli/op_diff.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/record/file.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/program/pass_json.hpp"
+#include "reference/program/program_json.hpp"
+#include "reference/program/race_check.hpp"
+#include "reference/program/validate.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+using nlohmann::json;
+
+struct PassCommand {
+  std::string file, rings, convention = "plumbline", format = "text", out;
+  std::int64_t max_fuse_numel = program::kMostFusedElements, max_overlap_rings = program::kMostOverlappedRings;
+  bool use_sharding = false, keeps_scaling = false, diff = false, check = false;
+};
+
+// ---- the file ----
+
+struct Asked {
+  program::Program program;
+  program::Rings rings;
+};
+
+// {"program": {...}, "rings": {...}}, or the program's own fields with "rings" among them.
+Asked asked_in(const PassCommand& command) {
+  const std::string name = "program " + command.file;
+  json value = program::parse_json(read_text("program", command.file), name);
+  json rings;
+  if (value.is_object()) {
+    rings = value.value("rings", json());
+    value.erase("rings");
+    if (value.contains("program")) {
+      if (value.size() > 1)
+        throw InvalidArgument(fmt::format("{}: beside program and rings there is '{}'", name,
+                                          (value.begin().key() == "program" ? ++value.begin() : value.begin()).key()));
+      value = json(value["program"]);
+    }
+  }
+  if (!command.rings.empty())
+    rings = program::parse_json(read_text("--rings", command.rings), "--rings " + command.rings);
+  if (rings.is_null() && value.is_object())
+    throw InvalidArgument(
+        fmt::format(R"({}: it has no rings; give them there or with --rings, as {{"0": [0, 1], "12": [0, 1]}})", name));
+  Asked asked{.program = program::program_of_json(value, name),
+              .rings = program::rings_of_json(rings, name + ": rings")};
+  try {
+    require_valid(asked.program, asked.rings);
+  } catch (const program::InvalidProgram& error) {
+    throw InvalidArgument(fmt::format("{}: {}", name, error.what()));
+  }
+  return asked;
+}
+
+program::PassOptions options_of(const PassCommand& command) {
+  program::PassOptions options;
+  if (command.convention == "paddle")
+    options.convention = program::Convention::paddle;
+  else if (command.convention != "plumbline")
+    throw InvalidArgument(
+        fmt::format("--convention: there is no '{}'; there are plumbline and paddle", command.convention));
+  if (command.max_fuse_numel < 0)
+    throw InvalidArgument(
+        fmt::format("--max-fuse-numel: {} is no number of elements from 0 on", command.max_fuse_numel));
+  if (command.max_overlap_rings < 0 || command.max_overlap_rings > 1 << 20)
+    throw InvalidArgument(
+        fmt::format("--max-overlap-rings: {} is no number of rings from 0 to {}", command.max_overlap_rings, 1 << 20));
+  options.max_fuse_numel = command.max_fuse_numel;
+  options.max_overlap_rings = static_cast<int>(command.max_overlap_rings);
+  options.use_sharding = command.use_sharding;
+  options.gradient_scale = !command.keeps_scaling;
+  return options;
+}
+
+// ---- what is shown ----
+
+std::string text_of(const program::Program& program) {
+  std::string text;
+  for (std::size_t i = 0; i < program.ops.size(); ++i) text += fmt::format("{:>5}  {}\n", i, line_of(program.ops[i]));
+  return text;
+}
+
+std::string text_of(const std::vector<OpChange>& changes) {
+  std::string text;
+  for (const OpChange& change : changes)
+    text += fmt::format("{} {:>5}  {}\n", change.is_new ? '+' : '-', change.position, change.line);
+  return text + fmt::format("{} ops gone or changed, {} new or changed\n",
+                            std::ranges::count(changes, false, &OpChange::is_new),
+                            std::ranges::count(changes, true, &OpChange::is_new));
+}
+
+json json_of(const std::vector<OpChange>& changes) {
+  json list = json::array();
+  for (const OpChange& change : changes)
+    list.push_back({{"change", change.is_new ? "new" : "gone"}, {"position", change.position}, {"op", change.line}});
+  return list;
+}
+
+json json_of(const std::vector<program::Race>& races) {
+  json list = json::array();
+  for (const program::Race& race : races)
+    list.push_back({{"variable", race.variable}, {"first", race.first}, {"second", race.second}, {"why", race.why}});
+  return list;
+}
+
+std::string text_of(const std::vector<program::Race>& races, const char* when) {
+  std::string text;
+  for (const program::Race& race : races) text += fmt::format("race {}: {}: {}\n", when, race.variable, race.why);
+  return text;
+}
+
+std::string summary_of(const program::PassResult& result) {
+  if (!result.skipped.empty()) return "nothing was done: " + result.skipped + '\n';
+  std::string text;
+  for (const std::string& line : result.summary.info) text += line + '\n';
+  for (const program::GradientGroup& group : result.groups)
+    text +=
+        fmt::format("{}: {} gradients, {} elements of {}, ring {}: {}\n", group.fused_variable, group.gradients.size(),
+                    group.numel, name_of(group.dtype), group.ring, fmt::join(group.gradients, ", "));
+  return text.empty() ? "nothing is reduced over data-parallel ranks\n" : text;
+}
+
+void write(const PassCommand& command, const std::string& text) {
+  if (command.out.empty()) {
+    fmt::print("{}", text);
+    return;
+  }
+  const auto file = output_file(command.out, command.format == "json" ? "pass.json" : "pass.txt");
+  record::write_file(file, text);
+  fmt::print("written: {}\n", file.string());
+}
+
+int run_pass(const PassCommand& command) {
+  if (command.format != "text" && command.format != "json")
+    throw InvalidArgument(fmt::format("--format: there is no '{}'; there are text and json", command.format));
+  const program::PassOptions options = options_of(command);
+  const Asked asked = asked_in(command);
+  const program::PassResult result = apply_data_parallel_pass(asked.program, asked.rings, options);
+  std::vector<OpChange> changes;
+  if (command.diff) changes = changes_between(asked.program.ops, result.program.ops);
+  std::vector<program::Race> before, after;
+  if (command.check) before = find_races(asked.program), after = find_races(result.program);
+  if (command.format == "json") {
+    json value = json_of(result, asked.program);
+    if (command.diff) value["diff"] = json_of(changes);
+    if (command.check) value["races"] = {{"before", json_of(before)}, {"after", json_of(after)}};
+    write(command, value.dump() + '\n');
+  } else {
+    std::string text = command.diff ? text_of(changes) : text_of(result.program);
+    text += summary_of(result);
+    if (command.check)
+      text += text_of(before, "before the pass") + text_of(after, "behind the pass") +
+              fmt::format("{}: {} races before the pass, {} behind it\n", after.empty() ? "OK" : "NOT OK",
+                          before.size(), after.size());
+    write(command, text);
+  }
+  return after.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+Command add_pass(CLI::App& app, const Program&) {
+  CLI::App* command = app.add_subcommand(
+      "pass", "Show what the data-parallel pass makes of a program: pruned scalings, overlapped and fused reductions");
+  auto options = std::make_shared<PassCommand>();
+  command->add_option("program", options->file, "A program as JSON, with the ranks of its rings")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--rings", options->rings, R"(Ranks by ring, {"12": [0, 1]}, where the program's file has none)")
+      ->type_name("FILE");
+  command->add_option("--convention", options->convention, "plumbline, or paddle: its defects, too")
+      ->capture_default_str();
+  command->add_option("--max-fuse-numel", options->max_fuse_numel, "Elements that are fused at most")
+      ->capture_default_str();
+  command
+      ->add_option("--max-overlap-rings", options->max_overlap_rings,
+                   "Rings from which on nothing is overlapped, less one")
+      ->capture_default_str();
+  command->add_flag("--use-sharding", options->use_sharding, "Parameters are sharded: neither overlap nor fusion");
+  command->add_flag("--keep-scaling", options->keeps_scaling, "Leave the scaling of gradients where it is");
+  command->add_flag("--diff", options->diff, "Show the ops that are gone and those that are new in place of all");
+  command->add_flag("--check", options->check,
+                    "Whether ops touch memory in an order that nothing keeps; 1 where some do");
+  command->add_option("--format", options->format, "text or json")->capture_default_str();
+  command->add_option("--out", options->out, "A file in place of standard output; in a folder, pass.txt or .json");
+  command->footer("Example: plumbline pass program.json --diff --check");
+  return [options] { return run_pass(*options); };
+}
+
+}  // namespace plumbline::cli

@@ -1,0 +1,30 @@
+// bucketing.race_check: which ops of a program nothing orders.
+#include "harness/subject/adapter/operations.hpp"
+#include "reference/program/program_json.hpp"
+#include "reference/program/race_check.hpp"
+#include "reference/program/validate.hpp"
+
+namespace plumbline::subject {
+
+using nlohmann::json;
+
+namespace {
+
+json race_check(const Arguments& arguments) {
+  enum class By { plumbline };
+  (void)arguments.convention<By>({{"plumbline", By::plumbline}});
+  const program::Program program = program::program_of_json(arguments.get<json>("program"));
+  const program::Rings rings = program::rings_of_json(arguments.get<json>("rings"));
+  arguments.expect_no_others();
+  require_valid(program, rings);
+  json races = json::array();
+  for (const program::Race& race : find_races(program))
+    races.push_back({{"variable", race.variable}, {"first", race.first}, {"second", race.second}, {"why", race.why}});
+  return {{"races", std::move(races)}};
+}
+
+}  // namespace
+
+void add_race_operations(AdapterService& service) { service.add("bucketing.race_check", race_check); }
+
+}  // namespace plumbline::subject
