@@ -106,6 +106,16 @@ REFUSALS = [
     ("expectations update /nonexistent --file new.toml", 2, "no record '/nonexistent'"),
     ("expectations prune /dev/null --file /nonexistent", 2, "--file '/nonexistent'"),
     ("expectations update run.jsonl", 2, "--file is required"),
+    ("gossip --graph grid", 2, "--graph: there is no 'grid'; there are directed-exponential"),
+    ("gossip --graph ring --peers 3", 2, "--graph ring: ring: 3 peers in a round"),
+    ("gossip --graph bipartite-linear --nodes 7", 2, "two sides need an even number"),
+    ("gossip --nodes 0", 2, "--nodes: 0; there are 1 to"),
+    ("gossip --mixing half", 2, "--mixing: there is no 'half'; there are uniform"),
+    ("gossip --graph ring --mixing metropolis-hastings", 2, "whoever is sent to must answer"),
+    ("gossip --rounds -1", 2, "--rounds: -1; there are 0 to"),
+    ("gossip --format pdf", 2, "--format: there is no 'pdf'"),
+    ("gossip --convention bluefog", 2, "--convention: there is no 'bluefog'"),
+    ("gossip --nodes 65 --format svg", 2, "--format svg: 65 nodes"),
     ("buckets", 2, "--gradients: it names no file"),
     ("buckets --gradients /nonexistent", 2, "--gradients: cannot read '/nonexistent'"),
     ("buckets --gradients /dev/null --limits 1x", 2, "--limits: '1x' is no number of bytes"),
@@ -371,7 +381,7 @@ class Commands(unittest.TestCase):
 
     def test_help_has_an_example_for_every_command(self):
         for command in ("check", "train", "bench", "bench pipeline_bubble", "requirements", "expectations", "expectations check",
-                        "expectations update", "expectations prune", "mutants", "schedule", "topology", "buckets", "pass", "adapter", "doctor"):
+                        "expectations update", "expectations prune", "mutants", "schedule", "topology", "buckets", "gossip", "pass", "adapter", "doctor"):
             self.assertEqual(self.run_plumbline(*command.split(), "--help"), 0)
             self.assertIn("Example: ", self.done.stdout, command)
 
@@ -833,6 +843,20 @@ class Commands(unittest.TestCase):
                 self.assertEqual(self.check_schedule(csv, *arguments, status=2), "")
                 self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
                 self.assertIn(words, self.done.stderr)
+
+    def test_gossip_shows_a_graph_and_its_rate(self):
+        self.assertEqual(self.run_plumbline("gossip", "--graph", "ring", "--nodes", "8", "--peers", "2", "--rounds", "3"), 0)
+        self.assertIn("     0: 1 7\n", self.done.stdout)
+        self.assertIn("0.804738 a round: spectral gap 0.195262", self.done.stdout)
+        self.assertIn("blocking sends, one at a time, never end", self.done.stdout)
+        self.assertEqual(self.run_plumbline("gossip", "--graph", "mesh", "--nodes", "6", "--mixing", "metropolis-hastings",
+                                            "--format", "json", "--rounds", "4"), 0)
+        shown = json.loads(self.done.stdout)
+        self.assertEqual(shown["phone_book"][0], [1, 3])
+        self.assertEqual(len(shown["error"]), 4)
+        self.assertEqual(self.run_plumbline("gossip", "--graph", "star", "--nodes", "5", "--format", "svg"), 0)
+        self.assertIn("<title>star of 5 nodes</title>", self.done.stdout)
+        self.assertEqual(self.done.stdout.count("<circle"), 5)
 
     def buckets(self, *arguments, status=0):
         self.assertEqual(self.run_plumbline("buckets", *arguments), status, self.done.stdout + self.done.stderr)

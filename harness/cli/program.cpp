@@ -62,8 +62,9 @@ int run(int argc, char** argv, const Program& program) {
       "Example: plumbline check --backend local\n"
       "Exit status: 0 all as it should be, 1 the subject failed, 2 usage, 3 the harness or the machine failed.");
   std::map<const CLI::App*, Command> commands;
-  for (const auto add : {add_check, add_train, add_bench, add_requirements, add_explain, add_expectations, add_mutants,
-                         add_merge, add_topology, add_schedule, add_buckets, add_pass, add_adapter, add_doctor}) {
+  for (const auto add :
+       {add_check, add_train, add_bench, add_requirements, add_explain, add_expectations, add_mutants, add_merge,
+        add_topology, add_schedule, add_buckets, add_gossip, add_pass, add_adapter, add_doctor}) {
     Command command = add(app, program);
     commands[app.get_subcommands([](const CLI::App*) { return true; }).back()] = std::move(command);
   }

@@ -35,6 +35,7 @@ Command add_bench(CLI::App& app, const Program& program);
 Command add_schedule(CLI::App& app, const Program& program);
 Command add_topology(CLI::App& app, const Program& program);
 Command add_buckets(CLI::App& app, const Program& program);
+Command add_gossip(CLI::App& app, const Program& program);
 Command add_pass(CLI::App& app, const Program& program);
 
 /// Says an error in one line on standard error; returns the exit status that it means.

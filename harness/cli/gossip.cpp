@@ -1,0 +1,234 @@
+// `plumbline gossip`: a graph's phone book and shares, how fast its nodes agree, and a simulation, in text or as a picture.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numbers>
+#include <optional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "harness/cli/arguments.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/record/file.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/gossip/graph.hpp"
+#include "reference/gossip/mixing.hpp"
+#include "reference/gossip/simulate.hpp"
+#include "reference/gossip/spectrum.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+using gossip::Graph;
+using gossip::GraphKind;
+using gossip::Mixing;
+
+struct GossipCommandOptions {
+  std::string graph = "n-peer-exponential", mixing = "uniform", convention = "plumbline", format = "text", out;
+  int nodes = 8, peers = 0, rounds = 20, rows = 0, center = 0;
+  std::uint64_t seed = 0;
+};
+
+constexpr int kMostNodesShown = 64;
+constexpr int kMostNodesSimulated = 1 << 20;
+constexpr int kMostRoundsSimulated = 10'000;
+
+// What is shown: worked out once, and written in any form.
+struct GossipView {
+  Graph graph;
+  Mixing mixing;
+  std::optional<gossip::Spectrum> spectrum;  // nothing where no form of it is at hand
+  std::vector<gossip::SimulatedRound> rounds;
+};
+
+Graph gossip_graph_of(const GossipCommandOptions& options) {
+  const auto kind = gossip::parse_graph_kind(options.graph);
+  if (!kind) {
+    std::vector<std::string_view> names;
+    for (const GraphKind one : gossip::kNamedGraphs) names.push_back(name_of(one));
+    throw InvalidArgument(
+        fmt::format("--graph: there is no '{}'; there are {}", options.graph, fmt::join(names, ", ")));
+  }
+  if (options.convention != "plumbline" && options.convention != "fairscale")
+    throw InvalidArgument(
+        fmt::format("--convention: there is no '{}'; there are plumbline and fairscale", options.convention));
+  if (options.nodes < 1 || options.nodes > kMostNodesSimulated)
+    throw InvalidArgument(fmt::format("--nodes: {}; there are 1 to {}", options.nodes, kMostNodesSimulated));
+  if (options.peers < 0) throw InvalidArgument(fmt::format("--peers: {}; there is 1 at least", options.peers));
+  try {
+    return Graph({.kind = *kind,
+                  .nodes = options.nodes,
+                  .peers = options.peers,
+                  .convention =
+                      options.convention == "fairscale" ? gossip::Convention::fairscale : gossip::Convention::plumbline,
+                  .rows = options.rows,
+                  .center = options.center,
+                  .seed = options.seed});
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("--graph {}: {}", options.graph, error.what()));
+  }
+}
+
+GossipView gossip_view_of(const GossipCommandOptions& options) {
+  const auto mixing = gossip::parse_mixing_kind(options.mixing);
+  if (!mixing)
+    throw InvalidArgument(
+        fmt::format("--mixing: there is no '{}'; there are uniform, metropolis-hastings and skewed", options.mixing));
+  if (options.rounds < 0 || options.rounds > kMostRoundsSimulated)
+    throw InvalidArgument(fmt::format("--rounds: {}; there are 0 to {}", options.rounds, kMostRoundsSimulated));
+  GossipView view{.graph = gossip_graph_of(options), .mixing = {.kind = *mixing}, .spectrum = {}, .rounds = {}};
+  try {
+    (void)gossip::shares_of(view.graph, view.mixing, 0, 0);
+  } catch (const Error& error) {
+    throw InvalidArgument(fmt::format("--mixing {}: {}", options.mixing, error.what()));
+  }
+  try {
+    view.spectrum = gossip::spectrum_of(view.graph, view.mixing);
+  } catch (const Unsupported&) {
+  }
+  view.rounds =
+      gossip::simulate(view.graph, view.mixing, gossip::random_values(options.nodes, options.seed + 1), options.rounds);
+  return view;
+}
+
+std::string gossip_text(const GossipView& view) {
+  const Graph& graph = view.graph;
+  std::string text = fmt::format(
+      "{}, {} nodes, {} a round, {} shares: {}regular, {}, weights {}\n", name_of(graph.options().kind), graph.nodes(),
+      graph.peers_per_round() == 0 ? "all" : fmt::format("{} peers", graph.peers_per_round()),
+      name_of(view.mixing.kind), graph.is_regular() ? "" : "not ", graph.is_dynamic() ? "in turn" : "static",
+      gossip::carries_weight(graph, view.mixing) ? "travel" : "stay 1");
+  for (int node = 0; node < std::min(graph.nodes(), kMostNodesShown); ++node)
+    text += fmt::format("{:>6}: {}\n", node, fmt::join(graph.phone_book(node), " "));
+  if (graph.nodes() > kMostNodesShown) text += fmt::format("   ...: {} more nodes\n", graph.nodes() - kMostNodesShown);
+  if (view.spectrum) {
+    text += fmt::format(
+        "{:.6g} of the distance to the mean is left behind {} rounds, {:.6g} a round: spectral gap {:.6g}{}\n",
+        view.spectrum->contraction, view.spectrum->rounds, view.spectrum->per_round, view.spectrum->spectral_gap,
+        view.spectrum->is_doubly_stochastic ? "" : " in the long run");
+  } else {
+    text += "spectral gap: not worked out for so many nodes of this graph\n";
+  }
+  if (graph.nodes() <= kMostNodesShown && gossip::blocks_one_at_a_time(graph, 0))
+    text += "blocking sends, one at a time, never end\n";
+  for (std::size_t round = 0; round < view.rounds.size(); ++round)
+    text += fmt::format("{:>6}  {:.3e}\n", round + 1, view.rounds[round].error);
+  return text;
+}
+
+nlohmann::json gossip_json(const GossipView& view) {
+  nlohmann::json books = nlohmann::json::array(), errors = nlohmann::json::array();
+  for (int node = 0; node < std::min(view.graph.nodes(), kMostNodesShown); ++node)
+    books.push_back(view.graph.phone_book(node));
+  for (const auto& round : view.rounds) errors.push_back(round.error);
+  nlohmann::json all{{"graph", name_of(view.graph.options().kind)},
+                     {"nodes", view.graph.nodes()},
+                     {"peers", view.graph.peers_per_round()},
+                     {"regular", view.graph.is_regular()},
+                     {"dynamic", view.graph.is_dynamic()},
+                     {"phone_book", books},
+                     {"error", errors}};
+  if (view.spectrum)
+    all["spectrum"] = {{"rounds", view.spectrum->rounds},
+                       {"contraction", view.spectrum->contraction},
+                       {"per_round", view.spectrum->per_round},
+                       {"spectral_gap", view.spectrum->spectral_gap}};
+  return all;
+}
+
+// Nodes on a circle with the edges of the first round; the first round's matrix; the error by round, of tens.
+std::string gossip_svg(const GossipView& view) {
+  const Graph& graph = view.graph;
+  if (graph.nodes() > kMostNodesShown)
+    throw InvalidArgument(
+        fmt::format("--format svg: {} nodes; a picture has {} at most", graph.nodes(), kMostNodesShown));
+  constexpr double size = 320;
+  const auto place = [&](int node) {
+    const double angle = 2 * std::numbers::pi * node / graph.nodes() - std::numbers::pi / 2;
+    return std::pair(size / 2 + 0.42 * size * std::cos(angle), size / 2 + 0.42 * size * std::sin(angle));
+  };
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" font-family=\"sans-serif\" "
+      "font-size=\"11\">\n"
+      "<title>{2} of {3} nodes</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+      3 * size, size, name_of(graph.options().kind), graph.nodes());
+  for (int node = 0; node < graph.nodes(); ++node)
+    for (const int peer : graph.peers(node, 0).out) {
+      const auto [x, y] = place(node);
+      const auto [to_x, to_y] = place(peer);
+      svg += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#888\"/>\n", x, y,
+                         to_x, to_y);
+    }
+  for (int node = 0; node < graph.nodes(); ++node) {
+    const auto [x, y] = place(node);
+    svg += fmt::format(
+        "<circle cx=\"{0:.1f}\" cy=\"{1:.1f}\" r=\"8\" fill=\"#cde\"/><text x=\"{0:.1f}\" y=\"{2:.1f}\" "
+        "text-anchor=\"middle\">{3}</text>\n",
+        x, y, y + 4, node);
+  }
+  const std::vector<double> matrix = gossip::mixing_matrix(graph, view.mixing, 0);
+  const double cell = 0.9 * size / graph.nodes();
+  for (int to = 0; to < graph.nodes(); ++to)
+    for (int from = 0; from < graph.nodes(); ++from) {
+      const double share = matrix[static_cast<std::size_t>(to * graph.nodes() + from)];
+      const int grey = 255 - static_cast<int>(200 * std::min(1.0, share));
+      svg +=
+          fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"rgb({},{},255)\"/>\n",
+                      size * 1.05 + from * cell, size * 0.05 + to * cell, cell, cell, grey, grey);
+    }
+  std::string points;
+  constexpr double decades = 16;
+  for (std::size_t round = 0; round <= view.rounds.size(); ++round) {
+    const double error = round == 0 ? 1 : std::max(view.rounds[round - 1].error, 1e-16);
+    points += fmt::format("{:.1f},{:.1f} ",
+                          size * 2.1 + 0.8 * size * static_cast<double>(round) /
+                                           static_cast<double>(std::max<std::size_t>(view.rounds.size(), 1)),
+                          size * 0.05 - std::log10(error) / decades * 0.85 * size);
+  }
+  return svg + fmt::format(
+                   "<polyline points=\"{}\" fill=\"none\" stroke=\"#c33\"/>\n<text x=\"{:.1f}\" y=\"{:.1f}\">consensus "
+                   "error by round, 1 to 1e-16</text>\n</svg>\n",
+                   points, size * 2.1, size * 0.97);
+}
+
+int run_gossip(const GossipCommandOptions& options) {
+  if (options.format != "text" && options.format != "json" && options.format != "svg")
+    throw InvalidArgument(fmt::format("--format: there is no '{}'; there are text, json and svg", options.format));
+  const GossipView view = gossip_view_of(options);
+  const std::string text = options.format == "svg"    ? gossip_svg(view)
+                           : options.format == "json" ? gossip_json(view).dump() + '\n'
+                                                      : gossip_text(view);
+  if (options.out.empty()) {
+    fmt::print("{}", text);
+    return 0;
+  }
+  const auto file = output_file(options.out, options.format == "text" ? "gossip.txt" : "gossip." + options.format);
+  record::write_file(file, text);
+  fmt::print("written: {}\n", file.string());
+  return 0;
+}
+
+}  // namespace
+
+Command add_gossip(CLI::App& app, const Program&) {
+  CLI::App* command = app.add_subcommand("gossip", "Show a gossip graph: who sends to whom, and how fast nodes agree");
+  auto options = std::make_shared<GossipCommandOptions>();
+  command->add_option("--graph", options->graph, "The graph's name, ours or FairScale's")->capture_default_str();
+  command->add_option("--nodes", options->nodes, "Nodes")->capture_default_str();
+  command->add_option("--peers", options->peers, "Peers a round; 0: the graph's own number")->capture_default_str();
+  command->add_option("--mixing", options->mixing, "uniform, metropolis-hastings or skewed")->capture_default_str();
+  command->add_option("--rounds", options->rounds, "Rounds that are simulated")->capture_default_str();
+  command->add_option("--rows", options->rows, "Rows of a mesh; 0: as square as can be")->capture_default_str();
+  command->add_option("--center", options->center, "Center of a star")->capture_default_str();
+  command->add_option("--seed", options->seed, "Of random matchings and of the values")->capture_default_str();
+  command->add_option("--convention", options->convention, "plumbline or fairscale")->capture_default_str();
+  command->add_option("--format", options->format, "text, json or svg")->capture_default_str();
+  command->add_option("--out", options->out,
+                      "A file in place of standard output; in a folder, gossip.txt, .json or .svg");
+  command->footer("Example: plumbline gossip --graph mesh --nodes 12 --mixing metropolis-hastings");
+  return [options] { return run_gossip(*options); };
+}
+
+}  // namespace plumbline::cli
