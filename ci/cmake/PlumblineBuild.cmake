@@ -115,6 +115,8 @@ function(plumbline_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   if(PLUMBLINE_UNITY AND NOT arg_APART)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON)
+  else()
+    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   endif()
   target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
   target_link_libraries(${name} PRIVATE plumbline_settings plumbline_warnings ${arg_LINKS} GTest::gmock
