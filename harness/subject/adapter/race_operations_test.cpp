@@ -24,13 +24,13 @@ std::string question(const std::string& ring) {
 }
 
 TEST(BucketingRaceCheck, NamesTheOpsAndTheVariable) {
-  EXPECT_EQ(ask("bucketing.race_check", question("12")),
+  EXPECT_EQ(ask("bucketing.race_check", question("12").c_str()),
             json::parse(R"({"races": [{"variable": "g", "first": 2, "second": 3, "why":
                 "op 2 (all_reduce, ring 12) writes it, op 3 (relu, the default stream) reads it, and neither waits for the other"}]})"));
 }
 
 TEST(BucketingRaceCheck, RefusesInOneLine) {
-  EXPECT_THAT(error_of("bucketing.race_check", question("13")), HasSubstr("ring 13, and there is no such ring"));
+  EXPECT_THAT(error_of("bucketing.race_check", question("13").c_str()), HasSubstr("ring 13, and there is no such ring"));
   EXPECT_THAT(error_of("bucketing.race_check", R"({"rings": {}})"), HasSubstr("program is missing"));
   EXPECT_THAT(error_of("bucketing.race_check", R"({"rings": {}, "program": {"vars": [], "ops": [], "more": 1}})"),
               HasSubstr("more"));
