@@ -152,7 +152,7 @@ void divide_loss(json& ops) {
     if (op["attrs"].value("op_role", 0) == 257) op["attrs"]["value"] = op["attrs"]["value"].get<double>() / 2;
 }
 
-std::vector<Mutant> pass_mutants() {
+std::vector<Mutant> transformation_mutants() {
   const std::string races = "pass.races.pass_leaves_none", values = "pass.runs.pass_keeps_values";
   return {
       {"pass.overlap_not_awaited", "PASS-054", "nobody waits for communication that was overlapped",
@@ -228,7 +228,7 @@ std::vector<Mutant> interpreter_mutants() {
 
 std::vector<Mutant> race_mutants() {
   std::vector<Mutant> all;
-  for (const auto kind : {checker_mutants, pass_mutants, interpreter_mutants})
+  for (const auto kind : {checker_mutants, transformation_mutants, interpreter_mutants})
     std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }
