@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "conformance/bucketing/recording.hpp"
 #include "conformance/bucketing/reducer_checks.hpp"
+#include "conformance/support/recording.hpp"
 #include "conformance/training/judge.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
