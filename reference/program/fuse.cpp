@@ -107,7 +107,7 @@ void redirect_scale(Program& program, const GradientGroup& group) {
   if (group.scale_op == -1) return;
   if (op_at(program, group.scale_op).type != "scale")
     throw PassError(Stage::update_program, "AssertionError",
-                    fmt::format("should found scale op but found {}", described(program, group.scale_op)));
+                    fmt::format("the op that is kept as scale is {}", described(program, group.scale_op)));
   redirect(op_at(program, group.scale_op), group.fused_variable);
 }
 

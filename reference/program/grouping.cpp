@@ -131,6 +131,7 @@ class Fusible {
       for (const std::string& name : names_in(op.outputs)) first_written_.try_emplace(name, position);
       if (op.type == "coalesce_tensor")
         for (const std::string& name : names_in(op.outputs)) shares_memory_.insert(name);
+      if (is_data_parallel_reduction(op)) ++reductions_[first_name(op.outputs)];
       ++position;
     }
   }
@@ -143,12 +144,12 @@ class Fusible {
     const Variable& variable = variable_of(program_, gradient);
     return names_in(op.inputs) == std::vector{gradient} && names_in(op.outputs) == std::vector{gradient} &&
            element_count(variable.shape) && !variable.persistable && !from_outside_.contains(gradient) &&
-           first_written(gradient) < reduction && !shares_memory_.contains(gradient);
+           first_written(gradient) < reduction && !shares_memory_.contains(gradient) && reductions_.at(gradient) == 1;
   }
 
  private:
   const Program& program_;
-  std::map<std::string, int> first_written_;
+  std::map<std::string, int> first_written_, reductions_;
   std::set<std::string> from_outside_, shares_memory_;
 };
 

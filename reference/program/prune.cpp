@@ -47,7 +47,7 @@ const std::string& only_gradient_of(const Op& op, std::size_t position) {
   const auto slot = op.inputs.find("Grad");
   if (slot == op.inputs.end() || slot->second.size() != 1)
     throw PassError(Stage::prune, "AssertionError",
-                    fmt::format("op {} ({}) is supported to have only one input grad var", position, op.type));
+                    fmt::format("op {} ({}) must have only one input grad var", position, op.type));
   return slot->second.front();
 }
 
@@ -59,7 +59,7 @@ std::set<std::string> rescale_optimizers(Program& program, const Analysis& analy
     const auto factor = number_of(op, "rescale_grad");
     if (!factor)
       throw PassError(Stage::prune, "AssertionError",
-                      fmt::format("op {} ({}) is supported to have [rescale_grad] attribute", position, op.type));
+                      fmt::format("op {} ({}) has no [rescale_grad] attribute", position, op.type));
     const std::string& gradient = only_gradient_of(op, position);
     const auto ring = analysis.find(gradient);
     if (!ring) throw PassError(Stage::prune, "KeyError", fmt::format("'{}'", gradient));
