@@ -99,7 +99,7 @@ void GradScaler::update(double scale) {
 
 GradScalerState GradScaler::state() const {
   if (!options_.enabled) throw StateError("state: the scaler is disabled and has none");
-  return {.scale = static_cast<double>(scale_.scale),
+  return {.scale = scale(),
           .growth_factor = scale_.rule.growth_factor,
           .backoff_factor = scale_.rule.backoff_factor,
           .growth_interval = scale_.rule.growth_interval,

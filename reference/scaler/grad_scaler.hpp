@@ -67,7 +67,11 @@ class GradScaler {
 
   [[nodiscard]] bool is_enabled() const { return options_.enabled; }
   [[nodiscard]] bool has_scale() const { return exists_; }
-  [[nodiscard]] double scale() const { return options_.enabled ? static_cast<double>(scale_.scale) : 1; }
+  /// Before there is one, the first scale as it was given.
+  [[nodiscard]] double scale() const {
+    if (!options_.enabled) return 1;
+    return exists_ ? static_cast<double>(scale_.scale) : scale_.rule.init_scale;
+  }
   [[nodiscard]] std::int64_t growth_tracker() const { return scale_.growth_tracker; }
   [[nodiscard]] Stage stage(int optimizer) const;
   /// What was found since the last update(), agreed on; nothing where nobody has looked.

@@ -18,6 +18,9 @@ using scaler::GradScaler;
 
 namespace {
 
+// Of all parameters of a trace: each row repeats them.
+constexpr std::int64_t kMostElements = 1 << 20;
+
 enum class By { plumbline, torch, megatron, colossalai, deepspeed };
 
 // ---- PyTorch ----
@@ -66,9 +69,15 @@ class TorchTrace {
         lr_(arguments.get<double>("lr", 0.5)),
         scaler_(made(arguments.find<Arguments>("init"))) {
     const auto sizes = arguments.get<std::vector<std::vector<std::int64_t>>>("sizes");
+    std::int64_t elements = 0;
+    for (const auto& list : sizes)
+      for (const std::int64_t size : list)
+        if (size < 0 || size > kMostElements || (elements += size) > kMostElements)
+          arguments.refuse(
+              fmt::format("sizes has {}; a size is from 0 on, all together are {} at most", size, kMostElements));
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       PlainOptimizer& optimizer = optimizers_.emplace_back();
-      for (const std::int64_t size : sizes[i]) optimizer.parameters.push_back(first_values(arguments, i, size));
+      for (const std::int64_t size : sizes[i]) optimizer.parameters.push_back(first_values(i, size));
       optimizer.gradients.resize(sizes[i].size());
     }
   }
@@ -89,9 +98,7 @@ class TorchTrace {
   }
 
  private:
-  [[nodiscard]] TypedValues first_values(const Arguments& arguments, std::size_t optimizer, std::int64_t size) const {
-    constexpr std::int64_t most = 1 << 20;
-    if (size < 0 || size > most) arguments.refuse(fmt::format("sizes has {}; a size is from 0 to {}", size, most));
+  [[nodiscard]] TypedValues first_values(std::size_t optimizer, std::int64_t size) const {
     std::vector<double> values(static_cast<std::size_t>(size));
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = static_cast<double>(i + 1) / 8 + static_cast<double>(optimizer);
