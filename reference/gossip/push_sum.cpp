@@ -133,7 +133,7 @@ PushSum::PushSum(comm::Communicator& group, Graph graph, Mixing mixing, PushSumO
     throw InvalidArgument(
         fmt::format("a graph of {} nodes over group {} of {} ranks", graph_.nodes(), group.group().name, group.size()));
   const std::vector<int> book = graph_.phone_book(group.rank());
-  if (graph_.nodes() > 1 && std::ranges::find(book, group.rank()) != book.end())
+  if (std::ranges::find(book, group.rank()) != book.end())
     throw InvalidArgument(fmt::format("the phone book of node {} names the node itself: {}", group.rank(), book));
 }
 
@@ -149,7 +149,9 @@ Shares PushSum::shares_of_round(const Lane& lane) const {
   if (graph_.options().convention == Convention::fairscale) {
     // Its shares are tensors of float.
     shares.kept = static_cast<float>(shares.kept);
-    for (double& sent : shares.sent) sent = static_cast<float>(sent);
+    // Of given ones the product with what stays is exact in double, and so is the quotient that is used.
+    if (mixing_.kind != MixingKind::given)
+      for (double& sent : shares.sent) sent = static_cast<float>(sent);
   }
   return shares;
 }
@@ -434,15 +436,19 @@ void PushSum::mix_in_pieces(Buffer x) {
     for (std::size_t i = 0; i < peers.in.size(); ++i)
       calls.push_back(
           recv_of({space[static_cast<std::size_t>(piece % 2)][i].data(), part.count, x.dtype}, peers.in[i], tag));
-    works[static_cast<std::size_t>(piece % 2)] = group_->start(calls);
+    if (!calls.empty()) works[static_cast<std::size_t>(piece % 2)] = group_->start(calls);
   };
   is_interrupted_ = true;
   for (std::int64_t piece = 0; piece <= pieces; ++piece) {
     if (piece < pieces) begin(piece);
     if (piece == 0) continue;
     const auto slot = static_cast<std::size_t>((piece - 1) % 2);
-    works[slot].wait(options_.heartbeat);
+    if (!peers.in.empty() || !peers.out.empty()) works[slot].wait(options_.heartbeat);
     const Buffer part = part_of(piece - 1);
+    if (peers.in.empty()) {
+      scale(part, kept);
+      continue;
+    }
     for (std::size_t i = 1; i < peers.in.size(); ++i)
       add({space[slot][0].data(), part.count, x.dtype}, {space[slot][i].data(), part.count, x.dtype});
     add_and_scale(part, {space[slot][0].data(), part.count, x.dtype}, kept);

@@ -351,10 +351,10 @@ class SlowMo::Impl {
     keep_all_errors();
     if (thread_ && !thread_->hand_over(tensors_.parameters))
       warn(Warning::What::not_mixed, "what was handed over to gossip before is not collected yet");
+    weight_ = weight;  // the master's, which goes to its node with the parameters
     share_in_node();
     add_errors();
     copy_back();
-    weight_ = weight;
     is_under_way_ = true;
     rounds_behind_ = 0;
   }

@@ -192,13 +192,15 @@ void require_lengths(const Trace& trace) {
   if (trace.split >= std::max<std::size_t>(1, trace.elements.size()))
     throw InvalidArgument(fmt::format("slowmo trace: the second group begins with parameter {} of {}", trace.split,
                                       trace.elements.size()));
+  if (trace.split != 0 && trace.masters == Trace::MastersAs::flat)
+    throw InvalidArgument("slowmo trace: flat masters are one parameter, which is in one group");
   for (const auto& rates : trace.rates) require(rates.size(), trace.split == 0 ? 1 : 2, "learning rates");
   for (const auto& initial : trace.initial) require(initial.size(), elements, "initial parameters");
   for (const auto& step : trace.gradients) {
     require(step.size(), trace.initial.size(), "ranks in a step");
     for (const TraceGradients& rank : step) {
       require(rank.values.size(), elements, "gradients");
-      require(rank.buffer_before.size(), step.front().buffer_before.size(), "values of a buffer");
+      require(rank.buffer_before.size(), trace.gradients.front().front().buffer_before.size(), "values of a buffer");
     }
   }
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -58,7 +59,8 @@ GraphOptions options_in(const Arguments& arguments, Convention convention) {
                        .center = arguments.get<int>("center", 0),
                        .seed = arguments.get<std::uint64_t>("seed", 0)};
   if (arguments.has("nprocs_per_node"))
-    options.ranks_per_node = static_cast<int>(arguments.integer_in("nprocs_per_node", 1, 1 << 20));
+    options.ranks_per_node =
+        static_cast<int>(arguments.integer_in("nprocs_per_node", 1, std::numeric_limits<int>::max() / kMostNodes));
   if (arguments.has("peers_per_itr"))
     options.peers = static_cast<int>(arguments.integer_in("peers_per_itr", 1, kMostNodes));
   return options;
@@ -180,9 +182,14 @@ json graph(const Arguments& arguments) {
   }
   expect_small(graph, "every peer");
   if (arguments.has("plan")) return {{"ranks", planned(arguments, graph)}};
+  // What is answered is a list of peers for each node and turn.
+  constexpr double kMostEntries = 1e7;
   const auto rotations =
       arguments.has("rotations") ? static_cast<int>(arguments.integer_in("rotations", 0, kMostRounds)) : 0;
   arguments.expect_no_others();
+  const double entries = static_cast<double>(graph.nodes()) * (rotations + 1) *
+                         (graph.peers_per_round() == 0 ? graph.nodes() : graph.peers_per_round());
+  if (entries > kMostEntries) throw Unsupported(fmt::format("{} peers to name; {} at most", entries, kMostEntries));
   json passive = json::array(), books = json::array(), ranks = json::array();
   for (int node = 0; node < graph.nodes(); ++node) {
     passive.push_back(graph.is_passive(node));
