@@ -5,9 +5,9 @@
 
 namespace plumbline::conformance {
 
-/// Races of programs, and whether a pass makes any: PASS-050 to PASS-055.
+/// Races of programs, and whether a pass makes any: RACE-001 to RACE-006.
 void add_race_checks(suite::Suite& suite);
-/// What programs compute before and behind the pass: PASS-056 and up.
+/// What programs compute before and behind the pass: RACE-007 and up.
 void add_interpreter_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

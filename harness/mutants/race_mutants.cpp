@@ -39,17 +39,17 @@ bool has_left(const Op& op) { return program::stream_of(op).starts_with("ring ")
 std::vector<Mutant> checker_mutants() {
   const std::string check = "pass.races.";
   return {
-      {"pass.race_ignores_waits", "PASS-050", "waits order nothing", "a checker of data flow alone",
+      {"pass.race_ignores_waits", "RACE-001", "waits order nothing", "a checker of data flow alone",
        check + "none_where_ordered[ordered_by=waits,gradients=1]",
        check + "none_where_ordered[ordered_by=names,gradients=1]", "there are no waits",
        checks_with([](RaceSteps& steps) { steps.wait = [](const Op&) { return std::nullopt; }; })},
-      {"pass.race_ignores_dependencies", "PASS-050", "dependency ops order nothing", "they compute nothing",
+      {"pass.race_ignores_dependencies", "RACE-001", "dependency ops order nothing", "they compute nothing",
        check + "none_where_ordered[ordered_by=names,gradients=4]",
        check + "none_where_ordered[ordered_by=waits,gradients=4]", "there are no dependency ops",
        checks_with([](RaceSteps& steps) {
          steps.by_names = [](const Op& op) { return op.type != "nop" && program::is_ordered_by_names(op); };
        })},
-      {"pass.race_any_ring", "PASS-051", "a wait for one ring is taken for a wait for all", "one communication stream",
+      {"pass.race_any_ring", "RACE-002", "a wait for one ring is taken for a wait for all", "one communication stream",
        check + "taken_away[taken=wait_for_another_ring]", check + "taken_away[taken=wait_after]", "there is one ring",
        checks_with([](RaceSteps& steps) {
          steps.stream = [](const Op& op) { return has_left(op) ? "ring" : op.stream; };
@@ -59,23 +59,23 @@ std::vector<Mutant> checker_mutants() {
            return wait;
          };
        })},
-      {"pass.race_forgets_write_after_read", "PASS-051", "a write behind a read races with nothing",
+      {"pass.race_forgets_write_after_read", "RACE-002", "a write behind a read races with nothing",
        "only values that are read wrong are looked for", check + "taken_away[taken=written_while_it_is_read]",
        check + "taken_away[taken=wait_before]", "both write",
        checks_with([](RaceSteps& steps) { steps.conflicts = [](bool first, bool) { return first; }; })},
-      {"pass.race_trusts_names", "PASS-051", "communication on its ring's stream is ordered by names",
+      {"pass.race_trusts_names", "RACE-002", "communication on its ring's stream is ordered by names",
        "the executor is taken to see it", check + "taken_away[taken=wait_after]",
        check + "taken_away[taken=dependency_after]", "it is on a stream of the executor's",
        checks_with([](RaceSteps& steps) { steps.by_names = [](const Op&) { return true; }; })},
-      {"pass.race_separate_members", "PASS-051", "members of a fused variable have memory of their own",
+      {"pass.race_separate_members", "RACE-002", "members of a fused variable have memory of their own",
        "names are taken for memory", check + "taken_away[taken=dependency_before]",
        check + "taken_away[taken=wait_before]", "nothing is fused",
        checks_with([](RaceSteps& steps) { steps.shares_memory = [](const Op&) { return false; }; })},
-      {"pass.race_one_stream", "PASS-052", "communication is on the stream that it is issued on",
+      {"pass.race_one_stream", "RACE-003", "communication is on the stream that it is issued on",
        "use_calc_stream is not read", check + "by_closure[programs=waits]", check + "by_closure[programs=names]",
        "there is no communication",
        checks_with([](RaceSteps& steps) { steps.stream = [](const Op& op) { return op.stream; }; })},
-      {"pass.race_dependency_touches", "PASS-052", "a dependency op touches what it names", "it has inputs and outputs",
+      {"pass.race_dependency_touches", "RACE-003", "a dependency op touches what it names", "it has inputs and outputs",
        check + "by_closure[programs=fused]", check + "by_closure[programs=waits]", "there are no dependency ops",
        checks_with([](RaceSteps& steps) {
          steps.accesses = [](const Op& op) {
@@ -84,15 +84,15 @@ std::vector<Mutant> checker_mutants() {
            return program::accesses_of(touching);
          };
        })},
-      {"pass.race_reads_conflict", "PASS-052", "two reads at once are a race", "every touch is taken for a write",
+      {"pass.race_reads_conflict", "RACE-003", "two reads at once are a race", "every touch is taken for a write",
        check + "by_closure[programs=messages]", check + "none_where_ordered[ordered_by=waits,gradients=1]",
        "nothing is read twice",
        checks_with([](RaceSteps& steps) { steps.conflicts = [](bool, bool) { return true; }; })},
-      {"pass.race_write_after_read_unordered", "PASS-052", "a write is not ordered behind the reads ahead of it",
+      {"pass.race_write_after_read_unordered", "RACE-003", "a write is not ordered behind the reads ahead of it",
        "the executor is taken to know only what is read from whom", check + "by_closure[programs=names]",
        check + "none_where_ordered[ordered_by=waits,gradients=4]", "waits order them",
        checks_with([](RaceSteps& steps) { steps.orders = [](bool first, bool) { return first; }; })},
-      {"pass.race_takes_unknown_rings", "PASS-053", "a program may run over a ring that there is not",
+      {"pass.race_takes_unknown_rings", "RACE-004", "a program may run over a ring that there is not",
        "rings are numbers", check + "bad_programs[fault=ring_that_is_not_there]",
        check + "bad_programs[fault=negative_shape]", "its rings are there",
        takes(kRaces, [](const json& args) { return !args.value("rings", json::object()).contains("12"); },
@@ -155,27 +155,27 @@ void divide_loss(json& ops) {
 std::vector<Mutant> transformation_mutants() {
   const std::string races = "pass.races.pass_leaves_none", values = "pass.runs.pass_keeps_values";
   return {
-      {"pass.overlap_not_awaited", "PASS-054", "nobody waits for communication that was overlapped",
+      {"pass.overlap_not_awaited", "RACE-005", "nobody waits for communication that was overlapped",
        "the source's analysis of waits returns in its first line", races + "[steps=second_derivative]",
        races + "[steps=plain]", "dependency ops order what is fused",
        ends_with([](json& ops) { erase_ops(ops, [](const json& op) { return is_type(op, "c_wait_comm"); }); })},
-      {"pass.dependency_before_missing", "PASS-054", "a fused reduction does not wait for its members", "OVL-11",
+      {"pass.dependency_before_missing", "RACE-005", "a fused reduction does not wait for its members", "OVL-11",
        races + "[steps=plain]", races + "[steps=second_derivative]", "nothing is fused",
        ends_with([](json& ops) { erase_ops(ops, [](const json& op) { return is_dependency(op, true); }); })},
-      {"pass.dependency_after_missing", "PASS-054", "nobody waits for a fused reduction", "OVL-11",
+      {"pass.dependency_after_missing", "RACE-005", "nobody waits for a fused reduction", "OVL-11",
        races + "[steps=late]", races + "[steps=second_derivative]", "nothing is fused",
        ends_with([](json& ops) { erase_ops(ops, [](const json& op) { return is_dependency(op, false); }); })},
-      {"pass.foreign_waits_removed", "PASS-054", "waits of other rings go with the pass's own",
+      {"pass.foreign_waits_removed", "RACE-005", "waits of other rings go with the pass's own",
        "the source removes every wait without slots", races + "[steps=foreign_wait]", races + "[steps=plain]",
        "there are no other waits", ends_with([](json& ops) {
          erase_ops(ops, [](const json& op) { return is_type(op, "c_wait_compute") && op["attrs"]["ring_id"] == 13; });
        })},
-      {"pass.coalesced_late", "PASS-055", "memory is made one behind what was written to it", "BKT-14",
+      {"pass.coalesced_late", "RACE-006", "memory is made one behind what was written to it", "BKT-14",
        values + "[steps=plain]", values + "[steps=second_derivative]", "nothing is fused", ends_with(coalesce_late)},
-      {"pass.divided_twice", "PASS-055", "the gradient of the loss is divided once more", "a second application",
+      {"pass.divided_twice", "RACE-006", "the gradient of the loss is divided once more", "a second application",
        values + "[steps=plain]", values + "[steps=no_loss]", "there is no op that begins with it",
        ends_with(divide_loss)},
-      {"pass.scaling_lost", "PASS-055", "scalings are taken out where their factor has no place",
+      {"pass.scaling_lost", "RACE-006", "scalings are taken out where their factor has no place",
        "the source does where there is no loss", values + "[steps=no_loss]", "",
        "steps are drawn until one keeps a scaling", ends_with([](json& ops) { erase_ops(ops, is_scaling); })},
   };
@@ -194,17 +194,17 @@ MakeSteps with(std::function<void(InterpreterSteps&)> change) {
 std::vector<Mutant> interpreter_mutants() {
   const std::string runs = "pass.runs.";
   return {
-      {"pass.run_ignores_rescale", "PASS-056", "an optimizer takes its gradient as it is",
+      {"pass.run_ignores_rescale", "RACE-007", "an optimizer takes its gradient as it is",
        "an attribute that a program without the pass does not need",
        runs + "equal_over_a_backend[step=two_degrees,world=4]", runs + "equal_over_a_backend[step=plain,world=2]",
        "the factor is in the gradient of the loss",
        with([](InterpreterSteps& steps) { steps.rescale = [](const Op&) { return 1.0; }; })},
-      {"pass.run_reduces_nothing", "PASS-057", "gradients stay each rank's own", "a run on one rank of many",
+      {"pass.run_reduces_nothing", "RACE-008", "gradients stay each rank's own", "a run on one rank of many",
        runs + "gradients_are_means[world=2]", runs + "gradients_are_means[world=1]", "there is one rank",
        with([](InterpreterSteps& steps) {
          steps.all_reduce = [](comm::Communicator&, comm::Buffer, comm::ReduceOp) {};
        })},
-      {"pass.run_members_overlap", "PASS-058", "a member begins on the end of the one ahead of it", "BKT-14",
+      {"pass.run_members_overlap", "RACE-009", "a member begins on the end of the one ahead of it", "BKT-14",
        runs + "members_get_their_sums[members=2,op=sum,world=2]", runs + "gradients_are_means[world=2]",
        "nothing is fused", with([](InterpreterSteps& steps) {
          steps.places = [](const std::vector<std::int64_t>& elements, std::int64_t) {
@@ -213,7 +213,7 @@ std::vector<Mutant> interpreter_mutants() {
            return places;
          };
        })},
-      {"pass.run_sums_averages", "PASS-058", "an average is a sum", "the reduction's type is not read",
+      {"pass.run_sums_averages", "RACE-009", "an average is a sum", "the reduction's type is not read",
        runs + "members_get_their_sums[members=2,op=avg,world=2]",
        runs + "members_get_their_sums[members=2,op=sum,world=2]", "a sum is asked for",
        with([](InterpreterSteps& steps) {
