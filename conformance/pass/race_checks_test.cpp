@@ -13,6 +13,7 @@ const suite::Suite& suite_under_test() {
   static const suite::Suite suite = suite_of([](suite::Suite& checks) {
     add_race_checks(checks);
     add_interpreter_checks(checks);
+    add_recorded_run_checks(checks);
   });
   return suite;
 }
