@@ -83,11 +83,11 @@ void equal_over_a_backend(Context& context) {
   program::PassOptions options;
   options.max_fuse_numel = step.limit;
   const program::PassResult result = apply_data_parallel_pass(before, step.rings(), options);
-  EXPECT_NE(result.program, before) << "RACE-007: there was nothing to do";
+  EXPECT_NE(result.program, before) << "PASS-086: there was nothing to do";
   EXPECT_EQ(difference_of(before, run_over(context, before, step.rings()),
                           run_over(context, result.program, step.rings()), tolerance_of(context)),
             "")
-      << "RACE-007: before the pass and behind it";
+      << "PASS-086: before the pass and behind it";
 }
 
 // What a step must give, computed without a program: each rank's own gradients, then their mean over the ranks.
@@ -105,7 +105,7 @@ void gradients_are_means(Context& context) {
     context.world().all_reduce(values, values, comm::ReduceOp::sum);
     for (std::size_t i = 0; i < sum.size(); ++i)
       EXPECT_NEAR(mean.gradients.at(parameter)[i], sum[i] / context.size(), 1e-6)
-          << "RACE-008: gradient of " << parameter << ", element " << i;
+          << "PASS-087: gradient of " << parameter << ", element " << i;
   }
 }
 
@@ -134,14 +134,14 @@ void members_get_their_sums(Context& context) {
   const double times = context.parameters().text("op") == "avg" ? 1 : context.size();
   for (int i = 0; i < count; ++i)
     for (const double value : run.variables.at(members[static_cast<std::size_t>(i)]))
-      ASSERT_EQ(value, times * (i + 1)) << "RACE-009: member " << i;
+      ASSERT_EQ(value, times * (i + 1)) << "PASS-088: member " << i;
 }
 
 }  // namespace
 
 void add_interpreter_checks(suite::Suite& suite) {
   suite.add({.id = "pass.runs.pass_keeps_values",
-             .verifies = {"RACE-006@8475"},
+             .verifies = {"PASS-085@8475"},
              .door = Door::adapter,
              .axes = {{"steps", kinds_of_steps()}},
              .operations = {kPass},
@@ -149,15 +149,15 @@ void add_interpreter_checks(suite::Suite& suite) {
              .body = pass_keeps_values});
   suite.add(
       {.id = "pass.runs.equal_over_a_backend",
-       .verifies = {"RACE-007@4550"},
+       .verifies = {"PASS-086@4550"},
        .axes = {{"step", {"plain", "groups", "tensor_parallel", "averaged", "two_degrees"}}, suite::worlds({2, 3, 4})},
        .body = equal_over_a_backend});
   suite.add({.id = "pass.runs.gradients_are_means",
-             .verifies = {"RACE-008@0221"},
+             .verifies = {"PASS-087@0221"},
              .axes = {suite::worlds({1, 2, 3, 4})},
              .body = gradients_are_means});
   suite.add({.id = "pass.runs.members_get_their_sums",
-             .verifies = {"RACE-009@0c8e"},
+             .verifies = {"PASS-088@0c8e"},
              .axes = {{"members", {"2", "5"}}, {"op", {"sum", "avg"}}, suite::worlds({1, 2, 3})},
              .body = members_get_their_sums});
 }

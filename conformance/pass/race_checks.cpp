@@ -366,12 +366,12 @@ void add_race_checks(suite::Suite& suite) {
                .limit = std::chrono::seconds(120),  // thousands of questions
                .body = body});
   };
-  add("none_where_ordered", "RACE-001@e881", {kRaces}, {{"ordered_by", {"waits", "names"}}, {"gradients", {"1", "4"}}},
+  add("none_where_ordered", "PASS-080@e881", {kRaces}, {{"ordered_by", {"waits", "names"}}, {"gradients", {"1", "4"}}},
       none_where_ordered);
-  add("taken_away", "RACE-002@90b1", {kRaces}, {{"taken", keys_of(taken())}}, taken_away);
-  add("by_closure", "RACE-003@46cb", {kRaces}, {{"programs", kinds_of_order()}}, by_closure);
-  add("bad_programs", "RACE-004@128d", {kRaces}, {{"fault", keys_of(refused())}}, refuses);
-  add("pass_leaves_none", "RACE-005@ed2c", {kPass}, {{"steps", kinds_of_steps()}}, pass_leaves_none);
+  add("taken_away", "PASS-081@90b1", {kRaces}, {{"taken", keys_of(taken())}}, taken_away);
+  add("by_closure", "PASS-082@46cb", {kRaces}, {{"programs", kinds_of_order()}}, by_closure);
+  add("bad_programs", "PASS-083@128d", {kRaces}, {{"fault", keys_of(refused())}}, refuses);
+  add("pass_leaves_none", "PASS-084@ed2c", {kPass}, {{"steps", kinds_of_steps()}}, pass_leaves_none);
 }
 
 }  // namespace plumbline::conformance

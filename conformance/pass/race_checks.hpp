@@ -5,11 +5,11 @@
 
 namespace plumbline::conformance {
 
-/// Races of programs, and whether a pass makes any: RACE-001 to RACE-005.
+/// Races of programs, and whether a pass makes any: PASS-080 to PASS-084.
 void add_race_checks(suite::Suite& suite);
-/// What programs compute before and behind the pass: RACE-006 to RACE-009.
+/// What programs compute before and behind the pass: PASS-085 to PASS-088.
 void add_interpreter_checks(suite::Suite& suite);
-/// Both of recorded programs: RACE-010 to RACE-012.
+/// Both of recorded programs: PASS-089 to PASS-091.
 void add_recorded_run_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

@@ -163,9 +163,9 @@ void add_recorded_run_checks(suite::Suite& suite) {
                .limit = std::chrono::seconds(120),
                .body = body});
   };
-  add("races.recorded", "RACE-010@7501", all, kPass, stay_ordered);
-  add("races.recorded_by_paddle", "RACE-011@b00a", answered, kRaces, races_of_paddle);
-  add("runs.recorded", "RACE-012@1d1a", answered, kPass, compute_the_same);
+  add("races.recorded", "PASS-089@7501", all, kPass, stay_ordered);
+  add("races.recorded_by_paddle", "PASS-090@b00a", answered, kRaces, races_of_paddle);
+  add("runs.recorded", "PASS-091@1d1a", answered, kPass, compute_the_same);
 }
 
 }  // namespace plumbline::conformance

@@ -40,17 +40,17 @@ bool has_left(const Op& op) { return program::stream_of(op).starts_with("ring ")
 std::vector<Mutant> checker_mutants() {
   const std::string check = "pass.races.";
   return {
-      {"pass.race_ignores_waits", "RACE-001", "waits order nothing", "a checker of data flow alone",
+      {"pass.race_ignores_waits", "PASS-080", "waits order nothing", "a checker of data flow alone",
        check + "none_where_ordered[ordered_by=waits,gradients=1]",
        check + "none_where_ordered[ordered_by=names,gradients=1]", "there are no waits",
        checks_with([](RaceSteps& steps) { steps.wait = [](const Op&) { return std::nullopt; }; })},
-      {"pass.race_ignores_dependencies", "RACE-001", "dependency ops order nothing", "they compute nothing",
+      {"pass.race_ignores_dependencies", "PASS-080", "dependency ops order nothing", "they compute nothing",
        check + "none_where_ordered[ordered_by=names,gradients=4]",
        check + "none_where_ordered[ordered_by=waits,gradients=4]", "there are no dependency ops",
        checks_with([](RaceSteps& steps) {
          steps.by_names = [](const Op& op) { return op.type != "nop" && program::is_ordered_by_names(op); };
        })},
-      {"pass.race_any_ring", "RACE-002", "a wait for one ring is taken for a wait for all", "one communication stream",
+      {"pass.race_any_ring", "PASS-081", "a wait for one ring is taken for a wait for all", "one communication stream",
        check + "taken_away[taken=wait_for_another_ring]", check + "taken_away[taken=wait_after]", "there is one ring",
        checks_with([](RaceSteps& steps) {
          steps.stream = [](const Op& op) { return has_left(op) ? "ring" : op.stream; };
@@ -60,23 +60,23 @@ std::vector<Mutant> checker_mutants() {
            return wait;
          };
        })},
-      {"pass.race_forgets_write_after_read", "RACE-002", "a write behind a read races with nothing",
+      {"pass.race_forgets_write_after_read", "PASS-081", "a write behind a read races with nothing",
        "only values that are read wrong are looked for", check + "taken_away[taken=written_while_it_is_read]",
        check + "taken_away[taken=wait_before]", "both write",
        checks_with([](RaceSteps& steps) { steps.conflicts = [](bool first, bool) { return first; }; })},
-      {"pass.race_trusts_names", "RACE-002", "communication on its ring's stream is ordered by names",
+      {"pass.race_trusts_names", "PASS-081", "communication on its ring's stream is ordered by names",
        "the executor is taken to see it", check + "taken_away[taken=wait_after]",
        check + "taken_away[taken=dependency_after]", "it is on a stream of the executor's",
        checks_with([](RaceSteps& steps) { steps.by_names = [](const Op&) { return true; }; })},
-      {"pass.race_separate_members", "RACE-002", "members of a fused variable have memory of their own",
+      {"pass.race_separate_members", "PASS-081", "members of a fused variable have memory of their own",
        "names are taken for memory", check + "taken_away[taken=dependency_before]",
        check + "taken_away[taken=wait_before]", "nothing is fused",
        checks_with([](RaceSteps& steps) { steps.shares_memory = [](const Op&) { return false; }; })},
-      {"pass.race_one_stream", "RACE-003", "communication is on the stream that it is issued on",
+      {"pass.race_one_stream", "PASS-082", "communication is on the stream that it is issued on",
        "use_calc_stream is not read", check + "by_closure[programs=waits]", check + "by_closure[programs=names]",
        "there is no communication",
        checks_with([](RaceSteps& steps) { steps.stream = [](const Op& op) { return op.stream; }; })},
-      {"pass.race_dependency_touches", "RACE-003", "a dependency op touches what it names", "it has inputs and outputs",
+      {"pass.race_dependency_touches", "PASS-082", "a dependency op touches what it names", "it has inputs and outputs",
        check + "by_closure[programs=fused]", check + "by_closure[programs=waits]", "there are no dependency ops",
        checks_with([](RaceSteps& steps) {
          steps.accesses = [](const Op& op) {
@@ -85,20 +85,20 @@ std::vector<Mutant> checker_mutants() {
            return program::accesses_of(touching);
          };
        })},
-      {"pass.race_reads_conflict", "RACE-003", "two reads at once are a race", "every touch is taken for a write",
+      {"pass.race_reads_conflict", "PASS-082", "two reads at once are a race", "every touch is taken for a write",
        check + "by_closure[programs=messages]", check + "none_where_ordered[ordered_by=waits,gradients=1]",
        "nothing is read twice",
        checks_with([](RaceSteps& steps) { steps.conflicts = [](bool, bool) { return true; }; })},
-      {"pass.race_write_after_read_unordered", "RACE-003", "a write is not ordered behind the reads ahead of it",
+      {"pass.race_write_after_read_unordered", "PASS-082", "a write is not ordered behind the reads ahead of it",
        "the executor is taken to know only what is read from whom", check + "by_closure[programs=names]",
        check + "none_where_ordered[ordered_by=waits,gradients=4]", "waits order them",
        checks_with([](RaceSteps& steps) { steps.orders = [](bool first, bool) { return first; }; })},
-      {"pass.race_takes_unknown_rings", "RACE-004", "a program may run over a ring that there is not",
+      {"pass.race_takes_unknown_rings", "PASS-083", "a program may run over a ring that there is not",
        "rings are numbers", check + "bad_programs[fault=ring_that_is_not_there]",
        check + "bad_programs[fault=negative_shape]", "its rings are there",
        takes(kRaces, [](const json& args) { return !args.value("rings", json::object()).contains("12"); },
              {{"races", json::array()}})},
-      {"pass.race_one_issuing_stream", "RACE-011", "all ops are issued to one stream", "execution_stream is not read",
+      {"pass.race_one_issuing_stream", "PASS-090", "all ops are issued to one stream", "execution_stream is not read",
        check + "recorded_by_paddle[programs=order]", check + "recorded_by_paddle[programs=entry]",
        "dependencies order what is fused", checks_with([](RaceSteps& steps) {
          steps.stream = [](const Op& op) { return has_left(op) ? program::stream_of(op) : ""; };
@@ -184,34 +184,34 @@ void reduce_once(json& ops) {
 std::vector<Mutant> transformation_mutants() {
   const std::string races = "pass.races.pass_leaves_none", values = "pass.runs.pass_keeps_values";
   return {
-      {"pass.overlap_not_awaited", "RACE-005", "nobody waits for communication that was overlapped",
+      {"pass.overlap_not_awaited", "PASS-084", "nobody waits for communication that was overlapped",
        "the source's analysis of waits returns in its first line", races + "[steps=second_derivative]",
        races + "[steps=plain]", "dependency ops order what is fused",
        ends_with([](json& ops) { erase_ops(ops, [](const json& op) { return is_type(op, "c_wait_comm"); }); })},
-      {"pass.dependency_before_missing", "RACE-005", "a fused reduction does not wait for its members", "OVL-11",
+      {"pass.dependency_before_missing", "PASS-084", "a fused reduction does not wait for its members", "OVL-11",
        races + "[steps=plain]", races + "[steps=second_derivative]", "nothing is fused",
        ends_with([](json& ops) { erase_ops(ops, [](const json& op) { return is_dependency(op, true); }); })},
-      {"pass.dependency_after_missing", "RACE-005", "nobody waits for a fused reduction", "OVL-11",
+      {"pass.dependency_after_missing", "PASS-084", "nobody waits for a fused reduction", "OVL-11",
        races + "[steps=late]", races + "[steps=second_derivative]", "nothing is fused",
        ends_with([](json& ops) { erase_ops(ops, [](const json& op) { return is_dependency(op, false); }); })},
-      {"pass.foreign_waits_removed", "RACE-005", "waits of other rings go with the pass's own",
+      {"pass.foreign_waits_removed", "PASS-084", "waits of other rings go with the pass's own",
        "the source removes every wait without slots", races + "[steps=foreign_wait]", races + "[steps=plain]",
        "there are no other waits", ends_with([](json& ops) {
          erase_ops(ops, [](const json& op) { return is_type(op, "c_wait_compute") && op["attrs"]["ring_id"] == 13; });
        })},
-      {"pass.coalesced_late", "RACE-006", "memory is made one behind what was written to it", "BKT-14",
+      {"pass.coalesced_late", "PASS-085", "memory is made one behind what was written to it", "BKT-14",
        values + "[steps=plain]", values + "[steps=second_derivative]", "nothing is fused", ends_with(coalesce_late)},
-      {"pass.divided_twice", "RACE-006", "the gradient of the loss is divided once more", "a second application",
+      {"pass.divided_twice", "PASS-085", "the gradient of the loss is divided once more", "a second application",
        values + "[steps=plain]", values + "[steps=no_loss]", "there is no op that begins with it",
        ends_with(divide_loss)},
-      {"pass.scaling_lost", "RACE-006", "scalings are taken out where their factor has no place",
+      {"pass.scaling_lost", "PASS-085", "scalings are taken out where their factor has no place",
        "the source does where there is no loss", values + "[steps=no_loss]", "",
        "steps are drawn until one keeps a scaling", ends_with([](json& ops) { erase_ops(ops, is_scaling); })},
-      {"pass.forward_op_ends_order", "RACE-010", "what stands ahead of an op of the forward gets no dependencies",
+      {"pass.forward_op_ends_order", "PASS-089", "what stands ahead of an op of the forward gets no dependencies",
        "the source looks from the end to the last one", "pass.races.recorded[programs=order]",
        "pass.races.recorded[programs=entry]", "the forward is ahead of all reductions",
        ends_with(end_order_at_forward)},
-      {"pass.reduced_over_first_ring", "RACE-012", "a gradient of two rings is reduced over one",
+      {"pass.reduced_over_first_ring", "PASS-091", "a gradient of two rings is reduced over one",
        "a table has one ring for a gradient", "pass.runs.recorded[programs=models]",
        "pass.runs.recorded[programs=entry]", "no gradient has two rings", ends_with(reduce_once)},
   };
@@ -230,17 +230,17 @@ MakeSteps with(std::function<void(InterpreterSteps&)> change) {
 std::vector<Mutant> interpreter_mutants() {
   const std::string runs = "pass.runs.";
   return {
-      {"pass.run_ignores_rescale", "RACE-007", "an optimizer takes its gradient as it is",
+      {"pass.run_ignores_rescale", "PASS-086", "an optimizer takes its gradient as it is",
        "an attribute that a program without the pass does not need",
        runs + "equal_over_a_backend[step=two_degrees,world=4]", runs + "equal_over_a_backend[step=plain,world=2]",
        "the factor is in the gradient of the loss",
        with([](InterpreterSteps& steps) { steps.rescale = [](const Op&) { return 1.0; }; })},
-      {"pass.run_reduces_nothing", "RACE-008", "gradients stay each rank's own", "a run on one rank of many",
+      {"pass.run_reduces_nothing", "PASS-087", "gradients stay each rank's own", "a run on one rank of many",
        runs + "gradients_are_means[world=2]", runs + "gradients_are_means[world=1]", "there is one rank",
        with([](InterpreterSteps& steps) {
          steps.all_reduce = [](comm::Communicator&, comm::Buffer, comm::ReduceOp) {};
        })},
-      {"pass.run_members_overlap", "RACE-009", "a member begins on the end of the one ahead of it", "BKT-14",
+      {"pass.run_members_overlap", "PASS-088", "a member begins on the end of the one ahead of it", "BKT-14",
        runs + "members_get_their_sums[members=2,op=sum,world=2]", runs + "gradients_are_means[world=2]",
        "nothing is fused", with([](InterpreterSteps& steps) {
          steps.places = [](const std::vector<std::int64_t>& elements, std::int64_t) {
@@ -249,7 +249,7 @@ std::vector<Mutant> interpreter_mutants() {
            return places;
          };
        })},
-      {"pass.run_sums_averages", "RACE-009", "an average is a sum", "the reduction's type is not read",
+      {"pass.run_sums_averages", "PASS-088", "an average is a sum", "the reduction's type is not read",
        runs + "members_get_their_sums[members=2,op=avg,world=2]",
        runs + "members_get_their_sums[members=2,op=sum,world=2]", "a sum is asked for",
        with([](InterpreterSteps& steps) {
