@@ -54,6 +54,7 @@ std::unique_ptr<suite::Suite> make_suite() {
   suite->requirements.add_toml(plumbline_race_requirements, "conformance/pass/race_requirements.toml");
   add_race_checks(*suite);
   add_interpreter_checks(*suite);
+  add_recorded_run_checks(*suite);
   suite->requirements.add_toml(plumbline_pipeline_requirements, "conformance/pipeline/requirements.toml");
   add_pipeline_checks(*suite);
   suite->requirements.add_toml(plumbline_scaler_requirements, "conformance/scaler/requirements.toml");

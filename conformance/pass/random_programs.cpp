@@ -260,18 +260,20 @@ class StepWriter {
       add(op_of("scale", {{"X", {gradient}}}, {{"Out", {gradient + "@MORE"}}}));
       add(op_of("sum", {{"X", {gradient, gradient + "@MORE"}}}, {{"Out", {gradient}}}));
     }
-    if (one.is_read_before) read(gradient, "before");
+    if (one.is_read_before) read(gradient, one, "before");
     if (one.tensor_parallel) add(reduction(gradient, 13, kTensorParallel));
     late_.push_back({late_step_ + one.late, i});
     ++late_step_;
   }
 
   // What an op sees of a gradient is kept, so that a run shows it.
-  void read(const std::string& gradient, const char* when) {
+  void read(const std::string& gradient, const DrawnLayer& one, const char* when) {
     const std::string kept = fmt::format("{}@{}", gradient, when);
     declare(kept, {4, 4}, true);
     program_.variables[kept].parameter = false;
-    add(op_of("assign", {{"X", {gradient}}}, {{"Out", {kept}}}));
+    Op reader = op_of("assign", {{"X", {gradient}}}, {{"Out", {kept}}});
+    if (one.is_read_elsewhere) reader.stream = "readers";
+    add(reader);
   }
 
   void reduce_late_ones() {
@@ -283,7 +285,7 @@ class StepWriter {
       const int i = late_[k].second;
       late_.erase(late_.begin() + static_cast<std::ptrdiff_t>(k));
       reduce(gradient_of(at("w", i)), layer(i));
-      if (layer(i).is_read_after) read(gradient_of(at("w", i)), "after");
+      if (layer(i).is_read_after) read(gradient_of(at("w", i)), layer(i), "after");
     }
   }
 
@@ -373,6 +375,18 @@ const std::vector<std::string>& kinds_of_steps() {
   return kinds;
 }
 
+namespace {
+
+void draw_streams(DrawnLayer& layer, Random& random) {
+  layer.on_own_stream = random.between(0, 1) == 0;
+  layer.is_read_elsewhere = !layer.on_own_stream || random.between(0, 1) == 0;
+  if (!layer.is_read_elsewhere) return;
+  layer.is_read_before = random.between(0, 1) == 0;
+  layer.is_read_after = !layer.is_read_before || random.between(0, 1) == 0;
+}
+
+}  // namespace
+
 DrawnStep draw_training_step(const std::string& kind, Random& random) {
   DrawnStep step{.layers = {},
                  .ranks = random.one_of(std::vector<int>{2, 4, 3}),
@@ -393,15 +407,14 @@ DrawnStep draw_training_step(const std::string& kind, Random& random) {
     if (draws("other_factor") && is_chosen) layer.factor = 0.125;
     if (draws("two_rings") && is_chosen) layer.rings = 2;
     if (draws("tensor_parallel")) layer.tensor_parallel = is_chosen;
-    if (draws("streams")) layer.on_own_stream = is_chosen;
+    // What is overlapped and not fused is ordered in another way than what is.
+    if (draws("streams") || (kind == "second_derivative" && random.between(0, 1) == 0)) draw_streams(layer, random);
     step.layers.push_back(std::move(layer));
   }
   if (draws("no_loss")) step.loss_gradients = 0;
   if (draws("two_losses")) step.loss_gradients = 2;
   step.has_forward_op = draws("forward_op");
-  // A wait for the calculation is for the default stream: what is overlapped has to be made there.
-  step.has_second_derivative =
-      draws("second_derivative") && !(kind == "any" && std::ranges::any_of(step.layers, &DrawnLayer::on_own_stream));
+  step.has_second_derivative = draws("second_derivative");
   step.has_foreign_wait = draws("foreign_wait");
   return step;
 }
@@ -430,6 +443,7 @@ std::vector<DrawnStep> smaller_training_steps(const DrawnStep& step) {
     with([i](DrawnStep& one) { return std::exchange(one.layers[i].is_read_after, false); });
     with([i](DrawnStep& one) { return std::exchange(one.layers[i].tensor_parallel, false); });
     with([i](DrawnStep& one) { return std::exchange(one.layers[i].on_own_stream, false); });
+    with([i](DrawnStep& one) { return std::exchange(one.layers[i].is_read_elsewhere, false); });
     with([i](DrawnStep& one) { return !std::exchange(one.layers[i].is_reduced, true); });
     with([i](DrawnStep& one) { return !std::exchange(one.layers[i].is_scaled, true); });
   }

@@ -34,12 +34,13 @@ struct DrawnLayer {
   bool is_averaged = false;     // by its reduction, which has no scaling then
   bool is_reduced = true;
   bool is_scaled = true;
-  bool tensor_parallel = false;   // it is first summed over the other ring
-  bool on_own_stream = false;     // the op that makes it is issued to a stream of its own
-  bool over_half = false;         // over ring 13 in the place of 12
-  int rings = 1;                  // that it is reduced over, one behind the other
-  double factor = 0;              // of the scaling; 0: one over the ring's size
-  std::string dtype = "float32";  // of the bias, which has no part in others' gradients
+  bool tensor_parallel = false;    // it is first summed over the other ring
+  bool on_own_stream = false;      // the op that makes it is issued to a stream of its own
+  bool is_read_elsewhere = false;  // ops that look at it are issued to another one
+  bool over_half = false;          // over ring 13 in the place of 12
+  int rings = 1;                   // that it is reduced over, one behind the other
+  double factor = 0;               // of the scaling; 0: one over the ring's size
+  std::string dtype = "float32";   // of the bias, which has no part in others' gradients
 };
 
 struct DrawnStep {

@@ -8,6 +8,7 @@
 #include "conformance/pass/evaluate.hpp"
 #include "conformance/pass/pass_checks.hpp"
 #include "conformance/pass/question.hpp"
+#include "conformance/pass/recorded_programs.hpp"
 #include "conformance/support/asking.hpp"
 #include "conformance/support/recorded.hpp"
 
@@ -19,35 +20,15 @@ using suite::Door;
 
 namespace {
 
-// ---- recorded programs: ops and variables are told by their number in a list that all programs of a file share ----
-
-json items_of(const json& numbers, const json& all) {
-  json items = json::array();
-  for (const json& number : numbers) items.push_back(all.at(number.get<std::size_t>()));
-  return items;
-}
-
-json expanded(json program, const json& record) {
-  if (!program.is_object() || program.contains("same_as")) return program;
-  program["ops"] = items_of(program.at("ops"), record.at("ops"));
-  for (const char* variables : {"vars", "vars_added"})
-    if (program.contains(variables)) program[variables] = items_of(program[variables], record.at("variables"));
-  return program;
-}
-
-json args_of(const json& one, const json& record, const char* convention) {
-  json args{{"program", expanded(one.at("before"), record)}, {"convention", convention}};
-  for (const char* name : {"rings", "options", "max_fuse_numel", "max_overlap_rings"}) args[name] = one.at(name);
-  return args;
-}
+// ---- recorded programs ----
 
 json result_of(const json& one, const json& record) {
   json result = json::object();
   for (const char* name : {"analysis", "groups", "summary", "skipped"})
     if (one.contains(name)) result[name] = one.at(name);
-  result["final"] = expanded(one.at("final"), record);
+  result["final"] = expanded_program(one.at("final"), record);
   const json stages = one.value("stages", json::object());
-  for (const auto& [name, stage] : stages.items()) result["stages"][name] = expanded(stage, record);
+  for (const auto& [name, stage] : stages.items()) result["stages"][name] = expanded_program(stage, record);
   return result;
 }
 
@@ -62,7 +43,7 @@ void judge_cases(Context& context, const JudgeCase& judge) {
 
 void as_recorded(Context& context) {
   judge_cases(context, [&](const json& one, const json& record) -> std::string {
-    return problem_of(context.adapter(), kPass, args_of(one, record, "paddle"),
+    return problem_of(context.adapter(), kPass, question_of_recorded(one, record, "paddle"),
                       [&](const json& result) { return first_difference(result_of(one, record), result); });
   });
 }
@@ -71,7 +52,7 @@ void refused_as_recorded(Context& context) {
   const json record = recorded("pass", "refused");
   for (const json& one : record.at("cases")) {
     if (one.at("error").at("stage") != context.parameters().text("stage")) continue;
-    const auto refusal = refusal_of(context.adapter(), args_of(one, record, "paddle"));
+    const auto refusal = refusal_of(context.adapter(), question_of_recorded(one, record, "paddle"));
     const std::string name = one.at("case");
     if (!refusal) {
       report_words(name + " is answered");
@@ -86,7 +67,7 @@ void refused_as_recorded(Context& context) {
 void refused_with_words(Context& context) {
   const json record = recorded("pass", "refused");
   for (const json& one : record.at("cases")) {
-    const auto refusal = refusal_of(context.adapter(), args_of(one, record, "paddle"));
+    const auto refusal = refusal_of(context.adapter(), question_of_recorded(one, record, "paddle"));
     if (!refusal) report_words(one.at("case").get<std::string>() + " is answered");
     for (const json& words : one.at("error").value("says", json::array()))
       if (refusal && refusal->message.find(words.get<std::string>()) == std::string::npos)
@@ -99,9 +80,9 @@ void twice_as_recorded(Context& context) {
   const json record = recorded("pass", "entry");
   for (const json& one : record.at("cases")) {
     if (!one.contains("again_new_context")) continue;
-    json args = args_of(one, record, "paddle");
-    args["program"] = expanded(one.at("final"), record);
-    const json expected = expanded(one.at("again_new_context"), record);
+    json args = question_of_recorded(one, record, "paddle");
+    args["program"] = expanded_program(one.at("final"), record);
+    const json expected = expanded_program(one.at("again_new_context"), record);
     report_words(problem_of(context.adapter(), kPass, args, [&](const json& again) {
       return first_difference(
           {{"ops", expected.at("ops")}, {"info", expected.at("info")}},
@@ -110,18 +91,11 @@ void twice_as_recorded(Context& context) {
   }
 }
 
-// A stage of a pipeline without the loss is divided by another stage's program.
-bool is_computed_elsewhere(const json& program) {
-  return std::ranges::any_of(program.at("ops"), [](const json& op) {
-    return op.at("type") == "recv_v2" && (op.at("attrs").at("op_role").get<int>() & 1) != 0;
-  });
-}
-
 void values_of_recorded(Context& context) {
   judge_cases(context, [&](const json& one, const json& record) -> std::string {
-    const json args = args_of(one, record, "plumbline");
+    const json args = question_of_recorded(one, record, "plumbline");
     if (is_computed_elsewhere(args.at("program"))) return {};
-    if (one.contains("error") && one.at("error").at("stage") == "analyze") return {};
+    if (is_refused_by_all(one)) return {};
     return problem_of(context.adapter(), kPass, args, [&](const json& result) {
       const json& rings = args.at("rings");
       return difference(evaluate(args.at("program"), rings), evaluate(program_at(args, result, "final"), rings));
@@ -293,8 +267,7 @@ void add_pass_recorded_checks(suite::Suite& suite) {
                .convention = convention,
                .body = body});
   };
-  const suite::Axis answered{"programs",
-                             {"models", "options", "recognition", "degrees", "order", "limits", "rings", "entry"}};
+  const suite::Axis answered{"programs", files_of_answered()};
   suite::Axis all = answered;
   all.values.emplace_back("refused");
   add("recorded.answers", "PASS-071@2987", {answered}, as_recorded, "paddle");

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <set>
 
 #include "harness/mutants/kinds.hpp"
 #include "harness/mutants/rewriting.hpp"
@@ -97,6 +98,11 @@ std::vector<Mutant> checker_mutants() {
        check + "bad_programs[fault=negative_shape]", "its rings are there",
        takes(kRaces, [](const json& args) { return !args.value("rings", json::object()).contains("12"); },
              {{"races", json::array()}})},
+      {"pass.race_one_issuing_stream", "PASS-090", "all ops are issued to one stream", "execution_stream is not read",
+       check + "recorded_by_paddle[programs=order]", check + "recorded_by_paddle[programs=entry]",
+       "dependencies order what is fused", checks_with([](RaceSteps& steps) {
+         steps.stream = [](const Op& op) { return has_left(op) ? program::stream_of(op) : ""; };
+       })},
   };
 }
 
@@ -152,6 +158,29 @@ void divide_loss(json& ops) {
     if (op["attrs"].value("op_role", 0) == 257) op["attrs"]["value"] = op["attrs"]["value"].get<double>() / 2;
 }
 
+bool is_of_forward(const json& op) {
+  const int role = op.at("attrs").value("op_role", 0);
+  return role == program::role::forward || role == program::role::loss;
+}
+
+// Ahead of the last op of the forward there are no dependencies.
+void end_order_at_forward(json& ops) {
+  std::size_t end = ops.size();
+  while (end > 0 && !is_of_forward(ops[end - 1])) --end;
+  for (std::size_t i = end; i-- > 0;)
+    if (is_type(ops[i], "nop")) ops.erase(i);
+}
+
+// Of a gradient's reductions the first is left.
+void reduce_once(json& ops) {
+  std::set<std::string> reduced;
+  erase_ops(ops, [&](const json& op) {
+    return is_type(op, "all_reduce") &&
+           op.at("attrs").value("op_namescope", "").find("auto_parallel/data_parallel") != std::string::npos &&
+           !reduced.insert(op.at("outputs").at("out").at(0).get<std::string>()).second;
+  });
+}
+
 std::vector<Mutant> transformation_mutants() {
   const std::string races = "pass.races.pass_leaves_none", values = "pass.runs.pass_keeps_values";
   return {
@@ -178,6 +207,13 @@ std::vector<Mutant> transformation_mutants() {
       {"pass.scaling_lost", "PASS-085", "scalings are taken out where their factor has no place",
        "the source does where there is no loss", values + "[steps=no_loss]", "",
        "steps are drawn until one keeps a scaling", ends_with([](json& ops) { erase_ops(ops, is_scaling); })},
+      {"pass.forward_op_ends_order", "PASS-089", "what stands ahead of an op of the forward gets no dependencies",
+       "the source looks from the end to the last one", "pass.races.recorded[programs=order]",
+       "pass.races.recorded[programs=entry]", "the forward is ahead of all reductions",
+       ends_with(end_order_at_forward)},
+      {"pass.reduced_over_first_ring", "PASS-091", "a gradient of two rings is reduced over one",
+       "a table has one ring for a gradient", "pass.runs.recorded[programs=models]",
+       "pass.runs.recorded[programs=entry]", "no gradient has two rings", ends_with(reduce_once)},
   };
 }
 

@@ -1,5 +1,6 @@
 // Reductions leave the calculation stream; and what is needed for that to be right.
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -12,8 +13,35 @@ namespace {
 
 Op wait(const char* type, RingId ring) { return {.type = type, .role = role::backward, .ring = ring}; }
 
-// Each reduction waits for what is calculated ahead of it.
-Program leave_calculation_stream(const Program& program, Convention convention) {
+bool is_elsewhere(const Op& op) { return !op.stream.empty() && op.stream != "default"; }
+
+bool is_wait_for_calculation(const Op& op, RingId ring) { return op.type == "c_wait_compute" && op.ring == ring; }
+
+// What ops of other streams than the default one touch. A wait is for the stream that it stands on, the default one: with those it
+// is ordered by their names, so it has to have them.
+std::set<std::string> touched_elsewhere(const Program& program) {
+  std::set<std::string> touched;
+  for (const Op& op : program.ops) {
+    if (!is_elsewhere(op) || is_data_parallel_reduction(op)) continue;
+    for (const Slots* slots : {&op.inputs, &op.outputs})
+      for (std::string& name : names_in(*slots)) touched.insert(std::move(name));
+  }
+  return touched;
+}
+
+void give_names(Op& wait, const Op& reduction, const std::set<std::string>& elsewhere) {
+  const auto give = [&](const Slots& of, Slots& to, const char* slot) {
+    std::vector<std::string> names = names_in(of);
+    std::erase_if(names, [&](const std::string& name) { return !elsewhere.contains(name); });
+    if (!names.empty()) to[slot] = std::move(names);
+  };
+  give(reduction.inputs, wait.inputs, "X");
+  give(reduction.outputs, wait.outputs, "Out");
+}
+
+// Each reduction waits for what is calculated ahead of it: for the default stream, and for those that touch what is in `elsewhere`.
+Program leave_calculation_stream(const Program& program, Convention convention,
+                                 const std::set<std::string>& elsewhere) {
   Program result = program;
   result.ops.clear();
   for (int position = 0; const Op& op : program.ops) {
@@ -23,8 +51,9 @@ Program leave_calculation_stream(const Program& program, Convention convention) 
                         "op " + std::to_string(position) + " (" + op.type + ") has NOT ring id");
       // The source puts another one in when it is applied again.
       const bool waits = convention == Convention::plumbline && !result.ops.empty() &&
-                         is_plain_wait(result.ops.back()) && result.ops.back().ring == op.ring;
+                         is_wait_for_calculation(result.ops.back(), *op.ring);
       if (!waits) result.ops.push_back(wait("c_wait_compute", *op.ring));
+      if (is_plain_wait(result.ops.back())) give_names(result.ops.back(), op, elsewhere);
     }
     result.ops.push_back(op);
     if (is_data_parallel_reduction(op)) result.ops.back().on_calculation_stream = false;
@@ -36,8 +65,9 @@ Program leave_calculation_stream(const Program& program, Convention convention) 
 // Where a wait for what an op touches has to stand: a reduction's stream waits for the calculation, which has to have waited by then.
 std::ptrdiff_t ahead_of(const Program& program, int position) {
   const auto at = static_cast<std::size_t>(position);
-  const bool has_wait = at > 0 && is_data_parallel_reduction(program.ops[at]) && is_plain_wait(program.ops[at - 1]) &&
-                        program.ops[at - 1].ring == program.ops[at].ring;
+  const Op& op = program.ops[at];
+  const bool has_wait =
+      at > 0 && is_data_parallel_reduction(op) && op.ring && is_wait_for_calculation(program.ops[at - 1], *op.ring);
   return position - (has_wait ? 1 : 0);
 }
 
@@ -47,16 +77,24 @@ bool touches(const Op& op, const std::set<std::string>& names) {
 
 }  // namespace
 
-std::vector<std::pair<int, RingId>> communication_waits(const Program& program) {
+std::vector<CommunicationWait> communication_waits(const Program& program) {
+  const std::set<std::string> elsewhere = touched_elsewhere(program);
   std::map<RingId, std::set<std::string>> running;
-  std::vector<std::pair<int, RingId>> waits;
+  std::vector<CommunicationWait> waits;
+  // Whether nobody has to wait for the gradient behind a wait that the program has.
+  const auto is_awaited = [&](const Op& wait, const std::string& gradient) {
+    return writes(wait, gradient) || (!is_elsewhere(wait) && !elsewhere.contains(gradient));
+  };
   for (int position = 0; const Op& op : program.ops) {
     const bool is_reduction = is_data_parallel_reduction(op) && op.ring;
-    if (op.type == "c_wait_comm" && op.ring) running[*op.ring].clear();
+    const bool is_wait = op.type == "c_wait_comm" || op.type == "c_wait_compute";
+    if (op.type == "c_wait_comm" && op.ring)
+      std::erase_if(running[*op.ring], [&](const std::string& gradient) { return is_awaited(op, gradient); });
     for (auto& [ring, gradients] : running) {
-      if (is_reduction && ring == *op.ring) continue;  // a stream keeps its order
+      if ((is_reduction || is_wait) && op.ring == ring) continue;  // a stream keeps its order
       if (!touches(op, gradients)) continue;
-      waits.emplace_back(position, ring);
+      CommunicationWait& wait = waits.emplace_back(CommunicationWait{.position = position, .ring = ring});
+      std::ranges::set_intersection(gradients, elsewhere, std::back_inserter(wait.gradients));
       gradients.clear();
     }
     if (is_reduction) running[*op.ring].insert(first_name(op.outputs));
@@ -67,12 +105,17 @@ std::vector<std::pair<int, RingId>> communication_waits(const Program& program) 
 
 Program overlap(const Program& program, const Analysis& analysis, const PassOptions& options) {
   if (!analysis.overlappable) return program;
-  Program result = leave_calculation_stream(program, options.convention);
-  // Where gradients are grouped, names order reductions and readers in the end; in the source always.
-  if (options.convention == Convention::paddle || analysis.fusible) return result;
+  // Where gradients are grouped, names order reductions with others in the end; in the source they are taken to always.
+  const bool has_names = options.convention == Convention::paddle || analysis.fusible;
+  Program result = leave_calculation_stream(program, options.convention,
+                                            has_names ? std::set<std::string>{} : touched_elsewhere(program));
+  if (has_names) return result;
   const auto waits = communication_waits(result);
-  for (auto one = waits.rbegin(); one != waits.rend(); ++one)
-    result.ops.insert(result.ops.begin() + ahead_of(result, one->first), wait("c_wait_comm", one->second));
+  for (auto one = waits.rbegin(); one != waits.rend(); ++one) {
+    Op op = wait("c_wait_comm", one->ring);
+    if (!one->gradients.empty()) op.outputs = {{"Out", one->gradients}};
+    result.ops.insert(result.ops.begin() + ahead_of(result, one->position), std::move(op));
+  }
   return result;
 }
 

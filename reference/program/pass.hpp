@@ -103,9 +103,14 @@ struct Analysis {
 /// readers, where no later step orders them.
 [[nodiscard]] Program overlap(const Program& program, const Analysis& analysis, const PassOptions& options);
 
-/// The ops ahead of which a stream's communication must have ended: position and ring. An op that reads a gradient waits for
-/// all of its ring that were reduced so far.
-[[nodiscard]] std::vector<std::pair<int, RingId>> communication_waits(const Program& program);
+/// Ahead of an op all communication of a ring must have ended.
+struct CommunicationWait {
+  int position = 0;  // of the op
+  RingId ring = 0;
+  std::vector<std::string> gradients{};  // that ops of other streams touch, too, which have to wait for this wait
+};
+/// An op that touches a gradient waits for all of its ring that were reduced so far.
+[[nodiscard]] std::vector<CommunicationWait> communication_waits(const Program& program);
 
 /// Gradients that are reduced as one. Positions are those in the program that they were grouped in.
 struct GradientGroup {
