@@ -131,6 +131,11 @@ const std::map<std::string, std::string> kHiddenElsewhere{
     {"train.before_taken_late", "all runs that are judged step by step have several steps"},
     {"train.stuck_loader", "all runs that are to learn are long"},
     {"pipe.evaluated_in_reverse", "all evaluations have several micro-batches"},
+    {"ovl.early_reuse", "all cases that judge numbers have reductions under way beside each other"},
+    {"pass.every_optimizer_rescales", "all programs that are analysed are compared whole"},
+    {"pass.race_reads_conflict", "random programs of every kind read something twice"},
+    {"pass.race_write_after_read_unordered", "random programs of every kind write what was read before"},
+    {"pass.run_members_overlap", "all runs of fused variables have several members"},
 };
 
 // A mutant that hides where its requirement is not asked says nothing of the reason that it gives. Communicators are

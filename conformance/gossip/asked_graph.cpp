@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "conformance/support/asking.hpp"
 
@@ -60,6 +61,12 @@ std::optional<AskedGraph> ask_graph(suite::Adapter& adapter, const GraphQuestion
     const auto count = static_cast<std::size_t>(question.nodes);
     if (graph.nodes.size() != count || graph.books.size() != count || graph.passive.size() != count)
       throw std::runtime_error(fmt::format("{}: {} nodes are answered", question.words(), graph.nodes.size()));
+    const auto is_rank = [&](int peer) { return peer >= 0 && peer < question.nodes * question.ranks_per_node; };
+    for (const AskedPeers& node : graph.nodes)
+      for (const auto* turns : {&node.out, &node.in})
+        for (const std::vector<int>& peers : *turns)
+          if (!std::ranges::all_of(peers, is_rank))
+            throw std::runtime_error(fmt::format("{}: peers {} are answered", question.words(), peers));
     for (const AskedPeers& node : graph.nodes)
       if (node.out.size() != static_cast<std::size_t>(question.rotations) + 1 || node.in.size() != node.out.size())
         throw std::runtime_error(fmt::format("{}: {} turns are answered", question.words(), node.out.size()));

@@ -267,7 +267,8 @@ void add_push_sum_checks(suite::Suite& suite) {
   };
   const suite::Axis mixing{"mixing", {"uniform", "skewed"}};
   const suite::Axis any{"graph", {"n-peer-exponential", "ring", "hub", "chords"}};
-  add("mass", "GOSSIP-030@5d5d", {{"graph", {"hub", "chords", "star", "ring", "random-matching"}}, mixing}, mass, {1, 2, 3, 4});
+  add("mass", "GOSSIP-030@5d5d", {{"graph", {"hub", "chords", "star", "ring", "random-matching"}}, mixing}, mass,
+      {1, 2, 3, 4});
   suite.add({.id = "gossip.push_sum.rounds",
              .verifies = {"GOSSIP-031@75ef"},
              .axes = {{"graph", {"n-peer-exponential", "directed-linear", "ring", "hub", "star"}},
@@ -277,7 +278,8 @@ void add_push_sum_checks(suite::Suite& suite) {
              .deadlock_prone = true,
              .body = rounds});
   add("estimate", "GOSSIP-032@c84f", {any, mixing}, estimate, {1, 3, 4});
-  add("fusion", "GOSSIP-033@3a3a", {any, mixing, {"messages", {"fused", "each"}}, {"confirms", {"yes", "no"}}}, fusion, {2, 3});
+  add("fusion", "GOSSIP-033@3a3a", {any, mixing, {"messages", {"fused", "each"}}, {"confirms", {"yes", "no"}}}, fusion,
+      {2, 3});
   add("types", "GOSSIP-034@8f2f", {suite::dtypes(), {"graph", {"n-peer-exponential", "hub"}}}, types, {2, 3});
   add("messages", "GOSSIP-035@5d71", {any, mixing, {"confirms", {"yes", "no"}}}, messages, {1, 2, 3, 4});
   add("rotation", "GOSSIP-036@0332",

@@ -338,7 +338,14 @@ void equals_shares(Context& context) {
     const json question{{"topology", graph}, {"args", {{"size", nodes}, {"mixing", mixing}, {"round", round}}}};
     const Answer answer = answer_to(context.adapter(), kTopology, question);
     if (answer.is_refused()) return report_words(fmt::format("{} is refused: {}", question.dump(), answer.message));
-    const Rows shares = answer.result.at("weights");
+    Rows shares;
+    try {
+      shares = answer.result.at("weights").get<Rows>();
+    } catch (const json::exception& error) {
+      return report_words(fmt::format("{} is answered in another form: {}", question.dump(), error.what()));
+    }
+    if (shares.size() != nodes || !std::ranges::all_of(shares, [](const auto& row) { return row.size() == nodes; }))
+      return report_words(fmt::format("{}: weights of other nodes are answered", question.dump()));
     values = times(shares, values);
     weights = times(shares, weights);
   }
