@@ -33,6 +33,14 @@ json with_peers(json args, const char* field, int peers) {
   return args;
 }
 
+// The weights of an answer about so many nodes; std::out_of_range for those of others.
+Rows rows_of(const json& answer, std::size_t nodes) {
+  Rows rows = answer.at("weights");
+  if (rows.size() != nodes || !std::ranges::all_of(rows, [&](const auto& row) { return row.size() == nodes; }))
+    throw std::out_of_range("weights");
+  return rows;
+}
+
 // ---- shares ----
 
 // Which peers a node has in a round, asked as a graph.
@@ -53,7 +61,7 @@ void judge_shares(Context& context, const Judge& judge) {
       if (!asked) continue;
       const json args{{"topology", graph}, {"args", {{"size", nodes}, {"mixing", mixing}}}};
       const std::string problem = problem_of(context.adapter(), kTopology, args, [&](const json& result) {
-        return judge({.weights = result.at("weights"), .graph = *asked});
+        return judge({.weights = rows_of(result, asked->nodes.size()), .graph = *asked});
       });
       if (!problem.empty()) return report_words(question.words() + ": " + problem);
     } catch (const std::runtime_error& error) {
@@ -212,7 +220,8 @@ void bound(Context& context) {
       std::vector<Rows> rounds;
       for (int round = 0; round < period; ++round) {
         const json question{{"topology", graph}, {"args", {{"size", nodes}, {"mixing", mixing}, {"round", round}}}};
-        rounds.push_back(answer_to(context.adapter(), kTopology, question).result.at("weights"));
+        rounds.push_back(
+            rows_of(answer_to(context.adapter(), kTopology, question).result, static_cast<std::size_t>(nodes)));
       }
       const double stretch = largest_stretch(rounds, static_cast<std::size_t>(nodes));
       if (!near(stretch, contraction, 1e-6))
@@ -340,12 +349,10 @@ void equals_shares(Context& context) {
     if (answer.is_refused()) return report_words(fmt::format("{} is refused: {}", question.dump(), answer.message));
     Rows shares;
     try {
-      shares = answer.result.at("weights").get<Rows>();
-    } catch (const json::exception& error) {
+      shares = rows_of(answer.result, nodes);
+    } catch (const std::exception& error) {
       return report_words(fmt::format("{} is answered in another form: {}", question.dump(), error.what()));
     }
-    if (shares.size() != nodes || !std::ranges::all_of(shares, [](const auto& row) { return row.size() == nodes; }))
-      return report_words(fmt::format("{}: weights of other nodes are answered", question.dump()));
     values = times(shares, values);
     weights = times(shares, weights);
   }
