@@ -16,7 +16,7 @@ file(GLOB headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS reference/buc
   reference/topology/*.hpp reference/groups/*.hpp reference/schedules/*.hpp)
 list(REMOVE_ITEM headers reference/record/temporary_folder.hpp reference/record/toml_fields.hpp)  # of its inside
 foreach(header IN LISTS headers ITEMS
-    reference/training/training.hpp reference/training/steps.hpp reference/training/pipeline/steps.hpp
+    reference/training/training.hpp reference/training/gradient_settings.hpp reference/training/steps.hpp reference/training/pipeline/steps.hpp
     reference/training/digits.hpp
     reference/training/digits_run.hpp
     reference/training/trainer/pipeline_run.hpp reference/training/trainer/hooks.hpp
