@@ -131,6 +131,66 @@ TEST(Kernels, EveryInstructionSetGivesTheBitsOfTheScalarRule) {
   check_all<std::uint8_t>(DType::u8);
 }
 
+template <class From, class To>
+void check_conversion(DType from_type, DType to_type) {
+  using Wide = typename Element<From>::Acc;
+  const double special[] = {0.0,
+                            -0.0,
+                            1,
+                            65504,
+                            65520,
+                            -1e30,
+                            3.4e38,
+                            1e-40,
+                            5.96e-8,
+                            2.9802322387695312e-08,
+                            0.33333333333333331,
+                            -1.00390625,
+                            std::numeric_limits<double>::infinity(),
+                            -std::numeric_limits<double>::infinity(),
+                            std::numeric_limits<double>::quiet_NaN()};
+  for (const Kernels* set : all_kernels())
+    for (const double divisor : {1.0, 2.0, 3.0})
+      for (const std::size_t count : {0, 1, 7, 8, 15, 16, 17, 100}) {
+        SCOPED_TRACE(testing::Message() << set->instruction_set << ' ' << name_of(from_type) << " to "
+                                        << name_of(to_type) << ", " << count << " divided by " << divisor);
+        std::vector<From> from;
+        for (std::size_t i = 0; i < count; ++i)
+          from.push_back(Element<From>::narrow(static_cast<Wide>(special[i * 7 % std::size(special)])));
+        std::vector<To> to(count + 1, To{});
+        const auto convert = set->conversion(from_type, to_type);
+        convert(reinterpret_cast<std::byte*>(to.data()), reinterpret_cast<const std::byte*>(from.data()), count,
+                divisor);
+        for (std::size_t i = 0; i < count; ++i) {
+          const Wide divided = Element<From>::widen(from[i]) / static_cast<Wide>(divisor);
+          const To expected = Element<To>::narrow(static_cast<typename Element<To>::Acc>(divided));
+          if (is_nan(expected))
+            ASSERT_TRUE(is_nan(to[i])) << i;
+          else
+            ASSERT_EQ(std::memcmp(&to[i], &expected, sizeof expected), 0) << i;
+        }
+        const To untouched{};
+        ASSERT_EQ(std::memcmp(&to[count], &untouched, sizeof untouched), 0) << "beyond the end";
+      }
+}
+
+template <class From>
+void check_conversions(DType from) {
+  check_conversion<From, Float16>(from, DType::f16);
+  check_conversion<From, BFloat16>(from, DType::bf16);
+  check_conversion<From, float>(from, DType::f32);
+  check_conversion<From, double>(from, DType::f64);
+}
+
+TEST(Kernels, EveryInstructionSetConvertsAsTheScalarRule) {
+  check_conversions<Float16>(DType::f16);
+  check_conversions<BFloat16>(DType::bf16);
+  check_conversions<float>(DType::f32);
+  check_conversions<double>(DType::f64);
+  EXPECT_EQ(kernels().conversion(DType::i32, DType::f32), nullptr);
+  EXPECT_EQ(kernels().conversion(DType::f32, DType::u8), nullptr);
+}
+
 TEST(Kernels, CopyMovesEveryByteAndNoMore) {
   for (const Kernels* set : all_kernels())
     for (const std::size_t bytes : {0, 1, 63, 64, 1000, 4099})

@@ -9,11 +9,11 @@
 
 namespace plumbline::comm::local {
 
-LocalGroup::LocalGroup(Group identity_, const LocalOptions& options_)
+LocalGroup::LocalGroup(Group identity_, const LocalOptions& options_, WaitPolicy policy_)
     : identity(std::move(identity_)),
       options(options_),
       size(static_cast<int>(identity.ranks.size())),
-      policy(WaitPolicy::of(size, options.cores)),
+      policy(policy_),
       members_(identity.ranks.size()),
       departed_(identity.ranks.size()),
       channels_(identity.ranks.size() * identity.ranks.size()) {
@@ -103,8 +103,8 @@ std::shared_ptr<LocalGroup::Subgroup> LocalGroup::join_subgroup(int world_rank, 
     const int creation = ++creations_[world_ranks];
     Group child{fmt::format("[{}]{}", fmt::join(world_ranks, " "), creation > 1 ? fmt::format(" #{}", creation) : ""),
                 world_ranks, group_id(identity.id, world_ranks, creation)};
-    forming_.push_back(
-        std::make_shared<Subgroup>(Subgroup{world_ranks, std::make_shared<LocalGroup>(std::move(child), options)}));
+    forming_.push_back(std::make_shared<Subgroup>(
+        Subgroup{world_ranks, std::make_shared<LocalGroup>(std::move(child), options, policy)}));
     found = std::prev(forming_.end());
     std::erase_if(subgroups_, [](const auto& group) { return group.expired(); });
     subgroups_.push_back((*found)->group);

@@ -29,7 +29,8 @@ struct Failure {
 
 class LocalGroup {
  public:
-  LocalGroup(Group identity, const LocalOptions& options);
+  /// The policy is that of the world: the members of a small group share the cores with all other ranks.
+  LocalGroup(Group identity, const LocalOptions& options, WaitPolicy policy);
 
   const Group identity;
   const LocalOptions options;

@@ -28,10 +28,18 @@ using ReduceKernel = void (*)(const ReduceRange& range);
 /// Copies `bytes`, around the cache where `streaming`.
 using CopyKernel = void (*)(std::byte* to, const std::byte* from, std::size_t bytes, bool streaming);
 
+/// to[i] = from[i] / divisor, in f64 where `from` is that and else in f32, rounded to the type of `to`. In place, where both
+/// are of one type.
+using ConvertKernel = void (*)(std::byte* to, const std::byte* from, std::size_t count, double divisor);
+
 struct Kernels {
   const char* instruction_set;
   ReduceKernel reduce[kAllDTypes.size()][kAllReduceOps.size()];  // null where the reduction is not defined
   CopyKernel copy;
+  ConvertKernel convert[kAllDTypes.size()][kAllDTypes.size()];  // [from][to]; null where one of them is an integer
+  [[nodiscard]] ConvertKernel conversion(DType from, DType to) const {
+    return convert[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];
+  }
   [[nodiscard]] ReduceKernel reduction(DType dtype, ReduceOp op) const {
     return reduce[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(op)];
   }

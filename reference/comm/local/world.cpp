@@ -49,7 +49,8 @@ LocalWorld::LocalWorld(int size, LocalOptions options) {
   std::iota(world.ranks.begin(), world.ranks.end(), 0);
   world.id = group_id(kNoParent, world.ranks, 1);
   shared_ = std::make_shared<Shared>();
-  shared_->group = std::make_shared<local::LocalGroup>(std::move(world), options);
+  shared_->group =
+      std::make_shared<local::LocalGroup>(std::move(world), options, local::WaitPolicy::of(size, options.cores));
   shared_->handed_out.resize(static_cast<std::size_t>(size));
 }
 
