@@ -17,7 +17,9 @@ ALLOWED = {
 RUNTIMES = {
     r"(torch|ATen|c10|caffe2)/": ("reference/training/", "benchmarks/anchors/"),
     r"mpi\.h": ("harness/subject/mpi/", "benchmarks/anchors/"),
-    r"(nccl|cuda|cuda_runtime)\.h": ("harness/subject/nccl/",),
+    r"(nccl|cuda)\.h": ("harness/subject/nccl/",),
+    # Kernels, a file each: what is around them runs without a toolkit.
+    r"cuda_(runtime|fp16|bf16)\.h": ("harness/subject/nccl/", "reference/scaler/unscale_", "benchmarks/unscale_cuda"),
     r"gtest/|gmock/": ("harness/worker/", "harness/faults/", "conformance/"),
     r"benchmark/benchmark\.h": ("benchmarks/",),
     r"prometheus/": ("harness/metrics/",),

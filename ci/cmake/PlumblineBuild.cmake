@@ -43,7 +43,9 @@ target_include_directories(plumbline_settings INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/plumbline>)
 
 add_library(plumbline_warnings INTERFACE)
-target_compile_options(plumbline_warnings INTERFACE -Wall -Wextra -Wno-missing-field-initializers $<$<BOOL:${PLUMBLINE_WERROR}>:-Werror>)
+target_compile_options(plumbline_warnings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra> $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>
+  $<$<AND:$<BOOL:${PLUMBLINE_WERROR}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>)
 target_compile_definitions(plumbline_warnings INTERFACE PLUMBLINE_VERSION="${PROJECT_VERSION}")
 
 find_program(PLUMBLINE_MOLD mold)
