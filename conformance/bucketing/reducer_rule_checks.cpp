@@ -124,6 +124,42 @@ void buffers(Context& context) {
   EXPECT_EQ(statistics.front(), 1) << "BUCKET-061: rank 0's";
 }
 
+// Parameters, one of them empty, whose values are given ahead of the reducer or behind it.
+void initial_values(Context& context) {
+  const auto number = [](int rank, std::size_t i) { return static_cast<float>(1000 * rank) + static_cast<float>(i); };
+  const std::vector<std::int64_t> sizes{3, 0, 5000};
+  std::vector<std::vector<float>> values;
+  bucketing::ReducerOptions options{.average = false};
+  for (const std::int64_t size : sizes) values.emplace_back(static_cast<std::size_t>(size), -1.0F);
+  for (auto& one : values) options.initial.push_back({one.data(), static_cast<std::int64_t>(one.size()), DType::f32});
+  const auto fill = [&](int rank) {
+    for (auto& one : values)
+      for (std::size_t i = 0; i < one.size(); ++i) one[i] = number(rank, i);
+  };
+  const auto differ_from = [&](int rank) {
+    std::size_t count = 0;
+    for (const auto& one : values)
+      for (std::size_t i = 0; i < one.size(); ++i) count += one[i] == number(rank, i) ? 0 : 1;
+    return count;
+  };
+  const bool after = context.parameters().text("given") == "after";
+  if (!after) fill(context.rank());
+  const ReducerTraining training{.sizes = sizes};
+  bucketing::Reducer reducer({&context.world()}, gradients_of_training(training), plan_of_training(training, {2, 1, 0}),
+                             options, steps_of(context));
+  if (after) fill(context.rank());
+  const auto pass = [&](bool synchronise) {
+    reducer.begin({.synchronise = synchronise});
+    for (const int gradient : {2, 1, 0}) reducer.ready(gradient);
+    (void)reducer.finish();
+  };
+  pass(false);
+  EXPECT_EQ(differ_from(0), 0U) << "BUCKET-086: values that are not rank 0's when the first pass is over";
+  fill(context.rank() + 1);
+  pass(true);
+  EXPECT_EQ(differ_from(context.rank() + 1), 0U) << "BUCKET-086: values that a later pass changed";
+}
+
 void division(Context& context) {
   const std::string kind = context.parameters().text("division");
   const int ranks = context.size();
@@ -312,6 +348,7 @@ void add_reducer_rule_checks(suite::Suite& suite) {
   add("overlaps", "BUCKET-059@4c55", {limit}, overlaps);
   add("starts_when_written", "BUCKET-060@85c8", {limit}, starts_when_written);
   add("buffers", "BUCKET-061@5608", {{"passes", {"1", "3"}}}, buffers);
+  add("initial_values", "BUCKET-086@3c5a", {{"given", {"before", "after"}}}, initial_values);
   suite.add({.id = "bucketing.reducer.division",
              .verifies = {"BUCKET-062@98f2"},
              .axes = {{"division", {"collective", "before", "after", "split"}},

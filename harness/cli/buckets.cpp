@@ -1,6 +1,5 @@
 // `plumbline buckets`: which gradients are reduced together by a rule, and whether a plan from a file is right.
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -38,25 +37,9 @@ struct BucketsOptions {
   std::string backward = "0.1", ranks = "8", latency = "2e-5", bandwidth = "1e10";
 };
 
-// "25MiB", "64KiB", "1GiB", "100".
-std::int64_t bytes_in(const std::string& text) {
-  std::int64_t number = -1, unit = 1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string suffix(end, text.data() + text.size());
-  if (suffix == "KiB") unit = 1 << 10;
-  if (suffix == "MiB") unit = 1 << 20;
-  if (suffix == "GiB") unit = 1 << 30;
-  std::int64_t bytes = 0;
-  if (error != std::errc{} || number < 0 || (unit == 1 && !suffix.empty()) ||
-      __builtin_mul_overflow(number, unit, &bytes))
-    throw InvalidArgument(
-        fmt::format("--limits: '{}' is no number of bytes from 0 on, such as 100, 64KiB or 25MiB", text));
-  return bytes;
-}
-
 std::vector<std::int64_t> limits_of(const BucketsOptions& options) {
   std::vector<std::int64_t> limits;
-  for (const std::string& limit : split(options.limits)) limits.push_back(bytes_in(limit));
+  for (const std::string& limit : split(options.limits)) limits.push_back(bytes_in("--limits", limit));
   return limits;
 }
 

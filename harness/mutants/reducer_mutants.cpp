@@ -386,6 +386,9 @@ std::vector<Mutant> starting() {
        "each gradient has a bucket of its own", with([](ReducerSteps& steps) {
          steps.may_start = [](const Waiting& bucket) { return bucket.missing < bucket.members; };
        })},
+      {"ovl.broadcast_before_init", "BUCKET-086", "initial values are broadcast when the reducer is made", "OVL-10",
+       at("initial_values", "given=after", 2), at("initial_values", "given=before", 2), "they are given by then",
+       with([](ReducerSteps& steps) { steps.broadcasts_initial = [](bool first_pass) { return !first_pass; }; })},
       {"bkt.buffers_each_mb", "BUCKET-061", "buffers are broadcast in every pass", "BKT-20",
        at("buffers", "passes=3", 2), at("buffers", "passes=1", 2), "a step has one",
        with([](ReducerSteps& steps) { steps.broadcasts_buffers = [](bool) { return true; }; })},

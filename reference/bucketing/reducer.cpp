@@ -68,6 +68,7 @@ class Reducer::Impl {
     for (std::size_t i = 0; i < gradients_.size(); ++i) check_gradient(static_cast<int>(i));
     adopt(std::move(plan));
     for (int i = 0; options_.wire && i < options_.wire_buffers; ++i) wires_.push_back({});
+    share_initial(false);
   }
 
   void begin(const Pass& pass) {
@@ -80,6 +81,7 @@ class Reducer::Impl {
     for (const int gradient : pass.unused) check_unused(gradient, "begin");
     const bool synchronises = steps_.reduces(pass.synchronise, passes_);
     outcome_ = {};
+    begin_first();
     if (synchronises && options_.join) present_ = count_present(1);
     open(synchronises, steps_.broadcasts_buffers(pass.synchronise));
     for (const int gradient : pass.unused) mark_lacking(gradient);
@@ -147,6 +149,7 @@ class Reducer::Impl {
     if (!options_.join) throw StateError(at("join") + ": the reducer was made without the option to join");
     clear();
     outcome_ = {};
+    begin_first();
     present_ = count_present(0);
     if (present_ == 0) return false;
     open(true, steps_.broadcasts_buffers(true));
@@ -205,6 +208,7 @@ class Reducer::Impl {
     comm::Work work;
     Divisors divisors;
     int wire = -1;
+    bool in_place = false;  // of the caller's
   };
   struct Wire {
     std::unique_ptr<Memory> memory;
@@ -418,6 +422,17 @@ class Reducer::Impl {
 
   // ---- a pass ----
 
+  // Ahead of everything that some ranks alone take part in.
+  void begin_first() {
+    if (!std::exchange(has_begun_, true)) share_initial(true);
+  }
+  void share_initial(bool first_pass) {
+    if (options_.initial.empty() || !steps_.broadcasts_initial(first_pass)) return;
+    for (const Buffer& values : options_.initial) {
+      note(Launch::What::initial, 0, values.dtype, values.count);
+      groups_.front()->broadcast(values, 0, options_.timeout);
+    }
+  }
   void open(bool synchronises, bool broadcasts) {
     if (synchronises) {
       if (!agreed_) agree();
@@ -460,6 +475,13 @@ class Reducer::Impl {
     return part_of(bucket_buffer(state.bucket), steps_.place_in(plan_, bucket, state.member) * bucket.numbers,
                    reals_of(gradients_[static_cast<std::size_t>(gradient)]));
   }
+  // Whether a bucket is reduced in the caller's memory: where that has all of it.
+  [[nodiscard]] bool is_in_place(int bucket) const {
+    const Bucket& one = plan_.buckets[static_cast<std::size_t>(bucket)];
+    if (!copies() || one.members != 1 || options_.wire || options_.hook.start) return false;
+    const auto gradient = static_cast<std::size_t>(plan_.members_of(one).front().gradient);
+    return states_[gradient].held && gradients_[gradient].elements == one.elements;
+  }
   void take(int gradient, const std::optional<Buffer>& values) {
     State& state = states_[static_cast<std::size_t>(gradient)];
     if (copies()) {
@@ -481,7 +503,7 @@ class Reducer::Impl {
     ++ready_;
     --missing_[static_cast<std::size_t>(state.bucket)];
     if (!synchronises_) return;
-    if (copies() && state.held) {
+    if (copies() && state.held && !is_in_place(state.bucket)) {
       copy_divided(state.source, place_in(gradient), fused_divisor(state.bucket));
       outcome_.copied_in += static_cast<std::int64_t>(state.source.bytes());
     } else if (!state.held) {
@@ -540,10 +562,10 @@ class Reducer::Impl {
     }
   }
   void launch(int bucket) {
-    const Buffer values = bucket_buffer(bucket);
+    Flight flight{.bucket = bucket, .work = {}, .divisors = divisors(bucket), .in_place = is_in_place(bucket)};
+    const Buffer values = reduced_buffer(flight);
     Communicator& group = group_of(bucket);
-    Flight flight{.bucket = bucket, .work = {}, .divisors = divisors(bucket)};
-    const double before = copies() ? 1 : flight.divisors.before;
+    const double before = copies() && !flight.in_place ? 1 : flight.divisors.before;
     Buffer sent = steps_.exchanged(values, plan_.buckets[static_cast<std::size_t>(bucket)].members);
     if (options_.hook.start) {
       flight.work = options_.hook.start(group, bucket, values);
@@ -581,7 +603,7 @@ class Reducer::Impl {
     Flight flight = std::move(flights_.front());
     flights_.erase(flights_.begin());
     await(flight);
-    const Buffer values = bucket_buffer(flight.bucket);
+    const Buffer values = reduced_buffer(flight);
     if (options_.hook.start) {
       if (options_.hook.finish) options_.hook.finish(group_of(flight.bucket), flight.bucket, values);
       flight.divisors = {};
@@ -590,10 +612,15 @@ class Reducer::Impl {
     if (flight.wire >= 0) {
       copy_divided(wire_buffer(flight.wire, values.count), values, copies() ? 1 : after);
       wires_[static_cast<std::size_t>(flight.wire)].bucket = -1;
-    } else if (!copies() && after != 1) {
+    } else if ((!copies() || flight.in_place) && after != 1) {
       copy_divided(values, values, after);
     }
-    if (copies()) copy_out(flight.bucket, after);
+    if (copies() && !flight.in_place) copy_out(flight.bucket, after);
+  }
+  [[nodiscard]] Buffer reduced_buffer(const Flight& flight) const {
+    if (!flight.in_place) return bucket_buffer(flight.bucket);
+    const Bucket& bucket = plan_.buckets[static_cast<std::size_t>(flight.bucket)];
+    return states_[static_cast<std::size_t>(plan_.members_of(bucket).front().gradient)].source;
   }
   void copy_out(int bucket, double after) {
     for (const Member& member : plan_.members_of(plan_.buckets[static_cast<std::size_t>(bucket)])) {
@@ -685,7 +712,8 @@ class Reducer::Impl {
   Outcome outcome_;
   int ready_ = 0, passes_ = 0, present_ = 0, of_step_ = 0, synchronised_steps_ = 0;
   std::int64_t of_all_ = 0;
-  bool in_pass_ = false, synchronises_ = false, reduced_ = false, agreed_ = false, rebuilt_ = false, learned_ = false;
+  bool in_pass_ = false, synchronises_ = false, reduced_ = false, agreed_ = false, rebuilt_ = false, learned_ = false,
+       has_begun_ = false;
 };
 
 Reducer::Reducer(std::vector<Communicator*> groups, std::vector<Gradient> gradients, Plan plan, ReducerOptions options,

@@ -7,7 +7,8 @@
 //         it accumulate. Their number may differ from step to step and from rank to rank.
 // Memory  The reducer owns the buckets. GradientMemory::views: a gradient is its place in the bucket, view(i); who hands in
 //         other memory has it copied there, and must go on with the view. copies: gradients stay in the caller's memory,
-//         which is read when they are ready and written by finish(), until clear(). Host memory only.
+//         which is read when they are ready and written by finish(), until clear(); a bucket of one is reduced right
+//         there, without a copy, unless it travels compressed or through a hook. Host memory only.
 // Lacking A gradient that this rank has not in this step counts as zeros where another rank has it: the result is in
 //         view(i). What no rank has is absent: Outcome::produced, and the caller's memory is not written.
 // Numbers The default average is the communicator's: the sum, then one division. A split divides each rank's values before
@@ -70,6 +71,8 @@ struct ReducerOptions {
   std::function<Plan(std::span<const int> order)> rebuild{};
   /// What rank 0 broadcasts when a pass that synchronises begins, such as running statistics.
   std::vector<comm::Buffer> buffers{};
+  /// What rank 0 broadcasts once, when the first pass begins, such as parameters.
+  std::vector<comm::Buffer> initial{};
   bool join = false;  // join() will be called on every rank: passes that synchronise begin with counting the ranks
   JoinDivisor join_divisor = JoinDivisor::initial_world;
   comm::Timeout timeout{};
@@ -83,7 +86,7 @@ struct Pass {
 
 /// A collective that was started, in the order of starting.
 struct Launch {
-  enum class What : std::uint8_t { presence, order, buffer, bucket, used } what = What::bucket;
+  enum class What : std::uint8_t { presence, order, buffer, bucket, used, initial } what = What::bucket;
   int bucket = -1;
   int group = 0;
   comm::DType dtype = comm::DType::f32;
@@ -115,7 +118,7 @@ class Reducer {
   Reducer& operator=(const Reducer&) = delete;
 
   /// A pass begins. Collective if it synchronises and there is something to agree on: a plan that no rank has seen yet,
-  /// buffers, ranks that join. Throws StateError while a pass is under way, and after one that synchronised in this step;
+  /// buffers, ranks that join; the first one, too, where there are initial values. Throws StateError while a pass is under way, and after one that synchronised in this step;
   /// MismatchError where the ranks' plans differ.
   void begin(const Pass& pass = {});
   /// A gradient is there, in its view. Throws OutOfRange for an index that there is not, StateError outside a pass, for one

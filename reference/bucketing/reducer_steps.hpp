@@ -57,6 +57,8 @@ struct ReducerSteps {
   std::function<bool(bool synchronise, int passes_before)> reduces = [](bool synchronise, int) { return synchronise; };
   /// Whether a pass broadcasts the buffers.
   std::function<bool(bool synchronise)> broadcasts_buffers = [](bool synchronise) { return synchronise; };
+  /// Whether initial values are broadcast: asked when a reducer is made, and when its first pass begins.
+  std::function<bool(bool first_pass)> broadcasts_initial = [](bool first_pass) { return first_pass; };
   /// The order in which buckets are started.
   std::function<std::vector<int>(const Plan& plan, const comm::Communicator& group)> order = order_of;
   /// Whether a bucket may be started.

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reference/bucketing/crossover.hpp"
 #include "reference/bucketing/in_order.hpp"
 #include "reference/bucketing/scaled_copy.hpp"
 #include "reference/bucketing/tuning.hpp"
@@ -115,6 +116,33 @@ TEST(Reducer, LeavesGradientsWhereTheCallerHasThem) {
     EXPECT_THAT(b, ElementsAre(6, 8, 10));
     EXPECT_EQ(outcome.copied_in, 20);
     EXPECT_EQ(outcome.copied_out, 20);
+  });
+}
+
+TEST(Reducer, ReducesABucketOfOneWhereTheCallerHasIt) {
+  run_ranks(2, [](Communicator& world) {
+    const auto gradients = gradients_of({2, 3, 1});
+    Reducer reducer({&world}, gradients, plan_of(gradients, {{2, 1}, {0}}),
+                    {.memory = GradientMemory::copies, .split = Split{2, 1}, .unused = Unused::told});
+    std::vector<float> alone, b{3, 4, 5}, c{6};
+    const auto step = [&](bool has_all) {
+      alone = {1, 2};
+      reducer.begin({.unused = has_all ? std::vector<int>{} : std::vector{0}});
+      reducer.ready(2, buffer_of(c));
+      reducer.ready(1, buffer_of(b));
+      if (has_all) reducer.ready(0, buffer_of(alone));
+      const Outcome& outcome = reducer.finish();
+      EXPECT_EQ(outcome.copied_in, 16) << "the bucket of two alone";
+      EXPECT_EQ(outcome.copied_out, 16);
+      EXPECT_THAT(c, ElementsAre(6));
+    };
+    step(true);
+    EXPECT_THAT(alone, ElementsAre(1, 2));
+    reducer.clear();
+    step(world.rank() == 0);
+    const std::span<float> mean = world.rank() == 0 ? std::span(alone) : floats(reducer.view(0));
+    EXPECT_THAT(mean, ElementsAre(0.5F, 1)) << "of a gradient that one rank has";
+    reducer.clear();
   });
 }
 
@@ -364,15 +392,22 @@ TEST(Tuning, ChoosesTheSameOnAllRanksAndTriesEachGradientAlone) {
   std::vector<std::int64_t> chosen(3);
   run_ranks(3, [&](Communicator& world) {
     const auto gradients = gradients_of({100, 3, 2000});
-    const Tuning tuning = fastest_limit(world, gradients, {4096, kNoLimit}, 3);
+    const Tuning tuning =
+        fastest_limit(world, gradients, {.limits = {4096, kNoLimit}, .rounds = 5, .seconds = 0, .per_tensor = true});
     ASSERT_EQ(tuning.times.size(), 3u);
     EXPECT_EQ(tuning.times[0].limit_bytes, 0);
     const auto found = std::ranges::find(tuning.times, tuning.limit_bytes, &BucketTime::limit_bytes);
     ASSERT_NE(found, tuning.times.end());
     const BucketTime& best = *std::ranges::min_element(tuning.times, {}, &BucketTime::seconds);
     EXPECT_LE(found->seconds, best.high);
+    for (const BucketTime& time : tuning.times) EXPECT_EQ(time.samples.size(), 3u) << "the time was up at once";
+    EXPECT_EQ(tuning.per_tensor.samples.size(), 3u);
+    EXPECT_EQ(tuning.times[0].launches, 3);
+    EXPECT_EQ(tuning.times[2].launches, 1);
     chosen[static_cast<std::size_t>(world.rank())] = tuning.limit_bytes;
-    EXPECT_THROW((void)fastest_limit(world, gradients, {-1}), InvalidArgument);
+    EXPECT_THROW((void)fastest_limit(world, gradients, {.limits = {-1}}), InvalidArgument);
+    EXPECT_THROW((void)fastest_limit(world, gradients, {.rounds = 0}), InvalidArgument);
+    EXPECT_THROW((void)fastest_limit(world, gradients, {.seconds = NAN}), InvalidArgument);
   });
   EXPECT_EQ(chosen[1], chosen[0]);
   EXPECT_EQ(chosen[2], chosen[0]);
@@ -380,7 +415,9 @@ TEST(Tuning, ChoosesTheSameOnAllRanksAndTriesEachGradientAlone) {
 
 TEST(Tuning, ChoosesTheSmallestBucketsThatAreNotToldApartFromTheFastest) {
   EXPECT_EQ(chosen_limit(std::vector<BucketTime>{{0, 4, 3, 5}, {10, 2, 1.5, 2.5}, {20, 3, 3, 3}}), 10);
-  EXPECT_EQ(chosen_limit(std::vector<BucketTime>{{20, 2, 1, 3}, {10, 2.5, 2, 3}, {0, 3.5, 3, 4}}), 10);
+  EXPECT_EQ(chosen_limit(std::vector<BucketTime>{{20, 2, 1, 3}, {10, 2.125, 2, 3}, {0, 3.5, 3, 4}}), 10);
+  EXPECT_EQ(chosen_limit(std::vector<BucketTime>{{20, 2, 1, 3}, {10, 2.5, 2, 3}, {0, 3.5, 3, 4}}), 20)
+      << "however little is known, a tenth is too much";
   EXPECT_EQ(chosen_limit(std::vector<BucketTime>{{0, 2, 2, 2}, {kNoLimit, 2, 2, 2}}), 0) << "it costs the same";
   EXPECT_THROW((void)chosen_limit({}), InvalidArgument);
   EXPECT_THROW((void)chosen_limit(std::vector<BucketTime>{{0, NAN, 1, 2}}), InvalidArgument);
@@ -405,6 +442,64 @@ TEST(Tuning, NeverChoosesWhatWasSlowerThanOneBucketAGradient) {
     std::ranges::shuffle(times, random);
     ASSERT_EQ(chosen_limit(times), chosen) << "trial " << trial;
   }
+}
+
+BucketTime timed(std::int64_t limit, std::vector<double> samples) { return time_of(limit, std::move(samples)); }
+
+TEST(Crossover, TheBestSizeIsTheFastestByMediansAndItsIntervalWhatTheRoundsDoNotTellApart) {
+  const std::vector<BucketTime> clear{timed(0, {9, 9, 9}), timed(10, {1, 2, 1}), timed(20, {5, 6, 7})};
+  EXPECT_EQ(best_limit(clear).limit_bytes, 10);
+  EXPECT_EQ(best_limit(clear).low, 10);
+  EXPECT_EQ(best_limit(clear).high, 10);
+  const std::vector<BucketTime> close{timed(0, {9, 9, 9, 9, 9}), timed(10, {1, 2, 5, 2, 1}),
+                                      timed(20, {3, 1, 3, 1, 5})};
+  EXPECT_EQ(best_limit(close).limit_bytes, 10);
+  EXPECT_EQ(best_limit(close).low, 10);
+  EXPECT_EQ(best_limit(close).high, 20);
+  EXPECT_THROW((void)best_limit({}), InvalidArgument);
+  EXPECT_THROW((void)best_limit(std::vector{timed(0, {1}), timed(10, {1, 2})}), InvalidArgument);
+  EXPECT_THROW((void)time_of(0, {}), InvalidArgument);
+}
+
+TEST(Crossover, BucketsPayFromTheSizeFromWhichAllUpToTheBestAreFasterInMoreThanHalfOfTheRounds) {
+  const BucketTime each = timed(0, {5, 5, 5, 5});
+  EXPECT_EQ(pays_from(std::vector{each, timed(10, {6, 6, 4, 6}), timed(20, {4, 4, 4, 6}), timed(30, {1, 1, 1, 1})}),
+            20);
+  EXPECT_EQ(pays_from(std::vector{each, timed(10, {1, 1, 1, 1}), timed(20, {6, 6, 6, 6})}), 10) << "20 is too much";
+  EXPECT_EQ(pays_from(std::vector{each, timed(10, {4, 4, 6, 6}), timed(20, {1, 1, 1, 1})}), 20)
+      << "half of the rounds are no more than half";
+  EXPECT_EQ(pays_from(std::vector{each}), std::nullopt);
+  EXPECT_THROW((void)pays_from(std::vector{timed(10, {1})}), InvalidArgument);
+}
+
+TEST(Crossover, CopiesPayUpToTheSizeFromWhichTheyCostMoreThanTheOperation) {
+  const auto at = [](std::int64_t bytes, std::vector<double> separate, std::vector<double> fused) {
+    return FusionTime{.bytes = bytes, .separate = std::move(separate), .fused = std::move(fused)};
+  };
+  const FusionTime small = at(4, {5, 5, 5}, {1, 1, 1}), doubtful = at(16, {5, 5, 5}, {4, 4, 6});
+  const FusionTime large = at(64, {5, 5, 5}, {9, 9, 9}), odd = at(256, {5, 5, 5}, {1, 1, 1});
+  const Crossover found = pays_up_to(std::vector{large, small, doubtful, odd});
+  EXPECT_EQ(found.bytes, 16) << "what comes behind a size at which it does not pay does not count";
+  EXPECT_EQ(found.low, 4);
+  EXPECT_EQ(found.high, 16);
+  EXPECT_EQ(pays_up_to(std::vector{large}).bytes, std::nullopt);
+  EXPECT_THROW((void)pays_up_to({}), InvalidArgument);
+  EXPECT_THROW((void)pays_up_to(std::vector{small, at(16, {1}, {1})}), InvalidArgument);
+}
+
+TEST(Crossover, TimesAllSizesOnAllRanks) {
+  run_ranks(2, [&](Communicator& world) {
+    const auto times = fusion_times(world, {4, 4096}, 3, 4, 0);
+    ASSERT_EQ(times.size(), 2u);
+    for (const FusionTime& time : times) {
+      EXPECT_EQ(time.separate.size(), 3u) << "the time was up at once";
+      EXPECT_EQ(time.fused.size(), 3u);
+      for (const double seconds : time.fused) EXPECT_GT(seconds, 0);
+    }
+    EXPECT_THROW((void)fusion_times(world, {3}), InvalidArgument);
+    EXPECT_THROW((void)fusion_times(world, {4}, 1), InvalidArgument);
+    EXPECT_THROW((void)fusion_times(world, {4}, 2, 0), InvalidArgument);
+  });
 }
 
 TEST(ScaledCopy, DividesWhileItCopies) {

@@ -4,11 +4,13 @@
 #include <array>
 #include <chrono>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "reference/bucketing/in_order.hpp"
 #include "reference/bucketing/reducer.hpp"
+#include "reference/bucketing/rounds.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {
@@ -20,17 +22,31 @@ std::vector<int> backwards(std::size_t count) {
   return order;
 }
 
-// Seconds of a step, of the slowest rank.
+constexpr double kTolerated = 1.1;
+
 double timed_step(comm::Communicator& group, Reducer& reducer, std::span<const int> order) {
-  group.barrier();
-  const auto begin = std::chrono::steady_clock::now();
-  reducer.begin();
-  for (const int gradient : order) reducer.ready(gradient);
-  (void)reducer.finish();
-  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = seconds_of_slowest(group, [&] {
+    reducer.begin();
+    for (const int gradient : order) reducer.ready(gradient);
+    (void)reducer.finish();
+  });
   reducer.clear();
-  group.all_reduce({&seconds, 1, comm::DType::f64}, {&seconds, 1, comm::DType::f64}, comm::ReduceOp::max);
   return seconds;
+}
+
+void reduce_each(comm::Communicator& group, const Reducer& reducer, std::span<const int> order) {
+  for (const int gradient : order) {
+    const comm::Buffer values = reducer.view(gradient);
+    group.all_reduce(values, values, comm::ReduceOp::sum);
+  }
+}
+
+void require_right(const TuningOptions& options) {
+  if (options.rounds < 1) throw InvalidArgument(fmt::format("{} rounds; there must be 1 or more", options.rounds));
+  if (!(options.seconds >= 0))
+    throw InvalidArgument(fmt::format("{} seconds; there must be 0 or more", options.seconds));
+  for (const std::int64_t limit : options.limits)
+    if (limit < 0) throw InvalidArgument(fmt::format("buckets of {} bytes; 0 or more are possible", limit));
 }
 
 double quantile(std::vector<double> samples, double share) {
@@ -49,7 +65,7 @@ std::int64_t chosen_limit(std::span<const BucketTime> times) {
   const BucketTime& fastest = *std::ranges::min_element(times, {}, &BucketTime::seconds);
   std::int64_t limit = fastest.limit_bytes;
   for (const BucketTime& time : times)
-    if (time.seconds <= fastest.high) limit = std::min(limit, time.limit_bytes);
+    if (time.seconds <= std::min(fastest.high, kTolerated * fastest.seconds)) limit = std::min(limit, time.limit_bytes);
   return limit;
 }
 
@@ -58,29 +74,47 @@ std::vector<std::int64_t> usual_limits() {
   return {0, mebi, 4 * mebi, 10 * mebi, 25 * mebi, 100 * mebi, kNoLimit};
 }
 
-Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradients, std::vector<std::int64_t> limits,
-                     int rounds) {
-  if (rounds < 1) throw InvalidArgument(fmt::format("{} rounds; there must be 1 or more", rounds));
-  for (const std::int64_t limit : limits)
-    if (limit < 0) throw InvalidArgument(fmt::format("buckets of {} bytes; 0 or more are possible", limit));
+BucketTime time_of(std::int64_t limit_bytes, std::vector<double> samples) {
+  if (samples.empty()) throw InvalidArgument(fmt::format("buckets of {} bytes: no times", limit_bytes));
+  return {.limit_bytes = limit_bytes,
+          .seconds = quantile(samples, 0.5),
+          .low = quantile(samples, 0.25),
+          .high = quantile(samples, 0.75),
+          .samples = std::move(samples)};
+}
+
+Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradients, TuningOptions options) {
+  require_right(options);
+  std::vector<std::int64_t>& limits = options.limits;
   if (std::ranges::count(limits, 0) == 0) limits.insert(limits.begin(), 0);
   const std::vector<int> order = backwards(gradients.size());
   const auto plan = [&](std::int64_t limit) { return buckets_in_order(gradients, order, std::array{limit}); };
   Reducer reducer({&group}, {gradients.begin(), gradients.end()}, plan(limits.front()), {.average = false});
-  std::vector<std::vector<double>> samples(limits.size());
-  for (int round = 0; round < rounds; ++round)
-    for (std::size_t i = 0; i < limits.size(); ++i) {
-      const std::size_t which = (i + static_cast<std::size_t>(round)) % limits.size();
+  // The last candidate is no size of buckets.
+  std::vector<std::vector<double>> samples(limits.size() + (options.per_tensor ? 1 : 0));
+  const auto begin = std::chrono::steady_clock::now();
+  for (int round = 0; round < options.rounds; ++round) {
+    if (round >= kLeastRounds && is_over(group, begin, options.seconds)) break;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const std::size_t which = (i + static_cast<std::size_t>(round)) % samples.size();
+      if (which == limits.size()) {
+        samples[which].push_back(seconds_of_slowest(group, [&] { reduce_each(group, reducer, order); }));
+        continue;
+      }
       reducer.use(plan(limits[which]));
       (void)timed_step(group, reducer, order);  // ranks compare their plans in the first one
       samples[which].push_back(timed_step(group, reducer, order));
     }
+  }
   Tuning tuning;
-  for (std::size_t i = 0; i < limits.size(); ++i)
-    tuning.times.push_back({.limit_bytes = limits[i],
-                            .seconds = quantile(samples[i], 0.5),
-                            .low = quantile(samples[i], 0.25),
-                            .high = quantile(samples[i], 0.75)});
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    tuning.times.push_back(time_of(limits[i], samples[i]));
+    tuning.times.back().launches = static_cast<std::int64_t>(plan(limits[i]).buckets.size());
+  }
+  if (options.per_tensor) {
+    tuning.per_tensor = time_of(0, samples.back());
+    tuning.per_tensor.launches = static_cast<std::int64_t>(gradients.size());
+  }
   tuning.limit_bytes = chosen_limit(tuning.times);
   return tuning;
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,26 +18,40 @@
 namespace plumbline::bucketing {
 
 struct BucketTime {
-  std::int64_t limit_bytes = 0;  // 0: each gradient has a bucket
-  double seconds = 0;            // of a step, the median of the rounds
-  double low = 0, high = 0;      // the quartiles
+  std::int64_t limit_bytes = 0;   // 0: each gradient has a bucket
+  double seconds = 0;             // of a step, the median of the rounds
+  double low = 0, high = 0;       // the quartiles
+  std::vector<double> samples{};  // of the rounds
+  std::int64_t launches = 0;      // of a step
 };
 
 struct Tuning {
   std::int64_t limit_bytes = 0;   // the choice
   std::vector<BucketTime> times;  // of all candidates, as they were given
+  BucketTime per_tensor;  // blocking all-reduces without a reducer, in the same rounds, where they were asked for
 };
 
-/// Of the candidates that are not slower than the upper quartile of the fastest one, which the rounds do not tell apart, the one
-/// with the smallest buckets, whose reductions begin earliest. So it is never slower than one bucket a gradient was, where
+/// Of the candidates that are not slower than the upper quartile of the fastest one, which the rounds do not tell apart, nor a
+/// tenth slower than it, the one with the smallest buckets, whose reductions begin earliest. So it is never slower than one bucket a gradient was, where
 /// that is among them. Throws InvalidArgument where there are none, and for times that are no numbers.
 [[nodiscard]] std::int64_t chosen_limit(std::span<const BucketTime> times);
 
 /// 0, 1, 4, 10, 25 and 100 MiB, and all in one.
 [[nodiscard]] std::vector<std::int64_t> usual_limits();
 
-/// Collective: all ranks get the same. Throws InvalidArgument for fewer than one round or limits below 0.
+struct TuningOptions {
+  std::vector<std::int64_t> limits = usual_limits();
+  int rounds = 7;
+  double seconds = 20;  // no round is begun after that, once there are three
+  bool per_tensor = false;
+};
+
+/// Collective: all ranks get the same choice and give the same options. Throws InvalidArgument for fewer than one round,
+/// limits below 0, and seconds below 0 or no number.
 [[nodiscard]] Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradients,
-                                   std::vector<std::int64_t> limits = usual_limits(), int rounds = 7);
+                                   TuningOptions options = {});
+
+/// The median, and the quartiles, of samples of which there is one at least.
+[[nodiscard]] BucketTime time_of(std::int64_t limit_bytes, std::vector<double> samples);
 
 }  // namespace plumbline::bucketing

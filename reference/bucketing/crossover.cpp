@@ -1,0 +1,189 @@
+#include "reference/bucketing/crossover.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "reference/bucketing/rounds.hpp"
+#include "reference/bucketing/scaled_copy.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::bucketing {
+namespace {
+
+using Rounds = std::span<const std::size_t>;
+
+double median_of(const std::vector<double>& samples, Rounds rounds) {
+  std::vector<double> drawn;
+  for (const std::size_t round : rounds) drawn.push_back(samples[round]);
+  const auto middle = drawn.begin() + static_cast<std::ptrdiff_t>(drawn.size() / 2);
+  std::ranges::nth_element(drawn, middle);
+  return *middle;
+}
+
+std::vector<std::size_t> in_turn(std::size_t rounds) {
+  std::vector<std::size_t> list(rounds);
+  for (std::size_t i = 0; i < rounds; ++i) list[i] = i;
+  return list;
+}
+
+// The answers of 2000 resamples, those at 2.5 and 97.5 percent of their order.
+template <class Answer>
+auto interval_of(std::size_t rounds, const Answer& answer) {
+  constexpr std::size_t resamples = 2000;
+  std::mt19937_64 random(1);
+  std::vector<std::size_t> drawn(rounds);
+  std::vector<decltype(answer(Rounds(drawn)))> answers;
+  for (std::size_t i = 0; i < resamples; ++i) {
+    for (std::size_t& round : drawn) round = random() % rounds;
+    answers.push_back(answer(Rounds(drawn)));
+  }
+  std::ranges::sort(answers);
+  return std::pair{answers[resamples / 40], answers[resamples - 1 - resamples / 40]};
+}
+
+std::size_t rounds_of(std::span<const BucketTime> times) {
+  if (times.empty()) throw InvalidArgument("no size of buckets to choose from");
+  const std::size_t rounds = times.front().samples.size();
+  for (const BucketTime& time : times)
+    if (rounds == 0 || time.samples.size() != rounds)
+      throw InvalidArgument(fmt::format("buckets of {} bytes: {} rounds, where the first size has {}", time.limit_bytes,
+                                        time.samples.size(), rounds));
+  return rounds;
+}
+
+std::int64_t fastest_of(std::span<const BucketTime> times, Rounds rounds) {
+  return std::ranges::min_element(
+             times, {},
+             [&](const BucketTime& time) { return std::pair(median_of(time.samples, rounds), time.limit_bytes); })
+      ->limit_bytes;
+}
+
+// Sizes in their order.
+std::optional<std::int64_t> largest_that_pays(std::span<const FusionTime> times, Rounds rounds) {
+  std::optional<std::int64_t> largest;
+  for (const FusionTime& time : times) {
+    if (median_of(time.fused, rounds) >= median_of(time.separate, rounds)) break;
+    largest = time.bytes;
+  }
+  return largest;
+}
+
+// Gradients of one size, of their own and side by side in a buffer.
+class Gradients {
+ public:
+  Gradients(comm::Communicator& group, std::int64_t bytes, int together)
+      : group_(group), each_(bytes / 4), buffer_(static_cast<std::size_t>(each_ * together)) {
+    for (int i = 0; i < together; ++i) own_.emplace_back(static_cast<std::size_t>(each_));
+  }
+  void reduce_each() {
+    for (auto& one : own_) group_.all_reduce(whole(one), whole(one), comm::ReduceOp::sum);
+  }
+  void reduce_fused() {
+    for (std::size_t i = 0; i < own_.size(); ++i) copy_divided(whole(own_[i]), place(i), 1);
+    group_.all_reduce(whole(buffer_), whole(buffer_), comm::ReduceOp::sum);
+    for (std::size_t i = 0; i < own_.size(); ++i) copy_divided(place(i), whole(own_[i]), 1);
+  }
+  /// Seconds a gradient, of the slowest rank.
+  [[nodiscard]] double timed(const std::function<void()>& body) {
+    constexpr std::int64_t most = 64, bytes_a_sample = 1 << 20;
+    const std::int64_t times =
+        std::clamp<std::int64_t>(bytes_a_sample / static_cast<std::int64_t>(4 * buffer_.size()), 1, most);
+    const double seconds = seconds_of_slowest(group_, [&] {
+      for (std::int64_t i = 0; i < times; ++i) body();
+    });
+    return seconds / static_cast<double>(times) / static_cast<double>(own_.size());
+  }
+
+ private:
+  static comm::Buffer whole(std::vector<float>& values) {
+    return {values.data(), static_cast<std::int64_t>(values.size()), comm::DType::f32};
+  }
+  comm::Buffer place(std::size_t i) {
+    return {buffer_.data() + i * static_cast<std::size_t>(each_), each_, comm::DType::f32};
+  }
+
+  comm::Communicator& group_;
+  std::int64_t each_;
+  std::vector<float> buffer_;
+  std::vector<std::vector<float>> own_;
+};
+
+}  // namespace
+
+BestLimit best_limit(std::span<const BucketTime> times) {
+  const std::size_t rounds = rounds_of(times);
+  const auto [low, high] = interval_of(rounds, [&](Rounds drawn) { return fastest_of(times, drawn); });
+  return {.limit_bytes = fastest_of(times, in_turn(rounds)), .low = low, .high = high};
+}
+
+std::optional<std::int64_t> pays_from(std::span<const BucketTime> times) {
+  const std::size_t rounds = rounds_of(times);
+  const auto unfused = std::ranges::find(times, 0, &BucketTime::limit_bytes);
+  if (unfused == times.end()) throw InvalidArgument("no times of a bucket a gradient, which others are held against");
+  const std::int64_t best = fastest_of(times, in_turn(rounds));
+  std::vector<const BucketTime*> sizes;
+  for (const BucketTime& time : times)
+    if (time.limit_bytes > 0 && time.limit_bytes <= best) sizes.push_back(&time);
+  std::ranges::sort(sizes, std::greater(), &BucketTime::limit_bytes);
+  std::optional<std::int64_t> smallest;
+  for (const BucketTime* time : sizes) {
+    std::size_t faster = 0;
+    for (std::size_t i = 0; i < rounds; ++i) faster += time->samples[i] < unfused->samples[i] ? 1 : 0;
+    if (2 * faster <= rounds) break;
+    smallest = time->limit_bytes;
+  }
+  return smallest;
+}
+
+Crossover pays_up_to(std::span<const FusionTime> times) {
+  if (times.empty()) throw InvalidArgument("no sizes of gradients to compare");
+  const std::size_t rounds = times.front().fused.size();
+  for (const FusionTime& time : times)
+    if (rounds == 0 || time.fused.size() != rounds || time.separate.size() != rounds)
+      throw InvalidArgument(fmt::format("gradients of {} bytes: {} rounds fused and {} separate, where there are {}",
+                                        time.bytes, time.fused.size(), time.separate.size(), rounds));
+  std::vector<FusionTime> sorted(times.begin(), times.end());
+  std::ranges::sort(sorted, {}, &FusionTime::bytes);
+  const auto [low, high] = interval_of(rounds, [&](Rounds drawn) { return largest_that_pays(sorted, drawn); });
+  return {.bytes = largest_that_pays(sorted, in_turn(rounds)), .low = low, .high = high};
+}
+
+std::vector<std::int64_t> usual_sizes() {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t bytes = 256; bytes <= 4 << 20; bytes *= 4) sizes.push_back(bytes);
+  return sizes;
+}
+
+std::vector<FusionTime> fusion_times(comm::Communicator& group, const std::vector<std::int64_t>& sizes, int together,
+                                     int rounds, double seconds) {
+  for (const std::int64_t bytes : sizes)
+    if (bytes < 4) throw InvalidArgument(fmt::format("gradients of {} bytes; 4 or more are possible", bytes));
+  if (together < 2) throw InvalidArgument(fmt::format("{} gradients fused; 2 or more are possible", together));
+  if (rounds < 1) throw InvalidArgument(fmt::format("{} rounds; there must be 1 or more", rounds));
+  if (!(seconds >= 0)) throw InvalidArgument(fmt::format("{} seconds; there must be 0 or more", seconds));
+  std::vector<FusionTime> times;
+  for (const std::int64_t bytes : sizes) times.push_back({.bytes = bytes, .separate = {}, .fused = {}});
+  const auto begin = std::chrono::steady_clock::now();
+  for (int round = 0; round < rounds; ++round) {
+    if (round >= kLeastRounds && is_over(group, begin, seconds)) break;
+    for (FusionTime& time : times) {
+      Gradients gradients(group, time.bytes, together);
+      const auto each = [&] { gradients.reduce_each(); };
+      const auto fused = [&] { gradients.reduce_fused(); };
+      each();  // pages, and who runs where
+      fused();
+      if (round % 2 == 0) time.separate.push_back(gradients.timed(each));
+      time.fused.push_back(gradients.timed(fused));
+      if (round % 2 != 0) time.separate.push_back(gradients.timed(each));
+    }
+  }
+  return times;
+}
+
+}  // namespace plumbline::bucketing

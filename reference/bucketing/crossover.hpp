@@ -1,0 +1,54 @@
+// reference/bucketing/crossover.hpp: whether fusing pays, and from which size on.
+//
+// Model   Two questions. Of whole steps, which were timed for several sizes of buckets: which size is the best, and how sure
+//         is that; from which size on are buckets faster than a bucket a gradient? And of single gradients: up to which size
+//         is it faster to copy several of them to one buffer, reduce that and copy it back, than to reduce each where it lies?
+// Choice  By medians of rounds. Intervals are percentiles 2.5 and 97.5 of the answers that 2000 resamples of the rounds give,
+//         drawn alike in every run.
+// Source  Efron, Tibshirani, *An Introduction to the Bootstrap*, 1993.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "reference/bucketing/tuning.hpp"
+#include "reference/comm/communicator.hpp"
+
+namespace plumbline::bucketing {
+
+struct BestLimit {
+  std::int64_t limit_bytes = 0;
+  std::int64_t low = 0, high = 0;  // of the interval of 95 %
+};
+/// Throws InvalidArgument where there is none, and where candidates have other numbers of rounds.
+[[nodiscard]] BestLimit best_limit(std::span<const BucketTime> times);
+
+/// The smallest size from which on, up to the best one, all candidates are faster than a bucket a gradient in more than half of
+/// the rounds; nothing where there is none. Throws as best_limit(), and without a candidate of 0.
+[[nodiscard]] std::optional<std::int64_t> pays_from(std::span<const BucketTime> times);
+
+/// Gradients of one size.
+struct FusionTime {
+  std::int64_t bytes = 0;               // of each
+  std::vector<double> separate, fused;  // seconds a gradient, of the rounds
+};
+struct Crossover {
+  std::optional<std::int64_t> bytes;      // nothing: it pays at none
+  std::optional<std::int64_t> low, high;  // of the interval of 95 %
+};
+/// The largest size up to which, at all sizes, fusing takes less time than reducing separately, by medians. Throws
+/// InvalidArgument where there are no sizes, or rounds in unequal numbers.
+[[nodiscard]] Crossover pays_up_to(std::span<const FusionTime> times);
+
+/// 256 bytes to 4 MiB, each four times the one before it.
+[[nodiscard]] std::vector<std::int64_t> usual_sizes();
+
+/// Collective. `together` gradients of f32 are fused. No round is begun after `seconds`, once there are three. Throws
+/// InvalidArgument for sizes below 4 bytes, fewer than two together, fewer than one round, and seconds that are no number.
+[[nodiscard]] std::vector<FusionTime> fusion_times(comm::Communicator& group,
+                                                   const std::vector<std::int64_t>& sizes = usual_sizes(),
+                                                   int together = 8, int rounds = 21, double seconds = 20);
+
+}  // namespace plumbline::bucketing
