@@ -5,10 +5,14 @@
 #include <numeric>
 #include <span>
 
+#include <fmt/format.h>
+
+#include "reference/bucketing/crossover.hpp"
 #include "reference/bucketing/gradient_lists.hpp"
 #include "reference/bucketing/in_order.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/bucketing/scaled_copy.hpp"
+#include "reference/bucketing/tuning.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bench {
@@ -192,6 +196,49 @@ class Fused final : public Step {
   std::int64_t copied_ = 0;
 };
 
+// ---- studies: bench allreduce_fusion ----
+
+Sizes sizes_of_model(const std::string& model) {
+  if (model == "resnet50") return bucketing::resnet50_gradients();
+  if (model == "gpt2") return bucketing::gpt2_small_gradients();
+  throw InvalidArgument(fmt::format("model '{}'; there are resnet50 and gpt2", model));
+}
+
+nlohmann::json json_of(const bucketing::BucketTime& time) {
+  return {{"bucket_bytes", time.limit_bytes}, {"samples", time.samples}, {"launches", time.launches}};
+}
+
+// All sizes of buckets in rounds, as `--bucket-size auto` tries them.
+nlohmann::json choice(Communicator& world, const nlohmann::json& arguments) {
+  const Sizes sizes = sizes_of_model(arguments.at("model"));
+  const bucketing::Tuning tuning =
+      bucketing::fastest_limit(world, gradients_of(sizes),
+                               {.limits = arguments.at("limits").get<std::vector<std::int64_t>>(),
+                                .rounds = arguments.at("rounds"),
+                                .seconds = arguments.at("seconds"),
+                                .per_tensor = true});
+  if (world.rank() != 0) return nullptr;
+  nlohmann::json times = nlohmann::json::array();
+  for (const auto& time : tuning.times) times.push_back(json_of(time));
+  std::int64_t elements = 0;
+  for (const auto& size : sizes) elements += size.elements;
+  return {{"gradients", sizes.size()},
+          {"bytes", 4 * elements},
+          {"chosen", tuning.limit_bytes},
+          {"times", std::move(times)},
+          {"per_tensor", json_of(tuning.per_tensor)}};
+}
+
+nlohmann::json crossover(Communicator& world, const nlohmann::json& arguments) {
+  const auto times = bucketing::fusion_times(world, bucketing::usual_sizes(), arguments.at("together"),
+                                             arguments.at("rounds"), arguments.at("seconds"));
+  if (world.rank() != 0) return nullptr;
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& time : times)
+    list.push_back({{"bytes", time.bytes}, {"separate", time.separate}, {"fused", time.fused}});
+  return {{"times", std::move(list)}};
+}
+
 using Prepare = std::function<std::unique_ptr<Operation>(Communicator&, const Sizes&, std::int64_t limit)>;
 
 template <class Kind>
@@ -233,6 +280,12 @@ void add_allreduce_fusion(Registry& registry) {
   };
   add_model("resnet50", bucketing::resnet50_gradients);
   add_model("gpt2", bucketing::gpt2_small_gradients);
+  registry.push_back({.name = "allreduce_fusion.choice",
+                      .title = "which size of buckets is the best: bench allreduce_fusion",
+                      .study = choice});
+  registry.push_back({.name = "allreduce_fusion.crossover",
+                      .title = "up to which size copying gradients together pays: bench allreduce_fusion",
+                      .study = crossover});
 }
 
 }  // namespace plumbline::bench

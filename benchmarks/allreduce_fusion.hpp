@@ -7,6 +7,8 @@
 //           copy_alone            only the copies of copy
 //           backward              an emulated back-propagation that makes the gradients, and no reduction
 //           overlap, serial       the same with reductions under way beside it, or after it
+//         choice and crossover are studies, of `plumbline bench allreduce_fusion`: all sizes in rounds, one after the other, and
+//         gradients of one size, reduced one by one and copied together.
 // Numbers Beside the times: launches and the bytes copied in and out, of one step.
 #pragma once
 

@@ -1,10 +1,10 @@
 // Whether buckets of the size that the reducer's tuning chooses are slower than one all-reduce a gradient: ninja bucket_choice.
 //
-// usage: bucket_choice [RANKS] [ROUNDS]
+// usage: bucket_choice [RANKS] [ROUNDS] [SECONDS]
 //
 // For the gradients of ResNet-50 and of GPT-2 small, over threads of this process: chooses a size, then in each round times a
 // step with a bucket a gradient, one with buckets of that size, and one with blocking all-reduces without a reducer, in
-// turns. Prints medians, and the median of the rounds' ratios with its confidence interval of 95 % by ranks of the samples;
+// turns; after SECONDS, 60, of a model no round is begun, once there are three. Prints medians, and the median of the rounds' ratios with its confidence interval of 95 % by ranks of the samples;
 // exit status 1 where the whole interval says that the choice is more than a tenth slower than per tensor.
 #include <algorithm>
 #include <array>
@@ -21,6 +21,7 @@
 #include "reference/bucketing/gradient_lists.hpp"
 #include "reference/bucketing/in_order.hpp"
 #include "reference/bucketing/reducer.hpp"
+#include "reference/bucketing/rounds.hpp"
 #include "reference/bucketing/tuning.hpp"
 #include "reference/comm/local.hpp"
 
@@ -42,18 +43,24 @@ std::vector<bucketing::Gradient> gradients_of(const std::vector<bucketing::Named
   return gradients;
 }
 
-// Seconds of the slowest rank.
-double timed(comm::Communicator& world, const std::function<void()>& step) {
-  world.barrier();
-  const auto begin = std::chrono::steady_clock::now();
-  step();
-  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  world.all_reduce({&seconds, 1, comm::DType::f64}, {&seconds, 1, comm::DType::f64}, comm::ReduceOp::max);
-  return seconds;
+struct Model {
+  std::string name;
+  std::vector<bucketing::Gradient> gradients;
+};
+
+std::string text_of(std::int64_t limit) {
+  return limit == bucketing::kNoLimit ? "any size" : fmt::format("{} bytes", limit);
 }
 
-void measure(comm::Communicator& world, const std::vector<bucketing::Gradient>& gradients, int rounds, Found& found) {
+void tell_progress(const Model& model, std::int64_t limit, int done, int rounds) {
+  if (done % 5 == 0)
+    fmt::print(stderr, "{}: buckets of {}, {} of {} rounds\n", model.name, text_of(limit), done, rounds);
+}
+
+void measure(comm::Communicator& world, const Model& model, int rounds, double seconds, Found& found) {
+  const std::vector<bucketing::Gradient>& gradients = model.gradients;
   const std::int64_t limit = bucketing::fastest_limit(world, gradients).limit_bytes;
+  const auto begin = std::chrono::steady_clock::now();
   std::vector<int> order(gradients.size());
   std::iota(order.rbegin(), order.rend(), 0);
   const auto plan = [&](std::int64_t bytes) {
@@ -61,7 +68,7 @@ void measure(comm::Communicator& world, const std::vector<bucketing::Gradient>& 
   };
   bucketing::Reducer each({&world}, gradients, plan(0)), chosen({&world}, gradients, plan(limit));
   const auto step = [&](bucketing::Reducer& reducer) {
-    return timed(world, [&] {
+    return bucketing::seconds_of_slowest(world, [&] {
       reducer.begin();
       for (const int gradient : order) reducer.ready(gradient);
       (void)reducer.finish();
@@ -69,11 +76,13 @@ void measure(comm::Communicator& world, const std::vector<bucketing::Gradient>& 
     });
   };
   const auto per_tensor = [&] {
-    return timed(world, [&] {
+    return bucketing::seconds_of_slowest(world, [&] {
       for (const int gradient : order) world.all_reduce(each.view(gradient), each.view(gradient), comm::ReduceOp::avg);
     });
   };
   for (int round = -1; round < rounds; ++round) {  // ranks compare their plans in the first one
+    if (round >= bucketing::kLeastRounds && bucketing::is_over(world, begin, seconds)) break;
+    if (world.rank() == 0) tell_progress(model, limit, round + 1, rounds);
     Round one;
     const std::array<std::function<void()>, 3> kinds{
         [&] { one.per_tensor = per_tensor(); }, [&] { one.each = step(each); }, [&] { one.chosen = step(chosen); }};
@@ -110,9 +119,8 @@ bool report(const std::string& model, const Found& found) {
       "({:.2f} to {:.2f})\n",
       model, median(of([](const Round& one) { return one.per_tensor; })) * 1e3,
       median(of([](const Round& one) { return one.each; })) * 1e3,
-      median(of([](const Round& one) { return one.chosen; })) * 1e3,
-      found.limit_bytes == bucketing::kNoLimit ? "any size" : fmt::format("{} bytes", found.limit_bytes),
-      median(ratios), low, high);
+      median(of([](const Round& one) { return one.chosen; })) * 1e3, text_of(found.limit_bytes), median(ratios), low,
+      high);
   return low <= 1.1;
 }
 
@@ -120,15 +128,17 @@ bool report(const std::string& model, const Found& found) {
 
 int main(int count, char** arguments) {
   const int ranks = count > 1 ? std::atoi(arguments[1]) : 2, rounds = count > 2 ? std::atoi(arguments[2]) : 31;
-  if (count > 3 || ranks < 1 || rounds < 1) {
-    fmt::print(stderr, "usage: bucket_choice [RANKS] [ROUNDS]\n");
+  const double seconds = count > 3 ? std::atof(arguments[3]) : 60;
+  if (count > 4 || ranks < 1 || rounds < 1 || seconds < 0) {
+    fmt::print(stderr, "usage: bucket_choice [RANKS] [ROUNDS] [SECONDS]\n");
     return 2;
   }
   bool good = true;
   for (const auto& [model, list] :
        {std::pair("resnet50", bucketing::resnet50_gradients()), std::pair("gpt2", bucketing::gpt2_small_gradients())}) {
     Found found;
-    comm::run_ranks(ranks, [&](comm::Communicator& world) { measure(world, gradients_of(list), rounds, found); });
+    const Model one{model, gradients_of(list)};
+    comm::run_ranks(ranks, [&](comm::Communicator& world) { measure(world, one, rounds, seconds, found); });
     good = report(model, found) && good;
   }
   return good ? 0 : 1;

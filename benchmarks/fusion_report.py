@@ -8,14 +8,15 @@ A round is one `plumbline bench` of everything; --record takes records that are 
 medians of rounds: the unit of a measurement is a launch. The interval of the best size comes from 2000 resamples of the
 rounds (percentiles 2.5 and 97.5). The crossover is the smallest size from which on buckets are faster than an all-reduce a
 gradient in more than half of the rounds."""
-import argparse, json, random, statistics, subprocess, tempfile
+import argparse, json, random, statistics, subprocess, sys, tempfile
 from pathlib import Path
 
 KINDS = ("view", "copy", "overlap", "serial")
 PLAIN = ("per_tensor", "copy_alone", "backward")
 
 
-def measure(arguments):
+def measure(arguments, number):
+    print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         command = [arguments.build / "bin/plumbline", "bench", "--backend", arguments.backend, "--world-size", arguments.ranks,
                    "--sizes", arguments.sizes, "--repetitions", 3, "--min-time", 0.05, "--time-limit", 600,
@@ -56,7 +57,7 @@ def crossover(rounds, kind, sizes):
     def pays(size):
         return sum(one[kind, size][0] < one["per_tensor", None][0] for one in rounds) * 2 > len(rounds)
     paying = None
-    for size in reversed(sizes):
+    for size in reversed([size for size in sizes if size > 0]):  # one each fuses nothing
         if not pays(size):
             break
         paying = size
@@ -73,7 +74,8 @@ def report(rounds, arguments):
     print(f"  an all-reduce a gradient {plain * 1e3:8.2f} ms, {total / plain / 1e9:.2f} GB/s; the copies alone {copies * 1e3:.2f} ms; "
           f"the emulated back-propagation {median('backward') * 1e3:.2f} ms")
     print(f"  {'kind':<8}{'buckets':>10}{'ms':>10}{'algbw':>8}{'busbw':>8}{'launches':>9}{'copies':>8}{'speed-up':>9}")
-    result = {"model": arguments.model, "backend": arguments.backend, "ranks": arguments.ranks, "rows": [], "best": {}}
+    result = {"model": arguments.model, "backend": arguments.backend, "ranks": arguments.ranks, "rounds": len(rounds),
+              "plain": {"per_tensor": plain, "copy_alone": copies}, "rows": [], "best": {}}
     for kind in KINDS:
         against = plain if kind in ("view", "copy") else plain + median("backward")
         for size in sizes:
@@ -97,21 +99,34 @@ def report(rounds, arguments):
 
 
 def svg(result):
-    """Milliseconds over bucket sizes, a line a kind."""
+    """Milliseconds over bucket sizes, a line a kind; dashed, an all-reduce a gradient and the copies alone."""
     colours = dict(zip(KINDS, ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")))
     sizes = sorted({row["bucket_bytes"] for row in result["rows"]})
-    most = max(row["seconds"] for row in result["rows"])
-    x = lambda size: 60 + 520 * sizes.index(size) / max(1, len(sizes) - 1)
-    y = lambda seconds: 280 - 250 * seconds / most
-    lines = ['<svg xmlns="http://www.w3.org/2000/svg" width="700" height="320" font-family="sans-serif" font-size="11">']
+    most = max([row["seconds"] for row in result["rows"]] + list(result["plain"].values()))
+    x = lambda size: 80 + 500 * sizes.index(size) / max(1, len(sizes) - 1)
+    y = lambda seconds: 300 - 250 * seconds / most
+    lines = ['<svg xmlns="http://www.w3.org/2000/svg" width="720" height="350" font-family="sans-serif" font-size="11">',
+             '<rect width="720" height="350" fill="white"/>',
+             f'<text x="80" y="24" font-size="14">{result["model"]}, {result["backend"]}, {result["ranks"]} ranks: a step, median of '
+             f'{result["rounds"]} round{"s" if result["rounds"] > 1 else ""}</text>',
+             '<text x="330" y="340" text-anchor="middle">bytes at which a bucket takes no more</text>']
     for size in sizes:
-        lines.append(f'<text x="{x(size):.0f}" y="300" text-anchor="middle">{text(size)}</text>')
-    for share in (0, 0.5, 1):
-        lines.append(f'<text x="50" y="{y(most * share) + 4:.0f}" text-anchor="end">{most * share * 1e3:.1f} ms</text>')
+        lines.append(f'<text x="{x(size):.0f}" y="320" text-anchor="middle">{text(size)}</text>')
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        lines.append(f'<line x1="75" x2="590" y1="{y(most * share):.1f}" y2="{y(most * share):.1f}" stroke="#dddddd"/>')
+        lines.append(f'<text x="70" y="{y(most * share) + 4:.0f}" text-anchor="end">{most * share * 1e3:.4g} ms</text>')
+    for at, (kind, seconds) in enumerate(result["plain"].items()):
+        style = f'stroke="#555555" stroke-dasharray="{"6 3" if at == 0 else "2 3"}"'
+        lines.append(f'<line x1="80" x2="580" y1="{y(seconds):.1f}" y2="{y(seconds):.1f}" {style}/>')
+        lines.append(f'<line x1="600" x2="618" y1="{116 + 16 * at}" y2="{116 + 16 * at}" {style}/>')
+        lines.append(f'<text x="622" y="{120 + 16 * at}">{kind.replace("_", " ")}</text>')
     for at, kind in enumerate(KINDS):
-        points = " ".join(f"{x(row['bucket_bytes']):.1f},{y(row['seconds']):.1f}" for row in result["rows"] if row["kind"] == kind)
+        rows = [row for row in result["rows"] if row["kind"] == kind]
+        points = " ".join(f"{x(row['bucket_bytes']):.1f},{y(row['seconds']):.1f}" for row in rows)
         lines.append(f'<polyline points="{points}" fill="none" stroke="{colours[kind]}" stroke-width="2"/>')
-        lines.append(f'<text x="600" y="{40 + 16 * at}" fill="{colours[kind]}">{kind}</text>')
+        lines += [f'<circle cx="{x(row["bucket_bytes"]):.1f}" cy="{y(row["seconds"]):.1f}" r="3" fill="{colours[kind]}"/>' for row in rows]
+        lines.append(f'<line x1="600" x2="618" y1="{46 + 16 * at}" y2="{46 + 16 * at}" stroke="{colours[kind]}" stroke-width="2"/>')
+        lines.append(f'<text x="622" y="{50 + 16 * at}">{kind}</text>')
     return "\n".join(lines + ["</svg>"])
 
 
@@ -128,7 +143,7 @@ def main():
     parser.add_argument("--svg", type=Path)
     arguments = parser.parse_args()
     rounds = [read(file, arguments.model) for file in arguments.record] if arguments.record else \
-        [measure(arguments) for _ in range(arguments.rounds)]
+        [measure(arguments, number) for number in range(arguments.rounds)]
     result = report(rounds, arguments)
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=1) + "\n")

@@ -7,7 +7,8 @@ Both train the same perceptron: linear layers with relu between. A round measure
 reduction, with a bucket a gradient, in buckets of 25 MiB, with the size that its tuning chooses; PyTorch's step without a
 reduction, with DistributedDataParallel in buckets of 25 MiB (gradients copied, and as views of buckets), and with
 all_reduce_coalesced after the backward pass. What is printed is the median over the rounds of each round's median step, and of
-each round's ratio to ours. Run it with the Python whose torch the build has, such as .venv/bin/python3."""
+each round's ratio to ours; behind it the same of the processor's time of a step and rank, all threads together, which a machine
+that others use too disturbs less. Run it with the Python whose torch the build has, such as .venv/bin/python3."""
 import argparse, json, os, statistics, subprocess, sys, tempfile, time
 from pathlib import Path
 
@@ -36,6 +37,8 @@ def worker(rank, arguments, port, out):
         samples = []
         for step in range(-5, arguments.steps):
             dist.barrier()
+            if step == 0:
+                processor = time.process_time()
             begin = time.perf_counter()
             net.zero_grad()
             net(x).sum().backward()
@@ -44,7 +47,9 @@ def worker(rank, arguments, port, out):
             dist.all_reduce(own, dist.ReduceOp.MAX)
             if step >= 0:
                 samples.append(own.item())
-        return samples
+        processor = torch.tensor([time.process_time() - processor], dtype=torch.float64)
+        dist.all_reduce(processor)
+        return {"samples": samples, "processor": processor.item() / arguments.ranks / arguments.steps}
 
     def coalesced(net):
         gradients = [parameter.grad for parameter in net.parameters()]
@@ -81,7 +86,7 @@ def ours(arguments, bucket_bytes):
     command = [arguments.build / "tests/anchor_reducer_step", arguments.ranks, arguments.layers, arguments.width, arguments.rows,
                arguments.steps, bucket_bytes]
     done = subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True)
-    return json.loads(done.stdout)["samples"]
+    return json.loads(done.stdout)
 
 
 def main():
@@ -98,16 +103,19 @@ def main():
         return worker(arguments.rank, arguments, arguments.port, arguments.out)
     rounds = []
     for _ in range(arguments.rounds):
-        one = {name: statistics.median(ours(arguments, size)) for name, size in OURS.items()}
-        one |= {name: statistics.median(samples) for name, samples in theirs(arguments).items()}
-        rounds.append(one)
+        found = {name: ours(arguments, size) for name, size in OURS.items()} | theirs(arguments)
+        rounds.append({name: {"seconds": statistics.median(one["samples"]), "processor": one["processor"]} for name, one in found.items()})
+        print(f"round {len(rounds)} of {arguments.rounds}", file=sys.stderr, flush=True)
     print(f"{arguments.layers} x Linear({arguments.width}, {arguments.width}), {arguments.rows} rows, {arguments.ranks} ranks: "
-          f"ms a step, median (least-most) of {len(rounds)} rounds, and times ours (auto)")
+          f"ms a step, median (least-most) of {len(rounds)} rounds, and times ours (auto); the same of the processor's time")
     for name in (*OURS, *THEIRS):
-        times = [one[name] * 1e3 for one in rounds]
-        ratios = [one[name] / one["ours, auto"] for one in rounds]
-        print(f"  {name:<22}{statistics.median(times):8.2f} ({min(times):.2f}-{max(times):.2f})"
-              f"{statistics.median(ratios):8.2f} ({min(ratios):.2f}-{max(ratios):.2f})")
+        line = f"  {name:<22}"
+        for what in ("seconds", "processor"):
+            times = [one[name][what] * 1e3 for one in rounds]
+            ratios = [one[name][what] / one["ours, auto"][what] for one in rounds]
+            line += (f"{statistics.median(times):8.2f} {f'({min(times):.2f}-{max(times):.2f})':<16}"
+                     f"{statistics.median(ratios):6.2f} {f'({min(ratios):.2f}-{max(ratios):.2f})':<14}")
+        print(line.rstrip())
     if arguments.json:
         arguments.json.write_text(json.dumps(rounds, indent=1) + "\n")
 

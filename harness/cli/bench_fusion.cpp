@@ -1,0 +1,264 @@
+// `plumbline bench allreduce_fusion`: does it pay to reduce gradients together, in buckets of which size, and from which size on.
+#include "harness/cli/bench_fusion.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "harness/cli/arguments.hpp"
+#include "harness/cli/missing_measurement.hpp"
+#include "harness/cli/outputs.hpp"
+#include "harness/cli/subject_options.hpp"
+#include "harness/record/environment.hpp"
+#include "harness/record/summary.hpp"
+#include "reference/bucketing/crossover.hpp"
+#include "reference/bucketing/in_order.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+using bucketing::BucketTime;
+using nlohmann::json;
+
+struct FusionBenchOptions {
+  SubjectOptions subject;
+  std::vector<std::string> models{"resnet50", "gpt2"};
+  std::vector<std::string> limits{"1MiB", "4MiB", "10MiB", "25MiB", "100MiB", "flat"};
+  int ranks = 2;
+  int rounds = 15;
+  double seconds = 60;
+  std::string out = "results/latest/allreduce_fusion";
+};
+
+std::string limit_text(std::int64_t bytes) {
+  if (bytes == 0) return "one each";
+  if (bytes == bucketing::kNoLimit) return "flat";
+  if (bytes % (1 << 20) == 0) return fmt::format("{} MiB", bytes >> 20);
+  if (bytes % (1 << 10) == 0) return fmt::format("{} KiB", bytes >> 10);
+  return fmt::format("{} bytes", bytes);
+}
+
+std::int64_t limit_of(const std::string& text) {
+  if (text == "flat") return bucketing::kNoLimit;
+  const std::int64_t bytes = bytes_in("--buckets", text);
+  if (bytes < 1) throw InvalidArgument(fmt::format("--buckets '{}': 1 byte or more, or flat for one bucket", text));
+  return bytes;
+}
+
+std::string interval_text(const std::string& low, const std::string& high) {
+  return low == high ? fmt::format("95 % interval {} alone", low) : fmt::format("95 % interval {} to {}", low, high);
+}
+
+BucketTime time_of_json(const json& value) {
+  BucketTime time = bucketing::time_of(value.at("bucket_bytes"), value.at("samples"));
+  time.launches = value.at("launches");
+  return time;
+}
+
+// What was measured of a model's steps.
+struct Steps {
+  std::string model;
+  std::size_t gradients = 0;
+  std::int64_t bytes = 0, chosen = 0;
+  std::vector<BucketTime> times;
+  BucketTime per_tensor;
+};
+Steps steps_of_json(const std::string& model, const json& value) {
+  Steps steps{.model = model,
+              .gradients = value.at("gradients"),
+              .bytes = value.at("bytes"),
+              .chosen = value.at("chosen"),
+              .times = {},
+              .per_tensor = time_of_json(value.at("per_tensor"))};
+  for (const json& time : value.at("times")) steps.times.push_back(time_of_json(time));
+  return steps;
+}
+
+class FusionBench {
+ public:
+  explicit FusionBench(const FusionBenchOptions& options) : options_(options), driver_(options.subject.driver()) {
+    require_ranks("--world-size", options.ranks);
+    for (const std::string& text : options.limits) limits_.push_back(limit_of(text));
+    std::ranges::sort(limits_);
+    limits_.erase(std::ranges::unique(limits_).begin(), limits_.end());
+    driver_.group.worker_options = {"--no-flight"};  // events would be timed too
+  }
+
+  int run() {
+    const launch::Subject& subject = driver_.group.subject;
+    const record::Header header{.command = "bench",
+                                .subject = subject.describe(),
+                                .suite_version = PLUMBLINE_VERSION,
+                                .started = record::utc_now(),
+                                .arguments = record::command_line(),
+                                .environment = record::capture_environment()};
+    writer_.emplace(options_.out, header);
+    fmt::print("{}, {} ranks: up to {} rounds, {} s each\n", header.subject, options_.ranks, options_.rounds,
+               options_.seconds);
+    std::cout.flush();
+    const auto begun = std::chrono::steady_clock::now();
+    const bool whole = launch::run(assignments(), driver_, observer());
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    const auto run = close_record(*writer_, whole, seconds);
+    if (!run) return 3;  // interrupted before anything was measured: the record before this stays
+    write_outputs(options_.out, *run);
+    fmt::print("record: {}/run.jsonl (junit.xml and metrics.prom beside it), {:.1f} s\n", options_.out, seconds);
+    return whole ? record::exit_status(*run) : 3;
+  }
+
+ private:
+  [[nodiscard]] std::vector<launch::Assignment> assignments() const {
+    std::vector<launch::Assignment> list;
+    const auto add = [&](json arguments) {
+      arguments.update({{"rounds", options_.rounds}, {"seconds", options_.seconds}});
+      list.push_back({.command = {{"type", "task"}, {"name", "bench"}, {"arguments", std::move(arguments)}},
+                      .world = options_.ranks,
+                      .isolation = "bench",
+                      .limit = std::chrono::duration<double>(limit_seconds())});
+    };
+    for (const std::string& model : options_.models)
+      add({{"benchmark", "allreduce_fusion.choice"}, {"model", model}, {"limits", limits_}});
+    add({{"benchmark", "allreduce_fusion.crossover"}, {"together", kTogether}});
+    return list;
+  }
+  // The rounds that are made whatever they take need some more.
+  [[nodiscard]] double limit_seconds() const { return 300 + 2 * options_.seconds; }
+
+  launch::Observer observer() {
+    launch::Observer observer;
+    observer.before = [this](std::size_t, const json& description) -> std::optional<launch::Outcome> {
+      writer_->subject(description);
+      return std::nullopt;
+    };
+    observer.output = [this](std::size_t, int, const json& value) { last_ = value; };
+    observer.end = [this](std::size_t index, const launch::Outcome& outcome) {
+      const std::string name = index < options_.models.size() ? options_.models[index] : "crossover";
+      if (outcome.verdict != record::Verdict::pass || !last_.is_object())
+        take_failure(name, outcome);
+      else if (index < options_.models.size())
+        take_steps(steps_of_json(name, last_));
+      else
+        take_crossover();
+      std::cout.flush();
+      last_ = nullptr;
+      return true;
+    };
+    observer.log = [](const std::string& line) { std::cerr << line << '\n'; };
+    return observer;
+  }
+
+  void take_failure(const std::string& what, const launch::Outcome& outcome) {
+    const record::Result result =
+        missing_measurement("allreduce_fusion", fmt::format("allreduce_fusion[{},world={}]", what, options_.ranks),
+                            outcome, limit_seconds());
+    writer_->write(result);
+    fmt::print("{}: {}: {}\n", what, name_of(result.verdict), result.reason);
+  }
+
+  void write(const std::string& benchmark, const std::string& size, std::int64_t bytes, std::vector<double> samples,
+             std::map<std::string, double> derived) {
+    record::Measurement measurement{
+        .benchmark = benchmark,
+        .labels = {{"backend", driver_.group.subject.backend}, {"world", std::to_string(options_.ranks)}},
+        .samples = std::move(samples),
+        .unit = "seconds",
+        .derived = std::move(derived)};
+    measurement.labels[size] = std::to_string(bytes);
+    writer_->write(measurement);
+  }
+
+  void take_steps(const Steps& steps) {
+    fmt::print("\n{}: {} gradients, {:.1f} MiB, {} rounds\n{:>12}{:>10}{:>12}{:>24}{:>12}{:>12}{:>16}\n", steps.model,
+               steps.gradients, static_cast<double>(steps.bytes) / (1 << 20), steps.per_tensor.samples.size(),
+               "buckets", "launches", "ms a step", "quartiles", "algbw GB/s", "busbw GB/s", "of per tensor");
+    take_row(steps, steps.per_tensor, "per tensor");
+    for (const BucketTime& time : steps.times) take_row(steps, time, limit_text(time.limit_bytes));
+    const bucketing::BestLimit best = bucketing::best_limit(steps.times);
+    const std::optional<std::int64_t> from = bucketing::pays_from(steps.times);
+    fmt::print("best buckets: {}, {}; {}\n--bucket-size auto: {}\n", limit_text(best.limit_bytes),
+               interval_text(limit_text(best.low), limit_text(best.high)),
+               from ? fmt::format("they pay from {} on", limit_text(*from)) : "a bucket a gradient is as fast",
+               limit_text(steps.chosen));
+  }
+
+  void take_row(const Steps& steps, const BucketTime& time, const std::string& name) {
+    const double algbw = static_cast<double>(steps.bytes) / time.seconds;
+    const double busbw = algbw * 2 * (options_.ranks - 1) / options_.ranks;
+    fmt::print("{:>12}{:>10}{:>12.3f}{:>24}{:>12.2f}{:>12.2f}{:>16.2f}\n", name, time.launches, time.seconds * 1e3,
+               fmt::format("[{:.3f}, {:.3f}]", time.low * 1e3, time.high * 1e3), algbw / 1e9, busbw / 1e9,
+               time.seconds / steps.per_tensor.seconds);
+    const bool fused = name != "per tensor";
+    write(fmt::format("allreduce_fusion.{}.{}", steps.model, fused ? "rounds" : "rounds_per_tensor"), "bucket_bytes",
+          time.limit_bytes, time.samples,
+          {{"launches", static_cast<double>(time.launches)},
+           {"algbw_bytes_per_second", algbw},
+           {"busbw_bytes_per_second", busbw},
+           {"speed_up", steps.per_tensor.seconds / time.seconds},
+           {"chosen", fused && time.limit_bytes == steps.chosen ? 1.0 : 0.0}});
+  }
+
+  void take_crossover() {
+    std::vector<bucketing::FusionTime> times;
+    for (const json& time : last_.at("times"))
+      times.push_back({time.at("bytes"), time.at("separate"), time.at("fused")});
+    fmt::print(
+        "\n{} gradients of a size, copied to one buffer and back: us a gradient, {} rounds\n{:>12}{:>12}{:>12}\n",
+        kTogether, times.front().fused.size(), "each", "separate", "fused");
+    for (const bucketing::FusionTime& time : times) {
+      const double separate = bucketing::time_of(0, time.separate).seconds;
+      const double fused = bucketing::time_of(0, time.fused).seconds;
+      fmt::print("{:>12}{:>12.2f}{:>12.2f}\n", limit_text(time.bytes), separate * 1e6, fused * 1e6);
+      write("allreduce_fusion.crossover.separate", "bytes", time.bytes, time.separate, {});
+      write("allreduce_fusion.crossover.fused", "bytes", time.bytes, time.fused, {{"speed_up", separate / fused}});
+    }
+    const bucketing::Crossover found = bucketing::pays_up_to(times);
+    const auto text = [](const std::optional<std::int64_t>& bytes) { return bytes ? limit_text(*bytes) : "no size"; };
+    fmt::print("crossover: copying gradients together pays up to {} each, {}\n", text(found.bytes),
+               interval_text(text(found.low), text(found.high)));
+  }
+
+  static constexpr int kTogether = 8;
+  const FusionBenchOptions& options_;
+  launch::Options driver_;
+  std::vector<std::int64_t> limits_;
+  std::optional<record::Writer> writer_;
+  json last_;
+};
+
+}  // namespace
+
+Command add_bench_fusion(CLI::App& bench) {
+  CLI::App* command = bench.add_subcommand(
+      "allreduce_fusion",
+      "In buckets of which size gradients are reduced the fastest, and from which size fusing pays");
+  auto options = std::make_shared<FusionBenchOptions>();
+  options->subject.add_to(*command, SubjectOptions::Kind::one_group);
+  command->add_option("--model", options->models, "Whose gradients: resnet50, gpt2")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"resnet50", "gpt2"}))
+      ->capture_default_str();
+  command
+      ->add_option("--buckets", options->limits, "Bytes at which a bucket takes no more: 64KiB,25MiB; flat: one bucket")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--world-size", options->ranks, "Ranks")->check(at_least(1))->capture_default_str();
+  command->add_option("--rounds", options->rounds, "Times that each size is measured")
+      ->check(at_least(1, 10000))
+      ->capture_default_str();
+  command->add_option("--seconds", options->seconds, "After which no round of a model is begun; three are made always")
+      ->check(seconds())
+      ->capture_default_str();
+  command->add_option("--out", options->out, "Folder of the record")->capture_default_str();
+  command->footer("Example: plumbline bench allreduce_fusion --backend mpi --model resnet50");
+  return [options] {
+    options->subject.require_no_job("bench allreduce_fusion");
+    return FusionBench(*options).run();
+  };
+}
+
+}  // namespace plumbline::cli
