@@ -13,7 +13,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/program/pass_json.hpp"
 #include "reference/program/program_json.hpp"
-#include "reference/program/race_check.hpp"
+#include "reference/program/race_json.hpp"
 #include "reference/program/validate.hpp"
 
 namespace plumbline::cli {
@@ -108,17 +108,20 @@ json json_of(const std::vector<OpChange>& changes) {
   return list;
 }
 
-json json_of(const std::vector<program::Race>& races) {
-  json list = json::array();
-  for (const program::Race& race : races)
-    list.push_back({{"variable", race.variable}, {"first", race.first}, {"second", race.second}, {"why", race.why}});
-  return list;
-}
-
 std::string text_of(const std::vector<program::Race>& races, const char* when) {
   std::string text;
   for (const program::Race& race : races) text += fmt::format("race {}: {}: {}\n", when, race.variable, race.why);
   return text;
+}
+
+// "the limit ahead of op 12"; positions are those behind the overlap.
+std::string closing_of(const program::GradientGroup& group) {
+  using program::Closed;
+  if (group.closed_by == Closed::end) return "the end";
+  if (group.closed_by == Closed::op) return fmt::format("op {}, which touches one", group.closed_at);
+  if (group.closed_by == Closed::alone)
+    return fmt::format("op {}, whose gradient or the one here must be alone", group.closed_at);
+  return fmt::format("the {} at op {}", name_of(group.closed_by), group.closed_at);
 }
 
 std::string summary_of(const program::PassResult& result) {
@@ -126,10 +129,11 @@ std::string summary_of(const program::PassResult& result) {
   std::string text;
   for (const std::string& line : result.summary.info) text += line + '\n';
   for (const program::GradientGroup& group : result.groups)
-    text +=
-        fmt::format("{}: {} gradients, {} elements of {}, ring {}: {}\n", group.fused_variable, group.gradients.size(),
-                    group.numel, name_of(group.dtype), group.ring, fmt::join(group.gradients, ", "));
-  return text.empty() ? "nothing is reduced over data-parallel ranks\n" : text;
+    text += fmt::format("{}: {} gradients, {} elements of {}, ring {}: {}; closed by {}\n", group.fused_variable,
+                        group.gradients.size(), group.numel, name_of(group.dtype), group.ring,
+                        fmt::join(group.gradients, ", "), closing_of(group));
+  for (const std::string& line : result.analysis.refused) text += "no " + line + '\n';
+  return result.analysis.is_applied ? text : "nothing is reduced over data-parallel ranks\n";
 }
 
 void write(const PassCommand& command, const std::string& text) {
@@ -155,7 +159,7 @@ int run_pass(const PassCommand& command) {
   if (command.format == "json") {
     json value = json_of(result, asked.program);
     if (command.diff) value["diff"] = json_of(changes);
-    if (command.check) value["races"] = {{"before", json_of(before)}, {"after", json_of(after)}};
+    if (command.check) value["races"] = {{"before", program::json_of(before)}, {"after", program::json_of(after)}};
     write(command, value.dump() + '\n');
   } else {
     std::string text = command.diff ? text_of(changes) : text_of(result.program);

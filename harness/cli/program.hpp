@@ -37,6 +37,7 @@ Command add_topology(CLI::App& app, const Program& program);
 Command add_buckets(CLI::App& app, const Program& program);
 Command add_gossip(CLI::App& app, const Program& program);
 Command add_pass(CLI::App& app, const Program& program);
+Command add_scaler(CLI::App& app, const Program& program);
 
 /// Says an error in one line on standard error; returns the exit status that it means.
 int report(const std::exception& error);

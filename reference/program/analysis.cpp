@@ -84,6 +84,24 @@ bool have_one_degree(const Analysis& analysis, const Rings& rings) {
   return degrees.size() == 1;
 }
 
+void list_refused(Analysis& analysis, const Program& program, const PassOptions& options) {
+  const auto add = [&](std::string line) { analysis.refused.push_back(std::move(line)); };
+  const auto rings = analysis.grads_of.size();
+  if (!options.gradient_scale)
+    add("pruning: it is not wanted");
+  else if (!analysis.prunable && options.convention == Convention::paddle)
+    add("pruning: rings differ in size, and no optimizer takes a factor");
+  else if (!analysis.prunable)
+    add(std::ranges::none_of(program.ops, is_data_parallel_scale)
+            ? "pruning: there is nothing to prune"
+            : "pruning: neither the loss nor optimizers can hold the factors without a difference");
+  if (static_cast<std::int64_t>(rings) > options.max_overlap_rings)
+    add(fmt::format("overlap: {} rings, at most {}", rings, options.max_overlap_rings));
+  if (options.use_sharding) add("overlap: parameters are sharded");
+  if (options.use_sharding) add("fusion: parameters are sharded");
+  if (has_higher_order_gradients(program)) add("fusion: gradients are differentiated");
+}
+
 }  // namespace
 
 Analysis analyze(const Program& program, const Rings& rings, const PassOptions& options) {
@@ -98,6 +116,7 @@ Analysis analyze(const Program& program, const Rings& rings, const PassOptions& 
   analysis.prunable = options.gradient_scale &&
                       (options.convention == Convention::paddle ? analysis.supports_rescale || analysis.same_degree
                                                                 : can_fold_scaling(program));
+  if (analysis.is_applied) list_refused(analysis, program, options);
   return analysis;
 }
 

@@ -1,6 +1,7 @@
 // What a fused reduction waits for, and who waits for it, said by ops that do nothing else.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -46,71 +47,95 @@ GroupAt groups_behind_forward(const Program& program, const std::vector<Gradient
 // ---- the default ----
 
 GroupAt fused_groups(const Program& program, const std::vector<GradientGroup>& groups) {
+  std::map<std::string, const GradientGroup*> by_name;
+  for (const GradientGroup& group : groups)
+    if (group.is_fused) by_name[group.fused_variable] = &group;
   GroupAt found;
   for (int position = 0; const Op& op : program.ops) {
     if (is_data_parallel_reduction(op))
-      for (const GradientGroup& group : groups)
-        if (group.is_fused && first_name(op.outputs) == group.fused_variable) found[position] = &group;
+      if (const auto group = by_name.find(first_name(op.outputs)); group != by_name.end())
+        found[position] = group->second;
     ++position;
   }
   return found;
 }
 
-// Of each stream that makes gradients of the group the one that it makes last: who waits for that one waits for all.
-std::vector<std::string> last_made(const Program& program, const GradientGroup& group, int reduction) {
-  std::map<std::string, std::string> last_of;  // by stream
-  std::vector<std::string> streams;
-  for (int position = 0; position < reduction; ++position) {
-    const Op& op = program.ops[static_cast<std::size_t>(position)];
-    if (op.type == "coalesce_tensor") continue;
-    for (const std::string& gradient : group.gradients)
-      if (writes(op, gradient)) last_of[op.stream == "default" ? "" : op.stream] = gradient;
-  }
-  std::vector<std::string> names;
-  for (const std::string& gradient : group.gradients)
-    if (std::ranges::any_of(last_of, [&](const auto& one) { return one.second == gradient; }))
-      names.push_back(gradient);
-  return names;
-}
+// What a fused reduction depends on.
+struct Ahead {
+  /// Of each stream that makes gradients of the group the one that it makes last: who waits for that one waits for all.
+  std::vector<std::string> last_made;
+  /// Members that are read behind the last op that writes them. To wait for writers is not to wait for those: who is named as an
+  /// output is.
+  std::vector<std::string> read_since;
+};
 
-// Members that are read behind the last op that writes them. To wait for writers is not to wait for those: who is named as an output
-// is.
-std::vector<std::string> read_since(const Program& program, const GradientGroup& group, int reduction) {
-  std::vector<std::string> names;
-  for (const std::string& gradient : group.gradients) {
-    bool is_read = false;
-    for (int position = 0; position < reduction; ++position) {
-      const Op& op = program.ops[static_cast<std::size_t>(position)];
-      if (writes(op, gradient)) is_read = false;
-      if (reads(op, gradient) && !writes(op, gradient)) is_read = true;
+class AheadOfReductions {
+ public:
+  AheadOfReductions(const Program& program, const GroupAt& groups) {
+    for (const auto& [position, group] : groups) members_.insert(group->gradients.begin(), group->gradients.end());
+    for (int position = 0; const Op& op : program.ops) {
+      if (const auto group = groups.find(position); group != groups.end()) found_[position] = of(*group->second);
+      see(op, position++);
     }
-    if (is_read) names.push_back(gradient);
   }
-  return names;
+  [[nodiscard]] const Ahead& at(int reduction) const { return found_.at(reduction); }
+
+ private:
+  void see(const Op& op, int position) {
+    for (const std::string& name : names_in(op.inputs))
+      if (members_.contains(name)) read_.insert(name);
+    for (const std::string& name : names_in(op.outputs)) {
+      if (!members_.contains(name)) continue;
+      read_.erase(name);
+      if (op.type != "coalesce_tensor") written_[name][op.stream == "default" ? "" : op.stream] = position;
+    }
+  }
+
+  [[nodiscard]] Ahead of(const GradientGroup& group) const {
+    std::map<std::string, std::pair<int, std::string>> last_of;  // by stream: where, and what
+    for (const std::string& gradient : group.gradients)
+      if (const auto writes = written_.find(gradient); writes != written_.end())
+        for (const auto& [stream, position] : writes->second)
+          if (auto& last = last_of[stream]; last.second.empty() || position >= last.first) last = {position, gradient};
+    Ahead ahead;
+    for (const std::string& gradient : group.gradients) {
+      if (std::ranges::any_of(last_of, [&](const auto& one) { return one.second.second == gradient; }))
+        ahead.last_made.push_back(gradient);
+      if (read_.contains(gradient)) ahead.read_since.push_back(gradient);
+    }
+    return ahead;
+  }
+
+  std::set<std::string> members_, read_;
+  std::map<std::string, std::map<std::string, int>> written_;  // where each stream last writes a member
+  std::map<int, Ahead> found_;
+};
+
+bool moves(const Op& op, const std::set<std::string>& kept) {
+  return is_data_parallel_reduction(op) && !names_any(op, kept);
 }
 
 // Only those that stand with a reduction: others belong to other communication.
-bool is_wait_of_reduction(const Program& program, std::size_t position) {
+bool is_wait_of_reduction(const Program& program, std::size_t position, const std::set<std::string>& kept) {
   if (!is_plain_wait(program.ops[position]) || position + 1 == program.ops.size()) return false;
   const Op& next = program.ops[position + 1];
-  return is_data_parallel_reduction(next) && next.ring == program.ops[position].ring;
+  return moves(next, kept) && next.ring == program.ops[position].ring;
 }
 
 // ---- both ----
 
 // The op at `position` of the old program, with what depends on it.
-void append_reduction(std::vector<Op>& ops, const Op& op, std::vector<std::string> on,
-                      const std::vector<std::string>& read, const GradientGroup& group) {
+void append_reduction(std::vector<Op>& ops, const Op& op, const Ahead& ahead, const GradientGroup& group) {
   std::vector<std::string> of{group.fused_variable};
-  of.insert(of.end(), read.begin(), read.end());
-  ops.push_back(dependency(std::move(on), std::move(of), op.role));
+  of.insert(of.end(), ahead.read_since.begin(), ahead.read_since.end());
+  ops.push_back(dependency(ahead.last_made, std::move(of), op.role));
   ops.push_back(op);
   ops.push_back(dependency({group.fused_variable}, group.gradients, op.role));
 }
 
-void put_on_gradient_stream(Program& program) {
+void put_on_gradient_stream(Program& program, const std::set<std::string>& kept) {
   for (Op& op : program.ops) {
-    if (!is_data_parallel_reduction(op)) continue;
+    if (!moves(op, kept)) continue;
     op.on_calculation_stream = true;
     op.stream = kGradientStream;
   }
@@ -125,21 +150,23 @@ Program add_dependencies(const Program& program, const std::vector<GradientGroup
   if (is_source && options.sequential_run && !fused.empty())
     throw PassError(Stage::add_dependencies, "AttributeError",
                     "there is no dependency op in a sequential run, and so no dist_attr of one");
+  const std::set<std::string> kept = is_source ? std::set<std::string>{} : kept_on_stream(program, groups);
+  const AheadOfReductions ahead(program, is_source ? GroupAt{} : fused);
   Program result = program;
   result.ops.clear();
   for (std::size_t position = 0; position < program.ops.size(); ++position) {
     const Op& op = program.ops[position];
-    if (is_source ? is_plain_wait(op) : is_wait_of_reduction(program, position)) continue;
+    if (is_source ? is_plain_wait(op) : is_wait_of_reduction(program, position, kept)) continue;
     const auto group = fused.find(static_cast<int>(position));
     if (group == fused.end())
       result.ops.push_back(op);
+    else if (is_source)
+      append_reduction(result.ops, op, {.last_made = {group->second->gradients.back()}, .read_since = {}},
+                       *group->second);
     else
-      append_reduction(
-          result.ops, op,
-          is_source ? std::vector{group->second->gradients.back()} : last_made(program, *group->second, group->first),
-          is_source ? std::vector<std::string>{} : read_since(program, *group->second, group->first), *group->second);
+      append_reduction(result.ops, op, ahead.at(group->first), *group->second);
   }
-  put_on_gradient_stream(result);
+  put_on_gradient_stream(result, kept);
   return result;
 }
 

@@ -1,6 +1,7 @@
 // Which gradients are reduced as one.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
@@ -21,42 +22,88 @@ const Variable& variable_of(const Program& program, const std::string& gradient)
   return found->second;
 }
 
-bool touches(const Op& op, const GradientGroup& group) {
-  return std::ranges::any_of(group.gradients,
-                             [&](const std::string& name) { return reads(op, name) || writes(op, name); });
-}
-
 // Whether so many elements more are within the limit.
 bool fits(const GradientGroup& group, std::int64_t elements, std::int64_t limit) {
   return group.numel <= limit && elements <= limit - group.numel;
 }
 
-// ---- as the source does it ----
-
-class SourceGrouping {
+// One walk with one open group. What joins it is the convention's to say.
+class GroupWalk {
  public:
-  SourceGrouping(const Program& program, std::int64_t limit) : program_(program), limit_(limit) {}
+  GroupWalk(const Program& program, std::int64_t limit) : program_(program), limit_(limit) {}
+  virtual ~GroupWalk() = default;
 
   std::vector<GradientGroup> groups() {
     for (int position = 0; position < static_cast<int>(program_.ops.size()); ++position)
       if (is_data_parallel_reduction(at(program_, position)))
         see_reduction(position);
-      else if (touches(at(program_, position), open_))
-        close();
-    close();
+      else if (names_any(at(program_, position), members_))
+        close(Closed::op, position);
+    close(Closed::end, -1);
     return std::move(groups_);
   }
 
+ protected:
+  virtual void see_reduction(int position) = 0;
+  /// Of a closed group, what goes with its reductions; all of them are in removed_reductions.
+  virtual void list_removed(GradientGroup& group) const = 0;
+
+  void join(const std::string& gradient, DataType dtype, std::int64_t elements, int position) {
+    open_.gradients.push_back(gradient);
+    members_.insert(gradient);
+    open_.ring = at(program_, position).ring.value_or(0);
+    open_.dtype = dtype;
+    open_.numel += elements;
+    open_.removed_reductions.push_back(position);
+  }
+
+  // The last reduction is kept.
+  void close(Closed why, int position) {
+    if (open_.gradients.empty()) return;
+    open_.closed_by = why;
+    open_.closed_at = position;
+    list_removed(open_);
+    open_.reduction_op = open_.removed_reductions.back();
+    open_.removed_reductions.pop_back();
+    groups_.push_back(std::move(open_));
+    open_ = {};
+    members_.clear();
+  }
+
+  // What keeps a gradient out; nothing where the group is empty or has room.
+  [[nodiscard]] std::optional<Closed> refusal(const Op& reduction, DataType dtype, std::int64_t elements) const {
+    if (open_.gradients.empty()) return std::nullopt;
+    if (reduction.ring.value_or(0) != open_.ring) return Closed::ring;
+    if (dtype != open_.dtype) return Closed::type;
+    if (!fits(open_, elements, limit_)) return Closed::limit;
+    return std::nullopt;
+  }
+
+  const Program& program_;
+  std::int64_t limit_;
+  GradientGroup open_;
+  std::set<std::string> members_;  // of the open group
+
  private:
-  void see_reduction(int position) {
+  std::vector<GradientGroup> groups_;
+};
+
+// ---- as the source does it ----
+
+class SourceGrouping : public GroupWalk {
+ public:
+  using GroupWalk::GroupWalk;
+
+ private:
+  void see_reduction(int position) override {
     const std::string& gradient = first_name(at(program_, position).outputs);
     const Variable& variable = variable_of(program_, gradient);
     const auto elements = element_count(variable.shape);
     if (!elements)
       throw PassError(Stage::group_grads, "AssertionError",
                       fmt::format("the shape of gradient [{}] has a dimension that is not known", gradient));
-    if (!accepts(at(program_, position), variable.dtype, *elements)) {
-      close();
+    if (const auto why = refusal(at(program_, position), variable.dtype, *elements)) {
+      close(*why, position);
     } else if (grouped_.contains(gradient)) {
       throw PassError(Stage::group_grads, "AssertionError",
                       fmt::format("op {} ({}) reduces gradient [{}], which is grouped already", position,
@@ -66,17 +113,8 @@ class SourceGrouping {
     add(gradient, variable.dtype, *elements, position);
   }
 
-  [[nodiscard]] bool accepts(const Op& reduction, DataType dtype, std::int64_t elements) const {
-    return open_.gradients.empty() ||
-           (reduction.ring.value_or(0) == open_.ring && fits(open_, elements, limit_) && dtype == open_.dtype);
-  }
-
   void add(const std::string& gradient, DataType dtype, std::int64_t elements, int position) {
-    open_.gradients.push_back(gradient);
-    open_.ring = at(program_, position).ring.value_or(0);
-    open_.dtype = dtype;
-    open_.numel += elements;
-    open_.removed_reductions.push_back(position);
+    join(gradient, dtype, elements, position);
     int producer = position - 1;
     if (position > 0 && at(program_, position - 1).type == "c_wait_compute") {
       open_.removed_waits.push_back(position - 1);
@@ -99,23 +137,14 @@ class SourceGrouping {
                     producer < 0 ? "an op" : fmt::format("op {} ({})", producer, at(program_, producer).type)));
   }
 
-  void close() {
-    if (open_.gradients.empty()) return;
-    open_.reduction_op = open_.removed_reductions.back();
-    open_.removed_reductions.pop_back();
-    if (open_.removed_waits.size() > 1) open_.removed_waits.pop_back();
-    if (open_.removed_scales.size() > 1) {
-      open_.scale_op = open_.removed_scales.back();
-      open_.removed_scales.pop_back();
+  void list_removed(GradientGroup& group) const override {
+    if (group.removed_waits.size() > 1) group.removed_waits.pop_back();
+    if (group.removed_scales.size() > 1) {
+      group.scale_op = group.removed_scales.back();
+      group.removed_scales.pop_back();
     }
-    groups_.push_back(std::move(open_));
-    open_ = {};
   }
 
-  const Program& program_;
-  std::int64_t limit_;
-  GradientGroup open_;
-  std::vector<GradientGroup> groups_;
   std::set<std::string> grouped_;
 };
 
@@ -124,13 +153,11 @@ class SourceGrouping {
 // Gradients that a group may have beside others, and where each is first written: its memory must be the group's from then on.
 class Fusible {
  public:
-  explicit Fusible(const Program& program) : program_(program) {
+  explicit Fusible(const Program& program) : program_(program), kept_(kept_on_stream(program)) {
     for (int position = 0; const Op& op : program.ops) {
       for (const std::string& name : names_in(op.inputs))
         if (!first_written_.contains(name)) from_outside_.insert(name);
       for (const std::string& name : names_in(op.outputs)) first_written_.try_emplace(name, position);
-      if (op.type == "coalesce_tensor")
-        for (const std::string& name : names_in(op.outputs)) shares_memory_.insert(name);
       if (is_data_parallel_reduction(op)) ++reductions_[first_name(op.outputs)];
       ++position;
     }
@@ -144,13 +171,14 @@ class Fusible {
     const Variable& variable = variable_of(program_, gradient);
     return names_in(op.inputs) == std::vector{gradient} && names_in(op.outputs) == std::vector{gradient} &&
            element_count(variable.shape) && !variable.persistable && !from_outside_.contains(gradient) &&
-           first_written(gradient) < reduction && !shares_memory_.contains(gradient) && reductions_.at(gradient) == 1;
+           first_written(gradient) < reduction && !kept_.contains(gradient) && reductions_.at(gradient) == 1;
   }
 
  private:
   const Program& program_;
+  std::set<std::string> kept_;
   std::map<std::string, int> first_written_, reductions_;
-  std::set<std::string> from_outside_, shares_memory_;
+  std::set<std::string> from_outside_;
 };
 
 // Equal but for the gradient: one reduction can do the work of both.
@@ -160,63 +188,43 @@ bool reduce_alike(const Op& a, const Op& b) {
          a.on_calculation_stream == b.on_calculation_stream && a.stream == b.stream && a.attributes == b.attributes;
 }
 
-class Grouping {
+class Grouping : public GroupWalk {
  public:
-  Grouping(const Program& program, std::int64_t limit) : program_(program), limit_(limit), fusible_(program) {}
-
-  std::vector<GradientGroup> groups() {
-    for (int position = 0; position < static_cast<int>(program_.ops.size()); ++position)
-      if (is_data_parallel_reduction(at(program_, position)))
-        see_reduction(position);
-      else if (touches(at(program_, position), open_))
-        close();
-    close();
-    return std::move(groups_);
-  }
+  Grouping(const Program& program, std::int64_t limit) : GroupWalk(program, limit), fusible_(program) {}
 
  private:
-  void see_reduction(int position) {
+  void see_reduction(int position) override {
     const std::string& gradient = first_name(at(program_, position).outputs);
     const Variable& variable = variable_of(program_, gradient);
     const std::int64_t elements = element_count(variable.shape).value_or(0);
     const bool is_fusible = fusible_.is_fusible(position);
-    if (!is_fusible || !accepts(position, variable.dtype, elements)) close();
-    open_.gradients.push_back(gradient);
-    open_.ring = at(program_, position).ring.value_or(0);
-    open_.dtype = variable.dtype;
-    open_.numel += elements;
+    if (const auto why = keeps_out(position, is_fusible, variable.dtype, elements)) close(*why, position);
+    join(gradient, variable.dtype, elements, position);
     const int written = is_fusible ? fusible_.first_written(gradient) : position;
     open_.coalesce_op = open_.gradients.size() == 1 ? written : std::min(open_.coalesce_op, written);
-    open_.removed_reductions.push_back(position);
-    if (!is_fusible) close();
+    if (!is_fusible) close(Closed::alone, position);
   }
 
-  [[nodiscard]] bool accepts(int position, DataType dtype, std::int64_t elements) const {
-    if (open_.gradients.empty()) return true;
+  [[nodiscard]] std::optional<Closed> keeps_out(int position, bool is_fusible, DataType dtype,
+                                                std::int64_t elements) const {
+    if (open_.gradients.empty()) return std::nullopt;
     const Op& reduction = at(program_, position);
-    return reduce_alike(reduction, at(program_, open_.removed_reductions.back())) && dtype == open_.dtype &&
-           fits(open_, elements, limit_) && !touches(reduction, open_);
+    if (const auto why = refusal(reduction, dtype, elements)) return why;
+    if (!is_fusible) return Closed::alone;
+    if (!reduce_alike(reduction, at(program_, open_.removed_reductions.back()))) return Closed::reduction;
+    return names_any(reduction, members_) ? std::optional(Closed::op) : std::nullopt;
   }
 
-  // The last reduction is kept, with its wait. Of a gradient alone nothing goes, and its wait is listed as in the source.
-  void close() {
-    if (open_.gradients.empty()) return;
-    std::vector<int> reductions = open_.removed_reductions;
-    open_.reduction_op = reductions.back();
-    open_.removed_reductions.pop_back();
-    if (reductions.size() > 1) reductions.pop_back();
-    for (const int position : reductions)
-      if (position > 0 && is_plain_wait(at(program_, position - 1)) && at(program_, position - 1).ring == open_.ring)
-        open_.removed_waits.push_back(position - 1);
-    groups_.push_back(std::move(open_));
-    open_ = {};
+  // The last reduction keeps its wait. Of a gradient alone nothing goes, and its wait is listed as in the source.
+  void list_removed(GradientGroup& group) const override {
+    const std::size_t count = std::max<std::size_t>(group.removed_reductions.size() - 1, 1);
+    for (std::size_t i = 0; i < count; ++i)
+      if (const int position = group.removed_reductions[i];
+          position > 0 && is_plain_wait(at(program_, position - 1)) && at(program_, position - 1).ring == group.ring)
+        group.removed_waits.push_back(position - 1);
   }
 
-  const Program& program_;
-  std::int64_t limit_;
   Fusible fusible_;
-  GradientGroup open_;
-  std::vector<GradientGroup> groups_;
 };
 
 }  // namespace

@@ -44,19 +44,21 @@ Program leave_calculation_stream(const Program& program, Convention convention,
                                  const std::set<std::string>& elsewhere) {
   Program result = program;
   result.ops.clear();
+  const bool is_source = convention == Convention::paddle;
+  const std::set<std::string> kept = is_source ? std::set<std::string>{} : kept_on_stream(program);
   for (int position = 0; const Op& op : program.ops) {
-    if (is_data_parallel_reduction(op)) {
+    const bool leaves = is_data_parallel_reduction(op) && !names_any(op, kept);
+    if (leaves) {
       if (!op.ring)  // a gradient's second one, at which the analysis does not look
         throw PassError(Stage::analyze, "AssertionError",
                         "op " + std::to_string(position) + " (" + op.type + ") has NOT ring id");
       // The source puts another one in when it is applied again.
-      const bool waits = convention == Convention::plumbline && !result.ops.empty() &&
-                         is_wait_for_calculation(result.ops.back(), *op.ring);
+      const bool waits = !is_source && !result.ops.empty() && is_wait_for_calculation(result.ops.back(), *op.ring);
       if (!waits) result.ops.push_back(wait("c_wait_compute", *op.ring));
       if (is_plain_wait(result.ops.back())) give_names(result.ops.back(), op, elsewhere);
     }
     result.ops.push_back(op);
-    if (is_data_parallel_reduction(op)) result.ops.back().on_calculation_stream = false;
+    if (leaves) result.ops.back().on_calculation_stream = false;
     ++position;
   }
   return result;
@@ -71,33 +73,50 @@ std::ptrdiff_t ahead_of(const Program& program, int position) {
   return position - (has_wait ? 1 : 0);
 }
 
-bool touches(const Op& op, const std::set<std::string>& names) {
-  return std::ranges::any_of(names, [&](const std::string& name) { return reads(op, name) || writes(op, name); });
-}
+// What reductions of a ring write and, beside that, read. Others may read that, too.
+struct Running {
+  std::set<std::string> written, read;
+
+  void add(const Op& reduction) {
+    for (std::string& name : names_in(reduction.outputs)) written.insert(std::move(name));
+    for (std::string& name : names_in(reduction.inputs)) read.insert(std::move(name));
+  }
+  [[nodiscard]] bool concerns(const Op& op) const {
+    return names_any(op, written) ||
+           std::ranges::any_of(read, [&](const std::string& name) { return writes(op, name); });
+  }
+  [[nodiscard]] std::vector<std::string> those_of(const std::set<std::string>& names) const {
+    std::set<std::string> all = written;
+    all.insert(read.begin(), read.end());
+    std::vector<std::string> both;
+    std::ranges::set_intersection(all, names, std::back_inserter(both));
+    return both;
+  }
+};
 
 }  // namespace
 
 std::vector<CommunicationWait> communication_waits(const Program& program) {
   const std::set<std::string> elsewhere = touched_elsewhere(program);
-  std::map<RingId, std::set<std::string>> running;
+  std::map<RingId, Running> running;
   std::vector<CommunicationWait> waits;
   // Whether nobody has to wait for the gradient behind a wait that the program has.
   const auto is_awaited = [&](const Op& wait, const std::string& gradient) {
     return writes(wait, gradient) || (!is_elsewhere(wait) && !elsewhere.contains(gradient));
   };
   for (int position = 0; const Op& op : program.ops) {
-    const bool is_reduction = is_data_parallel_reduction(op) && op.ring;
+    const bool is_reduction = is_data_parallel_reduction(op) && op.ring && op.on_calculation_stream == false;
     const bool is_wait = op.type == "c_wait_comm" || op.type == "c_wait_compute";
     if (op.type == "c_wait_comm" && op.ring)
-      std::erase_if(running[*op.ring], [&](const std::string& gradient) { return is_awaited(op, gradient); });
+      for (std::set<std::string>* names : {&running[*op.ring].written, &running[*op.ring].read})
+        std::erase_if(*names, [&](const std::string& gradient) { return is_awaited(op, gradient); });
     for (auto& [ring, gradients] : running) {
       if ((is_reduction || is_wait) && op.ring == ring) continue;  // a stream keeps its order
-      if (!touches(op, gradients)) continue;
-      CommunicationWait& wait = waits.emplace_back(CommunicationWait{.position = position, .ring = ring});
-      std::ranges::set_intersection(gradients, elsewhere, std::back_inserter(wait.gradients));
-      gradients.clear();
+      if (!gradients.concerns(op)) continue;
+      waits.push_back({.position = position, .ring = ring, .gradients = gradients.those_of(elsewhere)});
+      gradients = {};
     }
-    if (is_reduction) running[*op.ring].insert(first_name(op.outputs));
+    if (is_reduction) running[*op.ring].add(op);
     ++position;
   }
   return waits;

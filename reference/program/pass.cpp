@@ -37,6 +37,11 @@ bool has_higher_order_gradients(const Program& program) {
                              [&](const auto& block) { return std::ranges::any_of(block, is_one); });
 }
 
+std::string_view name_of(Closed why) {
+  constexpr std::array<std::string_view, 7> kNames{"end", "ring", "type", "limit", "reduction", "alone", "op"};
+  return kNames[static_cast<std::size_t>(why)];
+}
+
 // ---- errors ----
 
 std::string_view name_of(Stage stage) {
@@ -89,7 +94,8 @@ constexpr std::array<std::string_view, 11> kFusionPasses{
     "fuse_resunit",         "fused_attention",    "fused_feedforward"};
 
 void require_declared(const Program& program) {
-  std::vector<ProgramProblem> problems = find_problems(program, {}, {.known_ops = false, .rings_exist = false});
+  std::vector<ProgramProblem> problems =
+      find_problems(program, {}, {.known_ops = false, .rings_exist = false, .order = false});
   std::erase_if(problems, [](const ProgramProblem& one) { return one.fault != ProgramFault::undeclared_variable; });
   if (!problems.empty()) throw InvalidProgram(std::move(problems));
 }

@@ -88,6 +88,8 @@ struct Analysis {
   bool is_applied = false;                                            // there is a data-parallel reduction
   bool same_degree = false;                                           // all rings have one size
   bool prunable = false, overlappable = false, fusible = false;
+  /// Lines that begin with what is not done: "pruning: …", "overlap: 17 rings, at most 16", "fusion: parameters are sharded".
+  std::vector<std::string> refused{};
   [[nodiscard]] std::optional<RingId> find(std::string_view gradient) const;
   friend bool operator==(const Analysis&, const Analysis&) = default;
 };
@@ -112,6 +114,19 @@ struct CommunicationWait {
 /// An op that touches a gradient waits for all of its ring that were reduced so far.
 [[nodiscard]] std::vector<CommunicationWait> communication_waits(const Program& program);
 
+/// Why a group takes no more gradients.
+enum class Closed : std::uint8_t {
+  end,        // there are no more
+  ring,       // the next gradient is reduced over another one
+  type,       // it has another type
+  limit,      // it would be too much
+  reduction,  // it is reduced otherwise
+  alone,      // one of the two cannot be fused
+  op          // one reads or writes a member
+};
+/// "end", "ring", …
+[[nodiscard]] std::string_view name_of(Closed why);
+
 /// Gradients that are reduced as one. Positions are those in the program that they were grouped in.
 struct GradientGroup {
   std::vector<std::string> gradients;  // in the order of their reductions
@@ -122,6 +137,8 @@ struct GradientGroup {
   int reduction_op = -1;  // that is kept, the last gradient's
   int scale_op = -1;      // that is kept, if any
   std::vector<int> removed_waits, removed_reductions, removed_scales;
+  Closed closed_by = Closed::end;
+  int closed_at = -1;            // the op, or the reduction that does not join; -1: the end
   bool is_fused = false;         // of more than one gradient
   std::string fused_variable{};  // the gradient itself where it is alone; set by fuse()
   friend bool operator==(const GradientGroup&, const GradientGroup&) = default;

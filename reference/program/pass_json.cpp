@@ -22,7 +22,8 @@ json json_of(const Analysis& analysis) {
           {"all_dp_groups_same_degree", analysis.same_degree},
           {"could_be_prune", analysis.prunable},
           {"could_be_overlap", analysis.overlappable},
-          {"could_be_fuse", analysis.fusible}};
+          {"could_be_fuse", analysis.fusible},
+          {"refused", analysis.refused}};
 }
 
 json json_of(const GradientGroup& group) {
@@ -36,6 +37,8 @@ json json_of(const GradientGroup& group) {
           {"remove_wait_op_indices", group.removed_waits},
           {"remove_allreduce_op_indices", group.removed_reductions},
           {"remove_scale_op_indices", group.removed_scales},
+          {"closed_by", name_of(group.closed_by)},
+          {"closed_at", group.closed_at},
           {"fused", group.is_fused},
           {"coalesce_var", group.fused_variable}};
 }

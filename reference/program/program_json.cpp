@@ -152,6 +152,12 @@ int small(const json& value, const std::string& where) {
   return static_cast<int>(number);
 }
 
+int whole(const json& value, const std::string& where) {
+  const int number = small(value, where);
+  if (number < 0) refuse(where, "0 or more", value);
+  return number;
+}
+
 double number(const json& value, const std::string& where) {
   if (value == "inf") return std::numeric_limits<double>::infinity();
   if (value == "-inf") return -std::numeric_limits<double>::infinity();
@@ -270,7 +276,7 @@ Attribute attribute_of(const std::string& name, const json& value, const std::st
 
 void read_attribute(Op& op, const std::string& name, const json& value, const std::string& where) {
   if (name == "op_role")
-    op.role = small(value, where);
+    op.role = whole(value, where);
   else if (name == "op_namescope")
     op.name_scope = text(value, where);
   else if (name == "ring_id")
@@ -324,7 +330,7 @@ namespace {
 RingId ring_of_name(const std::string& name, const std::string& where) {
   const json number = json::parse(name, nullptr, false);
   if (!number.is_number_integer() || number.dump() != name) refuse(where, "an object of rings by their numbers", name);
-  return small(number, where + ", ring");
+  return whole(number, where + ", ring");
 }
 
 std::vector<int> ranks_of(const json& value, const std::string& where) {
@@ -360,7 +366,7 @@ std::pair<std::size_t, std::size_t> line_and_column(std::string_view text, std::
 }
 
 // What the library says without its name, place and guesses: "invalid literal; last read: '...'".
-std::string reason(const json::parse_error& error) {
+std::string reason(const json::exception& error) {
   std::string_view words = error.what();
   for (const std::string_view mark : {"] ", ": "})
     if (const auto at = words.find(mark); at != std::string_view::npos) words.remove_prefix(at + mark.size());
@@ -387,10 +393,13 @@ class TwiceInObject {
 }  // namespace
 
 json parse_json(std::string_view text, const std::string& name) {
+  constexpr int kMostNested = 100;
   TwiceInObject twice;
   std::optional<std::string> doubled;
   try {
-    json value = json::parse(text, [&](int, json::parse_event_t event, const json& parsed) {
+    json value = json::parse(text, [&](int depth, json::parse_event_t event, const json& parsed) {
+      if (depth > kMostNested)
+        throw InvalidArgument(fmt::format("{}: it nests lists and objects deeper than {}", name, kMostNested));
       if (!doubled) doubled = twice.see(event, parsed);
       return true;
     });
@@ -401,7 +410,7 @@ json parse_json(std::string_view text, const std::string& name) {
     throw InvalidArgument(
         fmt::format("{}, line {}, column {}: this is not JSON: {}", name, line, column, reason(error)));
   } catch (const json::out_of_range& error) {
-    throw OutOfRange(fmt::format("{}: a number is more than a double holds", name));
+    throw OutOfRange(fmt::format("{}: a number is more than a double holds: {}", name, reason(error)));
   }
 }
 

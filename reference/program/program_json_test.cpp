@@ -71,6 +71,7 @@ TEST(ProgramJson, NamesTheFieldThatIsWrong) {
               HasSubstr("program.ops[0] has no field 'atrs'"));
   EXPECT_THAT(error_of_attributes(R"({"op_role": true})"),
               HasSubstr("program.ops[0].attrs.op_role must be an integer"));
+  EXPECT_THAT(error_of_attributes(R"({"op_role": -1})"), HasSubstr("attrs.op_role must be 0 or more, got -1"));
   EXPECT_THAT(error_of_attributes(R"({"reduce_type": "mean"})"), HasSubstr("sum, avg, min, max or prod, got \"mean\""));
   EXPECT_THAT(error_of_attributes(R"({"axis": {}})"), HasSubstr("program.ops[0].attrs.axis must be true or false"));
 }
@@ -105,6 +106,8 @@ TEST(ProgramJson, ReadsRings) {
               ThrowsMessage<InvalidArgument>(HasSubstr("rings.0 has no ranks")));
   EXPECT_THAT([] { (void)rings_of_json(json::parse(R"({"0": [1, 1]})")); },
               ThrowsMessage<InvalidArgument>(HasSubstr("rings.0 has a rank twice: [1,1]")));
+  EXPECT_THAT([] { (void)rings_of_json(json::parse(R"({"-3": [0]})")); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("rings, ring must be 0 or more, got -3")));
   EXPECT_THAT([] { (void)rings_of_json(json::parse(R"({"3": [0, -4]})")); },
               ThrowsMessage<InvalidArgument>(HasSubstr("rings.3[1] must be a rank, 0 or more, got -4")));
 }
@@ -116,7 +119,7 @@ TEST(ProgramText, SaysLineAndColumn) {
               ThrowsMessage<InvalidArgument>(HasSubstr("p.json, line 1, column 1: this is not JSON")));
   EXPECT_THAT([] { (void)parse_json(R"({"ops": [], "ops": [1]})", "p.json"); },
               ThrowsMessage<InvalidArgument>(HasSubstr("p.json: an object has the field 'ops' twice")));
-  EXPECT_THAT([] { (void)parse_json("[1e999]", "p.json"); }, ThrowsMessage<OutOfRange>(HasSubstr("p.json")));
+  EXPECT_THAT([] { (void)parse_json("[1e999]", "p.json"); }, ThrowsMessage<OutOfRange>(HasSubstr("'1e999'")));
   EXPECT_EQ(parse_json(" [1, {\"a\": {\"a\": 2}}]", "p.json"), json::parse("[1, {\"a\": {\"a\": 2}}]"));
 }
 

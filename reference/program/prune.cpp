@@ -92,6 +92,7 @@ Program prune_as_source(Program program, const Analysis& analysis, const Rings& 
 /// The whole number that a scale op divides by, or nothing where it does something else.
 std::optional<double> divisor_of(const Op& scale) {
   const auto factor = number_of(scale, "scale");
+  if (names_in(scale.inputs).size() != 1) return std::nullopt;  // a factor that another variable holds
   if (!factor || !(*factor > 0) || number_of(scale, "bias").value_or(0) != 0) return std::nullopt;
   const double divisor = std::round(1 / *factor);
   return as_float32(1 / divisor) == *factor ? std::optional(divisor) : std::nullopt;
@@ -125,8 +126,10 @@ class DivisionByLoss {
 
  private:
   void see(const Op& op) {
+    parts_.see(op);
+    is_possible_ &= op.type != "share_buffer";
     std::set<double> read;
-    for (const std::string& name : names_in(op.inputs))
+    for (const std::string& name : parts_.names(op.inputs))
       if (const auto found = divided_.find(name); found != divided_.end()) read.insert(found->second);
     std::optional<double> made;
     if (starts_backward(op)) {
@@ -142,7 +145,7 @@ class DivisionByLoss {
       made = made_of(op, read);
     }
     const bool is_zero = read.empty() && makes_zeros(op);
-    for (const std::string& name : names_in(op.outputs)) {
+    for (const std::string& name : parts_.names(op.outputs)) {
       divided_.erase(name);
       zeros_.erase(name);
       if (is_zero) zeros_.insert(name);
@@ -168,7 +171,7 @@ class DivisionByLoss {
   }
 
   [[nodiscard]] bool makes_zeros(const Op& op) const {
-    const std::vector<std::string> names = names_in(op.inputs);
+    const std::vector<std::string> names = parts_.names(op.inputs);
     if (op.type == "fill_any_like" || op.type == "fill_constant") return number_of(op, "value") == 0.0;
     return std::ranges::find(kOfAllInputs, op.type) != kOfAllInputs.end() && !names.empty() &&
            std::ranges::all_of(names, [&](const std::string& name) { return zeros_.contains(name); });
@@ -177,21 +180,24 @@ class DivisionByLoss {
   // In what is divided.
   [[nodiscard]] bool is_linear(const Op& op) const {
     constexpr std::array<std::string_view, 4> kOfOneInput{"elementwise_mul", "matmul_v2", "mul", "all_gather"};
-    const std::vector<std::string> names = names_in(op.inputs);
+    const std::vector<std::string> names = parts_.names(op.inputs);
     const auto divided = std::ranges::count_if(names, [&](const std::string& name) { return is_divided(name); });
     if (op.type == "scale") return number_of(op, "bias").value_or(0) == 0 && names.size() == 1;
-    if (is_data_parallel_reduction(op) || is_sum_over_all(op) || op.type == "c_allreduce_sum") return true;
-    if (std::ranges::find(kOfAllInputs, op.type) != kOfAllInputs.end())
+    if (is_data_parallel_reduction(op) || is_sum_over_all(op) || op.type == "c_allreduce_sum" ||
+        std::ranges::find(kOfAllInputs, op.type) != kOfAllInputs.end())
       return divided == static_cast<std::ptrdiff_t>(names.size());
     if (std::ranges::find(kOfOneInput, op.type) != kOfOneInput.end()) return divided == 1;
-    return op.type.ends_with("_grad") && all_gradients_are_divided(op);
+    return op.type.ends_with("_grad") && only_gradients_are_divided(op);
   }
 
-  // A derivative is linear in the gradients of what its op wrote, all of them together; second ones call them DDX, DDY.
-  [[nodiscard]] bool all_gradients_are_divided(const Op& op) const {
+  // A derivative is linear in the gradients of what its op wrote, all of them together; second ones call them DDX, DDY. It multiplies
+  // them with what stands in its other slots.
+  [[nodiscard]] bool only_gradients_are_divided(const Op& op) const {
     return std::ranges::all_of(op.inputs, [&](const auto& slot) {
-      return !(slot.first.ends_with("@GRAD") || slot.first.starts_with("DD")) ||
-             std::ranges::all_of(slot.second, [&](const std::string& name) { return is_divided(name); });
+      const bool is_gradient = slot.first.ends_with("@GRAD") || slot.first.starts_with("DD");
+      return std::ranges::all_of(slot.second, [&](const std::string& name) {
+        return is_gradient ? is_divided(name) : !divided_.contains(name);
+      });
     });
   }
 
@@ -201,6 +207,7 @@ class DivisionByLoss {
   }
 
   const Program& program_;
+  Parts parts_;
   std::map<std::string, double> divided_;
   std::set<std::string> zeros_;
   std::set<double> used_at_;
@@ -210,7 +217,7 @@ class DivisionByLoss {
 // The gradients whose scale op is the last to touch them ahead of optimizers, and what it divides by.
 class DivisionByOptimizers {
  public:
-  explicit DivisionByOptimizers(const Program& program) : program_(program) {
+  explicit DivisionByOptimizers(const Program& program) : program_(program), shared_(names_of_shared_memory(program)) {
     for (const Op& op : program.ops) see(op);
     while (drop_shared()) continue;
   }
@@ -241,7 +248,11 @@ class DivisionByOptimizers {
     for (const auto& [slot, names] : op.inputs)
       for (const std::string& name : names)
         if (!rescales(op) || slot != "Grad") spoil(name);
-    if (rescales(op)) optimizers_.push_back(&op);
+    if (!rescales(op)) return;
+    optimizers_.push_back(&op);
+    // What it takes as it is must stay so: a scale op behind it is none of its own.
+    for (const std::string& gradient : op.inputs.at("Grad"))
+      if (!divisors_.contains(gradient)) scaled_.insert(gradient);
   }
 
   // In place, and once.
@@ -251,7 +262,8 @@ class DivisionByOptimizers {
     const bool is_in_place = names_in(op.inputs) == names_in(op.outputs);
     const auto variable = program_.variables.find(gradient);
     const bool persists = variable != program_.variables.end() && variable->second.persistable;
-    if (divisor && is_in_place && !persists && !scaled_.contains(gradient)) divisors_[gradient] = *divisor;
+    if (divisor && is_in_place && !persists && !scaled_.contains(gradient) && !shared_.contains(gradient))
+      divisors_[gradient] = *divisor;
     if (scaled_.contains(gradient)) divisors_.erase(gradient);
     scaled_.insert(gradient);
   }
@@ -272,6 +284,7 @@ class DivisionByOptimizers {
   }
 
   const Program& program_;
+  std::set<std::string> shared_;
   std::map<std::string, double> divisors_;
   std::set<std::string> scaled_;
   std::vector<const Op*> optimizers_;

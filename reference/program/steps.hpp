@@ -1,9 +1,11 @@
 // reference/program/steps.hpp: what the steps of the pass share. Included by their sources alone.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "reference/program/pass.hpp"
 
@@ -15,6 +17,28 @@ namespace plumbline::program {
 
 /// Whether the factor of scale ops can stand elsewhere without a difference to what the program computes.
 [[nodiscard]] bool can_fold_scaling(const Program& program);
+
+/// Which variables are parts of which, as a program makes memory one, op by op.
+class Parts {
+ public:
+  /// Of the fused variable of a coalesce_tensor, whose outputs are no parts of others any more.
+  void see(const Op& op);
+  /// The names, each fused variable's by those of its parts.
+  [[nodiscard]] std::vector<std::string> names(const Slots& slots) const;
+
+ private:
+  std::map<std::string, std::vector<std::string>> parts_;
+};
+
+/// Names of memory that has several: fused variables, their parts, and what share_buffer names.
+[[nodiscard]] std::set<std::string> names_of_shared_memory(const Program& program);
+
+/// What the default neither fuses nor takes to another stream, since names do not order its readers and writers there: shared memory,
+/// that of `groups` apart, and what other communication touches that has left the calculation stream.
+[[nodiscard]] std::set<std::string> kept_on_stream(const Program& program,
+                                                   const std::vector<GradientGroup>& groups = {});
+/// Whether the op reads or writes one of them.
+[[nodiscard]] bool names_any(const Op& op, const std::set<std::string>& names);
 
 /// A wait for the calculation that concerns no variable in particular.
 [[nodiscard]] inline bool is_plain_wait(const Op& op) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -98,16 +99,14 @@ void find_bad_ring(const Program& program, const Rings& rings, int position, std
 
 // ---- order ----
 
-// Memory that is made one is named as input, and not read.
-bool looks_at(const Op& op, const std::string& name) { return op.type != "coalesce_tensor" && reads(op, name); }
-
 /// The first op that gives a variable a value, as far as that is not made of an older one.
 std::map<std::string, int> first_writers(const Program& program) {
   std::map<std::string, int> writers;
   for (int position = 0; const Op& op : program.ops) {
-    for (const auto& [slot, names] : op.outputs)
-      for (const std::string& name : names)
-        if (!reads(op, name)) writers.try_emplace(name, position);
+    const std::vector<std::string> inputs = names_in(op.inputs);
+    const std::set<std::string> read(inputs.begin(), inputs.end());
+    for (const std::string& name : names_in(op.outputs))
+      if (!read.contains(name)) writers.try_emplace(name, position);
     ++position;
   }
   return writers;
@@ -138,13 +137,13 @@ class Order {
   [[nodiscard]] std::vector<std::string> needed_names(int position) const {
     const Op& op = program_.ops[static_cast<std::size_t>(position)];
     std::vector<std::string> needed;
+    if (op.type == "coalesce_tensor") return needed;  // memory that is made one is named as input, and not read
+    std::set<std::string> seen;
     for (const std::string& name : names_in(op.inputs)) {
       const auto writer = writers_.find(name), none = writers_.end();
       const auto variable = program_.variables.find(name);
       const bool persists = variable != program_.variables.end() && variable->second.persistable;
-      if (writer != none && writer->second != position && !persists && looks_at(op, name) &&
-          std::ranges::find(needed, name) == needed.end())
-        needed.push_back(name);
+      if (writer != none && writer->second != position && !persists && seen.insert(name).second) needed.push_back(name);
     }
     return needed;
   }
@@ -175,12 +174,12 @@ class Order {
 std::vector<ProgramProblem> find_problems(const Program& program, const Rings& rings, const ValidationRules& rules) {
   std::vector<ProgramProblem> problems;
   find_bad_shapes(program, problems);
-  const Order order(program);
+  const std::optional<Order> order = rules.order ? std::optional<Order>(program) : std::nullopt;
   for (int position = 0; position < static_cast<int>(program.ops.size()); ++position) {
     find_undeclared(program, position, problems);
     if (rules.known_ops) find_unknown_slots(program, position, problems);
     if (rules.rings_exist) find_bad_ring(program, rings, position, problems);
-    order.find_problems(position, problems);
+    if (order) order->find_problems(position, problems);
   }
   return problems;
 }

@@ -3,7 +3,7 @@
 // Model   A reader knows the form of a program; what is checked here is its sense: every name stands for a variable, every op
 //         is known and has the slots that it may have, rings are there, and what is read was written before, or comes from
 //         outside: a variable that persists, or one that no op writes, such as a batch.
-// Cost    Linear in the names of all ops, and a search for a cycle where something is read too early.
+// Cost    About linear in the names of all ops, and a search for a cycle where something is read too early.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +49,7 @@ struct ValidationRules {
   /// Ops of unknown types, and unknown slots of known ones, are problems. A pass moves ops that it does not know.
   bool known_ops = true;
   bool rings_exist = true;
+  bool order = true;  // what is read was written
 };
 
 /// All of them, op by op; those of variables first. Never throws on a bad program.
