@@ -61,11 +61,13 @@ class Machine {
     write_all(op, [&](const std::string&) { return true; }, Ranks(world_, 1));
   }
 
+  // What was a part of another one is none of it any more.
   void coalesce(const json& op) {
     const std::string fused = op.at("outputs").at("FusedOutput").at(0);
     members_[fused].clear();
     for (const json& name : op.at("outputs").at("Output")) {
       values_.at(name) = Ranks(world_, std::numeric_limits<double>::quiet_NaN());
+      for (auto& [whole, members] : members_) std::erase(members, name.get<std::string>());
       members_[fused].push_back(name);
     }
   }
@@ -124,9 +126,10 @@ class Machine {
     Ranks sum(world_, 0);
     for (const auto& [slot, names] : op.at("inputs").items())
       for (std::size_t i = 0; use(slot) && i < names.size(); ++i)
-        for (std::size_t rank = 0; rank < world_; ++rank)
-          sum[rank] +=
-              weight_of(op.at("type").get<std::string>() + slot + std::to_string(i)) * values_.at(names[i])[rank];
+        for (const std::string& part : parts(names[i]))
+          for (std::size_t rank = 0; rank < world_; ++rank)
+            sum[rank] +=
+                weight_of(op.at("type").get<std::string>() + slot + std::to_string(i)) * values_.at(part)[rank];
     return sum;
   }
 

@@ -102,6 +102,41 @@ class Surgery {
     second["outputs"].erase("VelocityOut");
     insert(optimizer(), second);
   }
+  // The optimizer uses the gradient as it is.
+  void scaled_late() {
+    const std::size_t scale = reduction() + 1;
+    if (!is_scale(ops_[scale])) return;
+    const json late = ops_[scale];
+    erase(scale);
+    insert(optimizer() + 1, late);
+  }
+  // A derivative reads what the backward made not as the gradient of what its op wrote, but as what its op read.
+  void multiplied() {
+    const std::size_t at = producer();
+    const json gradient = ops_[at].at("inputs").at("Out@GRAD");
+    declare("factor");
+    ops_[at]["inputs"]["X"] = {"factor"};
+    insert(at, op("assign", {{"X", gradient}}, {{"Out", {"factor"}}}));
+  }
+  // Its memory is a part of another variable, which ops behind the reduction and behind the scale op look at.
+  void part_of_another() {
+    declare("whole");
+    const std::size_t at = reduction();
+    for (const std::size_t behind : {at + (is_scale(ops_[at + 1]) ? 2 : 1), at + 1}) {
+      const std::string kept = "kept" + std::to_string(behind);
+      declare(kept);
+      variable(kept)["persistable"] = true;
+      insert(behind, op("square", {{"X", {"whole"}}}, {{"Out", {kept}}}));
+    }
+    json made = op("coalesce_tensor", {{"Input", {gradient_}}}, {{"Output", {gradient_}}, {"FusedOutput", {"whole"}}});
+    made["attrs"].update({{"copy_data", false}, {"use_align", true}, {"dtype", "float32"}});
+    insert(producer(), made);
+  }
+  // A second time over the same ring, beside others that could be fused with the one and the other.
+  void reduced_twice_unscaled() {
+    no_scales();
+    reduced_twice();
+  }
   void persistent() { variable(gradient_)["persistable"] = true; }
   void unknown_shape() { variable(gradient_)["shape"] = {-1, 3}; }
 
@@ -146,24 +181,29 @@ class Surgery {
 };
 
 const std::map<std::string, void (Surgery::*)()>& surgeries() {
-  static const std::map<std::string, void (Surgery::*)()> list{{"average", &Surgery::average},
-                                                               {"averages", &Surgery::averages},
-                                                               {"cast", &Surgery::cast},
-                                                               {"loss_of_another_op", &Surgery::loss_of_another_op},
-                                                               {"made_early", &Surgery::made_early},
-                                                               {"no_loss", &Surgery::no_loss},
-                                                               {"no_optimizer", &Surgery::no_optimizer},
-                                                               {"no_scale", &Surgery::no_scale},
-                                                               {"no_scales", &Surgery::no_scales},
-                                                               {"persistent", &Surgery::persistent},
-                                                               {"read_ahead", &Surgery::read_ahead},
-                                                               {"reduced_twice", &Surgery::reduced_twice},
-                                                               {"second_loss", &Surgery::second_loss},
-                                                               {"second_optimizer", &Surgery::second_optimizer},
-                                                               {"to_one_rank", &Surgery::to_one_rank},
-                                                               {"two_rings", &Surgery::two_rings},
-                                                               {"unknown_shape", &Surgery::unknown_shape},
-                                                               {"unreduced", &Surgery::unreduced}};
+  static const std::map<std::string, void (Surgery::*)()> list{
+      {"average", &Surgery::average},
+      {"averages", &Surgery::averages},
+      {"cast", &Surgery::cast},
+      {"loss_of_another_op", &Surgery::loss_of_another_op},
+      {"made_early", &Surgery::made_early},
+      {"multiplied", &Surgery::multiplied},
+      {"no_loss", &Surgery::no_loss},
+      {"no_optimizer", &Surgery::no_optimizer},
+      {"no_scale", &Surgery::no_scale},
+      {"no_scales", &Surgery::no_scales},
+      {"part_of_another", &Surgery::part_of_another},
+      {"persistent", &Surgery::persistent},
+      {"read_ahead", &Surgery::read_ahead},
+      {"reduced_twice", &Surgery::reduced_twice},
+      {"reduced_twice_unscaled", &Surgery::reduced_twice_unscaled},
+      {"scaled_late", &Surgery::scaled_late},
+      {"second_loss", &Surgery::second_loss},
+      {"second_optimizer", &Surgery::second_optimizer},
+      {"to_one_rank", &Surgery::to_one_rank},
+      {"two_rings", &Surgery::two_rings},
+      {"unknown_shape", &Surgery::unknown_shape},
+      {"unreduced", &Surgery::unreduced}};
   return list;
 }
 

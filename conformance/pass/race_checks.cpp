@@ -336,6 +336,14 @@ const std::map<std::string, json>& refused() {
       json& ops = args["program"]["ops"];
       std::swap(ops[0], ops[4]);
     });
+    with("cycle", [](json& args) {
+      json& ops = args["program"]["ops"];
+      ops[0]["inputs"]["X"] = ops[4].at("outputs").at("Out");
+    });
+    with("ring_not_named", [](json& args) { args["program"]["ops"][2]["attrs"].erase("ring_id"); });
+    with("too_many_elements", [](json& args) { args["program"]["vars"][0]["shape"] = {1LL << 40, 1LL << 40}; });
+    with("rank_twice", [](json& args) { args["rings"]["12"] = {1, 1}; });
+    with("factor_no_number", [](json& args) { args["program"]["ops"][0]["attrs"]["scale"] = "half"; });
     with("number_too_large", [](json& args) { args["program"]["ops"][2]["attrs"]["ring_id"] = 1e30; });
     return cases;
   }();

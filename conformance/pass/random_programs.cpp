@@ -166,6 +166,7 @@ class StepWriter {
     declare("x0", {2, 4});
     for (int i = 0; i < layers; ++i) forward(i);
     loss(at("x", layers));
+    if (step_.has_foreign_memory) foreign_memory();
     for (int i = layers - 1; i >= 0; --i) {
       backward(i);
       reduce_late_ones();
@@ -173,8 +174,8 @@ class StepWriter {
     }
     for (late_step_ = 1 << 20; !late_.empty();) reduce_late_ones();
     for (int i = 0; i < layers; ++i) {
-      update(at("w", i));
-      if (layer(i).has_bias) update(at("b", i));
+      update(at("w", i), layer(i).out_of_place && layer(i).is_reduced);
+      if (layer(i).has_bias) update(at("b", i), false);
     }
     return std::move(program_);
   }
@@ -262,6 +263,7 @@ class StepWriter {
     }
     if (one.is_read_before) read(gradient, one, "before");
     if (one.tensor_parallel) add(reduction(gradient, 13, kTensorParallel));
+    if (one.is_sent_before) send(gradient, one.on_own_stream || one.is_read_elsewhere);
     late_.push_back({late_step_ + one.late, i});
     ++late_step_;
   }
@@ -284,9 +286,47 @@ class StepWriter {
       }
       const int i = late_[k].second;
       late_.erase(late_.begin() + static_cast<std::ptrdiff_t>(k));
-      reduce(gradient_of(at("w", i)), layer(i));
-      if (layer(i).is_read_after) read(gradient_of(at("w", i)), layer(i), "after");
+      const DrawnLayer& one = layer(i);
+      const std::string gradient = gradient_of(at("w", i));
+      reduce(gradient, one);
+      if (one.is_read_after) read(gradient, one, "after");
+      if (one.is_sent_after) send(gradient, one.on_own_stream || one.is_read_elsewhere);
+      if (one.out_of_place) write_over(gradient);
+      if (step_.has_foreign_memory && i == 0) read_all();
     }
+  }
+
+  // Over the other ring, on that ring's own stream, between its waits. With ops of further streams names alone order those.
+  void send(const std::string& name, bool with_names = false) {
+    for (const char* type : {"c_wait_compute", "", "c_wait_comm"}) {
+      const bool is_wait = *type != '\0';
+      Op op = is_wait ? op_of(type, {}, {}) : reduction(name, 13, kTensorParallel);
+      if (is_wait && with_names) op.inputs["X"] = op.outputs["Out"] = {name};
+      op.ring = 13;
+      if (!is_wait) op.on_calculation_stream = false;
+      add(op);
+    }
+  }
+
+  void write_over(const std::string& gradient) {
+    Op zeros = op_of("fill_constant", {}, {{"Out", {gradient}}});
+    zeros.attributes = {{"value", 0.0}, {"dtype", std::string("float32")}};
+    add(zeros);
+  }
+
+  void foreign_memory() {
+    std::vector<std::string> members;
+    for (std::size_t i = 0; i < step_.layers.size(); ++i) members.push_back(gradient_of(at("w", static_cast<int>(i))));
+    declare("every", {});
+    Op one = op_of("coalesce_tensor", {{"Input", members}}, {{"Output", members}, {"FusedOutput", {"every"}}});
+    one.attributes = {{"copy_data", false}, {"use_align", true}, {"dtype", std::string("float32")}};
+    add(one);
+  }
+
+  void read_all() {
+    declare("seen", {}, true);
+    program_.variables["seen"].parameter = false;
+    add(op_of("reduce_sum", {{"X", {"every"}}}, {{"Out", {"seen"}}}));
   }
 
   void reduce(const std::string& gradient, const DrawnLayer& one) {
@@ -296,9 +336,13 @@ class StepWriter {
       const RingId ring = one.over_half ? 13 : 12 + k;
       Op sum = reduction(gradient, ring, kDataParallel);
       if (one.is_averaged) sum.reduction = comm::ReduceOp::avg;
+      const std::string result = one.out_of_place ? gradient + "@SUM" : gradient;
+      if (one.out_of_place) declare(result, program_.variables.at(gradient).shape);
+      if (k == 0) sum.outputs["out"] = {result};
+      if (k > 0) sum.inputs["x"] = sum.outputs["out"] = {result};
       add(sum);
       if (!one.is_scaled || one.is_averaged) continue;
-      Op scale = op_of("scale", {{"X", {gradient}}}, {{"Out", {gradient}}});
+      Op scale = op_of("scale", {{"X", {result}}}, {{"Out", {result}}});
       scale.name_scope = kDataParallel;
       const double size = static_cast<double>(rings.at(ring).size());
       scale.attributes["scale"] = one.factor != 0 ? one.factor : static_cast<double>(static_cast<float>(1 / size));
@@ -325,19 +369,14 @@ class StepWriter {
     declare(name, {2, 4}, true);
     program_.variables[name].parameter = false;
     add(op_of("assign", {{"X", {gradient_of(at("x", i + 1))}}}, {{"Out", {name}}}));
-    for (const char* type : {"c_wait_compute", "", "c_wait_comm"}) {
-      Op op = *type == '\0' ? reduction(name, 13, kTensorParallel) : op_of(type, {}, {});
-      op.ring = 13;
-      if (*type == '\0') op.on_calculation_stream = false;
-      add(op);
-    }
+    send(name);
     add(op_of("scale", {{"X", {name}}}, {{"Out", {name}}}));
   }
 
-  void update(const std::string& parameter) {
-    Op op =
-        op_of(step_.optimizer, {{"Param", {parameter}}, {"Grad", {gradient_of(parameter)}}, {"LearningRate", {"lr"}}},
-              {{"ParamOut", {parameter}}}, role::optimize);
+  void update(const std::string& parameter, bool out_of_place) {
+    const std::string gradient = gradient_of(parameter) + (out_of_place ? "@SUM" : "");
+    Op op = op_of(step_.optimizer, {{"Param", {parameter}}, {"Grad", {gradient}}, {"LearningRate", {"lr"}}},
+                  {{"ParamOut", {parameter}}}, role::optimize);
     if (step_.optimizer == "momentum") {
       const program::Variable& like = program_.variables.at(parameter);
       declare(parameter + "_velocity", like.shape, true, std::string(name_of(like.dtype)));
@@ -368,10 +407,10 @@ Rings DrawnStep::rings() const {
 
 const std::vector<std::string>& kinds_of_steps() {
   static const std::vector<std::string> kinds{
-      "plain",        "late",     "accumulated",  "read",       "averaged",
-      "unreduced",    "unscaled", "other_factor", "two_rings",  "tensor_parallel",
-      "streams",      "no_loss",  "two_losses",   "forward_op", "second_derivative",
-      "foreign_wait", "any"};
+      "plain",        "late",           "accumulated",  "read",       "averaged",
+      "unreduced",    "unscaled",       "other_factor", "two_rings",  "tensor_parallel",
+      "streams",      "no_loss",        "two_losses",   "forward_op", "second_derivative",
+      "foreign_wait", "foreign_memory", "out_of_place", "sent",       "any"};
   return kinds;
 }
 
@@ -407,6 +446,11 @@ DrawnStep draw_training_step(const std::string& kind, Random& random) {
     if (draws("other_factor") && is_chosen) layer.factor = 0.125;
     if (draws("two_rings") && is_chosen) layer.rings = 2;
     if (draws("tensor_parallel")) layer.tensor_parallel = is_chosen;
+    if (draws("out_of_place")) layer.out_of_place = is_chosen;
+    if (draws("sent") && is_chosen) {
+      layer.is_sent_before = random.between(0, 1) == 0;
+      layer.is_sent_after = !layer.is_sent_before || random.between(0, 1) == 0;
+    }
     // What is overlapped and not fused is ordered in another way than what is.
     if (draws("streams") || (kind == "second_derivative" && random.between(0, 1) == 0)) draw_streams(layer, random);
     step.layers.push_back(std::move(layer));
@@ -415,7 +459,11 @@ DrawnStep draw_training_step(const std::string& kind, Random& random) {
   if (draws("two_losses")) step.loss_gradients = 2;
   step.has_forward_op = draws("forward_op");
   step.has_second_derivative = draws("second_derivative");
+  if (kind == "out_of_place" || kind == "sent" || kind == "foreign_memory")
+    step.has_second_derivative = random.between(0, 1) == 0;
   step.has_foreign_wait = draws("foreign_wait");
+  // Names do not order who names the whole with who makes a part on another stream.
+  step.has_foreign_memory = draws("foreign_memory") && std::ranges::none_of(step.layers, &DrawnLayer::on_own_stream);
   return step;
 }
 
@@ -435,6 +483,7 @@ std::vector<DrawnStep> smaller_training_steps(const DrawnStep& step) {
   with([](DrawnStep& one) { return std::exchange(one.has_forward_op, false); });
   with([](DrawnStep& one) { return std::exchange(one.has_second_derivative, false); });
   with([](DrawnStep& one) { return std::exchange(one.has_foreign_wait, false); });
+  with([](DrawnStep& one) { return std::exchange(one.has_foreign_memory, false); });
   for (std::size_t i = 0; i < step.layers.size(); ++i) {
     with([i](DrawnStep& one) { return std::exchange(one.layers[i].has_bias, false); });
     with([i](DrawnStep& one) { return std::exchange(one.layers[i].late, 0) != 0; });
@@ -442,6 +491,9 @@ std::vector<DrawnStep> smaller_training_steps(const DrawnStep& step) {
     with([i](DrawnStep& one) { return std::exchange(one.layers[i].is_read_before, false); });
     with([i](DrawnStep& one) { return std::exchange(one.layers[i].is_read_after, false); });
     with([i](DrawnStep& one) { return std::exchange(one.layers[i].tensor_parallel, false); });
+    with([i](DrawnStep& one) { return std::exchange(one.layers[i].out_of_place, false); });
+    with([i](DrawnStep& one) { return std::exchange(one.layers[i].is_sent_before, false); });
+    with([i](DrawnStep& one) { return std::exchange(one.layers[i].is_sent_after, false); });
     with([i](DrawnStep& one) { return std::exchange(one.layers[i].on_own_stream, false); });
     with([i](DrawnStep& one) { return std::exchange(one.layers[i].is_read_elsewhere, false); });
     with([i](DrawnStep& one) { return !std::exchange(one.layers[i].is_reduced, true); });

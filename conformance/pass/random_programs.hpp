@@ -38,6 +38,9 @@ struct DrawnLayer {
   bool on_own_stream = false;      // the op that makes it is issued to a stream of its own
   bool is_read_elsewhere = false;  // ops that look at it are issued to another one
   bool over_half = false;          // over ring 13 in the place of 12
+  bool out_of_place = false;       // its reduction writes another variable, and an op writes over the gradient then
+  bool is_sent_before = false;     // communication on its own ring's stream sums it ahead of the reduction
+  bool is_sent_after = false;      // the same, behind reduction and scaling
   int rings = 1;                   // that it is reduced over, one behind the other
   double factor = 0;               // of the scaling; 0: one over the ring's size
   std::string dtype = "float32";   // of the bias, which has no part in others' gradients
@@ -50,8 +53,9 @@ struct DrawnStep {
   int loss_gradients = 1;       // ops that begin a backward
   bool has_forward_op = false;  // an op of the forward stands in the middle of the backward
   bool has_second_derivative = false;
-  bool has_foreign_wait = false;  // another ring's reduction has left the calculation stream, and waits
-  std::int64_t limit = 1 << 20;   // elements that are fused at most
+  bool has_foreign_wait = false;    // another ring's reduction has left the calculation stream, and waits
+  bool has_foreign_memory = false;  // all weights' gradients are parts of one variable, and an op looks at that one
+  std::int64_t limit = 1 << 20;     // elements that are fused at most
 
   /// Rings: 0, the world; 12, all ranks; 13, the first half and its like, or all where ranks are odd.
   [[nodiscard]] program::Program program() const;
@@ -59,7 +63,8 @@ struct DrawnStep {
 };
 
 /// "plain", "late", "accumulated", "read", "averaged", "unreduced", "unscaled", "other_factor", "two_rings", "tensor_parallel",
-/// "streams", "no_loss", "two_losses", "forward_op", "second_derivative", "foreign_wait", "any".
+/// "streams", "no_loss", "two_losses", "forward_op", "second_derivative", "foreign_wait", "foreign_memory", "out_of_place", "sent",
+/// "any".
 [[nodiscard]] const std::vector<std::string>& kinds_of_steps();
 [[nodiscard]] DrawnStep draw_training_step(const std::string& kind, Random& random);
 [[nodiscard]] std::vector<DrawnStep> smaller_training_steps(const DrawnStep& step);

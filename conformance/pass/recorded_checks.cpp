@@ -216,6 +216,18 @@ const std::vector<Fault>& faults() {
       {"no_ring", [](json& args) { first_reduction(args)["attrs"].erase("ring_id"); }},
       {"unknown_ring", [](json& args) { first_reduction(args)["attrs"]["ring_id"] = 999; }},
       {"scaled_not_reduced", [](json& args) { first_reduction(args)["type"] = "assign"; }},
+      {"read_before_written",
+       [](json& args) {
+         json& ops = args["program"]["ops"];
+         const json first = ops[0];
+         ops.erase(0);
+         ops.push_back(first);
+       }},
+      {"cycle",
+       [](json& args) {
+         json& ops = args["program"]["ops"];
+         ops[0]["inputs"]["X"] = ops[1].at("outputs").at("Out");
+       }},
       {"undeclared_variable", [](json& args) { first_reduction(args)["inputs"]["x"] = {"nobody"}; }},
       {"negative_shape", [](json& args) { args["program"]["vars"][0]["shape"] = {-7}; }},
       {"too_many_elements", [](json& args) { args["program"]["vars"][0]["shape"] = {1LL << 40, 1LL << 40}; }},
@@ -225,6 +237,8 @@ const std::vector<Fault>& faults() {
       {"unknown_field_of_op", [](json& args) { args["program"]["ops"][0]["output"] = json::object(); }},
       {"slot_no_list", [](json& args) { args["program"]["ops"][0]["inputs"]["X"] = "x0"; }},
       {"role_no_number", [](json& args) { args["program"]["ops"][0]["attrs"]["op_role"] = "forward"; }},
+      {"negative_role", [](json& args) { args["program"]["ops"][0]["attrs"]["op_role"] = -1; }},
+      {"negative_ring", [](json& args) { args["rings"]["-3"] = {0, 1}; }},
       {"value_out_of_range",
        [](json& args) {
          for (json& op : args["program"]["ops"])
@@ -283,7 +297,7 @@ void add_pass_recorded_checks(suite::Suite& suite) {
   add("entry.nothing_parallel", "PASS-004@f09c",
       {{"scope", {"/auto_parallel/tensor_parallel", "/optimizer", "/data_parallel"}}}, nothing_parallel);
   add("placement.union", "PASS-044@cfda", {}, placed_on_all_meshes);
-  add("refusals", "PASS-005@d443", {{"fault", names_of(faults(), &Fault::name)}}, refuses);
+  add("refusals", "PASS-005@1091", {{"fault", names_of(faults(), &Fault::name)}}, refuses);
 }
 
 }  // namespace plumbline::conformance

@@ -211,6 +211,59 @@ std::string closed_for_a_reason(const PassQuestion& question, const json&, const
   return {};
 }
 
+// ---- what is refused ----
+
+bool tells(const json& refused, const std::string& what) {
+  return std::ranges::any_of(refused,
+                             [&](const json& line) { return line.get<std::string>().starts_with(what + ": "); });
+}
+
+// Whether that keeps the gradient out of the group.
+bool keeps_out(const PassQuestion& question, const std::vector<std::size_t>& group, std::size_t next,
+               const std::string& why) {
+  const DrawnGradient &last = question.gradients[group.back()], &one = question.gradients[next];
+  if (why == "ring") return one.ring != last.ring;
+  if (why == "type") return one.dtype != last.dtype;
+  if (why == "limit") return elements_of(question, group) + one.elements() > question.limit;
+  return why == "op" &&
+         std::ranges::any_of(group, [&](std::size_t gradient) { return is_touched_between(question, gradient, next); });
+}
+
+bool names(const json& op, const std::vector<std::size_t>& gradients) {
+  return std::ranges::any_of(gradients, [&](std::size_t gradient) {
+    const std::string name = PassQuestion::name_of(gradient);
+    return std::ranges::any_of(std::vector{op.at("inputs"), op.at("outputs")}, [&](const json& slots) {
+      return std::ranges::any_of(slots,
+                                 [&](const json& list) { return std::ranges::find(list, json(name)) != list.end(); });
+    });
+  });
+}
+
+std::string refusals_told(const PassQuestion& question, const json& args, const json& result) {
+  const json& refused = result.at("analysis").at("refused");
+  const bool is_pruned = question.has_scales && question.is_prunable();
+  if (tells(refused, "pruning") == is_pruned || tells(refused, "overlap") == question.is_overlapped() ||
+      tells(refused, "fusion") == question.is_fusible())
+    return fmt::format("{} is told where it is {}pruned, {}overlapped and {}fused", refused.dump(),
+                       is_pruned ? "" : "not ", question.is_overlapped() ? "" : "not ",
+                       question.is_fusible() ? "" : "not ");
+  const Groups groups = groups_in(result);
+  const json program = program_at(args, result, "after_overlap");
+  for (std::size_t at = 0; at < groups.size(); ++at) {
+    const json& told = result.at("groups")[at];
+    const std::string why = told.at("closed_by");
+    const bool is_last = at + 1 == groups.size();
+    const bool is_right =
+        is_last ? why == "op" || why == "end" : keeps_out(question, groups[at], groups[at + 1].front(), why);
+    if (!is_right) return fmt::format("group {} is said to be closed by '{}'", at, why);
+    if (why == "end") continue;
+    const json& op = program.at("ops").at(told.at("closed_at").get<std::size_t>());
+    const bool is_it = why == "op" ? names(op, groups[at]) : is_reduction(op) && names(op, {groups[at + 1].front()});
+    if (!is_it) return fmt::format("group {} is said to be closed at {}", at, op.dump());
+  }
+  return {};
+}
+
 // ---- fusion ----
 
 // Where something stands: behind how many of the ops that the pass leaves where they are.
@@ -511,6 +564,7 @@ void add_pass_rule_checks(suite::Suite& suite) {
   add("dependent", "PASS-050@e4bb", judge<dependent>);
   add("on_their_stream", "PASS-051@c6ee", judge<on_their_stream>);
   add("readers_wait", "PASS-052@9a8e", judge<readers_wait>);
+  add("refusals_told", "PASS-062@cc43", judge<refusals_told>);
   add("named_in_log", "PASS-061@9479", judge<named_in_log>);
   add("summed_up", "PASS-060@1a93", judge<summed_up>);
   add("paddle", "PASS-070@92ad", paddle_rules, "paddle");

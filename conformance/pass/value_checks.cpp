@@ -118,7 +118,7 @@ void add_pass_value_checks(suite::Suite& suite) {
        {"plain", "types", "rings", "around_limit", "touched", "degrees", "many_rings", "higher", "sharding", "unscaled",
         "forward"}},
       values_of_steps);
-  add("of_odd_steps", "PASS-012@c415", {"oddity", oddities()}, values_of_odd_steps);
+  add("of_odd_steps", "PASS-012@a342", {"oddity", oddities()}, values_of_odd_steps);
   add("second_time", "PASS-013@4dd2", {"oddity", oddities()}, second_time_of_odd_steps);
 }
 

@@ -205,6 +205,69 @@ Program last_loss_divided(const Program& program, const Analysis& analysis, cons
   return result;
 }
 
+// A scale op behind the optimizer goes into its factor like one ahead of it.
+Program folded_from_behind(const Program& program, const Analysis& analysis, const Rings& rings,
+                           const PassOptions& options) {
+  Program result = program::prune_scaling(program, analysis, rings, options);
+  for (std::size_t i = 0; i < result.ops.size(); ++i) {
+    double* const factor = number_in(result.ops[i], "rescale_grad");
+    for (std::size_t k = i + 1; factor != nullptr && k < result.ops.size(); ++k) {
+      if (!program::is_data_parallel_scale(result.ops[k]) ||
+          !program::reads(result.ops[i], program::first_name(result.ops[k].outputs)))
+        continue;
+      *factor *= *program::number_of(result.ops[k], "scale");
+      result.ops.erase(result.ops.begin() + static_cast<std::ptrdiff_t>(k--));
+    }
+  }
+  return result;
+}
+
+// Derivatives are taken to be linear whatever they multiply gradients with.
+Program products_are_linear(Program program, const Analysis& analysis, const Rings& rings, const PassOptions& options) {
+  const auto rename = [](Program& in, const char* from, const char* to) {
+    for (Op& op : in.ops)
+      if (const auto slot = op.inputs.find("X"); slot != op.inputs.end() && op.type.ends_with("_grad"))
+        std::ranges::replace(slot->second, std::string(from), std::string(to));
+  };
+  rename(program, "factor", "not followed");
+  Analysis all = analysis;
+  all.prunable = options.gradient_scale;
+  Program result = program::prune_scaling(program, all, rings, options);
+  rename(result, "not followed", "factor");
+  return result;
+}
+
+GradientGroup merged(const Program& program, GradientGroup first, const GradientGroup& second) {
+  first.removed_reductions.push_back(first.reduction_op);
+  first.reduction_op = second.reduction_op;
+  first.numel += second.numel;
+  const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+  append(first.gradients, second.gradients);
+  append(first.removed_reductions, second.removed_reductions);
+  const auto is_first = [&](const Op& op) {
+    return std::ranges::any_of(first.gradients, [&](const std::string& name) { return program::writes(op, name); });
+  };
+  first.coalesce_op = static_cast<int>(std::ranges::find_if(program.ops, is_first) - program.ops.begin());
+  return first;
+}
+
+// A gradient that is reduced twice is fused with those on both of its sides.
+Groups in_two_groups(const Program& program, const PassOptions& options) {
+  const Groups groups = program::group_gradients(program, options);
+  Groups result;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (i == 0 || i + 2 >= groups.size() || groups[i].gradients.size() != 1 ||
+        groups[i].gradients != groups[i + 1].gradients) {
+      result.push_back(groups[i]);
+      continue;
+    }
+    result.back() = merged(program, result.back(), groups[i]);
+    result.push_back(merged(program, groups[i + 1], groups[i + 2]));
+    i += 2;
+  }
+  return result;
+}
+
 bool is_dependency(const Op& op, bool is_ahead) {
   const auto names = program::names_in(is_ahead ? op.outputs : op.inputs);
   return op.type == "nop" && names.size() == 1 && names.front().starts_with(program::kFusedPrefix);
@@ -251,6 +314,14 @@ std::vector<Mutant> entry_mutants() {
              one["attrs"]["op_namescope"] = "/auto_parallel/data_parallel";
          return reply_of(args, {});
        }},
+      {"pass.takes_cycles", "PASS-005", "a program may have ops that need each other's results",
+       "ops are taken to be in order", "pass.refusals[fault=cycle]", "pass.refusals[fault=negative_rank]",
+       "its ops are in order",
+       takes(kPass,
+             [](const json& args) {
+               const json& first = args.at("program").at("ops").at(0);
+               return first.contains("inputs") && first["inputs"].value("X", json()) == json({"x2"});
+             })},
       {"pass.takes_negative_ranks", "PASS-005", "a ring may have a rank below 0", "numbers are only counted",
        "pass.refusals[fault=negative_rank]", "pass.refusals[fault=rank_twice]", "no rank is below 0",
        takes(kPass, [](const json& args) { return args["rings"].value("10", json::array()) == json({0, -1}); })},
@@ -284,6 +355,12 @@ std::vector<Mutant> pruning_mutants() {
          return has_scales(program) && analysis.same_degree ? pruned_as_source(program, analysis, rings, options)
                                                             : program::prune_scaling(program, analysis, rings, options);
        })},
+      {"pass.folds_from_behind", "PASS-012", "a scale op behind the optimizer is folded into its factor", "REF-06",
+       "pass.value.of_odd_steps[oddity=scaled_late]", "pass.value.of_odd_steps[oddity=none]",
+       "all scale ops are ahead of optimizers", with_pruning(folded_from_behind)},
+      {"pass.products_are_linear", "PASS-012", "a product of two values that are divided is taken to be divided once",
+       "RED-11", "pass.value.of_odd_steps[oddity=multiplied]", "pass.value.of_odd_steps[oddity=none]",
+       "nothing is multiplied by itself", with_pruning(products_are_linear)},
       {"pass.prunes_as_source", "PASS-014", "whatever is scaled is folded into the loss or the optimizers", "REF-06",
        "pass.recorded.values[programs=models]", "pass.recorded.values[programs=limits]", "all gradients are alike",
        with_pruning(
@@ -440,6 +517,15 @@ std::vector<Mutant> fusion_mutants() {
          };
          return op == kPass && reply.contains("result") ? reply_of(args, steps) : reply;
        }},
+      {"pass.reduced_twice_fused_twice", "PASS-012",
+       "a gradient that is reduced twice is a part of two fused variables", "BKT-14",
+       "pass.value.of_odd_steps[oddity=reduced_twice_unscaled]", "pass.value.of_odd_steps[oddity=none]",
+       "gradients are reduced once",
+       [](const std::string& op, const json& args, json reply) {
+         PassSteps steps;
+         steps.group_gradients = in_two_groups;
+         return op == kPass && reply.contains("result") ? reply_of(args, steps) : reply;
+       }},
       {"pass.averages_are_sums", "PASS-012", "averages are fused with sums", "RED-02",
        "pass.value.of_odd_steps[oddity=averages]", "pass.value.of_odd_steps[oddity=none]", "all reductions are sums",
        groups_of([](Program& program) {
@@ -502,6 +588,14 @@ std::vector<Mutant> dependency_mutants() {
                     result["summary"]["coalesce_allreduce_ops"] = std::ranges::count_if(
                         result["groups"], [](const json& group) { return group["fused"] == true; });
                   })},
+      {"pass.refusals_untold", "PASS-062", "nobody is told what is not done", "REF-07",
+       kRule + "refusals_told[step=sharding]", kRule + "refusals_told[step=plain]", "everything is done",
+       with_analysis([](Analysis& analysis, const Program&, const PassOptions&) { analysis.refused.clear(); })},
+      {"pass.closing_untold", "PASS-062", "every group is said to be closed by the limit", "REF-07",
+       kRule + "refusals_told[step=rings]", kRule + "refusals_told[step=sharding]", "there are no groups",
+       with_groups([](Groups& groups, const PassOptions&) {
+         for (GradientGroup& group : groups) group.closed_by = program::Closed::limit;
+       })},
       {"pass.log_without_members", "PASS-061", "the log says how many gradients a group has, not which",
        "a message too short", kRule + "named_in_log[step=plain]", kRule + "named_in_log[step=sharding]",
        "there are no groups",

@@ -7,8 +7,9 @@
 #include "harness/mutants/kinds.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "reference/program/interpreter.hpp"
+#include "reference/program/pass.hpp"
 #include "reference/program/program_json.hpp"
-#include "reference/program/race_check.hpp"
+#include "reference/program/race_json.hpp"
 
 namespace plumbline::mutants {
 
@@ -28,10 +29,7 @@ RewriteAnswer checks_with(std::function<void(RaceSteps&)> change) {
   RaceSteps steps;
   change(steps);
   return results_of(kRaces, [steps](const json& args, json& result) {
-    result["races"] = json::array();
-    for (const program::Race& race : find_races(program::program_of_json(args.at("program")), steps))
-      result["races"].push_back(
-          {{"variable", race.variable}, {"first", race.first}, {"second", race.second}, {"why", race.why}});
+    result["races"] = json_of(find_races(program::program_of_json(args.at("program")), steps));
   });
 }
 
@@ -171,6 +169,23 @@ void end_order_at_forward(json& ops) {
     if (is_type(ops[i], "nop")) ops.erase(i);
 }
 
+// Nobody waits for communication who only writes over what it reads.
+void forget_readers(json& ops) {
+  for (std::size_t i = ops.size(); i-- > 1;)
+    if (is_type(ops[i], "fill_constant") && is_type(ops[i - 1], "c_wait_comm"))
+      ops.erase(static_cast<json::size_type>(i) - 1);
+}
+
+void move_all_reductions(json& ops) {
+  for (json& op : ops) {
+    if (!is_type(op, "all_reduce") ||
+        op["attrs"].value("op_namescope", "").find("auto_parallel/data_parallel") == std::string::npos)
+      continue;
+    op["attrs"]["use_calc_stream"] = true;
+    op["attrs"]["execution_stream"] = program::kGradientStream;
+  }
+}
+
 // Of a gradient's reductions the first is left.
 void reduce_once(json& ops) {
   std::set<std::string> reduced;
@@ -199,6 +214,18 @@ std::vector<Mutant> transformation_mutants() {
        "there are no other waits", ends_with([](json& ops) {
          erase_ops(ops, [](const json& op) { return is_type(op, "c_wait_compute") && op["attrs"]["ring_id"] == 13; });
        })},
+      {"pass.written_over_unawaited", "PASS-084", "who writes over what communication reads does not wait for it",
+       "what a reduction writes is looked for, and not what it reads", races + "[steps=out_of_place]",
+       races + "[steps=plain]", "dependency ops order what is fused", ends_with(forget_readers)},
+      {"pass.shared_memory_moved", "PASS-084",
+       "a reduction of memory that has several names goes to the gradient stream", "names are taken for memory",
+       races + "[steps=foreign_memory]", races + "[steps=plain]", "fused variables are its own",
+       ends_with(move_all_reductions)},
+      {"pass.sent_moved", "PASS-084",
+       "a reduction goes to the gradient stream although other communication that left the calculation stream touches "
+       "the gradient",
+       "the executor is taken to see it", races + "[steps=sent]", races + "[steps=streams]",
+       "there is no other communication", ends_with(move_all_reductions)},
       {"pass.coalesced_late", "PASS-085", "memory is made one behind what was written to it", "BKT-14",
        values + "[steps=plain]", values + "[steps=second_derivative]", "nothing is fused", ends_with(coalesce_late)},
       {"pass.divided_twice", "PASS-085", "the gradient of the loss is divided once more", "a second application",

@@ -5,6 +5,7 @@
 #include "harness/subject/adapter/refusal.hpp"
 #include "reference/program/pass_json.hpp"
 #include "reference/program/program_json.hpp"
+#include "reference/program/validate.hpp"
 
 namespace plumbline::subject {
 
@@ -31,6 +32,9 @@ json dp_pass(const Arguments& arguments) {
   const program::Program before = program::program_of_json(arguments.get<json>("program"));
   const program::Rings rings = program::rings_of_json(arguments.get<json>("rings"));
   arguments.expect_no_others();
+  // Ops may be of any type, and the source finds rings on its own; and it takes ops in any order.
+  if (options.convention == program::Convention::plumbline)
+    require_valid(before, rings, {.known_ops = false, .rings_exist = false});
   try {
     return program::json_of(program::apply_data_parallel_pass(before, rings, options), before);
   } catch (const program::PassError& error) {

@@ -1,4 +1,6 @@
 // bucketing.dp_pass: what is read, what is answered, what is refused and how.
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,6 +56,27 @@ TEST(DpPass, RefusesWithStageAndClass) {
   EXPECT_EQ(reply["error"]["stage"], "analyze");
   EXPECT_EQ(reply["error"]["class"], "AssertionError");
   EXPECT_THAT(reply["error"]["message"].get<std::string>(), HasSubstr("data parallel group of [w@GRAD]"));
+}
+
+TEST(DpPass, RefusesLinesThatAreNoQuestions) {
+  const auto error_to = [](const std::string& line) {
+    return json::parse(reference_service().handle(line)).at("error").at("message").get<std::string>();
+  };
+  EXPECT_THAT(error_to(R"({"id": 1, "op": "bucketing.dp_pass", "args": {"program": {]}})"), HasSubstr("column 59"));
+  EXPECT_THAT(error_to(R"({"id": 1, "op": "bucketing.dp_pass", "args": []})"), HasSubstr("args"));
+}
+
+TEST(DpPass, RefusesOpsThatNeedEachOther) {
+  json args = step();
+  args["program"]["ops"][0]["inputs"] = {{"ValueTensor", {"w@GRAD"}}};
+  EXPECT_THAT(error_of("bucketing.dp_pass", args.dump().c_str()), HasSubstr("which needs what it makes itself"));
+  args = step();
+  json& ops = args["program"]["ops"];
+  std::rotate(ops.begin(), ops.begin() + 1, ops.end() - 1);
+  EXPECT_THAT(error_of("bucketing.dp_pass", args.dump().c_str()),
+              HasSubstr("op 0 (reduce_sum_grad) reads 'loss@GRAD' ahead of op 3 (fill_constant)"));
+  args["convention"] = "paddle";  // does not look
+  EXPECT_NO_THROW((void)ask("bucketing.dp_pass", args.dump().c_str()));
 }
 
 TEST(DpPass, RefusesInOneLine) {

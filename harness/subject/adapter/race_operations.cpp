@@ -1,7 +1,7 @@
 // bucketing.race_check: which ops of a program nothing orders.
 #include "harness/subject/adapter/operations.hpp"
 #include "reference/program/program_json.hpp"
-#include "reference/program/race_check.hpp"
+#include "reference/program/race_json.hpp"
 #include "reference/program/validate.hpp"
 
 namespace plumbline::subject {
@@ -17,10 +17,7 @@ json race_check(const Arguments& arguments) {
   const program::Rings rings = program::rings_of_json(arguments.get<json>("rings"));
   arguments.expect_no_others();
   require_valid(program, rings);
-  json races = json::array();
-  for (const program::Race& race : find_races(program))
-    races.push_back({{"variable", race.variable}, {"first", race.first}, {"second", race.second}, {"why", race.why}});
-  return {{"races", std::move(races)}};
+  return {{"races", json_of(find_races(program))}};
 }
 
 }  // namespace
