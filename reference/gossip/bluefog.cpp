@@ -1,6 +1,7 @@
 #include "reference/gossip/bluefog.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -155,6 +156,86 @@ BluefogTopology bluefog_topology(const std::string& name, const BluefogArguments
     if (ways != topology.sends_to(0).size() + topology.receives_from(0).size()) topology.is_regular = false;
   }
   return topology;
+}
+
+std::vector<BluefogTurn> bluefog_one_peer_turns(const BluefogTopology& topology, std::int64_t step) {
+  const auto nodes = static_cast<int>(topology.weights.size());
+  std::vector<BluefogTurn> turns(topology.weights.size());
+  for (int node = 0; node < nodes; ++node) {
+    std::vector<int> to = topology.sends_to(node);
+    if (to.empty()) throw InvalidArgument(fmt::format("node {} of {} has nobody to send to", node, nodes));
+    // Rising is clockwise but for those that come before the node.
+    std::ranges::rotate(to, std::ranges::upper_bound(to, node));
+    const int peer = to[static_cast<std::size_t>(step % std::ssize(to))];
+    turns[static_cast<std::size_t>(node)].send = {peer};
+    turns[static_cast<std::size_t>(peer)].receive.push_back(node);
+  }
+  return turns;
+}
+
+namespace {
+
+// The largest k with 2^k not above `number`.
+int floor_of_logarithm(int number) { return static_cast<int>(std::bit_width(static_cast<unsigned>(number))) - 1; }
+
+int round_the_end(std::int64_t place, int places) { return static_cast<int>(((place % places) + places) % places); }
+
+// One rank of each machine goes outside, to the rank of its number of another machine; the others stay, and leave it out.
+struct Machines {
+  int machines, ranks;  // a machine
+  std::int64_t step;
+
+  [[nodiscard]] int goes_outside() const { return round_the_end(step, ranks); }
+  [[nodiscard]] BluefogTurn outside(int machine, int rank, int distance) const {
+    return {{round_the_end(machine + distance, machines) * ranks + rank},
+            {round_the_end(machine - distance, machines) * ranks + rank}};
+  }
+  // Those that stay, as if the one outside were not there.
+  [[nodiscard]] BluefogTurn inside(int machine, int rank, int distance) const {
+    const int to_it = round_the_end(goes_outside() - rank, ranks),
+              from_it = round_the_end(rank - goes_outside(), ranks);
+    const int send = round_the_end(rank + distance + (distance >= to_it ? 1 : 0), ranks);
+    const int receive = round_the_end(rank - distance - (distance >= from_it ? 1 : 0), ranks);
+    return {{machine * ranks + send}, {machine * ranks + receive}};
+  }
+};
+
+}  // namespace
+
+std::vector<BluefogTurn> bluefog_machine_turns(const std::string& generator, int ranks, int ranks_per_machine,
+                                               std::int64_t step) {
+  const bool is_exponential = generator == "GetInnerOuterExpo2DynamicSendRecvRanks";
+  const bool of_machines = generator == "GetExp2DynamicSendRecvMachineRanks";
+  if (!is_exponential && !of_machines && generator != "GetInnerOuterRingDynamicSendRecvRanks")
+    throw NotFound(
+        fmt::format("no generator '{}'; there are GetExp2DynamicSendRecvMachineRanks, "
+                    "GetInnerOuterRingDynamicSendRecvRanks and GetInnerOuterExpo2DynamicSendRecvRanks",
+                    generator));
+  if (ranks < 1 || ranks_per_machine < 1 || ranks % ranks_per_machine != 0)
+    throw InvalidArgument(
+        fmt::format("{}: {} ranks, {} a machine; machines are filled", generator, ranks, ranks_per_machine));
+  const Machines all{.machines = ranks / ranks_per_machine, .ranks = ranks_per_machine, .step = step};
+  if (!of_machines && all.ranks <= 2)
+    throw InvalidArgument(fmt::format("{}: {} ranks a machine; there are 3 at least", generator, all.ranks));
+  if ((of_machines || is_exponential) && all.machines < 2)
+    throw InvalidArgument(fmt::format("{}: {} machine; there are 2 at least", generator, all.machines));
+  const auto power = [](std::int64_t turn, int levels) { return 1 << (turn % (levels + 1)); };
+  std::vector<BluefogTurn> turns;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int machine = rank / all.ranks, local = rank % all.ranks;
+    if (of_machines) {
+      const int distance = power(step, floor_of_logarithm(all.machines - 1));
+      turns.push_back(
+          {{round_the_end(machine + distance, all.machines)}, {round_the_end(machine - distance, all.machines)}});
+    } else if (local == all.goes_outside()) {
+      const int distance = is_exponential ? power(step, floor_of_logarithm(all.machines - 1)) : 1;
+      turns.push_back(all.outside(machine, local, distance));
+    } else {
+      const int distance = is_exponential ? power(step, floor_of_logarithm(all.ranks - 2)) : 1;
+      turns.push_back(all.inside(machine, local, distance));
+    }
+  }
+  return turns;
 }
 
 }  // namespace plumbline::gossip

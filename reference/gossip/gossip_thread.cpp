@@ -1,5 +1,7 @@
 #include "reference/gossip/gossip_thread.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
@@ -14,6 +16,7 @@
 namespace plumbline::gossip {
 
 using comm::Buffer;
+using Clock = std::chrono::steady_clock;
 
 struct GossipThread::Shared {
   Shared(std::unique_ptr<comm::Communicator> of_nodes, Graph graph, Mixing mixing, PushSumOptions options,
@@ -23,6 +26,7 @@ struct GossipThread::Shared {
         copies(steps.copies_on_hand_over()),
         takes_values(steps.takes_values),
         retry_mixes(steps.retry_mixes),
+        renews_heartbeat(steps.renews_heartbeat),
         push_sum(*group, std::move(graph), std::move(mixing), options, std::move(steps)) {}
 
   std::unique_ptr<comm::Communicator> group;
@@ -30,6 +34,7 @@ struct GossipThread::Shared {
   const bool copies;
   const std::function<bool(bool is_on)> takes_values;
   const std::function<bool()> retry_mixes;
+  const std::function<bool()> renews_heartbeat;
 
   mutable std::mutex mutex;
   std::condition_variable changed;
@@ -41,6 +46,7 @@ struct GossipThread::Shared {
   bool has_failed = false;  // the group is of no more use
   std::exception_ptr error;
   std::int64_t mixed = 0;
+  Clock::time_point deadline;  // of the round under way, from its hand-over on
 
   // Of whose turn it is.
   PushSum push_sum;
@@ -59,6 +65,15 @@ struct GossipThread::Shared {
       if (!memory[i].empty()) std::memcpy(memory[i].data(), x[i].data, x[i].bytes());
       sent[i].data = memory[i].data();
     }
+  }
+  void set_deadline() {
+    constexpr std::chrono::hours longest{24 * 365};  // a sum that no clock can hold is none
+    deadline = Clock::now() + std::min<std::chrono::nanoseconds>(heartbeat, longest);
+  }
+  [[nodiscard]] comm::TimeoutError late(const std::string& why) const {
+    return comm::TimeoutError(fmt::format("gossip over group {}: node {} {} for the heartbeat time of {} s",
+                                          group->group().name, group->rank(), why,
+                                          std::chrono::duration<double>(heartbeat).count()));
   }
   void give_turn() {
     error = nullptr;
@@ -109,6 +124,7 @@ bool GossipThread::hand_over(std::span<const Buffer> x) {
   shared_->push_sum.prepare(x);
   shared_->keep(x);
   shared_->is_under_way = true;
+  shared_->set_deadline();
   shared_->give_turn();
   return true;
 }
@@ -118,18 +134,21 @@ GossipThread::Collected GossipThread::collect(std::span<const Buffer> x, bool wa
   Shared& shared = *shared_;
   if (!shared.is_under_way) return Collected::nothing;
   if (!shared.is_ready && !waits) return Collected::not_yet;
-  if (!shared.changed.wait_for(lock, shared.heartbeat, [&] { return shared.is_ready; })) {
+  if (!shared.changed.wait_until(lock, shared.deadline, [&] { return shared.is_ready; })) {
     shared.has_failed = true;
-    throw comm::TimeoutError(fmt::format(
-        "gossip over group {}: node {} has heard nothing for the heartbeat time of {} s", shared.group->group().name,
-        shared.group->rank(), std::chrono::duration<double>(shared.heartbeat).count()));
+    throw shared.late("has heard nothing");
   }
   if (shared.error != nullptr) {
     try {
       std::rethrow_exception(shared.error);
-    } catch (const RuntimeFailure&) {
+    } catch (const RuntimeFailure& error) {
+      if (Clock::now() >= shared.deadline) {
+        shared.has_failed = true;
+        throw shared.late(fmt::format("was interrupted again and again, the last time by '{}',", error.what()));
+      }
       // Interrupted: the same values again, and not mixed anew.
       if (shared.retry_mixes()) shared.push_sum.prepare(shared.sent);
+      if (shared.renews_heartbeat()) shared.set_deadline();
       shared.give_turn();
       return Collected::interrupted;
     } catch (...) {

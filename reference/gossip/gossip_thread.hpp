@@ -4,8 +4,8 @@
 //         came and adds it. At most one round is under way. Two flags say who may touch what: handed over (the thread's
 //         turn) and ready (the caller's), under one lock. The thread's group is its own.
 // Retry   An exchange that failed without spoiling the group is marked with weight -1; collect() then hands the same values
-//         over again without mixing, and says so.
-// Errors  TimeoutError from collect() when no round has become ready within the heartbeat time; PeerFailed and others of the
+//         over again without mixing, and says so, until the heartbeat time since the hand-over has passed.
+// Errors  TimeoutError from collect() when the round has not come within the heartbeat time; PeerFailed and others of the
 //         exchange come from collect(). After them only close() and the destructor may be called.
 // Threads One caller. The destructor, like close(), lets the round under way end or, when it does not within the heartbeat
 //         time, aborts the thread's group, and joins.
@@ -39,7 +39,7 @@ class GossipThread {
   /// Hands x over: leaves in it what this node keeps, and begins a round. False, with x as it was, when the round before
   /// was not collected yet, or gossip is off.
   [[nodiscard]] bool hand_over(std::span<const comm::Buffer> x);
-  /// Adds to x what came. `waits`: until the round is ready, for the heartbeat time at most.
+  /// Adds to x what came. `waits`: until the round is ready, or the heartbeat time since its hand-over has passed.
   [[nodiscard]] Collected collect(std::span<const comm::Buffer> x, bool waits);
   /// Whether a round is under way.
   [[nodiscard]] bool is_gossiping() const;

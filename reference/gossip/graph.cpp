@@ -181,6 +181,9 @@ void require_options(const GraphOptions& options) {
   if (options.ranks_per_node < 1)
     throw InvalidArgument(fmt::format("{}: {} ranks per node; there is 1 at least", name, options.ranks_per_node));
   if (options.peers < 0) throw InvalidArgument(fmt::format("{}: {} peers; there is 1 at least", name, options.peers));
+  constexpr int kMostPeers = 1 << 20;
+  if (options.peers > kMostPeers)
+    throw InvalidArgument(fmt::format("{}: {} peers; there are {} at most", name, options.peers, kMostPeers));
   if (options.convention == Convention::fairscale) {
     if (!is_fairscales(options.kind) && options.kind != GraphKind::phone_book)
       throw InvalidArgument(fmt::format("{}: FairScale has no such graph", name));

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -104,21 +105,27 @@ Buffer piece_of(Buffer tensor, std::int64_t begin, std::int64_t count) {
 }
 
 // Pieces of a large tensor are mixed while they are in a cache.
-constexpr std::int64_t kPieceBytes = 128 * 1024;
+constexpr std::int64_t kPieceBytes = 256 * 1024;
 
 }  // namespace
 
-// The memory of one lane's messages of a round.
-struct PushSum::Messages {
-  std::vector<std::vector<std::byte>> sent, received;  // what is not sent from x, or added to the sum from here
+// What one lane sends and receives in a round.
+struct PushSum::Transfer {
+  Peers peers;
+  Shares shares;
+  bool has_weight = false, fused = false;
+  std::vector<Buffer> parts;              // what a message consists of
+  std::vector<std::vector<Buffer>> came;  // by sender, as parts
   std::vector<double> sent_weights, received_weights;
-  std::vector<Call> calls;
-
-  Buffer space(std::vector<std::vector<std::byte>>& among, std::int64_t count, DType dtype) {
-    among.emplace_back(static_cast<std::size_t>(count) * size_of(dtype));
-    return {among.back().data(), count, dtype};
-  }
 };
+
+Buffer MessageMemory::take(std::int64_t count, DType dtype) {
+  if (next_ == blocks_.size()) blocks_.emplace_back();
+  std::vector<std::byte>& block = blocks_[next_++];
+  const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
+  if (block.size() < bytes) block.resize(bytes);
+  return {block.data(), count, dtype};
+}
 
 PushSum::PushSum(comm::Communicator& group, Graph graph, Mixing mixing, PushSumOptions options, PushSumSteps steps)
     : group_(&group),
@@ -126,8 +133,9 @@ PushSum::PushSum(comm::Communicator& group, Graph graph, Mixing mixing, PushSumO
       mixing_(std::move(mixing)),
       options_(options),
       steps_(std::move(steps)),
-      is_lazy_(gossip::is_lazy(graph_, mixing_)),
-      carries_weight_(steps_.carries_weight(gossip::carries_weight(graph_, mixing_))) {
+      is_lazy_(options.lazy && gossip::is_lazy(graph_, mixing_)),
+      carries_weight_(steps_.carries_weight(gossip::carries_weight(graph_, mixing_) ||
+                                            (!options.lazy && gossip::is_lazy(graph_, mixing_)))) {
   options_.heartbeat = steps_.patience(options_.heartbeat);
   if (group.size() != graph_.nodes())
     throw InvalidArgument(
@@ -146,7 +154,7 @@ Peers PushSum::peers_of(const Lane& lane) const { return steps_.peers(graph_, gr
 
 Shares PushSum::shares_of_round(const Lane& lane) const {
   Shares shares = steps_.shares(graph_, mixing_, group_->rank(), lane.round);
-  if (graph_.options().convention == Convention::fairscale) {
+  if (is_fairscale()) {
     // Its shares are tensors of float.
     shares.kept = static_cast<float>(shares.kept);
     // Of given ones the product with what stays is exact in double, and so is the quotient that is used.
@@ -162,10 +170,13 @@ double PushSum::kept() const {
   return shares_of_round(lane).kept;
 }
 
-double PushSum::rounded(double weight) const {
-  const bool as_fairscale = graph_.options().convention == Convention::fairscale;
-  return as_fairscale && !lanes_.empty() ? rounded_to(lanes_.front().dtype, weight) : weight;
+bool PushSum::is_fairscale() const { return graph_.options().convention == Convention::fairscale; }
+
+double PushSum::rounded(const Lane& lane, double weight) const {
+  return is_fairscale() ? rounded_to(lane.dtype, weight) : weight;
 }
+
+const PushSum::Lane& PushSum::weight_lane() const { return lanes_[steps_.weight_lane(is_fairscale(), lanes_.size())]; }
 
 void PushSum::sort_into_lanes(std::span<const Buffer> x) {
   if (!lanes_.empty() || x.empty()) return;
@@ -203,6 +214,7 @@ void PushSum::verify() {
   if (longest > 0)
     group_->all_gather({list.data(), static_cast<std::int64_t>(longest), DType::i32},
                        {lists.data(), static_cast<std::int64_t>(lists.size()), DType::i32}, options_.heartbeat);
+  is_verified_ = false;  // unless all of it agrees
   std::vector<Peers> peers(nodes);
   for (std::size_t node = 0; node < nodes; ++node) {
     const auto begin = lists.begin() + static_cast<std::ptrdiff_t>(longest * node);
@@ -218,19 +230,23 @@ void PushSum::verify() {
           fmt::format("gossip over group {}: nodes 0 and {} have other graphs, mixings or rounds; "
                       "node 0 {}, node {} {}",
                       group_->group().name, node, words_of(peers[0]), node, words_of(peers[node])));
+  is_verified_ = true;
 }
 
 void PushSum::prepare(std::span<const Buffer> x, bool mixes) {
   sort_into_lanes(x);
-  if (!mixes || is_lazy_) return;
-  const bool as_fairscale = graph_.options().convention == Convention::fairscale;
+  if (!mixes || is_lazy_ || lanes_.empty()) return;
   for (const Lane& lane : lanes_) {
-    const Shares shares = shares_of_round(lane);
-    const double kept = as_fairscale ? lane.kept_before : shares.kept;
+    const double kept = is_fairscale() ? weight_lane().kept_before : shares_of_round(lane).kept;
     for (const std::size_t tensor : lane.tensors) scale(x[tensor], kept);
-    if (&lane == &lanes_.front() && mixing_.kind != MixingKind::metropolis_hastings)
-      weight_ = rounded(weight_ * (as_fairscale ? lane.kept_before : steps_.kept_weight(shares)));
   }
+  prepare_weight();
+}
+
+void PushSum::prepare_weight() {
+  if (is_lazy_ || mixing_.kind == MixingKind::metropolis_hastings) return;
+  const double kept = is_fairscale() ? weight_lane().kept_before : steps_.kept_weight(shares_of_round(weight_lane()));
+  weight_ = rounded(lanes_.front(), weight_ * kept);
 }
 
 Incoming PushSum::exchange(std::span<const Buffer> x) {
@@ -238,28 +254,38 @@ Incoming PushSum::exchange(std::span<const Buffer> x) {
   const bool was_interrupted = std::exchange(is_interrupted_, true);
   verify();
   if (next_lane_ == 0 && incoming_.values.empty())
-    incoming_ = {.values = std::vector<std::vector<std::byte>>(x.size()), .weight = 0};
+    incoming_ = {.values = std::vector<ConstBuffer>(x.size()), .weight = 0};
   while (next_lane_ < lanes_.size()) {
     Lane& lane = lanes_[next_lane_];
-    try {
-      transfer(lane, x);
-    } catch (const comm::TimeoutError& error) {
-      throw comm::TimeoutError(fmt::format("round {} of gossip: node {} {}: {}", lane.round, group_->rank(),
-                                           words_of(peers_of(lane)), error.what()));
-    } catch (const comm::PeerFailed& error) {
-      throw comm::PeerFailed(fmt::format("round {} of gossip: node {} {}: {}", lane.round, group_->rank(),
-                                         words_of(peers_of(lane)), error.what()));
-    }
+    naming_peers(lane, [&] { transfer(lane, x); });
     finish(lane, was_interrupted);
     ++next_lane_;
   }
   next_lane_ = 0;
-  if (lanes_.empty() || graph_.options().convention == Convention::plumbline) {
-    round_ = steps_.next_round(round_, graph_.is_dynamic(), was_interrupted);
-    for (Lane& lane : lanes_) lane.round = round_;
-  }
+  end_round(was_interrupted);
   is_interrupted_ = false;
   return std::exchange(incoming_, {});
+}
+
+void PushSum::naming_peers(const Lane& lane, const std::function<void()>& part) const {
+  const auto words = [&](const Error& error) {
+    return fmt::format("round {} of gossip: node {} {}: {}", lane.round, group_->rank(), words_of(peers_of(lane)),
+                       error.what());
+  };
+  try {
+    part();
+  } catch (const comm::TimeoutError& error) {
+    throw comm::TimeoutError(words(error));
+  } catch (const comm::PeerFailed& error) {
+    throw comm::PeerFailed(words(error));
+  }
+}
+
+// As fairscale each lane has turned the graph already.
+void PushSum::end_round(bool was_interrupted) {
+  if (is_fairscale() && !lanes_.empty()) return;
+  round_ = steps_.next_round(round_, graph_.is_dynamic(), was_interrupted);
+  for (Lane& lane : lanes_) lane.round = round_;
 }
 
 void PushSum::finish(Lane& lane, bool was_interrupted) {
@@ -269,7 +295,7 @@ void PushSum::finish(Lane& lane, bool was_interrupted) {
   lane.tells = true;
   lane.has_sent.clear();
   ++exchanges_;
-  if (graph_.options().convention == Convention::fairscale) {
+  if (is_fairscale()) {
     // One graph for all types: each mix turns it, and the lane keeps what it saw last.
     round_ = steps_.next_round(round_, graph_.is_dynamic(), was_interrupted);
     lane.round = round_;
@@ -278,83 +304,130 @@ void PushSum::finish(Lane& lane, bool was_interrupted) {
 
 // Sends the lane's tensors to the peers that lack them, receives those of all others, and has all of it confirmed.
 void PushSum::transfer(Lane& lane, std::span<const Buffer> x) {
-  const Peers peers = peers_of(lane);
-  const Shares shares = shares_of_round(lane);
-  const bool has_weight = carries_weight_ && &lane == &lanes_.front();
-  if (lane.has_sent.empty()) {
-    lane.has_sent.assign(peers.out.size(), false);
-    lane.awaits.assign(peers.out.size(), true);
-  }
-  const bool fused = options_.fuse && lane.tensors.size() > 1;
-  Messages messages;
-  messages.sent_weights.resize(peers.out.size());
-  messages.received_weights.resize(peers.in.size());
-
-  std::vector<Buffer> parts;  // what a message consists of
-  std::int64_t total = 0;
-  for (const std::size_t tensor : lane.tensors) total += x[tensor].count;
-  for (const std::size_t tensor : lane.tensors) parts.push_back(x[tensor]);
-  if (fused) {
-    const Buffer flat = messages.space(messages.sent, total, lane.dtype);
-    std::int64_t begin = 0;
-    for (const Buffer& part : parts) {
-      if (part.count > 0) std::memcpy(piece_of(flat, begin, part.count).data, part.data, part.bytes());
-      begin += part.count;
-    }
-    parts = {flat};
-  }
-
-  const auto ratio_of = [&](double sent) {
-    if (is_lazy_ || sent == shares.kept) return 1.0;
-    const double ratio = sent / shares.kept;
-    return graph_.options().convention == Convention::fairscale ? double{static_cast<float>(ratio)} : ratio;
+  Transfer transfer = begin_transfer(lane, x);
+  std::vector<Call> sends = sends_of(lane, transfer), receives;
+  add_sent_weights(lane, transfer, sends);
+  if (!lane.has_come) receives = receives_of(lane, transfer);
+  const auto make = [&](const std::vector<Call>& calls) {
+    if (!calls.empty()) group_->start(calls).wait(options_.heartbeat);
   };
-  for (std::size_t i = 0; i < peers.out.size(); ++i) {
+  const auto send = [&] {
+    make(sends);
+    lane.has_sent.assign(lane.has_sent.size(), true);
+  };
+  const auto receive = [&] {
+    make(receives);
+    take_in(lane, transfer, x);
+  };
+  if (!steps_.takes_turns(options_.algorithm == Algorithm::push_pull, graph_)) {
+    std::ranges::move(std::exchange(receives, {}), std::back_inserter(sends));
+    send();
+    receive();
+  } else if (graph_.is_passive(group_->rank())) {
+    receive();
+    send();
+  } else {
+    send();
+    receive();
+  }
+  if (options_.confirms) confirm(lane, transfer.peers);
+}
+
+PushSum::Transfer PushSum::begin_transfer(Lane& lane, std::span<const Buffer> x) const {
+  Transfer transfer{.peers = peers_of(lane), .shares = shares_of_round(lane)};
+  // FairScale's gossipers each send a weight, of their own type and to their own peers; the last one's counts.
+  transfer.has_weight = carries_weight_ && (is_fairscale() || &lane == &weight_lane());
+  transfer.fused = options_.fuse && lane.tensors.size() > 1;
+  transfer.sent_weights.resize(transfer.peers.out.size());
+  transfer.received_weights.resize(transfer.peers.in.size());
+  if (lane.has_sent.empty()) {
+    lane.has_sent.assign(transfer.peers.out.size(), false);
+    lane.awaits.assign(transfer.peers.out.size(), true);
+  }
+  lane.sent.rewind();
+  if (x.empty()) return transfer;
+  for (const std::size_t tensor : lane.tensors) transfer.parts.push_back(x[tensor]);
+  if (!transfer.fused) return transfer;
+  std::int64_t total = 0, begin = 0;
+  for (const Buffer& part : transfer.parts) total += part.count;
+  const Buffer flat = lane.sent.take(total, lane.dtype);
+  for (const Buffer& part : transfer.parts) {
+    if (part.count > 0) std::memcpy(piece_of(flat, begin, part.count).data, part.data, part.bytes());
+    begin += part.count;
+  }
+  transfer.parts = {flat};
+  return transfer;
+}
+
+double PushSum::ratio_of(const Transfer& transfer, double sent) const {
+  if (is_lazy_ || sent == transfer.shares.kept) return 1;
+  const double ratio = sent / transfer.shares.kept;
+  return is_fairscale() ? double{static_cast<float>(ratio)} : ratio;
+}
+
+std::vector<Call> PushSum::sends_of(Lane& lane, const Transfer& transfer) const {
+  std::vector<Call> calls;
+  for (std::size_t i = 0; i < transfer.peers.out.size(); ++i) {
     if (lane.has_sent[i]) continue;
-    const double ratio = steps_.scales(fused) ? ratio_of(steps_.sent(shares, i)) : 1.0;
-    for (const Buffer& part : parts) {
+    const double ratio = steps_.scales(transfer.fused) ? ratio_of(transfer, steps_.sent(transfer.shares, i)) : 1.0;
+    for (const Buffer& part : transfer.parts) {
       ConstBuffer values = part;
       if (ratio != 1) {
-        const Buffer scaled = messages.space(messages.sent, part.count, part.dtype);
+        const Buffer scaled = lane.sent.take(part.count, part.dtype);
         scaled_copy(part, scaled, ratio);
         values = scaled;
       }
-      messages.calls.push_back(send_of(values, peers.out[i], tag_of(Kind::values, exchanges_)));
-    }
-    if (has_weight) {
-      messages.sent_weights[i] = rounded(weight_ * ratio_of(steps_.sent_weight(shares, i)));
-      messages.calls.push_back(
-          send_of({&messages.sent_weights[i], 1, DType::f64}, peers.out[i], tag_of(Kind::weight, exchanges_)));
+      calls.push_back(send_of(values, transfer.peers.out[i], tag_of(Kind::values, exchanges_)));
     }
   }
-  std::vector<std::vector<Buffer>> came(peers.in.size());
-  if (!lane.has_come)
-    for (std::size_t i = 0; i < peers.in.size(); ++i) {
-      for (const Buffer& part : parts) {
-        came[i].push_back(messages.space(messages.received, part.count, part.dtype));
-        messages.calls.push_back(recv_of(came[i].back(), peers.in[i], tag_of(Kind::values, exchanges_)));
-      }
-      if (has_weight)
-        messages.calls.push_back(
-            recv_of({&messages.received_weights[i], 1, DType::f64}, peers.in[i], tag_of(Kind::weight, exchanges_)));
-    }
-  if (!messages.calls.empty()) group_->start(messages.calls).wait(options_.heartbeat);
+  return calls;
+}
 
-  if (!lane.has_come) {
-    for (std::size_t part = 0; part < parts.size() && !came.empty(); ++part)
-      for (std::size_t i = 1; i < came.size(); ++i) add(came[0][part], came[i][part]);
-    for (std::size_t i = 0, begin = 0; i < lane.tensors.size() && !came.empty(); ++i) {
-      const Buffer& sum = came[0][fused ? 0 : i];
-      const auto* data = static_cast<const std::byte*>(sum.data) + begin;
-      incoming_.values[lane.tensors[i]].assign(data, data + x[lane.tensors[i]].bytes());
-      if (fused) begin += x[lane.tensors[i]].bytes();
-    }
-    if (has_weight)
-      for (const double weight : messages.received_weights) incoming_.weight = rounded(incoming_.weight + weight);
-    lane.has_come = true;
+void PushSum::add_sent_weights(const Lane& lane, Transfer& transfer, std::vector<Call>& calls) const {
+  for (std::size_t i = 0; i < transfer.peers.out.size() && transfer.has_weight; ++i) {
+    if (lane.has_sent[i]) continue;
+    const double weight = rounded(lane, weight_) * ratio_of(transfer, steps_.sent_weight(transfer.shares, i));
+    transfer.sent_weights[i] = rounded(lane, weight);
+    calls.push_back(
+        send_of({&transfer.sent_weights[i], 1, DType::f64}, transfer.peers.out[i], tag_of(Kind::weight, exchanges_)));
   }
-  lane.has_sent.assign(peers.out.size(), true);
-  if (options_.confirms) confirm(lane, peers);
+}
+
+void PushSum::add_received_weights(Transfer& transfer, std::vector<Call>& calls) const {
+  for (std::size_t i = 0; i < transfer.peers.in.size() && transfer.has_weight; ++i)
+    calls.push_back(recv_of({&transfer.received_weights[i], 1, DType::f64}, transfer.peers.in[i],
+                            tag_of(Kind::weight, exchanges_)));
+}
+
+std::vector<Call> PushSum::receives_of(Lane& lane, Transfer& transfer) const {
+  std::vector<Call> calls;
+  lane.received.rewind();
+  transfer.came.resize(transfer.peers.in.size());
+  for (std::size_t i = 0; i < transfer.peers.in.size(); ++i) {
+    const int peer = transfer.peers.in[i];
+    for (const Buffer& part : transfer.parts) {
+      transfer.came[i].push_back(lane.received.take(part.count, part.dtype));
+      calls.push_back(recv_of(transfer.came[i].back(), peer, tag_of(Kind::values, exchanges_)));
+    }
+  }
+  add_received_weights(transfer, calls);
+  return calls;
+}
+
+// Adds up what the peers of the round have sent.
+void PushSum::take_in(Lane& lane, const Transfer& transfer, std::span<const Buffer> x) {
+  if (std::exchange(lane.has_come, true)) return;
+  const auto& came = transfer.came;
+  for (std::size_t part = 0; part < transfer.parts.size() && !came.empty(); ++part)
+    for (std::size_t i = 1; i < came.size(); ++i) add(came[0][part], came[i][part]);
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < lane.tensors.size() && !came.empty(); ++i) {
+    const std::int64_t count = x[lane.tensors[i]].count;
+    incoming_.values[lane.tensors[i]] = transfer.fused ? piece_of(came[0][0], begin, count) : came[0][i];
+    begin += count;
+  }
+  if (!transfer.has_weight || &lane != &weight_lane()) return;
+  for (const double weight : transfer.received_weights) incoming_.weight = rounded(lane, incoming_.weight + weight);
 }
 
 // Tells those from whom values came that they are here, and waits for the same from those that were sent to.
@@ -372,92 +445,156 @@ void PushSum::confirm(const Lane& lane, const Peers& peers) {
 
 void PushSum::absorb(std::span<const Buffer> x, const Incoming& incoming) {
   for (const Lane& lane : lanes_) {
+    const double kept = is_fairscale() ? weight_lane().kept : lane.kept;
     for (const std::size_t tensor : lane.tensors) {
-      const auto& values = incoming.values[tensor];
+      const ConstBuffer& from = incoming.values[tensor];
       const Buffer& to = x[tensor];
-      if (values.size() != to.bytes() || to.count == 0) {
-        if (is_lazy_) scale(to, lane.kept);  // nobody sent
+      if (from.count != to.count || to.count == 0) {
+        if (is_lazy_) scale(to, kept);  // nobody sent
         continue;
       }
-      const ConstBuffer from{values.data(), to.count, to.dtype};
       if (is_lazy_)
-        add_and_scale(to, from, lane.kept);
+        add_and_scale(to, from, kept);
       else
         add(to, from);
     }
-    if (&lane == &lanes_.front() && !is_lazy_ && carries_weight_) weight_ = rounded(weight_ + incoming.weight);
   }
+  if (!lanes_.empty()) absorb_weight(incoming.weight);
+}
+
+void PushSum::absorb_weight(double incoming) {
+  if (is_lazy_ || !carries_weight_) return;
+  const Lane& first = lanes_.front();
+  weight_ = rounded(first, weight_ + rounded(first, incoming));
 }
 
 void PushSum::mix(std::span<const Buffer> x) {
   if (is_interrupted_)
     throw StateError(fmt::format("round {} of gossip was interrupted on node {}; it must be repeated first", round_,
                                  group_->rank()));
+  sort_into_lanes(x);
+  if (mixes_in_pieces(x)) return mix_in_pieces(x);
   prepare(x);
-  if (mixes_in_pieces(x)) {
-    for (const Buffer& tensor : x) mix_in_pieces(tensor);
-    for (Lane& lane : lanes_) finish(lane, false);
-    if (graph_.options().convention == Convention::plumbline) {
-      round_ = steps_.next_round(round_, graph_.is_dynamic(), false);
-      for (Lane& lane : lanes_) lane.round = round_;
-    }
-    return;
-  }
   const Incoming incoming = exchange(x);
   absorb(x, incoming);
 }
 
 // Whether values may be mixed as they come, and sent from where they are.
 bool PushSum::mixes_in_pieces(std::span<const Buffer> x) const {
-  if (options_.confirms || carries_weight_ || !is_lazy_ || lanes_.size() != 1 || options_.fuse) return false;
+  if (options_.confirms || options_.fuse || lanes_.size() != 1) return false;
+  if (steps_.takes_turns(options_.algorithm == Algorithm::push_pull, graph_)) return false;
   return std::ranges::any_of(
       x, [](const Buffer& tensor) { return tensor.bytes() > static_cast<std::size_t>(kPieceBytes); });
 }
 
-// Two pieces are under way at a time: while one is exchanged, the one before is mixed.
-void PushSum::mix_in_pieces(Buffer x) {
-  verify();
-  const Lane& lane = lanes_.front();
-  const Peers peers = peers_of(lane);
-  const double kept = shares_of_round(lane).kept;
-  const std::int64_t length = kPieceBytes / static_cast<std::int64_t>(size_of(x.dtype));
-  const std::int64_t pieces = (x.count + length - 1) / length;
-  const int tag = tag_of(Kind::values, exchanges_);
-  std::array<std::vector<std::vector<std::byte>>, 2> space;
-  for (auto& one : space) one.assign(peers.in.size(), std::vector<std::byte>(static_cast<std::size_t>(kPieceBytes)));
-  std::array<comm::Work, 2> works;
-  const auto part_of = [&](std::int64_t piece) {
-    return piece_of(x, piece * length, std::min(length, x.count - piece * length));
-  };
-  const auto begin = [&](std::int64_t piece) {
-    const Buffer part = part_of(piece);
-    std::vector<Call> calls;
-    for (const int peer : peers.out) calls.push_back(send_of(part, peer, tag));
-    for (std::size_t i = 0; i < peers.in.size(); ++i)
-      calls.push_back(
-          recv_of({space[static_cast<std::size_t>(piece % 2)][i].data(), part.count, x.dtype}, peers.in[i], tag));
-    if (!calls.empty()) works[static_cast<std::size_t>(piece % 2)] = group_->start(calls);
-  };
-  is_interrupted_ = true;
-  for (std::int64_t piece = 0; piece <= pieces; ++piece) {
-    if (piece < pieces) begin(piece);
-    if (piece == 0) continue;
-    const auto slot = static_cast<std::size_t>((piece - 1) % 2);
-    if (!peers.in.empty() || !peers.out.empty()) works[slot].wait(options_.heartbeat);
-    const Buffer part = part_of(piece - 1);
-    if (peers.in.empty()) {
-      scale(part, kept);
-      continue;
+// Sends go some pieces ahead, so that whoever is behind finds what it is to receive. A piece is received, and mixed when
+// it has left; until then it waits in one of a few places.
+class PushSum::Pieces {
+ public:
+  Pieces(PushSum& push_sum, std::span<const Buffer> x)
+      : push_sum_(push_sum),
+        lane_(push_sum.lanes_.front()),
+        transfer_(push_sum.begin_transfer(lane_, {})),
+        kept_(push_sum.is_fairscale() && !push_sum.is_lazy_ ? lane_.kept_before : transfer_.shares.kept),
+        mixes_after_(push_sum.is_lazy_) {
+    for (const Buffer& tensor : x) {
+      const std::int64_t length = kPieceBytes / static_cast<std::int64_t>(size_of(tensor.dtype));
+      for (std::int64_t begin = 0; begin < tensor.count; begin += length)
+        pieces_.push_back(piece_of(tensor, begin, std::min(length, tensor.count - begin)));
     }
-    for (std::size_t i = 1; i < peers.in.size(); ++i)
-      add({space[slot][0].data(), part.count, x.dtype}, {space[slot][i].data(), part.count, x.dtype});
-    add_and_scale(part, {space[slot][0].data(), part.count, x.dtype}, kept);
+    works_.resize(pieces_.size());
+    came_.resize(std::min(kPlaces, pieces_.size()));
+    lane_.received.rewind();
+    for (auto& place : came_)
+      for (std::size_t i = 0; i < transfer_.peers.in.size(); ++i)
+        place.push_back(
+            lane_.received.take(kPieceBytes / static_cast<std::int64_t>(size_of(lane_.dtype)), lane_.dtype));
   }
-  is_interrupted_ = false;
+
+  void mix() {
+    for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
+      // First a place, then the sends: the other way round this piece would stay here where all places are taken.
+      if (piece - mixed_ == came_.size()) finish(mixed_++);
+      while (sent_ < pieces_.size() && sent_ < mixed_ + kAhead) send(sent_++);
+      receive(piece);
+      while (mixed_ <= piece && works_[mixed_].test()) finish(mixed_++);
+    }
+    while (mixed_ < pieces_.size()) finish(mixed_++);
+  }
+  [[nodiscard]] double weight() const { return weight_; }
+
+ private:
+  static constexpr std::size_t kAhead = 32, kPlaces = 32;  // pieces
+
+  void send(std::size_t piece) {
+    const Buffer& x = pieces_[piece];
+    if (!mixes_after_) scale(x, kept_);
+    if (piece % kAhead == 0) lane_.sent.rewind();
+    transfer_.parts = {x};
+    std::vector<Call> calls = push_sum_.sends_of(lane_, transfer_);
+    if (piece == 0) push_sum_.add_sent_weights(lane_, transfer_, calls);
+    if (!calls.empty()) works_[piece] = push_sum_.group_->start(calls);
+  }
+  void receive(std::size_t piece) {
+    std::vector<Call> calls;
+    for (std::size_t i = 0; i < transfer_.peers.in.size(); ++i) {
+      Buffer to = came_[piece % came_.size()][i];
+      to.count = pieces_[piece].count;
+      calls.push_back(recv_of(to, transfer_.peers.in[i], tag_of(Kind::values, push_sum_.exchanges_)));
+    }
+    if (piece == 0) push_sum_.add_received_weights(transfer_, calls);
+    if (calls.empty()) return;
+    push_sum_.group_->start(calls).wait(push_sum_.options_.heartbeat);
+    if (piece != 0 || !transfer_.has_weight) return;
+    for (const double weight : transfer_.received_weights) weight_ = push_sum_.rounded(lane_, weight_ + weight);
+  }
+  void finish(std::size_t piece) {
+    works_[piece].wait(push_sum_.options_.heartbeat);
+    const Buffer& x = pieces_[piece];
+    auto& came = came_[piece % came_.size()];
+    for (Buffer& one : came) one.count = x.count;
+    for (std::size_t i = 1; i < came.size(); ++i) add(came[0], came[i]);
+    if (came.empty()) {
+      if (mixes_after_) scale(x, kept_);
+    } else if (mixes_after_) {
+      add_and_scale(x, came[0], kept_);
+    } else {
+      add(x, came[0]);
+    }
+  }
+
+  PushSum& push_sum_;
+  Lane& lane_;
+  Transfer transfer_;
+  double kept_;
+  bool mixes_after_;  // lazy
+  std::vector<Buffer> pieces_;
+  std::vector<std::vector<Buffer>> came_;  // by place and sender
+  std::vector<comm::Work> works_;          // of the sends
+  std::size_t sent_ = 0, mixed_ = 0;
+  double weight_ = 0;
+};
+
+void PushSum::mix_in_pieces(std::span<const Buffer> x) {
+  verify();
+  Lane& lane = lanes_.front();
+  is_interrupted_ = is_torn_ = true;
+  prepare_weight();
+  Pieces pieces(*this, x);
+  naming_peers(lane, [&] { pieces.mix(); });
+  absorb_weight(pieces.weight());
+  finish(lane, false);
+  end_round(false);
+  is_interrupted_ = is_torn_ = false;
 }
 
 void PushSum::retry(std::span<const Buffer> x) {
   if (!is_interrupted_) throw StateError("no round of gossip was interrupted");
+  if (!steps_.may_repeat(is_torn_))
+    throw StateError(fmt::format(
+        "round {} of gossip was cut on node {} while values were mixed piece by piece, and some are mixed: it "
+        "cannot be repeated; with confirmations it can",
+        round_, group_->rank()));
   if (steps_.retry_mixes()) prepare(x);
   const Incoming incoming = exchange(x);
   absorb(x, incoming);
@@ -475,8 +612,11 @@ void PushSum::reconnect(comm::Communicator& group) {
   const bool has_come = is_interrupted_ && next_lane_ < lanes_.size() && lanes_[next_lane_].has_come;
   const std::array<std::int64_t, 2> mine{exchanges_, has_come ? 1 : 0};
   std::vector<std::int64_t> all(2 * static_cast<std::size_t>(group.size()));
+  // Others may notice that the group before has failed only when their own heartbeat time has passed.
+  const std::chrono::nanoseconds patience = std::max(
+      options_.heartbeat, std::min<std::chrono::nanoseconds>(options_.heartbeat, std::chrono::hours(24 * 365)) * 2);
   group.all_gather({mine.data(), 2, DType::i64}, {all.data(), static_cast<std::int64_t>(all.size()), DType::i64},
-                   options_.heartbeat);
+                   patience);
   if (!is_interrupted_ || next_lane_ >= lanes_.size()) return;
   Lane& lane = lanes_[next_lane_];
   lane.has_sent.clear();

@@ -2,8 +2,10 @@
 //
 // Model   Each node has a numerator x (the caller's tensors) and a weight w, 1 at first. A round of node i with shares a
 //         (mixing.hpp): x_i becomes the sum over all j of a_ij x_j, w_i alike. The sums of all x and of all w stay what they
-//         are, w stays above 0, and the estimate x / w goes to the mean. Push-pull has the same values; it differs in who
-//         sends first where messages go one at a time.
+//         are, w stays above 0, and the estimate x / w goes to the mean.
+// Turns   Push-pull has the same values. Over bipartite graphs its nodes take turns: the passive ones receive first and then
+//         send, the others send first, so that blocking sends end; over others, where they never would, and in push-sum, all
+//         messages of a round are under way at once.
 // Lazy    Where weights cannot differ from 1 they do not travel; see mixing.hpp.
 // Parts   mix() is prepare(), exchange() and absorb(); who overlaps a round with other work calls the parts. prepare() leaves
 //         in x and w what the node keeps and says what is sent.
@@ -12,13 +14,15 @@
 //         `confirms`, a node is done with a round only when all its peers have said that they have its values; then over a
 //         new group retry() repeats exactly the messages that are missing, whichever nodes are a round ahead, and mass is
 //         neither lost nor doubled. Without it a node may be done while its peer is not: after an error over a group the job
-//         cannot go on, and retry() over a new group throws StateError.
+//         cannot go on, and retry() over a new group throws StateError; so does any retry() of large tensors, which are
+//         then mixed piece by piece.
 // Numbers Operations are of the tensors' type; halves are computed in float and rounded once. Convention fairscale: the
 //         kept share multiplies first, sent values are x times share/kept, the kept share is that of the round before, and
 //         weights are rounded to the tensors' type. plumbline: shares of this round, weights in double.
-// Types   Tensors of several types travel as messages of their own; the weight goes with the first type. As fairscale each type
-//         has a gossiper, and all turn one graph: each mix of one moves it on, and a gossiper keeps the peers that it saw
-//         last, so the first of two types is in rounds 0, 1, 3, 5, …, the second in 0, 2, 4, ….
+// Types   Tensors of several types travel as messages of their own, in one round; the weight goes with the first type. As
+//         fairscale each type has a gossiper, and all turn one graph: each mix of one moves it on, and a gossiper keeps the
+//         peers that it saw last, so the first of two types is in rounds 0, 1, 3, 5, …, the second in 0, 2, 4, …. Each sends
+//         the weight as well, to its own peers and in its own type; that of the last one counts, and so does its share.
 // Threads One at a time. The group is the nodes' (one rank a node), and used by nobody else meanwhile.
 // Errors  MismatchError when nodes have other graphs, mixings or rounds, before anything is sent, with both sides' peers;
 //         InvalidArgument; what the communicator throws, with round and peers.
@@ -29,6 +33,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -49,6 +54,9 @@ enum class Algorithm : std::uint8_t { push_sum, push_pull };
 struct PushSumOptions {
   Algorithm algorithm = Algorithm::push_sum;
   std::chrono::nanoseconds heartbeat = kHeartbeat;
+  /// Lazy mixing where it can be. Off where values change between prepare() and absorb(): what is added meanwhile would be
+  /// multiplied by the share as well. The weight then travels, since it is not 1 in between.
+  bool lazy = true;
   /// All tensors as one message to a peer, else a message each. The values are the same.
   bool fuse = false;
   /// See Failure. Costs a message of 8 bytes back to each sender, and values are held until all have come.
@@ -57,10 +65,23 @@ struct PushSumOptions {
   bool verifies = true;
 };
 
-/// What was received in a round: the sum of the messages, tensor by tensor, and of the weights.
+/// What was received in a round: the sum of the messages, tensor by tensor, and of the weights. The values lie in the
+/// PushSum's memory until its next exchange; those of a tensor that nobody sent have no elements.
 struct Incoming {
-  std::vector<std::vector<std::byte>> values;
+  std::vector<comm::ConstBuffer> values;
   double weight = 0;
+};
+
+/// Memory of messages, which is kept from round to round.
+class MessageMemory {
+ public:
+  /// What was taken before may be taken again.
+  void rewind() { next_ = 0; }
+  [[nodiscard]] comm::Buffer take(std::int64_t count, comm::DType dtype);
+
+ private:
+  std::vector<std::vector<std::byte>> blocks_;
+  std::size_t next_ = 0;
 };
 
 class PushSum {
@@ -123,22 +144,38 @@ class PushSum {
     double kept_before = 1;  // the share of the round before
     double kept = 1;         // of the round that was exchanged last
     // Of a round under way, by the place among Peers::out; empty: nothing was done yet.
-    std::vector<bool> has_sent;  // has the values
-    std::vector<bool> awaits;    // has still to confirm them
-    bool has_come = false;       // the values of all Peers::in
-    bool tells = true;           // they have still to be told so
+    std::vector<bool> has_sent;        // has the values
+    std::vector<bool> awaits;          // has still to confirm them
+    bool has_come = false;             // the values of all Peers::in
+    bool tells = true;                 // they have still to be told so
+    MessageMemory sent{}, received{};  // what is not sent from x; what came
   };
-  struct Messages;
+  struct Transfer;
+  class Pieces;
   void sort_into_lanes(std::span<const comm::Buffer> x);
   void verify();
   [[nodiscard]] Peers peers_of(const Lane& lane) const;
   [[nodiscard]] Shares shares_of_round(const Lane& lane) const;
-  [[nodiscard]] double rounded(double weight) const;
+  [[nodiscard]] bool is_fairscale() const;
+  // The tensors with which the weight travels that counts.
+  [[nodiscard]] const Lane& weight_lane() const;
+  [[nodiscard]] double rounded(const Lane& lane, double weight) const;
   void transfer(Lane& lane, std::span<const comm::Buffer> x);
+  [[nodiscard]] Transfer begin_transfer(Lane& lane, std::span<const comm::Buffer> x) const;
+  [[nodiscard]] double ratio_of(const Transfer& transfer, double sent) const;
+  [[nodiscard]] std::vector<comm::Call> sends_of(Lane& lane, const Transfer& transfer) const;
+  void add_sent_weights(const Lane& lane, Transfer& transfer, std::vector<comm::Call>& calls) const;
+  void add_received_weights(Transfer& transfer, std::vector<comm::Call>& calls) const;
+  [[nodiscard]] std::vector<comm::Call> receives_of(Lane& lane, Transfer& transfer) const;
+  void take_in(Lane& lane, const Transfer& transfer, std::span<const comm::Buffer> x);
   void confirm(const Lane& lane, const Peers& peers);
   void finish(Lane& lane, bool was_interrupted);
+  void end_round(bool was_interrupted);
+  void prepare_weight();
+  void absorb_weight(double incoming);
+  void naming_peers(const Lane& lane, const std::function<void()>& part) const;
   [[nodiscard]] bool mixes_in_pieces(std::span<const comm::Buffer> x) const;
-  void mix_in_pieces(comm::Buffer x);
+  void mix_in_pieces(std::span<const comm::Buffer> x);
 
   comm::Communicator* group_;
   Graph graph_;
@@ -147,6 +184,7 @@ class PushSum {
   PushSumSteps steps_;
   bool is_lazy_ = false, carries_weight_ = false;
   bool is_verified_ = false, is_interrupted_ = false;
+  bool is_torn_ = false;  // was interrupted where some pieces were mixed and others not
   std::vector<Lane> lanes_;
   std::size_t next_lane_ = 0;  // of the round under way
   Incoming incoming_;          // of it

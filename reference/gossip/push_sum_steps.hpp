@@ -26,10 +26,17 @@ struct PushSumSteps {
       [](const Shares& of_node, std::size_t peer) { return of_node.sent[peer]; };
   /// The share with which the weight stays.
   std::function<double(const Shares& of_node)> kept_weight = [](const Shares& of_node) { return of_node.kept; };
+  /// With which of so many types the weight travels that counts.
+  std::function<std::size_t(bool as_fairscale, std::size_t types)> weight_lane =
+      [](bool as_fairscale, std::size_t types) { return as_fairscale ? types - 1 : 0; };
   /// Whether the weight travels, given whether it can differ from 1.
   std::function<bool(bool can_differ)> carries_weight = [](bool can_differ) { return can_differ; };
   /// Whether values travel scaled by their peer's share.
   std::function<bool(bool fused)> scales = [](bool) { return true; };
+  /// Whether the two sides take turns in sending.
+  std::function<bool(bool is_push_pull, const Graph& graph)> takes_turns = [](bool is_push_pull, const Graph& graph) {
+    return is_push_pull && graph.is_bipartite();
+  };
   /// Whether a retry multiplies by the kept share once more.
   std::function<bool()> retry_mixes = [] { return false; };
   /// The round that follows, given whether the graph turns and whether the round was repeated.
@@ -38,6 +45,10 @@ struct PushSumSteps {
   /// How long a message is waited for.
   std::function<std::chrono::nanoseconds(std::chrono::nanoseconds heartbeat)> patience =
       [](std::chrono::nanoseconds heartbeat) { return heartbeat; };
+  /// Whether the heartbeat time of the gossip thread starts anew when a round that was cut is handed over again.
+  std::function<bool()> renews_heartbeat = [] { return false; };
+  /// Whether a round that was cut may be repeated, given whether some of its pieces are mixed.
+  std::function<bool(bool is_torn)> may_repeat = [](bool is_torn) { return !is_torn; };
   /// Whether the gossip thread takes values, given whether gossip is on.
   std::function<bool(bool is_on)> takes_values = [](bool is_on) { return is_on; };
   /// Whether values are copied before they are handed to the gossip thread.

@@ -1,7 +1,10 @@
 #include "reference/gossip/push_sum.hpp"
 
 #include <array>
+#include <chrono>
 #include <mutex>
+#include <thread>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,6 +45,37 @@ class FailsOnce : public comm::CommunicatorDecorator {
   int left_;
 };
 
+// Receives nothing for a while, and sends at once.
+class ReceivesLate : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+
+ protected:
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    if (calls.front().operation == comm::Operation::recv && !std::exchange(waited_, true))
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    return CommunicatorDecorator::do_start(calls);
+  }
+  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override { return group; }
+
+ private:
+  bool waited_ = false;
+};
+
+// One piece more than are sent ahead, so that all places are taken when the last one's turn comes.
+TEST(PushSum, SendsTheLastPieceWhereThePeerIsBehind) {
+  constexpr std::int64_t length = 33 * 32768;
+  comm::run_ranks(2, [](Communicator& group) {
+    std::unique_ptr<Communicator> wire = group.duplicate();
+    if (group.rank() == 1) wire = std::make_unique<ReceivesLate>(std::move(wire));
+    PushSum push_sum(*wire, Graph({.kind = GraphKind::ring, .nodes = 2}), {},
+                     {.heartbeat = std::chrono::seconds(20), .confirms = false});
+    std::vector<double> values(length, group.rank() + 1);
+    push_sum.mix(std::array{whole(values)});
+    EXPECT_EQ(values, std::vector<double>(length, 1.5));
+  });
+}
+
 TEST(PushSum, MakesTheRoundsOfTheSimulation) {
   constexpr int nodes = 5, rounds = 9;
   const Graph star({.kind = GraphKind::star, .nodes = nodes});
@@ -66,18 +100,28 @@ TEST(PushSum, MakesTheRoundsOfTheSimulation) {
 }
 
 TEST(PushSum, OfLargeTensorsInPiecesIsTheSame) {
-  comm::run_ranks(4, [](Communicator& group) {
-    const Graph graph({.kind = GraphKind::n_peer_exponential, .nodes = 4, .peers = 2});
-    std::vector<double> held(50'001), pieces;
-    for (std::size_t i = 0; i < held.size(); ++i)
-      held[i] = static_cast<double>((i * 7 + static_cast<std::size_t>(group.rank()) * 13) % 101);
-    pieces = held;
-    PushSum confirmed(group, graph), plain(group, graph, {}, {.confirms = false});
-    for (int round = 0; round < 5; ++round) {
-      confirmed.mix(whole(held));
-      plain.mix(whole(pieces));
+  const auto star = [](Convention convention) { return Graph({{1, 2}, {0, 3}, {0, 1}, {0, 2}}, 1, convention, false); };
+  const Graph exponential({.kind = GraphKind::n_peer_exponential, .nodes = 4, .peers = 2});
+  const Mixing skewed{.kind = MixingKind::skewed};
+  comm::run_ranks(4, [&](Communicator& group) {
+    for (const auto& [graph, mixing] :
+         {std::pair(exponential, Mixing()), std::pair(exponential, skewed),
+          std::pair(star(Convention::plumbline), skewed), std::pair(star(Convention::fairscale), Mixing())}) {
+      std::vector<double> held(300'001), pieces, few{1.0 * group.rank()}, few_pieces = few;
+      for (std::size_t i = 0; i < held.size(); ++i)
+        held[i] = static_cast<double>((i * 7 + static_cast<std::size_t>(group.rank()) * 13) % 101);
+      pieces = held;
+      PushSum confirmed(group, graph, mixing), plain(group, graph, mixing, {.confirms = false});
+      const std::array<Buffer, 2> x{whole(held), whole(few)}, y{whole(pieces), whole(few_pieces)};
+      for (int round = 0; round < 5; ++round) {
+        confirmed.mix(x);
+        plain.mix(y);
+        EXPECT_EQ(confirmed.weight(), plain.weight());
+        EXPECT_EQ(confirmed.round(), plain.round());
+      }
+      EXPECT_EQ(held, pieces);
+      EXPECT_EQ(few, few_pieces);
     }
-    EXPECT_EQ(held, pieces);
   });
 }
 

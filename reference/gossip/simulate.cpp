@@ -89,6 +89,16 @@ SimulatedRound Simulation::step() {
           .least_weight = *std::ranges::min_element(weights_)};
 }
 
+void require_simulable(const Graph& graph, std::int64_t rounds) {
+  constexpr double most = 0x1p32;
+  const double peers = graph.peers_per_round() == 0 ? static_cast<double>(graph.peers(0, 0).out.size())
+                                                    : static_cast<double>(graph.peers_per_round());
+  const double messages = static_cast<double>(graph.nodes()) * static_cast<double>(rounds) * (peers + 1);
+  if (messages > most)
+    throw Unsupported(fmt::format("{} rounds of a {} of {} nodes with {} peers are {:.3g} messages; {:.3g} at most",
+                                  rounds, name_of(graph.options().kind), graph.nodes(), peers, messages, most));
+}
+
 std::vector<SimulatedRound> simulate(const Graph& graph, const Mixing& mixing, std::span<const double> values,
                                      int rounds) {
   Simulation simulation(graph, mixing, values);

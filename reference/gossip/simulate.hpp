@@ -41,6 +41,8 @@ class Simulation {
   std::int64_t round_ = 0;
 };
 
+/// Throws Unsupported, with the figure, where so many rounds would take minutes.
+void require_simulable(const Graph& graph, std::int64_t rounds);
 /// The error by round.
 [[nodiscard]] std::vector<SimulatedRound> simulate(const Graph& graph, const Mixing& mixing,
                                                    std::span<const double> values, int rounds);

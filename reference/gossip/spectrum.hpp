@@ -7,7 +7,7 @@
 // Exact   Graphs that look alike from every node have circulant matrices, whose eigenvalues are sums of roots of unity. Of
 //         others the norm of a high power is taken, |A^k|^(1/k) with k = 2^30, which is never below the largest modulus but
 //         for rounding.
-// Cost    Alike: O(n · peers · period), any n. Others: O(n^3) some thirty times, up to 512 nodes.
+// Cost    Alike: O(n · peers · period), any n. Others: O(n^3) some thirty times and once a round, up to 512 nodes.
 // Source  Boyd et al. (2006); Horn and Johnson, Matrix Analysis (Gelfand's formula).
 #pragma once
 
@@ -30,7 +30,7 @@ struct Spectrum {
 inline constexpr double kExactConsensus = 1e-12;
 
 /// Of a period from round 0 on; of random matchings, which have none, of 64 rounds. Throws Unsupported above 512 nodes of
-/// graphs that do not look alike from every node.
+/// graphs that do not look alike from every node, and for what would take minutes, with the figure.
 [[nodiscard]] Spectrum spectrum_of(const Graph& graph, const Mixing& mixing);
 /// |product of the rounds first … first + rounds - 1, less J|: a bound of what is left of the distance, for doubly
 /// stochastic rounds. Throws as spectrum_of(), and InvalidArgument where a round is not doubly stochastic.
