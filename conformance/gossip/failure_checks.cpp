@@ -149,6 +149,32 @@ void heartbeat(Context& context) {
   context.world().barrier();
 }
 
+// Large values are mixed piece by piece while they come, where nothing is confirmed. Cut among them, some are mixed.
+void pieces(Context& context) {
+  const bool large = context.parameters().text("values") == "large";
+  PushSum push_sum(context.world(), live_graph("ring", context.size()), {}, {.heartbeat = kShort, .confirms = false},
+                   push_sum_steps(context));
+  FailingWire wire(context.world().duplicate(), large ? 1 : 0);
+  PushSum cut(wire, live_graph("ring", context.size()), {}, {.heartbeat = kShort, .confirms = false, .verifies = false},
+              push_sum_steps(context));
+  std::vector<double> x = own_start(context, large ? 80'000 : 4), smooth = x;
+  push_sum.mix(first_of(smooth));
+  EXPECT_THROW(cut.mix(first_of(x)), Error) << "GOSSIP-049";
+  EXPECT_EQ(cut.reported_weight(), -1) << "GOSSIP-049";
+  std::string said = "it was repeated";
+  try {
+    cut.retry(first_of(x));
+  } catch (const StateError& error) {
+    said = error.what();
+  } catch (const Error& error) {
+    said = fmt::format("another error: {}", error.what());
+  }
+  EXPECT_THAT(said, HasSubstr(large ? "cannot be repeated" : "it was repeated")) << "GOSSIP-049";
+  if (!large) {
+    EXPECT_EQ(x, smooth) << "GOSSIP-049";
+  }
+}
+
 // ---- the thread ----
 
 void beside(Context& context) {
@@ -225,6 +251,30 @@ void thread_interrupted(Context& context) {
   EXPECT_NEAR(thread.weight(), expected.weights[rank], 1e-13) << "GOSSIP-046";
 }
 
+// A wire that stays cut.
+void thread_gives_up(Context& context) {
+  const bool is_cut = context.parameters().text("wire") == "cut";
+  std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
+  if (is_cut) wire = std::make_unique<BrokenWire>(std::move(wire));
+  GossipThread thread(std::move(wire), live_graph("ring", context.size()), {},
+                      {.heartbeat = is_cut ? std::chrono::milliseconds(200) : kShort, .verifies = false},
+                      push_sum_steps(context));
+  std::vector<double> values = own_start(context, 2);
+  const std::array<Buffer, 1> x{buffer_of(values)};
+  EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-048";
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(12);
+  bool is_given_up = false;
+  auto collected = GossipThread::Collected::interrupted;
+  while (!is_given_up && collected == GossipThread::Collected::interrupted && std::chrono::steady_clock::now() < end)
+    try {
+      collected = thread.collect(x, true);
+    } catch (const comm::TimeoutError&) {
+      is_given_up = true;
+    }
+  EXPECT_EQ(is_given_up, is_cut) << "GOSSIP-048: given up behind the heartbeat time";
+  EXPECT_EQ(collected, is_cut ? GossipThread::Collected::interrupted : GossipThread::Collected::mixed) << "GOSSIP-048";
+}
+
 // The thread says that a peer has stopped, and ends.
 void thread_stops(Context& context) {
   auto own = context.world().duplicate();
@@ -276,6 +326,9 @@ void add_gossip_failure_checks(suite::Suite& suite) {
       {Capability::thread_multiple});
   add("thread.one_version", "GOSSIP-045@a797", {}, one_version, {2, 3}, {Capability::thread_multiple});
   add("thread.interrupted", "GOSSIP-046@b808", {}, thread_interrupted, {2, 3, 4}, {Capability::thread_multiple});
+  add("failure.pieces", "GOSSIP-049@7317", {{"values", {"large", "small"}}}, pieces, {2, 3}, {}, true);
+  add("thread.gives_up", "GOSSIP-048@c8d0", {{"wire", {"cut", "whole"}}}, thread_gives_up, {2, 3},
+      {Capability::thread_multiple}, true);
   add("thread.stops", "GOSSIP-047@2958", {{"ends_by", {"collecting", "closing"}}}, thread_stops, {2, 3},
       {Capability::thread_multiple, Capability::failure_detection}, true);
 }

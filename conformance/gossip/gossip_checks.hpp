@@ -5,7 +5,7 @@
 
 namespace plumbline::conformance {
 
-/// Answers that FairScale and BlueFog gave: GOSSIP-001 to GOSSIP-006.
+/// Answers that FairScale and BlueFog gave: GOSSIP-001 to GOSSIP-007.
 void add_recorded_gossip_checks(suite::Suite& suite);
 /// Who sends to whom: GOSSIP-010 to GOSSIP-020.
 void add_gossip_graph_checks(suite::Suite& suite);

@@ -94,7 +94,7 @@ void fusion(Context& context) {
                                .fuse = context.parameters().text("messages") == "fused",
                                .confirms = context.parameters().text("confirms") == "yes"};
   PushSum push_sum(context.world(), graph, live_mixing(mixing), options, push_sum_steps(context));
-  constexpr std::size_t large = 40'000;  // several of the pieces in which a backend moves it
+  constexpr std::size_t large = 80'000;  // several of the pieces in which it travels
   World expected = start_of(context, large + 3);
   std::vector<double> first(mine(expected, context).begin(), mine(expected, context).begin() + large);
   std::vector<double> none, last(mine(expected, context).begin() + large, mine(expected, context).end());
@@ -183,6 +183,59 @@ void types(Context& context) {
   }
   EXPECT_NEAR(push_sum.weight(), expected.weights[static_cast<std::size_t>(context.rank())], 1e-13)
       << "GOSSIP-034: the weight beside " << name_of(dtype);
+}
+
+// Two types, of the same values. By default both are in the same round; FairScale's turn the graph between them, and the
+// weight is the last one's.
+void two_types(Context& context) {
+  const bool as_fairscale = context.parameters().text("convention") == "fairscale";
+  const int nodes = context.size();
+  std::vector<std::vector<int>> rows(static_cast<std::size_t>(nodes));
+  for (int node = 0; node < nodes; ++node)
+    rows[static_cast<std::size_t>(node)] = {node == 0 ? 1 : 0, (node + 1) % nodes};
+  const Graph graph(rows, 1, as_fairscale ? gossip::Convention::fairscale : gossip::Convention::plumbline, false);
+  PushSum push_sum(context.world(), graph, {}, {.heartbeat = kPatience}, push_sum_steps(context));
+  World first = start_of(context, 3), second = first;
+  std::vector<double> wide = mine(first, context);
+  Stored narrow(wide, DType::f32);
+  const auto rank = static_cast<std::size_t>(context.rank());
+  constexpr double close = 1e-5;  // f32
+  for (int mixed = 0; mixed < 6; ++mixed) {
+    const std::array<Buffer, 2> both{buffer_of(wide), narrow.buffer()};
+    push_sum.mix(both);
+    deal_out(first, graph, "uniform", as_fairscale ? std::max(0, 2 * mixed - 1) : mixed);
+    deal_out(second, graph, "uniform", as_fairscale ? 2 * mixed : mixed);
+    for (std::size_t i = 0; i < wide.size(); ++i) {
+      EXPECT_NEAR(wide[i], first.numerators[rank][i], close) << "GOSSIP-038: f64 behind mix " << mixed;
+      EXPECT_NEAR(narrow.at(i), second.numerators[rank][i], close) << "GOSSIP-038: f32 behind mix " << mixed;
+    }
+    EXPECT_NEAR(push_sum.weight(), second.weights[rank], close) << "GOSSIP-038: the weight behind mix " << mixed;
+  }
+}
+
+// Who sends first, where a round is made of starts.
+void turns_of_sides(Context& context) {
+  const bool pulls = context.parameters().text("algorithm") == "push_pull";
+  const Graph graph({.kind = gossip::GraphKind::bipartite_linear, .nodes = context.size()});
+  NotingWire wire(context.world().duplicate());
+  PushSum push_sum(wire, graph, {},
+                   {.algorithm = pulls ? gossip::Algorithm::push_pull : gossip::Algorithm::push_sum,
+                    .heartbeat = kPatience,
+                    .confirms = false},
+                   push_sum_steps(context));
+  std::vector<double> x(3, 1.0);
+  for (int round = 0; round < 3; ++round) push_sum.mix(buffer_of(x));
+  using comm::Operation;
+  std::vector<std::vector<Operation>> expected;
+  for (int round = 0; round < 3; ++round) {
+    if (!pulls)
+      expected.push_back({Operation::send, Operation::recv});
+    else if (context.rank() % 2 == 0)
+      expected.insert(expected.end(), {{Operation::recv}, {Operation::send}});
+    else
+      expected.insert(expected.end(), {{Operation::send}, {Operation::recv}});
+  }
+  EXPECT_EQ(wire.starts, expected) << "GOSSIP-039";
 }
 
 void messages(Context& context) {
@@ -281,6 +334,8 @@ void add_push_sum_checks(suite::Suite& suite) {
   add("fusion", "GOSSIP-033@3a3a", {any, mixing, {"messages", {"fused", "each"}}, {"confirms", {"yes", "no"}}}, fusion,
       {2, 3});
   add("types", "GOSSIP-034@8f2f", {suite::dtypes(), {"graph", {"n-peer-exponential", "hub"}}}, types, {2, 3});
+  add("two_types", "GOSSIP-038@9663", {{"convention", {"plumbline", "fairscale"}}}, two_types, {2, 3, 4});
+  add("turns_of_sides", "GOSSIP-039@a1aa", {{"algorithm", {"push_sum", "push_pull"}}}, turns_of_sides, {2, 4, 6});
   add("messages", "GOSSIP-035@5d71", {any, mixing, {"confirms", {"yes", "no"}}}, messages, {1, 2, 3, 4});
   add("rotation", "GOSSIP-036@0332",
       {{"graph", {"n-peer-exponential", "directed-linear", "ring", "hub"}}, {"after", {"nothing", "skips", "resume"}}},

@@ -198,6 +198,21 @@ void bluefog(Context& context) {
   }
 }
 
+void bluefog_turns(Context& context) {
+  const json record = recorded("gossip", "bluefog_turns");
+  for (const json& one : record.at("cases")) {
+    if (one.at("generator") != context.parameters().text("generator")) continue;
+    json args = with_fields(one, {"generator", "topology", "size", "world_size", "local_size", "steps"});
+    args["convention"] = "bluefog";
+    const std::string problem = one.contains("error")
+                                    ? problem_of_refusal(context.adapter(), "gossip.turns", args)
+                                    : problem_of(context.adapter(), "gossip.turns", args, [&](const json& result) {
+                                        return first_difference(with_fields(one, {"ranks"}), result);
+                                      });
+    if (!problem.empty()) report_words(one.at("name").get<std::string>() + ": " + problem);
+  }
+}
+
 }  // namespace
 
 void add_recorded_gossip_checks(suite::Suite& suite) {
@@ -233,6 +248,11 @@ void add_recorded_gossip_checks(suite::Suite& suite) {
        {"ExponentialTwoGraph", "ExponentialGraph", "SymmetricExponentialGraph", "RingGraph", "MeshGrid2DGraph",
         "StarGraph", "FullyConnectedGraph"}},
       bluefog, "bluefog");
+  add("turns.bluefog", "GOSSIP-007@5d45", "gossip.turns",
+      {"generator",
+       {"GetDynamicOnePeerSendRecvRanks", "GetExp2DynamicSendRecvMachineRanks", "GetInnerOuterRingDynamicSendRecvRanks",
+        "GetInnerOuterExpo2DynamicSendRecvRanks"}},
+      bluefog_turns, "bluefog");
 }
 
 }  // namespace plumbline::conformance

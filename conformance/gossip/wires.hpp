@@ -26,6 +26,31 @@ class FailingWire final : public comm::CommunicatorDecorator {
   int left_;
 };
 
+/// Fails every start of calls.
+class BrokenWire final : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+
+ private:
+  comm::Work do_start(std::span<const comm::Call>) override { throw RuntimeFailure("a wire that a check cut"); }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
+};
+
+/// Notes what is started together.
+class NotingWire final : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+  std::vector<std::vector<comm::Operation>> starts;
+
+ private:
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    starts.emplace_back();
+    for (const comm::Call& call : calls) starts.back().push_back(call.operation);
+    return CommunicatorDecorator::do_start(calls);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
+};
+
 /// Notes what is sent.
 class CountingWire final : public comm::CommunicatorDecorator {
  public:

@@ -32,6 +32,7 @@ struct GossipCommandOptions {
 };
 
 constexpr int kMostNodesShown = 64;
+constexpr std::ptrdiff_t kMostEntriesShown = 1024;  // of a phone book
 constexpr int kMostNodesSimulated = 1 << 20;
 constexpr int kMostRoundsSimulated = 10'000;
 
@@ -80,6 +81,12 @@ GossipView gossip_view_of(const GossipCommandOptions& options) {
     throw InvalidArgument(fmt::format("--rounds: {}; there are 0 to {}", options.rounds, kMostRoundsSimulated));
   GossipView view{.graph = gossip_graph_of(options), .mixing = {.kind = *mixing}, .spectrum = {}, .rounds = {}};
   try {
+    gossip::require_simulable(view.graph, std::max(1, options.rounds));
+  } catch (const Unsupported& error) {
+    throw InvalidArgument(fmt::format("--graph {} --nodes {} --rounds {}: {}", options.graph, options.nodes,
+                                      options.rounds, error.what()));
+  }
+  try {
     (void)gossip::shares_of(view.graph, view.mixing, 0, 0);
   } catch (const Error& error) {
     throw InvalidArgument(fmt::format("--mixing {}: {}", options.mixing, error.what()));
@@ -93,6 +100,14 @@ GossipView gossip_view_of(const GossipCommandOptions& options) {
   return view;
 }
 
+// The first entries of a node's book, and how many there are.
+std::pair<std::vector<int>, std::ptrdiff_t> book_shown(const Graph& graph, int node) {
+  std::vector<int> book = graph.phone_book(node);
+  const std::ptrdiff_t entries = std::ssize(book);
+  book.resize(static_cast<std::size_t>(std::min(entries, kMostEntriesShown)));
+  return {std::move(book), entries};
+}
+
 std::string gossip_text(const GossipView& view) {
   const Graph& graph = view.graph;
   std::string text = fmt::format(
@@ -100,8 +115,11 @@ std::string gossip_text(const GossipView& view) {
       graph.peers_per_round() == 0 ? "all" : fmt::format("{} peers", graph.peers_per_round()),
       name_of(view.mixing.kind), graph.is_regular() ? "" : "not ", graph.is_dynamic() ? "in turn" : "static",
       gossip::carries_weight(graph, view.mixing) ? "travel" : "stay 1");
-  for (int node = 0; node < std::min(graph.nodes(), kMostNodesShown); ++node)
-    text += fmt::format("{:>6}: {}\n", node, fmt::join(graph.phone_book(node), " "));
+  for (int node = 0; node < std::min(graph.nodes(), kMostNodesShown); ++node) {
+    const auto [book, entries] = book_shown(graph, node);
+    text += fmt::format("{:>6}: {}{}\n", node, fmt::join(book, " "),
+                        entries > kMostEntriesShown ? fmt::format(" ... {} more", entries - kMostEntriesShown) : "");
+  }
   if (graph.nodes() > kMostNodesShown) text += fmt::format("   ...: {} more nodes\n", graph.nodes() - kMostNodesShown);
   if (view.spectrum) {
     text += fmt::format(
@@ -121,7 +139,7 @@ std::string gossip_text(const GossipView& view) {
 nlohmann::json gossip_json(const GossipView& view) {
   nlohmann::json books = nlohmann::json::array(), errors = nlohmann::json::array();
   for (int node = 0; node < std::min(view.graph.nodes(), kMostNodesShown); ++node)
-    books.push_back(view.graph.phone_book(node));
+    books.push_back(book_shown(view.graph, node).first);
   for (const auto& round : view.rounds) errors.push_back(round.error);
   nlohmann::json all{{"graph", name_of(view.graph.options().kind)},
                      {"nodes", view.graph.nodes()},

@@ -304,6 +304,14 @@ std::vector<Mutant> answer_mutants_of_gossip() {
                      [](const json& args, json& result) {
                        if (args.at("topology") == "MeshGrid2DGraph") own_degree(result.at("weights"));
                      })},
+      {"gos.bluefog_receives_as_it_sends", "GOSSIP-007", "a generator's peers to receive from are those to send to",
+       "GOS-02", "gossip.turns.bluefog[generator=GetInnerOuterExpo2DynamicSendRecvRanks]", "",
+       "every generator turns one way round",
+       results_of("gossip.turns",
+                  [](const json&, json& result) {
+                    for (json& rank : result.at("ranks"))
+                      for (json& turn : rank) turn[1] = turn[0];
+                  })},
       {"gos.recv_rule", "GOSSIP-010", "nodes receive from whom they send to", "GOS-02",
        "gossip.graph.inverse[graph=n-peer-exponential]", "gossip.graph.inverse[graph=random-matching]",
        "partners send to each other", of_graphs(receives_like_sender)},
@@ -474,6 +482,15 @@ std::vector<Mutant> step_mutants_of_gossip() {
       {"gos.half_is_kept", "GOSSIP-037", "a node keeps half, whatever the number of its peers", "the share of one peer",
        "gossip.push_sum.exact[graph=complete,world=4]", "gossip.push_sum.exact[graph=n-peer-exponential,world=4]",
        "there is one peer", push_sum_with([](PushSumSteps& steps) { steps.shares = half_stays; })},
+      {"gos.weight_of_the_first_type", "GOSSIP-038", "as FairScale, the first type's weight counts",
+       "one weight for all types", "gossip.push_sum.two_types[convention=fairscale,world=3]",
+       "gossip.push_sum.two_types[convention=plumbline,world=3]", "there is one round",
+       push_sum_with(
+           [](PushSumSteps& steps) { steps.weight_lane = [](bool, std::size_t) { return std::size_t{0}; }; })},
+      {"gos.push_pull_at_once", "GOSSIP-039", "push-pull has all its messages under way at once",
+       "an option that is never read", "gossip.push_sum.turns_of_sides[algorithm=push_pull,world=2]",
+       "gossip.push_sum.turns_of_sides[algorithm=push_sum,world=2]", "there it is so",
+       push_sum_with([](PushSumSteps& steps) { steps.takes_turns = [](bool, const Graph&) { return false; }; })},
       {"gos.unmatched", "GOSSIP-040", "nodes do not compare whom they send to", "GOS-04",
        "gossip.failure.unmatched[differs=peers,world=3]", "gossip.failure.unmatched[differs=nothing,world=3]",
        "all send to the same", push_sum_with([](PushSumSteps& steps) { steps.verifies = [] { return false; }; })},
@@ -505,6 +522,14 @@ std::vector<Mutant> step_mutants_of_gossip() {
       {"gos.thread_mixes_anew", "GOSSIP-046", "a round that is handed over again is mixed anew",
        "mass is lost on a retry", "gossip.thread.interrupted[world=3]", "", "nothing is cut",
        push_sum_with(mixes_anew)},
+      {"gos.retries_for_ever", "GOSSIP-048", "the heartbeat time starts anew with each retry",
+       "a loop around a wait with a limit", "gossip.thread.gives_up[wire=cut,world=2]",
+       "gossip.thread.gives_up[wire=whole,world=2]", "nothing is cut",
+       push_sum_with([](PushSumSteps& steps) { steps.renews_heartbeat = [] { return true; }; })},
+      {"gos.repeats_mixed_pieces", "GOSSIP-049", "a round is repeated although some of its values are mixed",
+       "mass is doubled on a retry", "gossip.failure.pieces[values=large,world=2]",
+       "gossip.failure.pieces[values=small,world=2]", "they are one piece",
+       push_sum_with([](PushSumSteps& steps) { steps.may_repeat = [](bool) { return true; }; })},
       {"gos.thread_waits", "GOSSIP-047", "a peer that has stopped is waited for sixty times as long as was asked for",
        "minutes for seconds", "gossip.thread.stops[ends_by=collecting,world=2]", "", "nobody stops",
        push_sum_with([](PushSumSteps& steps) { steps.patience = sixty_times; })},

@@ -1,13 +1,12 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include <fmt/format.h>
 
 #include "harness/subject/adapter/operations.hpp"
+#include "harness/subject/adapter/typed_values.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/gossip/bluefog.hpp"
 #include "reference/gossip/graph.hpp"
@@ -32,6 +31,7 @@ constexpr int kMostNodes = 1 << 20;
 constexpr int kMostInFull = 1024;  // nodes whose every peer is answered
 constexpr int kMostThreads = 64;
 constexpr int kMostRounds = 10'000;
+constexpr std::int64_t kMostTurns = 1 << 20;
 
 Convention convention_of(const Arguments& arguments) {
   return arguments.convention<Convention>({{"plumbline", Convention::plumbline}, {"fairscale", Convention::fairscale}});
@@ -260,12 +260,7 @@ Trace trace_in(const Arguments& arguments) {
   Trace trace{.graph = graph_of_trace(arguments, convention)};
   trace.algorithm = arguments.choice<gossip::Algorithm>(
       "algorithm", {{"PushSum", gossip::Algorithm::push_sum}, {"PushPull", gossip::Algorithm::push_pull}});
-  trace.dtype = arguments.choice<comm::DType>("dtype",
-                                              {{"float16", comm::DType::f16},
-                                               {"bfloat16", comm::DType::bf16},
-                                               {"float32", comm::DType::f32},
-                                               {"float64", comm::DType::f64}},
-                                              comm::DType::f32);
+  trace.dtype = floating_dtype(arguments, comm::DType::f32);
   trace.rounds = static_cast<int>(arguments.integer_in("rounds", 0, kMostRounds));
   trace.mixing = arguments.has("weights") ? mixing_by_weights(arguments, trace.graph) : mixing_in(arguments);
   for (const Arguments& rank : arguments.get<std::vector<Arguments>>("ranks"))
@@ -280,69 +275,22 @@ Trace trace_in(const Arguments& arguments) {
   return trace;
 }
 
-// Values of a type in memory, from doubles and back.
-std::vector<std::byte> stored(const std::vector<double>& values, comm::DType dtype) {
-  std::vector<std::byte> memory(values.size() * size_of(dtype));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto put = [&](auto value) { std::memcpy(memory.data() + i * sizeof value, &value, sizeof value); };
-    switch (dtype) {
-      case comm::DType::f16:
-        put(comm::to_float16(static_cast<float>(values[i])).bits);
-        break;
-      case comm::DType::bf16:
-        put(comm::to_bfloat16(static_cast<float>(values[i])).bits);
-        break;
-      case comm::DType::f32:
-        put(static_cast<float>(values[i]));
-        break;
-      default:
-        put(values[i]);
-    }
-  }
-  return memory;
-}
-
-json loaded(const std::vector<std::byte>& memory, comm::DType dtype) {
-  json values = json::array();
-  for (std::size_t i = 0; i < memory.size() / size_of(dtype); ++i) {
-    const auto get = [&]<class T>(T value) {
-      std::memcpy(&value, memory.data() + i * sizeof value, sizeof value);
-      return value;
-    };
-    switch (dtype) {
-      case comm::DType::f16:
-        values.push_back(comm::to_float(comm::Float16{get(std::uint16_t())}));
-        break;
-      case comm::DType::bf16:
-        values.push_back(comm::to_float(comm::BFloat16{get(std::uint16_t())}));
-        break;
-      case comm::DType::f32:
-        values.push_back(double{get(float())});
-        break;
-      default:
-        values.push_back(get(double()));
-    }
-  }
-  return values;
-}
-
 json rounds_of_rank(comm::Communicator& group, const Trace& trace) {
   gossip::PushSum push_sum(group, trace.graph, trace.mixing, {.algorithm = trace.algorithm});
   const auto& start = trace.start[static_cast<std::size_t>(group.rank())];
-  std::vector<std::byte> memory = stored(start, trace.dtype);
-  const auto count = static_cast<std::int64_t>(start.size());
+  TypedValues x(trace.dtype, start);
   json rounds = json::array();
   for (int round = 0; round < trace.rounds; ++round) {
     const Peers peers = trace.graph.peers(group.rank(), push_sum.round());
-    push_sum.mix(comm::Buffer{memory.data(), count, trace.dtype});
-    std::vector<std::byte> estimate = memory;
-    const comm::Buffer debiased{estimate.data(), count, trace.dtype};
+    push_sum.mix(x.buffer());
+    TypedValues estimate = x;
+    const comm::Buffer debiased = estimate.buffer();
     gossip::divide(std::span(&debiased, 1), push_sum.weight());
-    rounds.push_back({{"out", peers.out},
+    rounds.push_back({{"out", processes(trace.graph, peers.out)},
                       {"in", peers.in},
-                      {"x", loaded(memory, trace.dtype)},
+                      {"x", x.values()},
                       {"w", push_sum.weight()},
-                      {"debiased", loaded(estimate, trace.dtype)}});
+                      {"debiased", estimate.values()}});
   }
   return rounds;
 }
@@ -420,6 +368,31 @@ json topology(const Arguments& arguments) {
   return with_neighbours(std::move(made.weights), made.is_regular);
 }
 
+// BlueFog's generators: whom each rank sends to and receives from, step by step.
+json turns(const Arguments& arguments) {
+  enum class By { bluefog };
+  (void)arguments.convention<By>({{"bluefog", By::bluefog}});
+  const auto generator = arguments.get<std::string>("generator");
+  const bool one_peer = generator == "GetDynamicOnePeerSendRecvRanks";
+  const auto ranks = static_cast<int>(arguments.integer_in(one_peer ? "size" : "world_size", 1, kMostInFull));
+  const auto steps = arguments.integer_in("steps", 0, kMostRounds);
+  const auto name = one_peer ? arguments.get<std::string>("topology") : "";
+  const int local = one_peer ? 1 : arguments.get<int>("local_size");
+  arguments.expect_no_others();
+  if (steps * ranks > kMostTurns)
+    throw Unsupported(fmt::format("{} turns of {} ranks; {} of all together at most", steps, ranks, kMostTurns));
+  const gossip::BluefogTopology topology =
+      one_peer ? gossip::bluefog_topology(name, {.size = ranks}) : gossip::BluefogTopology();
+  json all(static_cast<std::size_t>(ranks), json::array());
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const auto made = one_peer ? gossip::bluefog_one_peer_turns(topology, step)
+                               : gossip::bluefog_machine_turns(generator, ranks, local, step);
+    for (std::size_t rank = 0; rank < made.size(); ++rank)
+      all[rank].push_back(json::array({made[rank].send, made[rank].receive}));
+  }
+  return {{"ranks", std::move(all)}};
+}
+
 // ---- rates ----
 
 json spectrum(const Arguments& arguments) {
@@ -440,6 +413,7 @@ json simulate(const Arguments& arguments) {
   const Graph graph(options_in(arguments, Convention::plumbline));
   const Mixing mixing = mixing_in(arguments);
   const auto rounds = static_cast<int>(arguments.integer_in("rounds", 0, kMostRounds));
+  gossip::require_simulable(graph, rounds);
   const auto values = arguments.has("values")
                           ? arguments.get<std::vector<double>>("values")
                           : gossip::random_values(graph.nodes(), arguments.get<std::uint64_t>("value_seed", 1));
@@ -472,6 +446,7 @@ void add_gossip_operations(AdapterService& service) {
   service.add("gossip.blocking", blocking);
   service.add("gossip.trace", trace);
   service.add("gossip.topology", topology);
+  service.add("gossip.turns", turns);
   service.add("gossip.spectrum", spectrum);
   service.add("gossip.simulate", simulate);
 }

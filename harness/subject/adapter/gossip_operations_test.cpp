@@ -44,6 +44,13 @@ TEST(GossipTrace, TakesGraphsOrRowsAndWeights) {
               HasSubstr("ranks has 1 entries for 2 nodes"));
 }
 
+TEST(GossipTrace, SendsToTheFirstRankOfANode) {
+  const json trace = ask("gossip.trace", R"({"algorithm": "PushSum", "graph": "ring", "world_size": 3,
+    "nprocs_per_node": 4, "peers_per_itr": 1, "rounds": 1, "ranks": [{"x0": [1]}, {"x0": [2]}, {"x0": [3]}]})");
+  EXPECT_EQ(trace["ranks"][1]["rounds"][0]["out"], json::parse("[8]"));
+  EXPECT_EQ(trace["ranks"][1]["rounds"][0]["in"], json::parse("[0]"));
+}
+
 TEST(GossipTopology, HasOursAndBlueFogs) {
   EXPECT_EQ(ask("gossip.topology",
                 R"({"topology": "star", "args": {"size": 3, "mixing": "metropolis-hastings"}})")["row_sums_one"],
@@ -53,6 +60,28 @@ TEST(GossipTopology, HasOursAndBlueFogs) {
       json::parse("[[0.5, 0.5], [0.5, 0.5]]"));
   EXPECT_THAT(error_of("gossip.topology", R"({"convention": "bluefog", "topology": "Ring", "args": {"size": 2}})"),
               HasSubstr("no topology 'Ring'"));
+}
+
+TEST(GossipTurns, AreBlueFogs) {
+  EXPECT_EQ(ask("gossip.turns", R"({"convention": "bluefog", "generator": "GetInnerOuterRingDynamicSendRecvRanks",
+                                    "world_size": 6, "local_size": 3, "steps": 2})")["ranks"][1],
+            json::parse("[[[2], [2]], [[4], [4]]]"));
+  EXPECT_THAT(
+      error_of("gossip.turns", R"({"convention": "bluefog", "generator": "Get", "world_size": 6, "local_size": 3,
+                                           "steps": 1})"),
+      HasSubstr("no generator 'Get'"));
+  EXPECT_THAT(error_of("gossip.turns", R"({"convention": "bluefog", "generator": "GetDynamicOnePeerSendRecvRanks",
+                                           "topology": "RingGraph", "size": 1, "steps": 1})"),
+              HasSubstr("nobody to send to"));
+}
+
+TEST(GossipRates, RefusesWhatWouldTakeTooLong) {
+  EXPECT_THAT(error_of("gossip.spectrum", R"({"graph": "directed-linear", "world_size": 1048576})"),
+              HasSubstr("takes 1.1e+12 sums; 5.37e+08 at most"));
+  EXPECT_THAT(error_of("gossip.spectrum", R"({"graph": "directed-linear", "world_size": 511, "mixing": "skewed"})"),
+              HasSubstr("products"));
+  EXPECT_THAT(error_of("gossip.simulate", R"({"graph": "complete", "world_size": 1048576, "rounds": 1})"),
+              HasSubstr("1 rounds of a complete of 1048576 nodes with 1048575 peers are 1.1e+12 messages"));
 }
 
 TEST(GossipRates, AreOfAPeriod) {
