@@ -76,10 +76,11 @@ class Run {
       slowmo_->before_forward();
       gradients_.set(gradients_at(parameters_.values(), world_.rank(), step_));
       slowmo_->after_backward(gradients_.views());
-      descend();
+      SlowMoValues descent = descend();
       slowmo_->step();
       if (training_.evaluates_behind(step_)) evaluate();
-      trained.steps.push_back({parameters_.values(), slowmo_->push_sum_weight(), slowmo_->slow_state()});
+      trained.steps.push_back(
+          {parameters_.values(), slowmo_->push_sum_weight(), slowmo_->slow_state(), std::move(descent)});
     }
     trained.warnings = slowmo_->warnings();
     return trained;
@@ -98,13 +99,15 @@ class Run {
     if (training_.groups == 1) return {{all, rate}};
     return {{{all.begin(), all.end() - 1}, rate}, {{all.back()}, rate / 2}};
   }
-  void descend() {
-    SlowMoValues values = parameters_.values();
-    const SlowMoValues gradients = gradients_.values();
+  SlowMoValues descend() {
+    SlowMoValues values = parameters_.values(), descent = gradients_.values();
     const std::size_t last = values.size() - static_cast<std::size_t>(training_.sizes.back());
-    for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] -= training_.rate(step_) / (training_.groups > 1 && i >= last ? 2 : 1) * gradients[i];
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      descent[i] *= training_.rate(step_) / (training_.groups > 1 && i >= last ? 2 : 1);
+      values[i] -= descent[i];
+    }
     parameters_.set(values);
+    return descent;
   }
   void resume() {
     const slowmo::Checkpoint checkpoint = slowmo_->checkpoint();

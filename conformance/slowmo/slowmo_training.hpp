@@ -36,6 +36,7 @@ struct SlowMoStepResult {
   SlowMoValues parameters;  // as they are: numerators
   double weight = 1;
   std::optional<slowmo::SlowState> slow;
+  SlowMoValues descent;  // what the optimizer took from the numerators
   [[nodiscard]] SlowMoValues estimate() const;
 };
 struct SlowMoRankResult {

@@ -91,6 +91,8 @@ void buffers(Context& context) {
       {.parameters = {{parameters.data(), 3, DType::f64}},
        .buffers = {{statistics.data(), 1, DType::f64}, {count.data(), 1, DType::i64}}},
       [] { return std::vector<ParameterGroup>{}; }, options, steps_of(context));
+  EXPECT_EQ(statistics[0], 1.0 + (broadcasts ? 0 : context.rank())) << "SLOWMO-032: at the start";
+  EXPECT_EQ(count[0], 10 + (broadcasts ? 0 : context.rank())) << "SLOWMO-032: at the start";
   for (int forward = 0; forward < 3; ++forward) {
     statistics[0] = 1.0 + context.rank() + forward;
     count[0] = 10 + context.rank() + forward;
@@ -259,10 +261,22 @@ void warns(Context& context) {
   if (what.starts_with("one_node")) expected.push_back(What::one_node);
   if (what == "one_node_slow" || what == "no_base") expected.push_back(What::no_base);
   if (what == "frequencies") expected.push_back(What::frequencies);
-  const SlowMoRankResult trained =
-      train_with_slowmo(context.world(), {.options = options, .steps = 1}, steps_of(context));
+  if (what == "halves") expected.push_back(What::no_masters);
+  std::vector<slowmo::Warning> warnings;
+  if (what.starts_with("halves")) {
+    Halves mine(context.rank(), context.size(), false);
+    slowmo::Tensors tensors{.parameters = {mine.half_buffer()}};
+    if (what == "halves_with_masters") tensors.masters = mine.master_buffer();
+    SlowMo slowmo(
+        context.world(), tensors, [] { return std::vector<ParameterGroup>{}; }, {.slow_momentum = 0},
+        steps_of(context));
+    slowmo.step();
+    warnings = slowmo.warnings();
+  } else {
+    warnings = train_with_slowmo(context.world(), {.options = options, .steps = 1}, steps_of(context)).warnings;
+  }
   std::vector<What> said;
-  for (const slowmo::Warning& warning : trained.warnings) said.push_back(warning.what);
+  for (const slowmo::Warning& warning : warnings) said.push_back(warning.what);
   EXPECT_EQ(said, expected) << "SLOWMO-037";
 }
 
@@ -312,7 +326,7 @@ void add_slowmo_state_checks(suite::Suite& suite) {
   };
   add("halves.keep_errors", {"SLOWMO-030@e28c", "SLOWMO-031@b464"},
       {{"masters", {"flat", "list", "dictionary"}}, {"loss", {"some", "none"}}}, keeps_errors, {2, 3, 4});
-  add("buffers.of_rank_0", {"SLOWMO-032@698f"}, {{"broadcast", {"yes", "no"}}}, buffers);
+  add("buffers.of_rank_0", {"SLOWMO-032@9978"}, {{"broadcast", {"yes", "no"}}}, buffers);
   add("buffers.in_buckets", {"SLOWMO-033@d797"}, {{"sizes", {"small", "large"}}}, buckets_of_buffers, {2, 3});
   add("checkpoint.resumes", {"SLOWMO-034@a2c9"},
       {{"base", {"localsgd", "sgp", "sgp_slow"}}, {"memory", {"efficient", "whole"}}, {"before", {"1", "3", "4", "5"}}},
@@ -327,8 +341,9 @@ void add_slowmo_state_checks(suite::Suite& suite) {
       {{"what",
         {"negative_momentum", "frequency_that_is_not_used", "more_shards_than_ranks", "halves_without_slow_momentum"}}},
       takes, {1, 3});
-  add("options.warned", {"SLOWMO-037@0064"},
-      {{"what", {"nothing", "one_node", "one_node_slow", "frequencies", "no_base"}}}, warns, {2, 3});
+  add("options.warned", {"SLOWMO-037@14f9"},
+      {{"what", {"nothing", "one_node", "one_node_slow", "frequencies", "no_base", "halves", "halves_with_masters"}}},
+      warns, {2, 3});
   add("options.one_node", {"SLOWMO-038@14a4"}, {{"base", {"localsgd", "sgp"}}}, one_node, {1, 2, 3});
   add("slow.rate_of_0", {"SLOWMO-039@a76d"}, {{"rate", {"zero", "usual"}}}, rate_of_0);
 }

@@ -108,6 +108,31 @@ void every_parameter(Context& context) {
   }
 }
 
+// The backward before an average makes gradients for all parameters, or for the first one alone.
+void without_gradients(Context& context) {
+  const bool all = context.parameters().text("gradients") == "all";
+  std::vector<double> first(2), second(3), gradients(5);
+  const std::vector<comm::Buffer> parameters{{first.data(), 2, comm::DType::f64}, {second.data(), 3, comm::DType::f64}};
+  const std::vector<comm::Buffer> made{{gradients.data(), 2, comm::DType::f64},
+                                       {gradients.data() + 2, 3, comm::DType::f64}};
+  slowmo::SlowMo slowmo(
+      context.world(), {.parameters = parameters},
+      [&] { return std::vector<slowmo::ParameterGroup>{{parameters, 0.25}}; }, local_sgd(2), steps_of(context));
+  for (int step = 0; step < 4; ++step) {
+    slowmo.before_forward();
+    slowmo.after_backward(std::span(made).first(all || step % 2 == 0 ? 2 : 1));
+    if (step % 2 == 0) {
+      std::ranges::fill(first, context.rank());
+      std::ranges::fill(second, 10.0 * context.rank());
+    }
+    slowmo.step();
+    if (step % 2 == 0) continue;
+    const double mean = (context.size() - 1) / 2.0;
+    for (const double value : first) EXPECT_DOUBLE_EQ(value, mean) << "SLOWMO-046: step " << step;
+    for (const double value : second) EXPECT_DOUBLE_EQ(value, 10 * mean) << "SLOWMO-046: step " << step;
+  }
+}
+
 // ---- what calls are made ----
 
 // Counts reductions, and who is in them.
@@ -275,6 +300,7 @@ void add_slowmo_step_checks(suite::Suite& suite) {
   add("average.equals_synchronous", "SLOWMO-011@6540", {{"node", {"1", "2"}}}, equals_synchronous, {1, 2, 3, 4});
   add("average.gradients_are_complete", "SLOWMO-019@31c3", {{"node", {"1", "2"}}}, gradients_are_complete, {1, 3, 4});
   add("average.every_parameter", "SLOWMO-045@1958", {{"tensors", {"one", "many"}}}, every_parameter, {2, 3});
+  add("average.without_gradients", "SLOWMO-046@5663", {{"gradients", {"all", "some"}}}, without_gradients, {2, 3});
   add("slow.averages_once", "SLOWMO-012@5d80", {{"every", {"1", "2", "3"}}, memory}, averages_once, {2, 3});
   add("slow.periods", "SLOWMO-012@5d80", {{"every", {"1", "2", "3"}}, memory}, periods_that_do_not_divide, {2, 3});
   add("slow.as_the_paper", "SLOWMO-013@c74b", {{"rule", {"both", "momentum", "rate"}}, {"groups", {"1", "2"}}, memory},

@@ -1,5 +1,6 @@
 // SlowMo with one wrong step, and adapters that answer so. Each is the smallest change that a real fault would make.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <memory>
 #include <span>
@@ -136,6 +137,21 @@ std::vector<Mutant> times() {
        at("average.equals_synchronous", "node=1", 2), at("average.equals_synchronous", "node=1", 1),
        "alone, there is nothing to average",
        planning([](const Setting&, std::int64_t, StepPlan& plan) { plan.average = false; })},
+      {"slo.average_grads", "SLOWMO-011", "gradients are averaged where parameters should be, when they are used up",
+       "SLO-02", at("average.equals_synchronous", "node=1", 2), at("average.equals_synchronous", "node=1", 1),
+       "alone, there is nothing to average", with([](SlowMoSteps& steps) {
+         steps.averaged = [](std::span<const Buffer>, std::span<const Buffer> gradients) {
+           return std::vector<Buffer>(gradients.begin(), gradients.end());
+         };
+       })},
+      {"slo.skip_none_grad", "SLOWMO-046", "parameters without a gradient are left out of the average", "SLO-02",
+       at("average.without_gradients", "gradients=some", 2), at("average.without_gradients", "gradients=all", 2),
+       "every parameter has one", with([](SlowMoSteps& steps) {
+         steps.averaged = [](std::span<const Buffer> parameters, std::span<const Buffer> gradients) {
+           const auto with_gradients = parameters.first(std::min(parameters.size(), gradients.size()));
+           return std::vector<Buffer>(with_gradients.begin(), with_gradients.end());
+         };
+       })},
       {"slo.node_gradients_by_world", "SLOWMO-011", "gradients of a node are divided by all ranks",
        "average by world size instead of node size", at("average.equals_synchronous", "node=2", 4),
        at("average.equals_synchronous", "node=2", 2), "the node is the world",
@@ -150,7 +166,7 @@ std::vector<Mutant> times() {
       {"slo.fragment_skip", "SLOWMO-045", "parts take turns, and there is a part more than turns", "SLO-05",
        at("average.every_parameter", "tensors=many", 2), at("average.every_parameter", "tensors=one", 2),
        "there is one part", with([](SlowMoSteps& steps) {
-         steps.averaged = [](std::span<const Buffer> parameters) {
+         steps.averaged = [](std::span<const Buffer> parameters, std::span<const Buffer>) {
            return std::vector<Buffer>(parameters.begin(), parameters.end() - (parameters.size() > 1 ? 1 : 0));
          };
        })},
@@ -295,9 +311,31 @@ std::vector<Mutant> gossiping() {
       {"slo.eval_gossips", "SLOWMO-025", "evaluation gossips", "a switch that is not asked",
        over("gossip.evaluation_does_not_gossip", "ring", 3), "", "every case evaluates",
        with([](SlowMoSteps& steps) { steps.gossips = [](bool) { return true; }; })},
+      {"slo.lazy_with_lag", "SLOWMO-026", "mixing is lazy although gossip lags behind the optimizer",
+       "the source is eager then, and says nowhere why", at("gossip.overlaps", "graph=ring,lag=2,node=1", 3),
+       at("gossip.overlaps", "graph=ring,lag=0,node=1", 3), "nothing is added meanwhile",
+       with([](SlowMoSteps& steps) { steps.lazy = [](bool can_be, int) { return can_be; }; })},
+      {"slo.overlap_loses_values", "SLOWMO-026",
+       "beside the backward values are sent with half their share, and weights in full",
+       "a factor that the weight lacks", at("gossip.overlaps", "graph=hub,lag=0,node=1", 3),
+       at("gossip.overlaps", "graph=ring,lag=0,node=1", 3), "lazy mixing sends everything",
+       with([](SlowMoSteps& steps) {
+         steps.push_sum.sent = [](const gossip::Shares& shares, std::size_t peer) { return 0.5 * shares.sent[peer]; };
+       })},
+      {"slo.overlap_stays_with_master", "SLOWMO-026", "what came beside the backward stays with the master of a node",
+       "only masters gossip", at("gossip.overlaps", "graph=ring,lag=0,node=2", 4),
+       at("gossip.overlaps", "graph=ring,lag=0,node=1", 4), "each rank is a master",
+       with([](SlowMoSteps& steps) { steps.shares_in_node = [] { return false; }; })},
+      {"slo.collects_late", "SLOWMO-028", "what was handed over is collected a step late", "synch_freq counts from 1",
+       at("gossip.lags", "graph=ring,lag=2", 3), "", "every case lags",
+       with([](SlowMoSteps& steps) { steps.collects = [](int behind, int lag) { return behind > lag; }; })},
+      {"slo.retry_mixes_anew", "SLOWMO-027", "a round that is made again is mixed anew", "mass is lost on a retry",
+       at("gossip.made_again", "graph=hub,when=once", 3), at("gossip.made_again", "graph=ring,when=once", 3),
+       "lazy values are mixed when they have come",
+       with([](SlowMoSteps& steps) { steps.push_sum.retry_mixes = [] { return true; }; })},
       {"slo.left_under_way", "SLOWMO-026", "evaluation forgets the round that is under way",
-       "FairScale turns gossip off before it asks the queue", at("gossip.overlaps", "graph=hub,lag=2", 3),
-       at("gossip.overlaps", "graph=ring,lag=0", 3), regular,
+       "FairScale turns gossip off before it asks the queue", at("gossip.overlaps", "graph=hub,lag=2,node=1", 3),
+       at("gossip.overlaps", "graph=ring,lag=0,node=1", 3), regular,
        with([](SlowMoSteps& steps) { steps.drains = [] { return false; }; })},
   };
 }
@@ -332,6 +370,10 @@ std::vector<Mutant> states() {
        "broadcast_buffers is ignored", at("buffers.of_rank_0", "broadcast=no", 2),
        at("buffers.of_rank_0", "broadcast=yes", 2), "they shall be",
        with([](SlowMoSteps& steps) { steps.broadcasts_buffers = [](bool, std::int64_t) { return true; }; })},
+      {"slo.own_buffers_at_the_start", "SLOWMO-032", "buffers are each rank's own until the first forward",
+       "parameters alone are broadcast at the start", at("buffers.of_rank_0", "broadcast=yes", 2),
+       at("buffers.of_rank_0", "broadcast=no", 2), "they shall be",
+       with([](SlowMoSteps& steps) { steps.shares_buffers = [](bool) { return false; }; })},
       {"slo.one_bucket", "SLOWMO-033", "all buffers travel in one message", "the bucket's size is ignored",
        at("buffers.in_buckets", "sizes=large", 2), at("buffers.in_buckets", "sizes=small", 2), "they fit in one",
        with([](SlowMoSteps& steps) { steps.bucket_bytes = [] { return std::int64_t{1} << 40; }; })},
@@ -422,6 +464,12 @@ std::vector<Mutant> outer_rules() {
        "there is none", by_rule([](slowmo::OuterRule& rule) {
          if (!rule.by_fast_rate) rule.momentum = 0;
        })},
+      {"slo.mean_is_left_out", "SLOWMO-041", "a slow step that adds no momentum leaves each rank where it is",
+       "a slow step that is skipped with its average", at("lattice.coincide", "what=slowmo_is_local_sgd", 3),
+       at("lattice.coincide", "what=slowmo_is_bmuf", 3), "there is momentum",
+       planning([](const Setting& setting, std::int64_t, StepPlan& plan) {
+         if (plan.slow && setting.outer.is_mean()) plan.slow_average = false;
+       })},
       {"slo.begin_ignored", "SLOWMO-043", "LocalSGD begins at once", "post-local SGD without its first part",
        at("average.post_local", "begin=4", 2), at("average.post_local", "begin=0", 2), "it shall",
        settling([](const slowmo::Options&, Setting& setting) { setting.local_sgd_begin = 0; })},
@@ -473,6 +521,13 @@ std::vector<Mutant> answers() {
        rows([](const json& args, std::size_t step, std::size_t rank, json& row) {
          if (row.contains("buffer_after_forward"))
            row["buffer_after_forward"] = args["steps"][step][rank]["buffer_before"];
+       })},
+      {"slo.trace_off_by_a_bit", "SLOWMO-001", "the last parameter is off by its last bit",
+       "sums are added in another order", runs("averages", "base"), "", "every list of runs has parameters",
+       rows([](const json&, std::size_t, std::size_t, json& row) {
+         if (!row.contains("params")) return;
+         const auto value = row["params"].back().get<float>();
+         row["params"].back() = std::nextafter(value, 2 * value);
        })},
       {"slo.trace_slow_from_the_start", "SLOWMO-002", "old parameters are the initial ones", "what the paper says",
        runs("slow_steps", "slow"), runs("slow_steps", "first"), "they are there, since buffers are made first",

@@ -5,22 +5,13 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/gossip/tensor_kernels.hpp"
 
 namespace plumbline::slowmo {
 namespace {
 
 using comm::Buffer;
 using comm::ConstBuffer;
-
-template <class Change>
-void each(const char* what, Buffer values, double scalar, const Change& change) {
-  require_floating(what, values);
-  with_type(values.dtype, [&]<class T>(T) {
-    const auto by = static_cast<Wide<T>>(scalar);
-    auto* data = static_cast<T*>(values.data);
-    for (std::int64_t i = 0; i < values.count; ++i) data[i] = narrowed<T>(change(widened(data[i]), by));
-  });
-}
 
 template <class Change>
 void each_pair(const char* what, ConstBuffer from, Buffer to, const Change& change) {
@@ -50,13 +41,13 @@ void require_floating(const char* what, ConstBuffer values) {
 }
 
 void divide(Buffer values, double divisor) {
-  if (divisor == 1) return;
-  each("divide", values, divisor, [](auto value, auto by) { return value / by; });
+  require_floating("divide", values);
+  if (divisor != 1) gossip::divide(values, divisor);
 }
 
 void multiply(Buffer values, double factor) {
-  if (factor == 1) return;
-  each("multiply", values, factor, [](auto value, auto by) { return value * by; });
+  require_floating("multiply", values);
+  if (factor != 1) gossip::scale(values, factor);
 }
 
 void copy(ConstBuffer from, Buffer to) {

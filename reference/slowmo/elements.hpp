@@ -6,10 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "reference/comm/call.hpp"
-#include "reference/comm/half.hpp"
+#include "reference/gossip/element_types.hpp"
 
 namespace plumbline::slowmo {
 
@@ -27,41 +26,9 @@ void subtract(comm::ConstBuffer from, comm::Buffer to);
 /// Throws Unsupported, beginning with `what`, unless the type is floating and the memory the host's.
 void require_floating(const char* what, comm::ConstBuffer values);
 
-/// What T computes in.
-template <class T>
-using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-template <class T>
-Wide<T> widened(T value) {
-  if constexpr (std::is_arithmetic_v<T>)
-    return value;
-  else
-    return comm::to_float(value);
-}
-
-template <class T, class From>
-T narrowed(From value) {
-  if constexpr (std::is_same_v<T, comm::Float16>)
-    return comm::to_float16(static_cast<float>(value));
-  else if constexpr (std::is_same_v<T, comm::BFloat16>)
-    return comm::to_bfloat16(static_cast<float>(value));
-  else
-    return static_cast<T>(value);
-}
-
-/// Calls take(T{}) with the type of a floating dtype.
-template <class Take>
-void with_type(comm::DType dtype, const Take& take) {
-  switch (dtype) {
-    case comm::DType::f16:
-      return take(comm::Float16{});
-    case comm::DType::bf16:
-      return take(comm::BFloat16{});
-    case comm::DType::f32:
-      return take(float{});
-    default:
-      return take(double{});
-  }
-}
+using gossip::narrowed;
+using gossip::Wide;
+using gossip::widened;
+using gossip::with_type;
 
 }  // namespace plumbline::slowmo

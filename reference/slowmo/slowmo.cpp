@@ -125,6 +125,7 @@ class SlowMo::Impl {
   }
 
   void after_backward(std::span<const Buffer> gradients) {
+    last_gradients_.assign(gradients.begin(), gradients.end());
     if (node_ != nullptr) {
       const Timer timer(*this, Phase::gradients);
       steps_.reduce_gradients(*node_, gradients, steps_.divisor(setting_, Mean::gradients_of_node),
@@ -133,7 +134,8 @@ class SlowMo::Impl {
     if (!setting_.sgp) return;
     take_numerator();
     // Never earlier, though it may be there: nodes that made other numbers of rounds would wait for each other at the end.
-    if (overlaps() && training_ && !plan().skip_averaging && rounds_behind_ >= options_.synch_freq) collect(true);
+    if (overlaps() && training_ && !plan().skip_averaging && steps_.collects(rounds_behind_, options_.synch_freq))
+      collect(true);
   }
 
   // ---- the step ----
@@ -291,11 +293,12 @@ class SlowMo::Impl {
 
   void make_gossip() {
     graph_ = graph_of(options_, setting_);
-    is_lazy_ = gossip::is_lazy(*graph_, options_.mixing);
+    is_lazy_ = steps_.lazy(gossip::is_lazy(*graph_, options_.mixing), setting_.overlap ? options_.synch_freq : 0);
     if (!setting_.is_master()) return;
     const gossip::PushSumOptions options{
         .algorithm = options_.push_sum ? gossip::Algorithm::push_sum : gossip::Algorithm::push_pull,
-        .heartbeat = options_.heartbeat};
+        .heartbeat = options_.heartbeat,
+        .lazy = is_lazy_};
     if (setting_.overlap)
       thread_ = std::make_unique<gossip::GossipThread>(masters_group_->duplicate(), *graph_, options_.mixing, options,
                                                        steps_.push_sum);
@@ -307,6 +310,8 @@ class SlowMo::Impl {
   void share_start() {
     broadcast(*global_, tensors_.parameters, 0);
     broadcast(*global_, masters_, 0);
+    if (steps_.shares_buffers(options_.broadcast_buffers))
+      broadcast(*global_, tensors_.buffers, 0, steps_.bucket_bytes());
     for (const ParameterGroup& group : optimizer_()) broadcast(*global_, group.parameters, 0);
   }
 
@@ -334,8 +339,23 @@ class SlowMo::Impl {
     const Timer timer(*this, Phase::gossip);
     take_numerator();
     if (!push_sum_) return;
-    push_sum_->mix(tensors_.parameters);
+    const auto until =
+        Clock::now() + std::min<std::chrono::nanoseconds>(options_.heartbeat, std::chrono::hours(24 * 365));
+    try {
+      push_sum_->mix(tensors_.parameters);
+    } catch (const RuntimeFailure&) {
+      if (!push_sum_->is_interrupted()) throw;
+      mix_again(until);
+    }
     weight_ = push_sum_->weight();
+  }
+  // The same values, not mixed anew, as often as the heartbeat time allows.
+  void mix_again(Clock::time_point until) {
+    while (push_sum_->is_interrupted()) try {
+        push_sum_->retry(tensors_.parameters);
+      } catch (const RuntimeFailure&) {
+        if (Clock::now() >= until) throw;
+      }
   }
   // What the master hands over leaves its node, so the others' parameters follow.
   void hand_over() {
@@ -392,7 +412,7 @@ class SlowMo::Impl {
   void average() {
     const Timer timer(*this, Phase::average);
     if (masters_group_ != nullptr && setting_.is_master())
-      all_reduce_mean(*masters_group_, steps_.averaged(tensors_.parameters),
+      all_reduce_mean(*masters_group_, steps_.averaged(tensors_.parameters, last_gradients_),
                       steps_.divisor(setting_, Mean::parameters_of_nodes), setting_.convention);
   }
   void share_in_node() {
@@ -455,7 +475,7 @@ class SlowMo::Impl {
   Communicator* masters_group_ = nullptr;
   Communicator* node_ = nullptr;  // where a node has several ranks
   std::unique_ptr<Communicator> own_masters_, own_node_;
-  std::vector<Buffer> masters_;
+  std::vector<Buffer> masters_, last_gradients_;
   std::optional<gossip::Graph> graph_;
   std::optional<gossip::PushSum> push_sum_;
   std::unique_ptr<gossip::GossipThread> thread_;

@@ -10,8 +10,8 @@
 //         Slow momentum works on the masters.
 // Order   Of step(): what halves lose; gossip or average over the nodes' masters; to the other ranks of the node; what halves
 //         lost; slow momentum; halves from masters.
-// Start   plumbline: rank 0's parameters, masters and buffers are broadcast when it is made, and slow buffers begin with
-//         them. fairscale: nothing is broadcast, and slow buffers begin in the first step(), behind the optimizer's step.
+// Start   plumbline: rank 0's parameters and masters are broadcast when it is made, and its buffers where they are to be
+//         broadcast; slow buffers begin with what all have then. fairscale: nothing is broadcast, and slow buffers begin in the first step(), behind the optimizer's step.
 // Memory  Host memory of the caller's, which stays where it is; slow buffers are 2 L elements of a shard of L, or of all.
 // Errors  InvalidArgument before anything is communicated, with parameter and values: no parameters, slow momentum on others
 //         than f32 (plumbline: or f64), on several types, a learning rate of 0 in a slow step (fairscale: when the

@@ -39,6 +39,9 @@ struct SlowMoSteps {
   };
   /// Bytes with which a bucket of buffers is full.
   std::function<std::int64_t()> bucket_bytes = [] { return kBroadcastBucketBytes; };
+  /// Whether mixing is lazy, where it can be, given how many steps gossip lags behind: what the optimizer adds meanwhile must
+  /// not be multiplied by a share.
+  std::function<bool(bool can_be, int lag)> lazy = [](bool can_be, int lag) { return can_be && lag == 0; };
   /// Whether a step gossips, in training or in evaluation.
   std::function<bool(bool training)> gossips = [](bool training) { return training; };
   std::function<void(comm::ConstBuffer half, comm::Buffer master)> error_before = keep_error;
@@ -53,9 +56,10 @@ struct SlowMoSteps {
   std::function<void(comm::Communicator& node, std::span<const comm::Buffer> gradients, int divisor,
                      Convention convention)>
       reduce_gradients = all_reduce_mean;
-  /// What an average is of.
-  std::function<std::vector<comm::Buffer>(std::span<const comm::Buffer> parameters)> averaged =
-      [](std::span<const comm::Buffer> parameters) {
+  /// What an average is of, given the parameters and the gradients that the backward before it made.
+  std::function<std::vector<comm::Buffer>(std::span<const comm::Buffer> parameters,
+                                          std::span<const comm::Buffer> gradients)>
+      averaged = [](std::span<const comm::Buffer> parameters, std::span<const comm::Buffer>) {
         return std::vector<comm::Buffer>(parameters.begin(), parameters.end());
       };
   /// Whether the master's parameters are handed to the ranks of its node.
@@ -68,10 +72,14 @@ struct SlowMoSteps {
   std::function<bool(const Setting& setting)> shares_start = [](const Setting& setting) {
     return setting.convention == Convention::plumbline;
   };
+  /// Whether rank 0's buffers are broadcast at the start, as the option has it.
+  std::function<bool(bool option)> shares_buffers = [](bool option) { return option; };
   /// Whether learning rates are looked at before anything is communicated.
   std::function<bool(const Setting& setting)> looks_at_rates_first = [](const Setting& setting) {
     return setting.convention == Convention::plumbline;
   };
+  /// Whether gossip that overlaps is collected behind a backward, given how many steps ago it was handed over.
+  std::function<bool(int behind, int lag)> collects = [](int behind, int lag) { return behind >= lag; };
   /// Whether what is under way is added before anything that needs all of it.
   std::function<bool()> drains = [] { return true; };
   /// Whether slow buffers begin with the parameters before the first step.

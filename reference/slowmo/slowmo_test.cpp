@@ -168,6 +168,41 @@ TEST(Phases, AreTimedAndToldWhereTheyShallBe) {
   });
 }
 
+// Also what the thread sanitizer looks at: the gossip thread beside an optimizer, evaluation between, and the end.
+TEST(Overlap, KeepsTheSumWhateverIsUnderWay) {
+  constexpr int steps = 12;
+  for (const int ranks_per_node : {1, 2})
+    for (const int lag : {0, 2})
+      comm::run_ranks(4, [=](comm::Communicator& world) {
+        std::vector<double> values{1.0 * world.rank(), 2}, gradients{0.5, -0.25};
+        const std::array<Buffer, 1> parameters{Buffer{values.data(), 2, DType::f64}};
+        const std::array<Buffer, 1> made{Buffer{gradients.data(), 2, DType::f64}};
+        SlowMo slowmo(world, {.parameters = {parameters[0]}},
+                      [&] { return std::vector<ParameterGroup>{{{parameters[0]}, 0.5}}; },
+                      {.ranks_per_node = ranks_per_node,
+                       .base = BaseAlgorithm::sgp,
+                       .slow_momentum = 0,
+                       .overlap = true,
+                       .accepts_stale = true,
+                       .synch_freq = lag});
+        for (int step = 0; step < steps; ++step) {
+          slowmo.before_forward();
+          slowmo.after_backward(made);
+          for (std::size_t i = 0; i < 2; ++i) values[i] -= 0.5 * gradients[i];
+          slowmo.step();
+          if (step % 5 != 4) continue;
+          slowmo.evaluate();
+          slowmo.train();
+        }
+        slowmo.evaluate();
+        world.all_reduce(parameters[0], parameters[0], comm::ReduceOp::avg);
+        // All started with rank 0's.
+        EXPECT_NEAR(values[0], 0 - 0.25 * steps, 1e-12);
+        EXPECT_NEAR(values[1], 2 + 0.125 * steps, 1e-12);
+        EXPECT_EQ(slowmo.push_sum_weight(), 1);
+      });
+}
+
 TEST(Groups, MayBeGiven) {
   comm::run_ranks(4, [](comm::Communicator& world) {
     const int node = world.rank() / 2;

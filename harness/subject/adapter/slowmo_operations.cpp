@@ -111,6 +111,7 @@ std::vector<std::vector<double>> rates_in(const Arguments& arguments, double rat
     arguments.refuse(fmt::format("lrs has {} rates for {} steps", by_step->size(), steps));
   for (std::size_t i = 0; by_step && i < steps; ++i) rates[i] = {(*by_step)[i]};
   if (const auto groups = arguments.find<Arguments>("groups")) {
+    if (by_step) arguments.refuse("lrs and groups are both there; groups have learning rates of their own, groups.lrs");
     const auto of_groups = groups->get<std::vector<double>>("lrs");
     trace.split =
         static_cast<std::size_t>(groups->integer_in("split", 1, static_cast<std::int64_t>(trace.elements.size()) - 1));
