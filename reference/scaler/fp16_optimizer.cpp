@@ -40,6 +40,11 @@ void check(const ModelParameter& parameter) {
                                       comm::name_of(values.dtype), comm::name_of(values.device)));
 }
 
+void expect_clipping(double clip_norm, double norm_type) {
+  if (!(norm_type > 0)) throw InvalidArgument(fmt::format("norm_type is {}; it must be above 0, or inf", norm_type));
+  if (!(clip_norm >= 0)) throw InvalidArgument(fmt::format("clip_norm is {}; it cannot be below 0", clip_norm));
+}
+
 }  // namespace
 
 InnerOptimizer sgd(const SgdOptions& options) {
@@ -93,6 +98,30 @@ double partial_norm(std::span<const std::span<const float>> gradients, double p)
   return sum;
 }
 
+double norm_of_partial(double combined, double p) {
+  const double norm = std::isinf(p) || p == 1 ? combined : std::pow(combined, 1 / p);
+  return static_cast<double>(static_cast<float>(norm));
+}
+
+void clip_by_norm(std::span<const std::span<float>> gradients, double most, double norm) {
+  const auto by = static_cast<float>(most) / (static_cast<float>(norm) + 1e-6F);
+  if (!(by < 1)) return;
+  for (const std::span<float> gradient : gradients)
+    for (float& value : gradient) value *= by;
+}
+
+double clip_over_group(comm::Communicator* group, const GroupGradients& gradients, double most, double p,
+                       comm::Timeout timeout) {
+  expect_clipping(most, p);
+  double combined = partial_norm(gradients.counted, p);
+  const Buffer message{&combined, 1, DType::f64};
+  if (group != nullptr && group->size() > 1)
+    group->all_reduce(message, message, std::isinf(p) ? comm::ReduceOp::max : comm::ReduceOp::sum, timeout);
+  const double norm = norm_of_partial(combined, p);
+  clip_by_norm(gradients.all, most, norm);
+  return norm;
+}
+
 ScalerSteps::ScalerSteps() {
   agree = [](std::span<comm::Communicator* const> of, std::span<float> flags, comm::Timeout timeout) {
     agree_on_found_inf(of, flags, timeout);
@@ -109,18 +138,8 @@ Fp16Optimizer::Fp16Optimizer(std::vector<ModelParameter> parameters, InnerOptimi
       steps_(std::move(steps)),
       scale_(options_.scale) {
   for (const ModelParameter& parameter : parameters_) check(parameter);
-  std::visit(
-      [](const auto& one) {
-        if constexpr (requires { one.rule; })
-          scaler::check(one.rule);
-        else
-          scaler::check(one);
-      },
-      scale_);
-  if (!(options_.norm_type > 0))
-    throw InvalidArgument(fmt::format("norm_type is {}; it must be above 0, or inf", options_.norm_type));
-  if (!(options_.clip_norm >= 0))
-    throw InvalidArgument(fmt::format("clip_norm is {}; it cannot be below 0", options_.clip_norm));
+  scaler::check(scale_);
+  expect_clipping(options_.clip_norm, options_.norm_type);
   for (const ModelParameter& parameter : parameters_) {
     masters_.emplace_back(count_of(parameter.values));
     gradients_.emplace_back(count_of(parameter.values));
@@ -178,17 +197,13 @@ Fp16Optimizer::Norm Fp16Optimizer::norm_of_all(bool found) {
       if (options_.count_zeros) reduce(&message[1], 1, comm::ReduceOp::sum);
     }
   }
-  const double p = options_.norm_type;
-  const double norm = std::isinf(p) || p == 1 ? message[0] : std::pow(message[0], 1 / p);
-  return {.norm = static_cast<double>(static_cast<float>(norm)),
+  return {.norm = norm_of_partial(message[0], options_.norm_type),
           .zeros = static_cast<std::int64_t>(found ? 0 : message[1])};
 }
 
 void Fp16Optimizer::clip(double norm, double scale) {
-  const auto by = static_cast<float>(options_.clip_norm) / (static_cast<float>(steps_.clipped_by(norm, scale)) + 1e-6F);
-  if (!(by < 1)) return;
-  for (std::size_t i = 0; i < gradients_.size(); ++i)
-    for (float& value : gradients_[i]) value *= by;
+  const std::vector<std::span<float>> all(gradients_.begin(), gradients_.end());
+  clip_by_norm(all, options_.clip_norm, steps_.clipped_by(norm, scale));
 }
 
 void Fp16Optimizer::copy_back() {
@@ -243,6 +258,7 @@ void Fp16Optimizer::load(const Fp16State& state) {
   if (state.scale.index() != scale_.index())
     throw InvalidArgument(
         fmt::format("the state has a {} scale, the optimizer a {} one", kind_of(state.scale), kind_of(scale_)));
+  scaler::check(state.scale);
   if (state.masters.size() != masters_.size())
     throw InvalidArgument(
         fmt::format("the state has {} parameters, the optimizer {}", state.masters.size(), masters_.size()));

@@ -94,6 +94,20 @@ struct Fp16State {
 [[nodiscard]] bool is_counted(const ModelParameter& parameter, int tensor_rank);
 /// Sum of |g|^p, or the largest magnitude for infinity; 0 of nothing.
 [[nodiscard]] double partial_norm(std::span<const std::span<const float>> gradients, double p);
+/// The norm that partial ones make together: the p-th root of their sum, or their maximum; in f32.
+[[nodiscard]] double norm_of_partial(double combined, double p);
+/// Multiplies every element by most / (norm + 1e-6) where that is below 1.
+void clip_by_norm(std::span<const std::span<float>> gradients, double most, double norm);
+
+/// Gradients of this rank, and the views of those among them that it counts: what several ranks have alike, one of them does.
+struct GroupGradients {
+  std::vector<std::span<float>> all;
+  std::vector<std::span<const float>> counted;
+};
+/// Clips in place by the norm of order p over the group; null: of this rank alone. Returns the norm before. Collective, also for
+/// a rank without gradients. Throws InvalidArgument unless p is above 0 and `most` at least 0; what the communicator throws.
+double clip_over_group(comm::Communicator* group, const GroupGradients& gradients, double most, double p,
+                       comm::Timeout timeout = {});
 
 struct ScalerSteps {
   std::function<std::vector<comm::Communicator*>(Deciding, const ScalerGroups&)> groups = deciding_groups;

@@ -71,6 +71,36 @@ void check(const DeepSpeedRule& rule) {
   expect_count("delayed_shift", rule.delayed_shift);
 }
 
+namespace {
+
+void expect_steps(std::string_view field, std::int64_t value) {
+  if (value < 0) throw InvalidArgument(fmt::format("{} is {}; it cannot be below 0", field, value));
+}
+
+void check_state(const ConstantScale& scale) { check(scale); }
+void check_state(const TorchScale& scale) {
+  check(scale.rule);
+  if (scale.scale != 0) expect_scale("scale", static_cast<double>(scale.scale));
+  expect_steps("growth_tracker", scale.growth_tracker);
+}
+void check_state(const HysteresisScale& scale) {
+  check(scale.rule);
+  expect_scale("scale", static_cast<double>(scale.scale));
+  expect_steps("growth_tracker", scale.growth_tracker);
+}
+void check_state(const DeepSpeedScale& scale) {
+  check(scale.rule);
+  expect_scale("scale", scale.scale);
+  expect_steps("cur_iter", scale.cur_iter);
+  expect_count("cur_hysteresis", scale.cur_hysteresis);
+}
+
+}  // namespace
+
+void check(const LossScale& scale) {
+  std::visit([](const auto& one) { check_state(one); }, scale);
+}
+
 void update(ConstantScale&, bool) {}
 
 void update(TorchScale& scale, bool found_inf) {

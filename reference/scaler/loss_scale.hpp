@@ -94,11 +94,15 @@ using LossScale = std::variant<ConstantScale, TorchScale, HysteresisScale, DeepS
 
 // Each throws InvalidArgument, naming field and value, for a rule that makes no sense: a scale or minimum that is not
 // finite and above 0, a growth factor not above 1, a backoff factor not between 0 and 1, an interval, window or number of
-// chances below 1, a minimum above the first scale, a maximum not above 1 or below the first scale.
+// chances below 1, and of hysteresis a minimum above the first scale, a maximum not above 1 or below the first scale.
+// DeepSpeed takes such a minimum: the first overflow lifts the scale to it.
 void check(const ConstantScale& scale);
 void check(const TorchRule& rule);
 void check(const HysteresisRule& rule);
 void check(const DeepSpeedRule& rule);
+/// The rule, and its state: a scale that is finite and not below 0 (PyTorch's may have fallen to 0, the others' not), and counts
+/// of steps not below 0.
+void check(const LossScale& scale);
 /// PyTorch looks at two of them: growth above 1, backoff below 1.
 void check_as_torch(const TorchRule& rule);
 

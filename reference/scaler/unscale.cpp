@@ -55,6 +55,15 @@ UnscaleLoop loop_for(DType from, DType to) {
   }
 }
 
+// Results of so many bytes in one call are not in the cache any more when they are read.
+constexpr std::size_t kCacheBytes = std::size_t{32} << 20;
+
+UnscaleLoop loop_around_cache_for(DType from, DType to) {
+  const AroundCache& loops = unscale_kernels().front()->around_cache;
+  if (to != DType::f32) return nullptr;
+  return from == DType::f16 ? loops.f16_to_f32 : from == DType::bf16 ? loops.bf16_to_f32 : loops.f32;
+}
+
 void check(const Unscaling& one, std::size_t index) {
   if (one.from.count != one.to.count)
     throw InvalidArgument(
@@ -73,9 +82,16 @@ void check(const Unscaling& one, std::size_t index) {
 
 bool unscale(std::span<const Unscaling> gradients, float inverse) {
   for (std::size_t i = 0; i < gradients.size(); ++i) check(gradients[i], i);
-  bool found = false;
+  std::size_t written_elsewhere = 0;
   for (const Unscaling& one : gradients)
-    found |= loop_for(one.from.dtype, one.to.dtype)(one.from.data, one.to.data, one.from.count, inverse);
+    if (one.from.data != one.to.data) written_elsewhere += one.to.bytes();
+  bool found = false;
+  for (const Unscaling& one : gradients) {
+    UnscaleLoop loop = loop_for(one.from.dtype, one.to.dtype);
+    if (written_elsewhere > kCacheBytes && one.from.data != one.to.data)
+      if (const UnscaleLoop around = loop_around_cache_for(one.from.dtype, one.to.dtype)) loop = around;
+    found |= loop(one.from.data, one.to.data, one.from.count, inverse);
+  }
   return found;
 }
 

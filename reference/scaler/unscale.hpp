@@ -3,7 +3,7 @@
 // Model   An element is read, looked at, multiplied by the inverse of the scale, rounded once to the type of where it goes,
 //         and written. What counts is the element as it was read: a finite one that the product makes infinite is not found.
 // Types   The same on both sides, or f16 and bf16 to f32. f64 is multiplied in f64, all others in f32.
-// Cost    Each byte is read once and written once, whatever is found.
+// Cost    Each byte is read once and written once, whatever is found; large results elsewhere are written around the cache.
 // Source  torch 2.13, _amp_foreach_non_finite_check_and_unscale_.
 #pragma once
 

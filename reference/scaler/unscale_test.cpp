@@ -1,6 +1,7 @@
 // Every instruction set, type, length and place of what is not finite gives the same products and finds the same.
 #include "reference/scaler/unscale.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -71,7 +72,39 @@ TEST(Unscale, IsTheSameWithEveryInstructionSet) {
       expect_products<comm::BFloat16, comm::BFloat16>(kernels->bf16, inverse, kernels->name);
       expect_products<float, float>(kernels->f32, inverse, kernels->name);
       expect_products<double, double>(kernels->f64, inverse, kernels->name);
+      if (kernels->around_cache.f32 == nullptr) continue;
+      expect_products<comm::Float16, float>(kernels->around_cache.f16_to_f32, inverse, kernels->name);
+      expect_products<comm::BFloat16, float>(kernels->around_cache.bf16_to_f32, inverse, kernels->name);
+      expect_products<float, float>(kernels->around_cache.f32, inverse, kernels->name);
     }
+}
+
+// Whatever the alignment of both sides, nothing beside the result is written.
+TEST(Unscale, KeepsToItsPlaceAroundTheCache) {
+  for (const UnscaleKernels* kernels : unscale_kernels()) {
+    if (kernels->around_cache.bf16_to_f32 == nullptr) continue;
+    for (std::int64_t shift = 0; shift < 17; ++shift) {
+      std::vector<comm::BFloat16> from(80, comm::to_bfloat16(3));
+      std::vector<float> to(80, -1);
+      EXPECT_FALSE(kernels->around_cache.bf16_to_f32(from.data() + shift % 3, to.data() + shift, 40, 0.5F));
+      for (std::int64_t i = 0; i < 80; ++i)
+        ASSERT_EQ(to[static_cast<std::size_t>(i)], i >= shift && i < shift + 40 ? 1.5F : -1) << shift << " " << i;
+    }
+  }
+}
+
+// Enough for the loops that write around the cache.
+TEST(Unscale, FindsTheLastOfManyLargeGradients) {
+  constexpr std::size_t count = 3, elements = (std::size_t{12} << 20) / sizeof(float) + 5;
+  std::vector<std::vector<float>> from(count, std::vector<float>(elements, 2)), to(count, std::vector<float>(elements));
+  std::vector<Unscaling> work;
+  for (std::size_t i = 0; i < count; ++i)
+    work.push_back({{from[i].data(), static_cast<std::int64_t>(elements), DType::f32},
+                    {to[i].data(), static_cast<std::int64_t>(elements), DType::f32}});
+  EXPECT_FALSE(unscale(work, 0.25F));
+  for (const auto& values : to) EXPECT_TRUE(std::ranges::all_of(values, [](float value) { return value == 0.5F; }));
+  from[2][elements - 20] = INFINITY;
+  EXPECT_TRUE(unscale(work, 0.25F));
 }
 
 TEST(Unscale, LooksAtWhatItReads) {
