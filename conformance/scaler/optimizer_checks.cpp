@@ -16,6 +16,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/comm/half.hpp"
 #include "reference/scaler/fp16_optimizer.hpp"
+#include "reference/scaler/injection.hpp"
 
 namespace plumbline::conformance {
 
@@ -261,27 +262,28 @@ void empty_ranks_take_part(Context& context) {
   }
 }
 
-// Replica 0 has an overflow, the others not: each does the same calls in both steps.
+// Replica 0 has an overflow, the others not: each does the same calls in all steps, of as many elements in as large a group.
 void same_calls_in_every_step(Context& context) {
   const bool clips = context.parameters().text("norm") != "none";
   const double p = context.parameters().text("norm") == "inf" ? HUGE_VAL : 2;
   Trainer trainer(context, {.options = {.clip_norm = clips ? 1.0 : 0.0, .norm_type = p, .count_zeros = clips}});
-  std::size_t before = trainer.groups.calls().size();
   std::vector<std::vector<std::string>> of_step;
   for (int step = 0; step < 3; ++step) {
+    const std::size_t before = trainer.groups.calls().size();
     const bool is_bad = step == 1 && trainer.place.rank == 0;
     (void)trainer.step(trainer.gradients(step, is_bad));
-    const auto all = trainer.groups.calls();
-    of_step.push_back({std::to_string(all.size() - before)});
-    before = all.size();
+    std::vector<std::string> calls = trainer.groups.calls();
+    calls.erase(calls.begin(), calls.begin() + static_cast<std::ptrdiff_t>(before));
+    of_step.push_back(std::move(calls));
   }
   EXPECT_EQ(of_step[0], of_step[1]) << "SCALER-065: collectives of a clean step, and of one with an overflow";
   EXPECT_EQ(of_step[0], of_step[2]) << "SCALER-065";
-  const bool is_alone = trainer.place.tensor * trainer.place.pipeline == 1;
-  const int of_norm = !clips ? 0 : std::isinf(p) ? 2 : 1;
-  EXPECT_EQ(of_step[0].front(), std::to_string(is_alone ? 0 : 1 + of_norm)) << "SCALER-065: one of the decision";
-  for (const std::string& call : trainer.groups.calls())
-    EXPECT_THAT(call, testing::StartsWith("all_reduce")) << "SCALER-065";
+  const int size = trainer.place.tensor * trainer.place.pipeline;
+  const std::size_t of_norm = !clips ? 0 : std::isinf(p) ? 2 : 1;
+  EXPECT_EQ(of_step[0].size(), size == 1 ? 0 : 1 + of_norm) << "SCALER-065: one of the decision";
+  EXPECT_THAT(of_step[0], testing::Each(testing::AllOf(testing::StartsWith("all_reduce"),
+                                                       testing::EndsWith(fmt::format("in {}", size)))))
+      << "SCALER-065";
 }
 
 // ---- what is found ----
@@ -318,6 +320,45 @@ void sum_over_replicas_overflows(Context& context) {
   const bool skips = is_large && place.data > 1;
   EXPECT_EQ(optimizer.step(gradients).found_inf, skips) << "SCALER-067";
   EXPECT_EQ(optimizer.scale(), skips ? 32 : 64) << "SCALER-067";
+}
+
+// ---- injections ----
+
+// The masters of the rank that holds the same part in replica 0.
+std::vector<float> of_first_replica(comm::Communicator* replicas, const std::vector<float>& masters) {
+  std::vector<float> first = masters;
+  if (replicas->size() > 1) replicas->broadcast({first.data(), static_cast<std::int64_t>(first.size()), DType::f32}, 0);
+  return first;
+}
+
+void injected_anywhere(Context& context) {
+  const std::string name = context.parameters().text("moment");
+  const auto moment = name == "before_reduction"  ? scaler::Moment::before_reduction
+                      : name == "in_tied_module"  ? scaler::Moment::in_tied_module
+                      : name == "after_reduction" ? scaler::Moment::after_reduction
+                                                  : scaler::Moment::never_reduced;
+  const bool is_reduced = moment == scaler::Moment::before_reduction || moment == scaler::Moment::in_tied_module;
+  const Place place = place_of(context);
+  const scaler::InjectionGroups groups(context.world(), {place.tensor, place.pipeline, place.data});
+  for (int rank = 0; rank < place.world(); ++rank) {
+    const int stage = place.of(rank).stage();
+    if (moment == scaler::Moment::in_tied_module && stage > 0 && stage + 1 < place.pipeline) continue;
+    const scaler::InjectedRank did =
+        inject_on_rank(groups,
+                       {.moment = moment,
+                        .deciding = is_reduced ? Deciding::model : Deciding::model_and_data,
+                        .rank = rank,
+                        .value = context.parameters().text("value") == "nan" ? std::nan("") : HUGE_VAL},
+                       steps_of(context));
+    ASSERT_TRUE(did.skipped) << "SCALER-082: it is on rank " << rank;
+    ASSERT_FALSE(did.touched) << "SCALER-082: masters, with it on rank " << rank;
+    ASSERT_EQ(did.scale, scaler::kInjectionScale / 2) << "SCALER-082: it is on rank " << rank;
+    ASSERT_FALSE(did.skipped_next) << "SCALER-082: the clean step, after it was on rank " << rank;
+    ASSERT_THAT(did.masters, testing::Each(testing::Truly([](float value) { return std::isfinite(value); })))
+        << "SCALER-082: it was on rank " << rank;
+    ASSERT_EQ(did.masters, of_first_replica(groups.of_optimizer.data, did.masters))
+        << "SCALER-082: replicas, after it was on rank " << rank;
+  }
 }
 
 // ---- what a step does ----
@@ -467,6 +508,8 @@ void resumes_bit_for_bit(Context& context) {
 }
 
 bool fits(const suite::Parameters& parameters) {
+  if (parameters.has("moment") && parameters.text("moment") == "in_tied_module" && parameters.text("grid")[2] == '1')
+    return false;
   const std::string& grid = parameters.text("grid");
   return (grid[0] - '0') * (grid[2] - '0') * (grid[4] - '0') == parameters.world();
 }
@@ -509,6 +552,10 @@ void add_optimizer_checks(suite::Suite& suite) {
   add("zeros_are_counted_once", "SCALER-072@d970", {}, zeros_are_counted_once);
   add("resumes_bit_for_bit", "SCALER-073@e9b2", {{"resumed", {"no", "yes"}}}, resumes_bit_for_bit,
       {"1x1x1", "2x1x1", "1x3x1"});
+  add("injected_anywhere", "SCALER-082@214f",
+      {{"moment", {"before_reduction", "in_tied_module", "after_reduction", "never_reduced"}},
+       {"value", {"inf", "nan"}}},
+      injected_anywhere, {"1x1x1", "2x1x1", "1x2x1", "1x1x2", "1x3x1", "2x2x1", "2x1x2", "1x2x2", "1x3x2"});
 }
 
 }  // namespace plumbline::conformance

@@ -168,6 +168,27 @@ void recorded_norms(Context& context) {
   }
 }
 
+// Over the ranks of a model group; orders that ColossalAI fails at are refused.
+void recorded_norms_over_ranks(Context& context) {
+  const std::string which = context.parameters().text("cases");
+  const json file = recorded("scaler", "fp16_optimizer");
+  for (const json& one : file.at("cases")) {
+    const auto name = one.at("name").get<std::string>();
+    if (!name.starts_with("clip_grad_norm_fp32")) continue;
+    const bool is_refused = one.at("ranks").at(0).contains("error");
+    if (is_refused != (which == "refused")) continue;
+    json args = fields_of(one, {"world_size", "tensor", "pipeline", "max_norm", "norm_type"});
+    args["convention"] = "colossalai";
+    json expected = json::array();
+    for (const json& rank : one.at("ranks")) {
+      args["ranks"].push_back(fields_of(rank, {"grads"}));
+      expected.push_back(fields_of(rank, {"norm", "clipped"}));
+    }
+    ask(context.adapter(), {"scaler.clip_grad_norm", args, is_refused ? json() : json{{"ranks", expected}}, 1e-6},
+        name);
+  }
+}
+
 }  // namespace
 
 void add_recorded_scaler_checks(suite::Suite& suite) {
@@ -193,6 +214,8 @@ void add_recorded_scaler_checks(suite::Suite& suite) {
       recorded_optimizer);
   add("norms", "SCALER-053@ff43", {{"cases", {"ordinary", "special"}}}, "scaler.clip_grad_norm", "torch",
       recorded_norms);
+  add("norms_over_ranks", "SCALER-080@a2d6", {{"cases", {"answered", "refused"}}}, "scaler.clip_grad_norm",
+      "colossalai", recorded_norms_over_ranks);
 }
 
 }  // namespace plumbline::conformance

@@ -12,11 +12,11 @@ void add_scaler_checks(suite::Suite& suite);
 void add_torch_scaler_checks(suite::Suite& suite);
 /// The scales of Megatron-LM, ColossalAI and DeepSpeed: SCALER-020 to SCALER-035.
 void add_scale_rule_checks(suite::Suite& suite);
-/// Who skips, and norms, as adapters answer: SCALER-040 to SCALER-053.
+/// Who skips, and norms, as adapters answer: SCALER-040 to SCALER-053, 081.
 void add_skipping_checks(suite::Suite& suite);
-/// Optimizers with 16-bit parameters on live groups: SCALER-060 to SCALER-073.
+/// Optimizers with 16-bit parameters on live groups: SCALER-060 to SCALER-073, 082.
 void add_optimizer_checks(suite::Suite& suite);
-/// What the peers answered: SCALER-014, 025, 026, 034, 045, 053, 076.
+/// What the peers answered: SCALER-014, 025, 026, 034, 045, 053, 076, 080.
 void add_recorded_scaler_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

@@ -252,6 +252,92 @@ void non_finite_is_told(Context& context) {
   }));
 }
 
+// ---- norms over ranks ----
+
+// Gradients of each rank of a tensor x pipeline x data world: the first is cut over the tensor group, which has the others alike,
+// and replicas have what their like has.
+struct RankGradients {
+  Grid grid;
+  std::vector<Gradients> ranks;
+  double max_norm = 1;
+};
+
+RankGradients draw_ranks(Random& random, const std::string& grid) {
+  RankGradients one{.grid = draw_grid(random, grid), .ranks = {}};
+  while (one.grid.world() > 16) one.grid = draw_grid(random, grid);
+  one.max_norm = random.one_of(std::vector<double>{0.25, 1, 1e6});
+  const bool has_none = random.between(0, 9) == 0;
+  for (int rank = 0; rank < one.grid.world(); ++rank) {
+    Gradients drawn = has_none ? Gradients() : draw_gradients(random, "several");
+    const int first_of_stage = rank - one.grid.column(rank);
+    const int of_replica_0 = rank % (one.grid.tensor * one.grid.pipeline);
+    if (one.grid.replica(rank) > 0)
+      drawn = one.ranks[static_cast<std::size_t>(of_replica_0)];
+    else if (one.grid.column(rank) > 0 && !drawn.lists.empty())
+      drawn.lists = {drawn.lists.front()};
+    const auto& alike = one.ranks.size() > static_cast<std::size_t>(first_of_stage)
+                            ? one.ranks[static_cast<std::size_t>(first_of_stage)].lists
+                            : drawn.lists;
+    if (one.grid.replica(rank) == 0 && one.grid.column(rank) > 0 && !drawn.lists.empty())
+      drawn.lists.insert(drawn.lists.end(), alike.begin() + 1, alike.end());
+    one.ranks.push_back(std::move(drawn));
+  }
+  return one;
+}
+
+json args_of(const RankGradients& one, const std::string& order) {
+  json ranks = json::array();
+  for (const Gradients& rank : one.ranks) ranks.push_back({{"grads", rank.lists}});
+  json args = one.grid.args();
+  args.erase("local_found_inf");
+  args.update({{"ranks", ranks},
+               {"max_norm", one.max_norm},
+               {"norm_type", order == "inf" ? json("inf") : json(std::stod(order))}});
+  return args;
+}
+
+// Each element of the model once: of replica 0 every rank's first list, and the others of the first column.
+std::string norm_is_the_models(const RankGradients& one, double p, const json& result) {
+  Gradients model;
+  for (int rank = 0; rank < one.grid.tensor * one.grid.pipeline; ++rank) {
+    const auto& lists = one.ranks[static_cast<std::size_t>(rank)].lists;
+    const bool has_all = one.grid.column(rank) == 0;
+    if (!lists.empty()) model.lists.insert(model.lists.end(), lists.begin(), has_all ? lists.end() : lists.begin() + 1);
+  }
+  const double expected = norm_of(model, p), by = std::min(1.0, one.max_norm / (expected + 1e-6));
+  if (result.at("ranks").size() != one.ranks.size())
+    return fmt::format("{} ranks answer for {}", result.at("ranks").size(), one.ranks.size());
+  for (std::size_t rank = 0; rank < one.ranks.size(); ++rank) {
+    const json& got = result.at("ranks").at(rank);
+    if (!is_close(got.at("norm").get<double>(), expected))
+      return fmt::format("rank {}: the norm is {}, it should be {}", rank, got.at("norm").dump(), expected);
+    const auto clipped = got.at("clipped").get<std::vector<std::vector<double>>>();
+    for (std::size_t i = 0; i < one.ranks[rank].lists.size(); ++i)
+      for (std::size_t k = 0; k < one.ranks[rank].lists[i].size(); ++k) {
+        const double before = one.ranks[rank].lists[i][k];
+        if (!is_close(clipped.at(i).at(k), before * by))
+          return fmt::format("rank {}, element {} of gradient {}: {} becomes {}, it should be {}", rank, k, i, before,
+                             clipped[i][k], before * by);
+      }
+  }
+  return {};
+}
+
+void norms_over_ranks(Context& context) {
+  constexpr int trials = 12;
+  const std::string order = context.parameters().text("p"), grid = context.parameters().text("grid");
+  const Property<RankGradients> property{
+      .draw = [&](Random& random) { return draw_ranks(random, grid); },
+      .problem =
+          [&](const RankGradients& one) {
+            return problem_of(context.adapter(), kClip, args_of(one, order),
+                              [&](const json& result) { return norm_is_the_models(one, order_named(order), result); });
+          },
+      .smaller = [](const RankGradients&) { return std::vector<RankGradients>(); },
+      .words = [&](const RankGradients& one) { return args_of(one, order).dump(); }};
+  report_words(search(property, context.seed(), trials));
+}
+
 }  // namespace
 
 void add_skipping_checks(suite::Suite& suite) {
@@ -279,6 +365,9 @@ void add_skipping_checks(suite::Suite& suite) {
   add("clipping.all_shrink_alike", "SCALER-051@2d66", {orders, lists}, kClip, norms<all_shrink_alike>);
   add("clipping.non_finite_is_told", "SCALER-052@6a05",
       {{"value", {"2", "inf", "-inf", "nan"}}, {"raise", {"no", "yes"}}}, kClip, non_finite_is_told);
+  add("clipping.norm_over_ranks", "SCALER-081@4d77",
+      {{"p", {"1", "2", "3", "inf"}}, {"grid", {"alone", "tensor", "pipeline", "model", "any"}}}, kClip,
+      norms_over_ranks);
 }
 
 }  // namespace plumbline::conformance

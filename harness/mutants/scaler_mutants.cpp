@@ -632,11 +632,49 @@ std::vector<Mutant> of_norms() {
   };
 }
 
+// ---- norms over ranks ----
+
+// Every rank's answer, by a norm of its own making.
+RewriteAnswer norms_of_ranks(std::function<double(const json& args, const json& grads)> norm) {
+  return results_of(kClip, [norm = std::move(norm)](const json& args, json& result) {
+    if (!result.contains("ranks")) return;
+    for (std::size_t rank = 0; rank < result["ranks"].size(); ++rank) {
+      const json& grads = args.at("ranks").at(rank).at("grads");
+      const double of_rank = norm(args, grads);
+      const double by = std::min(1.0, args.at("max_norm").get<double>() / (of_rank + 1e-6));
+      result["ranks"][rank] = {{"norm", of_rank}, {"clipped", clipped_by(grads, [by](const json&) { return by; })}};
+    }
+  });
+}
+
+std::vector<Mutant> of_norms_over_ranks() {
+  const auto at = [](const char* p, const char* grid) {
+    return std::string("clipping.norm_over_ranks[p=") + p + ",grid=" + grid + "]";
+  };
+  return {
+      rule_mutant("clp.any_order_over_ranks", "SCALER-080", "orders that ColossalAI fails at are answered",
+                  "the right thing, and not what ColossalAI does", "recorded.norms_over_ranks[cases=refused]",
+                  "recorded.norms_over_ranks[cases=answered]", "it answers them",
+                  takes(kClip, [](const json& args) { return args.contains("ranks"); }, {{"ranks", json::array()}})),
+      rule_mutant("clp.each_rank_by_its_own", "SCALER-081", "each rank clips by the norm of what it has itself",
+                  "CLP-03: a norm a stage", at("2", "model"), at("2", "alone"), "there is one rank",
+                  norms_of_ranks([](const json& args, const json& grads) { return norm_of(grads, order_of(args)); })),
+      rule_mutant("clp.alike_counted_by_each", "SCALER-081", "all gradients of all ranks are counted, also those alike",
+                  "CLP-01", at("1", "tensor"), at("1", "pipeline"), "no two ranks have one alike",
+                  norms_of_ranks([](const json& args, const json&) {
+                    json all = json::array();
+                    for (const json& rank : args.at("ranks"))
+                      for (const json& list : rank.at("grads")) all.push_back(list);
+                    return norm_of(all, order_of(args));
+                  })),
+  };
+}
+
 }  // namespace
 
 std::vector<Mutant> scaler_mutants() {
   std::vector<Mutant> all = scale_of_calls();
-  for (const auto kind : {steps_of_calls, with_hysteresis, of_deepspeed, of_decisions, of_norms})
+  for (const auto kind : {steps_of_calls, with_hysteresis, of_deepspeed, of_decisions, of_norms, of_norms_over_ranks})
     std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }

@@ -72,6 +72,19 @@ void copy_before_wait(ScalerSteps& steps) {
   };
 }
 
+// The norm of a skipped step is combined without the number of zeros, which nobody asks for then.
+void shorter_when_found(ScalerSteps& steps) {
+  const auto group = std::make_shared<Communicator*>(nullptr);
+  steps.norm_group = [group](const ScalerGroups& groups) { return *group = groups.model; };
+  steps.enters_norm = [group](bool found, bool) {
+    if (!found) return true;
+    double norm = 0;
+    const Buffer buffer{&norm, 1, comm::DType::f64};
+    (*group)->all_reduce(buffer, buffer, comm::ReduceOp::sum, {});
+    return false;
+  };
+}
+
 // Only the first gradient's flag counts.
 void first_only(ScalerSteps& steps) {
   steps.unscale = [](std::span<const Unscaling> gradients, float inverse) {
@@ -189,6 +202,9 @@ std::vector<Mutant> taking_part() {
       {"amp.early_return", "SCALER-065", "a step that is skipped leaves out the norm", "AMP-03", calls("2", "2x1x1"),
        calls("none", "2x1x1"), "there is no norm",
        with([](ScalerSteps& steps) { steps.enters_norm = [](bool found, bool) { return !found; }; })},
+      {"amp.shorter_when_found", "SCALER-065", "a skipped step combines fewer numbers than the others",
+       "AMP-03: what is not needed then is left out", calls("2", "2x1x1"), calls("none", "2x1x1"), "there is no norm",
+       with(shorter_when_found)},
   };
 }
 
@@ -276,11 +292,31 @@ std::vector<Mutant> norms() {
   };
 }
 
+std::vector<Mutant> injecting() {
+  const auto injected = [](const char* moment, const char* grid) {
+    return at("injected_anywhere", std::string("moment=") + moment + ",value=inf", grid);
+  };
+  return {
+      {"amp.looked_at_before_the_sum", "SCALER-082", "gradients are looked at before replicas' are added up", "AMP-12",
+       injected("before_reduction", "1x1x2"), injected("before_reduction", "1x3x1"), "there is one replica",
+       with([](ScalerSteps& steps) { steps.reduces_first = false; })},
+      {"amp.replica_of_a_fault_alone", "SCALER-082", "replicas are not asked about a fault that one of them has",
+       "AMP-02: the model group decides", injected("after_reduction", "2x1x2"), injected("before_reduction", "2x1x2"),
+       "the sum has brought it to all",
+       deciding_in([](const ScalerGroups& groups) { return std::vector{groups.model}; })},
+      {"amp.stages_of_a_tied_parameter_alone", "SCALER-082", "the tensor group decides about a parameter of two stages",
+       "AMP-01", injected("in_tied_module", "1x3x1"), injected("in_tied_module", "1x2x1"),
+       "there is no stage between them",
+       deciding_in([](const ScalerGroups& groups) { return std::vector{groups.tensor}; })},
+  };
+}
+
 }  // namespace
 
 std::vector<Mutant> scaler_step_mutants() {
   std::vector<Mutant> all = deciding();
-  for (const auto kind : {taking_part, looking, stepping, norms}) std::ranges::move(kind(), std::back_inserter(all));
+  for (const auto kind : {taking_part, looking, stepping, norms, injecting})
+    std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }
 

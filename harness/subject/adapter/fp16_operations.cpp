@@ -1,10 +1,12 @@
-// scaler.fp16_optimizer: a world of ranks in this process, each with its optimizer.
+// scaler.fp16_optimizer and clip_grad_norm over ranks: a world of ranks in this process, each with its optimizer or gradients.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include <fmt/format.h>
 
 #include "harness/subject/adapter/operations.hpp"
+#include "harness/subject/adapter/scaler_arguments.hpp"
 #include "harness/subject/adapter/typed_values.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/scaler/fp16_optimizer.hpp"
@@ -18,41 +20,49 @@ namespace {
 enum class By { plumbline, colossalai };
 using Lists = std::vector<std::vector<double>>;
 
-struct Run {
+constexpr int kMostRanks = 16;
+
+struct Grid {
   int tensor = 1, pipeline = 1, data = 1;
+  [[nodiscard]] int world() const { return tensor * pipeline * data; }
+};
+
+// `data` may be left out where it follows from the others.
+Grid grid_in(const Arguments& arguments, bool has_data) {
+  const auto size = [&](const char* name) { return static_cast<int>(arguments.integer_in(name, 1, kMostRanks)); };
+  Grid grid{.tensor = size("tensor"), .pipeline = size("pipeline")};
+  const int world = size("world_size");
+  const bool divides = grid.world() <= world && world % grid.world() == 0;
+  grid.data = has_data || arguments.has("data") ? size("data") : divides ? world / grid.world() : 1;
+  if (grid.world() != world)
+    arguments.refuse(fmt::format("{} tensor x {} pipeline x {} data ranks are not the {} of world_size", grid.tensor,
+                                 grid.pipeline, grid.data, world));
+  return grid;
+}
+
+void expect_of_each(const Arguments& arguments, const Grid& grid, std::size_t count, const std::string& what) {
+  if (count != static_cast<std::size_t>(grid.world()))
+    arguments.refuse(fmt::format("{} has {} entries for {} ranks", what, count, grid.world()));
+}
+
+struct Run {
+  Grid grid{};
   scaler::HysteresisRule rule{};
   double clip = 0;
   scaler::SgdOptions sgd{};
   std::vector<Lists> first;               // parameters of each rank
   std::vector<std::vector<Lists>> steps;  // gradients of each step and rank
-  [[nodiscard]] int world() const { return tensor * pipeline * data; }
 };
 
 Run run_in(const Arguments& arguments) {
-  constexpr int most = 16;
-  const auto size = [&](const char* name) { return static_cast<int>(arguments.integer_in(name, 1, most)); };
-  Run run{.tensor = size("tensor"), .pipeline = size("pipeline"), .data = size("data")};
-  const auto world = static_cast<std::size_t>(size("world_size"));
-  if (static_cast<std::size_t>(run.world()) != world)
-    arguments.refuse(fmt::format("{} tensor x {} pipeline x {} data ranks are not the {} of world_size", run.tensor,
-                                 run.pipeline, run.data, world));
-  const auto init = arguments.get<Arguments>("scaler");
-  run.rule.initial_scale = init.get<double>("initial_scale", run.rule.initial_scale);
-  run.rule.min_scale = init.get<double>("min_scale", run.rule.min_scale);
-  run.rule.growth_factor = init.get<double>("growth_factor", run.rule.growth_factor);
-  run.rule.backoff_factor = init.get<double>("backoff_factor", run.rule.backoff_factor);
-  run.rule.growth_interval = init.get<std::int64_t>("growth_interval", run.rule.growth_interval);
-  run.rule.hysteresis = init.get<std::int64_t>("hysteresis", run.rule.hysteresis);
-  run.rule.max_scale = init.find<double>("max_scale");
+  Run run{.grid = grid_in(arguments, true),
+          .rule = hysteresis_rule(arguments.get<Arguments>("scaler"), HasMaximum::yes)};
   run.clip = arguments.get<double>("clip_grad", 0);
   run.sgd = {.lr = arguments.get<double>("lr", 0.25), .momentum = arguments.get<double>("momentum", 0.5)};
   run.first = arguments.get<std::vector<Lists>>("params0");
-  const auto expect_of_each = [&](std::size_t count, const std::string& what) {
-    if (count != world) arguments.refuse(fmt::format("{} has {} entries for {} ranks", what, count, world));
-  };
-  expect_of_each(run.first.size(), "params0");
+  expect_of_each(arguments, run.grid, run.first.size(), "params0");
   for (const auto& step : arguments.get<std::vector<std::vector<Arguments>>>("steps")) {
-    expect_of_each(step.size(), fmt::format("steps[{}]", run.steps.size()));
+    expect_of_each(arguments, run.grid, step.size(), fmt::format("steps[{}]", run.steps.size()));
     auto& gradients = run.steps.emplace_back();
     for (const Arguments& rank : step) gradients.push_back(rank.get<Lists>("grads_scaled"));
   }
@@ -66,8 +76,8 @@ struct Groups {
   std::vector<std::unique_ptr<comm::Communicator>> made;
   scaler::ScalerGroups view;
 
-  Groups(comm::Communicator& world, const Run& run) {
-    const scaler::ModelGroups lists = scaler::model_groups(run.tensor, run.pipeline, run.data);
+  Groups(comm::Communicator& world, const Grid& grid) {
+    const scaler::ModelGroups lists = scaler::model_groups(grid.tensor, grid.pipeline, grid.data);
     const auto mine = [&](const scaler::RankLists& all) -> comm::Communicator* {
       for (const std::vector<int>& ranks : all)
         if (std::ranges::find(ranks, world.rank()) != ranks.end())
@@ -80,6 +90,9 @@ struct Groups {
     view.data = mine(lists.data);
   }
 };
+
+// Of a rank's parameters the first is cut over the tensor group, and the group has the others alike.
+bool is_cut(std::size_t parameter) { return parameter == 0; }
 
 std::vector<TypedValues> halves_of(const Lists& lists) {
   std::vector<TypedValues> all;
@@ -98,14 +111,12 @@ json doubles_of(const scaler::Fp16Optimizer& optimizer, std::size_t parameters, 
 
 // All steps of one rank.
 json rows_of_rank(comm::Communicator& world, const Run& run) {
-  const Groups groups(world, run);
+  const Groups groups(world, run.grid);
   const auto rank = static_cast<std::size_t>(world.rank());
   std::vector<TypedValues> parameters = halves_of(run.first[rank]);
   std::vector<scaler::ModelParameter> model;
   for (std::size_t i = 0; i < parameters.size(); ++i)
-    model.push_back({.name = fmt::format("p{}", i),
-                     .values = parameters[i].buffer(),
-                     .replicated = i > 0});  // only the first is cut
+    model.push_back({.name = fmt::format("p{}", i), .values = parameters[i].buffer(), .replicated = !is_cut(i)});
   scaler::Fp16Optimizer optimizer(model, scaler::sgd(run.sgd),
                                   {.scale = scaler::HysteresisScale{.rule = run.rule}, .clip_norm = run.clip},
                                   groups.view);
@@ -134,7 +145,7 @@ json fp16_optimizer(const Arguments& arguments) {
   const Run run = run_in(arguments);
   arguments.expect_no_others();
   std::vector<json> of_rank(run.first.size());
-  comm::run_ranks(run.world(), [&](comm::Communicator& world) {
+  comm::run_ranks(run.grid.world(), [&](comm::Communicator& world) {
     of_rank[static_cast<std::size_t>(world.rank())] = rows_of_rank(world, run);
   });
   json steps = json::array();
@@ -145,7 +156,42 @@ json fp16_optimizer(const Arguments& arguments) {
   return {{"steps", std::move(steps)}};
 }
 
+// One rank's part of clipping by the norm of its model group.
+json clipped_rank(comm::Communicator& world, const Grid& grid, const Lists& lists, double most, double p) {
+  const Groups groups(world, grid);
+  std::vector<TypedValues> gradients;
+  for (const auto& list : lists) gradients.emplace_back(comm::DType::f32, list);
+  scaler::GroupGradients views;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const std::span<float> values(static_cast<float*>(gradients[i].buffer().data), gradients[i].size());
+    views.all.push_back(values);
+    if (scaler::is_counted({.replicated = !is_cut(i)}, groups.view.tensor->rank())) views.counted.emplace_back(values);
+  }
+  const double norm = scaler::clip_over_group(groups.view.model, views, most, p);
+  return {{"norm", norm}, {"clipped", lists_of(gradients)}};
+}
+
 }  // namespace
+
+json clip_over_ranks(const Arguments& arguments, bool as_colossalai) {
+  const Grid grid = grid_in(arguments, false);
+  const auto most = arguments.get<double>("max_norm"), p = arguments.get<double>("norm_type", 2);
+  if (!(most >= 0)) arguments.refuse(fmt::format("max_norm is {}; it cannot be below 0", most));
+  if (!(p > 0)) arguments.refuse(fmt::format("norm_type is {}; it must be above 0, or inf", p));
+  if (as_colossalai && p != 2 && !std::isinf(p))
+    arguments.refuse(fmt::format("norm_type is {}; ColossalAI combines norms of 2 and inf alone over ranks", p));
+  std::vector<Lists> gradients;
+  for (const Arguments& rank : arguments.get<std::vector<Arguments>>("ranks"))
+    gradients.push_back(rank.get<Lists>("grads"));
+  expect_of_each(arguments, grid, gradients.size(), "ranks");
+  arguments.expect_no_others();
+  std::vector<json> ranks(gradients.size());
+  comm::run_ranks(grid.world(), [&](comm::Communicator& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    ranks[rank] = clipped_rank(world, grid, gradients[rank], most, p);
+  });
+  return {{"ranks", std::move(ranks)}};
+}
 
 void add_fp16_operations(AdapterService& service) { service.add("scaler.fp16_optimizer", fp16_optimizer); }
 

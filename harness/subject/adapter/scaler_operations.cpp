@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "harness/subject/adapter/operations.hpp"
+#include "harness/subject/adapter/scaler_arguments.hpp"
 #include "harness/subject/adapter/typed_values.hpp"
 #include "reference/scaler/found_inf.hpp"
 #include "reference/scaler/grad_scaler.hpp"
@@ -280,20 +281,14 @@ json constant_trace(double initial_scale, std::size_t updates) {
   return {{"trace", json::array_t(updates + 1, row)}, {"state_dict", {{"scale", narrow}}}};
 }
 
-json hysteresis_trace(const Arguments& arguments, bool has_maximum) {
+json hysteresis_trace(const Arguments& arguments, HasMaximum has_maximum) {
   const auto found = arguments.get<std::vector<bool>>("found_inf");
   const auto init = arguments.get<Arguments>("init");
   const auto names = arguments.get<std::map<std::string, json>>("init");
   const bool is_constant = arguments.get<bool>("constant", names.size() == 1 && names.contains("initial_scale"));
-  scaler::HysteresisRule rule;
-  rule.initial_scale = init.get<double>("initial_scale", rule.initial_scale);
-  if (is_constant) return constant_trace(rule.initial_scale, found.size());
-  rule.min_scale = init.get<double>("min_scale", rule.min_scale);
-  rule.growth_factor = init.get<double>("growth_factor", rule.growth_factor);
-  rule.backoff_factor = init.get<double>("backoff_factor", rule.backoff_factor);
-  rule.growth_interval = init.get<std::int64_t>("growth_interval", rule.growth_interval);
-  rule.hysteresis = init.get<std::int64_t>("hysteresis", rule.hysteresis);
-  if (has_maximum) rule.max_scale = init.find<double>("max_scale");
+  if (is_constant)
+    return constant_trace(init.get<double>("initial_scale", scaler::HysteresisRule().initial_scale), found.size());
+  const scaler::HysteresisRule rule = hysteresis_rule(init, has_maximum);
   check(rule);
   scaler::HysteresisScale scale{.rule = rule};
   json trace = json::array();
@@ -308,7 +303,7 @@ json hysteresis_trace(const Arguments& arguments, bool has_maximum) {
   json state{{"scale", scale.scale},
              {"growth_tracker", scale.growth_tracker},
              {"hysteresis_tracker", scale.hysteresis_tracker}};
-  if (has_maximum) state["max_scale"] = rule.max_scale ? json(*rule.max_scale) : json();
+  if (has_maximum == HasMaximum::yes) state["max_scale"] = rule.max_scale ? json(*rule.max_scale) : json();
   return {{"trace", std::move(trace)}, {"state_dict", std::move(state)}};
 }
 
@@ -410,9 +405,9 @@ json trace(const Arguments& arguments) {
     case By::torch:
       return torch_trace(arguments, true);
     case By::megatron:
-      return hysteresis_trace(arguments, false);
+      return hysteresis_trace(arguments, HasMaximum::no);
     case By::colossalai:
-      return hysteresis_trace(arguments, true);
+      return hysteresis_trace(arguments, HasMaximum::yes);
     case By::deepspeed:
       return deepspeed_trace(arguments);
   }
@@ -468,7 +463,10 @@ json found_inf(const Arguments& arguments) {
 // ---- clipping ----
 
 json clip_grad_norm(const Arguments& arguments) {
-  const By by = arguments.convention<By>({{"plumbline", By::plumbline}, {"torch", By::torch}});
+  const By by =
+      arguments.convention<By>({{"plumbline", By::plumbline}, {"torch", By::torch}, {"colossalai", By::colossalai}});
+  if (by == By::colossalai || (by == By::plumbline && arguments.has("ranks")))
+    return clip_over_ranks(arguments, by == By::colossalai);
   const comm::DType dtype = floating_dtype(arguments, comm::DType::f32);
   std::vector<TypedValues> gradients;
   for (const auto& values : arguments.get<std::vector<std::vector<double>>>("grads"))
@@ -483,6 +481,18 @@ json clip_grad_norm(const Arguments& arguments) {
 }
 
 }  // namespace
+
+scaler::HysteresisRule hysteresis_rule(const Arguments& init, HasMaximum has_maximum) {
+  const scaler::HysteresisRule usual;
+  scaler::HysteresisRule rule{.initial_scale = init.get<double>("initial_scale", usual.initial_scale),
+                              .min_scale = init.get<double>("min_scale", usual.min_scale),
+                              .growth_factor = init.get<double>("growth_factor", usual.growth_factor),
+                              .backoff_factor = init.get<double>("backoff_factor", usual.backoff_factor),
+                              .growth_interval = init.get<std::int64_t>("growth_interval", usual.growth_interval),
+                              .hysteresis = init.get<std::int64_t>("hysteresis", usual.hysteresis)};
+  if (has_maximum == HasMaximum::yes) rule.max_scale = init.find<double>("max_scale");
+  return rule;
+}
 
 void add_scaler_operations(AdapterService& service) {
   service.add("scaler.trace", trace);
