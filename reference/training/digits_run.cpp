@@ -72,9 +72,25 @@ Layout convolutions(bool norm, int stages) {
   return layout;
 }
 
+// A pair of linear layers a stage.
+Layout pairs(int stages) {
+  using namespace job;
+  constexpr std::int64_t hidden = 25, width = 24;
+  Layout layout;
+  for (int stage = 0; stage < stages; ++stage) {
+    const bool is_last = stage + 1 == stages;
+    layout.stages.push_back(static_cast<int>(layout.layers.size()));
+    layout.layers.insert(layout.layers.end(), {Linear{stage == 0 ? kPixels : width, hidden}, Gelu{},
+                                               Linear{hidden, is_last ? kClasses : width}});
+    if (!is_last) layout.layers.insert(layout.layers.end(), {LayerNorm{width}, Tanh{}});
+  }
+  return layout;
+}
+
 Layout layout_of(const std::string& model, int stages, int tied_uses) {
   if (model == "mlp") return mlp(stages);
   if (model == "tied") return tied(stages, tied_uses);
+  if (model == "pairs") return pairs(stages);
   return convolutions(model == "conv_norm", stages);
 }
 
@@ -88,6 +104,15 @@ std::string name_in_specification(const std::string& schedule) {
   if (schedule == "interleaved") return "interleaved-1f1b";
   if (schedule == "interleaved-zero-bubble") return "interleaved-zb";
   return schedule;
+}
+
+// Nothing for a rank that there is not.
+std::string first_parameter_of(const job::RunSpec& spec, int rank) {
+  if (rank < 0 || rank >= spec.parallel.world()) return "";
+  for (const job::Parameter& parameter : job::parameters_of(spec))
+    for (const int pipeline : job::holders_of(spec, parameter))
+      if (pipeline == job::coordinates_of(spec.parallel, rank).pipeline) return parameter.name;
+  return "";
 }
 
 job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const std::filesystem::path& folder) {
@@ -109,10 +134,12 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
   spec.seed = settings.seed;
   spec.parallel.pipeline = settings.pipeline;
   spec.parallel.data = settings.data;
+  spec.parallel.tensor = settings.tensor;
   spec.run = {.steps = settings.steps,
               .global_batch = settings.global_batch,
               .micro_batches = settings.micro_batches,
               .accumulation = settings.accumulation,
+              .dtype = settings.dtype,
               .schedule = name_in_specification(settings.schedule),
               .chunks = settings.chunks,
               .bucket_bytes = settings.bucket_bytes,
@@ -126,6 +153,11 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
     spec.optimizer = job::Sgd{.lr = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 1e-3};
   else
     spec.optimizer = job::Sgd{.lr = 0.1, .momentum = 0.9};
+  spec.scaler = settings.scaler;
+  for (job::Injection one : settings.injections) {
+    if (one.parameter.empty()) one.parameter = first_parameter_of(spec, one.rank);
+    spec.injections.push_back(one);
+  }
   spec.folder = folder;
   if (const auto problem = job::problem_of(spec)) throw InvalidArgument(problem->why);
   return spec;
@@ -144,7 +176,8 @@ void write_weights(const job::RunSpec& spec) {
   for (const job::Parameter& parameter : job::parameters_of(spec)) {
     const bool is_weight = parameter.name.ends_with(".weight");
     std::vector<float> values(static_cast<std::size_t>(job::elements_of(parameter.shape)));
-    if (std::holds_alternative<job::BatchNorm2d>(spec.layers[static_cast<std::size_t>(parameter.layer)])) {
+    const job::Layer& layer = spec.layers[static_cast<std::size_t>(parameter.layer)];
+    if (std::holds_alternative<job::BatchNorm2d>(layer) || std::holds_alternative<job::LayerNorm>(layer)) {
       std::ranges::fill(values, is_weight ? 1.0f : 0.0f);
     } else {
       if (is_weight) bound = 1 / std::sqrt(fan_in(parameter.shape));

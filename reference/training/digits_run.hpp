@@ -9,8 +9,10 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "reference/record/run_spec.hpp"
 #include "reference/training/digits.hpp"
@@ -20,8 +22,10 @@ namespace plumbline::training {
 
 /// mlp: 64-128-10 with relu; for more than two stages 64-32-...-32-10 with tanh, a linear layer a stage. conv: two
 /// convolutions (8 and 16 channels) with relu, then linear. conv_norm: conv with batch normalisation after the first
-/// convolution. tied: 64-32-...-32-10 with tanh, whose last hidden layer has the weight of the first, without bias.
-inline constexpr std::array<std::string_view, 4> kDigitsModels{"mlp", "conv", "conv_norm", "tied"};
+/// convolution. tied: 64-32-...-32-10 with tanh, whose last hidden layer has the weight of the first, without bias. pairs: two linear layers a
+/// stage with gelu between, 64-25-24, 24-25-24, ..., 24-25-10, layer normalisation and tanh from one pair to the next, where
+/// both layers of a pair are cut over tensor ranks.
+inline constexpr std::array<std::string_view, 5> kDigitsModels{"mlp", "conv", "conv_norm", "tied", "pairs"};
 /// sgd: momentum 0.9. sgd_decay: the same with Nesterov's rule and weight decay. adam: torch's defaults but for
 /// the rate. With their learning rates each model passes 0.95 of the held-out digits in 200 steps of 96 rows.
 inline constexpr std::array<std::string_view, 3> kDigitsOptimizers{"sgd", "sgd_decay", "adam"};
@@ -41,6 +45,10 @@ struct DigitsRun {
   std::string schedule = "1f1b";  // a name of run.schedule, or of schedules::Family
   int tied_uses = 2;  // of the tied model's shared weight, each on a stage of its own from tied_uses + 1 stages on
   std::int64_t bucket_bytes = 25 << 20;
+  int tensor = 1;
+  std::string dtype = "float32";  // or bfloat16, float16
+  std::optional<job::Scaler> scaler = {};
+  std::vector<job::Injection> injections = {};  // those without a parameter: the first one that their rank holds
 };
 
 /// Writes spec.toml, weights.safetensors and batches.safetensors into `folder`, which is made where it is not

@@ -159,7 +159,7 @@ TEST_F(DigitsRunTest, DependsOnItsSeed) {
 }
 
 TEST_F(DigitsRunTest, NamesTheSettingThatIsWrong) {
-  EXPECT_EQ(error_of({.model = "resnet"}), "model 'resnet'; it must be mlp, conv, conv_norm, tied");
+  EXPECT_EQ(error_of({.model = "resnet"}), "model 'resnet'; it must be mlp, conv, conv_norm, tied, pairs");
   EXPECT_EQ(error_of({.tied_uses = 1}), "1 uses of a tied weight; it has two at least");
   EXPECT_EQ(error_of({.optimizer = "lamb"}), "optimizer 'lamb'; it must be sgd, sgd_decay, adam");
   EXPECT_EQ(error_of({.global_batch = 2000}), "global batch 2000; there are 1437 rows to train on");

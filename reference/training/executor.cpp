@@ -14,12 +14,19 @@
 #include "reference/training/optimizer.hpp"
 #include "reference/training/pipeline/rank.hpp"
 #include "reference/training/reduction.hpp"
+#include "reference/training/scaler/optimizer.hpp"
+#include "reference/training/tensor/sharding.hpp"
 
 namespace plumbline::training {
 namespace {
 
 void refuse_unless(bool supported, const std::string& field, const std::string& only) {
   if (!supported) throw Unsupported(fmt::format("{}: the reference's executor runs only {}", field, only));
+}
+
+// Whether a rank runs by the engine.
+bool is_staged(const job::RunSpec& spec, const ExecutorSteps& steps) {
+  return spec.parallel.pipeline > 1 || spec.parallel.tensor > 1 || is_mixed(spec, steps.precision);
 }
 
 // Gradients in buckets, averaged while back-propagation runs.
@@ -135,7 +142,27 @@ class DataParallelRun {
   std::optional<DataReduction> reduction_;  // in place of those
 };
 
-// The same of a rank of a pipeline: a call of the engine for each batch of a step.
+// Replicas that were reduced have the same gradients, unless something is written into one of them afterwards.
+scaler::Deciding deciding_of(const job::RunSpec& spec) {
+  const bool parts = std::ranges::any_of(spec.injections, &job::Injection::reduced);
+  return parts ? scaler::Deciding::model_and_data : scaler::Deciding::model;
+}
+
+// What stands between the gradients of a run in 16 bits and its optimizer.
+std::unique_ptr<ScaledOptimizer> scaled_optimizer(const job::RunSpec& spec, const PipelineRank& rank,
+                                                  const job::Optimizer& rule, const ExecutorSteps& steps) {
+  const Scaling scaling{.is_on = spec.scaler.has_value(),
+                        .options = {.scale = loss_scale_of(spec.scaler),
+                                    .deciding = deciding_of(spec),
+                                    .clip_norm = steps.precision.clip_norm,
+                                    .norm_type = steps.precision.norm_type},
+                        .groups = rank.scaler_groups(),
+                        .steps = steps.scaler};
+  if (steps.precision.autocast) return autocast_optimizer(rank.scaled_leaves(), rule, scaling);
+  return rounded_optimizer(rank.scaled_leaves(), rank.given(), rule, scaling);
+}
+
+// The same of a rank whose model is cut, or computes in 16 bits: a call of the engine for each batch of a step.
 class StagedRun {
  public:
   StagedRun(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps)
@@ -146,6 +173,9 @@ class StagedRun {
         record_(spec, world.rank(), "plumbline", PLUMBLINE_VERSION) {
     for (const at::Tensor& leaf : rank_.leaves()) values_.push_back(leaf.detach());
     reduction_.emplace(rank_.data_group(), spec, steps, rank_.list(), values_);
+    if (!is_mixed(spec, steps.precision)) return;
+    scaled_ = scaled_optimizer(spec, rank_, steps.optimizer(spec, world.rank()), steps);
+    values_ = scaled_->values();
   }
 
   /// Returns the loss over this data rank's rows, on the ranks that have the last stage.
@@ -153,6 +183,7 @@ class StagedRun {
     note(step, job::Moment::before, values_);
     rank_.clear_gradients();
     const std::vector<double> losses = back_propagate(step);
+    if (!spec_.injections.empty()) rank_.inject_local(step);
     steps_.pipeline.finish([&] { rank_.reduce_shared(); }, [&] { update(step); });
     if (!rank_.has_last_stage()) return {};
     const auto loss = static_cast<float>(steps_.loss(losses));
@@ -169,7 +200,7 @@ class StagedRun {
     std::vector<double> losses;
     int call = 0;
     for (auto begin = rows.begin(); rows.end() - begin >= of_call; begin += of_call) {
-      const EngineResult result = rank_.run({begin, begin + of_call}, calls, false);
+      const EngineResult result = rank_.run({begin, begin + of_call}, calls, false, scaled_ ? scaled_->scale() : 1);
       losses.insert(losses.end(), result.losses.begin(), result.losses.end());
       steps_.pipeline.after_call([&] { rank_.reduce_shared(); }, call++, calls);
     }
@@ -177,11 +208,27 @@ class StagedRun {
   }
   void update(int step) {
     std::vector<at::Tensor> gradients = rank_.gradients();
+    if (scaled_) return update_scaled(step, gradients);
     note(step, job::Moment::local_grad, gradients);
     reduction_->reduce(gradients);
     note(step, job::Moment::grad, gradients);
     optimizer_.step(values_, gradients);
     note(step, job::Moment::after, values_);
+  }
+  // The record has gradients as if losses had not been multiplied.
+  void update_scaled(int step, std::vector<at::Tensor>& gradients) {
+    std::vector<at::Tensor> unscaled;
+    const double inverse = static_cast<double>(scaler::inverse_of(scaled_->scale()));
+    for (const at::Tensor& own : gradients) unscaled.push_back(own.to(at::kFloat).mul(inverse));
+    note(step, job::Moment::local_grad, unscaled);
+    reduction_->reduce(gradients);
+    rank_.inject_reduced(step, gradients);
+    const scaler::StepOutcome outcome = scaled_->step(gradients);
+    note(step, job::Moment::grad, scaled_->gradients());
+    note(step, job::Moment::after, values_);
+    if (!spec_.scaler) return;
+    record_.add_scale(step, static_cast<float>(outcome.scale));
+    record_.add_skipped(step, !outcome.stepped);
   }
   void note(int step, job::Moment moment, std::span<const at::Tensor> tensors) {
     for (std::size_t i = 0; i < tensors.size(); ++i)
@@ -194,8 +241,23 @@ class StagedRun {
   std::vector<at::Tensor> values_;
   std::optional<DataReduction> reduction_;
   OptimizerState optimizer_;
+  std::unique_ptr<ScaledOptimizer> scaled_;  // in place of that, where the run is mixed
   job::RecordWriter record_;
 };
+
+// Throws for an element that the part of the rank does not have.
+void require_injections(const job::RunSpec& spec) {
+  const std::vector<job::Parameter> all = job::parameters_of(spec);
+  const std::vector<LinearForm> forms = linear_forms(spec);
+  for (const job::Injection& one : spec.injections) {
+    const job::Parameter& whole = *std::ranges::find(all, one.parameter, &job::Parameter::name);
+    const int tensor = job::coordinates_of(spec.parallel, one.rank).tensor;
+    const job::Parameter own = recorded(whole, shard_of(spec, forms, whole, tensor));
+    if (one.index >= job::elements_of(own.shape))
+      throw InvalidArgument(fmt::format("an injection at element {} of '{}'; rank {} has {} of them, '{}'", one.index,
+                                        one.parameter, one.rank, job::elements_of(own.shape), own.name));
+  }
+}
 
 template <class Run>
 void run_steps(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
@@ -212,13 +274,13 @@ void run_steps(const job::RunSpec& spec, comm::Communicator& world, const std::f
 
 void require_runnable(const job::RunSpec& spec, const comm::Communicator& world, const ExecutorSteps& steps) {
   steps.accept(spec);
-  refuse_unless(spec.parallel.tensor == 1, fmt::format("parallel.tensor = {}", spec.parallel.tensor), "1");
-  refuse_unless(spec.run.dtype == "float32", fmt::format("run.dtype = '{}'", spec.run.dtype), "float32");
-  refuse_unless(!spec.scaler, "[scaler]", "without one");
   require_possible(steps.gradients);
-  refuse_unless(!steps.gradients.static_graph || spec.parallel.pipeline == 1,
-                fmt::format("a static graph with parallel.pipeline = {}", spec.parallel.pipeline),
-                "without a pipeline");
+  require_possible(spec, steps.precision);
+  require_injections(spec);
+  refuse_unless(!steps.gradients.static_graph || !is_staged(spec, steps),
+                fmt::format("a static graph with parallel.pipeline = {}, parallel.tensor = {} in {}",
+                            spec.parallel.pipeline, spec.parallel.tensor, spec.run.dtype),
+                "without a pipeline or tensor ranks, in float32");
   refuse_unless(steps.gradients.join.empty(), fmt::format("join '{}'", steps.gradients.join),
                 "equally many rows on all ranks");
   if (world.size() == spec.parallel.world()) return;
@@ -234,7 +296,7 @@ void run_specification(const job::RunSpec& spec, comm::Communicator& world, cons
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw RuntimeFailure(fmt::format("'{}' cannot be made a folder: {}", folder.string(), error.message()));
-  if (spec.parallel.pipeline > 1)
+  if (is_staged(spec, steps))
     run_steps<StagedRun>(spec, world, folder, progress, steps);
   else
     run_steps<DataParallelRun>(spec, world, folder, progress, steps);

@@ -44,6 +44,10 @@ Rows read_rows(const job::RunFiles& files, const job::RowRange& range, at::Scala
   return {typed(x), typed(y)};
 }
 
+at::ScalarType compute_type(const job::RunSpec& spec) {
+  return spec.run.dtype == "float16" ? at::kHalf : spec.run.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
+}
+
 std::vector<at::Tensor> parameters_on(const job::RunSpec& spec, const Values& values, Arithmetic arithmetic,
                                       c10::Device device) {
   std::vector<at::Tensor> list;
@@ -63,17 +67,24 @@ std::vector<at::Tensor> parameters_on(const job::RunSpec& spec, const Values& va
   return list;
 }
 
+std::vector<at::Tensor> rounded_parameters(const job::RunSpec& spec, std::vector<at::Tensor> parameters) {
+  for (at::Tensor& one : parameters) one = one.to(compute_type(spec)).to(one.scalar_type());
+  return parameters;
+}
+
 TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files, std::span<const at::Tensor> parameters,
-                           std::span<const job::RowRange> parts, double divisor) {
+                           std::span<const job::RowRange> parts, double divisor, double loss_scale) {
   std::vector<at::Tensor> leaves;
   for (const at::Tensor& parameter : parameters) leaves.push_back(parameter.detach().requires_grad_());
   const Model model(spec, leaves);
   TensorGradient result;
   for (const job::RowRange& part : parts) {
     const at::Tensor& like = parameters.front();
-    const Rows rows = read_rows(files, part, like.scalar_type());
-    const at::Tensor loss = model.loss(rows.x.to(like.device()), rows.y.to(like.device()));
-    loss.div(divisor).backward();
+    const Rows rows = read_rows(files, part, like.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+    const at::ScalarType type = rows.x.is_floating_point() ? like.scalar_type() : rows.x.scalar_type();
+    const at::Tensor loss = model.loss(rows.x.to(like.device(), type), rows.y.to(like.device()));
+    const at::Tensor mean = loss.div(divisor);
+    (loss_scale == 1 ? mean : mean.mul(loss_scale)).backward();
     result.losses.push_back(loss.item<double>());
   }
   for (const at::Tensor& leaf : leaves) result.gradients.push_back(leaf.grad());

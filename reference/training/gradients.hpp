@@ -24,16 +24,21 @@ struct TensorGradient {
   std::vector<double> losses;  // of the parts
 };
 
+/// The type that run.dtype names.
+[[nodiscard]] at::ScalarType compute_type(const job::RunSpec& spec);
+
 /// Parameters of type float or double on a device, in the order of job::parameters_of(). Throws
 /// InvalidArgument where one is missing or has another number of elements.
 [[nodiscard]] std::vector<at::Tensor> parameters_on(const job::RunSpec& spec, const Values& values,
                                                     Arithmetic arithmetic, c10::Device device);
+/// Each as layers of run.dtype have it, in the type that it came in.
+[[nodiscard]] std::vector<at::Tensor> rounded_parameters(const job::RunSpec& spec, std::vector<at::Tensor> parameters);
 
-/// The gradient of the sum of the parts' losses over `divisor`, their number for the mean. The type of the rows
-/// follows the parameters'.
+/// The gradient of the sum of the parts' losses over `divisor`, their number for the mean, times the scale. The type of the
+/// rows follows the parameters'; losses are in float32 at least.
 [[nodiscard]] TensorGradient gradient_of(const job::RunSpec& spec, const job::RunFiles& files,
                                          std::span<const at::Tensor> parameters, std::span<const job::RowRange> parts,
-                                         double divisor);
+                                         double divisor, double loss_scale = 1);
 
 struct Rows {
   at::Tensor x;

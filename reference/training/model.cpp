@@ -16,13 +16,26 @@ namespace plumbline::training {
 // What each kind of layer does, with torch.nn's default settings.
 struct Model::Step {
   const Model& model;
+  LinearForm form;
   const Parameters& own;
   const at::Tensor& x;
   const Pass& pass;
 
   static constexpr double kEps = 1e-5;
 
-  at::Tensor operator()(const job::Linear&) const { return linear(x, own.weight, own.bias, pass); }
+  at::Tensor operator()(const job::Linear& layer) const {
+    switch (form) {
+      case LinearForm::whole:
+        break;
+      case LinearForm::column:
+        return column_linear(*model.group_, x, own.weight, own.bias, pass);
+      case LinearForm::row:
+        return row_linear(*model.group_, x, own.weight, own.bias, pass);
+      case LinearForm::gathered:
+        return gathered_from(*model.group_, column_linear(*model.group_, x, own.weight, own.bias, pass), layer.out);
+    }
+    return linear(x, own.weight, own.bias, pass);
+  }
   at::Tensor operator()(const job::Relu&) const { return at::relu(x); }
   at::Tensor operator()(const job::Gelu&) const { return at::gelu(x); }
   at::Tensor operator()(const job::Tanh&) const { return at::tanh(x); }
@@ -43,8 +56,11 @@ struct Model::Step {
   }
 };
 
-Model::Model(const job::RunSpec& spec, std::span<const at::Tensor> parameters)
-    : spec_(spec), tensors_(spec.layers.size()) {
+Model::Model(const job::RunSpec& spec, std::span<const at::Tensor> parameters, std::optional<TensorGroup> group)
+    : spec_(spec),
+      group_(group),
+      forms_(group ? linear_forms(spec) : std::vector(spec.layers.size(), LinearForm::whole)),
+      tensors_(spec.layers.size()) {
   const std::vector<job::Parameter> list = job::parameters_of(spec);
   for (std::size_t i = 0; i < list.size(); ++i) {
     Parameters& layer = tensors_[static_cast<std::size_t>(list[i].layer)];
@@ -57,14 +73,16 @@ at::Tensor Model::forward(const at::Tensor& x) const { return forward(x, 0, stat
 at::Tensor Model::forward(const at::Tensor& x, int first, int end, const Pass& pass) const {
   at::Tensor value = x;
   for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(end); ++i)
-    value = std::visit(Step{*this, tensors_[i], value, pass}, spec_.layers[i]);
+    value = std::visit(Step{*this, forms_[i], tensors_[i], value, pass}, spec_.layers[i]);
   return value;
 }
 
 at::Tensor Model::loss(const at::Tensor& x, const at::Tensor& y) const { return loss_of(spec_, forward(x), y); }
 
 at::Tensor loss_of(const job::RunSpec& spec, const at::Tensor& output, const at::Tensor& y) {
-  return spec.loss == job::Loss::mse ? at::mse_loss(output, y) : at::cross_entropy_loss(output, y);
+  const bool is_narrow = output.scalar_type() == at::kHalf || output.scalar_type() == at::kBFloat16;
+  const at::Tensor wide = is_narrow ? output.to(at::kFloat) : output;
+  return spec.loss == job::Loss::mse ? at::mse_loss(wide, y) : at::cross_entropy_loss(wide, y);
 }
 
 }  // namespace plumbline::training

@@ -1,6 +1,7 @@
 // reference/training/model.hpp: the layers and losses of a specification as functions of explicit parameters.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -8,6 +9,7 @@
 
 #include "reference/record/layout.hpp"
 #include "reference/training/pipeline/stage.hpp"
+#include "reference/training/tensor/layers.hpp"
 
 namespace plumbline::training {
 
@@ -15,8 +17,8 @@ namespace plumbline::training {
 class Model {
  public:
   /// `parameters`: in the order of job::parameters_of(spec), all of one type and device. Those of layers that are not run
-  /// may be undefined.
-  Model(const job::RunSpec& spec, std::span<const at::Tensor> parameters);
+  /// may be undefined. With a tensor group, this rank's parts of them, as shard_of() cuts them.
+  Model(const job::RunSpec& spec, std::span<const at::Tensor> parameters, std::optional<TensorGroup> group = {});
 
   /// [rows, …] to [rows, …]. Batch normalisation uses the statistics of these rows.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x) const;
@@ -32,10 +34,12 @@ class Model {
     at::Tensor bias;  // undefined where the layer has none
   };
   const job::RunSpec& spec_;
-  std::vector<Parameters> tensors_;  // by layer
+  std::optional<TensorGroup> group_;
+  std::vector<LinearForm> forms_;  // by layer, and
+  std::vector<Parameters> tensors_;
 };
 
-/// The specification's mean loss of outputs over their rows, a scalar.
+/// The specification's mean loss of outputs over their rows, a scalar; of outputs in 16 bits in float32.
 [[nodiscard]] at::Tensor loss_of(const job::RunSpec& spec, const at::Tensor& output, const at::Tensor& y);
 
 }  // namespace plumbline::training

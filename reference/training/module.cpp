@@ -14,9 +14,11 @@
 #include "reference/training/executor.hpp"
 #include "reference/training/gradients.hpp"
 #include "reference/training/model.hpp"
+#include "reference/training/models/cut_layer.hpp"
 #include "reference/training/pipeline/counting.hpp"
 #include "reference/training/pipeline/lists.hpp"
 #include "reference/training/pipeline/rank.hpp"
+#include "reference/training/slowmo/averaged_run.hpp"
 #include "reference/training/steps.hpp"
 #include "reference/training/trainer/pipeline_run.hpp"
 
@@ -157,6 +159,30 @@ class GuardedSession final : public PipelineSession {
   std::unique_ptr<PipelineSession> inner_;
 };
 
+class GuardedAveragedSession final : public AveragedSession {
+ public:
+  explicit GuardedAveragedSession(std::unique_ptr<AveragedSession> inner) : inner_(std::move(inner)) {}
+  AveragedStep step(int step) override {
+    return guarded([&] { return inner_->step(step); });
+  }
+  double evaluate(const LabelledRows& rows) override {
+    return guarded([&] { return inner_->evaluate(rows); });
+  }
+  std::vector<float> estimate() const override {
+    return guarded([&] { return inner_->estimate(); });
+  }
+  std::int64_t slow_buffer_bytes() const override { return inner_->slow_buffer_bytes(); }
+  void save(const std::filesystem::path& folder) override {
+    guarded([&] { inner_->save(folder); });
+  }
+  void load(const std::filesystem::path& folder, int steps) override {
+    guarded([&] { inner_->load(folder, steps); });
+  }
+
+ private:
+  std::unique_ptr<AveragedSession> inner_;
+};
+
 class TorchTraining final : public Training {
  public:
   TorchTraining() { make_deterministic(); }
@@ -192,16 +218,33 @@ class TorchTraining final : public Training {
     return guarded([&] { return training::sum_shared(copies, group, steps); });
   }
 
+  LayerOutcome cut_layer(const CutLayer& layer, comm::Communicator& group, const ExecutorSteps& steps) override {
+    return guarded([&] {
+      const TensorGroup over{&group, &steps.tensor};
+      return outcome_of(layer, &over, Arithmetic::float32);
+    });
+  }
+  LayerOutcome whole_layer(const CutLayer& layer, Arithmetic arithmetic) override {
+    return guarded([&] { return outcome_of(layer, nullptr, arithmetic); });
+  }
+
   std::vector<EpochResult> program(const PipelineRun& run, comm::Communicator& world, const PipelineSinks& sinks,
                                    const ExecutorSteps& steps) override {
     return guarded([&] { return run_pipeline(run, world, sinks, steps); });
+  }
+
+  std::unique_ptr<AveragedSession> averaged(const job::RunSpec& spec, comm::Communicator& world,
+                                            const AveragingSettings& settings, const AveragedSteps& steps) override {
+    return guarded(
+        [&] { return std::make_unique<GuardedAveragedSession>(averaged_run(spec, world, settings, steps)); });
   }
 
   Baseline baseline(const job::RunSpec& spec, const std::vector<Slice>& slices, const Values& before,
                     Arithmetic arithmetic, const std::string& device) override {
     return guarded([&] {
       const job::RunFiles files(spec);
-      const std::vector<at::Tensor> parameters = parameters_on(spec, before, arithmetic, device_of(device, 0));
+      const std::vector<at::Tensor> parameters =
+          rounded_parameters(spec, parameters_on(spec, before, arithmetic, device_of(device, 0)));
       Baseline result;
       for (const Slice& slice : slices)
         result.slices.push_back(
@@ -211,12 +254,27 @@ class TorchTraining final : public Training {
     });
   }
 
+  std::vector<LossGradient> scaled_slices(const job::RunSpec& spec, const std::vector<Slice>& slices,
+                                          const Values& before, double scale, const std::string& device) override {
+    return guarded([&] {
+      const job::RunFiles files(spec);
+      std::vector<at::Tensor> parameters = parameters_on(spec, before, Arithmetic::float32, device_of(device, 0));
+      for (at::Tensor& one : parameters) one = one.to(compute_type(spec));
+      std::vector<LossGradient> results;
+      for (const Slice& slice : slices)
+        results.push_back(
+            on_host(spec, gradient_of(spec, files, parameters, slice, static_cast<double>(slice.size()), scale)));
+      return results;
+    });
+  }
+
   LossGradient union_batch(const job::RunSpec& spec, int step, const Values& before, Arithmetic arithmetic,
                            const std::string& device) override {
     check_step(spec, step);
     return guarded([&] {
       const job::RunFiles files(spec);
-      const std::vector<at::Tensor> parameters = parameters_on(spec, before, arithmetic, device_of(device, 0));
+      const std::vector<at::Tensor> parameters =
+          rounded_parameters(spec, parameters_on(spec, before, arithmetic, device_of(device, 0)));
       const std::vector<job::RowRange> batches = whole_batches(spec, step);
       return on_host(spec, gradient_of(spec, files, parameters, batches, static_cast<double>(batches.size())));
     });

@@ -15,7 +15,8 @@ OptimizerState::OptimizerState(const job::Optimizer& optimizer, std::size_t para
 void OptimizerState::step(std::span<at::Tensor> values, std::span<const at::Tensor> gradients) {
   ++steps_;
   for (std::size_t i = 0; i < values.size(); ++i)
-    std::visit([&](const auto& rule) { step_one(rule, values[i], gradients[i], moments_[i]); }, optimizer_);
+    if (gradients[i].defined())
+      std::visit([&](const auto& rule) { step_one(rule, values[i], gradients[i], moments_[i]); }, optimizer_);
 }
 
 void OptimizerState::set_learning_rate(double rate) {

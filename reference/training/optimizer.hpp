@@ -24,7 +24,7 @@ class OptimizerState {
 
   OptimizerState(const job::Optimizer& optimizer, std::size_t parameters);
 
-  /// Changes `values` by one step; the gradients stay as they are.
+  /// Changes `values` by one step, those without a gradient aside; the gradients stay as they are.
   void step(std::span<at::Tensor> values, std::span<const at::Tensor> gradients);
 
   /// The rate of the steps from now on.

@@ -3,6 +3,8 @@
 #include <numeric>
 #include <utility>
 
+#include <ATen/ops/from_blob.h>
+
 #include "reference/bucketing/by_type.hpp"
 
 namespace plumbline::training {
@@ -39,6 +41,14 @@ bucketing::ReducerOptions DataReduction::options() {
 }
 
 void DataReduction::reduce_by_step(comm::Communicator& group, const comm::Buffer& values) const {
+  if (values.dtype != comm::DType::f32) {  // a step reduces floats
+    at::Tensor own = at::from_blob(values.data, {values.count},
+                                   at::TensorOptions(values.dtype == comm::DType::f16 ? at::kHalf : at::kBFloat16));
+    at::Tensor wide = own.to(at::kFloat);
+    reduce_by_step(group, {wide.data_ptr(), values.count, comm::DType::f32});
+    own.copy_(wide);
+    return;
+  }
   Bucket bucket{.values = {static_cast<float*>(values.data), static_cast<std::size_t>(values.count)}, .parts = {}};
   std::size_t begin = 0;
   for (std::size_t i = 0; i < list_.size(); ++i) {

@@ -13,8 +13,11 @@
 #include "reference/comm/communicator.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/record/training_record.hpp"
+#include "reference/scaler/fp16_optimizer.hpp"
 #include "reference/training/gradient_settings.hpp"
 #include "reference/training/pipeline/steps.hpp"
+#include "reference/training/precision_settings.hpp"
+#include "reference/training/tensor/steps.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::training {
@@ -76,6 +79,12 @@ struct ExecutorSteps {
   std::function<double(std::span<const double> micro_batches)> loss = mean_loss;
   /// Of a pipeline.
   PipelineTrainingSteps pipeline;
+  /// Of layers that are cut over tensor ranks.
+  TensorSteps tensor;
+  /// In which way a run in 16 bits is made, and by what gradients are clipped.
+  PrecisionSettings precision;
+  /// Of loss scaling, and of masters.
+  scaler::ScalerSteps scaler;
 };
 
 }  // namespace plumbline::training

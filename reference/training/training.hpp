@@ -13,6 +13,7 @@
 //         RuntimeFailure.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -20,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reference/comm/communicator.hpp"
@@ -68,8 +70,11 @@ struct StepProgress {
 };
 using Progress = std::function<void(const StepProgress&)>;
 
-struct ExecutorSteps;  // steps.hpp
-struct PipelineRun;    // trainer/pipeline_run.hpp
+struct ExecutorSteps;   // steps.hpp
+class AveragedSession;  // slowmo/session.hpp
+struct AveragedSteps;
+struct AveragingSettings;  // slowmo/settings.hpp
+struct PipelineRun;        // trainer/pipeline_run.hpp
 struct PipelineSinks;
 struct EpochResult;  // trainer/trainer.hpp
 
@@ -129,6 +134,24 @@ struct SharedCopy {
   std::optional<std::vector<double>> gradient = {};  // of this rank's uses
 };
 
+/// The layers that are cut over tensor ranks. column: its outputs are cut, then gathered. row: its inputs are. perceptron:
+/// column, gelu, row. block: a transformer's, attention and perceptron.
+inline constexpr std::array<std::string_view, 4> kCutLayers{"column", "row", "perceptron", "block"};
+
+/// One layer, its input, and what its outputs are multiplied by for gradients: functions of the seed.
+struct CutLayer {
+  std::string kind = "perceptron";
+  std::int64_t width = 12;  // of inputs and outputs
+  std::int64_t hidden = 25;
+  std::int64_t heads = 3;
+  std::uint64_t seed = 0;
+};
+/// All of it, row-major, wherever parts of it were computed.
+struct LayerOutcome {
+  std::vector<double> output, input_gradient;
+  Gradients gradients;
+};
+
 class Training {
  public:
   Training() = default;
@@ -142,8 +165,8 @@ class Training {
 
   /// Runs `spec` as rank world.rank(), on spec.run.device, and writes folder/rank<R>.safetensors, local_grad
   /// included. Collective over `world`, whose size is the specification's. `steps` are the right ones unless the
-  /// run shall be wrong. Throws Unsupported for tensor other than 1, a dtype other than float32, a scaler or
-  /// injections, InvalidArgument for a specification that is impossible to run.
+  /// run shall be wrong. Throws InvalidArgument for a specification that is impossible to run, Unsupported for settings that
+  /// do not go together.
   virtual void run(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
                    const Progress& progress, const ExecutorSteps& steps) = 0;
 
@@ -169,6 +192,16 @@ class Training {
     throw Unsupported("this executor shares no parameters");
   }
 
+  /// The layer cut over the group, in float32; its outputs and gradients are put together on all ranks. Collective over the
+  /// group. Throws NotFound for a kind that there is not.
+  [[nodiscard]] virtual LayerOutcome cut_layer(const CutLayer&, comm::Communicator&, const ExecutorSteps&) {
+    throw Unsupported("this executor has no tensor ranks");
+  }
+  /// The same layer on one device, uncut.
+  [[nodiscard]] virtual LayerOutcome whole_layer(const CutLayer&, Arithmetic) {
+    throw Unsupported("this executor has no tensor ranks");
+  }
+
   /// run_pipeline() of trainer/pipeline_run.hpp: a whole training run by names, one rank of it. Collective over `world`. Throws
   /// what that throws, and Unsupported where it is not part of this executor.
   virtual std::vector<EpochResult> program(const PipelineRun&, comm::Communicator&, const PipelineSinks&,
@@ -176,13 +209,28 @@ class Training {
     throw Unsupported("this executor has no training by names");
   }
 
-  /// The gradient and loss of one step at the parameter values `before`, of the data ranks' slices. In float32
-  /// bitwise what the executor's ranks compute of such rows, and with a backend that adds in rank order, what
-  /// they use. For any layout of ranks. Throws OutOfRange for rows that are not there.
+  /// A rank of `spec` that averages parameters in place of gradients, as slowmo/settings.hpp says. Collective over `world`,
+  /// which must outlive it. Throws what that throws, and Unsupported where it is not part of this executor.
+  [[nodiscard]] virtual std::unique_ptr<AveragedSession> averaged(const job::RunSpec&, comm::Communicator&,
+                                                                  const AveragingSettings&, const AveragedSteps&) {
+    throw Unsupported("this executor averages no parameters");
+  }
+
+  /// The gradient and loss of one step at the parameter values `before`, rounded to run.dtype, of the data ranks' slices. In
+  /// float32 bitwise what the executor's ranks compute of such rows, and with a backend that adds in rank order, what
+  /// they use, if that is their dtype. For any layout of ranks. Throws OutOfRange for rows that are not there.
   [[nodiscard]] virtual Baseline baseline(const job::RunSpec& spec, const std::vector<Slice>& slices,
                                           const Values& before, Arithmetic arithmetic, const std::string& device) = 0;
 
-  /// The same of all rows of a step's batches together, each batch in one piece. Where batch normalisation
+  /// The same of each slice alone, computed in run.dtype as the executor's ranks do with rounded parameters: the gradients are
+  /// those of losses multiplied by the scale, in numbers of that type.
+  [[nodiscard]] virtual std::vector<LossGradient> scaled_slices(const job::RunSpec&, const std::vector<Slice>&,
+                                                                const Values&, double /*scale*/,
+                                                                const std::string& /*device*/) {
+    throw Unsupported("this executor has no training in 16 bits");
+  }
+
+  /// The baseline's gradient of all rows of a step's batches together, each batch in one piece. Where batch normalisation
   /// is in the model this is another function of the parameters than the baseline's.
   [[nodiscard]] virtual LossGradient union_batch(const job::RunSpec& spec, int step, const Values& before,
                                                  Arithmetic arithmetic, const std::string& device) = 0;

@@ -152,10 +152,10 @@ INSTANTIATE_TEST_SUITE_P(Recorded, TorchNn, testing::ValuesIn(recorded_cases()),
 
 class TrainingTest : public testing::Test {
  protected:
-  std::string error_of(const job::RunSpec& spec, int ranks = 1) {
+  std::string error_of(const job::RunSpec& spec, int ranks = 1, const ExecutorSteps& steps = {}) {
     try {
-      comm::run_ranks(ranks,
-                      [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}, {}); });
+      comm::run_ranks(
+          ranks, [&](comm::Communicator& world) { module().run(spec, world, folder.path() / "record", {}, steps); });
     } catch (const Error& error) {
       return std::string(error.kind()) + ": " + error.what();
     }
@@ -232,15 +232,29 @@ TEST_F(TrainingTest, AccuracyCountsRightRows) {
 
 TEST_F(TrainingTest, SaysInOneLineWhatItDoesNotRun) {
   job::RunSpec spec = digits_run({.data = 1});
+  ExecutorSteps steps;
+  steps.precision.autocast = true;
+  EXPECT_EQ(error_of(spec, 1, steps),
+            "invalid_argument: autocast with run.dtype = 'float32'; it must be 'float16' or 'bfloat16'");
+  spec.run.dtype = "float16";
+  steps.precision.clip_norm = 1;
+  EXPECT_EQ(error_of(spec, 1, steps),
+            "unsupported: autocast: the reference's executor clips only with rounded parameters");
+  steps.precision = {.clip_norm = -1};
+  EXPECT_EQ(error_of(spec, 1, steps), "invalid_argument: clip norm -1; it must be a finite number above 0");
+  steps.precision = {.clip_norm = 1, .norm_type = 0};
+  EXPECT_EQ(error_of(spec, 1, steps), "invalid_argument: norm type 0; it must be a number above 0, or inf");
+  spec = digits_run({.data = 1, .pipeline = 2, .schedule = "zb-h1"});
   spec.run.dtype = "bfloat16";
-  EXPECT_EQ(error_of(spec), "unsupported: run.dtype = 'bfloat16': the reference's executor runs only float32");
-  spec.run.dtype = "float32";
-  spec.scaler.emplace();
-  EXPECT_EQ(error_of(spec), "unsupported: [scaler]: the reference's executor runs only without one");
-  spec.scaler.reset();
-  spec.parallel.tensor = 2;
-  EXPECT_EQ(error_of(spec, 2), "unsupported: parallel.tensor = 2: the reference's executor runs only 1");
-  spec.parallel.tensor = 1;
+  steps.precision = {.autocast = true};
+  EXPECT_EQ(
+      error_of(spec, 2, steps),
+      "unsupported: autocast: the reference's executor runs only schedules with whole backward passes, not 'zb-h1'");
+  spec = digits_run({.model = "pairs", .data = 1, .tensor = 2, .scaler = job::Scaler{}});
+  spec.injections = {{.rank = 1, .parameter = "0.weight", .index = 12 * 64}};
+  EXPECT_EQ(error_of(spec, 2),
+            "invalid_argument: an injection at element 768 of '0.weight'; rank 1 has 768 of them, '0.weight@0'");
+  spec = digits_run({.data = 1});
   EXPECT_EQ(error_of(spec, 2), "invalid_argument: parallel.data = 1, but 2 ranks were started");
   spec.run.global_batch = 97;
   EXPECT_EQ(error_of(spec),

@@ -6,7 +6,6 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/softmax.h>
 #include <fmt/format.h>
@@ -26,12 +25,6 @@ void check(const Transformer& settings) {
     if (value < 1) throw InvalidArgument(fmt::format("{} = {}; it must be at least 1", name, value));
   if (settings.width % settings.heads != 0)
     throw InvalidArgument(fmt::format("heads = {}; it must divide the width, {}", settings.heads, settings.width));
-}
-
-Layer product(StageTensors& tensors, const std::string& name, std::int64_t in, std::int64_t out, double deviation) {
-  const at::Tensor weight = tensors.parameter(name + ".weight", {out, in}, normal(deviation));
-  const at::Tensor bias = tensors.parameter(name + ".bias", {out}, constant(0));
-  return [=](const at::Tensor& x, const Pass& pass) { return linear(x, weight, bias, pass); };
 }
 
 at::Tensor token_weight(StageTensors& tensors, const Transformer& settings) {
@@ -61,30 +54,20 @@ at::Tensor causal_attention(const at::Tensor& query, const at::Tensor& key, cons
   return at::matmul(at::softmax(scores, -1), value);
 }
 
-Layer attention(StageTensors& tensors, const std::string& name, const Transformer& settings) {
-  const std::int64_t width = settings.width, heads = settings.heads;
-  const Layer inputs = product(tensors, name + ".qkv", width, 3 * width, kDeviation);
-  const Layer output = product(tensors, name + ".out", width, width, kDeviation / std::sqrt(2.0 * settings.layers));
+// Of the products that are added to what came in.
+double deviation_of_output(const Transformer& settings) { return kDeviation / std::sqrt(2.0 * settings.layers); }
+
+Layer attention(Products& products, const std::string& name, const Transformer& settings) {
+  const std::int64_t width = settings.width, per_head = width / settings.heads;
+  const Layer inputs = products.column(name + ".qkv", width, 3 * width, kDeviation, 3, per_head);
+  const Layer output = products.row(name + ".out", width, width, deviation_of_output(settings), per_head);
+  const std::int64_t heads = products.share_of(settings.heads);
   return [=](const at::Tensor& x, const Pass& pass) {
     const std::int64_t rows = x.size(0), length = x.size(1);
     // [3, rows, heads, length, width / heads]
-    const at::Tensor all = inputs(x, pass).view({rows, length, 3, heads, width / heads}).permute({2, 0, 3, 1, 4});
+    const at::Tensor all = inputs(x, pass).view({rows, length, 3, heads, per_head}).permute({2, 0, 3, 1, 4});
     const at::Tensor seen = causal_attention(all[0], all[1], all[2]);
-    return output(seen.transpose(1, 2).reshape({rows, length, width}), pass);
-  };
-}
-
-Layer block(StageTensors& tensors, const std::string& name, const Transformer& settings) {
-  const std::int64_t width = settings.width;
-  const Layer norm1 = layer_norm_layer(tensors, name + ".norm1", width);
-  const Layer attend = attention(tensors, name + ".attention", settings);
-  const Layer norm2 = layer_norm_layer(tensors, name + ".norm2", width);
-  const Layer widen = product(tensors, name + ".widen", width, 4 * width, kDeviation);
-  const Layer narrow =
-      product(tensors, name + ".narrow", 4 * width, width, kDeviation / std::sqrt(2.0 * settings.layers));
-  return [=](const at::Tensor& x, const Pass& pass) {
-    const at::Tensor attended = x.add(attend(norm1(x, pass), pass));
-    return attended.add(narrow(at::gelu(widen(norm2(attended, pass), pass)), pass));
+    return output(seen.transpose(1, 2).reshape({rows, length, heads * per_head}), pass);
   };
 }
 
@@ -96,12 +79,26 @@ Layer head(StageTensors& tensors, const Transformer& settings) {
 
 }  // namespace
 
+Layer transformer_block(Products& products, const std::string& name, const Transformer& settings) {
+  const std::int64_t width = settings.width;
+  const Layer norm1 = layer_norm_layer(products.tensors(), name + ".norm1", width);
+  const Layer attend = attention(products, name + ".attention", settings);
+  const Layer norm2 = layer_norm_layer(products.tensors(), name + ".norm2", width);
+  const Layer perceive = perceptron_of(products, name, width, 4 * width, kDeviation, deviation_of_output(settings));
+  return [=](const at::Tensor& x, const Pass& pass) {
+    const at::Tensor attended = x.add(attend(norm1(x, pass), pass));
+    return attended.add(perceive(norm2(attended, pass), pass));
+  };
+}
+
 Blocks transformer(const Transformer& settings) {
   check(settings);
   Blocks blocks{{"embeddings", [=](StageTensors& tensors) { return embeddings(tensors, settings); }}};
   for (int i = 0; i < settings.layers; ++i)
-    blocks.push_back({fmt::format("transformer block {}", i),
-                      [=](StageTensors& tensors) { return block(tensors, fmt::format("block{}", i), settings); }});
+    blocks.push_back({fmt::format("transformer block {}", i), [=](StageTensors& tensors) {
+                        Products whole(tensors, nullptr);
+                        return transformer_block(whole, fmt::format("block{}", i), settings);
+                      }});
   blocks.push_back({"tied head", [=](StageTensors& tensors) { return head(tensors, settings); }});
   return blocks;
 }

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "reference/training/models/blocks.hpp"
+#include "reference/training/models/tensor_parallel.hpp"
 
 namespace plumbline::training {
 
@@ -26,6 +27,9 @@ struct Transformer {
 
 /// The name under which first and last block share the token embeddings.
 inline constexpr const char* kSharedEmbedding = "token.weight";
+
+/// One block, [rows, length, width] to the same, its heads and hidden values cut over the products' group.
+[[nodiscard]] Layer transformer_block(Products& products, const std::string& name, const Transformer& settings);
 
 /// layers + 2 blocks. Throws InvalidArgument for a size below 1, and for heads that do not divide the width.
 [[nodiscard]] Blocks transformer(const Transformer& settings);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -32,6 +33,21 @@ void refuse_unless_as_announced(const char* what, std::size_t given, int announc
   if (given != static_cast<std::size_t>(announced))
     throw InvalidArgument(fmt::format("{}: {} micro-batches given, {} announced", what, given, announced));
 }
+
+// Back-propagation has threads of its own for GPUs, one for all ranks of a process: a rank that waits there for another one
+// would wait for ever. While a value lives, it runs on the thread that calls it.
+class OnThisThread {
+ public:
+  OnThisThread() : before_(c10::AutogradState::get_tls_state()) {
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  }
+  ~OnThisThread() { c10::AutogradState::set_tls_state(before_); }
+  OnThisThread(const OnThisThread&) = delete;
+  OnThisThread& operator=(const OnThisThread&) = delete;
+
+ private:
+  c10::AutogradState before_;
+};
 
 // The same computations without those that train.
 schedules::Schedule forwards_of(schedules::Schedule schedule) {
@@ -147,7 +163,8 @@ class PipelineEngine::Call {
     if (!call_.return_loss) return;
     const at::Tensor loss = engine_.options_.criterion(kept.outputs, labels);
     result_.losses[at] = loss.item<double>();
-    kept.outputs = {loss.div(engine_.steps_.divisor(size_))};
+    const at::Tensor mean = loss.div(engine_.steps_.divisor(size_));
+    kept.outputs = {call_.loss_scale == 1 ? mean : mean.mul(call_.loss_scale)};
   }
 
   void hand_on(const Place& place, const Tensors& outputs) {
@@ -192,7 +209,10 @@ class PipelineEngine::Call {
       gradients = taken(gradients_, place);
       engine_.steps_.output_gradients(place.first, [&] { return views_of(gradients); }, size_);
     }
-    if (!roots.empty()) torch::autograd::backward(roots, gradients);
+    if (!roots.empty()) {
+      const OnThisThread here;
+      torch::autograd::backward(roots, gradients);
+    }
     if (place.first > 0) results_[place] = gradients_of_inputs(kept.inputs);
     // What is left for the weights is in kept.deferred.
     kept.inputs.clear();

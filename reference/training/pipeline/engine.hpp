@@ -13,6 +13,7 @@
 //         A result counts the most (stage, micro-batch) pairs that were kept at once and, where asked, the most bytes.
 // Bits    With a schedule that back-propagates the micro-batches of each stage in their order, a step's gradients have the
 //         bits of a single device that runs micro-batch after micro-batch.
+// Threads Back-propagation runs on the calling thread, on GPUs, too: layers may talk to other ranks in it.
 // Errors  InvalidArgument, with the numbers. What a stage or a message throws comes through; the group is unusable then.
 // Source  ColossalAI's PipelineSchedule (the contract of a call); torch.distributed.pipelining's stages.
 #pragma once
@@ -62,7 +63,8 @@ struct EngineCall {
   bool forward_only = false;  // evaluation: nothing is kept, no gradient changes
   bool return_loss = true;    // else, where forward_only, labels are not needed
   bool return_outputs = false;
-  int calls = 1;  // whose gradients make a step
+  int calls = 1;          // whose gradients make a step
+  double loss_scale = 1;  // what losses are multiplied by before back-propagation; results have them as they are
   bool measure_memory = false;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
@@ -13,6 +14,11 @@
 
 namespace plumbline::training {
 namespace {
+
+// The numbers in which layers compute, outside autocast.
+at::ScalarType type_of(const job::RunSpec& spec, const PrecisionSettings& settings) {
+  return settings.autocast ? at::kFloat : compute_type(spec);
+}
 
 std::unique_ptr<comm::Communicator> group_along(const job::RunSpec& spec, comm::Communicator& world,
                                                 job::Coordinates at, int job::Coordinates::* axis, int size) {
@@ -42,29 +48,51 @@ PipelineRank::PipelineRank(const job::RunSpec& spec, comm::Communicator& world, 
       device_(device_of(spec.run.device, world.rank())),
       pipeline_(group_along(spec, world, place_, &job::Coordinates::pipeline, spec.parallel.pipeline)),
       data_(group_along(spec, world, place_, &job::Coordinates::data, spec.parallel.data)) {
+  make_groups(world);
   make_parameters(steps.weights(spec, world.rank()));
   make_stages();
   make_shared_parameters();
 }
 
+void PipelineRank::make_groups(comm::Communicator& world) {
+  const job::Parallel& parallel = spec_.parallel;
+  if (parallel.tensor > 1) tensor_ = group_along(spec_, world, place_, &job::Coordinates::tensor, parallel.tensor);
+  if (!is_mixed(spec_, steps_.precision) || parallel.tensor * parallel.pipeline == 1) return;
+  std::vector<int> ranks;
+  for (int pipeline = 0; pipeline < parallel.pipeline; ++pipeline)
+    for (int tensor = 0; tensor < parallel.tensor; ++tensor)
+      ranks.push_back(job::rank_of(parallel, {.pipeline = pipeline, .data = place_.data, .tensor = tensor}));
+  std::ranges::sort(ranks);
+  model_group_ = world.create_group(ranks);
+}
+
 void PipelineRank::make_parameters(const Values& values) {
   const std::vector<job::Parameter> all = job::parameters_of(spec_);
+  const std::vector<LinearForm> forms = linear_forms(spec_);
+  const at::ScalarType type = type_of(spec_, steps_.precision);
   std::vector<at::Tensor> tensors = parameters_on(spec_, values, Arithmetic::float32, device_);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (std::ranges::count(job::holders_of(spec_, all[i]), place_.pipeline) == 0) {
       tensors[i] = at::Tensor();
       continue;
     }
-    list_.push_back(all[i]);
-    leaves_.push_back(tensors[i].requires_grad_());
+    const Shard shard = shard_of(spec_, forms, all[i], place_.tensor);
+    whole_.push_back(all[i]);
+    list_.push_back(recorded(all[i], shard));
+    const at::Tensor own = narrowed(tensors[i], shard);
+    if (type != at::kFloat) given_.push_back(own);
+    tensors[i] = own.to(type).requires_grad_();
+    leaves_.push_back(tensors[i]);
   }
-  model_ = std::make_unique<Model>(spec_, tensors);
+  std::optional<TensorGroup> group;
+  if (tensor_) group = TensorGroup{tensor_.get(), &steps_.tensor};
+  model_ = std::make_unique<Model>(spec_, tensors, group);
 }
 
 std::vector<NamedTensor> PipelineRank::used_by(int first, int end) const {
   std::vector<NamedTensor> used;
   for (std::size_t i = 0; i < list_.size(); ++i) {
-    const bool is_weight = list_[i].name.ends_with(".weight");
+    const bool is_weight = whole_[i].name.ends_with(".weight");
     for (int layer = first; layer < end; ++layer) {
       if ((is_weight ? layer_of_weight(spec_, layer) : layer) != list_[i].layer) continue;
       used.push_back({list_[i].name, leaves_[i]});
@@ -79,7 +107,8 @@ void PipelineRank::make_stages() {
   for (int stage = 0; stage < static_cast<int>(spec_.stages.size()); ++stage) {
     if (job::pipeline_rank_of_stage(spec_, stage) != place_.pipeline) continue;
     const int first = spec_.stages[static_cast<std::size_t>(stage)], end = end_of_stage(spec_, stage);
-    stages_[stage] = std::make_unique<SpecStage>(*model_, first, end, used_by(first, end));
+    const at::ScalarType autocast = steps_.precision.autocast ? compute_type(spec_) : at::ScalarType::Undefined;
+    stages_[stage] = std::make_unique<SpecStage>(*model_, first, end, used_by(first, end), autocast);
     own[stage] = stages_[stage].get();
   }
   EngineOptions options;
@@ -95,22 +124,25 @@ void PipelineRank::make_stages() {
 void PipelineRank::make_shared_parameters() {
   std::vector<SharedParameter> shared;
   for (std::size_t i = 0; i < list_.size(); ++i)
-    if (std::vector<int> ranks = job::holders_of(spec_, list_[i]); ranks.size() > 1)
+    if (std::vector<int> ranks = job::holders_of(spec_, whole_[i]); ranks.size() > 1)
       shared.push_back({list_[i].name, leaves_[i], std::move(ranks)});
   shared_ = std::make_unique<SharedParameters>(*pipeline_, shared, steps_.pipeline);
 }
 
-EngineResult PipelineRank::run(const std::vector<job::RowRange>& micro_batches, int calls, bool forward_only) {
+EngineResult PipelineRank::run(const std::vector<job::RowRange>& micro_batches, int calls, bool forward_only,
+                               double loss_scale) {
   EngineCall call{.micro_batches = static_cast<int>(micro_batches.size()),
                   .forward_only = forward_only,
                   .return_outputs = forward_only,
-                  .calls = calls};
+                  .calls = calls,
+                  .loss_scale = loss_scale};
   const bool first = stages_.contains(0), last = has_last_stage();
   for (const job::RowRange& range : micro_batches) {
     if (!first && !last) break;
     // On the host: the engine moves what it uses.
     Rows rows = read_rows(files_, range, at::kFloat);
-    if (first) call.inputs.push_back({std::move(rows.x)});
+    const at::ScalarType type = rows.x.is_floating_point() ? type_of(spec_, steps_.precision) : rows.x.scalar_type();
+    if (first) call.inputs.push_back({rows.x.to(type)});
     if (last) call.labels.push_back({std::move(rows.y)});
   }
   return engine_->run(call);
@@ -121,6 +153,47 @@ std::vector<at::Tensor> PipelineRank::gradients() const {
   for (const at::Tensor& leaf : leaves_)
     gradients.push_back(leaf.grad().defined() ? leaf.grad() : at::zeros_like(leaf).detach());
   return gradients;
+}
+
+void PipelineRank::inject(int step, bool reduced, std::vector<at::Tensor>& gradients) const {
+  const c10::AutoGradMode without_gradients(false);
+  for (const job::Injection& one : spec_.injections) {
+    if (one.step != step || one.reduced != reduced || job::coordinates_of(spec_.parallel, one.rank) != place_) continue;
+    const auto at = std::ranges::find(whole_, one.parameter, &job::Parameter::name) - whole_.begin();
+    at::Tensor& gradient = gradients[static_cast<std::size_t>(at)];
+    at::Tensor row_major = gradient.contiguous();
+    row_major.view({-1}).select(0, one.index).fill_(one.value);
+    if (!row_major.is_alias_of(gradient)) gradient.copy_(row_major);
+  }
+}
+
+void PipelineRank::inject_local(int step) {
+  std::vector<at::Tensor> own = gradients();
+  inject(step, false, own);
+  for (std::size_t i = 0; i < own.size(); ++i)
+    if (!leaves_[i].grad().defined()) leaves_[i].mutable_grad() = own[i];
+}
+
+void PipelineRank::inject_reduced(int step, std::vector<at::Tensor>& gradients) const { inject(step, true, gradients); }
+
+scaler::ScalerGroups PipelineRank::scaler_groups() const {
+  const auto unless_alone = [](const std::unique_ptr<comm::Communicator>& group) {
+    return group && group->size() > 1 ? group.get() : nullptr;
+  };
+  return {.tensor = tensor_.get(),
+          .pipeline = unless_alone(pipeline_),
+          .model = model_group_.get(),
+          .data = unless_alone(data_)};
+}
+
+std::vector<ScaledLeaf> PipelineRank::scaled_leaves() const {
+  std::vector<ScaledLeaf> all;
+  for (std::size_t i = 0; i < leaves_.size(); ++i)
+    all.push_back({.name = list_[i].name,
+                   .leaf = leaves_[i],
+                   .replicated = list_[i].name == whole_[i].name,
+                   .tied_copy = job::holders_of(spec_, whole_[i]).front() != place_.pipeline});
+  return all;
 }
 
 }  // namespace plumbline::training

@@ -12,6 +12,7 @@
 #include "reference/training/pipeline/schedule_of.hpp"
 #include "reference/training/pipeline/shared.hpp"
 #include "reference/training/pipeline/spec_stage.hpp"
+#include "reference/training/scaler/optimizer.hpp"
 #include "reference/training/steps.hpp"
 
 namespace plumbline::training {
@@ -21,25 +22,39 @@ class PipelineRank {
   /// Collective over `world`. The specification and the steps must outlive it. Throws as Training::run().
   PipelineRank(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps);
 
-  /// Adds the gradients of the mean loss of these rows' micro-batches over `calls` such calls; or, in evaluation,
-  /// nothing. Collective over the pipeline.
-  EngineResult run(const std::vector<job::RowRange>& micro_batches, int calls, bool forward_only);
+  /// Adds the gradients of the mean loss of these rows' micro-batches over `calls` such calls, times the scale; or, in
+  /// evaluation, nothing. Collective over the pipeline and the tensor group.
+  EngineResult run(const std::vector<job::RowRange>& micro_batches, int calls, bool forward_only,
+                   double loss_scale = 1);
   /// Sums the gradients of shared parameters. Collective over the pipeline.
   void reduce_shared() { shared_->reduce(); }
   void clear_gradients() { engine_->clear_gradients(); }
 
-  /// The parameters that this rank holds, in the order of job::parameters_of(), and their values.
+  /// The parameters that this rank holds, in the order of job::parameters_of(), as its record has them: of one that is cut
+  /// the part. Their values as given, where layers use them rounded, and as
+  /// they use them.
   [[nodiscard]] const std::vector<job::Parameter>& list() const { return list_; }
+  [[nodiscard]] const std::vector<at::Tensor>& given() const { return given_; }
   [[nodiscard]] const std::vector<at::Tensor>& leaves() const { return leaves_; }
   /// Zeros where there is none.
   [[nodiscard]] std::vector<at::Tensor> gradients() const;
+  /// Writes what the specification injects on this rank in that step: before any reduction into the leaves' own gradients,
+  /// after them into those that are given.
+  void inject_local(int step);
+  void inject_reduced(int step, std::vector<at::Tensor>& gradients) const;
 
   [[nodiscard]] const job::Coordinates& place() const { return place_; }
   [[nodiscard]] bool has_last_stage() const { return job::last_pipeline_rank(spec_) == place_.pipeline; }
   [[nodiscard]] comm::Communicator& data_group() { return *data_; }
+  /// Null for a group of one.
+  [[nodiscard]] scaler::ScalerGroups scaler_groups() const;
+  /// What an optimizer needs to know of the leaves.
+  [[nodiscard]] std::vector<ScaledLeaf> scaled_leaves() const;
 
  private:
+  void make_groups(comm::Communicator& world);
   void make_parameters(const Values& values);
+  void inject(int step, bool reduced, std::vector<at::Tensor>& gradients) const;
   void make_stages();
   void make_shared_parameters();
   [[nodiscard]] std::vector<NamedTensor> used_by(int first, int end) const;
@@ -51,7 +66,11 @@ class PipelineRank {
   c10::Device device_;
   std::unique_ptr<comm::Communicator> pipeline_;
   std::unique_ptr<comm::Communicator> data_;
+  std::unique_ptr<comm::Communicator> tensor_;  // none for a group of one, and
+  std::unique_ptr<comm::Communicator> model_group_;
+  std::vector<job::Parameter> whole_;  // as list_, uncut
   std::vector<job::Parameter> list_;
+  std::vector<at::Tensor> given_;
   std::vector<at::Tensor> leaves_;
   std::unique_ptr<Model> model_;
   std::map<int, std::unique_ptr<SpecStage>> stages_;

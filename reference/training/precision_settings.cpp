@@ -1,0 +1,48 @@
+#include "reference/training/precision_settings.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::training {
+namespace {
+
+bool splits_backward(const std::string& schedule) {
+  constexpr std::array<std::string_view, 5> whole{"gpipe", "1f1b", "interleaved-1f1b", "interleaved", "looped-bfs"};
+  return std::ranges::find(whole, schedule) == whole.end();
+}
+
+}  // namespace
+
+bool is_mixed(const job::RunSpec& spec, const PrecisionSettings& settings) {
+  return spec.run.dtype != "float32" || spec.scaler || settings.clip_norm > 0;
+}
+
+void require_possible(const job::RunSpec& spec, const PrecisionSettings& settings) {
+  if (!(settings.clip_norm >= 0) || std::isinf(settings.clip_norm))
+    throw InvalidArgument(fmt::format("clip norm {}; it must be a finite number above 0", settings.clip_norm));
+  if (!(settings.norm_type > 0))
+    throw InvalidArgument(fmt::format("norm type {}; it must be a number above 0, or inf", settings.norm_type));
+  if (spec.scaler) {
+    const auto first = static_cast<float>(spec.scaler->init_scale);
+    if (!(first > 0) || std::isinf(first))
+      throw InvalidArgument(
+          fmt::format("scaler.init_scale = {}; it must be finite and above 0 in float32", spec.scaler->init_scale));
+  }
+  if (!settings.autocast) return;
+  if (spec.run.dtype == "float32")
+    throw InvalidArgument("autocast with run.dtype = 'float32'; it must be 'float16' or 'bfloat16'");
+  if (settings.clip_norm > 0)
+    throw Unsupported("autocast: the reference's executor clips only with rounded parameters");
+  if (splits_backward(spec.run.schedule))
+    throw Unsupported(
+        fmt::format("autocast: the reference's executor runs only schedules with whole backward passes, not "
+                    "'{}'",
+                    spec.run.schedule));
+}
+
+}  // namespace plumbline::training

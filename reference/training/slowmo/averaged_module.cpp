@@ -1,0 +1,160 @@
+#include "reference/training/slowmo/averaged_module.hpp"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/training/added_type.hpp"
+
+namespace plumbline::training {
+namespace {
+
+comm::DType type_in_messages(const NamedTensor& one) {
+  switch (one.tensor.scalar_type()) {
+    case at::kByte:
+      return comm::DType::u8;
+    case at::kInt:
+      return comm::DType::i32;
+    case at::kLong:
+      return comm::DType::i64;
+    default:
+      if (const auto type = added_type_of(one.tensor.scalar_type())) return *type;
+      throw Unsupported(fmt::format("slowmo: '{}' is of {}, which does not travel", one.name,
+                                    c10::toString(one.tensor.scalar_type())));
+  }
+}
+
+// A tensor's own memory.
+comm::Buffer view_of(const NamedTensor& one) {
+  if (!one.tensor.device().is_cpu())
+    throw Unsupported(fmt::format("slowmo: '{}' lies on {}; tensors in host memory are averaged", one.name,
+                                  one.tensor.device().str()));
+  const comm::DType type = type_in_messages(one);
+  if (!one.tensor.is_non_overlapping_and_dense())
+    throw InvalidArgument(fmt::format("slowmo: '{}' has gaps in memory, or elements that share it", one.name));
+  return {one.tensor.data_ptr(), one.tensor.numel(), type};
+}
+
+std::vector<comm::Buffer> views_of(const std::vector<NamedTensor>& tensors) {
+  std::vector<comm::Buffer> views;
+  for (const NamedTensor& one : tensors) views.push_back(view_of(one));
+  return views;
+}
+
+}  // namespace
+
+class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(comm::Communicator& world, ModuleTensors tensors, Forward forward, Optimizer optimizer,
+       const slowmo::Options& options, const AveragedSteps& steps)
+      : tensors_(std::move(tensors)), forward_(std::move(forward)), optimizer_(std::move(optimizer)), steps_(steps) {
+    for (const auto& [name, leaf] : tensors_.parameters)
+      if (!leaf.is_leaf() || !leaf.requires_grad())
+        throw InvalidArgument(fmt::format("slowmo: '{}' is no leaf that requires a gradient", name));
+    memory_ = views_of(tensors_.parameters);
+    slowmo::Tensors views{.parameters = memory_, .buffers = views_of(tensors_.buffers)};
+    if (!tensors_.masters.empty()) views.masters = masters();
+    for (const NamedTensor& one : tensors_.parameters) views.names.push_back(one.name);
+    slowmo_.emplace(world, std::move(views), [this] { return groups(); }, options, steps.slowmo);
+  }
+
+  at::Tensor forward(const at::Tensor& x, bool last) {
+    require_memory();
+    slowmo_->before_forward();
+    at::Tensor result = forward_(x, slowmo_->is_training());
+    if (last && result.requires_grad())
+      result.register_hook([self = weak_from_this()](const at::Tensor&) {
+        // The hook runs where the backward enters the module; what is queued, when all of it is done.
+        torch::autograd::Engine::get_default_engine().queue_callback([self] {
+          if (const std::shared_ptr<Impl> here = self.lock()) here->after_backward();
+        });
+      });
+    return result;
+  }
+
+  void perform_slowmo() {
+    require_memory();
+    if (steps_.performs(slowmo_->is_training())) slowmo_->step();
+  }
+
+  slowmo::SlowMo& slowmo() { return *slowmo_; }
+
+ private:
+  void after_backward() {
+    std::vector<comm::Buffer> gradients;
+    if (slowmo_->setting().ranks_per_node > 1)
+      for (const NamedTensor& leaf : tensors_.parameters) gradients.push_back(gradient_of_leaf(leaf));
+    slowmo_->after_backward(gradients);
+  }
+
+  // In the leaf's order in memory, so that the ranks of a node add like to like.
+  static comm::Buffer gradient_of_leaf(const NamedTensor& leaf) {
+    at::Tensor& gradient = leaf.tensor.mutable_grad();
+    if (!gradient.defined()) {
+      gradient = at::zeros_like(leaf.tensor.detach());
+    } else if (gradient.strides() != leaf.tensor.strides()) {
+      const at::Tensor alike = at::empty_like(leaf.tensor.detach());
+      alike.copy_(gradient.detach());
+      gradient = alike;
+    }
+    return view_of({leaf.name, gradient});
+  }
+
+  std::vector<comm::Buffer> masters() const {
+    if (tensors_.masters.size() != tensors_.parameters.size())
+      throw InvalidArgument(
+          fmt::format("slowmo: {} masters for {} parameters", tensors_.masters.size(), tensors_.parameters.size()));
+    std::vector<comm::Buffer> views;
+    for (std::size_t i = 0; i < tensors_.masters.size(); ++i) {
+      const auto& [name, leaf] = tensors_.parameters[i];
+      views.push_back(view_of({"master of " + name, tensors_.masters[i]}));
+      if (tensors_.masters[i].sizes() != leaf.sizes() || tensors_.masters[i].strides() != leaf.strides())
+        throw InvalidArgument(fmt::format("slowmo: the master of '{}' has another shape or order in memory", name));
+    }
+    return views;
+  }
+
+  std::vector<slowmo::ParameterGroup> groups() const {
+    std::vector<slowmo::ParameterGroup> list;
+    for (const OptimizedTensors& group : optimizer_()) {
+      slowmo::ParameterGroup views{.parameters = {}, .learning_rate = group.learning_rate};
+      for (const at::Tensor& tensor : group.tensors) views.parameters.push_back(view_of({"the optimizer's", tensor}));
+      list.push_back(std::move(views));
+    }
+    return list;
+  }
+
+  void require_memory() const {
+    for (std::size_t i = 0; i < memory_.size(); ++i)
+      if (tensors_.parameters[i].tensor.data_ptr() != memory_[i].data)
+        throw StateError(
+            fmt::format("slowmo: '{}' has other memory than when it was handed over", tensors_.parameters[i].name));
+  }
+
+  ModuleTensors tensors_;
+  Forward forward_;
+  Optimizer optimizer_;
+  AveragedSteps steps_;
+  std::vector<comm::Buffer> memory_;  // of the parameters
+  std::optional<slowmo::SlowMo> slowmo_;
+};
+
+AveragedModule::AveragedModule(comm::Communicator& world, ModuleTensors tensors, Forward forward, Optimizer optimizer,
+                               const slowmo::Options& options, const AveragedSteps& steps)
+    : impl_(std::make_shared<Impl>(world, std::move(tensors), std::move(forward), std::move(optimizer), options,
+                                   steps)) {}
+at::Tensor AveragedModule::forward(const at::Tensor& x, bool last) { return impl_->forward(x, last); }
+void AveragedModule::perform_slowmo() { impl_->perform_slowmo(); }
+void AveragedModule::train() { impl_->slowmo().train(); }
+void AveragedModule::evaluate() { impl_->slowmo().evaluate(); }
+slowmo::Checkpoint AveragedModule::checkpoint() { return impl_->slowmo().checkpoint(); }
+void AveragedModule::load(const slowmo::Checkpoint& checkpoint) { impl_->slowmo().load(checkpoint); }
+const slowmo::SlowMo& AveragedModule::averaging() const { return impl_->slowmo(); }
+
+}  // namespace plumbline::training

@@ -1,0 +1,73 @@
+// reference/training/slowmo/averaged_module.hpp: SlowMo, LocalSGD and stochastic gradient push around a LibTorch module.
+//
+// Use     AveragedModule module(world, tensors, forward, groups, options);
+//         every step: module.forward(x), the loss, its backward(), the optimizer's step, module.perform_slowmo().
+// Model   A module is a function over tensors that it shares: leaves that require gradients, buffers, and of leaves of 16 bits
+//         masters of float32. forward() broadcasts rank 0's buffers and puts the estimate in the place of the numerators; a
+//         hook at its result has the numerators taken again, and a node's gradients averaged, when the backward through it is
+//         over, whatever loss it began at. So saved tensors have in the backward what they had in the forward.
+// Memory  Nothing is copied: reference/slowmo gets views of the tensors' memory, in whatever order it is, which must be the
+//         same on all ranks and without gaps. Who gives a tensor other memory is told so.
+// Missing A leaf without a gradient takes part in a node's average with zeros, so that all ranks send equally much.
+// Errors  InvalidArgument: a tensor that is no leaf or has gaps, masters that do not fit. Unsupported: a tensor that is not in
+//         host memory, or of a type that is not averaged. StateError: memory that moved. Each with the tensor's name. What
+//         slowmo.hpp says besides.
+// Threads One at a time, backward included.
+// Source  FairScale's SlowMoDistributedDataParallel: its hooks, train(), eval() and perform_slowmo().
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "reference/comm/communicator.hpp"
+#include "reference/slowmo/slowmo.hpp"
+#include "reference/training/pipeline/stage.hpp"
+#include "reference/training/slowmo/session.hpp"
+
+namespace plumbline::training {
+
+struct ModuleTensors {
+  std::vector<NamedTensor> parameters;  // leaves
+  std::vector<NamedTensor> buffers{};
+  std::vector<at::Tensor> masters{};  // none, or one for each parameter
+};
+
+/// What an optimizer works on, parameters or masters, and its rate of now.
+struct OptimizedTensors {
+  std::vector<at::Tensor> tensors;
+  double learning_rate = 0;
+};
+
+class AveragedModule {
+ public:
+  using Forward = std::function<at::Tensor(const at::Tensor& x, bool training)>;
+  using Optimizer = std::function<std::vector<OptimizedTensors>()>;
+
+  /// Collective over `world`, which must outlive it.
+  AveragedModule(comm::Communicator& world, ModuleTensors tensors, Forward forward, Optimizer optimizer,
+                 const slowmo::Options& options = {}, const AveragedSteps& steps = {});
+
+  /// The module's result. `last`: of the step's forwards, where several make one step; behind the backwards of others
+  /// nothing is done. Collective.
+  [[nodiscard]] at::Tensor forward(const at::Tensor& x, bool last = true);
+  /// Behind the optimizer's step; in evaluation nothing. Collective.
+  void perform_slowmo();
+
+  /// Gossip on, or off for evaluation.
+  void train();
+  void evaluate();
+
+  [[nodiscard]] slowmo::Checkpoint checkpoint();
+  void load(const slowmo::Checkpoint& checkpoint);
+  /// What is between ranks.
+  [[nodiscard]] const slowmo::SlowMo& averaging() const;
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;  // shared with the hooks of forwards whose backward is to come
+};
+
+}  // namespace plumbline::training

@@ -1,0 +1,131 @@
+#include "reference/training/slowmo/settings.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::training {
+namespace {
+
+template <class Names>
+void require_name(const char* setting, const std::string& value, const Names& known) {
+  if (std::ranges::find(known, value) == known.end())
+    throw InvalidArgument(fmt::format("{} '{}'; it must be {}", setting, value, fmt::join(known, ", ")));
+}
+
+void require_at_least(const char* setting, int value, int least) {
+  if (value < least) throw InvalidArgument(fmt::format("{} {}; it must be at least {}", setting, value, least));
+}
+
+void require_number(const char* setting, double value) {
+  if (!std::isfinite(value)) throw InvalidArgument(fmt::format("{} {}; it must be a finite number", setting, value));
+}
+
+slowmo::BaseAlgorithm base_of(const AveragingSettings& settings) {
+  using slowmo::BaseAlgorithm;
+  if (settings.algorithm == "slowmo") return slowmo::parse_base_algorithm(settings.base);
+  if (settings.algorithm == "sgp") return BaseAlgorithm::sgp;
+  return settings.algorithm == "diloco" ? BaseAlgorithm::none : BaseAlgorithm::local_sgd;
+}
+
+gossip::Graph graph_of(const AveragingSettings& settings, int nodes) {
+  const auto kind = gossip::parse_graph_kind(settings.graph);
+  if (!kind || *kind == gossip::GraphKind::phone_book) {
+    std::vector<std::string_view> names;
+    for (const gossip::GraphKind one : gossip::kNamedGraphs) names.push_back(name_of(one));
+    throw InvalidArgument(fmt::format("gossip-graph '{}'; it must be {}", settings.graph, fmt::join(names, ", ")));
+  }
+  try {
+    return gossip::Graph(
+        {.kind = *kind, .nodes = nodes, .ranks_per_node = settings.ranks_per_node, .peers = settings.peers});
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(
+        fmt::format("gossip-graph {}, gossip-peers {}: {}", settings.graph, settings.peers, error.what()));
+  }
+}
+
+}  // namespace
+
+void require_possible(const AveragingSettings& settings, int world) {
+  require_name("averaging", settings.algorithm, kAveragings);
+  require_name("averaging-base", settings.base, kAveragingBases);
+  require_at_least("ranks-per-node", settings.ranks_per_node, 1);
+  if (world % settings.ranks_per_node != 0)
+    throw InvalidArgument(
+        fmt::format("ranks-per-node {}; it must divide the {} ranks", settings.ranks_per_node, world));
+  require_at_least("localsgd-frequency", settings.local_sgd_frequency, 1);
+  require_at_least("localsgd-begin", settings.local_sgd_begin, 0);
+  require_at_least("slowmo-frequency", settings.slow_frequency, 1);
+  require_at_least("slowmo-shards", settings.shards, 1);
+  require_at_least("gossip-peers", settings.peers, 0);
+  require_number("slowmo-momentum", settings.slow_momentum);
+  require_number("slowmo-lr", settings.slow_learning_rate);
+  require_number("slowmo-momentum", settings.outer_momentum);
+  require_number("slowmo-lr", settings.outer_learning_rate);
+  if (!(settings.rate_decay > 0) || !std::isfinite(settings.rate_decay))
+    throw InvalidArgument(fmt::format("lr-decay {}; it must be a number above 0", settings.rate_decay));
+  const int nodes = world / settings.ranks_per_node;
+  if (base_of(settings) == slowmo::BaseAlgorithm::sgp && nodes > 1) (void)graph_of(settings, nodes);
+}
+
+void require_averageable(const job::RunSpec& spec) {
+  const auto refuse_unless = [](bool possible, const std::string& field, const char* only) {
+    if (!possible) throw InvalidArgument(fmt::format("{}: parameters are averaged only {}", field, only));
+  };
+  refuse_unless(spec.parallel.pipeline == 1, fmt::format("parallel.pipeline = {}", spec.parallel.pipeline),
+                "without a pipeline");
+  refuse_unless(spec.parallel.tensor == 1, fmt::format("parallel.tensor = {}", spec.parallel.tensor),
+                "where each rank has them whole");
+  refuse_unless(!spec.scaler && spec.injections.empty(), "[scaler] or [[inject]]", "without them");
+  refuse_unless(spec.run.device == "cpu", fmt::format("run.device = '{}'", spec.run.device), "in host memory");
+}
+
+slowmo::Options options_of(const AveragingSettings& settings, int world) {
+  require_possible(settings, world);
+  const int nodes = world / settings.ranks_per_node;
+  slowmo::Options options{.ranks_per_node = settings.ranks_per_node,
+                          .base = base_of(settings),
+                          .slow_momentum = 0,
+                          .slow_frequency = settings.slow_frequency,
+                          .memory_efficient = settings.memory_efficient,
+                          .shards = settings.shards,
+                          .local_sgd_frequency = settings.local_sgd_frequency,
+                          .push_sum = settings.push_sum,
+                          .sgp_average_params = settings.average_at_slow_steps};
+  if (settings.algorithm == "post-localsgd") options.local_sgd_begin = settings.local_sgd_begin;
+  if (settings.algorithm == "slowmo") {
+    options.slow_momentum = settings.slow_momentum;
+    options.slow_learning_rate = settings.slow_learning_rate;
+  }
+  if (settings.algorithm == "diloco")
+    options.outer = slowmo::diloco_rule(settings.outer_learning_rate, settings.outer_momentum);
+  if (options.base == slowmo::BaseAlgorithm::sgp && nodes > 1) options.graph = graph_of(settings, nodes);
+  return options;
+}
+
+Configuration configuration_of(const AveragingSettings& settings) {
+  return {{"averaging", settings.algorithm},
+          {"averaging-base", settings.base},
+          {"ranks-per-node", fmt::format("{}", settings.ranks_per_node)},
+          {"localsgd-frequency", fmt::format("{}", settings.local_sgd_frequency)},
+          {"localsgd-begin", fmt::format("{}", settings.local_sgd_begin)},
+          {"slowmo-frequency", fmt::format("{}", settings.slow_frequency)},
+          {"slowmo-momentum", fmt::format("{:a}", settings.slow_momentum)},
+          {"slowmo-lr", fmt::format("{:a}", settings.slow_learning_rate)},
+          {"diloco-momentum", fmt::format("{:a}", settings.outer_momentum)},
+          {"diloco-lr", fmt::format("{:a}", settings.outer_learning_rate)},
+          {"memory-efficient", fmt::format("{}", settings.memory_efficient)},
+          {"slowmo-shards", fmt::format("{}", settings.shards)},
+          {"gossip-graph", settings.graph},
+          {"gossip-peers", fmt::format("{}", settings.peers)},
+          {"push-sum", fmt::format("{}", settings.push_sum)},
+          {"average-at-slow-steps", fmt::format("{}", settings.average_at_slow_steps)},
+          {"lr-decay", fmt::format("{:a}", settings.rate_decay)}};
+}
+
+}  // namespace plumbline::training

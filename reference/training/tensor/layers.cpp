@@ -1,0 +1,131 @@
+#include "reference/training/tensor/layers.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "reference/training/added_type.hpp"
+#include "reference/training/pipeline/deferred.hpp"
+
+namespace plumbline::training {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// What a node keeps of its group.
+struct KeptGroup : torch::CustomClassHolder {
+  explicit KeptGroup(const TensorGroup& of) : group(of) {}
+  TensorGroup group;
+};
+
+void keep(AutogradContext* context, const TensorGroup& group) {
+  context->saved_data["group"] = c10::IValue::make_capsule(c10::make_intrusive<KeptGroup>(group));
+}
+TensorGroup kept(AutogradContext* context) {
+  return c10::static_intrusive_pointer_cast<KeptGroup>(context->saved_data["group"].toCapsule())->group;
+}
+
+// A copy that `reduce` has changed, row-major, through host memory.
+template <class Reduce>
+at::Tensor reduced(const TensorGroup& group, const at::Tensor& tensor, const Reduce& reduce) {
+  at::Tensor host = tensor.detach().to(at::kCPU).contiguous();
+  if (host.is_alias_of(tensor)) host = host.clone();
+  if (host.numel() > 0) reduce(*group.group, buffer_of(host));
+  return host.to(tensor.device());
+}
+
+at::Tensor own_part(const TensorGroup& group, const at::Tensor& whole) {
+  const Extent part = extent_of(whole.size(-1), group.size(), group.rank());
+  return whole.narrow(-1, part.begin, part.size).contiguous();
+}
+
+// Messages are of one size: narrower parts are filled up.
+at::Tensor joined_parts(const TensorGroup& group, const at::Tensor& part, std::int64_t features) {
+  const std::int64_t widest = extent_of(features, group.size(), 0).size;
+  const at::Tensor host = part.detach().to(at::kCPU);
+  std::vector<std::int64_t> shape = host.sizes().vec();
+  shape.back() = widest;
+  at::Tensor own = at::zeros(shape, host.options());
+  own.narrow(-1, 0, host.size(-1)).copy_(host);
+  shape.insert(shape.begin(), group.size());
+  at::Tensor all = at::zeros(shape, host.options());
+  if (own.numel() > 0) group.group->all_gather(buffer_of(own), buffer_of(all));
+  std::vector<at::Tensor> parts;
+  for (int rank = 0; rank < group.size(); ++rank)
+    parts.push_back(all[rank].narrow(-1, 0, extent_of(features, group.size(), rank).size));
+  return at::cat(parts, -1).to(part.device());
+}
+
+struct Copied : torch::autograd::Function<Copied> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& whole, const TensorGroup& group) {
+    keep(context, group);
+    return whole.view_as(whole);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const TensorGroup group = kept(context);
+    return {reduced(group, gradients[0], group.steps->sum_input_gradients), {}};
+  }
+};
+
+struct Summed : torch::autograd::Function<Summed> {
+  static at::Tensor forward(AutogradContext*, const at::Tensor& part, const TensorGroup& group) {
+    return reduced(group, part, group.steps->sum_outputs);
+  }
+  static variable_list backward(AutogradContext*, const variable_list& gradients) { return {gradients[0], {}}; }
+};
+
+struct Gathered : torch::autograd::Function<Gathered> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& part, const TensorGroup& group,
+                            std::int64_t features) {
+    keep(context, group);
+    return joined_parts(group, part, features);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    return {own_part(kept(context), gradients[0]), {}, {}};
+  }
+};
+
+struct Scattered : torch::autograd::Function<Scattered> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& whole, const TensorGroup& group) {
+    keep(context, group);
+    context->saved_data["features"] = whole.size(-1);
+    return own_part(group, whole);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    return {joined_parts(kept(context), gradients[0], context->saved_data["features"].toInt()), {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor copied_to(const TensorGroup& group, const at::Tensor& whole) { return Copied::apply(whole, group); }
+at::Tensor summed_over(const TensorGroup& group, const at::Tensor& part) { return Summed::apply(part, group); }
+at::Tensor gathered_from(const TensorGroup& group, const at::Tensor& part, std::int64_t features) {
+  return Gathered::apply(part, group, features);
+}
+at::Tensor scattered_to(const TensorGroup& group, const at::Tensor& whole) { return Scattered::apply(whole, group); }
+
+at::Tensor column_linear(const TensorGroup& group, const at::Tensor& x, const at::Tensor& weight,
+                         const at::Tensor& bias, const Pass& pass) {
+  return linear(copied_to(group, x), weight, bias, pass);
+}
+
+at::Tensor row_linear(const TensorGroup& group, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      const Pass& pass) {
+  if (group.steps->adds_bias_on_every_rank) return summed_over(group, linear(x, weight, bias, pass));
+  const at::Tensor sum = summed_over(group, linear(x, weight, {}, pass));
+  return bias.defined() ? sum.add(bias) : sum;
+}
+
+at::Tensor narrowed(const at::Tensor& whole, const Shard& shard) {
+  if (shard.dim < 0) return whole;
+  return whole.narrow(shard.dim, shard.part.begin, shard.part.size).contiguous().clone();
+}
+
+}  // namespace plumbline::training

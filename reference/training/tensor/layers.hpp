@@ -1,0 +1,48 @@
+// reference/training/tensor/layers.hpp: linear layers whose weight is cut over the ranks of a tensor group.
+//
+// Model   Every rank of the group calls the same layers in the same order, with the same input where it is whole and its own
+//         part where it is cut. Functions that are each other's backward: copied is the identity forward and adds up
+//         gradients backward, summed adds up forward and is the identity backward; gathered joins parts forward and takes
+//         the rank's own part of the gradient backward.
+// Bits    What is whole is bit-equal on all ranks, and so are gradients of whole parameters, without being exchanged.
+// Order   The group's collectives come in the order of layers, forward, and the reverse, backward: ranks that run the same
+//         schedule meet in them. On GPUs, back-propagation must run on the calling thread (engine.hpp).
+// Memory  Of the host; what lies on a GPU travels through it.
+// Source  Shoeybi et al., Megatron-LM, arXiv:1909.08053, section 3: f and g.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "reference/comm/communicator.hpp"
+#include "reference/training/pipeline/stage.hpp"
+#include "reference/training/tensor/sharding.hpp"
+#include "reference/training/tensor/steps.hpp"
+
+namespace plumbline::training {
+
+/// Both must outlive the layers that are run over it, and their graphs.
+struct TensorGroup {
+  comm::Communicator* group = nullptr;
+  const TensorSteps* steps = nullptr;
+  [[nodiscard]] int rank() const { return group->rank(); }
+  [[nodiscard]] int size() const { return group->size(); }
+};
+
+[[nodiscard]] at::Tensor copied_to(const TensorGroup& group, const at::Tensor& whole);
+[[nodiscard]] at::Tensor summed_over(const TensorGroup& group, const at::Tensor& part);
+/// Parts of the last dimension, cut as extent_of() cuts `features`.
+[[nodiscard]] at::Tensor gathered_from(const TensorGroup& group, const at::Tensor& part, std::int64_t features);
+/// The reverse: this rank's part of the last dimension; backward, the parts of the gradient are joined.
+[[nodiscard]] at::Tensor scattered_to(const TensorGroup& group, const at::Tensor& whole);
+
+/// Whole x [..., in], weight [out of this rank, in], bias [out of this rank] or undefined: this rank's outputs.
+[[nodiscard]] at::Tensor column_linear(const TensorGroup& group, const at::Tensor& x, const at::Tensor& weight,
+                                       const at::Tensor& bias, const Pass& pass);
+/// This rank's x [..., in of this rank], weight [out, in of this rank], whole bias [out] or undefined: whole outputs.
+[[nodiscard]] at::Tensor row_linear(const TensorGroup& group, const at::Tensor& x, const at::Tensor& weight,
+                                    const at::Tensor& bias, const Pass& pass);
+
+/// A rank's part of a whole parameter, in memory of its own.
+[[nodiscard]] at::Tensor narrowed(const at::Tensor& whole, const Shard& shard);
+
+}  // namespace plumbline::training

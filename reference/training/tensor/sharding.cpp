@@ -1,0 +1,74 @@
+#include "reference/training/tensor/sharding.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace plumbline::training {
+namespace {
+
+bool is_activation(const job::Layer& layer) {
+  return std::holds_alternative<job::Relu>(layer) || std::holds_alternative<job::Gelu>(layer) ||
+         std::holds_alternative<job::Tanh>(layer);
+}
+
+// A linear layer that may be cut.
+const job::Linear* cuttable(const job::RunSpec& spec, std::size_t layer) {
+  const auto* linear = std::get_if<job::Linear>(&spec.layers[layer]);
+  if (linear == nullptr || linear->out < spec.parallel.tensor) return nullptr;
+  const bool is_shared = std::ranges::any_of(spec.layers, [layer](const job::Layer& other) {
+    const auto* tied = std::get_if<job::TiedLinear>(&other);
+    return tied != nullptr && static_cast<std::size_t>(tied->with) == layer;
+  });
+  return is_shared ? nullptr : linear;
+}
+
+// The linear layer of the same stage that takes what this one makes, activations aside.
+std::optional<std::size_t> partner_of(const job::RunSpec& spec, std::size_t layer) {
+  std::size_t next = layer + 1;
+  while (next < spec.layers.size() && is_activation(spec.layers[next])) ++next;
+  if (next == spec.layers.size() || cuttable(spec, next) == nullptr) return {};
+  const bool is_one_stage =
+      job::stage_of_layer(spec, static_cast<int>(layer)) == job::stage_of_layer(spec, static_cast<int>(next));
+  return is_one_stage ? std::optional(next) : std::nullopt;
+}
+
+}  // namespace
+
+std::vector<LinearForm> linear_forms(const job::RunSpec& spec) {
+  std::vector<LinearForm> forms(spec.layers.size(), LinearForm::whole);
+  if (spec.parallel.tensor == 1) return forms;
+  for (std::size_t layer = 0; layer < forms.size(); ++layer) {
+    if (forms[layer] != LinearForm::whole || cuttable(spec, layer) == nullptr) continue;
+    const std::optional<std::size_t> partner = partner_of(spec, layer);
+    forms[layer] = partner ? LinearForm::column : LinearForm::gathered;
+    if (partner) forms[*partner] = LinearForm::row;
+  }
+  return forms;
+}
+
+Extent extent_of(std::int64_t count, int parts, int index) {
+  const std::int64_t each = count / parts, more = count % parts;
+  return {.begin = index * each + std::min<std::int64_t>(index, more), .size = each + (index < more ? 1 : 0)};
+}
+
+Shard shard_of(const job::RunSpec& spec, const std::vector<LinearForm>& forms, const job::Parameter& parameter,
+               int tensor_rank) {
+  const LinearForm form = forms[static_cast<std::size_t>(parameter.layer)];
+  const bool is_bias = parameter.name.ends_with(".bias");
+  if (form == LinearForm::whole || (form == LinearForm::row && is_bias)) return {};
+  const int dim = form == LinearForm::row ? 1 : 0;
+  return {.dim = dim,
+          .part = extent_of(parameter.shape[static_cast<std::size_t>(dim)], spec.parallel.tensor, tensor_rank)};
+}
+
+job::Parameter recorded(const job::Parameter& parameter, const Shard& shard) {
+  if (shard.dim < 0) return parameter;
+  job::Parameter part = parameter;
+  part.name = fmt::format("{}@{}", parameter.name, shard.dim);
+  part.shape[static_cast<std::size_t>(shard.dim)] = shard.part.size;
+  return part;
+}
+
+}  // namespace plumbline::training

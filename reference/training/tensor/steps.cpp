@@ -1,0 +1,9 @@
+#include "reference/training/tensor/steps.hpp"
+
+namespace plumbline::training {
+
+void sum_over(comm::Communicator& group, const comm::Buffer& values) {
+  group.all_reduce(values, values, comm::ReduceOp::sum);
+}
+
+}  // namespace plumbline::training
