@@ -15,6 +15,7 @@
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/slowmo/slowmo_checks.hpp"
 #include "conformance/topology/topology_checks.hpp"
+#include "conformance/training/averaging/averaging_checks.hpp"
 #include "conformance/training/training_checks.hpp"
 
 // Compiled in by plumbline_embed().
@@ -30,6 +31,7 @@ extern const std::string_view plumbline_topology_requirements;
 extern const std::string_view plumbline_gossip_requirements;
 extern const std::string_view plumbline_groups_requirements;
 extern const std::string_view plumbline_slowmo_requirements;
+extern const std::string_view plumbline_mixed_requirements;
 extern const std::string_view plumbline_training_requirements;
 extern const std::string_view plumbline_bugs_text;
 extern const std::string_view plumbline_waivers_text;
@@ -66,7 +68,9 @@ std::unique_ptr<suite::Suite> make_suite() {
   suite->requirements.add_toml(plumbline_slowmo_requirements, "conformance/slowmo/requirements.toml");
   add_slowmo_checks(*suite);
   suite->requirements.add_toml(plumbline_training_requirements, "conformance/training/requirements.toml");
+  suite->requirements.add_toml(plumbline_mixed_requirements, "conformance/training/mixed_requirements.toml");
   add_training_checks(*suite);
+  add_averaging_checks(*suite);
   suite->bugs = suite::bugs_of_toml(plumbline_bugs_text, "conformance/bugs.toml");
   suite->waivers = suite::waivers_of_toml(plumbline_waivers_text, "conformance/waivers.toml");
   suite->issues = suite::suite_issues_of_toml(plumbline_suite_issues_text, "conformance/suite-issues.toml");

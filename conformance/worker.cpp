@@ -3,6 +3,7 @@
 #include "harness/worker/worker.hpp"
 
 #include "conformance/suite.hpp"
+#include "conformance/training/averaging/averaging_tasks.hpp"
 #include "conformance/training/training_tasks.hpp"
 #include "harness/bench/benchmark.hpp"
 #include "harness/subject/backend.hpp"
@@ -25,9 +26,8 @@ void bench_task(worker::TaskRank& rank) {
 
 const std::map<std::string, worker::Task>& tasks() {
   static const std::map<std::string, worker::Task> tasks{
-      {"bench", bench_task},
-      {"train", train_task},
-      {"judge", judge_task},
+      {"bench", bench_task},     {"train", train_task}, {"judge", judge_task},
+      {"average", average_task}, {"alone", alone_task}, {"judge_averaging", judge_averaging_task},
   };
   return tasks;
 }

@@ -28,6 +28,10 @@ class CarriedOptimizer {
   CarriedOptimizer(const job::Optimizer& optimizer, std::size_t elements);
   /// The next step, from the recorded value before it and the recorded gradient.
   [[nodiscard]] ExpectedUpdate step(std::span<const float> before, std::span<const float> gradient);
+  /// The rate of the steps from now on.
+  void set_learning_rate(double rate) {
+    std::visit([&](auto& rule) { rule.lr = rate; }, optimizer_);
+  }
 
  private:
   // An element's moments, and the magnitude of the largest term that is in the first.

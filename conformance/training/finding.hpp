@@ -22,7 +22,19 @@ inline constexpr std::string_view kLoss = "TRAIN-010@3e89";
 inline constexpr std::string_view kOwnRows = "TRAIN-011@e8f1";
 inline constexpr std::string_view kLearns = "TRAIN-012@4ef4";
 inline constexpr std::string_view kSameBits = "TRAIN-013@a797";
+inline constexpr std::string_view kCutLayers = "TRAIN-014@730b";
+inline constexpr std::string_view kTensorRanks = "TRAIN-015@92c4";
 }  // namespace training_requirements
+
+/// Those of runs in 16 bits.
+namespace scaling_requirements {
+inline constexpr std::string_view kTraining = "SCALER-090@57f3";
+inline constexpr std::string_view kSkipsTogether = "SCALER-091@96fa";
+inline constexpr std::string_view kScale = "SCALER-092@670c";
+inline constexpr std::string_view kSkipLeaves = "SCALER-093@50fe";
+inline constexpr std::string_view kClips = "SCALER-094@b691";
+inline constexpr std::string_view kBits = "SCALER-095@f108";
+}  // namespace scaling_requirements
 
 struct Finding {
   std::string requirement;  // "TRAIN-006"

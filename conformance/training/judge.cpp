@@ -9,6 +9,7 @@
 
 #include "conformance/training/bounds.hpp"
 #include "conformance/training/carried_optimizer.hpp"
+#include "conformance/training/scaling.hpp"
 #include "conformance/training/single_device.hpp"
 #include "harness/suite/requirement.hpp"
 #include "reference/comm/errors.hpp"
@@ -34,7 +35,12 @@ class Judge {
  public:
   Judge(const job::RunSpec& spec, const job::TrainingRecord& record, training::Training& training,
         const JudgeOptions& options)
-      : spec_(spec), record_(record), training_(training), options_(options), parameters_(job::parameters_of(spec)) {
+      : spec_(spec),
+        record_(record),
+        training_(training),
+        options_(options),
+        parameters_(job::parameters_of(spec)),
+        skipped_(spec, record) {
     of_gradients_ = {ids::kGradient};
     if (!mixes_rows(spec)) of_gradients_.push_back(ids::kUnionGradient);
     if (in_rank_order()) of_gradients_.push_back(ids::kGradientBits);
@@ -50,6 +56,7 @@ class Judge {
       against_single_device(step);
     }
     updates();
+    scaling();
     return std::move(result_);
   }
 
@@ -86,6 +93,20 @@ class Judge {
   [[nodiscard]] static bool has_copy(const std::vector<job::Copy>& copies, int rank) {
     return std::ranges::any_of(copies,
                                [rank](const job::Copy& copy) { return std::ranges::count(copy.ranks, rank) > 0; });
+  }
+
+  void scaling() {
+    if (!spec_.scaler) return;
+    for (const std::string_view citation :
+         {scaling_requirements::kSkipsTogether, scaling_requirements::kScale, scaling_requirements::kSkipLeaves})
+      judge_by(citation);
+    for (StepSummary& step : result_.steps) {
+      step.skipped = skipped_.any(step.step);
+      for (const job::RankNumber& one : record_.scales(step.step))
+        if (one.rank == 0) step.scale = static_cast<double>(one.value);
+    }
+    std::vector<Finding> findings = judge_scaling(spec_, record_, skipped_);
+    std::ranges::move(findings, std::back_inserter(result_.findings));
   }
 
   void coverage() {
@@ -135,6 +156,7 @@ class Judge {
         {ids::kEqualParameters, Moment::after, "the value after the step"}};
     for (const auto& [citation, moment, name] : rows)
       for (const Parameter& parameter : parameters_) {
+        if (moment == Moment::grad && parts_on_purpose(step, parameter.name)) continue;
         const std::vector<job::Copy> copies = record_.copies(step, moment, parameter);
         if (ranks_of(parameter).size() > 1) not_judged_where_absent(citation, step, parameter, copies, name);
         for (std::size_t i = 1; i < copies.size(); ++i) {
@@ -157,7 +179,9 @@ class Judge {
         not_judged(citation, step, -1, "", "'before' of some parameter");
       return;
     }
-    const SingleDevice single(spec_, step, *before, training_, options_.device);
+    SingleDevice single(spec_, step, *before, training_, options_.device);
+    if (computes_narrow()) single.compute_scaled(expected_scale(spec_, skipped_, step, 0));
+    coefficient_ = coefficient_of(single);
     for (const Parameter& parameter : parameters_) gradients(step, parameter, single);
     const std::vector<job::RankNumber> recorded = record_.losses(step);
     for (const job::RankNumber& one : recorded)
@@ -193,7 +217,14 @@ class Judge {
     else if (*own == before)
       own_rows(step, data, single);
     else
-      own_rows(step, data, SingleDevice(spec_, step, *own, training_, options_.device));
+      own_rows_at(step, data, *own);
+  }
+
+  void own_rows_at(int step, int data, const training::Values& before) {
+    SingleDevice single(spec_, step, before, training_, options_.device);
+    const int rank = job::rank_of(spec_.parallel, {.data = data});
+    if (computes_narrow()) single.compute_scaled(expected_scale(spec_, skipped_, step, rank));
+    own_rows(step, data, single);
   }
 
   void own_rows(int step, int data, const SingleDevice& single) {
@@ -211,6 +242,43 @@ class Judge {
     }
   }
 
+  // Whether the single device computes in the run's type, too: for bits.
+  [[nodiscard]] bool computes_scaled() const { return options_.reduction && is_mixed(spec_, options_.precision); }
+
+  // The same, for bits or for bounds.
+  [[nodiscard]] bool computes_narrow() const { return computes_scaled() || spec_.run.dtype != "float32"; }
+
+  // What clipping multiplies gradients by.
+  [[nodiscard]] double coefficient_of(const SingleDevice& single) const {
+    if (options_.precision.clip_norm == 0) return 1;
+    return std::min(1.0, options_.precision.clip_norm / (single.norm64(options_.precision.norm_type) + 1e-6));
+  }
+
+  // Whether a gradient may be anything: an injection has gone into it, or into what it was added up from.
+  [[nodiscard]] bool is_injected(int step, const std::string& parameter) const {
+    return std::ranges::any_of(spec_.injections, [&](const job::Injection& one) {
+      return one.step == step && one.parameter == parameter && std::isfinite(one.value);
+    });
+  }
+
+  // Whether one replica's gradient was changed after the reduction, in a step that nobody makes.
+  [[nodiscard]] bool parts_on_purpose(int step, const std::string& parameter) const {
+    return skipped_.any(step) && std::ranges::any_of(spec_.injections, [&](const job::Injection& one) {
+             return one.step == step && one.parameter == parameter && one.reduced;
+           });
+  }
+
+  // The recorded values, in a skipped step without those that are not finite.
+  template <class T>
+  [[nodiscard]] std::vector<float> comparable(int step, int rank, const std::vector<float>& values,
+                                              const std::vector<T>& expected) const {
+    std::vector<float> kept = values;
+    if (skipped_.at(step, rank) && values.size() == expected.size())
+      for (std::size_t i = 0; i < kept.size(); ++i)
+        if (!std::isfinite(kept[i])) kept[i] = static_cast<float>(expected[i]);
+    return kept;
+  }
+
   // One copy stands for those with the same bits; the others have findings as replicas, and are judged by
   // themselves.
   [[nodiscard]] static bool repeats(const std::vector<job::Copy>& copies, std::size_t i) {
@@ -224,7 +292,7 @@ class Judge {
     for (const std::string_view citation : of_gradients_)
       not_judged_where_absent(citation, step, parameter, copies, "the gradient");
     for (std::size_t i = 0; i < copies.size(); ++i) {
-      if (repeats(copies, i)) continue;
+      if (repeats(copies, i) || is_injected(step, parameter.name)) continue;
       mean_gradient(step, copies[i], parameter.name, single);
       if (!mixes_rows(spec_)) union_gradient(step, copies[i], parameter.name, single);
     }
@@ -237,10 +305,22 @@ class Judge {
         finding_of(ids::kGradient, step, copy.rank, name, "the gradient is not the mean of the single device's");
     const std::vector<double> magnitudes = single.magnitudes(name);
     if (!options_.reduction) {
-      const double bound = single.gradient_bound(name);
+      const double bound = gradient_bound(name, single);
+      const std::vector<double> expected = clipped(single.mean64(name));
       compare_within(
-          copy.values, single.mean64(name), [&](std::size_t i) { return bound + error_of_wire(magnitudes[i]); },
-          std::move(finding), result_.findings, largest);
+          comparable(step, copy.rank, copy.values, expected), expected,
+          [&](std::size_t i) { return bound + error_of_wire(magnitudes[i]); }, std::move(finding), result_.findings,
+          largest);
+      return;
+    }
+    if (computes_scaled()) {
+      const std::vector<float> expected = single.scaled_mean(name);
+      const std::vector<float> got = comparable(step, copy.rank, copy.values, expected);
+      const std::vector<double> wide(expected.begin(), expected.end());
+      compare_within(got, wide, [](std::size_t) { return 0; }, finding, result_.findings, largest);
+      judge_by(scaling_requirements::kBits);
+      finding.requirement = suite::id_of_citation(scaling_requirements::kBits);
+      compare_bits(got, expected, std::move(finding), result_.findings);
       return;
     }
     compare_within(
@@ -266,15 +346,27 @@ class Judge {
     return options_.wire ? compressed_mean_error(spec_.parallel.data, *options_.wire, magnitudes) : 0;
   }
 
+  [[nodiscard]] std::vector<double> clipped(std::vector<double> gradient) const {
+    for (double& value : gradient) value *= coefficient_;
+    return gradient;
+  }
+  // The norm by which it was clipped may be off as far as a gradient.
+  [[nodiscard]] double gradient_bound(const std::string& name, const SingleDevice& single) const {
+    const double bound = single.gradient_bound(name) * coefficient_;
+    return coefficient_ == 1 ? bound : 2 * bound;
+  }
+
   void union_gradient(int step, const job::Copy& copy, const std::string& name, const SingleDevice& single) {
     // Where float32 overflows, the union in float64 says nothing of it.
     if (!std::ranges::all_of(single.mean_of_slices(name), [](double value) { return std::isfinite(value); })) return;
     judge_by(ids::kUnionGradient);
     Largest unused;
-    const double bound = single.gradient_bound(name);
+    const double bound = gradient_bound(name, single);
     const std::vector<double> magnitudes = single.magnitudes(name);
+    const std::vector<double> expected = clipped(single.union64(name));
     compare_within(
-        copy.values, single.union64(name), [&](std::size_t i) { return bound + error_of_wire(magnitudes[i]); },
+        comparable(step, copy.rank, copy.values, expected), expected,
+        [&](std::size_t i) { return bound + error_of_wire(magnitudes[i]); },
         finding_of(ids::kUnionGradient, step, copy.rank, name,
                    "the gradient is not that of the mean loss over all rows of the step"),
         result_.findings, unused);
@@ -289,14 +381,20 @@ class Judge {
       judge_by(ids::kOwnRows);
       Finding finding = finding_of(ids::kOwnRows, step, copy.rank, parameter.name,
                                    fmt::format("the local gradient is not that of the rows of data rank {}", data));
+      if (is_injected(step, parameter.name)) continue;
+      if (options_.reduction) {
+        const std::vector<float> expected =
+            computes_scaled() ? single.scaled_slice(data, parameter.name) : single.slice32(data, parameter.name);
+        compare_bits(comparable(step, copy.rank, copy.values, expected), expected, std::move(finding),
+                     result_.findings);
+        continue;
+      }
       Largest unused;
       const double bound = single.slice_bound(data, parameter.name);
-      if (options_.reduction)
-        compare_bits(copy.values, single.slice32(data, parameter.name), std::move(finding), result_.findings);
-      else
-        compare_within(
-            copy.values, single.slice64(data, parameter.name), [bound](std::size_t) { return bound; },
-            std::move(finding), result_.findings, unused);
+      const std::vector<double>& expected = single.slice64(data, parameter.name);
+      compare_within(
+          comparable(step, copy.rank, copy.values, expected), expected, [bound](std::size_t) { return bound; },
+          std::move(finding), result_.findings, unused);
     }
     return recorded;
   }
@@ -309,7 +407,7 @@ class Judge {
                                  fmt::format("the loss is not the mean over the rows of data rank {}", data));
     finding.index = 0;
     finding.expected =
-        options_.reduction ? static_cast<double>(static_cast<float>(single.loss32(data))) : single.loss64(data);
+        options_.reduction ? static_cast<double>(static_cast<float>(exact_loss(data, single))) : single.loss64(data);
     finding.got = static_cast<double>(recorded.value);
     finding.bound = options_.reduction ? 0 : single.loss_bound(data);
     finding.wrong = finding.elements = 1;
@@ -320,10 +418,15 @@ class Judge {
              fmt::format("the loss is that of the rows of data rank {}", other));
   }
 
+  // Which the executor has in every bit.
+  [[nodiscard]] double exact_loss(int data, const SingleDevice& single) const {
+    return computes_scaled() ? single.scaled_loss(data) : single.loss32(data);
+  }
+
   [[nodiscard]] bool loss_is_of(const job::RankNumber& recorded, int data, const SingleDevice& single) const {
     const auto got = static_cast<double>(recorded.value);
     if (!std::isfinite(single.loss32(data))) return !std::isfinite(got);  // a run that diverges
-    if (options_.reduction) return recorded.value == static_cast<float>(single.loss32(data));
+    if (options_.reduction) return recorded.value == static_cast<float>(exact_loss(data, single));
     return std::fabs(got - single.loss64(data)) <= single.loss_bound(data);
   }
 
@@ -351,6 +454,7 @@ class Judge {
       }
       if (before->rank != rank) return;
       judge_by(ids::kUpdate);
+      if (skipped_.at(step, rank)) continue;
       const ExpectedUpdate expected = optimizer.step(before->values, gradient->values);
       compare_within(
           after->values, expected.after, [&](std::size_t i) { return expected.bound[i]; },
@@ -366,6 +470,8 @@ class Judge {
   std::vector<Parameter> parameters_;
   std::vector<std::string_view> of_gradients_;  // the requirements that a gradient is held to
   std::set<std::pair<std::string_view, int>> gaps_;
+  SkippedSteps skipped_;
+  double coefficient_ = 1;  // of this step's clipping
   Judgement result_;
 };
 
@@ -373,15 +479,17 @@ class Judge {
 
 Judgement judge(const job::RunSpec& spec, const job::TrainingRecord& record, training::Training& training,
                 const JudgeOptions& options) {
-  if (spec.scaler || !spec.injections.empty())
-    throw Unsupported("[scaler]: only runs without a loss scaler are judged here");
   JudgeOptions held = options;
-  if (!adds_as_a_single_device(spec)) held.reduction.reset();
+  const bool is_rounded = is_mixed(spec, options.precision);
+  const bool has_bits = !options.precision.autocast && options.precision.clip_norm == 0 && !options.wire &&
+                        options.reduction && options.reduction->rank_order;
+  if (!adds_as_a_single_device(spec) || (is_rounded && !has_bits)) held.reduction.reset();
   return Judge(spec, record, training, held).run();
 }
 
 bool adds_as_a_single_device(const job::RunSpec& spec) {
-  if (spec.parallel.pipeline == 1) return true;
+  if (spec.parallel.tensor > 1) return false;
+  if (spec.parallel.pipeline == 1 && (spec.stages.size() <= 1 || spec.run.dtype == "float32")) return true;
   const bool tied = std::ranges::any_of(
       spec.layers, [](const job::Layer& layer) { return std::holds_alternative<job::TiedLinear>(layer); });
   return spec.run.schedule != "looped-bfs" && !tied;

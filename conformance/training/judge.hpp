@@ -9,9 +9,14 @@
 //         that adds in rank order; a pipeline that adds in another order than a single device, as others are.
 //         Any other program is held, tensor by tensor, to a float64 baseline:
 //         max|g - g64| <= max(8 d, 64 u max|gradient of a slice|), d the distance of a plain float32 baseline
-//         from float64, u the unit round-off of the compute dtype; loss alike. Gradients that travel compressed may be off
+//         from float64, or in 16 bits of a plain one in that type if it is farther off, u the unit round-off of the compute
+//         dtype; loss alike. Gradients that travel compressed may be off
 //         by those roundings besides, place by place.
-// Errors  Unsupported for a run with a scaler or injections. What a record lacks is a finding of the
+// Scaled  Of a run with a scaler gradients are as if losses had not been multiplied; a skipped step's may be anything where
+//         they are not finite, and is no step of the optimizer (scaling.hpp has what else is asked). In 16 bits, and over
+//         tensor ranks, the reference's executor is held as others are; to the bits where it computes with rounded
+//         parameters on whole layers, over a backend that adds in rank order.
+// Errors  What a record lacks is a finding of the
 //         coverage, and of each requirement that could not be judged for it: of a rank, its first gap.
 #pragma once
 
@@ -24,6 +29,7 @@
 #include "conformance/training/finding.hpp"
 #include "reference/comm/dtype.hpp"
 #include "reference/record/training_record.hpp"
+#include "reference/training/precision_settings.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::conformance {
@@ -40,13 +46,16 @@ struct JudgeOptions {
   std::string device = "cpu";  // where the baseline is computed
   /// As what 16-bit numbers the gradients of data ranks travelled; nothing: as they are.
   std::optional<comm::DType> wire{};
+  training::PrecisionSettings precision{};
 };
 
 struct StepSummary {
   int step = 0;
-  double loss = 0;   // mean over the data ranks, as recorded
-  Largest gradient;  // against the single device
-  Largest update;    // against the optimizer's rule
+  double loss = 0;                // mean over the data ranks, as recorded
+  Largest gradient;               // against the single device
+  Largest update;                 // against the optimizer's rule
+  std::optional<double> scale{};  // that rank 0 recorded, of a run with a scaler
+  bool skipped = false;           // by any rank
 };
 
 struct Judgement {
@@ -60,7 +69,7 @@ struct Judgement {
                               const JudgeOptions& options);
 
 /// Whether the ranks of the reference's executor add gradients in a single device's order before the reduction over data
-/// ranks. Not in a pipeline whose stages back-propagate micro-batches in another order than their own (looped-bfs), nor
+/// ranks. Not over tensor ranks, in a pipeline whose stages back-propagate micro-batches in another order than their own (looped-bfs), nor
 /// where it uses a parameter on several stages, each of which adds for itself.
 [[nodiscard]] bool adds_as_a_single_device(const job::RunSpec& spec);
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <random>
 #include <set>
 
@@ -113,6 +114,10 @@ struct Faults {
   job::Sgd applied{.lr = 0.125, .momentum = 0.5, .weight_decay = 0.25};
   std::function<void(Values& before, int step, int rank)> recorded_before = [](Values&, int, int) {};
   std::function<bool(int step, int rank, Moment moment)> recorded = [](int, int, Moment) { return true; };
+  // Of a run with a scaler.
+  std::function<bool(bool right, int step, int rank)> skips = [](bool right, int, int) { return right; };
+  std::function<float(float right, int step, int rank)> scale = [](float right, int, int) { return right; };
+  std::function<void(Values& values, Values& buffers)> skipped = [](Values&, Values&) {};
 };
 
 class JudgeTest : public testing::Test {
@@ -146,6 +151,7 @@ class JudgeTest : public testing::Test {
     const int ranks = spec_.parallel.data;
     std::vector<Values> values(3, given_), buffers(3);
     std::vector<job::RecordWriter> records;
+    auto scale = static_cast<float>(spec_.scaler ? spec_.scaler->init_scale : 1);
     for (int rank = 0; rank < ranks; ++rank) {
       faults.start(values[static_cast<std::size_t>(rank)], rank);
       records.emplace_back(spec_, rank, "test", "1");
@@ -161,13 +167,29 @@ class JudgeTest : public testing::Test {
         local.push_back(std::move(narrow));
         losses.push_back(static_cast<float>(result.loss));
       }
+      for (const job::Injection& one : spec_.injections)
+        if (one.step == step && !one.reduced)
+          local[static_cast<std::size_t>(one.rank)].at(one.parameter)[static_cast<std::size_t>(one.index)] =
+              static_cast<float>(one.value);
       std::vector<Values> used(local.size(), mean(local));
+      for (const job::Injection& one : spec_.injections)
+        if (one.step == step && one.reduced)
+          used[static_cast<std::size_t>(one.rank)].at(one.parameter)[static_cast<std::size_t>(one.index)] =
+              static_cast<float>(one.value);
       faults.reduced(used, local, step);
+      const bool skips = spec_.scaler && std::ranges::any_of(used, has_non_finite);
       for (int rank = 0; rank < ranks; ++rank) {
         const auto r = static_cast<std::size_t>(rank);
         Values before = values[r];
         faults.recorded_before(before, step, rank);
-        update(faults.applied, values[r], used[r], buffers[r]);
+        if (spec_.scaler) {
+          records[r].add_scale(step, faults.scale(scale, step, rank));
+          records[r].add_skipped(step, faults.skips(skips, step, rank));
+        }
+        if (faults.skips(skips, step, rank))
+          faults.skipped(values[r], buffers[r]);
+        else
+          update(faults.applied, values[r], used[r], buffers[r]);
         const auto note = [&](Moment moment, const Values& what) {
           if (!faults.recorded(step, rank, moment)) return;
           for (const job::Parameter& parameter : job::parameters_of(spec_))
@@ -179,6 +201,7 @@ class JudgeTest : public testing::Test {
         note(Moment::after, values[r]);
         records[r].add_loss(step, losses[r]);
       }
+      if (skips) scale /= 2;
     }
     std::filesystem::create_directories(folder);
     for (const job::RecordWriter& record : records) record.write(folder);
@@ -219,6 +242,11 @@ class JudgeTest : public testing::Test {
     for (auto& [name, list] : sum)
       for (float& value : list) value /= static_cast<float>(local.size());
     return sum;
+  }
+  static bool has_non_finite(const Values& values) {
+    return std::ranges::any_of(values, [](const auto& one) {
+      return !std::ranges::all_of(one.second, [](float value) { return std::isfinite(value); });
+    });
   }
   static void update(const job::Sgd& sgd, Values& values, const Values& gradients, Values& buffers) {
     for (auto& [name, list] : values) {
@@ -448,10 +476,62 @@ TEST_F(JudgeTest, DoesNotComeDownOverNonsense) {
   EXPECT_THAT(first("TRAIN-006"), HasSubstr("step 0, rank 0, 0.weight: not judged: the gradient is missing"));
 }
 
-TEST_F(JudgeTest, RefusesRunsThatItCannotJudge) {
-  run({}, record_folder());
-  spec_.scaler.emplace();
-  EXPECT_THROW((void)judged(Reduction{}), Unsupported);
+// Of three steps the middle one is skipped, for an infinity in rank 1's gradient.
+class ScaledJudgeTest : public JudgeTest {
+ protected:
+  ScaledJudgeTest() {
+    spec_.scaler = job::Scaler{.init_scale = 1024};
+    spec_.injections = {
+        {.step = 1, .rank = 1, .parameter = "0.bias", .value = std::numeric_limits<double>::infinity()}};
+  }
+};
+
+TEST_F(ScaledJudgeTest, FindsNothingInAnHonestRecord) {
+  EXPECT_THAT(violated({}, kOtherProgram), IsEmpty()) << text_of(last_.findings.front());
+  EXPECT_THAT(last_.judged, testing::IsSupersetOf({"SCALER-091", "SCALER-092", "SCALER-093"}));
+  EXPECT_EQ(last_.steps[1].scale, 1024);
+  EXPECT_TRUE(last_.steps[1].skipped);
+  EXPECT_EQ(last_.steps[2].scale, 512);
+  EXPECT_FALSE(last_.steps[2].skipped);
+}
+
+TEST_F(ScaledJudgeTest, AsksReplicasTooWhereAnInjectionComesAfterTheReduction) {
+  spec_.injections[0].reduced = true;
+  EXPECT_THAT(violated({}, kOtherProgram), IsEmpty()) << text_of(last_.findings.front());
+}
+
+TEST_F(ScaledJudgeTest, FindsARankThatDoesNotSkip) {
+  const Faults faults{.skips = [](bool right, int, int rank) { return right && rank != 2; }};
+  EXPECT_THAT(violated(faults, kOtherProgram), testing::Contains("SCALER-091"));
+  EXPECT_THAT(first("SCALER-091"), HasSubstr("step 1, rank 2, 0.bias: the step was made, although inf was written"));
+}
+
+TEST_F(ScaledJudgeTest, FindsAStepSkippedWithoutCause) {
+  const Faults faults{.skips = [](bool right, int step, int) { return right || step == 2; }};
+  EXPECT_THAT(violated(faults, kOtherProgram), ElementsAre("SCALER-091"));
+  EXPECT_THAT(first("SCALER-091"),
+              HasSubstr("step 2, rank 0: the step was skipped, although every gradient is finite"));
+}
+
+TEST_F(ScaledJudgeTest, FindsScalesThatAreNotTheRules) {
+  const Faults faults{.scale = [](float right, int step, int rank) { return step == 2 && rank == 1 ? 1024 : right; }};
+  EXPECT_THAT(violated(faults, kOtherProgram), ElementsAre("SCALER-092"));
+  EXPECT_THAT(first("SCALER-092"), HasSubstr("step 2, rank 1, scale"));
+}
+
+TEST_F(ScaledJudgeTest, FindsASkippedStepThatChangesValuesOrMomentum) {
+  EXPECT_THAT(violated({.skipped = [](Values& values, Values&) { values["0.bias"][0] += 1; }}, kOtherProgram),
+              ElementsAre("SCALER-093"));
+  EXPECT_THAT(violated({.skipped = [](Values&, Values& buffers) { buffers["0.bias"][0] += 1; }}, kOtherProgram),
+              ElementsAre("TRAIN-009"));
+}
+
+TEST_F(ScaledJudgeTest, StillLooksAtTheOtherGradientsOfASkippedStep) {
+  const Faults faults{.reduced = [](std::vector<Values>& used, const std::vector<Values>&, int step) {
+    for (Values& values : used)
+      if (step == 1) values["0.weight"][3] *= 2;
+  }};
+  EXPECT_THAT(violated(faults, kOtherProgram), ElementsAre("TRAIN-006", "TRAIN-008"));
 }
 
 TEST_F(JudgeTest, ComparesRunsBitForBit) {

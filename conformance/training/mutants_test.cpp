@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "conformance/training/averaging/averaging_checks.hpp"
 #include "conformance/training/in_process.hpp"
 #include "conformance/training/training_checks.hpp"
 #include "harness/suite/suite.hpp"
@@ -20,6 +21,7 @@ const suite::Case& case_named(const std::string& id) {
   static const suite::Suite suite = [] {
     suite::Suite made;
     add_training_checks(made);
+    add_averaging_checks(made);
     return made;
   }();
   const auto found = std::ranges::find(suite.cases(), id, &suite::Case::id);
@@ -52,7 +54,8 @@ TEST_P(TrainingMutant, PassesWhereItHides) {
 std::vector<std::string> names() {
   std::vector<std::string> list;
   for (const Mutant& mutant : mutants::all_mutants())
-    if (mutant.violates.starts_with("TRAIN-")) list.push_back(mutant.name);
+    if (mutant.violates.starts_with("TRAIN-") || mutant.shows.starts_with("scaler.training."))
+      list.push_back(mutant.name);
   return list;
 }
 

@@ -35,7 +35,12 @@ bool mixes_rows(const job::RunSpec& spec) {
 
 SingleDevice::SingleDevice(const job::RunSpec& spec, int step, const training::Values& before,
                            training::Training& training, const std::string& device)
-    : unit_roundoff_(unit_roundoff(compute_dtype(spec.run.dtype))),
+    : spec_(spec),
+      step_(step),
+      before_(before),
+      training_(training),
+      device_(device),
+      unit_roundoff_(unit_roundoff(compute_dtype(spec.run.dtype))),
       float32_(training.baseline(spec, slices_of(spec, step), before, Arithmetic::float32, device)),
       float64_(training.baseline(spec, slices_of(spec, step), before, Arithmetic::float64, device)) {
   if (!mixes_rows(spec)) union_ = training.union_batch(spec, step, before, Arithmetic::float64, device);
@@ -79,6 +84,42 @@ std::vector<double> SingleDevice::magnitudes(const std::string& parameter) const
   return sum;
 }
 
+double SingleDevice::norm64(double p) const {
+  double sum = 0;
+  for (const auto& [name, gradient] : float64_.mean.gradients)
+    for (const double value : gradient)
+      sum = std::isinf(p) ? std::max(sum, std::fabs(value)) : sum + std::pow(std::fabs(value), p);
+  return std::isinf(p) ? sum : std::pow(sum, 1 / p);
+}
+
+void SingleDevice::compute_scaled(double scale) {
+  scale_ = scale;
+  scaled_ = training_.scaled_slices(spec_, slices_of(spec_, step_), before_, scale, device_);
+}
+
+std::vector<float> SingleDevice::scaled_slice(int data, const std::string& parameter) const {
+  const auto inverse = static_cast<float>(1 / scale_);
+  std::vector<float> slice;
+  for (const double value : scaled_[static_cast<std::size_t>(data)].gradients.at(parameter))
+    slice.push_back(static_cast<float>(value) * inverse);
+  return slice;
+}
+
+std::vector<float> SingleDevice::scaled_mean(const std::string& parameter) const {
+  const auto inverse = static_cast<float>(1 / scale_);
+  const comm::DType type = compute_dtype(spec_.run.dtype);
+  std::vector<float> mean;
+  for (std::size_t i = 0; i < scaled_.front().gradients.at(parameter).size(); ++i) {
+    float sum = 0;
+    for (std::size_t data = 0; data < scaled_.size(); ++data) {
+      const auto value = static_cast<float>(scaled_[data].gradients.at(parameter)[i]);
+      sum = data == 0 ? value : sum + value;
+    }
+    mean.push_back(rounded_to(type, sum / static_cast<float>(scaled_.size())) * inverse);
+  }
+  return mean;
+}
+
 const std::vector<double>& SingleDevice::union64(const std::string& parameter) const {
   return union_.gradients.at(parameter);
 }
@@ -87,18 +128,28 @@ double SingleDevice::gradient_bound(const std::string& parameter) const {
   double largest = 0;
   for (const training::LossGradient& slice : float64_.slices)
     largest = std::max(largest, largest_of(slice.gradients.at(parameter)));
-  const double d = distance(float32_.mean.gradients.at(parameter), float64_.mean.gradients.at(parameter));
+  double d = distance(float32_.mean.gradients.at(parameter), float64_.mean.gradients.at(parameter));
+  if (has_narrow()) {
+    const std::vector<float> narrow = scaled_mean(parameter);
+    d = std::max(d, distance({narrow.begin(), narrow.end()}, float64_.mean.gradients.at(parameter)));
+  }
   return bound_beside(d, largest, unit_roundoff_);
 }
 
 double SingleDevice::slice_bound(int data, const std::string& parameter) const {
   const std::vector<double>& wide = slice64(data, parameter);
   const std::vector<double>& narrow = float32_.slices[static_cast<std::size_t>(data)].gradients.at(parameter);
-  return bound_beside(distance(narrow, wide), largest_of(wide), unit_roundoff_);
+  double d = distance(narrow, wide);
+  if (has_narrow()) {
+    const std::vector<float> scaled = scaled_slice(data, parameter);
+    d = std::max(d, distance({scaled.begin(), scaled.end()}, wide));
+  }
+  return bound_beside(d, largest_of(wide), unit_roundoff_);
 }
 
 double SingleDevice::loss_bound(int data) const {
-  const double d = std::fabs(loss32(data) - loss64(data));
+  double d = std::fabs(loss32(data) - loss64(data));
+  if (has_narrow()) d = std::max(d, std::fabs(scaled_loss(data) - loss64(data)));
   return bound_beside(d, 1 + std::fabs(loss64(data)), unit_roundoff_);
 }
 

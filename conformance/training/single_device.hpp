@@ -16,7 +16,7 @@ namespace plumbline::conformance {
 class SingleDevice {
  public:
   /// Computes step `step` of `spec` at the values `before`: by slices in float32 and float64, and the union
-  /// in float64.
+  /// in float64. All must outlive it.
   SingleDevice(const job::RunSpec& spec, int step, const training::Values& before, training::Training& training,
                const std::string& device);
 
@@ -30,10 +30,21 @@ class SingleDevice {
   [[nodiscard]] std::vector<float> rank_order_mean(const std::string& parameter) const;
   /// The sums of the magnitudes of the float32 slices.
   [[nodiscard]] std::vector<double> magnitudes(const std::string& parameter) const;
+  /// The 2-norm of the whole mean in float64, or another, each parameter counted once.
+  [[nodiscard]] double norm64(double p) const;
+  /// Computes the slices in run.dtype, under a scale, once more.
+  void compute_scaled(double scale);
+  /// Of these: a data rank's gradient, divided by the scale; the slices' mean as ranks make it that add in rank order in
+  /// float32 and round once to run.dtype, divided by the scale; a data rank's loss.
+  [[nodiscard]] std::vector<float> scaled_slice(int data, const std::string& parameter) const;
+  [[nodiscard]] std::vector<float> scaled_mean(const std::string& parameter) const;
+  [[nodiscard]] double scaled_loss(int data) const { return scaled_[static_cast<std::size_t>(data)].loss; }
   /// The gradient of all rows in one piece.
   [[nodiscard]] const std::vector<double>& union64(const std::string& parameter) const;
 
-  /// max(8 d, 64 u max|gradient of a slice|) of the mean, and of one slice.
+  /// max(8 d, 64 u max|gradient of a slice|) of the mean, and of one slice; d is the distance from float64 of a plain run in
+  /// float32, or of one in run.dtype where that was computed and is farther off: there activations change sides, and what
+  /// should cancel leaves the roundings of the type.
   [[nodiscard]] double gradient_bound(const std::string& parameter) const;
   [[nodiscard]] double slice_bound(int data, const std::string& parameter) const;
 
@@ -44,10 +55,18 @@ class SingleDevice {
   [[nodiscard]] double loss_bound(int data) const;
 
  private:
+  const job::RunSpec& spec_;
+  int step_;
+  const training::Values& before_;
+  training::Training& training_;
+  std::string device_;
+  [[nodiscard]] bool has_narrow() const { return !scaled_.empty() && spec_.run.dtype != "float32"; }
   double unit_roundoff_;  // of the compute dtype
   training::Baseline float32_;
   training::Baseline float64_;
   training::LossGradient union_;
+  double scale_ = 1;
+  std::vector<training::LossGradient> scaled_;
 };
 
 }  // namespace plumbline::conformance

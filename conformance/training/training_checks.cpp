@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "conformance/training/judge.hpp"
+#include "conformance/training/mixed_checks.hpp"
 #include "conformance/training/report.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
@@ -165,6 +166,7 @@ void add_training_checks(suite::Suite& suite) {
              .modules = {"training"},
              .body = learns});
   add_job_checks(suite);
+  add_mixed_checks(suite);
 }
 
 }  // namespace plumbline::conformance

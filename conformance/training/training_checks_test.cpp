@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "conformance/training/averaging/averaging_checks.hpp"
 #include "conformance/training/finding.hpp"
 #include "conformance/training/in_process.hpp"
 #include "conformance/training/judge.hpp"
@@ -24,11 +25,14 @@ namespace {
 
 suite::Suite complete_suite() {
   suite::Suite suite;
-  std::ifstream file(PLUMBLINE_TRAINING_REQUIREMENTS);
-  std::stringstream text;
-  text << file.rdbuf();
-  suite.requirements.add_toml(text.str(), PLUMBLINE_TRAINING_REQUIREMENTS);
+  for (const char* path : {PLUMBLINE_TRAINING_REQUIREMENTS, PLUMBLINE_MIXED_REQUIREMENTS}) {
+    std::ifstream file(path);
+    std::stringstream text;
+    text << file.rdbuf();
+    suite.requirements.add_toml(text.str(), path);
+  }
   add_training_checks(suite);
+  add_averaging_checks(suite);
   return suite;
 }
 
@@ -156,12 +160,13 @@ TEST(TrainingCheckFailure, IsFoundInTheRecordOfAJob) {
 }
 
 TEST(JobCases, AreFewAndHaveEachPairOfSettings) {
+  const std::string kPlain = "training.job.single_device";
   const std::string kOnce = "sgd_decay";  // touches nothing but the optimizer
   std::set<std::string> pairs, planned;
   int cases = 0, with_decay = 0;
   const suite::Suite suite = complete_suite();
   for (const suite::Check& check : suite.checks())
-    if (check.door == suite::Door::job)
+    if (check.id == kPlain)
       for (const suite::Axis& one : check.axes)
         for (const suite::Axis& other : check.axes)
           for (const std::string& value : one.values)
@@ -169,7 +174,7 @@ TEST(JobCases, AreFewAndHaveEachPairOfSettings) {
               if (&one < &other && value != kOnce && beside != kOnce)
                 pairs.insert(one.name + "=" + value + " " + other.name + "=" + beside);
   for (const suite::Case& one : suite.cases()) {
-    if (one.check->door != suite::Door::job) continue;
+    if (one.check->id != kPlain) continue;
     ++cases;
     EXPECT_EQ(one.world(), 1) << "one rank runs the body";
     with_decay += one.parameters.text("optimizer") == kOnce ? 1 : 0;

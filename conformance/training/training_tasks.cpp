@@ -21,12 +21,24 @@ namespace {
 using record::number_or_word;
 
 json words(const StepSummary& step) {
-  return {{"step", step.step},
-          {"loss", number_or_word(step.loss)},
-          {"difference", number_or_word(step.gradient.difference)},
-          {"bound", number_or_word(step.gradient.bound)},
-          {"update_difference", number_or_word(step.update.difference)},
-          {"update_bound", number_or_word(step.update.bound)}};
+  json words{{"step", step.step},
+             {"loss", number_or_word(step.loss)},
+             {"difference", number_or_word(step.gradient.difference)},
+             {"bound", number_or_word(step.gradient.bound)},
+             {"update_difference", number_or_word(step.update.difference)},
+             {"update_bound", number_or_word(step.update.bound)}};
+  if (step.scale) {
+    words["scale"] = number_or_word(*step.scale);
+    words["skipped"] = step.skipped;
+  }
+  return words;
+}
+
+// What no specification says of a run in 16 bits.
+training::PrecisionSettings precision_of(const json& arguments) {
+  if (!arguments.contains("precision")) return {};
+  const json& given = arguments.at("precision");
+  return {.autocast = given.at("autocast"), .clip_norm = given.at("clip_norm")};
 }
 
 }  // namespace
@@ -42,6 +54,7 @@ void train_task(worker::TaskRank& rank) {
   };
   training::ExecutorSteps steps = rank.steps.of<training::ExecutorSteps>();
   if (rank.arguments.contains("gradients")) steps.gradients = rank.arguments.at("gradients");
+  if (rank.arguments.contains("precision")) steps.precision = precision_of(rank.arguments);
   try {
     subject::training_module().run(spec, rank.world, rank.arguments.at("record").get<std::string>(), listen, steps);
   } catch (const training::DeviceMissing& error) {
@@ -59,7 +72,8 @@ void judge_task(worker::TaskRank& rank) {
       .reduction = Reduction{.accumulator = comm::parse_dtype(arguments.at("accumulator").get<std::string>()).value(),
                              .rank_order = arguments.at("rank_order")},
       .device = device,
-      .wire = training::wire_of(arguments.value("gradients", training::GradientSettings()))};
+      .wire = training::wire_of(arguments.value("gradients", training::GradientSettings())),
+      .precision = precision_of(arguments)};
   const Judgement judgement = judge(spec, record, training, options);
 
   // One by one: a long run's together would be too much for one message.

@@ -17,6 +17,8 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> failure_mutants();
 /// Training with another step in place of a right one.
 [[nodiscard]] std::vector<Mutant> training_mutants();
+/// Training whose ranks average parameters, with another step in place of a right one.
+[[nodiscard]] std::vector<Mutant> averaging_mutants();
 /// Training records of jobs.
 [[nodiscard]] std::vector<Mutant> job_mutants();
 /// Parallel contexts with another step in place of a right one.
@@ -42,6 +44,8 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> gossip_mutants();
 /// Executors of schedules with another step in place of a right one.
 [[nodiscard]] std::vector<Mutant> executor_mutants();
+/// Training over tensor ranks and in 16 bits with another step in place of a right one.
+[[nodiscard]] std::vector<Mutant> mixed_mutants();
 /// Pipelines that train with another step in place of a right one.
 [[nodiscard]] std::vector<Mutant> pipeline_mutants();
 /// Answers of adapters about races and passes of programs, and interpreters with another step in place of a right one.

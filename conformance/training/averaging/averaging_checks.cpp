@@ -1,0 +1,393 @@
+#include "conformance/training/averaging/averaging_checks.hpp"
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "conformance/training/averaging/averaging_judge.hpp"
+#include "conformance/training/bounds.hpp"
+#include "conformance/training/compare.hpp"
+#include "conformance/training/report.hpp"
+#include "reference/record/training_record.hpp"
+#include "reference/training/digits_run.hpp"
+#include "reference/training/slowmo/record.hpp"
+#include "reference/training/steps.hpp"
+
+namespace plumbline::conformance {
+
+using suite::Context;
+using training::AveragedSession;
+using training::AveragedStep;
+using training::AveragingSettings;
+namespace ids = averaging_requirements;
+
+namespace {
+
+constexpr int kAveragingJudge = 0;  // the rank that prepares and judges
+
+// The algorithms by the names of the cases, with periods that a short run sees several of.
+AveragingSettings settings_named(const std::string& name) {
+  static const std::map<std::string, AveragingSettings> known{
+      {"localsgd", {.algorithm = "localsgd", .local_sgd_frequency = 3}},
+      {"localsgd-1", {.algorithm = "localsgd", .local_sgd_frequency = 1}},
+      {"post-localsgd", {.algorithm = "post-localsgd", .local_sgd_frequency = 2, .local_sgd_begin = 3}},
+      {"sgp", {.algorithm = "sgp"}},
+      {"sgp-star", {.algorithm = "sgp", .graph = "star"}},
+      {"sgp-complete", {.algorithm = "sgp", .graph = "complete"}},
+      {"slowmo", {.local_sgd_frequency = 2, .slow_frequency = 3, .slow_learning_rate = 0.9}},
+      {"slowmo-off", {.local_sgd_frequency = 1, .slow_frequency = 2, .slow_momentum = 0, .slow_learning_rate = 1}},
+      {"slowmo-sgp", {.base = "sgp", .slow_frequency = 3, .graph = "star"}},
+      {"slowmo-sgp-apart", {.base = "sgp", .slow_frequency = 3, .memory_efficient = false, .graph = "star"}},
+      {"diloco", {.algorithm = "diloco", .slow_frequency = 3}},
+  };
+  AveragingSettings settings = known.at(name);
+  settings.rate_decay = 0.9;
+  return settings;
+}
+
+AveragingSettings settings_of_case(Context& context) {
+  const suite::Parameters& parameters = context.parameters();
+  AveragingSettings settings = settings_named(parameters.text("algorithm"));
+  if (parameters.has("node")) settings.ranks_per_node = static_cast<int>(parameters.number("node"));
+  return settings;
+}
+
+std::filesystem::path averaging_folder(Context& context, const char* name) {
+  return std::filesystem::path(context.scratch()) / name;
+}
+
+job::RunSpec prepared_digits(Context& context, const training::DigitsRun& settings) {
+  const std::filesystem::path folder = averaging_folder(context, "run");
+  if (context.rank() == kAveragingJudge) (void)training::write_digits_run(settings, training::digits(), folder);
+  context.world().barrier();
+  return job::read_run_spec(folder / "spec.toml");
+}
+
+// `steps` with 8 rows a rank.
+job::RunSpec short_spec(Context& context, int steps) {
+  const suite::Parameters& parameters = context.parameters();
+  return prepared_digits(context, {.model = parameters.has("model") ? parameters.text("model") : "mlp",
+                                   .data = context.size(),
+                                   .steps = steps,
+                                   .global_batch = std::int64_t{8} * context.size(),
+                                   .micro_batches = 1,
+                                   .seed = context.seed() & INT64_MAX});
+}
+
+std::unique_ptr<AveragedSession> session_of(Context& context, const job::RunSpec& spec,
+                                            const AveragingSettings& settings) {
+  return context.training().averaged(spec, context.world(), settings, context.steps().of<training::AveragedSteps>());
+}
+
+using Around = std::function<void(std::unique_ptr<AveragedSession>& session, int step)>;
+
+// A rank's steps; `before` is called ahead of each.
+std::vector<AveragedStep> averaged_steps(
+    Context& context, const job::RunSpec& spec, const AveragingSettings& settings,
+    const Around& before = [](auto&, int) {}) {
+  std::unique_ptr<AveragedSession> session = session_of(context, spec, settings);
+  std::vector<AveragedStep> steps;
+  for (int step = 0; step < spec.run.steps; ++step) {
+    before(session, step);
+    steps.push_back(session->step(step));
+  }
+  return steps;
+}
+
+// What all ranks had, on the rank that judges.
+AveragedRanks gathered(Context& context, const std::vector<AveragedStep>& own, const char* record) {
+  const std::filesystem::path folder = averaging_folder(context, record);
+  training::write_averaged_steps(own, folder, context.rank());
+  context.world().barrier();
+  AveragedRanks ranks;
+  if (context.rank() == kAveragingJudge)
+    for (int rank = 0; rank < context.size(); ++rank) ranks.push_back(training::read_averaged_steps(folder, rank));
+  return ranks;
+}
+
+bool adds_in_rank_order(Context& context) { return context.capabilities().has(comm::Capability::rank_order); }
+
+// ---- step by step ----
+
+void judged(Context& context) {
+  const job::RunSpec spec = short_spec(context, 7);
+  const AveragingSettings settings = settings_of_case(context);
+  const AveragedRanks ranks = gathered(context, averaged_steps(context, spec, settings), "record");
+  if (context.rank() == kAveragingJudge)
+    report(judge_averaging(spec, settings, ranks, context.training(), adds_in_rank_order(context)).findings);
+}
+
+void halves(Context& context) {
+  job::RunSpec spec = short_spec(context, 7);
+  spec.run.dtype = context.parameters().text("type");
+  const AveragingSettings settings = settings_of_case(context);
+  const AveragedRanks ranks = gathered(context, averaged_steps(context, spec, settings), "record");
+  if (context.rank() == kAveragingJudge)
+    report(judge_averaging(spec, settings, ranks, context.training(), adds_in_rank_order(context)).findings);
+}
+
+// ---- against data-parallel SGD ----
+
+// The value of data-parallel SGD behind a step that begins with `before`: x - rate x the mean of the ranks' gradients.
+void judge_synchronous(Context& context, const job::RunSpec& spec, int step, double rate, const AveragedRanks& ranks) {
+  std::vector<training::Slice> slices;
+  for (int rank = 0; rank < context.size(); ++rank)
+    slices.push_back({{.batch = step, .first_row = std::int64_t{8} * rank, .rows = 8}});
+  const std::vector<float> before =
+      step == 0 ? ranks[0][0].before : estimate_of(ranks[0][static_cast<std::size_t>(step) - 1]);
+  const training::Values values = values_by_parameter(spec, before);
+  const auto baseline = [&](training::Arithmetic arithmetic) {
+    return context.training().baseline(spec, slices, values, arithmetic, "cpu").mean.gradients;
+  };
+  const training::Gradients narrow = baseline(training::Arithmetic::float32);
+  const training::Gradients wide = baseline(training::Arithmetic::float64);
+  for (int rank = 0; rank < context.size(); ++rank) {
+    const training::Values got =
+        values_by_parameter(spec, estimate_of(ranks[static_cast<std::size_t>(rank)][static_cast<std::size_t>(step)]));
+    std::vector<Finding> findings;
+    for (const auto& [name, gradient] : wide) {
+      const double slack = bound_beside(distance(narrow.at(name), gradient), largest_of(gradient), 0x1p-24);
+      const std::vector<float>& x = values.at(name);
+      std::vector<double> expected;
+      for (std::size_t i = 0; i < x.size(); ++i) expected.push_back(x[i] - rate * gradient[i]);
+      Largest largest;
+      compare_within(
+          got.at(name), expected,
+          [&](std::size_t i) {
+            return rate * slack + (context.size() + 6) * 0x1p-24 * (std::fabs(x[i]) + rate * std::fabs(gradient[i])) +
+                   kSmallestFloat;
+          },
+          {.requirement = std::string(suite::id_of_citation(ids::kSynchronous)),
+           .step = step,
+           .rank = rank,
+           .parameter = name,
+           .what = "the value is not that of data-parallel SGD"},
+          findings, largest);
+    }
+    report(findings);
+  }
+}
+
+void equals_synchronous(Context& context) {
+  job::RunSpec spec = short_spec(context, 5);
+  constexpr double rate = 0.1;
+  spec.optimizer = job::Sgd{.lr = rate};
+  AveragingSettings settings = settings_of_case(context);
+  settings.rate_decay = 1;
+  const AveragedRanks ranks = gathered(context, averaged_steps(context, spec, settings), "record");
+  if (context.rank() != kAveragingJudge) return;
+  for (int step = 0; step < spec.run.steps; ++step) judge_synchronous(context, spec, step, rate, ranks);
+}
+
+// ---- two runs that must be one ----
+
+// Where two runs of a rank differ first, in what `parts` names; "" where they do not.
+using Part = std::pair<const char*, std::vector<float> AveragedStep::*>;
+std::string difference_of_runs(const std::vector<AveragedStep>& one, const std::vector<AveragedStep>& other,
+                               std::span<const Part> parts, std::size_t from = 0) {
+  for (std::size_t step = from; step < one.size(); ++step) {
+    for (const auto& [what, list] : parts)
+      if (one[step].*list != other[step].*list) return fmt::format("step {}: {} differ", step, what);
+    if (one[step].weight != other[step].weight) return fmt::format("step {}: the weights differ", step);
+    if (one[step].loss != other[step].loss) return fmt::format("step {}: the losses differ", step);
+  }
+  return "";
+}
+
+constexpr Part kEstimates{"the values that forwards see", &AveragedStep::seen};
+constexpr Part kGradients{"gradients", &AveragedStep::gradient};
+constexpr Part kUpdated{"the values behind the optimizer", &AveragedStep::updated};
+constexpr Part kAfter{"the values", &AveragedStep::after};
+constexpr Part kBufferParts{"running statistics", &AveragedStep::buffers};
+
+void memory_efficient(Context& context) {
+  const job::RunSpec spec = short_spec(context, 7);
+  AveragingSettings settings = settings_of_case(context);
+  settings.average_at_slow_steps = true;  // as shards do
+  settings.memory_efficient = false;
+  const std::vector<AveragedStep> whole = averaged_steps(context, spec, settings);
+  settings.memory_efficient = true;
+  constexpr Part parts[] = {kAfter};
+  for (const int shards : {1, 2, 32}) {
+    settings.shards = shards;
+    const std::vector<AveragedStep> sharded = averaged_steps(context, spec, settings);
+    EXPECT_EQ(difference_of_runs(whole, sharded, parts), "")
+        << suite::id_of_citation(ids::kMemory) << ": with " << shards << " shards";
+  }
+}
+
+void evaluates(Context& context) {
+  const job::RunSpec spec = short_spec(context, 6);
+  const AveragingSettings settings = settings_of_case(context);
+  const training::LabelledRows rows = training::held_out_rows(spec, training::digits());
+  const std::vector<AveragedStep> plain = averaged_steps(context, spec, settings);
+  const std::vector<AveragedStep> interrupted = averaged_steps(context, spec, settings, [&](auto& session, int) {
+    const std::vector<float> estimate = session->estimate();
+    const double accuracy = session->evaluate(rows);
+    if (spec.layers.size() == 3) {  // without batch normalisation
+      EXPECT_EQ(accuracy, context.training().accuracy(spec, values_by_parameter(spec, estimate), rows, "cpu"))
+          << suite::id_of_citation(ids::kEvaluation) << ": the evaluation is not of the rank's estimate";
+    }
+    EXPECT_TRUE(session->estimate() == estimate)
+        << suite::id_of_citation(ids::kEvaluation) << ": the evaluation changed the estimate";
+  });
+  constexpr Part parts[] = {kEstimates, kGradients, kUpdated, kAfter, kBufferParts};
+  EXPECT_EQ(difference_of_runs(plain, interrupted, parts), "")
+      << suite::id_of_citation(ids::kEvaluation) << ": training goes on otherwise behind evaluations";
+}
+
+void resumes(Context& context) {
+  const job::RunSpec spec = short_spec(context, 8);
+  const AveragingSettings settings = settings_of_case(context);
+  const training::LabelledRows rows = training::held_out_rows(spec, training::digits());
+  const std::vector<AveragedStep> plain = averaged_steps(context, spec, settings);
+  constexpr Part parts[] = {kEstimates, kGradients, kUpdated, kAfter, kBufferParts};
+  for (const int at : {1, 4, 5})
+    for (const bool evaluates : {false, true}) {
+      const std::filesystem::path folder =
+          averaging_folder(context, fmt::format("checkpoint{}{}", at, evaluates ? "e" : "").c_str());
+      const auto stop = [&](std::unique_ptr<AveragedSession>& session, int step) {
+        if (step != at) return;
+        if (evaluates) (void)session->evaluate(rows);
+        session->save(folder);
+        context.world().barrier();
+        session.reset();
+        session = session_of(context, spec, settings);
+        session->load(folder, at);
+      };
+      EXPECT_EQ(difference_of_runs(plain, averaged_steps(context, spec, settings, stop), parts), "")
+          << suite::id_of_citation(ids::kResumes) << ": saved and loaded before step " << at
+          << (evaluates ? ", behind an evaluation" : "");
+    }
+}
+
+// ---- a whole run ----
+
+// The share of held-out digits that the mean of the ranks' estimates classifies.
+double accuracy_of_mean(Context& context, const job::RunSpec& spec, const AveragedRanks& ranks) {
+  std::vector<double> sum(ranks.front().front().after.size());
+  for (const auto& steps : ranks) {
+    const std::vector<float> estimate = estimate_of(steps.back());
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += estimate[i] / static_cast<double>(ranks.size());
+  }
+  return context.training().accuracy(spec, values_by_parameter(spec, {sum.begin(), sum.end()}),
+                                     training::held_out_rows(spec, training::digits()), "cpu");
+}
+
+// Of one device that takes all rows of each batch.
+double accuracy_of_one(Context& context, job::RunSpec spec) {
+  spec.parallel.data = 1;
+  const std::filesystem::path folder = averaging_folder(context, "alone");
+  context.training().run(spec, *context.world().create_group(std::vector<int>{kAveragingJudge}), folder, {}, {});
+  const job::TrainingRecord record(spec, folder);
+  training::Values values;
+  for (const job::Parameter& parameter : job::parameters_of(spec))
+    values[parameter.name] = record.copies(spec.run.steps - 1, job::Moment::after, parameter).at(0).values;
+  return context.training().accuracy(spec, values, training::held_out_rows(spec, training::digits()), "cpu");
+}
+
+void averaging_learns(Context& context) {
+  constexpr double margin = 0.02;
+  constexpr int news = 25;  // steps
+  const job::RunSpec spec = prepared_digits(
+      context,
+      {.model = "mlp", .data = context.size(), .steps = 150, .global_batch = 96, .micro_batches = 1, .seed = 1});
+  AveragingSettings settings = settings_of_case(context);
+  settings.rate_decay = 1;
+  if (settings.algorithm != "localsgd" && settings.algorithm != "post-localsgd") settings.slow_frequency = 12;
+  const std::unique_ptr<AveragedSession> session = session_of(context, spec, settings);
+  AveragedStep last;
+  for (int step = 0; step < spec.run.steps; ++step) {
+    last = session->step(step);
+    if ((step + 1) % news == 0) context.progress(fmt::format("step {}, loss {:.4f}", step + 1, last.loss));
+  }
+  const AveragedRanks ranks = gathered(context, {last}, "record");
+  if (context.rank() != kAveragingJudge) return;
+  const double alone = accuracy_of_one(context, spec);
+  EXPECT_GE(accuracy_of_mean(context, spec, ranks), alone - margin)
+      << suite::id_of_citation(ids::kLearns) << ": share of held-out digits; a single device on the same batches has "
+      << alone;
+}
+
+// ---- which cases ----
+
+suite::Axis algorithms(std::vector<std::string> names) { return {"algorithm", std::move(names)}; }
+suite::Axis nodes() { return {"node", {"1", "2"}}; }
+
+// Nodes of several ranks, running statistics and the smallest world are the same for all algorithms: some will do.
+bool judged_tells_more(const suite::Parameters& parameters) {
+  const std::string& algorithm = parameters.text("algorithm");
+  const bool some = algorithm == "localsgd" || algorithm == "sgp-star";
+  const bool several = some || algorithm == "slowmo" || algorithm == "diloco" || algorithm == "sgp";
+  if (parameters.text("model") == "conv_norm") return some && parameters.text("node") == "1" && parameters.world() == 3;
+  if (parameters.text("node") == "2") return several && parameters.world() == 4;
+  return parameters.world() == 3 || several;
+}
+
+}  // namespace
+
+void add_averaging_checks(suite::Suite& suite) {
+  suite.add({.id = "training.averaging.judged",
+             .verifies = cited({ids::kEstimate, ids::kGradient, ids::kUpdate, ids::kAverage, ids::kGossip,
+                                ids::kSlowStep, ids::kBuffers, ids::kDistance}),
+             .axes = {algorithms({"localsgd", "post-localsgd", "sgp", "sgp-star", "slowmo", "slowmo-sgp",
+                                  "slowmo-sgp-apart", "diloco"}),
+                      {"model", {"mlp", "conv_norm"}},
+                      nodes(),
+                      suite::worlds({2, 3, 4})},
+             .applies = judged_tells_more,
+             .modules = {"training"},
+             .body = judged});
+  suite.add({.id = "training.averaging.halves",
+             .verifies = cited({ids::kHalves}),
+             .axes = {algorithms({"localsgd", "sgp-star", "slowmo"}),
+                      {"type", {"float16", "bfloat16"}},
+                      suite::worlds({1, 3})},
+             .modules = {"training"},
+             .body = halves});
+  suite.add({.id = "training.averaging.equals_synchronous",
+             .verifies = cited({ids::kSynchronous}),
+             .axes = {algorithms({"localsgd-1", "slowmo-off", "sgp-complete"}), nodes(), suite::worlds({1, 3, 4})},
+             .applies =
+                 [](const suite::Parameters& parameters) {
+                   return parameters.text("node") == "1" || parameters.world() == 4;
+                 },
+             .modules = {"training"},
+             .body = equals_synchronous});
+  suite.add({.id = "training.averaging.memory_efficient",
+             .verifies = cited({ids::kMemory}),
+             .axes = {algorithms({"slowmo", "slowmo-sgp", "diloco"}), suite::worlds({1, 3})},
+             .needs = {comm::Capability::rank_order},
+             .modules = {"training"},
+             .body = memory_efficient});
+  suite.add(
+      {.id = "training.averaging.evaluates",
+       .verifies = cited({ids::kEvaluation}),
+       .axes = {algorithms({"localsgd", "sgp-star", "slowmo"}), {"model", {"mlp", "conv_norm"}}, suite::worlds({1, 3})},
+       .needs = {comm::Capability::rank_order},
+       .modules = {"training"},
+       .body = evaluates});
+  suite.add({.id = "training.averaging.resumes",
+             .verifies = cited({ids::kResumes}),
+             .axes = {algorithms({"localsgd", "sgp", "slowmo", "slowmo-sgp", "diloco"}), suite::worlds({1, 3})},
+             .needs = {comm::Capability::rank_order},
+             .modules = {"training"},
+             .body = resumes});
+  suite.add({.id = "training.averaging.learns",
+             .verifies = cited({ids::kLearns}),
+             .axes = {algorithms({"localsgd", "post-localsgd", "sgp", "slowmo", "slowmo-sgp", "diloco"}),
+                      suite::worlds({3, 4})},
+             .applies =
+                 [](const suite::Parameters& parameters) {
+                   return parameters.world() == 4 || parameters.text("algorithm") == "sgp";
+                 },
+             .modules = {"training"},
+             .body = averaging_learns});
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,565 @@
+#include "conformance/training/averaging/averaging_judge.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "conformance/training/averaging/averaging_formulas.hpp"
+#include "conformance/training/bounds.hpp"
+#include "conformance/training/carried_optimizer.hpp"
+#include "conformance/training/compare.hpp"
+#include "conformance/training/single_device.hpp"
+#include "harness/suite/requirement.hpp"
+#include "reference/comm/half.hpp"
+#include "reference/record/layout.hpp"
+#include "reference/record/run_files.hpp"
+
+namespace plumbline::conformance {
+
+using training::AveragedStep;
+using training::AveragingSettings;
+
+namespace {
+
+namespace ids = averaging_requirements;
+using Matrix = MixingMatrix;
+using Doubles = std::vector<double>;
+
+std::string id_of(std::string_view citation) { return std::string(suite::id_of_citation(citation)); }
+
+// ---- numbers ----
+
+float rounded_to(comm::DType dtype, double value) {
+  const auto narrow = static_cast<float>(value);
+  return dtype == comm::DType::f16    ? comm::to_float(comm::to_float16(narrow))
+         : dtype == comm::DType::bf16 ? comm::to_float(comm::to_bfloat16(narrow))
+                                      : narrow;
+}
+
+class Judge {
+ public:
+  Judge(const job::RunSpec& spec, const AveragingSettings& settings, const AveragedRanks& ranks,
+        training::Training& training, bool rank_order)
+      : spec_(spec),
+        settings_(settings),
+        ranks_(ranks),
+        training_(training),
+        rank_order_(rank_order),
+        list_(job::parameters_of(spec)),
+        world_(static_cast<int>(ranks.size())),
+        nodes_(world_ / settings.ranks_per_node),
+        dtype_(compute_dtype(spec.run.dtype)),
+        calendar_(settings, nodes_),
+        bound_(nodes_) {
+    for (const job::Parameter& parameter : list_)
+      elements_ += static_cast<std::size_t>(job::elements_of(parameter.shape));
+    const job::RunFiles files(spec);
+    for (const job::Parameter& parameter : list_) {
+      const std::vector<float> values = files.weight(parameter.name);
+      start_.insert(start_.end(), values.begin(), values.end());
+    }
+    for (int rank = 0; rank < world_; ++rank) {
+      auto& own = optimizers_.emplace_back();
+      for (const job::Parameter& parameter : list_)
+        own.emplace_back(spec.optimizer, static_cast<std::size_t>(job::elements_of(parameter.shape)));
+    }
+    slow_.assign(
+        static_cast<std::size_t>(nodes_),
+        {.old = Doubles(start_.begin(), start_.end()), .momentum = Doubles(elements_), .largest = Doubles(elements_)});
+  }
+
+  AveragingJudgement run() {
+    const std::size_t steps = ranks_.front().size();
+    for (int rank = 0; rank < world_; ++rank)
+      if (!has_all(rank, steps)) return std::move(judgement_);
+    for (std::size_t step = 0; step < steps; ++step) judge(static_cast<int>(step));
+    return std::move(judgement_);
+  }
+
+ private:
+  // Of a node.
+  struct Slow {
+    Doubles old, momentum;  // as the paper's x_t and u, or v
+    Doubles largest;        // term that is in the momentum
+  };
+
+  [[nodiscard]] const AveragedStep& at(int rank, int step) const {
+    return ranks_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(step)];
+  }
+  [[nodiscard]] const AveragedStep& of_node(int node, int step) const {
+    return at(node * settings_.ranks_per_node, step);
+  }
+  [[nodiscard]] double rate(int step) const {
+    const double rate = std::visit([](const auto& rule) { return rule.lr; }, spec_.optimizer);
+    return rate * std::pow(settings_.rate_decay, step);
+  }
+  [[nodiscard]] bool has_halves() const { return dtype_ != comm::DType::f32; }
+
+  bool has_all(int rank, std::size_t steps) {
+    const auto& own = ranks_[static_cast<std::size_t>(rank)];
+    bool whole = own.size() == steps && steps > 0;
+    for (const AveragedStep& one : own)
+      for (const auto* list : {&one.before, &one.seen, &one.gradient, &one.updated, &one.after})
+        whole = whole && list->size() == elements_;
+    if (!whole)
+      judgement_.findings.push_back({.requirement = id_of(ids::kEstimate),
+                                     .rank = rank,
+                                     .parameter = "",
+                                     .what = "its record lacks steps or values"});
+    return whole;
+  }
+
+  // Parameter after parameter.
+  void within(std::string_view citation, int step, int rank, const char* what, const std::vector<float>& got,
+              const Doubles& expected, const std::function<double(std::size_t)>& bound) {
+    judgement_.judged.insert(id_of(citation));
+    std::size_t first = 0;
+    for (const job::Parameter& parameter : list_) {
+      const auto count = static_cast<std::size_t>(job::elements_of(parameter.shape));
+      Largest largest;
+      compare_within(
+          std::span(got).subspan(first, count), std::span(expected).subspan(first, count),
+          [&](std::size_t i) { return bound(first + i); },
+          {.requirement = id_of(citation), .step = step, .rank = rank, .parameter = parameter.name, .what = what},
+          judgement_.findings, largest);
+      first += count;
+    }
+  }
+  void bits(std::string_view citation, int step, int rank, const char* what, const std::vector<float>& got,
+            const std::vector<float>& expected) {
+    judgement_.judged.insert(id_of(citation));
+    compare_bits(got, expected,
+                 {.requirement = id_of(citation), .step = step, .rank = rank, .parameter = "parameters", .what = what},
+                 judgement_.findings);
+  }
+
+  void judge(int step) {
+    const DueAveraging due = calendar_.at(step);
+    for (int rank = 0; rank < world_; ++rank) {
+      judge_estimate(step, rank);
+      judge_update(step, rank);
+      judge_buffers(step, rank);
+    }
+    for (int node = 0; node < nodes_; ++node) judge_gradient(step, node);
+    const Matrix mixing = due.slow_averages || due.average ? complete_mixing(nodes_)
+                          : due.gossip                     ? uniform_mixing(settings_, nodes_, rounds_)
+                                                           : no_mixing(nodes_);
+    if (due.slow)
+      judge_slow(step, due, mixing);
+    else if (due.gossip)
+      judge_gossip(step, mixing);
+    else if (due.average)
+      judge_average(step);
+    else
+      for (int rank = 0; rank < world_; ++rank)
+        bits(ids::kAverage, step, rank, "nothing was due, and the values changed behind the optimizer's step",
+             at(rank, step).after, at(rank, step).updated);
+    if (due.gossip) ++rounds_;
+    judge_halves(step);
+    summarise(step, mixing);
+  }
+
+  // ---- inside a rank ----
+
+  void judge_estimate(int step, int rank) {
+    const AveragedStep& own = at(rank, step);
+    if (step == 0)
+      bits(ids::kEstimate, step, rank, "the run does not start from the given weights", own.before, start_);
+    else
+      bits(ids::kEstimate, step, rank, "the step does not start where the one before ended", own.before,
+           at(rank, step - 1).after);
+    if (const double weight = step == 0 ? 1 : at(rank, step - 1).weight; own.weight_before != weight)
+      judgement_.findings.push_back(
+          {.requirement = id_of(ids::kEstimate),
+           .step = step,
+           .rank = rank,
+           .parameter = "",
+           .what = fmt::format("the step starts with weight {}, and that was {}", own.weight_before, weight)});
+    Doubles expected(elements_);
+    for (std::size_t i = 0; i < elements_; ++i) expected[i] = own.before[i] / own.weight_before;
+    const double u = unit_roundoff(dtype_);
+    const bool is_exact = own.weight_before == 1 && !has_halves();
+    within(ids::kEstimate, step, rank, "the forward does not see the numerators divided by their weight", own.seen,
+           expected, [&](std::size_t i) {
+             return is_exact ? 0 : 3 * u * std::fabs(expected[i]) + (has_halves() ? 0x1p-24 : kSmallestFloat);
+           });
+  }
+
+  void judge_gradient(int step, int node) {
+    const int members = settings_.ranks_per_node;
+    const AveragedStep& own = of_node(node, step);
+    std::vector<training::Slice> slices;
+    for (int rank = node * members; rank < (node + 1) * members; ++rank) slices.push_back(slice_of(step, rank));
+    const training::Values seen = values_by_parameter(spec_, own.seen);
+    const auto baseline = [&](training::Arithmetic arithmetic) {
+      return training_.baseline(spec_, slices, seen, arithmetic, "cpu");
+    };
+    const training::Baseline narrow = baseline(training::Arithmetic::float32);
+    const Doubles mean = flat_of(narrow.mean.gradients);
+    const bool has_bits = rank_order_ && !has_halves();
+    Doubles expected = mean;
+    double bound = 0;
+    if (!has_bits) {
+      const training::Baseline wide = baseline(training::Arithmetic::float64);
+      expected = flat_of(wide.mean.gradients);
+      double largest = 0;
+      for (const training::LossGradient& slice : wide.slices)
+        largest = std::max(largest, largest_of(flat_of(slice.gradients)));
+      bound = bound_beside(distance(mean, expected), largest, unit_roundoff(dtype_));
+    }
+    for (int member = 0; member < members; ++member) {
+      const int rank = node * members + member;
+      within(ids::kGradient, step, rank, "the gradient is not the single device's of the node's rows",
+             at(rank, step).gradient, expected, [&](std::size_t) { return bound; });
+      judge_loss(step, rank, narrow.slices[static_cast<std::size_t>(member)].loss);
+    }
+  }
+  void judge_loss(int step, int rank, double expected) {
+    const double got = at(rank, step).loss;
+    if (std::fabs(got - expected) <= 64 * unit_roundoff(dtype_) * (1 + std::fabs(expected)) || got == expected) return;
+    if (!std::isfinite(expected) && !std::isfinite(got)) return;
+    judgement_.findings.push_back({.requirement = id_of(ids::kGradient),
+                                   .step = step,
+                                   .rank = rank,
+                                   .parameter = "",
+                                   .what = fmt::format("the loss is {}, on a single device {}", got, expected)});
+  }
+  // Data rank d of D takes the d-th of D equal consecutive slices, in equal micro-batches.
+  [[nodiscard]] training::Slice slice_of(int step, int rank) const {
+    const std::int64_t cuts = std::int64_t{world_} * spec_.run.micro_batches;
+    training::Slice slice;
+    for (std::int64_t i = 0; i < spec_.run.accumulation; ++i)
+      for (std::int64_t part = 0; part < spec_.run.micro_batches; ++part) {
+        const std::int64_t cut = std::int64_t{rank} * spec_.run.micro_batches + part;
+        const std::int64_t begin = spec_.run.global_batch * cut / cuts;
+        slice.push_back({std::int64_t{step} * spec_.run.accumulation + i, begin,
+                         spec_.run.global_batch * (cut + 1) / cuts - begin});
+      }
+    return slice;
+  }
+  [[nodiscard]] Doubles flat_of(const training::Gradients& gradients) const {
+    Doubles flat;
+    for (const job::Parameter& parameter : list_) {
+      const Doubles& values = gradients.at(parameter.name);
+      flat.insert(flat.end(), values.begin(), values.end());
+    }
+    return flat;
+  }
+
+  void judge_update(int step, int rank) {
+    const AveragedStep& own = at(rank, step);
+    Doubles expected, bound;
+    std::size_t first = 0;
+    for (CarriedOptimizer& optimizer : optimizers_[static_cast<std::size_t>(rank)]) {
+      const auto count = static_cast<std::size_t>(job::elements_of(
+          list_[static_cast<std::size_t>(&optimizer - optimizers_[static_cast<std::size_t>(rank)].data())].shape));
+      optimizer.set_learning_rate(rate(step));
+      const ExpectedUpdate update =
+          optimizer.step(std::span(own.before).subspan(first, count), std::span(own.gradient).subspan(first, count));
+      expected.insert(expected.end(), update.after.begin(), update.after.end());
+      bound.insert(bound.end(), update.bound.begin(), update.bound.end());
+      first += count;
+    }
+    within(ids::kUpdate, step, rank, "the optimizer's step is not made on the numerators by its rule", own.updated,
+           expected, [&](std::size_t i) { return bound[i]; });
+  }
+
+  void judge_buffers(int step, int rank) {
+    const AveragedStep& own = at(rank, step);
+    if (own.buffers.empty()) return;
+    bits(ids::kBuffers, step, rank, "the forward does not see rank 0's running statistics", own.buffers_seen,
+         step == 0 ? at(0, 0).buffers_seen : at(0, step - 1).buffers);
+    if (own.buffers == own.buffers_seen)
+      judgement_.findings.push_back({.requirement = id_of(ids::kBuffers),
+                                     .step = step,
+                                     .rank = rank,
+                                     .parameter = "",
+                                     .what = "the forward left the running statistics as they were"});
+  }
+
+  // ---- between ranks ----
+
+  // Of the nodes' values, weighted.
+  template <class ValuesOf>
+  [[nodiscard]] Doubles mixed(const Doubles& shares, const ValuesOf& values_of) const {
+    Doubles sum(elements_);
+    for (int node = 0; node < nodes_; ++node) {
+      const double share = shares[static_cast<std::size_t>(node)];
+      const auto& values = values_of(node);
+      if (share != 0)
+        for (std::size_t i = 0; i < elements_; ++i) sum[i] += share * values[i];
+    }
+    return sum;
+  }
+  [[nodiscard]] double largest_at(int step, std::size_t i) const {
+    double largest = 0;
+    for (int rank = 0; rank < world_; ++rank)
+      largest = std::max(largest, std::fabs(static_cast<double>(at(rank, step).updated[i])));
+    return largest;
+  }
+  [[nodiscard]] double mixing_bound(int step, std::size_t i) const {
+    return (world_ + 4) * unit_roundoff(comm::DType::f32) * largest_at(step, i) + kSmallestFloat;
+  }
+  // Parameters of 16 bits as they are sent: divided and multiplied by the number of nodes, each time rounded.
+  [[nodiscard]] Doubles halves_sent(int node, int step) const {
+    Doubles halves;
+    for (const float value : of_node(node, step).updated) {
+      const float half = rounded_to(dtype_, value);
+      halves.push_back(
+          rounded_to(dtype_, rounded_to(dtype_, half / static_cast<float>(nodes_)) * static_cast<float>(nodes_)));
+    }
+    return halves;
+  }
+
+  void judge_average(int step) {
+    if (has_halves()) return judge_average_of_halves(step);
+    const Doubles mean =
+        mixed(complete_mixing(nodes_).front(), [&](int node) -> const auto& { return of_node(node, step).updated; });
+    for (int rank = 0; rank < world_; ++rank)
+      within(ids::kAverage, step, rank, "an average was due, and the value is not the mean of the nodes'",
+             at(rank, step).after, mean, [&](std::size_t i) { return mixing_bound(step, i); });
+  }
+
+  // A master is the mean of the halves and what its own half had lost: so less that, all are equal, and near the mean.
+  void judge_average_of_halves(int step) {
+    std::vector<Doubles> sent;
+    for (int node = 0; node < nodes_; ++node) sent.push_back(halves_sent(node, step));
+    const Doubles mean = mixed(complete_mixing(nodes_).front(),
+                               [&](int node) -> const auto& { return sent[static_cast<std::size_t>(node)]; });
+    Doubles common(elements_);
+    const auto common_of = [&](int rank, std::size_t i) {
+      const double lost =
+          at(rank, step).updated[i] - sent[static_cast<std::size_t>(rank / settings_.ranks_per_node)][i];
+      return at(rank, step).after[i] - lost;
+    };
+    for (std::size_t i = 0; i < elements_; ++i) common[i] = common_of(0, i);
+    const double u = unit_roundoff(dtype_);
+    for (int rank = 0; rank < world_; ++rank) {
+      std::vector<float> got(elements_);
+      for (std::size_t i = 0; i < elements_; ++i) got[i] = static_cast<float>(common_of(rank, i));
+      within(ids::kHalves, step, rank, "masters do not differ by what their halves had lost", got, common,
+             [&](std::size_t i) { return 8 * unit_roundoff(comm::DType::f32) * largest_at(step, i) + 0x1p-40; });
+      within(ids::kHalves, step, rank, "the average of the halves is another one", got, mean,
+             [&](std::size_t i) { return (nodes_ + 4) * (u * largest_at(step, i) + 0x1p-24); });
+    }
+  }
+  void judge_halves(int step) {
+    if (!has_halves()) return;
+    for (int rank = 0; rank < world_; ++rank) {
+      std::vector<float> expected;
+      for (const float value : at(rank, step).after) expected.push_back(rounded_to(dtype_, value));
+      bits(ids::kHalves, step, rank, "the parameters are not their masters, rounded", at(rank, step).halves, expected);
+    }
+  }
+
+  void judge_gossip(int step, const Matrix& mixing) {
+    for (int node = 0; node < nodes_; ++node) {
+      const Doubles& shares = mixing[static_cast<std::size_t>(node)];
+      judge_weight(step, node, weight_of(step, shares));
+      if (has_halves()) {
+        judge_gossip_of_halves(step, node, shares);
+        continue;
+      }
+      const Doubles expected = mixed(shares, [&](int from) -> const auto& { return of_node(from, step).updated; });
+      for (int member = 0; member < settings_.ranks_per_node; ++member)
+        within(ids::kGossip, step, node * settings_.ranks_per_node + member,
+               "a round of gossip was due, and the numerator is not the sum of the shares",
+               at(node * settings_.ranks_per_node + member, step).after, expected,
+               [&](std::size_t i) { return mixing_bound(step, i); });
+    }
+  }
+  // A master is the sum of the shares of halves, and what its own half had lost.
+  void judge_gossip_of_halves(int step, int node, const Doubles& shares) {
+    std::vector<Doubles> sent;
+    for (int from = 0; from < nodes_; ++from) {
+      Doubles& halves = sent.emplace_back();
+      for (const float value : of_node(from, step).updated) halves.push_back(rounded_to(dtype_, value));
+    }
+    const Doubles mixed_halves =
+        mixed(shares, [&](int from) -> const auto& { return sent[static_cast<std::size_t>(from)]; });
+    for (int member = 0; member < settings_.ranks_per_node; ++member) {
+      const int rank = node * settings_.ranks_per_node + member;
+      Doubles expected = mixed_halves;
+      for (std::size_t i = 0; i < elements_; ++i)
+        expected[i] += at(rank, step).updated[i] - rounded_to(dtype_, at(rank, step).updated[i]);
+      within(ids::kHalves, step, rank, "a round of gossip leaves masters that are not the shares and what was lost",
+             at(rank, step).after, expected,
+             [&](std::size_t i) { return (nodes_ + 4) * (unit_roundoff(dtype_) * largest_at(step, i) + 0x1p-24); });
+    }
+  }
+  [[nodiscard]] double weight_of(int step, const Doubles& shares) const {
+    double weight = 0;
+    for (int from = 0; from < nodes_; ++from)
+      weight += shares[static_cast<std::size_t>(from)] * of_node(from, step).weight_before;
+    return weight;
+  }
+  void judge_weight(int step, int node, double expected) {
+    judgement_.judged.insert(id_of(ids::kGossip));
+    for (int member = 0; member < settings_.ranks_per_node; ++member) {
+      const int rank = node * settings_.ranks_per_node + member;
+      const double got = at(rank, step).weight;
+      if (std::fabs(got - expected) <= 1e-6 * expected) continue;
+      judgement_.findings.push_back(
+          {.requirement = id_of(ids::kGossip),
+           .step = step,
+           .rank = rank,
+           .parameter = "",
+           .what = fmt::format("the push-sum weight is {}, the shares come to {}", got, expected)});
+    }
+  }
+
+  // ---- slow momentum ----
+
+  void judge_slow(int step, const DueAveraging& due, const Matrix& mixing) {
+    ++slow_steps_;
+    for (int node = 0; node < nodes_; ++node) {
+      const Doubles& shares = mixing[static_cast<std::size_t>(node)];
+      const double weight = due.slow_averages || !calendar_.gossips() ? 1 : weight_of(step, shares);
+      if (calendar_.gossips()) judge_weight(step, node, weight);
+      Doubles reached = due.slow_averages
+                            ? mean_of_ranks(step)
+                            : mixed(shares, [&](int from) -> const auto& { return of_node(from, step).updated; });
+      for (double& value : reached) value /= weight;
+      Slow& slow = slow_[static_cast<std::size_t>(node)];
+      const Doubles expected = slow_step(slow, reached, rate(step));
+      for (int member = 0; member < settings_.ranks_per_node; ++member)
+        judge_slow_values(step, node * settings_.ranks_per_node + member, slow, expected, weight);
+      // Where the next round starts is what was recorded.
+      const std::vector<float> estimate = estimate_of(of_node(node, step));
+      slow.old.assign(estimate.begin(), estimate.end());
+    }
+  }
+  // Of all ranks, not nodes: with gradients averaged in a node it is the same.
+  [[nodiscard]] Doubles mean_of_ranks(int step) const {
+    Doubles mean(elements_);
+    for (int rank = 0; rank < world_; ++rank)
+      for (std::size_t i = 0; i < elements_; ++i) mean[i] += at(rank, step).updated[i];
+    for (double& value : mean) value /= world_;
+    return mean;
+  }
+  [[nodiscard]] Doubles slow_step(Slow& slow, const Doubles& reached, double rate) const {
+    Doubles moved(elements_);
+    const bool nesterov = settings_.algorithm == "diloco";
+    for (std::size_t i = 0; i < elements_; ++i) {
+      const double gradient = slow.old[i] - reached[i];
+      double& u = slow.momentum[i];
+      if (nesterov) {
+        u = settings_.outer_momentum * u + gradient;
+        slow.largest[i] = std::fabs(settings_.outer_momentum) * slow.largest[i] + std::fabs(gradient);
+        moved[i] = slow.old[i] - settings_.outer_learning_rate * (gradient + settings_.outer_momentum * u);
+      } else {
+        u = settings_.slow_momentum * u + gradient / rate;
+        slow.largest[i] = std::fabs(settings_.slow_momentum) * slow.largest[i] + std::fabs(gradient) / rate;
+        moved[i] = slow.old[i] - settings_.slow_learning_rate * rate * u;
+      }
+    }
+    return moved;
+  }
+  void judge_slow_values(int step, int rank, const Slow& slow, const Doubles& expected, double weight) {
+    const bool nesterov = settings_.algorithm == "diloco";
+    const double factor = nesterov ? 2 * settings_.outer_learning_rate : settings_.slow_learning_rate * rate(step);
+    Doubles numerators = expected;
+    for (double& value : numerators) value *= weight;
+    within(ids::kSlowStep, step, rank, "a slow step was due, and the value is not the paper's", at(rank, step).after,
+           numerators, [&](std::size_t i) {
+             const double terms = std::fabs(slow.old[i]) + largest_at(step, i) * (1 + std::fabs(factor)) +
+                                  std::fabs(factor) * slow.largest[i];
+             return 16 * (slow_steps_ + world_) * (unit_roundoff(comm::DType::f32) * terms + kSmallestFloat);
+           });
+  }
+
+  // ---- all ranks together ----
+
+  void summarise(int step, const Matrix& mixing) {
+    AveragingSummary summary;
+    std::vector<std::vector<float>> estimates;
+    for (int rank = 0; rank < world_; ++rank) {
+      summary.loss += at(rank, step).loss / world_;
+      estimates.push_back(estimate_of(at(rank, step)));
+    }
+    summary.distance = training::consensus_distance(estimates);
+    knows_distance_ = knows_distance_ && is_doubly_stochastic(mixing) && !has_halves();
+    if (knows_distance_) judge_distance(step, mixing, summary);
+    judgement_.steps.push_back(summary);
+  }
+  // Of the nodes' values: all of them, which no one of them exceeds.
+  void judge_distance(int step, const Matrix& mixing, AveragingSummary& summary) {
+    const auto deviation = [&](const auto& value_of) {
+      double squares = 0;
+      for (std::size_t i = 0; i < elements_; ++i) {
+        double mean = 0;
+        for (int node = 0; node < nodes_; ++node) mean += value_of(of_node(node, step), i) / nodes_;
+        for (int node = 0; node < nodes_; ++node) squares += std::pow(value_of(of_node(node, step), i) - mean, 2);
+      }
+      return std::sqrt(squares);
+    };
+    const double own = deviation([](const AveragedStep& one, std::size_t i) {
+      return static_cast<double>(one.updated[i]) - static_cast<double>(one.before[i]);
+    });
+    const double got =
+        deviation([](const AveragedStep& one, std::size_t i) { return static_cast<double>(one.after[i]); });
+    double size = 0;
+    for (const float value : at(0, step).after) size += static_cast<double>(value) * value;
+    rounding_ += (world_ + 4) * unit_roundoff(comm::DType::f32) * std::sqrt(size * nodes_);
+    summary.distance_bound = bound_.step(own, mixing) * (1 + 1e-9) + rounding_;
+    judgement_.judged.insert(id_of(ids::kDistance));
+    if (got <= summary.distance_bound) return;
+    judgement_.findings.push_back(
+        {.requirement = id_of(ids::kDistance),
+         .step = step,
+         .parameter = "",
+         .what = fmt::format(
+             "the nodes are {:.6g} from their mean, and what they did since they were mixed comes to {:.6g}", got,
+             summary.distance_bound)});
+  }
+
+  const job::RunSpec& spec_;
+  const AveragingSettings& settings_;
+  const AveragedRanks& ranks_;
+  training::Training& training_;
+  bool rank_order_;
+  std::vector<job::Parameter> list_;
+  int world_, nodes_;
+  comm::DType dtype_;
+  AveragingCalendar calendar_;
+  DistanceBound bound_;
+  std::size_t elements_ = 0;
+  std::vector<float> start_;
+  std::vector<std::vector<CarriedOptimizer>> optimizers_;  // [rank][parameter]
+  std::vector<Slow> slow_;                                 // by node
+  int rounds_ = 0, slow_steps_ = 0;
+  bool knows_distance_ = true;
+  double rounding_ = 0;
+  AveragingJudgement judgement_;
+};
+
+}  // namespace
+
+std::vector<float> estimate_of(const AveragedStep& step) {
+  std::vector<float> estimate = step.after;
+  for (float& value : estimate) value = static_cast<float>(value / step.weight);
+  return estimate;
+}
+
+training::Values values_by_parameter(const job::RunSpec& spec, const std::vector<float>& flat) {
+  training::Values values;
+  auto from = flat.begin();
+  for (const job::Parameter& parameter : job::parameters_of(spec)) {
+    const auto count = static_cast<std::ptrdiff_t>(job::elements_of(parameter.shape));
+    values[parameter.name].assign(from, from + count);
+    from += count;
+  }
+  return values;
+}
+
+AveragingJudgement judge_averaging(const job::RunSpec& spec, const AveragingSettings& settings,
+                                   const AveragedRanks& ranks, training::Training& training, bool rank_order) {
+  return Judge(spec, settings, ranks, training, rank_order).run();
+}
+
+}  // namespace plumbline::conformance

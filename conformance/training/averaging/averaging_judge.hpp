@@ -1,0 +1,67 @@
+// conformance/training/averaging/averaging_judge.hpp: judges training whose ranks average parameters, step by step.
+//
+// Model   A pure function of a specification, the settings and what all ranks had in each step. Every step is judged from the
+//         values that were recorded before it, so that errors do not pile up; carried along are the optimizer's moments and
+//         the slow momentum alone, in float64. When something is due, what is mixed with what, and slow momentum are written
+//         out here from the papers. Shared with the executor is the gradient of given rows.
+// Bounds  Of an average or a round over n ranks (n + 4) u of the largest value, u = 2^-24; of slow momentum 16 for each slow
+//         step so far, of the largest term. Over a backend that adds in rank order gradients have the single device's bits.
+// Distance The nodes' values X, a row a node, keep X - mean = P (X - mean + D - mean of D) in a step whose own changes are D and
+//         whose mixing is P. So the distance is at most the sum of the norms of all D's deviations, each times the norm of
+//         the product of the mixing since, on what has mean 0: an average gives 0, nothing 1. Of doubly stochastic P.
+// Source  Stich (ICLR 2019), Wang et al., SlowMo (ICLR 2020), Assran et al. (ICML 2019), Douillard et al., DiLoCo (2023).
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "conformance/training/finding.hpp"
+#include "reference/training/slowmo/session.hpp"
+
+namespace plumbline::conformance {
+
+/// The requirements of such training, as checks cite them.
+namespace averaging_requirements {
+inline constexpr std::string_view kEstimate = "TRAIN-040@7e24";
+inline constexpr std::string_view kGradient = "TRAIN-041@d02d";
+inline constexpr std::string_view kUpdate = "TRAIN-042@0f04";
+inline constexpr std::string_view kAverage = "TRAIN-043@c11d";
+inline constexpr std::string_view kGossip = "TRAIN-044@7d50";
+inline constexpr std::string_view kSlowStep = "TRAIN-045@b38b";
+inline constexpr std::string_view kBuffers = "TRAIN-046@bfc0";
+inline constexpr std::string_view kDistance = "TRAIN-047@9449";
+inline constexpr std::string_view kSynchronous = "TRAIN-048@4398";
+inline constexpr std::string_view kMemory = "TRAIN-049@841f";
+inline constexpr std::string_view kEvaluation = "TRAIN-050@71f7";
+inline constexpr std::string_view kResumes = "TRAIN-051@9bba";
+inline constexpr std::string_view kHalves = "TRAIN-052@4cce";
+inline constexpr std::string_view kLearns = "TRAIN-053@74eb";
+}  // namespace averaging_requirements
+
+/// What every rank had, [rank][step].
+using AveragedRanks = std::vector<std::vector<training::AveragedStep>>;
+
+struct AveragingSummary {
+  double loss = 0;                       // mean over the ranks
+  training::ConsensusDistance distance;  // of the estimates, behind the step
+  double distance_bound = 0;             // of the largest; 0 where none is known
+};
+
+struct AveragingJudgement {
+  std::vector<Finding> findings;
+  std::set<std::string> judged;  // ids of requirements by which something was compared
+  std::vector<AveragingSummary> steps;
+};
+
+/// `rank_order`: the backend adds in rank order.
+[[nodiscard]] AveragingJudgement judge_averaging(const job::RunSpec& spec, const training::AveragingSettings& settings,
+                                                 const AveragedRanks& ranks, training::Training& training,
+                                                 bool rank_order);
+
+/// Numerators divided by their weight.
+[[nodiscard]] std::vector<float> estimate_of(const training::AveragedStep& step);
+/// Values by parameter, of all one behind the other.
+[[nodiscard]] training::Values values_by_parameter(const job::RunSpec& spec, const std::vector<float>& flat);
+
+}  // namespace plumbline::conformance

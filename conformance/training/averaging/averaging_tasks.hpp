@@ -1,0 +1,23 @@
+// conformance/training/averaging/averaging_tasks.hpp: what the ranks of `plumbline train --averaging` do.
+#pragma once
+
+#include "harness/worker/worker.hpp"
+
+namespace plumbline::conformance {
+
+/// A list of runs, one after the other. Arguments {"runs": [{"spec": file, "settings", "record": folder or ""}]}: where a
+/// folder is named, what each rank had is written there. Outputs of each run, on rank 0, {"run", "step", "loss", "largest",
+/// "mean"} of each step: the mean loss of the ranks, their distances to their mean behind the step; then {"run", "accuracy",
+/// "accuracies", "slow_bytes"}: of the mean of the ranks' parameters and of each rank's, on the held-out digits; the slow
+/// buffers of rank 0.
+void average_task(worker::TaskRank& rank);
+
+/// The same specifications on one device; for one rank. Arguments {"runs": [{"spec", "record"}]}. Outputs {"run", "step",
+/// "loss"} of each step, then {"run", "accuracy"}.
+void alone_task(worker::TaskRank& rank);
+
+/// Judges what average_task() wrote; for one rank. Arguments {"runs": [{"spec", "settings", "record", "world"}],
+/// "rank_order"}. Outputs of each run {"run", "judged": [ids]}, and {"run", "finding": {"requirement", "text"}}.
+void judge_averaging_task(worker::TaskRank& rank);
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,186 @@
+// Training whose ranks average parameters, with one wrong step. Each is the smallest change that a real fault would make.
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/mutants/kinds.hpp"
+#include "reference/slowmo/elements.hpp"
+#include "reference/slowmo/slowmo.hpp"
+#include "reference/training/slowmo/session.hpp"
+
+namespace plumbline::mutants {
+
+using comm::Buffer;
+using slowmo::Mean;
+using slowmo::Setting;
+using slowmo::SlowRule;
+using slowmo::StepPlan;
+using training::AveragedSteps;
+
+namespace {
+
+/// Steps that are right but for what `change` does to them.
+MakeSteps with(std::function<void(AveragedSteps&)> change) {
+  return [change = std::move(change)] {
+    AveragedSteps steps;
+    change(steps);
+    return suite::Steps(std::move(steps));
+  };
+}
+MakeSteps planning(std::function<void(const Setting&, std::int64_t step, StepPlan&)> change) {
+  return with([change = std::move(change)](AveragedSteps& steps) {
+    steps.slowmo.plan = [change](const Setting& setting, std::int64_t step) {
+      StepPlan plan = slowmo::plan_of(setting, step);
+      change(setting, step, plan);
+      return plan;
+    };
+  });
+}
+MakeSteps dividing_by_world(Mean what) {
+  return with([what](AveragedSteps& steps) {
+    steps.slowmo.divisor = [what](const Setting& setting, Mean of) {
+      return of == what ? setting.world : slowmo::divisor_of(setting, of);
+    };
+  });
+}
+
+std::string at(const char* check, const std::string& parameters, int world) {
+  return "training.averaging." + std::string(check) + "[" + parameters + ",world=" + std::to_string(world) + "]";
+}
+std::string judged(const char* algorithm, int node, int world, const char* model = "mlp") {
+  return at("judged", "algorithm=" + std::string(algorithm) + ",model=" + model + ",node=" + std::to_string(node),
+            world);
+}
+std::string of(const char* check, const char* algorithm, int world) {
+  return at(check, "algorithm=" + std::string(algorithm), world);
+}
+
+void keep_first_rate(AveragedSteps& steps) {
+  steps.slowmo.slow = [first = std::make_shared<double>(0)](const SlowRule& rule, Buffer x, Buffer old,
+                                                            Buffer momentum) {
+    SlowRule stale = rule;
+    if (*first == 0) *first = rule.fast_learning_rate;
+    stale.fast_learning_rate = *first;
+    slowmo::slow_step(stale, x, old, momentum);
+  };
+}
+
+// As far beyond where the ranks came from as they went ahead.
+void step_uphill(AveragedSteps& steps) {
+  steps.slowmo.slow = [](const SlowRule& rule, Buffer x, Buffer old, Buffer momentum) {
+    for (std::int64_t i = 0; i < x.count && x.dtype == comm::DType::f32; ++i)
+      static_cast<float*>(x.data)[i] = 2 * static_cast<float*>(old.data)[i] - static_cast<float*>(x.data)[i];
+    slowmo::slow_step(rule, x, old, momentum);
+  };
+}
+
+void lose_the_last_of_shards(AveragedSteps& steps) {
+  steps.slowmo.shard = [](std::int64_t elements, int shards, int index) {
+    slowmo::Range range = slowmo::shard_range(elements, shards, index);
+    if (shards > 1) range.end = std::min(range.end, (index + 1) * (elements / shards));
+    return range;
+  };
+}
+
+void step_in_evaluation(AveragedSteps& steps) {
+  steps.performs = [](bool) { return true; };
+  steps.slowmo.gossips = [](bool) { return true; };
+}
+
+void forget_slow_momentum(AveragedSteps& steps) {
+  steps.slowmo.saved = [](slowmo::Checkpoint& checkpoint) {
+    if (checkpoint.slow) std::ranges::fill(checkpoint.slow->momentum, 0);
+  };
+}
+
+std::vector<Mutant> of_estimates() {
+  return {
+      {"train.forward_sees_numerators", "TRAIN-040", "the forward works on numerators",
+       "weight not de-biased in forward", judged("sgp-star", 1, 3), judged("sgp", 1, 3),
+       "weights stay 1 on a regular graph",
+       with([](AveragedSteps& steps) { steps.slowmo.debias = [](double) { return 1.0; }; })},
+      {"train.optimizer_changes_estimates", "TRAIN-042", "numerators are not taken again behind the backward",
+       "a hook that is not called", judged("sgp-star", 1, 3), judged("sgp", 1, 3), "weights stay 1 on a regular graph",
+       with([](AveragedSteps& steps) { steps.slowmo.bias = [](double) { return 1.0; }; })},
+      {"train.shares_half_lost", "TRAIN-044", "half of each share that is sent is lost",
+       "push-sum with a factor too many", judged("sgp-star", 1, 3), judged("sgp", 1, 3), "lazy mixing sends everything",
+       with([](AveragedSteps& steps) {
+         steps.slowmo.push_sum.sent = [](const gossip::Shares& shares, std::size_t peer) {
+           return 0.5 * shares.sent[peer];
+         };
+       })},
+      {"train.never_gossips", "TRAIN-047", "no round of gossip is made, and ranks drift apart",
+       "gossip that evaluation turned off and nobody turned on", judged("sgp", 1, 4), judged("localsgd", 1, 4),
+       "LocalSGD does not gossip",
+       with([](AveragedSteps& steps) { steps.slowmo.gossips = [](bool) { return false; }; })},
+  };
+}
+
+std::vector<Mutant> of_averages() {
+  return {
+      {"train.node_gradients_apart", "TRAIN-041", "gradients are not averaged inside the node",
+       "a hook that is not called", judged("localsgd", 2, 4), judged("localsgd", 1, 4), "nodes have one rank",
+       with([](AveragedSteps& steps) {
+         steps.slowmo.reduce_gradients = [](comm::Communicator&, std::span<const Buffer>, int, slowmo::Convention) {};
+       })},
+      {"train.node_gradients_by_world", "TRAIN-041", "gradients of a node are divided by all ranks",
+       "average by world size instead of node size", judged("sgp-star", 2, 4), judged("sgp-star", 1, 3),
+       "nodes have one rank", dividing_by_world(Mean::gradients_of_node)},
+      {"train.nodes_by_world", "TRAIN-043", "parameters of nodes are divided by all ranks",
+       "average by world size instead of the number of nodes", judged("localsgd", 2, 4), judged("localsgd", 1, 4),
+       "each rank is a node", dividing_by_world(Mean::parameters_of_nodes)},
+      {"train.averages_a_step_early", "TRAIN-043", "LocalSGD averages a step early, from the first step on",
+       "steps counted from 0 and from 1 are mixed up", judged("localsgd", 1, 3), judged("sgp", 1, 3),
+       "stochastic gradient push averages nothing",
+       planning([](const Setting& setting, std::int64_t step, StepPlan& plan) {
+         plan.average = setting.local_sgd && step % setting.local_sgd_frequency == 0;
+       })},
+      {"train.averages_every_other_step", "TRAIN-048", "every other average is left out",
+       "a step that is counted in forward and in backward", at("equals_synchronous", "algorithm=localsgd-1,node=1", 3),
+       at("equals_synchronous", "algorithm=localsgd-1,node=1", 1), "alone, there is nothing to average",
+       planning(
+           [](const Setting&, std::int64_t step, StepPlan& plan) { plan.average = plan.average && step % 2 == 0; })},
+      {"train.running_statistics_apart", "TRAIN-046", "running statistics stay each rank's own",
+       "buffers not broadcast", judged("localsgd", 1, 3, "conv_norm"), judged("localsgd", 1, 3), "the model has none",
+       with([](AveragedSteps& steps) { steps.slowmo.broadcasts_buffers = [](bool, std::int64_t) { return false; }; })},
+      {"train.halves_lose_for_good", "TRAIN-052", "masters become the average of the halves", "error feedback left out",
+       at("halves", "algorithm=localsgd,type=float16", 3), at("halves", "algorithm=localsgd,type=float16", 1),
+       "alone, there is nothing to average", with([](AveragedSteps& steps) {
+         steps.slowmo.error_before = [](comm::ConstBuffer, Buffer master) { slowmo::subtract(master, master); };
+       })},
+  };
+}
+
+std::vector<Mutant> of_slow_steps() {
+  return {
+      {"train.slow_rate_read_once", "TRAIN-045", "slow momentum goes on with the rate of the first slow step",
+       "a rate is read once", judged("slowmo", 1, 3), judged("localsgd", 1, 3), "there is no slow momentum",
+       with(keep_first_rate)},
+      {"train.slow_step_uphill", "TRAIN-053", "slow steps go back as far as the ranks went ahead",
+       "the difference has the wrong sign", of("learns", "slowmo", 4), of("learns", "localsgd", 4),
+       "there is no slow momentum", with(step_uphill)},
+      {"train.last_of_shards_lost", "TRAIN-049", "elements that the shards do not divide are in none",
+       "shard boundary rounded down", of("memory_efficient", "slowmo", 3), of("memory_efficient", "slowmo", 1),
+       "alone, there is one shard", with(lose_the_last_of_shards)},
+      {"train.evaluation_gossips", "TRAIN-050", "an evaluation mixes, as a step does", "eval that still gossips",
+       at("evaluates", "algorithm=sgp-star,model=mlp", 3), at("evaluates", "algorithm=sgp-star,model=mlp", 1),
+       "alone, there is nobody to mix with", with(step_in_evaluation)},
+      {"train.slow_momentum_not_saved", "TRAIN-051", "a checkpoint has no slow momentum",
+       "a checkpoint of weight and numerator flag alone", of("resumes", "slowmo", 3), of("resumes", "localsgd", 3),
+       "there is no slow momentum", with(forget_slow_momentum)},
+  };
+}
+
+}  // namespace
+
+std::vector<Mutant> averaging_mutants() {
+  std::vector<Mutant> all = of_estimates();
+  for (std::vector<Mutant> more : {of_averages(), of_slow_steps()})
+    all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  return all;
+}
+
+}  // namespace plumbline::mutants
