@@ -46,6 +46,9 @@ struct Benchmark {
   bool has_sizes = true;
   std::string size_label{};  // what the sizes are, where they are not the bytes that an iteration is about
   int least_world = 1;
+  std::string baseline{};  // one that is measured before it in the same run, and of whose time its own is a multiple
+  /// The worlds that it can be measured in, where those are not all from least_world on.
+  std::function<bool(int world)> fits = {};
   /// busbw = algbw * this; 0 where bandwidth means nothing.
   std::function<double(int world)> busbw_factor = {};
   std::function<std::unique_ptr<Operation>(comm::Communicator&, const Parameters&)> prepare = {};

@@ -1,6 +1,7 @@
 // harness/cli/arguments.hpp: values of options, and the files that they name.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -17,6 +18,9 @@ namespace plumbline::cli {
 
 /// Throws InvalidArgument, with the option, for anything but a finite number.
 [[nodiscard]] double number(const std::string& option, const std::string& text);
+
+/// "25MiB", "64KiB", "1GiB", "100". Throws InvalidArgument, with the option, for what is no number of bytes from 0 on.
+[[nodiscard]] std::int64_t bytes_in(const std::string& option, const std::string& text);
 
 /// What is in a file. Throws NotFound, with the option, where there is none to read.
 [[nodiscard]] std::string read_text(const std::string& option, const std::string& name);

@@ -2,14 +2,17 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "harness/bench/benchmark.hpp"
+#include "harness/cli/bench_fusion.hpp"
 #include "harness/cli/bench_pipeline.hpp"
 #include "harness/cli/missing_measurement.hpp"
 #include "harness/cli/outputs.hpp"
@@ -79,6 +82,7 @@ class BenchRun {
     for (const int world : options.worlds)
       for (const bench::Benchmark& benchmark : registry) {
         if (!is_wanted(benchmark) || benchmark.study || world < benchmark.least_world) continue;
+        if (benchmark.fits && !benchmark.fits(world)) continue;
         for (const std::string& size : benchmark.has_sizes ? options.sizes : std::vector<std::string>{"0"})
           add_job(benchmark, world, size);
       }
@@ -113,9 +117,10 @@ class BenchRun {
                              .world = job.world,
                              .isolation = "bench",
                              .limit = std::chrono::duration<double>(options_.time_limit)});
-    fmt::print("{}: {} measurements, {} repetitions each\n{:<34}{:>6}{:>8}{:>14}{:>14}{:>8}{:>12}\n", header.subject,
-               jobs_.size(), options_.repetitions, "benchmark", "ranks", "bytes", "median", "minimum", "spread",
-               "busbw GB/s");
+    for (const Job& job : jobs_) name_width_ = std::max(name_width_, job.benchmark->name.size() + 2);
+    fmt::print("{}: {} measurements, {} repetitions each\n{:<{}}{:>6}{:>8}{:>14}{:>14}{:>8}{:>12}\n", header.subject,
+               jobs_.size(), options_.repetitions, "benchmark", name_width_, "ranks", "bytes", "median", "minimum",
+               "spread", "busbw GB/s");
     const auto begun = std::chrono::steady_clock::now();
     const bool whole = launch::run(assignments, driver, observer());
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
@@ -179,7 +184,7 @@ class BenchRun {
     const bool measured = outcome.verdict == record::Verdict::pass && last_.is_object();
     // What was moved: a rank's share is a whole number of elements.
     const std::int64_t bytes = measured ? last_.at("bytes").get<std::int64_t>() : job.bytes;
-    const std::string name = fmt::format("{:<34}{:>6}{:>8}", job.benchmark->name, job.world,
+    const std::string name = fmt::format("{:<{}}{:>6}{:>8}", job.benchmark->name, name_width_, job.world,
                                          !job.benchmark->has_sizes           ? ""
                                          : job.benchmark->size_label.empty() ? size_text(bytes)
                                                                              : size_text(job.bytes));
@@ -212,15 +217,28 @@ class BenchRun {
       measurement.derived["busbw_bytes_per_second"] = algbw * job.benchmark->busbw_factor(job.world);
       bandwidth = fmt::format("{:.3f}", measurement.derived["busbw_bytes_per_second"] / 1e9);
     }
+    const std::string ratio = ratio_to_baseline(job, median, measurement);
     writer_->write(measurement);
-    fmt::print("{}{:>11.3f} us{:>11.3f} us{:>7.1f}%{:>12}\n", name, median * 1e6,
-               quantile(measurement.samples, 0) * 1e6, spread * 100, bandwidth);
+    fmt::print("{}{:>11.3f} us{:>11.3f} us{:>7.1f}%{:>12}{}\n", name, median * 1e6,
+               quantile(measurement.samples, 0) * 1e6, spread * 100, bandwidth, ratio);
     std::cout.flush();
+  }
+
+  // As text, and in what is derived; nothing where the baseline was not measured.
+  std::string ratio_to_baseline(const Job& job, double median, record::Measurement& measurement) {
+    const auto key = [&](const std::string& name) { return std::tuple(name, job.world, job.bytes); };
+    medians_[key(job.benchmark->name)] = median;
+    const auto baseline = medians_.find(key(job.benchmark->baseline));
+    if (baseline == medians_.end() || baseline->second <= 0) return {};
+    const double ratio = measurement.derived["ratio_to_baseline"] = median / baseline->second;
+    return fmt::format("  {:.2f} x {}", ratio, job.benchmark->baseline);
   }
 
   const BenchOptions& options_;
   const bench::Registry& registry_;
+  std::map<std::tuple<std::string, int, std::int64_t>, double> medians_;
   std::vector<Job> jobs_;
+  std::size_t name_width_ = 34;
   launch::Subject subject_;
   std::optional<record::Writer> writer_;
   nlohmann::json last_;
@@ -271,11 +289,12 @@ Command add_bench(CLI::App& app, const Program&) {
   command->add_flag("--pin", options->pin, "Bind each rank to a core");
   command->add_flag("--list", options->list, "Print the benchmarks and run nothing");
   command->footer("Example: plumbline bench --backend local --benchmark 'collectives.all_reduce*' --sizes 4,1Mi");
-  const Command pipeline = add_bench_pipeline(*command);
-  return [options, command, pipeline] {
+  const std::map<std::string, Command> studies{{"allreduce_fusion", add_bench_fusion(*command)},
+                                               {"pipeline_bubble", add_bench_pipeline(*command)}};
+  return [options, command, studies] {
     if (command->get_subcommands().empty()) return run_bench(*options);
     refuse_options_before(*command);
-    return pipeline();
+    return studies.at(command->get_subcommands().front()->get_name())();
   };
 }
 

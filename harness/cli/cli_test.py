@@ -54,7 +54,7 @@ REFUSALS = [
     ("check --adapter reference --world-size 2", 2, "--world-size 2"),
     ("check --adapter /nonexistent", 3, "/nonexistent"),
     ("check --adapter reference --backend-option a=1", 2, "an adapter is no backend"),
-    ("check --job a", 2, "profile collectives has no check of the job door; --profile pipeline, data-parallel or full has"),
+    ("check --job a", 2, "profile collectives has no check of the job door; --profile pipeline, data-parallel, mixed-precision or full has"),
     ("check --job a --backend local", 2, "one subject"),
     ("check --job a --adapter reference", 2, "one subject"),
     ("check --job a --backend-option a=1", 2, "a job is no backend"),
@@ -83,6 +83,13 @@ REFUSALS = [
     ("bench --benchmark pipeline_bubble*", 2, "`plumbline bench pipeline_bubble` measures pipeline_bubble."),
     ("bench --world-size 1000", 2, "--world-size: 1000 ranks"),
     ("bench --min-time 1e300", 2, "'1e300' is not a number of seconds"),
+    ("bench --benchmark allreduce_fusion.choice", 2, "`plumbline bench allreduce_fusion` measures allreduce_fusion.choice"),
+    ("bench --repetitions 3 allreduce_fusion", 2, "--repetitions: options of allreduce_fusion stand behind its name"),
+    ("bench allreduce_fusion --buckets 0", 2, "--buckets '0': 1 byte or more"),
+    ("bench allreduce_fusion --buckets 25x", 2, "--buckets: '25x' is no number of bytes"),
+    ("bench allreduce_fusion --model alexnet", 2, "alexnet"),
+    ("bench allreduce_fusion --rounds 0", 2, "'0' is not a whole number from 1"),
+    ("bench allreduce_fusion --world-size 65", 2, "--world-size: 65 ranks; at most 64"),
     ("bench --repetitions 3 pipeline_bubble", 2, "--repetitions: options of pipeline_bubble stand behind its name"),
     ("bench pipeline_bubble --schedule nope", 2, "--schedule 'nope': no such schedule"),
     ("bench pipeline_bubble --schedule forward-only", 2, "--schedule forward-only: it trains nothing"),
@@ -116,6 +123,29 @@ REFUSALS = [
     ("gossip --format pdf", 2, "--format: there is no 'pdf'"),
     ("gossip --convention bluefog", 2, "--convention: there is no 'bluefog'"),
     ("gossip --nodes 65 --format svg", 2, "--format svg: 65 nodes"),
+    ("scaler --overflows 0", 2, "--overflows: step 0; there are 1 to 2100"),
+    ("scaler --overflows 3,x", 2, "--overflows: 'x' is not a whole number"),
+    ("scaler --overflows 13 --steps 12", 2, "--overflows: step 13; there are 1 to 12"),
+    ("scaler --steps 0", 2, "'0' is not a whole number from 1 to 100000"),
+    ("scaler --pattern .!x", 2, "--pattern: step 3 is 'x'; it must be . (clean) or ! (overflow)"),
+    ("scaler --pattern=", 2, "--pattern"),
+    ("scaler --pattern .! --overflows 1", 2, "--overflows excludes --pattern"),
+    ("scaler --file /nonexistent", 2, "--file: cannot read '/nonexistent'"),
+    ("scaler --scale x", 2, "--scale: 'x' is not a number"),
+    ("scaler --scale nan", 2, "--scale: init_scale is nan; it must be finite and above 0"),
+    ("scaler --growth-interval 0", 2, "--growth-interval: '0' is not a whole number from 1"),
+    ("scaler --hysteresis 0", 2, "--hysteresis: '0' is not a whole number from 1"),
+    ("scaler --min-scale 1e9", 2, "--min-scale: min_scale is 1000000000; it must be at most initial_scale, 65536"),
+    ("scaler --max-scale 0.5", 2, "--max-scale: max_scale is 0.5; it must be above 1"),
+    ("scaler --published --scale 3", 2, "--published excludes --scale"),
+    ("scaler --dialects torch,apex", 2, "--dialects: there is no 'apex'; there are torch"),
+    ("scaler --tensor 2", 2, "--tensor requires --injection"),
+    ("scaler --injection --steps 3", 2, "--injection excludes --steps"),
+    ("scaler --injection --data 0", 2, "--data: '0' is not a whole number from 1 to 16"),
+    ("scaler --injection --tensor 5 --data 4", 2, "40 ranks; there are 16 at most"),
+    ("scaler --injection --value 3", 2, "--value: there is no '3'; there are inf, nan and both"),
+    ("scaler --format pdf", 2, "--format: there is no 'pdf'; there are text, json, csv and svg"),
+    ("gossip --graph complete --nodes 1048576", 2, "20 rounds of a complete of 1048576 nodes with 1048575 peers are 2.2e+13"),
     ("buckets", 2, "--gradients: it names no file"),
     ("buckets --gradients /nonexistent", 2, "--gradients: cannot read '/nonexistent'"),
     ("buckets --gradients /dev/null --limits 1x", 2, "--limits: '1x' is no number of bytes"),
@@ -258,6 +288,32 @@ TRAINING_REFUSALS = [
     ("train --pipeline 2 --schedule nope", 2, "run.schedule = 'nope'; it must be one of gpipe"),
     ("train --pipeline 2 --data-parallel 1 --chunks 2 --schedule zbv --model conv --micro-batches 5 --batch 96", 2,
      "must be a multiple of parallel.data"),
+    ("train --averaging slomo", 2, "--averaging 'slomo'; it must be localsgd, post-localsgd, sgp, slowmo, diloco, or all"),
+    ("train --averaging=", 2, "--averaging"),
+    ("train --averaging sgp,sgp", 2, "--averaging names 'sgp' more than once"),
+    ("train --slowmo-frequency 12", 2, "--slowmo-frequency needs --averaging"),
+    ("train --averaging slowmo --slowmo-frequency 0", 2, "--slowmo-frequency: '0' is not a whole number from 1"),
+    ("train --averaging localsgd --localsgd-frequency=-3", 2, "'-3' is not a whole number from 1"),
+    ("train --averaging localsgd --slowmo-momentum 0.5", 2,
+     "--slowmo-momentum says nothing to --averaging localsgd; it is of slowmo, diloco"),
+    ("train --averaging slowmo --slowmo-momentum inf", 2, "--slowmo-momentum inf; it must be a finite number"),
+    ("train --averaging slowmo --slowmo-lr much", 2, "--slowmo-lr"),
+    ("train --averaging slowmo --slowmo-memory half", 2, "--slowmo-memory 'half'; it must be efficient or whole"),
+    ("train --averaging slowmo --averaging-base adam", 2, "--averaging-base 'adam'; it must be localsgd, sgp, none"),
+    ("train --averaging sgp --gossip-graph torus", 2, "--gossip-graph 'torus'; it must be directed-exponential"),
+    ("train --averaging sgp --gossip-peers 7", 2, "--gossip-graph n-peer-exponential, gossip-peers 7: "),
+    ("train --averaging sgp --data-parallel 3 --gossip-graph bipartite-linear", 2, "--gossip-graph bipartite-linear"),
+    ("train --averaging sgp --data-parallel 3 --ranks-per-node 2", 2, "--ranks-per-node 2; it must divide the 3 ranks"),
+    ("train --averaging sgp --lr-decay 0", 2, "--lr-decay 0; it must be a number above 0"),
+    ("train --averaging sgp --margin 101", 2, "--margin 101; it must be 0 to 100 percent"),
+    ("train --averaging sgp --seeds 0", 2, "'0' is not a whole number from 1"),
+    ("train --averaging sgp --pipeline 2", 2, "--pipeline 2 with --averaging"),
+    ("train --averaging sgp --device cuda", 2, "--device cuda with --averaging"),
+    ("train --averaging sgp --compression fp16", 2, "--compression with --averaging; no gradients are averaged there"),
+    ("train --averaging sgp --record r", 2, "--record with --averaging"),
+    ("train --averaging sgp --model perceptron", 2, "--averaging is of runs by steps"),
+    ("train --averaging sgp --spec /dev/null", 2, "excludes"),
+    ("train --averaging sgp --picture /proc/nope/p.svg --steps 2 --data-parallel 2 --no-judge", 3, "/proc/nope"),
     ("train --device tpu", 2, "'tpu' is not cpu"),
     ("train --spec /nonexistent", 2, "/nonexistent"),
     ("train --spec /dev/null --model mlp", 2, "--spec excludes --model"),
@@ -380,8 +436,8 @@ class Commands(unittest.TestCase):
                 self.assertIn("cannot write to standard output: No space left", self.done.stderr)
 
     def test_help_has_an_example_for_every_command(self):
-        for command in ("check", "train", "bench", "bench pipeline_bubble", "requirements", "expectations", "expectations check",
-                        "expectations update", "expectations prune", "mutants", "schedule", "topology", "buckets", "gossip", "pass", "adapter", "doctor"):
+        for command in ("check", "train", "bench", "bench allreduce_fusion", "bench pipeline_bubble", "requirements", "expectations", "expectations check",
+                        "expectations update", "expectations prune", "mutants", "schedule", "topology", "buckets", "gossip", "pass", "scaler", "adapter", "doctor"):
             self.assertEqual(self.run_plumbline(*command.split(), "--help"), 0)
             self.assertIn("Example: ", self.done.stdout, command)
 
@@ -586,10 +642,28 @@ class Commands(unittest.TestCase):
         lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
         found = {line["labels"]["bucket_bytes"]: line for line in lines if line["type"] == "measurement"}
         self.assertEqual({size: line["derived"]["launches"] for size, line in found.items()}, {"0": 161, str(25 << 20): 4})
-        for line in found.values():
+        for size, line in found.items():
             self.assertEqual(line["labels"]["bytes"], str(25557032 * 4))
-            self.assertEqual(line["derived"]["copied_bytes"], 2 * 25557032 * 4, "into the buckets and out")
+            self.assertEqual(line["derived"]["copied_bytes"], 0 if size == "0" else 2 * 25557032 * 4, "into the buckets and out")
             self.assertTrue(line["answer_checked"])
+
+    def test_bench_says_which_buckets_are_the_best_and_where_fusing_stops_to_pay(self):
+        self.assertEqual(self.run_plumbline("bench", "allreduce_fusion", "--model", "resnet50", "--buckets", "flat,25MiB,25MiB",
+                                            "--rounds", "4", "--seconds", "0.001", "--out", "out"), 0, self.done.stderr)
+        self.assertIn("resnet50: 161 gradients, 97.5 MiB, 3 rounds", self.done.stdout)
+        for said in ("best buckets: ", "95 % interval ", "--bucket-size auto: ", "crossover: copying gradients together pays up to "):
+            self.assertIn(said, self.done.stdout)
+        lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        steps = {int(line["labels"]["bucket_bytes"]): line for line in lines
+                 if line["type"] == "measurement" and line["benchmark"] == "allreduce_fusion.resnet50.rounds"}
+        self.assertEqual([line["derived"]["launches"] for _, line in sorted(steps.items())], [161, 4, 1])
+        self.assertEqual(sum(line["derived"]["chosen"] for line in steps.values()), 1)
+        self.assertTrue(all(len(line["samples"]) == 3 for line in steps.values()))
+        # The choice is that of the rule, from what was measured: the smallest that is not told apart from the fastest.
+        median = lambda line: sorted(line["samples"])[1]
+        fastest = min(steps.values(), key=median)
+        allowed = [size for size, line in steps.items() if median(line) <= min(max(fastest["samples"]), 1.1 * median(fastest))]
+        self.assertEqual([size for size, line in steps.items() if line["derived"]["chosen"]], [min(allowed)])
 
     def schedule(self, *arguments, status=0):
         self.assertEqual(self.run_plumbline("schedule", *arguments), status, self.done.stdout + self.done.stderr)
@@ -858,6 +932,82 @@ class Commands(unittest.TestCase):
         self.assertIn("<title>star of 5 nodes</title>", self.done.stdout)
         self.assertEqual(self.done.stdout.count("<circle"), 5)
 
+    def scaler(self, *arguments, status=0):
+        self.assertEqual(self.run_plumbline("scaler", *arguments), status, self.done.stdout + self.done.stderr)
+        return self.done.stdout
+
+    def test_scaler_shows_where_rules_part(self):
+        text = self.scaler("--overflows", "3,4,1100", "--steps", "2200")
+        self.assertIn("2200 steps, 3 of them with an overflow: 3 4 1100\n", text)
+        self.assertIn("  step 1004, clean step 1000 in a row: grows: torch, colossalai, megatron; "
+                      "counts: deepspeed, deepspeed-consecutive\n", text)
+        self.assertIn("  step 1005, clean step 1001 in a row: counts: torch, colossalai, megatron; "
+                      "grows: deepspeed, deepspeed-consecutive\n", text)
+        self.assertIn("  step 3, overflow: backs off: torch; spends a chance: colossalai, megatron, deepspeed, "
+                      "deepspeed-consecutive\n", text)
+        self.assertIn("they do not part", self.scaler("--dialects", "colossalai,megatron,colossalai-constant"))
+
+    def test_scaler_of_patterns_and_their_bounds(self):
+        (self.folder / "steps.txt").write_text("!!.\n!!\n")
+        arguments = ["--scale", "4", "--growth-interval", "3"]
+        shown = json.loads(self.scaler("--file", "steps.txt", *arguments, "--format", "json"))
+        self.assertEqual(shown["overflows"], [1, 2, 4, 5])
+        deeds = {one["name"]: [deed["does"] for deed in one["deeds"]] for one in shown["dialects"]}
+        self.assertEqual(deeds["torch"], ["backs off"] * 4)
+        self.assertEqual(deeds["megatron"], ["spends a chance", "backs off", "backs off", "holds its minimum"])
+        self.assertEqual(deeds["deepspeed"], ["spends a chance", "backs off", "backs off", "gives up"])
+        self.assertEqual(deeds["deepspeed-consecutive"],
+                         ["spends a chance", "backs off", "gets its chances back", "spends a chance", "backs off"])
+        self.assertEqual(deeds["colossalai-constant"], [])
+        self.assertEqual(self.scaler("--pattern", "!!.!!", *arguments, "--format", "json"), json.dumps(shown, separators=(",", ":")) + "\n")
+        rows = [line.split(",") for line in self.scaler("--pattern", "!.", "--steps", "5", "--format", "csv", *arguments).splitlines()]
+        self.assertEqual(rows[0][:4], ["step", "overflow", "torch", "colossalai-constant"])
+        self.assertEqual([row[1] for row in rows[1:]], ["0", "1", "0", "1", "0", "1"], "the pattern is repeated")
+        self.assertEqual([row[2] for row in rows[1:]], ["4", "2", "2", "1", "1", "0.5"])
+        ended = self.scaler("--pattern", "!!", "--scale", "1", "--hysteresis", "1", "--format", "csv", "--dialects", "deepspeed,torch")
+        self.assertEqual(ended.splitlines()[-1], "2,1,,0.25", "it has given up")
+        held = self.scaler("--pattern", "!!", "--scale", "1", "--hysteresis", "1", "--hold-at-minimum", "--format", "csv",
+                           "--dialects", "deepspeed")
+        self.assertEqual(held.splitlines()[-1], "2,1,1")
+
+    def test_scaler_as_a_picture(self):
+        root = ElementTree.fromstring(self.scaler("--overflows", "3,4", "--steps", "20", "--format", "svg"))
+        svg = "{http://www.w3.org/2000/svg}"
+        self.assertEqual([line.find(svg + "title").text for line in root.iter(svg + "polyline")],
+                         ["torch", "colossalai-constant", "colossalai", "megatron", "deepspeed", "deepspeed-consecutive"])
+        self.assertEqual(sum(line.get("class") == "overflow" for line in root.iter(svg + "line")), 2)
+        self.assertIn("2^16", [text.text for text in root.iter(svg + "text")])
+        self.assertIn("written: out/scaler.svg", self.scaler("--format", "svg", "--out", "out/"))
+        cells = ElementTree.fromstring(self.scaler("--injection", "--tensor", "1", "--data", "1", "--format", "svg"))
+        self.assertEqual(sum(len(rect) for rect in cells.iter(svg + "rect")), 5 * 4 * 4)
+
+    def test_scaler_injects_everywhere(self):
+        text = self.scaler("--injection", "--pipeline", "3")
+        self.assertIn("before_reduction: right over tensor_then_pipeline, model, model_and_data\n", text)
+        self.assertIn("in_tied_module: right over tensor_then_pipeline, model, model_and_data\n", text)
+        self.assertIn("after_reduction: right over model_and_data\n", text)
+        self.assertIn("never_reduced: right over model_and_data\n", text)
+        shown = json.loads(self.scaler("--injection", "--value", "inf", "--format", "json"))["injections"]
+        self.assertEqual(len(shown), 4 * 5 * 8)
+        (one,) = [row for row in shown if (row["moment"], row["decided_over"], row["rank"]) == ("never_reduced", "model", 6)]
+        self.assertEqual((one["stage"], one["tensor"], one["data"]), (1, 0, 1))
+        self.assertEqual((one["must_skip"], one["skipped"]), ([*range(8)], [4, 5, 6, 7]))
+        self.assertEqual((one["not_finite"], one["equal_replicas"], one["right"]), ([2], False, False))
+        rows = self.scaler("--injection", "--value", "nan", "--tensor", "1", "--pipeline", "1", "--format", "csv").splitlines()
+        self.assertEqual(len(rows), 1 + 3 * 5 * 2, "one stage has no tied module")
+        self.assertIn("after_reduction,model,nan,1,0,0,1,1,0,0,,,0", rows)
+
+    def test_bench_tells_multiples_of_a_baseline(self):
+        self.assertEqual(self.run_plumbline("bench", "--benchmark", "scaler.agreement.gpt2.*", "--repetitions", "1", "--min-time",
+                                            "0.001", "--world-size", "2", "--out", "out"), 0, self.done.stderr)
+        self.assertIn(" x scaler.agreement.gpt2.coalesced\n", self.done.stdout)
+        lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        derived = {line["benchmark"]: line["derived"] for line in lines if line["type"] == "measurement"}
+        self.assertEqual(derived["scaler.agreement.gpt2.coalesced"]["collectives"], 1)
+        self.assertNotIn("ratio_to_baseline", derived["scaler.agreement.gpt2.coalesced"])
+        self.assertEqual(derived["scaler.agreement.gpt2.per_tensor"]["collectives"], 148)
+        self.assertGreater(derived["scaler.agreement.gpt2.per_tensor"]["ratio_to_baseline"], 0)
+
     def buckets(self, *arguments, status=0):
         self.assertEqual(self.run_plumbline("buckets", *arguments), status, self.done.stdout + self.done.stderr)
         return self.done.stdout
@@ -961,7 +1111,13 @@ class Commands(unittest.TestCase):
         self.assertIn("written: ", self.done.stdout)
         self.assertIn("coalesce_tensor", (Path(self.folder) / "made" / "pass.txt").read_text())
         self.assertNotIn("coalesce", self.pass_of({"program": bare, "rings": rings}, "--use-sharding"))
-        self.assertIn("scale(w@GRAD)", self.pass_of(self.step(), "--keep-scaling", "--max-fuse-numel", "4"))
+        kept = self.pass_of(self.step(), "--keep-scaling", "--max-fuse-numel", "4")
+        self.assertIn("scale(w@GRAD)", kept)
+        self.assertIn("no pruning: it is not wanted", kept)
+        sharded = self.pass_of(self.step(), "--use-sharding")
+        self.assertIn("no fusion: parameters are sharded", sharded)
+        self.assertNotIn("nothing is reduced", sharded)
+        self.assertIn("closed by the limit at op", self.pass_of(self.step(), "--max-fuse-numel", "4"))
 
     def test_pass_checks_for_races(self):
         self.assertIn("OK: 0 races before the pass, 0 behind it", self.pass_of(self.step(), "--check"))
@@ -1176,6 +1332,46 @@ class Commands(unittest.TestCase):
         self.assertIn("run.schedule = 'dualpipev' with parallel.pipeline = 2, run.micro_batches = 2", self.done.stderr)
 
     @needs_training
+    def test_train_averages_parameters_beside_one_device(self):
+        run = ["train", "--averaging", "slowmo,sgp", "--slowmo-frequency", "4", "--steps", "12", "--data-parallel", "3",
+               "--seeds", "2", "--margin", "100", "--out", "out"]
+        self.assertEqual(self.run_plumbline(*run), 0, self.done.stdout + self.done.stderr)
+        self.assertIn("12 steps of 96 rows on 3 ranks, 2 seeds", self.done.stdout)
+        self.assertIn("OK: every step is what the papers say (requirements: 7 of 7 pass)", self.done.stdout)
+        self.assertIn("warning: slowmo: slow_frequency is 4, which is no multiple of local_sgd_frequency, 3", self.done.stderr)
+        curves = json.loads((self.folder / "out/averaging.json").read_text())
+        self.assertEqual([(one["algorithm"], one["seed"]) for one in curves],
+                         [(name, seed) for name in ("one device", "slowmo", "sgp") for seed in (1, 2)])
+        for one in curves[2:]:
+            self.assertEqual({len(one[list]) for list in ("loss", "distance_largest", "distance_mean")}, {12})
+            self.assertEqual(len(one["rank_accuracies"]), 3)
+        # Behind a slow step all ranks are alike, and before it they are not.
+        self.assertEqual([distance == 0 for distance in curves[2]["distance_largest"]],
+                         [(step + 1) % 3 == 0 or (step + 1) % 4 == 0 for step in range(12)])
+        self.assertTrue((self.folder / "out/averaging.svg").read_text().startswith("<svg "))
+
+    @needs_training
+    @needs_mpi
+    def test_train_averages_over_mpi_as_on_threads(self):
+        losses = []
+        for backend in ("local", "mpi"):
+            run = ["train", "--averaging", "slowmo,sgp", "--slowmo-frequency", "6", "--steps", "12", "--data-parallel", "2",
+                   "--margin", "100", "--backend", backend, "--out", backend]
+            self.assertEqual(self.run_plumbline(*run), 0, self.done.stdout + self.done.stderr)
+            self.assertIn("OK: every step is what the papers say (requirements: 7 of 7 pass)", self.done.stdout)
+            losses.append([one["loss"] for one in json.loads((self.folder / backend / "averaging.json").read_text())])
+        for local, mpi in zip(*losses):
+            for step, (one, other) in enumerate(zip(local, mpi)):
+                self.assertAlmostEqual(one, other, places=4, msg=f"step {step}")
+
+    @needs_training
+    def test_train_says_what_averages_otherwise_than_the_papers(self):
+        run = ["train", "--averaging", "localsgd", "--steps", "7", "--data-parallel", "3", "--margin", "100", "--out", "out"]
+        self.assertEqual(self.run_plumbline(*run, "--mutant", "train.averages_a_step_early"), 1, self.done.stderr)
+        self.assertIn("FAIL  localsgd, seed 1: TRAIN-043: step 0", self.done.stdout)
+        self.assertIn("NOT OK: not every step is what the papers say", self.done.stdout)
+
+    @needs_training
     def test_train_with_fewer_ranks_than_before(self):
         for ranks in ("3", "2"):
             self.assertEqual(self.run_plumbline("train", "--data-parallel", ranks, "--steps", "2", "--out", "out"), 0,
@@ -1245,6 +1441,44 @@ class Commands(unittest.TestCase):
         self.assertNotIn("OK: ", self.done.stdout)
         self.assertIn("it is of another run: NUM_EPOCHS is 3 there and 4 here",
                       self.refused_by_names("--epochs", "4", "--checkpoints", "whole", "--resume"))
+
+    MIXED = ["train", "--model", "pairs", "--tensor", "2", "--pipeline", "2", "--data-parallel", "2", "--precision", "fp16",
+             "--steps", "6", "--batch", "24", "--micro-batches", "2", "--loss-scale", "1024", "--growth-interval", "2"]
+    OVERFLOWS = ["--overflow-at", "1:0:inf", "--overflow-at", "4:7:nan"]
+
+    @needs_training
+    def test_train_in_16_bits_skips_overflows_and_equals_a_single_device(self):
+        self.assertEqual(self.run_plumbline(*self.MIXED, *self.OVERFLOWS), 0, self.done.stdout + self.done.stderr)
+        self.assertIn("loss scale  1024 to 512; 2 of 6 steps skipped: 1, 4\n", self.done.stdout)
+        self.assertIn("OK: the single device computes the same", self.done.stdout)
+
+    @needs_training
+    @needs_mpi
+    def test_train_in_16_bits_over_mpi(self):
+        self.assertEqual(self.run_plumbline(*self.MIXED, *self.OVERFLOWS, "--backend", "mpi"), 0,
+                         self.done.stdout + self.done.stderr)
+        self.assertIn("2 of 6 steps skipped: 1, 4\n", self.done.stdout)
+
+    @needs_training
+    def test_train_in_16_bits_with_bad_input(self):
+        for options, words in (
+                (["--precision", "fp8"], "--precision 'fp8'; it must be fp32, fp16, bf16, amp or amp-bf16"),
+                (["--overflow-at", "1:0:inf"], "--overflow-at with --precision fp32; only fp16 and amp have a loss scale"),
+                (["--precision", "fp16", "--overflow-at", "1:0:big"], "--overflow-at '1:0:big' is not STEP:RANK:KIND"),
+                (["--precision", "fp16", "--overflow-at", "150:0:inf"], "--overflow-at '150:0:inf': there is no step 150; the run has 0 to 149"),
+                (["--precision", "fp16", "--overflow-at", "1:2:inf"], "--overflow-at '1:2:inf': there is no rank 2; the run has 0 to 1"),
+                (["--precision", "fp16", "--loss-scale", "0"], "--loss-scale 0; it must be finite and above 0 in float32"),
+                (["--precision", "fp16", "--loss-scale", "1e39"], "--loss-scale 1e+39; it must be finite"),
+                (["--precision", "fp16", "--growth-interval", "0"], "--growth-interval"),
+                (["--clip-norm", "-1"], "--clip-norm -1; it must be a finite number, at least 0"),
+                (["--precision", "amp", "--clip-norm", "1"], "clips only with rounded parameters"),
+                (["--tensor", "0"], "--tensor: '0' is not a whole number"),
+                (["--precision", "fp16", "--model", "gpt"], "--precision is of runs by steps"),
+        ):
+            with self.subTest(options):
+                self.assertEqual(self.run_plumbline("train", *options), 2, self.done.stdout + self.done.stderr)
+                self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+                self.assertIn(words, self.done.stderr)
 
     @needs_training
     def test_train_by_names_with_a_file_that_options_override(self):

@@ -1,6 +1,7 @@
 // `plumbline train`: trains on the digits, or what a run specification says, and holds the run to a single device; or trains
 // a model by names (train_program.hpp).
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iostream>
 #include <limits>
@@ -17,6 +18,7 @@
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
+#include "harness/cli/train_averaging.hpp"
 #include "harness/cli/train_program.hpp"
 #include "harness/cli/training_task.hpp"
 #include "harness/record/environment.hpp"
@@ -45,11 +47,50 @@ struct TrainOptions {
   bool check = false;
   std::string bucket_size = "25MiB";
   training::GradientSettings gradients;
+  std::string precision = "fp32";
+  double loss_scale = 65536;
+  int growth_interval = 2000;
+  std::vector<std::string> overflows{};
+  double clip_norm = 0;
   bool judge = true;
-  ProgramOptions program;                // of training by names
+  ProgramOptions program;  // of training by names
+  AveragingOptions averaging;
   std::vector<CLI::Option*> of_steps{};  // what that does not have
+  const CLI::App* command = nullptr;
+  std::vector<CLI::Option*> of_gradients{};  // what only runs have whose ranks average gradients
   double time_limit = 120;
 };
+
+// By --precision: run.dtype, and whether LibTorch chooses where to use it.
+struct Precision {
+  std::string_view name, dtype;
+  bool autocast = false;
+};
+constexpr std::array<Precision, 5> kPrecisions{{{"fp32", "float32"},
+                                                {"fp16", "float16"},
+                                                {"bf16", "bfloat16"},
+                                                {"amp", "float16", true},
+                                                {"amp-bf16", "bfloat16", true}}};
+
+const Precision& precision_named(const std::string& name) {
+  const auto found = std::ranges::find(kPrecisions, name, &Precision::name);
+  if (found != kPrecisions.end()) return *found;
+  throw InvalidArgument(fmt::format("--precision '{}'; it must be fp32, fp16, bf16, amp or amp-bf16", name));
+}
+
+// "3:1:inf": step, rank, what is written into its first gradient.
+job::Injection injection_of(const std::string& text) {
+  static const std::map<std::string, double> kinds{{"inf", std::numeric_limits<double>::infinity()},
+                                                   {"nan", std::numeric_limits<double>::quiet_NaN()},
+                                                   {"large", 1e30}};
+  static const std::regex form("([0-9]{1,9}):([0-9]{1,9}):([a-z]+)");
+  std::smatch parts;
+  if (!std::regex_match(text, parts, form) || !kinds.contains(parts[3]))
+    throw InvalidArgument(fmt::format(
+        "--overflow-at '{}' is not STEP:RANK:KIND with KIND inf, nan or large (beyond float16), such as 3:1:inf",
+        text));
+  return {.step = std::stoi(parts[1]), .rank = std::stoi(parts[2]), .value = kinds.at(parts[3])};
+}
 
 launch::Options driver_of(const TrainOptions& options) {
   launch::Options driver = options.subject.driver();
@@ -87,8 +128,42 @@ struct DigitsRanks {
 };
 DigitsRanks ranks_of(const training::DigitsRun& digits) {
   constexpr int most = 1 << 20;
-  if (digits.pipeline == 1) return {"--data-parallel", digits.data};
-  return {"--pipeline", digits.data > most / digits.pipeline ? most : digits.pipeline * digits.data};
+  const auto product = [](int a, int b) { return a > most / b ? most : a * b; };
+  const int ranks = product(product(digits.pipeline, digits.data), digits.tensor);
+  return {digits.tensor > 1 ? "--tensor" : digits.pipeline > 1 ? "--pipeline" : "--data-parallel", ranks};
+}
+
+// Makes of the options a run's settings. float16 needs a scale, bfloat16 has float32's range.
+void set_precision(TrainOptions& options) {
+  training::DigitsRun& digits = options.digits;
+  digits.dtype = precision_named(options.precision).dtype;
+  if (digits.dtype == "float16")
+    digits.scaler = job::Scaler{.init_scale = options.loss_scale, .growth_interval = options.growth_interval};
+  for (const char* const name : {"--loss-scale", "--growth-interval"})
+    if (!digits.scaler && options.command->count(name) > 0)
+      throw InvalidArgument(
+          fmt::format("{} with --precision {}; only fp16 and amp have a loss scale", name, options.precision));
+  if (!options.overflows.empty() && !digits.scaler)
+    throw InvalidArgument(fmt::format(
+        "--overflow-at with --precision {}; only fp16 and amp have a loss scale that survives it", options.precision));
+  if (const auto narrow = static_cast<float>(options.loss_scale); !(narrow > 0) || std::isinf(narrow))
+    throw InvalidArgument(fmt::format("--loss-scale {}; it must be finite and above 0 in float32", options.loss_scale));
+  if (!(options.clip_norm >= 0) || std::isinf(options.clip_norm))
+    throw InvalidArgument(fmt::format("--clip-norm {}; it must be a finite number, at least 0", options.clip_norm));
+  for (const std::string& one : options.overflows) {
+    const job::Injection injection = injection_of(one);
+    if (precision_named(options.precision).autocast && std::isfinite(injection.value))
+      throw InvalidArgument(
+          fmt::format("--overflow-at '{}' with --precision {}; gradients are float32 there and hold it: inf or nan",
+                      one, options.precision));
+    if (injection.step >= digits.steps)
+      throw InvalidArgument(fmt::format("--overflow-at '{}': there is no step {}; the run has 0 to {}", one,
+                                        injection.step, digits.steps - 1));
+    if (injection.rank >= ranks_of(digits).count)
+      throw InvalidArgument(fmt::format("--overflow-at '{}': there is no rank {}; the run has 0 to {}", one,
+                                        injection.rank, ranks_of(digits).count - 1));
+    digits.injections.push_back(injection);
+  }
 }
 
 class TrainRun {
@@ -151,9 +226,16 @@ class TrainRun {
   void refuse_impossible() const {
     try {
       training::refuse_impossible(spec_);
+      training::require_possible(
+          spec_, {.autocast = precision_named(options_.precision).autocast, .clip_norm = options_.clip_norm});
     } catch (const InvalidArgument& error) {
       throw InvalidArgument(fmt::format("{}: {}", spec_file_.string(), error.what()));
     }
+  }
+
+  // What no specification says.
+  [[nodiscard]] json precision() const {
+    return {{"autocast", precision_named(options_.precision).autocast}, {"clip_norm", options_.clip_norm}};
   }
 
   // Files of an earlier run with more ranks would be taken for this one's.
@@ -194,7 +276,10 @@ class TrainRun {
     LossTable losses(spec_.parallel.data * spec_.parallel.tensor, spec_.run.steps);
     const bool passed =
         run_task("train", spec_.parallel.world(),
-                 {{"spec", spec_file_.string()}, {"record", record_.string()}, {"gradients", options_.gradients}},
+                 {{"spec", spec_file_.string()},
+                  {"record", record_.string()},
+                  {"gradients", options_.gradients},
+                  {"precision", precision()}},
                  driver_, [&](const json& value) {
                    if (value.contains("accumulator"))
                      reduction_ = value;
@@ -228,6 +313,7 @@ class TrainRun {
                       {"record", record_.string()},
                       {"device", spec_.run.device},
                       {"gradients", options_.gradients},
+                      {"precision", precision()},
                       {"digits", options_.spec.empty()}});
     json judgement{{"steps", json::array()}, {"findings", json::array()}};
     const bool done = run_task("judge", 1, arguments, driver, [&](const json& value) {
@@ -267,11 +353,24 @@ class TrainRun {
     }
     if (judgement.contains("accuracy"))
       fmt::print("accuracy    {:.2f} % of the held-out digits\n", judgement.at("accuracy").get<double>() * 100);
+    print_scales(steps);
     fmt::print(
         "difference  gradient {:.3g}, bound {:.3g} (step {}); update {:.3g}, bound {:.3g} (step {}): the largest in "
         "parts of their bounds\n",
         gradient.difference, gradient.bound, gradient.step, update.difference, update.bound, update.step);
     verdicts(judgement);
+  }
+
+  // Of a run with a loss scale.
+  static void print_scales(const json& steps) {
+    if (steps.empty() || !steps.front().contains("scale")) return;
+    std::vector<int> skipped;
+    for (const json& one : steps)
+      if (one.at("skipped").get<bool>()) skipped.push_back(one.at("step"));
+    fmt::print("loss scale  {} to {}; {} of {} steps skipped{}{}\n",
+               static_cast<float>(record::number_from(steps.front().at("scale"))),
+               static_cast<float>(record::number_from(steps.back().at("scale"))), skipped.size(), steps.size(),
+               skipped.empty() ? "" : ": ", fmt::join(skipped, ", "));
   }
 
   // A result for each requirement that the record was judged by.
@@ -391,10 +490,38 @@ void add_digits_options(CLI::App& command, TrainOptions& options, CLI::Option* s
                         "auto: what is the fastest here")
             ->type_name("SIZE"),
         [&options](PipelineRun& run) { run.gradients.bucket_bytes = bucket_bytes_of(options.bucket_size); });
+  options.of_gradients.push_back(command.get_option("--bucket-size"));
   share(command.add_option("--seed", digits.seed, "Of the weights and the order of rows")->check(seed_number()),
         [&digits](PipelineRun& run) { run.settings.seed = digits.seed; });
   share(command.add_option("--device", digits.device, "Where each rank computes")->check(device_name()),
         [&digits](PipelineRun& run) { run.device = digits.device; });
+}
+
+// In what numbers, and over how many tensor ranks.
+void add_precision_options(CLI::App& command, TrainOptions& options, CLI::Option* spec) {
+  const auto own = [&](CLI::Option* option) {
+    options.of_gradients.push_back(option);
+    options.of_steps.push_back(option->capture_default_str()->excludes(spec));
+  };
+  own(command.add_option("--tensor", options.digits.tensor, "Ranks over which linear layers are cut")
+          ->check(at_least(1)));
+  own(command.add_option(
+      "--precision", options.precision,
+      "fp32; fp16, bf16: parameters rounded from float32 masters; amp, amp-bf16: LibTorch rounds what "
+      "layers take"));
+  own(command.add_option("--loss-scale", options.loss_scale, "The first one, of fp16 and amp"));
+  own(command
+          .add_option("--growth-interval", options.growth_interval, "Steps without overflow until the scale doubles")
+          ->check(at_least(1)));
+  own(command
+          .add_option("--overflow-at", options.overflows,
+                      "Writes into a gradient of one rank, before any reduction: inf, nan or large")
+          ->type_name("STEP:RANK:KIND"));
+  options.of_steps.push_back(
+      command
+          .add_option("--clip-norm", options.clip_norm, "Gradients are clipped by their norm (default: not clipped)")
+          ->type_name("NORM"));
+  options.of_gradients.push_back(command.get_option("--clip-norm"));
 }
 
 // How data ranks reduce their gradients, which no specification says.
@@ -434,16 +561,46 @@ bool is_by_names(const TrainOptions& options) {
   return by_names;
 }
 
+// Of runs whose ranks average parameters. Throws InvalidArgument for what is of gradients that ranks average.
+AveragingRun averaging_run(const TrainOptions& options) {
+  for (const CLI::Option* option : options.of_gradients)
+    if (option->count() > 0)
+      throw InvalidArgument(
+          fmt::format("{} with --averaging; parameters are averaged only of whole float32 models", option->get_name()));
+  const training::GradientSettings usual;
+  if (options.gradients.compression != usual.compression || options.gradients.static_graph)
+    throw InvalidArgument(fmt::format("--{} with --averaging; no gradients are averaged there",
+                                      options.gradients.static_graph ? "static-graph" : "compression"));
+  if (!options.record.empty()) throw InvalidArgument("--record with --averaging; its records are in --out");
+  if (options.digits.pipeline > 1)
+    throw InvalidArgument(fmt::format("--pipeline {} with --averaging; parameters are averaged only without a pipeline",
+                                      options.digits.pipeline));
+  if (options.digits.device != "cpu")
+    throw InvalidArgument(fmt::format("--device {} with --averaging; parameters are averaged only in host memory",
+                                      options.digits.device));
+  return {.digits = options.digits,
+          .settings = options.averaging.settings(options.digits.data),
+          .seeds = options.averaging.seeds(),
+          .margin = options.averaging.margin(),
+          .judge = options.judge,
+          .picture = options.averaging.picture(),
+          .out = options.out};
+}
+
 }  // namespace
 
 Command add_train(CLI::App& app, const Program&) {
   CLI::App* command = app.add_subcommand("train", "Train on several ranks, and compare each step with a single device");
   auto options = std::make_shared<TrainOptions>();
+  options->command = command;
   options->subject.add_to(*command, SubjectOptions::Kind::one_group);
   CLI::Option* spec =
       command->add_option("--spec", options->spec, "Run this specification instead of the digits")->type_name("FILE");
   add_digits_options(*command, *options, spec);
+  add_precision_options(*command, *options, spec);
   add_gradient_options(*command, *options);
+  options->averaging.add_to(*command, spec);
+  for (CLI::Option* option : options->averaging.own()) options->of_steps.push_back(option);
   options->program.add_to(*command);
   for (CLI::Option* option : options->program.own()) option->excludes(spec);
   options->of_steps.push_back(
@@ -463,6 +620,9 @@ Command add_train(CLI::App& app, const Program&) {
   command->footer(
       "Example: plumbline train --model conv --data-parallel 3 --backend mpi --steps 100\n"
       "          plumbline train --pipeline 2 --data-parallel 2 --micro-batches 4 --schedule zb-h1 --steps 20\n"
+      "          plumbline train --averaging slowmo,sgp --data-parallel 4 --slowmo-frequency 12\n"
+      "          plumbline train --model pairs --tensor 2 --pipeline 2 --precision fp16 --overflow-at 3:1:inf --steps "
+      "20\n"
       "By names: plumbline train --model resnet50 --data DIR --pipeline 2 --checkpoints DIR --config FILE\n"
       "          plumbline train --model gpt --pipeline 2 --chunks 2 --schedule zbv --epochs 2 --check --trace t.json\n"
       "          plumbline train --model resnet_small --data-parallel 3 --join present --broadcast-buffers --check\n"
@@ -474,11 +634,15 @@ Command add_train(CLI::App& app, const Program&) {
     if (is_by_names(*options))
       return run_program(options->program.run(), driver_of(*options), {options->out, options->program.trace()},
                          options->time_limit);
+    if (options->averaging.given())
+      return run_averaging(averaging_run(*options), driver_of(*options), options->time_limit);
+    options->averaging.require_none();
     try {
       require_possible(options->gradients);
     } catch (const InvalidArgument& error) {
       throw InvalidArgument(fmt::format("--{}", error.what()));
     }
+    set_precision(*options);
     return TrainRun(*options).run();
   };
 }

@@ -1,0 +1,432 @@
+#include "harness/cli/train_averaging.hpp"
+
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "harness/cli/arguments.hpp"
+#include "harness/cli/outputs.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/cli/subject_options.hpp"
+#include "harness/cli/training_task.hpp"
+#include "harness/record/environment.hpp"
+#include "harness/record/file.hpp"
+#include "harness/record/summary.hpp"
+#include "harness/subject/averaging_json.hpp"
+#include "harness/subject/modules.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/training/training.hpp"
+
+namespace plumbline::cli {
+
+using nlohmann::json;
+using training::AveragingSettings;
+
+CLI::Option* AveragingOptions::own(CLI::Option* option, std::vector<std::string> of) {
+  own_.push_back(option);
+  options_.push_back({option, std::move(of)});
+  return option;
+}
+
+void AveragingOptions::add_to(CLI::App& app, CLI::Option* spec) {
+  own(app.add_option("--averaging", names_,
+                     fmt::format("Ranks average parameters in place of gradients: {}, several with commas between "
+                                 "them, or all",
+                                 fmt::join(training::kAveragings, ", ")))
+          ->type_name("NAMES")
+          ->excludes(spec));
+  own(app.add_option("--averaging-base", settings_.base,
+                     fmt::format("Of slowmo, between slow steps: {}", fmt::join(training::kAveragingBases, ", ")))
+          ->capture_default_str(),
+      {"slowmo"});
+  own(app.add_option("--localsgd-frequency", settings_.local_sgd_frequency, "Steps from one average to the next")
+          ->check(at_least(1))
+          ->capture_default_str(),
+      {"localsgd", "post-localsgd", "slowmo"});
+  own(app.add_option("--localsgd-begin", settings_.local_sgd_begin, "Of post-localsgd: steps that average each")
+          ->check(at_least(1))
+          ->capture_default_str(),
+      {"post-localsgd"});
+  own(app.add_option("--slowmo-frequency", settings_.slow_frequency, "Steps from one slow step to the next")
+          ->check(at_least(1))
+          ->capture_default_str(),
+      {"slowmo", "diloco"});
+  own(app.add_option("--slowmo-momentum", momentum_, "Of slow steps (default: slowmo 0.5, diloco 0.9)"),
+      {"slowmo", "diloco"});
+  own(app.add_option("--slowmo-lr", learning_rate_, "Of slow steps (default: slowmo 1, diloco 0.7)"),
+      {"slowmo", "diloco"});
+  own(app.add_option("--slowmo-memory", memory_, "Slow buffers in shards, or on every rank: efficient, whole")
+          ->capture_default_str(),
+      {"slowmo", "diloco"});
+  own(app.add_option("--slowmo-shards", settings_.shards, "Ranks that have a shard, at most")
+          ->check(at_least(1))
+          ->capture_default_str(),
+      {"slowmo", "diloco"});
+  own(app.add_option("--gossip-graph", settings_.graph, "Who mixes with whom; `plumbline gossip` shows them")
+          ->capture_default_str(),
+      {"sgp", "slowmo"});
+  own(app.add_option("--gossip-peers", settings_.peers, "Peers a round; 0: the graph's own number")
+          ->check(at_least(0))
+          ->capture_default_str(),
+      {"sgp", "slowmo"});
+  own(app.add_flag("--push-pull", push_pull_, "Gossip without push-sum weights"), {"sgp", "slowmo"});
+  own(app.add_flag("--average-at-slow-steps", settings_.average_at_slow_steps,
+                   "Slow steps over sgp average all ranks, also with whole slow buffers"),
+      {"slowmo"});
+  own(app.add_option("--ranks-per-node", settings_.ranks_per_node, "Ranks that act as one")
+          ->check(at_least(1))
+          ->capture_default_str());
+  own(app.add_option("--lr-decay", settings_.rate_decay, "The learning rate of a step, in parts of that before")
+          ->capture_default_str());
+  own(app.add_option("--seeds", seeds_, "Runs of each algorithm, from --seed on")
+          ->check(at_least(1, 1000))
+          ->capture_default_str());
+  own(app.add_option("--margin", margin_, "Percent of the held-out digits that an algorithm may be behind one device")
+          ->capture_default_str());
+  own(app.add_option("--picture", picture_, "Loss and distance by step (default: averaging.svg in --out)")
+          ->type_name("FILE"));
+}
+
+void AveragingOptions::require_none() const {
+  for (const CLI::Option* option : own_)
+    if (option->count() > 0) throw InvalidArgument(fmt::format("{} needs --averaging", option->get_name()));
+}
+
+std::vector<std::string> AveragingOptions::algorithms() const {
+  if (names_ == "all") return {training::kAveragings.begin(), training::kAveragings.end()};
+  std::vector<std::string> names = split(names_);
+  for (const std::string& name : names) {
+    if (std::ranges::find(training::kAveragings, name) == training::kAveragings.end())
+      throw InvalidArgument(
+          fmt::format("--averaging '{}'; it must be {}, or all", name, fmt::join(training::kAveragings, ", ")));
+    if (std::ranges::count(names, name) > 1)
+      throw InvalidArgument(fmt::format("--averaging names '{}' more than once", name));
+  }
+  return names;
+}
+
+void AveragingOptions::require_used(const std::vector<std::string>& algorithms) const {
+  for (const Option& one : options_) {
+    const bool is_used = one.of.empty() || std::ranges::any_of(algorithms, [&](const std::string& algorithm) {
+                           return std::ranges::find(one.of, algorithm) != one.of.end();
+                         });
+    if (one.option->count() > 0 && !is_used)
+      throw InvalidArgument(fmt::format("{} says nothing to --averaging {}; it is of {}", one.option->get_name(),
+                                        names_, fmt::join(one.of, ", ")));
+  }
+}
+
+std::vector<AveragingSettings> AveragingOptions::settings(int world) const {
+  const std::vector<std::string> names = algorithms();
+  require_used(names);
+  if (memory_ != "efficient" && memory_ != "whole")
+    throw InvalidArgument(fmt::format("--slowmo-memory '{}'; it must be efficient or whole", memory_));
+  if (!(margin_ >= 0 && margin_ <= 100))
+    throw InvalidArgument(fmt::format("--margin {}; it must be 0 to 100 percent", margin_));
+  std::vector<AveragingSettings> list;
+  for (const std::string& name : names) {
+    AveragingSettings settings = settings_;
+    settings.algorithm = name;
+    settings.memory_efficient = memory_ == "efficient";
+    settings.push_sum = !push_pull_;
+    (name == "diloco" ? settings.outer_momentum : settings.slow_momentum) =
+        momentum_.value_or(name == "diloco" ? settings.outer_momentum : settings.slow_momentum);
+    (name == "diloco" ? settings.outer_learning_rate : settings.slow_learning_rate) =
+        learning_rate_.value_or(name == "diloco" ? settings.outer_learning_rate : settings.slow_learning_rate);
+    try {
+      training::require_possible(settings, world);
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(fmt::format("--{}", error.what()));
+    }
+    list.push_back(settings);
+  }
+  return list;
+}
+
+namespace {
+
+double mean_of_numbers(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+std::vector<double> accuracies_of(const AveragingSeries& series) {
+  std::vector<double> all;
+  for (const AveragingCurve& curve : series.seeds) all.push_back(curve.accuracy);
+  return all;
+}
+
+class AveragingCommand {
+ public:
+  AveragingCommand(const AveragingRun& run, const launch::Options& driver)
+      : run_(run), driver_(driver), out_(run.out.empty() ? "results/latest/train" : run.out) {
+    if (const std::string why = subject::why_not_here("training", training::kTrainingFactory); !why.empty())
+      throw subject::NotAvailable("train needs LibTorch: " + why);
+    require_ranks("--data-parallel", run.digits.data);
+  }
+
+  int run(double limit_seconds) {
+    limit_seconds_ = limit_seconds;
+    const record::Header header{.command = "train",
+                                .subject = driver_.group.subject.describe(),
+                                .suite_version = PLUMBLINE_VERSION,
+                                .seed = run_.digits.seed,
+                                .started = record::utc_now(),
+                                .arguments = record::command_line(),
+                                .environment = record::capture_environment()};
+    writer_.emplace(out_, header);
+    prepare();
+    fmt::print("{}: {} with {} on the digits, {} steps of {} rows on {} ranks, {} seed{}\n", header.subject,
+               run_.digits.model, run_.digits.optimizer, run_.digits.steps, run_.digits.global_batch, run_.digits.data,
+               run_.seeds, run_.seeds == 1 ? "" : "s");
+    for (const std::string& warning : warnings_) std::cerr << "plumbline: train: warning: " << warning << '\n';
+    std::cout.flush();
+    const auto begun = std::chrono::steady_clock::now();
+    const bool done = train_alone() && train_averaging() && (!run_.judge || judge());
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    return finish(done, seconds);
+  }
+
+ private:
+  // A specification for each seed, a folder for each run.
+  void prepare() {
+    alone_.name = "one device";
+    for (const AveragingSettings& settings : run_.settings) {
+      AveragingSeries& one = series_.emplace_back();
+      one.name = settings.algorithm == "slowmo" && settings.base != "localsgd"
+                     ? fmt::format("slowmo over {}", settings.base)
+                     : settings.algorithm;
+      for (const slowmo::Warning& warning :
+           slowmo::settle(training::options_of(settings, run_.digits.data), 0, run_.digits.data).warnings)
+        // That nothing is between its outer steps is what DiLoCo is.
+        if (settings.algorithm != "diloco" || warning.what != slowmo::Warning::What::no_base)
+          warnings_.push_back(fmt::format("{}: {}", one.name, warning.message));
+    }
+    for (int seed = 0; seed < run_.seeds; ++seed) {
+      training::DigitsRun digits = run_.digits;
+      digits.seed += static_cast<std::uint64_t>(seed);
+      const std::filesystem::path folder =
+          std::filesystem::absolute(std::filesystem::path(out_) / "run" / fmt::format("seed{}", digits.seed));
+      training::require_averageable(training::write_digits_run(digits, training::digits(), folder));
+      alone_.seeds.emplace_back();
+      alone_runs_.push_back({{"spec", (folder / "spec.toml").string()}, {"record", (folder / "alone").string()}});
+      for (std::size_t i = 0; i < run_.settings.size(); ++i) {
+        series_[i].seeds.emplace_back();
+        runs_.push_back({{"spec", (folder / "spec.toml").string()},
+                         {"settings", run_.settings[i]},
+                         {"world", digits.data},
+                         {"record", run_.judge ? (folder / fmt::format("record{}", i)).string() : ""}});
+      }
+    }
+  }
+  // Of the runs, one seed's behind the other.
+  AveragingCurve& curve_of(std::size_t run) { return series_[run % series_.size()].seeds[run / series_.size()]; }
+
+  bool run_task(const char* name, int world, json arguments, const launch::Options& driver,
+                std::function<void(const json&)> output) {
+    const TrainingTaskEnd end = cli::run_task({.name = name,
+                                               .world = world,
+                                               .arguments = std::move(arguments),
+                                               .limit_seconds = limit_seconds_,
+                                               .described = [this](const json& said) { writer_->subject(said); },
+                                               .output = std::move(output)},
+                                              driver);
+    interrupted_ = interrupted_ || !end.whole;
+    writer_->write(end.result);
+    if (end.result.verdict != record::Verdict::pass)
+      std::cerr << fmt::format("plumbline: train: {} {}: {}\n", name, name_of(end.result.verdict), end.result.reason);
+    refused_ = refused_ || end.result.verdict == record::Verdict::refuse;
+    return end.passed();
+  }
+
+  [[nodiscard]] launch::Options local_driver() const {
+    launch::Options driver = driver_;
+    driver.group.subject = {.backend = "local"};
+    driver.group.launcher = launch::Launcher::automatic;
+    return driver;
+  }
+
+  bool train_alone() {
+    return run_task("alone", 1, {{"runs", alone_runs_}}, local_driver(), [this](const json& value) {
+      AveragingCurve& curve = alone_.seeds.at(value.at("run"));
+      if (value.contains("accuracy"))
+        curve.accuracy = value.at("accuracy");
+      else
+        curve.losses.push_back(record::number_from(value.at("loss")));
+    });
+  }
+
+  bool train_averaging() {
+    const bool passed = run_task("average", run_.digits.data, {{"runs", runs_}}, driver_, [this](const json& value) {
+      AveragingCurve& curve = curve_of(value.at("run"));
+      if (value.contains("accuracy")) {
+        curve.accuracy = value.at("accuracy");
+        curve.accuracies = value.at("accuracies").get<std::vector<double>>();
+        curve.slow_bytes = value.at("slow_bytes");
+        return;
+      }
+      curve.losses.push_back(record::number_from(value.at("loss")));
+      curve.largest.push_back(record::number_from(value.at("largest")));
+      curve.mean.push_back(record::number_from(value.at("mean")));
+      write_step(curve);
+    });
+    if (passed) tell();
+    return passed;
+  }
+  // A record has one series of steps.
+  void write_step(const AveragingCurve& curve) {
+    if (runs_.size() > 1) return;
+    writer_->write(record::Step{
+        .step = static_cast<int>(curve.losses.size()) - 1,
+        .loss = curve.losses.back(),
+        .values = {{"consensus_distance", curve.largest.back()}, {"consensus_distance_mean", curve.mean.back()}}});
+  }
+
+  void tell() {
+    fmt::print("{:<18}{:>22}{:>12}{:>12}{:>26}{:>14}\n", "", "accuracy, % (range)", "worst rank", "last loss",
+               "distance: most, mean, last", "slow bytes");
+    tell(alone_);
+    for (const AveragingSeries& one : series_) tell(one);
+  }
+  static void tell(const AveragingSeries& series) {
+    const std::vector<double> accuracies = accuracies_of(series);
+    double worst = 1, largest = 0;
+    std::vector<double> losses, means, last;
+    for (const AveragingCurve& curve : series.seeds) {
+      losses.push_back(curve.losses.back());
+      if (curve.largest.empty()) continue;
+      worst = std::min(worst, std::ranges::min(curve.accuracies));
+      largest = std::max(largest, std::ranges::max(curve.largest));
+      means.push_back(mean_of_numbers(curve.mean));
+      last.push_back(curve.largest.back());
+    }
+    fmt::print("{:<18}{:>22}{:>12}{:>12.4f}", series.name,
+               fmt::format("{:.2f} ({:.2f}-{:.2f})", 100 * mean_of_numbers(accuracies),
+                           100 * std::ranges::min(accuracies), 100 * std::ranges::max(accuracies)),
+               last.empty() ? "" : fmt::format("{:.2f}", 100 * worst), mean_of_numbers(losses));
+    if (last.empty())
+      fmt::print("\n");
+    else
+      fmt::print("{:>26}{:>14}\n",
+                 fmt::format("{:.3g}, {:.3g}, {:.3g}", largest, mean_of_numbers(means), mean_of_numbers(last)),
+                 series.seeds.front().slow_bytes);
+  }
+
+  bool judge() {
+    std::map<std::string, std::vector<std::string>> findings;
+    std::set<std::string> judged;
+    const bool rank_order = driver_.group.subject.backend == "local";
+    const bool done = run_task(
+        "judge_averaging", 1, {{"runs", runs_}, {"rank_order", rank_order}}, local_driver(), [&](const json& value) {
+          if (value.contains("judged")) return judged.merge(value.at("judged").get<std::set<std::string>>());
+          const json& finding = value.at("finding");
+          const std::size_t run = value.at("run");
+          findings[finding.at("requirement")].push_back(
+              fmt::format("{}, seed {}: {}", series_[run % series_.size()].name,
+                          run_.digits.seed + run / series_.size(), finding.at("text").get<std::string>()));
+        });
+    for (const auto& [id, texts] : findings) judged.insert(id);
+    std::size_t passed = 0;
+    for (const std::string& id : judged) {
+      record::Result result{.check = "train.averaging",
+                            .case_id = fmt::format("train.averaging[{}]", id),
+                            .requirements = {id},
+                            .verdict = record::Verdict::pass};
+      if (const auto found = findings.find(id); found != findings.end()) {
+        result.verdict = record::Verdict::fail;
+        result.reason = found->second.size() == 1
+                            ? found->second.front()
+                            : fmt::format("{}; and {} more", found->second.front(), found->second.size() - 1);
+        fmt::print("FAIL  {}\n", result.reason);
+      }
+      passed += result.verdict == record::Verdict::pass ? 1 : 0;
+      writer_->write(result);
+    }
+    if (done)
+      fmt::print("{}: {} what the papers say (requirements: {} of {} pass)\n",
+                 passed == judged.size() ? "OK" : "NOT OK",
+                 passed == judged.size() ? "every step is" : "not every step is", passed, judged.size());
+    return done;
+  }
+
+  // Whether each algorithm is within the margin of one device.
+  void judge_accuracy() {
+    if (run_.settings.front().rate_decay != 1) return;  // the single device's rate stays
+    const double alone = mean_of_numbers(accuracies_of(alone_));
+    for (const AveragingSeries& one : series_) {
+      const double behind = 100 * (alone - mean_of_numbers(accuracies_of(one)));
+      record::Result result{.check = "train.accuracy",
+                            .case_id = fmt::format("train.accuracy[{}]", one.name),
+                            .verdict = behind <= run_.margin ? record::Verdict::pass : record::Verdict::fail};
+      if (behind > run_.margin) {
+        result.reason =
+            fmt::format("{}: {:.2f} % behind one device; the margin is {:g} %", one.name, behind, run_.margin);
+        fmt::print("FAIL  {}\n", result.reason);
+      }
+      writer_->write(result);
+    }
+  }
+
+  void write_curves() const {
+    const std::string title =
+        fmt::format("{} on the digits, {} steps on {} ranks, mean of {} seed{}", run_.digits.model, run_.digits.steps,
+                    run_.digits.data, run_.seeds, run_.seeds == 1 ? "" : "s");
+    std::vector<AveragingSeries> all{alone_};
+    all.insert(all.end(), series_.begin(), series_.end());
+    const auto picture = run_.picture.empty() ? std::filesystem::path(out_) / "averaging.svg"
+                                              : output_file(run_.picture, "averaging.svg");
+    record::write_file(picture, averaging_svg(all, title));
+    json list = json::array();
+    for (const AveragingSeries& one : all)
+      for (std::size_t seed = 0; seed < one.seeds.size(); ++seed) {
+        const AveragingCurve& curve = one.seeds[seed];
+        list.push_back({{"algorithm", one.name},
+                        {"seed", run_.digits.seed + seed},
+                        {"accuracy", curve.accuracy},
+                        {"rank_accuracies", curve.accuracies},
+                        {"loss", curve.losses},
+                        {"distance_largest", curve.largest},
+                        {"distance_mean", curve.mean},
+                        {"slow_bytes_rank0", curve.slow_bytes}});
+      }
+    record::write_file(std::filesystem::path(out_) / "averaging.json", list.dump() + '\n');
+    fmt::print("curves: {}, {}/averaging.json\n", picture.string(), out_);
+  }
+
+  int finish(bool done, double seconds) {
+    if (done) {
+      judge_accuracy();
+      write_curves();
+    }
+    const auto read = close_record(*writer_, !interrupted_, seconds).value();
+    write_outputs(out_, read);
+    fmt::print("record: {}/run.jsonl (junit.xml and metrics.prom beside it), {:.1f} s\n", out_, seconds);
+    if (refused_) return 2;
+    return interrupted_ ? 3 : record::exit_status(read);
+  }
+
+  const AveragingRun& run_;
+  const launch::Options& driver_;
+  const std::string out_;
+  std::optional<record::Writer> writer_;
+  AveragingSeries alone_;
+  std::vector<AveragingSeries> series_;
+  std::vector<std::string> warnings_;
+  json alone_runs_ = json::array(), runs_ = json::array();
+  double limit_seconds_ = 0;
+  bool interrupted_ = false, refused_ = false;
+};
+
+}  // namespace
+
+int run_averaging(const AveragingRun& run, const launch::Options& driver, double limit_seconds) {
+  return AveragingCommand(run, driver).run(limit_seconds);
+}
+
+}  // namespace plumbline::cli
