@@ -1,7 +1,9 @@
 // lib/plumbline/libplumbline_benchmarks.so: all benchmarks, opened by the command `bench` and by its workers.
 #include "benchmarks/allreduce_fusion.hpp"
 #include "benchmarks/collectives.hpp"
+#include "benchmarks/gossip_throughput.hpp"
 #include "benchmarks/pipeline_bubble.hpp"
+#include "benchmarks/scaler.hpp"
 #include "harness/subject/backend.hpp"
 
 PLUMBLINE_EXPORT const plumbline::bench::Module* plumbline_benchmarks() {
@@ -9,7 +11,9 @@ PLUMBLINE_EXPORT const plumbline::bench::Module* plumbline_benchmarks() {
                                                  plumbline::bench::Registry registry;
                                                  plumbline::bench::add_collectives(registry);
                                                  plumbline::bench::add_allreduce_fusion(registry);
+                                                 plumbline::bench::add_gossip_throughput(registry);
                                                  plumbline::bench::add_pipeline_bubble(registry);
+                                                 plumbline::bench::add_scaler(registry);
                                                  return registry;
                                                }(),
                                                plumbline::bench::measure};
