@@ -12,11 +12,12 @@ if(PLUMBLINE_HAS_TORCH)
 endif()
 
 # Public headers, under the paths by which they include each other.
-file(GLOB headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS reference/bucketing/*.hpp reference/comm/*.hpp reference/record/*.hpp
-  reference/topology/*.hpp reference/groups/*.hpp reference/schedules/*.hpp)
-list(REMOVE_ITEM headers reference/record/temporary_folder.hpp reference/record/toml_fields.hpp)  # of its inside
+file(GLOB headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS reference/bucketing/*.hpp reference/comm/*.hpp reference/gossip/*.hpp reference/groups/*.hpp
+  reference/program/*.hpp reference/record/*.hpp reference/scaler/*.hpp reference/schedules/*.hpp reference/slowmo/*.hpp reference/topology/*.hpp)
+list(REMOVE_ITEM headers reference/record/temporary_folder.hpp reference/record/toml_fields.hpp reference/scaler/unscale_kernels.hpp)  # of its inside
 foreach(header IN LISTS headers ITEMS
     reference/training/training.hpp reference/training/gradient_settings.hpp reference/training/steps.hpp reference/training/pipeline/steps.hpp
+    reference/training/precision_settings.hpp reference/training/tensor/steps.hpp
     reference/training/digits.hpp
     reference/training/digits_run.hpp
     reference/training/trainer/pipeline_run.hpp reference/training/trainer/hooks.hpp
@@ -30,7 +31,7 @@ endforeach()
 # Literally lib, as the modules: the package says where they are by a path from its own.
 set_target_properties(plumbline_settings PROPERTIES EXPORT_NAME settings)
 install(TARGETS plumbline_settings plumbline_comm plumbline_job_record plumbline_digits plumbline_topology plumbline_groups plumbline_schedules
-  plumbline_bucketing plumbline_reducer plumbline_training_steps
+  plumbline_bucketing plumbline_reducer plumbline_program plumbline_program_run plumbline_scaler plumbline_gossip plumbline_slowmo plumbline_training_steps
   EXPORT plumbline ARCHIVE DESTINATION lib)
 install(EXPORT plumbline FILE plumblineTargets.cmake NAMESPACE plumbline:: DESTINATION lib/cmake/plumbline)
 configure_package_config_file(ci/cmake/plumblineConfig.cmake.in plumblineConfig.cmake

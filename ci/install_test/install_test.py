@@ -124,11 +124,11 @@ class Installed(unittest.TestCase):
     # ---- another project ----
 
     def test_consumer_never_needs_torch(self):
-        self.assertEqual(self.run_consumer(self.bare), "3 ranks added up\n")
+        self.assertEqual(self.run_consumer(self.bare), "3 ranks added up\ncomponents answered\n")
 
     @needs_training
     def test_consumer_with_training(self):
-        self.assertEqual(self.run_consumer(self.prefix, "training"), "3 ranks added up\n2 ranks trained 4 steps\n")
+        self.assertEqual(self.run_consumer(self.prefix, "training"), "3 ranks added up\ncomponents answered\n2 ranks trained 4 steps\n")
 
     def check_component_refused(self, prefix, words):
         done = self.configure_consumer(prefix, "training")

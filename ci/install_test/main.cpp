@@ -10,7 +10,12 @@
 
 #include <dlfcn.h>
 
+#include "reference/bucketing/tuning.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/gossip/graph.hpp"
+#include "reference/program/race_check.hpp"
+#include "reference/scaler/loss_scale.hpp"
+#include "reference/slowmo/step_plan.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/steps.hpp"
 
@@ -28,6 +33,20 @@ void add_up(int size) {
       throw std::runtime_error("all_reduce: a wrong sum");
   });
   std::printf("%d ranks added up\n", size);
+}
+
+// One call into each component: they are there, and link.
+void plan() {
+  scaler::TorchScale scale;
+  const float first = scale.scale;
+  scaler::update(scale, true);
+  if (scale.scale != first / 2) throw std::runtime_error("update: the scale stayed");
+  if (!program::find_races({}).empty()) throw std::runtime_error("find_races: an empty program races");
+  if (gossip::Graph({.kind = gossip::GraphKind::ring, .nodes = 4}).phone_book(0).empty())
+    throw std::runtime_error("phone_book: nobody");
+  if (slowmo::shard_range(10, 2, 0).size() != 5) throw std::runtime_error("shard_range: not the half");
+  if (bucketing::usual_limits().empty()) throw std::runtime_error("usual_limits: none");
+  std::printf("components answered\n");
 }
 
 #ifdef PLUMBLINE_TRAINING_MODULE
@@ -51,6 +70,7 @@ void train(const std::filesystem::path& folder) {
 
 int main(int, char** argv) try {
   add_up(3);
+  plan();
 #ifdef PLUMBLINE_TRAINING_MODULE
   train(argv[1]);
 #endif
