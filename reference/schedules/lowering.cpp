@@ -91,7 +91,7 @@ struct Way {
   Action message;               // of the computation's rank, for no micro-batch
   std::int32_t rank = 0;        // of the neighbour
 };
-struct Needs {
+struct alignas(64) Needs {  // found by a shift
   Way made, needed;
 };
 
@@ -137,7 +137,7 @@ class Ways {
  private:
   enum Direction : std::uint8_t { kNone, kForward, kBackward };
 
-  std::vector<std::array<Needs, 3>> stages_;  // by direction
+  std::vector<std::array<Needs, 4>> stages_;  // by direction; the last stays empty
   std::vector<Meeting> meetings_;
   std::size_t to_shapes_ = 0;  // from the entry of an input to that of its shape
 };
@@ -205,7 +205,8 @@ class Follower {
     const Action* last = nullptr;  // what it computed last; idle cells may be in between
     const Action* next = nullptr;  // what it computes next: at first nothing
     const Action* next_end = nullptr;
-    const Action* end = nullptr;  // of its row
+    const Action* end = nullptr;   // of its row
+    const Needs* needs = nullptr;  // of what its last messages were for, where that is one computation
     std::vector<Action>* out = nullptr;
     std::uint32_t sends = 0, receives = 0;  // of the gap, at the end of `out`
     std::uint32_t unmet = 0;                // those of them that have not met their counterparts
@@ -241,14 +242,28 @@ class Follower {
 
   // Of the gap's shapes or messages, at what it is: the sends,
   void post_sends(Rank& rank) {
-    for (const Action* action = rank.last; action != rank.next; ++action)
-      if (const Way& way = ways_.of(*action).made; way.meetings != nullptr) post_send(rank, way, *action);
+    const auto post = [&](const Way& way, const Action& action) {
+      if (way.meetings != nullptr) post_send(rank, way, action);
+    };
+    if (rank.needs != nullptr)
+      post(rank.needs->made, *rank.last);
+    else
+      for (const Action* action = rank.last; action != rank.next; ++action) post(ways_.of(*action).made, *action);
     if (rank.unmet > 0 && !std::exchange(rank.helpless, true)) helpless_.push_back(&rank);
   }
   // and the receives.
   void post_receives(Rank& rank) {
-    for (const Action* action = rank.next; action != rank.next_end; ++action)
-      if (const Way& way = ways_.of(*action).needed; way.meetings != nullptr) post_receive(rank, way, *action);
+    const auto post = [&](const Way& way, const Action& action) {
+      if (way.meetings != nullptr) post_receive(rank, way, action);
+    };
+    const Needs* needs = nullptr;
+    if (rank.next_end - rank.next == 1) {
+      needs = &ways_.of(*rank.next);
+      post(needs->needed, *rank.next);
+    } else {
+      for (const Action* action = rank.next; action != rank.next_end; ++action) post(ways_.of(*action).needed, *action);
+    }
+    if (!at_shapes(rank)) rank.needs = needs;
     detail::prepare_to_write(std::to_address(rank.out->end()));
     detail::prepare_to_read(rank.next);
   }
