@@ -8,7 +8,7 @@ from pathlib import Path
 EXECUTABLE = os.path.realpath(sys.argv[1])
 BACKEND = sys.argv[2]
 PROCESSES = BACKEND != "local"
-
+SOON = 40  # seconds: not a matter of how busy the machine is, and shorter than what would be waited for in vain
 
 # All that this test starts carries the marker; all scratch folders are made in a place of its own.
 MARKER = f"FAULTS_TEST={os.getpid()}"
@@ -135,7 +135,7 @@ class Faults(Harness):
         self.assertEqual(one["verdict"], verdict, one)
         self.assertEqual(self.ranks(one), ["aborted", "aborted", verdict], one)
         self.assertIn(words, one["reason"])
-        self.assertLess(self.seconds, 12)
+        self.assertLess(self.seconds, SOON)
         every = self.verdict(name, where="all")
         self.assertEqual(every["verdict"], verdict)
         return one
@@ -280,7 +280,7 @@ class Faults(Harness):
         lines = [line for line in self.output.splitlines() if line.startswith("plumbline: ")]
         self.assertEqual(len(lines), 1, self.output)
         self.assertIn("the worker group did not start", lines[0])
-        self.assertLess(self.seconds, 15)
+        self.assertLess(self.seconds, SOON)
         self.assertEqual({r["verdict"] for r in self.results().values()} - {"pass"}, {"error"}, before)
 
     # HARNESS-016@4383
@@ -589,7 +589,8 @@ class Faults(Harness):
         self.assertLess(peak, 100_000)
         results = self.results()
         self.assertEqual({r["verdict"] for r in results.values()}, {"hang", "pass"})
-        self.assertLess(results["faults.sleep[where=all,world=1]"]["seconds"], 3.5)
+        sleeping = results["faults.sleep[where=all,world=1]"]
+        self.assertLess(sleeping["seconds"], sleeping["limit_seconds"] + 10)
 
     @staticmethod
     def kilobytes(pid):
@@ -649,13 +650,13 @@ class InTheUsersJob(Harness):
     def test_resume_of_a_finished_run_ends_at_once_on_all_ranks(self):
         self.run_job(2, "faults.a_pass*", status=0)
         self.run_job(2, "faults.a_pass*", options=["--resume"], status=0, timeout=30)
-        self.assertLess(self.seconds, 20)
+        self.assertLess(self.seconds, SOON)
 
     def test_resume_refuses_another_plan_as_it_does_outside(self):
         self.run_job(2, "faults.a_pass*", status=0)
         self.run_job(2, "faults.z_pass*", options=["--resume"], status=2, timeout=30)
         self.assertIn("another plan", self.output)
-        self.assertLess(self.seconds, 20)
+        self.assertLess(self.seconds, SOON)
 
     def check_end(self, name, verdict, where, world, processes):
         case = f"faults.{name}[where={where},world={world}]"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/mutants/kinds.hpp"
+#include "harness/mutants/wrong_steps.hpp"
 #include "reference/slowmo/elements.hpp"
 #include "reference/slowmo/slowmo.hpp"
 #include "reference/training/slowmo/session.hpp"
@@ -23,13 +24,6 @@ using training::AveragedSteps;
 namespace {
 
 /// Steps that are right but for what `change` does to them.
-MakeSteps with(std::function<void(AveragedSteps&)> change) {
-  return [change = std::move(change)] {
-    AveragedSteps steps;
-    change(steps);
-    return suite::Steps(std::move(steps));
-  };
-}
 MakeSteps planning(std::function<void(const Setting&, std::int64_t step, StepPlan&)> change) {
   return with([change = std::move(change)](AveragedSteps& steps) {
     steps.slowmo.plan = [change](const Setting& setting, std::int64_t step) {

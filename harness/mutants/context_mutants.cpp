@@ -8,6 +8,7 @@
 
 #include "harness/mutants/faulty.hpp"
 #include "harness/mutants/kinds.hpp"
+#include "harness/mutants/wrong_steps.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/groups/parallel_context.hpp"
 
@@ -26,14 +27,6 @@ using Creations = std::vector<Creation>;
 using Ranks = std::span<const int>;
 
 /// Steps that are right but for what `change` does to them.
-MakeSteps with(std::function<void(ContextSteps&)> change) {
-  return [change = std::move(change)] {
-    ContextSteps steps;
-    change(steps);
-    return suite::Steps(std::move(steps));
-  };
-}
-
 void agree_on_nothing(Communicator&, int, const Creations&, Timeout) {}
 
 bool lists(const Creation& creation, int rank) { return std::ranges::count(creation.ranks, rank) > 0; }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "harness/mutants/kinds.hpp"
+#include "harness/mutants/wrong_steps.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/executor.hpp"
 #include "reference/schedules/metadata.hpp"
@@ -19,14 +20,6 @@ using schedules::TensorDescriptions;
 namespace {
 
 /// Steps that are right but for what `change` does to them.
-MakeSteps with(std::function<void(PipelineSteps&)> change) {
-  return [change = std::move(change)] {
-    PipelineSteps steps;
-    change(steps);
-    return suite::Steps(std::move(steps));
-  };
-}
-
 int tag_of_nothing(const Action&, int) { return 0; }
 // Sends first; receives in an order of their own.
 std::vector<comm::Work> gradients_before_activations(comm::Communicator& communicator,

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "harness/mutants/kinds.hpp"
+#include "harness/mutants/wrong_steps.hpp"
 #include "reference/comm/half.hpp"
 #include "reference/training/steps.hpp"
 
@@ -21,14 +22,6 @@ using training::ExecutorSteps;
 namespace {
 
 /// Steps that are right but for what `change` does to them.
-MakeSteps with(std::function<void(ExecutorSteps&)> change) {
-  return [change = std::move(change)] {
-    ExecutorSteps steps;
-    change(steps);
-    return suite::Steps(std::move(steps));
-  };
-}
-
 MakeSteps asking(std::function<Communicator*(const ScalerGroups&)> group) {
   return with([group = std::move(group)](ExecutorSteps& steps) {
     steps.scaler.groups = [group](Deciding, const ScalerGroups& groups) {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "harness/mutants/kinds.hpp"
+#include "harness/mutants/wrong_steps.hpp"
 #include "reference/training/steps.hpp"
 
 namespace plumbline::mutants {
@@ -21,14 +22,6 @@ using training::GradientViews;
 namespace {
 
 /// Steps that are right but for what `change` does to them.
-MakeSteps with(std::function<void(ExecutorSteps&)> change) {
-  return [change = std::move(change)] {
-    ExecutorSteps steps;
-    change(steps);
-    return suite::Steps(std::move(steps));
-  };
-}
-
 void scale(const GradientViews& gradients, float factor) {
   for (const std::span<float> view : gradients())
     for (float& value : view) value *= factor;

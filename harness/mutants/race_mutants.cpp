@@ -6,6 +6,7 @@
 
 #include "harness/mutants/kinds.hpp"
 #include "harness/mutants/rewriting.hpp"
+#include "harness/mutants/wrong_steps.hpp"
 #include "reference/program/interpreter.hpp"
 #include "reference/program/pass.hpp"
 #include "reference/program/program_json.hpp"
@@ -245,14 +246,6 @@ std::vector<Mutant> transformation_mutants() {
 }
 
 // ---- interpreters ----
-
-MakeSteps with(std::function<void(InterpreterSteps&)> change) {
-  return [change = std::move(change)] {
-    InterpreterSteps steps;
-    change(steps);
-    return suite::Steps(std::move(steps));
-  };
-}
 
 std::vector<Mutant> interpreter_mutants() {
   const std::string runs = "pass.runs.";

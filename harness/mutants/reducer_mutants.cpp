@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/mutants/kinds.hpp"
+#include "harness/mutants/wrong_steps.hpp"
 #include "reference/bucketing/reducer_steps.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/training/steps.hpp"
@@ -24,13 +25,6 @@ using comm::Communicator;
 namespace {
 
 /// Steps that are right but for what `change` does to them.
-MakeSteps with(std::function<void(ReducerSteps&)> change) {
-  return [change = std::move(change)] {
-    ReducerSteps steps;
-    change(steps);
-    return suite::Steps(std::move(steps));
-  };
-}
 MakeSteps scaling(std::function<Divisors(const Scaling&)> divisors) {
   return with([divisors = std::move(divisors)](ReducerSteps& steps) { steps.divisors = divisors; });
 }

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "harness/mutants/kinds.hpp"
+#include "harness/mutants/wrong_steps.hpp"
 #include "reference/comm/half.hpp"
 #include "reference/scaler/fp16_optimizer.hpp"
 
@@ -25,14 +26,6 @@ using scaler::Unscaling;
 namespace {
 
 /// Steps that are right but for what `change` does to them.
-MakeSteps with(std::function<void(ScalerSteps&)> change) {
-  return [change = std::move(change)] {
-    ScalerSteps steps;
-    change(steps);
-    return suite::Steps(std::move(steps));
-  };
-}
-
 // The decision, in another group than was asked for.
 MakeSteps deciding_in(std::function<std::vector<Communicator*>(const ScalerGroups&)> groups) {
   return with([groups = std::move(groups)](ScalerSteps& steps) {

@@ -9,6 +9,7 @@
 
 #include "harness/mutants/kinds.hpp"
 #include "harness/mutants/rewriting.hpp"
+#include "harness/mutants/wrong_steps.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/slowmo/averaging.hpp"
 #include "reference/slowmo/elements.hpp"
@@ -30,13 +31,6 @@ using slowmo::StepPlan;
 namespace {
 
 /// Steps that are right but for what `change` does to them.
-MakeSteps with(std::function<void(SlowMoSteps&)> change) {
-  return [change = std::move(change)] {
-    SlowMoSteps steps;
-    change(steps);
-    return suite::Steps(std::move(steps));
-  };
-}
 MakeSteps planning(std::function<void(const Setting&, std::int64_t step, StepPlan&)> change) {
   return with([change = std::move(change)](SlowMoSteps& steps) {
     steps.plan = [change](const Setting& setting, std::int64_t step) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "harness/mutants/kinds.hpp"
+#include "harness/mutants/wrong_steps.hpp"
 #include "reference/training/steps.hpp"
 
 namespace plumbline::mutants {
@@ -20,13 +21,6 @@ using training::ExecutorSteps;
 namespace {
 
 /// Steps that are right but for what `change` does to them.
-MakeSteps with(std::function<void(ExecutorSteps&)> change) {
-  return [change = std::move(change)] {
-    ExecutorSteps steps;
-    change(steps);
-    return suite::Steps(std::move(steps));
-  };
-}
 MakeSteps reducing(decltype(ExecutorSteps::reduce) reduce) {
   return with([reduce = std::move(reduce)](ExecutorSteps& steps) { steps.reduce = reduce; });
 }

@@ -14,6 +14,7 @@ HAS_ALL = "import importlib.util as u, sys; sys.exit(not all(u.find_spec(m) for 
 PYTHON = next((python for python in sys.argv[2].split(",")
                if os.access(python, os.X_OK) and subprocess.run([python, "-c", HAS_ALL]).returncode == 0), None)
 REFERENCE = f"{PLUMBLINE} train --spec $PLUMBLINE_SPEC --record $PLUMBLINE_RECORD --backend local --no-judge"
+SOON = 40  # seconds: not a matter of how busy the machine is, and shorter than what would be waited for in vain
 ONE = "*[model=mlp,optimizer=sgd,*,world=2]"
 
 # All that this test starts carries the marker; all scratch folders are made in a place of its own.
@@ -86,7 +87,7 @@ class Programs(JobDoor):
         self.assertIn("rank 0 still ran", result["reason"])
         self.assertIn("---- rank 0\nreading 0\n", result["output"])
         self.assertIn("--job ", result["repeat"])
-        self.assertLess(self.seconds, 10)
+        self.assertLess(self.seconds, SOON)
 
     def test_a_command_that_is_none(self):
         done = subprocess.run(self.command(" "), cwd=self.folder, capture_output=True, text=True)
@@ -103,7 +104,7 @@ class Programs(JobDoor):
                                  verdict="hang")
         self.assertIn("no end within 3.2 s: rank 0 still ran and was ended; rank 0 last wrote: waiting", result["reason"])
         self.assertIn("rank 1 exited with status 0", result["reason"])
-        self.assertLess(self.seconds, 12)  # two attempts
+        self.assertLess(self.seconds, SOON)
 
     def test_records_that_are_none(self):
         cases = {"true": "no such file",  # nothing at all
@@ -120,7 +121,7 @@ class Programs(JobDoor):
             with self.subTest(job):
                 result, messages = self.failure(job, verdict="fail")
                 self.assertIn(words, messages)
-                self.assertLess(self.seconds, 10)
+                self.assertLess(self.seconds, SOON)
         result, messages = self.failure("true", verdict="fail")
         for rank in (0, 1):
             self.assertIn(f"TRAIN-001: rank {rank}: ", messages)
