@@ -42,7 +42,7 @@ void slow_is_not_dead(Context& context) {
 }
 
 // "At once" on a machine with more ranks than cores, where a rank may not run for a while. Limits of calls are far longer.
-constexpr auto kAtOnce = 1s;
+constexpr auto kAtOnce = 3s;
 
 void departure_is_noticed(Context& context) {
   auto victim = context.world().duplicate();

@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr auto kLimit = 20ms;
-constexpr auto kSoon = 1s;  // after the limit, on a machine with more ranks than cores
+constexpr auto kSoon = 3s;  // after the limit, on a machine with more ranks than cores
 
 const comm::Call kBarrier{.operation = Operation::barrier};  // has no buffers that a lost call could touch later
 

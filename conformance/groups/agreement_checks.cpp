@@ -137,7 +137,7 @@ void bad_plans(Context& context) {
 
 // The limit of one exchange, and what may come on top of it on a machine with more ranks than cores.
 constexpr auto kShortLimit = 100ms;
-constexpr auto kSoon = 1s;
+constexpr auto kSoon = 3s;
 
 // The last rank does not come. The group that is lost is a duplicate.
 void absent_rank(Context& context) {

@@ -65,14 +65,18 @@ std::string as_test_name(std::string name) {
 namespace {
 
 // Longer than what the checks allow after a limit, shorter than what a person waits.
-constexpr auto kUntilItShows = std::chrono::milliseconds(1300);
+constexpr auto kUntilItShows = std::chrono::milliseconds(3300);
 constexpr auto kPatience = std::chrono::seconds(20);
+// A fault that shows when one rank is ahead of another is not seen where the machine is so busy that none is.
+constexpr int kAttempts = 3;
 
 TEST_P(EveryMutant, FailsWhereItShows) {
   const Mutant& mutant = mutants::find_mutant(GetParam());
   if (mutant.name == "grp.leak" && mallinfo2().uordblks == 0)
     GTEST_SKIP() << "the allocator, as a sanitizer's, keeps what is freed";
-  const auto failures = failures_with(mutant, suite_under_test(), mutant.shows, mutant.shows_arm, kUntilItShows);
+  std::vector<std::string> failures;
+  for (int attempt = 0; attempt < kAttempts && failures.empty(); ++attempt)
+    failures = failures_with(mutant, suite_under_test(), mutant.shows, mutant.shows_arm, kUntilItShows);
   ASSERT_THAT(failures, testing::Not(testing::IsEmpty())) << mutant.what;
   if (std::holds_alternative<mutants::RewriteAnswer>(mutant.change)) {
     EXPECT_THAT(failures.front(), testing::Not(testing::HasSubstr("uncaught exception"))) << mutant.what;

@@ -293,11 +293,15 @@ TEST(AdapterClient, TakesWhatTheAdapterStartedWithItWhenItsProcessIsKilled) {
 }
 
 TEST(AdapterClient, EndsQuicklyWhereAnotherAdapterStillRuns) {
-  auto first = std::make_unique<AdapterClient>(after_hello("read request"), kPatient);
-  const AdapterClient second(after_hello("sleep 60"), kPatient);  // forked while the first one's pipes were open
-  const auto begin = std::chrono::steady_clock::now();
-  first = nullptr;
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 400ms);
+  bool quickly = false;  // at least once: the machine may be busy
+  for (int attempt = 0; attempt < 5 && !quickly; ++attempt) {
+    auto first = std::make_unique<AdapterClient>(after_hello("read request"), kPatient);
+    const AdapterClient second(after_hello("sleep 60"), kPatient);  // forked while the first one's pipes were open
+    const auto begin = std::chrono::steady_clock::now();
+    first = nullptr;
+    quickly = std::chrono::steady_clock::now() - begin < 400ms;
+  }
+  EXPECT_TRUE(quickly);
 }
 
 TEST(AdapterClient, WaitsForAnAnswerUntilItIsToldOtherwise) {
