@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -112,27 +114,90 @@ std::map<std::string, int> first_writers(const Program& program) {
   return writers;
 }
 
+// Which ops need each other, each directly or by others: ops of one number do. A number is that of the circle's op that a
+// walk along needs meets first (Tarjan, "Depth-first search and linear graph algorithms", 1972), without recursion.
+class Circles {
+ public:
+  explicit Circles(const std::vector<std::vector<int>>& needs)
+      : needs_(needs), met_(needs.size(), kNotMet), lowest_(needs.size()), circle_(needs.size(), kNotMet) {
+    for (int op = 0; op < static_cast<int>(needs.size()); ++op)
+      if (met_[index(op)] == kNotMet) walk_from(op);
+  }
+  [[nodiscard]] bool same(int a, int b) const { return circle_[index(a)] == circle_[index(b)]; }
+
+ private:
+  static constexpr int kNotMet = -1;
+  static std::size_t index(int op) { return static_cast<std::size_t>(op); }
+
+  void enter(int op) {
+    met_[index(op)] = lowest_[index(op)] = count_++;
+    walk_.emplace_back(op, 0);
+    open_.push_back(op);
+  }
+  void walk_from(int begin) {
+    for (enter(begin); !walk_.empty();) {
+      auto& [op, next] = walk_.back();
+      int& lowest = lowest_[index(op)];
+      if (next == needs_[index(op)].size()) {
+        leave(op);
+        continue;
+      }
+      const int needed = needs_[index(op)][next++];
+      if (met_[index(needed)] == kNotMet)
+        enter(needed);
+      else if (circle_[index(needed)] == kNotMet)
+        lowest = std::min(lowest, met_[index(needed)]);
+    }
+  }
+  void leave(int op) {
+    walk_.pop_back();
+    const int lowest = lowest_[index(op)];
+    if (!walk_.empty()) {
+      int& before = lowest_[index(walk_.back().first)];
+      before = std::min(before, lowest);
+    }
+    if (lowest != met_[index(op)]) return;
+    int closed = kNotMet;  // the whole circle of which this op was met first
+    do {
+      closed = open_.back();
+      open_.pop_back();
+      circle_[index(closed)] = op;
+    } while (closed != op);
+  }
+
+  const std::vector<std::vector<int>>& needs_;  // by op
+  std::vector<int> met_, lowest_, circle_;  // by op: when it was met, the earliest that it leads back to, its circle
+  std::vector<std::pair<int, std::size_t>> walk_;  // an op, and how many of its needs were looked at
+  std::vector<int> open_;                          // met, and in no circle yet
+  int count_ = 0;
+};
+
 class Order {
  public:
-  explicit Order(const Program& program) : program_(program), writers_(first_writers(program)) {}
+  explicit Order(const Program& program)
+      : program_(program), writers_(first_writers(program)), needs_(needs()), circles_(needs_) {}
 
   void find_problems(int position, std::vector<ProgramProblem>& problems) const {
     for (const std::string& name : needed_names(position)) {
       const int writer = writers_.at(name);
       if (writer <= position) continue;
-      const std::vector<int> way = way_to(writer, position);
-      ProgramProblem problem{.fault = ProgramFault::used_before_written, .op = position, .variable = name};
-      problem.message = fmt::format("{} reads '{}' ahead of {}, the first to write it", name_of_op(program_, position),
-                                    name, name_of_op(program_, writer));
-      if (!way.empty()) {
-        problem.fault = ProgramFault::cyclic_dependency;
-        problem.message += ", which needs what it makes itself: ops " + fmt::format("{}", fmt::join(way, " <- "));
-      }
+      const bool cyclic = circles_.same(position, writer);
+      ProgramProblem problem{
+          .fault = cyclic ? ProgramFault::cyclic_dependency : ProgramFault::used_before_written,
+          .op = position,
+          .variable = name,
+          .message = fmt::format("{} reads '{}' ahead of {}, the first to write it", name_of_op(program_, position),
+                                 name, name_of_op(program_, writer))};
+      if (cyclic) problem.message += ", which needs what it makes itself";
+      if (cyclic && problems.size() < kMostWays) problem.message += ": ops " + text_of(way_to(writer, position));
       problems.push_back(std::move(problem));
     }
   }
 
  private:
+  static constexpr std::size_t kMostWays = 16;  // each is looked for anew
+  static constexpr std::size_t kMostOfWay = 16;
+
   // What an op reads that another op writes first, each once.
   [[nodiscard]] std::vector<std::string> needed_names(int position) const {
     const Op& op = program_.ops[static_cast<std::size_t>(position)];
@@ -147,26 +212,37 @@ class Order {
     }
     return needed;
   }
+  // Of each op the ops that write what it needs.
+  [[nodiscard]] std::vector<std::vector<int>> needs() const {
+    std::vector<std::vector<int>> needs(program_.ops.size());
+    for (std::size_t op = 0; op < needs.size(); ++op)
+      for (const std::string& name : needed_names(static_cast<int>(op))) needs[op].push_back(writers_.at(name));
+    return needs;
+  }
 
-  // The ops from `from` to what it needs, and on, until `to`; empty when it does not need it.
+  // A shortest way from `from` to what it needs, and on, until `to`, which is of the same circle; the last comes first.
   [[nodiscard]] std::vector<int> way_to(int from, int to) const {
     std::map<int, int> reached_from{{from, -1}};
-    for (std::vector<int> next{from}; !next.empty();) {
-      const int position = next.back();
-      next.pop_back();
-      for (const std::string& name : needed_names(position)) {
-        const int writer = writers_.at(name);
-        if (reached_from.try_emplace(writer, position).second) next.push_back(writer);
-      }
-    }
+    std::vector<int> reached{from};
+    for (std::size_t i = 0; i < reached.size() && !reached_from.contains(to); ++i)
+      for (const int needed : needs_[static_cast<std::size_t>(reached[i])])
+        if (reached_from.try_emplace(needed, reached[i]).second) reached.push_back(needed);
     std::vector<int> way;
-    if (reached_from.contains(to))
-      for (int position = to; position != -1; position = reached_from.at(position)) way.push_back(position);
+    for (int position = to; position != -1; position = reached_from.at(position)) way.push_back(position);
     return way;
+  }
+  [[nodiscard]] static std::string text_of(const std::vector<int>& way) {
+    if (way.size() <= kMostOfWay) return fmt::format("{}", fmt::join(way, " <- "));
+    const auto end = way.end(), begin = way.begin();
+    constexpr auto kHalf = static_cast<std::ptrdiff_t>(kMostOfWay / 2);
+    return fmt::format("{} <- ... {} more ... <- {}", fmt::join(begin, begin + kHalf, " <- "), way.size() - kMostOfWay,
+                       fmt::join(end - kHalf, end, " <- "));
   }
 
   const Program& program_;
   std::map<std::string, int> writers_;
+  std::vector<std::vector<int>> needs_;
+  Circles circles_;
 };
 
 }  // namespace

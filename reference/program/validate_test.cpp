@@ -1,6 +1,7 @@
 // Programs that cannot run are told from those that can, and every fault is named.
 #include "reference/program/validate.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@ namespace plumbline::program {
 namespace {
 
 using samples::op;
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -85,6 +87,33 @@ TEST(Validate, FindsCycles) {
   samples::declare(program);
   EXPECT_THAT(faults_of(program), ElementsAre(ProgramFault::cyclic_dependency));
   EXPECT_THAT(message_of(program), HasSubstr("op 0 (relu) reads 'b' ahead of op 2 (relu)"));
+}
+
+// A circle of so many ops, and a walk along it that is found by asking for one op more than once must end soon.
+TEST(Validate, TellsLongCyclesInShort) {
+  constexpr int kOps = 30000;
+  Program program;
+  for (int i = 0; i < kOps; ++i)
+    program.ops.push_back(op("relu", {{"X", {fmt::format("v{}", i + 1)}}}, {{"Out", {fmt::format("v{}", i)}}}));
+  samples::declare(program);
+  EXPECT_THAT(faults_of(program), Each(ProgramFault::used_before_written)) << "a chain in reverse";
+  program.ops.push_back(op("relu", {{"X", {"v0"}}}, {{"Out", {fmt::format("v{}", kOps)}}}));
+  const auto problems = find_problems(program, kRings);
+  ASSERT_EQ(problems.size(), static_cast<std::size_t>(kOps));
+  for (const ProgramProblem& problem : problems) {
+    ASSERT_EQ(problem.fault, ProgramFault::cyclic_dependency);
+    ASSERT_LT(problem.message.size(), 300u);
+  }
+  EXPECT_THAT(problems.front().message, HasSubstr("needs what it makes itself: ops 0 <- 30000 <- 29999"));
+  EXPECT_THAT(problems.front().message, HasSubstr(" more ... <- "));
+}
+
+TEST(Validate, TellsCyclesFromWhatOnlyLeadsToThem) {
+  Program program;
+  program.ops = {op("relu", {{"X", {"a"}}}, {{"Out", {"ahead"}}}), op("relu", {{"X", {"b"}}}, {{"Out", {"a"}}}),
+                 op("relu", {{"X", {"a"}}}, {{"Out", {"b"}}}), op("relu", {{"X", {"b"}}}, {{"Out", {"behind"}}})};
+  samples::declare(program);
+  EXPECT_THAT(faults_of(program), ElementsAre(ProgramFault::used_before_written, ProgramFault::cyclic_dependency));
 }
 
 TEST(Validate, TakesWhatComesFromOutsideForWritten) {
