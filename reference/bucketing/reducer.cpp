@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <new>
 #include <utility>
 
@@ -141,6 +142,7 @@ class Reducer::Impl {
       state.held = false;
       state.source = {};
     }
+    held_memory_.clear();
     reduced_ = false;
     passes_ = 0;
   }
@@ -247,6 +249,8 @@ class Reducer::Impl {
     if (options_.wire && options_.hook.start) refuse("a hook says itself how buckets travel: no type beside it");
     if (groups_.size() > 1 && (options_.rebuild || options_.join))
       refuse("plans are rebuilt, and ranks join, in one group alone");
+    if (options_.reduced && (options_.unused == Unused::told || options_.unused == Unused::learned))
+      refuse("buckets are told of as they are reduced, where it is known only at the end which gradients are there");
     if (options_.join && options_.unused == Unused::learned)
       refuse("a rank without rows has no gradients: which a step has is not learned from one where ranks join");
   }
@@ -478,23 +482,60 @@ class Reducer::Impl {
   // Whether a bucket is reduced in the caller's memory: where that has all of it.
   [[nodiscard]] bool is_in_place(int bucket) const {
     const Bucket& one = plan_.buckets[static_cast<std::size_t>(bucket)];
-    if (!copies() || one.members != 1 || options_.wire || options_.hook.start) return false;
+    if (!copies() || !steps_.reduces_in_place(one.members) || options_.wire || options_.hook.start) return false;
     const auto gradient = static_cast<std::size_t>(plan_.members_of(one).front().gradient);
     return states_[gradient].held && gradients_[gradient].elements == one.elements;
   }
   void take(int gradient, const std::optional<Buffer>& values) {
-    State& state = states_[static_cast<std::size_t>(gradient)];
     if (copies()) {
       if (!values)
         throw InvalidArgument(
             at("ready") +
             fmt::format(": gradient '{}' lies in memory of the caller's, and none was given", name(gradient)));
-      state.source = *values;
+      keep(gradient, *values);
       return;
     }
     if (!values || !steps_.copies_in(values->data == view(gradient).data, synchronised_steps_)) return;
     copy_divided(*values, place_in(gradient), 1);
     outcome_.copied_in += static_cast<std::int64_t>(values->bytes());
+  }
+  // Notes where the caller has a gradient.
+  void keep(int gradient, const Buffer& values) {
+    Buffer& source = states_[static_cast<std::size_t>(gradient)].source;
+    if (source.count > 0) held_memory_.erase(static_cast<const std::byte*>(source.data));
+    source = {};
+    const std::optional<int> other = gradient_in(values);
+    if (!steps_.takes_memory(other.has_value()))
+      throw InvalidArgument(at("ready") +
+                            fmt::format(": the gradients '{}' and '{}' share memory, in which they are reduced",
+                                        name(*other), name(gradient)));
+    source = values;
+    if (values.count > 0) held_memory_.emplace(static_cast<const std::byte*>(values.data), gradient);
+  }
+  // One that lies in a part of that memory.
+  [[nodiscard]] std::optional<int> gradient_in(const Buffer& values) const {
+    const auto* const begin = static_cast<const std::byte*>(values.data);
+    const auto end_of = [](const Buffer& buffer) {
+      return static_cast<const std::byte*>(buffer.data) + buffer.bytes();
+    };
+    const auto behind = held_memory_.lower_bound(end_of(values));  // none from here on begins in it
+    if (values.count == 0 || behind == held_memory_.begin()) return std::nullopt;
+    const int last = std::prev(behind)->second;
+    return end_of(states_[static_cast<std::size_t>(last)].source) > begin ? std::optional(last) : std::nullopt;
+  }
+  // Nothing that is not to be reduced.
+  void check_range(int gradient) const {
+    const State& state = states_[static_cast<std::size_t>(gradient)];
+    const Buffer values = copies() ? state.source : view(gradient);
+    if (!options_.largest || !comm::is_floating(values.dtype)) return;
+    const std::optional<std::int64_t> outside = steps_.outside(values, *options_.largest);
+    if (!outside) return;
+    Buffer one = part_of(values, *outside, 1);
+    double value = 0;
+    copy_divided(one, {&value, 1, DType::f64}, 1);
+    throw InvalidArgument(at("ready") + fmt::format(": the gradient of '{}' has {} at element {}; magnitudes up to {} "
+                                                    "are reduced",
+                                                    name(gradient), value, *outside, *options_.largest));
   }
   // The gradient will not change any more in this pass.
   void settle(int gradient) {
@@ -503,6 +544,7 @@ class Reducer::Impl {
     ++ready_;
     --missing_[static_cast<std::size_t>(state.bucket)];
     if (!synchronises_) return;
+    if (state.held) check_range(gradient);
     if (copies() && state.held && !is_in_place(state.bucket)) {
       copy_divided(state.source, place_in(gradient), fused_divisor(state.bucket));
       outcome_.copied_in += static_cast<std::int64_t>(state.source.bytes());
@@ -510,7 +552,8 @@ class Reducer::Impl {
       steps_.lack(place_in(gradient));
     }
     if (options_.overlap && !is_learning()) launch_what_may_start(false);
-    if (!flights_.empty()) (void)flights_.front().work.test();
+    if (flights_.empty()) return;
+    if (flights_.front().work.test() && options_.reduced) complete_first();
   }
   void mark_lacking(int gradient) {
     State& state = states_[static_cast<std::size_t>(gradient)];
@@ -581,6 +624,7 @@ class Reducer::Impl {
       flight.work = steps_.start(group, sent, flight.divisors.op);
     }
     note(Launch::What::bucket, plan_.buckets[static_cast<std::size_t>(bucket)].group, sent.dtype, sent.count, bucket);
+    tell(bucket, false);
     ++of_step_;
     ++of_all_;
     flights_.push_back(std::move(flight));
@@ -616,6 +660,10 @@ class Reducer::Impl {
       copy_divided(values, values, after);
     }
     if (copies() && !flight.in_place) copy_out(flight.bucket, after);
+    tell(flight.bucket, true);
+  }
+  void tell(int bucket, bool is_reduced) const {
+    if (options_.reduced && steps_.tells(is_reduced)) options_.reduced(bucket);
   }
   [[nodiscard]] Buffer reduced_buffer(const Flight& flight) const {
     if (!flight.in_place) return bucket_buffer(flight.bucket);
@@ -704,6 +752,7 @@ class Reducer::Impl {
   std::size_t next_ = 0;        // in it
   std::vector<int> missing_;    // members, by bucket
   std::vector<Flight> flights_;
+  std::map<const std::byte*, int> held_memory_;  // of the caller's, by where it begins, none of it twice
   std::vector<Wire> wires_;
   std::vector<int> first_order_;
   std::vector<std::vector<std::int32_t>> used_;  // by group

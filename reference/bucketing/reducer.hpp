@@ -8,7 +8,8 @@
 // Memory  The reducer owns the buckets. GradientMemory::views: a gradient is its place in the bucket, view(i); who hands in
 //         other memory has it copied there, and must go on with the view. copies: gradients stay in the caller's memory,
 //         which is read when they are ready and written by finish(), until clear(); a bucket of one is reduced right
-//         there, without a copy, unless it travels compressed or through a hook. Host memory only.
+//         there, without a copy, unless it travels compressed or through a hook: ready() says what that asks for. Host
+//         memory only.
 // Lacking A gradient that this rank has not in this step counts as zeros where another rank has it: the result is in
 //         view(i). What no rank has is absent: Outcome::produced, and the caller's memory is not written.
 // Numbers The default average is the communicator's: the sum, then one division. A split divides each rank's values before
@@ -76,6 +77,13 @@ struct ReducerOptions {
   bool join = false;  // join() will be called on every rank: passes that synchronise begin with counting the ranks
   JoinDivisor join_divisor = JoinDivisor::initial_world;
   comm::Timeout timeout{};
+  /// Gradients of floating types whose numbers are larger than that in magnitude, or are no numbers, are an error ahead of
+  /// their reduction; the largest finite number lets all finite ones pass.
+  std::optional<double> largest{};
+  /// Told of each bucket of a pass that synchronises, in launch order, as soon as it is seen that its results are where its
+  /// gradients lie: in ready() or in finish(). What an optimizer does with them then overlaps with what is still under way.
+  /// Not where only finish() knows which gradients are there: Unused::told and learned. Must not call the reducer.
+  std::function<void(int bucket)> reduced{};
 };
 
 /// One backward pass.
@@ -124,8 +132,12 @@ class Reducer {
   /// A gradient is there, in its view. Throws OutOfRange for an index that there is not, StateError outside a pass, for one
   /// that was ready, or unused, and InvalidArgument for one that no bucket holds.
   void ready(int gradient);
-  /// The same of a gradient that the step has accumulated so far in `values`. Throws also InvalidArgument for another
-  /// number of elements or type than the gradient has.
+  /// The same of a gradient that the step has accumulated so far in `values`. With GradientMemory::views they are copied
+  /// before this returns. With copies they must stay where they are, and in a pass that synchronises as they are, until
+  /// finish() returns: the gradient of a bucket of one is reduced there, by other ranks' additions too, while others are still
+  /// made. So no two gradients of a step may share memory then. Throws also InvalidArgument for another number of elements or
+  /// type than the gradient has, for memory in which another gradient of the step lies, and with ReducerOptions::largest,
+  /// naming the element, for numbers that are not to be reduced; ready(gradient) throws that, too.
   void ready(int gradient, comm::Buffer values);
   /// A gradient will not be produced in this pass: Pass::unused, said when it is known. Throws as ready(), and
   /// InvalidArgument where that is not looked at.
