@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <new>
 #include <utility>
@@ -188,6 +189,11 @@ class Reducer::Impl {
       copy_divided(part_of(whole, old[i].begin, to.count), to, 1);
     }
   }
+  [[nodiscard]] Buffer results(int bucket) const {
+    if (bucket < 0 || static_cast<std::size_t>(bucket) >= plan_.buckets.size())
+      throw OutOfRange(at("results") + fmt::format(": bucket {}; there are {}", bucket, plan_.buckets.size()));
+    return own_part(bucket, bucket_buffer(bucket));
+  }
   [[nodiscard]] const Plan& plan() const { return plan_; }
   [[nodiscard]] bool has_rebuilt() const { return rebuilt_; }
   [[nodiscard]] const Outcome& outcome() const { return outcome_; }
@@ -251,6 +257,11 @@ class Reducer::Impl {
       refuse("plans are rebuilt, and ranks join, in one group alone");
     if (options_.reduced && (options_.unused == Unused::told || options_.unused == Unused::learned))
       refuse("buckets are told of as they are reduced, where it is known only at the end which gradients are there");
+    if (is_shared_out() && (copies() || options_.hook.start || options_.rebuild))
+      refuse(
+          "results are shared out of buckets that gradients live in, as they were planned, and that no hook exchanges");
+    if (is_shared_out() && (options_.unused == Unused::told || options_.unused == Unused::learned))
+      refuse("results are shared out where it is known beforehand which gradients there are");
     if (options_.join && options_.unused == Unused::learned)
       refuse("a rank without rows has no gradients: which a step has is not learned from one where ranks join");
   }
@@ -285,6 +296,21 @@ class Reducer::Impl {
     std::vector<Member> members(plan.members_of(bucket).begin(), plan.members_of(bucket).end());
     std::ranges::sort(members, {}, &Member::begin);
     std::int64_t end = 0;
+    const auto most = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(comm::size_of(bucket.dtype));
+    if (bucket.numbers < 1 || bucket.numbers > 2 || bucket.elements < 0 || bucket.elements > most / bucket.numbers)
+      throw InvalidArgument(at("plan") +
+                            fmt::format(": a bucket of {} elements of {} numbers; their bytes are 0 or more, "
+                                        "in 64 bits",
+                                        bucket.elements, bucket.numbers));
+    if (bucket.group < 0 || static_cast<std::size_t>(bucket.group) >= groups_.size())
+      throw InvalidArgument(at("plan") +
+                            fmt::format(": a bucket of group {}; there are {}", bucket.group, groups_.size()));
+    if (const int ranks = groups_[static_cast<std::size_t>(bucket.group)]->size();
+        is_shared_out() && bucket.elements % ranks != 0)
+      throw InvalidArgument(at("plan") +
+                            fmt::format(": a bucket of {} elements, which are not shared out among {} ranks "
+                                        "in equal parts; it must be padded",
+                                        bucket.elements, ranks));
     for (const Member& member : members) {
       const auto refuse = [&](const std::string& why) {
         throw InvalidArgument(at("plan") + fmt::format(": '{}' {}", name(member.gradient), why));
@@ -471,6 +497,13 @@ class Reducer::Impl {
   [[nodiscard]] bool may_come_again(const State& state) const {
     return options_.unused == Unused::learned && (!learned_ || state.times <= state.times_learned);
   }
+  [[nodiscard]] bool is_shared_out() const { return options_.results == Results::shared_out; }
+  // What of a bucket's values, wherever they are, is reduced on this rank.
+  [[nodiscard]] Buffer own_part(int bucket, Buffer values) const {
+    if (!is_shared_out()) return values;
+    const Communicator& group = group_of(bucket);
+    return equal_part(values, steps_.part_of_rank(group.rank(), group.size()), group.size());
+  }
   [[nodiscard]] bool copies() const { return options_.memory == GradientMemory::copies; }
   // Where values are copied into the bucket.
   [[nodiscard]] Buffer place_in(int gradient) const {
@@ -621,7 +654,7 @@ class Reducer::Impl {
       } else if (before != 1) {
         copy_divided(values, values, before);
       }
-      flight.work = steps_.start(group, sent, flight.divisors.op);
+      flight.work = (is_shared_out() ? steps_.start_shared_out : steps_.start)(group, sent, flight.divisors.op);
     }
     note(Launch::What::bucket, plan_.buckets[static_cast<std::size_t>(bucket)].group, sent.dtype, sent.count, bucket);
     tell(bucket, false);
@@ -647,14 +680,15 @@ class Reducer::Impl {
     Flight flight = std::move(flights_.front());
     flights_.erase(flights_.begin());
     await(flight);
-    const Buffer values = reduced_buffer(flight);
+    const Buffer values = own_part(flight.bucket, reduced_buffer(flight));
     if (options_.hook.start) {
       if (options_.hook.finish) options_.hook.finish(group_of(flight.bucket), flight.bucket, values);
       flight.divisors = {};
     }
     const double after = flight.divisors.after;
     if (flight.wire >= 0) {
-      copy_divided(wire_buffer(flight.wire, values.count), values, copies() ? 1 : after);
+      const Buffer received = wire_buffer(flight.wire, bucket_buffer(flight.bucket).count);
+      copy_divided(own_part(flight.bucket, received), values, copies() ? 1 : after);
       wires_[static_cast<std::size_t>(flight.wire)].bucket = -1;
     } else if ((!copies() || flight.in_place) && after != 1) {
       copy_divided(values, values, after);
@@ -779,6 +813,7 @@ void Reducer::clear() { impl_->clear(); }
 bool Reducer::join_step() { return impl_->join_step(); }
 int Reducer::join(const std::function<void(const Outcome&)>& after_each) { return impl_->join(after_each); }
 comm::Buffer Reducer::view(int gradient) const { return impl_->view(gradient); }
+comm::Buffer Reducer::results(int bucket) const { return impl_->results(bucket); }
 void Reducer::use(Plan plan) { impl_->use(std::move(plan)); }
 const Plan& Reducer::plan() const { return impl_->plan(); }
 bool Reducer::has_rebuilt() const { return impl_->has_rebuilt(); }

@@ -17,7 +17,8 @@
 // Errors  InvalidArgument, StateError and OutOfRange name the parameters; a bucket's TimeoutError and PeerFailed say which
 //         gradients it holds. After an error in a pass that synchronises the groups cannot be used any more.
 // Threads One at a time.
-// Source  Li et al., PyTorch Distributed, VLDB 2020; ColossalAI's gradient handlers, which are plans of several groups.
+// Source  Li et al., PyTorch Distributed, VLDB 2020; ColossalAI's gradient handlers, which are plans of several groups;
+//         Megatron-LM's distributed optimizer (results that are shared out), and its checks ahead of a reduction.
 #pragma once
 
 #include <functional>
@@ -46,6 +47,12 @@ enum class Unused : std::uint8_t {
 /// Who divides after some ranks have run out of rows.
 enum class JoinDivisor : std::uint8_t { initial_world, present_ranks };
 
+/// What a bucket's reduction leaves where.
+enum class Results : std::uint8_t {
+  everywhere,  // all of it on every rank: all-reduce
+  shared_out   // the r-th of as many equal parts as there are ranks on rank r, and nothing elsewhere: reduce-scatter
+};
+
 /// An exchange of the caller's in place of the all-reduce; nothing is divided around it.
 struct CommunicationHook {
   /// Starts the exchange of a bucket's values. Called in launch order.
@@ -63,6 +70,9 @@ struct ReducerOptions {
   /// that hold an expert are fewer than those whose samples it saw.
   std::vector<int> divisors{};
   Unused unused = Unused::none;
+  /// Shared out, for optimizers that hold a part of their state on each rank: views alone, of buckets that are padded to equal
+  /// parts. Which gradients there are is not looked at then: Unused::none or zeros.
+  Results results = Results::everywhere;
   bool overlap = true;  // else reductions start when the pass is over, one after the other
   /// Floating buckets travel as this type.
   std::optional<comm::DType> wire{};
@@ -98,8 +108,8 @@ struct Launch {
   int bucket = -1;
   int group = 0;
   comm::DType dtype = comm::DType::f32;
-  std::int64_t elements = 0;
-  int ready_before = 0;  // gradients that were there then: what comes after it overlaps
+  std::int64_t elements = 0;  // of what is reduced, also where a part of it remains
+  int ready_before = 0;       // gradients that were there then: what comes after it overlaps
   [[nodiscard]] std::int64_t bytes() const { return elements * static_cast<std::int64_t>(comm::size_of(dtype)); }
   friend bool operator==(const Launch&, const Launch&) = default;
 };
@@ -156,6 +166,9 @@ class Reducer {
 
   /// The place of a gradient in its bucket.
   [[nodiscard]] comm::Buffer view(int gradient) const;
+  /// The part of a bucket that this rank has the results of: all of it, unless they are shared out. Throws OutOfRange for a
+  /// bucket that there is not.
+  [[nodiscard]] comm::Buffer results(int bucket) const;
   /// Another plan of the same gradients, between passes; what was accumulated is kept. Views are others afterwards.
   void use(Plan plan);
   [[nodiscard]] const Plan& plan() const;

@@ -24,6 +24,12 @@ std::optional<std::int64_t> first_outside_of(comm::ConstBuffer values, double la
 
 }  // namespace
 
+comm::Buffer equal_part(comm::Buffer whole, int part, int parts) {
+  whole.count /= parts;
+  whole.data = static_cast<std::byte*>(whole.data) + static_cast<std::size_t>(part) * whole.bytes();
+  return whole;
+}
+
 std::optional<std::int64_t> first_outside(comm::ConstBuffer values, double largest) {
   const auto itself = [](auto value) { return value; };
   const auto widened = [](auto value) { return comm::to_float(value); };
@@ -68,6 +74,12 @@ void take_order_of_rank_0(comm::Communicator& group, std::span<std::int64_t> ord
 
 ReducerSteps::ReducerSteps()
     : lack(fill_zeros),
+      start_shared_out([](comm::Communicator& group, comm::Buffer values, comm::ReduceOp op) {
+        return group.start(comm::Call{.operation = comm::Operation::reduce_scatter,
+                                      .op = op,
+                                      .in = values,
+                                      .out = equal_part(values, group.rank(), group.size())});
+      }),
       outside(first_outside),
       start([](comm::Communicator& group, comm::Buffer values, comm::ReduceOp op) {
         return group.start(comm::Call{.operation = comm::Operation::all_reduce, .op = op, .in = values, .out = values});

@@ -243,6 +243,37 @@ TEST(Reducer, TellsOfBucketsInTheirOrderOnceTheyAreReduced) {
     });
 }
 
+TEST(Reducer, SharesResultsOutInEqualParts) {
+  for (const std::optional<DType> wire : {std::optional<DType>{}, std::optional(DType::f16)})
+    run_ranks(3, [&](Communicator& world) {
+      const auto gradients = gradients_of({2, 3});
+      Plan plan = plan_of(gradients, {{1, 0}});
+      const auto make = [&] {
+        return std::make_unique<Reducer>(std::vector<Communicator*>{&world}, gradients, plan,
+                                         ReducerOptions{.results = Results::shared_out, .wire = wire});
+      };
+      EXPECT_THAT(message_of<InvalidArgument>([&] { (void)make(); }),
+                  HasSubstr("a bucket of 5 elements, which are not shared out among 3 ranks in equal parts"));
+      plan.buckets[0].elements = 6;
+      const auto reducer = make();
+      reducer->begin();
+      for (const int gradient : {1, 0}) {
+        for (int i = 0; i < 3 - (1 - gradient); ++i)
+          floats(reducer->view(gradient))[static_cast<std::size_t>(i)] =
+              static_cast<float>(10 * gradient + i + world.rank());
+        reducer->ready(gradient);
+      }
+      const Outcome& outcome = reducer->finish();
+      EXPECT_EQ(outcome.launches.back().elements, 6);
+      const std::vector<float> mean{11, 12, 13, 1, 2, 0};  // the sixth is padding
+      const std::span<float> part = floats(reducer->results(0));
+      ASSERT_EQ(part.size(), 2u);
+      for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(part[i], mean[static_cast<std::size_t>(2 * world.rank()) + i]);
+      EXPECT_THROW((void)reducer->results(1), OutOfRange);
+      EXPECT_THROW((void)reducer->results(-1), OutOfRange);
+    });
+}
+
 TEST(Reducer, ReducesEachGradientOverItsOwnGroup) {
   run_ranks(4, [](Communicator& world) {
     const std::vector<int> pair = world.rank() < 2 ? std::vector{0, 1} : std::vector{2, 3};
@@ -428,6 +459,22 @@ TEST(Reducer, RefusesPlansThatDoNotFit) {
     Plan unknown = right;
     unknown.members[0].gradient = 7;
     EXPECT_THAT(refused(unknown), HasSubstr("gradient 7 of 2"));
+    Plan huge = right;
+    huge.buckets[0].elements = std::int64_t{1} << 61;
+    EXPECT_THAT(refused(huge),
+                HasSubstr("a bucket of 2305843009213693952 elements of 1 numbers; their bytes are 0 or"));
+    Plan negative = right;
+    negative.buckets.push_back({.elements = -1});
+    EXPECT_THAT(refused(negative), HasSubstr("a bucket of -1 elements"));
+    Plan of_others = right;
+    of_others.buckets.push_back({.group = 1});
+    EXPECT_THAT(refused(of_others), HasSubstr("a bucket of group 1; there are 1"));
+    const ReducerOptions shared_out{.results = Results::shared_out};
+    EXPECT_EQ(refused(right, shared_out), "nothing was thrown") << "one rank has all";
+    EXPECT_THAT(refused(right, {.memory = GradientMemory::copies, .results = Results::shared_out}),
+                HasSubstr("shared out of buckets that gradients live in"));
+    EXPECT_THAT(refused(right, {.unused = Unused::told, .results = Results::shared_out}),
+                HasSubstr("where it is known beforehand"));
     EXPECT_THAT(refused(right, {.split = Split{2, 1}}), HasSubstr("the product must be the 1 ranks"));
     EXPECT_THAT(refused(right, {.divisors = {2, 2}}), HasSubstr("2 divisors for 1 groups"));
     EXPECT_THAT(refused(right, {.divisors = {0}}), HasSubstr("divided by 0; 1 or more are possible"));
