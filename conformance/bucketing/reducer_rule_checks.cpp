@@ -253,19 +253,6 @@ void wire_buffers(Context& context) {
   judge_training(context, training, trained, nearness_of_wire(DType::bf16), "BUCKET-065");
 }
 
-// The message of the error that a rank's part ends with.
-template <class Expected>
-std::string refusal(const std::function<void()>& part) {
-  try {
-    part();
-  } catch (const Expected& error) {
-    return error.what();
-  } catch (const Error& error) {
-    return fmt::format("another error: {}", error.what());
-  }
-  return "nothing was refused";
-}
-
 void other_plans(Context& context) {
   const std::string differs = context.parameters().text("differs");
   ReducerTraining training{.sizes = sizes_of_model("mlp")};
