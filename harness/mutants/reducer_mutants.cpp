@@ -10,6 +10,7 @@
 #include "harness/mutants/kinds.hpp"
 #include "reference/bucketing/reducer_steps.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/half.hpp"
 #include "reference/training/steps.hpp"
 
 namespace plumbline::mutants {
@@ -470,6 +471,21 @@ std::optional<std::int64_t> first_above(comm::ConstBuffer values, double largest
   return std::nullopt;
 }
 
+// The sum in rank order, rounded to bf16 after each addition.
+comm::Work add_in_bf16(Communicator& group, Buffer values, comm::ReduceOp op) {
+  if (values.dtype != comm::DType::f32) return start_in_place(group, values, op);
+  const auto count = static_cast<std::size_t>(values.count);
+  std::vector<float> all(count * static_cast<std::size_t>(group.size()));
+  group.all_gather(values, {all.data(), static_cast<std::int64_t>(all.size()), comm::DType::f32});
+  auto* to = static_cast<float*>(values.data);
+  for (std::size_t i = 0; i < count; ++i) {
+    to[i] = all[i];
+    for (std::size_t at = i + count; at < all.size(); at += count)
+      to[i] = comm::to_float(comm::to_bfloat16(to[i] + all[at]));
+  }
+  return {};
+}
+
 std::vector<Mutant> memory() {
   const auto of = [](const char* check, const std::string& parameters) { return at(check, parameters, 3); };
   return {
@@ -494,6 +510,17 @@ std::vector<Mutant> memory() {
            return bucketing::first_outside(values, largest);
          };
        })},
+      {"bkt.hook_gets_one_less", "BUCKET-105", "a caller's exchange is given all but the last of a bucket's values",
+       "a length counted from 0: RED-08", of("hook", "hook=largest,memory=views"),
+       of("hook", "hook=nothing,memory=views"), "nothing is exchanged", with([](ReducerSteps& steps) {
+         steps.exchanged = [](Buffer bucket, int) {
+           --bucket.count;
+           return bucket;
+         };
+       })},
+      {"red.rounded_each_addition", "BUCKET-106", "what travels as f32 is added in bf16", "RED-05",
+       of("wide", "wire=f32"), of("wide", "wire=own"), "nothing travels as f32",
+       with([](ReducerSteps& steps) { steps.start = add_in_bf16; })},
       {"ovl.told_at_the_start", "BUCKET-103", "who asks is told of a bucket when it is started",
        "OVL-01: a reader that waits for nothing", of("told", "limit=buckets,memory=views"),
        at("told", "limit=buckets,memory=views", 1), "alone, a sum is there from the start",

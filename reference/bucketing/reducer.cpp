@@ -644,7 +644,7 @@ class Reducer::Impl {
     const double before = copies() && !flight.in_place ? 1 : flight.divisors.before;
     Buffer sent = steps_.exchanged(values, plan_.buckets[static_cast<std::size_t>(bucket)].members);
     if (options_.hook.start) {
-      flight.work = options_.hook.start(group, bucket, values);
+      flight.work = options_.hook.start(group, bucket, sent);
     } else {
       if (options_.wire && comm::is_floating(values.dtype) && values.dtype != *options_.wire) {
         flight.wire = next_wire();
