@@ -6,8 +6,8 @@ usage: fusion_report.py [--build BUILD] [--backend local] [--ranks 2] [--model r
 
 A round is one `plumbline bench` of everything; --record takes records that are there instead. What is compared are the
 medians of rounds: the unit of a measurement is a launch. The interval of the best size comes from 2000 resamples of the
-rounds (percentiles 2.5 and 97.5). The crossover is the smallest size from which on buckets are faster than an all-reduce a
-gradient in more than half of the rounds."""
+rounds (percentiles 2.5 and 97.5). The crossover is the smallest size from which on, up to the fastest
+one that fuses, buckets are faster than an all-reduce a gradient in more than half of the rounds."""
 import argparse, json, math, random, statistics, subprocess, sys, tempfile
 from pathlib import Path
 
@@ -63,12 +63,16 @@ def interval(rounds, kind, sizes):
 def crossover(rounds, kind, sizes):
     def pays(size):
         return sum(one[kind, size][0] < one["per_tensor", None][0] for one in rounds) * 2 > len(rounds)
+    fusing = [size for size in sizes if size > 0]  # one each fuses nothing
+    if not fusing:
+        return None, None
+    best = best_of(rounds, kind, fusing)
     paying = None
-    for size in reversed([size for size in sizes if size > 0]):  # one each fuses nothing
+    for size in reversed([size for size in fusing if size <= best]):  # beyond it buckets may be too large
         if not pays(size):
             break
         paying = size
-    return paying
+    return paying, best
 
 
 def report(rounds, arguments):
@@ -77,7 +81,7 @@ def report(rounds, arguments):
     plain, copies = median("per_tensor"), median("copy_alone")
     total = rounds[0]["per_tensor", None][2]
     ring = 2 * (arguments.ranks - 1) / arguments.ranks
-    print(f"{arguments.model}, {arguments.backend}, {arguments.ranks} ranks, {total / (1 << 20):.1f} MiB, median of {len(rounds)} rounds")
+    print(f"{arguments.model}, {arguments.backend}, {arguments.ranks} ranks, {total / (1 << 20):.1f} MiB, median of {len(rounds)} round{'s' if len(rounds) > 1 else ''}")
     print(f"  an all-reduce a gradient {plain * 1e3:8.2f} ms, {total / plain / 1e9:.2f} GB/s; the copies alone {copies * 1e3:.2f} ms; "
           f"the emulated back-propagation {median('backward') * 1e3:.2f} ms")
     print(f"  {'kind':<8}{'buckets':>10}{'ms':>10}{'algbw':>8}{'busbw':>8}{'launches':>9}{'copies':>8}{'speed-up':>9}")
@@ -97,11 +101,12 @@ def report(rounds, arguments):
         low, high = interval(rounds, kind, sizes)
         best = best_of(rounds, kind, sizes)
         result["best"][kind] = {"bucket_bytes": best, "low": low, "high": high}
-        print(f"  {kind}: best {text(best)}, 95 % interval {text(low)} to {text(high)}", end="")
+        # One round says nothing of the others.
+        print(f"  {kind}: best {text(best)}" + (f", 95 % interval {text(low)} to {text(high)}" if len(rounds) > 1 else ""), end="")
         if kind in ("view", "copy"):
-            paying = crossover(rounds, kind, sizes)
+            paying, fastest = crossover(rounds, kind, sizes)
             result["best"][kind]["crossover"] = paying
-            print("; fusion " + ("does not pay at any size" if paying is None else f"pays from {text(paying)} on"), end="")
+            print("; fusion " + ("does not pay" if paying is None else f"pays from {text(paying)} up to {text(fastest)}, its fastest"), end="")
         print()
     return result
 
