@@ -72,9 +72,12 @@ int main(int count, char** arguments) {
   for (const std::int64_t bytes : {std::int64_t{256} << 10, std::int64_t{64} << 20})
     for (const Kind& kind : {Kind{DType::f32, DType::f32, 1},
                              {DType::f32, DType::f32, 3},
+                             {DType::f32, DType::f32, 4},
                              {DType::f32, DType::f16, 1},
                              {DType::f16, DType::f32, 1},
+                             {DType::f32, DType::bf16, 1},
                              {DType::f32, DType::bf16, 3},
+                             {DType::f32, DType::bf16, 4},
                              {DType::bf16, DType::f32, 1}})
       measure(kind, bytes, rounds);
 }

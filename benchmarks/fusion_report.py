@@ -6,13 +6,20 @@ usage: fusion_report.py [--build BUILD] [--backend local] [--ranks 2] [--model r
 
 A round is one `plumbline bench` of everything; --record takes records that are there instead. What is compared are the
 medians of rounds: the unit of a measurement is a launch. The interval of the best size comes from 2000 resamples of the
-rounds (percentiles 2.5 and 97.5). The crossover is the smallest size from which on buckets are faster than an all-reduce a
-gradient in more than half of the rounds."""
-import argparse, json, random, statistics, subprocess, sys, tempfile
+rounds (percentiles 2.5 and 97.5). The crossover is the smallest size from which on, up to the fastest
+one that fuses, buckets are faster than an all-reduce a gradient in more than half of the rounds."""
+import argparse, json, math, random, statistics, subprocess, sys, tempfile
 from pathlib import Path
 
 KINDS = ("view", "copy", "overlap", "serial")
-PLAIN = ("per_tensor", "copy_alone", "backward")
+# What a picture has, in the order of its legend. A line with a backward is held against one with a backward.
+DRAWN = {"serial": ('stroke="#9467bd"', "backward, then buckets"),
+         "overlap": ('stroke="#2ca02c"', "backward, buckets meanwhile"),
+         "backward_per_tensor": ('stroke="#555555" stroke-dasharray="6 3"', "backward, then an all-reduce each"),
+         "copy": ('stroke="#d62728"', "buckets, copied in and out"),
+         "view": ('stroke="#1f77b4"', "buckets that gradients live in"),
+         "per_tensor": ('stroke="#999999" stroke-dasharray="6 3"', "an all-reduce each"),
+         "copy_alone": ('stroke="#999999" stroke-dasharray="2 3"', "the copies alone")}
 
 
 def measure(arguments, number):
@@ -56,12 +63,16 @@ def interval(rounds, kind, sizes):
 def crossover(rounds, kind, sizes):
     def pays(size):
         return sum(one[kind, size][0] < one["per_tensor", None][0] for one in rounds) * 2 > len(rounds)
+    fusing = [size for size in sizes if size > 0]  # one each fuses nothing
+    if not fusing:
+        return None, None
+    best = best_of(rounds, kind, fusing)
     paying = None
-    for size in reversed([size for size in sizes if size > 0]):  # one each fuses nothing
+    for size in reversed([size for size in fusing if size <= best]):  # beyond it buckets may be too large
         if not pays(size):
             break
         paying = size
-    return paying
+    return paying, best
 
 
 def report(rounds, arguments):
@@ -70,12 +81,13 @@ def report(rounds, arguments):
     plain, copies = median("per_tensor"), median("copy_alone")
     total = rounds[0]["per_tensor", None][2]
     ring = 2 * (arguments.ranks - 1) / arguments.ranks
-    print(f"{arguments.model}, {arguments.backend}, {arguments.ranks} ranks, {total / (1 << 20):.1f} MiB, median of {len(rounds)} rounds")
+    print(f"{arguments.model}, {arguments.backend}, {arguments.ranks} ranks, {total / (1 << 20):.1f} MiB, median of {len(rounds)} round{'s' if len(rounds) > 1 else ''}")
     print(f"  an all-reduce a gradient {plain * 1e3:8.2f} ms, {total / plain / 1e9:.2f} GB/s; the copies alone {copies * 1e3:.2f} ms; "
           f"the emulated back-propagation {median('backward') * 1e3:.2f} ms")
     print(f"  {'kind':<8}{'buckets':>10}{'ms':>10}{'algbw':>8}{'busbw':>8}{'launches':>9}{'copies':>8}{'speed-up':>9}")
     result = {"model": arguments.model, "backend": arguments.backend, "ranks": arguments.ranks, "rounds": len(rounds),
-              "plain": {"per_tensor": plain, "copy_alone": copies}, "rows": [], "best": {}}
+              "bytes": total,
+              "plain": {"per_tensor": plain, "copy_alone": copies, "backward_per_tensor": plain + median("backward")}, "rows": [], "best": {}}
     for kind in KINDS:
         against = plain if kind in ("view", "copy") else plain + median("backward")
         for size in sizes:
@@ -89,44 +101,51 @@ def report(rounds, arguments):
         low, high = interval(rounds, kind, sizes)
         best = best_of(rounds, kind, sizes)
         result["best"][kind] = {"bucket_bytes": best, "low": low, "high": high}
-        print(f"  {kind}: best {text(best)}, 95 % interval {text(low)} to {text(high)}", end="")
+        # One round says nothing of the others.
+        print(f"  {kind}: best {text(best)}" + (f", 95 % interval {text(low)} to {text(high)}" if len(rounds) > 1 else ""), end="")
         if kind in ("view", "copy"):
-            paying = crossover(rounds, kind, sizes)
+            paying, fastest = crossover(rounds, kind, sizes)
             result["best"][kind]["crossover"] = paying
-            print("; fusion " + ("does not pay at any size" if paying is None else f"pays from {text(paying)} on"), end="")
+            print("; fusion " + ("does not pay" if paying is None else f"pays from {text(paying)} up to {text(fastest)}, its fastest"), end="")
         print()
     return result
 
 
+def ticks(most):
+    """Up to 6 round numbers from 0 to beyond `most`."""
+    power = 10 ** math.floor(math.log10(most))
+    step = next(power * part for part in (0.2, 0.5, 1, 2) if most <= 5 * power * part)
+    return [step * i for i in range(math.ceil(most / step) + 1)]
+
+
 def svg(result):
-    """Milliseconds over bucket sizes, a line a kind; dashed, an all-reduce a gradient and the copies alone."""
-    colours = dict(zip(KINDS, ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")))
+    """Milliseconds over bucket sizes, a line a kind; dashed, what has no buckets."""
     sizes = sorted({row["bucket_bytes"] for row in result["rows"]})
-    most = max([row["seconds"] for row in result["rows"]] + list(result["plain"].values()))
+    marks = ticks(max([row["seconds"] for row in result["rows"]] + list(result["plain"].values())) * 1e3)
     x = lambda size: 80 + 500 * sizes.index(size) / max(1, len(sizes) - 1)
-    y = lambda seconds: 300 - 250 * seconds / most
-    lines = ['<svg xmlns="http://www.w3.org/2000/svg" width="720" height="350" font-family="sans-serif" font-size="11">',
-             '<rect width="720" height="350" fill="white"/>',
+    y = lambda seconds: 300 - 250 * seconds * 1e3 / marks[-1]
+    lines = ['<svg xmlns="http://www.w3.org/2000/svg" width="850" height="350" font-family="sans-serif" font-size="11">',
+             '<rect width="850" height="350" fill="white"/>',
              f'<text x="80" y="24" font-size="14">{result["model"]}, {result["backend"]}, {result["ranks"]} ranks: a step, median of '
              f'{result["rounds"]} round{"s" if result["rounds"] > 1 else ""}</text>',
              '<text x="330" y="340" text-anchor="middle">bytes at which a bucket takes no more</text>']
     for size in sizes:
-        lines.append(f'<text x="{x(size):.0f}" y="320" text-anchor="middle">{text(size)}</text>')
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        lines.append(f'<line x1="75" x2="590" y1="{y(most * share):.1f}" y2="{y(most * share):.1f}" stroke="#dddddd"/>')
-        lines.append(f'<text x="70" y="{y(most * share) + 4:.0f}" text-anchor="end">{most * share * 1e3:.4g} ms</text>')
-    for at, (kind, seconds) in enumerate(result["plain"].items()):
-        style = f'stroke="#555555" stroke-dasharray="{"6 3" if at == 0 else "2 3"}"'
-        lines.append(f'<line x1="80" x2="580" y1="{y(seconds):.1f}" y2="{y(seconds):.1f}" {style}/>')
-        lines.append(f'<line x1="600" x2="618" y1="{116 + 16 * at}" y2="{116 + 16 * at}" {style}/>')
-        lines.append(f'<text x="622" y="{120 + 16 * at}">{kind.replace("_", " ")}</text>')
-    for at, kind in enumerate(KINDS):
-        rows = [row for row in result["rows"] if row["kind"] == kind]
-        points = " ".join(f"{x(row['bucket_bytes']):.1f},{y(row['seconds']):.1f}" for row in rows)
-        lines.append(f'<polyline points="{points}" fill="none" stroke="{colours[kind]}" stroke-width="2"/>')
-        lines += [f'<circle cx="{x(row["bucket_bytes"]):.1f}" cy="{y(row["seconds"]):.1f}" r="3" fill="{colours[kind]}"/>' for row in rows]
-        lines.append(f'<line x1="600" x2="618" y1="{46 + 16 * at}" y2="{46 + 16 * at}" stroke="{colours[kind]}" stroke-width="2"/>')
-        lines.append(f'<text x="622" y="{50 + 16 * at}">{kind}</text>')
+        name = "all in one" if size >= result["bytes"] else text(size)
+        lines.append(f'<text x="{x(size):.0f}" y="320" text-anchor="middle">{name}</text>')
+    for mark in marks:
+        lines.append(f'<line x1="75" x2="590" y1="{y(mark / 1e3):.1f}" y2="{y(mark / 1e3):.1f}" stroke="#dddddd"/>')
+        lines.append(f'<text x="70" y="{y(mark / 1e3) + 4:.0f}" text-anchor="end">{mark:g} ms</text>')
+    for at, (kind, (style, words)) in enumerate(DRAWN.items()):
+        if kind in result["plain"]:
+            points = [(80, y(result["plain"][kind])), (580, y(result["plain"][kind]))]
+        else:
+            rows = [row for row in result["rows"] if row["kind"] == kind]
+            points = [(x(row["bucket_bytes"]), y(row["seconds"])) for row in rows]
+            lines += [f'<circle cx="{left:.1f}" cy="{top:.1f}" r="3" fill="{style[8:15]}"/>' for left, top in points]
+        line = " ".join(f"{left:.1f},{top:.1f}" for left, top in points)
+        lines.append(f'<polyline points="{line}" fill="none" {style} stroke-width="2"/>')
+        lines.append(f'<line x1="600" x2="622" y1="{51 + 17 * at}" y2="{51 + 17 * at}" {style} stroke-width="2"/>')
+        lines.append(f'<text x="628" y="{55 + 17 * at}">{words}</text>')
     return "\n".join(lines + ["</svg>"])
 
 

@@ -9,21 +9,22 @@ reduction, with DistributedDataParallel in buckets of 25 MiB (gradients copied, 
 all_reduce_coalesced after the backward pass. What is printed is the median over the rounds of each round's median step, and of
 each round's ratio to ours; behind it the same of the processor's time of a step and rank, all threads together, which a machine
 that others use too disturbs less. Run it with the Python whose torch the build has, such as .venv/bin/python3."""
-import argparse, json, os, statistics, subprocess, sys, tempfile, time
+import argparse, contextlib, json, os, statistics, subprocess, sys, tempfile, time
 from pathlib import Path
 
 OURS = {"ours, no reduction": -1, "ours, one each": 0, "ours, 25 MiB": 25 << 20, "ours, auto": -2}
 THEIRS = ("torch, no reduction", "DDP, 25 MiB", "DDP, 25 MiB views", "all_reduce_coalesced")
 
 
-def worker(rank, arguments, port, out):
+def worker(rank, arguments, store, out):
     """One rank of PyTorch's side: all kinds, one after the other."""
     import torch, torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel as DDP
 
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    # Ranks meet in a file: a port that was free a moment ago need not be so any more.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=arguments.ranks)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=arguments.ranks)
 
     def model():
         torch.manual_seed(1)
@@ -64,28 +65,51 @@ def worker(rank, arguments, port, out):
              "all_reduce_coalesced": timed(model(), coalesced)}
     if rank == 0:
         Path(out).write_text(json.dumps(found))
+    dist.barrier()  # who leaves first is missed by nobody
     dist.destroy_process_group()
 
 
+def failure(ranks, words):
+    """What the first rank that failed by itself wrote last; others only miss it."""
+    for rank, ended in enumerate(ranks):
+        if ended.returncode:
+            words[rank].seek(0)
+            lines = [line for line in words[rank].read().splitlines() if line.strip()] or ["it wrote nothing"]
+            return f"PyTorch's rank {rank} of {len(ranks)} ended with status {ended.returncode}: " + "\n  ".join(lines[-12:])
+
+
+def wait_for_all(ranks, words, seconds=600):
+    """Until all have ended, one has failed, or the time is up; ends the program in the latter cases."""
+    end = time.monotonic() + seconds
+    while any(rank.poll() is None for rank in ranks):
+        if any(rank.poll() for rank in ranks) or time.monotonic() > end:
+            break
+        time.sleep(0.05)
+    wrong = failure(ranks, words) or (f"PyTorch's ranks took more than {seconds} s" if any(rank.poll() is None for rank in ranks) else None)
+    for rank in ranks:
+        rank.kill()
+        rank.wait()
+    if wrong:
+        sys.exit(f"ddp_gloo.py: {wrong}")
+
+
 def theirs(arguments):
-    import socket
-    with socket.socket() as probe, tempfile.TemporaryDirectory() as folder:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        probe.close()
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as files:
         out = Path(folder, "samples.json")
         command = [sys.executable, __file__, "--ranks", arguments.ranks, "--layers", arguments.layers, "--width", arguments.width,
-                   "--rows", arguments.rows, "--steps", arguments.steps, "--out", out, "--port", port, "--rank"]
-        ranks = [subprocess.Popen([str(word) for word in command] + [str(rank)], stderr=subprocess.DEVNULL) for rank in range(arguments.ranks)]
-        if any(rank.wait(600) for rank in ranks):
-            sys.exit("PyTorch's ranks failed")
+                   "--rows", arguments.rows, "--steps", arguments.steps, "--out", out, "--store", Path(folder, "store"), "--rank"]
+        words = [files.enter_context(open(Path(folder, f"rank{rank}.txt"), "w+")) for rank in range(arguments.ranks)]
+        ranks = [subprocess.Popen([str(word) for word in command] + [str(rank)], stdout=words[rank], stderr=words[rank]) for rank in range(arguments.ranks)]
+        wait_for_all(ranks, words)
         return json.loads(out.read_text())
 
 
 def ours(arguments, bucket_bytes):
     command = [arguments.build / "tests/anchor_reducer_step", arguments.ranks, arguments.layers, arguments.width, arguments.rows,
                arguments.steps, bucket_bytes]
-    done = subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True)
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"ddp_gloo.py: {command[0]} ended with status {done.returncode}: {done.stderr.strip()}")
     return json.loads(done.stdout)
 
 
@@ -95,12 +119,12 @@ def main():
     for name, value in {"ranks": 2, "layers": 80, "width": 128, "rows": 32, "steps": 30, "rounds": 7}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--json", type=Path)
-    for hidden in ("--rank", "--port"):
-        parser.add_argument(hidden, type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--out", help=argparse.SUPPRESS)
+    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
+    for hidden in ("--store", "--out"):
+        parser.add_argument(hidden, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.rank is not None:
-        return worker(arguments.rank, arguments, arguments.port, arguments.out)
+        return worker(arguments.rank, arguments, arguments.store, arguments.out)
     rounds = []
     for _ in range(arguments.rounds):
         found = {name: ours(arguments, size) for name, size in OURS.items()} | theirs(arguments)

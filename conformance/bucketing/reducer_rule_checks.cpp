@@ -11,7 +11,9 @@
 #include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/bucketing/reducer_training.hpp"
 #include "conformance/support/recording.hpp"
+#include "reference/bucketing/known_values.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/half.hpp"
 
 namespace plumbline::conformance {
 
@@ -223,6 +225,76 @@ void experts(Context& context) {
   }
 }
 
+// Whole numbers whose sum in bf16, rounded after each addition, stays where it begins.
+void wide(Context& context) {
+  const bool in_f32 = context.parameters().text("wire") == "f32";
+  const int ranks = context.size();
+  std::vector<bucketing::Gradient> gradients{{.elements = 33, .dtype = DType::bf16}};
+  bucketing::Plan plan{.buckets = {{.elements = 33, .members = 1, .dtype = DType::bf16}}, .members = {{0, 0}}};
+  bucketing::ReducerOptions options{.average = false};
+  if (in_f32) options.wire = DType::f32;
+  Reducer reducer({&context.world()}, gradients, std::move(plan), options, steps_of(context));
+  constexpr float begin = 256;  // from here to 512 bf16 has the even numbers
+  reducer.begin();
+  const comm::Buffer view = reducer.view(0);
+  const std::span values(static_cast<comm::BFloat16*>(view.data), 33);
+  std::ranges::fill(values, comm::to_bfloat16(context.rank() == 0 ? begin : 1));
+  reducer.ready(0);
+  const bucketing::Outcome& outcome = reducer.finish();
+  const float expected = comm::to_float(comm::to_bfloat16(begin + static_cast<float>(ranks - 1)));
+  for (const comm::BFloat16 value : values)
+    if (in_f32) {
+      ASSERT_EQ(comm::to_float(value), expected)
+          << "BUCKET-106: the sum of " << begin << " and " << ranks - 1 << " ones";
+    }
+  EXPECT_EQ(outcome.launches.back().dtype, in_f32 ? DType::f32 : DType::bf16) << "BUCKET-106: the type on the way";
+}
+
+// The largest of the ranks' numbers in place of their mean, or what each rank has: as the caller says.
+void hook(Context& context) {
+  const bool exchanges = context.parameters().text("hook") == "largest";
+  const ReducerTraining training{.sizes = sizes_of_model("mlp"), .limit_bytes = 600};
+  std::vector<int> started, finished;
+  bucketing::ReducerOptions options{.names = names_of_training(training)};
+  if (context.parameters().text("memory") == "own") options.memory = bucketing::GradientMemory::copies;
+  options.hook.start = [&](comm::Communicator& group, int bucket, comm::Buffer values) {
+    started.push_back(bucket);
+    if (!exchanges) return comm::Work();
+    return group.start(
+        comm::Call{.operation = comm::Operation::all_reduce, .op = comm::ReduceOp::max, .in = values, .out = values});
+  };
+  options.hook.finish = [&](comm::Communicator&, int bucket, comm::Buffer) { finished.push_back(bucket); };
+  std::vector<int> order(training.sizes.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(order.size() - 1 - i);
+  Reducer reducer({&context.world()}, gradients_of_training(training), plan_of_training(training, order), options,
+                  steps_of(context));
+  Vectors own;
+  for (const std::int64_t size : training.sizes) own.emplace_back(static_cast<std::size_t>(size));
+  reducer.begin();
+  for (const int gradient : order) {
+    auto& values = own[static_cast<std::size_t>(gradient)];
+    const comm::Buffer buffer{values.data(), static_cast<std::int64_t>(values.size())};
+    bucketing::fill_known(buffer, gradient, bucketing::factor_of_rank(context.rank()));
+    reducer.ready(gradient, buffer);
+  }
+  (void)reducer.finish();
+  for (const int gradient : order) {
+    const auto& values = own[static_cast<std::size_t>(gradient)];
+    const comm::ConstBuffer copied{values.data(), static_cast<std::int64_t>(values.size())};
+    const comm::ConstBuffer found =
+        options.memory == bucketing::GradientMemory::copies ? copied : reducer.view(gradient);
+    const int of_rank = exchanges ? context.size() - 1 : context.rank();
+    EXPECT_EQ(refusal<RuntimeFailure>(
+                  [&] { bucketing::require_known(found, gradient, bucketing::factor_of_rank(of_rank), "a gradient"); }),
+              "nothing was refused")
+        << "BUCKET-105: gradient p" << gradient;
+  }
+  std::vector<int> all(reducer.plan().buckets.size());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+  EXPECT_EQ(started, all) << "BUCKET-105: buckets whose exchange was started";
+  EXPECT_EQ(finished, all) << "BUCKET-105: and was finished";
+}
+
 // Of a 16-bit type: the relative error of rounding, and the distance between its smallest numbers.
 Nearness nearness_of_wire(DType wire) {
   return wire == DType::f16 ? Nearness{.unit = 0x1p-11, .least = 0x1p-24} : Nearness{.unit = 0x1p-8, .least = 0x1p-126};
@@ -251,19 +323,6 @@ void wire_buffers(Context& context) {
   training.options.wire_buffers = static_cast<int>(context.parameters().number("buffers"));
   const Trained trained = train_with_reducer(context.world(), training, steps_of(context));
   judge_training(context, training, trained, nearness_of_wire(DType::bf16), "BUCKET-065");
-}
-
-// The message of the error that a rank's part ends with.
-template <class Expected>
-std::string refusal(const std::function<void()>& part) {
-  try {
-    part();
-  } catch (const Expected& error) {
-    return error.what();
-  } catch (const Error& error) {
-    return fmt::format("another error: {}", error.what());
-  }
-  return "nothing was refused";
 }
 
 void other_plans(Context& context) {
@@ -367,6 +426,8 @@ void add_reducer_rule_checks(suite::Suite& suite) {
        .applies =
            [](const suite::Parameters& parameters) { return parameters.world() % parameters.number("experts") == 0; },
        .body = experts});
+  add("hook", "BUCKET-105@92cf", {{"hook", {"largest", "nothing"}}, {"memory", {"views", "own"}}}, hook, {1, 2, 3});
+  add("wide", "BUCKET-106@c4b7", {{"wire", {"own", "f32"}}}, wide, {2, 3, 4});
   add("sum", "BUCKET-063@cd87", {{"result", {"sum", "average"}}}, sum);
   add("half_stays_finite", "BUCKET-064@42cd", {suite::half_dtypes(), {"values", {"usual", "large"}}}, half_stays_finite,
       {2, 3, 4});

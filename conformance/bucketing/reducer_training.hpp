@@ -11,8 +11,11 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "harness/suite/check.hpp"
 #include "reference/bucketing/reducer.hpp"
+#include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {
 
@@ -51,6 +54,19 @@ struct ReducerTraining {
 [[nodiscard]] bucketing::Plan plan_of_training(const ReducerTraining& training, const std::vector<int>& order);
 [[nodiscard]] std::vector<bucketing::Gradient> gradients_of_training(const ReducerTraining& training);
 [[nodiscard]] std::vector<std::string> names_of_training(const ReducerTraining& training);
+
+/// The message of the error that a rank's part ends with, or that there was none, or another one.
+template <class Expected>
+std::string refusal(const std::function<void()>& part) {
+  try {
+    part();
+  } catch (const Expected& error) {
+    return error.what();
+  } catch (const Error& error) {
+    return fmt::format("another error: {}", error.what());
+  }
+  return "nothing was refused";
+}
 
 using Vectors = std::vector<std::vector<float>>;
 

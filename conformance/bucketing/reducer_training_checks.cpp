@@ -225,6 +225,7 @@ void add_reducer_training_checks(suite::Suite& suite) {
 void add_reducer_checks(suite::Suite& suite) {
   add_reducer_training_checks(suite);
   add_reducer_rule_checks(suite);
+  add_reducer_memory_checks(suite);
   add_reducer_model_checks(suite);
 }
 

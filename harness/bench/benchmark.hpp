@@ -27,7 +27,8 @@ class Operation {
   virtual ~Operation() = default;
   /// One iteration. Timed.
   virtual void run() = 0;
-  /// Whether the answer of an iteration is right; nothing where it has none. Not timed.
+  /// Whether the answer of an iteration is right; nothing where it has none. Not timed. Throws RuntimeFailure where it can
+  /// say more of a wrong one.
   [[nodiscard]] virtual std::optional<bool> check() = 0;
   /// The bytes that one iteration is about, as nccl-tests count them; nothing less than what was asked for is possible.
   [[nodiscard]] virtual std::int64_t bytes() const { return 0; }

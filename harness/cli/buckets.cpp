@@ -179,15 +179,23 @@ void write(const BucketsOptions& options, const std::string& text) {
   fmt::print("written: {}\n", file.string());
 }
 
+// Behind a message that has its number, where it has a name of its own.
+std::string name_of_gradient(const NamedGradients& named, int gradient) {
+  if (gradient < 0 || static_cast<std::size_t>(gradient) >= named.names.size()) return {};
+  const std::string& name = named.names[static_cast<std::size_t>(gradient)];
+  return name == fmt::format("gradient {}", gradient) ? std::string() : fmt::format(" ('{}')", name);
+}
+
 int checked(const BucketsOptions& options, const NamedGradients& named) {
   const json value = parsed("--check", options.check);
   const Plan plan = from_file("--check", options.check, [&] { return bucketing::plan_of_json(value); });
   const auto problems = bucketing::check_plan(plan, named.gradients);
   const bool is_right = bucketing::is_right(problems);
   std::string text;
-  for (const bucketing::PlanProblem& problem : problems)
-    text += fmt::format("{}: {}: {}\n", problem.severity == bucketing::Severity::error ? "error" : "warning",
-                        bucketing::name_of(problem.fault), problem.message);
+  for (const bucketing::PlanProblem& problem : problems) {
+    text += fmt::format("{}: {}: {}{}\n", problem.severity == bucketing::Severity::error ? "error" : "warning",
+                        bucketing::name_of(problem.fault), problem.message, name_of_gradient(named, problem.gradient));
+  }
   write(options, text + fmt::format("{}: {}: {} buckets, {} gradients, {} problems\n", is_right ? "OK" : "NOT OK",
                                     options.check, plan.buckets.size(), named.gradients.size(), problems.size()));
   return is_right ? 0 : 1;

@@ -665,6 +665,16 @@ class Commands(unittest.TestCase):
         allowed = [size for size, line in steps.items() if median(line) <= min(max(fastest["samples"]), 1.1 * median(fastest))]
         self.assertEqual([size for size, line in steps.items() if line["derived"]["chosen"]], [min(allowed)])
 
+    def test_bench_of_fusion_says_where_a_sum_is_wrong(self):
+        wrong = ["--mutant", "col.drop_last_element", "--out", "out"]
+        self.assertEqual(self.run_plumbline("bench", "allreduce_fusion", "--model", "resnet50", "--buckets", "25MiB", *wrong), 1, self.done.stderr)
+        for said in ("resnet50: fail: .*a bucket each: a wrong sum on rank [01]: gradient 'fc.bias', element 999 of 1000: 657, where 1971 is right",
+                     "crossover: fail: .*8 gradients of 256 bytes, reduced one by one: a wrong sum on rank [01]: gradient 0, element 63 of 64: 64, where 192"):
+            self.assertRegex(self.done.stdout, said)
+        self.assertNotIn("best buckets", self.done.stdout)
+        self.assertEqual(self.run_plumbline("bench", "--benchmark", "allreduce_fusion.resnet50.view", "--sizes", "25Mi", *wrong), 1, self.done.stderr)
+        self.assertRegex(self.done.stdout, "a wrong answer on rank [01]: gradient 'conv1.weight', element 9407 of 9408: 219, where 328.5 is right")
+
     def schedule(self, *arguments, status=0):
         self.assertEqual(self.run_plumbline("schedule", *arguments), status, self.done.stdout + self.done.stderr)
         return self.done.stdout
@@ -1057,6 +1067,9 @@ class Commands(unittest.TestCase):
         (folder / "plan.json").write_text('{"buckets": [{"dtype": "f32", "elements": 6, "members": [[0, 0], [0, 3]]}]}')
         text = self.buckets("--gradients", "gradients.json", "--check", "plan.json", status=1)
         self.assertEqual(text.splitlines()[:2], ["error: doubled: gradient 0 is in 2 places", "error: missing: gradient 1 is in no bucket"])
+        (folder / "gradients.json").write_text('[{"name": "weight", "elements": 3}, {"name": "bias", "elements": 4}]')
+        text = self.buckets("--gradients", "gradients.json", "--check", "plan.json", status=1)
+        self.assertEqual(text.splitlines()[:2], ["error: doubled: gradient 0 is in 2 places ('weight')", "error: missing: gradient 1 is in no bucket ('bias')"])
         (folder / "gradients.json").write_text('[{"elements": -3}]')
         self.buckets("--gradients", "gradients.json", status=2)
         self.assertIn("--gradients gradients.json: gradients[0].elements must be 0 or more, got -3", self.done.stderr)

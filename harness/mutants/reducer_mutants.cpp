@@ -1,14 +1,17 @@
 // Reducers of gradients with one wrong step. Each is the smallest change that a real fault would make.
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "harness/mutants/kinds.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/bucketing/reducer_steps.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/half.hpp"
 #include "reference/training/steps.hpp"
 
 namespace plumbline::mutants {
@@ -454,6 +457,75 @@ std::vector<Mutant> refused() {
   };
 }
 
+// The first number that is above the largest: what is no number is not above anything.
+std::optional<std::int64_t> first_above(comm::ConstBuffer values, double largest) {
+  const auto* const all = static_cast<const float*>(values.data);
+  for (std::int64_t i = 0; i < values.count; ++i)
+    if (std::abs(all[i]) > largest) return i;
+  return std::nullopt;
+}
+
+// The sum in rank order, rounded to bf16 after each addition.
+comm::Work add_in_bf16(Communicator& group, Buffer values, comm::ReduceOp op) {
+  if (values.dtype != comm::DType::f32) return start_in_place(group, values, op);
+  const auto count = static_cast<std::size_t>(values.count);
+  std::vector<float> all(count * static_cast<std::size_t>(group.size()));
+  group.all_gather(values, {all.data(), static_cast<std::int64_t>(all.size()), comm::DType::f32});
+  auto* to = static_cast<float*>(values.data);
+  for (std::size_t i = 0; i < count; ++i) {
+    to[i] = all[i];
+    for (std::size_t at = i + count; at < all.size(); at += count)
+      to[i] = comm::to_float(comm::to_bfloat16(to[i] + all[at]));
+  }
+  return {};
+}
+
+std::vector<Mutant> memory() {
+  const auto of = [](const char* check, const std::string& parameters) { return at(check, parameters, 3); };
+  return {
+      {"bkt.shared_memory_taken", "BUCKET-100", "gradients that share memory are reduced in it",
+       "a view that is handed in beside its base", of("shared_memory", "shared=end"),
+       of("shared_memory", "shared=none"), "they share none",
+       with([](ReducerSteps& steps) { steps.takes_memory = [](bool) { return true; }; })},
+      {"bkt.copied_for_nothing", "BUCKET-101", "a gradient that has a bucket of its own is copied to it and back",
+       "torch.distributed's flattening of a list of one", of("in_place", "limit=each,lacking=nothing"),
+       of("in_place", "limit=flat,lacking=nothing"), "none has one",
+       with([](ReducerSteps& steps) { steps.reduces_in_place = [](int) { return false; }; })},
+      {"bkt.nan_is_not_above", "BUCKET-102",
+       "numbers that are above the largest are looked for, and not those that are none",
+       "a comparison with what is no number is false", of("finite", "what=nan,memory=views"),
+       of("finite", "what=infinity,memory=views"), "an infinity is above all",
+       with([](ReducerSteps& steps) { steps.outside = first_above; })},
+      {"bkt.first_number_alone_looked_at", "BUCKET-102", "of each gradient the first number alone is looked at",
+       "a pointer in place of a range", of("finite", "what=infinity,memory=own"),
+       of("finite", "what=nothing,memory=own"), "all are finite", with([](ReducerSteps& steps) {
+         steps.outside = [](comm::ConstBuffer values, double largest) {
+           values.count = std::min<std::int64_t>(values.count, 1);
+           return bucketing::first_outside(values, largest);
+         };
+       })},
+      {"bkt.hook_gets_one_less", "BUCKET-105", "a caller's exchange is given all but the last of a bucket's values",
+       "a length counted from 0: RED-08", of("hook", "hook=largest,memory=views"),
+       of("hook", "hook=nothing,memory=views"), "nothing is exchanged", with([](ReducerSteps& steps) {
+         steps.exchanged = [](Buffer bucket, int) {
+           --bucket.count;
+           return bucket;
+         };
+       })},
+      {"red.rounded_each_addition", "BUCKET-106", "what travels as f32 is added in bf16", "RED-05",
+       of("wide", "wire=f32"), of("wide", "wire=own"), "nothing travels as f32",
+       with([](ReducerSteps& steps) { steps.start = add_in_bf16; })},
+      {"ovl.told_at_the_start", "BUCKET-103", "who asks is told of a bucket when it is started",
+       "OVL-01: a reader that waits for nothing", of("told", "limit=buckets,memory=views"),
+       at("told", "limit=buckets,memory=views", 1), "alone, a sum is there from the start",
+       with([](ReducerSteps& steps) { steps.tells = [](bool is_reduced) { return !is_reduced; }; })},
+      {"red.neighbours_part", "BUCKET-104", "each rank takes the next one's part for its own",
+       "a rank of another group: RED-01", of("shared_out", "division=sum"), at("shared_out", "division=sum", 1),
+       "there is one part",
+       with([](ReducerSteps& steps) { steps.part_of_rank = [](int rank, int ranks) { return (rank + 1) % ranks; }; })},
+  };
+}
+
 // Of models that LibTorch trains.
 MakeSteps training_with(std::function<void(ReducerSteps&)> change) {
   return [change = std::move(change)] {
@@ -523,7 +595,7 @@ std::vector<Mutant> of_models() {
 
 std::vector<Mutant> reducer_mutants() {
   std::vector<Mutant> all = places();
-  for (const auto kind : {passes, unused, additions, starting, numbers, refused, of_models})
+  for (const auto kind : {passes, unused, additions, starting, numbers, refused, memory, of_models})
     std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "reference/bucketing/known_values.hpp"
 #include "reference/bucketing/rounds.hpp"
 #include "reference/bucketing/scaled_copy.hpp"
 #include "reference/comm/errors.hpp"
@@ -88,6 +89,20 @@ class Gradients {
     for (std::size_t i = 0; i < own_.size(); ++i) copy_divided(whole(own_[i]), place(i), 1);
     group_.all_reduce(whole(buffer_), whole(buffer_), comm::ReduceOp::sum);
     for (std::size_t i = 0; i < own_.size(); ++i) copy_divided(place(i), whole(own_[i]), 1);
+  }
+  /// Holds both ways against sums that are known. Gradients are zeros afterwards, for they are added again and again.
+  void require_right() {
+    for (const bool fuses : {false, true}) {
+      for (std::size_t i = 0; i < own_.size(); ++i)
+        fill_known(whole(own_[i]), static_cast<int>(i), factor_of_rank(group_.rank()));
+      fuses ? reduce_fused() : reduce_each();
+      for (std::size_t i = 0; i < own_.size(); ++i) {
+        require_known(whole(own_[i]), static_cast<int>(i), factor_of_sum(group_.size()),
+                      fmt::format("{} gradients of {} bytes, reduced {}: a wrong sum on rank {}: gradient {}",
+                                  own_.size(), 4 * each_, fuses ? "together" : "one by one", group_.rank(), i));
+        std::ranges::fill(own_[i], 0.0F);
+      }
+    }
   }
   /// Seconds a gradient, of the slowest rank.
   [[nodiscard]] double timed(const std::function<void()>& body) {
@@ -176,6 +191,7 @@ std::vector<FusionTime> fusion_times(comm::Communicator& group, const std::vecto
       Gradients gradients(group, time.bytes, together);
       const auto each = [&] { gradients.reduce_each(); };
       const auto fused = [&] { gradients.reduce_fused(); };
+      if (round == 0) gradients.require_right();
       each();  // pages, and who runs where
       fused();
       if (round % 2 == 0) time.separate.push_back(gradients.timed(each));

@@ -46,7 +46,8 @@ struct Crossover {
 [[nodiscard]] std::vector<std::int64_t> usual_sizes();
 
 /// Collective. `together` gradients of f32 are fused. No round is begun after `seconds`, once there are three. Throws
-/// InvalidArgument for sizes below 4 bytes, fewer than two together, fewer than one round, and seconds that are no number.
+/// InvalidArgument for sizes below 4 bytes, fewer than two together, fewer than one round, and seconds that are no number;
+/// RuntimeFailure, naming rank, gradient and element, where the sums of the first round are wrong.
 [[nodiscard]] std::vector<FusionTime> fusion_times(comm::Communicator& group,
                                                    const std::vector<std::int64_t>& sizes = usual_sizes(),
                                                    int together = 8, int rounds = 21, double seconds = 20);

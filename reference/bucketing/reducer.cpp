@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
+#include <map>
 #include <new>
 #include <utility>
 
@@ -141,6 +143,7 @@ class Reducer::Impl {
       state.held = false;
       state.source = {};
     }
+    held_memory_.clear();
     reduced_ = false;
     passes_ = 0;
   }
@@ -185,6 +188,11 @@ class Reducer::Impl {
       const Buffer to = view(static_cast<int>(i));
       copy_divided(part_of(whole, old[i].begin, to.count), to, 1);
     }
+  }
+  [[nodiscard]] Buffer results(int bucket) const {
+    if (bucket < 0 || static_cast<std::size_t>(bucket) >= plan_.buckets.size())
+      throw OutOfRange(at("results") + fmt::format(": bucket {}; there are {}", bucket, plan_.buckets.size()));
+    return own_part(bucket, bucket_buffer(bucket));
   }
   [[nodiscard]] const Plan& plan() const { return plan_; }
   [[nodiscard]] bool has_rebuilt() const { return rebuilt_; }
@@ -247,6 +255,13 @@ class Reducer::Impl {
     if (options_.wire && options_.hook.start) refuse("a hook says itself how buckets travel: no type beside it");
     if (groups_.size() > 1 && (options_.rebuild || options_.join))
       refuse("plans are rebuilt, and ranks join, in one group alone");
+    if (options_.reduced && (options_.unused == Unused::told || options_.unused == Unused::learned))
+      refuse("buckets are told of as they are reduced, where it is known only at the end which gradients are there");
+    if (is_shared_out() && (copies() || options_.hook.start || options_.rebuild))
+      refuse(
+          "results are shared out of buckets that gradients live in, as they were planned, and that no hook exchanges");
+    if (is_shared_out() && (options_.unused == Unused::told || options_.unused == Unused::learned))
+      refuse("results are shared out where it is known beforehand which gradients there are");
     if (options_.join && options_.unused == Unused::learned)
       refuse("a rank without rows has no gradients: which a step has is not learned from one where ranks join");
   }
@@ -281,6 +296,21 @@ class Reducer::Impl {
     std::vector<Member> members(plan.members_of(bucket).begin(), plan.members_of(bucket).end());
     std::ranges::sort(members, {}, &Member::begin);
     std::int64_t end = 0;
+    const auto most = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(comm::size_of(bucket.dtype));
+    if (bucket.numbers < 1 || bucket.numbers > 2 || bucket.elements < 0 || bucket.elements > most / bucket.numbers)
+      throw InvalidArgument(at("plan") +
+                            fmt::format(": a bucket of {} elements of {} numbers; their bytes are 0 or more, "
+                                        "in 64 bits",
+                                        bucket.elements, bucket.numbers));
+    if (bucket.group < 0 || static_cast<std::size_t>(bucket.group) >= groups_.size())
+      throw InvalidArgument(at("plan") +
+                            fmt::format(": a bucket of group {}; there are {}", bucket.group, groups_.size()));
+    if (const int ranks = groups_[static_cast<std::size_t>(bucket.group)]->size();
+        is_shared_out() && bucket.elements % ranks != 0)
+      throw InvalidArgument(at("plan") +
+                            fmt::format(": a bucket of {} elements, which are not shared out among {} ranks "
+                                        "in equal parts; it must be padded",
+                                        bucket.elements, ranks));
     for (const Member& member : members) {
       const auto refuse = [&](const std::string& why) {
         throw InvalidArgument(at("plan") + fmt::format(": '{}' {}", name(member.gradient), why));
@@ -467,6 +497,13 @@ class Reducer::Impl {
   [[nodiscard]] bool may_come_again(const State& state) const {
     return options_.unused == Unused::learned && (!learned_ || state.times <= state.times_learned);
   }
+  [[nodiscard]] bool is_shared_out() const { return options_.results == Results::shared_out; }
+  // What of a bucket's values, wherever they are, is reduced on this rank.
+  [[nodiscard]] Buffer own_part(int bucket, Buffer values) const {
+    if (!is_shared_out()) return values;
+    const Communicator& group = group_of(bucket);
+    return equal_part(values, steps_.part_of_rank(group.rank(), group.size()), group.size());
+  }
   [[nodiscard]] bool copies() const { return options_.memory == GradientMemory::copies; }
   // Where values are copied into the bucket.
   [[nodiscard]] Buffer place_in(int gradient) const {
@@ -478,23 +515,60 @@ class Reducer::Impl {
   // Whether a bucket is reduced in the caller's memory: where that has all of it.
   [[nodiscard]] bool is_in_place(int bucket) const {
     const Bucket& one = plan_.buckets[static_cast<std::size_t>(bucket)];
-    if (!copies() || one.members != 1 || options_.wire || options_.hook.start) return false;
+    if (!copies() || !steps_.reduces_in_place(one.members) || options_.wire || options_.hook.start) return false;
     const auto gradient = static_cast<std::size_t>(plan_.members_of(one).front().gradient);
     return states_[gradient].held && gradients_[gradient].elements == one.elements;
   }
   void take(int gradient, const std::optional<Buffer>& values) {
-    State& state = states_[static_cast<std::size_t>(gradient)];
     if (copies()) {
       if (!values)
         throw InvalidArgument(
             at("ready") +
             fmt::format(": gradient '{}' lies in memory of the caller's, and none was given", name(gradient)));
-      state.source = *values;
+      keep(gradient, *values);
       return;
     }
     if (!values || !steps_.copies_in(values->data == view(gradient).data, synchronised_steps_)) return;
     copy_divided(*values, place_in(gradient), 1);
     outcome_.copied_in += static_cast<std::int64_t>(values->bytes());
+  }
+  // Notes where the caller has a gradient.
+  void keep(int gradient, const Buffer& values) {
+    Buffer& source = states_[static_cast<std::size_t>(gradient)].source;
+    if (source.count > 0) held_memory_.erase(static_cast<const std::byte*>(source.data));
+    source = {};
+    const std::optional<int> other = gradient_in(values);
+    if (!steps_.takes_memory(other.has_value()))
+      throw InvalidArgument(at("ready") +
+                            fmt::format(": the gradients '{}' and '{}' share memory, in which they are reduced",
+                                        name(*other), name(gradient)));
+    source = values;
+    if (values.count > 0) held_memory_.emplace(static_cast<const std::byte*>(values.data), gradient);
+  }
+  // One that lies in a part of that memory.
+  [[nodiscard]] std::optional<int> gradient_in(const Buffer& values) const {
+    const auto* const begin = static_cast<const std::byte*>(values.data);
+    const auto end_of = [](const Buffer& buffer) {
+      return static_cast<const std::byte*>(buffer.data) + buffer.bytes();
+    };
+    const auto behind = held_memory_.lower_bound(end_of(values));  // none from here on begins in it
+    if (values.count == 0 || behind == held_memory_.begin()) return std::nullopt;
+    const int last = std::prev(behind)->second;
+    return end_of(states_[static_cast<std::size_t>(last)].source) > begin ? std::optional(last) : std::nullopt;
+  }
+  // Nothing that is not to be reduced.
+  void check_range(int gradient) const {
+    const State& state = states_[static_cast<std::size_t>(gradient)];
+    const Buffer values = copies() ? state.source : view(gradient);
+    if (!options_.largest || !comm::is_floating(values.dtype)) return;
+    const std::optional<std::int64_t> outside = steps_.outside(values, *options_.largest);
+    if (!outside) return;
+    Buffer one = part_of(values, *outside, 1);
+    double value = 0;
+    copy_divided(one, {&value, 1, DType::f64}, 1);
+    throw InvalidArgument(at("ready") + fmt::format(": the gradient of '{}' has {} at element {}; magnitudes up to {} "
+                                                    "are reduced",
+                                                    name(gradient), value, *outside, *options_.largest));
   }
   // The gradient will not change any more in this pass.
   void settle(int gradient) {
@@ -503,6 +577,7 @@ class Reducer::Impl {
     ++ready_;
     --missing_[static_cast<std::size_t>(state.bucket)];
     if (!synchronises_) return;
+    if (state.held) check_range(gradient);
     if (copies() && state.held && !is_in_place(state.bucket)) {
       copy_divided(state.source, place_in(gradient), fused_divisor(state.bucket));
       outcome_.copied_in += static_cast<std::int64_t>(state.source.bytes());
@@ -510,7 +585,8 @@ class Reducer::Impl {
       steps_.lack(place_in(gradient));
     }
     if (options_.overlap && !is_learning()) launch_what_may_start(false);
-    if (!flights_.empty()) (void)flights_.front().work.test();
+    if (flights_.empty()) return;
+    if (flights_.front().work.test() && options_.reduced) complete_first();
   }
   void mark_lacking(int gradient) {
     State& state = states_[static_cast<std::size_t>(gradient)];
@@ -568,7 +644,7 @@ class Reducer::Impl {
     const double before = copies() && !flight.in_place ? 1 : flight.divisors.before;
     Buffer sent = steps_.exchanged(values, plan_.buckets[static_cast<std::size_t>(bucket)].members);
     if (options_.hook.start) {
-      flight.work = options_.hook.start(group, bucket, values);
+      flight.work = options_.hook.start(group, bucket, sent);
     } else {
       if (options_.wire && comm::is_floating(values.dtype) && values.dtype != *options_.wire) {
         flight.wire = next_wire();
@@ -578,9 +654,10 @@ class Reducer::Impl {
       } else if (before != 1) {
         copy_divided(values, values, before);
       }
-      flight.work = steps_.start(group, sent, flight.divisors.op);
+      flight.work = (is_shared_out() ? steps_.start_shared_out : steps_.start)(group, sent, flight.divisors.op);
     }
     note(Launch::What::bucket, plan_.buckets[static_cast<std::size_t>(bucket)].group, sent.dtype, sent.count, bucket);
+    tell(bucket, false);
     ++of_step_;
     ++of_all_;
     flights_.push_back(std::move(flight));
@@ -603,19 +680,24 @@ class Reducer::Impl {
     Flight flight = std::move(flights_.front());
     flights_.erase(flights_.begin());
     await(flight);
-    const Buffer values = reduced_buffer(flight);
+    const Buffer values = own_part(flight.bucket, reduced_buffer(flight));
     if (options_.hook.start) {
       if (options_.hook.finish) options_.hook.finish(group_of(flight.bucket), flight.bucket, values);
       flight.divisors = {};
     }
     const double after = flight.divisors.after;
     if (flight.wire >= 0) {
-      copy_divided(wire_buffer(flight.wire, values.count), values, copies() ? 1 : after);
+      const Buffer received = wire_buffer(flight.wire, bucket_buffer(flight.bucket).count);
+      copy_divided(own_part(flight.bucket, received), values, copies() ? 1 : after);
       wires_[static_cast<std::size_t>(flight.wire)].bucket = -1;
     } else if ((!copies() || flight.in_place) && after != 1) {
       copy_divided(values, values, after);
     }
     if (copies() && !flight.in_place) copy_out(flight.bucket, after);
+    tell(flight.bucket, true);
+  }
+  void tell(int bucket, bool is_reduced) const {
+    if (options_.reduced && steps_.tells(is_reduced)) options_.reduced(bucket);
   }
   [[nodiscard]] Buffer reduced_buffer(const Flight& flight) const {
     if (!flight.in_place) return bucket_buffer(flight.bucket);
@@ -704,6 +786,7 @@ class Reducer::Impl {
   std::size_t next_ = 0;        // in it
   std::vector<int> missing_;    // members, by bucket
   std::vector<Flight> flights_;
+  std::map<const std::byte*, int> held_memory_;  // of the caller's, by where it begins, none of it twice
   std::vector<Wire> wires_;
   std::vector<int> first_order_;
   std::vector<std::vector<std::int32_t>> used_;  // by group
@@ -730,6 +813,7 @@ void Reducer::clear() { impl_->clear(); }
 bool Reducer::join_step() { return impl_->join_step(); }
 int Reducer::join(const std::function<void(const Outcome&)>& after_each) { return impl_->join(after_each); }
 comm::Buffer Reducer::view(int gradient) const { return impl_->view(gradient); }
+comm::Buffer Reducer::results(int bucket) const { return impl_->results(bucket); }
 void Reducer::use(Plan plan) { impl_->use(std::move(plan)); }
 const Plan& Reducer::plan() const { return impl_->plan(); }
 bool Reducer::has_rebuilt() const { return impl_->has_rebuilt(); }

@@ -8,7 +8,8 @@
 // Memory  The reducer owns the buckets. GradientMemory::views: a gradient is its place in the bucket, view(i); who hands in
 //         other memory has it copied there, and must go on with the view. copies: gradients stay in the caller's memory,
 //         which is read when they are ready and written by finish(), until clear(); a bucket of one is reduced right
-//         there, without a copy, unless it travels compressed or through a hook. Host memory only.
+//         there, without a copy, unless it travels compressed or through a hook: ready() says what that asks for. Host
+//         memory only.
 // Lacking A gradient that this rank has not in this step counts as zeros where another rank has it: the result is in
 //         view(i). What no rank has is absent: Outcome::produced, and the caller's memory is not written.
 // Numbers The default average is the communicator's: the sum, then one division. A split divides each rank's values before
@@ -16,7 +17,8 @@
 // Errors  InvalidArgument, StateError and OutOfRange name the parameters; a bucket's TimeoutError and PeerFailed say which
 //         gradients it holds. After an error in a pass that synchronises the groups cannot be used any more.
 // Threads One at a time.
-// Source  Li et al., PyTorch Distributed, VLDB 2020; ColossalAI's gradient handlers, which are plans of several groups.
+// Source  Li et al., PyTorch Distributed, VLDB 2020; ColossalAI's gradient handlers, which are plans of several groups;
+//         Megatron-LM's distributed optimizer (results that are shared out), and its checks ahead of a reduction.
 #pragma once
 
 #include <functional>
@@ -45,6 +47,12 @@ enum class Unused : std::uint8_t {
 /// Who divides after some ranks have run out of rows.
 enum class JoinDivisor : std::uint8_t { initial_world, present_ranks };
 
+/// What a bucket's reduction leaves where.
+enum class Results : std::uint8_t {
+  everywhere,  // all of it on every rank: all-reduce
+  shared_out   // the r-th of as many equal parts as there are ranks on rank r, and nothing elsewhere: reduce-scatter
+};
+
 /// An exchange of the caller's in place of the all-reduce; nothing is divided around it.
 struct CommunicationHook {
   /// Starts the exchange of a bucket's values. Called in launch order.
@@ -62,6 +70,9 @@ struct ReducerOptions {
   /// that hold an expert are fewer than those whose samples it saw.
   std::vector<int> divisors{};
   Unused unused = Unused::none;
+  /// Shared out, for optimizers that hold a part of their state on each rank: views alone, of buckets that are padded to equal
+  /// parts. Which gradients there are is not looked at then: Unused::none or zeros.
+  Results results = Results::everywhere;
   bool overlap = true;  // else reductions start when the pass is over, one after the other
   /// Floating buckets travel as this type.
   std::optional<comm::DType> wire{};
@@ -76,6 +87,13 @@ struct ReducerOptions {
   bool join = false;  // join() will be called on every rank: passes that synchronise begin with counting the ranks
   JoinDivisor join_divisor = JoinDivisor::initial_world;
   comm::Timeout timeout{};
+  /// Gradients of floating types whose numbers are larger than that in magnitude, or are no numbers, are an error ahead of
+  /// their reduction; the largest finite number lets all finite ones pass.
+  std::optional<double> largest{};
+  /// Told of each bucket of a pass that synchronises, in launch order, as soon as it is seen that its results are where its
+  /// gradients lie: in ready() or in finish(). What an optimizer does with them then overlaps with what is still under way.
+  /// Not where only finish() knows which gradients are there: Unused::told and learned. Must not call the reducer.
+  std::function<void(int bucket)> reduced{};
 };
 
 /// One backward pass.
@@ -90,8 +108,8 @@ struct Launch {
   int bucket = -1;
   int group = 0;
   comm::DType dtype = comm::DType::f32;
-  std::int64_t elements = 0;
-  int ready_before = 0;  // gradients that were there then: what comes after it overlaps
+  std::int64_t elements = 0;  // of what is reduced, also where a part of it remains
+  int ready_before = 0;       // gradients that were there then: what comes after it overlaps
   [[nodiscard]] std::int64_t bytes() const { return elements * static_cast<std::int64_t>(comm::size_of(dtype)); }
   friend bool operator==(const Launch&, const Launch&) = default;
 };
@@ -124,8 +142,12 @@ class Reducer {
   /// A gradient is there, in its view. Throws OutOfRange for an index that there is not, StateError outside a pass, for one
   /// that was ready, or unused, and InvalidArgument for one that no bucket holds.
   void ready(int gradient);
-  /// The same of a gradient that the step has accumulated so far in `values`. Throws also InvalidArgument for another
-  /// number of elements or type than the gradient has.
+  /// The same of a gradient that the step has accumulated so far in `values`. With GradientMemory::views they are copied
+  /// before this returns. With copies they must stay where they are, and in a pass that synchronises as they are, until
+  /// finish() returns: the gradient of a bucket of one is reduced there, by other ranks' additions too, while others are still
+  /// made. So no two gradients of a step may share memory then. Throws also InvalidArgument for another number of elements or
+  /// type than the gradient has, for memory in which another gradient of the step lies, and with ReducerOptions::largest,
+  /// naming the element, for numbers that are not to be reduced; ready(gradient) throws that, too.
   void ready(int gradient, comm::Buffer values);
   /// A gradient will not be produced in this pass: Pass::unused, said when it is known. Throws as ready(), and
   /// InvalidArgument where that is not looked at.
@@ -144,6 +166,9 @@ class Reducer {
 
   /// The place of a gradient in its bucket.
   [[nodiscard]] comm::Buffer view(int gradient) const;
+  /// The part of a bucket that this rank has the results of: all of it, unless they are shared out. Throws OutOfRange for a
+  /// bucket that there is not.
+  [[nodiscard]] comm::Buffer results(int bucket) const;
   /// Another plan of the same gradients, between passes; what was accumulated is kept. Views are others afterwards.
   void use(Plan plan);
   [[nodiscard]] const Plan& plan() const;

@@ -1,11 +1,52 @@
 #include "reference/bucketing/reducer_steps.hpp"
 
+#include <cmath>
 #include <numeric>
+#include <span>
+
+#include <fmt/format.h>
 
 #include "reference/bucketing/agreement.hpp"
 #include "reference/bucketing/scaled_copy.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/comm/half.hpp"
 
 namespace plumbline::bucketing {
+namespace {
+
+template <class T, class ToFloat>
+std::optional<std::int64_t> first_outside_of(comm::ConstBuffer values, double largest, const ToFloat& to_float) {
+  const auto* const all = static_cast<const T*>(values.data);
+  for (std::int64_t i = 0; i < values.count; ++i)
+    if (!(std::abs(static_cast<double>(to_float(all[i]))) <= largest)) return i;
+  return std::nullopt;
+}
+
+}  // namespace
+
+comm::Buffer equal_part(comm::Buffer whole, int part, int parts) {
+  whole.count /= parts;
+  whole.data = static_cast<std::byte*>(whole.data) + static_cast<std::size_t>(part) * whole.bytes();
+  return whole;
+}
+
+std::optional<std::int64_t> first_outside(comm::ConstBuffer values, double largest) {
+  const auto itself = [](auto value) { return value; };
+  const auto widened = [](auto value) { return comm::to_float(value); };
+  switch (values.dtype) {
+    case comm::DType::f16:
+      return first_outside_of<comm::Float16>(values, largest, widened);
+    case comm::DType::bf16:
+      return first_outside_of<comm::BFloat16>(values, largest, widened);
+    case comm::DType::f32:
+      return first_outside_of<float>(values, largest, itself);
+    case comm::DType::f64:
+      return first_outside_of<double>(values, largest, itself);
+    default:
+      throw Unsupported(
+          fmt::format("numbers of {} are all finite: only floating ones are looked at", comm::name_of(values.dtype)));
+  }
+}
 
 Divisors divisors_of(const Scaling& scaling) {
   if (!scaling.average || scaling.is_integer) return {.op = comm::ReduceOp::sum};
@@ -33,6 +74,13 @@ void take_order_of_rank_0(comm::Communicator& group, std::span<std::int64_t> ord
 
 ReducerSteps::ReducerSteps()
     : lack(fill_zeros),
+      start_shared_out([](comm::Communicator& group, comm::Buffer values, comm::ReduceOp op) {
+        return group.start(comm::Call{.operation = comm::Operation::reduce_scatter,
+                                      .op = op,
+                                      .in = values,
+                                      .out = equal_part(values, group.rank(), group.size())});
+      }),
+      outside(first_outside),
       start([](comm::Communicator& group, comm::Buffer values, comm::ReduceOp op) {
         return group.start(comm::Call{.operation = comm::Operation::all_reduce, .op = op, .in = values, .out = values});
       }),

@@ -48,6 +48,10 @@ struct Waiting {
 
 /// Where a member lies when it is copied into its bucket, or out: its first element. `member` counts in the bucket.
 [[nodiscard]] std::int64_t place_of(const Plan& plan, const Bucket& bucket, int member);
+/// The first number whose magnitude is above `largest`, or that is no number. Throws Unsupported for integers.
+[[nodiscard]] std::optional<std::int64_t> first_outside(comm::ConstBuffer values, double largest);
+/// The part-th of so many equal parts.
+[[nodiscard]] comm::Buffer equal_part(comm::Buffer whole, int part, int parts);
 /// 0, 1, 2, …
 [[nodiscard]] std::vector<int> order_of(const Plan& plan, const comm::Communicator& group);
 /// rank 0's, on every rank.
@@ -78,6 +82,19 @@ struct ReducerSteps {
   std::function<bool(bool same_count, bool same_type)> fits = [](bool same_count, bool same_type) {
     return same_count && same_type;
   };
+  /// Begins a reduction whose results are shared out: this rank's part is in place.
+  std::function<comm::Work(comm::Communicator& group, comm::Buffer values, comm::ReduceOp op)> start_shared_out;
+  /// Which of the equal parts is a rank's.
+  std::function<int(int rank, int ranks)> part_of_rank = [](int rank, int) { return rank; };
+  /// Whether memory that is handed in, and that stays the caller's, is taken, given whether another gradient of the step lies
+  /// in a part of it.
+  std::function<bool(bool is_shared)> takes_memory = [](bool is_shared) { return !is_shared; };
+  /// Whether a bucket of so many gradients is reduced where the caller has them, in a part of which nothing else lies.
+  std::function<bool(int members)> reduces_in_place = [](int members) { return members == 1; };
+  /// The first of a gradient's numbers that are not to be reduced: see first_outside().
+  std::function<std::optional<std::int64_t>(comm::ConstBuffer values, double largest)> outside;
+  /// Whether the caller is told of a bucket, when it is started and when its results are there.
+  std::function<bool(bool is_reduced)> tells = [](bool is_reduced) { return is_reduced; };
   /// Whether a pass may end although so many gradients never got ready.
   std::function<bool(int late)> may_end = [](int late) { return late == 0; };
   /// The part of a bucket that is exchanged.

@@ -12,6 +12,7 @@
 
 #include "reference/bucketing/crossover.hpp"
 #include "reference/bucketing/in_order.hpp"
+#include "reference/bucketing/known_values.hpp"
 #include "reference/bucketing/scaled_copy.hpp"
 #include "reference/bucketing/tuning.hpp"
 #include "reference/comm/errors.hpp"
@@ -144,6 +145,133 @@ TEST(Reducer, ReducesABucketOfOneWhereTheCallerHasIt) {
     EXPECT_THAT(mean, ElementsAre(0.5F, 1)) << "of a gradient that one rank has";
     reducer.clear();
   });
+}
+
+TEST(Reducer, RefusesMemoryThatAnotherGradientOfTheStepHas) {
+  alone(
+      [](Reducer& reducer) {
+        std::vector<float> memory(8);
+        const auto at = [&](std::size_t begin, std::int64_t count) { return Buffer{memory.data() + begin, count}; };
+        const auto refused = [&](Buffer weight, Buffer bias) {
+          reducer.clear();
+          reducer.begin({.synchronise = false});
+          reducer.ready(0, weight);
+          const std::string said = message_of<InvalidArgument>([&] { reducer.ready(1, bias); });
+          reducer.finish();
+          return said;
+        };
+        EXPECT_EQ(refused(at(0, 2), at(2, 3)), "nothing was thrown") << "side by side";
+        EXPECT_EQ(refused(at(3, 2), at(0, 3)), "nothing was thrown") << "also where the other one was a step ago";
+        for (const auto& [weight, bias] : {std::pair(4, 4), {4, 3}, {4, 2}, {4, 5}})
+          EXPECT_THAT(refused(at(static_cast<std::size_t>(weight), 2), at(static_cast<std::size_t>(bias), 3)),
+                      HasSubstr("ready, rank 0 of group world: the gradients 'weight' and 'bias' share memory"))
+              << weight << ' ' << bias;
+        // From pass to pass a gradient may move, and stay.
+        reducer.clear();
+        for (const auto& [weight, bias] : {std::pair(0, 2), {0, 2}, {5, 1}}) {
+          reducer.begin({.synchronise = false});
+          reducer.ready(0, at(static_cast<std::size_t>(weight), 2));
+          reducer.ready(1, at(static_cast<std::size_t>(bias), 3));
+          reducer.finish();
+        }
+      },
+      {.memory = GradientMemory::copies});
+}
+
+TEST(Reducer, RefusesNumbersThatAreNotToBeReduced) {
+  constexpr float infinity = std::numeric_limits<float>::infinity(), none = std::numeric_limits<float>::quiet_NaN();
+  constexpr double finite = std::numeric_limits<double>::max();
+  const auto said = [](const std::vector<float>& values, double largest, GradientMemory memory) {
+    std::string message;
+    alone(
+        [&](Reducer& reducer) {
+          std::vector<float> own = values, other(2);
+          for (const bool synchronise : {false, true}) {
+            reducer.begin({.synchronise = synchronise});
+            message = message_of<InvalidArgument>([&] { reducer.ready(1, buffer_of(own)); });
+            EXPECT_TRUE(synchronise || message == "nothing was thrown") << "sums that are not reduced yet";
+            if (!synchronise) reducer.ready(0, buffer_of(other)), reducer.finish();
+          }
+        },
+        {.memory = memory, .largest = largest});
+    return message;
+  };
+  for (const GradientMemory memory : {GradientMemory::views, GradientMemory::copies}) {
+    EXPECT_EQ(said({1, -3e38F, 0}, finite, memory), "nothing was thrown");
+    EXPECT_THAT(said({1, 2, none}, finite, memory), HasSubstr("the gradient of 'bias' has nan at element 2"));
+    EXPECT_THAT(said({1, -infinity, none}, finite, memory), HasSubstr("'bias' has -inf at element 1"));
+    EXPECT_THAT(said({-7, 2, 0}, 5, memory), HasSubstr("has -7 at element 0; magnitudes up to 5 are reduced"));
+    EXPECT_EQ(said({-5, 5, 0}, 5, memory), "nothing was thrown");
+  }
+  std::vector<comm::BFloat16> half(3);
+  half[1] = comm::to_bfloat16(-8);
+  EXPECT_EQ(first_outside({half.data(), 3, DType::bf16}, 4), 1);
+  std::int32_t whole = 5;
+  EXPECT_THROW((void)first_outside({&whole, 1, DType::i32}, 4), Unsupported);
+}
+
+TEST(Reducer, TellsOfBucketsInTheirOrderOnceTheyAreReduced) {
+  for (const GradientMemory memory : {GradientMemory::views, GradientMemory::copies})
+    run_ranks(3, [&](Communicator& world) {
+      const auto gradients = gradients_of({2, 3000, 1});
+      std::vector<std::vector<float>> own{{1, 1}, std::vector<float>(3000, 1), {1}};
+      std::vector<int> told;
+      std::function<void(int)> reduced;
+      Reducer reducer({&world}, gradients, plan_of(gradients, {{2, 1}, {0}}),
+                      {.memory = memory, .average = false, .reduced = [&](int bucket) { reduced(bucket); }});
+      reduced = [&](int bucket) {
+        told.push_back(bucket);
+        for (const Member& member : reducer.plan().members_of(reducer.plan().buckets.at(bucket))) {
+          const auto i = static_cast<std::size_t>(member.gradient);
+          const auto values =
+              memory == GradientMemory::copies ? std::span(own[i]) : floats(reducer.view(member.gradient));
+          EXPECT_EQ(std::ranges::count(values, 6.0F), std::ssize(values)) << "gradient " << i;
+        }
+      };
+      for (int step = 0; step < 2; ++step) {
+        told.clear();
+        reducer.begin();
+        for (const int gradient : {2, 1, 0}) {
+          auto& values = own[static_cast<std::size_t>(gradient)];
+          std::ranges::fill(values, static_cast<float>(world.rank() + 1));
+          reducer.ready(gradient, buffer_of(values));
+        }
+        reducer.finish();
+        EXPECT_THAT(told, ElementsAre(0, 1));
+        reducer.clear();
+      }
+    });
+}
+
+TEST(Reducer, SharesResultsOutInEqualParts) {
+  for (const std::optional<DType> wire : {std::optional<DType>{}, std::optional(DType::f16)})
+    run_ranks(3, [&](Communicator& world) {
+      const auto gradients = gradients_of({2, 3});
+      Plan plan = plan_of(gradients, {{1, 0}});
+      const auto make = [&] {
+        return std::make_unique<Reducer>(std::vector<Communicator*>{&world}, gradients, plan,
+                                         ReducerOptions{.results = Results::shared_out, .wire = wire});
+      };
+      EXPECT_THAT(message_of<InvalidArgument>([&] { (void)make(); }),
+                  HasSubstr("a bucket of 5 elements, which are not shared out among 3 ranks in equal parts"));
+      plan.buckets[0].elements = 6;
+      const auto reducer = make();
+      reducer->begin();
+      for (const int gradient : {1, 0}) {
+        for (int i = 0; i < 3 - (1 - gradient); ++i)
+          floats(reducer->view(gradient))[static_cast<std::size_t>(i)] =
+              static_cast<float>(10 * gradient + i + world.rank());
+        reducer->ready(gradient);
+      }
+      const Outcome& outcome = reducer->finish();
+      EXPECT_EQ(outcome.launches.back().elements, 6);
+      const std::vector<float> mean{11, 12, 13, 1, 2, 0};  // the sixth is padding
+      const std::span<float> part = floats(reducer->results(0));
+      ASSERT_EQ(part.size(), 2u);
+      for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(part[i], mean[static_cast<std::size_t>(2 * world.rank()) + i]);
+      EXPECT_THROW((void)reducer->results(1), OutOfRange);
+      EXPECT_THROW((void)reducer->results(-1), OutOfRange);
+    });
 }
 
 TEST(Reducer, ReducesEachGradientOverItsOwnGroup) {
@@ -331,11 +459,28 @@ TEST(Reducer, RefusesPlansThatDoNotFit) {
     Plan unknown = right;
     unknown.members[0].gradient = 7;
     EXPECT_THAT(refused(unknown), HasSubstr("gradient 7 of 2"));
+    Plan huge = right;
+    huge.buckets[0].elements = std::int64_t{1} << 61;
+    EXPECT_THAT(refused(huge),
+                HasSubstr("a bucket of 2305843009213693952 elements of 1 numbers; their bytes are 0 or"));
+    Plan negative = right;
+    negative.buckets.push_back({.elements = -1});
+    EXPECT_THAT(refused(negative), HasSubstr("a bucket of -1 elements"));
+    Plan of_others = right;
+    of_others.buckets.push_back({.group = 1});
+    EXPECT_THAT(refused(of_others), HasSubstr("a bucket of group 1; there are 1"));
+    const ReducerOptions shared_out{.results = Results::shared_out};
+    EXPECT_EQ(refused(right, shared_out), "nothing was thrown") << "one rank has all";
+    EXPECT_THAT(refused(right, {.memory = GradientMemory::copies, .results = Results::shared_out}),
+                HasSubstr("shared out of buckets that gradients live in"));
+    EXPECT_THAT(refused(right, {.unused = Unused::told, .results = Results::shared_out}),
+                HasSubstr("where it is known beforehand"));
     EXPECT_THAT(refused(right, {.split = Split{2, 1}}), HasSubstr("the product must be the 1 ranks"));
     EXPECT_THAT(refused(right, {.divisors = {2, 2}}), HasSubstr("2 divisors for 1 groups"));
     EXPECT_THAT(refused(right, {.divisors = {0}}), HasSubstr("divided by 0; 1 or more are possible"));
     EXPECT_THAT(refused(right, {.average = false, .divisors = {2}}), HasSubstr("are of averages"));
     EXPECT_THAT(refused(right, {.unused = Unused::learned, .join = true}), HasSubstr("is not learned from one where"));
+    EXPECT_THAT(refused(right, {.unused = Unused::told, .reduced = [](int) {}}), HasSubstr("only at the end which"));
     EXPECT_THAT(refused(right, {.wire = DType::i32}), HasSubstr("do not travel as i32"));
     gradients[0].sparse = true;
     EXPECT_THAT(refused(right), HasSubstr("'weight' is sparse"));
@@ -411,6 +556,66 @@ TEST(Tuning, ChoosesTheSameOnAllRanksAndTriesEachGradientAlone) {
   });
   EXPECT_EQ(chosen[1], chosen[0]);
   EXPECT_EQ(chosen[2], chosen[0]);
+}
+
+// Leaves the last element of every sum of f32 as it was.
+class DropsLast final : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+
+ private:
+  static comm::Call shortened(comm::Call call) {
+    if (call.operation == comm::Operation::all_reduce && call.in.dtype == DType::f32) --call.in.count, --call.out.count;
+    return call;
+  }
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    CommunicatorDecorator::do_run(shortened(call), timeout);
+  }
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    const comm::Call call = shortened(calls.front());
+    return CommunicatorDecorator::do_start({&call, 1});
+  }
+  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
+    return std::make_unique<DropsLast>(std::move(group));
+  }
+};
+
+TEST(Tuning, HoldsFirstStepsAgainstKnownSumsWhereItIsTold) {
+  run_ranks(2, [](Communicator& world) {
+    const auto gradients = gradients_of({100, 3, 2000});
+    TuningOptions options{.limits = {4096}, .rounds = 1, .per_tensor = true, .checked = true};
+    EXPECT_EQ(fastest_limit(world, gradients, options).times.size(), 2u);
+    DropsLast wrong(world.duplicate());
+    // The first of the candidates is a bucket each, and the first gradient there the last one.
+    EXPECT_THAT(
+        message_of<RuntimeFailure>([&] { (void)fastest_limit(wrong, gradients, options); }),
+        AllOf(HasSubstr("a bucket each: a wrong sum on rank "), HasSubstr("gradient 2, element 1999 of 2000: ")));
+    options.names = {"a", "b", "c"};
+    EXPECT_THAT(message_of<RuntimeFailure>([&] { (void)fastest_limit(wrong, gradients, options); }),
+                HasSubstr("gradient 'c', element 1999 of 2000: "));
+    options.checked = false;
+    EXPECT_NO_THROW((void)fastest_limit(wrong, gradients, options));
+    EXPECT_THROW((void)fastest_limit(world, gradients_of({1}, DType::bf16), {.checked = true}), InvalidArgument);
+    EXPECT_THAT(message_of<RuntimeFailure>([&] { (void)fusion_times(wrong, {8}, 3, 1, 0); }),
+                AllOf(HasSubstr("3 gradients of 8 bytes, reduced one by one: a wrong sum on rank "),
+                      HasSubstr("gradient 0, element 1 of 2: ")));
+  });
+}
+
+TEST(KnownValues, DifferFromRankToRankAndPlaceToPlace) {
+  std::vector<float> values(3000), sum(3000);
+  for (int rank = 0; rank < 64; ++rank) {
+    fill_known(buffer_of(values), 5, factor_of_rank(rank));
+    for (std::size_t i = 0; i < values.size(); ++i) sum[i] += values[i];
+  }
+  EXPECT_NO_THROW(require_known(buffer_of(sum), 5, factor_of_sum(64), "sum"));
+  EXPECT_THROW(require_known(buffer_of(sum), 6, factor_of_sum(64), "sum"), RuntimeFailure);
+  sum[2999] -= factor_of_rank(0);
+  EXPECT_THAT(message_of<RuntimeFailure>([&] { require_known(buffer_of(sum), 5, factor_of_sum(64), "sum"); }),
+              HasSubstr("sum, element 2999 of 3000: "));
+  std::rotate(values.begin(), values.begin() + 1, values.end());
+  EXPECT_THROW(require_known(buffer_of(values), 5, factor_of_rank(63), "own"), RuntimeFailure);
+  EXPECT_EQ(factor_of_mean(3), 2);
 }
 
 TEST(Tuning, ChoosesTheSmallestBucketsThatAreNotToldApartFromTheFastest) {

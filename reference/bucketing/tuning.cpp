@@ -9,8 +9,10 @@
 #include <fmt/format.h>
 
 #include "reference/bucketing/in_order.hpp"
+#include "reference/bucketing/known_values.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/bucketing/rounds.hpp"
+#include "reference/bucketing/scaled_copy.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {
@@ -41,12 +43,46 @@ void reduce_each(comm::Communicator& group, const Reducer& reducer, std::span<co
   }
 }
 
-void require_right(const TuningOptions& options) {
+std::string text_of(std::int64_t limit) {
+  if (limit == kNoLimit) return "one bucket";
+  return limit == 0 ? "a bucket each" : fmt::format("buckets of {} bytes", limit);
+}
+
+// Steps of gradients whose sums are known. They are zeros afterwards: other steps add them again and again.
+class Answers {
+ public:
+  Answers(comm::Communicator& group, const Reducer& reducer, std::span<const int> order,
+          std::span<const std::string> names)
+      : group_(group), reducer_(reducer), order_(order), names_(names) {}
+  template <class Step>
+  void require_right(const std::string& candidate, const Step& step) const {
+    for (const int gradient : order_) fill_known(reducer_.view(gradient), gradient, factor_of_rank(group_.rank()));
+    step();
+    for (const int gradient : order_) {
+      const auto i = static_cast<std::size_t>(gradient);
+      const std::string name = i < names_.size() ? fmt::format("'{}'", names_[i]) : std::to_string(i);
+      require_known(reducer_.view(gradient), gradient, factor_of_sum(group_.size()),
+                    fmt::format("{}: a wrong sum on rank {}: gradient {}", candidate, group_.rank(), name));
+      fill_zeros(reducer_.view(gradient));
+    }
+  }
+
+ private:
+  comm::Communicator& group_;
+  const Reducer& reducer_;
+  std::span<const int> order_;
+  std::span<const std::string> names_;
+};
+
+void require_right(const TuningOptions& options, std::span<const Gradient> gradients) {
   if (options.rounds < 1) throw InvalidArgument(fmt::format("{} rounds; there must be 1 or more", options.rounds));
   if (!(options.seconds >= 0))
     throw InvalidArgument(fmt::format("{} seconds; there must be 0 or more", options.seconds));
   for (const std::int64_t limit : options.limits)
     if (limit < 0) throw InvalidArgument(fmt::format("buckets of {} bytes; 0 or more are possible", limit));
+  for (const Gradient& gradient : gradients)
+    if (options.checked && (gradient.dtype != comm::DType::f32 || gradient.numbers != 1))
+      throw InvalidArgument(fmt::format("a gradient of {}; sums of f32 are checked", comm::name_of(gradient.dtype)));
 }
 
 double quantile(std::vector<double> samples, double share) {
@@ -84,12 +120,14 @@ BucketTime time_of(std::int64_t limit_bytes, std::vector<double> samples) {
 }
 
 Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradients, TuningOptions options) {
-  require_right(options);
+  require_right(options, gradients);
   std::vector<std::int64_t>& limits = options.limits;
   if (std::ranges::count(limits, 0) == 0) limits.insert(limits.begin(), 0);
   const std::vector<int> order = backwards(gradients.size());
   const auto plan = [&](std::int64_t limit) { return buckets_in_order(gradients, order, std::array{limit}); };
-  Reducer reducer({&group}, {gradients.begin(), gradients.end()}, plan(limits.front()), {.average = false});
+  Reducer reducer({&group}, {gradients.begin(), gradients.end()}, plan(limits.front()),
+                  {.names = options.names, .average = false});
+  const Answers answers(group, reducer, order, options.names);
   // The last candidate is no size of buckets.
   std::vector<std::vector<double>> samples(limits.size() + (options.per_tensor ? 1 : 0));
   const auto begin = std::chrono::steady_clock::now();
@@ -97,13 +135,17 @@ Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradie
     if (round >= kLeastRounds && is_over(group, begin, options.seconds)) break;
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const std::size_t which = (i + static_cast<std::size_t>(round)) % samples.size();
+      const bool is_checked = options.checked && round == 0;
       if (which == limits.size()) {
+        if (is_checked) answers.require_right("per tensor", [&] { reduce_each(group, reducer, order); });
         samples[which].push_back(seconds_of_slowest(group, [&] { reduce_each(group, reducer, order); }));
         continue;
       }
       reducer.use(plan(limits[which]));
-      (void)timed_step(group, reducer, order);  // ranks compare their plans in the first one
-      samples[which].push_back(timed_step(group, reducer, order));
+      const auto step = [&] { return timed_step(group, reducer, order); };
+      if (is_checked) answers.require_right(text_of(limits[which]), step);
+      (void)step();  // ranks compare their plans in the first one
+      samples[which].push_back(step());
     }
   }
   Tuning tuning;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "reference/bucketing/plan.hpp"
@@ -44,10 +45,14 @@ struct TuningOptions {
   int rounds = 7;
   double seconds = 20;  // no round is begun after that, once there are three
   bool per_tensor = false;
+  /// Gradients are of f32, and each candidate's first step is held against sums that are known.
+  bool checked = false;
+  std::vector<std::string> names{};  // of the gradients, for messages; else they are numbered
 };
 
 /// Collective: all ranks get the same choice and give the same options. Throws InvalidArgument for fewer than one round,
-/// limits below 0, and seconds below 0 or no number.
+/// limits below 0, seconds below 0 or no number, other gradients than can be checked, and names of another number; where it
+/// checks, RuntimeFailure, naming rank, gradient and element, for a wrong sum.
 [[nodiscard]] Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradients,
                                    TuningOptions options = {});
 

@@ -150,7 +150,7 @@ void check_conversion(DType from_type, DType to_type) {
                             -std::numeric_limits<double>::infinity(),
                             std::numeric_limits<double>::quiet_NaN()};
   for (const Kernels* set : all_kernels())
-    for (const double divisor : {1.0, 2.0, 3.0})
+    for (const double divisor : {1.0, 2.0, 3.0, -0.5, 0x1p-40, 0x1p127, 0x1p-127, 0x1p-149})
       for (const std::size_t count : {0, 1, 7, 8, 15, 16, 17, 100}) {
         SCOPED_TRACE(testing::Message() << set->instruction_set << ' ' << name_of(from_type) << " to "
                                         << name_of(to_type) << ", " << count << " divided by " << divisor);

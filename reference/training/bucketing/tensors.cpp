@@ -55,6 +55,8 @@ class TensorReducer::Impl {
       : leaves_(std::move(leaves)), buffers_(buffers) {
     options.memory = bucketing::GradientMemory::views;
     options.unused = bucketing::Unused::zeros;
+    options.results = bucketing::Results::everywhere;
+    options.reduced = nullptr;
     options.names.clear();
     for (const GroupedTensor& leaf : leaves_) options.names.push_back(leaf.named.name);
     options.buffers = buffers_.buffers();

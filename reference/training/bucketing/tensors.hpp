@@ -40,7 +40,8 @@ struct GroupedTensor {
 
 class TensorReducer {
  public:
-  /// The groups must outlive it. Of the options names and memory are set here; what is unused is known without being told.
+  /// The groups must outlive it. Of the options names and memory are set here, results are everywhere, and nobody is told
+  /// of buckets, which gradients are copied out of in the end; what is unused is known without being told.
   /// `buffers` are made rank 0's of the first group when a step begins. Throws what gradients_of() and Reducer throw.
   TensorReducer(std::vector<comm::Communicator*> groups, std::vector<GroupedTensor> leaves, bucketing::Plan plan,
                 bucketing::ReducerOptions options = {}, const bucketing::ReducerSteps& steps = {},

@@ -1,0 +1,246 @@
+// Where gradients lie while they are reduced, what of them is looked at first, and what is known of a bucket when.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/bucketing/reducer_checks.hpp"
+#include "conformance/bucketing/reducer_training.hpp"
+#include "reference/bucketing/known_values.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::conformance {
+
+using bucketing::GradientMemory;
+using bucketing::Reducer;
+using bucketing::ReducerSteps;
+using comm::Buffer;
+using comm::DType;
+using suite::Context;
+using testing::AllOf;
+using testing::HasSubstr;
+
+namespace {
+
+const ReducerSteps& steps_of(Context& context) { return context.steps().of<ReducerSteps>(); }
+
+// ---- in the caller's memory ----
+
+// Bytes of the gradients of a step that do not have a bucket of their own, of those that this rank makes.
+std::int64_t bytes_in_company(const ReducerTraining& training, int step, int rank) {
+  std::vector<int> order(training.sizes.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  const bucketing::Plan plan = plan_of_training(training, order);
+  std::int64_t bytes = 0;
+  for (const auto& bucket : plan.buckets)
+    for (const auto& member : plan.members_of(bucket))
+      if (bucket.members > 1 && training.produces(step, 0, rank, member.gradient))
+        bytes += 4 * training.sizes[static_cast<std::size_t>(member.gradient)];
+  return bytes;
+}
+
+void in_place(Context& context) {
+  const std::string limit = context.parameters().text("limit");
+  ReducerTraining training{.sizes = sizes_of_model("mlp"),
+                           .limit_bytes = limit == "each"   ? 0
+                                          : limit == "flat" ? 1 << 30
+                                                            : 600,
+                           .made_in = MadeIn::own_memory};
+  if (context.parameters().text("lacking") == "in_turn") {
+    training.options.unused = bucketing::Unused::told;
+    training.produces = [](int step, int, int rank, int gradient) { return (gradient + step + rank) % 3 != 0; };
+  }
+  const Trained trained = train_with_reducer(context.world(), training, steps_of(context));
+  judge_training(context, training, trained, nearness_of(context.capabilities()), "BUCKET-101");
+  for (int step = 0; step < training.steps; ++step) {
+    const bucketing::Outcome& outcome = trained[static_cast<std::size_t>(step)].passes.back();
+    const std::int64_t expected = bytes_in_company(training, step, context.rank());
+    EXPECT_EQ(outcome.copied_in, expected) << "BUCKET-101: bytes copied into buckets, step " << step;
+    EXPECT_EQ(outcome.copied_out, expected) << "BUCKET-101: and out of them";
+  }
+}
+
+// A reducer of two gradients, of 5 and 4 numbers, of this rank alone: nobody waits for it.
+template <class Part>
+std::string refusal_alone(Context& context, bucketing::ReducerOptions options, const Part& part) {
+  const auto own = context.world().create_group(std::vector{context.rank()});
+  const ReducerTraining training{.sizes = {5, 4}};
+  options.names = {"weight", "bias"};
+  Reducer reducer({own.get()}, gradients_of_training(training), plan_of_training(training, {1, 0}), options,
+                  steps_of(context));
+  return refusal<InvalidArgument>([&] {
+    reducer.begin();
+    part(reducer);
+  });
+}
+std::string rank_alone(Context& context) { return fmt::format("rank 0 of group [{}]", context.rank()); }
+
+void shared_memory(Context& context) {
+  const std::string shared = context.parameters().text("shared");
+  std::vector<float> memory(16);
+  // Where the four numbers of the second one begin; the five of the first do at 4.
+  const std::int64_t begin = shared == "all"     ? 4
+                             : shared == "begin" ? 1
+                             : shared == "end"   ? 8
+                             : shared == "none"  ? 9
+                                                 : 0;
+  const std::string said = refusal_alone(context, {.memory = GradientMemory::copies}, [&](Reducer& reducer) {
+    reducer.ready(0, {memory.data() + 4, 5, DType::f32});
+    reducer.ready(1, {memory.data() + begin, 4, DType::f32});
+  });
+  if (shared == "none" || shared == "none_before")
+    EXPECT_EQ(said, "nothing was refused") << "BUCKET-100: gradients side by side";
+  else
+    EXPECT_THAT(said, AllOf(HasSubstr("'weight' and 'bias' share memory"), HasSubstr(rank_alone(context))))
+        << "BUCKET-100";
+}
+
+// ---- ahead of a reduction ----
+
+void finite(Context& context) {
+  const std::string what = context.parameters().text("what");
+  const bool views = context.parameters().text("memory") == "views";
+  using Limits = std::numeric_limits<float>;
+  const double largest = what == "large" ? 100 : Limits::max();
+  std::vector<float> values{1, -2, 3, -100, 5};
+  if (what == "infinity") values.back() = -Limits::infinity();
+  if (what == "nan") values.back() = Limits::quiet_NaN();
+  if (what == "large") values.back() = 101;
+  const std::string said =
+      refusal_alone(context, {.memory = views ? GradientMemory::views : GradientMemory::copies, .largest = largest},
+                    [&](Reducer& reducer) { reducer.ready(0, {values.data(), 5, DType::f32}); });
+  if (what == "nothing")
+    EXPECT_EQ(said, "nothing was refused") << "BUCKET-102";
+  else
+    EXPECT_THAT(said, AllOf(HasSubstr("'weight'"), HasSubstr("element 4"), HasSubstr(rank_alone(context))))
+        << "BUCKET-102";
+}
+
+// ---- when a bucket is reduced ----
+
+// How many of a gradient's numbers are not the known ones.
+std::size_t wrong_numbers(Buffer values, int gradient, float factor) {
+  std::vector<float> expected(static_cast<std::size_t>(values.count));
+  bucketing::fill_known({expected.data(), values.count}, gradient, factor);
+  const std::span<const float> found(static_cast<const float*>(values.data), expected.size());
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) wrong += found[i] == expected[i] ? 0 : 1;
+  return wrong;
+}
+
+void told(Context& context) {
+  ReducerTraining training{.sizes = {3000, 5, 700, 4000}, .limit_bytes = 4000};
+  if (context.parameters().text("limit") == "flat") training.limit_bytes = 1 << 30;
+  const bool views = context.parameters().text("memory") == "views";
+  const std::vector<int> order{3, 2, 1, 0};
+  Vectors own;
+  for (const std::int64_t size : training.sizes) own.emplace_back(static_cast<std::size_t>(size));
+  std::vector<int> buckets;
+  std::function<void(int)> reduced;
+  Reducer reducer({&context.world()}, gradients_of_training(training), plan_of_training(training, order),
+                  {.memory = views ? GradientMemory::views : GradientMemory::copies,
+                   .average = false,
+                   .reduced = [&](int bucket) { reduced(bucket); }},
+                  steps_of(context));
+  const auto place = [&](int gradient) {
+    std::vector<float>& values = own[static_cast<std::size_t>(gradient)];
+    return views ? reducer.view(gradient) : Buffer{values.data(), static_cast<std::int64_t>(values.size())};
+  };
+  reduced = [&](int bucket) {
+    buckets.push_back(bucket);
+    for (const auto& member : reducer.plan().members_of(reducer.plan().buckets.at(static_cast<std::size_t>(bucket))))
+      EXPECT_EQ(wrong_numbers(place(member.gradient), member.gradient, bucketing::factor_of_sum(context.size())), 0U)
+          << "BUCKET-103: not yet reduced when told of, bucket " << bucket << ", gradient " << member.gradient;
+  };
+  for (int step = 0; step < 3; ++step) {
+    buckets.clear();
+    reducer.begin();
+    for (const int gradient : order) {
+      bucketing::fill_known(place(gradient), gradient, bucketing::factor_of_rank(context.rank()));
+      reducer.ready(gradient, place(gradient));
+    }
+    (void)reducer.finish();
+    std::vector<int> all(reducer.plan().buckets.size());
+    std::iota(all.begin(), all.end(), 0);
+    EXPECT_EQ(buckets, all) << "BUCKET-103: buckets in the order in which they were told of";
+    reducer.clear();
+  }
+}
+
+// ---- results that are shared out ----
+
+// The gradients that a step of known values leaves, put together of all ranks' parts.
+Vectors put_together(Context& context, Reducer& reducer) {
+  Vectors gradients(3);
+  for (std::size_t k = 0; k < reducer.plan().buckets.size(); ++k) {
+    const auto& bucket = reducer.plan().buckets[k];
+    std::vector<float> whole(static_cast<std::size_t>(bucket.elements));
+    context.world().all_gather(reducer.results(static_cast<int>(k)), {whole.data(), bucket.elements});
+    for (const auto& member : reducer.plan().members_of(bucket)) {
+      const auto begin = whole.begin() + member.begin;
+      const auto i = static_cast<std::size_t>(member.gradient);
+      gradients[i].assign(begin, begin + reducer.view(member.gradient).count);
+    }
+  }
+  return gradients;
+}
+
+void shared_out(Context& context) {
+  const std::string division = context.parameters().text("division");
+  const int ranks = context.size();
+  ReducerTraining training{.sizes = {70, 5, 130}, .limit_bytes = 128};
+  training.aligned = ranks;  // so that buckets end at its multiples
+  training.options.names = names_of_training(training);
+  training.options.results = bucketing::Results::shared_out;
+  training.options.average = division != "sum";
+  if (division == "before") training.options.split = {ranks, 1};
+  if (division == "after") training.options.split = {1, ranks};
+  Reducer reducer({&context.world()}, gradients_of_training(training), plan_of_training(training, {2, 1, 0}),
+                  training.options, steps_of(context));
+  for (int step = 0; step < 2; ++step) {
+    reducer.begin();
+    for (const int gradient : {2, 1, 0}) {
+      bucketing::fill_known(reducer.view(gradient), gradient, bucketing::factor_of_rank(context.rank()));
+      reducer.ready(gradient);
+    }
+    (void)reducer.finish();
+    Vectors found = put_together(context, reducer);
+    for (int gradient = 0; gradient < 3; ++gradient) {
+      std::vector<float>& values = found[static_cast<std::size_t>(gradient)];
+      const Buffer whole{values.data(), static_cast<std::int64_t>(values.size())};
+      const float factor =
+          training.options.average ? bucketing::factor_of_mean(ranks) : bucketing::factor_of_sum(ranks);
+      EXPECT_EQ(refusal<RuntimeFailure>([&] { bucketing::require_known(whole, gradient, factor, "a part"); }),
+                "nothing was refused")
+          << "BUCKET-104: gradient " << gradient;
+    }
+    reducer.clear();
+  }
+}
+
+}  // namespace
+
+void add_reducer_memory_checks(suite::Suite& suite) {
+  const suite::Axis memory{"memory", {"views", "own"}};
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes,
+                       std::vector<int> worlds, void (*body)(Context&)) {
+    axes.push_back(suite::worlds(std::move(worlds)));
+    suite.add({.id = std::string("bucketing.reducer.") + name,
+               .verifies = {requirement},
+               .axes = std::move(axes),
+               .body = body});
+  };
+  add("shared_memory", "BUCKET-100@9b14", {{"shared", {"none", "none_before", "all", "begin", "end"}}}, {1, 3},
+      shared_memory);
+  add("in_place", "BUCKET-101@26b9", {{"limit", {"each", "buckets", "flat"}}, {"lacking", {"nothing", "in_turn"}}},
+      {1, 2, 3}, in_place);
+  add("finite", "BUCKET-102@7ee2", {{"what", {"nothing", "nan", "infinity", "large"}}, memory}, {1, 3}, finite);
+  add("told", "BUCKET-103@bc86", {{"limit", {"buckets", "flat"}}, memory}, {1, 2, 3}, told);
+  add("shared_out", "BUCKET-104@7e5c", {{"division", {"collective", "before", "after", "sum"}}}, {1, 2, 3, 4},
+      shared_out);
+}
+
+}  // namespace plumbline::conformance
