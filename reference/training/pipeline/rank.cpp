@@ -164,7 +164,7 @@ void PipelineRank::inject(int step, bool reduced, std::vector<at::Tensor>& gradi
     at::Tensor& gradient = gradients[static_cast<std::size_t>(at)];
     at::Tensor row_major = gradient.contiguous();
     // Rounded as a copy is: filling refuses a number that the type does not have, on some devices.
-    row_major.view({-1}).select(0, one.index).copy_(at::scalar_tensor(one.value, at::kFloat));
+    row_major.view({-1}).select(0, one.index).copy_(at::scalar_tensor(one.value, at::kDouble));
     if (!row_major.is_alias_of(gradient)) gradient.copy_(row_major);
   }
 }
