@@ -299,8 +299,8 @@ class TrainRun {
   }
 
   // The lines of a step that was skipped, or begins with another scale than the one before it; steps as --overflow-at has them.
-  void hear_scale(int step, double scale, bool skipped) {
-    const double before = std::exchange(scale_, scale);
+  void hear_scale(int step, float scale, bool skipped) {
+    const float before = std::exchange(scale_, scale);
     if (!skipped && (step == 0 || before == scale)) return;
     clear_line();
     if (step > 0 && before != scale) fmt::print("loss scale  {} to {}, from step {} on\n", before, scale, step);
@@ -447,7 +447,7 @@ class TrainRun {
   job::RunSpec spec_;
   std::optional<record::Writer> writer_;
   json reduction_ = json::object();
-  double scale_ = 0;  // of the last step that was told
+  float scale_ = 0;  // of the last step that was told
   double seconds_ = 0;
   bool interrupted_ = false;
   bool failed_ = false;
