@@ -233,6 +233,46 @@ void two_reductions_decide_alike(Context& context) {
 }
 void replicas_skip_together(Context& context) { who_skips(context, Deciding::model_and_data, true, "SCALER-062"); }
 
+// Seven elements cut into equal parts, the last ones shorter or empty, against an optimizer that has them all.
+void shards_are_one(Context& context) {
+  constexpr int length = 7;
+  const bool is_found = context.parameters().text("found") == "one";
+  const double p = context.parameters().text("p") == "inf" ? HUGE_VAL : 2;
+  const int ranks = context.world().size();
+  const int part = (length + ranks - 1) / ranks;
+  const int begin = std::min(length, part * context.rank()), end = std::min(length, begin + part);
+  const auto memory = [&](int step, double scale, int first, int last) {
+    std::vector<double> values;
+    for (int i = first; i < last; ++i)
+      values.push_back(is_found && step == 1 && i == 1 ? HUGE_VAL : number({}, Part::cut, step, i) * scale);
+    return Memory(DType::f16, values);
+  };
+  Memory all = memory(100, 1, 0, length), own = memory(100, 1, begin, end);
+  const Fp16Options options{.scale = scaler::HysteresisScale{.rule = {.initial_scale = 64, .hysteresis = 1}},
+                            .clip_norm = 0.5,
+                            .norm_type = p,
+                            .count_zeros = true};
+  const scaler::SgdOptions rule{.lr = 0.25, .momentum = 0.5};
+  Fp16Optimizer whole({{.name = "weight", .values = all.buffer()}}, scaler::sgd(rule), options);
+  Fp16Optimizer shard({{.name = "weight", .values = own.buffer()}}, scaler::sgd(rule), options,
+                      {.model = &context.world()}, steps_of(context));
+  for (int step = 0; step < 4; ++step) {
+    Memory all_gradients = memory(step, whole.scale(), 0, length),
+           own_gradients = memory(step, shard.scale(), begin, end);
+    const std::array of_whole{all_gradients.buffer()}, of_shard{own_gradients.buffer()};
+    const StepOutcome expected = whole.step(of_whole), got = shard.step(of_shard);
+    ASSERT_EQ(got.stepped, expected.stepped) << "SCALER-112: step " << step;
+    ASSERT_EQ(shard.scale(), whole.scale()) << "SCALER-112: step " << step;
+    ASSERT_EQ(got.zeros, expected.zeros) << "SCALER-112: step " << step;
+    ASSERT_EQ(got.norm.has_value(), expected.norm.has_value()) << "SCALER-112: step " << step;
+    if (got.norm) ASSERT_NEAR(*got.norm, *expected.norm, 1e-6 * *expected.norm) << "SCALER-112: step " << step;
+    for (int i = begin; i < end; ++i)
+      ASSERT_NEAR(shard.master(0)[static_cast<std::size_t>(i - begin)], whole.master(0)[static_cast<std::size_t>(i)],
+                  1e-6)
+          << "SCALER-112: step " << step << ", element " << i;
+  }
+}
+
 // A step that found something is followed by one that did not: nothing of the flag is left.
 void flags_begin_anew(Context& context) {
   const bool is_found = context.parameters().text("found") == "one";
@@ -533,6 +573,8 @@ void add_optimizer_checks(suite::Suite& suite) {
   add("model_group_skips", "SCALER-060@3df5", {found}, model_group_skips);
   add("two_reductions_decide_alike", "SCALER-061@d676", {found}, two_reductions_decide_alike);
   add("replicas_skip_together", "SCALER-062@7c99", {found}, replicas_skip_together);
+  add("shards_are_one", "SCALER-112@f59a", {{"found", {"nobody", "one"}}, {"p", {"2", "inf"}}}, shards_are_one,
+      {"1x1x1", "1x1x2", "1x1x3", "2x1x2", "2x3x1"});
   add("flags_begin_anew", "SCALER-063@b85b", {{"found", {"nobody", "one"}}}, flags_begin_anew,
       {"1x1x1", "2x1x1", "1x3x1"});
   add("empty_ranks_take_part", "SCALER-064@9c74", {{"empty", {"nobody", "last_stage"}}}, empty_ranks_take_part,

@@ -292,6 +292,30 @@ void rule_is_refused(Context& context, const std::string& convention) {
     report_words(problem_of_refusal(context.adapter(), kTrace, args));
 }
 
+// What looks like a rule, and is none where the scale is kept in 32 bits.
+void bound_is_refused(Context& context, const std::string& convention) {
+  const std::string what = context.parameters().text("what");
+  json init{{"initial_scale", 16.0}, {"min_scale", 1.0},     {"growth_factor", 2.0},
+            {"backoff_factor", 0.5}, {"growth_interval", 3}, {"hysteresis", 2}};
+  const std::vector<std::pair<std::string, std::pair<const char*, json>>> changes{
+      {"minimum_vanishes", {"min_scale", 1e-60}},
+      {"scale_overflows", {"initial_scale", 1e39}},
+      {"growth_vanishes", {"growth_factor", 1 + 0x1p-40}},
+      {"growth_overflows", {"growth_factor", 1e39}},
+      {"backoff_vanishes", {"backoff_factor", 1 - 0x1p-40}},
+      {"maximum_infinite", {"max_scale", "inf"}},
+      {"maximum_nan", {"max_scale", "nan"}},
+      {"maximum_overflows", {"max_scale", 1e39}},
+  };
+  for (const auto& [name, change] : changes)
+    if (name == what) init[change.first] = change.second;
+  const json args{{"convention", convention}, {"init", init}, {"found_inf", {true}}};
+  if (what == "nothing")
+    report_words(problem_of(context.adapter(), kTrace, args, [](const json&) { return std::string(); }));
+  else
+    report_words(problem_of_refusal(context.adapter(), kTrace, args));
+}
+
 }  // namespace
 
 void add_scale_rule_checks(suite::Suite& suite) {
@@ -315,6 +339,13 @@ void add_scale_rule_checks(suite::Suite& suite) {
         [convention](Context& context) { constant_stays(context, convention); });
     add(convention, "rule_is_refused", "SCALER-036@c3ea", {{"what", wrong}},
         [convention](Context& context) { rule_is_refused(context, convention); });
+  }
+  std::vector<std::string> none{"nothing",         "minimum_vanishes", "scale_overflows",
+                                "growth_vanishes", "growth_overflows", "backoff_vanishes"};
+  for (const std::string convention : {"megatron", "colossalai"}) {
+    if (convention == "colossalai") none.insert(none.end(), {"maximum_infinite", "maximum_nan", "maximum_overflows"});
+    add(convention, "bound_is_refused", "SCALER-111@84ff", {{"what", none}},
+        [convention](Context& context) { bound_is_refused(context, convention); });
   }
   for (const std::string convention : {"megatron", "colossalai"}) {
     const auto add_judge = [&](const char* name, const char* requirement,

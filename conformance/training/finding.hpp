@@ -34,6 +34,7 @@ inline constexpr std::string_view kScale = "SCALER-092@670c";
 inline constexpr std::string_view kSkipLeaves = "SCALER-093@50fe";
 inline constexpr std::string_view kClips = "SCALER-094@b691";
 inline constexpr std::string_view kBits = "SCALER-095@f108";
+inline constexpr std::string_view kAutocastClips = "SCALER-110@1004";
 }  // namespace scaling_requirements
 
 struct Finding {

@@ -54,6 +54,7 @@ class Judge {
       continuity(step);
       replicas(step);
       against_single_device(step);
+      tell_progress();
     }
     updates();
     scaling();
@@ -305,8 +306,8 @@ class Judge {
         finding_of(ids::kGradient, step, copy.rank, name, "the gradient is not the mean of the single device's");
     const std::vector<double> magnitudes = single.magnitudes(name);
     if (!options_.reduction) {
-      const double bound = gradient_bound(name, single);
-      const std::vector<double> expected = clipped(single.mean64(name));
+      const double bound = gradient_bound(name, single, step, copy.rank);
+      const std::vector<double> expected = clipped(single.mean64(name), step, copy.rank);
       compare_within(
           comparable(step, copy.rank, copy.values, expected), expected,
           [&](std::size_t i) { return bound + error_of_wire(magnitudes[i]); }, std::move(finding), result_.findings,
@@ -346,14 +347,18 @@ class Judge {
     return options_.wire ? compressed_mean_error(spec_.parallel.data, *options_.wire, magnitudes) : 0;
   }
 
-  [[nodiscard]] std::vector<double> clipped(std::vector<double> gradient) const {
-    for (double& value : gradient) value *= coefficient_;
+  // Nothing is clipped in a step that is skipped.
+  [[nodiscard]] double coefficient_on(int step, int rank) const { return skipped_.at(step, rank) ? 1 : coefficient_; }
+  // What a rank uses of the single device's gradient.
+  [[nodiscard]] std::vector<double> clipped(std::vector<double> gradient, int step, int rank) const {
+    for (double& value : gradient) value *= coefficient_on(step, rank);
     return gradient;
   }
   // The norm by which it was clipped may be off as far as a gradient.
-  [[nodiscard]] double gradient_bound(const std::string& name, const SingleDevice& single) const {
-    const double bound = single.gradient_bound(name) * coefficient_;
-    return coefficient_ == 1 ? bound : 2 * bound;
+  [[nodiscard]] double gradient_bound(const std::string& name, const SingleDevice& single, int step, int rank) const {
+    const double coefficient = coefficient_on(step, rank);
+    const double bound = single.gradient_bound(name) * coefficient;
+    return coefficient == 1 ? bound : 2 * bound;
   }
 
   void union_gradient(int step, const job::Copy& copy, const std::string& name, const SingleDevice& single) {
@@ -361,9 +366,9 @@ class Judge {
     if (!std::ranges::all_of(single.mean_of_slices(name), [](double value) { return std::isfinite(value); })) return;
     judge_by(ids::kUnionGradient);
     Largest unused;
-    const double bound = gradient_bound(name, single);
+    const double bound = gradient_bound(name, single, step, copy.rank);
     const std::vector<double> magnitudes = single.magnitudes(name);
-    const std::vector<double> expected = clipped(single.union64(name));
+    const std::vector<double> expected = clipped(single.union64(name), step, copy.rank);
     compare_within(
         comparable(step, copy.rank, copy.values, expected), expected,
         [&](std::size_t i) { return bound + error_of_wire(magnitudes[i]); },
@@ -431,9 +436,14 @@ class Judge {
   }
 
   void updates() {
-    for (const Parameter& parameter : parameters_)
+    for (const Parameter& parameter : parameters_) {
       for (const int rank : ranks_of(parameter)) updates_of(parameter, rank);
+      tell_progress();
+    }
   }
+
+  // A part is a step's gradients, or a parameter's updates.
+  void tell_progress() { options_.progress(++done_, spec_.run.steps + static_cast<int>(parameters_.size())); }
 
   // The updates of a rank's copy, until its record has a gap: the moments after that are not known. What a tensor group
   // holds in parts is judged once, as its first rank's.
@@ -472,6 +482,7 @@ class Judge {
   std::set<std::pair<std::string_view, int>> gaps_;
   SkippedSteps skipped_;
   double coefficient_ = 1;  // of this step's clipping
+  int done_ = 0;            // parts
   Judgement result_;
 };
 

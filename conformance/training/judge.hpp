@@ -20,6 +20,7 @@
 //         coverage, and of each requirement that could not be judged for it: of a rank, its first gap.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -47,6 +48,8 @@ struct JudgeOptions {
   /// As what 16-bit numbers the gradients of data ranks travelled; nothing: as they are.
   std::optional<comm::DType> wire{};
   training::PrecisionSettings precision{};
+  /// Hears how many of the parts of a judgement are done: of a long run it takes minutes.
+  std::function<void(int done, int parts)> progress = [](int, int) {};
 };
 
 struct StepSummary {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -265,6 +266,21 @@ TEST_F(JudgeTest, FindsNothingInAnHonestRecord) {
   EXPECT_THAT(violated({}), IsEmpty()) << text_of(last_.findings.front());
   EXPECT_THAT(violated({}, Reduction{}), IsEmpty()) << text_of(last_.findings.front());
   EXPECT_THAT(violated({}, kOtherProgram), IsEmpty()) << text_of(last_.findings.front());
+}
+
+TEST_F(JudgeTest, TellsHowMuchOfItIsDone) {
+  (void)violated({});
+  std::vector<int> heard;
+  int all = 0;
+  const auto listen = [&](int done, int parts) {
+    heard.push_back(done);
+    all = parts;
+  };
+  (void)judge(spec_, job::TrainingRecord(spec_, record_folder()), training_, {.progress = listen});
+  EXPECT_EQ(all, spec_.run.steps + 2) << "the updates of a weight and a bias";
+  std::vector<int> each(static_cast<std::size_t>(all));
+  std::iota(each.begin(), each.end(), 1);
+  EXPECT_EQ(heard, each);
 }
 
 TEST_F(JudgeTest, SummarisesEachStep) {

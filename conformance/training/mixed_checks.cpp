@@ -153,6 +153,7 @@ void with_overflows(Context& context) {
 }
 void in_16_bits(Context& context) { report_as(trained(context).findings, scaling_requirements::kTraining); }
 void clipped_training(Context& context) { report_as(trained(context).findings, scaling_requirements::kClips); }
+void autocast_clipped(Context& context) { report_as(trained(context).findings, scaling_requirements::kAutocastClips); }
 void bits_of_16(Context& context) { report_as(trained(context).findings, scaling_requirements::kBits); }
 
 // ---- one layer ----
@@ -215,6 +216,21 @@ constexpr std::array kOverflows{MixedCase{"none", "2x2x1"},  MixedCase{"inf", "2
 constexpr std::array kClipped{MixedCase{"2", "2x1x1"}, MixedCase{"1", "2x1x2"}, MixedCase{"inf", "3x1x1"},
                               MixedCase{"2", "2x2x1"}, MixedCase{"2", "1x2x1"}, MixedCase{"2", "1x1x1"}};
 
+bool clips_under_autocast(const Parameters& parameters) {
+  struct Clipped {
+    std::string_view precision, model, norm, overflow, grid;
+  };
+  constexpr std::array cases{
+      Clipped{"amp", "pairs", "2", "none", "2x2x1"},  Clipped{"amp", "pairs", "2", "none", "1x1x1"},
+      Clipped{"amp", "pairs", "1", "nan", "2x1x2"},   Clipped{"amp", "tied", "2", "none", "1x2x1"},
+      Clipped{"amp", "pairs", "inf", "inf", "3x1x1"}, Clipped{"amp_bf16", "pairs", "2", "none", "2x2x1"}};
+  return fills_world(parameters) && std::ranges::any_of(cases, [&](const Clipped& one) {
+           return parameters.text("precision") == one.precision && parameters.text("model") == one.model &&
+                  parameters.text("norm") == one.norm && parameters.text("overflow") == one.overflow &&
+                  parameters.text("grid") == one.grid;
+         });
+}
+
 }  // namespace
 
 void add_mixed_checks(suite::Suite& suite) {
@@ -271,6 +287,17 @@ void add_mixed_checks(suite::Suite& suite) {
                  },
              .modules = {"training"},
              .body = clipped_training});
+  suite.add({.id = "scaler.training.autocast_clips",
+             .verifies = cited({kAutocastClips}),
+             .axes = {{"precision", {"amp", "amp_bf16"}},
+                      {"model", {"pairs", "tied"}},
+                      {"norm", {"1", "2", "inf"}},
+                      {"overflow", {"none", "inf", "nan"}},
+                      grids(),
+                      all_worlds()},
+             .applies = clips_under_autocast,
+             .modules = {"training"},
+             .body = autocast_clipped});
   suite.add({.id = "scaler.training.bits",
              .verifies = cited({kBits}),
              .axes = {{"precision", {"fp16", "bf16"}}, {"overflow", {"none", "inf"}}, grids(), all_worlds()},

@@ -50,7 +50,9 @@ void train_task(worker::TaskRank& rank) {
     rank.output({{"accumulator", name_of(capabilities.accumulator(comm::DType::f32, comm::ReduceOp::avg))},
                  {"rank_order", capabilities.has(comm::Capability::rank_order)}});
   const auto listen = [&](const training::StepProgress& progress) {
-    rank.output({{"step", progress.step}, {"loss", number_or_word(progress.loss)}});
+    json told{{"step", progress.step}, {"loss", number_or_word(progress.loss)}};
+    if (progress.scale) told.update({{"scale", *progress.scale}, {"skipped", progress.skipped}});
+    rank.output(told);
   };
   training::ExecutorSteps steps = rank.steps.of<training::ExecutorSteps>();
   if (rank.arguments.contains("gradients")) steps.gradients = rank.arguments.at("gradients");
@@ -73,7 +75,8 @@ void judge_task(worker::TaskRank& rank) {
                              .rank_order = arguments.at("rank_order")},
       .device = device,
       .wire = training::wire_of(arguments.value("gradients", training::GradientSettings())),
-      .precision = precision_of(arguments)};
+      .precision = precision_of(arguments),
+      .progress = [&rank](int done, int parts) { rank.output({{"done", done}, {"parts", parts}}); }};
   const Judgement judgement = judge(spec, record, training, options);
 
   // One by one: a long run's together would be too much for one message.

@@ -136,7 +136,14 @@ REFUSALS = [
     ("scaler --growth-interval 0", 2, "--growth-interval: '0' is not a whole number from 1"),
     ("scaler --hysteresis 0", 2, "--hysteresis: '0' is not a whole number from 1"),
     ("scaler --min-scale 1e9", 2, "--min-scale: min_scale is 1000000000; it must be at most initial_scale, 65536"),
-    ("scaler --max-scale 0.5", 2, "--max-scale: max_scale is 0.5; it must be above 1"),
+    ("scaler --max-scale 0.5", 2, "--max-scale: max_scale is 0.5; it must be finite and above 1"),
+    ("scaler --max-scale inf", 2, "--max-scale: max_scale is inf; it must be finite and above 1"),
+    ("scaler --max-scale nan", 2, "--max-scale: max_scale is nan; it must be finite and above 1"),
+    ("scaler --max-scale 1e39", 2, "--max-scale: max_scale in 32 bits is inf; it must be finite and above 0"),
+    ("scaler --max-scale 64 --scale 128", 2, "--max-scale: max_scale is 64; it must be at least initial_scale, 128"),
+    ("scaler --min-scale inf", 2, "--min-scale: min_scale is inf; it must be finite and above 0"),
+    ("scaler --min-scale 1e-60", 2, "--min-scale: min_scale in 32 bits is 0; it must be finite and above 0"),
+    ("scaler --scale inf", 2, "--scale: init_scale is inf; it must be finite and above 0"),
     ("scaler --published --scale 3", 2, "--published excludes --scale"),
     ("scaler --dialects torch,apex", 2, "--dialects: there is no 'apex'; there are torch"),
     ("scaler --tensor 2", 2, "--tensor requires --injection"),
@@ -434,6 +441,11 @@ class Commands(unittest.TestCase):
             with self.subTest(command[0]), open("/dev/full", "w") as full:
                 self.assertEqual(self.run_plumbline(*command, stdout=full), 3, self.done.stderr)
                 self.assertIn("cannot write to standard output: No space left", self.done.stderr)
+
+    def test_the_doctor_tells_of_gpus_and_of_kernels_for_them(self):
+        self.assertEqual(self.run_plumbline("doctor"), 0, self.done.stderr)
+        self.assertRegex(self.done.stdout, "\n(ok|no)  GPU  +(no CUDA driver|the CUDA driver )")
+        self.assertRegex(self.done.stdout, r"\n(ok  GPU kernels  +built with CUDA \d+[.]|no  GPU kernels  +not built: )")
 
     def test_help_has_an_example_for_every_command(self):
         for command in ("check", "train", "bench", "bench allreduce_fusion", "bench pipeline_bubble", "requirements", "expectations", "expectations check",
@@ -1463,7 +1475,17 @@ class Commands(unittest.TestCase):
     def test_train_in_16_bits_skips_overflows_and_equals_a_single_device(self):
         self.assertEqual(self.run_plumbline(*self.MIXED, *self.OVERFLOWS), 0, self.done.stdout + self.done.stderr)
         self.assertIn("loss scale  1024 to 512; 2 of 6 steps skipped: 1, 4\n", self.done.stdout)
+        self.assertIn("skipped     step 1: an overflow\n", self.done.stdout)
+        self.assertIn("loss scale  1024 to 512, from step 2 on\n", self.done.stdout)
+        self.assertIn("loss scale  512 to 1024, from step 4 on\n", self.done.stdout)
         self.assertIn("OK: the single device computes the same", self.done.stdout)
+
+    @needs_training
+    def test_train_under_autocast_clips_and_skips_overflows(self):
+        run = ["amp" if word == "fp16" else word for word in self.MIXED]
+        self.assertEqual(self.run_plumbline(*run, *self.OVERFLOWS, "--clip-norm", "0.25"), 0, self.done.stdout + self.done.stderr)
+        self.assertIn("2 of 6 steps skipped: 1, 4\n", self.done.stdout)
+        self.assertIn("\njudged 100 %\n", self.done.stdout)
 
     @needs_training
     @needs_mpi
@@ -1484,7 +1506,12 @@ class Commands(unittest.TestCase):
                 (["--precision", "fp16", "--loss-scale", "1e39"], "--loss-scale 1e+39; it must be finite"),
                 (["--precision", "fp16", "--growth-interval", "0"], "--growth-interval"),
                 (["--clip-norm", "-1"], "--clip-norm -1; it must be a finite number, at least 0"),
-                (["--precision", "amp", "--clip-norm", "1"], "clips only with rounded parameters"),
+                (["--clip-norm", "inf"], "--clip-norm inf; it must be a finite number, at least 0"),
+                (["--static-graph", "--tensor", "2", "--model", "pairs"], "a static graph with parallel.tensor = 2"),
+                (["--static-graph", "--pipeline", "2", "--micro-batches", "2"], "a static graph with parallel.pipeline = 2"),
+                (["--static-graph", "--precision", "fp16"], "a static graph with run.dtype = 'float16'"),
+                (["--static-graph", "--clip-norm", "1"], "a static graph with clip norm 1"),
+                (["--model", "gpt", "--tensor", "2"], "--tensor is of runs by steps; training by names has --data-parallel and --pipeline"),
                 (["--tensor", "0"], "--tensor: '0' is not a whole number"),
                 (["--precision", "fp16", "--model", "gpt"], "--precision is of runs by steps"),
         ):

@@ -51,10 +51,26 @@ Finding backend(const std::string& name) {
   return {"backend " + name, why.empty(), why.empty() ? "a process per rank; one was started by mpirun" : why};
 }
 
+// Asks the driver itself: the toolkit need not be here.
 Finding gpu() {
   void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  return {"GPU", driver != nullptr,
-          driver != nullptr ? "the CUDA driver is here" : "no CUDA driver (libcuda.so.1) on this machine"};
+  if (driver == nullptr) return {"GPU", false, "no CUDA driver (libcuda.so.1) on this machine"};
+  const auto start = reinterpret_cast<int (*)(unsigned)>(::dlsym(driver, "cuInit"));
+  const auto count_devices = reinterpret_cast<int (*)(int*)>(::dlsym(driver, "cuDeviceGetCount"));
+  if (start == nullptr || count_devices == nullptr) return {"GPU", false, "libcuda.so.1 is no CUDA driver"};
+  int count = 0, error = start(0);
+  if (error == 0) error = count_devices(&count);
+  if (error != 0) return {"GPU", false, fmt::format("the CUDA driver is here, and sees no GPU (its error {})", error)};
+  return {"GPU", count > 0, fmt::format("the CUDA driver sees {} of them", count)};
+}
+
+// Of libplumbline_scaler_cuda, decided when this was built.
+Finding gpu_kernels() {
+#ifdef PLUMBLINE_CUDA_VERSION
+  return {"GPU kernels", true, "built with CUDA " PLUMBLINE_CUDA_VERSION " for " PLUMBLINE_CUDA_ARCHITECTURES};
+#else
+  return {"GPU kernels", false, "not built: nvcc was not found, or PLUMBLINE_CUDA was OFF"};
+#endif
 }
 
 int run_doctor(const Program& program) {
@@ -75,6 +91,7 @@ int run_doctor(const Program& program) {
     findings.push_back({"profile " + profile.name, good, good ? profile.title : "needs LibTorch"});
   }
   findings.push_back(gpu());
+  findings.push_back(gpu_kernels());
   findings.push_back(tool("srun", "ranks can not be started by Slurm", "install slurm-client"));
   findings.push_back(tool("python3", "adapters in Python can not run", "install python3"));
   for (const Finding& finding : findings)

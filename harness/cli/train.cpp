@@ -207,11 +207,6 @@ class TrainRun {
     if (const std::string why = device_name()(spec_.run.device); !why.empty())
       throw InvalidArgument(fmt::format("{}: run.device {}", spec_file_.string(), why));
     refuse_impossible();
-    if (options_.gradients.static_graph && spec_.parallel.pipeline > 1)
-      throw InvalidArgument(fmt::format(
-          "--static-graph with parallel.pipeline = {}; it is of runs without a pipeline, where gradients are "
-          "reduced while back-propagation runs",
-          spec_.parallel.pipeline));
     (void)job::RunFiles(spec_);
     clear_record();
     const std::string what =
@@ -225,10 +220,14 @@ class TrainRun {
 
   void refuse_impossible() const {
     try {
+      const training::PrecisionSettings precision{.autocast = precision_named(options_.precision).autocast,
+                                                  .clip_norm = options_.clip_norm};
       training::refuse_impossible(spec_);
-      training::require_possible(
-          spec_, {.autocast = precision_named(options_.precision).autocast, .clip_norm = options_.clip_norm});
+      training::require_possible(spec_, precision);
+      training::require_possible(spec_, options_.gradients, precision);
     } catch (const InvalidArgument& error) {
+      throw InvalidArgument(fmt::format("{}: {}", spec_file_.string(), error.what()));
+    } catch (const Unsupported& error) {
       throw InvalidArgument(fmt::format("{}: {}", spec_file_.string(), error.what()));
     }
   }
@@ -274,33 +273,50 @@ class TrainRun {
 
   bool train() {
     LossTable losses(spec_.parallel.data * spec_.parallel.tensor, spec_.run.steps);
-    const bool passed =
-        run_task("train", spec_.parallel.world(),
-                 {{"spec", spec_file_.string()},
-                  {"record", record_.string()},
-                  {"gradients", options_.gradients},
-                  {"precision", precision()}},
-                 driver_, [&](const json& value) {
-                   if (value.contains("accumulator"))
-                     reduction_ = value;
-                   else if (const auto loss = losses.add(value.at("step"), record::number_from(value.at("loss"))))
-                     progress(value.at("step"), *loss);
-                 });
-    if (terminal_) fmt::print("\r\033[K");
+    const bool passed = run_task("train", spec_.parallel.world(),
+                                 {{"spec", spec_file_.string()},
+                                  {"record", record_.string()},
+                                  {"gradients", options_.gradients},
+                                  {"precision", precision()}},
+                                 driver_, [&](const json& value) { hear_rank(losses, value); });
+    clear_line();
     if (!losses.means().empty())
       fmt::print("loss        {:.4f} to {:.4f}  {}\n", losses.means().front(), losses.means().back(),
                  sparkline(losses.means(), 60));
     return passed;
   }
 
-  void progress(int step, double loss) {
-    const int tenth = std::max(1, spec_.run.steps / 10);
-    const std::string text = fmt::format("step {} of {}, loss {:.4f}", step + 1, spec_.run.steps, loss);
+  void hear_rank(LossTable& losses, const json& value) {
+    if (value.contains("accumulator")) {
+      reduction_ = value;
+      return;
+    }
+    const int step = value.at("step");
+    const auto loss = losses.add(step, record::number_from(value.at("loss")));
+    if (!loss) return;
+    if (value.contains("scale")) hear_scale(step, value.at("scale"), value.at("skipped"));
+    progress(step + 1, spec_.run.steps, fmt::format("step {} of {}, loss {:.4f}", step + 1, spec_.run.steps, *loss));
+  }
+
+  // The lines of a step that was skipped, or begins with another scale than the one before it; steps as --overflow-at has them.
+  void hear_scale(int step, float scale, bool skipped) {
+    const float before = std::exchange(scale_, scale);
+    if (!skipped && (step == 0 || before == scale)) return;
+    clear_line();
+    if (step > 0 && before != scale) fmt::print("loss scale  {} to {}, from step {} on\n", before, scale, step);
+    if (skipped) fmt::print("skipped     step {}: an overflow\n", step);
+  }
+
+  // On a terminal in place of the line before, else a line for each tenth of all parts.
+  void progress(int done, int parts, const std::string& text) const {
     if (terminal_)
       fmt::print("\r\033[K{}", text);
-    else if ((step + 1) % tenth == 0)
+    else if (std::int64_t{done} * 10 / parts > std::int64_t{done - 1} * 10 / parts)
       fmt::print("{}\n", text);
     std::cout.flush();
+  }
+  void clear_line() const {
+    if (terminal_) fmt::print("\r\033[K");
   }
 
   // In a process of its own, on the local backend: a record may be anything.
@@ -317,13 +333,17 @@ class TrainRun {
                       {"digits", options_.spec.empty()}});
     json judgement{{"steps", json::array()}, {"findings", json::array()}};
     const bool done = run_task("judge", 1, arguments, driver, [&](const json& value) {
-      if (value.contains("step"))
+      if (value.contains("parts"))
+        progress(value.at("done"), value.at("parts"),
+                 fmt::format("judged {} %", 100 * value.at("done").get<int>() / value.at("parts").get<int>()));
+      else if (value.contains("step"))
         judgement["steps"].push_back(value.at("step"));
       else if (value.contains("finding"))
         judgement["findings"].push_back(value.at("finding"));
       else
         judgement.update(value);
     });
+    clear_line();
     if (done) report(judgement);
     return done;
   }
@@ -427,6 +447,7 @@ class TrainRun {
   job::RunSpec spec_;
   std::optional<record::Writer> writer_;
   json reduction_ = json::object();
+  float scale_ = 0;  // of the last step that was told
   double seconds_ = 0;
   bool interrupted_ = false;
   bool failed_ = false;
@@ -544,6 +565,14 @@ bool is_one_of(const std::string& name, const Names& names) {
   return std::ranges::find(names, name) != names.end();
 }
 
+// What training by names has where runs by steps have an option.
+std::string_view by_names_has(const std::string& option) {
+  if (option == "--tensor") return "--data-parallel and --pipeline";
+  constexpr std::array<std::string_view, 5> narrow{"--precision", "--loss-scale", "--growth-interval", "--overflow-at",
+                                                   "--clip-norm"};
+  return std::ranges::find(narrow, option) != narrow.end() ? "float32 and unscaled losses" : "--epochs";
+}
+
 // Throws InvalidArgument for options that the kind of run does not have.
 bool is_by_names(const TrainOptions& options) {
   const std::string& model = options.digits.model;
@@ -554,10 +583,10 @@ bool is_by_names(const TrainOptions& options) {
                                       fmt::join(training::kPipelineModels, ", ")));
   for (const CLI::Option* option : by_names ? options.of_steps : options.program.own())
     if (option->count() > 0)
-      throw InvalidArgument(
-          by_names ? fmt::format("{} is of runs by steps; training by names has --epochs", option->get_name())
-                   : fmt::format("{} is of training by names: with --config, or --model {}", option->get_name(),
-                                 fmt::join(training::kPipelineModels, ", ")));
+      throw InvalidArgument(by_names ? fmt::format("{} is of runs by steps; training by names has {}",
+                                                   option->get_name(), by_names_has(option->get_name()))
+                                     : fmt::format("{} is of training by names: with --config, or --model {}",
+                                                   option->get_name(), fmt::join(training::kPipelineModels, ", ")));
   return by_names;
 }
 

@@ -97,6 +97,22 @@ std::string clipped(const char* precision, const char* model, const char* grid) 
          grid_and_world(grid);
 }
 
+std::string autocast_clipped(const char* precision, const char* model, const char* grid) {
+  return "scaler.training.autocast_clips[precision=" + std::string(precision) + ",model=" + model +
+         ",norm=2,overflow=none," + grid_and_world(grid);
+}
+
+// What a wrong program gets wrong of clipping, in either way of training in 16 bits.
+void clip_before_unscaling(ExecutorSteps& steps) {
+  steps.scaler.clipped_by = [](double norm, double scale) { return norm * scale; };
+}
+void count_tied_copies(ExecutorSteps& steps) {
+  steps.scaler.counts = [](const ModelParameter& one, int tensor_rank) { return !one.replicated || tensor_rank == 0; };
+}
+void clip_by_own_norm(ExecutorSteps& steps) {
+  steps.scaler.norm_group = [](const ScalerGroups&) -> Communicator* { return nullptr; };
+}
+
 std::vector<Mutant> tensor_ranks() {
   return {
       {"tp.backward_not_summed", "TRAIN-014", "input gradients of column-parallel layers are not added up",
@@ -145,21 +161,22 @@ std::vector<Mutant> clipping() {
   return {
       {"clp.training_before_unscale", "SCALER-094", "gradients are clipped by the norm that they have scaled",
        "clipping comes before unscaling", clipped("fp16", "pairs", "2x2x1"), clipped("fp32", "pairs", "2x2x1"),
-       "there is no scale", with([](ExecutorSteps& steps) {
-         steps.scaler.clipped_by = [](double norm, double scale) { return norm * scale; };
-       })},
+       "there is no scale", with(clip_before_unscaling)},
       {"clp.training_counts_tied", "SCALER-094", "both copies of a tied parameter are counted", "CLP-02",
-       clipped("fp32", "tied", "1x2x1"), clipped("fp32", "pairs", "2x1x1"), "nothing is tied",
-       with([](ExecutorSteps& steps) {
-         steps.scaler.counts = [](const ModelParameter& one, int tensor_rank) {
-           return !one.replicated || tensor_rank == 0;
-         };
-       })},
+       clipped("fp32", "tied", "1x2x1"), clipped("fp32", "pairs", "2x1x1"), "nothing is tied", with(count_tied_copies)},
       {"clp.training_norm_of_own_rank", "SCALER-094", "each rank clips by the norm of what it has", "CLP-03",
        clipped("fp32", "pairs", "2x1x1"), clipped("fp32", "pairs", "1x1x1"), "there is one rank",
-       with([](ExecutorSteps& steps) {
-         steps.scaler.norm_group = [](const ScalerGroups&) -> Communicator* { return nullptr; };
-       })},
+       with(clip_by_own_norm)},
+      {"clp.autocast_before_unscale", "SCALER-110",
+       "under autocast gradients are clipped by the norm that they have scaled", "clipping comes before unscaling",
+       autocast_clipped("amp", "pairs", "2x2x1"), autocast_clipped("amp_bf16", "pairs", "2x2x1"), "there is no scale",
+       with(clip_before_unscaling)},
+      {"clp.autocast_counts_tied", "SCALER-110", "under autocast both copies of a tied parameter are counted", "CLP-02",
+       autocast_clipped("amp", "tied", "1x2x1"), autocast_clipped("amp", "pairs", "2x2x1"), "nothing is tied",
+       with(count_tied_copies)},
+      {"clp.autocast_norm_of_own_rank", "SCALER-110", "under autocast each rank clips by the norm of what it has",
+       "CLP-03", autocast_clipped("amp", "pairs", "2x2x1"), autocast_clipped("amp", "pairs", "1x1x1"),
+       "there is one rank", with(clip_by_own_norm)},
   };
 }
 

@@ -475,6 +475,12 @@ std::vector<Mutant> of_deepspeed() {
       rule_mutant("amp.any_rule_taken", "SCALER-036", "nothing is looked at in a rule", "assertions are switched off",
                   "megatron.rule_is_refused[what=backoff_one]", "megatron.rule_is_refused[what=nothing]",
                   "the rule makes sense", takes(kTrace, [](const json&) { return true; }, {{"trace", json::array()}})),
+      rule_mutant("amp.endless_maximum_taken", "SCALER-111", "a maximum may be infinite",
+                  "it is compared with the first scale, and with nothing else",
+                  "colossalai.bound_is_refused[what=maximum_infinite]", "colossalai.bound_is_refused[what=nothing]",
+                  "there is none",
+                  takes(kTrace, [](const json& args) { return args.at("init").value("max_scale", json()) == "inf"; },
+                        {{"trace", json::array()}})),
   };
 }
 

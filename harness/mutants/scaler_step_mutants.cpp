@@ -141,6 +141,9 @@ std::vector<Mutant> deciding() {
   const auto replicas = [](const char* found, const char* grid) {
     return at("replicas_skip_together", std::string("found=") + found, grid);
   };
+  const auto shards = [](const char* found, const char* grid) {
+    return at("shards_are_one", std::string("found=") + found + ",p=2", grid);
+  };
   return {
       {"amp.tensor_group_only", "SCALER-060", "the tensor group decides", "AMP-01", skips("one", "2x2x1"),
        skips("one", "3x1x1"), "there is one stage",
@@ -166,6 +169,13 @@ std::vector<Mutant> deciding() {
       {"amp.replicas_not_asked", "SCALER-062", "the model group decides about gradients that are not reduced",
        "AMP-02: replicas drift apart", replicas("one", "1x1x2"), replicas("one", "2x3x1"), "there is one replica",
        deciding_in([](const ScalerGroups& groups) { return std::vector{groups.model}; })},
+      {"amp.shard_alone", "SCALER-112", "each rank looks at its own shard alone", "AMP-02", shards("one", "1x1x3"),
+       shards("nobody", "1x1x3"), "there is nothing to find",
+       deciding_in([](const ScalerGroups&) { return std::vector<Communicator*>(); })},
+      {"clp.norm_of_a_shard", "SCALER-112", "each rank clips by the norm of its own shard", "CLP-03",
+       shards("nobody", "1x1x2"), shards("nobody", "1x1x1"), "there is one shard", with([](ScalerSteps& steps) {
+         steps.norm_group = [](const ScalerGroups&) -> Communicator* { return nullptr; };
+       })},
       {"amp.no_reset", "SCALER-063", "the flag of the last step stays", "AMP-11: the buffer of flags is used again",
        at("flags_begin_anew", "found=one", "1x1x1"), at("flags_begin_anew", "found=nobody", "1x1x1"), "it was not set",
        with([](ScalerSteps& steps) { steps.first_flag = [](float last) { return last; }; })},

@@ -40,12 +40,12 @@ void check(const ModelParameter& parameter) {
                                       comm::name_of(values.dtype), comm::name_of(values.device)));
 }
 
+}  // namespace
+
 void expect_clipping(double clip_norm, double norm_type) {
   if (!(norm_type > 0)) throw InvalidArgument(fmt::format("norm_type is {}; it must be above 0, or inf", norm_type));
   if (!(clip_norm >= 0)) throw InvalidArgument(fmt::format("clip_norm is {}; it cannot be below 0", clip_norm));
 }
-
-}  // namespace
 
 InnerOptimizer sgd(const SgdOptions& options) {
   const auto buffers = std::make_shared<InnerOptimizer::State>();
@@ -129,6 +129,53 @@ ScalerSteps::ScalerSteps() {
   combines = [](double p) { return std::isinf(p) ? comm::ReduceOp::max : comm::ReduceOp::sum; };
 }
 
+namespace {
+
+// The partial norm and the number of zeros of what this rank counts.
+std::array<double, 2> counted_once(std::span<const ModelParameter> parameters, std::span<const Master> masters,
+                                   const Fp16Options& options, const ScalerGroups& groups, const ScalerSteps& steps) {
+  const int tensor_rank = groups.tensor == nullptr ? 0 : groups.tensor->rank();
+  std::vector<std::span<const float>> counted;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (!masters[i].gradient.empty() && steps.counts(parameters[i], tensor_rank))
+      counted.emplace_back(masters[i].gradient);
+  double zeros = 0;
+  for (const auto& gradient : counted) zeros += static_cast<double>(std::ranges::count(gradient, 0.0F));
+  return {steps.partial(counted, options.norm_type), zeros};
+}
+
+// Both over the group, in one message where both are sums.
+void combine(std::array<double, 2>& message, comm::Communicator& group, const Fp16Options& options, comm::ReduceOp op) {
+  const auto reduce = [&](double* first, std::int64_t count, comm::ReduceOp by) {
+    const Buffer buffer{first, count, DType::f64};
+    group.all_reduce(buffer, buffer, by, options.timeout);
+  };
+  if (op == comm::ReduceOp::sum) return reduce(message.data(), 2, op);
+  reduce(message.data(), 1, op);
+  if (options.count_zeros) reduce(&message[1], 1, comm::ReduceOp::sum);
+}
+
+}  // namespace
+
+void clip_over_model(std::span<const ModelParameter> parameters, std::span<const Master> masters,
+                     const Fp16Options& options, const ScalerGroups& groups, const ScalerSteps& steps,
+                     StepOutcome& outcome) {
+  if (options.clip_norm <= 0 && !options.count_zeros) return;
+  std::array<double, 2> message = counted_once(parameters, masters, options, groups, steps);
+  comm::Communicator* group = steps.norm_group(groups);
+  const bool has_parts = std::ranges::any_of(parameters, [](const auto& one) { return !one.replicated; });
+  // Entered by every rank, also where the result is of no use: who left it out would leave the others in it.
+  if (group != nullptr && group->size() > 1 && steps.enters_norm(outcome.found_inf, has_parts))
+    combine(message, *group, options, steps.combines(options.norm_type));
+  if (outcome.found_inf) return;
+  if (options.count_zeros) outcome.zeros = static_cast<std::int64_t>(message[1]);
+  if (options.clip_norm <= 0) return;
+  outcome.norm = norm_of_partial(message[0], options.norm_type);
+  std::vector<std::span<float>> all;
+  for (const Master& master : masters) all.push_back(master.gradient);
+  clip_by_norm(all, options.clip_norm, steps.clipped_by(*outcome.norm, outcome.scale));
+}
+
 Fp16Optimizer::Fp16Optimizer(std::vector<ModelParameter> parameters, InnerOptimizer inner, Fp16Options options,
                              const ScalerGroups& groups, ScalerSteps steps)
     : parameters_(std::move(parameters)),
@@ -173,37 +220,11 @@ bool Fp16Optimizer::agreed(bool own) {
   return flag_ > 0;
 }
 
-// Entered by every rank, also where the result is of no use: who left it out would leave the others in it.
-Fp16Optimizer::Norm Fp16Optimizer::norm_of_all(bool found) {
-  const int tensor_rank = groups_.tensor == nullptr ? 0 : groups_.tensor->rank();
-  std::vector<std::span<const float>> counted;
+std::vector<Master> Fp16Optimizer::masters() {
+  std::vector<Master> all;
   for (std::size_t i = 0; i < parameters_.size(); ++i)
-    if (has_gradient_[i] && steps_.counts(parameters_[i], tensor_rank)) counted.emplace_back(gradients_[i]);
-  double zeros = 0;
-  for (const auto& gradient : counted) zeros += static_cast<double>(std::ranges::count(gradient, 0.0F));
-  std::array message{steps_.partial(counted, options_.norm_type), zeros};
-  comm::Communicator* group = steps_.norm_group(groups_);
-  const bool has_parts = std::ranges::any_of(parameters_, [](const auto& one) { return !one.replicated; });
-  if (group != nullptr && group->size() > 1 && steps_.enters_norm(found, has_parts)) {
-    const auto reduce = [&](double* first, std::int64_t count, comm::ReduceOp op) {
-      const Buffer buffer{first, count, DType::f64};
-      group->all_reduce(buffer, buffer, op, options_.timeout);
-    };
-    const comm::ReduceOp op = steps_.combines(options_.norm_type);
-    if (op == comm::ReduceOp::sum) {
-      reduce(message.data(), 2, op);
-    } else {
-      reduce(message.data(), 1, op);
-      if (options_.count_zeros) reduce(&message[1], 1, comm::ReduceOp::sum);
-    }
-  }
-  return {.norm = norm_of_partial(message[0], options_.norm_type),
-          .zeros = static_cast<std::int64_t>(found ? 0 : message[1])};
-}
-
-void Fp16Optimizer::clip(double norm, double scale) {
-  const std::vector<std::span<float>> all(gradients_.begin(), gradients_.end());
-  clip_by_norm(all, options_.clip_norm, steps_.clipped_by(norm, scale));
+    all.push_back({masters_[i], has_gradient_[i] ? std::span(gradients_[i]) : std::span<float>()});
+  return all;
 }
 
 void Fp16Optimizer::copy_back() {
@@ -224,20 +245,12 @@ StepOutcome Fp16Optimizer::step(std::span<const Buffer> gradients) {
   const bool own = look(gradients, outcome.scale);
   outcome.found_inf = agreed(own);
   update(scale_, steps_.followed(own, outcome.found_inf));
-  Norm norm;
-  if (options_.clip_norm > 0 || options_.count_zeros) norm = norm_of_all(outcome.found_inf);
-  std::vector<Master> masters;
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    masters.push_back({masters_[i], has_gradient_[i] ? std::span(gradients_[i]) : std::span<float>()});
+  const std::vector<Master> masters = this->masters();
+  clip_over_model(parameters_, masters, options_, groups_, steps_, outcome);
   if (outcome.found_inf) {
     steps_.skip(inner_, masters);
     return outcome;
   }
-  if (options_.clip_norm > 0) {
-    clip(norm.norm, outcome.scale);
-    outcome.norm = norm.norm;
-  }
-  if (options_.count_zeros) outcome.zeros = norm.zeros;
   inner_.step(masters);
   copy_back();
   outcome.stepped = true;

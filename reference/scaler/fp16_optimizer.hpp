@@ -54,7 +54,8 @@ struct SgdOptions {
 /// rounded to f32.
 [[nodiscard]] InnerOptimizer sgd(const SgdOptions& options);
 
-/// This rank's groups; null for a group of one. They must outlive the optimizer.
+/// This rank's groups; null for a group of one. They must outlive the optimizer. Where data ranks hold shards of the
+/// parameters, `model` is all ranks that hold any: decision, norm and zeros are over those.
 struct ScalerGroups {
   comm::Communicator* tensor = nullptr;
   comm::Communicator* pipeline = nullptr;
@@ -72,6 +73,9 @@ struct Fp16Options {
   std::function<void(std::span<const comm::Buffer> gradients)> reduce{};
   comm::Timeout timeout{};
 };
+
+/// Throws InvalidArgument for a norm type not above 0, and a clip norm below 0.
+void expect_clipping(double clip_norm, double norm_type);
 
 struct StepOutcome {
   bool stepped = false;
@@ -139,6 +143,13 @@ struct ScalerSteps {
   ScalerSteps();
 };
 
+/// What lies between a decision and the optimizer's step: adds to the outcome, where the options ask for them, the norm of the
+/// whole model's unscaled gradients and the number of their zeros, and clips all by the norm. Of a step that found something
+/// nothing is told or clipped. Collective over the norm's group, whatever was found and whatever a rank holds.
+void clip_over_model(std::span<const ModelParameter> parameters, std::span<const Master> masters,
+                     const Fp16Options& options, const ScalerGroups& groups, const ScalerSteps& steps,
+                     StepOutcome& outcome);
+
 class Fp16Optimizer {
  public:
   /// Masters are made from the parameters. Throws InvalidArgument for parameters of another type, a scale that makes no
@@ -163,14 +174,9 @@ class Fp16Optimizer {
   void load(const Fp16State& state);
 
  private:
-  struct Norm {
-    double norm = 0;
-    std::int64_t zeros = 0;
-  };
   [[nodiscard]] bool look(std::span<const comm::Buffer> gradients, double scale);
   [[nodiscard]] bool agreed(bool own);
-  [[nodiscard]] Norm norm_of_all(bool found);
-  void clip(double norm, double scale);
+  [[nodiscard]] std::vector<Master> masters();
   void copy_back();
 
   std::vector<ModelParameter> parameters_;

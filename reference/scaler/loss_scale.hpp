@@ -94,7 +94,8 @@ using LossScale = std::variant<ConstantScale, TorchScale, HysteresisScale, DeepS
 
 // Each throws InvalidArgument, naming field and value, for a rule that makes no sense: a scale or minimum that is not
 // finite and above 0, a growth factor not above 1, a backoff factor not between 0 and 1, an interval, window or number of
-// chances below 1, and of hysteresis a minimum above the first scale, a maximum not above 1 or below the first scale.
+// chances below 1, and of hysteresis a minimum above the first scale, a maximum that is not finite, not above 1 or below the
+// first scale. What is kept in f32 must be a finite number above 0 there, too.
 // DeepSpeed takes such a minimum: the first overflow lifts the scale to it.
 void check(const ConstantScale& scale);
 void check(const TorchRule& rule);

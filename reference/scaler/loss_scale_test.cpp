@@ -106,6 +106,16 @@ TEST(Rules, AreRefusedWithFieldAndValue) {
   EXPECT_THAT(refusal(HysteresisRule{.hysteresis = 0}), HasSubstr("hysteresis is 0"));
   EXPECT_THAT(refusal(HysteresisRule{.initial_scale = 16, .max_scale = 8}), HasSubstr("at least initial_scale, 16"));
   EXPECT_THAT(refusal(HysteresisRule{.initial_scale = 1, .max_scale = 1}), HasSubstr("max_scale is 1"));
+  for (const double most : {infinite, -infinite, none, 1e39})
+    EXPECT_THAT(refusal(HysteresisRule{.max_scale = most}), HasSubstr("max_scale")) << most;
+  for (const double least : {infinite, none, -1.0, 1e-60})
+    EXPECT_THAT(refusal(HysteresisRule{.min_scale = least}), HasSubstr("min_scale")) << least;
+  for (const double growth : {infinite, none, 1e39, 1 + 0x1p-40})
+    EXPECT_THAT(refusal(HysteresisRule{.growth_factor = growth}), HasSubstr("growth_factor")) << growth;
+  for (const double backoff : {none, 1e-60, 1 - 0x1p-40})
+    EXPECT_THAT(refusal(HysteresisRule{.backoff_factor = backoff}), HasSubstr("backoff_factor")) << backoff;
+  for (const double least : {infinite, none, 0.0})
+    EXPECT_THAT(refusal(DeepSpeedRule{.min_scale = least}), HasSubstr("min_scale")) << least;
   EXPECT_THAT(refusal(DeepSpeedRule{.scale_window = 0}), HasSubstr("scale_window is 0"));
   EXPECT_THAT(refusal(DeepSpeedRule{.delayed_shift = 0}), HasSubstr("delayed_shift is 0"));
   EXPECT_THAT(refusal(ConstantScale{none}), HasSubstr("initial_scale is nan"));

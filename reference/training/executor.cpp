@@ -24,11 +24,6 @@ void refuse_unless(bool supported, const std::string& field, const std::string& 
   if (!supported) throw Unsupported(fmt::format("{}: the reference's executor runs only {}", field, only));
 }
 
-// Whether a rank runs by the engine.
-bool is_staged(const job::RunSpec& spec, const ExecutorSteps& steps) {
-  return spec.parallel.pipeline > 1 || spec.parallel.tensor > 1 || is_mixed(spec, steps.precision);
-}
-
 // Gradients in buckets, averaged while back-propagation runs.
 class BucketedGradients {
  public:
@@ -104,8 +99,7 @@ class DataParallelRun {
       reduction_.emplace(group, spec, steps, list_, values_);
   }
 
-  /// Returns the loss over this rank's rows.
-  float step(int step) {
+  StepProgress step(int step) {
     note(step, job::Moment::before, values_);
     const std::vector<job::RowRange> rows = steps_.rows(spec_, step, group_.rank());
     const double divisor = steps_.divisor(spec_);
@@ -121,7 +115,7 @@ class DataParallelRun {
     note(step, job::Moment::after, values_);
     const auto loss = static_cast<float>(steps_.loss(local.losses));
     record_.add_loss(step, loss);
-    return loss;
+    return {.step = step, .steps = spec_.run.steps, .loss = loss};
   }
   void write(const std::filesystem::path& folder) const { record_.write(folder); }
 
@@ -178,17 +172,18 @@ class StagedRun {
     values_ = scaled_->values();
   }
 
-  /// Returns the loss over this data rank's rows, on the ranks that have the last stage.
-  std::optional<float> step(int step) {
+  /// Told by the ranks that have the last stage.
+  std::optional<StepProgress> step(int step) {
     note(step, job::Moment::before, values_);
     rank_.clear_gradients();
     const std::vector<double> losses = back_propagate(step);
     if (!spec_.injections.empty()) rank_.inject_local(step);
-    steps_.pipeline.finish([&] { rank_.reduce_shared(); }, [&] { update(step); });
+    StepProgress progress{.step = step, .steps = spec_.run.steps};
+    steps_.pipeline.finish([&] { rank_.reduce_shared(); }, [&] { update(progress); });
     if (!rank_.has_last_stage()) return {};
-    const auto loss = static_cast<float>(steps_.loss(losses));
-    record_.add_loss(step, loss);
-    return loss;
+    progress.loss = static_cast<float>(steps_.loss(losses));
+    record_.add_loss(step, progress.loss);
+    return progress;
   }
   void write(const std::filesystem::path& folder) const { record_.write(folder); }
 
@@ -206,9 +201,10 @@ class StagedRun {
     }
     return losses;
   }
-  void update(int step) {
+  void update(StepProgress& progress) {
+    const int step = progress.step;
     std::vector<at::Tensor> gradients = rank_.gradients();
-    if (scaled_) return update_scaled(step, gradients);
+    if (scaled_) return update_scaled(progress, gradients);
     note(step, job::Moment::local_grad, gradients);
     reduction_->reduce(gradients);
     note(step, job::Moment::grad, gradients);
@@ -216,7 +212,8 @@ class StagedRun {
     note(step, job::Moment::after, values_);
   }
   // The record has gradients as if losses had not been multiplied.
-  void update_scaled(int step, std::vector<at::Tensor>& gradients) {
+  void update_scaled(StepProgress& progress, std::vector<at::Tensor>& gradients) {
+    const int step = progress.step;
     std::vector<at::Tensor> unscaled;
     const double inverse = static_cast<double>(scaler::inverse_of(scaled_->scale()));
     for (const at::Tensor& own : gradients) unscaled.push_back(own.to(at::kFloat).mul(inverse));
@@ -227,8 +224,10 @@ class StagedRun {
     note(step, job::Moment::grad, scaled_->gradients());
     note(step, job::Moment::after, values_);
     if (!spec_.scaler) return;
-    record_.add_scale(step, static_cast<float>(outcome.scale));
-    record_.add_skipped(step, !outcome.stepped);
+    progress.scale = static_cast<float>(outcome.scale);
+    progress.skipped = !outcome.stepped;
+    record_.add_scale(step, *progress.scale);
+    record_.add_skipped(step, progress.skipped);
   }
   void note(int step, job::Moment moment, std::span<const at::Tensor> tensors) {
     for (std::size_t i = 0; i < tensors.size(); ++i)
@@ -264,8 +263,8 @@ void run_steps(const job::RunSpec& spec, comm::Communicator& world, const std::f
                const Progress& progress, const ExecutorSteps& steps) {
   Run run(spec, world, steps);
   for (int step = 0; step < spec.run.steps; ++step) {
-    const std::optional<float> loss = run.step(step);
-    if (progress && loss) progress({step, spec.run.steps, *loss});
+    const std::optional<StepProgress> told = run.step(step);
+    if (progress && told) progress(*told);
   }
   run.write(folder);
 }
@@ -276,11 +275,8 @@ void require_runnable(const job::RunSpec& spec, const comm::Communicator& world,
   steps.accept(spec);
   require_possible(steps.gradients);
   require_possible(spec, steps.precision);
+  require_possible(spec, steps.gradients, steps.precision);
   require_injections(spec);
-  refuse_unless(!steps.gradients.static_graph || !is_staged(spec, steps),
-                fmt::format("a static graph with parallel.pipeline = {}, parallel.tensor = {} in {}",
-                            spec.parallel.pipeline, spec.parallel.tensor, spec.run.dtype),
-                "without a pipeline or tensor ranks, in float32");
   refuse_unless(steps.gradients.join.empty(), fmt::format("join '{}'", steps.gradients.join),
                 "equally many rows on all ranks");
   if (world.size() == spec.parallel.world()) return;
@@ -296,7 +292,7 @@ void run_specification(const job::RunSpec& spec, comm::Communicator& world, cons
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw RuntimeFailure(fmt::format("'{}' cannot be made a folder: {}", folder.string(), error.message()));
-  if (is_staged(spec, steps))
+  if (is_staged(spec, steps.precision))
     run_steps<StagedRun>(spec, world, folder, progress, steps);
   else
     run_steps<DataParallelRun>(spec, world, folder, progress, steps);

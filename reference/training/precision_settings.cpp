@@ -22,6 +22,10 @@ bool is_mixed(const job::RunSpec& spec, const PrecisionSettings& settings) {
   return spec.run.dtype != "float32" || spec.scaler || settings.clip_norm > 0;
 }
 
+bool is_staged(const job::RunSpec& spec, const PrecisionSettings& settings) {
+  return spec.parallel.pipeline > 1 || spec.parallel.tensor > 1 || is_mixed(spec, settings);
+}
+
 void require_possible(const job::RunSpec& spec, const PrecisionSettings& settings) {
   if (!(settings.clip_norm >= 0) || std::isinf(settings.clip_norm))
     throw InvalidArgument(fmt::format("clip norm {}; it must be a finite number above 0", settings.clip_norm));
@@ -36,8 +40,6 @@ void require_possible(const job::RunSpec& spec, const PrecisionSettings& setting
   if (!settings.autocast) return;
   if (spec.run.dtype == "float32")
     throw InvalidArgument("autocast with run.dtype = 'float32'; it must be 'float16' or 'bfloat16'");
-  if (settings.clip_norm > 0)
-    throw Unsupported("autocast: the reference's executor clips only with rounded parameters");
   if (splits_backward(spec.run.schedule))
     throw Unsupported(
         fmt::format("autocast: the reference's executor runs only schedules with whole backward passes, not "

@@ -23,8 +23,11 @@ struct PrecisionSettings {
 /// Whether masters, a scale or a norm stand between gradients and optimizer.
 [[nodiscard]] bool is_mixed(const job::RunSpec& spec, const PrecisionSettings& settings);
 
-/// Throws InvalidArgument, naming the setting, for a norm that is none, and autocast in float32; Unsupported for autocast
-/// that clips, and with a schedule that splits the backward pass.
+/// Whether ranks run by the engine of pipelines: their model is cut, or the run is mixed.
+[[nodiscard]] bool is_staged(const job::RunSpec& spec, const PrecisionSettings& settings);
+
+/// Throws InvalidArgument, naming the setting, for a norm that is none, and autocast in float32; Unsupported for autocast with
+/// a schedule that splits the backward pass.
 void require_possible(const job::RunSpec& spec, const PrecisionSettings& settings);
 
 }  // namespace plumbline::training

@@ -1,6 +1,9 @@
 #include "reference/training/steps.hpp"
 
 #include <numeric>
+#include <string>
+
+#include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
 #include "reference/record/run_files.hpp"
@@ -28,6 +31,19 @@ void average(const job::RunSpec&, comm::Communicator& group, const Bucket& bucke
 void refuse_impossible(const job::RunSpec& spec) {
   if (const auto problem = job::problem_of(spec)) throw InvalidArgument(problem->why);
   if (spec.parallel.pipeline > 1) (void)schedule_of(spec, spec.run.micro_batches);
+}
+
+void require_possible(const job::RunSpec& spec, const GradientSettings& gradients, const PrecisionSettings& precision) {
+  if (!gradients.static_graph || !is_staged(spec, precision)) return;
+  const std::string why = spec.parallel.pipeline > 1    ? fmt::format("parallel.pipeline = {}", spec.parallel.pipeline)
+                          : spec.parallel.tensor > 1    ? fmt::format("parallel.tensor = {}", spec.parallel.tensor)
+                          : spec.run.dtype != "float32" ? fmt::format("run.dtype = '{}'", spec.run.dtype)
+                          : spec.scaler                 ? std::string("a loss scale")
+                                                        : fmt::format("clip norm {}", precision.clip_norm);
+  throw Unsupported(fmt::format(
+      "a static graph with {}; gradients are reduced while back-propagation runs only of whole models in float32, "
+      "neither scaled nor clipped",
+      why));
 }
 
 job::Optimizer given_optimizer(const job::RunSpec& spec, int) { return spec.optimizer; }

@@ -53,6 +53,10 @@ void add_to_record(job::RecordWriter& record, int step, job::Moment moment, cons
 /// its pipeline does not have included.
 void refuse_impossible(const job::RunSpec& spec);
 
+/// Throws Unsupported for settings of gradients that runs of this kind do not have: a static graph, where the engine of
+/// pipelines reduces gradients when back-propagation is over.
+void require_possible(const job::RunSpec& spec, const GradientSettings& gradients, const PrecisionSettings& precision);
+
 struct ExecutorSteps {
   /// Looks at the specification before anything is done.
   std::function<void(const job::RunSpec& spec)> accept = refuse_impossible;

@@ -67,6 +67,9 @@ struct StepProgress {
   int step = 0;
   int steps = 0;
   float loss = 0;  // mean over this data rank's rows; told by the ranks that have the last stage
+  /// Of a run with a loss scale: the step's, and whether it was skipped.
+  std::optional<float> scale{};
+  bool skipped = false;
 };
 using Progress = std::function<void(const StepProgress&)>;
 

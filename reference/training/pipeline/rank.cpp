@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
@@ -162,7 +163,8 @@ void PipelineRank::inject(int step, bool reduced, std::vector<at::Tensor>& gradi
     const auto at = std::ranges::find(whole_, one.parameter, &job::Parameter::name) - whole_.begin();
     at::Tensor& gradient = gradients[static_cast<std::size_t>(at)];
     at::Tensor row_major = gradient.contiguous();
-    row_major.view({-1}).select(0, one.index).fill_(one.value);
+    // Rounded as a copy is: filling refuses a number that the type does not have, on some devices.
+    row_major.view({-1}).select(0, one.index).copy_(at::scalar_tensor(one.value, at::kDouble));
     if (!row_major.is_alias_of(gradient)) gradient.copy_(row_major);
   }
 }

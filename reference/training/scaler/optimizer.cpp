@@ -80,6 +80,10 @@ void check(const ScaledLeaf& leaf) {
     throw InvalidArgument(fmt::format("leaf '{}' has gaps in memory", leaf.name));
 }
 
+scaler::ModelParameter model_parameter(const ScaledLeaf& leaf, const at::Tensor& host) {
+  return {.name = leaf.name, .values = buffer_of(host), .replicated = leaf.replicated, .tied_copy = leaf.tied_copy};
+}
+
 // Gradients on the host, each in its leaf's order.
 class HostGradients {
  public:
@@ -128,10 +132,7 @@ class RoundedOptimizer final : public ScaledOptimizer {
         throw InvalidArgument(fmt::format("leaf '{}' is of {}; it must be f16, bf16 or f32", one.name,
                                           c10::toString(one.leaf.scalar_type())));
       host_.push_back(one.leaf.detach().cpu());
-      parameters.push_back({.name = one.name,
-                            .values = buffer_of(host_.back()),
-                            .replicated = one.replicated,
-                            .tied_copy = one.tied_copy});
+      parameters.push_back(model_parameter(one, host_.back()));
     }
     optimizer_.emplace(std::move(parameters), inner_optimizer(rule, host_), scaling.options, scaling.groups,
                        scaling.steps);
@@ -200,8 +201,7 @@ class AutocastOptimizer final : public ScaledOptimizer {
  public:
   AutocastOptimizer(const std::vector<ScaledLeaf>& leaves, const job::Optimizer& rule, const Scaling& scaling)
       : scaling_(scaling), is_constant_(std::holds_alternative<scaler::ConstantScale>(scaling.options.scale)) {
-    if (scaling.options.clip_norm > 0)
-      throw Unsupported("autocast: gradients are clipped only with rounded parameters");
+    scaler::expect_clipping(scaling.options.clip_norm, scaling.options.norm_type);
     for (const ScaledLeaf& one : leaves) {
       check(one);
       if (one.leaf.scalar_type() != at::kFloat)
@@ -209,6 +209,7 @@ class AutocastOptimizer final : public ScaledOptimizer {
                                           c10::toString(one.leaf.scalar_type())));
       leaves_.push_back(one.leaf);
       host_.push_back(one.leaf.detach().cpu());
+      parameters_.push_back(model_parameter(one, host_.back()));
     }
     inner_.emplace(inner_optimizer(rule, host_));
     scaler::GradScalerOptions settings = grad_scaler_of(scaling.options.scale, scaling.is_on);
@@ -228,8 +229,9 @@ class AutocastOptimizer final : public ScaledOptimizer {
       if (gradients[i].defined()) found_in.push_back(buffer_of(unscaled_.back()));
     }
     scaler_->unscale(kOnly, found_in);
+    outcome.found_inf = scaler_->found_inf(kOnly).value_or(0) > 0;
+    clip_over_model(parameters_, masters(), scaling_.options, scaling_.groups, scaling_.steps, outcome);
     outcome.stepped = scaler_->step(kOnly, found_in, [this] { inner_->step(masters()); });
-    outcome.found_inf = !outcome.stepped;
     if (outcome.found_inf) scaling_.steps.skip(*inner_, masters());
     if (is_constant_)
       scaler_->update(outcome.scale);
@@ -316,7 +318,8 @@ class AutocastOptimizer final : public ScaledOptimizer {
   Scaling scaling_;
   bool is_constant_;
   std::vector<at::Tensor> leaves_;
-  std::vector<at::Tensor> host_;  // of the leaves' values; on the host the same memory
+  std::vector<at::Tensor> host_;                    // of the leaves' values; on the host the same memory
+  std::vector<scaler::ModelParameter> parameters_;  // in that memory
   std::vector<at::Tensor> unscaled_;
   std::optional<scaler::InnerOptimizer> inner_;
   std::optional<scaler::GradScaler> scaler_;

@@ -70,8 +70,7 @@ class ScaledOptimizer {
 [[nodiscard]] std::unique_ptr<ScaledOptimizer> rounded_optimizer(std::vector<ScaledLeaf> leaves,
                                                                  std::span<const at::Tensor> values,
                                                                  const job::Optimizer& rule, const Scaling& scaling);
-/// Leaves in f32, under PyTorch's scaler or, with a constant, a scale that stays. Throws Unsupported for other rules, and for
-/// clipping.
+/// Leaves in f32, under PyTorch's scaler or, with a constant, a scale that stays. Throws Unsupported for other rules.
 [[nodiscard]] std::unique_ptr<ScaledOptimizer> autocast_optimizer(const std::vector<ScaledLeaf>& leaves,
                                                                   const job::Optimizer& rule, const Scaling& scaling);
 

@@ -1,6 +1,7 @@
 // Loss scales and masters behind LibTorch's leaves: against torch.optim's rule in float32, skipped steps, states.
 #include "reference/training/scaler/optimizer.hpp"
 
+#include <cmath>
 #include <limits>
 
 #include <ATen/ops/empty_like.h>
@@ -148,6 +149,31 @@ TEST_P(Ways, StatesOfOthersAreRefused) {
   EXPECT_EQ(scaled->state().inner, good.inner);
 }
 
+// By the norm that they have unscaled; with an infinity the step is skipped and nothing is clipped.
+TEST_P(Ways, GradientsAreClippedByTheUnscaledNorm) {
+  constexpr double most = 0.5;
+  const Leaves leaves(type_of(GetParam()));
+  Scaling scaling = torch_scaling();
+  scaling.options.clip_norm = most;
+  const auto scaled = made(GetParam(), leaves, kMomentum, scaling);
+  for (int step = 0; step < 3; ++step) {
+    std::vector<at::Tensor> gradients = leaves.gradients(step, scaled->scale(), type_of(GetParam()));
+    if (step == 1) gradients[0].view({-1}).select(0, 2).fill_(kInfinite);
+    const scaler::StepOutcome outcome = scaled->step(gradients);
+    EXPECT_EQ(outcome.stepped, step != 1);
+    EXPECT_EQ(outcome.norm.has_value(), step != 1);
+    if (step == 1) continue;
+    double squares = 0;
+    const std::vector<at::Tensor> whole = leaves.gradients(step, 1, at::kFloat);
+    for (const at::Tensor& one : whole) squares += one.to(at::kDouble).square().sum().item<double>();
+    EXPECT_NEAR(*outcome.norm, std::sqrt(squares), 1e-6 * std::sqrt(squares));
+    const double by = most / (std::sqrt(squares) + 1e-6);
+    ASSERT_LT(by, 1);
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      EXPECT_LT(whole[i].mul(by).sub(scaled->gradients()[i]).abs().max().item<double>(), 1e-6) << "step " << step;
+  }
+}
+
 TEST_P(Ways, ZeroGradClearsTheLeavesAndTheirCopies) {
   const Leaves leaves(type_of(GetParam()));
   const auto scaled = made(GetParam(), leaves, kAdam, torch_scaling());
@@ -206,8 +232,8 @@ TEST(ScaledLeaves, OfOtherTypesAreRefused) {
   Leaves leaves(at::kDouble);
   EXPECT_THROW(autocast_optimizer(leaves.leaves, kAdam, torch_scaling()), InvalidArgument);
   Scaling scaling = torch_scaling();
-  scaling.options.clip_norm = 1;
-  EXPECT_THROW(autocast_optimizer(Leaves(at::kFloat).leaves, kAdam, scaling), Unsupported);
+  scaling.options.clip_norm = -1;
+  EXPECT_THROW(autocast_optimizer(Leaves(at::kFloat).leaves, kAdam, scaling), InvalidArgument);
   scaling = torch_scaling();
   scaling.options.scale = scaler::HysteresisScale();
   EXPECT_THROW(autocast_optimizer(Leaves(at::kFloat).leaves, kAdam, scaling), Unsupported);
