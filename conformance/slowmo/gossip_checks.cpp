@@ -1,10 +1,13 @@
 // Push-sum between nodes: estimates, weights, what is conserved; and what the ranks of a node have of it.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <utility>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "conformance/slowmo/slowmo_checks.hpp"
@@ -231,6 +234,64 @@ void lags(Context& context) {
   }
 }
 
+// A wire that can be cut for good, with all groups that are made of it.
+struct Wires {
+  std::atomic<bool> are_cut = false;
+  std::atomic<int> tries = 0;  // behind the cut
+};
+class CutForGood final : public comm::CommunicatorDecorator {
+ public:
+  CutForGood(std::unique_ptr<comm::Communicator> inner, Wires& wires)
+      : CommunicatorDecorator(std::move(inner)), wires_(wires) {}
+
+ private:
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    if (!wires_.are_cut) return CommunicatorDecorator::do_start(calls);
+    ++wires_.tries;
+    throw RuntimeFailure("a wire that a check cut");
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<CutForGood>(std::move(group), wires_);
+  }
+  Wires& wires_;
+};
+
+// Pauses of 1, 2, 4, … ms fit 9 times into the heartbeat time of half a second; who does not pause tries thousands of times.
+void gives_up(Context& context) {
+  constexpr int most_tries = 20;
+  Gossip gossip = gossip_over("ring", context.size(), 1);
+  slowmo::Options& options = gossip.training.options;
+  options.overlap = options.accepts_stale = context.parameters().text("overlap") == "yes";
+  options.heartbeat = std::chrono::milliseconds(500);
+  SlowMoValues values{1.0 + context.rank(), 2};
+  const comm::Buffer parameters{values.data(), 2, comm::DType::f64};
+  Wires wires;
+  CutForGood world(context.world().duplicate(), wires);
+  slowmo::SlowMo slowmo(
+      world, {.parameters = {parameters}}, [&] { return std::vector<slowmo::ParameterGroup>{{{parameters}, 0.25}}; },
+      options, steps_of(context));
+  wires.are_cut = context.parameters().text("wire") == "cut";
+  std::string said = "nothing was said";
+  try {
+    slowmo.before_forward();
+    slowmo.after_backward({});
+    slowmo.step();
+  } catch (const comm::TimeoutError& error) {
+    said = error.what();
+  } catch (const Error& error) {
+    said = fmt::format("another error: {}", error.what());
+  }
+  if (!wires.are_cut) {
+    EXPECT_EQ(said, "nothing was said") << "SLOWMO-110";
+    return;
+  }
+  EXPECT_THAT(said, testing::AllOf(testing::HasSubstr("round 0 of gossip"), testing::HasSubstr("receives from ["),
+                                   testing::HasSubstr("the last time by 'a wire that a check cut'"),
+                                   testing::HasSubstr("heartbeat time of 0.5 s")))
+      << "SLOWMO-110";
+  EXPECT_LE(wires.tries, most_tries) << "SLOWMO-110: tries in the heartbeat time";
+}
+
 // Fails the starts of calls that it is told to, before anything of them is made.
 class Cut final : public comm::CommunicatorDecorator {
  public:
@@ -282,6 +343,12 @@ void add_slowmo_gossip_checks(suite::Suite& suite) {
   add("gossip.evaluation_does_not_gossip", "SLOWMO-025@73bd", {graph}, evaluation_does_not_gossip, {2, 3});
   add("gossip.overlaps", "SLOWMO-026@f975", {graph, {"lag", {"0", "2"}}, {"node", {"1", "2"}}}, overlaps, {2, 3, 4});
   add("gossip.lags", "SLOWMO-028@8a60", {graph, {"lag", {"1", "2", "3"}}}, lags, {2, 3});
+  suite.add({.id = "slowmo.gossip.gives_up",
+             .verifies = {"SLOWMO-110@da68"},
+             .axes = {{"overlap", {"no", "yes"}}, {"wire", {"cut", "whole"}}, suite::worlds({2, 3})},
+             .needs = {comm::Capability::thread_multiple},
+             .spoils_group = true,
+             .body = gives_up});
   add("gossip.made_again", "SLOWMO-027@55bc", {graph, {"when", {"once", "often"}}}, made_again, {2, 3});
 }
 

@@ -1,7 +1,11 @@
 // Halves and their masters, buffers, checkpoints, what is said and what is refused.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -170,6 +174,119 @@ void resumes(Context& context) {
   }
 }
 
+// Evaluation leaves the estimate in the place of the numerator; what is saved then says so.
+void resumes_at_the_estimate(Context& context) {
+  const std::string& graph = context.parameters().text("graph");
+  const SlowMoTraining training = resumable(graph == "hub" ? "sgp" : "localsgd", "whole", context.size());
+  const auto trained = [&](bool saves, const SlowMoSteps& steps) {
+    std::vector<double> values = initial_values(training);
+    const Buffer parameters{values.data(), static_cast<std::int64_t>(values.size()), DType::f64};
+    const auto groups = [&] { return std::vector<ParameterGroup>{{{parameters}, 0.25}}; };
+    auto slowmo = std::make_unique<SlowMo>(context.world(), slowmo::Tensors{.parameters = {parameters}}, groups,
+                                           training.options, steps);
+    for (int step = 0; step < training.steps; ++step) {
+      slowmo->before_forward();
+      std::vector<double> gradients = gradients_at(values, context.rank(), step);
+      const Buffer made{gradients.data(), parameters.count, DType::f64};
+      slowmo->after_backward(std::span(&made, 1));
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] -= 0.25 * gradients[i];
+      slowmo->step();
+      slowmo->evaluate();
+      slowmo->before_forward();
+      if (saves) {
+        const slowmo::Checkpoint checkpoint = slowmo->checkpoint();
+        const std::vector<double> saved = values;
+        slowmo.reset();
+        slowmo = std::make_unique<SlowMo>(context.world(), slowmo::Tensors{.parameters = {parameters}}, groups,
+                                          training.options, steps);
+        values = saved;
+        slowmo->load(checkpoint);
+      }
+      slowmo->train();
+    }
+    return values;
+  };
+  EXPECT_EQ(trained(true, steps_of(context)), trained(false, {})) << "SLOWMO-111";
+}
+
+// ---- what the caller brings, and what is told ----
+
+// Counts what is made over it.
+class CountedGroup final : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+  int calls = 0;
+
+ private:
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    ++calls;
+    CommunicatorDecorator::do_run(call, timeout);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
+};
+
+// Nodes of two ranks, whose groups are the caller's or not.
+void groups_of_the_caller(Context& context) {
+  const bool given = context.parameters().text("groups") == "given";
+  const int first = context.rank() / 2 * 2;
+  std::vector<int> masters;
+  for (int rank = 0; rank < context.size(); rank += 2) masters.push_back(rank);
+  CountedGroup node(context.world().create_group(std::vector{first, first + 1}));
+  std::unique_ptr<CountedGroup> between;
+  if (context.rank() == first) between = std::make_unique<CountedGroup>(context.world().create_group(masters));
+  double value = 0, gradient = context.rank();
+  const Buffer parameter{&value, 1, DType::f64}, made{&gradient, 1, DType::f64};
+  slowmo::Options options{.ranks_per_node = 2, .slow_momentum = 0, .local_sgd_frequency = 1};
+  options.rank = context.rank();
+  options.world_size = context.size();
+  if (given) options.groups = {.global = &context.world(), .masters = between.get(), .node = &node};
+  SlowMo slowmo(
+      context.world(), {.parameters = {parameter}}, [&] { return std::vector<ParameterGroup>{{{parameter}, 0.25}}; },
+      options, steps_of(context));
+  slowmo.before_forward();
+  slowmo.after_backward(std::span(&made, 1));
+  value = gradient;
+  slowmo.step();
+  EXPECT_EQ(gradient, first + 0.5) << "SLOWMO-112: the mean of the node's gradients";
+  EXPECT_EQ(value, (context.size() - 1) / 2.0) << "SLOWMO-112: the mean of the nodes";
+  EXPECT_EQ(node.calls > 0, given) << "SLOWMO-112: what was made over the node's group";
+  if (between) {
+    EXPECT_EQ(between->calls > 0, given) << "SLOWMO-112: what was made over the masters' group";
+  }
+}
+
+// Every phase that a step has is told, with rank and step, and timed; nothing is where nobody asks.
+void phases(Context& context) {
+  const bool asked = context.parameters().text("asked") == "yes";
+  comm::Float16 half{};
+  float master = 0;
+  const Buffer parameter{&half, 1, DType::f16}, masters{&master, 1, DType::f32};
+  std::vector<std::string> lines;
+  slowmo::Options options{.slow_frequency = 2, .local_sgd_frequency = 1};
+  options.verbose = options.profile = asked;
+  options.log = [&](std::string_view line) { lines.emplace_back(line); };
+  SlowMo slowmo(
+      context.world(), {.parameters = {parameter}, .masters = masters},
+      [&] { return std::vector<ParameterGroup>{{{masters}, 0.25}}; }, options, steps_of(context));
+  for (int step = 0; step < 2; ++step) {
+    slowmo.before_forward();
+    slowmo.after_backward({});
+    slowmo.step();
+  }
+  using slowmo::Phase;
+  for (const auto& [phase, step] : {std::pair{Phase::buffers, 0},
+                                    {Phase::average, 0},
+                                    {Phase::error_before, 0},
+                                    {Phase::error_after, 0},
+                                    {Phase::copy_back, 0},
+                                    {Phase::slow, 1}}) {
+    const std::string line = fmt::format("rank {}, step {}: {} done", context.rank(), step, name_of(phase));
+    EXPECT_EQ(std::ranges::count(lines, line), asked ? 1 : 0) << "SLOWMO-113: " << line;
+    EXPECT_EQ(slowmo.seconds()[static_cast<std::size_t>(phase)] > 0, asked) << "SLOWMO-113: seconds of " << line;
+  }
+  EXPECT_EQ(slowmo.seconds()[static_cast<std::size_t>(Phase::gossip)], 0) << "SLOWMO-113: nobody gossips";
+}
+
 // ---- what is said ----
 
 template <class Expected>
@@ -232,6 +349,39 @@ void refuses(Context& context) {
   const std::string said = refusal<InvalidArgument>([&] { alone.make(options, steps_of(context), tensors); });
   EXPECT_THAT(said, HasSubstr(what == "nothing" ? "nothing was refused" : words)) << "SLOWMO-035";
   EXPECT_THAT(said, testing::Not(HasSubstr("another error"))) << "SLOWMO-035";
+}
+
+// Waits that block one group keep others from going on.
+void blocking_waits(Context& context) {
+  const std::string& value = context.parameters().text("value");
+  const bool is_refused = value != "absent" && value != "0";
+  SlowMoSteps steps = steps_of(context);
+  steps.environment = [&](const char* name) {
+    return std::string_view(name) == "NCCL_BLOCKING_WAIT" && value != "absent" ? value.c_str() : nullptr;
+  };
+  double parameter = 0;
+  const std::string said =
+      refusal<InvalidArgument>([&] { Alone(context).make({}, steps, {.parameters = {{&parameter, 1, DType::f64}}}); });
+  EXPECT_THAT(said, HasSubstr(is_refused ? "NCCL_BLOCKING_WAIT is " + value : "nothing was refused")) << "SLOWMO-114";
+}
+
+// What is made of options that nobody gave.
+void defaults(Context& context) {
+  const int ranks = static_cast<int>(context.parameters().number("ranks"));
+  const slowmo::Setting setting = steps_of(context).settle({}, 0, ranks);
+  EXPECT_TRUE(setting.slow && setting.memory_efficient) << "SLOWMO-115";
+  EXPECT_EQ(setting.local_sgd, ranks > 1) << "SLOWMO-115: LocalSGD";
+  EXPECT_FALSE(setting.sgp || setting.sgp_average_params || setting.overlap) << "SLOWMO-115";
+  EXPECT_EQ(setting.ranks_per_node, 1) << "SLOWMO-115";
+  EXPECT_EQ(setting.outer.momentum, 0.5) << "SLOWMO-115: slow momentum";
+  EXPECT_EQ(setting.outer.learning_rate, 1) << "SLOWMO-115: slow learning rate";
+  EXPECT_EQ(setting.slow_frequency, 48) << "SLOWMO-115";
+  EXPECT_EQ(setting.local_sgd_frequency, 3) << "SLOWMO-115";
+  EXPECT_EQ(setting.shards, std::min(ranks, 32)) << "SLOWMO-115";
+  const slowmo::Options options;
+  EXPECT_TRUE(options.broadcast_buffers && options.push_sum && options.use_streams) << "SLOWMO-115";
+  EXPECT_EQ(options.synch_freq, 0) << "SLOWMO-115";
+  EXPECT_EQ(options.heartbeat, std::chrono::seconds(300)) << "SLOWMO-115";
 }
 
 void takes(Context& context) {
@@ -331,6 +481,11 @@ void add_slowmo_state_checks(suite::Suite& suite) {
   add("checkpoint.resumes", {"SLOWMO-034@a2c9"},
       {{"base", {"localsgd", "sgp", "sgp_slow"}}, {"memory", {"efficient", "whole"}}, {"before", {"1", "3", "4", "5"}}},
       resumes, {2, 3});
+  add("checkpoint.at_the_estimate", {"SLOWMO-111@cc5b"}, {{"graph", {"hub", "none"}}}, resumes_at_the_estimate, {2, 3});
+  add("options.groups", {"SLOWMO-112@6ff0"}, {{"groups", {"given", "made"}}}, groups_of_the_caller, {4, 6});
+  add("options.phases", {"SLOWMO-113@9a25"}, {{"asked", {"yes", "no"}}}, phases, {2, 3});
+  add("options.blocking_waits", {"SLOWMO-114@e87a"}, {{"value", {"absent", "0", "1"}}}, blocking_waits, {1, 2});
+  add("options.defaults", {"SLOWMO-115@a4d0"}, {{"ranks", {"1", "2", "31", "32", "33", "64"}}}, defaults, {1});
   add("options.refused", {"SLOWMO-035@8c54"},
       {{"what",
         {"nothing", "node_of_none", "node_below_none", "world_no_multiple", "slow_frequency", "local_sgd_frequency",

@@ -526,10 +526,13 @@ void add_precision_options(CLI::App& command, TrainOptions& options, CLI::Option
   };
   own(command.add_option("--tensor", options.digits.tensor, "Ranks over which linear layers are cut")
           ->check(at_least(1)));
-  own(command.add_option(
-      "--precision", options.precision,
-      "fp32; fp16, bf16: parameters rounded from float32 masters; amp, amp-bf16: LibTorch rounds what "
-      "layers take"));
+  options.of_steps.push_back(
+      command
+          .add_option("--precision", options.precision,
+                      "fp32; fp16, bf16: parameters rounded from float32 masters; amp, amp-bf16: LibTorch rounds what "
+                      "layers take")
+          ->capture_default_str()
+          ->excludes(spec));
   own(command.add_option("--loss-scale", options.loss_scale, "The first one, of fp16 and amp"));
   own(command
           .add_option("--growth-interval", options.growth_interval, "Steps without overflow until the scale doubles")
@@ -581,8 +584,12 @@ bool is_by_names(const TrainOptions& options) {
     throw InvalidArgument(fmt::format("model '{}'; it must be {}, or by names {}", model,
                                       fmt::join(training::kDigitsModels, ", "),
                                       fmt::join(training::kPipelineModels, ", ")));
+  // Averaged runs by steps have checkpoints as well.
+  const auto is_averagings = [&](const CLI::Option* option) {
+    return options.averaging.given() && (option->get_name() == "--checkpoints" || option->get_name() == "--resume");
+  };
   for (const CLI::Option* option : by_names ? options.of_steps : options.program.own())
-    if (option->count() > 0)
+    if (option->count() > 0 && (by_names || !is_averagings(option)))
       throw InvalidArgument(by_names ? fmt::format("{} is of runs by steps; training by names has {}",
                                                    option->get_name(), by_names_has(option->get_name()))
                                      : fmt::format("{} is of training by names: with --config, or --model {}",
@@ -590,12 +597,21 @@ bool is_by_names(const TrainOptions& options) {
   return by_names;
 }
 
+// Halves have masters there; LibTorch's choice of where to round has none.
+std::string averaged_dtype(const std::string& name) {
+  const Precision& precision = precision_named(name);
+  if (precision.autocast)
+    throw InvalidArgument(fmt::format("--precision {} with --averaging; it must be fp32, fp16 or bf16", name));
+  return std::string(precision.dtype);
+}
+
 // Of runs whose ranks average parameters. Throws InvalidArgument for what is of gradients that ranks average.
 AveragingRun averaging_run(const TrainOptions& options) {
   for (const CLI::Option* option : options.of_gradients)
     if (option->count() > 0)
       throw InvalidArgument(
-          fmt::format("{} with --averaging; parameters are averaged only of whole float32 models", option->get_name()));
+          fmt::format("{} with --averaging; parameters are averaged only of whole models, and gradients are not",
+                      option->get_name()));
   const training::GradientSettings usual;
   if (options.gradients.compression != usual.compression || options.gradients.static_graph)
     throw InvalidArgument(fmt::format("--{} with --averaging; no gradients are averaged there",
@@ -607,11 +623,18 @@ AveragingRun averaging_run(const TrainOptions& options) {
   if (options.digits.device != "cpu")
     throw InvalidArgument(fmt::format("--device {} with --averaging; parameters are averaged only in host memory",
                                       options.digits.device));
-  return {.digits = options.digits,
+  if (options.program.resume() && options.program.checkpoints().empty())
+    throw InvalidArgument("--resume needs --checkpoints DIR, where they are");
+  training::DigitsRun digits = options.digits;
+  digits.dtype = averaged_dtype(options.precision);
+  return {.digits = digits,
           .settings = options.averaging.settings(options.digits.data),
           .seeds = options.averaging.seeds(),
           .margin = options.averaging.margin(),
           .judge = options.judge,
+          .checkpoints = {.folder = options.program.checkpoints(),
+                          .steps = options.averaging.checkpoint_steps(),
+                          .resume = options.program.resume()},
           .picture = options.averaging.picture(),
           .out = options.out};
 }

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include "harness/cli/arguments.hpp"
 #include "harness/cli/outputs.hpp"
@@ -47,7 +48,7 @@ void AveragingOptions::add_to(CLI::App& app, CLI::Option* spec) {
   own(app.add_option("--localsgd-frequency", settings_.local_sgd_frequency, "Steps from one average to the next")
           ->check(at_least(1))
           ->capture_default_str(),
-      {"localsgd", "post-localsgd", "slowmo"});
+      {"localsgd", "post-localsgd", "slowmo over localsgd"});
   own(app.add_option("--localsgd-begin", settings_.local_sgd_begin, "Of post-localsgd: steps that average each")
           ->check(at_least(1))
           ->capture_default_str(),
@@ -69,15 +70,26 @@ void AveragingOptions::add_to(CLI::App& app, CLI::Option* spec) {
       {"slowmo", "diloco"});
   own(app.add_option("--gossip-graph", settings_.graph, "Who mixes with whom; `plumbline gossip` shows them")
           ->capture_default_str(),
-      {"sgp", "slowmo"});
+      {"sgp", "slowmo over sgp"});
   own(app.add_option("--gossip-peers", settings_.peers, "Peers a round; 0: the graph's own number")
           ->check(at_least(0))
           ->capture_default_str(),
-      {"sgp", "slowmo"});
-  own(app.add_flag("--push-pull", push_pull_, "Gossip without push-sum weights"), {"sgp", "slowmo"});
+      {"sgp", "slowmo over sgp"});
+  own(app.add_flag("--push-pull", push_pull_,
+                   "Gossip in which nodes of bipartite graphs take turns in sending; the same values and weights"),
+      {"sgp", "slowmo over sgp"});
+  own(app.add_flag("--overlap", settings_.overlap,
+                   "Gossip beside the forward and backward, on a thread. Off, since gradients are then made at values "
+                   "that lack the peers' latest messages; nobody has proven that slow momentum converges so"),
+      {"sgp", "slowmo over sgp"});
+  own(app.add_option("--overlap-lag", settings_.overlap_lag,
+                     "Steps that it may take: 0: what is sent ahead of a forward is added behind its backward")
+          ->check(at_least(0))
+          ->capture_default_str(),
+      {"sgp", "slowmo over sgp"});
   own(app.add_flag("--average-at-slow-steps", settings_.average_at_slow_steps,
                    "Slow steps over sgp average all ranks, also with whole slow buffers"),
-      {"slowmo"});
+      {"slowmo over sgp"});
   own(app.add_option("--ranks-per-node", settings_.ranks_per_node, "Ranks that act as one")
           ->check(at_least(1))
           ->capture_default_str());
@@ -87,6 +99,9 @@ void AveragingOptions::add_to(CLI::App& app, CLI::Option* spec) {
           ->check(at_least(1, 1000))
           ->capture_default_str());
   own(app.add_option("--margin", margin_, "Percent of the held-out digits that an algorithm may be behind one device")
+          ->capture_default_str());
+  own(app.add_option("--checkpoint-steps", checkpoint_steps_, "Steps from one checkpoint to the next")
+          ->check(at_least(1))
           ->capture_default_str());
   own(app.add_option("--picture", picture_, "Loss and distance by step (default: averaging.svg in --out)")
           ->type_name("FILE"));
@@ -111,18 +126,31 @@ std::vector<std::string> AveragingOptions::algorithms() const {
 }
 
 void AveragingOptions::require_used(const std::vector<std::string>& algorithms) const {
+  std::vector<std::string> named = algorithms;
+  if (std::ranges::find(algorithms, "slowmo") != algorithms.end())
+    named.push_back(fmt::format("slowmo over {}", settings_.base));
   for (const Option& one : options_) {
-    const bool is_used = one.of.empty() || std::ranges::any_of(algorithms, [&](const std::string& algorithm) {
+    const bool is_used = one.of.empty() || std::ranges::any_of(named, [&](const std::string& algorithm) {
                            return std::ranges::find(one.of, algorithm) != one.of.end();
                          });
-    if (one.option->count() > 0 && !is_used)
-      throw InvalidArgument(fmt::format("{} says nothing to --averaging {}; it is of {}", one.option->get_name(),
-                                        names_, fmt::join(one.of, ", ")));
+    if (one.option->count() == 0 || is_used) continue;
+    throw InvalidArgument(fmt::format(
+        "{} says nothing to --averaging {}{}; it is of {}", one.option->get_name(), names_,
+        named.size() > algorithms.size() ? fmt::format(" ({})", named.back()) : "", fmt::join(one.of, ", ")));
   }
+  const auto given = [&](const char* name) {
+    return std::ranges::any_of(own_,
+                               [&](const CLI::Option* one) { return one->get_name() == name && one->count() > 0; });
+  };
+  if (given("--slowmo-shards") && memory_ == "whole")
+    throw InvalidArgument("--slowmo-shards says nothing to --slowmo-memory whole, which has none");
 }
 
 std::vector<AveragingSettings> AveragingOptions::settings(int world) const {
   const std::vector<std::string> names = algorithms();
+  if (std::ranges::find(training::kAveragingBases, settings_.base) == training::kAveragingBases.end())
+    throw InvalidArgument(fmt::format("--averaging-base '{}'; it must be {}", settings_.base,
+                                      fmt::join(training::kAveragingBases, ", ")));
   require_used(names);
   if (memory_ != "efficient" && memory_ != "whole")
     throw InvalidArgument(fmt::format("--slowmo-memory '{}'; it must be efficient or whole", memory_));
@@ -213,17 +241,35 @@ class AveragingCommand {
       digits.seed += static_cast<std::uint64_t>(seed);
       const std::filesystem::path folder =
           std::filesystem::absolute(std::filesystem::path(out_) / "run" / fmt::format("seed{}", digits.seed));
-      training::require_averageable(training::write_digits_run(digits, training::digits(), folder));
+      const job::RunSpec spec = training::write_digits_run(digits, training::digits(), folder);
+      training::require_averageable(spec);
+      for (const AveragingSettings& settings : run_.settings) require_together(spec, settings);
       alone_.seeds.emplace_back();
-      alone_runs_.push_back({{"spec", (folder / "spec.toml").string()}, {"record", (folder / "alone").string()}});
+      alone_runs_.push_back(
+          {{"spec", (folder / "spec.toml").string()}, {"rate_decay", run_.settings.front().rate_decay}});
       for (std::size_t i = 0; i < run_.settings.size(); ++i) {
         series_[i].seeds.emplace_back();
         runs_.push_back({{"spec", (folder / "spec.toml").string()},
                          {"settings", run_.settings[i]},
                          {"world", digits.data},
+                         {"checkpoints", checkpoints_of(digits.seed, run_.settings[i])},
                          {"record", run_.judge ? (folder / fmt::format("record{}", i)).string() : ""}});
       }
     }
+  }
+  static void require_together(const job::RunSpec& spec, const AveragingSettings& settings) {
+    try {
+      training::require_together(spec, settings);
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(fmt::format("--{}", error.what()));
+    }
+  }
+  // Workers may stand elsewhere.
+  [[nodiscard]] json checkpoints_of(std::uint64_t seed, const AveragingSettings& settings) const {
+    const AveragingCheckpoints& all = run_.checkpoints;
+    if (all.folder.empty()) return json::object({{"folder", std::string()}});
+    const auto folder = std::filesystem::absolute(all.folder) / fmt::format("seed{}", seed) / settings.algorithm;
+    return {{"folder", folder.string()}, {"steps", all.steps}, {"resume", all.resume}};
   }
   // Of the runs, one seed's behind the other.
   AveragingCurve& curve_of(std::size_t run) { return series_[run % series_.size()].seeds[run / series_.size()]; }
@@ -262,9 +308,27 @@ class AveragingCommand {
     });
   }
 
+  // On a terminal alone: a line that the next one replaces.
+  void progress(const char* what, std::size_t run, int step) const {
+    if (!terminal_) return;
+    fmt::print("\r\033[K{} {}, seed {}: step {} of {}", what, series_[run % series_.size()].name,
+               run_.digits.seed + run / series_.size(), step + 1, run_.digits.steps);
+    std::cout.flush();
+  }
+  void end_progress() const {
+    if (terminal_) fmt::print("\r\033[K");
+  }
+
   bool train_averaging() {
     const bool passed = run_task("average", run_.digits.data, {{"runs", runs_}}, driver_, [this](const json& value) {
-      AveragingCurve& curve = curve_of(value.at("run"));
+      const std::size_t run = value.at("run");
+      AveragingCurve& curve = curve_of(run);
+      if (value.contains("resumed")) {
+        end_progress();
+        fmt::print("{}, seed {}: goes on from step {}\n", series_[run % series_.size()].name,
+                   run_.digits.seed + run / series_.size(), value.at("resumed").get<int>());
+        return;
+      }
       if (value.contains("accuracy")) {
         curve.accuracy = value.at("accuracy");
         curve.accuracies = value.at("accuracies").get<std::vector<double>>();
@@ -275,7 +339,9 @@ class AveragingCommand {
       curve.largest.push_back(record::number_from(value.at("largest")));
       curve.mean.push_back(record::number_from(value.at("mean")));
       write_step(curve);
+      progress("training", run, value.at("step"));
     });
+    end_progress();
     if (passed) tell();
     return passed;
   }
@@ -325,12 +391,14 @@ class AveragingCommand {
     const bool done = run_task(
         "judge_averaging", 1, {{"runs", runs_}, {"rank_order", rank_order}}, local_driver(), [&](const json& value) {
           if (value.contains("judged")) return judged.merge(value.at("judged").get<std::set<std::string>>());
-          const json& finding = value.at("finding");
           const std::size_t run = value.at("run");
+          if (value.contains("step")) return progress("judging", run, value.at("step"));
+          const json& finding = value.at("finding");
           findings[finding.at("requirement")].push_back(
               fmt::format("{}, seed {}: {}", series_[run % series_.size()].name,
                           run_.digits.seed + run / series_.size(), finding.at("text").get<std::string>()));
         });
+    end_progress();
     for (const auto& [id, texts] : findings) judged.insert(id);
     std::size_t passed = 0;
     for (const std::string& id : judged) {
@@ -357,7 +425,6 @@ class AveragingCommand {
 
   // Whether each algorithm is within the margin of one device.
   void judge_accuracy() {
-    if (run_.settings.front().rate_decay != 1) return;  // the single device's rate stays
     const double alone = mean_of_numbers(accuracies_of(alone_));
     for (const AveragingSeries& one : series_) {
       const double behind = 100 * (alone - mean_of_numbers(accuracies_of(one)));
@@ -414,6 +481,7 @@ class AveragingCommand {
   const AveragingRun& run_;
   const launch::Options& driver_;
   const std::string out_;
+  const bool terminal_ = ::isatty(STDOUT_FILENO) == 1;
   std::optional<record::Writer> writer_;
   AveragingSeries alone_;
   std::vector<AveragingSeries> series_;

@@ -28,11 +28,12 @@ class AveragingOptions {
   [[nodiscard]] int seeds() const { return seeds_; }
   [[nodiscard]] double margin() const { return margin_; }
   [[nodiscard]] const std::string& picture() const { return picture_; }
+  [[nodiscard]] int checkpoint_steps() const { return checkpoint_steps_; }
 
  private:
   struct Option {
     CLI::Option* option;
-    std::vector<std::string> of;  // algorithms, or slowmo/<base>; empty: of all
+    std::vector<std::string> of;  // algorithms, or "slowmo over <base>"; empty: of all
   };
   CLI::Option* own(CLI::Option* option, std::vector<std::string> of = {});
   [[nodiscard]] std::vector<std::string> algorithms() const;
@@ -42,7 +43,7 @@ class AveragingOptions {
   training::AveragingSettings settings_;
   std::optional<double> momentum_, learning_rate_;
   bool push_pull_ = false;
-  int seeds_ = 1;
+  int seeds_ = 1, checkpoint_steps_ = 10;
   double margin_ = 2;  // percent
   std::vector<CLI::Option*> own_;
   std::vector<Option> options_;
@@ -64,12 +65,20 @@ struct AveragingSeries {
 /// Loss and largest distance by step, mean over the seeds.
 [[nodiscard]] std::string averaging_svg(const std::vector<AveragingSeries>& series, const std::string& title);
 
+/// Where and how often runs are saved.
+struct AveragingCheckpoints {
+  std::string folder;  // empty: nowhere
+  int steps = 10;      // from one to the next; the last step is saved as well
+  bool resume = false;
+};
+
 struct AveragingRun {
   training::DigitsRun digits;
   std::vector<training::AveragingSettings> settings;
   int seeds = 1;
   double margin = 2;  // percent of the held-out digits
   bool judge = true;
+  AveragingCheckpoints checkpoints;
   std::string picture;  // a file; empty: averaging.svg in `out`
   std::string out;      // empty: the usual one
 };

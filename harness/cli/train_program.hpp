@@ -27,6 +27,9 @@ class ProgramOptions {
   void check() { check_ = true; }
   /// Where the timeline goes; empty: nowhere.
   [[nodiscard]] const std::string& trace() const { return trace_; }
+  /// --checkpoints and --resume, which other runs by steps may have, too.
+  [[nodiscard]] const std::string& checkpoints() const { return checkpoints_; }
+  [[nodiscard]] bool resume() const { return run_.resume; }
   /// Whether --config is given.
   [[nodiscard]] bool configured() const { return !config_.empty(); }
   /// The file, then the options over it. Throws what reading the file throws, and InvalidArgument, with the options that were

@@ -44,9 +44,8 @@ MakeSteps dividing_by_world(Mean what) {
 std::string at(const char* check, const std::string& parameters, int world) {
   return "training.averaging." + std::string(check) + "[" + parameters + ",world=" + std::to_string(world) + "]";
 }
-std::string judged(const char* algorithm, int node, int world, const char* model = "mlp") {
-  return at("judged", "algorithm=" + std::string(algorithm) + ",model=" + model + ",node=" + std::to_string(node),
-            world);
+std::string judged(const char* algorithm, int node, int world) {
+  return at("judged", "algorithm=" + std::string(algorithm) + ",node=" + std::to_string(node), world);
 }
 std::string of(const char* check, const char* algorithm, int world) {
   return at(check, "algorithm=" + std::string(algorithm), world);
@@ -138,7 +137,8 @@ std::vector<Mutant> of_averages() {
        planning(
            [](const Setting&, std::int64_t step, StepPlan& plan) { plan.average = plan.average && step % 2 == 0; })},
       {"train.running_statistics_apart", "TRAIN-046", "running statistics stay each rank's own",
-       "buffers not broadcast", judged("localsgd", 1, 3, "conv_norm"), judged("localsgd", 1, 3), "the model has none",
+       "buffers not broadcast", at("running_statistics", "algorithm=localsgd,model=conv_norm", 3),
+       at("running_statistics", "algorithm=localsgd,model=conv_norm", 1), "alone, a rank's own are rank 0's",
        with([](AveragedSteps& steps) { steps.slowmo.broadcasts_buffers = [](bool, std::int64_t) { return false; }; })},
       {"train.halves_lose_for_good", "TRAIN-052", "masters become the average of the halves", "error feedback left out",
        at("halves", "algorithm=localsgd,type=float16", 3), at("halves", "algorithm=localsgd,type=float16", 1),
@@ -165,6 +165,23 @@ std::vector<Mutant> of_slow_steps() {
       {"train.slow_momentum_not_saved", "TRAIN-051", "a checkpoint has no slow momentum",
        "a checkpoint of weight and numerator flag alone", of("resumes", "slowmo", 3), of("resumes", "localsgd", 3),
        "there is no slow momentum", with(forget_slow_momentum)},
+      {"train.overlap_collects_late", "TRAIN-110", "what was handed over is collected a step late",
+       "synch_freq counts from 1", at("overlaps", "algorithm=sgp-star-overlap,lag=2,node=1", 3),
+       at("equals_synchronous", "algorithm=sgp-complete,node=1", 3), "nothing overlaps",
+       with([](AveragedSteps& steps) { steps.slowmo.collects = [](int behind, int lag) { return behind > lag; }; })},
+      {"train.resumes_with_any_optimizer", "TRAIN-111", "a checkpoint does not say of which optimizer it is",
+       "a field that nobody added", at("other_runs", "differs=optimizer", 2), at("other_runs", "differs=dtype", 2),
+       "the other type is still seen", with([](AveragedSteps& steps) {
+         steps.same = [](training::Configuration all) {
+           std::erase_if(all, [](const auto& field) { return field.first == "optimizer"; });
+           return all;
+         };
+       })},
+      {"train.takes_any_decay", "TRAIN-112", "decays are not looked at", "a rate of 0 or infinity is a number, too",
+       at("rates", "decay=1e30", 1), at("rates", "decay=1.1", 1), "float32 holds all rates",
+       with([](AveragedSteps& steps) {
+         steps.accept = [](const job::RunSpec&, const training::AveragingSettings&) {};
+       })},
   };
 }
 

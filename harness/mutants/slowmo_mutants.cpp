@@ -1,5 +1,6 @@
 // SlowMo with one wrong step, and adapters that answer so. Each is the smallest change that a real fault would make.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <iterator>
 #include <memory>
@@ -305,6 +306,28 @@ std::vector<Mutant> gossiping() {
       {"slo.eval_gossips", "SLOWMO-025", "evaluation gossips", "a switch that is not asked",
        over("gossip.evaluation_does_not_gossip", "ring", 3), "", "every case evaluates",
        with([](SlowMoSteps& steps) { steps.gossips = [](bool) { return true; }; })},
+      {"slo.off_for_good", "SLOWMO-025", "training behind an evaluation gossips no more",
+       "a switch that is not turned back", over("gossip.evaluation_does_not_gossip", "ring", 3), "",
+       "every case evaluates",
+       [] {
+         SlowMoSteps steps;
+         steps.gossips = [is_off = false](bool training) mutable {
+           is_off = is_off || !training;
+           return !is_off;
+         };
+         return suite::Steps(std::move(steps));
+       }},
+      {"slo.retries_without_pause", "SLOWMO-110",
+       "a round that is cut is made again at once, as often as the time allows", "a loop around a retry",
+       at("gossip.gives_up", "overlap=no,wire=cut", 3), at("gossip.gives_up", "overlap=no,wire=whole", 3),
+       "nothing is cut", with([](SlowMoSteps& steps) {
+         steps.push_sum.pause = [](std::chrono::milliseconds) { return std::chrono::milliseconds(0); };
+       })},
+      {"slo.thread_retries_without_pause", "SLOWMO-110", "the gossip thread makes a round that is cut again at once",
+       "a loop around a retry", at("gossip.gives_up", "overlap=yes,wire=cut", 2),
+       at("gossip.gives_up", "overlap=yes,wire=whole", 2), "nothing is cut", with([](SlowMoSteps& steps) {
+         steps.push_sum.pause = [](std::chrono::milliseconds) { return std::chrono::milliseconds(0); };
+       })},
       {"slo.lazy_with_lag", "SLOWMO-026", "mixing is lazy although gossip lags behind the optimizer",
        "the source is eager then, and says nowhere why", at("gossip.overlaps", "graph=ring,lag=2,node=1", 3),
        at("gossip.overlaps", "graph=ring,lag=0,node=1", 3), "nothing is added meanwhile",
@@ -376,6 +399,11 @@ std::vector<Mutant> states() {
        saving([](Checkpoint& checkpoint) {
          if (checkpoint.push_sum_weight) checkpoint.push_sum_weight = 1;
        })},
+      {"slo.checkpoint_without_numerator_flag", "SLOWMO-111", "a checkpoint takes estimates for numerators", "REF-13",
+       at("checkpoint.at_the_estimate", "graph=hub", 3), at("checkpoint.at_the_estimate", "graph=none", 3),
+       "there is no push-sum", saving([](Checkpoint& checkpoint) {
+         if (checkpoint.is_numerator) checkpoint.is_numerator = true;
+       })},
       {"slo.checkpoint_without_momentum", "SLOWMO-034", "slow momentum begins anew after a resume",
        "FairScale does not save it", resumes("localsgd", "whole", 4), resumes("sgp", "whole", 3), "there is none",
        saving([](Checkpoint& checkpoint) {
@@ -401,7 +429,29 @@ std::vector<Mutant> states() {
 std::vector<Mutant> said() {
   const auto refused = [](const char* what) { return at("options.refused", std::string("what=") + what, 3); };
   const auto warned = [](const char* what) { return at("options.warned", std::string("what=") + what, 2); };
+  const auto option = [](const char* check, const char* parameters, int world) {
+    return at(std::string("options.") + check, parameters, world);
+  };
   return {
+      {"slo.groups_ignored", "SLOWMO-112", "groups are made although the caller gives them",
+       "an argument that nobody reads", option("groups", "groups=given", 4), option("groups", "groups=made", 4),
+       "there are none",
+       with([](SlowMoSteps& steps) { steps.groups = [](const slowmo::Groups&) { return slowmo::Groups{}; }; })},
+      {"slo.slow_phase_untold", "SLOWMO-113", "slow momentum is neither timed nor told", "a phase without events",
+       option("phases", "asked=yes", 2), option("phases", "asked=no", 2), "nobody asks", with([](SlowMoSteps& steps) {
+         steps.tells = [](slowmo::Phase phase) { return phase != slowmo::Phase::slow; };
+       })},
+      {"slo.blocking_wait_taken", "SLOWMO-114", "waits that block are taken", "FairScale's assertion left out",
+       option("blocking_waits", "value=1", 2), option("blocking_waits", "value=0", 2), "they are off",
+       with([](SlowMoSteps& steps) { steps.look_at_blocking_wait = [](const char*) {}; })},
+      {"slo.other_default", "SLOWMO-115", "slow steps are every 24 steps unless told otherwise",
+       "a default that was changed", option("defaults", "ranks=2", 1), refused("nothing"), "it says no frequency",
+       taking([](slowmo::Options& options) {
+         if (options.slow_frequency == 48) options.slow_frequency = 24;
+       })},
+      {"slo.shards_not_capped", "SLOWMO-115", "there are as many shards as ranks", "the cap of 32 is forgotten",
+       option("defaults", "ranks=33", 1), option("defaults", "ranks=32", 1), "32 ranks have a shard each",
+       taking([](slowmo::Options& options) { options.shards = 1 << 20; })},
       {"slo.frequency_0_is_1", "SLOWMO-035", "frequency 0 is taken for 1", "a division by 0 that somebody avoids",
        refused("slow_frequency"), refused("nothing"), "it is 48",
        taking([](slowmo::Options& options) { options.slow_frequency = std::max(1, options.slow_frequency); })},

@@ -7,11 +7,13 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/gossip/backoff.hpp"
 
 namespace plumbline::gossip {
 
@@ -27,6 +29,7 @@ struct GossipThread::Shared {
         takes_values(steps.takes_values),
         retry_mixes(steps.retry_mixes),
         renews_heartbeat(steps.renews_heartbeat),
+        pause(steps.pause),
         push_sum(*group, std::move(graph), std::move(mixing), options, std::move(steps)) {}
 
   std::unique_ptr<comm::Communicator> group;
@@ -35,6 +38,7 @@ struct GossipThread::Shared {
   const std::function<bool(bool is_on)> takes_values;
   const std::function<bool()> retry_mixes;
   const std::function<bool()> renews_heartbeat;
+  const std::function<std::chrono::milliseconds(std::chrono::milliseconds due)> pause;
 
   mutable std::mutex mutex;
   std::condition_variable changed;
@@ -46,7 +50,12 @@ struct GossipThread::Shared {
   bool has_failed = false;  // the group is of no more use
   std::exception_ptr error;
   std::int64_t mixed = 0;
-  Clock::time_point deadline;  // of the round under way, from its hand-over on
+  // Of the round under way:
+  Clock::time_point deadline;    // from its hand-over on
+  Clock::time_point not_before;  // the exchange begins
+  Backoff backoff;
+  std::string place;         // which round it is, and with whom
+  std::string interruption;  // the last one
 
   // Of whose turn it is.
   PushSum push_sum;
@@ -70,10 +79,20 @@ struct GossipThread::Shared {
     constexpr std::chrono::hours longest{24 * 365};  // a sum that no clock can hold is none
     deadline = Clock::now() + std::min<std::chrono::nanoseconds>(heartbeat, longest);
   }
-  [[nodiscard]] comm::TimeoutError late(const std::string& why) const {
-    return comm::TimeoutError(fmt::format("gossip over group {}: node {} {} for the heartbeat time of {} s",
-                                          group->group().name, group->rank(), why,
-                                          std::chrono::duration<double>(heartbeat).count()));
+  void begin_round() {
+    place = push_sum.place();
+    interruption.clear();
+    backoff = {};
+    not_before = {};
+    set_deadline();
+  }
+  [[nodiscard]] comm::TimeoutError late() const { return late_round(place, interruption, heartbeat); }
+  // The same values again, behind a pause.
+  void repeat() {
+    if (retry_mixes()) push_sum.prepare(sent);
+    if (renews_heartbeat()) set_deadline();
+    not_before = std::min(Clock::now() + pause(backoff.next()), deadline);
+    give_turn();
   }
   void give_turn() {
     error = nullptr;
@@ -91,6 +110,7 @@ struct GossipThread::Shared {
       changed.wait(lock, [this] { return is_handed_over || is_closing; });
       if (!is_handed_over) return;
       is_handed_over = false;
+      changed.wait_until(lock, not_before, [this] { return is_closing; });
       lock.unlock();
       std::exception_ptr failed;
       Incoming came;
@@ -124,7 +144,7 @@ bool GossipThread::hand_over(std::span<const Buffer> x) {
   shared_->push_sum.prepare(x);
   shared_->keep(x);
   shared_->is_under_way = true;
-  shared_->set_deadline();
+  shared_->begin_round();
   shared_->give_turn();
   return true;
 }
@@ -136,20 +156,18 @@ GossipThread::Collected GossipThread::collect(std::span<const Buffer> x, bool wa
   if (!shared.is_ready && !waits) return Collected::not_yet;
   if (!shared.changed.wait_until(lock, shared.deadline, [&] { return shared.is_ready; })) {
     shared.has_failed = true;
-    throw shared.late("has heard nothing");
+    throw shared.late();
   }
   if (shared.error != nullptr) {
     try {
       std::rethrow_exception(shared.error);
     } catch (const RuntimeFailure& error) {
+      shared.interruption = error.what();
       if (Clock::now() >= shared.deadline) {
         shared.has_failed = true;
-        throw shared.late(fmt::format("was interrupted again and again, the last time by '{}',", error.what()));
+        throw shared.late();
       }
-      // Interrupted: the same values again, and not mixed anew.
-      if (shared.retry_mixes()) shared.push_sum.prepare(shared.sent);
-      if (shared.renews_heartbeat()) shared.set_deadline();
-      shared.give_turn();
+      shared.repeat();
       return Collected::interrupted;
     } catch (...) {
       shared.has_failed = true;

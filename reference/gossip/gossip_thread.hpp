@@ -4,8 +4,10 @@
 //         came and adds it. At most one round is under way. Two flags say who may touch what: handed over (the thread's
 //         turn) and ready (the caller's), under one lock. The thread's group is its own.
 // Retry   An exchange that failed without spoiling the group is marked with weight -1; collect() then hands the same values
-//         over again without mixing, and says so, until the heartbeat time since the hand-over has passed.
-// Errors  TimeoutError from collect() when the round has not come within the heartbeat time; PeerFailed and others of the
+//         over again without mixing, and says so, until the heartbeat time since the hand-over has passed; the thread
+//         pauses before each such try (backoff.hpp).
+// Errors  TimeoutError from collect() when the round has not come within the heartbeat time, with the round, its peers and
+//         the last interruption; PeerFailed and others of the
 //         exchange come from collect(). After them only close() and the destructor may be called.
 // Threads One caller. The destructor, like close(), lets the round under way end or, when it does not within the heartbeat
 //         time, aborts the thread's group, and joins.

@@ -144,6 +144,15 @@ TEST(Simulation, ConservesMassAndKeepsToTheBound) {
   }
 }
 
+// Only the middle of a star has many neighbours; all nodes of a complete graph have.
+TEST(Simulation, IsRefusedByTheMessagesThatNodesSend) {
+  EXPECT_NO_THROW(require_simulable(graph_of(GraphKind::star, 1 << 20), 1000));
+  EXPECT_NO_THROW(require_simulable(graph_of(GraphKind::mesh, 1 << 20), 800));
+  EXPECT_THROW(require_simulable(graph_of(GraphKind::star, 1 << 20), 2000), Unsupported);
+  EXPECT_THROW(require_simulable(graph_of(GraphKind::mesh, 1 << 20), 900), Unsupported);
+  EXPECT_THROW(require_simulable(graph_of(GraphKind::complete, 1 << 20), 1), Unsupported);
+}
+
 TEST(Simulation, AgreesExactlyAfterTheFormulasRounds) {
   EXPECT_LT(simulate(graph_of(GraphKind::n_peer_exponential, 1 << 20), {}, random_values(1 << 20, 1), 20).back().error,
             1e-12);

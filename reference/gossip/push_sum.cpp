@@ -75,10 +75,6 @@ std::uint64_t hash_of(const Graph& graph, const Mixing& mixing, std::int64_t rou
   return hash.value();
 }
 
-std::string words_of(const Peers& peers) {
-  return fmt::format("sends to {} and receives from {}", peers.out, peers.in);
-}
-
 double rounded_to(DType dtype, double value) {
   switch (dtype) {
     case DType::f16:
@@ -119,6 +115,19 @@ struct PushSum::Transfer {
   std::vector<double> sent_weights, received_weights;
 };
 
+std::string words_of(const Peers& peers) {
+  return fmt::format("sends to {} and receives from {}", peers.out, peers.in);
+}
+
+comm::TimeoutError late_round(const std::string& place, const std::string& interruption,
+                              std::chrono::nanoseconds heartbeat) {
+  const std::string why = interruption.empty()
+                              ? "has heard nothing"
+                              : fmt::format("was interrupted again and again, the last time by '{}',", interruption);
+  return comm::TimeoutError(fmt::format("{}, and {} for the heartbeat time of {} s", place, why,
+                                        std::chrono::duration<double>(heartbeat).count()));
+}
+
 Buffer MessageMemory::take(std::int64_t count, DType dtype) {
   if (next_ == blocks_.size()) blocks_.emplace_back();
   std::vector<std::byte>& block = blocks_[next_++];
@@ -148,6 +157,11 @@ PushSum::PushSum(comm::Communicator& group, Graph graph, Mixing mixing, PushSumO
 void PushSum::set_round(std::int64_t round) {
   round_ = round;
   for (Lane& lane : lanes_) lane.round = round;
+}
+
+std::string PushSum::place() const {
+  return fmt::format("round {} of gossip over group {}: node {} {}", round_, group_->group().name, group_->rank(),
+                     words_of(graph_.peers(group_->rank(), round_)));
 }
 
 Peers PushSum::peers_of(const Lane& lane) const { return steps_.peers(graph_, group_->rank(), lane.round); }

@@ -35,9 +35,11 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "reference/comm/communicator.hpp"
+#include "reference/comm/errors.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
 #include "reference/gossip/push_sum_steps.hpp"
@@ -72,6 +74,14 @@ struct Incoming {
   double weight = 0;
 };
 
+/// "sends to [1] and receives from [2]".
+[[nodiscard]] std::string words_of(const Peers& peers);
+
+/// Of a round that did not come within the heartbeat time: `place` as PushSum::place() says it, `interruption` the error
+/// of its last try, or "" where there was none.
+[[nodiscard]] comm::TimeoutError late_round(const std::string& place, const std::string& interruption,
+                                            std::chrono::nanoseconds heartbeat);
+
 /// Memory of messages, which is kept from round to round.
 class MessageMemory {
  public:
@@ -95,6 +105,8 @@ class PushSum {
   /// rounds among several sets it.
   [[nodiscard]] std::int64_t round() const { return round_; }
   void set_round(std::int64_t round);
+  /// That round in words, for messages: "round 3 of gossip over group world: node 1 sends to [2] and receives from [0]".
+  [[nodiscard]] std::string place() const;
   /// w.
   [[nodiscard]] double weight() const { return weight_; }
   void set_weight(double weight) { weight_ = weight; }

@@ -47,6 +47,10 @@ struct PushSumSteps {
       [](std::chrono::nanoseconds heartbeat) { return heartbeat; };
   /// Whether the heartbeat time of the gossip thread starts anew when a round that was cut is handed over again.
   std::function<bool()> renews_heartbeat = [] { return false; };
+  /// The pause before a round that was cut is made again, given the one that is due.
+  std::function<std::chrono::milliseconds(std::chrono::milliseconds due)> pause = [](std::chrono::milliseconds due) {
+    return due;
+  };
   /// Whether a round that was cut may be repeated, given whether some of its pieces are mixed.
   std::function<bool(bool is_torn)> may_repeat = [](bool is_torn) { return !is_torn; };
   /// Whether the gossip thread takes values, given whether gossip is on.

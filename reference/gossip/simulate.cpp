@@ -89,13 +89,26 @@ SimulatedRound Simulation::step() {
           .least_weight = *std::ranges::min_element(weights_)};
 }
 
+namespace {
+
+// The mean over the nodes: in a star and in a mesh they have unlike numbers of neighbours.
+double peers_of_a_node(const Graph& graph) {
+  if (graph.peers_per_round() != 0) return graph.peers_per_round();
+  const auto peers_of = [&](int node) { return static_cast<double>(graph.phone_book(node).size()); };
+  if (graph.is_regular()) return peers_of(0);
+  double sum = 0;
+  for (int node = 0; node < graph.nodes(); ++node) sum += peers_of(node);
+  return sum / graph.nodes();
+}
+
+}  // namespace
+
 void require_simulable(const Graph& graph, std::int64_t rounds) {
   constexpr double most = 0x1p32;
-  const double peers = graph.peers_per_round() == 0 ? static_cast<double>(graph.peers(0, 0).out.size())
-                                                    : static_cast<double>(graph.peers_per_round());
+  const double peers = peers_of_a_node(graph);
   const double messages = static_cast<double>(graph.nodes()) * static_cast<double>(rounds) * (peers + 1);
   if (messages > most)
-    throw Unsupported(fmt::format("{} rounds of a {} of {} nodes with {} peers are {:.3g} messages; {:.3g} at most",
+    throw Unsupported(fmt::format("{} rounds of a {} of {} nodes with {:.7g} peers are {:.3g} messages; {:.3g} at most",
                                   rounds, name_of(graph.options().kind), graph.nodes(), peers, messages, most));
 }
 

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/gossip/backoff.hpp"
 #include "reference/gossip/gossip_thread.hpp"
 #include "reference/gossip/mixing.hpp"
 #include "reference/slowmo/averaging.hpp"
@@ -98,8 +99,9 @@ class SlowMo::Impl {
         steps_(std::move(steps)),
         tensors_(std::move(tensors)),
         optimizer_(std::move(optimizer)) {
-    refuse_blocking_wait(std::getenv("NCCL_BLOCKING_WAIT"));
+    steps_.look_at_blocking_wait(steps_.environment("NCCL_BLOCKING_WAIT"));
     require_parameters(tensors_);
+    options_.groups = steps_.groups(options_.groups);
     global_ = options_.groups.global != nullptr ? options_.groups.global : &world;
     setting_ = steps_.settle(options_, global_->rank(), global_->size());
     masters_ = masters_in(tensors_);
@@ -245,6 +247,7 @@ class SlowMo::Impl {
       if (impl.options_.profile) begin_ = Clock::now();
     }
     ~Timer() {
+      if (!impl_.steps_.tells(phase_)) return;
       if (impl_.options_.profile)
         impl_.seconds_[static_cast<std::size_t>(phase_)] +=
             std::chrono::duration<double>(Clock::now() - begin_).count();
@@ -343,19 +346,25 @@ class SlowMo::Impl {
         Clock::now() + std::min<std::chrono::nanoseconds>(options_.heartbeat, std::chrono::hours(24 * 365));
     try {
       push_sum_->mix(tensors_.parameters);
-    } catch (const RuntimeFailure&) {
+    } catch (const RuntimeFailure& error) {
       if (!push_sum_->is_interrupted()) throw;
-      mix_again(until);
+      mix_again(error.what(), until);
     }
     weight_ = push_sum_->weight();
   }
   // The same values, not mixed anew, as often as the heartbeat time allows.
-  void mix_again(Clock::time_point until) {
-    while (push_sum_->is_interrupted()) try {
+  void mix_again(std::string interruption, Clock::time_point until) {
+    const std::string place = push_sum_->place();
+    gossip::Backoff backoff;
+    while (push_sum_->is_interrupted()) {
+      if (Clock::now() >= until) throw gossip::late_round(place, interruption, options_.heartbeat);
+      std::this_thread::sleep_until(std::min(Clock::now() + steps_.push_sum.pause(backoff.next()), until));
+      try {
         push_sum_->retry(tensors_.parameters);
-      } catch (const RuntimeFailure&) {
-        if (Clock::now() >= until) throw;
+      } catch (const RuntimeFailure& error) {
+        interruption = error.what();
       }
+    }
   }
   // What the master hands over leaves its node, so the others' parameters follow.
   void hand_over() {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <span>
 #include <vector>
@@ -30,6 +31,13 @@ void add_error(comm::ConstBuffer half, comm::Buffer master);
 struct SlowMoSteps {
   std::function<Setting(const Options& options, int rank, int world)> settle = slowmo::settle;
   std::function<StepPlan(const Setting& setting, std::int64_t step)> plan = plan_of;
+  /// A variable of the environment, or nullptr, and what is said to the one that blocks waits.
+  std::function<const char*(const char* name)> environment = [](const char* name) { return std::getenv(name); };
+  std::function<void(const char* value)> look_at_blocking_wait = refuse_blocking_wait;
+  /// The groups that are used, given those that the caller made.
+  std::function<Groups(const Groups& given)> groups = [](const Groups& given) { return given; };
+  /// Whether a phase is timed and told.
+  std::function<bool(Phase phase)> tells = [](Phase) { return true; };
   std::function<int(const Setting& setting, Mean what)> divisor = divisor_of;
   std::function<Range(std::int64_t elements, int shards, int index)> shard = shard_range;
   std::function<void(const SlowRule& rule, comm::Buffer x, comm::Buffer old, comm::Buffer momentum)> slow = slow_step;

@@ -7,12 +7,14 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "conformance/training/averaging/averaging_judge.hpp"
 #include "conformance/training/bounds.hpp"
 #include "conformance/training/compare.hpp"
 #include "conformance/training/report.hpp"
+#include "reference/comm/errors.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/slowmo/record.hpp"
@@ -44,6 +46,11 @@ AveragingSettings settings_named(const std::string& name) {
       {"slowmo-sgp", {.base = "sgp", .slow_frequency = 3, .graph = "star"}},
       {"slowmo-sgp-apart", {.base = "sgp", .slow_frequency = 3, .memory_efficient = false, .graph = "star"}},
       {"diloco", {.algorithm = "diloco", .slow_frequency = 3}},
+      {"sgp-overlap", {.algorithm = "sgp", .overlap = true}},
+      {"sgp-star-overlap", {.algorithm = "sgp", .graph = "star", .overlap = true}},
+      {"slowmo-sgp-overlap", {.base = "sgp", .slow_frequency = 3, .graph = "star", .overlap = true}},
+      {"slowmo-sgp-apart-overlap",
+       {.base = "sgp", .slow_frequency = 3, .memory_efficient = false, .graph = "star", .overlap = true}},
   };
   AveragingSettings settings = known.at(name);
   settings.rate_decay = 0.9;
@@ -53,6 +60,7 @@ AveragingSettings settings_named(const std::string& name) {
 AveragingSettings settings_of_case(Context& context) {
   const suite::Parameters& parameters = context.parameters();
   AveragingSettings settings = settings_named(parameters.text("algorithm"));
+  if (parameters.has("lag")) settings.overlap_lag = static_cast<int>(parameters.number("lag"));
   if (parameters.has("node")) settings.ranks_per_node = static_cast<int>(parameters.number("node"));
   return settings;
 }
@@ -114,21 +122,32 @@ bool adds_in_rank_order(Context& context) { return context.capabilities().has(co
 
 // ---- step by step ----
 
-void judged(Context& context) {
-  const job::RunSpec spec = short_spec(context, 7);
+// Trains, and judges every step; something must have been compared by `id`, if one is named.
+void train_and_judge(Context& context, const job::RunSpec& spec, std::string_view citation = {}) {
   const AveragingSettings settings = settings_of_case(context);
   const AveragedRanks ranks = gathered(context, averaged_steps(context, spec, settings), "record");
-  if (context.rank() == kAveragingJudge)
-    report(judge_averaging(spec, settings, ranks, context.training(), adds_in_rank_order(context)).findings);
+  if (context.rank() != kAveragingJudge) return;
+  int told = 0;
+  const AveragingJudgement judgement =
+      judge_averaging(spec, settings, ranks, context.training(), adds_in_rank_order(context), [&](int step) {
+        EXPECT_EQ(step, told++) << "the steps of which the judge tells";
+        context.progress(fmt::format("step {} is judged", step));
+      });
+  report(judgement.findings);
+  EXPECT_EQ(told, spec.run.steps) << "the steps of which the judge tells";
+  if (!citation.empty()) {
+    EXPECT_TRUE(judgement.judged.contains(std::string(suite::id_of_citation(citation))))
+        << suite::id_of_citation(citation) << ": nothing was compared";
+  }
 }
 
+void judged(Context& context) { train_and_judge(context, short_spec(context, 7)); }
+void running_statistics(Context& context) { train_and_judge(context, short_spec(context, 5), ids::kBuffers); }
+void overlaps(Context& context) { train_and_judge(context, short_spec(context, 8), ids::kOverlap); }
 void halves(Context& context) {
   job::RunSpec spec = short_spec(context, 7);
   spec.run.dtype = context.parameters().text("type");
-  const AveragingSettings settings = settings_of_case(context);
-  const AveragedRanks ranks = gathered(context, averaged_steps(context, spec, settings), "record");
-  if (context.rank() == kAveragingJudge)
-    report(judge_averaging(spec, settings, ranks, context.training(), adds_in_rank_order(context)).findings);
+  train_and_judge(context, spec, ids::kHalves);
 }
 
 // ---- against data-parallel SGD ----
@@ -266,6 +285,63 @@ void resumes(Context& context) {
     }
 }
 
+// ---- what is refused ----
+
+// What `part` is refused with as the caller's fault.
+template <class Part>
+std::string averaging_refusal(const Part& part) {
+  try {
+    part();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  } catch (const Error& error) {
+    return fmt::format("another error: {}", error.what());
+  }
+  return "nothing was refused";
+}
+
+void other_runs(Context& context) {
+  const std::string& differs = context.parameters().text("differs");
+  const job::RunSpec spec = short_spec(context, 2);
+  const AveragingSettings settings = settings_named("slowmo");
+  const std::filesystem::path folder = averaging_folder(context, "checkpoint");
+  {
+    const auto session = session_of(context, spec, settings);
+    (void)session->step(0);
+    session->save(folder);
+  }
+  context.world().barrier();
+  job::RunSpec other = spec;
+  AveragingSettings other_settings = settings;
+  if (differs == "optimizer") other.optimizer = job::Adam{.lr = 0.1};
+  if (differs == "learning_rate") std::get<job::Sgd>(other.optimizer).lr *= 2;
+  if (differs == "micro_batches") other.run.micro_batches = 2;
+  if (differs == "accumulation") other.run.accumulation = 2;
+  if (differs == "dtype") other.run.dtype = "bfloat16";
+  if (differs == "lr-decay") other_settings.rate_decay = 0.8;
+  if (differs == "slowmo-frequency") other_settings.slow_frequency = 6;
+  const std::string said = averaging_refusal([&] { session_of(context, other, other_settings)->load(folder, 1); });
+  const std::string field = differs == "learning_rate" ? "optimizer" : differs;
+  if (differs == "nothing")
+    EXPECT_EQ(said, "nothing was refused") << suite::id_of_citation(ids::kSameRun);
+  else
+    EXPECT_THAT(
+        said, testing::AllOf(testing::HasSubstr(field + " is "), testing::HasSubstr(" here"),
+                             testing::Not(testing::HasSubstr("another error")), testing::Not(testing::HasSubstr("\n"))))
+        << suite::id_of_citation(ids::kSameRun);
+}
+
+void rates_beyond_float32(Context& context) {
+  AveragingSettings settings = settings_named("localsgd");
+  settings.rate_decay = std::stod(context.parameters().text("decay"));
+  const bool is_refused = settings.rate_decay > 1e6 || settings.rate_decay < 1e-6;
+  const job::RunSpec spec = short_spec(context, 12);
+  const std::string said = averaging_refusal([&] { (void)session_of(context, spec, settings); });
+  EXPECT_THAT(said, testing::HasSubstr(is_refused ? "lr-decay " : "nothing was refused"))
+      << suite::id_of_citation(ids::kRates);
+  EXPECT_EQ(said.find("learning rate of step") != std::string::npos, is_refused) << suite::id_of_citation(ids::kRates);
+}
+
 // ---- a whole run ----
 
 // The share of held-out digits that the mean of the ranks' estimates classifies.
@@ -317,14 +393,16 @@ void averaging_learns(Context& context) {
 // ---- which cases ----
 
 suite::Axis algorithms(std::vector<std::string> names) { return {"algorithm", std::move(names)}; }
+suite::Axis overlapping_algorithms() {
+  return algorithms({"sgp-overlap", "sgp-star-overlap", "slowmo-sgp-overlap", "slowmo-sgp-apart-overlap"});
+}
 suite::Axis nodes() { return {"node", {"1", "2"}}; }
 
-// Nodes of several ranks, running statistics and the smallest world are the same for all algorithms: some will do.
+// Nodes of several ranks and the smallest world are the same for all algorithms: some will do.
 bool judged_tells_more(const suite::Parameters& parameters) {
   const std::string& algorithm = parameters.text("algorithm");
   const bool some = algorithm == "localsgd" || algorithm == "sgp-star";
   const bool several = some || algorithm == "slowmo" || algorithm == "diloco" || algorithm == "sgp";
-  if (parameters.text("model") == "conv_norm") return some && parameters.text("node") == "1" && parameters.world() == 3;
   if (parameters.text("node") == "2") return several && parameters.world() == 4;
   return parameters.world() == 3 || several;
 }
@@ -334,15 +412,47 @@ bool judged_tells_more(const suite::Parameters& parameters) {
 void add_averaging_checks(suite::Suite& suite) {
   suite.add({.id = "training.averaging.judged",
              .verifies = cited({ids::kEstimate, ids::kGradient, ids::kUpdate, ids::kAverage, ids::kGossip,
-                                ids::kSlowStep, ids::kBuffers, ids::kDistance}),
+                                ids::kSlowStep, ids::kDistance}),
              .axes = {algorithms({"localsgd", "post-localsgd", "sgp", "sgp-star", "slowmo", "slowmo-sgp",
                                   "slowmo-sgp-apart", "diloco"}),
-                      {"model", {"mlp", "conv_norm"}},
-                      nodes(),
-                      suite::worlds({2, 3, 4})},
+                      nodes(), suite::worlds({2, 3, 4})},
              .applies = judged_tells_more,
              .modules = {"training"},
              .body = judged});
+  suite.add({.id = "training.averaging.running_statistics",
+             .verifies = cited({ids::kBuffers}),
+             .axes = {algorithms({"localsgd", "sgp-star"}), {"model", {"conv_norm"}}, suite::worlds({1, 3})},
+             .modules = {"training"},
+             .body = running_statistics});
+  suite.add({.id = "training.averaging.overlaps",
+             .verifies = cited({ids::kOverlap}),
+             .axes = {overlapping_algorithms(), {"lag", {"0", "2"}}, nodes(), suite::worlds({2, 3, 4})},
+             .applies =
+                 [](const suite::Parameters& parameters) {
+                   return parameters.text("node") == "1" || parameters.world() == 4;
+                 },
+             .needs = {comm::Capability::thread_multiple},
+             .modules = {"training"},
+             .body = overlaps});
+  suite.add({.id = "training.averaging.overlap_resumes",
+             .verifies = cited({ids::kResumes}),
+             .axes = {overlapping_algorithms(), suite::worlds({3})},
+             .needs = {comm::Capability::rank_order, comm::Capability::thread_multiple},
+             .modules = {"training"},
+             .body = resumes});
+  suite.add({.id = "training.averaging.other_runs",
+             .verifies = cited({ids::kSameRun}),
+             .axes = {{"differs",
+                       {"nothing", "optimizer", "learning_rate", "micro_batches", "accumulation", "dtype", "lr-decay",
+                        "slowmo-frequency"}},
+                      suite::worlds({1, 2})},
+             .modules = {"training"},
+             .body = other_runs});
+  suite.add({.id = "training.averaging.rates",
+             .verifies = cited({ids::kRates}),
+             .axes = {{"decay", {"0.9", "1", "1.1", "1e30", "1e-30", "1e300"}}, suite::worlds({1})},
+             .modules = {"training"},
+             .body = rates_beyond_float32});
   suite.add({.id = "training.averaging.halves",
              .verifies = cited({ids::kHalves}),
              .axes = {algorithms({"localsgd", "sgp-star", "slowmo"}),

@@ -2,7 +2,6 @@
 // lets nodes be apart: from the papers, without the components that are judged.
 #pragma once
 
-#include <utility>
 #include <vector>
 
 #include "reference/training/slowmo/settings.hpp"
@@ -39,9 +38,11 @@ using MixingMatrix = std::vector<std::vector<double>>;
 [[nodiscard]] MixingMatrix no_mixing(int nodes);
 /// All become the mean.
 [[nodiscard]] MixingMatrix complete_mixing(int nodes);
-/// Uniform shares over the graph of the settings. Complete graph, star and the exponential one of one peer are written out
-/// here; others are as the reference has them, which the checks of gossip judge.
+/// Uniform shares over the graph of the settings, whose peers are written out here by its definition; the pairs of random
+/// matchings alone, which are a generator's, are as the reference has them.
 [[nodiscard]] MixingMatrix uniform_mixing(const training::AveragingSettings& settings, int nodes, int round);
+/// Whether each node mixes half and half with one other, which does so with it, or with nobody.
+[[nodiscard]] bool is_matching(const MixingMatrix& matrix);
 
 // ---- how far nodes are apart ----
 
@@ -49,7 +50,8 @@ using MixingMatrix = std::vector<std::vector<double>>;
 /// The 2-norm.
 [[nodiscard]] double norm_of(const MixingMatrix& matrix);
 
-/// The most that nodes can be from their mean by what they did, step after step.
+/// The most that nodes can be from their mean by what they did, step after step. Of what is older than 32 mixings it takes
+/// the norms of each mixing in place of that of their product: more, and less to compute.
 class DistanceBound {
  public:
   explicit DistanceBound(int nodes) : nodes_(nodes) {}
@@ -57,8 +59,18 @@ class DistanceBound {
   double step(double deviation, const MixingMatrix& mixing);
 
  private:
+  // What a step brought in, and what has been done to it since.
+  struct Term {
+    double deviation = 0;
+    MixingMatrix since;
+    double norm = 1;        // of `since`
+    double first_norm = 1;  // of the first mixing
+  };
+  void forget_the_oldest();
+
   int nodes_;
-  std::vector<std::pair<double, MixingMatrix>> terms_;  // a norm, and the product of what has been done to it since
+  std::vector<Term> terms_;  // the oldest first
+  bool is_mixed_ = true;     // since the last term came in
 };
 
 }  // namespace plumbline::conformance

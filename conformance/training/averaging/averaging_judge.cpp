@@ -44,20 +44,25 @@ float rounded_to(comm::DType dtype, double value) {
 class Judge {
  public:
   Judge(const job::RunSpec& spec, const AveragingSettings& settings, const AveragedRanks& ranks,
-        training::Training& training, bool rank_order)
+        training::Training& training, bool rank_order, const std::function<void(int step)>& told)
       : spec_(spec),
         settings_(settings),
         ranks_(ranks),
         training_(training),
         rank_order_(rank_order),
+        told_(told),
         list_(job::parameters_of(spec)),
         world_(static_cast<int>(ranks.size())),
         nodes_(world_ / settings.ranks_per_node),
         dtype_(compute_dtype(spec.run.dtype)),
         calendar_(settings, nodes_),
-        bound_(nodes_) {
+        bound_(nodes_),
+        overlaps_(settings.overlap && calendar_.gossips()) {
     for (const job::Parameter& parameter : list_)
       elements_ += static_cast<std::size_t>(job::elements_of(parameter.shape));
+    for (const job::Layer& layer : spec.layers)  // mean, variance, number of batches
+      if (const auto* norm = std::get_if<job::BatchNorm2d>(&layer))
+        statistics_ += 2 * static_cast<std::size_t>(norm->features) + 1;
     const job::RunFiles files(spec);
     for (const job::Parameter& parameter : list_) {
       const std::vector<float> values = files.weight(parameter.name);
@@ -77,7 +82,10 @@ class Judge {
     const std::size_t steps = ranks_.front().size();
     for (int rank = 0; rank < world_; ++rank)
       if (!has_all(rank, steps)) return std::move(judgement_);
-    for (std::size_t step = 0; step < steps; ++step) judge(static_cast<int>(step));
+    for (std::size_t step = 0; step < steps; ++step) {
+      judge(static_cast<int>(step));
+      told_(static_cast<int>(step));
+    }
     return std::move(judgement_);
   }
 
@@ -106,6 +114,11 @@ class Judge {
     for (const AveragedStep& one : own)
       for (const auto* list : {&one.before, &one.seen, &one.gradient, &one.updated, &one.after})
         whole = whole && list->size() == elements_;
+    for (const AveragedStep& one : own) {
+      whole = whole && one.mixed.size() == (overlaps_ ? elements_ : 0);
+      whole = whole && one.halves.size() == (has_halves() ? elements_ : 0);
+      whole = whole && one.buffers_seen.size() == statistics_ && one.buffers.size() == statistics_;
+    }
     if (!whole)
       judgement_.findings.push_back({.requirement = id_of(ids::kEstimate),
                                      .rank = rank,
@@ -140,28 +153,41 @@ class Judge {
 
   void judge(int step) {
     const DueAveraging due = calendar_.at(step);
+    if (overlaps_) judge_overlap(step, due);
     for (int rank = 0; rank < world_; ++rank) {
       judge_estimate(step, rank);
       judge_update(step, rank);
       judge_buffers(step, rank);
     }
     for (int node = 0; node < nodes_; ++node) judge_gradient(step, node);
+    const bool gossips = due.gossip && !overlaps_;
     const Matrix mixing = due.slow_averages || due.average ? complete_mixing(nodes_)
-                          : due.gossip                     ? uniform_mixing(settings_, nodes_, rounds_)
+                          : gossips                        ? next_mixing(step)
                                                            : no_mixing(nodes_);
     if (due.slow)
       judge_slow(step, due, mixing);
-    else if (due.gossip)
+    else if (gossips)
       judge_gossip(step, mixing);
+    else if (overlaps_)
+      judge_behind_overlap(step);
     else if (due.average)
       judge_average(step);
     else
       for (int rank = 0; rank < world_; ++rank)
         bits(ids::kAverage, step, rank, "nothing was due, and the values changed behind the optimizer's step",
              at(rank, step).after, at(rank, step).updated);
-    if (due.gossip) ++rounds_;
     judge_halves(step);
     summarise(step, mixing);
+  }
+
+  [[nodiscard]] Matrix next_mixing(int step) {
+    Matrix mixing = uniform_mixing(settings_, nodes_, rounds_++);
+    if (settings_.graph == "random-matching" && !is_matching(mixing))
+      judgement_.findings.push_back({.requirement = id_of(ids::kGossip),
+                                     .step = step,
+                                     .parameter = "",
+                                     .what = "the round's pairs are no matching"});
+    return mixing;
   }
 
   // ---- inside a rank ----
@@ -183,10 +209,12 @@ class Judge {
     Doubles expected(elements_);
     for (std::size_t i = 0; i < elements_; ++i) expected[i] = own.before[i] / own.weight_before;
     const double u = unit_roundoff(dtype_);
-    const bool is_exact = own.weight_before == 1 && !has_halves();
+    const bool is_exact = own.weight_before == 1 && !has_halves() && !overlaps_;
     within(ids::kEstimate, step, rank, "the forward does not see the numerators divided by their weight", own.seen,
            expected, [&](std::size_t i) {
-             return is_exact ? 0 : 3 * u * std::fabs(expected[i]) + (has_halves() ? 0x1p-24 : kSmallestFloat);
+             return is_exact
+                        ? 0
+                        : (overlaps_ ? 6 : 3) * u * std::fabs(expected[i]) + (has_halves() ? 0x1p-24 : kSmallestFloat);
            });
   }
 
@@ -259,8 +287,9 @@ class Judge {
       const auto count = static_cast<std::size_t>(job::elements_of(
           list_[static_cast<std::size_t>(&optimizer - optimizers_[static_cast<std::size_t>(rank)].data())].shape));
       optimizer.set_learning_rate(rate(step));
+      const std::vector<float>& from = overlaps_ ? own.mixed : own.before;
       const ExpectedUpdate update =
-          optimizer.step(std::span(own.before).subspan(first, count), std::span(own.gradient).subspan(first, count));
+          optimizer.step(std::span(from).subspan(first, count), std::span(own.gradient).subspan(first, count));
       expected.insert(expected.end(), update.after.begin(), update.after.end());
       bound.insert(bound.end(), update.bound.begin(), update.bound.end());
       first += count;
@@ -271,7 +300,7 @@ class Judge {
 
   void judge_buffers(int step, int rank) {
     const AveragedStep& own = at(rank, step);
-    if (own.buffers.empty()) return;
+    if (statistics_ == 0) return;
     bits(ids::kBuffers, step, rank, "the forward does not see rank 0's running statistics", own.buffers_seen,
          step == 0 ? at(0, 0).buffers_seen : at(0, step - 1).buffers);
     if (own.buffers == own.buffers_seen)
@@ -392,6 +421,66 @@ class Judge {
              [&](std::size_t i) { return (nodes_ + 4) * (unit_roundoff(dtype_) * largest_at(step, i) + 0x1p-24); });
     }
   }
+
+  // ---- gossip beside the forward and backward ----
+
+  // A round that was handed over ahead of a forward, from the numerators and weights of then.
+  struct UnderWay {
+    int step = 0;
+    Matrix mixing;
+  };
+  // What a node is sent of it, and with which weight.
+  [[nodiscard]] Doubles coming_to(int node) const {
+    Doubles shares = under_way_->mixing[static_cast<std::size_t>(node)];
+    shares[static_cast<std::size_t>(node)] = 0;
+    return mixed(shares, [&](int from) -> const auto& { return of_node(from, under_way_->step).before; });
+  }
+  [[nodiscard]] double weight_coming_to(int node) const {
+    Doubles shares = under_way_->mixing[static_cast<std::size_t>(node)];
+    shares[static_cast<std::size_t>(node)] = 0;
+    return weight_of(under_way_->step, shares);
+  }
+  // Ahead of the forward a node keeps its share, unless a round is under way; behind the backward, `lag` steps later, it gets
+  // the others'. The optimizer changes what comes of it.
+  void judge_overlap(int step, const DueAveraging& due) {
+    const bool hands_over = due.gossip && !under_way_;
+    if (hands_over) under_way_ = UnderWay{step, next_mixing(step)};
+    const bool collects = due.gossip && step - under_way_->step >= settings_.overlap_lag;
+    weights_behind_.clear();
+    for (int node = 0; node < nodes_; ++node) {
+      const auto self = static_cast<std::size_t>(node);
+      const double kept = hands_over ? under_way_->mixing[self][self] : 1;
+      Doubles expected(elements_);
+      for (std::size_t i = 0; i < elements_; ++i) expected[i] = kept * of_node(node, step).before[i];
+      weights_behind_.push_back(kept * of_node(node, step).weight_before + (collects ? weight_coming_to(node) : 0));
+      if (collects) {
+        const Doubles coming = coming_to(node);
+        for (std::size_t i = 0; i < elements_; ++i) expected[i] += coming[i];
+      }
+      const int handed_over = under_way_ ? under_way_->step : step;
+      for (int member = 0; member < settings_.ranks_per_node; ++member)
+        within(ids::kOverlap, step, node * settings_.ranks_per_node + member,
+               "the optimizer does not find what the node kept and what came",
+               at(node * settings_.ranks_per_node + member, step).mixed, expected, [&](std::size_t i) {
+                 const double largest = std::max(largest_before(step, i), largest_before(handed_over, i));
+                 return (world_ + 4) * unit_roundoff(comm::DType::f32) * largest + kSmallestFloat;
+               });
+    }
+    if (collects) under_way_.reset();
+  }
+  [[nodiscard]] double largest_before(int step, std::size_t i) const {
+    double largest = 0;
+    for (int rank = 0; rank < world_; ++rank)
+      largest = std::max(largest, std::fabs(static_cast<double>(at(rank, step).before[i])));
+    return largest;
+  }
+  void judge_behind_overlap(int step) {
+    for (int rank = 0; rank < world_; ++rank)
+      bits(ids::kOverlap, step, rank, "values changed behind the optimizer's step, beside which gossip is over",
+           at(rank, step).after, at(rank, step).updated);
+    for (int node = 0; node < nodes_; ++node) judge_weight(step, node, weights_behind_[static_cast<std::size_t>(node)]);
+  }
+
   [[nodiscard]] double weight_of(int step, const Doubles& shares) const {
     double weight = 0;
     for (int from = 0; from < nodes_; ++from)
@@ -419,7 +508,9 @@ class Judge {
     ++slow_steps_;
     for (int node = 0; node < nodes_; ++node) {
       const Doubles& shares = mixing[static_cast<std::size_t>(node)];
-      const double weight = due.slow_averages || !calendar_.gossips() ? 1 : weight_of(step, shares);
+      const double weight = due.slow_averages || !calendar_.gossips() ? 1
+                            : overlaps_                               ? weights_behind_[static_cast<std::size_t>(node)]
+                                                                      : weight_of(step, shares);
       if (calendar_.gossips()) judge_weight(step, node, weight);
       Doubles reached = due.slow_averages
                             ? mean_of_ranks(step)
@@ -433,6 +524,7 @@ class Judge {
       const std::vector<float> estimate = estimate_of(of_node(node, step));
       slow.old.assign(estimate.begin(), estimate.end());
     }
+    if (due.slow_averages) under_way_.reset();
   }
   // Of all ranks, not nodes: with gradients averaged in a node it is the same.
   [[nodiscard]] Doubles mean_of_ranks(int step) const {
@@ -440,6 +532,10 @@ class Judge {
     for (int rank = 0; rank < world_; ++rank)
       for (std::size_t i = 0; i < elements_; ++i) mean[i] += at(rank, step).updated[i];
     for (double& value : mean) value /= world_;
+    for (int node = 0; node < nodes_ && under_way_; ++node) {  // what is under way is added first
+      const Doubles coming = coming_to(node);
+      for (std::size_t i = 0; i < elements_; ++i) mean[i] += coming[i] / nodes_;
+    }
     return mean;
   }
   [[nodiscard]] Doubles slow_step(Slow& slow, const Doubles& reached, double rate) const {
@@ -483,7 +579,7 @@ class Judge {
       estimates.push_back(estimate_of(at(rank, step)));
     }
     summary.distance = training::consensus_distance(estimates);
-    knows_distance_ = knows_distance_ && is_doubly_stochastic(mixing) && !has_halves();
+    knows_distance_ = knows_distance_ && !overlaps_ && is_doubly_stochastic(mixing) && !has_halves();
     if (knows_distance_) judge_distance(step, mixing, summary);
     judgement_.steps.push_back(summary);
   }
@@ -523,11 +619,16 @@ class Judge {
   const AveragedRanks& ranks_;
   training::Training& training_;
   bool rank_order_;
+  const std::function<void(int step)>& told_;
   std::vector<job::Parameter> list_;
   int world_, nodes_;
   comm::DType dtype_;
   AveragingCalendar calendar_;
   DistanceBound bound_;
+  bool overlaps_;
+  std::optional<UnderWay> under_way_;
+  Doubles weights_behind_;      // by node, behind gossip that overlapped
+  std::size_t statistics_ = 0;  // running ones of the model
   std::size_t elements_ = 0;
   std::vector<float> start_;
   std::vector<std::vector<CarriedOptimizer>> optimizers_;  // [rank][parameter]
@@ -558,8 +659,9 @@ training::Values values_by_parameter(const job::RunSpec& spec, const std::vector
 }
 
 AveragingJudgement judge_averaging(const job::RunSpec& spec, const AveragingSettings& settings,
-                                   const AveragedRanks& ranks, training::Training& training, bool rank_order) {
-  return Judge(spec, settings, ranks, training, rank_order).run();
+                                   const AveragedRanks& ranks, training::Training& training, bool rank_order,
+                                   const std::function<void(int step)>& told) {
+  return Judge(spec, settings, ranks, training, rank_order, told).run();
 }
 
 }  // namespace plumbline::conformance

@@ -9,9 +9,12 @@
 // Distance The nodes' values X, a row a node, keep X - mean = P (X - mean + D - mean of D) in a step whose own changes are D and
 //         whose mixing is P. So the distance is at most the sum of the norms of all D's deviations, each times the norm of
 //         the product of the mixing since, on what has mean 0: an average gives 0, nothing 1. Of doubly stochastic P.
+// Overlap Where gossip overlaps, the optimizer changes what a node kept ahead of a forward and what came for it behind the
+//         backward `lag` steps later; both are judged from the values before those forwards. Then no distance is known.
 // Source  Stich (ICLR 2019), Wang et al., SlowMo (ICLR 2020), Assran et al. (ICML 2019), Douillard et al., DiLoCo (2023).
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,6 +40,9 @@ inline constexpr std::string_view kEvaluation = "TRAIN-050@71f7";
 inline constexpr std::string_view kResumes = "TRAIN-051@9bba";
 inline constexpr std::string_view kHalves = "TRAIN-052@4cce";
 inline constexpr std::string_view kLearns = "TRAIN-053@74eb";
+inline constexpr std::string_view kOverlap = "TRAIN-110@082e";
+inline constexpr std::string_view kSameRun = "TRAIN-111@9c26";
+inline constexpr std::string_view kRates = "TRAIN-112@6fb2";
 }  // namespace averaging_requirements
 
 /// What every rank had, [rank][step].
@@ -54,10 +60,10 @@ struct AveragingJudgement {
   std::vector<AveragingSummary> steps;
 };
 
-/// `rank_order`: the backend adds in rank order.
+/// `rank_order`: the backend adds in rank order. `told` is called when a step has been judged.
 [[nodiscard]] AveragingJudgement judge_averaging(const job::RunSpec& spec, const training::AveragingSettings& settings,
                                                  const AveragedRanks& ranks, training::Training& training,
-                                                 bool rank_order);
+                                                 bool rank_order, const std::function<void(int step)>& told);
 
 /// Numerators divided by their weight.
 [[nodiscard]] std::vector<float> estimate_of(const training::AveragedStep& step);

@@ -1,18 +1,22 @@
 #include "conformance/training/averaging/averaging_tasks.hpp"
 
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "conformance/training/averaging/averaging_judge.hpp"
-#include "conformance/training/judge.hpp"
 #include "harness/record/result.hpp"
 #include "harness/subject/averaging_json.hpp"
 #include "harness/subject/training_module.hpp"
-#include "reference/record/training_record.hpp"
+#include "reference/comm/errors.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/slowmo/record.hpp"
 #include "reference/training/steps.hpp"
+#include "reference/training/trainer/checkpoint.hpp"
 
 namespace plumbline::conformance {
 
@@ -41,6 +45,87 @@ std::vector<float> mean_of_ranks(comm::Communicator& world, const std::vector<fl
   return mean;
 }
 
+// ---- checkpoints ----
+
+// Of one run: the session's files, and beside them what the ranks had since the checkpoint before.
+class AveragingCheckpoints {
+ public:
+  AveragingCheckpoints(const json& arguments, comm::Communicator& world, int steps)
+      : world_(world), folder_(arguments.at("folder").get<std::string>()), steps_(steps) {
+    if (folder_.empty()) return;
+    every_ = arguments.at("steps");
+    resumes_ = arguments.at("resume");
+  }
+  [[nodiscard]] bool keeps() const { return !folder_.empty(); }
+
+  // What this rank had in the steps before; none where there is nothing to go on from.
+  std::vector<training::AveragedStep> go_on(training::AveragedSession& session) {
+    const std::int64_t last = last_step();
+    std::vector<training::AveragedStep> done;
+    if (last == 0) return done;
+    session.load(folder_, static_cast<int>(last));
+    for (const std::int64_t step : training::checkpoint_steps(folder_, world_.size())) {
+      if (step > last) break;
+      for (training::AveragedStep& one : training::read_averaged_steps(folder_of(step), world_.rank()))
+        done.push_back(std::move(one));
+    }
+    if (std::ssize(done) != last)
+      throw InvalidArgument(
+          fmt::format("'{}' has what ranks had in {} steps, and the checkpoint is behind step {}; give another folder",
+                      folder_.string(), done.size(), last));
+    saved_ = done.size();
+    return done;
+  }
+
+  void save(training::AveragedSession& session, const std::vector<training::AveragedStep>& done) {
+    const auto count = static_cast<int>(done.size());
+    if (!keeps() || (count % every_ != 0 && count != steps_)) return;
+    const auto from = done.begin() + static_cast<std::ptrdiff_t>(std::exchange(saved_, done.size()));
+    // First these: a checkpoint is complete when the sessions' files are there.
+    training::write_averaged_steps({from, done.end()}, folder_of(count), world_.rank());
+    session.save(folder_);
+  }
+
+ private:
+  [[nodiscard]] std::filesystem::path folder_of(std::int64_t step) const {
+    return training::checkpoint_file(folder_, step, 0).parent_path();
+  }
+  // The last complete checkpoint that rank 0 sees; 0: there is none.
+  [[nodiscard]] std::int64_t last_step() const {
+    if (!keeps()) return 0;
+    std::int64_t last = 0;
+    if (world_.rank() == 0)
+      if (const auto steps = training::checkpoint_steps(folder_, world_.size()); !steps.empty()) last = steps.back();
+    world_.broadcast({&last, 1, comm::DType::i64}, 0);
+    if (last > 0 && !resumes_)
+      throw InvalidArgument(
+          fmt::format("'{}' has checkpoints of a run; resume it, or give another folder", folder_.string()));
+    if (last > steps_)
+      throw InvalidArgument(
+          fmt::format("'{}' has a checkpoint behind step {}; the run has {} steps", folder_.string(), last, steps_));
+    return last;
+  }
+
+  comm::Communicator& world_;
+  std::filesystem::path folder_;
+  int steps_, every_ = 0;
+  bool resumes_ = false;
+  std::size_t saved_ = 0;  // steps that the last checkpoint has
+};
+
+// ---- runs ----
+
+void tell_step(worker::TaskRank& rank, int number, std::size_t step, const training::AveragedStep& own) {
+  const auto distance = training::consensus_distance(rank.world, training::model_behind(own));
+  const double loss = mean_over_ranks(rank.world, own.loss);
+  if (rank.world.rank() == 0)
+    rank.output({{"run", number},
+                 {"step", step},
+                 {"loss", number_or_word(loss)},
+                 {"largest", number_or_word(distance.largest)},
+                 {"mean", number_or_word(distance.mean)}});
+}
+
 void one_average(worker::TaskRank& rank, int number, const json& run) {
   const job::RunSpec spec = job::read_run_spec(run.at("spec").get<std::string>());
   const auto settings = run.at("settings").get<training::AveragingSettings>();
@@ -48,19 +133,17 @@ void one_average(worker::TaskRank& rank, int number, const json& run) {
   training::Training& training = subject::training_module();
   const training::AveragedSteps steps = rank.steps.of<training::AveragedSteps>();
   const auto session = training.averaged(spec, rank.world, settings, steps);
+  AveragingCheckpoints checkpoints(run.at("checkpoints"), rank.world, spec.run.steps);
   const bool tells = rank.world.rank() == 0;
-  std::vector<training::AveragedStep> done;
-  for (int step = 0; step < spec.run.steps; ++step) {
+  std::vector<training::AveragedStep> done = checkpoints.go_on(*session);
+  if (tells && !done.empty()) rank.output({{"run", number}, {"resumed", done.size()}});
+  for (std::size_t step = 0; step < done.size(); ++step) tell_step(rank, number, step, done[step]);
+  for (auto step = static_cast<int>(done.size()); step < spec.run.steps; ++step) {
     training::AveragedStep own = session->step(step);
-    const auto distance = training::consensus_distance(rank.world, session->estimate());
-    const double loss = mean_over_ranks(rank.world, own.loss);
-    if (tells)
-      rank.output({{"run", number},
-                   {"step", step},
-                   {"loss", number_or_word(loss)},
-                   {"largest", number_or_word(distance.largest)},
-                   {"mean", number_or_word(distance.mean)}});
-    if (!record.empty()) done.push_back(std::move(own));
+    tell_step(rank, number, static_cast<std::size_t>(step), own);
+    if (record.empty() && !checkpoints.keeps()) continue;
+    done.push_back(std::move(own));
+    checkpoints.save(*session, done);
   }
   if (!record.empty()) training::write_averaged_steps(done, record, rank.world.rank());
   const training::LabelledRows rows = training::held_out_rows(spec, training::digits());
@@ -73,21 +156,20 @@ void one_average(worker::TaskRank& rank, int number, const json& run) {
                  {"slow_bytes", session->slow_buffer_bytes()}});
 }
 
+// One rank averages nothing: plain training with the rates of the others.
 void one_alone(worker::TaskRank& rank, int number, const json& run) {
   job::RunSpec spec = job::read_run_spec(run.at("spec").get<std::string>());
   spec.parallel.data = 1;
-  const std::string folder = run.at("record");
+  spec.run.dtype = "float32";
   training::Training& training = subject::training_module();
-  training.run(spec, rank.world, folder,
-               [&](const training::StepProgress& progress) {
-                 rank.output({{"run", number}, {"step", progress.step}, {"loss", number_or_word(progress.loss)}});
-               },
-               {});
-  const auto values = values_of(spec, job::TrainingRecord(spec, folder), spec.run.steps - 1, job::Moment::after);
-  if (!values) throw RuntimeFailure("the run on one device left no values");
+  const auto session =
+      training.averaged(spec, rank.world, {.algorithm = "localsgd", .rate_decay = run.at("rate_decay")}, {});
+  for (int step = 0; step < spec.run.steps; ++step)
+    rank.output({{"run", number}, {"step", step}, {"loss", number_or_word(session->step(step).loss)}});
+  const training::Values values = values_by_parameter(spec, session->estimate());
   rank.output(
       {{"run", number},
-       {"accuracy", training.accuracy(spec, *values, training::held_out_rows(spec, training::digits()), "cpu")}});
+       {"accuracy", training.accuracy(spec, values, training::held_out_rows(spec, training::digits()), "cpu")}});
 }
 
 template <class One>
@@ -108,9 +190,9 @@ void judge_averaging_task(worker::TaskRank& rank) {
     AveragedRanks ranks;
     for (int of = 0; of < run.at("world"); ++of)
       ranks.push_back(training::read_averaged_steps(run.at("record").get<std::string>(), of));
-    const AveragingJudgement judgement =
-        judge_averaging(spec, run.at("settings").get<training::AveragingSettings>(), ranks, subject::training_module(),
-                        judge.arguments.at("rank_order"));
+    const AveragingJudgement judgement = judge_averaging(
+        spec, run.at("settings").get<training::AveragingSettings>(), ranks, subject::training_module(),
+        judge.arguments.at("rank_order"), [&](int step) { judge.output({{"run", number}, {"step", step}}); });
     for (const Finding& finding : judgement.findings)
       judge.output({{"run", number}, {"finding", {{"requirement", finding.requirement}, {"text", text_of(finding)}}}});
     judge.output({{"run", number}, {"judged", judgement.judged}});

@@ -101,6 +101,21 @@ class RunningModel {
   std::map<int, Norm> norms_;  // by layer
 };
 
+// As a checkpoint names them: numbers keep every bit.
+std::string words_of(const job::Optimizer& optimizer) {
+  if (const auto* sgd = std::get_if<job::Sgd>(&optimizer))
+    return fmt::format("sgd(lr={}, momentum={}, nesterov={}, weight_decay={})", sgd->lr, sgd->momentum, sgd->nesterov,
+                       sgd->weight_decay);
+  const auto& adam = std::get<job::Adam>(optimizer);
+  return fmt::format("adam(lr={}, betas={} {}, eps={})", adam.lr, adam.betas[0], adam.betas[1], adam.eps);
+}
+std::string words_of_layers(const std::vector<job::Parameter>& list) {
+  std::string words;
+  for (const job::Parameter& parameter : list)
+    words += fmt::format("{}{} {}", words.empty() ? "" : ", ", parameter.name, job::text_of(parameter.shape));
+  return words;
+}
+
 StoredTensor stored(const std::vector<double>& values) {
   StoredTensor tensor{.dtype = comm::DType::f64,
                       .shape = {static_cast<std::int64_t>(values.size())},
@@ -173,6 +188,7 @@ class AveragedRun final : public AveragedSession {
               const AveragedSteps& steps)
       : spec_(spec),
         settings_(settings),
+        same_(steps.same),
         world_(world),
         files_(spec_),
         list_(job::parameters_of(spec_)),
@@ -188,14 +204,14 @@ class AveragedRun final : public AveragedSession {
           if (training) buffers_seen_ = flat_of(model_.buffers());
           return model_.forward(x, training);
         },
-        [this] { return std::vector<OptimizedTensors>{{values_, rate_of(step_)}}; }, options_of(settings, world.size()),
-        steps);
+        [this] { return std::vector<OptimizedTensors>{{values_, rate_of(spec_, settings_, step_)}}; },
+        options_of(settings, world.size()), steps);
   }
 
   AveragedStep step(int step) override {
     step_ = step;
     module_->train();
-    optimizer_.set_learning_rate(rate_of(step));
+    optimizer_.set_learning_rate(rate_of(spec_, settings_, step));
     AveragedStep done{.before = flat_of(values_),
                       .seen = {},
                       .gradient = {},
@@ -204,6 +220,7 @@ class AveragedRun final : public AveragedSession {
                       .weight_before = module_->averaging().push_sum_weight()};
     const std::vector<at::Tensor> gradients = back_propagate(step, done);
     done.gradient = flat_of(gradients);
+    if (module_->averaging().setting().overlap) done.mixed = flat_of(values_);
     optimizer_.step(values_, gradients);
     if (has_masters())
       for (std::size_t i = 0; i < leaves_.size(); ++i) leaves_[i].detach().copy_(values_[i]);
@@ -284,16 +301,16 @@ class AveragedRun final : public AveragedSession {
     for (std::size_t i = 0; i < tensors.size(); ++i) list.push_back({list_[i].name, tensors[i]});
     return list;
   }
-  [[nodiscard]] double rate_of(int step) const {
-    const double rate = std::visit([](const auto& rule) { return rule.lr; }, spec_.optimizer);
-    return rate * std::pow(settings_.rate_decay, step);
-  }
   [[nodiscard]] Configuration configuration() const {
     Configuration fields = configuration_of(settings_);
+    fields.emplace_back("layers", words_of_layers(list_));
+    fields.emplace_back("optimizer", words_of(spec_.optimizer));
     fields.emplace_back("dtype", spec_.run.dtype);
     fields.emplace_back("seed", std::to_string(spec_.seed));
     fields.emplace_back("global_batch", std::to_string(spec_.run.global_batch));
-    return fields;
+    fields.emplace_back("micro_batches", std::to_string(spec_.run.micro_batches));
+    fields.emplace_back("accumulation", std::to_string(spec_.run.accumulation));
+    return same_(std::move(fields));
   }
 
   std::vector<at::Tensor> back_propagate(int step, AveragedStep& done) {
@@ -320,6 +337,7 @@ class AveragedRun final : public AveragedSession {
 
   const job::RunSpec spec_;
   const AveragingSettings settings_;
+  const std::function<Configuration(Configuration)> same_;
   comm::Communicator& world_;
   job::RunFiles files_;
   std::vector<job::Parameter> list_;
@@ -338,6 +356,7 @@ class AveragedRun final : public AveragedSession {
 std::unique_ptr<AveragedSession> averaged_run(const job::RunSpec& spec, comm::Communicator& world,
                                               const AveragingSettings& settings, const AveragedSteps& steps) {
   require_averageable(spec);
+  steps.accept(spec, settings);
   if (world.size() != spec.parallel.data)
     throw InvalidArgument(
         fmt::format("parallel.data = {}, but {} ranks were started", spec.parallel.data, world.size()));

@@ -20,6 +20,13 @@ ConsensusDistance of_distances(const std::vector<double>& distances) {
 
 }  // namespace
 
+std::vector<float> model_behind(const AveragedStep& step) {
+  std::vector<float> values = step.halves.empty() ? step.after : step.halves;
+  const auto weight = static_cast<float>(step.weight);
+  for (float& value : values) value /= weight;
+  return values;
+}
+
 ConsensusDistance consensus_distance(comm::Communicator& world, const std::vector<float>& estimate) {
   std::vector<double> mean(estimate.begin(), estimate.end());
   const comm::Buffer sum{mean.data(), static_cast<std::int64_t>(mean.size()), comm::DType::f64};

@@ -12,13 +12,10 @@ namespace plumbline::training {
 namespace {
 
 constexpr std::pair<const char*, std::vector<float> AveragedStep::*> kLists[] = {
-    {"before", &AveragedStep::before},
-    {"seen", &AveragedStep::seen},
-    {"gradient", &AveragedStep::gradient},
-    {"updated", &AveragedStep::updated},
-    {"after", &AveragedStep::after},
-    {"halves", &AveragedStep::halves},
-    {"buffers_seen", &AveragedStep::buffers_seen},
+    {"before", &AveragedStep::before},     {"seen", &AveragedStep::seen},
+    {"gradient", &AveragedStep::gradient}, {"mixed", &AveragedStep::mixed},
+    {"updated", &AveragedStep::updated},   {"after", &AveragedStep::after},
+    {"halves", &AveragedStep::halves},     {"buffers_seen", &AveragedStep::buffers_seen},
     {"buffers", &AveragedStep::buffers}};
 
 std::string name_in_file(std::size_t step, const char* what) { return fmt::format("step{}/{}", step, what); }

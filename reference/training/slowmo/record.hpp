@@ -1,7 +1,7 @@
 // reference/training/slowmo/record.hpp: what ranks that average had in each step, as files. Free of LibTorch.
 //
 // Model   A safetensors file a rank, folder/averaging<R>.safetensors: step<S>/before, seen, gradient, updated, after, and
-//         where there are some halves, buffers_seen and buffers, F32 of one dimension; step<S>/numbers, F64: loss, weight
+//         where there are some mixed, halves, buffers_seen and buffers, F32 of one dimension; step<S>/numbers, F64: loss, weight
 //         before, weight behind the step.
 // Errors  InvalidArgument, NotFound, RuntimeFailure: the file and what is wrong.
 #pragma once

@@ -27,6 +27,10 @@ struct AveragedSteps {
   slowmo::SlowMoSteps slowmo;
   /// Whether what is behind a batch is done, in training or in evaluation.
   std::function<bool(bool training)> performs = [](bool training) { return training; };
+  /// Looks at specification and settings before anything is done.
+  std::function<void(const job::RunSpec& spec, const AveragingSettings& settings)> accept = require_together;
+  /// What must be the same where a run goes on from a checkpoint.
+  std::function<Configuration(Configuration)> same = [](Configuration all) { return all; };
 };
 
 /// What one rank had in a step. Values are of all parameters, one behind the other in the order of job::parameters_of(), each
@@ -35,6 +39,7 @@ struct AveragedStep {
   std::vector<float> before;          // the optimizer's: numerators
   std::vector<float> seen;            // the parameters in the forward and backward: the estimate
   std::vector<float> gradient;        // that the optimizer uses
+  std::vector<float> mixed{};         // where gossip overlaps: the optimizer's, ahead of its step
   std::vector<float> updated;         // the optimizer's, behind its step
   std::vector<float> after;           // the same, behind averages, gossip and slow momentum
   std::vector<float> halves{};        // parameters of 16 bits then
@@ -68,6 +73,9 @@ class AveragedSession {
   /// Goes on from a checkpoint of that many steps. Throws InvalidArgument for one of another run, NotFound.
   virtual void load(const std::filesystem::path& folder, int steps) = 0;
 };
+
+/// What a rank's model is behind a step: halves where there are some, else numerators, divided by the weight.
+[[nodiscard]] std::vector<float> model_behind(const AveragedStep& step);
 
 /// How far ranks are from their mean, in the 2-norm.
 struct ConsensusDistance {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -69,6 +70,9 @@ void require_possible(const AveragingSettings& settings, int world) {
   require_number("slowmo-lr", settings.outer_learning_rate);
   if (!(settings.rate_decay > 0) || !std::isfinite(settings.rate_decay))
     throw InvalidArgument(fmt::format("lr-decay {}; it must be a number above 0", settings.rate_decay));
+  require_at_least("overlap-lag", settings.overlap_lag, 0);
+  if (settings.overlap_lag > 0 && !settings.overlap)
+    throw InvalidArgument(fmt::format("overlap-lag {}; it needs --overlap", settings.overlap_lag));
   const int nodes = world / settings.ranks_per_node;
   if (base_of(settings) == slowmo::BaseAlgorithm::sgp && nodes > 1) (void)graph_of(settings, nodes);
 }
@@ -83,6 +87,23 @@ void require_averageable(const job::RunSpec& spec) {
                 "where each rank has them whole");
   refuse_unless(!spec.scaler && spec.injections.empty(), "[scaler] or [[inject]]", "without them");
   refuse_unless(spec.run.device == "cpu", fmt::format("run.device = '{}'", spec.run.device), "in host memory");
+}
+
+double rate_of(const job::RunSpec& spec, const AveragingSettings& settings, int step) {
+  const double rate = std::visit([](const auto& rule) { return rule.lr; }, spec.optimizer);
+  return rate * std::pow(settings.rate_decay, step);
+}
+
+void require_together(const job::RunSpec& spec, const AveragingSettings& settings) {
+  for (int step = 0; step < spec.run.steps && settings.rate_decay != 1; ++step)
+    if (const auto rate = static_cast<float>(rate_of(spec, settings, step)); !std::isnormal(rate))
+      throw InvalidArgument(fmt::format(
+          "lr-decay {}: the learning rate of step {} is {:g}, which float32 does not hold; a value nearer to "
+          "1, or fewer than {} steps",
+          settings.rate_decay, step, rate_of(spec, settings, step), step + 1));
+  if (settings.overlap && spec.run.dtype != "float32")
+    throw InvalidArgument(
+        fmt::format("overlap with run.dtype = '{}'; gossip overlaps in float32 only", spec.run.dtype));
 }
 
 slowmo::Options options_of(const AveragingSettings& settings, int world) {
@@ -104,7 +125,11 @@ slowmo::Options options_of(const AveragingSettings& settings, int world) {
   }
   if (settings.algorithm == "diloco")
     options.outer = slowmo::diloco_rule(settings.outer_learning_rate, settings.outer_momentum);
-  if (options.base == slowmo::BaseAlgorithm::sgp && nodes > 1) options.graph = graph_of(settings, nodes);
+  if (options.base == slowmo::BaseAlgorithm::sgp && nodes > 1) {
+    options.graph = graph_of(settings, nodes);
+    options.overlap = options.accepts_stale = settings.overlap;
+    options.synch_freq = settings.overlap_lag;
+  }
   return options;
 }
 
@@ -125,6 +150,8 @@ Configuration configuration_of(const AveragingSettings& settings) {
           {"gossip-peers", fmt::format("{}", settings.peers)},
           {"push-sum", fmt::format("{}", settings.push_sum)},
           {"average-at-slow-steps", fmt::format("{}", settings.average_at_slow_steps)},
+          {"overlap", fmt::format("{}", settings.overlap)},
+          {"overlap-lag", fmt::format("{}", settings.overlap_lag)},
           {"lr-decay", fmt::format("{:a}", settings.rate_decay)}};
 }
 

@@ -40,6 +40,8 @@ struct AveragingSettings {
   int peers = 0;                             // a round; 0: the graph's own number
   bool push_sum = true;                      // else push-pull
   bool average_at_slow_steps = false;        // of slowmo over sgp: all parameters in place of gossip
+  bool overlap = false;                      // gossip beside the forward and backward, on a thread
+  int overlap_lag = 0;                       // steps that it takes then; slowmo::Options::synch_freq
   double rate_decay = 1;                     // the optimizer's rate in step S is rate x rate_decay^S
   friend bool operator==(const AveragingSettings&, const AveragingSettings&) = default;
 };
@@ -49,6 +51,11 @@ void require_possible(const AveragingSettings& settings, int world);
 /// Throws InvalidArgument for a run specification that cannot be trained so: pipelines, tensor parallelism, scalers, injected
 /// values, a device other than the host.
 void require_averageable(const job::RunSpec& spec);
+/// Throws InvalidArgument for what a specification and settings do not make together: learning rates that float32 does not
+/// hold in some step, and overlap in 16 bits.
+void require_together(const job::RunSpec& spec, const AveragingSettings& settings);
+/// The optimizer's rate in a step.
+[[nodiscard]] double rate_of(const job::RunSpec& spec, const AveragingSettings& settings, int step);
 /// What reference/slowmo is asked for. Throws InvalidArgument as require_possible().
 [[nodiscard]] slowmo::Options options_of(const AveragingSettings& settings, int world);
 /// All fields, for checkpoints.
