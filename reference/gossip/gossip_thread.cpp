@@ -7,9 +7,11 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
 
@@ -17,6 +19,14 @@ namespace plumbline::gossip {
 
 using comm::Buffer;
 using Clock = std::chrono::steady_clock;
+
+namespace {
+
+// Before a round that was cut is repeated: twice as long each time, a second at most.
+constexpr std::chrono::milliseconds kFirstPause{1};
+constexpr std::chrono::seconds kLongestPause{1};
+
+}  // namespace
 
 struct GossipThread::Shared {
   Shared(std::unique_ptr<comm::Communicator> of_nodes, Graph graph, Mixing mixing, PushSumOptions options,
@@ -27,6 +37,7 @@ struct GossipThread::Shared {
         takes_values(steps.takes_values),
         retry_mixes(steps.retry_mixes),
         renews_heartbeat(steps.renews_heartbeat),
+        pause(steps.pause),
         push_sum(*group, std::move(graph), std::move(mixing), options, std::move(steps)) {}
 
   std::unique_ptr<comm::Communicator> group;
@@ -35,6 +46,7 @@ struct GossipThread::Shared {
   const std::function<bool(bool is_on)> takes_values;
   const std::function<bool()> retry_mixes;
   const std::function<bool()> renews_heartbeat;
+  const std::function<std::chrono::nanoseconds(std::chrono::nanoseconds)> pause;
 
   mutable std::mutex mutex;
   std::condition_variable changed;
@@ -46,7 +58,10 @@ struct GossipThread::Shared {
   bool has_failed = false;  // the group is of no more use
   std::exception_ptr error;
   std::int64_t mixed = 0;
-  Clock::time_point deadline;  // of the round under way, from its hand-over on
+  std::int64_t round = 0;                  // that is under way
+  Clock::time_point deadline;              // of the round under way, from its hand-over on
+  std::chrono::nanoseconds next_pause{0};  // before its next attempt
+  std::string interruption;                // what ended its last one
 
   // Of whose turn it is.
   PushSum push_sum;
@@ -70,10 +85,21 @@ struct GossipThread::Shared {
     constexpr std::chrono::hours longest{24 * 365};  // a sum that no clock can hold is none
     deadline = Clock::now() + std::min<std::chrono::nanoseconds>(heartbeat, longest);
   }
-  [[nodiscard]] comm::TimeoutError late(const std::string& why) const {
-    return comm::TimeoutError(fmt::format("gossip over group {}: node {} {} for the heartbeat time of {} s",
-                                          group->group().name, group->rank(), why,
-                                          std::chrono::duration<double>(heartbeat).count()));
+  // The thread may be in the round: what is asked of push-sum is what no round changes.
+  [[nodiscard]] comm::TimeoutError late() const {
+    const Peers peers = push_sum.graph().peers(group->rank(), round);
+    return comm::TimeoutError(fmt::format(
+        "gossip over group {}: in round {} node {} has waited for {}, and for {} to receive from it, for the heartbeat "
+        "time of {} s{}",
+        group->group().name, round, group->rank(), peers.in, peers.out,
+        std::chrono::duration<double>(heartbeat).count(),
+        interruption.empty() ? "" : fmt::format("; its last attempt ended with '{}'", interruption)));
+  }
+  // Until the next attempt, unless the round ends before it.
+  void rest(std::unique_lock<std::mutex>& lock) {
+    const std::chrono::nanoseconds length = pause(next_pause);
+    if (length > length.zero())
+      changed.wait_until(lock, std::min(Clock::now() + length, deadline), [this] { return is_closing; });
   }
   void give_turn() {
     error = nullptr;
@@ -91,6 +117,7 @@ struct GossipThread::Shared {
       changed.wait(lock, [this] { return is_handed_over || is_closing; });
       if (!is_handed_over) return;
       is_handed_over = false;
+      rest(lock);
       lock.unlock();
       std::exception_ptr failed;
       Incoming came;
@@ -124,6 +151,9 @@ bool GossipThread::hand_over(std::span<const Buffer> x) {
   shared_->push_sum.prepare(x);
   shared_->keep(x);
   shared_->is_under_way = true;
+  shared_->round = shared_->push_sum.round();
+  shared_->next_pause = std::chrono::nanoseconds{0};
+  shared_->interruption.clear();
   shared_->set_deadline();
   shared_->give_turn();
   return true;
@@ -136,17 +166,19 @@ GossipThread::Collected GossipThread::collect(std::span<const Buffer> x, bool wa
   if (!shared.is_ready && !waits) return Collected::not_yet;
   if (!shared.changed.wait_until(lock, shared.deadline, [&] { return shared.is_ready; })) {
     shared.has_failed = true;
-    throw shared.late("has heard nothing");
+    throw shared.late();
   }
   if (shared.error != nullptr) {
     try {
       std::rethrow_exception(shared.error);
     } catch (const RuntimeFailure& error) {
+      shared.interruption = error.what();
       if (Clock::now() >= shared.deadline) {
         shared.has_failed = true;
-        throw shared.late(fmt::format("was interrupted again and again, the last time by '{}',", error.what()));
+        throw shared.late();
       }
       // Interrupted: the same values again, and not mixed anew.
+      shared.next_pause = std::clamp<std::chrono::nanoseconds>(2 * shared.next_pause, kFirstPause, kLongestPause);
       if (shared.retry_mixes()) shared.push_sum.prepare(shared.sent);
       if (shared.renews_heartbeat()) shared.set_deadline();
       shared.give_turn();

@@ -47,6 +47,10 @@ struct PushSumSteps {
       [](std::chrono::nanoseconds heartbeat) { return heartbeat; };
   /// Whether the heartbeat time of the gossip thread starts anew when a round that was cut is handed over again.
   std::function<bool()> renews_heartbeat = [] { return false; };
+  /// How long the gossip thread waits before it repeats such a round, given how long it is to.
+  std::function<std::chrono::nanoseconds(std::chrono::nanoseconds pause)> pause = [](std::chrono::nanoseconds pause) {
+    return pause;
+  };
   /// Whether a round that was cut may be repeated, given whether some of its pieces are mixed.
   std::function<bool(bool is_torn)> may_repeat = [](bool is_torn) { return !is_torn; };
   /// Whether the gossip thread takes values, given whether gossip is on.
