@@ -24,13 +24,6 @@ using comm::Operation;
 
 namespace {
 
-// Tags: what it is, and of which round, so that messages of rounds in flight at once do not meet.
-enum class Kind : std::uint8_t { values, weight, confirmation };
-int tag_of(Kind kind, std::int64_t exchange) {
-  constexpr std::int64_t rounds = 4096;
-  return static_cast<int>(exchange % rounds) * 4 + static_cast<int>(kind);
-}
-
 Call send_of(ConstBuffer values, int to, int tag) {
   return {.operation = Operation::send, .root = to, .tag = tag, .in = values, .out = {}};
 }
@@ -325,6 +318,11 @@ void PushSum::finish(Lane& lane, bool was_interrupted) {
   }
 }
 
+int PushSum::tag_of(Message message) const {
+  constexpr std::int64_t rounds = 4096;
+  return static_cast<int>(exchanges_ % rounds) * 4 + static_cast<int>(message);
+}
+
 void PushSum::make(std::span<const Call> calls) {
   if (!calls.empty()) group_->start(calls).wait(options_.heartbeat);
 }
@@ -349,9 +347,9 @@ void PushSum::transfer(Lane& lane, std::span<const Buffer> x) {
   };
   if (!steps_.takes_turns(options_.algorithm == Algorithm::push_pull, graph_)) {
     sends.insert(sends.end(), receives.begin(), receives.end());
-    receives.clear();
+    if (!steps_.waits()) take_in(lane, x);
     send();
-    receive();
+    take_in(lane, x);
   } else if (graph_.is_passive(group_->rank())) {
     receive();
     send();
@@ -412,7 +410,7 @@ void PushSum::add_sends(Lane& lane) {
         scaled_copy(part, scaled, ratio);
         values = scaled;
       }
-      transfer_->sends.push_back(send_of(values, transfer.peers().out[i], tag_of(Kind::values, exchanges_)));
+      transfer_->sends.push_back(send_of(values, transfer.peers().out[i], tag_of(Message::values)));
     }
   }
 }
@@ -424,7 +422,7 @@ void PushSum::add_sent_weights(const Lane& lane) {
     const double weight = rounded(lane, weight_) * ratio_of(steps_.sent_weight(transfer.shares(), i));
     transfer.sent_weights[i] = rounded(lane, weight);
     transfer.sends.push_back(
-        send_of({&transfer.sent_weights[i], 1, DType::f64}, transfer.peers().out[i], tag_of(Kind::weight, exchanges_)));
+        send_of({&transfer.sent_weights[i], 1, DType::f64}, transfer.peers().out[i], tag_of(Message::weight)));
   }
 }
 
@@ -435,7 +433,7 @@ void PushSum::add_receives(Lane& lane) {
   for (const int peer : transfer.peers().in)
     for (const Buffer& part : transfer.parts) {
       transfer.came.push_back(lane.received.take(part.count, part.dtype));
-      transfer.receives.push_back(recv_of(transfer.came.back(), peer, tag_of(Kind::values, exchanges_)));
+      transfer.receives.push_back(recv_of(transfer.came.back(), peer, tag_of(Message::values)));
     }
   add_received_weights();
 }
@@ -443,8 +441,8 @@ void PushSum::add_receives(Lane& lane) {
 void PushSum::add_received_weights() {
   Transfer& transfer = *transfer_;
   for (std::size_t i = 0; i < transfer.peers().in.size() && transfer.has_weight; ++i)
-    transfer.receives.push_back(recv_of({&transfer.received_weights[i], 1, DType::f64}, transfer.peers().in[i],
-                                        tag_of(Kind::weight, exchanges_)));
+    transfer.receives.push_back(
+        recv_of({&transfer.received_weights[i], 1, DType::f64}, transfer.peers().in[i], tag_of(Message::weight)));
 }
 
 // Adds up what the peers of the round have sent.
@@ -471,7 +469,7 @@ void PushSum::confirm(const Lane& lane) {
   Transfer& transfer = *transfer_;
   const Peers& peers = transfer.peers();
   transfer.confirmed.resize(peers.out.size());
-  const int tag = tag_of(Kind::confirmation, exchanges_);
+  const int tag = tag_of(Message::confirmation);
   std::vector<Call>& calls = transfer.sends;
   calls.clear();
   if (lane.tells)
@@ -574,8 +572,7 @@ class PushSum::Pieces {
     const std::span<Buffer> places = places_of(index);
     transfer_.receives.clear();
     for (std::size_t i = 0; i < places.size(); ++i)
-      transfer_.receives.push_back(
-          recv_of(places[i], transfer_.peers().in[i], tag_of(Kind::values, push_sum_.exchanges_)));
+      transfer_.receives.push_back(recv_of(places[i], transfer_.peers().in[i], push_sum_.tag_of(Message::values)));
     if (index == 0) push_sum_.add_received_weights();
     if (!transfer_.receives.empty()) pieces_[index].came = push_sum_.group_->start(transfer_.receives);
   }

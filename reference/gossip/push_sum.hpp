@@ -172,6 +172,9 @@ class PushSum {
   void exchange_lanes(std::span<const comm::Buffer> x);
   void transfer(Lane& lane, std::span<const comm::Buffer> x);
   void make(std::span<const comm::Call> calls);
+  // What a message is. Its tag says so, and of which round it is, so that messages may overtake each other.
+  enum class Message : std::uint8_t { values, weight, confirmation };
+  [[nodiscard]] int tag_of(Message message) const;
   void begin_transfer(Lane& lane);
   void take_parts(Lane& lane, std::span<const comm::Buffer> x);
   [[nodiscard]] double ratio_of(double sent) const;
