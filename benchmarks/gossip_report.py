@@ -163,11 +163,11 @@ def main():
     parser.add_argument("--svg", type=Path)
     arguments = parser.parse_args()
     turns = [read(arguments.record)] if arguments.record else [measure(arguments) for _ in range(arguments.turns)]
-    rounds = rows_of(turns, "rounds.", ("exchange", "all_reduce"))
+    rounds = rows_of(turns, "rounds.", ("exchange", "exchange_on", "all_reduce"))
     steps = rows_of(turns, "step.", ("base", "all_reduce"))
     network = speed_ups(turns)
     if rounds:
-        show("rounds", rounds, ("exchange", "all_reduce"))
+        show("rounds", rounds, ("exchange", "exchange_on", "all_reduce"))
     if steps:
         show("steps", steps, ("base", "all_reduce"))
     if network:

@@ -46,13 +46,14 @@ class Round : public Operation {
  protected:
   [[nodiscard]] virtual double sent_bytes() const = 0;
   // What else is to be right where each rank has had its number, from 1 on.
-  [[nodiscard]] virtual bool is_right() const { return true; }
+  [[nodiscard]] virtual bool is_right() { return true; }
   [[nodiscard]] static bool are_all(std::span<const float> values, double right) {
     return std::ranges::all_of(values, [right](float value) { return std::abs(value - right) <= 1e-5 * right; });
   }
   [[nodiscard]] bool are_mean() const { return are_all(values_, (ranks() + 1) / 2.0); }
   [[nodiscard]] Buffer buffer() { return {values_.data(), std::ssize(values_), DType::f32}; }
   [[nodiscard]] std::span<float> values() { return values_; }
+  void exchange_values(std::vector<float>& others) { values_.swap(others); }
   [[nodiscard]] Communicator& world() const { return world_; }
   [[nodiscard]] int ranks() const { return world_.size(); }
 
@@ -75,13 +76,15 @@ class AllReduce final : public Round {
   [[nodiscard]] double sent_bytes() const override {
     return 2.0 * (ranks() - 1) / ranks() * static_cast<double>(bytes());
   }
-  [[nodiscard]] bool is_right() const override { return are_mean(); }
+  [[nodiscard]] bool is_right() override { return are_mean(); }
 };
 
-// What a round with one peer moves, and nothing else.
+// What a round with one peer moves, and nothing else: the same values each time, which the receiver may still have in its
+// cache, or what the last exchange brought, which are as new to it as those of a round.
 class Exchange final : public Round {
  public:
-  Exchange(Communicator& group, std::int64_t bytes) : Round(group, bytes), came_(static_cast<std::size_t>(bytes) / 4) {}
+  Exchange(Communicator& group, std::int64_t bytes, bool passes_on)
+      : Round(group, bytes), passes_on_(passes_on), came_(static_cast<std::size_t>(bytes) / 4) {}
   void run() override {
     const int next = (world().rank() + 1) % ranks(), before = (world().rank() + ranks() - 1) % ranks();
     const std::array<Call, 2> calls{{{.operation = comm::Operation::send, .root = next, .in = buffer(), .out = {}},
@@ -90,13 +93,18 @@ class Exchange final : public Round {
                                       .in = {},
                                       .out = {came_.data(), std::ssize(came_), DType::f32}}}};
     world().start(calls).wait();
+    if (passes_on_) exchange_values(came_);
   }
 
  protected:
   [[nodiscard]] double sent_bytes() const override { return static_cast<double>(bytes()); }
-  [[nodiscard]] bool is_right() const override { return are_all(came_, (world().rank() + ranks() - 1) % ranks() + 1); }
+  [[nodiscard]] bool is_right() override {
+    const std::span<const float> came = passes_on_ ? values() : came_;
+    return are_all(came, (world().rank() + ranks() - 1) % ranks() + 1);
+  }
 
  private:
+  bool passes_on_;
   std::vector<float> came_;
 };
 
@@ -144,7 +152,7 @@ class SlowAllReduce final : public Round {
   [[nodiscard]] double sent_bytes() const override {
     return 2.0 * (ranks() - 1) / ranks() * static_cast<double>(bytes());
   }
-  [[nodiscard]] bool is_right() const override { return are_mean(); }
+  [[nodiscard]] bool is_right() override { return are_mean(); }
 
  private:
   std::unique_ptr<Communicator> wire_;
@@ -234,7 +242,9 @@ void add_rounds(Adder& adder) {
   adder.add("rounds.all_reduce", "an average over all ranks",
             [](Communicator& group, std::int64_t bytes) { return std::make_unique<AllReduce>(group, bytes); });
   adder.add("rounds.exchange", "a message to the next rank, and one of the rank before",
-            [](Communicator& group, std::int64_t bytes) { return std::make_unique<Exchange>(group, bytes); });
+            [](Communicator& group, std::int64_t bytes) { return std::make_unique<Exchange>(group, bytes, false); });
+  adder.add("rounds.exchange_on", "the same, of what the last one brought",
+            [](Communicator& group, std::int64_t bytes) { return std::make_unique<Exchange>(group, bytes, true); });
   for (const GraphKind graph : gossip::kNamedGraphs) {
     const std::string name = "rounds." + std::string(name_of(graph));
     const bool takes_all = Graph({.kind = graph, .nodes = 2}).peers_per_round() == 0;

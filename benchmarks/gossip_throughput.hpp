@@ -3,6 +3,8 @@
 // Model   --sizes are the bytes of a model's parameters, f32. "rounds" are alone, "step" with a plain SGD step beside them.
 //           rounds.all_reduce, rounds.exchange   what a round is held against: an average over all; the same bytes sent to the
 //                                                next rank and received from the one before, and nothing else
+//           rounds.exchange_on                   the same, where each sends what it received last: values that are new to the
+//                                                receiver's cache, as those of a round are
 //           rounds.GRAPH.pN                      push-sum over that graph with N peers, or all neighbours ("all")
 //           rounds.confirmed, rounds.skewed      of the n-peer graph: with confirmations; with uneven shares and weights
 //           step.base                            six steps of the optimizer alone

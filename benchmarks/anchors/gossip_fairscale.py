@@ -10,7 +10,7 @@ turn's ratio."""
 import argparse, json, os, statistics, subprocess, sys, tempfile, time, warnings
 from pathlib import Path
 
-OURS = ("rounds.n-peer-exponential.p1", "rounds.confirmed", "rounds.exchange", "rounds.all_reduce")
+OURS = ("rounds.n-peer-exponential.p1", "rounds.confirmed", "rounds.exchange", "rounds.exchange_on", "rounds.all_reduce")
 
 
 def stand_in_for_cuda(torch):

@@ -255,7 +255,8 @@ void thread_interrupted(Context& context) {
 void thread_gives_up(Context& context) {
   const bool is_cut = context.parameters().text("wire") == "cut";
   std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
-  if (is_cut) wire = std::make_unique<BrokenWire>(std::move(wire));
+  std::atomic<int> starts = 0;
+  if (is_cut) wire = std::make_unique<BrokenWire>(std::move(wire), starts);
   GossipThread thread(std::move(wire), live_graph("ring", context.size()), {},
                       {.heartbeat = is_cut ? std::chrono::milliseconds(200) : kShort, .verifies = false},
                       push_sum_steps(context));
@@ -273,6 +274,34 @@ void thread_gives_up(Context& context) {
     }
   EXPECT_EQ(is_given_up, is_cut) << "GOSSIP-048: given up behind the heartbeat time";
   EXPECT_EQ(collected, is_cut ? GossipThread::Collected::interrupted : GossipThread::Collected::mixed) << "GOSSIP-048";
+}
+
+// How often a round is repeated over a wire that stays cut, and what is said in the end.
+void thread_pauses(Context& context) {
+  std::atomic<int> starts = 0;
+  std::string said = "nothing was said";
+  const Graph graph = live_graph("ring", context.size());
+  {
+    GossipThread thread(std::make_unique<BrokenWire>(context.world().duplicate(), starts), graph, {},
+                        {.heartbeat = std::chrono::milliseconds(400), .verifies = false}, push_sum_steps(context));
+    std::vector<double> values = own_start(context, 2);
+    const std::array<Buffer, 1> x{buffer_of(values)};
+    EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-110";
+    try {
+      while (thread.collect(x, true) == GossipThread::Collected::interrupted) {
+      }
+    } catch (const comm::TimeoutError& error) {
+      said = error.what();
+    }
+  }
+  // Pauses of 1, 2, 4, … ms are more than the heartbeat time behind ten attempts.
+  EXPECT_GE(starts, 2) << "GOSSIP-110: attempts";
+  EXPECT_LE(starts, 12) << "GOSSIP-110: attempts";
+  const gossip::Peers peers = graph.peers(context.rank(), 0);
+  EXPECT_THAT(said, AllOf(HasSubstr(fmt::format("waited for [{}]", peers.in.front())),
+                          HasSubstr(fmt::format("for [{}] to receive", peers.out.front())),
+                          HasSubstr("a wire that a check cut")))
+      << "GOSSIP-110";
 }
 
 // The thread says that a peer has stopped, and ends.
@@ -320,16 +349,17 @@ void add_gossip_failure_checks(suite::Suite& suite) {
   add("failure.other_group", "GOSSIP-042@aa29",
       {{"graph", {"n-peer-exponential", "hub"}}, {"call", {"0", "1", "2", "3", "4", "5", "9"}}}, other_group,
       {2, 3, 4, 5}, {Capability::failure_detection}, true);
-  add("failure.heartbeat", "GOSSIP-043@b812", {}, heartbeat, {2, 3},
+  add("failure.heartbeat", "GOSSIP-043@b812", {}, heartbeat, {2, 3, 4},
       {Capability::wait_timeout, Capability::failure_detection}, true);
   add("thread.beside", "GOSSIP-044@fab7", {{"graph", {"n-peer-exponential", "hub"}}, mixing}, beside, {1, 2, 3, 4},
       {Capability::thread_multiple});
   add("thread.one_version", "GOSSIP-045@a797", {}, one_version, {2, 3}, {Capability::thread_multiple});
   add("thread.interrupted", "GOSSIP-046@b808", {}, thread_interrupted, {2, 3, 4}, {Capability::thread_multiple});
-  add("failure.pieces", "GOSSIP-049@7317", {{"values", {"large", "small"}}}, pieces, {2, 3}, {}, true);
-  add("thread.gives_up", "GOSSIP-048@c8d0", {{"wire", {"cut", "whole"}}}, thread_gives_up, {2, 3},
+  add("failure.pieces", "GOSSIP-049@7317", {{"values", {"large", "small"}}}, pieces, {2, 3, 4}, {}, true);
+  add("thread.pauses", "GOSSIP-110@02d8", {}, thread_pauses, {2, 3}, {Capability::thread_multiple}, true);
+  add("thread.gives_up", "GOSSIP-048@c8d0", {{"wire", {"cut", "whole"}}}, thread_gives_up, {2, 3, 4},
       {Capability::thread_multiple}, true);
-  add("thread.stops", "GOSSIP-047@2958", {{"ends_by", {"collecting", "closing"}}}, thread_stops, {2, 3},
+  add("thread.stops", "GOSSIP-047@2958", {{"ends_by", {"collecting", "closing"}}}, thread_stops, {2, 3, 4},
       {Capability::thread_multiple, Capability::failure_detection}, true);
 }
 

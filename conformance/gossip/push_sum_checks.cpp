@@ -268,6 +268,35 @@ void messages(Context& context) {
   EXPECT_EQ(sent_bytes, bytes) << "GOSSIP-035: bytes";
 }
 
+// Messages come late, and overtake each other: no mass is lost, and none is taken for another.
+void out_of_order(Context& context) {
+  const Graph graph = live_graph(context.parameters().text("graph"), context.size());
+  const std::string& messages = context.parameters().text("messages");
+  std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
+  if (messages == "late")
+    wire = std::make_unique<LateWire>(std::move(wire), context.seed() + static_cast<std::uint64_t>(context.rank()));
+  if (messages == "overtaken") wire = std::make_unique<OvertakingWire>(std::move(wire));
+  const bool confirms = context.parameters().text("confirms") == "yes";
+  PushSum push_sum(*wire, graph, live_mixing("skewed"), {.heartbeat = kPatience, .confirms = confirms},
+                   push_sum_steps(context));
+  // Of one value: as long as a weight, so that no length tells them apart.
+  World expected = start_of(context, 1);
+  std::vector<double> x = mine(expected, context);
+  for (int round = 0; round < 8; ++round) {
+    push_sum.mix(buffer_of(x));
+    deal_out(expected, graph, "skewed", round);
+    EXPECT_NEAR(x[0], mine(expected, context)[0], 1e-13) << "GOSSIP-111: behind round " << round;
+    EXPECT_NEAR(push_sum.weight(), expected.weights[static_cast<std::size_t>(context.rank())], 1e-13)
+        << "GOSSIP-111: the weight behind round " << round;
+  }
+  const World end = gathered(context.world(), x, push_sum.weight());
+  double sum = 0, weights = 0;
+  for (std::size_t node = 0; node < end.weights.size(); ++node)
+    sum += end.numerators[node][0], weights += end.weights[node];
+  EXPECT_NEAR(sum, mean_of(expected, 0) * context.size(), 1e-12) << "GOSSIP-111: the sum of all values";
+  EXPECT_NEAR(weights, context.size(), 1e-12) << "GOSSIP-111: the sum of all weights";
+}
+
 // Who mixes at some of its steps only, or goes on from what was stored, meets its peers in the same order.
 void rotation(Context& context) {
   const std::string kind = context.parameters().text("after");
@@ -337,6 +366,14 @@ void add_push_sum_checks(suite::Suite& suite) {
   add("two_types", "GOSSIP-038@9663", {{"convention", {"plumbline", "fairscale"}}}, two_types, {2, 3, 4});
   add("turns_of_sides", "GOSSIP-039@a1aa", {{"algorithm", {"push_sum", "push_pull"}}}, turns_of_sides, {2, 4, 6});
   add("messages", "GOSSIP-035@5d71", {any, mixing, {"confirms", {"yes", "no"}}}, messages, {1, 2, 3, 4});
+  suite.add({.id = "gossip.push_sum.out_of_order",
+             .verifies = {"GOSSIP-111@1cde"},
+             .axes = {{"graph", {"hub", "chords", "star"}},
+                      {"messages", {"late", "overtaken"}},
+                      {"confirms", {"yes", "no"}},
+                      suite::worlds({2, 3, 4})},
+             .deadlock_prone = true,
+             .body = out_of_order});
   add("rotation", "GOSSIP-036@0332",
       {{"graph", {"n-peer-exponential", "directed-linear", "ring", "hub"}}, {"after", {"nothing", "skips", "resume"}}},
       rotation, {2, 3, 4});

@@ -254,6 +254,34 @@ double late_rate(const json& error, int period) {
   return std::pow(behind(last) / behind(last - 6), 1.0 / 6);
 }
 
+// A million nodes: the bound is that of the spectrum, which is worked out from the graph's distances.
+void million(Context& context) {
+  constexpr int nodes = 1 << 20;
+  const std::string& graph = context.parameters().text("graph");
+  json args{{"graph", graph}, {"world_size", nodes}};
+  report_words(problem_of(context.adapter(), kSpectrum, args, [&](const json& spectrum) -> std::string {
+    const int period = spectrum.at("rounds");
+    const double contraction = spectrum.at("contraction");
+    constexpr int least_rounds = 8;
+    const int periods = std::max(1, least_rounds / period);
+    args["rounds"] = periods * period;
+    args["value_seed"] = context.seed() % 1000;
+    return problem_of(context.adapter(), kSimulate, args, [&](const json& result) -> std::string {
+      double allowed = 1;
+      for (int made = 1; made <= periods; ++made) {
+        allowed *= contraction;
+        const double error = result.at("error").at(static_cast<std::size_t>(made * period - 1));
+        if (error > allowed * (1 + 1e-9) + 1e-12)
+          return fmt::format("{} of {} nodes: error {} behind {} periods of {} rounds, the bound is {}", graph, nodes,
+                             error, made, period, allowed);
+      }
+      const double sum = result.at("weight_sum").back();
+      if (!near(sum, nodes, 1e-9 * nodes)) return fmt::format("{} nodes: weights add up to {}", nodes, sum);
+      return {};
+    });
+  }));
+}
+
 // Rows that do not add up to 1: the largest of what several starts come to.
 void long_run(Context& context) {
   const std::string& graph = context.parameters().text("graph");
@@ -397,6 +425,9 @@ void add_gossip_rate_checks(suite::Suite& suite) {
         {"directed-exponential", "n-peer-exponential", "bipartite-exponential", "directed-linear", "bipartite-linear",
          "ring", "static-exponential", "mesh", "star", "complete"}}},
       {kSpectrum, kSimulate, kTopology}, bound);
+  add("simulate.million", "GOSSIP-112@1511",
+      {{"graph", {"directed-exponential", "n-peer-exponential", "ring", "static-exponential"}}}, {kSpectrum, kSimulate},
+      million);
   add("spectrum.long_run", "GOSSIP-025@b4fd",
       {{"graph", {"directed-exponential", "directed-linear", "ring", "static-exponential", "mesh", "star"}}},
       {kSpectrum, kSimulate}, long_run);

@@ -1,9 +1,15 @@
 // conformance/gossip/wires.hpp: communicators that see what gossip sends, or fail it once.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <random>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "reference/comm/communicator.hpp"
@@ -26,14 +32,51 @@ class FailingWire final : public comm::CommunicatorDecorator {
   int left_;
 };
 
-/// Fails every start of calls.
+/// Fails every start of calls, and counts them.
 class BrokenWire final : public comm::CommunicatorDecorator {
+ public:
+  BrokenWire(std::unique_ptr<comm::Communicator> inner, std::atomic<int>& starts)
+      : CommunicatorDecorator(std::move(inner)), starts_(starts) {}
+
+ private:
+  comm::Work do_start(std::span<const comm::Call>) override {
+    ++starts_;
+    throw RuntimeFailure("a wire that a check cut");
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
+  std::atomic<int>& starts_;
+};
+
+/// Posts messages of other tags or peers in another order than they were given: the last ones first. Those of one tag and peer
+/// keep theirs, as every communicator must.
+class OvertakingWire final : public comm::CommunicatorDecorator {
  public:
   using CommunicatorDecorator::CommunicatorDecorator;
 
  private:
-  comm::Work do_start(std::span<const comm::Call>) override { throw RuntimeFailure("a wire that a check cut"); }
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    std::vector<comm::Call> turned(calls.begin(), calls.end());
+    std::ranges::stable_sort(turned, [](const comm::Call& a, const comm::Call& b) {
+      return std::pair(a.tag, a.root) > std::pair(b.tag, b.root);
+    });
+    return CommunicatorDecorator::do_start(turned);
+  }
   std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
+};
+
+/// Waits before each start of calls, up to a millisecond, each time another while.
+class LateWire final : public comm::CommunicatorDecorator {
+ public:
+  LateWire(std::unique_ptr<comm::Communicator> inner, std::uint64_t seed)
+      : CommunicatorDecorator(std::move(inner)), random_(seed) {}
+
+ private:
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    std::this_thread::sleep_for(std::chrono::microseconds(random_() % 1000));
+    return CommunicatorDecorator::do_start(calls);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
+  std::mt19937_64 random_;
 };
 
 /// Notes what is started together.

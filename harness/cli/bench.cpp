@@ -249,7 +249,10 @@ int run_bench(const BenchOptions& options) {
       subject::open_module("benchmarks", bench::kBenchmarksSymbol, "the benchmarks"));
   const bench::Registry& registry = benchmarks()->registry;
   if (options.list) {
-    for (const bench::Benchmark& benchmark : registry) fmt::print("{:<34}{}\n", benchmark.name, benchmark.title);
+    std::size_t width = 0;
+    for (const bench::Benchmark& benchmark : registry) width = std::max(width, benchmark.name.size());
+    for (const bench::Benchmark& benchmark : registry)
+      fmt::print("{:<{}}  {}\n", benchmark.name, width, benchmark.title);
     return 0;
   }
   options.subject.require_no_job("bench");

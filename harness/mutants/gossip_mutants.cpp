@@ -260,6 +260,14 @@ RewriteAnswer of_simulations(bool turns, ChangeShares change) {
   });
 }
 
+// Beyond what 16 bits reach, nodes come no nearer.
+void sixteen_levels(const json& args, json& result) {
+  constexpr std::size_t levels = 16;
+  if (args.value("world_size", 2) <= 1 << levels || !result.contains("error")) return;
+  json& error = result.at("error");
+  for (std::size_t round = levels; round < error.size(); ++round) error.at(round) = error.at(levels - 1);
+}
+
 // The same peers in every round: nodes come nearer and nearer, and never agree.
 RewriteAnswer never_turning() {
   return results_of(kGossipSimulate, [](const json& args, json& result) {
@@ -373,6 +381,9 @@ std::vector<Mutant> answer_mutants_of_gossip() {
                       [](int node, std::vector<int>& to, Shares& shares) {
                         if (node == 1) to.clear(), shares.sent.clear();
                       })},
+      {"gos.sixteen_levels", "GOSSIP-112", "rounds behind the sixteenth change nothing", "distances of 16 bits",
+       "gossip.simulate.million[graph=n-peer-exponential]", "gossip.simulate.million[graph=ring]",
+       "few rounds bring a ring's million nodes no nearer", results_of(kGossipSimulate, sixteen_levels)},
       {"gos.shares_backwards", "GOSSIP-028", "uneven shares go to the peers in reverse", "two orders of one list",
        "gossip.simulate.equals_shares[graph=star,mixing=skewed]",
        "gossip.simulate.equals_shares[graph=star,mixing=uniform]", "shares are even",
@@ -465,6 +476,10 @@ std::vector<Mutant> step_mutants_of_gossip() {
        "gossip.push_sum.messages[graph=ring,mixing=uniform,confirms=yes,world=3]",
        "gossip.push_sum.messages[graph=hub,mixing=uniform,confirms=yes,world=3]", "there it must",
        push_sum_with([](PushSumSteps& steps) { steps.carries_weight = [](bool) { return true; }; })},
+      {"gos.adds_before_it_waits", "GOSSIP-111", "what has come so far is added, and waited for afterwards",
+       "quick peers hide it", "gossip.push_sum.out_of_order[graph=hub,messages=late,confirms=no,world=3]",
+       "gossip.push_sum.mass[graph=ring,mixing=uniform,world=1]", "nobody sends",
+       push_sum_with([](PushSumSteps& steps) { steps.waits = [] { return false; }; })},
       {"gos.turns_twice", "GOSSIP-036", "a mix turns the graph twice", "two types that turn one graph",
        "gossip.push_sum.rotation[graph=n-peer-exponential,after=skips,world=3]",
        "gossip.push_sum.rotation[graph=ring,after=skips,world=3]", "a ring never turns",
@@ -522,6 +537,11 @@ std::vector<Mutant> step_mutants_of_gossip() {
       {"gos.thread_mixes_anew", "GOSSIP-046", "a round that is handed over again is mixed anew",
        "mass is lost on a retry", "gossip.thread.interrupted[world=3]", "", "nothing is cut",
        push_sum_with(mixes_anew)},
+      {"gos.retries_at_once", "GOSSIP-110", "a round that was cut is repeated at once, again and again",
+       "a loop without a pause", "gossip.thread.pauses[world=2]", "gossip.thread.gives_up[wire=whole,world=2]",
+       "nothing is cut", push_sum_with([](PushSumSteps& steps) {
+         steps.pause = [](std::chrono::milliseconds) { return std::chrono::milliseconds(0); };
+       })},
       {"gos.retries_for_ever", "GOSSIP-048", "the heartbeat time starts anew with each retry",
        "a loop around a wait with a limit", "gossip.thread.gives_up[wire=cut,world=2]",
        "gossip.thread.gives_up[wire=whole,world=2]", "nothing is cut",

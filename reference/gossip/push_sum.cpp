@@ -24,13 +24,6 @@ using comm::Operation;
 
 namespace {
 
-// Tags: what it is, and of which round, so that messages of rounds in flight at once do not meet.
-enum class Kind : std::uint8_t { values, weight, confirmation };
-int tag_of(Kind kind, std::int64_t exchange) {
-  constexpr std::int64_t rounds = 4096;
-  return static_cast<int>(exchange % rounds) * 4 + static_cast<int>(kind);
-}
-
 Call send_of(ConstBuffer values, int to, int tag) {
   return {.operation = Operation::send, .root = to, .tag = tag, .in = values, .out = {}};
 }
@@ -101,18 +94,21 @@ Buffer piece_of(Buffer tensor, std::int64_t begin, std::int64_t count) {
 }
 
 // Pieces of a large tensor are mixed while they are in a cache.
-constexpr std::int64_t kPieceBytes = 256 * 1024;
+constexpr std::int64_t kPieceBytes = 64 * 1024;
 
 }  // namespace
 
-// What one lane sends and receives in a round.
+// What one lane sends and receives in a round. Kept from round to round, for its memory.
 struct PushSum::Transfer {
-  Peers peers;
-  Shares shares;
+  const Plan* plan = nullptr;
   bool has_weight = false, fused = false;
-  std::vector<Buffer> parts;              // what a message consists of
-  std::vector<std::vector<Buffer>> came;  // by sender, as parts
+  std::vector<Buffer> parts;  // what a message consists of
+  std::vector<Buffer> came;   // the parts of the first sender, then those of the next one
   std::vector<double> sent_weights, received_weights;
+  std::vector<std::uint8_t> confirmed;
+  std::vector<Call> sends, receives;
+  [[nodiscard]] const Peers& peers() const { return plan->peers; }
+  [[nodiscard]] const Shares& shares() const { return plan->shares; }
 };
 
 std::string words_of(const Peers& peers) {
@@ -146,6 +142,12 @@ PushSum::PushSum(comm::Communicator& group, Graph graph, Mixing mixing, PushSumO
       carries_weight_(steps_.carries_weight(gossip::carries_weight(graph_, mixing_) ||
                                             (!options.lazy && gossip::is_lazy(graph_, mixing_)))) {
   options_.heartbeat = steps_.patience(options_.heartbeat);
+  transfer_ = std::make_unique<Transfer>();
+  // Where rounds come again, so do their plans; shares that are given need not.
+  constexpr std::int64_t most_plans = 64;
+  const std::int64_t period = graph_.is_dynamic() && mixing_.kind != MixingKind::given ? graph_.period() : 0;
+  plans_repeat_ = period >= 1 && period <= most_plans;
+  plans_.resize(plans_repeat_ ? static_cast<std::size_t>(period) : 1);
   if (group.size() != graph_.nodes())
     throw InvalidArgument(
         fmt::format("a graph of {} nodes over group {} of {} ranks", graph_.nodes(), group.group().name, group.size()));
@@ -164,10 +166,20 @@ std::string PushSum::place() const {
                      words_of(graph_.peers(group_->rank(), round_)));
 }
 
-Peers PushSum::peers_of(const Lane& lane) const { return steps_.peers(graph_, group_->rank(), lane.round); }
+PushSum::~PushSum() = default;
 
-Shares PushSum::shares_of_round(const Lane& lane) const {
-  Shares shares = steps_.shares(graph_, mixing_, group_->rank(), lane.round);
+const PushSum::Plan& PushSum::plan_of(std::int64_t round) {
+  Plan& plan = plans_[static_cast<std::size_t>(round) % plans_.size()];
+  if (plan.round == round || (plans_repeat_ && plan.round >= 0)) return plan;
+  plan.round = -1;  // until all of it is there
+  plan.peers = steps_.peers(graph_, group_->rank(), round);
+  plan.shares = shares_of_round(round);
+  plan.round = round;
+  return plan;
+}
+
+Shares PushSum::shares_of_round(std::int64_t round) const {
+  Shares shares = steps_.shares(graph_, mixing_, group_->rank(), round);
   if (is_fairscale()) {
     // Its shares are tensors of float.
     shares.kept = static_cast<float>(shares.kept);
@@ -178,11 +190,7 @@ Shares PushSum::shares_of_round(const Lane& lane) const {
   return shares;
 }
 
-double PushSum::kept() const {
-  Lane lane;
-  lane.round = round_;
-  return shares_of_round(lane).kept;
-}
+double PushSum::kept() const { return shares_of_round(round_).kept; }
 
 bool PushSum::is_fairscale() const { return graph_.options().convention == Convention::fairscale; }
 
@@ -201,7 +209,7 @@ void PushSum::sort_into_lanes(std::span<const Buffer> x) {
       Lane made;
       made.dtype = x[i].dtype;
       made.round = round_;
-      made.kept_before = shares_of_round(made).kept;
+      made.kept_before = shares_of_round(round_).kept;
       lane = lanes_.insert(lanes_.end(), std::move(made));
     }
     lane->tensors.push_back(i);
@@ -211,7 +219,7 @@ void PushSum::sort_into_lanes(std::span<const Buffer> x) {
 void PushSum::verify() {
   if (is_verified_ || !options_.verifies || !steps_.verifies() || graph_.nodes() == 1) return;
   is_verified_ = true;
-  const Peers own = lanes_.empty() ? steps_.peers(graph_, group_->rank(), round_) : peers_of(lanes_.front());
+  const Peers own = steps_.peers(graph_, group_->rank(), lanes_.empty() ? round_ : lanes_.front().round);
   const auto nodes = static_cast<std::size_t>(graph_.nodes());
   constexpr std::size_t header = 3;
   const std::array<std::int64_t, header> mine{std::bit_cast<std::int64_t>(hash_of(graph_, mixing_, round_)),
@@ -251,7 +259,7 @@ void PushSum::prepare(std::span<const Buffer> x, bool mixes) {
   sort_into_lanes(x);
   if (!mixes || is_lazy_ || lanes_.empty()) return;
   for (const Lane& lane : lanes_) {
-    const double kept = is_fairscale() ? weight_lane().kept_before : shares_of_round(lane).kept;
+    const double kept = is_fairscale() ? weight_lane().kept_before : plan_of(lane.round).shares.kept;
     for (const std::size_t tensor : lane.tensors) scale(x[tensor], kept);
   }
   prepare_weight();
@@ -259,16 +267,24 @@ void PushSum::prepare(std::span<const Buffer> x, bool mixes) {
 
 void PushSum::prepare_weight() {
   if (is_lazy_ || mixing_.kind == MixingKind::metropolis_hastings) return;
-  const double kept = is_fairscale() ? weight_lane().kept_before : steps_.kept_weight(shares_of_round(weight_lane()));
+  const double kept =
+      is_fairscale() ? weight_lane().kept_before : steps_.kept_weight(plan_of(weight_lane().round).shares);
   weight_ = rounded(lanes_.front(), weight_ * kept);
 }
 
 Incoming PushSum::exchange(std::span<const Buffer> x) {
   sort_into_lanes(x);
+  exchange_lanes(x);
+  return incoming_;
+}
+
+void PushSum::exchange_lanes(std::span<const Buffer> x) {
   const bool was_interrupted = std::exchange(is_interrupted_, true);
+  if (!was_interrupted || incoming_.values.size() != x.size()) {
+    incoming_.values.assign(x.size(), {});
+    incoming_.weight = 0;
+  }
   verify();
-  if (next_lane_ == 0 && incoming_.values.empty())
-    incoming_ = {.values = std::vector<ConstBuffer>(x.size()), .weight = 0};
   while (next_lane_ < lanes_.size()) {
     Lane& lane = lanes_[next_lane_];
     naming_peers(lane, [&] { transfer(lane, x); });
@@ -278,13 +294,13 @@ Incoming PushSum::exchange(std::span<const Buffer> x) {
   next_lane_ = 0;
   end_round(was_interrupted);
   is_interrupted_ = false;
-  return std::exchange(incoming_, {});
 }
 
-void PushSum::naming_peers(const Lane& lane, const std::function<void()>& part) const {
+template <class Part>
+void PushSum::naming_peers(const Lane& lane, const Part& part) {
   const auto words = [&](const Error& error) {
-    return fmt::format("round {} of gossip: node {} {}: {}", lane.round, group_->rank(), words_of(peers_of(lane)),
-                       error.what());
+    return fmt::format("round {} of gossip: node {} {}: {}", lane.round, group_->rank(),
+                       words_of(plan_of(lane.round).peers), error.what());
   };
   try {
     part();
@@ -303,7 +319,7 @@ void PushSum::end_round(bool was_interrupted) {
 }
 
 void PushSum::finish(Lane& lane, bool was_interrupted) {
-  lane.kept = shares_of_round(lane).kept;
+  lane.kept = plan_of(lane.round).shares.kept;
   lane.kept_before = lane.kept;
   lane.has_come = false;
   lane.tells = true;
@@ -316,27 +332,38 @@ void PushSum::finish(Lane& lane, bool was_interrupted) {
   }
 }
 
+int PushSum::tag_of(Message message) const {
+  constexpr std::int64_t rounds = 4096;
+  return static_cast<int>(exchanges_ % rounds) * 4 + static_cast<int>(message);
+}
+
+void PushSum::make(std::span<const Call> calls) {
+  if (!calls.empty()) group_->start(calls).wait(options_.heartbeat);
+}
+
 // Sends the lane's tensors to the peers that lack them, receives those of all others, and has all of it confirmed.
 void PushSum::transfer(Lane& lane, std::span<const Buffer> x) {
-  Transfer transfer = begin_transfer(lane, x);
-  std::vector<Call> sends = sends_of(lane, transfer), receives;
-  add_sent_weights(lane, transfer, sends);
-  if (!lane.has_come) receives = receives_of(lane, transfer);
-  const auto make = [&](const std::vector<Call>& calls) {
-    if (!calls.empty()) group_->start(calls).wait(options_.heartbeat);
-  };
+  begin_transfer(lane);
+  take_parts(lane, x);
+  std::vector<Call>&sends = transfer_->sends, &receives = transfer_->receives;
+  sends.clear();
+  receives.clear();
+  add_sends(lane);
+  add_sent_weights(lane);
+  if (!lane.has_come) add_receives(lane);
   const auto send = [&] {
     make(sends);
     lane.has_sent.assign(lane.has_sent.size(), true);
   };
   const auto receive = [&] {
     make(receives);
-    take_in(lane, transfer, x);
+    take_in(lane, x);
   };
   if (!steps_.takes_turns(options_.algorithm == Algorithm::push_pull, graph_)) {
-    std::ranges::move(std::exchange(receives, {}), std::back_inserter(sends));
+    sends.insert(sends.end(), receives.begin(), receives.end());
+    if (!steps_.waits()) take_in(lane, x);
     send();
-    receive();
+    take_in(lane, x);
   } else if (graph_.is_passive(group_->rank())) {
     receive();
     send();
@@ -344,46 +371,52 @@ void PushSum::transfer(Lane& lane, std::span<const Buffer> x) {
     send();
     receive();
   }
-  if (options_.confirms) confirm(lane, transfer.peers);
+  if (options_.confirms) confirm(lane);
 }
 
-PushSum::Transfer PushSum::begin_transfer(Lane& lane, std::span<const Buffer> x) const {
-  Transfer transfer{.peers = peers_of(lane), .shares = shares_of_round(lane)};
+void PushSum::begin_transfer(Lane& lane) {
+  Transfer& transfer = *transfer_;
+  transfer.plan = &plan_of(lane.round);
   // FairScale's gossipers each send a weight, of their own type and to their own peers; the last one's counts.
   transfer.has_weight = carries_weight_ && (is_fairscale() || &lane == &weight_lane());
   transfer.fused = options_.fuse && lane.tensors.size() > 1;
-  transfer.sent_weights.resize(transfer.peers.out.size());
-  transfer.received_weights.resize(transfer.peers.in.size());
+  const std::size_t out = transfer.peers().out.size();
+  transfer.sent_weights.resize(out);
+  transfer.received_weights.resize(transfer.peers().in.size());
   if (lane.has_sent.empty()) {
-    lane.has_sent.assign(transfer.peers.out.size(), false);
-    lane.awaits.assign(transfer.peers.out.size(), true);
+    lane.has_sent.assign(out, false);
+    lane.awaits.assign(out, true);
   }
   lane.sent.rewind();
-  if (x.empty()) return transfer;
-  for (const std::size_t tensor : lane.tensors) transfer.parts.push_back(x[tensor]);
-  if (!transfer.fused) return transfer;
+}
+
+void PushSum::take_parts(Lane& lane, std::span<const Buffer> x) {
+  std::vector<Buffer>& parts = transfer_->parts;
+  parts.clear();
+  for (const std::size_t tensor : lane.tensors) parts.push_back(x[tensor]);
+  if (!transfer_->fused) return;
   std::int64_t total = 0, begin = 0;
-  for (const Buffer& part : transfer.parts) total += part.count;
+  for (const Buffer& part : parts) total += part.count;
   const Buffer flat = lane.sent.take(total, lane.dtype);
-  for (const Buffer& part : transfer.parts) {
+  for (const Buffer& part : parts) {
     if (part.count > 0) std::memcpy(piece_of(flat, begin, part.count).data, part.data, part.bytes());
     begin += part.count;
   }
-  transfer.parts = {flat};
-  return transfer;
+  parts.assign(1, flat);
 }
 
-double PushSum::ratio_of(const Transfer& transfer, double sent) const {
-  if (is_lazy_ || sent == transfer.shares.kept) return 1;
-  const double ratio = sent / transfer.shares.kept;
+double PushSum::ratio_of(double sent) const {
+  const double kept = transfer_->shares().kept;
+  if (is_lazy_ || sent == kept) return 1;
+  const double ratio = sent / kept;
   return is_fairscale() ? double{static_cast<float>(ratio)} : ratio;
 }
 
-std::vector<Call> PushSum::sends_of(Lane& lane, const Transfer& transfer) const {
-  std::vector<Call> calls;
-  for (std::size_t i = 0; i < transfer.peers.out.size(); ++i) {
+void PushSum::add_sends(Lane& lane) {
+  const Transfer& transfer = *transfer_;
+  for (std::size_t i = 0; i < transfer.peers().out.size(); ++i) {
     if (lane.has_sent[i]) continue;
-    const double ratio = steps_.scales(transfer.fused) ? ratio_of(transfer, steps_.sent(transfer.shares, i)) : 1.0;
+    const double ratio = steps_.scales(transfer.fused) ? ratio_of(steps_.sent(transfer.shares(), i)) : 1.0;
     for (const Buffer& part : transfer.parts) {
       ConstBuffer values = part;
       if (ratio != 1) {
@@ -391,70 +424,73 @@ std::vector<Call> PushSum::sends_of(Lane& lane, const Transfer& transfer) const 
         scaled_copy(part, scaled, ratio);
         values = scaled;
       }
-      calls.push_back(send_of(values, transfer.peers.out[i], tag_of(Kind::values, exchanges_)));
+      transfer_->sends.push_back(send_of(values, transfer.peers().out[i], tag_of(Message::values)));
     }
   }
-  return calls;
 }
 
-void PushSum::add_sent_weights(const Lane& lane, Transfer& transfer, std::vector<Call>& calls) const {
-  for (std::size_t i = 0; i < transfer.peers.out.size() && transfer.has_weight; ++i) {
+void PushSum::add_sent_weights(const Lane& lane) {
+  Transfer& transfer = *transfer_;
+  for (std::size_t i = 0; i < transfer.peers().out.size() && transfer.has_weight; ++i) {
     if (lane.has_sent[i]) continue;
-    const double weight = rounded(lane, weight_) * ratio_of(transfer, steps_.sent_weight(transfer.shares, i));
+    const double weight = rounded(lane, weight_) * ratio_of(steps_.sent_weight(transfer.shares(), i));
     transfer.sent_weights[i] = rounded(lane, weight);
-    calls.push_back(
-        send_of({&transfer.sent_weights[i], 1, DType::f64}, transfer.peers.out[i], tag_of(Kind::weight, exchanges_)));
+    transfer.sends.push_back(
+        send_of({&transfer.sent_weights[i], 1, DType::f64}, transfer.peers().out[i], tag_of(Message::weight)));
   }
 }
 
-void PushSum::add_received_weights(Transfer& transfer, std::vector<Call>& calls) const {
-  for (std::size_t i = 0; i < transfer.peers.in.size() && transfer.has_weight; ++i)
-    calls.push_back(recv_of({&transfer.received_weights[i], 1, DType::f64}, transfer.peers.in[i],
-                            tag_of(Kind::weight, exchanges_)));
-}
-
-std::vector<Call> PushSum::receives_of(Lane& lane, Transfer& transfer) const {
-  std::vector<Call> calls;
+void PushSum::add_receives(Lane& lane) {
+  Transfer& transfer = *transfer_;
   lane.received.rewind();
-  transfer.came.resize(transfer.peers.in.size());
-  for (std::size_t i = 0; i < transfer.peers.in.size(); ++i) {
-    const int peer = transfer.peers.in[i];
+  transfer.came.clear();
+  for (const int peer : transfer.peers().in)
     for (const Buffer& part : transfer.parts) {
-      transfer.came[i].push_back(lane.received.take(part.count, part.dtype));
-      calls.push_back(recv_of(transfer.came[i].back(), peer, tag_of(Kind::values, exchanges_)));
+      transfer.came.push_back(lane.received.take(part.count, part.dtype));
+      transfer.receives.push_back(recv_of(transfer.came.back(), peer, tag_of(Message::values)));
     }
-  }
-  add_received_weights(transfer, calls);
-  return calls;
+  add_received_weights();
+}
+
+void PushSum::add_received_weights() {
+  Transfer& transfer = *transfer_;
+  for (std::size_t i = 0; i < transfer.peers().in.size() && transfer.has_weight; ++i)
+    transfer.receives.push_back(
+        recv_of({&transfer.received_weights[i], 1, DType::f64}, transfer.peers().in[i], tag_of(Message::weight)));
 }
 
 // Adds up what the peers of the round have sent.
-void PushSum::take_in(Lane& lane, const Transfer& transfer, std::span<const Buffer> x) {
+void PushSum::take_in(Lane& lane, std::span<const Buffer> x) {
   if (std::exchange(lane.has_come, true)) return;
-  const auto& came = transfer.came;
-  for (std::size_t part = 0; part < transfer.parts.size() && !came.empty(); ++part)
-    for (std::size_t i = 1; i < came.size(); ++i) add(came[0][part], came[i][part]);
-  std::int64_t begin = 0;
-  for (std::size_t i = 0; i < lane.tensors.size() && !came.empty(); ++i) {
-    const std::int64_t count = x[lane.tensors[i]].count;
-    incoming_.values[lane.tensors[i]] = transfer.fused ? piece_of(came[0][0], begin, count) : came[0][i];
-    begin += count;
+  const Transfer& transfer = *transfer_;
+  if (!transfer.peers().in.empty()) {
+    const std::size_t parts = transfer.parts.size();
+    for (std::size_t i = parts; i < transfer.came.size(); ++i) add(transfer.came[i % parts], transfer.came[i]);
+    std::int64_t begin = 0;
+    for (std::size_t i = 0; i < lane.tensors.size(); ++i) {
+      const std::int64_t count = x[lane.tensors[i]].count;
+      incoming_.values[lane.tensors[i]] = transfer.fused ? piece_of(transfer.came[0], begin, count) : transfer.came[i];
+      begin += count;
+    }
   }
   if (!transfer.has_weight || &lane != &weight_lane()) return;
   for (const double weight : transfer.received_weights) incoming_.weight = rounded(lane, incoming_.weight + weight);
 }
 
 // Tells those from whom values came that they are here, and waits for the same from those that were sent to.
-void PushSum::confirm(const Lane& lane, const Peers& peers) {
-  std::vector<std::uint8_t> received(peers.out.size());
-  const std::uint8_t here = 1;
-  const int tag = tag_of(Kind::confirmation, exchanges_);
-  std::vector<Call> calls;
+void PushSum::confirm(const Lane& lane) {
+  static constexpr std::uint8_t here = 1;
+  Transfer& transfer = *transfer_;
+  const Peers& peers = transfer.peers();
+  transfer.confirmed.resize(peers.out.size());
+  const int tag = tag_of(Message::confirmation);
+  std::vector<Call>& calls = transfer.sends;
+  calls.clear();
   if (lane.tells)
     for (const int peer : peers.in) calls.push_back(send_of({&here, 1, DType::u8}, peer, tag));
   for (std::size_t i = 0; i < peers.out.size(); ++i)
-    if (lane.awaits[i]) calls.push_back(recv_of({&received[i], 1, DType::u8}, peers.out[i], tag));
-  if (!calls.empty()) group_->start(calls).wait(options_.heartbeat);
+    if (lane.awaits[i]) calls.push_back(recv_of({&transfer.confirmed[i], 1, DType::u8}, peers.out[i], tag));
+  make(calls);
 }
 
 void PushSum::absorb(std::span<const Buffer> x, const Incoming& incoming) {
@@ -489,8 +525,8 @@ void PushSum::mix(std::span<const Buffer> x) {
   sort_into_lanes(x);
   if (mixes_in_pieces(x)) return mix_in_pieces(x);
   prepare(x);
-  const Incoming incoming = exchange(x);
-  absorb(x, incoming);
+  exchange_lanes(x);
+  absorb(x, incoming_);
 }
 
 // Whether values may be mixed as they come, and sent from where they are.
@@ -501,72 +537,79 @@ bool PushSum::mixes_in_pieces(std::span<const Buffer> x) const {
       x, [](const Buffer& tensor) { return tensor.bytes() > static_cast<std::size_t>(kPieceBytes); });
 }
 
-// Sends go some pieces ahead, so that whoever is behind finds what it is to receive. A piece is received, and mixed when
-// it has left; until then it waits in one of a few places.
+// Receives are posted some pieces ahead, so that whoever sends moves the values, while they are in its cache, and is done
+// with them. A piece is mixed when the next one is sent: by then its peers' are here, and its own have left.
 class PushSum::Pieces {
  public:
   Pieces(PushSum& push_sum, std::span<const Buffer> x)
       : push_sum_(push_sum),
         lane_(push_sum.lanes_.front()),
-        transfer_(push_sum.begin_transfer(lane_, {})),
-        kept_(push_sum.is_fairscale() && !push_sum.is_lazy_ ? lane_.kept_before : transfer_.shares.kept),
+        transfer_(*push_sum.transfer_),
         mixes_after_(push_sum.is_lazy_) {
-    for (const Buffer& tensor : x) {
-      const std::int64_t length = kPieceBytes / static_cast<std::int64_t>(size_of(tensor.dtype));
+    push_sum.begin_transfer(lane_);
+    kept_ = push_sum.is_fairscale() && !push_sum.is_lazy_ ? lane_.kept_before : transfer_.shares().kept;
+    const std::int64_t length = kPieceBytes / static_cast<std::int64_t>(size_of(lane_.dtype));
+    for (const Buffer& tensor : x)
       for (std::int64_t begin = 0; begin < tensor.count; begin += length)
-        pieces_.push_back(piece_of(tensor, begin, std::min(length, tensor.count - begin)));
-    }
-    works_.resize(pieces_.size());
-    came_.resize(std::min(kPlaces, pieces_.size()));
+        pieces_.push_back(
+            {.x = piece_of(tensor, begin, std::min(length, tensor.count - begin)), .came = {}, .sent = {}});
     lane_.received.rewind();
-    for (auto& place : came_)
-      for (std::size_t i = 0; i < transfer_.peers.in.size(); ++i)
-        place.push_back(
-            lane_.received.take(kPieceBytes / static_cast<std::int64_t>(size_of(lane_.dtype)), lane_.dtype));
+    for (std::size_t i = 0; i < kAhead * transfer_.peers().in.size(); ++i)
+      places_.push_back(lane_.received.take(length, lane_.dtype));
   }
 
   void mix() {
+    while (posted_ < std::min(kAhead, pieces_.size())) receive(posted_++);
     for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
-      // First a place, then the sends: the other way round this piece would stay here where all places are taken.
-      if (piece - mixed_ == came_.size()) finish(mixed_++);
-      while (sent_ < pieces_.size() && sent_ < mixed_ + kAhead) send(sent_++);
-      receive(piece);
-      while (mixed_ <= piece && works_[mixed_].test()) finish(mixed_++);
+      send(piece);
+      if (piece > 0) finish(piece - 1);
     }
-    while (mixed_ < pieces_.size()) finish(mixed_++);
+    finish(pieces_.size() - 1);
   }
   [[nodiscard]] double weight() const { return weight_; }
 
  private:
-  static constexpr std::size_t kAhead = 32, kPlaces = 32;  // pieces
+  struct Piece {
+    Buffer x;
+    comm::Work came, sent;
+  };
+  static constexpr std::size_t kAhead = 4;  // pieces
+  // Where the values of that piece's senders lie.
+  [[nodiscard]] std::span<Buffer> places_of(std::size_t index) {
+    const std::size_t senders = transfer_.peers().in.size();
+    const std::span<Buffer> places = std::span(places_).subspan(index % kAhead * senders, senders);
+    for (Buffer& place : places) place.count = pieces_[index].x.count;
+    return places;
+  }
 
-  void send(std::size_t piece) {
-    const Buffer& x = pieces_[piece];
-    if (!mixes_after_) scale(x, kept_);
-    if (piece % kAhead == 0) lane_.sent.rewind();
-    transfer_.parts = {x};
-    std::vector<Call> calls = push_sum_.sends_of(lane_, transfer_);
-    if (piece == 0) push_sum_.add_sent_weights(lane_, transfer_, calls);
-    if (!calls.empty()) works_[piece] = push_sum_.group_->start(calls);
+  void receive(std::size_t index) {
+    const std::span<Buffer> places = places_of(index);
+    transfer_.receives.clear();
+    for (std::size_t i = 0; i < places.size(); ++i)
+      transfer_.receives.push_back(recv_of(places[i], transfer_.peers().in[i], push_sum_.tag_of(Message::values)));
+    if (index == 0) push_sum_.add_received_weights();
+    if (!transfer_.receives.empty()) pieces_[index].came = push_sum_.group_->start(transfer_.receives);
   }
-  void receive(std::size_t piece) {
-    std::vector<Call> calls;
-    for (std::size_t i = 0; i < transfer_.peers.in.size(); ++i) {
-      Buffer to = came_[piece % came_.size()][i];
-      to.count = pieces_[piece].count;
-      calls.push_back(recv_of(to, transfer_.peers.in[i], tag_of(Kind::values, push_sum_.exchanges_)));
-    }
-    if (piece == 0) push_sum_.add_received_weights(transfer_, calls);
-    if (calls.empty()) return;
-    push_sum_.group_->start(calls).wait(push_sum_.options_.heartbeat);
-    if (piece != 0 || !transfer_.has_weight) return;
-    for (const double weight : transfer_.received_weights) weight_ = push_sum_.rounded(lane_, weight_ + weight);
+  void send(std::size_t index) {
+    Piece& piece = pieces_[index];
+    if (!mixes_after_) scale(piece.x, kept_);
+    if (index % 2 == 0) lane_.sent.rewind();  // what the last piece but one sent has left
+    transfer_.parts.assign(1, piece.x);
+    transfer_.sends.clear();
+    push_sum_.add_sends(lane_);
+    if (index == 0) push_sum_.add_sent_weights(lane_);
+    if (!transfer_.sends.empty()) piece.sent = push_sum_.group_->start(transfer_.sends);
   }
-  void finish(std::size_t piece) {
-    works_[piece].wait(push_sum_.options_.heartbeat);
-    const Buffer& x = pieces_[piece];
-    auto& came = came_[piece % came_.size()];
-    for (Buffer& one : came) one.count = x.count;
+  void finish(std::size_t index) {
+    Piece& piece = pieces_[index];
+    piece.came.wait(push_sum_.options_.heartbeat);
+    piece.sent.wait(push_sum_.options_.heartbeat);
+    if (index == 0 && transfer_.has_weight)
+      for (const double weight : transfer_.received_weights) weight_ = push_sum_.rounded(lane_, weight_ + weight);
+    mix(piece.x, places_of(index));
+    if (posted_ < pieces_.size()) receive(posted_++);
+  }
+  void mix(const Buffer& x, std::span<const Buffer> came) const {
     for (std::size_t i = 1; i < came.size(); ++i) add(came[0], came[i]);
     if (came.empty()) {
       if (mixes_after_) scale(x, kept_);
@@ -579,13 +622,12 @@ class PushSum::Pieces {
 
   PushSum& push_sum_;
   Lane& lane_;
-  Transfer transfer_;
-  double kept_;
+  Transfer& transfer_;
+  double kept_ = 1;
   bool mixes_after_;  // lazy
-  std::vector<Buffer> pieces_;
-  std::vector<std::vector<Buffer>> came_;  // by place and sender
-  std::vector<comm::Work> works_;          // of the sends
-  std::size_t sent_ = 0, mixed_ = 0;
+  std::vector<Piece> pieces_;
+  std::vector<Buffer> places_;  // by piece and sender
+  std::size_t posted_ = 0;
   double weight_ = 0;
 };
 
@@ -610,8 +652,8 @@ void PushSum::retry(std::span<const Buffer> x) {
         "cannot be repeated; with confirmations it can",
         round_, group_->rank()));
   if (steps_.retry_mixes()) prepare(x);
-  const Incoming incoming = exchange(x);
-  absorb(x, incoming);
+  exchange_lanes(x);
+  absorb(x, incoming_);
 }
 
 void PushSum::reconnect(comm::Communicator& group) {
@@ -635,7 +677,7 @@ void PushSum::reconnect(comm::Communicator& group) {
   Lane& lane = lanes_[next_lane_];
   lane.has_sent.clear();
   lane.awaits.clear();
-  for (const int peer : peers_of(lane).out) {
+  for (const int peer : plan_of(lane.round).peers.out) {
     const auto at = 2 * static_cast<std::size_t>(peer);
     const bool has_values = all[at] > exchanges_ || (all[at] == exchanges_ && all[at + 1] != 0);
     lane.has_sent.push_back(has_values);

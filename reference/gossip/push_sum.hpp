@@ -33,7 +33,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -99,6 +99,9 @@ class PushSum {
   /// Throws InvalidArgument when the group has another size than the graph has nodes.
   PushSum(comm::Communicator& group, Graph graph, Mixing mixing = {}, PushSumOptions options = {},
           PushSumSteps steps = {});
+  ~PushSum();
+  PushSum(const PushSum&) = delete;
+  PushSum& operator=(const PushSum&) = delete;
 
   [[nodiscard]] const Graph& graph() const { return graph_; }
   /// The round that the next mix() makes. It goes up by one with each mix() of a dynamic graph; who shares one count of
@@ -162,30 +165,43 @@ class PushSum {
     bool tells = true;                 // they have still to be told so
     MessageMemory sent{}, received{};  // what is not sent from x; what came
   };
+  // Whom the node deals with in a round, and how it shares.
+  struct Plan {
+    std::int64_t round = -1;
+    Peers peers;
+    Shares shares;
+  };
   struct Transfer;
   class Pieces;
   void sort_into_lanes(std::span<const comm::Buffer> x);
   void verify();
-  [[nodiscard]] Peers peers_of(const Lane& lane) const;
-  [[nodiscard]] Shares shares_of_round(const Lane& lane) const;
+  [[nodiscard]] const Plan& plan_of(std::int64_t round);
+  [[nodiscard]] Shares shares_of_round(std::int64_t round) const;
   [[nodiscard]] bool is_fairscale() const;
   // The tensors with which the weight travels that counts.
   [[nodiscard]] const Lane& weight_lane() const;
   [[nodiscard]] double rounded(const Lane& lane, double weight) const;
+  void exchange_lanes(std::span<const comm::Buffer> x);
   void transfer(Lane& lane, std::span<const comm::Buffer> x);
-  [[nodiscard]] Transfer begin_transfer(Lane& lane, std::span<const comm::Buffer> x) const;
-  [[nodiscard]] double ratio_of(const Transfer& transfer, double sent) const;
-  [[nodiscard]] std::vector<comm::Call> sends_of(Lane& lane, const Transfer& transfer) const;
-  void add_sent_weights(const Lane& lane, Transfer& transfer, std::vector<comm::Call>& calls) const;
-  void add_received_weights(Transfer& transfer, std::vector<comm::Call>& calls) const;
-  [[nodiscard]] std::vector<comm::Call> receives_of(Lane& lane, Transfer& transfer) const;
-  void take_in(Lane& lane, const Transfer& transfer, std::span<const comm::Buffer> x);
-  void confirm(const Lane& lane, const Peers& peers);
+  void make(std::span<const comm::Call> calls);
+  // What a message is. Its tag says so, and of which round it is, so that messages may overtake each other.
+  enum class Message : std::uint8_t { values, weight, confirmation };
+  [[nodiscard]] int tag_of(Message message) const;
+  void begin_transfer(Lane& lane);
+  void take_parts(Lane& lane, std::span<const comm::Buffer> x);
+  [[nodiscard]] double ratio_of(double sent) const;
+  void add_sends(Lane& lane);
+  void add_sent_weights(const Lane& lane);
+  void add_receives(Lane& lane);
+  void add_received_weights();
+  void take_in(Lane& lane, std::span<const comm::Buffer> x);
+  void confirm(const Lane& lane);
   void finish(Lane& lane, bool was_interrupted);
   void end_round(bool was_interrupted);
   void prepare_weight();
   void absorb_weight(double incoming);
-  void naming_peers(const Lane& lane, const std::function<void()>& part) const;
+  template <class Part>
+  void naming_peers(const Lane& lane, const Part& part);
   [[nodiscard]] bool mixes_in_pieces(std::span<const comm::Buffer> x) const;
   void mix_in_pieces(std::span<const comm::Buffer> x);
 
@@ -196,7 +212,10 @@ class PushSum {
   PushSumSteps steps_;
   bool is_lazy_ = false, carries_weight_ = false;
   bool is_verified_ = false, is_interrupted_ = false;
-  bool is_torn_ = false;  // was interrupted where some pieces were mixed and others not
+  bool is_torn_ = false;     // was interrupted where some pieces were mixed and others not
+  std::vector<Plan> plans_;  // of a period, or of one round
+  bool plans_repeat_ = false;
+  std::unique_ptr<Transfer> transfer_;
   std::vector<Lane> lanes_;
   std::size_t next_lane_ = 0;  // of the round under way
   Incoming incoming_;          // of it

@@ -33,6 +33,8 @@ struct PushSumSteps {
   std::function<bool(bool can_differ)> carries_weight = [](bool can_differ) { return can_differ; };
   /// Whether values travel scaled by their peer's share.
   std::function<bool(bool fused)> scales = [](bool) { return true; };
+  /// Whether messages are waited for before they are added.
+  std::function<bool()> waits = [] { return true; };
   /// Whether the two sides take turns in sending.
   std::function<bool(bool is_push_pull, const Graph& graph)> takes_turns = [](bool is_push_pull, const Graph& graph) {
     return is_push_pull && graph.is_bipartite();

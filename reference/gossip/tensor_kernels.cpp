@@ -1,49 +1,59 @@
 #include "reference/gossip/tensor_kernels.hpp"
 
-#include "reference/gossip/element_types.hpp"
+#include <string>
+#include <vector>
+
+#include "reference/comm/errors.hpp"
 
 namespace plumbline::gossip {
 
 using comm::Buffer;
 using comm::ConstBuffer;
 
+#if defined(PLUMBLINE_HAS_X86_KERNELS)
+extern const TensorKernels avx512;
+extern const TensorKernels avx2;
+#endif
+extern const TensorKernels baseline;
+
+std::span<const TensorKernels* const> all_tensor_kernels() {
+  static const std::vector<const TensorKernels*> usable = [] {
+    std::vector<const TensorKernels*> list;
+#if defined(PLUMBLINE_HAS_X86_KERNELS)
+    // All that CMakeLists.txt lets the compiler use in each file.
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+      list.push_back(&avx512);
+    if (__builtin_cpu_supports("avx2")) list.push_back(&avx2);
+#endif
+    list.push_back(&baseline);
+    return list;
+  }();
+  return usable;
+}
+
+const TensorLoops& TensorKernels::of(comm::DType dtype) const {
+  const auto place = static_cast<std::size_t>(dtype);
+  if (place < of_type.size()) return of_type[place];
+  throw Unsupported("elements of " + std::string(comm::name_of(dtype)) + "; there are f16, bf16, f32 and f64");
+}
+
+namespace {
+
+const TensorLoops& loops(comm::DType dtype) {
+  static const TensorKernels& best = *all_tensor_kernels().front();
+  return best.of(dtype);
+}
+
+}  // namespace
+
 void scale(Buffer x, double factor) { scaled_copy(x, x, factor); }
-
 void scaled_copy(ConstBuffer x, Buffer out, double factor) {
-  with_type(x.dtype, [&]<class T>(T) {
-    const auto by = static_cast<Wide<T>>(factor);
-    const auto* from = static_cast<const T*>(x.data);
-    auto* to = static_cast<T*>(out.data);
-    for (std::int64_t i = 0; i < x.count; ++i) to[i] = narrowed<T>(widened(from[i]) * by);
-  });
+  loops(x.dtype).scaled_copy(out.data, x.data, x.count, factor);
 }
-
-void add(Buffer x, ConstBuffer other) {
-  with_type(x.dtype, [&]<class T>(T) {
-    auto* to = static_cast<T*>(x.data);
-    const auto* from = static_cast<const T*>(other.data);
-    for (std::int64_t i = 0; i < x.count; ++i) to[i] = narrowed<T>(widened(to[i]) + widened(from[i]));
-  });
-}
-
+void add(Buffer x, ConstBuffer other) { loops(x.dtype).add(x.data, other.data, x.count); }
 void add_and_scale(Buffer x, ConstBuffer other, double factor) {
-  with_type(x.dtype, [&]<class T>(T) {
-    const auto by = static_cast<Wide<T>>(factor);
-    auto* to = static_cast<T*>(x.data);
-    const auto* from = static_cast<const T*>(other.data);
-    for (std::int64_t i = 0; i < x.count; ++i) {
-      const T sum = narrowed<T>(widened(to[i]) + widened(from[i]));
-      to[i] = narrowed<T>(widened(sum) * by);
-    }
-  });
+  loops(x.dtype).add_and_scale(x.data, other.data, x.count, factor);
 }
-
-void divide(Buffer x, double divisor) {
-  with_type(x.dtype, [&]<class T>(T) {
-    const auto by = static_cast<Wide<T>>(divisor);
-    auto* to = static_cast<T*>(x.data);
-    for (std::int64_t i = 0; i < x.count; ++i) to[i] = narrowed<T>(widened(to[i]) / by);
-  });
-}
+void divide(Buffer x, double divisor) { loops(x.dtype).divide(x.data, x.count, divisor); }
 
 }  // namespace plumbline::gossip

@@ -2,7 +2,13 @@
 //
 // Model   Each operation is rounded to the tensor's type; halves are widened to float, computed, and rounded once an operation.
 //         Buffers of one call have the same type and count, and are the same or do not overlap.
+// Cost    The loops exist once per instruction set (AVX-512, AVX2, baseline), from one source; the machine's best is chosen at
+//         run time, all give the same bits.
 #pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
 
 #include "reference/comm/call.hpp"
 
@@ -18,5 +24,22 @@ void add(comm::Buffer x, comm::ConstBuffer other);
 void add_and_scale(comm::Buffer x, comm::ConstBuffer other, double factor);
 /// x /= divisor.
 void divide(comm::Buffer x, double divisor);
+
+/// The loops of one type.
+struct TensorLoops {
+  void (*scaled_copy)(void* out, const void* x, std::int64_t count, double factor);
+  void (*add)(void* x, const void* other, std::int64_t count);
+  void (*add_and_scale)(void* x, const void* other, std::int64_t count, double factor);
+  void (*divide)(void* x, std::int64_t count, double divisor);
+};
+/// Those of one instruction set, of f16, bf16, f32 and f64.
+struct TensorKernels {
+  const char* instruction_set;
+  std::array<TensorLoops, 4> of_type;
+  /// Throws Unsupported for other types.
+  [[nodiscard]] const TensorLoops& of(comm::DType dtype) const;
+};
+/// All that this machine can run, the best first and the baseline last.
+[[nodiscard]] std::span<const TensorKernels* const> all_tensor_kernels();
 
 }  // namespace plumbline::gossip

@@ -1,0 +1,2 @@
+#define PLUMBLINE_ISA avx512
+#include "reference/gossip/tensor_loops.inc"

@@ -1,0 +1,2 @@
+#define PLUMBLINE_ISA baseline
+#include "reference/gossip/tensor_loops.inc"
