@@ -153,7 +153,11 @@ void with_overflows(Context& context) {
 }
 void in_16_bits(Context& context) { report_as(trained(context).findings, scaling_requirements::kTraining); }
 void clipped_training(Context& context) { report_as(trained(context).findings, scaling_requirements::kClips); }
-void autocast_clipped(Context& context) { report_as(trained(context).findings, scaling_requirements::kAutocastClips); }
+void autocast_clipped(Context& context) {
+  std::vector<Finding> findings = trained(context).findings;
+  for (Finding& finding : findings) finding.requirement = id_of_cited(scaling_requirements::kAutocastClips);
+  report(findings);
+}
 void bits_of_16(Context& context) { report_as(trained(context).findings, scaling_requirements::kBits); }
 
 // ---- one layer ----

@@ -60,7 +60,8 @@ Finding gpu() {
   if (start == nullptr || count_devices == nullptr) return {"GPU", false, "libcuda.so.1 is no CUDA driver"};
   int count = 0, error = start(0);
   if (error == 0) error = count_devices(&count);
-  if (error != 0) return {"GPU", false, fmt::format("the CUDA driver is here, and sees no GPU (its error {})", error)};
+  if (error != 0)
+    return {"GPU", false, fmt::format("the CUDA driver is here, and refuses to start: its error {}", error)};
   return {"GPU", count > 0, fmt::format("the CUDA driver sees {} of them", count)};
 }
 

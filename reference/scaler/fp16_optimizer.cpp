@@ -40,6 +40,30 @@ void check(const ModelParameter& parameter) {
                                       comm::name_of(values.dtype), comm::name_of(values.device)));
 }
 
+// The partial norm and the number of zeros of what this rank counts.
+std::array<double, 2> counted_once(std::span<const ModelParameter> parameters, std::span<const Master> masters,
+                                   const Fp16Options& options, const ScalerGroups& groups, const ScalerSteps& steps) {
+  const int tensor_rank = groups.tensor == nullptr ? 0 : groups.tensor->rank();
+  std::vector<std::span<const float>> counted;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (!masters[i].gradient.empty() && steps.counts(parameters[i], tensor_rank))
+      counted.emplace_back(masters[i].gradient);
+  double zeros = 0;
+  for (const auto& gradient : counted) zeros += static_cast<double>(std::ranges::count(gradient, 0.0F));
+  return {steps.partial(counted, options.norm_type), zeros};
+}
+
+// Both over the group, in one message where both are sums.
+void combine(std::array<double, 2>& message, comm::Communicator& group, const Fp16Options& options, comm::ReduceOp op) {
+  const auto reduce = [&](double* first, std::int64_t count, comm::ReduceOp by) {
+    const Buffer buffer{first, count, DType::f64};
+    group.all_reduce(buffer, buffer, by, options.timeout);
+  };
+  if (op == comm::ReduceOp::sum) return reduce(message.data(), 2, op);
+  reduce(message.data(), 1, op);
+  if (options.count_zeros) reduce(&message[1], 1, comm::ReduceOp::sum);
+}
+
 }  // namespace
 
 void expect_clipping(double clip_norm, double norm_type) {
@@ -128,34 +152,6 @@ ScalerSteps::ScalerSteps() {
   };
   combines = [](double p) { return std::isinf(p) ? comm::ReduceOp::max : comm::ReduceOp::sum; };
 }
-
-namespace {
-
-// The partial norm and the number of zeros of what this rank counts.
-std::array<double, 2> counted_once(std::span<const ModelParameter> parameters, std::span<const Master> masters,
-                                   const Fp16Options& options, const ScalerGroups& groups, const ScalerSteps& steps) {
-  const int tensor_rank = groups.tensor == nullptr ? 0 : groups.tensor->rank();
-  std::vector<std::span<const float>> counted;
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    if (!masters[i].gradient.empty() && steps.counts(parameters[i], tensor_rank))
-      counted.emplace_back(masters[i].gradient);
-  double zeros = 0;
-  for (const auto& gradient : counted) zeros += static_cast<double>(std::ranges::count(gradient, 0.0F));
-  return {steps.partial(counted, options.norm_type), zeros};
-}
-
-// Both over the group, in one message where both are sums.
-void combine(std::array<double, 2>& message, comm::Communicator& group, const Fp16Options& options, comm::ReduceOp op) {
-  const auto reduce = [&](double* first, std::int64_t count, comm::ReduceOp by) {
-    const Buffer buffer{first, count, DType::f64};
-    group.all_reduce(buffer, buffer, by, options.timeout);
-  };
-  if (op == comm::ReduceOp::sum) return reduce(message.data(), 2, op);
-  reduce(message.data(), 1, op);
-  if (options.count_zeros) reduce(&message[1], 1, comm::ReduceOp::sum);
-}
-
-}  // namespace
 
 void clip_over_model(std::span<const ModelParameter> parameters, std::span<const Master> masters,
                      const Fp16Options& options, const ScalerGroups& groups, const ScalerSteps& steps,
