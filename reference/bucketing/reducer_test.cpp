@@ -692,6 +692,30 @@ TEST(Crossover, CopiesPayUpToTheSizeFromWhichTheyCostMoreThanTheOperation) {
   EXPECT_THROW((void)pays_up_to(std::vector{small, at(16, {1}, {1})}), InvalidArgument);
 }
 
+TEST(Overlap, IsHeldAgainstOneAfterTheOther) {
+  const auto of = [](double serial, double overlapped, std::size_t rounds) {
+    const auto all = [&](double seconds) { return std::vector<double>(rounds, seconds); };
+    return overlap_of({.backward = all(6), .reductions = all(4), .serial = all(serial), .overlapped = all(overlapped)});
+  };
+  EXPECT_DOUBLE_EQ(of(10, 7, 5).hidden, 0.75);
+  EXPECT_TRUE(of(10, 7, 5).keeps_guideline());
+  EXPECT_EQ(of(10, 10.5, 15).slower, 0U) << "not by a tenth";
+  EXPECT_EQ(of(10, 11.5, 15).slower, 15U);
+  EXPECT_FALSE(of(10, 11.5, 15).keeps_guideline());
+  EXPECT_DOUBLE_EQ(of(10, 11.5, 3).chance, 0.125);
+  EXPECT_TRUE(of(10, 11.5, 3).keeps_guideline()) << "three rounds say too little";
+  OverlapTimes mixed{.backward = std::vector<double>(9, 6),
+                     .reductions = std::vector<double>(9, 4),
+                     .serial = std::vector<double>(9, 10),
+                     .overlapped = {12, 12, 12, 12, 12, 12, 12, 9, 9}};
+  EXPECT_DOUBLE_EQ(overlap_of(mixed).chance, (36 + 9 + 1) / 512.0);
+  EXPECT_DOUBLE_EQ(overlap_of(mixed).hidden, -0.5);
+  mixed.serial.pop_back();
+  EXPECT_THROW((void)overlap_of(mixed), InvalidArgument);
+  EXPECT_THROW((void)overlap_of({}), InvalidArgument);
+  EXPECT_THROW((void)of(0, 1, 3), InvalidArgument);
+}
+
 TEST(Crossover, TimesAllSizesOnAllRanks) {
   run_ranks(2, [&](Communicator& world) {
     const auto times = fusion_times(world, {4, 4096}, 3, 4, 0);
