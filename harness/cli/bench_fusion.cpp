@@ -219,9 +219,10 @@ class FusionBench {
     };
     fmt::print(
         "\n{}: a backward of {:.2f} ms and reductions of {:.2f} ms in buckets of {}, {} rounds: one after the "
-        "other {:.2f} ms, beside each other {:.2f} ms, {:.0f} % of the shorter hidden\n",
+        "other {:.2f} ms, beside each other {:.2f} ms, {} of the shorter hidden\n",
         model, milliseconds(times.backward), milliseconds(times.reductions), limit_text(kOverlapLimit), found.rounds,
-        milliseconds(times.serial), milliseconds(times.overlapped), 100 * found.hidden);
+        milliseconds(times.serial), milliseconds(times.overlapped),
+        found.hidden > 0 ? fmt::format("{:.0f} %", 100 * found.hidden) : "nothing");
     const std::string guideline = "guideline, reductions beside a backward are not a tenth slower than after it";
     fmt::print("{}: {}, slower in {} of {} rounds\n", guideline, found.keeps_guideline() ? "kept" : "broken",
                found.slower, found.rounds);

@@ -533,6 +533,22 @@ TEST(Buckets, CloseAtTheirLimits) {
   EXPECT_THROW((void)buckets_in_order(gradients, order, {}), InvalidArgument);
 }
 
+TEST(Buckets, OfDelayedGradientsFollowAllOthers) {
+  const std::vector<Gradient> gradients = gradients_of({10, 20, 30, 5});
+  const std::vector<int> order{3, 0}, delayed{2, 1};
+  const std::vector<std::int64_t> limits{4, 1000};
+  const Plan plan = buckets_in_order(gradients, order, limits, delayed);
+  ASSERT_EQ(plan.buckets.size(), 3U);
+  EXPECT_EQ(plan.members_of(plan.buckets[0]).front(), (Member{3, 0}));
+  EXPECT_EQ(plan.members_of(plan.buckets[1]).front(), (Member{0, 0}));
+  EXPECT_THAT(plan.members_of(plan.buckets[2]), ElementsAre(Member{2, 0}, Member{1, 30}));
+  EXPECT_EQ(plan.buckets[2].elements, 50);
+  EXPECT_EQ(buckets_in_order(gradients, order, limits, {}), buckets_in_order(gradients, order, limits));
+  EXPECT_THROW((void)buckets_in_order(gradients, order, limits, std::vector{0}), InvalidArgument);
+  EXPECT_THROW((void)buckets_in_order(gradients, order, limits, std::vector{1, 1}), Error);
+  EXPECT_THROW((void)buckets_in_order(gradients, order, {}, delayed), InvalidArgument);
+}
+
 TEST(Tuning, ChoosesTheSameOnAllRanksAndTriesEachGradientAlone) {
   std::vector<std::int64_t> chosen(3);
   run_ranks(3, [&](Communicator& world) {
