@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <numeric>
 #include <span>
 
@@ -12,6 +13,7 @@
 #include "reference/bucketing/in_order.hpp"
 #include "reference/bucketing/known_values.hpp"
 #include "reference/bucketing/reducer.hpp"
+#include "reference/bucketing/rounds.hpp"
 #include "reference/bucketing/scaled_copy.hpp"
 #include "reference/bucketing/tuning.hpp"
 #include "reference/comm/errors.hpp"
@@ -92,6 +94,8 @@ class Step : public Operation {
     return true;
   }
   void run() override { step(true); }
+  /// A step whose gradients are there without a backward.
+  void run_without_backward() { step(false); }
 
  protected:
   virtual void step(bool makes) = 0;
@@ -247,6 +251,40 @@ nlohmann::json crossover(Communicator& world, const nlohmann::json& arguments) {
   return {{"times", std::move(list)}};
 }
 
+// A backward, its reductions, and steps of both, in rounds.
+nlohmann::json overlap(Communicator& world, const nlohmann::json& arguments) {
+  const Sizes sizes = sizes_of_model(arguments.at("model"));
+  const std::int64_t limit = arguments.at("limit");
+  const int rounds = arguments.at("rounds");
+  const double seconds = arguments.at("seconds");
+  Backward backward(world, sizes);
+  Fused overlapped(world, sizes, limit, {.makes = true}),
+      serial(world, sizes, limit, {.makes = true, .overlap = false});
+  for (Operation* operation : {static_cast<Operation*>(&overlapped), static_cast<Operation*>(&serial)}) {
+    (void)operation->check();
+    operation->run();
+  }
+  backward.run();
+  bucketing::OverlapTimes times;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int round = 0; round < rounds; ++round) {
+    if (round >= bucketing::kLeastRounds && bucketing::is_over(world, begin, seconds)) break;
+    const std::array<std::function<void()>, 4> kinds{
+        [&] { times.backward.push_back(bucketing::seconds_of_slowest(world, [&] { backward.run(); })); },
+        [&] {
+          times.reductions.push_back(bucketing::seconds_of_slowest(world, [&] { overlapped.run_without_backward(); }));
+        },
+        [&] { times.serial.push_back(bucketing::seconds_of_slowest(world, [&] { serial.run(); })); },
+        [&] { times.overlapped.push_back(bucketing::seconds_of_slowest(world, [&] { overlapped.run(); })); }};
+    for (std::size_t i = 0; i < kinds.size(); ++i) kinds[(i + static_cast<std::size_t>(round)) % kinds.size()]();
+  }
+  if (world.rank() != 0) return nullptr;
+  return {{"backward", times.backward},
+          {"reductions", times.reductions},
+          {"serial", times.serial},
+          {"overlapped", times.overlapped}};
+}
+
 using Prepare = std::function<std::unique_ptr<Operation>(Communicator&, const Sizes&, std::int64_t limit)>;
 
 template <class Kind>
@@ -291,6 +329,9 @@ void add_allreduce_fusion(Registry& registry) {
   registry.push_back({.name = "allreduce_fusion.choice",
                       .title = "which size of buckets is the best: bench allreduce_fusion",
                       .study = choice});
+  registry.push_back({.name = "allreduce_fusion.beside",
+                      .title = "how much of its reductions a backward hides: bench allreduce_fusion",
+                      .study = overlap});
   registry.push_back({.name = "allreduce_fusion.crossover",
                       .title = "up to which size copying gradients together pays: bench allreduce_fusion",
                       .study = crossover});

@@ -7,8 +7,9 @@
 //           copy_alone            only the copies of copy
 //           backward              an emulated back-propagation that makes the gradients, and no reduction
 //           overlap, serial       the same with reductions under way beside it, or after it
-//         choice and crossover are studies, of `plumbline bench allreduce_fusion`: all sizes in rounds, one after the other, and
-//         gradients of one size, reduced one by one and copied together.
+//         choice, beside and crossover are studies, of `plumbline bench allreduce_fusion`: all sizes in rounds, one after the
+//         other; a backward with its reductions beside it and after it; and gradients of one size, reduced one by one and
+//         copied together.
 // Answers All are held against known sums or means, differing from place to place and rank to rank, ahead of the timing: of
 //         each kind and size of buckets, a wrong one ends the benchmark and names rank, gradient and element.
 // Numbers Beside the times: launches and the bytes copied in and out, of one step.

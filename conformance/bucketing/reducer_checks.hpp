@@ -9,7 +9,7 @@ namespace plumbline::conformance {
 void add_reducer_training_checks(suite::Suite& suite);
 /// What it starts, scales, compresses and refuses: BUCKET-058 and up.
 void add_reducer_rule_checks(suite::Suite& suite);
-/// Where gradients lie, what is looked at first, and what is known of a bucket when: BUCKET-100 to BUCKET-104.
+/// Where gradients lie, what is looked at first, and what is known of a bucket when: BUCKET-100 to BUCKET-107.
 void add_reducer_memory_checks(suite::Suite& suite);
 /// A model in buckets: BUCKET-070.
 void add_reducer_model_checks(suite::Suite& suite);

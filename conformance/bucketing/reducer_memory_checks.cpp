@@ -9,6 +9,7 @@
 
 #include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/bucketing/reducer_training.hpp"
+#include "reference/bucketing/in_order.hpp"
 #include "reference/bucketing/known_values.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -170,6 +171,37 @@ void told(Context& context) {
   }
 }
 
+// Of four gradients the first is in no bucket, the second is ready first, and delayed where it says so.
+void left_alone(Context& context) {
+  const bool delays = context.parameters().text("delayed") == "first_ready";
+  const ReducerTraining training{.sizes = {7, 50, 40, 30}};
+  const std::vector<bucketing::Gradient> gradients = gradients_of_training(training);
+  const std::vector<int> others{3, 2}, all{1, 3, 2};
+  const std::vector<std::int64_t> limits{0};
+  bucketing::Plan plan = delays ? bucketing::buckets_in_order(gradients, others, limits, std::vector{1})
+                                : bucketing::buckets_in_order(gradients, all, limits);
+  Reducer reducer({&context.world()}, gradients, std::move(plan),
+                  {.names = names_of_training(training), .average = false}, steps_of(context));
+  for (int step = 0; step < 2; ++step) {
+    reducer.begin();
+    EXPECT_THAT(refusal<InvalidArgument>([&] { reducer.ready(0); }), HasSubstr("'p0' is in no bucket")) << "BUCKET-107";
+    for (const int gradient : all) {
+      bucketing::fill_known(reducer.view(gradient), gradient, bucketing::factor_of_rank(context.rank()));
+      reducer.ready(gradient);
+    }
+    const bucketing::Outcome& outcome = reducer.finish();
+    std::vector<std::int64_t> started;
+    for (const auto& launch : outcome.launches) started.push_back(launch.elements);
+    EXPECT_THAT(started, delays ? testing::ElementsAre(30, 40, 50) : testing::ElementsAre(50, 30, 40))
+        << "BUCKET-107: elements of the reductions that were started";
+    EXPECT_FALSE(outcome.produced[0]) << "BUCKET-107: what is not reduced is there";
+    for (const int gradient : all)
+      EXPECT_EQ(wrong_numbers(reducer.view(gradient), gradient, bucketing::factor_of_sum(context.size())), 0U)
+          << "BUCKET-107: gradient " << gradient;
+    reducer.clear();
+  }
+}
+
 // ---- results that are shared out ----
 
 // The gradients that a step of known values leaves, put together of all ranks' parts.
@@ -239,6 +271,7 @@ void add_reducer_memory_checks(suite::Suite& suite) {
       {1, 2, 3}, in_place);
   add("finite", "BUCKET-102@7ee2", {{"what", {"nothing", "nan", "infinity", "large"}}, memory}, {1, 3}, finite);
   add("told", "BUCKET-103@bc86", {{"limit", {"buckets", "flat"}}, memory}, {1, 2, 3}, told);
+  add("left_alone", "BUCKET-107@8d4e", {{"delayed", {"nothing", "first_ready"}}}, {1, 2, 3}, left_alone);
   add("shared_out", "BUCKET-104@7e5c", {{"division", {"collective", "before", "after", "sum"}}}, {1, 2, 3, 4},
       shared_out);
 }

@@ -123,6 +123,8 @@ class FusionBench {
     };
     for (const std::string& model : options_.models)
       add({{"benchmark", "allreduce_fusion.choice"}, {"model", model}, {"limits", limits_}});
+    for (const std::string& model : options_.models)
+      add({{"benchmark", "allreduce_fusion.beside"}, {"model", model}, {"limit", kOverlapLimit}});
     add({{"benchmark", "allreduce_fusion.crossover"}, {"together", kTogether}});
     return list;
   }
@@ -137,13 +139,17 @@ class FusionBench {
     };
     observer.output = [this](std::size_t, int, const json& value) { last_ = value; };
     observer.end = [this](std::size_t index, const launch::Outcome& outcome) {
-      const std::string name = index < options_.models.size() ? options_.models[index] : "crossover";
+      const std::size_t models = options_.models.size();
+      const bool is_crossover = index == 2 * models;
+      const std::string name = is_crossover ? "crossover" : options_.models[index % models];
       if (outcome.verdict != record::Verdict::pass || !last_.is_object())
-        take_failure(name, outcome);
-      else if (index < options_.models.size())
+        take_failure(index >= models && !is_crossover ? name + ", overlap" : name, outcome);
+      else if (is_crossover)
+        take_crossover();
+      else if (index < models)
         take_steps(steps_of_json(name, last_));
       else
-        take_crossover();
+        take_overlap(name);
       std::cout.flush();
       last_ = nullptr;
       return true;
@@ -202,6 +208,39 @@ class FusionBench {
            {"chosen", fused && time.limit_bytes == steps.chosen ? 1.0 : 0.0}});
   }
 
+  void take_overlap(const std::string& model) {
+    const bucketing::OverlapTimes times{.backward = last_.at("backward"),
+                                        .reductions = last_.at("reductions"),
+                                        .serial = last_.at("serial"),
+                                        .overlapped = last_.at("overlapped")};
+    const bucketing::Overlap found = bucketing::overlap_of(times);
+    const auto milliseconds = [](const std::vector<double>& samples) {
+      return bucketing::time_of(0, samples).seconds * 1e3;
+    };
+    fmt::print(
+        "\n{}: a backward of {:.2f} ms and reductions of {:.2f} ms in buckets of {}, {} rounds: one after the "
+        "other {:.2f} ms, beside each other {:.2f} ms, {} of the shorter hidden\n",
+        model, milliseconds(times.backward), milliseconds(times.reductions), limit_text(kOverlapLimit), found.rounds,
+        milliseconds(times.serial), milliseconds(times.overlapped),
+        found.hidden > 0 ? fmt::format("{:.0f} %", 100 * found.hidden) : "nothing");
+    const std::string guideline = "guideline, reductions beside a backward are not a tenth slower than after it";
+    fmt::print("{}: {}, slower in {} of {} rounds\n", guideline, found.keeps_guideline() ? "kept" : "broken",
+               found.slower, found.rounds);
+    for (const auto& [kind, samples] : {std::pair("backward", &times.backward),
+                                        {"reductions", &times.reductions},
+                                        {"serial", &times.serial},
+                                        {"overlapped", &times.overlapped}})
+      write(fmt::format("allreduce_fusion.{}.beside_{}", model, kind), "bucket_bytes", kOverlapLimit, *samples,
+            {{"hidden_share", found.hidden}});
+    writer_->write(record::Result{
+        .check = "allreduce_fusion",
+        .case_id = fmt::format("allreduce_fusion[{},guideline=overlap,world={}]", model, options_.ranks),
+        .verdict = found.keeps_guideline() ? record::Verdict::pass : record::Verdict::fail,
+        .reason = found.keeps_guideline()
+                      ? std::string()
+                      : fmt::format("{}: in {} of {} rounds they were", guideline, found.slower, found.rounds)});
+  }
+
   void take_crossover() {
     std::vector<bucketing::FusionTime> times;
     for (const json& time : last_.at("times"))
@@ -223,6 +262,7 @@ class FusionBench {
   }
 
   static constexpr int kTogether = 8;
+  static constexpr std::int64_t kOverlapLimit = 25 << 20;  // DistributedDataParallel's
   const FusionBenchOptions& options_;
   launch::Options driver_;
   std::vector<std::int64_t> limits_;

@@ -519,6 +519,15 @@ std::vector<Mutant> memory() {
        "OVL-01: a reader that waits for nothing", of("told", "limit=buckets,memory=views"),
        at("told", "limit=buckets,memory=views", 1), "alone, a sum is there from the start",
        with([](ReducerSteps& steps) { steps.tells = [](bool is_reduced) { return !is_reduced; }; })},
+      {"bkt.delayed_first", "BUCKET-107", "the last bucket is started as soon as it is complete, ahead of all others",
+       "a queue of what is complete", of("left_alone", "delayed=first_ready"),
+       at("starts_in_plan_order", "limit=flat,passes=1", 3), "there is one bucket", with([](ReducerSteps& steps) {
+         steps.order = [](const Plan& plan, const Communicator& group) {
+           std::vector<int> order = bucketing::order_of(plan, group);
+           if (!order.empty()) std::ranges::rotate(order, order.end() - 1);
+           return order;
+         };
+       })},
       {"red.neighbours_part", "BUCKET-104", "each rank takes the next one's part for its own",
        "a rank of another group: RED-01", of("shared_out", "division=sum"), at("shared_out", "division=sum", 1),
        "there is one part",

@@ -169,6 +169,31 @@ Crossover pays_up_to(std::span<const FusionTime> times) {
   return {.bytes = largest_that_pays(sorted, in_turn(rounds)), .low = low, .high = high};
 }
 
+Overlap overlap_of(const OverlapTimes& times) {
+  const std::size_t rounds = times.serial.size();
+  std::vector<double> hidden;
+  Overlap found{.rounds = rounds};
+  for (const auto* samples : {&times.backward, &times.reductions, &times.serial, &times.overlapped}) {
+    if (rounds == 0 || samples->size() != rounds)
+      throw InvalidArgument(fmt::format("{} rounds of one kind of step and {} of another", samples->size(), rounds));
+    for (const double seconds : *samples)
+      if (!(seconds > 0)) throw InvalidArgument(fmt::format("a step of {} seconds", seconds));
+  }
+  for (std::size_t i = 0; i < rounds; ++i) {
+    hidden.push_back((times.serial[i] - times.overlapped[i]) / std::min(times.backward[i], times.reductions[i]));
+    found.slower += times.overlapped[i] >= 1.1 * times.serial[i] ? 1 : 0;
+  }
+  found.hidden = median_of(hidden, in_turn(rounds));
+  // The upper tail of the binomial distribution of a fair coin.
+  double ways = 1, tail = 0;
+  for (std::size_t heads = 0; heads <= rounds; ++heads) {
+    if (heads >= found.slower) tail += ways;
+    ways = ways * static_cast<double>(rounds - heads) / static_cast<double>(heads + 1);
+  }
+  found.chance = tail / std::exp2(static_cast<double>(rounds));
+  return found;
+}
+
 std::vector<std::int64_t> usual_sizes() {
   std::vector<std::int64_t> sizes;
   for (std::int64_t bytes = 256; bytes <= 4 << 20; bytes *= 4) sizes.push_back(bytes);

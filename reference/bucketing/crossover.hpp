@@ -3,9 +3,11 @@
 // Model   Two questions. Of whole steps, which were timed for several sizes of buckets: which size is the best, and how sure
 //         is that; from which size on are buckets faster than a bucket a gradient? And of single gradients: up to which size
 //         is it faster to copy several of them to one buffer, reduce that and copy it back, than to reduce each where it lies?
+//         And a guideline, which no count of calls shows: reductions beside a backward are not slower than after it.
 // Choice  By medians of rounds. Intervals are percentiles 2.5 and 97.5 of the answers that 2000 resamples of the rounds give,
 //         drawn alike in every run.
-// Source  Efron, Tibshirani, *An Introduction to the Bootstrap*, 1993.
+// Source  Efron, Tibshirani, *An Introduction to the Bootstrap*, 1993. Hunold, Carpen-Amarie, *Reproducible MPI
+//         Benchmarking is Still Not as Easy as You Think*, 2016 (guidelines that need no baseline).
 #pragma once
 
 #include <cstdint>
@@ -41,6 +43,22 @@ struct Crossover {
 /// The largest size up to which, at all sizes, fusing takes less time than reducing separately, by medians. Throws
 /// InvalidArgument where there are no sizes, or rounds in unequal numbers.
 [[nodiscard]] Crossover pays_up_to(std::span<const FusionTime> times);
+
+/// Seconds of rounds, each of which measured all four: a backward alone, its reductions alone, and steps of both.
+struct OverlapTimes {
+  std::vector<double> backward, reductions;
+  std::vector<double> serial;      // the reductions when the backward is over
+  std::vector<double> overlapped;  // as soon as they may start
+};
+struct Overlap {
+  double hidden = 0;  // of what could be, the shorter of backward and reductions: the median of the rounds
+  std::size_t rounds = 0;
+  std::size_t slower = 0;  // rounds in which overlapping took a tenth longer than one after the other, or more
+  double chance = 1;       // of so many or more, were more and less equally likely (sign test)
+  [[nodiscard]] bool keeps_guideline() const { return chance > 0.01; }
+};
+/// Throws InvalidArgument for no rounds, unequal numbers of them, and times that are not above 0.
+[[nodiscard]] Overlap overlap_of(const OverlapTimes& times);
 
 /// 256 bytes to 4 MiB, each four times the one before it.
 [[nodiscard]] std::vector<std::int64_t> usual_sizes();

@@ -17,5 +17,9 @@ inline constexpr std::int64_t kNoLimit = INT64_MAX;
 /// Of the gradients that `order` has, and no others. Throws as plan_some_by_size().
 [[nodiscard]] Plan buckets_in_order(std::span<const Gradient> gradients, std::span<const int> order,
                                     std::span<const std::int64_t> limits);
+/// Behind those, in buckets of their own that the last limit closes, the gradients that `delayed` has: what gets ready early
+/// and must not hold up others, or is to be reduced last. Throws also InvalidArgument for a gradient that both have.
+[[nodiscard]] Plan buckets_in_order(std::span<const Gradient> gradients, std::span<const int> order,
+                                    std::span<const std::int64_t> limits, std::span<const int> delayed);
 
 }  // namespace plumbline::bucketing

@@ -533,6 +533,22 @@ TEST(Buckets, CloseAtTheirLimits) {
   EXPECT_THROW((void)buckets_in_order(gradients, order, {}), InvalidArgument);
 }
 
+TEST(Buckets, OfDelayedGradientsFollowAllOthers) {
+  const std::vector<Gradient> gradients = gradients_of({10, 20, 30, 5});
+  const std::vector<int> order{3, 0}, delayed{2, 1};
+  const std::vector<std::int64_t> limits{4, 1000};
+  const Plan plan = buckets_in_order(gradients, order, limits, delayed);
+  ASSERT_EQ(plan.buckets.size(), 3U);
+  EXPECT_EQ(plan.members_of(plan.buckets[0]).front(), (Member{3, 0}));
+  EXPECT_EQ(plan.members_of(plan.buckets[1]).front(), (Member{0, 0}));
+  EXPECT_THAT(plan.members_of(plan.buckets[2]), ElementsAre(Member{2, 0}, Member{1, 30}));
+  EXPECT_EQ(plan.buckets[2].elements, 50);
+  EXPECT_EQ(buckets_in_order(gradients, order, limits, {}), buckets_in_order(gradients, order, limits));
+  EXPECT_THROW((void)buckets_in_order(gradients, order, limits, std::vector{0}), InvalidArgument);
+  EXPECT_THROW((void)buckets_in_order(gradients, order, limits, std::vector{1, 1}), Error);
+  EXPECT_THROW((void)buckets_in_order(gradients, order, {}, delayed), InvalidArgument);
+}
+
 TEST(Tuning, ChoosesTheSameOnAllRanksAndTriesEachGradientAlone) {
   std::vector<std::int64_t> chosen(3);
   run_ranks(3, [&](Communicator& world) {
@@ -690,6 +706,30 @@ TEST(Crossover, CopiesPayUpToTheSizeFromWhichTheyCostMoreThanTheOperation) {
   EXPECT_EQ(pays_up_to(std::vector{large}).bytes, std::nullopt);
   EXPECT_THROW((void)pays_up_to({}), InvalidArgument);
   EXPECT_THROW((void)pays_up_to(std::vector{small, at(16, {1}, {1})}), InvalidArgument);
+}
+
+TEST(Overlap, IsHeldAgainstOneAfterTheOther) {
+  const auto of = [](double serial, double overlapped, std::size_t rounds) {
+    const auto all = [&](double seconds) { return std::vector<double>(rounds, seconds); };
+    return overlap_of({.backward = all(6), .reductions = all(4), .serial = all(serial), .overlapped = all(overlapped)});
+  };
+  EXPECT_DOUBLE_EQ(of(10, 7, 5).hidden, 0.75);
+  EXPECT_TRUE(of(10, 7, 5).keeps_guideline());
+  EXPECT_EQ(of(10, 10.5, 15).slower, 0U) << "not by a tenth";
+  EXPECT_EQ(of(10, 11.5, 15).slower, 15U);
+  EXPECT_FALSE(of(10, 11.5, 15).keeps_guideline());
+  EXPECT_DOUBLE_EQ(of(10, 11.5, 3).chance, 0.125);
+  EXPECT_TRUE(of(10, 11.5, 3).keeps_guideline()) << "three rounds say too little";
+  OverlapTimes mixed{.backward = std::vector<double>(9, 6),
+                     .reductions = std::vector<double>(9, 4),
+                     .serial = std::vector<double>(9, 10),
+                     .overlapped = {12, 12, 12, 12, 12, 12, 12, 9, 9}};
+  EXPECT_DOUBLE_EQ(overlap_of(mixed).chance, (36 + 9 + 1) / 512.0);
+  EXPECT_DOUBLE_EQ(overlap_of(mixed).hidden, -0.5);
+  mixed.serial.pop_back();
+  EXPECT_THROW((void)overlap_of(mixed), InvalidArgument);
+  EXPECT_THROW((void)overlap_of({}), InvalidArgument);
+  EXPECT_THROW((void)of(0, 1, 3), InvalidArgument);
 }
 
 TEST(Crossover, TimesAllSizesOnAllRanks) {

@@ -64,9 +64,11 @@ class AutogradReducer::Impl {
       : leaves_(std::move(leaves)), options_(std::move(options)), buffers_(options_.buffers) {
     std::vector<bucketing::Gradient> gradients;
     std::vector<int> backwards;
+    left_alone_ = are_named(options_.left_alone);
+    delayed_ = are_named(options_.delayed);
     for (const NamedTensor& leaf : leaves_) gradients.push_back(gradient_of_leaf(leaf));
     for (std::size_t i = leaves_.size(); i-- > 0;)
-      if (leaves_[i].tensor.requires_grad()) backwards.push_back(static_cast<int>(i));
+      if (is_reduced(i)) backwards.push_back(static_cast<int>(i));
     bucketing::ReducerOptions reducer = options_.reducer;
     reducer.buffers = buffers_.buffers();
     reducer.names.clear();
@@ -119,7 +121,22 @@ class AutogradReducer::Impl {
   [[nodiscard]] bool uses_views() const { return options_.reducer.memory == bucketing::GradientMemory::views; }
   [[nodiscard]] bucketing::Plan plan_in(std::span<const bucketing::Gradient> gradients,
                                         std::span<const int> order) const {
-    return plan_by_bytes(gradients, order, options_.bucket_bytes);
+    std::vector<int> now, delayed;
+    for (const int leaf : order) (delayed_[static_cast<std::size_t>(leaf)] ? delayed : now).push_back(leaf);
+    return plan_by_bytes(gradients, now, options_.bucket_bytes, delayed);
+  }
+  [[nodiscard]] bool is_reduced(std::size_t leaf) const {
+    return leaves_[leaf].tensor.requires_grad() && !left_alone_[leaf];
+  }
+  // Whether each leaf is among the names.
+  [[nodiscard]] std::vector<bool> are_named(const std::vector<std::string>& names) const {
+    std::vector<bool> named(leaves_.size());
+    for (const std::string& name : names) {
+      const auto leaf = std::ranges::find(leaves_, name, &NamedTensor::name);
+      if (leaf == leaves_.end()) throw InvalidArgument(fmt::format("'{}' is to be treated apart: no such leaf", name));
+      named[static_cast<std::size_t>(leaf - leaves_.begin())] = true;
+    }
+    return named;
   }
   [[nodiscard]] bool is_view(std::size_t leaf) const {
     const at::Tensor& gradient = leaves_[leaf].tensor.grad();
@@ -129,7 +146,7 @@ class AutogradReducer::Impl {
   void make_views() {
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       const at::Tensor& leaf = leaves_[i].tensor;
-      if (!leaf.requires_grad()) continue;
+      if (!is_reduced(i)) continue;
       views_[i] = at::from_blob(reducer_->view(static_cast<int>(i)).data, leaf.sizes(), strides_of(leaf),
                                 leaf.options().requires_grad(false));
     }
@@ -144,7 +161,7 @@ class AutogradReducer::Impl {
   }
   void add_hooks() {
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
-      if (!leaves_[i].tensor.requires_grad()) continue;
+      if (!is_reduced(i)) continue;
       Accumulator accumulator = torch::autograd::impl::grad_accumulator(leaves_[i].tensor);
       const auto key = accumulator->add_post_hook(std::make_unique<ReadyHook>([this, i] { take(i); }));
       hooks_.emplace_back(std::move(accumulator), key);
@@ -190,7 +207,7 @@ class AutogradReducer::Impl {
     std::vector<int> unreached;
     std::size_t hook = 0;
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
-      if (!leaves_[i].tensor.requires_grad()) continue;
+      if (!is_reduced(i)) continue;
       if (!seen.contains(&*hooks_[hook].first)) unreached.push_back(static_cast<int>(i));
       ++hook;
     }
@@ -199,6 +216,7 @@ class AutogradReducer::Impl {
 
   std::vector<NamedTensor> leaves_;
   AutogradOptions options_;
+  std::vector<bool> left_alone_, delayed_;  // by leaf
   FlatTensors buffers_;
   std::optional<bucketing::Reducer> reducer_;
   std::vector<at::Tensor> views_;

@@ -5,7 +5,7 @@
 //         bucket, in the leaf's own order in memory (channels last, say), so that an optimizer reads what was reduced
 //         without a copy; ranks must lay their leaves out alike.
 // Unused  With Unused::told the graph of the pass's outputs is searched for the leaves that it does not reach.
-// Frozen  Leaves that do not require a gradient are in no bucket.
+// Frozen  Leaves that do not require a gradient, and those that are left alone, are in no bucket.
 // Memory  Gradients that are views are copied to memory of their own when this goes.
 // Source  torch.nn.parallel.DistributedDataParallel.
 #pragma once
@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -27,6 +28,9 @@ namespace plumbline::training {
 struct AutogradOptions {
   bucketing::ReducerOptions reducer{};   // names are the leaves', buffers those below
   std::int64_t bucket_bytes = 25 << 20;  // a bucket that has as many takes no more; the first one needs 1 MiB at most
+  /// Leaves by name: gradients that are not reduced, and stay each rank's own; and those that are reduced behind all others, in
+  /// buckets of their own.
+  std::vector<std::string> left_alone{}, delayed{};
   /// Plans again, once, in the order in which rank 0's gradients were ready.
   bool rebuild = false;
   /// Made rank 0's when a pass that synchronises begins, running statistics say.
@@ -38,7 +42,7 @@ struct AutogradOptions {
 class AutogradReducer {
  public:
   /// The group must outlive it. Leaves are numbered as they come; their buckets are filled from the last to the first.
-  /// Throws InvalidArgument, naming it, for a tensor that is no leaf, Unsupported for a type that is not added and for
+  /// Throws InvalidArgument, naming it, for a tensor that is no leaf and for the name of none, Unsupported for a type that is not added and for
   /// memory that is not the host's, and what Reducer throws.
   AutogradReducer(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options = {},
                   const bucketing::ReducerSteps& steps = {});

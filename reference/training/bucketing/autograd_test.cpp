@@ -160,6 +160,29 @@ TEST(AutogradReducer, LeavesFrozenLeavesAlone) {
   });
 }
 
+TEST(AutogradReducer, LeavesAloneAndDelaysWhatItIsTold) {
+  run_ranks(2, [](Communicator& world) {
+    at::set_num_threads(1);
+    std::vector<NamedTensor> leaves;
+    for (const char* name : {"first", "own", "last"}) leaves.push_back({name, at::full({3}, 2.0).requires_grad_()});
+    AutogradReducer reducer(world, leaves, {.bucket_bytes = 1, .left_alone = {"own"}, .delayed = {"last"}});
+    for (int step = 0; step < 2; ++step) {
+      at::Tensor loss = leaves[0].tensor.sum();
+      for (const std::size_t i : {1, 2}) loss = loss.add(leaves[i].tensor.mul(world.rank() + 1).sum());
+      reducer.begin();
+      loss.backward();
+      const bucketing::Outcome& outcome = reducer.finish();
+      EXPECT_THAT(outcome.produced, testing::ElementsAre(true, false, true));
+      ASSERT_EQ(reducer.plan().buckets.size(), 2u);
+      EXPECT_EQ(reducer.plan().members_of(reducer.plan().buckets[1]).front().gradient, 2) << "the delayed one";
+      EXPECT_EQ(leaves[1].tensor.grad()[0].item<float>(), static_cast<float>(world.rank() + 1));
+      EXPECT_EQ(leaves[2].tensor.grad()[0].item<float>(), 1.5F);
+      reducer.clear();
+    }
+    EXPECT_THROW(AutogradReducer(world, leaves, {.delayed = {"lost"}}), InvalidArgument);
+  });
+}
+
 TEST(AutogradReducer, NamesTheLeavesWhoseGradientsNeverCame) {
   run_ranks(1, [](Communicator& world) {
     const std::vector<NamedTensor> leaves{{"used", at::full({3}, 2.0).requires_grad_()},

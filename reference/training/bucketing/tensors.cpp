@@ -37,9 +37,9 @@ std::vector<bucketing::Gradient> gradients_of(const std::vector<GroupedTensor>& 
 }
 
 bucketing::Plan plan_by_bytes(std::span<const bucketing::Gradient> gradients, std::span<const int> order,
-                              std::int64_t bucket_bytes) {
+                              std::int64_t bucket_bytes, std::span<const int> delayed) {
   return bucketing::buckets_in_order(gradients, order,
-                                     std::array{std::min(kFirstBucketBytes, bucket_bytes), bucket_bytes});
+                                     std::array{std::min(kFirstBucketBytes, bucket_bytes), bucket_bytes}, delayed);
 }
 
 std::int64_t bucket_bytes_over(comm::Communicator& group, std::span<const bucketing::Gradient> gradients,

@@ -31,9 +31,10 @@ struct GroupedTensor {
 /// What a plan needs to know of the leaves' gradients. Throws Unsupported, naming it, for a leaf of a type that is not added.
 [[nodiscard]] std::vector<bucketing::Gradient> gradients_of(const std::vector<GroupedTensor>& leaves);
 
-/// Buckets in that order, each closed by the gradient with which it has so many bytes, the first one by kFirstBucketBytes.
+/// Buckets in that order, each closed by the gradient with which it has so many bytes, the first one by kFirstBucketBytes;
+/// behind them those of the gradients that are delayed.
 [[nodiscard]] bucketing::Plan plan_by_bytes(std::span<const bucketing::Gradient> gradients, std::span<const int> order,
-                                            std::int64_t bucket_bytes);
+                                            std::int64_t bucket_bytes, std::span<const int> delayed = {});
 /// `bucket_bytes`, or where that is 0, the fastest here: then collective.
 [[nodiscard]] std::int64_t bucket_bytes_over(comm::Communicator& group, std::span<const bucketing::Gradient> gradients,
                                              std::int64_t bucket_bytes);
