@@ -323,6 +323,7 @@ TRAINING_REFUSALS = [
     ("train --averaging sgp --precision amp", 2, "--precision amp with --averaging; it must be fp32, fp16 or bf16"),
     ("train --averaging sgp --precision fp16 --loss-scale 8", 2, "--loss-scale with --averaging"),
     ("train --averaging sgp --tensor 2", 2, "--tensor with --averaging; parameters are averaged only of whole models"),
+    ("train --averaging sgp --overlap --overlap-lag 2 --checkpoints d --out o", 2, "--checkpoints with --overlap-lag 2"),
     ("train --averaging sgp --resume", 2, "--resume needs --checkpoints DIR"),
     ("train --averaging sgp --checkpoints d --checkpoint-steps 0", 2, "'0' is not a whole number from 1"),
     ("train --checkpoints d", 2, "--checkpoints is of training by names"),

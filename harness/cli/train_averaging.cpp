@@ -272,6 +272,11 @@ class AveragingCommand {
   // The ranks would say the same, as a failure of theirs.
   void require_checkpoints(const job::RunSpec& spec, const AveragingSettings& settings) const {
     if (run_.checkpoints.folder.empty()) return;
+    if (settings.overlap_lag > 0)
+      throw InvalidArgument(fmt::format(
+          "--checkpoints with --overlap-lag {}; a checkpoint waits for what is under way, and the run would be "
+          "another one than without",
+          settings.overlap_lag));
     const std::string folder = checkpoints_of(spec.seed, settings).at("folder");
     const std::vector<std::int64_t> steps = training::checkpoint_steps(folder, run_.digits.data);
     if (steps.empty()) return;
