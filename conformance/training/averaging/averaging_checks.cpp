@@ -453,12 +453,12 @@ void add_averaging_checks(suite::Suite& suite) {
              .axes = {{"differs",
                        {"nothing", "optimizer", "learning_rate", "micro_batches", "accumulation", "dtype", "lr-decay",
                         "slowmo-frequency"}},
-                      suite::worlds({1, 2})},
+                      suite::worlds({1, 3})},
              .modules = {"training"},
              .body = other_runs});
   suite.add({.id = "training.averaging.rates",
              .verifies = cited({ids::kRates}),
-             .axes = {{"decay", {"0.9", "1", "1.1", "1e30", "1e-30", "1e300"}}, suite::worlds({1})},
+             .axes = {{"decay", {"0.9", "1", "1.1", "1e30", "1e-30", "1e300"}}, suite::worlds({1, 3})},
              .modules = {"training"},
              .body = rates_beyond_float32});
   suite.add({.id = "training.averaging.halves",
