@@ -484,8 +484,8 @@ void add_slowmo_state_checks(suite::Suite& suite) {
   add("checkpoint.at_the_estimate", {"SLOWMO-111@cc5b"}, {{"graph", {"hub", "none"}}}, resumes_at_the_estimate, {2, 3});
   add("options.groups", {"SLOWMO-112@6ff0"}, {{"groups", {"given", "made"}}}, groups_of_the_caller, {4, 6});
   add("options.phases", {"SLOWMO-113@9a25"}, {{"asked", {"yes", "no"}}}, phases, {2, 3});
-  add("options.blocking_waits", {"SLOWMO-114@e87a"}, {{"value", {"absent", "0", "1"}}}, blocking_waits, {1, 2});
-  add("options.defaults", {"SLOWMO-115@a4d0"}, {{"ranks", {"1", "2", "31", "32", "33", "64"}}}, defaults, {1});
+  add("options.blocking_waits", {"SLOWMO-114@e87a"}, {{"value", {"absent", "0", "1"}}}, blocking_waits, {1, 3});
+  add("options.defaults", {"SLOWMO-115@a4d0"}, {{"ranks", {"1", "2", "31", "32", "33", "64"}}}, defaults, {1, 3});
   add("options.refused", {"SLOWMO-035@8c54"},
       {{"what",
         {"nothing", "node_of_none", "node_below_none", "world_no_multiple", "slow_frequency", "local_sgd_frequency",

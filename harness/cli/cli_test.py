@@ -312,6 +312,28 @@ TRAINING_REFUSALS = [
     ("train --averaging sgp --data-parallel 3 --gossip-graph bipartite-linear", 2, "--gossip-graph bipartite-linear"),
     ("train --averaging sgp --data-parallel 3 --ranks-per-node 2", 2, "--ranks-per-node 2; it must divide the 3 ranks"),
     ("train --averaging sgp --lr-decay 0", 2, "--lr-decay 0; it must be a number above 0"),
+    ("train --averaging sgp --lr-decay 1e30 --no-judge", 2,
+     "--lr-decay 1e+30: the learning rate of step 2 is 1e+59, which float32 does not hold"),
+    ("train --averaging localsgd --lr-decay 1e-20 --no-judge", 2, "the learning rate of step 2 is 1e-41"),
+    ("train --averaging slowmo --gossip-graph ring", 2,
+     "--gossip-graph says nothing to --averaging slowmo (slowmo over localsgd); it is of sgp, slowmo over sgp"),
+    ("train --averaging slowmo,localsgd --push-pull", 2, "--push-pull says nothing to --averaging slowmo,localsgd"),
+    ("train --averaging slowmo --averaging-base sgp --localsgd-frequency 2", 2,
+     "--localsgd-frequency says nothing to --averaging slowmo (slowmo over sgp)"),
+    ("train --averaging slowmo --average-at-slow-steps", 2, "--average-at-slow-steps says nothing to --averaging slowmo"),
+    ("train --averaging slowmo --overlap", 2, "--overlap says nothing to --averaging slowmo"),
+    ("train --averaging sgp --overlap-lag 2", 2, "--overlap-lag 2; it needs --overlap"),
+    ("train --averaging sgp --overlap --overlap-lag -1", 2, "'-1' is not a whole number from 0"),
+    ("train --averaging sgp --overlap --precision bf16", 2, "--overlap with run.dtype = 'bfloat16'"),
+    ("train --averaging slowmo --slowmo-memory whole --slowmo-shards 2", 2,
+     "--slowmo-shards says nothing to --slowmo-memory whole"),
+    ("train --averaging sgp --precision amp", 2, "--precision amp with --averaging; it must be fp32, fp16 or bf16"),
+    ("train --averaging sgp --precision fp16 --loss-scale 8", 2, "--loss-scale with --averaging"),
+    ("train --averaging sgp --tensor 2", 2, "--tensor with --averaging; parameters are averaged only of whole models"),
+    ("train --averaging sgp --overlap --overlap-lag 2 --checkpoints d --out o", 2, "--checkpoints with --overlap-lag 2"),
+    ("train --averaging sgp --resume", 2, "--resume needs --checkpoints DIR"),
+    ("train --averaging sgp --checkpoints d --checkpoint-steps 0", 2, "'0' is not a whole number from 1"),
+    ("train --checkpoints d", 2, "--checkpoints is of training by names"),
     ("train --averaging sgp --margin 101", 2, "--margin 101; it must be 0 to 100 percent"),
     ("train --averaging sgp --seeds 0", 2, "'0' is not a whole number from 1"),
     ("train --averaging sgp --pipeline 2", 2, "--pipeline 2 with --averaging"),
@@ -1375,6 +1397,54 @@ class Commands(unittest.TestCase):
         self.assertEqual([distance == 0 for distance in curves[2]["distance_largest"]],
                          [(step + 1) % 3 == 0 or (step + 1) % 4 == 0 for step in range(12)])
         self.assertTrue((self.folder / "out/averaging.svg").read_text().startswith("<svg "))
+
+    def averaged(self, *options):
+        return self.run_plumbline("train", "--averaging", "slowmo,sgp", "--slowmo-frequency", "6", "--data-parallel", "3",
+                                  "--margin", "100", *options)
+
+    @needs_training
+    def test_train_goes_on_averaging_from_a_checkpoint_in_the_middle_of_a_cycle(self):
+        self.assertEqual(self.averaged("--steps", "14", "--out", "whole"), 0, self.done.stdout + self.done.stderr)
+        saved = ("--checkpoints", "saved", "--checkpoint-steps", "4")
+        self.assertEqual(self.averaged("--steps", "9", *saved, "--out", "first"), 0, self.done.stdout + self.done.stderr)
+        self.assertEqual(self.averaged("--steps", "14", *saved, "--out", "again"), 2)
+        self.assertIn("seed1/slowmo' has some of a run; --resume it, or give another folder", self.done.stderr)
+        self.assertEqual(self.averaged("--steps", "7", *saved, "--resume", "--out", "fewer"), 2)
+        self.assertIn("has a checkpoint behind step 9", self.done.stderr)
+        for option, value, words in (("--optimizer", "adam", "optimizer is sgd(lr=0.1,"), ("--micro-batches", "2", "micro_batches is 1 there and 2 here"),
+                                     ("--accumulation", "2", "accumulation is 1 there and 2 here"),
+                                     ("--precision", "bf16", "dtype is float32 there and bfloat16 here"),
+                                     ("--slowmo-lr", "0.5", "slowmo-lr is ")):
+            with self.subTest(option):
+                self.assertEqual(self.averaged("--steps", "14", option, value, *saved, "--resume", "--out", "other"), 2)
+                self.assertIn(words, self.done.stderr)
+                self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+        # A file of one rank that is missing: the checkpoint before is the last one.
+        os.remove(self.folder / "saved/seed1/sgp/step-9/rank2.safetensors")
+        self.assertEqual(self.averaged("--steps", "14", *saved, "--resume", "--out", "second"), 0, self.done.stdout + self.done.stderr)
+        self.assertIn("slowmo, seed 1: goes on from step 9", self.done.stdout)
+        self.assertIn("sgp, seed 1: goes on from step 8", self.done.stdout)
+        self.assertIn("OK: every step is what the papers say", self.done.stdout)
+        self.assertEqual((self.folder / "second/averaging.json").read_text(), (self.folder / "whole/averaging.json").read_text())
+
+    @needs_training
+    def test_train_averages_in_16_bits_and_beside_the_backward(self):
+        for options, judged in ((("--precision", "fp16"), "TRAIN-052"), (("--precision", "bf16"), "TRAIN-052"),
+                                (("--averaging-base", "sgp", "--gossip-graph", "star", "--overlap"), "TRAIN-110"),
+                                (("--averaging-base", "sgp", "--overlap", "--overlap-lag", "2"), "TRAIN-110")):
+            with self.subTest(options):
+                self.assertEqual(self.averaged("--steps", "14", *options, "--out", "out"), 0, self.done.stdout + self.done.stderr)
+                self.assertIn("OK: every step is what the papers say", self.done.stdout)
+                self.assertIn(f"train.averaging[{judged}]", (self.folder / "out/run.jsonl").read_text())
+
+    @needs_training
+    def test_train_compares_accuracies_where_the_rate_decays(self):
+        run = ["train", "--averaging", "localsgd", "--steps", "6", "--data-parallel", "2", "--lr-decay", "0.8", "--out", "out"]
+        self.assertEqual(self.run_plumbline(*run, "--margin", "100"), 0, self.done.stdout + self.done.stderr)
+        self.assertIn("train.accuracy[localsgd]", (self.folder / "out/run.jsonl").read_text())
+        one, averaged = json.loads((self.folder / "out/averaging.json").read_text())
+        for step in range(3):  # nothing is averaged in the first two steps, and all rows are the single device's
+            self.assertAlmostEqual(one["loss"][step], averaged["loss"][step], delta=0.1)
 
     @needs_training
     @needs_mpi

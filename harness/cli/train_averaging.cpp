@@ -21,6 +21,7 @@
 #include "harness/subject/averaging_json.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/training/trainer/checkpoint.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::cli {
@@ -210,9 +211,10 @@ class AveragingCommand {
                                 .environment = record::capture_environment()};
     writer_.emplace(out_, header);
     prepare();
-    fmt::print("{}: {} with {} on the digits, {} steps of {} rows on {} ranks, {} seed{}\n", header.subject,
+    fmt::print("{}: {} with {} on the digits, {} steps of {} rows on {} ranks, {} seed{}{}\n", header.subject,
                run_.digits.model, run_.digits.optimizer, run_.digits.steps, run_.digits.global_batch, run_.digits.data,
-               run_.seeds, run_.seeds == 1 ? "" : "s");
+               run_.seeds, run_.seeds == 1 ? "" : "s",
+               run_.digits.dtype == "float32" ? "" : fmt::format(", {} with float32 masters", run_.digits.dtype));
     for (const std::string& warning : warnings_) std::cerr << "plumbline: train: warning: " << warning << '\n';
     std::cout.flush();
     const auto begun = std::chrono::steady_clock::now();
@@ -243,7 +245,10 @@ class AveragingCommand {
           std::filesystem::absolute(std::filesystem::path(out_) / "run" / fmt::format("seed{}", digits.seed));
       const job::RunSpec spec = training::write_digits_run(digits, training::digits(), folder);
       training::require_averageable(spec);
-      for (const AveragingSettings& settings : run_.settings) require_together(spec, settings);
+      for (const AveragingSettings& settings : run_.settings) {
+        require_together(spec, settings);
+        require_checkpoints(spec, settings);
+      }
       alone_.seeds.emplace_back();
       alone_runs_.push_back(
           {{"spec", (folder / "spec.toml").string()}, {"rate_decay", run_.settings.front().rate_decay}});
@@ -263,6 +268,26 @@ class AveragingCommand {
     } catch (const InvalidArgument& error) {
       throw InvalidArgument(fmt::format("--{}", error.what()));
     }
+  }
+  // The ranks would say the same, as a failure of theirs.
+  void require_checkpoints(const job::RunSpec& spec, const AveragingSettings& settings) const {
+    if (run_.checkpoints.folder.empty()) return;
+    if (settings.overlap_lag > 0)
+      throw InvalidArgument(fmt::format(
+          "--checkpoints with --overlap-lag {}; a checkpoint waits for what is under way, and the run would be "
+          "another one than without",
+          settings.overlap_lag));
+    const std::string folder = checkpoints_of(spec.seed, settings).at("folder");
+    const std::vector<std::int64_t> steps = training::checkpoint_steps(folder, run_.digits.data);
+    if (steps.empty()) return;
+    if (!run_.checkpoints.resume)
+      throw InvalidArgument(
+          fmt::format("--checkpoints: '{}' has some of a run; --resume it, or give another folder", folder));
+    if (steps.back() > spec.run.steps)
+      throw InvalidArgument(
+          fmt::format("--steps {}; '{}' has a checkpoint behind step {}", spec.run.steps, folder, steps.back()));
+    (void)training::read_checkpoint(training::checkpoint_file(folder, steps.back(), 0),
+                                    training::configuration_of(spec, settings), 0, run_.digits.data);
   }
   // Workers may stand elsewhere.
   [[nodiscard]] json checkpoints_of(std::uint64_t seed, const AveragingSettings& settings) const {

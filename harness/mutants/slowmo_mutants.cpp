@@ -442,15 +442,15 @@ std::vector<Mutant> said() {
          steps.tells = [](slowmo::Phase phase) { return phase != slowmo::Phase::slow; };
        })},
       {"slo.blocking_wait_taken", "SLOWMO-114", "waits that block are taken", "FairScale's assertion left out",
-       option("blocking_waits", "value=1", 2), option("blocking_waits", "value=0", 2), "they are off",
+       option("blocking_waits", "value=1", 3), option("blocking_waits", "value=0", 3), "they are off",
        with([](SlowMoSteps& steps) { steps.look_at_blocking_wait = [](const char*) {}; })},
       {"slo.other_default", "SLOWMO-115", "slow steps are every 24 steps unless told otherwise",
-       "a default that was changed", option("defaults", "ranks=2", 1), refused("nothing"), "it says no frequency",
+       "a default that was changed", option("defaults", "ranks=2", 3), "", "every case looks at all defaults",
        taking([](slowmo::Options& options) {
          if (options.slow_frequency == 48) options.slow_frequency = 24;
        })},
       {"slo.shards_not_capped", "SLOWMO-115", "there are as many shards as ranks", "the cap of 32 is forgotten",
-       option("defaults", "ranks=33", 1), option("defaults", "ranks=32", 1), "32 ranks have a shard each",
+       option("defaults", "ranks=33", 3), option("defaults", "ranks=32", 3), "32 ranks have a shard each",
        taking([](slowmo::Options& options) { options.shards = 1 << 20; })},
       {"slo.frequency_0_is_1", "SLOWMO-035", "frequency 0 is taken for 1", "a division by 0 that somebody avoids",
        refused("slow_frequency"), refused("nothing"), "it is 48",

@@ -1,6 +1,7 @@
 // reference/gossip/backoff.hpp: how long to wait before a round of gossip that was interrupted is made again.
 //
-// Model   1 ms, then each time twice as long, 1 s at most: what passes soon costs little time, and what lasts little work.
+// Model   1 ms, then each time twice as long: what passes soon costs little time, and what lasts little work. At most 1 s, and
+//         a fourth of the heartbeat time, so that there are several tries in it.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +12,15 @@ namespace plumbline::gossip {
 
 class Backoff {
  public:
+  explicit Backoff(std::chrono::nanoseconds heartbeat)
+      : longest_(std::min(std::chrono::duration_cast<std::chrono::milliseconds>(heartbeat / 4),
+                          std::chrono::milliseconds(1000))) {}
+
   /// The pause before the next try.
-  std::chrono::milliseconds next() {
-    constexpr std::chrono::milliseconds longest{1000};
-    return std::exchange(pause_, std::min(2 * pause_, longest));
-  }
+  std::chrono::milliseconds next() { return std::min(std::exchange(pause_, std::min(2 * pause_, longest_)), longest_); }
 
  private:
-  std::chrono::milliseconds pause_{1};
+  std::chrono::milliseconds longest_, pause_{1};
 };
 
 }  // namespace plumbline::gossip

@@ -53,7 +53,7 @@ struct GossipThread::Shared {
   // Of the round under way:
   Clock::time_point deadline;    // from its hand-over on
   Clock::time_point not_before;  // the exchange begins
-  Backoff backoff;
+  Backoff backoff{heartbeat};
   std::string place;         // which round it is, and with whom
   std::string interruption;  // the last one
 
@@ -82,7 +82,7 @@ struct GossipThread::Shared {
   void begin_round() {
     place = push_sum.place();
     interruption.clear();
-    backoff = {};
+    backoff = Backoff(heartbeat);
     not_before = {};
     set_deadline();
   }

@@ -355,7 +355,7 @@ class SlowMo::Impl {
   // The same values, not mixed anew, as often as the heartbeat time allows.
   void mix_again(std::string interruption, Clock::time_point until) {
     const std::string place = push_sum_->place();
-    gossip::Backoff backoff;
+    gossip::Backoff backoff(options_.heartbeat);
     while (push_sum_->is_interrupted()) {
       if (Clock::now() >= until) throw gossip::late_round(place, interruption, options_.heartbeat);
       std::this_thread::sleep_until(std::min(Clock::now() + steps_.push_sum.pause(backoff.next()), until));

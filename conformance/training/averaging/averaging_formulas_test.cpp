@@ -71,7 +71,7 @@ TEST(MixingMatrices, AreThoseOfTheReferencesGraphs) {
           for (std::size_t i = 0; i < flat.size(); ++i)
             ASSERT_NEAR(matrix[i / matrix.size()][i % matrix.size()], flat[i], 1e-15)
                 << settings.graph << " of " << nodes << " nodes, " << peers << " peers, round " << round;
-          if (kind == gossip::GraphKind::random_matching) {
+          if (kind == gossip::GraphKind::random_matching && peers <= 1) {
             EXPECT_TRUE(is_matching(matrix)) << nodes << " nodes, round " << round;
           }
         }

@@ -101,21 +101,6 @@ class RunningModel {
   std::map<int, Norm> norms_;  // by layer
 };
 
-// As a checkpoint names them: numbers keep every bit.
-std::string words_of(const job::Optimizer& optimizer) {
-  if (const auto* sgd = std::get_if<job::Sgd>(&optimizer))
-    return fmt::format("sgd(lr={}, momentum={}, nesterov={}, weight_decay={})", sgd->lr, sgd->momentum, sgd->nesterov,
-                       sgd->weight_decay);
-  const auto& adam = std::get<job::Adam>(optimizer);
-  return fmt::format("adam(lr={}, betas={} {}, eps={})", adam.lr, adam.betas[0], adam.betas[1], adam.eps);
-}
-std::string words_of_layers(const std::vector<job::Parameter>& list) {
-  std::string words;
-  for (const job::Parameter& parameter : list)
-    words += fmt::format("{}{} {}", words.empty() ? "" : ", ", parameter.name, job::text_of(parameter.shape));
-  return words;
-}
-
 StoredTensor stored(const std::vector<double>& values) {
   StoredTensor tensor{.dtype = comm::DType::f64,
                       .shape = {static_cast<std::int64_t>(values.size())},
@@ -266,6 +251,7 @@ class AveragedRun final : public AveragedSession {
   std::int64_t slow_buffer_bytes() const override { return module_->averaging().slow_buffer_bytes(); }
 
   void save(const std::filesystem::path& folder) override {
+    const slowmo::Checkpoint between = module_->checkpoint();  // first: it adds to the values what is under way
     Checkpoint checkpoint{.configuration = configuration(),
                           .at = {.step = steps_done_},
                           .seed = spec_.seed,
@@ -275,7 +261,7 @@ class AveragedRun final : public AveragedSession {
                           .ranks = world_.size()};
     add_training(checkpoint, named(values_), model_.buffers(), optimizer_);
     if (has_masters()) add_tensors(checkpoint, "half", named(leaves_));
-    SlowMoStates::add(module_->checkpoint(), checkpoint);
+    SlowMoStates::add(between, checkpoint);
     (void)write_checkpoint(checkpoint, folder);
   }
   void load(const std::filesystem::path& folder, int steps) override {
@@ -301,17 +287,7 @@ class AveragedRun final : public AveragedSession {
     for (std::size_t i = 0; i < tensors.size(); ++i) list.push_back({list_[i].name, tensors[i]});
     return list;
   }
-  [[nodiscard]] Configuration configuration() const {
-    Configuration fields = configuration_of(settings_);
-    fields.emplace_back("layers", words_of_layers(list_));
-    fields.emplace_back("optimizer", words_of(spec_.optimizer));
-    fields.emplace_back("dtype", spec_.run.dtype);
-    fields.emplace_back("seed", std::to_string(spec_.seed));
-    fields.emplace_back("global_batch", std::to_string(spec_.run.global_batch));
-    fields.emplace_back("micro_batches", std::to_string(spec_.run.micro_batches));
-    fields.emplace_back("accumulation", std::to_string(spec_.run.accumulation));
-    return same_(std::move(fields));
-  }
+  [[nodiscard]] Configuration configuration() const { return same_(configuration_of(spec_, settings_)); }
 
   std::vector<at::Tensor> back_propagate(int step, AveragedStep& done) {
     const std::vector<job::RowRange> parts = job::micro_batches_of(spec_, step, world_.rank());

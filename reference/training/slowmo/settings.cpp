@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/record/layout.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -25,6 +26,21 @@ void require_at_least(const char* setting, int value, int least) {
 
 void require_number(const char* setting, double value) {
   if (!std::isfinite(value)) throw InvalidArgument(fmt::format("{} {}; it must be a finite number", setting, value));
+}
+
+// As a checkpoint names them: numbers keep every bit.
+std::string words_of(const job::Optimizer& optimizer) {
+  if (const auto* sgd = std::get_if<job::Sgd>(&optimizer))
+    return fmt::format("sgd(lr={}, momentum={}, nesterov={}, weight_decay={})", sgd->lr, sgd->momentum, sgd->nesterov,
+                       sgd->weight_decay);
+  const auto& adam = std::get<job::Adam>(optimizer);
+  return fmt::format("adam(lr={}, betas={} {}, eps={})", adam.lr, adam.betas[0], adam.betas[1], adam.eps);
+}
+std::string words_of_layers(const std::vector<job::Parameter>& list) {
+  std::string words;
+  for (const job::Parameter& parameter : list)
+    words += fmt::format("{}{} {}", words.empty() ? "" : ", ", parameter.name, job::text_of(parameter.shape));
+  return words;
 }
 
 slowmo::BaseAlgorithm base_of(const AveragingSettings& settings) {
@@ -133,8 +149,15 @@ slowmo::Options options_of(const AveragingSettings& settings, int world) {
   return options;
 }
 
-Configuration configuration_of(const AveragingSettings& settings) {
-  return {{"averaging", settings.algorithm},
+Configuration configuration_of(const job::RunSpec& spec, const AveragingSettings& settings) {
+  return {{"layers", words_of_layers(job::parameters_of(spec))},
+          {"optimizer", words_of(spec.optimizer)},
+          {"dtype", spec.run.dtype},
+          {"seed", fmt::format("{}", spec.seed)},
+          {"global_batch", fmt::format("{}", spec.run.global_batch)},
+          {"micro_batches", fmt::format("{}", spec.run.micro_batches)},
+          {"accumulation", fmt::format("{}", spec.run.accumulation)},
+          {"averaging", settings.algorithm},
           {"averaging-base", settings.base},
           {"ranks-per-node", fmt::format("{}", settings.ranks_per_node)},
           {"localsgd-frequency", fmt::format("{}", settings.local_sgd_frequency)},

@@ -58,7 +58,8 @@ void require_together(const job::RunSpec& spec, const AveragingSettings& setting
 [[nodiscard]] double rate_of(const job::RunSpec& spec, const AveragingSettings& settings, int step);
 /// What reference/slowmo is asked for. Throws InvalidArgument as require_possible().
 [[nodiscard]] slowmo::Options options_of(const AveragingSettings& settings, int world);
-/// All fields, for checkpoints.
-[[nodiscard]] Configuration configuration_of(const AveragingSettings& settings);
+/// What must be the same where a run goes on from a checkpoint: all of these, and of the specification the model, the
+/// optimizer, the type, the seed and how rows are cut.
+[[nodiscard]] Configuration configuration_of(const job::RunSpec& spec, const AveragingSettings& settings);
 
 }  // namespace plumbline::training
