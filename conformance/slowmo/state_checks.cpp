@@ -333,6 +333,9 @@ void refuses(Context& context) {
     options.slow_momentum = std::numeric_limits<double>::quiet_NaN(), words = "slow_momentum is nan";
   if (what == "lag") options.synch_freq = -1, words = "synch_freq is -1";
   if (what == "overlap") options.overlap = true, words = "accepts_stale";
+  if (what == "overlap_of_fairscale")
+    options = {.convention = slowmo::Convention::fairscale, .overlap = true, .accepts_stale = true},
+    words = "FairScale refuses it";
   if (what == "another_rank") options.rank = 5, words = "rank is 5";
   if (what == "another_world") options.world_size = 5, words = "world_size is 5";
   if (what == "no_parameters") tensors.parameters.clear(), words = "without parameters";
@@ -489,8 +492,8 @@ void add_slowmo_state_checks(suite::Suite& suite) {
   add("options.refused", {"SLOWMO-035@8c54"},
       {{"what",
         {"nothing", "node_of_none", "node_below_none", "world_no_multiple", "slow_frequency", "local_sgd_frequency",
-         "shards", "momentum", "lag", "overlap", "another_rank", "another_world", "no_parameters", "two_types",
-         "halves", "masters_too_few", "masters_too_long", "dictionary_of_two"}}},
+         "shards", "momentum", "lag", "overlap", "overlap_of_fairscale", "another_rank", "another_world",
+         "no_parameters", "two_types", "halves", "masters_too_few", "masters_too_long", "dictionary_of_two"}}},
       refuses, {1, 3});
   add("options.taken", {"SLOWMO-036@3465"},
       {{"what",
