@@ -6,9 +6,9 @@
 // Retry   An exchange that failed without spoiling the group is marked with weight -1; collect() then hands the same values
 //         over again without mixing, and says so, until the heartbeat time since the hand-over has passed. The thread pauses
 //         before each attempt, a millisecond at first and then twice as long, up to a second.
-// Errors  TimeoutError from collect() when the round has not come within the heartbeat time, with the peers that it is of and
-//         what cut it last; PeerFailed and others of the
-//         exchange come from collect(). After them only close() and the destructor may be called.
+// Errors  TimeoutError from collect() when the round has not come within the heartbeat time: it names the peers that were
+//         waited for, and what cut the round last. PeerFailed and others of the exchange come from collect(), too. After
+//         them only close() and the destructor may be called.
 // Threads One caller. The destructor, like close(), lets the round under way end or, when it does not within the heartbeat
 //         time, aborts the thread's group, and joins.
 // Source  The gossip thread of FairScale's SlowMoDistributedDataParallel.
