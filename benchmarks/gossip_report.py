@@ -127,6 +127,7 @@ def svg(rows):
         y = lambda value: bottom - value / most * (bottom - 40)
         lines.append(f'<text x="{panel * width + left}" y="22" font-size="14">{link.replace("_", " ")}: {LINKS[link][2]}, '
                      f'{size_text(mine[0]["bytes"])}</text>')
+        lines.append(f'<text transform="translate({panel * width + 20} {bottom / 2 + 90}) rotate(-90)">times as fast as an all-reduce</text>')
         step = 10 ** math.floor(math.log10(most))
         step = next(part for part in (step / 5, step / 2, step, 2 * step) if most / part <= 8)
         for tick in range(int(most / step) + 1):

@@ -313,12 +313,15 @@ void thread_stops(Context& context) {
   }
   std::vector<double> values = own_start(context, 2);
   const std::array<Buffer, 1> x{buffer_of(values)};
+  const Graph graph = live_graph("ring", context.size());
+  const gossip::Peers peers = graph.peers(context.rank(), 0);
+  const bool meets_it = peers.in.front() == 0 || peers.out.front() == 0;
   const auto begin = std::chrono::steady_clock::now();
   {
-    GossipThread thread(std::move(own), live_graph("ring", context.size()), {},
-                        {.heartbeat = std::chrono::milliseconds(200), .verifies = false}, push_sum_steps(context));
+    GossipThread thread(std::move(own), graph, {}, {.heartbeat = std::chrono::milliseconds(200), .verifies = false},
+                        push_sum_steps(context));
     EXPECT_TRUE(thread.hand_over(x)) << "GOSSIP-047";
-    if (context.parameters().text("ends_by") == "collecting") {
+    if (context.parameters().text("ends_by") == "collecting" && meets_it) {
       EXPECT_THROW((void)thread.collect(x, true), Error) << "GOSSIP-047";
     }
   }

@@ -116,10 +116,16 @@ REFUSALS = [
     ("gossip --graph grid", 2, "--graph: there is no 'grid'; there are directed-exponential"),
     ("gossip --graph ring --peers 3", 2, "--graph ring: ring: 3 peers in a round"),
     ("gossip --graph bipartite-linear --nodes 7", 2, "two sides need an even number"),
-    ("gossip --nodes 0", 2, "--nodes: 0; there are 1 to"),
+    ("gossip --nodes 0", 2, "'0' is not a whole number from 1 to 1048576"),
+    ("gossip --nodes x", 2, "'x' is not a whole number from 1 to 1048576"),
+    ("gossip --peers=-1", 2, "'-1' is not a whole number from 0 to"),
+    ("gossip --seed x", 2, "'x' is not a whole number from 0 to 2^63-1"),
+    ("gossip --graph mesh --nodes 6 --rows 4", 2, "--graph mesh: mesh: 4 rows of 6 nodes; rows divide the nodes"),
+    ("gossip --graph star --nodes 4 --center 9", 2, "--graph star: star: center 9 of 4 nodes"),
+    ("gossip --graph mesh --convention fairscale", 2, "--graph mesh: mesh: FairScale has no such graph"),
     ("gossip --mixing half", 2, "--mixing: there is no 'half'; there are uniform"),
     ("gossip --graph ring --mixing metropolis-hastings", 2, "whoever is sent to must answer"),
-    ("gossip --rounds -1", 2, "--rounds: -1; there are 0 to"),
+    ("gossip --rounds -1", 2, "'-1' is not a whole number from 0 to 10000"),
     ("gossip --format pdf", 2, "--format: there is no 'pdf'"),
     ("gossip --convention bluefog", 2, "--convention: there is no 'bluefog'"),
     ("gossip --nodes 65 --format svg", 2, "--format svg: 65 nodes"),
@@ -634,6 +640,11 @@ class Commands(unittest.TestCase):
         self.assertEqual([line.split()[0] for line in lines], ids)
         for line in lines:
             self.assertGreater(int(line.split()[3]), 0, line)
+
+    def test_bench_lists_names_apart_from_their_words(self):
+        self.assertEqual(self.run_plumbline("bench", "--list"), 0)
+        for line in self.done.stdout.splitlines():
+            self.assertRegex(line, r"^[a-z][a-z0-9_]*(\.[a-z0-9_-]+)+  +\S")
 
     def test_bench_measures_what_it_says(self):
         self.assertEqual(self.run_plumbline("bench", "--sizes", "0,4,1Ki", "--repetitions", "2", "--min-time", "0.001", "--out", "out"),

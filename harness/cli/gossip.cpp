@@ -11,6 +11,7 @@
 
 #include "harness/cli/arguments.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/cli/subject_options.hpp"
 #include "harness/record/file.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/gossip/graph.hpp"
@@ -55,9 +56,6 @@ Graph gossip_graph_of(const GossipCommandOptions& options) {
   if (options.convention != "plumbline" && options.convention != "fairscale")
     throw InvalidArgument(
         fmt::format("--convention: there is no '{}'; there are plumbline and fairscale", options.convention));
-  if (options.nodes < 1 || options.nodes > kMostNodesSimulated)
-    throw InvalidArgument(fmt::format("--nodes: {}; there are 1 to {}", options.nodes, kMostNodesSimulated));
-  if (options.peers < 0) throw InvalidArgument(fmt::format("--peers: {}; there is 1 at least", options.peers));
   try {
     return Graph({.kind = *kind,
                   .nodes = options.nodes,
@@ -77,8 +75,6 @@ GossipView gossip_view_of(const GossipCommandOptions& options) {
   if (!mixing)
     throw InvalidArgument(
         fmt::format("--mixing: there is no '{}'; there are uniform, metropolis-hastings and skewed", options.mixing));
-  if (options.rounds < 0 || options.rounds > kMostRoundsSimulated)
-    throw InvalidArgument(fmt::format("--rounds: {}; there are 0 to {}", options.rounds, kMostRoundsSimulated));
   GossipView view{.graph = gossip_graph_of(options), .mixing = {.kind = *mixing}, .spectrum = {}, .rounds = {}};
   try {
     gossip::require_simulable(view.graph, std::max(1, options.rounds));
@@ -234,13 +230,18 @@ Command add_gossip(CLI::App& app, const Program&) {
   CLI::App* command = app.add_subcommand("gossip", "Show a gossip graph: who sends to whom, and how fast nodes agree");
   auto options = std::make_shared<GossipCommandOptions>();
   command->add_option("--graph", options->graph, "The graph's name, ours or FairScale's")->capture_default_str();
-  command->add_option("--nodes", options->nodes, "Nodes")->capture_default_str();
-  command->add_option("--peers", options->peers, "Peers a round; 0: the graph's own number")->capture_default_str();
+  const auto add_number = [&](const char* name, int& to, int least, int most, const char* words) {
+    command->add_option(name, to, words)->check(at_least(least, most))->capture_default_str();
+  };
+  add_number("--nodes", options->nodes, 1, kMostNodesSimulated, "Nodes");
+  add_number("--peers", options->peers, 0, kMostNodesSimulated, "Peers a round; 0: the graph's own number");
   command->add_option("--mixing", options->mixing, "uniform, metropolis-hastings or skewed")->capture_default_str();
-  command->add_option("--rounds", options->rounds, "Rounds that are simulated")->capture_default_str();
-  command->add_option("--rows", options->rows, "Rows of a mesh; 0: as square as can be")->capture_default_str();
-  command->add_option("--center", options->center, "Center of a star")->capture_default_str();
-  command->add_option("--seed", options->seed, "Of random matchings and of the values")->capture_default_str();
+  add_number("--rounds", options->rounds, 0, kMostRoundsSimulated, "Rounds that are simulated");
+  add_number("--rows", options->rows, 0, kMostNodesSimulated, "Rows of a mesh; 0: as square as can be");
+  add_number("--center", options->center, 0, kMostNodesSimulated, "Center of a star");
+  command->add_option("--seed", options->seed, "Of random matchings and of the values")
+      ->check(seed_number())
+      ->capture_default_str();
   command->add_option("--convention", options->convention, "plumbline or fairscale")->capture_default_str();
   command->add_option("--format", options->format, "text, json or svg")->capture_default_str();
   command->add_option("--out", options->out,

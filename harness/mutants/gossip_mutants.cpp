@@ -426,6 +426,8 @@ double in_half(const Shares& shares, std::size_t peer) {
 
 std::chrono::nanoseconds sixty_times(std::chrono::nanoseconds heartbeat) { return 60 * heartbeat; }
 
+std::chrono::milliseconds at_once(std::chrono::milliseconds) { return std::chrono::milliseconds(0); }
+
 void mixes_anew(PushSumSteps& steps) {
   steps.retry_mixes = [] { return true; };
 }
@@ -539,13 +541,13 @@ std::vector<Mutant> step_mutants_of_gossip() {
        push_sum_with(mixes_anew)},
       {"gos.retries_at_once", "GOSSIP-110", "a round that was cut is repeated at once, again and again",
        "a loop without a pause", "gossip.thread.pauses[world=2]", "gossip.thread.gives_up[wire=whole,world=2]",
-       "nothing is cut", push_sum_with([](PushSumSteps& steps) {
-         steps.pause = [](std::chrono::milliseconds) { return std::chrono::milliseconds(0); };
-       })},
+       "nothing is cut", push_sum_with([](PushSumSteps& steps) { steps.pause = at_once; })},
       {"gos.retries_for_ever", "GOSSIP-048", "the heartbeat time starts anew with each retry",
        "a loop around a wait with a limit", "gossip.thread.gives_up[wire=cut,world=2]",
-       "gossip.thread.gives_up[wire=whole,world=2]", "nothing is cut",
-       push_sum_with([](PushSumSteps& steps) { steps.renews_heartbeat = [] { return true; }; })},
+       "gossip.thread.gives_up[wire=whole,world=2]", "nothing is cut", push_sum_with([](PushSumSteps& steps) {
+         steps.renews_heartbeat = [] { return true; };
+         steps.pause = at_once;
+       })},
       {"gos.repeats_mixed_pieces", "GOSSIP-049", "a round is repeated although some of its values are mixed",
        "mass is doubled on a retry", "gossip.failure.pieces[values=large,world=2]",
        "gossip.failure.pieces[values=small,world=2]", "they are one piece",

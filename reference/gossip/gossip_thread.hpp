@@ -7,8 +7,8 @@
 //         over again without mixing, and says so, until the heartbeat time since the hand-over has passed; the thread
 //         pauses before each such try (backoff.hpp).
 // Errors  TimeoutError from collect() when the round has not come within the heartbeat time, with the round, its peers and
-//         the last interruption; PeerFailed and others of the
-//         exchange come from collect(). After them only close() and the destructor may be called.
+//         what cut it last. PeerFailed and others of the exchange come from collect(), too. After them only close() and
+//         the destructor may be called.
 // Threads One caller. The destructor, like close(), lets the round under way end or, when it does not within the heartbeat
 //         time, aborts the thread's group, and joins.
 // Source  The gossip thread of FairScale's SlowMoDistributedDataParallel.

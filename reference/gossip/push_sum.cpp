@@ -348,7 +348,7 @@ void PushSum::transfer(Lane& lane, std::span<const Buffer> x) {
   std::vector<Call>&sends = transfer_->sends, &receives = transfer_->receives;
   sends.clear();
   receives.clear();
-  add_sends(lane);
+  add_sends(lane, lane.sent);
   add_sent_weights(lane);
   if (!lane.has_come) add_receives(lane);
   const auto send = [&] {
@@ -412,7 +412,7 @@ double PushSum::ratio_of(double sent) const {
   return is_fairscale() ? double{static_cast<float>(ratio)} : ratio;
 }
 
-void PushSum::add_sends(Lane& lane) {
+void PushSum::add_sends(const Lane& lane, MessageMemory& memory) {
   const Transfer& transfer = *transfer_;
   for (std::size_t i = 0; i < transfer.peers().out.size(); ++i) {
     if (lane.has_sent[i]) continue;
@@ -420,7 +420,7 @@ void PushSum::add_sends(Lane& lane) {
     for (const Buffer& part : transfer.parts) {
       ConstBuffer values = part;
       if (ratio != 1) {
-        const Buffer scaled = lane.sent.take(part.count, part.dtype);
+        const Buffer scaled = memory.take(part.count, part.dtype);
         scaled_copy(part, scaled, ratio);
         values = scaled;
       }
@@ -538,33 +538,35 @@ bool PushSum::mixes_in_pieces(std::span<const Buffer> x) const {
 }
 
 // Receives are posted some pieces ahead, so that whoever sends moves the values, while they are in its cache, and is done
-// with them. A piece is mixed when the next one is sent: by then its peers' are here, and its own have left.
+// with them. A piece is mixed when the next one has been sent: by then its peers' are mostly here. Where they are not, more
+// are sent, up to as many as are posted; and where the wait is longer than a piece takes in memory, more are posted from then
+// on, so that a long way is filled.
 class PushSum::Pieces {
  public:
   Pieces(PushSum& push_sum, std::span<const Buffer> x)
       : push_sum_(push_sum),
         lane_(push_sum.lanes_.front()),
         transfer_(*push_sum.transfer_),
+        length_(kPieceBytes / static_cast<std::int64_t>(size_of(lane_.dtype))),
         mixes_after_(push_sum.is_lazy_) {
     push_sum.begin_transfer(lane_);
     kept_ = push_sum.is_fairscale() && !push_sum.is_lazy_ ? lane_.kept_before : transfer_.shares().kept;
-    const std::int64_t length = kPieceBytes / static_cast<std::int64_t>(size_of(lane_.dtype));
     for (const Buffer& tensor : x)
-      for (std::int64_t begin = 0; begin < tensor.count; begin += length)
+      for (std::int64_t begin = 0; begin < tensor.count; begin += length_)
         pieces_.push_back(
-            {.x = piece_of(tensor, begin, std::min(length, tensor.count - begin)), .came = {}, .sent = {}});
-    lane_.received.rewind();
-    for (std::size_t i = 0; i < kAhead * transfer_.peers().in.size(); ++i)
-      places_.push_back(lane_.received.take(length, lane_.dtype));
+            {.x = piece_of(tensor, begin, std::min(length_, tensor.count - begin)), .came = {}, .sent = {}});
+    for (std::size_t place = lane_.places.size(); place > 0; --place) free_.push_back(place - 1);
   }
 
   void mix() {
-    while (posted_ < std::min(kAhead, pieces_.size())) receive(posted_++);
-    for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
-      send(piece);
-      if (piece > 0) finish(piece - 1);
+    for (std::size_t ahead = kAhead; mixed_ < pieces_.size();) {
+      while (posted_ < std::min(mixed_ + ahead, pieces_.size())) receive(posted_++);
+      const bool is_next_sent = sent_ > std::min(mixed_ + 1, pieces_.size() - 1);
+      if (!is_next_sent || (sent_ < posted_ && !is_ready(mixed_)))
+        send(sent_++);
+      else if (finish(mixed_++) > kLongWait)
+        ahead = std::min(2 * ahead, kMostAhead);
     }
-    finish(pieces_.size() - 1);
   }
   [[nodiscard]] double weight() const { return weight_; }
 
@@ -572,42 +574,59 @@ class PushSum::Pieces {
   struct Piece {
     Buffer x;
     comm::Work came, sent;
+    std::size_t place = 0;
   };
-  static constexpr std::size_t kAhead = 4;  // pieces
-  // Where the values of that piece's senders lie.
-  [[nodiscard]] std::span<Buffer> places_of(std::size_t index) {
-    const std::size_t senders = transfer_.peers().in.size();
-    const std::span<Buffer> places = std::span(places_).subspan(index % kAhead * senders, senders);
-    for (Buffer& place : places) place.count = pieces_[index].x.count;
-    return places;
-  }
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::size_t kAhead = 4, kMostAhead = 32;  // pieces
+  static constexpr std::chrono::microseconds kLongWait{100};
 
+  // The place that was free last is still in a cache.
   void receive(std::size_t index) {
-    const std::span<Buffer> places = places_of(index);
+    Piece& piece = pieces_[index];
+    if (free_.empty()) {
+      free_.push_back(lane_.places.size());
+      lane_.places.emplace_back();
+    }
+    piece.place = free_.back();
+    free_.pop_back();
+    Place& place = lane_.places[piece.place];
+    place.received.rewind();
+    place.came.clear();
     transfer_.receives.clear();
-    for (std::size_t i = 0; i < places.size(); ++i)
-      transfer_.receives.push_back(recv_of(places[i], transfer_.peers().in[i], push_sum_.tag_of(Message::values)));
+    for (const int peer : transfer_.peers().in) {
+      place.came.push_back(place.received.take(piece.x.count, lane_.dtype));
+      transfer_.receives.push_back(recv_of(place.came.back(), peer, push_sum_.tag_of(Message::values)));
+    }
     if (index == 0) push_sum_.add_received_weights();
-    if (!transfer_.receives.empty()) pieces_[index].came = push_sum_.group_->start(transfer_.receives);
+    if (!transfer_.receives.empty()) piece.came = push_sum_.group_->start(transfer_.receives);
   }
   void send(std::size_t index) {
     Piece& piece = pieces_[index];
     if (!mixes_after_) scale(piece.x, kept_);
-    if (index % 2 == 0) lane_.sent.rewind();  // what the last piece but one sent has left
+    MessageMemory& memory = lane_.places[piece.place].sent;
+    memory.rewind();
     transfer_.parts.assign(1, piece.x);
     transfer_.sends.clear();
-    push_sum_.add_sends(lane_);
+    push_sum_.add_sends(lane_, memory);
     if (index == 0) push_sum_.add_sent_weights(lane_);
     if (!transfer_.sends.empty()) piece.sent = push_sum_.group_->start(transfer_.sends);
   }
-  void finish(std::size_t index) {
+  [[nodiscard]] bool is_ready(std::size_t index) { return pieces_[index].came.test() && pieces_[index].sent.test(); }
+  // Waits for the piece, and mixes it; how long it waited.
+  Clock::duration finish(std::size_t index) {
     Piece& piece = pieces_[index];
-    piece.came.wait(push_sum_.options_.heartbeat);
-    piece.sent.wait(push_sum_.options_.heartbeat);
+    Clock::duration waited{};
+    if (!is_ready(index)) {
+      const Clock::time_point begin = Clock::now();
+      piece.came.wait(push_sum_.options_.heartbeat);
+      piece.sent.wait(push_sum_.options_.heartbeat);
+      waited = Clock::now() - begin;
+    }
     if (index == 0 && transfer_.has_weight)
       for (const double weight : transfer_.received_weights) weight_ = push_sum_.rounded(lane_, weight_ + weight);
-    mix(piece.x, places_of(index));
-    if (posted_ < pieces_.size()) receive(posted_++);
+    mix(piece.x, lane_.places[piece.place].came);
+    free_.push_back(piece.place);
+    return waited;
   }
   void mix(const Buffer& x, std::span<const Buffer> came) const {
     for (std::size_t i = 1; i < came.size(); ++i) add(came[0], came[i]);
@@ -623,11 +642,12 @@ class PushSum::Pieces {
   PushSum& push_sum_;
   Lane& lane_;
   Transfer& transfer_;
+  std::int64_t length_;  // of a piece, in elements
   double kept_ = 1;
   bool mixes_after_;  // lazy
   std::vector<Piece> pieces_;
-  std::vector<Buffer> places_;  // by piece and sender
-  std::size_t posted_ = 0;
+  std::vector<std::size_t> free_;  // places
+  std::size_t posted_ = 0, sent_ = 0, mixed_ = 0;
   double weight_ = 0;
 };
 

@@ -151,6 +151,11 @@ class PushSum {
   [[nodiscard]] std::int64_t bytes_per_round(std::int64_t elements, comm::DType dtype) const;
 
  private:
+  // Where a piece of a large tensor waits: what came for it, by sender, and what is not sent from it itself.
+  struct Place {
+    MessageMemory received, sent;
+    std::vector<comm::Buffer> came;
+  };
   // The tensors of one type, and the round that they are in.
   struct Lane {
     comm::DType dtype{};
@@ -164,6 +169,7 @@ class PushSum {
     bool has_come = false;             // the values of all Peers::in
     bool tells = true;                 // they have still to be told so
     MessageMemory sent{}, received{};  // what is not sent from x; what came
+    std::vector<Place> places{};       // of pieces
   };
   // Whom the node deals with in a round, and how it shares.
   struct Plan {
@@ -190,7 +196,7 @@ class PushSum {
   void begin_transfer(Lane& lane);
   void take_parts(Lane& lane, std::span<const comm::Buffer> x);
   [[nodiscard]] double ratio_of(double sent) const;
-  void add_sends(Lane& lane);
+  void add_sends(const Lane& lane, MessageMemory& memory);
   void add_sent_weights(const Lane& lane);
   void add_receives(Lane& lane);
   void add_received_weights();

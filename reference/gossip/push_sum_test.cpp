@@ -1,8 +1,11 @@
 #include "reference/gossip/push_sum.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
 #include <mutex>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -13,6 +16,7 @@
 #include "reference/comm/local.hpp"
 #include "reference/gossip/gossip_thread.hpp"
 #include "reference/gossip/simulate.hpp"
+#include "reference/gossip/tensor_kernels.hpp"
 
 namespace plumbline::gossip {
 namespace {
@@ -62,9 +66,35 @@ class ReceivesLate : public comm::CommunicatorDecorator {
   bool waited_ = false;
 };
 
-// One piece more than are sent ahead, so that all places are taken when the last one's turn comes.
+// Any bits, infinities and NaNs among them, of any length.
+TEST(TensorKernels, GiveTheSameBitsInEveryInstructionSet) {
+  const TensorKernels& baseline = *all_tensor_kernels().back();
+  std::mt19937_64 random(7);
+  for (const TensorKernels* kernels : all_tensor_kernels())
+    for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64})
+      for (const std::int64_t count : {0, 1, 7, 33, 1000}) {
+        std::vector<std::uint64_t> x(static_cast<std::size_t>(count) + 1), other(x.size());
+        std::ranges::generate(x, std::ref(random));
+        // Numbers in every type: of two NaNs either may be the sum.
+        std::ranges::generate(other, [&] { return random() & 0xbfffbfffbfffbfffu; });
+        const auto made_by = [&](const TensorKernels& set) {
+          std::array<std::vector<std::uint64_t>, 4> made{x, x, x, x};
+          const TensorLoops& loops = set.of(dtype);
+          loops.scaled_copy(made[0].data(), other.data(), count, 1.0 / 3);
+          loops.add(made[1].data(), other.data(), count);
+          loops.add_and_scale(made[2].data(), other.data(), count, 1.0 / 3);
+          loops.divide(made[3].data(), count, 3);
+          return made;
+        };
+        EXPECT_EQ(made_by(*kernels), made_by(baseline))
+            << kernels->instruction_set << ' ' << comm::name_of(dtype) << ' ' << count;
+      }
+  EXPECT_THROW((void)baseline.of(DType::i32), Unsupported);
+}
+
+// More pieces than are ever under way at once.
 TEST(PushSum, SendsTheLastPieceWhereThePeerIsBehind) {
-  constexpr std::int64_t length = 33 * 32768;
+  constexpr std::int64_t length = 133 * 8192 + 5;
   comm::run_ranks(2, [](Communicator& group) {
     std::unique_ptr<Communicator> wire = group.duplicate();
     if (group.rank() == 1) wire = std::make_unique<ReceivesLate>(std::move(wire));
