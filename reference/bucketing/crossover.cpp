@@ -75,6 +75,13 @@ std::optional<std::int64_t> largest_that_pays(std::span<const FusionTime> times,
   return largest;
 }
 
+// Of a fair coin that is thrown so often; by logarithms, since the ways are too many for a number.
+double chance_of_heads(std::size_t heads, std::size_t throws) {
+  const auto log_factorial = [](std::size_t number) { return std::lgamma(static_cast<double>(number) + 1); };
+  return std::exp(log_factorial(throws) - log_factorial(heads) - log_factorial(throws - heads) -
+                  static_cast<double>(throws) * std::log(2.0));
+}
+
 // Gradients of one size, of their own and side by side in a buffer.
 class Gradients {
  public:
@@ -184,13 +191,8 @@ Overlap overlap_of(const OverlapTimes& times) {
     found.slower += times.overlapped[i] >= 1.1 * times.serial[i] ? 1 : 0;
   }
   found.hidden = median_of(hidden, in_turn(rounds));
-  // The upper tail of the binomial distribution of a fair coin.
-  double ways = 1, tail = 0;
-  for (std::size_t heads = 0; heads <= rounds; ++heads) {
-    if (heads >= found.slower) tail += ways;
-    ways = ways * static_cast<double>(rounds - heads) / static_cast<double>(heads + 1);
-  }
-  found.chance = tail / std::exp2(static_cast<double>(rounds));
+  found.chance = 0;
+  for (std::size_t heads = found.slower; heads <= rounds; ++heads) found.chance += chance_of_heads(heads, rounds);
   return found;
 }
 

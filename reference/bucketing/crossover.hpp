@@ -6,8 +6,8 @@
 //         And a guideline, which no count of calls shows: reductions beside a backward are not slower than after it.
 // Choice  By medians of rounds. Intervals are percentiles 2.5 and 97.5 of the answers that 2000 resamples of the rounds give,
 //         drawn alike in every run.
-// Source  Efron, Tibshirani, *An Introduction to the Bootstrap*, 1993. Hunold, Carpen-Amarie, *Reproducible MPI
-//         Benchmarking is Still Not as Easy as You Think*, 2016 (guidelines that need no baseline).
+// Source  Efron, Tibshirani, *An Introduction to the Bootstrap*, 1993. Träff, Gropp, Thakur, *Self-Consistent MPI
+//         Performance Guidelines*, 2010 (which need no baseline).
 #pragma once
 
 #include <cstdint>

@@ -89,7 +89,7 @@ struct ReducerSteps {
   /// Whether memory that is handed in, and that stays the caller's, is taken, given whether another gradient of the step lies
   /// in a part of it.
   std::function<bool(bool is_shared)> takes_memory = [](bool is_shared) { return !is_shared; };
-  /// Whether a bucket of so many gradients is reduced where the caller has them, in a part of which nothing else lies.
+  /// Whether a bucket of so many gradients is reduced where the caller has them.
   std::function<bool(int members)> reduces_in_place = [](int members) { return members == 1; };
   /// The first of a gradient's numbers that are not to be reduced: see first_outside().
   std::function<std::optional<std::int64_t>(comm::ConstBuffer values, double largest)> outside;

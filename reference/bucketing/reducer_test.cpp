@@ -718,13 +718,15 @@ TEST(Overlap, IsHeldAgainstOneAfterTheOther) {
   EXPECT_EQ(of(10, 10.5, 15).slower, 0U) << "not by a tenth";
   EXPECT_EQ(of(10, 11.5, 15).slower, 15U);
   EXPECT_FALSE(of(10, 11.5, 15).keeps_guideline());
-  EXPECT_DOUBLE_EQ(of(10, 11.5, 3).chance, 0.125);
+  EXPECT_NEAR(of(10, 11.5, 3).chance, 0.125, 1e-12);
+  EXPECT_NEAR(of(10, 7, 10000).chance, 1, 1e-6) << "as many rounds as there may be";
+  EXPECT_FALSE(of(10, 11.5, 10000).keeps_guideline());
   EXPECT_TRUE(of(10, 11.5, 3).keeps_guideline()) << "three rounds say too little";
   OverlapTimes mixed{.backward = std::vector<double>(9, 6),
                      .reductions = std::vector<double>(9, 4),
                      .serial = std::vector<double>(9, 10),
                      .overlapped = {12, 12, 12, 12, 12, 12, 12, 9, 9}};
-  EXPECT_DOUBLE_EQ(overlap_of(mixed).chance, (36 + 9 + 1) / 512.0);
+  EXPECT_NEAR(overlap_of(mixed).chance, (36 + 9 + 1) / 512.0, 1e-12);
   EXPECT_DOUBLE_EQ(overlap_of(mixed).hidden, -0.5);
   mixed.serial.pop_back();
   EXPECT_THROW((void)overlap_of(mixed), InvalidArgument);
