@@ -625,6 +625,8 @@ AveragingRun averaging_run(const TrainOptions& options) {
                                       options.digits.device));
   if (options.program.resume() && options.program.checkpoints().empty())
     throw InvalidArgument("--resume needs --checkpoints DIR, where they are");
+  if (options.averaging.checkpoint_steps_given() && options.program.checkpoints().empty())
+    throw InvalidArgument("--checkpoint-steps needs --checkpoints DIR, where they go");
   training::DigitsRun digits = options.digits;
   digits.dtype = averaged_dtype(options.precision);
   return {.digits = digits,

@@ -108,6 +108,12 @@ void AveragingOptions::add_to(CLI::App& app, CLI::Option* spec) {
           ->type_name("FILE"));
 }
 
+bool AveragingOptions::checkpoint_steps_given() const {
+  return std::ranges::any_of(own_, [](const CLI::Option* option) {
+    return option->get_name() == "--checkpoint-steps" && option->count() > 0;
+  });
+}
+
 void AveragingOptions::require_none() const {
   for (const CLI::Option* option : own_)
     if (option->count() > 0) throw InvalidArgument(fmt::format("{} needs --averaging", option->get_name()));
@@ -278,16 +284,17 @@ class AveragingCommand {
           "another one than without",
           settings.overlap_lag));
     const std::string folder = checkpoints_of(spec.seed, settings).at("folder");
-    const std::vector<std::int64_t> steps = training::checkpoint_steps(folder, run_.digits.data);
-    if (steps.empty()) return;
+    const std::vector<std::int64_t> begun = training::checkpoint_steps(folder, 1);  // by however many ranks
+    if (begun.empty()) return;
     if (!run_.checkpoints.resume)
       throw InvalidArgument(
           fmt::format("--checkpoints: '{}' has some of a run; --resume it, or give another folder", folder));
-    if (steps.back() > spec.run.steps)
+    (void)training::read_checkpoint(training::checkpoint_file(folder, begun.back(), 0),
+                                    training::configuration_of(spec, settings), 0, run_.digits.data);
+    const std::vector<std::int64_t> steps = training::checkpoint_steps(folder, run_.digits.data);
+    if (!steps.empty() && steps.back() > spec.run.steps)
       throw InvalidArgument(
           fmt::format("--steps {}; '{}' has a checkpoint behind step {}", spec.run.steps, folder, steps.back()));
-    (void)training::read_checkpoint(training::checkpoint_file(folder, steps.back(), 0),
-                                    training::configuration_of(spec, settings), 0, run_.digits.data);
   }
   // Workers may stand elsewhere.
   [[nodiscard]] json checkpoints_of(std::uint64_t seed, const AveragingSettings& settings) const {

@@ -29,6 +29,7 @@ class AveragingOptions {
   [[nodiscard]] double margin() const { return margin_; }
   [[nodiscard]] const std::string& picture() const { return picture_; }
   [[nodiscard]] int checkpoint_steps() const { return checkpoint_steps_; }
+  [[nodiscard]] bool checkpoint_steps_given() const;
 
  private:
   struct Option {

@@ -177,7 +177,7 @@ class Order {
   explicit Order(const Program& program)
       : program_(program), writers_(first_writers(program)), needs_(needs()), circles_(needs_) {}
 
-  void find_problems(int position, std::vector<ProgramProblem>& problems) const {
+  void find_problems(int position, std::vector<ProgramProblem>& problems) {
     for (const std::string& name : needed_names(position)) {
       const int writer = writers_.at(name);
       if (writer <= position) continue;
@@ -189,7 +189,7 @@ class Order {
           .message = fmt::format("{} reads '{}' ahead of {}, the first to write it", name_of_op(program_, position),
                                  name, name_of_op(program_, writer))};
       if (cyclic) problem.message += ", which needs what it makes itself";
-      if (cyclic && problems.size() < kMostWays) problem.message += ": ops " + text_of(way_to(writer, position));
+      if (cyclic && ways_told_++ < kMostWays) problem.message += ": ops " + text_of(way_to(writer, position));
       problems.push_back(std::move(problem));
     }
   }
@@ -243,6 +243,7 @@ class Order {
   std::map<std::string, int> writers_;
   std::vector<std::vector<int>> needs_;
   Circles circles_;
+  std::size_t ways_told_ = 0;
 };
 
 }  // namespace
@@ -250,7 +251,7 @@ class Order {
 std::vector<ProgramProblem> find_problems(const Program& program, const Rings& rings, const ValidationRules& rules) {
   std::vector<ProgramProblem> problems;
   find_bad_shapes(program, problems);
-  const std::optional<Order> order = rules.order ? std::optional<Order>(program) : std::nullopt;
+  std::optional<Order> order = rules.order ? std::optional<Order>(program) : std::nullopt;
   for (int position = 0; position < static_cast<int>(program.ops.size()); ++position) {
     find_undeclared(program, position, problems);
     if (rules.known_ops) find_unknown_slots(program, position, problems);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <variant>
 #include <vector>
 
@@ -111,12 +112,13 @@ double rate_of(const job::RunSpec& spec, const AveragingSettings& settings, int 
 }
 
 void require_together(const job::RunSpec& spec, const AveragingSettings& settings) {
-  for (int step = 0; step < spec.run.steps && settings.rate_decay != 1; ++step)
+  for (int step = 0; step < spec.run.steps && settings.rate_decay != 1 && rate_of(spec, settings, 0) != 0; ++step)
     if (const auto rate = static_cast<float>(rate_of(spec, settings, step)); !std::isnormal(rate))
       throw InvalidArgument(fmt::format(
-          "lr-decay {}: the learning rate of step {} is {:g}, which float32 does not hold; a value nearer to "
+          "lr-decay {}: the learning rate of step {} is {:g}, and float32's are from {:g} to {:g}; a value nearer to "
           "1, or fewer than {} steps",
-          settings.rate_decay, step, rate_of(spec, settings, step), step + 1));
+          settings.rate_decay, step, rate_of(spec, settings, step), std::numeric_limits<float>::min(),
+          std::numeric_limits<float>::max(), step + 1));
   if (settings.overlap && spec.run.dtype != "float32")
     throw InvalidArgument(
         fmt::format("overlap with run.dtype = '{}'; gossip overlaps in float32 only", spec.run.dtype));

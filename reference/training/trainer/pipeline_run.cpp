@@ -91,13 +91,16 @@ bool takes_files(const std::filesystem::path& folder) {
 
 // The step to go on from, or -1. Rank 0 looks, before anyone writes, and tells the others.
 std::int64_t step_to_resume(const PipelineRun& run, comm::Communicator& world) {
-  constexpr std::int64_t kNone = -1, kRefused = -2, kTakesNoFiles = -3;
+  constexpr std::int64_t kNone = -1, kRefused = -2, kTakesNoFiles = -3, kOfOthers = -4;
   if (run.checkpoints.empty()) return kNone;
   std::int64_t step = kNone;
   if (world.rank() == 0) {
     const std::vector<std::int64_t> steps = checkpoint_steps(run.checkpoints, world.size());
-    if (!steps.empty()) step = run.resume ? steps.back() : kRefused;
-    if (step != kRefused && !takes_files(run.checkpoints)) step = kTakesNoFiles;
+    const bool is_begun = !checkpoint_steps(run.checkpoints, 1).empty();  // by however many ranks
+    if (!steps.empty()) step = steps.back();
+    if (is_begun && steps.empty()) step = kOfOthers;
+    if (is_begun && !run.resume) step = kRefused;
+    if (step >= kNone && !takes_files(run.checkpoints)) step = kTakesNoFiles;
   }
   world.broadcast({&step, 1, comm::DType::i64}, 0);
   if (step == kTakesNoFiles)
@@ -105,6 +108,11 @@ std::int64_t step_to_resume(const PipelineRun& run, comm::Communicator& world) {
   if (step == kRefused)
     throw InvalidArgument(
         fmt::format("'{}' has checkpoints of a run; resume it, or give another folder", run.checkpoints.string()));
+  if (step == kOfOthers)
+    throw InvalidArgument(
+        fmt::format("'{}' has checkpoints of fewer ranks than {}, and none is complete; resume it "
+                    "with as many, or give another folder",
+                    run.checkpoints.string(), world.size()));
   return step;
 }
 
