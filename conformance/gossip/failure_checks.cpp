@@ -352,8 +352,7 @@ void add_gossip_failure_checks(suite::Suite& suite) {
   add("failure.other_group", "GOSSIP-042@aa29",
       {{"graph", {"n-peer-exponential", "hub"}}, {"call", {"0", "1", "2", "3", "4", "5", "9"}}}, other_group,
       {2, 3, 4, 5}, {Capability::failure_detection}, true);
-  add("failure.heartbeat", "GOSSIP-043@b812", {}, heartbeat, {2, 3, 4},
-      {Capability::wait_timeout, Capability::failure_detection}, true);
+  add("failure.heartbeat", "GOSSIP-043@b812", {}, heartbeat, {2, 3, 4}, {Capability::wait_timeout}, true);
   add("thread.beside", "GOSSIP-044@fab7", {{"graph", {"n-peer-exponential", "hub"}}, mixing}, beside, {1, 2, 3, 4},
       {Capability::thread_multiple});
   add("thread.one_version", "GOSSIP-045@a797", {}, one_version, {2, 3}, {Capability::thread_multiple});

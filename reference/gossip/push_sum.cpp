@@ -143,9 +143,11 @@ PushSum::PushSum(comm::Communicator& group, Graph graph, Mixing mixing, PushSumO
                                             (!options.lazy && gossip::is_lazy(graph_, mixing_)))) {
   options_.heartbeat = steps_.patience(options_.heartbeat);
   transfer_ = std::make_unique<Transfer>();
-  // Where rounds come again, so do their plans; shares that are given need not.
+  // Where rounds come again, so do their plans; shares that are given need not. The period of rows is a common multiple, which
+  // may be any number.
   constexpr std::int64_t most_plans = 64;
-  const std::int64_t period = graph_.is_dynamic() && mixing_.kind != MixingKind::given ? graph_.period() : 0;
+  const bool comes_again = graph_.is_dynamic() && !graph_.distances().empty() && mixing_.kind != MixingKind::given;
+  const std::int64_t period = comes_again ? graph_.period() : 0;
   plans_repeat_ = period >= 1 && period <= most_plans;
   plans_.resize(plans_repeat_ ? static_cast<std::size_t>(period) : 1);
   if (group.size() != graph_.nodes())
@@ -170,8 +172,8 @@ PushSum::~PushSum() = default;
 
 const PushSum::Plan& PushSum::plan_of(std::int64_t round) {
   Plan& plan = plans_[static_cast<std::size_t>(round) % plans_.size()];
-  if (plan.round == round || (plans_repeat_ && plan.round >= 0)) return plan;
-  plan.round = -1;  // until all of it is there
+  if (plan.round == round || (plans_repeat_ && plan.round != kNoRound)) return plan;
+  plan.round = kNoRound;  // until all of it is there
   plan.peers = steps_.peers(graph_, group_->rank(), round);
   plan.shares = shares_of_round(round);
   plan.round = round;

@@ -33,6 +33,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -172,8 +173,9 @@ class PushSum {
     std::vector<Place> places{};       // of pieces
   };
   // Whom the node deals with in a round, and how it shares.
+  static constexpr std::int64_t kNoRound = std::numeric_limits<std::int64_t>::min();
   struct Plan {
-    std::int64_t round = -1;
+    std::int64_t round = kNoRound;
     Peers peers;
     Shares shares;
   };
