@@ -131,6 +131,7 @@ const std::map<std::string, std::string> kHiddenElsewhere{
     {"train.before_taken_late", "all runs that are judged step by step have several steps"},
     {"train.stuck_loader", "all runs that are to learn are long"},
     {"pipe.evaluated_in_reverse", "all evaluations have several micro-batches"},
+    {"bkt.delayed_first", "all steps that leave gradients alone have several buckets"},
     {"ovl.early_reuse", "all cases that judge numbers have reductions under way beside each other"},
     {"pass.every_optimizer_rescales", "all programs that are analysed are compared whole"},
     {"pass.race_reads_conflict", "random programs of every kind read something twice"},

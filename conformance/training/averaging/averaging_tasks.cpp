@@ -93,13 +93,21 @@ class AveragingCheckpoints {
   // The last complete checkpoint that rank 0 sees; 0: there is none.
   [[nodiscard]] std::int64_t last_step() const {
     if (!keeps()) return 0;
+    constexpr std::int64_t of_fewer_ranks = -1;
     std::int64_t last = 0;
-    if (world_.rank() == 0)
-      if (const auto steps = training::checkpoint_steps(folder_, world_.size()); !steps.empty()) last = steps.back();
+    if (world_.rank() == 0 && !training::checkpoint_steps(folder_, 1).empty()) {
+      const auto steps = training::checkpoint_steps(folder_, world_.size());
+      last = steps.empty() ? of_fewer_ranks : steps.back();
+    }
     world_.broadcast({&last, 1, comm::DType::i64}, 0);
-    if (last > 0 && !resumes_)
+    if (last != 0 && !resumes_)
       throw InvalidArgument(
           fmt::format("'{}' has checkpoints of a run; resume it, or give another folder", folder_.string()));
+    if (last == of_fewer_ranks)
+      throw InvalidArgument(
+          fmt::format("'{}' has no checkpoint of {} ranks; resume it with as many as it has, or give "
+                      "another folder",
+                      folder_.string(), world_.size()));
     if (last > steps_)
       throw InvalidArgument(
           fmt::format("'{}' has a checkpoint behind step {}; the run has {} steps", folder_.string(), last, steps_));
