@@ -14,6 +14,7 @@
 #include "harness/bench/benchmark.hpp"
 #include "harness/cli/bench_fusion.hpp"
 #include "harness/cli/bench_pipeline.hpp"
+#include "harness/cli/measured_run.hpp"
 #include "harness/cli/missing_measurement.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
@@ -96,12 +97,7 @@ class BenchRun {
     launch::Options driver = options_.subject.driver();
     driver.group.worker_options = {"--no-flight"};  // events would be timed too
     const launch::Subject& subject = driver.group.subject;
-    record::Header header{.command = "bench",
-                          .subject = subject.describe(),
-                          .suite_version = PLUMBLINE_VERSION,
-                          .started = record::utc_now(),
-                          .arguments = record::command_line(),
-                          .environment = record::capture_environment()};
+    const record::Header header = header_of("bench", subject.describe());
     writer_.emplace(options_.out, header);
     subject_ = subject;
     std::vector<launch::Assignment> assignments;
@@ -121,14 +117,8 @@ class BenchRun {
     fmt::print("{}: {} measurements, {} repetitions each\n{:<{}}{:>6}{:>8}{:>14}{:>14}{:>8}{:>12}\n", header.subject,
                jobs_.size(), options_.repetitions, "benchmark", name_width_, "ranks", "bytes", "median", "minimum",
                "spread", "busbw GB/s");
-    const auto begun = std::chrono::steady_clock::now();
-    const bool whole = launch::run(assignments, driver, observer());
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-    const auto run = close_record(*writer_, whole, seconds);
-    if (!run) return 3;  // interrupted before anything was measured: the record before this stays
-    write_outputs(options_.out, *run);
-    fmt::print("record: {}/run.jsonl (junit.xml and metrics.prom beside it), {:.1f} s\n", options_.out, seconds);
-    return whole ? record::exit_status(*run) : 3;
+    return run_measurements(assignments, driver, observer(), *writer_, options_.out,
+                            [&](double seconds) { tell_record(options_.out, seconds); });
   }
 
  private:

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "harness/cli/arguments.hpp"
+#include "harness/cli/measured_run.hpp"
 #include "harness/cli/missing_measurement.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/subject_options.hpp"
@@ -91,24 +92,12 @@ class FusionBench {
 
   int run() {
     const launch::Subject& subject = driver_.group.subject;
-    const record::Header header{.command = "bench",
-                                .subject = subject.describe(),
-                                .suite_version = PLUMBLINE_VERSION,
-                                .started = record::utc_now(),
-                                .arguments = record::command_line(),
-                                .environment = record::capture_environment()};
+    const record::Header header = header_of("bench", subject.describe());
     writer_.emplace(options_.out, header);
     fmt::print("{}, {} ranks: up to {} rounds, {} s each\n", header.subject, options_.ranks, options_.rounds,
                options_.seconds);
-    std::cout.flush();
-    const auto begun = std::chrono::steady_clock::now();
-    const bool whole = launch::run(assignments(), driver_, observer());
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-    const auto run = close_record(*writer_, whole, seconds);
-    if (!run) return 3;  // interrupted before anything was measured: the record before this stays
-    write_outputs(options_.out, *run);
-    fmt::print("record: {}/run.jsonl (junit.xml and metrics.prom beside it), {:.1f} s\n", options_.out, seconds);
-    return whole ? record::exit_status(*run) : 3;
+    return run_measurements(assignments(), driver_, observer(), *writer_, options_.out,
+                            [&](double seconds) { tell_record(options_.out, seconds); });
   }
 
  private:

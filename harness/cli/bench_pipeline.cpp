@@ -15,6 +15,7 @@
 
 #include "harness/cli/bubble_published.hpp"
 #include "harness/cli/bubble_report.hpp"
+#include "harness/cli/measured_run.hpp"
 #include "harness/cli/missing_measurement.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/subject_options.hpp"
@@ -214,24 +215,12 @@ class PipelineBench {
 
   int run() {
     const launch::Subject& subject = driver_.group.subject;
-    const record::Header header{.command = "bench",
-                                .subject = subject.describe(),
-                                .suite_version = PLUMBLINE_VERSION,
-                                .started = record::utc_now(),
-                                .arguments = record::command_line(),
-                                .environment = record::capture_environment()};
+    const record::Header header = header_of("bench", subject.describe());
     writer_.emplace(options_.out, header);
     fmt::print("{}: {} pipelines, {} repetitions each, computations of {} s\n\n{}\n", header.subject, grid_.pipelines(),
                options_.repetitions, options_.durations, bubble_head());
-    std::cout.flush();
-    const auto begun = std::chrono::steady_clock::now();
-    const bool whole = launch::run(assignments(), driver_, observer());
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-    const auto run = close_record(*writer_, whole, seconds);
-    if (!run) return 3;  // interrupted before anything was measured: the record before this stays
-    write_outputs(options_.out, *run);
-    tell(header.subject, seconds);
-    return whole ? record::exit_status(*run) : 3;
+    return run_measurements(assignments(), driver_, observer(), *writer_, options_.out,
+                            [&](double seconds) { tell(header.subject, seconds); });
   }
 
  private:
@@ -347,8 +336,8 @@ class PipelineBench {
     if (!emulated.empty())
       record::write_file(fs::path(options_.out) / "bubble.svg",
                          bubble_svg(emulated, fmt::format("Pipeline bubbles, {}, emulated devices", subject)));
-    fmt::print("record: {}/run.jsonl ({} beside it), {:.1f} s\n", options_.out,
-               emulated.empty() ? "junit.xml and metrics.prom" : "junit.xml, metrics.prom and bubble.svg", seconds);
+    tell_record(options_.out, seconds,
+                emulated.empty() ? "junit.xml and metrics.prom" : "junit.xml, metrics.prom and bubble.svg");
   }
 
   // The fastest repetition says what is left on a machine that others use, too.

@@ -98,13 +98,8 @@ class MutantRun {
 
   int run() {
     slowness_ = launch::measure_slowness();
-    record::Header header{.command = "mutants",
-                          .subject = fmt::format("mutants of backend {}", options_.backend),
-                          .suite_version = PLUMBLINE_VERSION,
-                          .profile = profile_.name,
-                          .started = record::utc_now(),
-                          .arguments = record::command_line(),
-                          .environment = record::capture_environment()};
+    record::Header header = header_of("mutants", fmt::format("mutants of backend {}", options_.backend));
+    header.profile = profile_.name;
     for (const Trial& trial : trials_) {
       const Result blank = blank_result(trial.planned, settings_of(trial));
       header.plan.push_back({.case_id = blank.case_id,

@@ -1,14 +1,35 @@
-// harness/cli/outputs.hpp: the files that are made from a record, beside it.
+// harness/cli/outputs.hpp: what a run's record begins with, and the files that are made from it, beside it.
 #pragma once
 
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "harness/metrics/metrics.hpp"
+#include "harness/record/environment.hpp"
 #include "harness/record/file.hpp"
 #include "harness/record/junit.hpp"
 
 namespace plumbline::cli {
+
+/// What the record of this run begins with: the command line, the time and the machine are those of now.
+inline record::Header header_of(std::string command, std::string subject) {
+  return {.command = std::move(command),
+          .subject = std::move(subject),
+          .suite_version = PLUMBLINE_VERSION,
+          .started = record::utc_now(),
+          .arguments = record::command_line(),
+          .environment = record::capture_environment()};
+}
+
+/// The last line of a run, where its record is, with its duration. `beside`: the files beside it.
+inline void tell_record(const std::string& folder, double seconds,
+                        const std::string& beside = "junit.xml and metrics.prom") {
+  fmt::print("record: {}/run.jsonl ({} beside it), {:.1f} s\n", folder, beside, seconds);
+}
 
 /// junit.xml and metrics.prom. Throws RuntimeFailure.
 inline void write_outputs(const std::filesystem::path& folder, const record::Run& run) {

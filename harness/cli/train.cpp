@@ -191,13 +191,8 @@ class TrainRun {
     if (!digits) spec_ = job::read_run_spec(options_.spec);
     const DigitsRanks ranks = ranks_of(options_.digits);
     require_ranks(digits ? ranks.option : options_.spec, digits ? ranks.count : spec_.parallel.world());
-    const record::Header header{.command = "train",
-                                .subject = driver_.group.subject.describe(),
-                                .suite_version = PLUMBLINE_VERSION,
-                                .seed = digits ? options_.digits.seed : spec_.seed,
-                                .started = record::utc_now(),
-                                .arguments = record::command_line(),
-                                .environment = record::capture_environment()};
+    record::Header header = header_of("train", driver_.group.subject.describe());
+    header.seed = digits ? options_.digits.seed : spec_.seed;
     // First of all that is written: it keeps other runs out of the folder.
     if (!out_.empty()) writer_.emplace(out_, header);
     const fs::path folder = fs::path(out_) / "run";
@@ -430,7 +425,7 @@ class TrainRun {
     if (writer_) {
       const auto run = close_record(*writer_, !interrupted_, seconds_).value();  // a task always leaves a result
       write_outputs(out_, run);
-      fmt::print("record: {}/run.jsonl (junit.xml and metrics.prom beside it), {:.1f} s\n", out_, seconds_);
+      tell_record(out_, seconds_);
       if (refused_) return 2;  // the specification asks for what the executor or this machine does not have
       return interrupted_ ? 3 : record::exit_status(run);
     }

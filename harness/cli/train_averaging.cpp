@@ -208,13 +208,8 @@ class AveragingCommand {
 
   int run(double limit_seconds) {
     limit_seconds_ = limit_seconds;
-    const record::Header header{.command = "train",
-                                .subject = driver_.group.subject.describe(),
-                                .suite_version = PLUMBLINE_VERSION,
-                                .seed = run_.digits.seed,
-                                .started = record::utc_now(),
-                                .arguments = record::command_line(),
-                                .environment = record::capture_environment()};
+    record::Header header = header_of("train", driver_.group.subject.describe());
+    header.seed = run_.digits.seed;
     writer_.emplace(out_, header);
     prepare();
     fmt::print("{}: {} with {} on the digits, {} steps of {} rows on {} ranks, {} seed{}{}\n", header.subject,
@@ -505,7 +500,7 @@ class AveragingCommand {
     }
     const auto read = close_record(*writer_, !interrupted_, seconds).value();
     write_outputs(out_, read);
-    fmt::print("record: {}/run.jsonl (junit.xml and metrics.prom beside it), {:.1f} s\n", out_, seconds);
+    tell_record(out_, seconds);
     if (refused_) return 2;
     return interrupted_ ? 3 : record::exit_status(read);
   }

@@ -308,7 +308,7 @@ class ProgramRun {
     const auto read = close_record(writer_, end.whole, seconds).value();
     write_outputs(out_, read);
     write_timeline();
-    fmt::print("record: {}/run.jsonl (junit.xml and metrics.prom beside it), {:.1f} s\n", out_, seconds);
+    tell_record(out_, seconds);
     if (verdict == Verdict::refuse) return 2;
     return end.whole ? record::exit_status(read) : 3;
   }
