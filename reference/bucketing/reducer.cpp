@@ -324,9 +324,9 @@ class Reducer::Impl {
         refuse(fmt::format("is of {}, its bucket of {}", comm::name_of(gradient.dtype), comm::name_of(bucket.dtype)));
       if (gradient.group != bucket.group)
         refuse(fmt::format("is of group {}, its bucket of {}", gradient.group, bucket.group));
-      if (member.begin < end || member.begin + gradient.elements > bucket.elements)
-        refuse(fmt::format("lies at {} to {} of a bucket of {}, where {} are taken or there are no more", member.begin,
-                           member.begin + gradient.elements, bucket.elements, end));
+      if (member.begin < end || member.begin > bucket.elements - gradient.elements)  // their sum may not fit 64 bits
+        refuse(fmt::format("has {} elements from {} on in a bucket of {}, where {} are taken or there are no more",
+                           gradient.elements, member.begin, bucket.elements, end));
       end = member.begin + gradient.elements;
     }
   }
@@ -372,7 +372,7 @@ class Reducer::Impl {
     std::vector<bool> seen(gradients_.size(), false);
     for (const Bucket& bucket : plan.buckets) {
       if (bucket.first_member < 0 || bucket.members < 0 ||
-          static_cast<std::size_t>(bucket.first_member + bucket.members) > plan.members.size())
+          std::int64_t{bucket.first_member} + bucket.members > std::ssize(plan.members))
         throw InvalidArgument(at("plan") + ": a bucket has members that the plan has not");
       check_bucket(plan, bucket, seen);
     }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <thread>
 
@@ -452,7 +453,13 @@ TEST(Reducer, RefusesPlansThatDoNotFit) {
     EXPECT_THAT(refused(twice), HasSubstr("'bias' is reduced twice"));
     Plan overlapping = right;
     overlapping.members[1].begin = 2;
-    EXPECT_THAT(refused(overlapping), HasSubstr("'weight' lies at 2 to 4"));
+    EXPECT_THAT(refused(overlapping), HasSubstr("'weight' has 2 elements from 2 on in a bucket of 5"));
+    Plan far = right;
+    far.members[1].begin = std::numeric_limits<std::int64_t>::max();
+    EXPECT_THAT(refused(far), HasSubstr("'weight' has 2 elements from 9223372036854775807 on in a bucket of 5"));
+    Plan many = right;
+    many.buckets.push_back({.first_member = 1, .members = std::numeric_limits<int>::max()});
+    EXPECT_THAT(refused(many), HasSubstr("a bucket has members that the plan has not"));
     Plan of_doubles = right;
     of_doubles.buckets[0].dtype = DType::f64;
     EXPECT_THAT(refused(of_doubles), HasSubstr("'bias' is of f32, its bucket of f64"));
