@@ -95,11 +95,12 @@ class Reducer::Impl {
   void ready(int gradient, std::optional<Buffer> values) {
     State& state = checked(gradient);
     if (values) check_values(gradient, *values);
-    if (++state.times > 1 && !may_come_again(state))
+    if (state.times > 0 && !may_come_again(state))
       throw StateError(at("ready") + fmt::format(": gradient '{}' was ready before in this pass", name(gradient)));
+    take(gradient, values);  // or refuse it: nothing has happened then
+    ++state.times;
     state.held = true;
     note_order(gradient);
-    take(gradient, values);
     if (options_.unused == Unused::learned && (!learned_ || steps_.comes_again(state.times, state.times_learned)))
       return;
     if (!state.ready) settle(gradient);
@@ -495,7 +496,7 @@ class Reducer::Impl {
     return static_cast<int>(own);
   }
   [[nodiscard]] bool may_come_again(const State& state) const {
-    return options_.unused == Unused::learned && (!learned_ || state.times <= state.times_learned);
+    return options_.unused == Unused::learned && (!learned_ || state.times < state.times_learned);
   }
   [[nodiscard]] bool is_shared_out() const { return options_.results == Results::shared_out; }
   // What of a bucket's values, wherever they are, is reduced on this rank.
@@ -535,13 +536,15 @@ class Reducer::Impl {
   // Notes where the caller has a gradient.
   void keep(int gradient, const Buffer& values) {
     Buffer& source = states_[static_cast<std::size_t>(gradient)].source;
-    if (source.count > 0) held_memory_.erase(static_cast<const std::byte*>(source.data));
-    source = {};
+    decltype(held_memory_)::node_type before;  // it may come back to where it was
+    if (source.count > 0) before = held_memory_.extract(static_cast<const std::byte*>(source.data));
     const std::optional<int> other = gradient_in(values);
-    if (!steps_.takes_memory(other.has_value()))
+    if (!steps_.takes_memory(other.has_value())) {
+      held_memory_.insert(std::move(before));
       throw InvalidArgument(at("ready") +
                             fmt::format(": the gradients '{}' and '{}' share memory, in which they are reduced",
                                         name(*other), name(gradient)));
+    }
     source = values;
     if (values.count > 0) held_memory_.emplace(static_cast<const std::byte*>(values.data), gradient);
   }

@@ -179,6 +179,40 @@ TEST(Reducer, RefusesMemoryThatAnotherGradientOfTheStepHas) {
       {.memory = GradientMemory::copies});
 }
 
+TEST(Reducer, KeepsAStepAsItWasWhereItRefusesAGradient) {
+  alone(
+      [](Reducer& reducer) {
+        std::vector<float> weight{1, 2, 0}, bias{3, 4, 5};
+        const Buffer of_weight{weight.data(), 2};
+        const auto refuses = [&] {
+          EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.ready(1, buffer_of(weight)); }),
+                      HasSubstr("share memory"));
+        };
+        const auto pass = [&](bool synchronise, const auto& of_bias) {
+          reducer.begin({.synchronise = synchronise, .unused = synchronise ? std::vector{1} : std::vector<int>{}});
+          reducer.ready(0, of_weight);
+          of_bias();
+          return reducer.finish().produced;
+        };
+        const auto nothing = [] {};
+        pass(false, refuses);
+        EXPECT_THAT(pass(true, nothing), ElementsAre(true, false)) << "the step has none";
+        reducer.clear();
+        pass(false, [&] { reducer.ready(1, buffer_of(bias)); });
+        pass(false, refuses);
+        EXPECT_THAT(pass(true, nothing), ElementsAre(true, true)) << "the one of the first pass is there";
+        EXPECT_THAT(bias, ElementsAre(3, 4, 5));
+        reducer.clear();
+        pass(false, [&] {
+          refuses();
+          reducer.ready(1, buffer_of(bias));
+          EXPECT_THAT(message_of<StateError>([&] { reducer.ready(1, buffer_of(bias)); }), HasSubstr("ready before"));
+        });
+        EXPECT_THAT(pass(true, nothing), ElementsAre(true, true)) << "other memory was taken";
+      },
+      {.memory = GradientMemory::copies, .unused = Unused::told});
+}
+
 TEST(Reducer, RefusesNumbersThatAreNotToBeReduced) {
   constexpr float infinity = std::numeric_limits<float>::infinity(), none = std::numeric_limits<float>::quiet_NaN();
   constexpr double finite = std::numeric_limits<double>::max();
