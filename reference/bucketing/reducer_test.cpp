@@ -278,6 +278,30 @@ TEST(Reducer, TellsOfBucketsInTheirOrderOnceTheyAreReduced) {
     });
 }
 
+TEST(Reducer, TellsOfBucketsInAnyCallOfAPass) {
+  run_ranks(1, [](Communicator& world) {
+    const auto gradients = gradients_of({2, 3, 1});
+    std::vector<int> told;
+    std::function<void(int)> reduced;
+    ReducerOptions options{.average = false, .unused = Unused::zeros, .reduced = [&](int bucket) { reduced(bucket); }};
+    options.hook.start = [](Communicator&, int, Buffer) { return comm::Work(); };  // over as soon as it is started
+    Reducer reducer({&world}, gradients, plan_of(gradients, {{2}, {1}, {0}}), options);
+    reduced = [&](int bucket) {
+      const Member& member = reducer.plan().members_of(reducer.plan().buckets.at(static_cast<std::size_t>(bucket)))[0];
+      EXPECT_EQ(reducer.results(bucket).data, reducer.view(member.gradient).data);
+      told.push_back(bucket);
+    };
+    reducer.begin({.unused = {2}});
+    EXPECT_THAT(told, ElementsAre(0)) << "begin()";
+    reducer.lack(1);
+    EXPECT_THAT(told, ElementsAre(0, 1)) << "lack()";
+    reducer.ready(0);
+    EXPECT_THAT(told, ElementsAre(0, 1, 2)) << "ready()";
+    reducer.finish();
+    EXPECT_EQ(told.size(), 3U);
+  });
+}
+
 TEST(Reducer, SharesResultsOutInEqualParts) {
   for (const std::optional<DType> wire : {std::optional<DType>{}, std::optional(DType::f16)})
     run_ranks(3, [&](Communicator& world) {
