@@ -27,7 +27,6 @@ using comm::Communicator;
 
 namespace {
 
-/// Steps that are right but for what `change` does to them.
 MakeSteps scaling(std::function<Divisors(const Scaling&)> divisors) {
   return with([divisors = std::move(divisors)](ReducerSteps& steps) { steps.divisors = divisors; });
 }
