@@ -784,8 +784,12 @@ TEST(Overlap, IsHeldAgainstOneAfterTheOther) {
   EXPECT_EQ(of(10, 11.5, 15).slower, 15U);
   EXPECT_FALSE(of(10, 11.5, 15).keeps_guideline());
   EXPECT_NEAR(of(10, 11.5, 3).chance, 0.125, 1e-12);
-  EXPECT_NEAR(of(10, 7, 10000).chance, 1, 1e-6) << "as many rounds as there may be";
-  EXPECT_FALSE(of(10, 11.5, 10000).keeps_guideline());
+  for (const std::size_t rounds :
+       {1020, 1100, 10000}) {  // more ways than a double holds, up to as many as there may be
+    EXPECT_NEAR(of(10, 7, rounds).chance, 1, 1e-6) << rounds;
+    EXPECT_TRUE(of(10, 7, rounds).keeps_guideline()) << rounds;
+    EXPECT_FALSE(of(10, 11.5, rounds).keeps_guideline()) << rounds;
+  }
   EXPECT_TRUE(of(10, 11.5, 3).keeps_guideline()) << "three rounds say too little";
   OverlapTimes mixed{.backward = std::vector<double>(9, 6),
                      .reductions = std::vector<double>(9, 4),
