@@ -225,7 +225,8 @@ void experts(Context& context) {
   }
 }
 
-// Whole numbers whose sum in bf16, rounded after each addition, stays where it begins.
+// Whole numbers whose sum in bf16, rounded after each addition, stays where it begins; of two there is one addition alone.
+// Without being asked for, nothing travels as f32: the backend has 16-bit numbers then, and may add them as it likes.
 void wide(Context& context) {
   const bool in_f32 = context.parameters().text("wire") == "f32";
   const int ranks = context.size();
@@ -427,7 +428,7 @@ void add_reducer_rule_checks(suite::Suite& suite) {
            [](const suite::Parameters& parameters) { return parameters.world() % parameters.number("experts") == 0; },
        .body = experts});
   add("hook", "BUCKET-105@92cf", {{"hook", {"largest", "nothing"}}, {"memory", {"views", "own"}}}, hook, {1, 2, 3});
-  add("wide", "BUCKET-106@c4b7", {{"wire", {"own", "f32"}}}, wide, {2, 3, 4});
+  add("wide", "BUCKET-106@c4b7", {{"wire", {"own", "f32"}}}, wide, {3, 4});
   add("sum", "BUCKET-063@cd87", {{"result", {"sum", "average"}}}, sum);
   add("half_stays_finite", "BUCKET-064@42cd", {suite::half_dtypes(), {"values", {"usual", "large"}}}, half_stays_finite,
       {2, 3, 4});

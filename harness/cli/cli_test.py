@@ -694,6 +694,7 @@ class Commands(unittest.TestCase):
             self.assertTrue(line["answer_checked"])
 
     def test_bench_says_which_buckets_are_the_best_and_where_fusing_stops_to_pay(self):
+        # However busy the machine is, four rounds are too few for a guideline to be found broken.
         self.assertEqual(self.run_plumbline("bench", "allreduce_fusion", "--model", "resnet50", "--buckets", "flat,25MiB,25MiB",
                                             "--rounds", "4", "--seconds", "0.001", "--out", "out"), 0, self.done.stderr)
         self.assertIn("resnet50: 161 gradients, 97.5 MiB, 3 rounds", self.done.stdout)

@@ -23,7 +23,6 @@ using training::AveragedSteps;
 
 namespace {
 
-/// Steps that are right but for what `change` does to them.
 MakeSteps planning(std::function<void(const Setting&, std::int64_t step, StepPlan&)> change) {
   return with([change = std::move(change)](AveragedSteps& steps) {
     steps.slowmo.plan = [change](const Setting& setting, std::int64_t step) {

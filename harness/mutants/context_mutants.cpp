@@ -26,7 +26,6 @@ namespace {
 using Creations = std::vector<Creation>;
 using Ranks = std::span<const int>;
 
-/// Steps that are right but for what `change` does to them.
 void agree_on_nothing(Communicator&, int, const Creations&, Timeout) {}
 
 bool lists(const Creation& creation, int rank) { return std::ranges::count(creation.ranks, rank) > 0; }

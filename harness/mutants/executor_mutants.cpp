@@ -19,7 +19,6 @@ using schedules::TensorDescriptions;
 
 namespace {
 
-/// Steps that are right but for what `change` does to them.
 int tag_of_nothing(const Action&, int) { return 0; }
 // Sends first; receives in an order of their own.
 std::vector<comm::Work> gradients_before_activations(comm::Communicator& communicator,

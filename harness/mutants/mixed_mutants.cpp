@@ -21,7 +21,6 @@ using training::ExecutorSteps;
 
 namespace {
 
-/// Steps that are right but for what `change` does to them.
 MakeSteps asking(std::function<Communicator*(const ScalerGroups&)> group) {
   return with([group = std::move(group)](ExecutorSteps& steps) {
     steps.scaler.groups = [group](Deciding, const ScalerGroups& groups) {

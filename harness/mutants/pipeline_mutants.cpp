@@ -21,7 +21,6 @@ using training::GradientViews;
 
 namespace {
 
-/// Steps that are right but for what `change` does to them.
 void scale(const GradientViews& gradients, float factor) {
   for (const std::span<float> view : gradients())
     for (float& value : view) value *= factor;

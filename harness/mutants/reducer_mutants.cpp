@@ -27,7 +27,6 @@ using comm::Communicator;
 
 namespace {
 
-/// Steps that are right but for what `change` does to them.
 MakeSteps scaling(std::function<Divisors(const Scaling&)> divisors) {
   return with([divisors = std::move(divisors)](ReducerSteps& steps) { steps.divisors = divisors; });
 }
@@ -516,8 +515,8 @@ std::vector<Mutant> memory() {
        of("wide", "wire=f32"), of("wide", "wire=own"), "nothing travels as f32",
        with([](ReducerSteps& steps) { steps.start = add_in_bf16; })},
       {"ovl.told_at_the_start", "BUCKET-103", "who asks is told of a bucket when it is started",
-       "OVL-01: a reader that waits for nothing", of("told", "limit=buckets,memory=views"),
-       at("told", "limit=buckets,memory=views", 1), "alone, a sum is there from the start",
+       "OVL-01: a reader that waits for nothing", of("told", "limit=flat,memory=own"),
+       at("told", "limit=flat,memory=own", 1), "alone, a sum is there from the start",
        with([](ReducerSteps& steps) { steps.tells = [](bool is_reduced) { return !is_reduced; }; })},
       {"bkt.delayed_first", "BUCKET-107", "the last bucket is started as soon as it is complete, ahead of all others",
        "a queue of what is complete", of("left_alone", "delayed=first_ready"),

@@ -25,7 +25,6 @@ using scaler::Unscaling;
 
 namespace {
 
-/// Steps that are right but for what `change` does to them.
 // The decision, in another group than was asked for.
 MakeSteps deciding_in(std::function<std::vector<Communicator*>(const ScalerGroups&)> groups) {
   return with([groups = std::move(groups)](ScalerSteps& steps) {

@@ -31,7 +31,6 @@ using slowmo::StepPlan;
 
 namespace {
 
-/// Steps that are right but for what `change` does to them.
 MakeSteps planning(std::function<void(const Setting&, std::int64_t step, StepPlan&)> change) {
   return with([change = std::move(change)](SlowMoSteps& steps) {
     steps.plan = [change](const Setting& setting, std::int64_t step) {

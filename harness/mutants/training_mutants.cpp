@@ -20,7 +20,6 @@ using training::ExecutorSteps;
 
 namespace {
 
-/// Steps that are right but for what `change` does to them.
 MakeSteps reducing(decltype(ExecutorSteps::reduce) reduce) {
   return with([reduce = std::move(reduce)](ExecutorSteps& steps) { steps.reduce = reduce; });
 }

@@ -95,11 +95,12 @@ class Reducer::Impl {
   void ready(int gradient, std::optional<Buffer> values) {
     State& state = checked(gradient);
     if (values) check_values(gradient, *values);
-    if (++state.times > 1 && !may_come_again(state))
+    if (state.times > 0 && !may_come_again(state))
       throw StateError(at("ready") + fmt::format(": gradient '{}' was ready before in this pass", name(gradient)));
+    take(gradient, values);  // or refuse it: nothing has happened then
+    ++state.times;
     state.held = true;
     note_order(gradient);
-    take(gradient, values);
     if (options_.unused == Unused::learned && (!learned_ || steps_.comes_again(state.times, state.times_learned)))
       return;
     if (!state.ready) settle(gradient);
@@ -324,9 +325,9 @@ class Reducer::Impl {
         refuse(fmt::format("is of {}, its bucket of {}", comm::name_of(gradient.dtype), comm::name_of(bucket.dtype)));
       if (gradient.group != bucket.group)
         refuse(fmt::format("is of group {}, its bucket of {}", gradient.group, bucket.group));
-      if (member.begin < end || member.begin + gradient.elements > bucket.elements)
-        refuse(fmt::format("lies at {} to {} of a bucket of {}, where {} are taken or there are no more", member.begin,
-                           member.begin + gradient.elements, bucket.elements, end));
+      if (member.begin < end || member.begin > bucket.elements - gradient.elements)  // their sum may not fit 64 bits
+        refuse(fmt::format("has {} elements from {} on in a bucket of {}, where {} are taken or there are no more",
+                           gradient.elements, member.begin, bucket.elements, end));
       end = member.begin + gradient.elements;
     }
   }
@@ -372,7 +373,7 @@ class Reducer::Impl {
     std::vector<bool> seen(gradients_.size(), false);
     for (const Bucket& bucket : plan.buckets) {
       if (bucket.first_member < 0 || bucket.members < 0 ||
-          static_cast<std::size_t>(bucket.first_member + bucket.members) > plan.members.size())
+          std::int64_t{bucket.first_member} + bucket.members > std::ssize(plan.members))
         throw InvalidArgument(at("plan") + ": a bucket has members that the plan has not");
       check_bucket(plan, bucket, seen);
     }
@@ -495,7 +496,7 @@ class Reducer::Impl {
     return static_cast<int>(own);
   }
   [[nodiscard]] bool may_come_again(const State& state) const {
-    return options_.unused == Unused::learned && (!learned_ || state.times <= state.times_learned);
+    return options_.unused == Unused::learned && (!learned_ || state.times < state.times_learned);
   }
   [[nodiscard]] bool is_shared_out() const { return options_.results == Results::shared_out; }
   // What of a bucket's values, wherever they are, is reduced on this rank.
@@ -535,13 +536,15 @@ class Reducer::Impl {
   // Notes where the caller has a gradient.
   void keep(int gradient, const Buffer& values) {
     Buffer& source = states_[static_cast<std::size_t>(gradient)].source;
-    if (source.count > 0) held_memory_.erase(static_cast<const std::byte*>(source.data));
-    source = {};
+    decltype(held_memory_)::node_type before;  // it may come back to where it was
+    if (source.count > 0) before = held_memory_.extract(static_cast<const std::byte*>(source.data));
     const std::optional<int> other = gradient_in(values);
-    if (!steps_.takes_memory(other.has_value()))
+    if (!steps_.takes_memory(other.has_value())) {
+      held_memory_.insert(std::move(before));
       throw InvalidArgument(at("ready") +
                             fmt::format(": the gradients '{}' and '{}' share memory, in which they are reduced",
                                         name(*other), name(gradient)));
+    }
     source = values;
     if (values.count > 0) held_memory_.emplace(static_cast<const std::byte*>(values.data), gradient);
   }

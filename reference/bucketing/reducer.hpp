@@ -91,8 +91,9 @@ struct ReducerOptions {
   /// their reduction; the largest finite number lets all finite ones pass.
   std::optional<double> largest{};
   /// Told of each bucket of a pass that synchronises, in launch order, as soon as it is seen that its results are where its
-  /// gradients lie: in ready() or in finish(). What an optimizer does with them then overlaps with what is still under way.
-  /// Not where only finish() knows which gradients are there: Unused::told and learned. Must not call the reducer.
+  /// gradients lie: in any call of the pass, begin(), lack() and join_step() too. What an optimizer does with them then
+  /// overlaps with what is still under way. Not where only finish() knows which gradients are there: Unused::told and
+  /// learned. May call plan(), view() and results(), and nothing else of the reducer.
   std::function<void(int bucket)> reduced{};
 };
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <thread>
 
@@ -178,6 +179,40 @@ TEST(Reducer, RefusesMemoryThatAnotherGradientOfTheStepHas) {
       {.memory = GradientMemory::copies});
 }
 
+TEST(Reducer, KeepsAStepAsItWasWhereItRefusesAGradient) {
+  alone(
+      [](Reducer& reducer) {
+        std::vector<float> weight{1, 2, 0}, bias{3, 4, 5};
+        const Buffer of_weight{weight.data(), 2};
+        const auto refuses = [&] {
+          EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.ready(1, buffer_of(weight)); }),
+                      HasSubstr("share memory"));
+        };
+        const auto pass = [&](bool synchronise, const auto& of_bias) {
+          reducer.begin({.synchronise = synchronise, .unused = synchronise ? std::vector{1} : std::vector<int>{}});
+          reducer.ready(0, of_weight);
+          of_bias();
+          return reducer.finish().produced;
+        };
+        const auto nothing = [] {};
+        pass(false, refuses);
+        EXPECT_THAT(pass(true, nothing), ElementsAre(true, false)) << "the step has none";
+        reducer.clear();
+        pass(false, [&] { reducer.ready(1, buffer_of(bias)); });
+        pass(false, refuses);
+        EXPECT_THAT(pass(true, nothing), ElementsAre(true, true)) << "the one of the first pass is there";
+        EXPECT_THAT(bias, ElementsAre(3, 4, 5));
+        reducer.clear();
+        pass(false, [&] {
+          refuses();
+          reducer.ready(1, buffer_of(bias));
+          EXPECT_THAT(message_of<StateError>([&] { reducer.ready(1, buffer_of(bias)); }), HasSubstr("ready before"));
+        });
+        EXPECT_THAT(pass(true, nothing), ElementsAre(true, true)) << "other memory was taken";
+      },
+      {.memory = GradientMemory::copies, .unused = Unused::told});
+}
+
 TEST(Reducer, RefusesNumbersThatAreNotToBeReduced) {
   constexpr float infinity = std::numeric_limits<float>::infinity(), none = std::numeric_limits<float>::quiet_NaN();
   constexpr double finite = std::numeric_limits<double>::max();
@@ -241,6 +276,30 @@ TEST(Reducer, TellsOfBucketsInTheirOrderOnceTheyAreReduced) {
         reducer.clear();
       }
     });
+}
+
+TEST(Reducer, TellsOfBucketsInAnyCallOfAPass) {
+  run_ranks(1, [](Communicator& world) {
+    const auto gradients = gradients_of({2, 3, 1});
+    std::vector<int> told;
+    std::function<void(int)> reduced;
+    ReducerOptions options{.average = false, .unused = Unused::zeros, .reduced = [&](int bucket) { reduced(bucket); }};
+    options.hook.start = [](Communicator&, int, Buffer) { return comm::Work(); };  // over as soon as it is started
+    Reducer reducer({&world}, gradients, plan_of(gradients, {{2}, {1}, {0}}), options);
+    reduced = [&](int bucket) {
+      const Member& member = reducer.plan().members_of(reducer.plan().buckets.at(static_cast<std::size_t>(bucket)))[0];
+      EXPECT_EQ(reducer.results(bucket).data, reducer.view(member.gradient).data);
+      told.push_back(bucket);
+    };
+    reducer.begin({.unused = {2}});
+    EXPECT_THAT(told, ElementsAre(0)) << "begin()";
+    reducer.lack(1);
+    EXPECT_THAT(told, ElementsAre(0, 1)) << "lack()";
+    reducer.ready(0);
+    EXPECT_THAT(told, ElementsAre(0, 1, 2)) << "ready()";
+    reducer.finish();
+    EXPECT_EQ(told.size(), 3U);
+  });
 }
 
 TEST(Reducer, SharesResultsOutInEqualParts) {
@@ -452,7 +511,13 @@ TEST(Reducer, RefusesPlansThatDoNotFit) {
     EXPECT_THAT(refused(twice), HasSubstr("'bias' is reduced twice"));
     Plan overlapping = right;
     overlapping.members[1].begin = 2;
-    EXPECT_THAT(refused(overlapping), HasSubstr("'weight' lies at 2 to 4"));
+    EXPECT_THAT(refused(overlapping), HasSubstr("'weight' has 2 elements from 2 on in a bucket of 5"));
+    Plan far = right;
+    far.members[1].begin = std::numeric_limits<std::int64_t>::max();
+    EXPECT_THAT(refused(far), HasSubstr("'weight' has 2 elements from 9223372036854775807 on in a bucket of 5"));
+    Plan many = right;
+    many.buckets.push_back({.first_member = 1, .members = std::numeric_limits<int>::max()});
+    EXPECT_THAT(refused(many), HasSubstr("a bucket has members that the plan has not"));
     Plan of_doubles = right;
     of_doubles.buckets[0].dtype = DType::f64;
     EXPECT_THAT(refused(of_doubles), HasSubstr("'bias' is of f32, its bucket of f64"));
@@ -719,8 +784,12 @@ TEST(Overlap, IsHeldAgainstOneAfterTheOther) {
   EXPECT_EQ(of(10, 11.5, 15).slower, 15U);
   EXPECT_FALSE(of(10, 11.5, 15).keeps_guideline());
   EXPECT_NEAR(of(10, 11.5, 3).chance, 0.125, 1e-12);
-  EXPECT_NEAR(of(10, 7, 10000).chance, 1, 1e-6) << "as many rounds as there may be";
-  EXPECT_FALSE(of(10, 11.5, 10000).keeps_guideline());
+  for (const std::size_t rounds :
+       {1020, 1100, 10000}) {  // more ways than a double holds, up to as many as there may be
+    EXPECT_NEAR(of(10, 7, rounds).chance, 1, 1e-6) << rounds;
+    EXPECT_TRUE(of(10, 7, rounds).keeps_guideline()) << rounds;
+    EXPECT_FALSE(of(10, 11.5, rounds).keeps_guideline()) << rounds;
+  }
   EXPECT_TRUE(of(10, 11.5, 3).keeps_guideline()) << "three rounds say too little";
   OverlapTimes mixed{.backward = std::vector<double>(9, 6),
                      .reductions = std::vector<double>(9, 4),

@@ -168,26 +168,19 @@ class AutogradReducer::Impl {
     }
   }
 
-  // A leaf's gradient has been added up.
+  // A leaf's gradient has been added up. It is the view by the time that the reducer may tell of its bucket.
   void take(std::size_t leaf) {
     const c10::AutoGradMode without_gradients(false);
-    const at::Tensor& gradient = leaves_[leaf].tensor.grad();
+    at::Tensor& gradient = leaves_[leaf].tensor.mutable_grad();
     if (synchronises_ && options_.before_reduction) options_.before_reduction(leaf, gradient);
     const auto number = static_cast<int>(leaf);
-    if (is_view(leaf)) return reducer_->ready(number);
-    if (gradient.strides() != views_[leaf].strides()) return take_in_other_order(leaf);
-    reducer_->ready(number, buffer_of(gradient));
-    if (uses_views()) leaves_[leaf].tensor.mutable_grad() = views_[leaf];
-  }
-  void take_in_other_order(std::size_t leaf) {
-    at::Tensor& gradient = leaves_[leaf].tensor.mutable_grad();
-    const auto number = static_cast<int>(leaf);
+    const at::Tensor& view = views_[leaf];
     if (uses_views()) {
-      views_[leaf].copy_(gradient);
-      gradient = views_[leaf];
+      if (!is_view(leaf)) gradient = view.copy_(gradient);
       return reducer_->ready(number);
     }
-    gradient = at::empty_strided(gradient.sizes(), views_[leaf].strides(), gradient.options()).copy_(gradient);
+    if (gradient.strides() != view.strides())
+      gradient = at::empty_strided(gradient.sizes(), view.strides(), gradient.options()).copy_(gradient);
     reducer_->ready(number, buffer_of(gradient));
   }
 

@@ -144,6 +144,44 @@ TEST(AutogradReducer, SearchesTheGraphForWhatIsNotUsed) {
   });
 }
 
+TEST(AutogradReducer, TellsOfBucketsWhoseResultsAreTheLeavesGradients) {
+  for (const GradientMemory memory : {GradientMemory::views, GradientMemory::copies})
+    run_ranks(2, [&](Communicator& world) {
+      at::set_num_threads(1);
+      std::vector<NamedTensor> leaves;
+      for (const char* name : {"a", "b", "other order"})
+        leaves.push_back({name, at::full({3, 2}, 2.0).requires_grad_()});
+      AutogradOptions options{.reducer = {.memory = memory}, .bucket_bytes = 1};
+      options.reducer.hook.start = [](Communicator& group, int, comm::Buffer values) {
+        group.all_reduce(values, values, comm::ReduceOp::sum);
+        return comm::Work();  // so that it is told of within backward
+      };
+      std::vector<int> told;
+      std::function<void(int)> reduced;
+      options.reducer.reduced = [&](int bucket) { reduced(bucket); };
+      AutogradReducer reducer(world, leaves, options);
+      reduced = [&](int bucket) {
+        const bucketing::Plan& plan = reducer.plan();
+        for (const auto& member : plan.members_of(plan.buckets.at(static_cast<std::size_t>(bucket)))) {
+          const NamedTensor& leaf = leaves.at(static_cast<std::size_t>(member.gradient));
+          told.push_back(member.gradient);
+          EXPECT_TRUE(leaf.tensor.grad().equal(at::full({3, 2}, 3.0))) << leaf.name;
+        }
+      };
+      for (int step = 0; step < 2; ++step) {
+        told.clear();
+        leaves[2].tensor.mutable_grad() = at::full({2, 3}, 0.0).t();  // what is added to it lies as it does
+        at::Tensor loss = at::full({}, 0.0);
+        for (const NamedTensor& leaf : leaves) loss = loss.add(leaf.tensor.mul(world.rank() + 1).sum());
+        reducer.begin();
+        loss.backward();
+        EXPECT_EQ(told.size(), 3U) << "within backward";
+        (void)reducer.finish();
+        reducer.clear();
+      }
+    });
+}
+
 TEST(AutogradReducer, LeavesFrozenLeavesAlone) {
   run_ranks(2, [](Communicator& world) {
     at::set_num_threads(1);
