@@ -336,7 +336,7 @@ void PushSum::finish(Lane& lane, bool was_interrupted) {
 
 int PushSum::tag_of(Message message) const {
   constexpr std::int64_t rounds = 4096;
-  return static_cast<int>(exchanges_ % rounds) * 4 + static_cast<int>(message);
+  return static_cast<int>(exchanges_ % rounds) * 4 + steps_.mark(static_cast<int>(message));
 }
 
 void PushSum::make(std::span<const Call> calls) {
