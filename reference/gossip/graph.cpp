@@ -442,7 +442,9 @@ std::int64_t Graph::period() const {
       const std::int64_t turns = count / std::gcd(count, options_.peers), part = turns / std::gcd(period, turns);
       if (period > most / part)
         throw Unsupported(
-            fmt::format("the period of rows of many lengths: more than 2^53 rounds, of node {} alone {}", node, turns));
+            fmt::format("rows of many lengths, of node {} with {} turns among them, come together again only behind "
+                        "more than 2^53 rounds",
+                        node, turns));
       period *= part;
     }
   return period;
