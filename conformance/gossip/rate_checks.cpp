@@ -254,12 +254,42 @@ double late_rate(const json& error, int period) {
   return std::pow(behind(last) / behind(last - 6), 1.0 / 6);
 }
 
-// A million nodes: the bound is that of the spectrum, which is worked out from the graph's distances.
+constexpr int kMillion = 1 << 20;
+
+// What formulas say of a million nodes: either rounds behind which they agree, or what a round takes off the distance.
+struct KnownOfMillion {
+  int exact_behind = 0;
+  double gap = 1;
+};
+
+KnownOfMillion known_of_million(const std::string& graph) {
+  constexpr int levels = 20;
+  const double half_angle = std::sin(std::numbers::pi / (2.0 * kMillion));
+  if (graph == "n-peer-exponential") return {.exact_behind = levels};
+  if (graph == "directed-exponential") return {.exact_behind = 2 * levels - 1};
+  if (graph == "static-exponential") return {.gap = 2.0 / (1 + levels)};
+  return {.gap = 2 * half_angle * half_angle};  // a ring: 1 - cos(pi / n)
+}
+
+std::string problem_of_million(const KnownOfMillion& known, const json& spectrum) {
+  const int period = spectrum.at("rounds");
+  const double contraction = spectrum.at("contraction");
+  if (known.exact_behind == 0 && !near(1 - contraction, known.gap, 1e-3 * known.gap))
+    return fmt::format("a round leaves {} of the distance, by formula 1 - {}", contraction, known.gap);
+  if (known.exact_behind > 0 && (period != known.exact_behind || contraction > 1e-12))
+    return fmt::format("{} rounds leave {} of the distance, by formula {} leave none", period, contraction,
+                       known.exact_behind);
+  return {};
+}
+
+// A million nodes: the bound is that of the spectrum, which formulas know as well.
 void million(Context& context) {
-  constexpr int nodes = 1 << 20;
+  constexpr int nodes = kMillion;
   const std::string& graph = context.parameters().text("graph");
   json args{{"graph", graph}, {"world_size", nodes}};
   report_words(problem_of(context.adapter(), kSpectrum, args, [&](const json& spectrum) -> std::string {
+    const KnownOfMillion known = known_of_million(graph);
+    if (const std::string problem = problem_of_million(known, spectrum); !problem.empty()) return problem;
     const int period = spectrum.at("rounds");
     const double contraction = spectrum.at("contraction");
     constexpr int least_rounds = 8;

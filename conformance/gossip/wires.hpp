@@ -5,11 +5,11 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "reference/comm/communicator.hpp"
@@ -47,18 +47,22 @@ class BrokenWire final : public comm::CommunicatorDecorator {
   std::atomic<int>& starts_;
 };
 
-/// Posts messages of other tags or peers in another order than they were given: the last ones first. Those of one tag and peer
-/// keep theirs, as every communicator must.
+/// Posts the sends of a start in reverse, and receives where they stand: a later message overtakes an earlier one. Where no
+/// two of a start have peer and kind in common that is an order that messages may come in.
 class OvertakingWire final : public comm::CommunicatorDecorator {
  public:
   using CommunicatorDecorator::CommunicatorDecorator;
 
  private:
   comm::Work do_start(std::span<const comm::Call> calls) override {
-    std::vector<comm::Call> turned(calls.begin(), calls.end());
-    std::ranges::stable_sort(turned, [](const comm::Call& a, const comm::Call& b) {
-      return std::pair(a.tag, a.root) > std::pair(b.tag, b.root);
-    });
+    std::vector<comm::Call> turned(calls.begin(), calls.end()), sends;
+    const auto is_send = [](const comm::Call& call) { return call.operation == comm::Operation::send; };
+    std::ranges::copy_if(turned, std::back_inserter(sends), is_send);
+    for (comm::Call& call : turned)
+      if (is_send(call)) {
+        call = sends.back();
+        sends.pop_back();
+      }
     return CommunicatorDecorator::do_start(turned);
   }
   std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }

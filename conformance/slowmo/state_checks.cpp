@@ -231,6 +231,7 @@ void groups_of_the_caller(Context& context) {
   const int first = context.rank() / 2 * 2;
   std::vector<int> masters;
   for (int rank = 0; rank < context.size(); rank += 2) masters.push_back(rank);
+  CountedGroup world(context.world().duplicate()), global(context.world().duplicate());
   CountedGroup node(context.world().create_group(std::vector{first, first + 1}));
   std::unique_ptr<CountedGroup> between;
   if (context.rank() == first) between = std::make_unique<CountedGroup>(context.world().create_group(masters));
@@ -239,16 +240,20 @@ void groups_of_the_caller(Context& context) {
   slowmo::Options options{.ranks_per_node = 2, .slow_momentum = 0, .local_sgd_frequency = 1};
   options.rank = context.rank();
   options.world_size = context.size();
-  if (given) options.groups = {.global = &context.world(), .masters = between.get(), .node = &node};
+  if (given) options.groups = {.global = &global, .masters = between.get(), .node = &node};
   SlowMo slowmo(
-      context.world(), {.parameters = {parameter}}, [&] { return std::vector<ParameterGroup>{{{parameter}, 0.25}}; },
-      options, steps_of(context));
+      world, {.parameters = {parameter}}, [&] { return std::vector<ParameterGroup>{{{parameter}, 0.25}}; }, options,
+      steps_of(context));
   slowmo.before_forward();
   slowmo.after_backward(std::span(&made, 1));
   value = gradient;
   slowmo.step();
   EXPECT_EQ(gradient, first + 0.5) << "SLOWMO-112: the mean of the node's gradients";
   EXPECT_EQ(value, (context.size() - 1) / 2.0) << "SLOWMO-112: the mean of the nodes";
+  EXPECT_EQ(global.calls > 0, given) << "SLOWMO-112: what was made over the group of all ranks";
+  if (given) {
+    EXPECT_EQ(world.calls, 0) << "SLOWMO-112: what was made over the communicator beside the groups";
+  }
   EXPECT_EQ(node.calls > 0, given) << "SLOWMO-112: what was made over the node's group";
   if (between) {
     EXPECT_EQ(between->calls > 0, given) << "SLOWMO-112: what was made over the masters' group";

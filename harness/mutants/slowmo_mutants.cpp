@@ -436,6 +436,15 @@ std::vector<Mutant> said() {
        "an argument that nobody reads", option("groups", "groups=given", 4), option("groups", "groups=made", 4),
        "there are none",
        with([](SlowMoSteps& steps) { steps.groups = [](const slowmo::Groups&) { return slowmo::Groups{}; }; })},
+      {"slo.global_group_ignored", "SLOWMO-112",
+       "the caller's group of all ranks is not used, those of masters and node are",
+       "one of three arguments that nobody reads", option("groups", "groups=given", 4),
+       option("groups", "groups=made", 4), "there are none", with([](SlowMoSteps& steps) {
+         steps.groups = [](slowmo::Groups given) {
+           given.global = nullptr;
+           return given;
+         };
+       })},
       {"slo.slow_phase_untold", "SLOWMO-113", "slow momentum is neither timed nor told", "a phase without events",
        option("phases", "asked=yes", 2), option("phases", "asked=no", 2), "nobody asks", with([](SlowMoSteps& steps) {
          steps.tells = [](slowmo::Phase phase) { return phase != slowmo::Phase::slow; };

@@ -435,10 +435,18 @@ Graph Graph::with_peers(int peers) const {
 std::int64_t Graph::period() const {
   if (!is_dynamic() || nodes() == 1) return 1;
   if (options_.kind == GraphKind::random_matching) return 0;
+  constexpr std::int64_t most = std::int64_t{1} << 53;
   std::int64_t period = 1;
   for (int node = 0; node < (rows_.empty() ? 1 : nodes()); ++node)
-    if (const int count = entries(node); count > 0)
-      period = std::lcm(period, std::int64_t{count / std::gcd(count, options_.peers)});
+    if (const int count = entries(node); count > 0) {
+      const std::int64_t turns = count / std::gcd(count, options_.peers), part = turns / std::gcd(period, turns);
+      if (period > most / part)
+        throw Unsupported(
+            fmt::format("rows of many lengths, of node {} with {} turns among them, come together again only behind "
+                        "more than 2^53 rounds",
+                        node, turns));
+      period *= part;
+    }
   return period;
 }
 

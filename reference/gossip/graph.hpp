@@ -117,11 +117,14 @@ class Graph {
   [[nodiscard]] Peers peers(int node, std::int64_t round) const;
   /// Whom each node sends to in `round`, by node: the `out` of all peers().
   [[nodiscard]] std::vector<std::vector<int>> sends(std::int64_t round) const;
+  /// Throws OutOfRange, with the figure, for a node that there is not and for rounds below 0.
+  void require(int node, std::int64_t round) const;
   /// The round that a node is in after `steps` rounds: static graphs stay in round 0.
   [[nodiscard]] std::int64_t round_after(std::int64_t steps) const { return is_dynamic() ? steps : 0; }
   /// The same graph with another number of peers per round, which starts at round 0 anew. The phone book stays.
   [[nodiscard]] Graph with_peers(int peers) const;
-  /// Rounds after which the same peers come again; 1 for static graphs, 0 where they never do (random matchings).
+  /// Rounds after which the same peers come again; 1 for static graphs, 0 where they never do (random matchings). Throws
+  /// Unsupported where rows of many lengths come together only behind 2^53 rounds or more.
   [[nodiscard]] std::int64_t period() const;
   /// Distances that every node has alike, nodes further on, in the order of its book; nothing of other graphs.
   [[nodiscard]] const std::vector<int>& distances() const { return distances_; }
@@ -133,7 +136,6 @@ class Graph {
   void keep_distances(std::vector<int> distances);
   void keep_rows(std::vector<std::vector<int>> rows);
   void settle_peers();
-  void require(int node, std::int64_t round) const;
   [[nodiscard]] int entries(int node) const;
   [[nodiscard]] int entry(int node, std::int64_t index) const;
   [[nodiscard]] std::vector<int> out_of(int node, std::int64_t round) const;

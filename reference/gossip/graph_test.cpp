@@ -81,6 +81,21 @@ TEST(Graph, RefusesWhatItCannotBe) {
   EXPECT_EQ(parse_graph_kind("RingGraph"), GraphKind::ring);
 }
 
+// Row i has i entries, the first one as many as the last: the least common multiple of 1 to 47 is no number of 64 bits.
+TEST(Graph, SaysThatAPeriodIsBeyondAllRounds) {
+  const auto rows_of_lengths = [](int longest) {
+    std::vector<std::vector<int>> rows;
+    for (int node = 0; node <= longest; ++node) {
+      rows.emplace_back();
+      for (int i = 1; i <= (node == 0 ? longest : node); ++i) rows.back().push_back((node + i) % (longest + 1));
+    }
+    return Graph(std::move(rows), 1, Convention::plumbline, false);
+  };
+  EXPECT_EQ(rows_of_lengths(10).period(), 2520);
+  EXPECT_THAT([&] { (void)rows_of_lengths(47).period(); }, testing::ThrowsMessage<Unsupported>(HasSubstr("2^53")));
+  EXPECT_THROW((void)spectrum_of(rows_of_lengths(47), {}), Unsupported);
+}
+
 TEST(Graph, OneNodeGossipsWithNobody) {
   for (const GraphKind kind : kNamedGraphs) {
     const Graph graph = graph_of(kind, 1);

@@ -159,6 +159,7 @@ PushSum::PushSum(comm::Communicator& group, Graph graph, Mixing mixing, PushSumO
 }
 
 void PushSum::set_round(std::int64_t round) {
+  graph_.require(group_->rank(), round);
   round_ = round;
   for (Lane& lane : lanes_) lane.round = round;
 }
@@ -203,19 +204,33 @@ double PushSum::rounded(const Lane& lane, double weight) const {
 const PushSum::Lane& PushSum::weight_lane() const { return lanes_[steps_.weight_lane(is_fairscale(), lanes_.size())]; }
 
 void PushSum::sort_into_lanes(std::span<const Buffer> x) {
-  if (!lanes_.empty() || x.empty()) return;
+  std::ranges::for_each(x, require_tensor);
+  if (!lanes_.empty()) return require_same_types(x);
+  std::vector<Lane> lanes;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    require_tensor(x[i]);
-    auto lane = std::ranges::find(lanes_, x[i].dtype, &Lane::dtype);
-    if (lane == lanes_.end()) {
+    auto lane = std::ranges::find(lanes, x[i].dtype, &Lane::dtype);
+    if (lane == lanes.end()) {
       Lane made;
       made.dtype = x[i].dtype;
       made.round = round_;
       made.kept_before = shares_of_round(round_).kept;
-      lane = lanes_.insert(lanes_.end(), std::move(made));
+      lane = lanes.insert(lanes.end(), std::move(made));
     }
     lane->tensors.push_back(i);
   }
+  lanes_ = std::move(lanes);
+}
+
+void PushSum::require_same_types(std::span<const Buffer> x) const {
+  std::size_t tensors = 0;
+  for (const Lane& lane : lanes_) tensors += lane.tensors.size();
+  if (x.size() != tensors)
+    throw InvalidArgument(fmt::format("a round of gossip of {} tensors; those before it had {}", x.size(), tensors));
+  for (const Lane& lane : lanes_)
+    for (const std::size_t tensor : lane.tensors)
+      if (x[tensor].dtype != lane.dtype)
+        throw InvalidArgument(fmt::format("a round of gossip whose tensor {} is of {}; those before it had {} there",
+                                          tensor, comm::name_of(x[tensor].dtype), comm::name_of(lane.dtype)));
 }
 
 void PushSum::verify() {
@@ -336,7 +351,7 @@ void PushSum::finish(Lane& lane, bool was_interrupted) {
 
 int PushSum::tag_of(Message message) const {
   constexpr std::int64_t rounds = 4096;
-  return static_cast<int>(exchanges_ % rounds) * 4 + static_cast<int>(message);
+  return static_cast<int>(exchanges_ % rounds) * 4 + steps_.mark(static_cast<int>(message));
 }
 
 void PushSum::make(std::span<const Call> calls) {
@@ -496,6 +511,7 @@ void PushSum::confirm(const Lane& lane) {
 }
 
 void PushSum::absorb(std::span<const Buffer> x, const Incoming& incoming) {
+  sort_into_lanes(x);
   for (const Lane& lane : lanes_) {
     const double kept = is_fairscale() ? weight_lane().kept : lane.kept;
     for (const std::size_t tensor : lane.tensors) {
@@ -541,8 +557,8 @@ bool PushSum::mixes_in_pieces(std::span<const Buffer> x) const {
 
 // Receives are posted some pieces ahead, so that whoever sends moves the values, while they are in its cache, and is done
 // with them. A piece is mixed when the next one has been sent: by then its peers' are mostly here. Where they are not, more
-// are sent, up to as many as are posted; and where the wait is longer than a piece takes in memory, more are posted from then
-// on, so that a long way is filled.
+// are sent, up to as many as are posted; and where the wait is longer than a piece takes in memory, more are posted for the
+// rest of the round, so that a long way is filled.
 class PushSum::Pieces {
  public:
   Pieces(PushSum& push_sum, std::span<const Buffer> x)
@@ -673,6 +689,7 @@ void PushSum::retry(std::span<const Buffer> x) {
         "round {} of gossip was cut on node {} while values were mixed piece by piece, and some are mixed: it "
         "cannot be repeated; with confirmations it can",
         round_, group_->rank()));
+  sort_into_lanes(x);
   if (steps_.retry_mixes()) prepare(x);
   exchange_lanes(x);
   absorb(x, incoming_);

@@ -108,7 +108,7 @@ class PushSum {
   /// The round that the next mix() makes. It goes up by one with each mix() of a dynamic graph; who shares one count of
   /// rounds among several sets it.
   [[nodiscard]] std::int64_t round() const { return round_; }
-  void set_round(std::int64_t round);
+  void set_round(std::int64_t round);  // throws OutOfRange below 0
   /// That round in words, for messages: "round 3 of gossip over group world: node 1 sends to [2] and receives from [0]".
   [[nodiscard]] std::string place() const;
   /// w.
@@ -121,7 +121,7 @@ class PushSum {
   [[nodiscard]] bool carries_weight() const { return carries_weight_; }
 
   /// One round on x in place: tensors of floating types in host memory, the same in every round. Throws Unsupported for
-  /// others.
+  /// others, and InvalidArgument where their number or types are not those of the rounds before; nothing has happened then.
   void mix(std::span<const comm::Buffer> x);
   void mix(comm::Buffer x) { mix(std::span(&x, 1)); }
 
@@ -181,7 +181,9 @@ class PushSum {
   };
   struct Transfer;
   class Pieces;
+  // Makes the lanes of the first round; later ones have the same types.
   void sort_into_lanes(std::span<const comm::Buffer> x);
+  void require_same_types(std::span<const comm::Buffer> x) const;
   void verify();
   [[nodiscard]] const Plan& plan_of(std::int64_t round);
   [[nodiscard]] Shares shares_of_round(std::int64_t round) const;

@@ -33,6 +33,8 @@ struct PushSumSteps {
   std::function<bool(bool can_differ)> carries_weight = [](bool can_differ) { return can_differ; };
   /// Whether values travel scaled by their peer's share.
   std::function<bool(bool fused)> scales = [](bool) { return true; };
+  /// What tells messages of one round apart, given their kind: values are 0, weights 1, confirmations 2.
+  std::function<int(int kind)> mark = [](int kind) { return kind; };
   /// Whether messages are waited for before they are added.
   std::function<bool()> waits = [] { return true; };
   /// Whether the two sides take turns in sending.

@@ -129,6 +129,25 @@ TEST(PushSum, MakesTheRoundsOfTheSimulation) {
     });
 }
 
+// Rows of 1 to 4 entries, which come together again behind 12 rounds.
+TEST(PushSum, MakesTheRoundsOfRowsOfUnlikeLengths) {
+  constexpr int nodes = 5, rounds = 15;
+  const Graph graph({{1}, {2, 0}, {3, 1, 0}, {4, 2, 1, 0}, {0, 3}}, 1, Convention::plumbline, false);
+  const std::vector<double> start = random_values(nodes, 4);
+  comm::run_ranks(nodes, [&](Communicator& group) {
+    const auto rank = static_cast<std::size_t>(group.rank());
+    Simulation simulation(graph, {}, start);
+    PushSum push_sum(group, graph);
+    std::vector<double> x{start[rank]};
+    for (int round = 0; round < rounds; ++round) {
+      (void)simulation.step();
+      push_sum.mix(whole(x));
+      EXPECT_NEAR(x[0], simulation.numerators()[rank], 1e-14) << "round " << round;
+      EXPECT_NEAR(push_sum.weight(), simulation.weights()[rank], 1e-14) << "round " << round;
+    }
+  });
+}
+
 TEST(PushSum, OfLargeTensorsInPiecesIsTheSame) {
   const auto star = [](Convention convention) { return Graph({{1, 2}, {0, 3}, {0, 1}, {0, 2}}, 1, convention, false); };
   const Graph exponential({.kind = GraphKind::n_peer_exponential, .nodes = 4, .peers = 2});
@@ -230,6 +249,35 @@ TEST(PushSum, RefusesWhatItCannotMix) {
     std::vector<std::int32_t> x{1};
     EXPECT_THROW(push_sum.mix(Buffer{x.data(), 1, DType::i32}), Unsupported);
     EXPECT_THROW(push_sum.retry(std::span<const Buffer>()), StateError);
+    EXPECT_THAT([&] { push_sum.set_round(-1); },
+                testing::ThrowsMessage<OutOfRange>(HasSubstr("round -1; the first one is 0")));
+  });
+}
+
+// What is refused leaves nothing behind, and is refused again.
+TEST(PushSum, MixesTheSameTensorsInEveryRound) {
+  comm::run_ranks(2, [](Communicator& group) {
+    PushSum push_sum(group, Graph({.kind = GraphKind::ring, .nodes = 2}));
+    std::vector<double> wide{1.0 * group.rank()}, more{1};
+    std::vector<float> narrow{1.0f * static_cast<float>(group.rank())};
+    std::vector<std::int32_t> whole_numbers{1};
+    const Buffer first = whole(wide), second{narrow.data(), 1, DType::f32};
+    for (int time = 0; time < 2; ++time)
+      EXPECT_THROW(push_sum.mix(std::array{second, Buffer{whole_numbers.data(), 1, DType::i32}}), Unsupported);
+    EXPECT_EQ(narrow[0], static_cast<float>(group.rank())) << "nothing is mixed";
+    push_sum.mix(std::array{first, second});
+    EXPECT_EQ(wide[0], 0.5);
+    EXPECT_EQ(narrow[0], 0.5f);
+    const auto refused = [&](std::span<const Buffer> x, const char* words) {
+      EXPECT_THAT([&] { push_sum.mix(x); }, testing::ThrowsMessage<InvalidArgument>(HasSubstr(words)));
+      EXPECT_FALSE(push_sum.is_interrupted());
+    };
+    refused(std::array{first}, "1 tensors; those before it had 2");
+    refused({}, "0 tensors; those before it had 2");
+    refused(std::array{first, second, whole(more)}, "3 tensors; those before it had 2");
+    refused(std::array{second, first}, "tensor 0 is of f32; those before it had f64 there");
+    push_sum.mix(std::array{first, second});
+    EXPECT_EQ(push_sum.round(), 0) << "a ring does not turn";
   });
 }
 

@@ -206,14 +206,13 @@ class SlowMo::Impl {
     require(!is_whole || checkpoint.steps, "the number of steps");
     require(!is_whole || !setting_.sgp || !setting_.is_master() || checkpoint.round, "the round of gossip");
     require(!is_whole || !setting_.slow || !setting_.owns_shard || checkpoint.slow, "the slow buffers");
+    if (is_whole && checkpoint.round) set_round(*checkpoint.round);
     if (setting_.sgp) {
       set_weight(*checkpoint.push_sum_weight);
       is_numerator_ = *checkpoint.is_numerator;
     }
     if (!is_whole) return;
     step_ = *checkpoint.steps;
-    if (checkpoint.round && thread_) thread_->set_round(*checkpoint.round);
-    if (checkpoint.round && push_sum_) push_sum_->set_round(*checkpoint.round);
     if (checkpoint.slow && setting_.slow) {
       begin_slow_buffers();
       slow_->load(*checkpoint.slow);
@@ -333,6 +332,10 @@ class SlowMo::Impl {
     weight_ = weight;
     if (thread_) thread_->set_weight(weight);
     if (push_sum_) push_sum_->set_weight(weight);
+  }
+  void set_round(std::int64_t round) {
+    if (thread_) thread_->set_round(round);
+    if (push_sum_) push_sum_->set_round(round);
   }
   void take_numerator() {
     if (std::exchange(is_numerator_, true) || is_lazy_) return;

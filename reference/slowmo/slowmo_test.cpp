@@ -140,6 +140,22 @@ TEST(Checkpoints, AreRefusedWhereTheyDoNotFit) {
   });
 }
 
+TEST(Checkpoints, OfARoundBelow0AreRefusedBeforeAnythingIsTaken) {
+  comm::run_ranks(2, [](comm::Communicator& world) {
+    std::vector<double> values{1, 2};
+    const Buffer parameters{values.data(), 2, DType::f64};
+    Options options{.base = BaseAlgorithm::sgp};
+    options.graph = gossip::Graph({.kind = gossip::GraphKind::ring, .nodes = 2});
+    SlowMo slowmo(
+        world, {.parameters = {parameters}}, [&] { return std::vector<ParameterGroup>{{{parameters}, 0.1}}; }, options);
+    Checkpoint checkpoint = slowmo.checkpoint();
+    checkpoint.round = -3;
+    checkpoint.push_sum_weight = 7;
+    EXPECT_THAT([&] { slowmo.load(checkpoint); }, ThrowsMessage<OutOfRange>(HasSubstr("round -3; the first one is 0")));
+    EXPECT_EQ(slowmo.push_sum_weight(), 1);
+  });
+}
+
 TEST(Averages, OfHalvesStayInRange) {
   comm::run_ranks(4, [](comm::Communicator& world) {
     std::array<comm::Float16, 1> value{comm::to_float16(60000)};

@@ -97,7 +97,7 @@ std::vector<int> peers_in(const AveragingSettings& settings, int nodes, int node
   const bool takes_all = graph == "static-exponential" || graph == "mesh" || graph == "star" || graph == "complete";
   const int peers = std::max(settings.peers, 1);
   const std::vector<int> neighbours = neighbours_of(graph, nodes, peers, node);
-  if (takes_all && settings.peers == 0) return neighbours;
+  if (neighbours.empty() || (takes_all && settings.peers == 0)) return neighbours;
   std::vector<int> list;
   const int first = graph == "ring" ? 0 : round * peers;
   for (int i = first; i < first + peers; ++i)

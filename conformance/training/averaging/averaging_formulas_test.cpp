@@ -53,6 +53,11 @@ TEST(MixingMatrices, KeepTheMass) {
 }
 
 // The definitions here, and the reference's.
+TEST(MixingMatrices, OfOneNodeKeepAll) {
+  for (const char* graph : {"complete", "star", "n-peer-exponential", "ring", "mesh"})
+    EXPECT_EQ(uniform_mixing({.algorithm = "sgp", .graph = graph}, 1, 2), MixingMatrix{{1.0}}) << graph;
+}
+
 TEST(MixingMatrices, AreThoseOfTheReferencesGraphs) {
   int compared = 0;
   for (const gossip::GraphKind kind : gossip::kNamedGraphs)
