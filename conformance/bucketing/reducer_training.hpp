@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "conformance/support/refusal.hpp"
 #include "harness/suite/check.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/comm/errors.hpp"
@@ -54,19 +55,6 @@ struct ReducerTraining {
 [[nodiscard]] bucketing::Plan plan_of_training(const ReducerTraining& training, const std::vector<int>& order);
 [[nodiscard]] std::vector<bucketing::Gradient> gradients_of_training(const ReducerTraining& training);
 [[nodiscard]] std::vector<std::string> names_of_training(const ReducerTraining& training);
-
-/// The message of the error that a rank's part ends with, or that there was none, or another one.
-template <class Expected>
-std::string refusal(const std::function<void()>& part) {
-  try {
-    part();
-  } catch (const Expected& error) {
-    return error.what();
-  } catch (const Error& error) {
-    return fmt::format("another error: {}", error.what());
-  }
-  return "nothing was refused";
-}
 
 using Vectors = std::vector<std::vector<float>>;
 

@@ -13,6 +13,7 @@
 
 #include "conformance/slowmo/slowmo_checks.hpp"
 #include "conformance/slowmo/slowmo_training.hpp"
+#include "conformance/support/refusal.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/half.hpp"
 
@@ -293,18 +294,6 @@ void phases(Context& context) {
 }
 
 // ---- what is said ----
-
-template <class Expected>
-std::string refusal(const std::function<void()>& part) {
-  try {
-    part();
-  } catch (const Expected& error) {
-    return error.what();
-  } catch (const Error& error) {
-    return fmt::format("another error: {}", error.what());
-  }
-  return "nothing was refused";
-}
 
 // A model of one parameter on a group of this rank alone, unless the options say other ones.
 struct Alone {

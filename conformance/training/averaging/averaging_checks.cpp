@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "conformance/support/refusal.hpp"
 #include "conformance/training/averaging/averaging_judge.hpp"
 #include "conformance/training/bounds.hpp"
 #include "conformance/training/compare.hpp"
@@ -293,19 +294,6 @@ void resumes(Context& context) {
 
 // ---- what is refused ----
 
-// What `part` is refused with as the caller's fault.
-template <class Part>
-std::string averaging_refusal(const Part& part) {
-  try {
-    part();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  } catch (const Error& error) {
-    return fmt::format("another error: {}", error.what());
-  }
-  return "nothing was refused";
-}
-
 void other_runs(Context& context) {
   const std::string& differs = context.parameters().text("differs");
   const job::RunSpec spec = short_spec(context, 2);
@@ -326,7 +314,8 @@ void other_runs(Context& context) {
   if (differs == "dtype") other.run.dtype = "bfloat16";
   if (differs == "lr-decay") other_settings.rate_decay = 0.8;
   if (differs == "slowmo-frequency") other_settings.slow_frequency = 6;
-  const std::string said = averaging_refusal([&] { session_of(context, other, other_settings)->load(folder, 1); });
+  const std::string said =
+      refusal<InvalidArgument>([&] { session_of(context, other, other_settings)->load(folder, 1); });
   const std::string field = differs == "learning_rate" ? "optimizer" : differs;
   if (differs == "nothing")
     EXPECT_EQ(said, "nothing was refused")
@@ -343,7 +332,7 @@ void rates_beyond_float32(Context& context) {
   settings.rate_decay = std::stod(context.parameters().text("decay"));
   const bool is_refused = settings.rate_decay > 1e6 || settings.rate_decay < 1e-6;
   const job::RunSpec spec = short_spec(context, 12);
-  const std::string said = averaging_refusal([&] { (void)session_of(context, spec, settings); });
+  const std::string said = refusal<InvalidArgument>([&] { (void)session_of(context, spec, settings); });
   EXPECT_THAT(said, testing::HasSubstr(is_refused ? "lr-decay " : "nothing was refused"))
       << suite::id_of_citation(ids::kRates) << ": what the decay is refused with";
   EXPECT_EQ(said.find("learning rate of step") != std::string::npos, is_refused)
