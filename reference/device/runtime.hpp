@@ -1,0 +1,93 @@
+// reference/device/runtime.hpp: what we ask of a device with memory, streams and kernels of its own.
+//
+// Model   A device has memory that the host does not touch, and streams: queues of work, each done in its order, all of them beside
+//         the host and beside each other. An event is a point in a stream that others may wait for. Every call here but
+//         synchronize() returns before its work is done; nothing else lets the host wait.
+//         There are two: `cuda` (lib/plumbline/libplumbline_cuda.so, opened when it is asked for) and `emulated`, whose memory is
+//         the host's and whose streams are threads: the same communicator and the same kernels' bodies, on machines without a
+//         GPU. The emulated one is there to show faults of order; its speed says nothing.
+// Handles Streams and events are the runtime's own (cudaStream_t, cudaEvent_t), so that those of others (LibTorch's) serve, too;
+//         the null stream is the device's default stream. handles.hpp owns them.
+// Threads Any thread may call; what the host's thread has as its current device stays as it is.
+// Errors  InvalidArgument: no such device, or an address of another. OutOfMemory (with figures). RuntimeFailure: what the runtime
+//         says, with its name for the error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "reference/comm/call.hpp"
+
+namespace plumbline::device {
+
+struct FoldTable;  // fold.hpp: reductions of many inputs to many outputs
+struct MoveTable;  // move.hpp: many copies and exchanges
+
+/// What a device is.
+struct Description {
+  std::string name;                // "NVIDIA H200"
+  std::string compute_capability;  // "9.0"; empty where there is none
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t free_bytes = 0;  // now
+  int multiprocessors = 0;
+  double memory_bytes_per_second = 0;  // by clock and bus width, as the maker states it; 0: unknown
+};
+
+using Stream = void*;
+using Event = void*;
+
+class Runtime {
+ public:
+  virtual ~Runtime() = default;
+
+  [[nodiscard]] virtual comm::Device::Kind kind() const = 0;
+  /// Of this process, devices 0 to count() - 1.
+  [[nodiscard]] virtual int count() const = 0;
+  [[nodiscard]] virtual Description describe(int device) const = 0;
+  /// The runtime's own words on itself: versions of driver, runtime and toolkit, settings; kept in the record's environment.
+  [[nodiscard]] virtual std::map<std::string, std::string> environment() const = 0;
+
+  /// Memory of `device`, aligned to 256 bytes; null for 0 bytes. Throws OutOfMemory, which says how much was asked for, how much is
+  /// free and how much there is.
+  [[nodiscard]] virtual void* allocate(int device, std::size_t bytes) = 0;
+  /// Work that uses it must have been waited for.
+  virtual void release(int device, void* memory) noexcept = 0;
+  /// The device whose memory holds `address`; nothing for memory of the host.
+  [[nodiscard]] virtual std::optional<int> holder_of(const void* address) const = 0;
+
+  [[nodiscard]] virtual Stream create_stream(int device) = 0;
+  virtual void destroy_stream(int device, Stream stream) noexcept = 0;
+  /// Returns when all work that was put into the stream is done. Throws what that work met.
+  virtual void synchronize(int device, Stream stream) = 0;
+
+  /// `timed`: seconds_between() may be asked of it.
+  [[nodiscard]] virtual Event create_event(int device, bool timed) = 0;
+  virtual void destroy_event(int device, Event event) noexcept = 0;
+  /// The event is where the stream stands now.
+  virtual void record(int device, Event event, Stream stream) = 0;
+  /// What is put into `stream` from now on starts when the event (of any device), as last recorded, is reached. One that was never
+  /// recorded counts as reached.
+  virtual void wait(int device, Stream stream, Event event) = 0;
+  /// Whether the event, as last recorded, is reached. Does not wait.
+  [[nodiscard]] virtual bool is_reached(int device, Event event) = 0;
+  /// Of two timed events that are reached.
+  [[nodiscard]] virtual double seconds_between(Event begin, Event end) = 0;
+
+  // In stream order. Addresses are of the host or of any device; host memory that is not pinned may make the host wait.
+  virtual void copy(int device, void* to, const void* from, std::size_t bytes, Stream stream) = 0;
+  virtual void fill(int device, void* to, std::byte value, std::size_t bytes, Stream stream) = 0;
+
+  // Kernels: each a launch, its table passed by value.
+  virtual void fold(int device, const FoldTable& table, Stream stream) = 0;
+  virtual void move(int device, const MoveTable& table, Stream stream) = 0;
+};
+
+/// The factory's name in module cuda, and its type. Throws RuntimeFailure in one line where there is no driver, no device, or a
+/// driver older than the toolkit.
+inline constexpr const char* kRuntimeFactory = "plumbline_open_device";
+using RuntimeFactory = Runtime*();
+
+}  // namespace plumbline::device
