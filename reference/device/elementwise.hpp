@@ -33,24 +33,19 @@ struct InOut {
   T* data;
 };
 
-template <class T, int width>
-struct alignas(16) ElementVector {
-  T value[width];
-};
-
 /// A vector of a column while it is worked on.
 template <class Column, int width>
 struct VectorOf {
-  using Vector = ElementVector<typename Column::Element, width>;
+  using Values = Vector<typename Column::Element, width>;
   PLUMBLINE_ON_BOTH_SIDES VectorOf(Column column, std::int64_t head, std::int64_t index)
       : at(column.data + head + index * width) {
-    if constexpr (Column::reads) vector = *reinterpret_cast<const Vector*>(at);
+    if constexpr (Column::reads) vector = *reinterpret_cast<const Values*>(at);
   }
   PLUMBLINE_ON_BOTH_SIDES void store() const {
-    if constexpr (Column::writes) *reinterpret_cast<Vector*>(at) = vector;
+    if constexpr (Column::writes) *reinterpret_cast<Values*>(at) = vector;
   }
   decltype(Column::data) at;
-  Vector vector;
+  Values vector;
 };
 
 template <int width, class Step, class... Vector>

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "reference/device/element.hpp"
+#include "reference/device/both_sides.hpp"
 #include "reference/device/elementwise.hpp"
 #include "reference/device/tensor_table.hpp"
 

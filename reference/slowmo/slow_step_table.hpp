@@ -48,8 +48,7 @@ template <template <class> class Step>
                                                              comm::Device device) {
   const device::TensorTables<3> tables = slow_step_tables(tensors, device);
   std::vector<SlowStepWork<Step>> work;
-  for (const auto& table : tables.all())
-    work.push_back({table, Step<float>(rule), Step<double>(rule)});
+  for (const auto& table : tables.all()) work.push_back({table, Step<float>(rule), Step<double>(rule)});
   return work;
 }
 
