@@ -104,6 +104,8 @@ class [[nodiscard]] Work {
   std::unique_ptr<State> state_;
 };
 
+class PairExchanges;
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -143,6 +145,10 @@ class Communicator {
   void send(ConstBuffer in, int to, int tag = 0, Timeout timeout = {});
   void recv(Buffer out, int from, int tag = 0, Timeout timeout = {});
 
+  /// Exchanges of two members in place (pair_exchange.hpp), as part of this group, or null where there are none: then
+  /// messages do the same. Which members have them may differ, as their decorators do: who uses them asks all first.
+  [[nodiscard]] virtual PairExchanges* pair_exchanges() { return nullptr; }
+
   /// Makes every call of this group, and of groups made from it, fail with PeerFailed(reason) on all members that the
   /// backend can reach. Never blocks; may be called from any thread.
   virtual void abort(const std::string& reason) noexcept = 0;
@@ -162,7 +168,8 @@ class Communicator {
   Group group_;
 };
 
-/// A Communicator around another: what recorders and mutants derive from. Forwards everything by default.
+/// A Communicator around another: what recorders and mutants derive from. Forwards everything by default, but pair
+/// exchanges: who uses them sends messages instead, which the decorator sees.
 class CommunicatorDecorator : public Communicator {
  public:
   explicit CommunicatorDecorator(std::unique_ptr<Communicator> inner);
