@@ -25,10 +25,12 @@ Work PairExchanges::start(const PairExchange& exchange) {
     throw InvalidArgument(
         fmt::format("pair exchange: peer {} is not a rank of the group of {}", exchange.peer, group.size()));
   if (exchange.update == nullptr) throw InvalidArgument("pair exchange: without an update");
-  for (const Call& message : messages_of(exchange)) validate(message, group.rank(), group.size());
-  for (const PairPart& part : exchange.parts)
+  for (const PairPart& part : exchange.parts) {
+    validate({.operation = Operation::recv, .root = exchange.peer, .tag = exchange.tag, .in = {}, .out = part.x},
+             group.rank(), group.size());
     if (part.x.device.kind != Device::Kind::cpu)
       throw Unsupported(fmt::format("pair exchange: memory on {}; only cpu has one", name_of(part.x.device)));
+  }
   return do_start(exchange);
 }
 

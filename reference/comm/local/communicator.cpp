@@ -24,10 +24,10 @@ class LocalCommunicator;
 
 /// A pair exchange of a rank.
 struct Joined {
-  MeetingPlace* place = nullptr;
-  std::shared_ptr<Encounter> encounter;
-  int peer = kNoRoot;
-  std::size_t side = Encounter::kLower;
+  MeetingPlace* place;
+  Visit encounter;
+  int peer;
+  std::size_t side;
 };
 
 /// A started batch, whose collectives end in order, so that the last one's number stands for all, and whose messages end one by
@@ -174,6 +174,7 @@ LocalCommunicator::~LocalCommunicator() {
   if (!pending_.empty() || std::ranges::any_of(works_, is_unfinished)) give_up("left with unfinished calls");
   for (LocalWork* work : works_) {
     work->complete_ = work->complete_ || is_complete(*work);
+    work->joined.reset();
     work->orphaned_ = fmt::format("{}, rank {}", describe(group_->identity), rank());
     work->communicator_ = nullptr;
   }
@@ -235,9 +236,7 @@ Work LocalCommunicator::do_start(const PairExchange& exchange) {
       is_lower ? group_->meeting_place(rank(), exchange.peer) : group_->meeting_place(exchange.peer, rank());
   auto work = std::make_unique<LocalWork>(*this);
   attach(work.get());
-  work->joined = {.place = &place, .encounter = place.come(side, exchange), .peer = exchange.peer, .side = side};
-  Encounter& encounter = *work->joined->encounter;
-  if (encounter.state() == Encounter::State::met) encounter.work(side, group_->policy);
+  work->joined = Joined{&place, place.come(side, exchange, group_->policy), exchange.peer, side};
   return Work(std::move(work));
 }
 
@@ -530,7 +529,7 @@ void LocalCommunicator::complete_exchange(const Joined& joined, Deadline& deadli
       group_->policy, [&] { return encounter.state() != Encounter::State::waiting; },
       [&](Clock::time_point now) {
         watch(joined);
-        if (!deadline.has_passed(now) || !joined.place->withdraw(joined.encounter)) return;
+        if (!deadline.has_passed(now) || !joined.place->withdraw(*joined.encounter)) return;
         fail({Failure::Kind::timeout, kNoSequence,
               fmt::format("{}: waited {} for rank {}", place(joined), milliseconds(deadline.limit()), joined.peer)});
       });
@@ -541,7 +540,7 @@ void LocalCommunicator::complete_exchange(const Joined& joined, Deadline& deadli
 // Takes it back, or makes it where it was met.
 void LocalCommunicator::end_exchange(const Joined& joined) noexcept {
   Encounter& encounter = *joined.encounter;
-  if (joined.place->withdraw(joined.encounter)) return;
+  if (joined.place->withdraw(*joined.encounter)) return;
   wait_until(group_->policy, [&] { return encounter.state() != Encounter::State::waiting; }, [](Clock::time_point) {});
   if (encounter.state() != Encounter::State::met) return;
   encounter.work(joined.side, group_->policy);
@@ -551,7 +550,7 @@ void LocalCommunicator::end_exchange(const Joined& joined) noexcept {
 void LocalCommunicator::watch(const Joined& joined) {
   const bool left = group_->departed(joined.peer);
   if (!left && !group_->failed()) return;
-  if (!joined.place->withdraw(joined.encounter)) return;  // it was met
+  if (!joined.place->withdraw(*joined.encounter)) return;  // it was met
   if (group_->failed()) throw_failure(kNoSequence, true);
   fail({Failure::Kind::peer, kNoSequence, fmt::format("{}: rank {} has left the group", place(joined), joined.peer)});
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -15,13 +16,33 @@ std::byte* at(const Buffer& x, std::size_t offset) { return static_cast<std::byt
 
 }  // namespace
 
-Encounter::Encounter(std::size_t side, const PairExchange& exchange) : first_(side) { sides_[side] = exchange; }
+Encounter::State Encounter::state() const { return static_cast<State>(word_.load(std::memory_order_acquire) / kState); }
 
-void Encounter::meet(std::size_t side, const PairExchange& exchange) {
+bool Encounter::is_complete() const {
+  const std::uint64_t word = word_.load(std::memory_order_acquire);
+  return static_cast<State>(word / kState) == State::met && made_in(word) == pieces_;
+}
+
+bool Encounter::is_over() const { return is_complete() || state() == State::mismatched || state() == State::withdrawn; }
+
+void Encounter::post(std::size_t side, const PairExchange& exchange) {
+  sides_[side] = exchange;
+  first_ = side;
+  users_.store(1, std::memory_order_relaxed);
+  word_.store(word_of(State::waiting), std::memory_order_relaxed);
+}
+
+void Encounter::meet(std::size_t side, const PairExchange& exchange, WaitPolicy policy) {
   sides_[side] = exchange;
   mismatch_ = difference();
-  if (mismatch_.empty()) cut_into_pieces();
-  state_.store(mismatch_.empty() ? State::met : State::mismatched, std::memory_order_release);
+  if (!mismatch_.empty()) return word_.store(word_of(State::mismatched), std::memory_order_release);
+  cut_into_pieces();
+  if (pieces_ <= 1) {
+    make(0, bytes_);
+    return word_.store(word_of(State::met) + pieces_ * (kTaken + kMade), std::memory_order_release);
+  }
+  word_.store(word_of(State::met) + kTaken, std::memory_order_release);
+  take_pieces(side, policy, true);
 }
 
 std::string Encounter::difference() const {
@@ -39,28 +60,30 @@ std::string Encounter::difference() const {
 
 void Encounter::cut_into_pieces() {
   // A piece of both sides fits into the nearer caches, and large values do not make so many that looking for their parts costs.
-  constexpr std::size_t least = 64 * 1024, most_pieces = 64;
+  // What is small is made by whoever comes second, before the other one could have seen it.
+  constexpr std::size_t small = 1024, least = 64 * 1024, most_pieces = 64;
+  bytes_ = 0;
   for (const PairPart& part : sides_[kLower].parts) bytes_ += lines_of(part);
   const std::size_t half = (bytes_ / kCacheLine + 1) / 2 * kCacheLine;
   const std::size_t many = (bytes_ / most_pieces + kCacheLine - 1) / kCacheLine * kCacheLine;
-  piece_bytes_ = std::min(half, std::max(least, many));
-  pieces_ = bytes_ == 0 ? 0 : static_cast<std::uint32_t>((bytes_ + piece_bytes_ - 1) / piece_bytes_);
+  piece_bytes_ = bytes_ <= small ? bytes_ : std::min(half, std::max(least, many));
+  pieces_ = bytes_ == 0 ? 0 : (bytes_ + piece_bytes_ - 1) / piece_bytes_;
 }
 
-void Encounter::work(std::size_t side, WaitPolicy policy) noexcept {
-  const std::uint32_t share = side == kLower ? pieces_ - pieces_ / 2 : pieces_ / 2;
-  std::uint32_t made = 0;
-  for (; taken_.load(std::memory_order_relaxed) < pieces_; ++made) {
+void Encounter::take_pieces(std::size_t side, WaitPolicy policy, bool has_first) noexcept {
+  const std::uint64_t share = side == kLower ? pieces_ - pieces_ / 2 : pieces_ / 2;
+  const auto taken = [this] { return taken_in(word_.load(std::memory_order_relaxed)); };
+  std::uint64_t made = 0;
+  for (; has_first || taken() < pieces_; ++made) {
     constexpr int part_of_a_wait = 10;
-    for (int spins = policy.spins / part_of_a_wait; made >= share && spins > 0; --spins) {
-      if (taken_.load(std::memory_order_relaxed) != made) break;  // the other one has begun
-      cpu_pause();
-    }
-    if (taken_.fetch_add(1, std::memory_order_relaxed) >= pieces_) break;
+    // Until the other one has begun.
+    for (int spins = policy.spins / part_of_a_wait; made >= share && spins > 0 && taken() == made; --spins) cpu_pause();
+    if (!std::exchange(has_first, false) && taken_in(word_.fetch_add(kTaken, std::memory_order_relaxed)) >= pieces_)
+      break;
     const std::size_t piece = side == kLower ? made : pieces_ - 1 - made;
     make(piece * piece_bytes_, std::min(bytes_, (piece + 1) * piece_bytes_));
   }
-  if (made > 0) made_.fetch_add(made, std::memory_order_acq_rel);
+  if (made > 0) word_.fetch_add(made * kMade, std::memory_order_acq_rel);
 }
 
 // What lies between two lines of all parts.
@@ -78,28 +101,38 @@ void Encounter::make(std::size_t begin, std::size_t end) const noexcept {
   }
 }
 
-std::shared_ptr<Encounter> MeetingPlace::come(std::size_t side, const PairExchange& exchange) {
-  std::shared_ptr<Encounter> encounter;
+Visit MeetingPlace::come(std::size_t side, const PairExchange& exchange, WaitPolicy policy) {
+  Encounter* encounter = nullptr;
   {
     const std::lock_guard hold(lock_);
-    const auto found = std::ranges::find_if(posted_, [&](const auto& posted) {
+    const auto found = std::ranges::find_if(posted_, [&](const Encounter* posted) {
       return posted->first_ != side && posted->sides_[posted->first_].tag == exchange.tag;
     });
     if (found == posted_.end()) {
-      posted_.push_back(std::make_shared<Encounter>(side, exchange));
-      return posted_.back();
+      encounter = &idle();
+      posted_.push_back(encounter);
+      encounter->post(side, exchange);
+      return Visit(encounter);
     }
-    encounter = std::move(*found);
+    encounter = *found;
+    encounter->users_.fetch_add(1, std::memory_order_relaxed);
     posted_.erase(found);
   }
-  encounter->meet(side, exchange);
-  return encounter;
+  encounter->meet(side, exchange, policy);
+  return Visit(encounter);
 }
 
-bool MeetingPlace::withdraw(const std::shared_ptr<Encounter>& encounter) {
+Encounter& MeetingPlace::idle() {
+  for (const auto& encounter : owned_)
+    if (encounter->users_.load(std::memory_order_acquire) == 0) return *encounter;
+  owned_.push_back(std::make_unique<Encounter>());
+  return *owned_.back();
+}
+
+bool MeetingPlace::withdraw(Encounter& encounter) {
   const std::lock_guard hold(lock_);
-  if (std::erase(posted_, encounter) == 0) return false;
-  encounter->state_.store(Encounter::State::withdrawn, std::memory_order_release);
+  if (std::erase(posted_, &encounter) == 0) return false;
+  encounter.word_.store(Encounter::word_of(Encounter::State::withdrawn), std::memory_order_release);
   return true;
 }
 

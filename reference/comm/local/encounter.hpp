@@ -3,7 +3,8 @@
 // Model   Who comes first posts the parts and waits; who comes second meets it, and from then on the exchange is made, by
 //         either of them or both. The parts are cut into pieces. The lower rank takes them from the front, the other one from
 //         the back, until there are none left: so each does half, the same one every time, and who is late is helped.
-// Cost    An encounter is one lock, and two waits of which each is for the other to be seen.
+// Cost    A lock; then all that both look at is in one word: that they have met, which pieces are taken, which are made. The
+//         memory of encounters is kept for later ones.
 #pragma once
 
 #include <array>
@@ -26,50 +27,61 @@ class alignas(kApart) Encounter {
   /// The sides of an encounter: the lower rank, and the other.
   static constexpr std::size_t kLower = 0, kHigher = 1;
 
-  Encounter(std::size_t side, const PairExchange& exchange);
-
-  [[nodiscard]] State state() const { return state_.load(std::memory_order_acquire); }
+  [[nodiscard]] State state() const;
   [[nodiscard]] const std::string& mismatch() const { return mismatch_; }
   /// Of one that has met: takes pieces until there are none left, and makes them. Before it takes those of the other side it
   /// looks for it, as often as the policy spins in a tenth of a wait.
-  void work(std::size_t side, WaitPolicy policy) noexcept;
+  void work(std::size_t side, WaitPolicy policy) noexcept { take_pieces(side, policy, false); }
   /// Whether it was met and all pieces are made.
-  [[nodiscard]] bool is_complete() const {
-    return state() == State::met && made_.load(std::memory_order_acquire) == pieces_;
-  }
+  [[nodiscard]] bool is_complete() const;
   /// Whether nobody touches the values any more.
-  [[nodiscard]] bool is_over() const {
-    return is_complete() || state() == State::mismatched || state() == State::withdrawn;
-  }
+  [[nodiscard]] bool is_over() const;
 
  private:
   friend class MeetingPlace;
-  void meet(std::size_t side, const PairExchange& exchange);
+  friend struct LeaveEncounter;
+  void post(std::size_t side, const PairExchange& exchange);
+  void meet(std::size_t side, const PairExchange& exchange, WaitPolicy policy);
+  void take_pieces(std::size_t side, WaitPolicy policy, bool has_first) noexcept;
   void cut_into_pieces();
   [[nodiscard]] std::string difference() const;
   void make(std::size_t begin, std::size_t end) const noexcept;
 
-  std::array<PairExchange, 2> sides_{};
-  std::size_t first_;  // the side that came first
-  std::string mismatch_;
+  // The word: pieces that are taken, pieces that are made, and the state. More are taken than there are, by at most two.
+  static constexpr std::uint64_t kTaken = 1, kMade = std::uint64_t{1} << 24, kState = std::uint64_t{1} << 48;
+  static constexpr std::uint64_t kCountMask = kMade - 1;
+  static std::uint64_t taken_in(std::uint64_t word) { return word & kCountMask; }
+  static std::uint64_t made_in(std::uint64_t word) { return word / kMade & kCountMask; }
+  static std::uint64_t word_of(State state) { return kState * static_cast<std::uint64_t>(state); }
+
+  std::atomic<std::uint64_t> word_{0};
+  alignas(kApart) std::array<PairExchange, 2> sides_{};
+  std::size_t first_ = kLower;               // the side that came first
   std::size_t bytes_ = 0, piece_bytes_ = 0;  // of all parts, each rounded up to whole lines
-  std::uint32_t pieces_ = 0;
-  std::atomic<State> state_{State::waiting};
-  alignas(kApart) std::atomic<std::uint32_t> taken_{0};
-  alignas(kApart) std::atomic<std::uint32_t> made_{0};
+  std::uint64_t pieces_ = 0;
+  std::string mismatch_;
+  std::atomic<int> users_{0};  // 0: may be posted anew
 };
 
+/// A member's hold on an encounter, which lasts no longer than the group.
+struct LeaveEncounter {
+  void operator()(Encounter* encounter) const { encounter->users_.fetch_sub(1, std::memory_order_acq_rel); }
+};
+using Visit = std::unique_ptr<Encounter, LeaveEncounter>;
+
 /// Where two members of a group meet.
-class MeetingPlace {
+class alignas(kApart) MeetingPlace {
  public:
-  /// Meets the first that the other side has posted with this tag, or posts one.
-  std::shared_ptr<Encounter> come(std::size_t side, const PairExchange& exchange);
+  /// Meets the first that the other side has posted with this tag, and does the side's work, or posts one.
+  [[nodiscard]] Visit come(std::size_t side, const PairExchange& exchange, WaitPolicy policy);
   /// Takes one that nobody has met back, whose state is `withdrawn` then. False when it was met: then it is made.
-  bool withdraw(const std::shared_ptr<Encounter>& encounter);
+  bool withdraw(Encounter& encounter);
 
  private:
+  [[nodiscard]] Encounter& idle();
   BriefLock lock_;
-  std::vector<std::shared_ptr<Encounter>> posted_;  // in order
+  std::vector<Encounter*> posted_;  // in order
+  std::vector<std::unique_ptr<Encounter>> owned_;
 };
 
 }  // namespace plumbline::comm::local
