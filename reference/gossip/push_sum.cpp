@@ -575,7 +575,9 @@ void PushSum::make_round(std::span<const Buffer> x, bool was_interrupted) {
 // Whether the next round is made in place. Fairscale rounds what stays and weights to the tensors' type where they are not 1,
 // and has a round for each type.
 bool PushSum::meets_one() {
-  if (!all_meet_ || lanes_.empty() || (is_fairscale() && (!is_lazy_ || lanes_.size() > 1))) return false;
+  if (!all_meet_ || group_->pair_exchanges() == nullptr || lanes_.empty() ||
+      (is_fairscale() && (!is_lazy_ || lanes_.size() > 1)))
+    return false;
   return plan_of(lanes_.front().round).met != kNobody;
 }
 
