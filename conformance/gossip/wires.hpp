@@ -83,6 +83,17 @@ class LateWire final : public comm::CommunicatorDecorator {
   std::mt19937_64 random_;
 };
 
+/// Lets messages through, and has nothing else.
+class WireOfMessages final : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+
+ private:
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<WireOfMessages>(std::move(group));
+  }
+};
+
 /// Notes what is started together.
 class NotingWire final : public comm::CommunicatorDecorator {
  public:

@@ -177,8 +177,17 @@ const PushSum::Plan& PushSum::plan_of(std::int64_t round) {
   plan.round = kNoRound;  // until all of it is there
   plan.peers = steps_.peers(graph_, group_->rank(), round);
   plan.shares = shares_of_round(round);
+  plan.met = met_in(plan.peers, round);
   plan.round = round;
   return plan;
+}
+
+// The peer, where it deals with nobody else either.
+int PushSum::met_in(const Peers& peers, std::int64_t round) const {
+  if (peers.out.size() != 1 || peers.in != peers.out) return kNobody;
+  const int peer = peers.out.front();
+  const Peers theirs = steps_.peers(graph_, peer, round);
+  return theirs.out == std::vector{group_->rank()} && theirs.in == theirs.out ? peer : kNobody;
 }
 
 Shares PushSum::shares_of_round(std::int64_t round) const {
@@ -238,10 +247,10 @@ void PushSum::verify() {
   is_verified_ = true;
   const Peers own = steps_.peers(graph_, group_->rank(), lanes_.empty() ? round_ : lanes_.front().round);
   const auto nodes = static_cast<std::size_t>(graph_.nodes());
-  constexpr std::size_t header = 3;
-  const std::array<std::int64_t, header> mine{std::bit_cast<std::int64_t>(hash_of(graph_, mixing_, round_)),
-                                              static_cast<std::int64_t>(own.out.size()),
-                                              static_cast<std::int64_t>(own.in.size())};
+  constexpr std::size_t header = 4;
+  const std::array<std::int64_t, header> mine{
+      std::bit_cast<std::int64_t>(hash_of(graph_, mixing_, round_)), static_cast<std::int64_t>(own.out.size()),
+      static_cast<std::int64_t>(own.in.size()), group_->pair_exchanges() != nullptr ? 1 : 0};
   std::vector<std::int64_t> all(header * nodes);
   group_->all_gather({mine.data(), header, DType::i64}, {all.data(), static_cast<std::int64_t>(all.size()), DType::i64},
                      options_.heartbeat);
@@ -269,6 +278,9 @@ void PushSum::verify() {
           fmt::format("gossip over group {}: nodes 0 and {} have other graphs, mixings or rounds; "
                       "node 0 {}, node {} {}",
                       group_->group().name, node, words_of(peers[0]), node, words_of(peers[node])));
+  bool all_can = true;
+  for (std::size_t node = 0; node < nodes; ++node) all_can = all_can && all[header * node + 3] != 0;
+  all_meet_ = steps_.meets(all_can);
   is_verified_ = true;
 }
 
@@ -422,18 +434,21 @@ void PushSum::take_parts(Lane& lane, std::span<const Buffer> x) {
   parts.assign(1, flat);
 }
 
-double PushSum::ratio_of(double sent) const {
-  const double kept = transfer_->shares().kept;
-  if (is_lazy_ || sent == kept) return 1;
-  const double ratio = sent / kept;
+double PushSum::ratio_of(const Shares& shares, double sent) const {
+  if (is_lazy_ || sent == shares.kept) return 1;
+  const double ratio = sent / shares.kept;
   return is_fairscale() ? double{static_cast<float>(ratio)} : ratio;
+}
+
+double PushSum::sent_ratio_of(const Shares& shares, std::size_t peer, bool fused) const {
+  return steps_.scales(fused) ? ratio_of(shares, steps_.sent(shares, peer)) : 1.0;
 }
 
 void PushSum::add_sends(const Lane& lane, MessageMemory& memory) {
   const Transfer& transfer = *transfer_;
   for (std::size_t i = 0; i < transfer.peers().out.size(); ++i) {
     if (lane.has_sent[i]) continue;
-    const double ratio = steps_.scales(transfer.fused) ? ratio_of(steps_.sent(transfer.shares(), i)) : 1.0;
+    const double ratio = sent_ratio_of(transfer.shares(), i, transfer.fused);
     for (const Buffer& part : transfer.parts) {
       ConstBuffer values = part;
       if (ratio != 1) {
@@ -450,7 +465,8 @@ void PushSum::add_sent_weights(const Lane& lane) {
   Transfer& transfer = *transfer_;
   for (std::size_t i = 0; i < transfer.peers().out.size() && transfer.has_weight; ++i) {
     if (lane.has_sent[i]) continue;
-    const double weight = rounded(lane, weight_) * ratio_of(steps_.sent_weight(transfer.shares(), i));
+    const double weight =
+        rounded(lane, weight_) * ratio_of(transfer.shares(), steps_.sent_weight(transfer.shares(), i));
     transfer.sent_weights[i] = rounded(lane, weight);
     transfer.sends.push_back(
         send_of({&transfer.sent_weights[i], 1, DType::f64}, transfer.peers().out[i], tag_of(Message::weight)));
@@ -541,10 +557,58 @@ void PushSum::mix(std::span<const Buffer> x) {
     throw StateError(fmt::format("round {} of gossip was interrupted on node {}; it must be repeated first", round_,
                                  group_->rank()));
   sort_into_lanes(x);
+  make_round(x, false);
+}
+
+void PushSum::make_round(std::span<const Buffer> x, bool was_interrupted) {
+  is_interrupted_ = is_untouched_ = true;
+  verify();
+  if (meets_one()) return meet(x, was_interrupted);
+  is_untouched_ = false;
+  is_interrupted_ = was_interrupted;
   if (mixes_in_pieces(x)) return mix_in_pieces(x);
   prepare(x);
   exchange_lanes(x);
   absorb(x, incoming_);
+}
+
+// Whether the next round is made in place. Fairscale rounds what stays and weights to the tensors' type where they are not 1,
+// and has a round for each type.
+bool PushSum::meets_one() {
+  if (!all_meet_ || group_->pair_exchanges() == nullptr || lanes_.empty() ||
+      (is_fairscale() && (!is_lazy_ || lanes_.size() > 1)))
+    return false;
+  return plan_of(lanes_.front().round).met != kNobody;
+}
+
+void PushSum::meet(std::span<const Buffer> x, bool was_interrupted) {
+  const Lane& first = lanes_.front();
+  const Plan& plan = plan_of(first.round);
+  const Shares& shares = plan.shares;
+  meeting_.clear();
+  for (const Lane& lane : lanes_) {
+    const bool fused = options_.fuse && lane.tensors.size() > 1;
+    const comm::PairFactors factors = is_lazy_ ? comm::PairFactors{1, 1, shares.kept}
+                                               : comm::PairFactors{shares.kept, sent_ratio_of(shares, 0, fused), 1};
+    for (const std::size_t tensor : lane.tensors) meeting_.push_back({x[tensor], factors});
+  }
+  double weight = weight_;
+  const bool has_weight = carries_weight_ && !is_lazy_;
+  if (has_weight)
+    meeting_.push_back(
+        {{&weight, 1, DType::f64}, {steps_.kept_weight(shares), ratio_of(shares, steps_.sent_weight(shares, 0)), 1}});
+  naming_peers(first, [&] {
+    const comm::PairExchange exchange{
+        .peer = plan.met, .tag = tag_of(Message::values), .parts = meeting_, .update = steps_.meet};
+    group_->pair_exchanges()->start(exchange).wait(options_.heartbeat);
+  });
+  if (has_weight)
+    weight_ = weight;
+  else
+    prepare_weight();
+  for (Lane& lane : lanes_) finish(lane, was_interrupted);
+  end_round(was_interrupted);
+  is_interrupted_ = is_untouched_ = false;
 }
 
 // Whether values may be mixed as they come, and sent from where they are.
@@ -691,6 +755,7 @@ void PushSum::retry(std::span<const Buffer> x) {
         round_, group_->rank()));
   sort_into_lanes(x);
   if (steps_.retry_mixes()) prepare(x);
+  if (is_untouched_) return make_round(x, true);
   exchange_lanes(x);
   absorb(x, incoming_);
 }
@@ -705,19 +770,23 @@ void PushSum::reconnect(comm::Communicator& group) {
         fmt::format("group {} has other ranks than group {}", group.group().name, group_->group().name));
   group_ = &group;
   const bool has_come = is_interrupted_ && next_lane_ < lanes_.size() && lanes_[next_lane_].has_come;
-  const std::array<std::int64_t, 2> mine{exchanges_, has_come ? 1 : 0};
-  std::vector<std::int64_t> all(2 * static_cast<std::size_t>(group.size()));
+  constexpr std::size_t said = 3;
+  const std::array<std::int64_t, said> mine{exchanges_, has_come ? 1 : 0,
+                                            all_meet_ && group.pair_exchanges() != nullptr ? 1 : 0};
+  std::vector<std::int64_t> all(said * static_cast<std::size_t>(group.size()));
   // Others may notice that the group before has failed only when their own heartbeat time has passed.
   const std::chrono::nanoseconds patience = std::max(
       options_.heartbeat, std::min<std::chrono::nanoseconds>(options_.heartbeat, std::chrono::hours(24 * 365)) * 2);
-  group.all_gather({mine.data(), 2, DType::i64}, {all.data(), static_cast<std::int64_t>(all.size()), DType::i64},
+  group.all_gather({mine.data(), said, DType::i64}, {all.data(), static_cast<std::int64_t>(all.size()), DType::i64},
                    patience);
-  if (!is_interrupted_ || next_lane_ >= lanes_.size()) return;
+  for (std::size_t node = 0; node < static_cast<std::size_t>(group.size()); ++node)
+    all_meet_ = all_meet_ && all[said * node + 2] != 0;
+  if (!is_interrupted_ || is_untouched_ || next_lane_ >= lanes_.size()) return;
   Lane& lane = lanes_[next_lane_];
   lane.has_sent.clear();
   lane.awaits.clear();
   for (const int peer : plan_of(lane.round).peers.out) {
-    const auto at = 2 * static_cast<std::size_t>(peer);
+    const auto at = said * static_cast<std::size_t>(peer);
     const bool has_values = all[at] > exchanges_ || (all[at] == exchanges_ && all[at + 1] != 0);
     lane.has_sent.push_back(has_values);
     lane.awaits.push_back(!has_values);

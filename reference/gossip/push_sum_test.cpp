@@ -78,18 +78,45 @@ TEST(TensorKernels, GiveTheSameBitsInEveryInstructionSet) {
         // Numbers in every type: of two NaNs either may be the sum.
         std::ranges::generate(other, [&] { return random() & 0xbfffbfffbfffbfffu; });
         const auto made_by = [&](const TensorKernels& set) {
-          std::array<std::vector<std::uint64_t>, 4> made{x, x, x, x};
+          std::array<std::vector<std::uint64_t>, 8> made{x, x, x, x, x, other, x, other};
           const TensorLoops& loops = set.of(dtype);
           loops.scaled_copy(made[0].data(), other.data(), count, 1.0 / 3);
           loops.add(made[1].data(), other.data(), count);
           loops.add_and_scale(made[2].data(), other.data(), count, 1.0 / 3);
           loops.divide(made[3].data(), count, 3);
+          loops.meet(made[4].data(), {1, 1, 1.0 / 3}, made[5].data(), {1, 1, 1.0 / 3}, count);
+          loops.meet(made[6].data(), {0.3, 0.7, 1}, made[7].data(), {0.25, 3, 0.9}, count);
           return made;
         };
         EXPECT_EQ(made_by(*kernels), made_by(baseline))
             << kernels->instruction_set << ' ' << comm::name_of(dtype) << ' ' << count;
       }
   EXPECT_THROW((void)baseline.of(DType::i32), Unsupported);
+}
+
+// Two nodes that meet have the bits of messages, of every type.
+TEST(TensorKernels, MeetingIsWhatMessagesDo) {
+  std::mt19937_64 random(8);
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64})
+    for (const auto& [of_a, of_b] :
+         {std::pair(comm::PairFactors{1, 1, 0.5}, comm::PairFactors{1, 1, 0.5}),
+          std::pair(comm::PairFactors{1, 1, 0.3}, comm::PairFactors{1, 1, 0.7}),
+          std::pair(comm::PairFactors{0.3, 7.0 / 3, 1}, comm::PairFactors{0.6, 2.0 / 3, 1})}) {
+      constexpr std::int64_t count = 1000;
+      std::vector<std::uint64_t> a(count), b(count);
+      for (auto* const x : {&a, &b}) std::ranges::generate(*x, [&] { return random() & 0xbfffbfffbfffbfffu; });
+      std::vector<std::uint64_t> met_a = a, met_b = b, sent_a(count), sent_b(count);
+      const auto buffer = [&](std::vector<std::uint64_t>& x) { return Buffer{x.data(), count, dtype}; };
+      scale(buffer(a), of_a[0]);
+      scale(buffer(b), of_b[0]);
+      scaled_copy(buffer(a), buffer(sent_a), of_a[1]);
+      scaled_copy(buffer(b), buffer(sent_b), of_b[1]);
+      add_and_scale(buffer(a), buffer(sent_b), of_a[2]);
+      add_and_scale(buffer(b), buffer(sent_a), of_b[2]);
+      meet(dtype, met_a.data(), of_a, met_b.data(), of_b, count);
+      EXPECT_EQ(met_a, a) << comm::name_of(dtype);
+      EXPECT_EQ(met_b, b) << comm::name_of(dtype);
+    }
 }
 
 // More pieces than are ever under way at once.
