@@ -589,7 +589,8 @@ class Reducer::Impl {
     }
     if (options_.overlap && !is_learning()) launch_what_may_start(false);
     if (flights_.empty()) return;
-    if (flights_.front().work.test() && options_.reduced) complete_first();
+    if (flights_.front().work.test() && options_.reduced && steps_.may_complete_early(options_.hook.finish != nullptr))
+      complete_first();
   }
   void mark_lacking(int gradient) {
     State& state = states_[static_cast<std::size_t>(gradient)];
@@ -647,7 +648,7 @@ class Reducer::Impl {
     const double before = copies() && !flight.in_place ? 1 : flight.divisors.before;
     Buffer sent = steps_.exchanged(values, plan_.buckets[static_cast<std::size_t>(bucket)].members);
     if (options_.hook.start) {
-      flight.work = options_.hook.start(group, bucket, sent);
+      flight.work = options_.hook.start(group, hooked(bucket, sent));
     } else {
       if (options_.wire && comm::is_floating(values.dtype) && values.dtype != *options_.wire) {
         flight.wire = next_wire();
@@ -685,7 +686,7 @@ class Reducer::Impl {
     await(flight);
     const Buffer values = own_part(flight.bucket, reduced_buffer(flight));
     if (options_.hook.start) {
-      if (options_.hook.finish) options_.hook.finish(group_of(flight.bucket), flight.bucket, values);
+      if (options_.hook.finish) options_.hook.finish(group_of(flight.bucket), hooked(flight.bucket, values));
       flight.divisors = {};
     }
     const double after = flight.divisors.after;
@@ -698,6 +699,10 @@ class Reducer::Impl {
     }
     if (copies() && !flight.in_place) copy_out(flight.bucket, after);
     tell(flight.bucket, true);
+  }
+  [[nodiscard]] HookedBucket hooked(int bucket, const Buffer& values) const {
+    const Bucket& one = plan_.buckets[static_cast<std::size_t>(bucket)];
+    return {.index = bucket, .values = values, .members = plan_.members_of(one), .numbers = one.numbers};
   }
   void tell(int bucket, bool is_reduced) const {
     if (options_.reduced && steps_.tells(is_reduced)) options_.reduced(bucket);

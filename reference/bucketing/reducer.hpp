@@ -53,12 +53,21 @@ enum class Results : std::uint8_t {
   shared_out   // the r-th of as many equal parts as there are ranks on rank r, and nothing elsewhere: reduce-scatter
 };
 
-/// An exchange of the caller's in place of the all-reduce; nothing is divided around it.
+/// What a hook is given of a bucket.
+struct HookedBucket {
+  int index = 0;                      // in the plan
+  comm::Buffer values{};              // numbers
+  std::span<const Member> members{};  // where its gradients lie, in elements
+  std::int8_t numbers = 1;            // in an element
+};
+
+/// An exchange of the caller's in place of the all-reduce; nothing is divided around it. quantised.hpp and power_sgd.hpp have some.
 struct CommunicationHook {
   /// Starts the exchange of a bucket's values. Called in launch order.
-  std::function<comm::Work(comm::Communicator& group, int bucket, comm::Buffer values)> start;
-  /// Makes the results of it, in the same place, when the work is complete; may be empty.
-  std::function<void(comm::Communicator& group, int bucket, comm::Buffer values)> finish;
+  std::function<comm::Work(comm::Communicator& group, const HookedBucket& bucket)> start;
+  /// Makes the results of it, in the same place, when the work is complete; may be empty. Called in launch order, on every rank
+  /// between the same exchanges, so that it may exchange more.
+  std::function<void(comm::Communicator& group, const HookedBucket& bucket)> finish;
 };
 
 struct ReducerOptions {

@@ -95,6 +95,9 @@ struct ReducerSteps {
   std::function<std::optional<std::int64_t>(comm::ConstBuffer values, double largest)> outside;
   /// Whether the caller is told of a bucket, when it is started and when its results are there.
   std::function<bool(bool is_reduced)> tells = [](bool is_reduced) { return is_reduced; };
+  /// Whether a bucket may be completed as soon as its exchange is over, which no two ranks see at once: a hook that finishes it
+  /// may exchange more.
+  std::function<bool(bool hook_finishes)> may_complete_early = [](bool hook_finishes) { return !hook_finishes; };
   /// Whether a pass may end although so many gradients never got ready.
   std::function<bool(int late)> may_end = [](int late) { return late == 0; };
   /// The part of a bucket that is exchanged.

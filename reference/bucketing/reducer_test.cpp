@@ -284,7 +284,9 @@ TEST(Reducer, TellsOfBucketsInAnyCallOfAPass) {
     std::vector<int> told;
     std::function<void(int)> reduced;
     ReducerOptions options{.average = false, .unused = Unused::zeros, .reduced = [&](int bucket) { reduced(bucket); }};
-    options.hook.start = [](Communicator&, int, Buffer) { return comm::Work(); };  // over as soon as it is started
+    options.hook.start = [](Communicator&, const HookedBucket&) {
+      return comm::Work();
+    };  // over as soon as it is started
     Reducer reducer({&world}, gradients, plan_of(gradients, {{2}, {1}, {0}}), options);
     reduced = [&](int bucket) {
       const Member& member = reducer.plan().members_of(reducer.plan().buckets.at(static_cast<std::size_t>(bucket)))[0];
@@ -355,11 +357,13 @@ TEST(Reducer, ExchangesAsAHookSays) {
   run_ranks(2, [](Communicator& world) {
     const auto gradients = gradients_of({2});
     ReducerOptions options;
-    options.hook.start = [](Communicator& group, int, Buffer values) {
-      return group.start(
-          comm::Call{.operation = comm::Operation::all_reduce, .op = comm::ReduceOp::max, .in = values, .out = values});
+    options.hook.start = [](Communicator& group, const HookedBucket& bucket) {
+      return group.start(comm::Call{.operation = comm::Operation::all_reduce,
+                                    .op = comm::ReduceOp::max,
+                                    .in = bucket.values,
+                                    .out = bucket.values});
     };
-    options.hook.finish = [](Communicator&, int, Buffer values) { floats(values)[0] += 100; };
+    options.hook.finish = [](Communicator&, const HookedBucket& bucket) { floats(bucket.values)[0] += 100; };
     Reducer reducer({&world}, gradients, plan_of(gradients, {{0}}), options);
     reducer.begin();
     std::ranges::fill(floats(reducer.view(0)), static_cast<float>(world.rank()));

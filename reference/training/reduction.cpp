@@ -33,8 +33,8 @@ bucketing::ReducerOptions DataReduction::options() {
   options.unused = bucketing::Unused::zeros;
   if (!steps_.reduce) return options;
   options.wire.reset();
-  options.hook.start = [this](comm::Communicator& group, int, const comm::Buffer& values) {
-    reduce_by_step(group, values);
+  options.hook.start = [this](comm::Communicator& group, const bucketing::HookedBucket& bucket) {
+    reduce_by_step(group, bucket.values);
     return comm::Work();
   };
   return options;

@@ -152,8 +152,8 @@ TEST(AutogradReducer, TellsOfBucketsWhoseResultsAreTheLeavesGradients) {
       for (const char* name : {"a", "b", "other order"})
         leaves.push_back({name, at::full({3, 2}, 2.0).requires_grad_()});
       AutogradOptions options{.reducer = {.memory = memory}, .bucket_bytes = 1};
-      options.reducer.hook.start = [](Communicator& group, int, comm::Buffer values) {
-        group.all_reduce(values, values, comm::ReduceOp::sum);
+      options.reducer.hook.start = [](Communicator& group, const bucketing::HookedBucket& bucket) {
+        group.all_reduce(bucket.values, bucket.values, comm::ReduceOp::sum);
         return comm::Work();  // so that it is told of within backward
       };
       std::vector<int> told;
