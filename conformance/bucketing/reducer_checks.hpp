@@ -11,6 +11,8 @@ void add_reducer_training_checks(suite::Suite& suite);
 void add_reducer_rule_checks(suite::Suite& suite);
 /// Where gradients lie, what is looked at first, and what is known of a bucket when: BUCKET-100 to BUCKET-107.
 void add_reducer_memory_checks(suite::Suite& suite);
+/// Gradients that travel as bytes or as products of narrow matrices: BUCKET-200 to BUCKET-208.
+void add_compression_checks(suite::Suite& suite);
 /// A model in buckets: BUCKET-070.
 void add_reducer_model_checks(suite::Suite& suite);
 /// All of them.
