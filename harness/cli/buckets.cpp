@@ -76,9 +76,7 @@ NamedGradients gradients_of(const BucketsOptions& options) {
 std::vector<int> order_of(const BucketsOptions& options, const NamedGradients& named) {
   if (options.order.empty()) return {};
   std::map<std::string_view, int> indices;
-  for (std::size_t i = 0; i < named.names.size(); ++i)
-    if (!indices.emplace(named.names[i], static_cast<int>(i)).second)
-      throw InvalidArgument(fmt::format("--order: two gradients have the name '{}'", named.names[i]));
+  for (std::size_t i = 0; i < named.names.size(); ++i) indices.emplace(named.names[i], static_cast<int>(i));
   std::vector<int> order;
   std::vector<bool> seen(named.names.size());
   std::istringstream lines(read_text("--order", options.order));
