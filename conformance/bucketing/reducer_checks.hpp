@@ -13,6 +13,8 @@ void add_reducer_rule_checks(suite::Suite& suite);
 void add_reducer_memory_checks(suite::Suite& suite);
 /// Gradients that travel as bytes or as products of narrow matrices: BUCKET-200 to BUCKET-208.
 void add_compression_checks(suite::Suite& suite);
+/// Sums of sparse gradients: BUCKET-210 to BUCKET-212.
+void add_sparse_checks(suite::Suite& suite);
 /// A model in buckets: BUCKET-070.
 void add_reducer_model_checks(suite::Suite& suite);
 /// All of them.

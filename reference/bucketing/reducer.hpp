@@ -10,6 +10,8 @@
 //         which is read when they are ready and written by finish(), until clear(); a bucket of one is reduced right
 //         there, without a copy, unless it travels compressed or through a hook: ready() says what that asks for. Host
 //         memory only.
+// Sparse  A gradient that is planned as sparse has a bucket of its own, without memory, and no view: its rows are handed in,
+//         copied, and their sum is in rows() until clear(). It takes no hook and no wire.
 // Lacking A gradient that this rank has not in this step counts as zeros where another rank has it: the result is in
 //         view(i). What no rank has is absent: Outcome::produced, and the caller's memory is not written.
 // Numbers The default average is the communicator's: the sum, then one division. A split divides each rank's values before
@@ -30,6 +32,7 @@
 
 #include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/reducer_steps.hpp"
+#include "reference/bucketing/sparse_rows.hpp"
 #include "reference/comm/communicator.hpp"
 
 namespace plumbline::bucketing {
@@ -138,7 +141,8 @@ class Reducer {
  public:
   /// `groups[g]` reduces gradients of group g. They must outlive it. Throws InvalidArgument for a plan that does not fit
   /// the gradients, splits that are no group's size, names of another number, and options that exclude each other;
-  /// Unsupported for sparse gradients, memory of other devices, and averages of integers.
+  /// Unsupported for sparse gradients of other types than f32 and f64, or with a hook or results that are shared out, memory of
+  /// other devices, and averages of integers.
   Reducer(std::vector<comm::Communicator*> groups, std::vector<Gradient> gradients, Plan plan,
           ReducerOptions options = {}, const ReducerSteps& steps = {});
   ~Reducer();
@@ -159,6 +163,9 @@ class Reducer {
   /// type than the gradient has, for memory in which another gradient of the step lies, and with ReducerOptions::largest,
   /// naming the element, for numbers that are not to be reduced; ready(gradient) throws that, too.
   void ready(int gradient, comm::Buffer values);
+  /// The same of a sparse gradient: the rows that the step has accumulated so far. Throws also InvalidArgument for one that is
+  /// planned as dense, and what SparseSum::take() throws, naming the gradient.
+  void ready(int gradient, const SparseRows& rows);
   /// A gradient will not be produced in this pass: Pass::unused, said when it is known. Throws as ready(), and
   /// InvalidArgument where that is not looked at.
   void lack(int gradient);
@@ -174,7 +181,10 @@ class Reducer {
   /// steps.
   int join(const std::function<void(const Outcome&)>& after_each = {});
 
-  /// The place of a gradient in its bucket.
+  /// The sum of a sparse gradient, after a pass that synchronises, until clear(). Throws OutOfRange for an index that there is
+  /// not, and InvalidArgument for a dense one.
+  [[nodiscard]] SparseRows rows(int gradient) const;
+  /// The place of a gradient in its bucket. Throws InvalidArgument for a sparse one.
   [[nodiscard]] comm::Buffer view(int gradient) const;
   /// The part of a bucket that this rank has the results of: all of it, unless they are shared out. Throws OutOfRange for a
   /// bucket that there is not.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "reference/bucketing/plan.hpp"
+#include "reference/bucketing/sparse_rows.hpp"
 #include "reference/comm/communicator.hpp"
 
 namespace plumbline::bucketing {
@@ -105,6 +106,7 @@ struct ReducerSteps {
     return bucket;
   };
   std::function<comm::Work(comm::Communicator& group, comm::Buffer values, comm::ReduceOp op)> start;  // in place
+  SparseSteps sparse;  // of the sums of sparse gradients
   std::function<void(int bucket, int buckets, comm::Work& work, comm::Timeout timeout)> wait =
       [](int, int, comm::Work& work, comm::Timeout timeout) { work.wait(timeout); };
   /// Whether values that were accumulated go with their gradient into the new plan.

@@ -552,7 +552,11 @@ TEST(Reducer, RefusesPlansThatDoNotFit) {
     EXPECT_THAT(refused(right, {.unused = Unused::told, .reduced = [](int) {}}), HasSubstr("only at the end which"));
     EXPECT_THAT(refused(right, {.wire = DType::i32}), HasSubstr("do not travel as i32"));
     gradients[0].sparse = true;
-    EXPECT_THAT(refused(right), HasSubstr("'weight' is sparse"));
+    gradients[0].dtype = DType::f16;
+    EXPECT_THAT(refused(right), HasSubstr("'weight' is sparse and of f16"));
+    gradients[0].dtype = DType::f32;
+    EXPECT_THAT(refused(right, {.results = Results::shared_out}),
+                HasSubstr("'weight' is sparse; no hook exchanges it"));
     gradients[0] = {.elements = 2, .device = {comm::Device::Kind::cuda, 0}};
     EXPECT_THAT(refused(right), HasSubstr("'weight' lies on cuda:0"));
     gradients[0] = {.elements = 2, .group = 3};
@@ -787,9 +791,8 @@ TEST(Overlap, IsHeldAgainstOneAfterTheOther) {
   EXPECT_EQ(of(10, 10.5, 15).slower, 0U) << "not by a tenth";
   EXPECT_EQ(of(10, 11.5, 15).slower, 15U);
   EXPECT_FALSE(of(10, 11.5, 15).keeps_guideline());
-  EXPECT_NEAR(of(10, 11.5, 3).chance, 0.125, 1e-12);
-  for (const std::size_t rounds :
-       {1020, 1100, 10000}) {  // more ways than a double holds, up to as many as there may be
+  EXPECT_NEAR(of(10, 11.5, 3).chance, 0.05, 1e-12);
+  for (const std::size_t rounds : {29, 1020, 10000}) {  // more ways than a double holds, up to as many as there may be
     EXPECT_NEAR(of(10, 7, rounds).chance, 1, 1e-6) << rounds;
     EXPECT_TRUE(of(10, 7, rounds).keeps_guideline()) << rounds;
     EXPECT_FALSE(of(10, 11.5, rounds).keeps_guideline()) << rounds;
@@ -799,7 +802,7 @@ TEST(Overlap, IsHeldAgainstOneAfterTheOther) {
                      .reductions = std::vector<double>(9, 4),
                      .serial = std::vector<double>(9, 10),
                      .overlapped = {12, 12, 12, 12, 12, 12, 12, 9, 9}};
-  EXPECT_NEAR(overlap_of(mixed).chance, (36 + 9 + 1) / 512.0, 1e-12);
+  EXPECT_NEAR(overlap_of(mixed).chance, 643 / 48620.0, 1e-12) << "7 of 9 are slower by more than a tenth";
   EXPECT_DOUBLE_EQ(overlap_of(mixed).hidden, -0.5);
   mixed.serial.pop_back();
   EXPECT_THROW((void)overlap_of(mixed), InvalidArgument);
