@@ -535,6 +535,30 @@ std::vector<Mutant> memory() {
   };
 }
 
+std::vector<Mutant> instances() {
+  const auto of = [](int instances, int world) {
+    return at("instances", "instances=" + std::to_string(instances) + ",division=collective", world);
+  };
+  const auto lazy = [](const char* memory, const char* lacking) {
+    return at("lazy", std::string("memory=") + memory + ",lacking=" + lacking, 2);
+  };
+  return {
+      {"bkt.instances_apart", "BUCKET-213", "each instance has a mean of its own",
+       "a distributed optimizer that takes its group for the data ranks", of(2, 4), of(1, 4), "there is one instance",
+       with([](ReducerSteps& steps) { steps.across = [](Buffer, Buffer) { return Buffer{}; }; })},
+      {"bkt.whole_bucket_across", "BUCKET-214", "buckets are reduced across instances as a whole",
+       "the bucket in place of the local shard", of(2, 4), of(2, 2), "alone in an instance, a rank has the whole",
+       with([](ReducerSteps& steps) { steps.across = [](Buffer, Buffer whole) { return whole; }; })},
+      {"bkt.memory_kept", "BUCKET-215", "memory that is taken when it is needed is not given back",
+       "a pool that only grows", lazy("lazy", "nothing"), lazy("kept", "nothing"), "it is to be kept",
+       with([](ReducerSteps& steps) { steps.gives_back = [](bool) { return false; }; })},
+      {"bkt.memory_given_back_early", "BUCKET-215",
+       "a bucket's memory is given back although it has the only result of a gradient", "BKT-05", lazy("lazy", "one"),
+       lazy("lazy", "nothing"), "every rank has every gradient",
+       with([](ReducerSteps& steps) { steps.gives_back = [](bool) { return true; }; })},
+  };
+}
+
 std::vector<Mutant> sparse() {
   const auto sum = [](const char* entries, int world, const char* result = "average") {
     return "bucketing.sparse.is_the_dense_sum[entries=" + std::string(entries) + ",result=" + result +
@@ -644,7 +668,7 @@ std::vector<Mutant> of_models() {
 
 std::vector<Mutant> reducer_mutants() {
   std::vector<Mutant> all = places();
-  for (const auto kind : {passes, unused, additions, starting, numbers, refused, memory, sparse, of_models})
+  for (const auto kind : {passes, unused, additions, starting, numbers, refused, memory, instances, sparse, of_models})
     std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -36,6 +37,26 @@ class Memory {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
   std::unique_ptr<std::byte, Free> data_;
+};
+
+// A bucket's, which may be taken and given back.
+class BucketMemory {
+ public:
+  explicit BucketMemory(std::int64_t bytes) : bytes_(static_cast<std::size_t>(bytes)) {}
+  /// Whether it had none.
+  bool ensure() {
+    if (memory_) return false;
+    memory_.emplace(bytes_);
+    return true;
+  }
+  void give_back() { memory_.reset(); }
+  /// Nothing where it has none.
+  [[nodiscard]] std::byte* data() const { return memory_ ? memory_->data() : nullptr; }
+  [[nodiscard]] std::int64_t bytes() const { return memory_ ? static_cast<std::int64_t>(bytes_) : 0; }
+
+ private:
+  std::size_t bytes_;
+  std::optional<Memory> memory_;
 };
 
 std::int64_t reals_of(const Gradient& gradient) { return gradient.elements * gradient.numbers; }
@@ -154,6 +175,8 @@ class Reducer::Impl {
     }
     held_memory_.clear();
     for (auto& [gradient, sum] : sparse_) sum.clear();
+    for (BucketMemory& memory : memory_)
+      if (options_.lazy) memory.give_back();
     reduced_ = false;
     passes_ = 0;
   }
@@ -182,6 +205,8 @@ class Reducer::Impl {
     const State& state = known(gradient, "view");
     if (is_sparse(gradient))
       throw InvalidArgument(at("view") + fmt::format(": gradient '{}' is sparse; it has rows", name(gradient)));
+    if (memory_[static_cast<std::size_t>(state.bucket)].data() == nullptr)
+      throw StateError(at("view") + fmt::format(": the bucket of '{}' has no memory now", name(gradient)));
     return part_of(bucket_buffer(state.bucket), state.begin, reals_of(gradients_[static_cast<std::size_t>(gradient)]));
   }
 
@@ -195,10 +220,10 @@ class Reducer::Impl {
   void use(Plan plan) {
     if (in_pass_) throw StateError(at("use") + ": a pass is under way");
     const Plan old_plan = std::move(plan_);
-    const std::vector<Memory> old_memory = std::move(memory_);
+    const std::vector<BucketMemory> old_memory = std::move(memory_);
     const std::vector<State> old = states_;
     adopt(std::move(plan));
-    if (!steps_.carries(passes_)) return;
+    if (options_.lazy || !steps_.carries(passes_)) return;
     for (std::size_t i = 0; i < states_.size(); ++i) {
       if (!old[i].held || old[i].bucket < 0 || states_[i].bucket < 0 || gradients_[i].sparse) continue;
       const Bucket& bucket = old_plan.buckets[static_cast<std::size_t>(old[i].bucket)];
@@ -212,6 +237,11 @@ class Reducer::Impl {
     if (bucket < 0 || static_cast<std::size_t>(bucket) >= plan_.buckets.size())
       throw OutOfRange(at("results") + fmt::format(": bucket {}; there are {}", bucket, plan_.buckets.size()));
     return own_part(bucket, bucket_buffer(bucket));
+  }
+  [[nodiscard]] std::int64_t bucket_memory() const {
+    std::int64_t bytes = 0;
+    for (const BucketMemory& memory : memory_) bytes += memory.bytes();
+    return bytes;
   }
   [[nodiscard]] const Plan& plan() const { return plan_; }
   [[nodiscard]] bool has_rebuilt() const { return rebuilt_; }
@@ -266,11 +296,13 @@ class Reducer::Impl {
     const auto refuse = [&](const std::string& why) { throw InvalidArgument(at("options") + ": " + why); };
     if (!options_.names.empty() && options_.names.size() != gradients_.size())
       refuse(fmt::format("{} names for {} gradients", options_.names.size(), gradients_.size()));
-    for (const Communicator* group : groups_)
+    check_across();
+    if (options_.lazy && !copies()) refuse("buckets in which gradients live have their memory from the start");
+    for (std::size_t i = 0; i < groups_.size(); ++i)
       if (options_.split && (options_.split->before < 1 || options_.split->after < 1 ||
-                             std::int64_t{options_.split->before} * options_.split->after != group->size()))
+                             std::int64_t{options_.split->before} * options_.split->after != ranks_of(i)))
         refuse(fmt::format("division by {} before and by {} after: the product must be the {} ranks of group {}",
-                           options_.split->before, options_.split->after, group->size(), group->group().name));
+                           options_.split->before, options_.split->after, ranks_of(i), groups_[i]->group().name));
     check_divisors();
     if (options_.split && options_.join_divisor == JoinDivisor::present_ranks)
       refuse("a division that is split is not one by the ranks that are present");
@@ -290,6 +322,18 @@ class Reducer::Impl {
       refuse("results are shared out where it is known beforehand which gradients there are");
     if (options_.join && options_.unused == Unused::learned)
       refuse("a rank without rows has no gradients: which a step has is not learned from one where ranks join");
+  }
+  // Those whose gradients are added: of all instances.
+  [[nodiscard]] int ranks_of(std::size_t group) const {
+    return groups_[group]->size() * (options_.across.empty() ? 1 : options_.across[group]->size());
+  }
+  void check_across() const {
+    if (options_.across.empty()) return;
+    const auto refuse = [&](const std::string& why) { throw InvalidArgument(at("options") + ": " + why); };
+    if (options_.across.size() != groups_.size() || std::ranges::count(options_.across, nullptr) > 0)
+      refuse(fmt::format("{} groups across instances for {} groups", options_.across.size(), groups_.size()));
+    if (!is_shared_out() || options_.join)
+      refuse("groups across instances are of results that are shared out, of ranks that all have rows");
   }
   void check_divisors() const {
     if (options_.divisors.empty()) return;
@@ -412,7 +456,8 @@ class Reducer::Impl {
     for (State& state : states_) state.bucket = -1;
     for (std::size_t k = 0; k < plan_.buckets.size(); ++k) {
       const Bucket& bucket = plan_.buckets[k];
-      memory_.emplace_back(static_cast<std::size_t>(is_sparse_bucket(bucket) ? 0 : bucket.bytes()));
+      memory_.emplace_back(is_sparse_bucket(bucket) ? 0 : bucket.bytes());
+      if (!options_.lazy) memory_.back().ensure();
       for (int member = 0; member < bucket.members; ++member) {
         const Member& one = plan_.members_of(bucket)[static_cast<std::size_t>(member)];
         State& state = states_[static_cast<std::size_t>(one.gradient)];
@@ -460,6 +505,8 @@ class Reducer::Impl {
         plan.buckets.push_back(bucket);
       }
       steps_.agree(*groups_[static_cast<std::size_t>(group)], plan, gradients, names, options_.timeout);
+      if (!options_.across.empty())
+        steps_.agree(*options_.across[static_cast<std::size_t>(group)], plan, gradients, names, options_.timeout);
     }
     agreed_ = true;
   }
@@ -494,8 +541,13 @@ class Reducer::Impl {
     if (options_.initial.empty() || !steps_.broadcasts_initial(first_pass)) return;
     for (const Buffer& values : options_.initial) {
       note(Launch::What::initial, 0, values.dtype, values.count);
-      groups_.front()->broadcast(values, 0, options_.timeout);
+      take_rank_0s(values);
     }
+  }
+  // The first instance's rank 0 tells the other instances' first.
+  void take_rank_0s(const Buffer& values) {
+    if (!options_.across.empty()) options_.across.front()->broadcast(values, 0, options_.timeout);
+    groups_.front()->broadcast(values, 0, options_.timeout);
   }
   void open(bool synchronises, bool broadcasts) {
     if (synchronises) {
@@ -508,7 +560,7 @@ class Reducer::Impl {
     for (const Buffer& buffer : options_.buffers) {
       if (!broadcasts) break;
       note(Launch::What::buffer, 0, buffer.dtype, buffer.count);
-      groups_.front()->broadcast(buffer, 0, options_.timeout);
+      take_rank_0s(buffer);
     }
     for (State& state : states_) {
       state.ready = state.lacking = false;
@@ -519,6 +571,7 @@ class Reducer::Impl {
     next_ = 0;
     ready_ = 0;
     of_step_ = 0;
+    outcome_.most_memory = bucket_memory();
     synchronises_ = synchronises;
     in_pass_ = true;
   }
@@ -539,6 +592,16 @@ class Reducer::Impl {
     return equal_part(values, steps_.part_of_rank(group.rank(), group.size()), group.size());
   }
   [[nodiscard]] bool copies() const { return options_.memory == GradientMemory::copies; }
+  void ensure_memory(int bucket) {
+    if (memory_[static_cast<std::size_t>(bucket)].ensure())
+      outcome_.most_memory = std::max(outcome_.most_memory, bucket_memory());
+  }
+  void give_back(int bucket) {
+    const auto members = plan_.members_of(plan_.buckets[static_cast<std::size_t>(bucket)]);
+    const bool has_all = std::ranges::all_of(
+        members, [&](const Member& member) { return states_[static_cast<std::size_t>(member.gradient)].held; });
+    if (options_.lazy && steps_.gives_back(has_all)) memory_[static_cast<std::size_t>(bucket)].give_back();
+  }
   // Where values are copied into the bucket.
   [[nodiscard]] Buffer place_in(int gradient) const {
     const State& state = states_[static_cast<std::size_t>(gradient)];
@@ -628,6 +691,7 @@ class Reducer::Impl {
     --missing_[static_cast<std::size_t>(state.bucket)];
     if (!synchronises_) return;
     if (state.held) check_range(gradient);
+    if (!is_sparse(gradient) && !is_in_place(state.bucket)) ensure_memory(state.bucket);
     if (is_sparse(gradient)) {
       if (!state.held) sparse_.at(gradient).clear();
     } else if (copies() && state.held && !is_in_place(state.bucket)) {
@@ -638,7 +702,7 @@ class Reducer::Impl {
     }
     if (options_.overlap && !is_learning()) launch_what_may_start(false);
     if (flights_.empty()) return;
-    if (flights_.front().work.test() && options_.reduced &&
+    if (flights_.front().work.test() && (options_.reduced || options_.lazy) &&
         steps_.may_complete_early(exchanges_twice(flights_.front())))
       complete_first();
   }
@@ -673,7 +737,7 @@ class Reducer::Impl {
     const auto group = static_cast<std::size_t>(plan_.buckets[static_cast<std::size_t>(bucket)].group);
     return steps_.divisors({.average = options_.average,
                             .split = options_.divisors.empty() ? options_.split : Split{1, options_.divisors[group]},
-                            .ranks = group_of(bucket).size(),
+                            .ranks = ranks_of(group),
                             .present = counts ? present_ : 0,
                             .passes = passes_ + 1,
                             .is_integer = !comm::is_floating(plan_.buckets[static_cast<std::size_t>(bucket)].dtype)});
@@ -693,7 +757,8 @@ class Reducer::Impl {
   }
   // Whether what completes a bucket takes part in exchanges of its own.
   [[nodiscard]] bool exchanges_twice(const Flight& flight) const {
-    return options_.hook.finish || is_sparse_bucket(plan_.buckets[static_cast<std::size_t>(flight.bucket)]);
+    return options_.hook.finish || !options_.across.empty() ||
+           is_sparse_bucket(plan_.buckets[static_cast<std::size_t>(flight.bucket)]);
   }
   [[nodiscard]] SparseSum& sum_of(int bucket) {
     return sparse_.at(plan_.members_of(plan_.buckets[static_cast<std::size_t>(bucket)]).front().gradient);
@@ -761,6 +826,7 @@ class Reducer::Impl {
       tell(flight.bucket, true);
       return;
     }
+    if (!options_.across.empty()) reduce_across(flight);
     const Buffer values = own_part(flight.bucket, reduced_buffer(flight));
     if (options_.hook.start) {
       if (options_.hook.finish) options_.hook.finish(group_of(flight.bucket), hooked(flight.bucket, values));
@@ -775,7 +841,17 @@ class Reducer::Impl {
       copy_divided(values, values, after);
     }
     if (copies() && !flight.in_place) copy_out(flight.bucket, after);
+    give_back(flight.bucket);
     tell(flight.bucket, true);
+  }
+  // What this rank's instance has reduced, with the other instances'.
+  void reduce_across(const Flight& flight) {
+    const Buffer whole =
+        flight.wire < 0 ? reduced_buffer(flight) : wire_buffer(flight.wire, bucket_buffer(flight.bucket).count);
+    const Buffer part = steps_.across(own_part(flight.bucket, whole), whole);
+    const auto group = static_cast<std::size_t>(plan_.buckets[static_cast<std::size_t>(flight.bucket)].group);
+    Communicator& across = *options_.across[group];
+    if (part.count > 0 && across.size() > 1) across.all_reduce(part, part, flight.divisors.op, options_.timeout);
   }
   [[nodiscard]] HookedBucket hooked(int bucket, const Buffer& values) const {
     const Bucket& one = plan_.buckets[static_cast<std::size_t>(bucket)];
@@ -866,11 +942,11 @@ class Reducer::Impl {
   ReducerSteps steps_;
   std::vector<State> states_;
   Plan plan_;
-  std::vector<Memory> memory_;       // of the buckets
-  std::map<int, SparseSum> sparse_;  // by gradient
-  std::vector<int> order_;           // of launching
-  std::size_t next_ = 0;             // in it
-  std::vector<int> missing_;         // members, by bucket
+  std::vector<BucketMemory> memory_;  // of the buckets
+  std::map<int, SparseSum> sparse_;   // by gradient
+  std::vector<int> order_;            // of launching
+  std::size_t next_ = 0;              // in it
+  std::vector<int> missing_;          // members, by bucket
   std::vector<Flight> flights_;
   std::map<const std::byte*, int> held_memory_;  // of the caller's, by where it begins, none of it twice
   std::vector<Wire> wires_;
@@ -903,6 +979,7 @@ int Reducer::join(const std::function<void(const Outcome&)>& after_each) { retur
 comm::Buffer Reducer::view(int gradient) const { return impl_->view(gradient); }
 comm::Buffer Reducer::results(int bucket) const { return impl_->results(bucket); }
 void Reducer::use(Plan plan) { impl_->use(std::move(plan)); }
+std::int64_t Reducer::bucket_memory() const { return impl_->bucket_memory(); }
 const Plan& Reducer::plan() const { return impl_->plan(); }
 bool Reducer::has_rebuilt() const { return impl_->has_rebuilt(); }
 

@@ -20,7 +20,8 @@
 //         gradients it holds. After an error in a pass that synchronises the groups cannot be used any more.
 // Threads One at a time.
 // Source  Li et al., PyTorch Distributed, VLDB 2020; ColossalAI's gradient handlers, which are plans of several groups;
-//         Megatron-LM's distributed optimizer (results that are shared out), and its checks ahead of a reduction.
+//         Megatron-LM's distributed optimizer (results that are shared out, among instances too), and its checks ahead of a
+//         reduction.
 #pragma once
 
 #include <functional>
@@ -76,6 +77,9 @@ struct CommunicationHook {
 struct ReducerOptions {
   std::vector<std::string> names{};  // of the gradients, for messages; else they are numbered
   GradientMemory memory = GradientMemory::views;
+  /// With copies: a bucket has memory from its first gradient of a pass that synchronises until its results are where the
+  /// gradients are, or until clear() where this rank lacks one of them; a bucket that is reduced in the caller's memory, none.
+  bool lazy = false;
   bool average = true;           // else sum
   std::optional<Split> split{};  // of an average: its product is the size of every group
   /// By what an average divides the sum, for each group: how many ranks had the samples. Empty: the groups' sizes. The ranks
@@ -85,6 +89,10 @@ struct ReducerOptions {
   /// Shared out, for optimizers that hold a part of their state on each rank: views alone, of buckets that are padded to equal
   /// parts. Which gradients there are is not looked at then: Unused::none or zeros.
   Results results = Results::everywhere;
+  /// Of results that are shared out, where each group is one instance of several that hold the same parts: for each group, that
+  /// of the ranks with this rank's part. What an instance has reduced is then reduced across: two levels, and the mean is of all
+  /// ranks, whose number a split multiplies to.
+  std::vector<comm::Communicator*> across{};
   bool overlap = true;  // else reductions start when the pass is over, one after the other
   /// Floating buckets travel as this type.
   std::optional<comm::DType> wire{};
@@ -134,6 +142,7 @@ struct Outcome {
   std::vector<Launch> launches{};  // this rank's, of this pass
   std::int64_t copied_in = 0;      // bytes into buckets
   std::int64_t copied_out = 0;     // and out of them
+  std::int64_t most_memory = 0;    // bytes that buckets had at once
   int present = 0;                 // ranks that have rows, where ranks join
 };
 
@@ -184,11 +193,13 @@ class Reducer {
   /// The sum of a sparse gradient, after a pass that synchronises, until clear(). Throws OutOfRange for an index that there is
   /// not, and InvalidArgument for a dense one.
   [[nodiscard]] SparseRows rows(int gradient) const;
-  /// The place of a gradient in its bucket. Throws InvalidArgument for a sparse one.
+  /// The place of a gradient in its bucket. Throws InvalidArgument for a sparse one, StateError where the bucket has no memory.
   [[nodiscard]] comm::Buffer view(int gradient) const;
   /// The part of a bucket that this rank has the results of: all of it, unless they are shared out. Throws OutOfRange for a
   /// bucket that there is not.
   [[nodiscard]] comm::Buffer results(int bucket) const;
+  /// Bytes that buckets have now.
+  [[nodiscard]] std::int64_t bucket_memory() const;
   /// Another plan of the same gradients, between passes; what was accumulated is kept. Views are others afterwards.
   void use(Plan plan);
   [[nodiscard]] const Plan& plan() const;

@@ -92,6 +92,12 @@ struct ReducerSteps {
   std::function<bool(bool is_shared)> takes_memory = [](bool is_shared) { return !is_shared; };
   /// Whether a bucket of so many gradients is reduced where the caller has them.
   std::function<bool(int members)> reduces_in_place = [](int members) { return members == 1; };
+  /// Whether a bucket's memory is given back when its results are where its gradients are, given whether all are this rank's.
+  std::function<bool(bool has_all)> gives_back = [](bool has_all) { return has_all; };
+  /// What is reduced across instances of a bucket, of this rank's part and the whole; empty: nothing is.
+  std::function<comm::Buffer(comm::Buffer part, comm::Buffer whole)> across = [](comm::Buffer part, comm::Buffer) {
+    return part;
+  };
   /// The first of a gradient's numbers that are not to be reduced: see first_outside().
   std::function<std::optional<std::int64_t>(comm::ConstBuffer values, double largest)> outside;
   /// Whether the caller is told of a bucket, when it is started and when its results are there.

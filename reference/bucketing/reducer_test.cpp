@@ -550,6 +550,12 @@ TEST(Reducer, RefusesPlansThatDoNotFit) {
     EXPECT_THAT(refused(right, {.average = false, .divisors = {2}}), HasSubstr("are of averages"));
     EXPECT_THAT(refused(right, {.unused = Unused::learned, .join = true}), HasSubstr("is not learned from one where"));
     EXPECT_THAT(refused(right, {.unused = Unused::told, .reduced = [](int) {}}), HasSubstr("only at the end which"));
+    EXPECT_THAT(refused(right, {.lazy = true}), HasSubstr("have their memory from the start"));
+    EXPECT_THAT(refused(right, {.results = Results::shared_out, .across = {nullptr}}),
+                HasSubstr("1 groups across instances for 1 groups"));
+    EXPECT_THAT(refused(right, {.results = Results::shared_out, .across = {&world, &world}}),
+                HasSubstr("2 groups across instances for 1 groups"));
+    EXPECT_THAT(refused(right, {.across = {&world}}), HasSubstr("are of results that are shared out"));
     EXPECT_THAT(refused(right, {.wire = DType::i32}), HasSubstr("do not travel as i32"));
     gradients[0].sparse = true;
     gradients[0].dtype = DType::f16;

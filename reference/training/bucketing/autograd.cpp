@@ -65,6 +65,9 @@ class AutogradReducer::Impl {
   Impl(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options,
        const bucketing::ReducerSteps& steps)
       : leaves_(std::move(leaves)), options_(std::move(options)), buffers_(options_.buffers) {
+    if (options_.reducer.lazy)
+      throw InvalidArgument(
+          "buckets that take memory when it is needed: leaves' gradients are laid out as in buckets that have it");
     std::vector<bucketing::Gradient> gradients;
     std::vector<int> backwards;
     left_alone_ = are_named(options_.left_alone);

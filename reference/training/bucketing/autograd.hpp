@@ -46,7 +46,7 @@ struct AutogradOptions {
 class AutogradReducer {
  public:
   /// The group must outlive it. Leaves are numbered as they come; their buckets are filled from the last to the first.
-  /// Throws InvalidArgument, naming it, for a tensor that is no leaf and for the name of none, or of a scalar that is to be sparse, Unsupported for a type that is not added and for
+  /// Throws InvalidArgument, naming it, for a tensor that is no leaf and for the name of none, or of a scalar that is to be sparse, and for lazy buckets, Unsupported for a type that is not added and for
   /// memory that is not the host's, and what Reducer throws.
   AutogradReducer(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options = {},
                   const bucketing::ReducerSteps& steps = {});
