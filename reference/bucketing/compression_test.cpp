@@ -45,7 +45,7 @@ std::vector<float> quantised(std::vector<float> values, std::int64_t channel = k
   return values;
 }
 
-// Recorded from torch 2.11: MinMaxObserver, and the arithmetic of quantization_pertensor_hook.
+// Recorded from torch 2.13: MinMaxObserver, and the arithmetic of quantization_pertensor_hook.
 TEST(Quantising, IsPyTorchs) {
   const auto expect = [](const std::vector<float>& values, float scale, float zero_point,
                          const std::vector<float>& back) {
@@ -60,6 +60,27 @@ TEST(Quantising, IsPyTorchs) {
   expect({2.55F, -0.0149F, 0.015F, 0.025F, 0.035F}, 0.010058430954813957F, 1,
          {2.5548415184020996F, -0.010058430954813957F, 0.010058430954813957F, 0.020116861909627914F,
           0.03017529286444187F});
+}
+
+// Recorded likewise of two ranks: the observers and arithmetic of both hooks.
+TEST(Quantising, IsPyTorchsOverRanks) {
+  const std::vector<std::size_t> places{0, 1, 2, 255, 511, 512, 599};
+  const std::vector<float> by_bucket{-9.13165283203125F,    -1.204481840133667F, 6.694677829742432F,
+                                     -0.11204484105110168F, -4.817927360534668F, 3.0812325477600098F,
+                                     0.30812326073646545F};
+  std::vector<float> by_channel = by_bucket;
+  by_channel[5] = 3.07619047164917F;
+  by_channel[6] = 0.31232497096061707F;
+  for (const auto& [channel, expected] : {std::pair(kWholeBucket, by_bucket), std::pair(kUsualChannel, by_channel)})
+    run_ranks(2, [&](Communicator& world) {
+      std::vector<float> values;
+      for (int i = 0; i < 600; ++i)
+        values.push_back(static_cast<float>((i * 37 + world.rank() * 11) % 101 - 50) / 7 *
+                         static_cast<float>(1 + world.rank()));
+      exchange(world, quantising_hook(channel), {values.data(), 600});
+      for (std::size_t i = 0; i < places.size(); ++i)
+        EXPECT_EQ(values[places[i]], expected[i]) << "channel " << channel << ", number " << places[i];
+    });
 }
 
 TEST(Quantising, TakesWhatIsSmallerThanAnyScaleForZero) {

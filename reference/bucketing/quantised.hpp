@@ -8,7 +8,7 @@
 //         than that. Nothing of it is kept for the next step.
 // Bytes   n + 8 a channel to every rank, for n numbers: less than an all-reduce of f32 moves up to about eight ranks.
 // Finite  What has a number that is none, or is infinite, arrives as a channel of no numbers, on every rank.
-// Source  PyTorch, quantization_pertensor_hook and quantization_perchannel_hook with their observers.
+// Source  PyTorch, quantization_pertensor_hook and quantization_perchannel_hook with their observers; but no channel of padding.
 #pragma once
 
 #include <functional>

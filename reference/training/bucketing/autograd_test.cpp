@@ -25,6 +25,7 @@ namespace {
 using bucketing::GradientMemory;
 using comm::Communicator;
 using comm::run_ranks;
+using testing::HasSubstr;
 
 // A model of one stage, with a rank's batches of its own.
 class Replica {
