@@ -158,7 +158,7 @@ class AutogradReducer::Impl {
   }
   [[nodiscard]] bool is_view(std::size_t leaf) const {
     const at::Tensor& gradient = leaves_[leaf].tensor.grad();
-    return uses_views() && !sparse_[leaf] && gradient.defined() && views_[leaf].defined() &&
+    return uses_views() && gradient.defined() && !gradient.is_sparse() && views_[leaf].defined() &&
            gradient.data_ptr() == views_[leaf].data_ptr() && gradient.strides() == views_[leaf].strides();
   }
   void make_views() {

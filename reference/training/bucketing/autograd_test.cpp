@@ -193,7 +193,7 @@ TEST(AutogradReducer, AddsSparseRowsOfEmbeddings) {
   const auto loss = [&](const at::Tensor& table, const at::Tensor& head, int rank, bool sparse) {
     const auto& rows = looked_up[static_cast<std::size_t>(rank)];
     const at::Tensor indices = at::tensor(rows, at::kLong);
-    return at::embedding(table, indices, -1, false, sparse).matmul(head).square().sum() + head.sum() * (rank + 1);
+    return at::embedding(table, indices, -1, false, sparse).matmul(head).square().sum().add(head.sum(), rank + 1);
   };
   const auto leaf = [](std::vector<std::int64_t> shape) {
     return at::arange(1, 1 + shape[0] * shape[1], at::kFloat).reshape(shape).requires_grad_();
