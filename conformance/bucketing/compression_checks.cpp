@@ -398,6 +398,7 @@ void start(Context& context) {
 
 void worth(Context& context) {
   const double rate = context.parameters().number("rate");
+  const bool at_once = context.parameters().text("compressed") == "at_once";
   const std::vector<MatrixShape> shapes{{8, 8}, {8, 9}, {100, 1}, {3, 3}, {40, 10}, {1, 1}};
   constexpr std::int64_t rank = 2;
   std::vector<std::int64_t> sizes;
@@ -405,14 +406,15 @@ void worth(Context& context) {
   for (const MatrixShape& shape : shapes) {
     sizes.push_back(shape.rows * shape.columns);
     const std::int64_t directions = std::min({rank, shape.rows, shape.columns});
-    const bool is_worth =
-        rate * static_cast<double>(directions * (shape.rows + shape.columns)) < static_cast<double>(sizes.back());
+    const bool is_worth = at_once && rate * static_cast<double>(directions * (shape.rows + shape.columns)) <
+                                         static_cast<double>(sizes.back());
     plain += is_worth ? 0 : sizes.back();
     narrow += is_worth ? shape.rows * directions : 0;
     wide += is_worth ? shape.columns * directions : 0;
   }
   RecordingCommunicator world(context.world().duplicate());
-  const PowerSgd sgd(shapes, {.rank = rank, .start = 0, .least_rate = rate}, context.steps().of<PowerSgdSteps>());
+  const PowerSgd sgd(shapes, {.rank = rank, .start = at_once ? 0 : 1, .least_rate = rate},
+                     context.steps().of<PowerSgdSteps>());
   HookedSteps hooked(world, sizes, 1 << 30, sgd.hook());
   (void)hooked.step(0, [](int step, int own, int gradient, std::size_t at) {
     return static_cast<float>(number(step, own, gradient, at));
@@ -485,7 +487,7 @@ void add_compression_checks(suite::Suite& suite) {
   add("feedback", "BUCKET-204@b9fd", {{"feedback", {"on", "off"}}, {"limit", {"each", "flat"}}}, feedback);
   add("warm_start", "BUCKET-205@3662", {{"directions", {"two", "five"}}}, warm_start);
   add("start", "BUCKET-206@0e23", {{"start", {"0", "1", "3", "9"}}}, start);
-  add("worth", "BUCKET-207@3dc3", {{"rate", {"0", "2", "1000"}}}, worth);
+  add("worth", "BUCKET-207@3dc3", {{"rate", {"0", "2", "1000"}}, {"compressed", {"at_once", "later"}}}, worth);
   suite.add({.id = "bucketing.compression.finishes_in_turn",
              .verifies = {"BUCKET-208@14b8"},
              .axes = {{"told", {"no", "yes"}}, suite::worlds({2, 3})},

@@ -70,7 +70,9 @@ std::vector<Mutant> of_products() {
   const auto feedback = [](const char* feedback, int world) {
     return at("feedback", std::string("feedback=") + feedback + ",limit=flat", world);
   };
-  const auto worth = [](const char* rate) { return at("worth", std::string("rate=") + rate, 2); };
+  const auto worth = [](const char* rate, const char* compressed = "at_once") {
+    return at("worth", std::string("rate=") + rate + ",compressed=" + compressed, 2);
+  };
   return {
       {"bkt.nan_remembered", "BUCKET-202", "what is left over of a mean of no numbers is kept",
        "PyTorch powerSGD_hook: error_dict", at("not_finite", "as=powersgd,what=nan", 2),
@@ -111,8 +113,8 @@ std::vector<Mutant> of_products() {
          };
        })},
       {"bkt.rate_reversed", "BUCKET-207", "gradients that are not worth it are compressed, and no others",
-       "a comparison the other way round", worth("2"), at("not_finite", "as=int8,what=nothing", 2),
-       "bytes are not products", with([](PowerSgdSteps& steps) {
+       "a comparison the other way round", worth("2"), worth("2", "later"), "nothing is compressed yet",
+       with([](PowerSgdSteps& steps) {
          steps.is_worth = [](const MatrixShape& shape, int rank, double least_rate) {
            return !bucketing::is_worth_compressing(shape, rank, least_rate);
          };

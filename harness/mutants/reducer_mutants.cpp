@@ -565,7 +565,7 @@ std::vector<Mutant> sparse() {
            ",world=" + std::to_string(world) + "]";
   };
   const auto of = [](const std::string& check, const std::string& parameters) {
-    return "bucketing.sparse." + check + "[" + parameters + ",world=2]";
+    return "bucketing.sparse." + check + "[" + parameters + ",world=3]";
   };
   return {
       {"bkt.sparse_last_of_repeated", "BUCKET-210", "of rows of one index and rank the last one counts",
