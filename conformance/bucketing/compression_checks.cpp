@@ -16,6 +16,7 @@
 
 #include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/bucketing/reducer_training.hpp"
+#include "conformance/support/property.hpp"
 #include "conformance/support/recording.hpp"
 #include "reference/bucketing/in_order.hpp"
 #include "reference/bucketing/power_sgd.hpp"
@@ -300,44 +301,86 @@ void low_rank(Context& context) {
   expect_same_bits(context, {used}, "BUCKET-203");
 }
 
-// Three gradients of all directions, two of which are worth compressing.
-void feedback(Context& context) {
-  const bool feeds_back = context.parameters().text("feedback") == "on";
-  const std::vector<MatrixShape> shapes{{30, 20}, {7, 1}, {16, 40}};
-  const std::vector<std::int64_t> sizes{600, 7, 640};
+struct Factorised {
+  std::vector<MatrixShape> shapes;
+  int rank = 2;
+  double least_rate = 2;
+  [[nodiscard]] std::int64_t size(std::size_t gradient) const {
+    return shapes[gradient].rows * shapes[gradient].columns;
+  }
+  [[nodiscard]] bool is_compressed(std::size_t gradient) const {
+    const auto& [rows, columns] = shapes[gradient];
+    const auto directions = static_cast<double>(std::min<std::int64_t>({rank, rows, columns}));
+    return least_rate * directions * static_cast<double>(rows + columns) < static_cast<double>(size(gradient));
+  }
+};
+
+// The first trial is one in which two of three are worth compressing; others are drawn, the same on every rank.
+Factorised trial_of(Random& random, int trial) {
+  if (trial == 0) return {.shapes = {{30, 20}, {7, 1}, {16, 40}}};
+  Factorised drawn{.shapes = {}, .rank = random.between(1, 4), .least_rate = static_cast<double>(random.between(0, 2))};
+  for (int i = 0; i < 3; ++i) drawn.shapes.push_back({random.between(1, 40), random.between(1, 40)});
+  return drawn;
+}
+
+void expect_projection(const Matrix& projection, const Matrix& there, const MatrixShape& shape, int rank,
+                       const std::string& where) {
+  const double size = norm(there);
+  EXPECT_GT(norm(projection), 0.02 * size) << "BUCKET-204: nothing is left, " << where;
+  EXPECT_LE(norm(transposed_product(projection, difference(there, projection), shape)), 1e-4 * size * size)
+      << "BUCKET-204: not a projection of the mean and of what was left over, " << where;
+  EXPECT_LE(beyond_rank(projection, shape, rank), 1e-4 * size) << "BUCKET-204: more directions, " << where;
+}
+
+void expect_kept(Context& context, std::span<const float> error, const Matrix& left, double size,
+                 const std::string& where) {
+  ASSERT_EQ(error.size(), left.size()) << "BUCKET-204: numbers that are kept, " << where;
+  std::vector<float> mean(error.begin(), error.end());
+  context.world().all_reduce({mean.data(), std::ssize(mean)}, {mean.data(), std::ssize(mean)}, comm::ReduceOp::avg);
+  EXPECT_LE(norm(difference(widened(mean), left)), 1e-4 * size)
+      << "BUCKET-204: what the ranks keep is not what is left over, " << where;
+}
+
+// Gradients of all directions, which stay the same for three steps.
+void feed_back(Context& context, const Factorised& of, bool feeds_back, const std::string& trial) {
   const Made made = [](int step, int rank, int gradient, std::size_t at) {
     return static_cast<float>(number(step / 3, rank, gradient, at));
   };
-  constexpr int rank = 2;
-  const PowerSgd sgd(shapes, {.rank = rank, .start = 0, .error_feedback = feeds_back},
+  std::vector<std::int64_t> sizes;
+  std::vector<Matrix> left;
+  for (std::size_t i = 0; i < of.shapes.size(); ++i) {
+    sizes.push_back(of.size(i));
+    left.emplace_back(static_cast<std::size_t>(sizes.back()));
+  }
+  const PowerSgd sgd(of.shapes,
+                     {.rank = of.rank, .start = 0, .least_rate = of.least_rate, .error_feedback = feeds_back},
                      context.steps().of<PowerSgdSteps>());
   HookedSteps hooked(context.world(), sizes, limit_of(context), sgd.hook());
-  std::vector<Matrix> left{Matrix(600), Matrix(7), Matrix(640)};
   for (int step = 0; step < 8; ++step) {
     const Vectors used = hooked.step(step, made);
     expect_same_bits(context, used, "BUCKET-204");
-    for (std::size_t i = 0; i < shapes.size(); ++i) {
+    for (std::size_t i = 0; i < of.shapes.size(); ++i) {
+      const std::string where = fmt::format("{}, step {}, gradient {} of {} x {}, rank {}", trial, step, i,
+                                            of.shapes[i].rows, of.shapes[i].columns, of.rank);
       Matrix there = mean_of(made, context.size(), step, static_cast<int>(i), sizes[i]);
       for (std::size_t at = 0; feeds_back && at < there.size(); ++at) there[at] += left[i][at];
-      const Matrix projection = widened(used[i]);
-      left[i] = difference(there, projection);
-      const double size = norm(there);
-      if (shapes[i].columns == 1) {
-        ASSERT_LE(norm(left[i]), 1e-6 * size) << "BUCKET-204: what is not compressed, step " << step;
+      const Matrix found = widened(used[i]);
+      left[i] = difference(there, found);
+      if (!of.is_compressed(i)) {
+        EXPECT_LE(norm(left[i]), 1e-6 * norm(there)) << "BUCKET-204: what is not compressed, " << where;
         continue;
       }
-      ASSERT_GT(norm(projection), 0.1 * size) << "BUCKET-204: nothing is left, step " << step;
-      ASSERT_LE(norm(transposed_product(projection, left[i], shapes[i])), 1e-4 * size * size)
-          << "BUCKET-204: not a projection of the mean and of what was left over, step " << step << ", gradient " << i;
-      ASSERT_LE(beyond_rank(projection, shapes[i], rank), 1e-4 * size) << "BUCKET-204: directions, step " << step;
-      if (!feeds_back) continue;
-      std::vector<float> kept(sgd.error(static_cast<int>(i)).begin(), sgd.error(static_cast<int>(i)).end());
-      ASSERT_EQ(kept.size(), left[i].size()) << "BUCKET-204: numbers that are kept";
-      context.world().all_reduce({kept.data(), std::ssize(kept)}, {kept.data(), std::ssize(kept)}, comm::ReduceOp::avg);
-      ASSERT_LE(norm(difference(widened(kept), left[i])), 1e-4 * size)
-          << "BUCKET-204: what the ranks keep is not what is left over, step " << step;
+      expect_projection(found, there, of.shapes[i], of.rank, where);
+      if (feeds_back) expect_kept(context, sgd.error(static_cast<int>(i)), left[i], norm(there), where);
     }
   }
+}
+
+void feedback(Context& context) {
+  Random random(context.seed());
+  for (int trial = 0; trial < 8; ++trial)
+    feed_back(context, trial_of(random, trial), context.parameters().text("feedback") == "on",
+              fmt::format("trial {}", trial));
 }
 
 // A number of the k-th of 16 vectors at right angles.
