@@ -16,7 +16,7 @@ namespace plumbline::training {
 namespace {
 
 void check_name(const char* what, const std::string& name, std::span<const std::string_view> known) {
-  if (!name.empty() && (std::ranges::find(known, name) == known.end() || name.find('[') != name.npos))
+  if (!name.empty() && std::ranges::find(known, name) == known.end())
     throw InvalidArgument(fmt::format("{} '{}'; it must be {}", what, name, fmt::join(known, ", ")));
 }
 
@@ -45,9 +45,7 @@ bucketing::PowerSgdOptions parse_power_sgd(const std::string& compression) {
   return options;
 }
 
-bool is_power_sgd(const GradientSettings& settings) {
-  return settings.compression == kPowerSgd || settings.compression.starts_with(std::string(kPowerSgd) + ":");
-}
+bool is_power_sgd(const GradientSettings& settings) { return settings.compression.starts_with(kPowerSgd); }
 
 }  // namespace
 
