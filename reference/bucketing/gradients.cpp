@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 #include <utility>
 
@@ -73,14 +72,8 @@ std::optional<ElementType> parse_element_type(std::string_view name) {
 }
 
 std::optional<comm::Device> parse_device(std::string_view name) {
-  using Kind = comm::Device::Kind;
-  const std::string_view kind = name.substr(0, name.find(':'));
-  if (kind != "cpu" && kind != "cuda") return std::nullopt;
-  comm::Device device{.kind = kind == "cpu" ? Kind::cpu : Kind::cuda, .index = 0};
-  if (kind == name) return device;
-  const std::string_view digits = name.substr(kind.size() + 1);
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), device.index);
-  if (error != std::errc{} || end != digits.data() + digits.size() || device.index < 0) return std::nullopt;
+  const auto device = comm::parse_device(name);
+  if (device && device->kind == comm::Device::Kind::emulated) return std::nullopt;  // no rule knows it
   return device;
 }
 

@@ -1,6 +1,8 @@
 #include "reference/comm/call.hpp"
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 
 #include <fmt/format.h>
 
@@ -12,6 +14,8 @@ namespace {
 constexpr std::array<std::string_view, kOperationCount> kOperationNames{
     "all_reduce", "reduce",  "broadcast", "reduce_scatter", "all_gather", "all_to_all",
     "gather",     "scatter", "barrier",   "send",           "recv"};
+
+constexpr std::array<std::string_view, 3> kDeviceNames{"cpu", "cuda", "emulated"};
 
 [[noreturn]] void refuse(const Call& call, const std::string& why) {
   throw InvalidArgument(fmt::format("{}: {}", name_of(call.operation), why));
@@ -85,8 +89,24 @@ void check_sizes(const Call& call, int rank, int ranks) {
 
 }  // namespace
 
+std::string_view name_of(Device::Kind kind) { return kDeviceNames[static_cast<std::size_t>(kind)]; }
+
 std::string name_of(Device device) {
-  return device.kind == Device::Kind::cpu ? "cpu" : fmt::format("cuda:{}", device.index);
+  if (device.kind == Device::Kind::cpu) return "cpu";
+  return fmt::format("{}:{}", name_of(device.kind), device.index);
+}
+
+std::optional<Device> parse_device(std::string_view name) {
+  const std::string_view kind = name.substr(0, name.find(':'));
+  const auto found = std::ranges::find(kDeviceNames, kind);
+  if (found == kDeviceNames.end()) return std::nullopt;
+  Device device{.kind = static_cast<Device::Kind>(found - kDeviceNames.begin())};
+  if (kind.size() == name.size()) return device;
+  const std::string_view number = name.substr(kind.size() + 1);
+  const char* const end = number.data() + number.size();
+  const auto [rest, error] = std::from_chars(number.data(), end, device.index);
+  if (error != std::errc{} || rest != end || device.index < 0) return std::nullopt;
+  return device;
 }
 
 std::string_view name_of(Operation operation) { return kOperationNames[static_cast<std::size_t>(operation)]; }
@@ -112,12 +132,7 @@ void validate(const Call& call, int rank, int ranks) {
                                call.root, ranks));
     if (call.tag < 0) refuse(call, fmt::format("tag {} is negative", call.tag));
   }
-  const bool uses_in = call.operation != Operation::broadcast && call.operation != Operation::recv &&
-                       (call.operation != Operation::scatter || rank == call.root);
-  const bool uses_out =
-      call.operation != Operation::send &&
-      ((call.operation != Operation::reduce && call.operation != Operation::gather) || rank == call.root);
-  if (uses_in && uses_out) check_alike(call);
+  if (call.uses_in(rank) && call.uses_out(rank)) check_alike(call);
   if (is_reduction(call.operation) && !is_defined(call.dtype(), call.op))
     throw Unsupported(fmt::format("{}: {} of {} is not defined; use sum, or a floating dtype", name_of(call.operation),
                                   name_of(call.op), name_of(call.dtype())));

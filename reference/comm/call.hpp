@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,14 +23,20 @@
 namespace plumbline::comm {
 
 struct Device {
-  enum class Kind : std::uint8_t { cpu, cuda };
+  /// `emulated` stands for a device on machines without one: its memory is apart from the host's, which it lies in, and its
+  /// streams are threads (reference/device).
+  enum class Kind : std::uint8_t { cpu, cuda, emulated };
   Kind kind = Kind::cpu;
   std::int16_t index = 0;
   friend constexpr bool operator==(Device, Device) = default;
 };
 
-/// "cpu", "cuda:1".
+/// "cpu", "cuda", "emulated".
+[[nodiscard]] std::string_view name_of(Device::Kind kind);
+/// "cpu", "cuda:1", "emulated:0".
 [[nodiscard]] std::string name_of(Device device);
+/// The device of such a name; without a number, the first of its kind. Nothing for another text.
+[[nodiscard]] std::optional<Device> parse_device(std::string_view name);
 
 /// A view of `count` elements that a call reads. Owns nothing; must stay valid until the call is complete.
 struct ConstBuffer {
@@ -93,6 +100,21 @@ struct Call {
     const bool by_out =
         operation == Operation::broadcast || operation == Operation::scatter || operation == Operation::recv;
     return by_out ? out.dtype : in.dtype;
+  }
+  /// Where the memory is that all members use; of a barrier, the host.
+  [[nodiscard]] constexpr Device device() const {
+    const bool by_out =
+        operation == Operation::broadcast || operation == Operation::scatter || operation == Operation::recv;
+    return by_out ? out.device : in.device;
+  }
+  /// Whether `rank`, which makes the call, gives `in`, and whether it gets `out`. The root of a broadcast gives its out.
+  [[nodiscard]] constexpr bool uses_in(int rank) const {
+    return operation != Operation::barrier && operation != Operation::broadcast && operation != Operation::recv &&
+           (operation != Operation::scatter || rank == root);
+  }
+  [[nodiscard]] constexpr bool uses_out(int rank) const {
+    const bool only_root = operation == Operation::reduce || operation == Operation::gather;
+    return operation != Operation::barrier && operation != Operation::send && (!only_root || rank == root);
   }
   /// The count c that all members agree on (see the table above), in elements; `ranks` is the size of the group.
   [[nodiscard]] constexpr std::int64_t elements(int ranks) const {

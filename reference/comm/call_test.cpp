@@ -44,5 +44,14 @@ TEST(CallTest, ALargeCountThatMemoryCouldHoldIsTaken) {
   EXPECT_EQ(refusal_of({.operation = Operation::all_reduce, .in = buffer, .out = buffer}, 4095), "not refused");
 }
 
+TEST(CallTest, DevicesAreReadAsTheyAreNamed) {
+  for (const Device device :
+       {Device{}, Device{Device::Kind::cuda, 0}, Device{Device::Kind::cuda, 12}, Device{Device::Kind::emulated, 3}})
+    EXPECT_EQ(parse_device(name_of(device)), device);
+  EXPECT_EQ(parse_device("cuda"), (Device{Device::Kind::cuda, 0}));
+  for (const char* name : {"", "tpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1 ", "cuda:40000", ":1"})
+    EXPECT_EQ(parse_device(name), std::nullopt) << name;
+}
+
 }  // namespace
 }  // namespace plumbline::comm

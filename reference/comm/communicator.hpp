@@ -12,6 +12,11 @@
 //         they must stay until the process ends.
 //         A Work that outlives its communicator throws PeerFailed, unless its call is complete or the backend can
 //         complete it all the same.
+// Devices A call on memory of a device is done in the order of the caller's stream: it starts when all members' streams have
+//         reached their calls, and what is put into the stream afterwards meets the result. The host waits for the other
+//         members to make the call, never for the device: run() and wait() return when the stream is going to wait, and the
+//         buffers may be used again in the stream's order. test() of a Work is true when the device is done. The stream is
+//         the device's default one, or that of use_stream(). A barrier orders hosts, not streams.
 // Errors  InvalidArgument and Unsupported before anything happened; MismatchError, TimeoutError, PeerFailed,
 //         RuntimeFailure afterwards: then the group is unusable, and every later call on it throws PeerFailed.
 // Rounding Each backend declares its accumulator (Capabilities::accumulator). avg is the sum, then one division in the
@@ -143,6 +148,11 @@ class Communicator {
   void send(ConstBuffer in, int to, int tag = 0, Timeout timeout = {});
   void recv(Buffer out, int from, int tag = 0, Timeout timeout = {});
 
+  /// The stream in whose order calls on device memory are done from now on: the runtime's own handle (a cudaStream_t), of the
+  /// device that holds the buffers; null: that device's default stream. It must outlive the calls made in it. Groups made from
+  /// this one begin with it. Of calls on the host's memory, and of backends that know no other, it changes nothing.
+  virtual void use_stream(void* /*stream*/) {}
+
   /// Makes every call of this group, and of groups made from it, fail with PeerFailed(reason) on all members that the
   /// backend can reach. Never blocks; may be called from any thread.
   virtual void abort(const std::string& reason) noexcept = 0;
@@ -167,6 +177,7 @@ class CommunicatorDecorator : public Communicator {
  public:
   explicit CommunicatorDecorator(std::unique_ptr<Communicator> inner);
   [[nodiscard]] const Capabilities& capabilities() const override { return inner_->capabilities(); }
+  void use_stream(void* stream) override { inner_->use_stream(stream); }
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
 
  protected:

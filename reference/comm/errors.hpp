@@ -59,6 +59,12 @@ class RuntimeFailure : public Error {
   using Error::Error;
 };
 
+/// No memory for what was asked of a device; the message says how much was asked for, how much is free and how much there is.
+class OutOfMemory : public RuntimeFailure {
+ public:
+  using RuntimeFailure::RuntimeFailure;
+};
+
 namespace comm {
 
 /// Members of a group entered different calls as the same step. Raised on every member, before data moves.
