@@ -1,0 +1,13 @@
+// harness/subject/nccl/devices.hpp: where the backend's device comes from.
+#pragma once
+
+#include <memory>
+
+#include "reference/device/runtime.hpp"
+
+namespace plumbline::subject::nccl {
+
+/// The devices of that kind. Throws RuntimeFailure in one line: no such module, no driver, a driver that is too old, no GPU.
+[[nodiscard]] std::shared_ptr<device::Runtime> open_runtime(comm::Device::Kind kind);
+
+}  // namespace plumbline::subject::nccl
