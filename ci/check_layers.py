@@ -19,7 +19,7 @@ RUNTIMES = {
     r"mpi\.h": ("harness/subject/mpi/", "benchmarks/anchors/"),
     r"(nccl|cuda)\.h": ("harness/subject/nccl/",),
     # Kernels, a file each: what is around them runs without a toolkit.
-    r"cuda_(runtime|fp16|bf16)\.h": ("harness/subject/nccl/", "reference/scaler/unscale_", "benchmarks/unscale_cuda"),
+    r"cuda_(runtime|fp16|bf16)\.h": ("harness/subject/nccl/", "reference/device/both_sides.hpp", "reference/device/cuda_", "reference/scaler/unscale_", "benchmarks/unscale_cuda"),
     r"gtest/|gmock/": ("harness/worker/", "harness/faults/", "conformance/"),
     r"benchmark/benchmark\.h": ("benchmarks/",),
     r"prometheus/": ("harness/metrics/",),

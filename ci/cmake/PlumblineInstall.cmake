@@ -12,9 +12,9 @@ if(PLUMBLINE_HAS_TORCH)
 endif()
 
 # Public headers, under the paths by which they include each other.
-file(GLOB headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS reference/bucketing/*.hpp reference/comm/*.hpp reference/gossip/*.hpp reference/groups/*.hpp
+file(GLOB headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS reference/bucketing/*.hpp reference/comm/*.hpp reference/device/*.hpp reference/gossip/*.hpp reference/groups/*.hpp
   reference/program/*.hpp reference/record/*.hpp reference/scaler/*.hpp reference/schedules/*.hpp reference/slowmo/*.hpp reference/topology/*.hpp)
-list(REMOVE_ITEM headers reference/record/temporary_folder.hpp reference/record/toml_fields.hpp reference/scaler/unscale_kernels.hpp)  # of its inside
+list(REMOVE_ITEM headers reference/device/cuda_kernels.hpp reference/device/cuda_runtime.hpp reference/record/temporary_folder.hpp reference/record/toml_fields.hpp reference/scaler/unscale_kernels.hpp)  # of its inside
 foreach(header IN LISTS headers ITEMS
     reference/training/training.hpp reference/training/gradient_settings.hpp reference/training/steps.hpp reference/training/pipeline/steps.hpp
     reference/training/precision_settings.hpp reference/training/tensor/steps.hpp
@@ -30,7 +30,7 @@ endforeach()
 
 # Literally lib, as the modules: the package says where they are by a path from its own.
 set_target_properties(plumbline_settings PROPERTIES EXPORT_NAME settings)
-install(TARGETS plumbline_settings plumbline_comm plumbline_job_record plumbline_digits plumbline_topology plumbline_groups plumbline_schedules
+install(TARGETS plumbline_settings plumbline_comm plumbline_device plumbline_job_record plumbline_digits plumbline_topology plumbline_groups plumbline_schedules
   plumbline_bucketing plumbline_reducer plumbline_program plumbline_program_run plumbline_scaler plumbline_gossip plumbline_slowmo plumbline_training_steps
   EXPORT plumbline ARCHIVE DESTINATION lib)
 install(EXPORT plumbline FILE plumblineTargets.cmake NAMESPACE plumbline:: DESTINATION lib/cmake/plumbline)

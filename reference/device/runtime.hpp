@@ -9,13 +9,15 @@
 // Handles Streams and events are the runtime's own (cudaStream_t, cudaEvent_t), so that those of others (LibTorch's) serve, too;
 //         the null stream is the device's default stream. handles.hpp owns them.
 // Threads Any thread may call; what the host's thread has as its current device stays as it is.
-// Errors  InvalidArgument: no such device, or an address of another. OutOfMemory (with figures). RuntimeFailure: what the runtime
-//         says, with its name for the error.
+// Errors  InvalidArgument: no such device. OutOfMemory (with figures). RuntimeFailure: what the runtime says, with its name for the
+//         error.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -57,6 +59,8 @@ class Runtime {
   virtual void release(int device, void* memory) noexcept = 0;
   /// The device whose memory holds `address`; nothing for memory of the host.
   [[nodiscard]] virtual std::optional<int> holder_of(const void* address) const = 0;
+  /// From now on kernels of `device` may use memory of `other`. Throws Unsupported where they cannot.
+  virtual void connect(int device, int other) = 0;
 
   [[nodiscard]] virtual Stream create_stream(int device) = 0;
   virtual void destroy_stream(int device, Stream stream) noexcept = 0;
@@ -83,6 +87,45 @@ class Runtime {
   // Kernels: each a launch, its table passed by value.
   virtual void fold(int device, const FoldTable& table, Stream stream) = 0;
   virtual void move(int device, const MoveTable& table, Stream stream) = 0;
+  /// Keeps the stream busy for at least that long: a producer that is slow on purpose.
+  virtual void pause(int device, std::chrono::nanoseconds duration, Stream stream) = 0;
+};
+
+/// A Runtime around another, which it forwards to: what mutants derive from.
+class RuntimeDecorator : public Runtime {
+ public:
+  explicit RuntimeDecorator(std::shared_ptr<Runtime> inner) : inner_(std::move(inner)) {}
+  [[nodiscard]] comm::Device::Kind kind() const override { return inner_->kind(); }
+  [[nodiscard]] int count() const override { return inner_->count(); }
+  [[nodiscard]] Description describe(int device) const override { return inner_->describe(device); }
+  [[nodiscard]] std::map<std::string, std::string> environment() const override { return inner_->environment(); }
+  [[nodiscard]] void* allocate(int device, std::size_t bytes) override { return inner_->allocate(device, bytes); }
+  void release(int device, void* memory) noexcept override { inner_->release(device, memory); }
+  [[nodiscard]] std::optional<int> holder_of(const void* address) const override { return inner_->holder_of(address); }
+  void connect(int device, int other) override { inner_->connect(device, other); }
+  [[nodiscard]] Stream create_stream(int device) override { return inner_->create_stream(device); }
+  void destroy_stream(int device, Stream stream) noexcept override { inner_->destroy_stream(device, stream); }
+  void synchronize(int device, Stream stream) override { inner_->synchronize(device, stream); }
+  [[nodiscard]] Event create_event(int device, bool timed) override { return inner_->create_event(device, timed); }
+  void destroy_event(int device, Event event) noexcept override { inner_->destroy_event(device, event); }
+  void record(int device, Event event, Stream stream) override { inner_->record(device, event, stream); }
+  void wait(int device, Stream stream, Event event) override { inner_->wait(device, stream, event); }
+  [[nodiscard]] bool is_reached(int device, Event event) override { return inner_->is_reached(device, event); }
+  [[nodiscard]] double seconds_between(Event begin, Event end) override { return inner_->seconds_between(begin, end); }
+  void copy(int device, void* to, const void* from, std::size_t bytes, Stream stream) override {
+    inner_->copy(device, to, from, bytes, stream);
+  }
+  void fill(int device, void* to, std::byte value, std::size_t bytes, Stream stream) override {
+    inner_->fill(device, to, value, bytes, stream);
+  }
+  void fold(int device, const FoldTable& table, Stream stream) override { inner_->fold(device, table, stream); }
+  void move(int device, const MoveTable& table, Stream stream) override { inner_->move(device, table, stream); }
+  void pause(int device, std::chrono::nanoseconds duration, Stream stream) override {
+    inner_->pause(device, duration, stream);
+  }
+
+ private:
+  std::shared_ptr<Runtime> inner_;
 };
 
 /// The factory's name in module cuda, and its type. Throws RuntimeFailure in one line where there is no driver, no device, or a

@@ -6,55 +6,10 @@
 //         common boundary all is done element by element.
 #pragma once
 
-#include <cstring>
-#include <type_traits>
-
-#include "reference/comm/half.hpp"
+#include "reference/device/both_sides.hpp"
 #include "reference/scaler/unscale_table.hpp"
 
-#if defined(__CUDACC__)
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#endif
-
 namespace plumbline::scaler {
-
-/// An element as it is computed with.
-template <class T>
-PLUMBLINE_ON_BOTH_SIDES inline auto unscale_widened(T value) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return value;
-  } else {
-#if defined(__CUDA_ARCH__)
-    if constexpr (std::is_same_v<T, comm::Float16>)
-      return __half2float(__ushort_as_half(value.bits));
-    else
-      return __uint_as_float(static_cast<unsigned>(value.bits) << 16);
-#else
-    return comm::to_float(value);
-#endif
-  }
-}
-
-/// A product as it is stored, rounded once.
-template <class T, class Wide>
-PLUMBLINE_ON_BOTH_SIDES inline T unscale_narrowed(Wide value) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return value;
-  } else {
-#if defined(__CUDA_ARCH__)
-    if constexpr (std::is_same_v<T, comm::Float16>)
-      return T{__half_as_ushort(__float2half_rn(value))};
-    else
-      return T{__bfloat16_as_ushort(__float2bfloat16_rn(value))};
-#else
-    if constexpr (std::is_same_v<T, comm::Float16>)
-      return comm::to_float16(value);
-    else
-      return comm::to_bfloat16(value);
-#endif
-  }
-}
 
 /// The exponent of an infinity and of NaN has all bits set: then the difference with itself is no number.
 template <class Wide>
@@ -62,23 +17,18 @@ PLUMBLINE_ON_BOTH_SIDES inline bool unscale_is_found(Wide value) {
   return !(value - value == Wide(0));
 }
 
-template <class T, int count>
-struct alignas(16) UnscaleVector {
-  T value[count];
-};
-
 /// This thread's part of `count` elements. Returns whether it found something.
 template <class From, class To>
 PLUMBLINE_ON_BOTH_SIDES inline bool unscale_part(const From* from, To* to, std::int64_t count, float inverse,
                                                  int thread, int threads) {
   constexpr int width = 16 / static_cast<int>(sizeof(From));
-  using Wide = decltype(unscale_widened(From{}));
+  using Wide = decltype(device::widened(From{}));
   const auto by = static_cast<Wide>(inverse);
   bool found = false;
   const auto one = [&](std::int64_t i) {
-    const Wide value = unscale_widened(from[i]);
+    const Wide value = device::widened(from[i]);
     found |= unscale_is_found(value);
-    to[i] = unscale_narrowed<To>(value * by);
+    to[i] = device::narrowed<To>(value * by);
   };
   const auto address = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at); };
   std::int64_t head = static_cast<std::int64_t>((16 - address(from) % 16) % 16 / sizeof(From));
@@ -88,14 +38,14 @@ PLUMBLINE_ON_BOTH_SIDES inline bool unscale_part(const From* from, To* to, std::
 #pragma unroll 4
 #endif
   for (std::int64_t i = thread; i < vectors; i += threads) {
-    const auto read = reinterpret_cast<const UnscaleVector<From, width>*>(from + head)[i];
-    UnscaleVector<To, width> written;
+    const auto read = reinterpret_cast<const device::Vector<From, width>*>(from + head)[i];
+    device::Vector<To, width> written;
     for (int k = 0; k < width; ++k) {
-      const Wide value = unscale_widened(read.value[k]);
+      const Wide value = device::widened(read.value[k]);
       found |= unscale_is_found(value);
-      written.value[k] = unscale_narrowed<To>(value * by);
+      written.value[k] = device::narrowed<To>(value * by);
     }
-    reinterpret_cast<UnscaleVector<To, width>*>(to + head)[i] = written;
+    reinterpret_cast<device::Vector<To, width>*>(to + head)[i] = written;
   }
   for (std::int64_t i = thread; i < head; i += threads) one(i);
   for (std::int64_t i = tail + thread; i < count; i += threads) one(i);

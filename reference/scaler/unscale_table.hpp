@@ -9,13 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "reference/device/both_sides.hpp"
 #include "reference/scaler/unscale.hpp"
-
-#if defined(__CUDACC__)
-#define PLUMBLINE_ON_BOTH_SIDES __host__ __device__
-#else
-#define PLUMBLINE_ON_BOTH_SIDES
-#endif
 
 namespace plumbline::scaler {
 

@@ -1,0 +1,245 @@
+#include "reference/device/cuda_runtime.hpp"
+
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/device/cuda_kernels.hpp"
+
+namespace plumbline::device {
+namespace {
+
+void expect(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  (void)cudaGetLastError();  // it is told here, and not to whoever asks next
+  throw RuntimeFailure(fmt::format("CUDA: {}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status)));
+}
+
+// 13000 as "13.0".
+std::string version_of(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
+
+// Makes a device current for as long as it lives.
+class Current {
+ public:
+  explicit Current(int device) {
+    expect(cudaGetDevice(&before_), "cudaGetDevice");
+    if (before_ != device) expect(cudaSetDevice(device), "cudaSetDevice");
+    changed_ = before_ != device;
+  }
+  ~Current() {
+    if (changed_) (void)cudaSetDevice(before_);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+};
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  return cudaDeviceGetAttribute(&value, which, device) == cudaSuccess ? value : 0;
+}
+
+cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream); }
+cudaEvent_t native_event(Event event) { return static_cast<cudaEvent_t>(event); }
+
+// How many there are. Says why none can be used.
+int usable_devices() {
+  int driver = 0, built = 0, devices = 0;
+  (void)cudaDriverGetVersion(&driver);
+  (void)cudaRuntimeGetVersion(&built);
+  if (driver == 0)
+    throw RuntimeFailure(
+        "device cuda: there is no CUDA driver (libcuda.so.1) on this machine; install NVIDIA's, or use "
+        "--device emulated");
+  const cudaError_t status = cudaGetDeviceCount(&devices);
+  if (status == cudaErrorInsufficientDriver)
+    throw RuntimeFailure(
+        fmt::format("device cuda: the driver is for CUDA {}, this was built with {}; install a newer driver, "
+                    "or build with a toolkit of that version",
+                    version_of(driver), version_of(built)));
+  if (status == cudaErrorNoDevice || (status == cudaSuccess && devices == 0))
+    throw RuntimeFailure("device cuda: the CUDA driver is here and sees no GPU");
+  expect(status, "cudaGetDeviceCount");
+  return devices;
+}
+
+class Cuda final : public Runtime {
+ public:
+  Cuda() : count_(usable_devices()) {}
+
+  [[nodiscard]] comm::Device::Kind kind() const override { return comm::Device::Kind::cuda; }
+  [[nodiscard]] int count() const override { return count_; }
+  [[nodiscard]] Description describe(int device) const override {
+    expect_device(device);
+    const Current current(device);
+    cudaDeviceProp properties{};
+    expect(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    std::size_t free = 0, total = 0;
+    expect(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    // Twice a clock, kilohertz; bits.
+    const double transfers = 2e3 * attribute(cudaDevAttrMemoryClockRate, device);
+    return {.name = properties.name,
+            .compute_capability = fmt::format("{}.{}", properties.major, properties.minor),
+            .memory_bytes = total,
+            .free_bytes = free,
+            .multiprocessors = properties.multiProcessorCount,
+            .memory_bytes_per_second = transfers * attribute(cudaDevAttrGlobalMemoryBusWidth, device) / 8};
+  }
+  [[nodiscard]] std::map<std::string, std::string> environment() const override {
+    int driver = 0, runtime = 0;
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    std::map<std::string, std::string> all{{"device.runtime", "CUDA " + version_of(runtime)},
+                                           {"device.driver", "CUDA " + version_of(driver)},
+                                           {"device.count", std::to_string(count_)}};
+    for (int device = 0; device < count_; ++device) {
+      const Description one = describe(device);
+      all[fmt::format("device.{}", device)] = fmt::format(
+          "{}, compute capability {}, {} multiprocessors, {:.1f} GiB, clocks {} and {} MHz (memory)", one.name,
+          one.compute_capability, one.multiprocessors, static_cast<double>(one.memory_bytes) / (1 << 30),
+          attribute(cudaDevAttrClockRate, device) / 1000, attribute(cudaDevAttrMemoryClockRate, device) / 1000);
+    }
+    return all;
+  }
+
+  [[nodiscard]] void* allocate(int device, std::size_t bytes) override {
+    expect_device(device);
+    if (bytes == 0) return nullptr;
+    const Current current(device);
+    void* memory = nullptr;
+    const cudaError_t status = cudaMalloc(&memory, bytes);
+    if (status == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      std::size_t free = 0, total = 0;
+      (void)cudaMemGetInfo(&free, &total);
+      throw OutOfMemory(
+          fmt::format("cuda:{}: no memory for {} bytes; {} of {} bytes are free", device, bytes, free, total));
+    }
+    expect(status, "cudaMalloc");
+    return memory;
+  }
+  void release(int, void* memory) noexcept override { (void)cudaFree(memory); }
+  [[nodiscard]] std::optional<int> holder_of(const void* address) const override {
+    cudaPointerAttributes attributes{};
+    if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {
+      (void)cudaGetLastError();
+      return std::nullopt;
+    }
+    const bool on_device = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+    return on_device ? std::optional(attributes.device) : std::nullopt;
+  }
+  void connect(int device, int other) override {
+    expect_device(device);
+    expect_device(other);
+    if (device == other) return;
+    const std::lock_guard hold(mutex_);
+    if (connected_.contains({device, other})) return;
+    int possible = 0;
+    expect(cudaDeviceCanAccessPeer(&possible, device, other), "cudaDeviceCanAccessPeer");
+    if (possible == 0)
+      throw Unsupported(
+          fmt::format("cuda:{} cannot read the memory of cuda:{}; put all ranks on one of them: --device "
+                      "cuda:{}",
+                      device, other, device));
+    const Current current(device);
+    const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
+    if (status == cudaErrorPeerAccessAlreadyEnabled)
+      (void)cudaGetLastError();
+    else
+      expect(status, "cudaDeviceEnablePeerAccess");
+    connected_.emplace(device, other);
+  }
+
+  [[nodiscard]] Stream create_stream(int device) override {
+    expect_device(device);
+    const Current current(device);
+    cudaStream_t stream = nullptr;
+    expect(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    return stream;
+  }
+  void destroy_stream(int, Stream stream) noexcept override { (void)cudaStreamDestroy(native(stream)); }
+  void synchronize(int device, Stream stream) override {
+    expect_device(device);
+    const Current current(device);
+    expect(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
+  }
+
+  [[nodiscard]] Event create_event(int device, bool timed) override {
+    expect_device(device);
+    const Current current(device);
+    cudaEvent_t event = nullptr;
+    expect(cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming),
+           "cudaEventCreateWithFlags");
+    return event;
+  }
+  void destroy_event(int, Event event) noexcept override { (void)cudaEventDestroy(native_event(event)); }
+  void record(int device, Event event, Stream stream) override {
+    const Current current(device);
+    expect(cudaEventRecord(native_event(event), native(stream)), "cudaEventRecord");
+  }
+  void wait(int device, Stream stream, Event event) override {
+    const Current current(device);
+    expect(cudaStreamWaitEvent(native(stream), native_event(event), 0), "cudaStreamWaitEvent");
+  }
+  [[nodiscard]] bool is_reached(int device, Event event) override {
+    const Current current(device);
+    const cudaError_t status = cudaEventQuery(native_event(event));
+    if (status == cudaErrorNotReady) {
+      (void)cudaGetLastError();
+      return false;
+    }
+    expect(status, "cudaEventQuery");
+    return true;
+  }
+  [[nodiscard]] double seconds_between(Event begin, Event end) override {
+    float milliseconds = 0;
+    expect(cudaEventElapsedTime(&milliseconds, native_event(begin), native_event(end)), "cudaEventElapsedTime");
+    return milliseconds / 1e3;
+  }
+
+  void copy(int device, void* to, const void* from, std::size_t bytes, Stream stream) override {
+    if (bytes == 0) return;
+    const Current current(device);
+    expect(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "cudaMemcpyAsync");
+  }
+  void fill(int device, void* to, std::byte value, std::size_t bytes, Stream stream) override {
+    if (bytes == 0) return;
+    const Current current(device);
+    expect(cudaMemsetAsync(to, std::to_integer<int>(value), bytes, native(stream)), "cudaMemsetAsync");
+  }
+  void fold(int device, const FoldTable& table, Stream stream) override {
+    const Current current(device);
+    expect(launch_fold(table, native(stream)), "the launch of a fold");
+  }
+  void move(int device, const MoveTable& table, Stream stream) override {
+    const Current current(device);
+    expect(launch_move(table, native(stream)), "the launch of a move");
+  }
+  void pause(int device, std::chrono::nanoseconds duration, Stream stream) override {
+    const Current current(device);
+    expect(launch_pause(duration.count(), native(stream)), "the launch of a pause");
+  }
+
+ private:
+  void expect_device(int device) const {
+    if (device < 0 || device >= count_)
+      throw InvalidArgument(fmt::format("there is no cuda:{}; this process has {}, from cuda:0", device, count_));
+  }
+
+  const int count_;
+  std::mutex mutex_;
+  std::set<std::pair<int, int>> connected_;
+};
+
+}  // namespace
+
+std::unique_ptr<Runtime> make_cuda() { return std::make_unique<Cuda>(); }
+
+}  // namespace plumbline::device
