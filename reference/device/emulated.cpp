@@ -50,7 +50,7 @@ struct EmulatedEvent {
 };
 
 /// A thread that does its queue in order.
-class EmulatedStream {
+class EmulatedStream final : public EmulatedQueue {
  public:
   EmulatedStream(int device, const EmulatedOptions& options, std::uint64_t number)
       : device(device), longest_delay_(options.longest_delay.count()), random_(options.seed * 1000003 + number) {
@@ -64,7 +64,7 @@ class EmulatedStream {
   EmulatedStream(const EmulatedStream&) = delete;
   EmulatedStream& operator=(const EmulatedStream&) = delete;
 
-  void put(std::function<void()> work) {
+  void put(std::function<void()> work) override {
     {
       const std::lock_guard hold(mutex_);
       queue_.push_back(std::move(work));
@@ -195,7 +195,7 @@ class Emulated final : public Runtime {
   [[nodiscard]] Stream create_stream(int device) override {
     expect_device(device);
     auto stream = make_stream(device);
-    const Stream handle = stream.get();
+    const Stream handle = static_cast<EmulatedQueue*>(stream.get());
     const std::lock_guard hold(mutex_);
     streams_.emplace(handle, std::move(stream));
     return handle;

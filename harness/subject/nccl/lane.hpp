@@ -53,6 +53,8 @@ class Lane {
   void join(const UniqueId& id);
   void split(Lane& parent);
   [[nodiscard]] bool is_begun() const { return comm_ != nullptr; }
+  /// Whether it was aborted, or has thrown.
+  [[nodiscard]] bool is_dead() const { return is_dead_; }
   /// Whether NCCL is through with what it was last asked for. Looks for errors that came meanwhile.
   [[nodiscard]] bool is_settled();
 

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "reference/comm/errors.hpp"
+
 namespace plumbline::subject::nccl {
 
 using comm::Call;
@@ -29,10 +31,15 @@ std::string describe(const Offer& offer) {
 
 void Messages::post(std::shared_ptr<Message> message) {
   const int peer = message->peer;
+  const auto append = [&](auto& side, std::deque<std::shared_ptr<Message>>& queue) {
+    if (side.lane != nullptr && side.lane->is_dead())
+      throw RuntimeFailure(fmt::format("messages with process {} have failed before", peer));
+    queue.push_back(std::move(message));
+  };
   if (message->call().operation == Operation::send)
-    outgoing_[peer].to_offer.push_back(std::move(message));
+    append(outgoing_[peer], outgoing_[peer].to_offer);
   else
-    incoming_[peer].waiting.push_back(std::move(message));
+    append(incoming_[peer], incoming_[peer].waiting);
 }
 
 void Messages::pump() {

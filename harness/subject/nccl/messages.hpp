@@ -40,6 +40,7 @@ class Messages {
   explicit Messages(Process& process) : process_(process), copies_(process.runtime, process.device) {}
 
   // Under the process' mutex.
+  /// Throws RuntimeFailure where the lane to or from that process has failed.
   void post(std::shared_ptr<Message> message);
   /// Throws RuntimeFailure.
   void pump();
