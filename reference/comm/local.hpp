@@ -5,6 +5,8 @@
 //         ones are cut into one part per rank; a rank works on its own part and then helps with parts of others, so a
 //         call is completed by whoever is running, also when there are more ranks than cores, or when a rank that
 //         started a call is busy elsewhere. Sends and receives are matched by whichever side comes second.
+// Devices With LocalOptions::device_calls calls on a device's memory are posted and compared in the same way; then whoever first
+//         sees that all have posted launches the whole call, and each member's stream follows it (device_calls.hpp).
 // Results Reductions add in rank order, half formats in f32 rounded once: the same bits on all ranks, in every run.
 // Waiting Spin while ranks fit on cores, then yield, then sleep ever longer; never a scheduler slice spent spinning.
 // Errors  As communicator.hpp says; this backend claims every capability.
@@ -21,6 +23,8 @@
 
 namespace plumbline::comm {
 
+class DeviceCalls;  // device_calls.hpp
+
 struct LocalOptions {
   /// Limit of a wait that is given none.
   std::chrono::nanoseconds timeout = std::chrono::seconds(30);
@@ -33,6 +37,8 @@ struct LocalOptions {
   std::size_t cache_bytes = 0;
   /// Cores that the ranks share; 0: those that this process may use.
   int cores = 0;
+  /// What serves calls on memory of devices; without it there are none but the host's.
+  std::shared_ptr<DeviceCalls> device_calls = nullptr;
 };
 
 /// The ranks of one process. Must outlive no one: communicators keep what they need.
@@ -61,7 +67,7 @@ class LocalWorld {
 /// first exception that was not a consequence of another rank's failure is rethrown.
 void run_ranks(int size, const std::function<void(Communicator&)>& body, LocalOptions options = {});
 
-/// What the local backend claims: everything.
-[[nodiscard]] const Capabilities& local_capabilities();
+/// What the local backend claims: everything; and memory of that kind of device beside the host's.
+[[nodiscard]] const Capabilities& local_capabilities(Device::Kind kind = Device::Kind::cpu);
 
 }  // namespace plumbline::comm

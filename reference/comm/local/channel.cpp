@@ -17,21 +17,36 @@ std::shared_ptr<Message> buffered(const Call& call) {
   return message;
 }
 
-void move(Message& send, Message& receive) {
+std::string place_of(Device device) {
+  return device.kind == Device::Kind::cpu ? "" : " in memory of " + name_of(device);
+}
+
+}  // namespace
+
+void Channel::move(Message& send, Message& receive) {
   const ConstBuffer& from = send.call.in;
   const Buffer& to = receive.call.out;
-  Message::State state = Message::State::complete;
-  if (from.count == to.count && from.dtype == to.dtype) {
+  Message::State state = Message::State::mismatched;
+  if (from.count != to.count || from.dtype != to.dtype || from.device.kind != to.device.kind) {
+    receive.mismatch = send.mismatch = fmt::format("{}{} meets {}{}", describe(send.call, 0), place_of(from.device),
+                                                   describe(receive.call, 0), place_of(to.device));
+  } else if (to.device.kind == Device::Kind::cpu) {
     if (to.count != 0) std::memcpy(to.data, from.data, to.bytes());
+    state = Message::State::complete;
   } else {
-    state = Message::State::mismatched;
-    receive.mismatch = send.mismatch = fmt::format("{} meets {}", describe(send.call, 0), describe(receive.call, 0));
+    try {
+      send.done = receive.done = lane_->copy(
+          {.device = from.device, .in = static_cast<const std::byte*>(from.data), .ready = send.ready},
+          {.device = to.device, .out = static_cast<std::byte*>(to.data), .ready = receive.ready}, to.bytes());
+      state = Message::State::complete;
+    } catch (const std::exception& error) {
+      receive.mismatch = send.mismatch = fmt::format("{}: {}", describe(receive.call, 0), error.what());
+      receive.broken = send.broken = true;
+    }
   }
   send.state.store(state, std::memory_order_release);
   receive.state.store(state, std::memory_order_release);
 }
-
-}  // namespace
 
 std::shared_ptr<Message> Channel::take(Queue& queue, int tag) {
   for (auto entry = queue.begin(); entry != queue.end(); ++entry) {
@@ -49,7 +64,7 @@ void Channel::send(const std::shared_ptr<Message>& message) {
     const std::lock_guard hold(lock_);
     receive = take(receives_, message->call.tag);
     if (receive == nullptr) {
-      const bool eager = message->call.in.bytes() <= kEagerBytes;
+      const bool eager = message->call.in.bytes() <= kEagerBytes && message->ready == nullptr;
       sends_.push_back(eager ? buffered(message->call) : message);
       if (eager) message->state.store(Message::State::complete, std::memory_order_release);
       return;

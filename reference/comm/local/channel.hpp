@@ -2,7 +2,8 @@
 //
 // Model   Sends and receives are matched by tag, first come first served; whichever side comes second moves the data, so
 //         a posted message needs nothing more from the rank that posted it. Small messages to a receive that is not yet
-//         posted are copied and their send is complete at once; larger ones wait for their receive.
+//         posted are copied and their send is complete at once; larger ones, and those in memory of a device, wait for their
+//         receive. Then a device does the copy, in the group's stream.
 #pragma once
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include <string>
 
 #include "reference/comm/call.hpp"
+#include "reference/comm/device_calls.hpp"
 #include "reference/comm/local/wait.hpp"
 
 namespace plumbline::comm::local {
@@ -24,12 +26,18 @@ struct Message {
   std::unique_ptr<std::byte[]> copy;  // of a small send's data
   std::atomic<State> state{State::waiting};
   std::string mismatch;  // set before `mismatched`
+  bool broken = false;   // then: that a device refused the copy
+  // In memory of a device: where this side's stream stood, and, once complete, where the copy is done.
+  std::shared_ptr<const DeviceCalls::Mark> ready, done;
 };
 
 class Channel {
  public:
   /// Sends at most this large are copied when no receive is posted.
   static constexpr std::size_t kEagerBytes = 4096;
+
+  /// What copies messages in memory of devices, where there are any.
+  explicit Channel(DeviceCalls::Lane* lane = nullptr) : lane_(lane) {}
 
   /// Matches or posts a send. The message must live until it is complete or withdrawn; a copied send is complete.
   void send(const std::shared_ptr<Message>& message);
@@ -42,7 +50,9 @@ class Channel {
  private:
   using Queue = std::list<std::shared_ptr<Message>>;
   static std::shared_ptr<Message> take(Queue& queue, int tag);
+  void move(Message& send, Message& receive);
 
+  DeviceCalls::Lane* const lane_;
   BriefLock lock_;
   Queue sends_;     // without a receive yet
   Queue receives_;  // without a send yet

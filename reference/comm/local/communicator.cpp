@@ -1,6 +1,9 @@
 // One rank's handle on a local group: posts calls, waits for the others', does its share.
 #include <algorithm>
 #include <deque>
+#include <optional>
+#include <ranges>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -49,7 +52,8 @@ class alignas(kApart) LocalCommunicator final : public Communicator {
  public:
   LocalCommunicator(std::shared_ptr<LocalGroup> group, int member);
   ~LocalCommunicator() override;
-  [[nodiscard]] const Capabilities& capabilities() const override { return local_capabilities(); }
+  [[nodiscard]] const Capabilities& capabilities() const override { return group_->capabilities(); }
+  void use_stream(void* stream) override { caller_stream_ = stream; }
   void abort(const std::string& reason) noexcept override { group_->abort(reason); }
 
   // For LocalWork.
@@ -65,6 +69,8 @@ class alignas(kApart) LocalCommunicator final : public Communicator {
   bool try_complete_until(std::uint64_t sequence);
   void complete_message(Channel& channel, const std::shared_ptr<Message>& message, Deadline& deadline);
   bool try_complete_message(Channel& channel, const std::shared_ptr<Message>& message);
+  /// Lets the caller's stream wait for a message that is complete.
+  void follow(Message& message);
   /// Makes sure that nobody touches buffers of the calls under way, at the price of the group.
   void give_up(const std::string& why) noexcept;
 
@@ -100,6 +106,12 @@ class alignas(kApart) LocalCommunicator final : public Communicator {
   void help();
   void finish(const Pending& pending);
 
+  // Calls on memory of devices.
+  void launch();
+  void follow_lane() noexcept;
+  [[nodiscard]] DeviceCalls& device_calls() const { return *group_->options.device_calls; }
+  [[nodiscard]] const DeviceCalls::Mark& done_mark() const { return *slot(0).on_device->done; }
+
   [[nodiscard]] std::size_t elements_of_block() const {
     return std::max<std::size_t>(1, group_->options.block_bytes / size_of(shape_.dtype));
   }
@@ -127,6 +139,8 @@ class alignas(kApart) LocalCommunicator final : public Communicator {
   std::deque<Pending> pending_;        // started, not finished, in order
   std::vector<LocalWork*> works_;      // that would outlive this communicator
   bool told_ = false;                  // this rank knows why the group failed: later calls get PeerFailed
+  void* caller_stream_ = nullptr;      // of calls on memory of devices
+  std::optional<Device> device_;       // of the last of them
 
   // The collective at hand, as all have posted it.
   struct Part {
@@ -153,6 +167,7 @@ LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalGroup> group, int memb
 LocalCommunicator::~LocalCommunicator() {
   const auto is_unfinished = [this](const LocalWork* work) { return !is_finished(*work); };
   if (!pending_.empty() || std::ranges::any_of(works_, is_unfinished)) give_up("left with unfinished calls");
+  if (!works_.empty()) follow_lane();  // of messages that are complete, and were not waited for
   for (LocalWork* work : works_) {
     work->complete_ = work->complete_ || is_complete(*work);
     work->orphaned_ = fmt::format("{}, rank {}", describe(group_->identity), rank());
@@ -164,10 +179,13 @@ LocalCommunicator::~LocalCommunicator() {
 // ---- calls ----
 
 void LocalCommunicator::refuse_unsupported(const Call& call) const {
+  const auto& served = capabilities().devices;
   for (const Device device : {call.in.device, call.out.device})
-    if (device.kind != Device::Kind::cpu)
-      throw Unsupported(fmt::format("{}: memory on {} is not supported by backend local, only cpu",
-                                    name_of(call.operation), name_of(device)));
+    if (std::ranges::count(served, device.kind) == 0)
+      throw Unsupported(fmt::format(
+          "{}: memory on {} is not supported by backend local here, only {}", name_of(call.operation), name_of(device),
+          fmt::join(std::views::transform(served, [](auto kind) { return name_of(kind); }), " and ")));
+  if (group_->lane != nullptr) device_calls().expect_memory(call, rank());
   if (call.elements(size()) > kMaxElements)
     throw Unsupported(fmt::format("{}: {} elements; backend local takes at most {}", name_of(call.operation),
                                   call.elements(size()), kMaxElements));
@@ -215,7 +233,9 @@ std::unique_ptr<Communicator> LocalCommunicator::do_create_group(std::span<const
     if (rank == this->rank()) member = static_cast<int>(world_ranks.size());
     world_ranks.push_back(group().ranks[static_cast<std::size_t>(rank)]);
   }
-  return std::make_unique<LocalCommunicator>(group_->subgroup(this->rank(), std::move(world_ranks)), member);
+  auto made = std::make_unique<LocalCommunicator>(group_->subgroup(this->rank(), std::move(world_ranks)), member);
+  made->use_stream(caller_stream_);
+  return made;
 }
 
 // ---- posting ----
@@ -224,7 +244,9 @@ LocalCommunicator::Pending LocalCommunicator::post(const Call& call, bool blocki
   if (group_->failed()) throw_failure(stream_.published() + 1, false);
   const Shape shape = Shape::of(call, size());
   const std::size_t given = shape.given_bytes();
-  const bool is_inline = given <= group_->options.inline_bytes;
+  const bool is_inline = !shape.on_device && given <= group_->options.inline_bytes;
+  // First: a runtime that refuses refuses before anything is posted.
+  const auto ready = shape.on_device ? device_calls().mark(call.device(), caller_stream_) : nullptr;
   Slot& mine = stream_.next_slot(consumed_by_all_);
   mine.signature = Signature(shape);
   mine.consumed = consumed_;
@@ -240,9 +262,15 @@ LocalCommunicator::Pending LocalCommunicator::post(const Call& call, bool blocki
     }
   } else {
     // A rank that has gone on, or is not running, leaves its part to others; else each part is warmest at its owner.
-    const bool open = !blocking || size() > group_->options.cores || shape.bytes() >= group_->options.block_bytes;
+    const bool open =
+        shape.on_device || !blocking || size() > group_->options.cores || shape.bytes() >= group_->options.block_bytes;
     mine.next_block.store(open ? 0 : Slot::kClosed, std::memory_order_relaxed);
     mine.blocks_done.store(0, std::memory_order_relaxed);
+  }
+  if (shape.on_device) {
+    device_ = call.device();
+    mine.on_device = &group_->device_posting(rank(), consumed_by_all_);
+    *mine.on_device = {.sequence = stream_.published() + 1, .device = call.device(), .ready = ready};
   }
   return {shape, mine.out, stream_.publish(), is_inline};
 }
@@ -250,6 +278,10 @@ LocalCommunicator::Pending LocalCommunicator::post(const Call& call, bool blocki
 void LocalCommunicator::post_message(const Call& call, Channel& channel, const std::shared_ptr<Message>& message) {
   if (group_->failed()) throw_failure(kNoSequence, false);
   message->call = call;
+  if (call.device().kind != Device::Kind::cpu) {
+    device_ = call.device();
+    message->ready = device_calls().mark(call.device(), caller_stream_);
+  }
   if (call.operation == Operation::send)
     channel.send(message);
   else
@@ -304,7 +336,7 @@ bool LocalCommunicator::try_complete(Pending& pending) {
     }
     join(pending);
   }
-  if (!pending.is_inline && !all_parts_done()) {
+  if (!pending.is_inline && (!all_parts_done() || (shape_.on_device && !device_calls().is_reached(done_mark())))) {
     watch(pending);
     return false;
   }
@@ -342,8 +374,12 @@ void LocalCommunicator::compare_signatures(const Pending& pending) {
     if (!arrived(member, pending.sequence) || slot(member).signature == mine) continue;
     std::string calls;
     for (std::size_t other = 0; other < cursors_.size(); ++other) {
-      const std::string made = arrived(other, pending.sequence) ? describe(slot(other).signature.call(size()), size())
-                                                                : "has not arrived yet";
+      std::string made = "has not arrived yet";
+      if (arrived(other, pending.sequence)) {
+        const Signature theirs = slot(other).signature;
+        made = describe(theirs.call(size()), size());
+        if (group_->lane != nullptr) made += theirs.on_device() ? " in memory of a device" : " in memory of the host";
+      }
       calls += fmt::format("{}rank {}: {}", other == 0 ? "" : "; ", other, made);
     }
     fail({.kind = Failure::Kind::mismatch,
@@ -383,6 +419,11 @@ void LocalCommunicator::cut_into_parts() {
   const std::size_t touched = 2 * shape_.bytes() * static_cast<std::size_t>(size());
   streaming_ = touched >= group_->options.cache_bytes && !std::ranges::equal(in_, out_);
   const std::size_t block = elements_of_block();
+  if (shape_.on_device) {  // one part of one block, the first member's: its launch
+    std::ranges::fill(parts_, Part{0, 0});
+    parts_[0] = {1, 1};
+    return;
+  }
   for (int part = 0; part < size(); ++part) {
     const std::size_t length = part_length(shape_, part);
     parts_[static_cast<std::size_t>(part)] = {length, static_cast<std::uint32_t>((length + block - 1) / block)};
@@ -404,7 +445,10 @@ void LocalCommunicator::work_on(int part) {
   while (owners.next_block.load(std::memory_order_relaxed) < blocks) {
     const std::uint32_t taken = owners.next_block.fetch_add(1, std::memory_order_relaxed);
     if (taken >= blocks) return;
-    work_on_part(shape_, at, part, taken * block, std::min(block, length - taken * block));
+    if (shape_.on_device)
+      launch();
+    else
+      work_on_part(shape_, at, part, taken * block, std::min(block, length - taken * block));
     owners.blocks_done.fetch_add(1, std::memory_order_acq_rel);
   }
 }
@@ -427,8 +471,51 @@ void LocalCommunicator::help() {
 }
 
 void LocalCommunicator::finish(const Pending& pending) {
+  if (pending.shape.on_device)
+    device_calls().follow(slot(static_cast<std::size_t>(rank())).on_device->device, caller_stream_, done_mark());
   for (Cursor& cursor : cursors_) cursor.advance();
   consumed_ = pending.sequence;
+}
+
+// ---- calls on memory of devices ----
+
+// The whole call, which all have posted.
+void LocalCommunicator::launch() {
+  std::vector<DeviceCalls::Member> members;
+  for (std::size_t member = 0; member < cursors_.size(); ++member) {
+    const DevicePosting& posting = *slot(member).on_device;
+    members.push_back({.device = posting.device, .in = in_[member], .out = out_[member], .ready = posting.ready});
+  }
+  try {
+    slot(0).on_device->done = group_->lane->launch({.operation = shape_.operation,
+                                                    .op = shape_.op,
+                                                    .dtype = shape_.dtype,
+                                                    .root = shape_.root,
+                                                    .elements = shape_.elements,
+                                                    .members = members});
+  } catch (const std::exception& error) {
+    group_->leave(rank());
+    group_->fail(
+        {.kind = Failure::Kind::peer,
+         .message = fmt::format("rank {} could not launch {}: {}", rank(), name_of(shape_.operation), error.what())});
+    told_ = true;
+    throw;
+  }
+}
+
+// After this what the caller's stream does touches no buffer that a call of this group still uses.
+void LocalCommunicator::follow_lane() noexcept {
+  if (!device_) return;
+  try {
+    device_calls().follow(*device_, caller_stream_, *group_->lane->mark());
+  } catch (const std::exception&) {
+    // The runtime does nothing any more; whoever asks it next is told why.
+  }
+}
+
+void LocalCommunicator::follow(Message& message) {
+  if (const auto done = std::exchange(message.done, nullptr))
+    device_calls().follow(message.call.device(), caller_stream_, *done);
 }
 
 // ---- messages ----
@@ -439,9 +526,12 @@ bool LocalCommunicator::try_complete_message(Channel& channel, const std::shared
     watch(channel, message);
     return false;
   }
-  if (state == Message::State::complete) return true;
+  if (state == Message::State::complete) {
+    if (message->done != nullptr && !device_calls().is_reached(*message->done)) return false;
+    return follow(*message), true;
+  }
   if (state == Message::State::withdrawn) throw_failure(kNoSequence, true);  // the group has failed before
-  fail({.kind = Failure::Kind::mismatch,
+  fail({.kind = message->broken ? Failure::Kind::peer : Failure::Kind::mismatch,
         .sequence = kNoSequence,
         .message = fmt::format("{}, rank {}: {}", describe(group_->identity), rank(), message->mismatch)});
 }
@@ -456,6 +546,7 @@ void LocalCommunicator::complete_message(Channel& channel, const std::shared_ptr
     fail({Failure::Kind::timeout, kNoSequence,
           fmt::format("{}: waited {} for rank {}", place(call), milliseconds(deadline.limit()), call.root)});
   });
+  if (message->state.load(std::memory_order_acquire) == Message::State::complete) return follow(*message);
   (void)try_complete_message(channel, message);
 }
 
@@ -520,6 +611,7 @@ void LocalCommunicator::refuse_given_up(std::uint64_t sequence) {
 void LocalCommunicator::fail(const Failure& failure) {
   group_->fail(failure);
   group_->await_nobody_inside(rank());
+  follow_lane();
   told_ = true;
   if (failure.kind == Failure::Kind::mismatch) throw MismatchError(failure.message);
   if (failure.kind == Failure::Kind::timeout) throw TimeoutError(failure.message);
@@ -528,6 +620,7 @@ void LocalCommunicator::fail(const Failure& failure) {
 
 void LocalCommunicator::throw_failure(std::uint64_t sequence, bool had_arrived) {
   group_->await_nobody_inside(rank());
+  follow_lane();
   const Failure failure = group_->failure();
   const bool same = failure.sequence == sequence && sequence != kNoSequence && !told_;
   told_ = true;
@@ -547,6 +640,7 @@ void LocalCommunicator::give_up(const std::string& why) noexcept {
         wait_until(
             group_->policy, [&] { return message->state.load(std::memory_order_acquire) != Message::State::waiting; },
             [](Clock::time_point) {});
+  follow_lane();
 }
 
 // ---- LocalWork ----

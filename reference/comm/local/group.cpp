@@ -14,6 +14,7 @@ LocalGroup::LocalGroup(Group identity_, const LocalOptions& options_, WaitPolicy
       options(options_),
       size(static_cast<int>(identity.ranks.size())),
       policy(policy_),
+      lane(options.device_calls == nullptr ? nullptr : options.device_calls->open_lane()),
       members_(identity.ranks.size()),
       departed_(identity.ranks.size()),
       channels_(identity.ranks.size() * identity.ranks.size()) {
@@ -25,9 +26,15 @@ Channel& LocalGroup::channel(int from, int to) {
   if (Channel* channel = place.load(std::memory_order_acquire)) return *channel;
   const std::lock_guard hold(mutex_);
   if (Channel* channel = place.load(std::memory_order_relaxed)) return *channel;
-  owned_channels_.push_back(std::make_unique<Channel>());
+  owned_channels_.push_back(std::make_unique<Channel>(lane.get()));
   place.store(owned_channels_.back().get(), std::memory_order_release);
   return *owned_channels_.back();
+}
+
+DevicePosting& LocalGroup::device_posting(int member, std::uint64_t consumed_by_all) {
+  auto& postings = members_[static_cast<std::size_t>(member)].on_device;
+  while (!postings.empty() && postings.front().sequence <= consumed_by_all) postings.pop_front();
+  return postings.emplace_back();
 }
 
 Failure LocalGroup::failure() const {

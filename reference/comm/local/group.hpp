@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -36,7 +37,14 @@ class LocalGroup {
   const LocalOptions options;
   const int size;
   const WaitPolicy policy;
+  /// The group's own streams; null where no devices are served.
+  const std::unique_ptr<DeviceCalls::Lane> lane;
 
+  [[nodiscard]] const Capabilities& capabilities() const {
+    return local_capabilities(options.device_calls == nullptr ? Device::Kind::cpu : options.device_calls->kind());
+  }
+  /// A place for what `member` posts with a call on a device's memory; those that all have consumed are given up.
+  DevicePosting& device_posting(int member, std::uint64_t consumed_by_all);
   [[nodiscard]] PostingStream& stream(int member) { return *members_[static_cast<std::size_t>(member)].stream; }
   /// The messages from one member to another.
   [[nodiscard]] Channel& channel(int from, int to);
@@ -84,6 +92,7 @@ class LocalGroup {
     std::unique_ptr<PostingStream> stream;
     std::atomic<bool> inside{false};
     std::atomic<int> core{-1};
+    std::deque<DevicePosting> on_device;  // changed by the member alone
   };
   struct Subgroup {
     std::vector<int> missing;  // world ranks that have not asked

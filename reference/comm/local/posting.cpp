@@ -7,7 +7,7 @@ Call Signature::call(int ranks) const {
             .op = static_cast<ReduceOp>(bits_ >> 7 & 0x7),
             .root = static_cast<int>(bits_ >> 10 & 0x1fff) - 1};
   const auto dtype = static_cast<DType>(bits_ >> 4 & 0x7);
-  const auto elements = static_cast<std::int64_t>(bits_ >> 23);
+  const auto elements = static_cast<std::int64_t>(bits_ >> 23 & static_cast<std::uint64_t>(kMaxElements));
   call.in = {nullptr, call.operation == Operation::all_to_all ? elements * ranks : elements, dtype};
   call.out = {nullptr, elements, dtype};
   return call;

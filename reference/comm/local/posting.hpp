@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "reference/comm/device_calls.hpp"
 #include "reference/comm/local/shape.hpp"
 
 namespace plumbline::comm::local {
@@ -22,23 +23,33 @@ inline constexpr std::size_t kCacheLine = 64;
 /// Apart by this much, what different ranks write does not share lines, nor pairs of lines that are fetched together.
 inline constexpr std::size_t kApart = 128;
 
-/// What members must agree on, in 64 bits: operation, dtype, op, root and elements. Equal calls have equal signatures.
+/// What members must agree on, in 64 bits: operation, dtype, op, root, elements, and whether memory is a device's. Equal calls have
+/// equal signatures.
 class Signature {
  public:
   Signature() = default;
   explicit Signature(const Shape& shape)
       : bits_(static_cast<std::uint64_t>(shape.operation) | static_cast<std::uint64_t>(shape.dtype) << 4 |
               static_cast<std::uint64_t>(shape.op) << 7 | static_cast<std::uint64_t>(shape.root + 1) << 10 |
-              static_cast<std::uint64_t>(shape.elements) << 23) {}
+              static_cast<std::uint64_t>(shape.elements) << 23 | static_cast<std::uint64_t>(shape.on_device) << 63) {}
   /// A call with this signature, without its data: to print it.
   [[nodiscard]] Call call(int ranks) const;
+  [[nodiscard]] bool on_device() const { return bits_ >> 63 != 0; }
   friend bool operator==(Signature, Signature) = default;
 
  private:
   std::uint64_t bits_ = 0;
 };
 inline constexpr int kMaxRanks = (1 << 13) / 2 - 1;
-inline constexpr std::int64_t kMaxElements = (std::int64_t{1} << 41) - 1;
+inline constexpr std::int64_t kMaxElements = (std::int64_t{1} << 40) - 1;
+
+/// What a slot of a call on a device's memory has no room for.
+struct DevicePosting {
+  std::uint64_t sequence;
+  Device device;
+  std::shared_ptr<const DeviceCalls::Mark> ready;  // where the poster's stream stood
+  std::shared_ptr<const DeviceCalls::Mark> done;   // of the first member's: set by whoever launches the call
+};
 
 struct alignas(kCacheLine) Slot {
   static constexpr std::uint32_t kClosed = 0x80000000u;  // next_block of a part that only its owner works on
@@ -50,7 +61,10 @@ struct alignas(kCacheLine) Slot {
   std::byte* out = nullptr;       // where its result goes
   std::atomic<std::uint32_t> next_block{0};   // of this rank's part: the first block that nobody has taken
   std::atomic<std::uint32_t> blocks_done{0};  // of this rank's part
-  std::array<std::byte, 16> line;             // a payload that needs no second cache line
+  union {
+    std::array<std::byte, 16> line;  // a payload that needs no second cache line
+    DevicePosting* on_device;        // of a call on a device's memory
+  };
 };
 static_assert(sizeof(Slot) == kCacheLine);
 

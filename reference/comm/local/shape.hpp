@@ -15,6 +15,7 @@ struct Shape {
   int root = kNoRoot;           // of rooted operations, else kNoRoot
   int ranks = 1;
   std::size_t elements = 0;  // c
+  bool on_device = false;    // in memory of a device
 
   static Shape of(const Call& call, int ranks) {
     return {.operation = call.operation,
@@ -22,7 +23,8 @@ struct Shape {
             .dtype = call.operation == Operation::barrier ? DType::f16 : call.dtype(),
             .root = is_rooted(call.operation) ? call.root : kNoRoot,
             .ranks = ranks,
-            .elements = static_cast<std::size_t>(call.elements(ranks))};
+            .elements = static_cast<std::size_t>(call.elements(ranks)),
+            .on_device = call.device().kind != Device::Kind::cpu};
   }
 
   [[nodiscard]] std::size_t bytes() const { return elements * size_of(dtype); }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -102,14 +103,19 @@ void run_ranks(int size, const std::function<void(Communicator&)>& body, LocalOp
   if (consequence) std::rethrow_exception(consequence);
 }
 
-const Capabilities& local_capabilities() {
-  static const Capabilities capabilities = [] {
+const Capabilities& local_capabilities(Device::Kind kind) {
+  static const std::map<Device::Kind, Capabilities> by_kind = [] {
     Capabilities all{.backend = "local", .version = PLUMBLINE_VERSION};
     for (int capability = 0; capability < kCapabilityCount; ++capability)
       all.claims.insert(static_cast<Capability>(capability));
-    return all;
+    std::map<Device::Kind, Capabilities> made{{Device::Kind::cpu, all}};
+    for (const Device::Kind one : {Device::Kind::cuda, Device::Kind::emulated}) {
+      made[one] = all;
+      made[one].devices.push_back(one);
+    }
+    return made;
   }();
-  return capabilities;
+  return by_kind.at(kind);
 }
 
 }  // namespace plumbline::comm
