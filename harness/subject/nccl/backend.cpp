@@ -29,10 +29,13 @@ class NcclBackend final : public Backend {
     std::vector<int> world_ranks(static_cast<std::size_t>(ranks));
     std::iota(world_ranks.begin(), world_ranks.end(), 0);
     constexpr device::Stream kDefaultStream = nullptr;
-    return std::make_unique<NcclCommunicator>(Group::create(job_, nullptr, std::move(world_ranks), "world"), kDefaultStream);
+    return std::make_unique<NcclCommunicator>(Group::create(job_, nullptr, std::move(world_ranks), "world"),
+                                              kDefaultStream);
   }
 
-  [[nodiscard]] std::map<std::string, std::string> environment() const override { return environment_of(job_->process); }
+  [[nodiscard]] std::map<std::string, std::string> environment() const override {
+    return environment_of(job_->process);
+  }
 
  private:
   const std::shared_ptr<Job> job_;

@@ -35,7 +35,8 @@ SharedFile::SharedFile(std::filesystem::path file, std::size_t bytes) : file_(st
       refuse(file_);
     }
   }
-  data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, descriptor, 0);
+  data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED,
+                 descriptor, 0);
   if (descriptor >= 0) ::close(descriptor);
   if (data_ == MAP_FAILED) refuse(file_);
 }

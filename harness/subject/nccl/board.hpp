@@ -77,7 +77,9 @@ class GroupBoard {
 
  private:
   [[nodiscard]] GroupHeader& header() const { return *static_cast<GroupHeader*>(file_.data()); }
-  [[nodiscard]] Seat* seats() const { return reinterpret_cast<Seat*>(static_cast<std::byte*>(file_.data()) + sizeof(GroupHeader)); }
+  [[nodiscard]] Seat* seats() const {
+    return reinterpret_cast<Seat*>(static_cast<std::byte*>(file_.data()) + sizeof(GroupHeader));
+  }
 
   SharedFile file_;
 };
@@ -118,9 +120,9 @@ struct Offer {
 
 /// What goes between two processes in one direction.
 struct Direction {
-  alignas(64) PostedId id;      // from the sender, for the communicator of this direction
-  Queue<Offer> offers;          // to the receiver
-  Queue<std::uint64_t> taken;   // to the sender: numbers of offers, in the order in which NCCL is to carry them
+  alignas(64) PostedId id;     // from the sender, for the communicator of this direction
+  Queue<Offer> offers;         // to the receiver
+  Queue<std::uint64_t> taken;  // to the sender: numbers of offers, in the order in which NCCL is to carry them
 };
 
 /// What the processes of a job share, whatever groups they make.

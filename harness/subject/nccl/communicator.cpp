@@ -22,8 +22,9 @@ void NcclCommunicator::expect_supported(const Call& call) const {
                                     name_of(call.operation), name_of(buffer.device), name_of(ours)));
     const auto holder = process.runtime->holder_of(buffer.data);
     if (holder != process.device)
-      throw InvalidArgument(fmt::format("{}: an address given as {} is memory of {}", name_of(call.operation), name_of(ours),
-                                        holder ? name_of(comm::Device{ours.kind, static_cast<std::int16_t>(*holder)}) : "the host"));
+      throw InvalidArgument(
+          fmt::format("{}: an address given as {} is memory of {}", name_of(call.operation), name_of(ours),
+                      holder ? name_of(comm::Device{ours.kind, static_cast<std::int16_t>(*holder)}) : "the host"));
   };
   if (call.uses_in(rank())) expect(call.in);
   if (call.uses_out(rank())) expect(call.out);

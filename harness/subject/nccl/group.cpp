@@ -22,8 +22,8 @@ bool is_bad(Status status) { return status > Status::left; }
 
 }  // namespace
 
-std::shared_ptr<Group> Group::create(std::shared_ptr<Job> job, std::shared_ptr<Group> parent, std::vector<int> world_ranks,
-                                     std::string name) {
+std::shared_ptr<Group> Group::create(std::shared_ptr<Job> job, std::shared_ptr<Group> parent,
+                                     std::vector<int> world_ranks, std::string name) {
   if (parent != nullptr) parent->expect_sound();
   const std::uint64_t parent_id = parent == nullptr ? comm::kNoParent : parent->identity.id;
   const int creation = job->process.next_creation(parent_id, world_ranks);
@@ -42,7 +42,8 @@ Group::Group(std::shared_ptr<Job> job_, const std::shared_ptr<Group>& parent, co
       identity(std::move(identity_)),
       rank(static_cast<int>(std::ranges::find(identity.ranks, job->process.place.rank) - identity.ranks.begin())),
       size(static_cast<int>(identity.ranks.size())),
-      board_(std::make_shared<GroupBoard>(size == 1 ? std::filesystem::path() : job->process.place.folder, identity.id, size)) {
+      board_(std::make_shared<GroupBoard>(size == 1 ? std::filesystem::path() : job->process.place.folder, identity.id,
+                                          size)) {
   if (parent != nullptr) {
     ancestors_ = parent->ancestors_;
     ancestors_.push_back({parent->board_, parent->size});
@@ -52,6 +53,7 @@ Group::Group(std::shared_ptr<Job> job_, const std::shared_ptr<Group>& parent, co
 
 Group::~Group() {
   const std::lock_guard hold(job->process.mutex);
+  if (has_failed() && lane_ != nullptr) lane_->abort();  // abort() left that to us
   lane_.reset();
   if (rank == 0) board_->remove();
 }
@@ -122,10 +124,10 @@ void Group::give_up_start() {
   std::vector<int> absent;
   for (int member = 0; member < size; ++member)
     if (board_->seat(member).status.load() == Status::not_come) absent.push_back(member);
-  const std::string words =
-      fmt::format("backend nccl: {}: {} after {} s", place(),
-                  absent.empty() ? "NCCL has not connected the ranks" : name_ranks(absent) + " did not come to make the group",
-                  job->process.options.start_limit.count());
+  const std::string words = fmt::format(
+      "backend nccl: {}: {} after {} s", place(),
+      absent.empty() ? "NCCL has not connected the ranks" : name_ranks(absent) + " did not come to make the group",
+      job->process.options.start_limit.count());
   fail(Status::failed, words);
   throw RuntimeFailure(words);
 }
@@ -145,7 +147,8 @@ std::vector<int> Group::missing(std::uint64_t number) const {
   std::vector<int> absent;
   for (int member = 0; member < size; ++member) {
     const Seat& seat = board_->seat(member);
-    if (seat.status.load(std::memory_order_acquire) == Status::not_come || seat.calls.load(std::memory_order_acquire) < number)
+    if (seat.status.load(std::memory_order_acquire) == Status::not_come ||
+        seat.calls.load(std::memory_order_acquire) < number)
       absent.push_back(member);
   }
   return absent;
@@ -234,7 +237,9 @@ std::string Group::place() const {
   return fmt::format("world [{}], rank {}", fmt::join(identity.ranks, " "), rank);
 }
 
-std::string Group::place(const comm::Call& call) const { return fmt::format("{} on {}", describe(call, size), place()); }
+std::string Group::place(const comm::Call& call) const {
+  return fmt::format("{} on {}", describe(call, size), place());
+}
 
 std::string Group::name_ranks(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));

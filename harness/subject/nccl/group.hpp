@@ -18,18 +18,19 @@ namespace plumbline::subject::nccl {
 
 /// What all groups of a process need: its messages, and NCCL's communicator of the job.
 struct Job {
-  Job(const Options& options, Place place) : process(options, std::move(place)), messages(process) {}
+  Job(const Options& options, Place place, std::shared_ptr<device::Runtime> runtime = nullptr)
+      : process(options, std::move(place), std::move(runtime)), messages(process) {}
   Process process;
-  Messages messages;               // under the process' mutex, like `all`
-  std::unique_ptr<Lane> all;       // carries no calls: groups of all ranks are split from it
+  Messages messages;          // under the process' mutex, like `all`
+  std::unique_ptr<Lane> all;  // carries no calls: groups of all ranks are split from it
 };
 
 class Group : public std::enable_shared_from_this<Group> {
  public:
   /// Makes the group of those world ranks, the caller among them; `parent` is null for a world. Collective over them. An empty
   /// name stands for "[0 2]", or "[0 2] #2" for the second group of that list and parent. Throws PeerFailed, RuntimeFailure.
-  static std::shared_ptr<Group> create(std::shared_ptr<Job> job, std::shared_ptr<Group> parent, std::vector<int> world_ranks,
-                                       std::string name);
+  static std::shared_ptr<Group> create(std::shared_ptr<Job> job, std::shared_ptr<Group> parent,
+                                       std::vector<int> world_ranks, std::string name);
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -57,6 +58,7 @@ class Group : public std::enable_shared_from_this<Group> {
     Status worst = Status::member;
   };
   [[nodiscard]] News look() const;
+  [[nodiscard]] bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
   /// Throws PeerFailed if the group has failed.
   void expect_sound();
   /// Fails the group; ends what it has under way on this rank. Under the process' mutex.

@@ -29,7 +29,8 @@ bool overlap(Span a, Span b) {
 
 bool may_go_together(const comm::Call& earlier, const comm::Call& later, int ranks) {
   for (const comm::Call* call : {&earlier, &later})
-    if (call->operation == comm::Operation::barrier || (ranks > 1 && is_made_of_messages(call->operation))) return false;
+    if (call->operation == comm::Operation::barrier || (ranks > 1 && is_made_of_messages(call->operation)))
+      return false;
   return !overlap(out_of(earlier), in_of(later)) && !overlap(out_of(earlier), out_of(later)) &&
          !overlap(in_of(earlier), out_of(later));
 }

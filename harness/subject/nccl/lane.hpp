@@ -16,12 +16,13 @@ namespace plumbline::subject::nccl {
 
 /// Calls that are put into NCCL together.
 struct Batch {
-  explicit Batch(const Process& process) : ready(process.runtime, process.device), done(process.runtime, process.device) {}
+  explicit Batch(const Process& process)
+      : ready(process.runtime, process.device), done(process.runtime, process.device) {}
   std::vector<comm::Call> calls;  // one at least; their roots and peers are ranks of the lane
   device::OwnEvent ready;         // recorded by whoever makes the batch
   device::OwnEvent done;
-  bool is_issued = false;         // `done` is recorded
-  bool bytes_are_gone = false;    // a message that was withdrawn: others are sent
+  bool is_issued = false;       // `done` is recorded
+  bool bytes_are_gone = false;  // a message that was withdrawn: others are sent
 };
 
 /// Device memory that grows when needed. What a stream may still use is kept until the end.

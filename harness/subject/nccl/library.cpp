@@ -19,9 +19,10 @@ void* open(const std::string& file) {
   const std::string words = dlerror();
   if (words.find(file + ": cannot open shared object file: No such file") == std::string::npos)
     refuse(fmt::format("'{}' cannot be loaded: {}", file, words));
-  refuse(fmt::format("'{}' is not on this machine; install NCCL {} or later (libnccl2, or pip install nvidia-nccl-cu13), or name "
-                     "its file by --backend-option library=FILE",
-                     file, name_of_version(kOldestVersion)));
+  refuse(fmt::format(
+      "'{}' is not on this machine; install NCCL {} or later (libnccl2, or pip install nvidia-nccl-cu13), or name "
+      "its file by --backend-option library=FILE",
+      file, name_of_version(kOldestVersion)));
 }
 
 std::string file_of(const void* function) {
@@ -33,7 +34,8 @@ template <class Function>
 void find(void* library, const std::string& file, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
   if (function == nullptr)
-    refuse(fmt::format("'{}' has no {}: it is no NCCL, or one older than {}", file, name, name_of_version(kOldestVersion)));
+    refuse(fmt::format("'{}' has no {}: it is no NCCL, or one older than {}", file, name,
+                       name_of_version(kOldestVersion)));
 }
 
 // Up to 2.8 a version was counted in other steps.
@@ -55,7 +57,8 @@ Library::Library(const std::string& file) {
   version_ = name_of_version(code);
   // Before the other functions: what an old one lacks is no news.
   if (code < kOldestVersion)
-    refuse(fmt::format("NCCL {} ('{}') is too old; {} or later is needed", version_, file_, name_of_version(kOldestVersion)));
+    refuse(fmt::format("NCCL {} ('{}') is too old; {} or later is needed", version_, file_,
+                       name_of_version(kOldestVersion)));
 #define PLUMBLINE_NCCL_FIND(name) find(library, file, "nccl" #name, functions_.name)
   PLUMBLINE_NCCL_FIND(GetUniqueId);
   PLUMBLINE_NCCL_FIND(CommInitRankConfig);

@@ -116,7 +116,8 @@ void Messages::copy_to_self(const Message& sent, const Message& received) {
   const device::Stream stream = copies_.get();
   process_.hold_back(stream, sent.batch->ready);
   process_.hold_back(stream, received.batch->ready);
-  process_.runtime->copy(process_.device, received.call().out.data, sent.call().in.data, sent.call().in.bytes(), stream);
+  process_.runtime->copy(process_.device, received.call().out.data, sent.call().in.data, sent.call().in.bytes(),
+                         stream);
   for (Batch* const batch : {sent.batch.get(), received.batch.get()}) {
     batch->done.record(stream);
     batch->is_issued = true;

@@ -28,9 +28,9 @@ struct Message {
     batch->ready.record(stream);
   }
   const std::uint64_t group;
-  const int peer;                       // process
-  const std::shared_ptr<Batch> batch;   // of this call alone; issued once it was taken
-  std::string mismatch;                 // what was offered instead: the receive ended
+  const int peer;                      // process
+  const std::shared_ptr<Batch> batch;  // of this call alone; issued once it was taken
+  std::string mismatch;                // what was offered instead: the receive ended
   bool is_withdrawn = false;
   [[nodiscard]] comm::Call& call() const { return batch->calls.front(); }
 };

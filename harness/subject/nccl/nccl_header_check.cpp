@@ -1,7 +1,7 @@
 // Compiled wherever nccl.h is: our declarations of NCCL's binary interface are those of the header. Makes no code.
-#include <nccl.h>
-
 #include <type_traits>
+
+#include <nccl.h>
 
 #include "harness/subject/nccl/declarations.hpp"
 
@@ -48,7 +48,8 @@ static_assert(kUndefined == NCCL_CONFIG_UNDEF_INT);
 template <class Ours, class Theirs>
 inline constexpr bool argument_alike =
     std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> && sizeof(Ours) == sizeof(Theirs) &&
-    (std::is_class_v<Ours> == std::is_class_v<Theirs>) && (!std::is_same_v<Ours, std::size_t> || std::is_same_v<Theirs, Ours>);
+    (std::is_class_v<Ours> == std::is_class_v<Theirs>) &&
+    (!std::is_same_v<Ours, std::size_t> || std::is_same_v<Theirs, Ours>);
 template <class Ours, class Theirs>
 inline constexpr bool alike = false;
 template <class A, class... As, class B, class... Bs>

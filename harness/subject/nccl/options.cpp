@@ -68,16 +68,16 @@ Place Place::from_environment() {
       place.rank = *mine;
       place.size = *all;
       if (place.size < 1 || place.rank < 0 || place.rank >= place.size)
-        throw RuntimeFailure(fmt::format("backend nccl: {}={} and {}={}: a rank is from 0 to {}", rank, *mine, size, *all,
-                                         place.size - 1));
+        throw RuntimeFailure(fmt::format("backend nccl: {}={} and {}={}: a rank is from 0 to {}", rank, *mine, size,
+                                         *all, place.size - 1));
       break;
     }
   const char* folder = std::getenv("PLUMBLINE_SCRATCH");
   place.folder = folder == nullptr ? std::filesystem::path() : std::filesystem::path(folder);
   if (place.size > 1 && !std::filesystem::is_directory(place.folder))
-    throw RuntimeFailure(
-        fmt::format("backend nccl: PLUMBLINE_SCRATCH='{}' is no folder of this host; all ranks must be on the driver's host",
-                    place.folder.string()));
+    throw RuntimeFailure(fmt::format(
+        "backend nccl: PLUMBLINE_SCRATCH='{}' is no folder of this host; all ranks must be on the driver's host",
+        place.folder.string()));
   return place;
 }
 

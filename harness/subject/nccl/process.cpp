@@ -19,23 +19,24 @@ int choose_device(const Options& options, const Place& place, const device::Runt
   const std::string kind(name_of(runtime.kind()));
   if (options.device) {
     if (*options.device < count) return *options.device;
-    throw RuntimeFailure(fmt::format("backend nccl: device={}: this host has {} {} device{}, counted from 0", *options.device, count,
-                                     kind, count == 1 ? "" : "s"));
+    throw RuntimeFailure(fmt::format("backend nccl: device={}: this host has {} {} device{}, counted from 0",
+                                     *options.device, count, kind, count == 1 ? "" : "s"));
   }
   if (place.size <= count) return place.rank;
-  throw RuntimeFailure(fmt::format(
-      "backend nccl: {} ranks need {} GPUs, this host has {} ({}); NCCL refuses two ranks on one GPU, so take a smaller "
-      "--world-size, or --backend local",
-      place.size, place.size, count, kind));
+  throw RuntimeFailure(
+      fmt::format("backend nccl: {} ranks need {} GPUs, this host has {} ({}); NCCL refuses two ranks on one GPU, so "
+                  "take a smaller "
+                  "--world-size, or --backend local",
+                  place.size, place.size, count, kind));
 }
 
 }  // namespace
 
-Process::Process(const Options& given, Place where)
+Process::Process(const Options& given, Place where, std::shared_ptr<device::Runtime> devices)
     : options(given),
       place(std::move(where)),
       library(options.library),
-      runtime(open_runtime(options.runtime)),
+      runtime(devices != nullptr ? std::move(devices) : open_runtime(options.runtime, place.size)),
       device(choose_device(options, place, *runtime)),
       board(place.size == 1 ? std::filesystem::path() : place.folder, place.size),
       capabilities(capabilities_of(library, options.runtime)) {}

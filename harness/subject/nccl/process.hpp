@@ -23,9 +23,9 @@ namespace plumbline::subject::nccl {
 
 class Process {
  public:
-  /// Opens the library and the device. Throws RuntimeFailure in one line: no NCCL, too old a one, no driver, fewer GPUs than
-  /// ranks.
-  Process(const Options& options, Place place);
+  /// Opens the library, and a device of `runtime`, or without one of the machine's. Throws RuntimeFailure in one line: no NCCL,
+  /// too old a one, no driver, fewer GPUs than ranks.
+  Process(const Options& options, Place place, std::shared_ptr<device::Runtime> runtime = nullptr);
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;

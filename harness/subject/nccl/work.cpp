@@ -48,7 +48,8 @@ bool NcclWork::is_met(const Part& part) const {
 }
 
 bool NcclWork::is_done() const {
-  return std::ranges::all_of(parts_, [](const Part& part) { return part.batch->is_issued && part.batch->done.is_reached(); });
+  return std::ranges::all_of(parts_,
+                             [](const Part& part) { return part.batch->is_issued && part.batch->done.is_reached(); });
 }
 
 std::vector<int> NcclWork::missing(const Part& part) const {
@@ -96,19 +97,21 @@ void NcclWork::judge(const Group::News& news) {
   const Part& part = first_unmet();
   const std::vector<int> absent = missing(part);
   if (news.worst == Status::timed_out && !absent.empty())
-    give_up<comm::TimeoutError>(Status::timed_out, fmt::format("{}: another member gave up waiting for {}", group_->place(part.call),
-                                                               Group::name_ranks(absent)));
+    give_up<comm::TimeoutError>(Status::timed_out, fmt::format("{}: another member gave up waiting for {}",
+                                                               group_->place(part.call), Group::name_ranks(absent)));
   if (news.worst > Status::left)
-    give_up<comm::PeerFailed>(Status::failed, fmt::format("{}: the group has failed: {}", group_->place(part.call), news.words));
+    give_up<comm::PeerFailed>(Status::failed,
+                              fmt::format("{}: the group has failed: {}", group_->place(part.call), news.words));
   for (const int member : absent)
     if (news.status[static_cast<std::size_t>(member)] == Status::left)
-      give_up<comm::PeerFailed>(Status::failed, fmt::format("{}: rank {} has left the group", group_->place(part.call), member));
+      give_up<comm::PeerFailed>(Status::failed,
+                                fmt::format("{}: rank {} has left the group", group_->place(part.call), member));
 }
 
 void NcclWork::expect_match(const Part& part) {
   if (part.message == nullptr || part.message->mismatch.empty()) return;
-  give_up<comm::MismatchError>(Status::failed, fmt::format("{}: rank {} sent {}", group_->place(part.call), part.call.root,
-                                                           part.message->mismatch));
+  give_up<comm::MismatchError>(Status::failed, fmt::format("{}: rank {} sent {}", group_->place(part.call),
+                                                           part.call.root, part.message->mismatch));
 }
 
 void NcclWork::time_out(std::chrono::nanoseconds limit) {
@@ -118,8 +121,9 @@ void NcclWork::time_out(std::chrono::nanoseconds limit) {
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
   give_up<comm::TimeoutError>(
       Status::timed_out,
-      absent.empty() ? fmt::format("{}: all ranks are there; waited {} ms for the device", group_->place(part.call), milliseconds)
-                     : fmt::format("{}: waited {} ms for {}", group_->place(part.call), milliseconds, Group::name_ranks(absent)));
+      absent.empty()
+          ? fmt::format("{}: all ranks are there; waited {} ms for the device", group_->place(part.call), milliseconds)
+          : fmt::format("{}: waited {} ms for {}", group_->place(part.call), milliseconds, Group::name_ranks(absent)));
 }
 
 template <class E>
@@ -137,7 +141,7 @@ void NcclWork::withdraw() noexcept {
 NcclWork::~NcclWork() {
   if (has_ended_ || parts_.empty()) return;
   const std::lock_guard hold(group_->job->process.mutex);
-  if (std::ranges::all_of(parts_, [this](const Part& part) { return is_met(part); })) return;
+  if (!group_->has_failed() && std::ranges::all_of(parts_, [this](const Part& part) { return is_met(part); })) return;
   withdraw();
   group_->fail(Status::failed, fmt::format("rank {} dropped an unfinished call", group_->rank));
 }

@@ -27,9 +27,9 @@ class NcclWork final : public comm::Work::State {
  private:
   /// Collectives that were put into the lane together, or a message.
   struct Part {
-    comm::Call call;               // the first
+    comm::Call call;  // the first
     std::shared_ptr<Batch> batch;
-    std::uint64_t number = 0;      // of the last, among the collectives of this member; 0 of a message
+    std::uint64_t number = 0;  // of the last, among the collectives of this member; 0 of a message
     std::shared_ptr<Message> message;
   };
   enum class Extent { host, device };

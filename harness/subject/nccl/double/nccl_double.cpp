@@ -10,7 +10,9 @@
 //         holds waits for its receiver, as NCCL's do.
 //         Communicators do not block: making one, splitting one, and the first calls on one are through after some looks.
 // Faults  NCCL_DOUBLE_FAULT, of this process:
-//           async_error=N     the N-th kernel never ends, and an asynchronous error is reported
+//           async_error       the kernels launched meanwhile never end, and an asynchronous error is reported
+//           hidden_error      the same, and it is not reported
+//           ungrouped         group calls do nothing: each call is a kernel of its own
 //           refuse_init       communicators cannot be made: two ranks on one GPU
 //           slow_abort        ncclCommAbort takes a second
 //         NCCL_DOUBLE_VERSION is what it says of itself. Built with NCCL_DOUBLE_WITHOUT_SPLIT it lacks a function.
@@ -75,7 +77,8 @@ struct Shared {
 class Segment {
  public:
   Segment(const std::string& name, int ranks)
-      : bytes_(sizeof(Shared) + static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks) * sizeof(Pipe)), ranks_(ranks) {
+      : bytes_(sizeof(Shared) + static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks) * sizeof(Pipe)),
+        ranks_(ranks) {
     const int file = ::shm_open(name.c_str(), O_RDWR | O_CREAT, 0600);
     if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes_)) != 0) std::abort();
     data_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -119,7 +122,8 @@ template <class Type, class Value>
 Value fold_one(RedOp op, Value a, Value b) {
   if constexpr (std::is_integral_v<Value>) {
     using Bits = std::make_unsigned_t<Value>;
-    const auto x = static_cast<std::uint64_t>(static_cast<Bits>(a)), y = static_cast<std::uint64_t>(static_cast<Bits>(b));
+    const auto x = static_cast<std::uint64_t>(static_cast<Bits>(a)),
+               y = static_cast<std::uint64_t>(static_cast<Bits>(b));
     if (op == RedOp::sum) return static_cast<Value>(x + y);
     if (op == RedOp::product) return static_cast<Value>(x * y);
   }
@@ -187,10 +191,10 @@ struct OpaqueComm : std::enable_shared_from_this<OpaqueComm> {
   const int rank;
   const Segment segment;
   std::atomic<bool> aborted{false};
-  std::atomic<int> running{0};        // kernels that have begun
-  std::atomic<int> error{0};          // asynchronous
+  std::atomic<int> running{0};  // kernels that have begun
+  std::atomic<int> error{0};    // asynchronous
   bool is_connected = false;
-  int looks_left = 0;                 // until it is through with what it was asked for
+  int looks_left = 0;                           // until it is through with what it was asked for
   std::vector<std::function<void()>> launches;  // then
   int splits = 0;
   std::shared_ptr<OpaqueComm> self;
@@ -219,7 +223,8 @@ struct Transfer {
   bool is_send;
 
   bool advance() {
-    const std::uint64_t written = pipe->written.load(std::memory_order_acquire), read = pipe->read.load(std::memory_order_acquire);
+    const std::uint64_t written = pipe->written.load(std::memory_order_acquire),
+                        read = pipe->read.load(std::memory_order_acquire);
     const std::size_t room = is_send ? kPipe - (written - read) : written - read;
     const std::size_t at = (is_send ? written : read) % kPipe;
     const std::size_t piece = std::min({left, room, kPipe - at});
@@ -290,7 +295,8 @@ void give_all(Comm comm, const Bytes& all, void* out, std::size_t bytes, std::si
   if (comm->rank != 0) {
     kernel.receive(out, bytes, 0);
   } else {
-    for (int rank = 1; rank < comm->ranks; ++rank) kernel.send(all.data() + static_cast<std::size_t>(rank) * step, bytes, rank);
+    for (int rank = 1; rank < comm->ranks; ++rank)
+      kernel.send(all.data() + static_cast<std::size_t>(rank) * step, bytes, rank);
     std::memcpy(out, all.data(), bytes);
   }
   (void)kernel.run();
@@ -345,26 +351,26 @@ struct Pending {
 thread_local int depth = 0;
 thread_local std::vector<Pending> pending;
 
-std::atomic<int> kernels{0};
-
 void launch(const Pending& group) {
   const Comm comm = group.comm;
   const std::string what = fault();
-  const bool fails = what == "async_error=" + std::to_string(++kernels);
-  static_cast<plumbline::device::EmulatedQueue*>(group.stream)->put([group, owner = comm->shared_from_this(), fails] {
-    OpaqueComm& comm = *owner;
-    ++comm.running;
-    if (fails && !comm.aborted) comm.error = static_cast<int>(Result::remote_error);
-    while (fails && !comm.aborted) sched_yield();
-    Kernel kernel(&comm);
-    for (const Message& message : group.messages)
-      message.is_send ? kernel.send(message.data, message.bytes, message.peer)
-                      : kernel.receive(message.data, message.bytes, message.peer);
-    if (!comm.aborted && kernel.run())
-      for (const auto& collective : group.collectives)
-        if (!comm.aborted) collective();
-    --comm.running;
-  });
+  const bool fails = what == "async_error" || what == "hidden_error";
+  const bool tells = what == "async_error";
+  static_cast<plumbline::device::EmulatedQueue*>(group.stream)
+      ->put([group, owner = comm->shared_from_this(), fails, tells] {
+        OpaqueComm& comm = *owner;
+        ++comm.running;
+        if (tells && !comm.aborted) comm.error = static_cast<int>(Result::remote_error);
+        while (fails && !comm.aborted) sched_yield();
+        Kernel kernel(&comm);
+        for (const Message& message : group.messages)
+          message.is_send ? kernel.send(message.data, message.bytes, message.peer)
+                          : kernel.receive(message.data, message.bytes, message.peer);
+        if (!comm.aborted && kernel.run())
+          for (const auto& collective : group.collectives)
+            if (!comm.aborted) collective();
+        --comm.running;
+      });
 }
 
 Result end_group() {
@@ -399,7 +405,8 @@ Result enqueue(Comm comm, void* stream, const Add& add) {
 Result message(Comm comm, void* data, std::size_t count, DataType type, int peer, void* stream, bool is_send) {
   if (comm != nullptr && (peer < 0 || peer >= comm->ranks || peer == comm->rank))
     return refuse(Result::invalid_argument, "a peer that the double has not");
-  return enqueue(comm, stream, [&](Pending& group) { group.messages.push_back({data, count * size_of(type), peer, is_send}); });
+  return enqueue(comm, stream,
+                 [&](Pending& group) { group.messages.push_back({data, count * size_of(type), peer, is_send}); });
 }
 
 Result collective(Comm comm, void* stream, std::function<void()> body) {
@@ -490,15 +497,16 @@ NCCL_DOUBLE const char* ncclGetErrorString(Result result) {
 
 NCCL_DOUBLE const char* ncclGetLastError(Comm) { return last_error.c_str(); }
 
-NCCL_DOUBLE Result ncclAllReduce(const void* in, void* out, std::size_t count, DataType type, RedOp op, Comm comm, void* stream) {
+NCCL_DOUBLE Result ncclAllReduce(const void* in, void* out, std::size_t count, DataType type, RedOp op, Comm comm,
+                                 void* stream) {
   return collective(comm, stream, [=] {
     Bytes all;
     if (fold_at_zero(comm, in, count, type, op, all)) give_all(comm, all, out, all.size(), 0);
   });
 }
 
-NCCL_DOUBLE Result ncclReduce(const void* in, void* out, std::size_t count, DataType type, RedOp op, int root, Comm comm,
-                              void* stream) {
+NCCL_DOUBLE Result ncclReduce(const void* in, void* out, std::size_t count, DataType type, RedOp op, int root,
+                              Comm comm, void* stream) {
   return collective(comm, stream, [=] { do_reduce(comm, in, out, count, type, op, root); });
 }
 
@@ -507,11 +515,13 @@ NCCL_DOUBLE Result ncclReduceScatter(const void* in, void* out, std::size_t coun
   return collective(comm, stream, [=] {
     Bytes all;
     const std::size_t bytes = count * size_of(type);
-    if (fold_at_zero(comm, in, count * static_cast<std::size_t>(comm->ranks), type, op, all)) give_all(comm, all, out, bytes, bytes);
+    if (fold_at_zero(comm, in, count * static_cast<std::size_t>(comm->ranks), type, op, all))
+      give_all(comm, all, out, bytes, bytes);
   });
 }
 
-NCCL_DOUBLE Result ncclBroadcast(const void* in, void* out, std::size_t count, DataType type, int root, Comm comm, void* stream) {
+NCCL_DOUBLE Result ncclBroadcast(const void* in, void* out, std::size_t count, DataType type, int root, Comm comm,
+                                 void* stream) {
   return collective(comm, stream, [=] { do_broadcast(comm, in, out, count * size_of(type), root); });
 }
 
@@ -528,11 +538,13 @@ NCCL_DOUBLE Result ncclRecv(void* out, std::size_t count, DataType type, int pee
 }
 
 NCCL_DOUBLE Result ncclGroupStart() {
+  if (fault() == "ungrouped") return Result::success;
   ++depth;
   return Result::success;
 }
 
 NCCL_DOUBLE Result ncclGroupEnd() {
+  if (fault() == "ungrouped") return Result::success;
   if (depth == 0) return refuse(Result::invalid_usage, "no group call is open");
   return end_group();
 }
