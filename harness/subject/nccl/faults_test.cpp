@@ -149,6 +149,7 @@ TEST_F(NcclFaults, TheTestsOfGroupCallsNotice) {
   bool is_done = false;
   while (Clock::now() < end && !is_done) is_done = work.test();
   EXPECT_FALSE(is_done) << "the double does not tell one from the other";
+  world.barrier();  // all have looked
   victim->abort("enough");
 }
 
