@@ -26,29 +26,40 @@ Finding tool(const std::string& name, const std::string& use, const std::string&
   return {name, file.has_value(), file ? file->string() : fmt::format("not in PATH: {}; {}", use, remedy)};
 }
 
-// Starts one rank of a backend and ends it. Returns why that fails, or nothing.
-std::string why_it_does_not_start(const std::string& name) {
+struct Start {
+  std::string why_not;  // empty when it started
+  std::string version;  // as the backend says it
+};
+
+// Starts one rank of a backend and ends it.
+Start try_start(const std::string& name) {
   SubjectOptions options;
   options.backend = name;
+  Start start;
   launch::Observer observer;
-  observer.before = [](std::size_t, const nlohmann::json&) {
+  observer.before = [&start](std::size_t, const nlohmann::json& description) {
+    start.version = description.at("capabilities").value("version", "");
     return launch::Outcome{.verdict = record::Verdict::skip};
   };
   observer.end = [](std::size_t, const launch::Outcome&) { return true; };
   observer.log = [](const std::string&) {};
   try {
     (void)launch::run({{.world = 1}}, options.driver(), observer);
-    return {};
   } catch (const std::exception& error) {
-    return error.what();
+    start.why_not = error.what();
   }
+  return start;
 }
 
 Finding backend(const std::string& name) {
   if (name == "local") return {"backend local", true, "a thread per rank, built in"};
-  std::string why = subject::why_not_here(name, subject::kBackendFactory);
-  if (why.empty()) why = why_it_does_not_start(name);
-  return {"backend " + name, why.empty(), why.empty() ? "a process per rank; one was started by mpirun" : why};
+  const std::string why_not = subject::why_not_here(name, subject::kBackendFactory);
+  if (!why_not.empty()) return {"backend " + name, false, why_not};
+  const Start start = try_start(name);
+  if (!start.why_not.empty()) return {"backend " + name, false, start.why_not};
+  return {"backend " + name, true,
+          fmt::format("{}, a process per rank; one was started{}", start.version,
+                      launch::Subject{.backend = name}.needs_launcher() ? " by mpirun" : "")};
 }
 
 // Asks the driver itself: the toolkit need not be here.

@@ -8,7 +8,7 @@ namespace plumbline::subject::nccl {
 std::shared_ptr<device::Runtime> open_runtime(comm::Device::Kind kind, int ranks) {
   if (kind == comm::Device::Kind::emulated) return device::make_emulated({.devices = ranks});
   const auto factory =
-      reinterpret_cast<device::RuntimeFactory*>(open_module("cuda", device::kRuntimeFactory, "backend nccl"));
+      reinterpret_cast<device::RuntimeFactory*>(open_module("cuda", device::kRuntimeFactory, "CUDA"));
   return std::shared_ptr<device::Runtime>(factory());
 }
 

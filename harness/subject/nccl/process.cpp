@@ -13,6 +13,14 @@
 namespace plumbline::subject::nccl {
 namespace {
 
+std::shared_ptr<device::Runtime> open_devices(const Options& options, const Place& place, const Library& library) {
+  try {
+    return open_runtime(options.runtime, place.size);
+  } catch (const RuntimeFailure& error) {
+    throw RuntimeFailure(fmt::format("backend nccl: NCCL {} is here, its device is not: {}", library.version(), error.what()));
+  }
+}
+
 // A rank a GPU: NCCL refuses two ranks on one.
 int choose_device(const Options& options, const Place& place, const device::Runtime& runtime) {
   const int count = runtime.count();
@@ -36,7 +44,7 @@ Process::Process(const Options& given, Place where, std::shared_ptr<device::Runt
     : options(given),
       place(std::move(where)),
       library(options.library),
-      runtime(devices != nullptr ? std::move(devices) : open_runtime(options.runtime, place.size)),
+      runtime(devices != nullptr ? std::move(devices) : open_devices(options, place, library)),
       device(choose_device(options, place, *runtime)),
       board(place.size == 1 ? std::filesystem::path() : place.folder, place.size),
       capabilities(capabilities_of(library, options.runtime)) {}
