@@ -21,6 +21,7 @@
 // Compiled in by plumbline_embed().
 extern const std::string_view plumbline_profiles_text;
 extern const std::string_view plumbline_collectives_requirements;
+extern const std::string_view plumbline_device_requirements;
 extern const std::string_view plumbline_schedules_requirements;
 extern const std::string_view plumbline_bucketing_requirements;
 extern const std::string_view plumbline_pass_requirements;
@@ -43,6 +44,7 @@ std::unique_ptr<suite::Suite> make_suite() {
   auto suite = std::make_unique<suite::Suite>();
   add_profiles(*suite, plumbline_profiles_text, "conformance/profiles/profiles.toml");
   suite->requirements.add_toml(plumbline_collectives_requirements, "conformance/collectives/requirements.toml");
+  suite->requirements.add_toml(plumbline_device_requirements, "conformance/collectives/device_requirements.toml");
   add_collectives_checks(*suite);
   suite->requirements.add_toml(plumbline_topology_requirements, "conformance/topology/requirements.toml");
   add_topology_checks(*suite);

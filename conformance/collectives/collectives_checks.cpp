@@ -18,6 +18,7 @@ void add_collectives_checks(suite::Suite& suite) {
   add_failure_checks(suite);
   add_misuse_checks(suite);
   add_thread_checks(suite);
+  add_device_checks(suite);
   add_adapter_checks(suite);
   add_adapter_refusal_checks(suite);
 }

@@ -23,6 +23,7 @@ void add_limit_checks(suite::Suite& suite);
 void add_failure_checks(suite::Suite& suite);
 void add_misuse_checks(suite::Suite& suite);
 void add_thread_checks(suite::Suite& suite);
+void add_device_checks(suite::Suite& suite);
 void add_adapter_checks(suite::Suite& suite);
 void add_adapter_refusal_checks(suite::Suite& suite);
 

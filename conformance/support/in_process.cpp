@@ -9,9 +9,12 @@
 #include <gtest/gtest.h>
 
 #include "harness/arms/arms.hpp"
+#include "harness/device/staged.hpp"
 #include "harness/launch/process.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/device/calls.hpp"
+#include "reference/device/emulated.hpp"
 
 namespace plumbline::conformance {
 namespace {
@@ -34,8 +37,9 @@ class Failures final : private testing::TestPartResultArray, public testing::Sco
 
 class RankContext final : public suite::Context {
  public:
-  RankContext(const suite::Case& one, comm::Communicator* world, suite::Adapter* adapter, suite::Steps steps = {})
-      : one_(one), world_(world), adapter_(adapter), steps_(std::move(steps)) {}
+  RankContext(const suite::Case& one, comm::Communicator* world, suite::Adapter* adapter, suite::Steps steps = {},
+              suite::DeviceSeat seat = {})
+      : one_(one), world_(world), adapter_(adapter), steps_(std::move(steps)), seat_(std::move(seat)) {}
   comm::Communicator& world() override { return given(world_); }
   suite::Adapter& adapter() override { return given(adapter_); }
   training::Training& training() override { throw StateError("no training here"); }
@@ -44,6 +48,11 @@ class RankContext final : public suite::Context {
   [[nodiscard]] std::uint64_t seed() const override { return 1; }
   [[nodiscard]] const comm::Capabilities& capabilities() const override { return given(world_).capabilities(); }
   [[nodiscard]] const std::string& scratch() const override { return scratch_; }
+  [[nodiscard]] std::string device() const override { return seat_.runtime == nullptr ? "cpu" : "emulated"; }
+  const suite::DeviceSeat& device_seat() override {
+    if (seat_.runtime == nullptr) throw StateError("no device here");
+    return seat_;
+  }
   void progress(const std::string&) override {}
 
  private:
@@ -56,19 +65,22 @@ class RankContext final : public suite::Context {
   comm::Communicator* world_;
   suite::Adapter* adapter_;
   suite::Steps steps_;
+  suite::DeviceSeat seat_;
   std::string scratch_;
 };
 
 class Run {
  public:
   Run(const suite::Case& one, const Wrap& wrap, std::chrono::milliseconds patience, const suite::Arm& arm,
-      const MakeSteps& make_steps)
+      const MakeSteps& make_steps, std::shared_ptr<device::Runtime> runtime = nullptr,
+      std::shared_ptr<comm::DeviceCalls> calls = nullptr)
       : one_(one),
         wrap_(wrap),
         patience_(patience),
         arm_(arm),
         make_steps_(make_steps),
-        world_(one.world(), {.timeout = patience}) {
+        runtime_(std::move(runtime)),
+        world_(one.world(), {.timeout = patience, .device_calls = std::move(calls)}) {
     if (arm.kind != suite::Arm::Kind::plain) folder_.emplace();
   }
 
@@ -85,10 +97,15 @@ class Run {
     Failures failures;
     std::string consequence;
     auto communicator = world_.communicator(rank);
+    suite::DeviceSeat seat;
+    if (runtime_ != nullptr)
+      seat = {runtime_, {comm::Device::Kind::emulated, static_cast<std::int16_t>(rank % runtime_->count())}};
+    if (runtime_ != nullptr && !one_.check->on_device)
+      communicator = harness::staged_on(runtime_, seat.device, std::move(communicator));
     if (folder_) communicator = arms::under(arm_, std::move(communicator), folder_->path(), patience_);
     if (wrap_) communicator = wrap_(std::move(communicator));
     try {
-      RankContext context(one_, communicator.get(), nullptr, make_steps_ ? make_steps_() : suite::Steps());
+      RankContext context(one_, communicator.get(), nullptr, make_steps_ ? make_steps_() : suite::Steps(), seat);
       one_.check->body(context);
     } catch (const testing::AssertionException&) {
       // is among the failures
@@ -109,6 +126,7 @@ class Run {
   const suite::Arm arm_;
   const MakeSteps& make_steps_;
   std::optional<launch::ScratchFolder> folder_;  // of the arm
+  std::shared_ptr<device::Runtime> runtime_;     // of a run on devices
   comm::LocalWorld world_;
   std::mutex mutex_;
   std::vector<std::string> causes_;
@@ -120,6 +138,15 @@ class Run {
 std::vector<std::string> run_in_process(const suite::Case& one, const Wrap& wrap, std::chrono::milliseconds patience,
                                         const suite::Arm& arm, const MakeSteps& make_steps) {
   return Run(one, wrap, patience, arm, make_steps).run();
+}
+
+std::vector<std::string> run_on_devices(const suite::Case& one, const WrapRuntime& wrap_runtime, const Wrap& wrap,
+                                        std::chrono::milliseconds patience) {
+  const auto runtime = device::make_emulated({.longest_delay = std::chrono::microseconds(200)});
+  const auto wrapped = [&] { return wrap_runtime ? wrap_runtime(runtime) : runtime; };
+  const MakeSteps right;
+  return Run(one, wrap, patience, {}, right, one.check->on_device ? wrapped() : runtime, device::make_calls(wrapped()))
+      .run();
 }
 
 std::vector<std::string> run_in_process(const suite::Case& one, suite::Adapter& adapter) {

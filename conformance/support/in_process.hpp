@@ -24,6 +24,16 @@ using MakeSteps = std::function<suite::Steps()>;
                                                       std::chrono::milliseconds patience = std::chrono::seconds(20),
                                                       const suite::Arm& arm = {}, const MakeSteps& make_steps = {});
 
+/// Makes a wrong runtime of a right one.
+using WrapRuntime = std::function<std::shared_ptr<device::Runtime>(std::shared_ptr<device::Runtime>)>;
+
+/// Runs a case of the backend door on two emulated devices whose streams dawdle, as `plumbline check --device emulated` does: one that
+/// uses no device itself is staged. The backend's calls and the check's are made by runtimes that `wrap_runtime` makes, where it is
+/// given, by one each.
+[[nodiscard]] std::vector<std::string> run_on_devices(const suite::Case& one, const WrapRuntime& wrap_runtime = {},
+                                                      const Wrap& wrap = {},
+                                                      std::chrono::milliseconds patience = std::chrono::seconds(20));
+
 /// Runs a case of the adapter door on answers that a test makes up. Returns what failed.
 [[nodiscard]] std::vector<std::string> run_in_process(const suite::Case& one, suite::Adapter& adapter);
 

@@ -41,6 +41,10 @@ std::vector<std::string> failures_with(const Mutant& mutant, const suite::Suite&
     mutants::RewrittenAdapter adapter(reference_adapter(), *rewrite);
     return run_in_process(one, adapter);
   }
+  if (const auto* wrap = std::get_if<mutants::WrapRuntime>(&mutant.change))
+    return run_on_devices(one, *wrap, {}, patience);
+  if (const auto* wrap = std::get_if<mutants::Wrap>(&mutant.change); wrap != nullptr && one.check->on_device)
+    return run_on_devices(one, {}, *wrap, patience);
   if (const auto* wrap = std::get_if<mutants::Wrap>(&mutant.change))
     return run_in_process(one, *wrap, patience, suite::Arm::parse(arm));
   return run_in_process(one, {}, patience, suite::Arm::parse(arm), std::get<mutants::MakeSteps>(mutant.change));
@@ -89,7 +93,9 @@ TEST_P(EveryMutant, FailsWhereItShows) {
   if (mutant.name == "grp.leak" && mallinfo2().uordblks == 0)
     GTEST_SKIP() << "the allocator, as a sanitizer's, keeps what is freed";
   std::vector<std::string> failures;
-  const int attempts = std::holds_alternative<mutants::Wrap>(mutant.change) ? kAttempts : 1;
+  const bool of_timing = std::holds_alternative<mutants::Wrap>(mutant.change) ||
+                         std::holds_alternative<mutants::WrapRuntime>(mutant.change);
+  const int attempts = of_timing ? kAttempts : 1;
   for (int attempt = 0; attempt < attempts && failures.empty(); ++attempt)
     failures = failures_with(mutant, suite_under_test(), mutant.shows, mutant.shows_arm, kUntilItShows);
   ASSERT_THAT(failures, testing::Not(testing::IsEmpty())) << mutant.what;

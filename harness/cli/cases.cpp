@@ -32,6 +32,11 @@ void require_modules(const std::vector<suite::PlannedCase>& cases, const std::st
       throw subject::NotAvailable(fmt::format("{} needs module {}: {}", who, module, why));
 }
 
+std::vector<std::string> device_options(const std::string& device) {
+  if (device == "cpu") return {};
+  return {"--device", device};
+}
+
 launch::Assignment assignment_of(const suite::PlannedCase& planned, const CaseSettings& settings,
                                  const std::string& isolation) {
   const suite::Case& one = *planned.one;
@@ -94,7 +99,7 @@ std::optional<launch::Outcome> outcome_without_run(const suite::PlannedCase& pla
                                                    const nlohmann::json& description) {
   if (planned.arm.kind == suite::Arm::Kind::rendezvous && !description.value("one_host", true))
     return launch::Outcome{.verdict = Verdict::skip, .reason = "the rendezvous arm needs all ranks on one host"};
-  const auto lack = suite::lacking(settings.suite, settings.profile, *planned.one, description);
+  const auto lack = suite::lacking(settings.suite, settings.profile, *planned.one, description, settings.device);
   if (!lack) return std::nullopt;
   if (!lack->mandatory)
     return launch::Outcome{.verdict = Verdict::skip,

@@ -14,16 +14,19 @@ namespace plumbline::cli {
 struct CaseSettings {
   const suite::Suite& suite;
   const suite::Profile& profile;
-  std::string device = "cpu";
-  double time_limit = 0;  // seconds, instead of each check's own; 0: none
-  double slowness = 1;    // of the machine: what each check's own limit is multiplied by
-  std::string mutant;     // by which the worker breaks the subject
+  std::string device = "cpu";  // of its memory the calls of cases are, where they can be
+  double time_limit = 0;       // seconds, instead of each check's own; 0: none
+  double slowness = 1;         // of the machine: what each check's own limit is multiplied by
+  std::string mutant;          // by which the worker breaks the subject
 
   [[nodiscard]] std::chrono::duration<double> limit_of(const suite::Case& one) const;
 };
 
 /// Throws NotAvailable where a module that one of the cases needs is not here: "WHO needs module training: why".
 void require_modules(const std::vector<suite::PlannedCase>& cases, const std::string& who);
+
+/// What a worker is told of a run's device.
+[[nodiscard]] std::vector<std::string> device_options(const std::string& device);
 
 /// `isolation` keeps groups apart: assignments that differ in it share none.
 [[nodiscard]] launch::Assignment assignment_of(const suite::PlannedCase& planned, const CaseSettings& settings,

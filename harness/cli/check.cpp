@@ -30,6 +30,7 @@ int run_in_job(const suite::Suite& suite, const CheckOptions& options, const Pro
   const auto worker = [&] {
     std::vector<std::string> arguments{"worker"};
     for (const std::string& argument : subject.arguments()) arguments.push_back(argument);
+    for (const std::string& argument : device_options(options.device)) arguments.push_back(argument);
     std::vector<char*> pointers;
     for (std::string& argument : arguments) pointers.push_back(argument.data());
     return program.worker(static_cast<int>(pointers.size()), pointers.data());
@@ -104,8 +105,11 @@ Command add_check(CLI::App& app, const Program& program) {
       ->add_option("--time-limit", options->time_limit,
                    "Seconds a case may take, instead of each check's own, which grow on a slow machine")
       ->check(seconds());
-  command->add_option("--device", options->device, "Where the training checks compute")
-      ->check(device_name())
+  command
+      ->add_option("--device", options->device,
+                   "Where the ranks' memory is, and where training checks compute; without a number, one for each rank "
+                   "as far as there are so many")
+      ->check(device_name(true))
       ->capture_default_str();
   command->add_option("--out", options->out, "Folder of the record (default: results/latest/check-SUBJECT)")
       ->type_name("DIR");

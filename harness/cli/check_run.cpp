@@ -58,6 +58,9 @@ suite::Selection selection_of(const CheckOptions& options, const launch::Subject
                                       : options.rendezvous ? "rendezvous"
                                                            : "chaos",
                                       selection.door == suite::Door::job ? "a job" : "an adapter"));
+  if (selection.door == suite::Door::job && options.device.starts_with("emulated"))
+    throw InvalidArgument(
+        fmt::format("--device {}: a job computes on cpu or cuda; emulated ones are for backends", options.device));
   if (selection.door != suite::Door::adapter) return selection;
   if (!selection.worlds.empty())
     throw InvalidArgument(fmt::format("--world-size {}: an adapter is asked by one process; the option is for backends",
@@ -106,6 +109,7 @@ CheckRun::CheckRun(const suite::Suite& suite, const CheckOptions& options, int a
                 .profile = suite.profile(selection_.profile),
                 .device = options.device,
                 .time_limit = options.time_limit} {
+  driver_.group.worker_options = device_options(options.device);
   if (attached_processes > 0) {
     driver_.group.launcher = launch::Launcher::attached;
     driver_.group.attached_processes = attached_processes;

@@ -163,6 +163,7 @@ class MutantRun {
   [[nodiscard]] launch::Options driver_of(Door door) const {
     launch::Options driver = subject_options(door).driver();
     driver.stacks = false;  // a mutant that hangs is no mystery
+    if (door == Door::backend && options_.backend == "local") driver.group.worker_options = device_options("emulated");
     return driver;
   }
 
@@ -172,6 +173,9 @@ class MutantRun {
     constexpr double kPart = 0.25;
     settings.slowness = slowness_ * kPart;
     if (trial.mutant != nullptr) settings.mutant = trial.mutant->name;
+    const bool of_devices =
+        trial.mutant != nullptr && std::holds_alternative<mutants::WrapRuntime>(trial.mutant->change);
+    if (of_devices || trial.planned.one->check->on_device) settings.device = "emulated";
     return settings;
   }
 

@@ -27,7 +27,7 @@ const std::map<std::string, launch::Launcher> kLaunchers{
     {"srun", launch::Launcher::srun}};
 
 // Modules that are no backends.
-constexpr std::array kOtherModules{"worker", "training", "benchmarks"};
+constexpr std::array kOtherModules{"worker", "training", "benchmarks", "cuda"};
 
 template <class Number>
 std::optional<Number> parse_whole(const std::string& text) {
@@ -56,14 +56,16 @@ CLI::Validator shell_command() {
       "");
 }
 
-CLI::Validator device_name() {
+CLI::Validator device_name(bool emulated) {
   return CLI::Validator(
-      [](const std::string& text) -> std::string {
+      [emulated](const std::string& text) -> std::string {
         static const std::regex pattern("cpu|cuda(:[0-9]{1,3})?");
-        if (std::regex_match(text, pattern)) return {};
-        return fmt::format("'{}' is not cpu, cuda or cuda:N", text);
+        static const std::regex with_emulated("cpu|(cuda|emulated)(:[0-9]{1,3})?");
+        if (std::regex_match(text, emulated ? with_emulated : pattern)) return {};
+        return emulated ? fmt::format("'{}' is not cpu, cuda, cuda:N, emulated or emulated:N", text)
+                        : fmt::format("'{}' is not cpu, cuda or cuda:N", text);
       },
-      "cpu|cuda|cuda:N");
+      emulated ? "cpu|cuda|cuda:N|emulated|emulated:N" : "cpu|cuda|cuda:N");
 }
 
 CLI::Validator at_least(int least, int most) {

@@ -42,8 +42,8 @@ struct SubjectOptions {
 /// A shell command that is not empty, as an option's check with a clear message.
 [[nodiscard]] CLI::Validator shell_command();
 
-/// cpu, cuda or cuda:N, as an option's check with a clear message.
-[[nodiscard]] CLI::Validator device_name();
+/// cpu, cuda or cuda:N, or one of these and the emulated ones, as an option's check with a clear message.
+[[nodiscard]] CLI::Validator device_name(bool emulated = false);
 
 /// A whole number from `least` to `most`, as an option's check with a clear message.
 [[nodiscard]] CLI::Validator at_least(int least, int most = 1000000000);

@@ -252,6 +252,7 @@ class SilentDeath final : public Communicator {
       : Communicator(inner->rank(), inner->group()), inner_(std::move(inner)), kept_(std::move(kept)) {}
   ~SilentDeath() override { kept_->push_back(inner_); }
   [[nodiscard]] const comm::Capabilities& capabilities() const override { return inner_->capabilities(); }
+  void use_stream(void* stream) override { inner_->use_stream(stream); }
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
 
  private:

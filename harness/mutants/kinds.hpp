@@ -15,6 +15,8 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> work_mutants();
 /// The barrier, time limits, failures and misuse.
 [[nodiscard]] std::vector<Mutant> failure_mutants();
+/// Memory of devices: order of streams, kernels, addresses.
+[[nodiscard]] std::vector<Mutant> device_mutants();
 /// Training with another step in place of a right one.
 [[nodiscard]] std::vector<Mutant> training_mutants();
 /// Training whose ranks average parameters, with another step in place of a right one.

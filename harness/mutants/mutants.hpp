@@ -1,7 +1,7 @@
 // harness/mutants/mutants.hpp: subjects that are wrong on purpose in one known way, to prove that the checks can fail.
 //
 // Model   A mutant names the requirement that it violates, a case in which it must show, and one in which it cannot. It
-//         changes what a subject does behind one door: a communicator around the backend's; steps of the reference's
+//         changes what a subject does behind one door: a communicator around the backend's; a runtime around that of its devices; steps of the reference's
 //         components in place of the right ones; a job's training record after it was written; an adapter's answers, which
 //         counts only for requirements about answers.
 #pragma once
@@ -19,12 +19,15 @@
 #include "harness/suite/door.hpp"
 #include "harness/suite/steps.hpp"
 #include "reference/comm/communicator.hpp"
+#include "reference/device/runtime.hpp"
 #include "reference/record/run_spec.hpp"
 
 namespace plumbline::mutants {
 
 /// A communicator decorator.
 using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)>;
+/// A runtime of devices around another, by which the backend's calls are made.
+using WrapRuntime = std::function<std::shared_ptr<device::Runtime>(std::shared_ptr<device::Runtime>)>;
 /// Makes the steps of one rank for one case: what they remember is that rank's.
 using MakeSteps = std::function<suite::Steps()>;
 /// Changes the records in a folder, of the job that was given this specification.
@@ -41,7 +44,7 @@ struct Mutant {
   std::string shows;      // a case id that must fail
   std::string hides;      // a case id that must pass, or empty
   std::string why_hides;  // the reason, also where nothing hides it
-  std::variant<Wrap, MakeSteps, ChangeRecord, RewriteAnswer> change;
+  std::variant<Wrap, MakeSteps, ChangeRecord, RewriteAnswer, WrapRuntime> change;
   std::string shows_arm = "plain";  // of the case
   std::string hides_arm = "plain";
 };

@@ -9,6 +9,10 @@ namespace plumbline::subject {
 std::vector<suite::KnownSubject> known_subjects() {
   return {
       {"backend local", suite::Door::backend, {{"capabilities", suite::description_of(comm::local_capabilities())}}},
+      {"backend local on emulated devices",
+       suite::Door::backend,
+       {{"capabilities", suite::description_of(comm::local_capabilities(comm::Device::Kind::emulated))}},
+       "emulated"},
       {"adapter reference", suite::Door::adapter, {{"operations", LocalAdapter(reference_service()).operations()}}},
       {"the reference's job", suite::Door::job, nlohmann::json::object()}};
 }

@@ -21,6 +21,8 @@ std::string_view name_of(Door door) {
   return "";
 }
 
+const DeviceSeat& Context::device_seat() { throw StateError("only a check on a device has one"); }
+
 Job& Context::job() { throw StateError("only a check of the job door has a job"); }
 
 bool Parameters::has(std::string_view name) const {

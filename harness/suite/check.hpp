@@ -23,6 +23,7 @@
 #include "harness/suite/door.hpp"
 #include "harness/suite/steps.hpp"
 #include "reference/comm/communicator.hpp"
+#include "reference/device/runtime.hpp"
 
 namespace plumbline::training {
 class Training;  // reference/training/training.hpp
@@ -85,6 +86,12 @@ class Job {
   virtual void end_by(std::chrono::steady_clock::time_point) {}
 };
 
+/// A rank's device with memory of its own.
+struct DeviceSeat {
+  std::shared_ptr<device::Runtime> runtime;
+  comm::Device device;
+};
+
 /// What one rank's body sees.
 class Context {
  public:
@@ -102,8 +109,10 @@ class Context {
   [[nodiscard]] virtual const Parameters& parameters() const = 0;
   [[nodiscard]] virtual std::uint64_t seed() const = 0;
   [[nodiscard]] virtual const comm::Capabilities& capabilities() const = 0;
-  /// Where training computes: cpu, cuda or cuda:N.
+  /// Where the run computes: cpu, cuda, cuda:N, emulated or emulated:N.
   [[nodiscard]] virtual std::string device() const { return "cpu"; }
+  /// The rank's device. Throws StateError unless the check says that it is on_device.
+  [[nodiscard]] virtual const DeviceSeat& device_seat();
   /// A folder of this case, the same for all ranks of it on one host, gone afterwards.
   [[nodiscard]] virtual const std::string& scratch() const = 0;
   /// Says that this rank is alive and what it does: moves the deadline, up to the hard limit.
@@ -125,6 +134,7 @@ struct Check {
   std::string convention = {};                          // whose rule an adapter check asks for; empty: our own
   std::chrono::milliseconds limit = std::chrono::seconds(20);
   bool deadlock_prone = false;  // runs in all arms: see arm.hpp
+  bool on_device = false;       // uses memory of a device itself; others' is staged where a run has a device
   bool spoils_group = false;    // leaves calls behind that nobody completes: the group is not used again
   std::function<void(Context&)> body;
 };

@@ -16,7 +16,7 @@ std::optional<std::string> obstacle(const Suite& suite, const Check& check, cons
   std::string first;
   for (const Case& one : suite.cases()) {
     if (one.check != &check) continue;
-    const auto lack = lacking(suite, {}, one, subject.description);
+    const auto lack = lacking(suite, {}, one, subject.description, subject.device);
     if (!lack) return std::nullopt;
     if (first.empty()) first = lack->what;
   }

@@ -15,6 +15,7 @@ struct KnownSubject {
   std::string name;            // "backend local"
   Door door = Door::backend;   // behind which it stands
   nlohmann::json description;  // what it says of itself when it is ready; see lacking()
+  std::string device = "cpu";  // of the run
 };
 
 /// The checks of which no known subject runs a case, a line each that says what every one of them lacks. Such a check may

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 namespace plumbline::suite {
 namespace {
 
@@ -24,16 +26,40 @@ nlohmann::json description_of(const comm::Capabilities& capabilities) {
   for (const comm::Capability claim : capabilities.claims) claims.push_back(name_of(claim));
   nlohmann::json dtypes = nlohmann::json::array();
   for (const comm::DType dtype : capabilities.dtypes) dtypes.push_back(name_of(dtype));
+  nlohmann::json devices = nlohmann::json::array();
+  for (const comm::Device::Kind kind : capabilities.devices) devices.push_back(name_of(kind));
   return {{"backend", capabilities.backend},
           {"version", capabilities.version},
+          {"devices", devices},
           {"claims", claims},
           {"dtypes", dtypes},
           {"rounds_each_half_addition", capabilities.rounds_each_half_addition},
           {"notes", capabilities.notes}};
 }
 
+bool uses_device_memory(const Check& check, std::string_view device) {
+  return check.door == Door::backend && device != "cpu" && check.modules.empty();
+}
+
+namespace {
+
+// What of the run's device is missing for a check of the backend door.
+std::optional<Lacking> lacking_of_device(const Check& check, const nlohmann::json& description,
+                                         const std::string& device) {
+  const std::string kind = device.substr(0, device.find(':'));
+  if (check.on_device && device == "cpu") return Lacking{"a device with memory of its own (--device)"};
+  if (!check.modules.empty() && kind == "emulated") return Lacking{"LibTorch on an emulated device"};
+  if (!uses_device_memory(check, device)) return std::nullopt;
+  if (description.contains("device_missing"))
+    return Lacking{fmt::format("memory of {} ({})", device, description.at("device_missing").get<std::string>())};
+  if (!has(description.at("capabilities").value("devices", Words{"cpu"}), kind)) return Lacking{"memory of " + kind};
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<Lacking> lacking(const Suite& suite, const Profile& profile, const Case& one,
-                               const nlohmann::json& description) {
+                               const nlohmann::json& description, const std::string& device) {
   if (one.check->door == Door::adapter) {
     const auto operations = description.value("operations", Words{});
     for (const std::string& operation : one.check->operations)
@@ -45,6 +71,7 @@ std::optional<Lacking> lacking(const Suite& suite, const Profile& profile, const
     return std::nullopt;
   }
   if (one.check->door != Door::backend) return std::nullopt;
+  if (const auto lack = lacking_of_device(*one.check, description, device)) return lack;
   const nlohmann::json& capabilities = description.at("capabilities");
   const auto claims = capabilities.at("claims").get<Words>();
   for (const std::string& need : capabilities_needed(suite, *one.check))

@@ -19,9 +19,14 @@ struct Lacking {
   bool mandatory = false;  // the profile demands it: then it is a failure
 };
 
-/// The first thing that the subject lacks for the case, or nothing. `description` is what the subject said of itself when
-/// it was ready: {"capabilities": {"claims", "dtypes"}, "operations"}.
+/// Whether a run on that device makes the case's calls on its memory: a case of the backend door whose data do not come from
+/// LibTorch, which knows its devices itself.
+[[nodiscard]] bool uses_device_memory(const Check& check, std::string_view device);
+
+/// The first thing that the subject lacks for the case on that device, or nothing. `description` is what the subject said of itself
+/// when it was ready: {"capabilities": {"claims", "dtypes", "devices"}, "operations"}, and "device_missing", why the run's device is
+/// not there.
 [[nodiscard]] std::optional<Lacking> lacking(const Suite& suite, const Profile& profile, const Case& one,
-                                             const nlohmann::json& description);
+                                             const nlohmann::json& description, const std::string& device = "cpu");
 
 }  // namespace plumbline::suite

@@ -12,11 +12,14 @@ namespace {
 
 class LocalHost final : public Host {
  public:
-  [[nodiscard]] const comm::Capabilities& capabilities() const override { return comm::local_capabilities(); }
+  explicit LocalHost(comm::Device::Kind kind) : kind_(kind) {}
+  [[nodiscard]] const comm::Capabilities& capabilities() const override { return comm::local_capabilities(kind_); }
+  void serve_devices(std::shared_ptr<comm::DeviceCalls> calls) override { device_calls_ = std::move(calls); }
   [[nodiscard]] std::map<std::string, std::string> environment() const override { return {}; }
   void run(int size, std::chrono::nanoseconds timeout, const std::function<void(Seat&)>& body) override {
     comm::LocalOptions options;
     options.timeout = timeout;
+    options.device_calls = device_calls_;
     comm::LocalWorld world(size, options);
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < size; ++rank)
@@ -39,6 +42,8 @@ class LocalHost final : public Host {
     comm::LocalWorld& world_;
     int rank_;
   };
+  comm::Device::Kind kind_;
+  std::shared_ptr<comm::DeviceCalls> device_calls_;
 };
 
 class ProcessHost final : public Host {
@@ -87,7 +92,7 @@ class SingleHost final : public Host {
 
 }  // namespace
 
-std::unique_ptr<Host> make_local_host() { return std::make_unique<LocalHost>(); }
+std::unique_ptr<Host> make_local_host(comm::Device::Kind kind) { return std::make_unique<LocalHost>(kind); }
 std::unique_ptr<Host> make_process_host(std::unique_ptr<subject::Backend> backend) {
   return std::make_unique<ProcessHost>(std::move(backend));
 }

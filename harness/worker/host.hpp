@@ -29,12 +29,15 @@ class Host {
   virtual ~Host() = default;
   [[nodiscard]] virtual const comm::Capabilities& capabilities() const = 0;
   [[nodiscard]] virtual std::map<std::string, std::string> environment() const = 0;
+  /// What the ranks of runs from now on are to serve memory of devices with; nothing where they know no device, or know it
+  /// themselves.
+  virtual void serve_devices(std::shared_ptr<comm::DeviceCalls> /*calls*/) {}
   /// Runs body(seat) for each rank of `world` that is here, at once, and returns when all have ended. `body` must not throw.
   virtual void run(int world, std::chrono::nanoseconds timeout, const std::function<void(Seat&)>& body) = 0;
 };
 
-/// A thread per rank of the local backend.
-[[nodiscard]] std::unique_ptr<Host> make_local_host();
+/// A thread per rank of the local backend, which claims memory of that kind of device.
+[[nodiscard]] std::unique_ptr<Host> make_local_host(comm::Device::Kind kind = comm::Device::Kind::cpu);
 /// This process is one rank of `backend`'s job.
 [[nodiscard]] std::unique_ptr<Host> make_process_host(std::unique_ptr<subject::Backend> backend);
 /// One rank without a communicator, for adapters and jobs.

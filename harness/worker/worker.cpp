@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "harness/arms/arms.hpp"
+#include "harness/device/devices.hpp"
+#include "harness/device/staged.hpp"
 #include "harness/launch/control.hpp"
 #include "harness/launch/driver.hpp"
 #include "harness/launch/flight.hpp"
@@ -33,6 +35,7 @@
 #include "harness/worker/program_task.hpp"
 #include "harness/worker/reported_job.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/device/calls.hpp"
 
 namespace plumbline::worker {
 
@@ -57,10 +60,14 @@ class RankContext final : public suite::Context {
     std::uint64_t seed;
     std::string scratch;
     std::string device;
+    std::shared_ptr<device::Runtime> runtime;  // of a check on the device
     std::function<void(int rank, const std::string&)> progress;
   };
   RankContext(const Shared& shared, int rank, comm::Communicator* world, suite::Steps steps)
-      : shared_(shared), rank_(rank), world_(world), steps_(std::move(steps)) {}
+      : shared_(shared), rank_(rank), world_(world), steps_(std::move(steps)) {
+    if (shared.runtime != nullptr)
+      seat_ = {shared.runtime, harness::DeviceChoice::parse(shared.device).of_rank(rank, shared.runtime->count())};
+  }
 
   comm::Communicator& world() override {
     if (world_ == nullptr)
@@ -83,6 +90,11 @@ class RankContext final : public suite::Context {
   [[nodiscard]] const comm::Capabilities& capabilities() const override { return shared_.capabilities; }
   [[nodiscard]] const std::string& scratch() const override { return shared_.scratch; }
   [[nodiscard]] std::string device() const override { return shared_.device; }
+  const suite::DeviceSeat& device_seat() override {
+    if (seat_.runtime == nullptr)
+      throw StateError(fmt::format("{}: only a check on a device has one", shared_.one.id()));
+    return seat_;
+  }
   void progress(const std::string& what) override { shared_.progress(rank_, what); }
 
  private:
@@ -90,6 +102,7 @@ class RankContext final : public suite::Context {
   int rank_;
   comm::Communicator* world_;
   suite::Steps steps_;
+  suite::DeviceSeat seat_;
 };
 
 // The folder of a case: the one that the driver made, or on another host than the driver's one beside our rings.
@@ -146,7 +159,7 @@ class Worker {
       choose_mutant(options_.mutant);
       host_ = options_.backend.empty() ? make_single_host()
               : options_.backend == "local"
-                  ? make_local_host()
+                  ? make_local_host(open_devices())
                   : make_process_host(subject::open_backend(options_.backend, options_.backend_options));
       if (!options_.adapter.empty()) adapter_ = subject::open_adapter(options_.adapter);
       if (!options_.job.empty()) {
@@ -161,9 +174,12 @@ class Worker {
       return false;
     }
     runner_ = std::make_unique<CaseRunner>(static_cast<int>(suite_.cases().size()));
+    std::map<std::string, std::string> environment = host_->environment();
+    if (runtime_ != nullptr) environment.merge(runtime_->environment());
     json ready{{"type", "ready"},
-               {"environment", host_->environment()},
+               {"environment", environment},
                {"capabilities", suite::description_of(host_->capabilities())}};
+    if (!device_missing_.empty()) ready["device_missing"] = device_missing_;
     ready["rank"] = 0;
     host_->run(1, std::chrono::seconds(1), [&](Seat& seat) { ready["rank"] = seat.rank(); });
     if (adapter_ != nullptr) {
@@ -172,6 +188,34 @@ class Worker {
     }
     driver_->send(ready);
     return true;
+  }
+
+  // Opens the run's devices. Where that fails, what needs them is told why; the rest can run.
+  comm::Device::Kind open_devices() {
+    const auto [kind, index] = harness::DeviceChoice::parse(options_.device);
+    if (kind == comm::Device::Kind::cpu) return kind;
+    try {
+      runtime_ = harness::open_runtime(kind);
+      if (index >= 0) (void)runtime_->describe(index);  // refuses one that there is not
+      return kind;
+    } catch (const RuntimeFailure& error) {
+      device_missing_ = error.what();
+      return comm::Device::Kind::cpu;
+    }
+  }
+
+  // The devices of a case, where its calls are made on their memory.
+  std::shared_ptr<device::Runtime> serve_devices(const suite::Case& one, const std::string& device) {
+    host_->serve_devices(nullptr);
+    if (!suite::uses_device_memory(*one.check, device)) return nullptr;
+    if (runtime_ == nullptr) runtime_ = harness::open_runtime(harness::DeviceChoice::parse(device).kind);
+    host_->serve_devices(device::make_calls(wrapped(runtime_)));
+    return runtime_;
+  }
+  // As the mutant makes it, if there is one, and it is of that kind.
+  [[nodiscard]] std::shared_ptr<device::Runtime> wrapped(const std::shared_ptr<device::Runtime>& runtime) const {
+    const auto* const wrap = change<mutants::WrapRuntime>();
+    return wrap == nullptr || runtime == nullptr ? runtime : (*wrap)(runtime);
   }
 
   // Breaks what comes next in one way, or, without a name, in none.
@@ -199,6 +243,8 @@ class Worker {
     std::optional<mutants::RewrittenAdapter> rewritten;
     suite::Adapter* adapter = adapter_.get();
     if (const auto* rewrite = change<mutants::RewriteAnswer>()) adapter = &rewritten.emplace(*adapter_, *rewrite);
+    const std::string device = command.value("device", "cpu");
+    const std::shared_ptr<device::Runtime> runtime = serve_devices(one, device);
     const RankContext::Shared shared{
         .one = one,
         .capabilities = host_->capabilities(),
@@ -206,7 +252,8 @@ class Worker {
         .job = job_.get(),
         .seed = command.at("seed"),
         .scratch = scratch.path(),
-        .device = command.value("device", "cpu"),
+        .device = device,
+        .runtime = one.check->on_device ? wrapped(runtime) : nullptr,
         .progress = [&](int rank, const std::string& what) {
           give_time(command);
           driver_->send({{"type", "progress"}, {"run", run}, {"rank", rank}, {"what", what}});
@@ -215,6 +262,9 @@ class Worker {
     const suite::Arm arm = suite::Arm::parse(command.value("arm", "plain"));
     const auto under_arm = [&](std::unique_ptr<comm::Communicator> inner) {
       try {
+        if (runtime != nullptr && !one.check->on_device)
+          inner = harness::staged_on(
+              runtime, harness::DeviceChoice::parse(device).of_rank(inner->rank(), runtime->count()), std::move(inner));
         return arms::under(arm, std::move(inner), scratch.path(), own_limit(command));
       } catch (const RuntimeFailure& error) {
         throw suite::MachineFailure(error.what());
@@ -251,6 +301,7 @@ class Worker {
     const std::uint64_t run = command.at("run");
     const Task* task = task_named(command.at("name"));
     prepare(command.at("world"));
+    host_->serve_devices(nullptr);
     const auto as_it_is = [](std::unique_ptr<comm::Communicator> inner) { return inner; };
     run_ranks(command, as_it_is, [&](int rank, comm::Communicator* communicator) {
       if (task == nullptr) throw NotFound("no such task");
@@ -372,6 +423,8 @@ class Worker {
   const fs::path scratch_;
   std::unique_ptr<launch::ControlClient> driver_;
   std::unique_ptr<Host> host_;
+  std::shared_ptr<device::Runtime> runtime_;  // of the run's device, where there is one
+  std::string device_missing_;                // why there is none
   std::unique_ptr<suite::Adapter> adapter_;
   std::unique_ptr<suite::Job> job_;
   const mutants::Mutant* mutant_ = nullptr;
@@ -412,6 +465,7 @@ int main(int argc, char** argv, const suite::Suite& suite, const std::map<std::s
   app.add_option("--adapter", options.adapter);
   app.add_option("--job", options.job);
   app.add_flag("--job-launches-ranks", options.job_launches_ranks);
+  app.add_option("--device", options.device);
   app.add_option("--mutant", options.mutant);
   app.add_flag("!--no-flight", options.flight);
   try {

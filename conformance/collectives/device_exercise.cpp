@@ -1,0 +1,23 @@
+#include "conformance/collectives/device_exercise.hpp"
+
+namespace plumbline::conformance {
+
+DeviceExercise::DeviceExercise(const suite::DeviceSeat& seat, const comm::Communicator& group, const Trial& trial)
+    : exercise_(group, trial),
+      shelf_(seat.runtime, seat.device.index),
+      mirror_(*seat.runtime, shelf_, seat.device, exercise_.calls(), group.rank()) {
+  mirror_.spoil(nullptr);
+  seat.runtime->synchronize(seat.device.index, nullptr);
+}
+
+void DeviceExercise::run(comm::Communicator& group) const {
+  if (calls().size() == 1) return group.run(calls().front());
+  group.start(calls()).wait();
+}
+
+std::string DeviceExercise::problem() const {
+  const std::string problem = exercise_.problem();
+  return problem.empty() ? mirror_.damage() : problem;
+}
+
+}  // namespace plumbline::conformance

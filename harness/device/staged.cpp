@@ -1,0 +1,132 @@
+#include "harness/device/staged.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "harness/device/mirror.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::harness {
+
+using comm::Call;
+using device::Runtime;
+
+namespace {
+
+/// What a communicator and the calls under way of it share, so that a Work may outlive it.
+struct Desk {
+  Desk(std::shared_ptr<Runtime> runtime_, comm::Device device_)
+      : runtime(std::move(runtime_)), device(device_), shelf(runtime, device.index), stream(runtime, device.index) {}
+  ~Desk() { settle(); }
+  Desk(const Desk&) = delete;
+  Desk& operator=(const Desk&) = delete;
+
+  /// Waits until no call uses the shelf's memory any more.
+  void settle() noexcept {
+    try {
+      stream.synchronize();
+    } catch (const std::exception&) {
+      // its work met an error that a call has told
+    }
+  }
+  Mirror mirror(std::span<const Call> calls, int rank) {
+    Mirror made(*runtime, shelf, device, calls, rank);
+    made.send(stream.get());
+    return made;
+  }
+  void take_back(Mirror& mirror) {
+    mirror.bring_back(stream.get());
+    stream.synchronize();
+    if (const std::string damage = mirror.damage(); !damage.empty()) throw RuntimeFailure(damage);
+  }
+
+  std::shared_ptr<Runtime> runtime;
+  comm::Device device;
+  Shelf shelf;
+  device::OwnStream stream;
+};
+
+class StagedWork final : public comm::Work::State {
+ public:
+  StagedWork(std::shared_ptr<Desk> desk, Mirror mirror, comm::Work work)
+      : desk_(std::move(desk)), mirror_(std::move(mirror)), work_(std::move(work)) {}
+  ~StagedWork() override {
+    work_.reset();  // the backend keeps off the buffers from here on
+    if (!done_) desk_->settle();
+  }
+  StagedWork(const StagedWork&) = delete;
+  StagedWork& operator=(const StagedWork&) = delete;
+  bool test() override {
+    if (!done_ && work_->test()) take_back();
+    return done_;
+  }
+  void wait(comm::Timeout timeout) override {
+    if (done_) return;
+    work_->wait(timeout);
+    take_back();
+  }
+
+ private:
+  void take_back() {
+    desk_->take_back(mirror_);
+    done_ = true;
+  }
+  std::shared_ptr<Desk> desk_;
+  Mirror mirror_;
+  std::optional<comm::Work> work_;
+  bool done_ = false;
+};
+
+class Staged final : public comm::CommunicatorDecorator {
+ public:
+  Staged(std::shared_ptr<Runtime> runtime, comm::Device device, std::unique_ptr<comm::Communicator> inner)
+      : CommunicatorDecorator(std::move(inner)), desk_(std::make_shared<Desk>(std::move(runtime), device)) {
+    this->inner().use_stream(desk_->stream.get());
+  }
+
+ private:
+  [[nodiscard]] static bool is_of_host(const Call& call) {
+    return call.in.device.kind == comm::Device::Kind::cpu && call.out.device.kind == comm::Device::Kind::cpu;
+  }
+
+  void do_run(const Call& call, comm::Timeout timeout) override {
+    if (call.operation == comm::Operation::barrier || !is_of_host(call))
+      return CommunicatorDecorator::do_run(call, timeout);
+    Mirror mirror = desk_->mirror(std::span(&call, 1), rank());
+    try {
+      CommunicatorDecorator::do_run(mirror.calls().front(), timeout);
+    } catch (...) {
+      desk_->settle();
+      throw;
+    }
+    desk_->take_back(mirror);
+  }
+
+  comm::Work do_start(std::span<const Call> calls) override {
+    if (!std::ranges::all_of(calls, is_of_host)) return CommunicatorDecorator::do_start(calls);
+    Mirror mirror = desk_->mirror(calls, rank());
+    try {
+      comm::Work work = CommunicatorDecorator::do_start(mirror.calls());
+      return comm::Work(std::make_unique<StagedWork>(desk_, std::move(mirror), std::move(work)));
+    } catch (...) {
+      desk_->settle();
+      throw;
+    }
+  }
+
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<Staged>(desk_->runtime, desk_->device, std::move(group));
+  }
+
+  std::shared_ptr<Desk> desk_;
+};
+
+}  // namespace
+
+std::unique_ptr<comm::Communicator> staged_on(std::shared_ptr<Runtime> runtime, comm::Device device,
+                                              std::unique_ptr<comm::Communicator> inner) {
+  return std::make_unique<Staged>(std::move(runtime), device, std::move(inner));
+}
+
+}  // namespace plumbline::harness

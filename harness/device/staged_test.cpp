@@ -1,0 +1,141 @@
+// Calls on the host's memory that are made on a device: what comes back, and what is found there.
+#include "harness/device/staged.hpp"
+
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/device/devices.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/comm/local.hpp"
+#include "reference/device/calls.hpp"
+#include "reference/device/emulated.hpp"
+#include "reference/device/handles.hpp"
+
+namespace plumbline::harness {
+namespace {
+
+using comm::Call;
+using comm::Communicator;
+using comm::DType;
+using comm::Operation;
+using comm::ReduceOp;
+
+class StagedTest : public testing::Test {
+ protected:
+  void on_ranks(int ranks, const std::function<void(Communicator&)>& body) {
+    comm::run_ranks(ranks,
+                    [&](Communicator& world) {
+                      // run_ranks() keeps the handle: the staged one is of a group with the same ranks.
+                      const auto staged = staged_on(
+                          runtime_, {comm::Device::Kind::emulated, static_cast<std::int16_t>(world.rank() % 2)},
+                          world.duplicate());
+                      body(*staged);
+                    },
+                    {.device_calls = device::make_calls(runtime_)});
+  }
+  std::shared_ptr<device::Runtime> runtime_ =
+      device::make_emulated({.devices = 2, .longest_delay = std::chrono::microseconds(100)});
+};
+
+TEST_F(StagedTest, ResultsComeBack) {
+  on_ranks(3, [](Communicator& world) {
+    for (int round = 0; round < 3; ++round) {
+      std::vector<float> values(5, static_cast<float>(world.rank() + round));
+      const comm::Buffer buffer{values.data(), 5, DType::f32};
+      world.all_reduce(buffer, buffer, ReduceOp::sum);
+      EXPECT_THAT(values, testing::Each(3.0F + 3.0F * static_cast<float>(round)));
+      float block = static_cast<float>(world.rank());
+      std::vector<float> all(3, -1);
+      world.all_gather({&block, 1, DType::f32}, {all.data(), 3, DType::f32});
+      EXPECT_THAT(all, testing::ElementsAre(0, 1, 2));
+      world.barrier();
+    }
+  });
+}
+
+TEST_F(StagedTest, CallsOfABatchShareWhatTheyShareOnTheHost) {
+  on_ranks(2, [](Communicator& world) {
+    float a = static_cast<float>(world.rank() + 1), b = 0;
+    const Call calls[] = {{.operation = Operation::all_reduce, .in = {&a, 1, DType::f32}, .out = {&b, 1, DType::f32}},
+                          {.operation = Operation::all_reduce, .in = {&b, 1, DType::f32}, .out = {&b, 1, DType::f32}}};
+    world.start(calls).wait();
+    EXPECT_EQ(b, 6);
+    EXPECT_EQ(a, static_cast<float>(world.rank() + 1));
+  });
+}
+
+// Writes past the end of what an all_reduce gives, into its input, or before its start.
+class Spoils final : public comm::CommunicatorDecorator {
+ public:
+  Spoils(std::unique_ptr<Communicator> inner, device::Runtime& runtime, std::ptrdiff_t at, bool input)
+      : CommunicatorDecorator(std::move(inner)), runtime_(runtime), at_(at), input_(input) {}
+  void use_stream(void* stream) override {
+    stream_ = stream;
+    CommunicatorDecorator::use_stream(stream);
+  }
+
+ private:
+  void do_run(const Call& call, comm::Timeout timeout) override {
+    CommunicatorDecorator::do_run(call, timeout);
+    runtime_.synchronize(0, stream_);
+    auto* data =
+        input_ ? static_cast<std::byte*>(const_cast<void*>(call.in.data)) : static_cast<std::byte*>(call.out.data);
+    data[at_] ^= std::byte{1};
+  }
+  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator>) override { throw Unsupported("no groups"); }
+  device::Runtime& runtime_;
+  void* stream_ = nullptr;
+  std::ptrdiff_t at_;
+  bool input_;
+};
+
+TEST_F(StagedTest, WhatIsWrittenBesideIsFound) {
+  struct Place {
+    std::ptrdiff_t at;
+    bool input;
+    const char* words;
+  };
+  for (const Place& place :
+       {Place{8, false, "byte 0 after the end of a buffer"}, Place{-1, false, "byte 1 before the start"},
+        Place{3, true, "byte 3 of an input on the device was changed"}})
+    comm::run_ranks(1,
+                    [&](Communicator& world) {
+                      const auto staged =
+                          staged_on(runtime_, {comm::Device::Kind::emulated, 0},
+                                    std::make_unique<Spoils>(world.duplicate(), *runtime_, place.at, place.input));
+                      const float in[2] = {1, 2};
+                      float out[2] = {};
+                      try {
+                        staged->all_reduce({in, 2, DType::f32}, {out, 2, DType::f32}, ReduceOp::sum);
+                        ADD_FAILURE() << place.words;
+                      } catch (const RuntimeFailure& error) {
+                        EXPECT_THAT(error.what(), testing::HasSubstr(place.words));
+                      }
+                    },
+                    {.device_calls = device::make_calls(runtime_)});
+}
+
+TEST_F(StagedTest, AnUnfinishedCallFailsTheGroupAndIsForgotten) {
+  on_ranks(1, [](Communicator& world) {
+    const auto group = world.duplicate();
+    float value = 1;
+    {
+      (void)group->start(
+          {.operation = Operation::all_reduce, .in = {&value, 1, DType::f32}, .out = {&value, 1, DType::f32}});
+    }
+    EXPECT_THROW(group->barrier(), comm::PeerFailed);
+  });
+}
+
+TEST(DeviceChoiceTest, IsReadAndSpreadsRanks) {
+  using Kind = comm::Device::Kind;
+  EXPECT_EQ(DeviceChoice::parse("cuda").of_rank(3, 2), (comm::Device{Kind::cuda, 1}));
+  EXPECT_EQ(DeviceChoice::parse("emulated:1").of_rank(4, 2), (comm::Device{Kind::emulated, 1}));
+  EXPECT_EQ(DeviceChoice::parse("cpu").of_rank(4, 2), comm::Device{});
+  EXPECT_THROW((void)DeviceChoice::parse("tpu"), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace plumbline::harness
