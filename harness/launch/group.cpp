@@ -64,7 +64,8 @@ std::vector<std::string> WorkerGroup::launcher(const GroupOptions& options) cons
   if (!subject.has_processes()) return {};
   if (options.launcher == Launcher::fork || (options.launcher == Launcher::automatic && !subject.needs_launcher())) {
     if (!subject.needs_launcher()) return {};
-    throw InvalidArgument(fmt::format("--launcher fork: ranks of backend {} are started by mpirun or srun", subject.backend));
+    throw InvalidArgument(
+        fmt::format("--launcher fork: ranks of backend {} are started by mpirun or srun", subject.backend));
   }
   const bool slurm = options.launcher == Launcher::srun;
   const std::string program = slurm ? "srun" : "mpirun";
@@ -245,7 +246,8 @@ void WorkerGroup::add_to(std::vector<pollfd>& descriptors) const {
 }
 
 bool WorkerGroup::all_ended() {
-  return !children_.empty() && std::ranges::all_of(children_, [](const auto& child) { return child->ended().has_value(); });
+  return !children_.empty() &&
+         std::ranges::all_of(children_, [](const auto& child) { return child->ended().has_value(); });
 }
 
 std::optional<std::string> WorkerGroup::launcher_ended() {

@@ -52,7 +52,7 @@ Group::Group(std::shared_ptr<Job> job_, const std::shared_ptr<Group>& parent, co
 }
 
 Group::~Group() {
-  const std::lock_guard hold(job->process.mutex);
+  const Process::Turn turn(job->process);
   if (has_failed() && lane_ != nullptr) lane_->abort();  // abort() left that to us
   lane_.reset();
   if (rank == 0) board_->remove();
@@ -65,58 +65,59 @@ void Group::make_lane() {
   Patience patience(process.options.start_limit);
   for (;;) {
     {
-      const std::lock_guard hold(process.mutex);
+      const Process::Turn turn(process);
       process.tend();
       try {
-        begin_lane();
         // Settled and all here: the board's file may lose its name from now on.
-        if (lane_ != nullptr && lane_->is_settled() && missing(0).empty()) return;
+        if (begin_lane() && missing(0).empty()) return;
       } catch (const RuntimeFailure& error) {
-        fail(Status::failed, error.what());
+        fail_start(error.what());
         throw RuntimeFailure(fmt::format("backend nccl: {}: {}", place(), error.what()));
       }
       if (patience.is_over()) give_up_start();
     }
     const News news = look();
     if (is_bad(news.worst)) {
-      const std::lock_guard hold(process.mutex);
-      fail(Status::failed, news.words);
+      const Process::Turn turn(process);
+      fail_start(news.words);
       throw_failed();
     }
     patience.pause();
   }
 }
 
-void Group::begin_lane() {
+bool Group::begin_lane() {
   Process& process = job->process;
-  const bool is_all = size == process.place.size && size > 1;
-  if (is_all) {
-    // The job's own communicator: rank 0 of the world makes its id, and hands it over on the first such group's board.
-    if (job->all == nullptr) job->all = std::make_unique<Lane>(process, process.place.rank, process.place.size);
-    if (!job->all->is_begun()) {
-      if (process.place.rank == 0) {
-        UniqueId id;
-        process.library.check(process.library->GetUniqueId(&id), "ncclGetUniqueId");
-        board_->id().post(id);
-        job->all->join(id);
-      } else if (const auto id = board_->id().look()) {
-        job->all->join(*id);
-      }
-    }
-    if (lane_ != nullptr || !job->all->is_settled()) return;
+  if (size == process.place.size && size > 1) return begin_split();
+  if (lane_ == nullptr) lane_ = std::make_unique<Lane>(process, rank, size);
+  meet(*lane_, rank);
+  return lane_->is_settled();
+}
+
+bool Group::begin_split() {
+  Process& process = job->process;
+  if (job->all == nullptr) job->all = std::make_unique<Lane>(process, process.place.rank, process.place.size);
+  if (job->all->is_dead()) throw RuntimeFailure("NCCL's communicator of all ranks has failed before");
+  meet(*job->all, process.place.rank);  // by the board of the first such group
+  if (!job->all->is_settled()) return false;
+  if (lane_ == nullptr) {
     lane_ = std::make_unique<Lane>(process, rank, size);
     lane_->split(*job->all);
-    return;
+    return false;
   }
-  if (lane_ == nullptr) lane_ = std::make_unique<Lane>(process, rank, size);
-  if (lane_->is_begun()) return;
-  if (rank == 0) {
+  return lane_->is_settled();
+}
+
+void Group::meet(Lane& lane, int rank_in_lane) {
+  if (lane.is_begun()) return;
+  const Library& library = job->process.library;
+  if (rank_in_lane == 0) {
     UniqueId id;
-    process.library.check(process.library->GetUniqueId(&id), "ncclGetUniqueId");
+    library.check(library->GetUniqueId(&id), "ncclGetUniqueId");
     board_->id().post(id);
-    lane_->join(id);
+    lane.join(id);
   } else if (const auto id = board_->id().look()) {
-    lane_->join(*id);
+    lane.join(*id);
   }
 }
 
@@ -128,8 +129,14 @@ void Group::give_up_start() {
       "backend nccl: {}: {} after {} s", place(),
       absent.empty() ? "NCCL has not connected the ranks" : name_ranks(absent) + " did not come to make the group",
       job->process.options.start_limit.count());
-  fail(Status::failed, words);
+  fail_start(words);
   throw RuntimeFailure(words);
+}
+
+// A split that is under way writes into our lane: the communicator that it is of goes first.
+void Group::fail_start(const std::string& reason) noexcept {
+  if (job->all != nullptr && lane_ != nullptr && !lane_->is_begun()) job->all->abort();
+  fail(Status::failed, reason);
 }
 
 // ---- calls ----
@@ -190,7 +197,7 @@ Group::News Group::look() const {
 void Group::expect_sound() {
   if (!has_failed_.load(std::memory_order_acquire)) return;
   // Aborted by another thread: the lane is ours to end.
-  const std::lock_guard hold(job->process.mutex);
+  const Process::Turn turn(job->process);
   lane_->abort();
   throw_failed();
 }

@@ -21,7 +21,7 @@ struct Job {
   Job(const Options& options, Place place, std::shared_ptr<device::Runtime> runtime = nullptr)
       : process(options, std::move(place), std::move(runtime)), messages(process) {}
   Process process;
-  Messages messages;          // under the process' mutex, like `all`
+  Messages messages;          // in a Turn, like `all`
   std::unique_ptr<Lane> all;  // carries no calls: groups of all ranks are split from it
 };
 
@@ -40,7 +40,7 @@ class Group : public std::enable_shared_from_this<Group> {
   const int rank;
   const int size;
 
-  // ---- calls; under the process' mutex ----
+  // ---- calls; in a Turn ----
 
   /// Puts collectives into the lane as one batch. Returns the number of the last one among this member's collectives.
   std::uint64_t post(std::shared_ptr<Batch> batch);
@@ -61,7 +61,7 @@ class Group : public std::enable_shared_from_this<Group> {
   [[nodiscard]] bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
   /// Throws PeerFailed if the group has failed.
   void expect_sound();
-  /// Fails the group; ends what it has under way on this rank. Under the process' mutex.
+  /// Fails the group; ends what it has under way on this rank. In a Turn.
   void fail(Status status, const std::string& reason) noexcept;
   /// Fails it and the groups made from it. Any thread; what is under way ends when this rank next looks.
   void abort(const std::string& reason) noexcept;
@@ -77,8 +77,12 @@ class Group : public std::enable_shared_from_this<Group> {
  private:
   Group(std::shared_ptr<Job> job, const std::shared_ptr<Group>& parent, comm::Group identity);
   void make_lane();
-  void begin_lane();
+  /// A step towards the lane; whether it is there.
+  bool begin_lane();
+  bool begin_split();
+  void meet(Lane& lane, int rank_in_lane);
   [[noreturn]] void give_up_start();
+  void fail_start(const std::string& reason) noexcept;
 
   struct Ancestor {
     std::shared_ptr<GroupBoard> board;

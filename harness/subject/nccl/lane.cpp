@@ -78,7 +78,7 @@ void Lane::split(Lane& parent) {
 }
 
 bool Lane::is_settled() {
-  if (is_dead_ || comm_ == nullptr) return false;
+  if (is_dead_ || comm() == nullptr) return false;
   Result state = Result::success;
   const Result asked = process_.library->CommGetAsyncError(comm_, &state);
   if (is_error(asked)) die(asked, "ncclCommGetAsyncError");

@@ -5,6 +5,7 @@
 //         The caller's stream is held against ours by events: a batch starts when its `ready` is reached, and is through at `done`.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -47,13 +48,14 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // All of these under the process' mutex. Those that throw throw RuntimeFailure, with NCCL's words; the lane is then dead.
+  // All of these in a Turn. Those that throw throw RuntimeFailure, with NCCL's words; the lane is then dead.
 
   /// Begins to make the communicator: with all that call with the same id; or with all ranks of `parent`, which must be settled
-  /// and never carries calls.
+  /// and never carries calls. Of a split NCCL says on the parent how it goes, and gives the new communicator only at its end: until
+  /// the parent is settled again, neither may go.
   void join(const UniqueId& id);
   void split(Lane& parent);
-  [[nodiscard]] bool is_begun() const { return comm_ != nullptr; }
+  [[nodiscard]] bool is_begun() const { return comm() != nullptr; }
   /// Whether it was aborted, or has thrown.
   [[nodiscard]] bool is_dead() const { return is_dead_; }
   /// Whether NCCL is through with what it was last asked for. Looks for errors that came meanwhile.
@@ -67,6 +69,7 @@ class Lane {
 
  private:
   friend class Issue;
+  [[nodiscard]] Comm comm() const { return std::atomic_ref(const_cast<Comm&>(comm_)).load(std::memory_order_acquire); }
   void issue(Batch& batch);
   [[noreturn]] void die(Result result, const char* what);
 
@@ -75,7 +78,7 @@ class Lane {
   const int size_;
   device::OwnStream stream_;
   Scratch scratch_;
-  Comm comm_ = nullptr;
+  Comm comm_ = nullptr;  // written by a thread of NCCL's where it is split
   bool is_dead_ = false;
   std::deque<std::shared_ptr<Batch>> waiting_;
   std::shared_ptr<Batch> going_in_;  // NCCL has been given it and is not through with that

@@ -39,7 +39,7 @@ class Messages {
  public:
   explicit Messages(Process& process) : process_(process), copies_(process.runtime, process.device) {}
 
-  // Under the process' mutex.
+  // In a Turn.
   /// Throws RuntimeFailure where the lane to or from that process has failed.
   void post(std::shared_ptr<Message> message);
   /// Throws RuntimeFailure.

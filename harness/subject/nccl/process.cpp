@@ -17,7 +17,8 @@ std::shared_ptr<device::Runtime> open_devices(const Options& options, const Plac
   try {
     return open_runtime(options.runtime, place.size);
   } catch (const RuntimeFailure& error) {
-    throw RuntimeFailure(fmt::format("backend nccl: NCCL {} is here, its device is not: {}", library.version(), error.what()));
+    throw RuntimeFailure(
+        fmt::format("backend nccl: NCCL {} is here, its device is not: {}", library.version(), error.what()));
   }
 }
 
@@ -48,6 +49,10 @@ Process::Process(const Options& given, Place where, std::shared_ptr<device::Runt
       device(choose_device(options, place, *runtime)),
       board(place.size == 1 ? std::filesystem::path() : place.folder, place.size),
       capabilities(capabilities_of(library, options.runtime)) {}
+
+Process::Turn::Turn(Process& process) : hold_(process.mutex_) {
+  make_current({process.options.runtime, static_cast<std::int16_t>(process.device)});
+}
 
 Process::~Process() {
   // What other ranks have not come to end by then they never will.

@@ -38,8 +38,15 @@ class Process {
   const JobBoard board;
   const comm::Capabilities capabilities;
 
-  /// Held around whatever touches NCCL or changes what waits for it. Never held while waiting.
-  std::mutex mutex;
+  /// Held around whatever touches NCCL or changes what waits for it; never while waiting. Makes the device current, which NCCL takes
+  /// its communicators' from.
+  class Turn {
+   public:
+    explicit Turn(Process& process);
+
+   private:
+    const std::lock_guard<std::mutex> hold_;
+  };
 
   /// A configuration with calls that return before they are done: none of them keeps its caller where a rank is missing.
   [[nodiscard]] static Config configuration();
@@ -51,13 +58,14 @@ class Process {
   /// How often this list of ranks has been made into a group from that parent, this time included.
   int next_creation(std::uint64_t parent, const std::vector<int>& world_ranks);
 
-  // Under the mutex.
+  // In a Turn.
   /// Begins to end a communicator on which this rank has nothing under way.
   void bury(Comm comm) noexcept;
   /// Frees what has ended.
   void tend() noexcept;
 
  private:
+  std::mutex mutex_;
   std::vector<Comm> ending_;
   std::mutex creations_mutex_;
   std::map<std::pair<std::uint64_t, std::vector<int>>, int> creations_;  // of parent and list

@@ -13,7 +13,7 @@ using comm::Operation;
 
 void NcclWork::post(std::span<const Call> calls) {
   group_->expect_sound();
-  const std::lock_guard hold(group_->job->process.mutex);
+  const Process::Turn turn(group_->job->process);
   for (std::size_t i = 0; i < calls.size();) {
     if (is_point_to_point(calls[i].operation)) {
       post_message(calls[i++]);
@@ -71,7 +71,7 @@ void NcclWork::wait(comm::Timeout timeout) {
 bool NcclWork::look(Extent extent) {
   const Group::News news = group_->look();  // before the calls are: who left after making them has made them
   group_->expect_sound();
-  const std::lock_guard hold(group_->job->process.mutex);
+  const Process::Turn turn(group_->job->process);
   group_->pump();
   for (const Part& part : parts_) expect_match(part);
   const bool has_bad_news = news.worst > Status::left;
@@ -115,7 +115,7 @@ void NcclWork::expect_match(const Part& part) {
 }
 
 void NcclWork::time_out(std::chrono::nanoseconds limit) {
-  const std::lock_guard hold(group_->job->process.mutex);
+  const Process::Turn turn(group_->job->process);
   const Part& part = first_unmet();
   const std::vector<int> absent = missing(part);
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
@@ -140,7 +140,7 @@ void NcclWork::withdraw() noexcept {
 
 NcclWork::~NcclWork() {
   if (has_ended_ || parts_.empty()) return;
-  const std::lock_guard hold(group_->job->process.mutex);
+  const Process::Turn turn(group_->job->process);
   if (!group_->has_failed() && std::ranges::all_of(parts_, [this](const Part& part) { return is_met(part); })) return;
   withdraw();
   group_->fail(Status::failed, fmt::format("rank {} dropped an unfinished call", group_->rank));

@@ -448,7 +448,11 @@ NCCL_DOUBLE Result ncclCommSplit(Comm comm, int color, int key, Comm* made, Conf
   if (comm->is_at_work()) return refuse(Result::invalid_usage, "the communicator is still at work");
   if (color != 0 || key < 0 || key >= comm->ranks || config == nullptr || config->blocking != 0)
     return refuse(Result::invalid_argument, "a split that the double does not serve");
-  *made = make_comm(comm->name + "-" + std::to_string(++comm->splits), comm->ranks, key);
+  // As NCCL does: the new one is given when the old one is through.
+  *made = nullptr;
+  comm->looks_left = kLooks;
+  comm->launches.push_back(
+      [comm, made, key] { *made = make_comm(comm->name + "-" + std::to_string(++comm->splits), comm->ranks, key); });
   return Result::in_progress;
 }
 #endif
