@@ -3,9 +3,11 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
+#include "harness/device/devices.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/subject/modules.hpp"
@@ -85,6 +87,25 @@ Finding gpu_kernels() {
 #endif
 }
 
+// What calls on its memory find.
+Finding device_runtime(comm::Device::Kind kind) {
+  const std::string what = fmt::format("device {}", comm::name_of(kind));
+  try {
+    const auto runtime = harness::open_runtime(kind);
+    std::vector<std::string> names;
+    for (int index = 0; index < runtime->count(); ++index) {
+      const device::Description one = runtime->describe(index);
+      names.push_back(fmt::format("{}:{} {}, {:.1f} GiB", comm::name_of(kind), index, one.name,
+                                  static_cast<double>(one.memory_bytes) / (1 << 30)));
+    }
+    return {what, true, fmt::format("{}", fmt::join(names, "; "))};
+  } catch (const std::exception& error) {
+    const std::string words = error.what();
+    const std::string prefix = what + ": ";
+    return {what, false, words.starts_with(prefix) ? words.substr(prefix.size()) : words};
+  }
+}
+
 int run_doctor(const Program& program) {
   const nlohmann::json machine = record::capture_environment();
   fmt::print("machine: {}, {} of {} cores, {:.1f} GiB, {}\n", machine.at("cpu").get<std::string>(),
@@ -104,6 +125,8 @@ int run_doctor(const Program& program) {
   }
   findings.push_back(gpu());
   findings.push_back(gpu_kernels());
+  findings.push_back(device_runtime(comm::Device::Kind::cuda));
+  findings.push_back(device_runtime(comm::Device::Kind::emulated));
   findings.push_back(tool("srun", "ranks can not be started by Slurm", "install slurm-client"));
   findings.push_back(tool("python3", "adapters in Python can not run", "install python3"));
   for (const Finding& finding : findings)
