@@ -62,9 +62,7 @@ endif()
 
 # Here, so that every folder sees them.
 find_package(Threads REQUIRED)
-foreach(library fmt nlohmann_json tomlplusplus CLI11 GTest benchmark prometheus-cpp)
-  find_package(${library} REQUIRED)
-endforeach()
+include(PlumblineThirdParty)
 
 # plumbline_library(name SOURCES … LINKS …): a static library plumbline::name that may be linked into any module.
 function(plumbline_library name)

@@ -28,7 +28,7 @@ class EveryCheck : public testing::TestWithParam<int> {};
 TEST_P(EveryCheck, PassesOnTheLocalBackend) {
   int cases = 0;
   for (const suite::Case& one : suite_under_test().cases()) {
-    if (one.check->door != suite::Door::backend || one.world() != GetParam()) continue;
+    if (one.check->door != suite::Door::backend || one.check->on_device || one.world() != GetParam()) continue;
     ++cases;
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_THAT(run_in_process(one), testing::IsEmpty()) << one.id();
@@ -78,7 +78,7 @@ TEST_P(EveryDType, IsEnoughForABackend) {
     return std::make_unique<OneDType>(std::move(inner), GetParam());
   };
   for (const suite::Case& one : suite_under_test().cases()) {
-    if (one.check->door != suite::Door::backend || one.world() != 3) continue;
+    if (one.check->door != suite::Door::backend || one.check->on_device || one.world() != 3) continue;
     if (one.parameters.has("dtype") && one.parameters.dtype() != GetParam()) continue;  // skipped by the harness
     EXPECT_THAT(run_in_process(one, wrap), testing::IsEmpty()) << one.id();
   }

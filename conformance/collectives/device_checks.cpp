@@ -64,7 +64,7 @@ void stream_order(Context& context) {
 
 // Whether the host came so far while the device was busy, in one of some attempts with ever slower producers: on a busy machine it
 // may be late by itself.
-constexpr std::array kProducers{400ms, 1600ms};
+constexpr std::array kProducers{100ms, 1500ms};
 
 void host_goes_on(Context& context) {
   const DeviceSeat& seat = context.device_seat();

@@ -13,8 +13,6 @@ namespace {
 
 INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(mutants_of("COLL-")), name_of_test);
 
-INSTANTIATE_TEST_SUITE_P(DeviceMutants, EveryMutant, testing::ValuesIn(mutants_of("DEVICE-")), name_of_test);
-
 // Every check watches its buffers: a write beside one, or none into one, is found also where another requirement is checked.
 TEST(Mutants, OfBuffersAreFoundInOtherChecks) {
   struct Place {

@@ -77,8 +77,10 @@ constexpr int kAttempts = 3;
 
 // Faults that are races: the thread sanitizer ends the program at the first of them, and is right.
 bool is_race(const Mutant& mutant) {
-  static const std::set<std::string> kRaces{"ovl.before_the_producer", "ovl.early_reuse", "ovl.pingpong_reset",
-                                            "ovl.too_few_buffers", "ovl.wait_one_producer"};
+  static const std::set<std::string> kRaces{
+      "dev.done_not_awaited",   "dev.done_recorded_first", "dev.other_device_not_awaited", "dev.ready_not_awaited",
+      "dev.recorded_elsewhere", "dev.stream_ignored",      "dev.test_says_launched",       "ovl.before_the_producer",
+      "ovl.early_reuse",        "ovl.pingpong_reset",      "ovl.too_few_buffers",          "ovl.wait_one_producer"};
   return kRaces.contains(mutant.name);
 }
 #ifdef __SANITIZE_THREAD__

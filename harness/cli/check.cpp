@@ -1,5 +1,6 @@
 // `plumbline check`: takes a subject through the checks of a profile and says, requirement by requirement, whether it is
 // right.
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
@@ -8,6 +9,7 @@
 #include "harness/cli/check_run.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/launch/attach.hpp"
+#include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -36,6 +38,19 @@ int run_in_job(const suite::Suite& suite, const CheckOptions& options, const Pro
     return program.worker(static_cast<int>(pointers.size()), pointers.data());
   };
   return launch::run_attached(place, planned.folder(), driver, worker);
+}
+
+// It moves the memory of devices alone, and each rank has one of its own.
+std::string device_of_nccl(const CheckOptions& options, bool is_given) {
+  const bool is_emulated = std::ranges::count(options.subject.backend_options, "runtime=emulated") > 0;
+  const std::string kind = is_emulated ? "emulated" : "cuda";
+  if (is_given && options.device != kind)
+    throw InvalidArgument(
+        fmt::format("--device {}: with these options backend nccl moves memory of {} alone, a device a rank; leave "
+                    "--device out, or "
+                    "choose by --backend-option device=N",
+                    options.device, kind));
+  return kind;
 }
 
 int run_check(const CheckOptions& options, const Program& program) {
@@ -105,12 +120,14 @@ Command add_check(CLI::App& app, const Program& program) {
       ->add_option("--time-limit", options->time_limit,
                    "Seconds a case may take, instead of each check's own, which grow on a slow machine")
       ->check(seconds());
-  command
-      ->add_option("--device", options->device,
-                   "Where the ranks' memory is, and where training checks compute; without a number, one for each rank "
-                   "as far as there are so many")
-      ->check(device_name(true))
-      ->capture_default_str();
+  CLI::Option* const device =
+      command
+          ->add_option(
+              "--device", options->device,
+              "Where the ranks' memory is, and where training checks compute; without a number, one for each rank "
+              "as far as there are so many")
+          ->check(device_name(true))
+          ->capture_default_str();
   command->add_option("--out", options->out, "Folder of the record (default: results/latest/check-SUBJECT)")
       ->type_name("DIR");
   command->add_flag("--list", options->list, "Print the planned cases and run nothing");
@@ -119,7 +136,10 @@ Command add_check(CLI::App& app, const Program& program) {
   command->footer(
       "Example: plumbline check --backend mpi --world-size 2,3 --filter 'COLL-0*'\n"
       "A job:   plumbline check --profile data-parallel --job 'python3 train.py'");
-  return [options, &program] { return run_check(*options, program); };
+  return [options, device, &program] {
+    if (options->subject.backend == "nccl") options->device = device_of_nccl(*options, device->count() > 0);
+    return run_check(*options, program);
+  };
 }
 
 }  // namespace plumbline::cli

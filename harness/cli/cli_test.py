@@ -62,10 +62,19 @@ REFUSALS = [
     ("check --job=", 2, "--job: 1 required CMD missing"),
     ("check --job-launches-ranks", 2, "--job-launches-ranks requires --job"),
     ("check --job a --profile data-parallel --world-size 7", 2, "nothing to run: no case of profile data-parallel for the job"),
-    ("check --device tpu", 2, "'tpu' is not cpu, cuda or cuda:N"),
+    ("check --device tpu", 2, "'tpu' is not cpu, cuda, cuda:N, emulated or emulated:N"),
+    ("check --device emulated:7 --world-size 1 --filter COLL-001", 2, "there is no emulated:7; this process has 2, from emulated:0"),
+    ("check --device emulated --job true --profile data-parallel", 2, "--device emulated: a job computes on cpu or cuda"),
+    ("check --device emulated --adapter reference", 2, "--device emulated: an adapter computes where it likes"),
+    ("train --device emulated", 2, "'emulated' is not cpu, cuda or cuda:N"),
     ("check --resume", 2, "there is no record in"),
     ("check --out /proc/nope", 3, "/proc/nope"),
     ("check --launcher nope", 2, "--launcher 'nope'; it is auto"),
+    ("check --backend nccl --device cpu", 2, "--device cpu: with these options backend nccl moves memory of cuda alone"),
+    ("check --backend nccl --device cuda:1", 2, "choose by --backend-option device=N"),
+    ("check --backend nccl --backend-option gpu=1", 2, "no option 'gpu'; there are library, runtime, device and start_limit"),
+    ("check --backend nccl --backend-option library=/nowhere/libnccl.so.2 --world-size 1", 3,
+     "'/nowhere/libnccl.so.2' is not on this machine; install NCCL 2.18.1 or later"),
     ("train --bucket-size 25x", 2, "--bucket-size '25x' is not a number of bytes"),
     ("train --bucket-size 0", 2, "--bucket-size '0'"),
     ("train --compression int4", 2, "--compression 'int4'; it must be fp16, bf16, int8, int8-channel, powersgd[:RANK[:START]]"),
@@ -477,6 +486,42 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("doctor"), 0, self.done.stderr)
         self.assertRegex(self.done.stdout, "\n(ok|no)  GPU  +(no CUDA driver|the CUDA driver )")
         self.assertRegex(self.done.stdout, r"\n(ok  GPU kernels  +built with CUDA \d+[.]|no  GPU kernels  +not built: )")
+
+    def test_the_doctor_tells_of_devices_with_memory(self):
+        self.assertEqual(self.run_plumbline("doctor"), 0, self.done.stderr)
+        self.assertIn("\nok  device emulated         emulated:0 emulated, 1.0 GiB; emulated:1 emulated, 1.0 GiB\n", self.done.stdout)
+        self.assertRegex(self.done.stdout, r"\n(ok  device cuda  +cuda:0 |no  device cuda  +(there is no CUDA driver|the driver is for CUDA|the CUDA driver is here|not part of this build))")
+
+    def results_of(self, *arguments, status=0):
+        self.assertEqual(self.run_plumbline("check", *arguments, "--out", "out"), status, self.done.stdout + self.done.stderr)
+        lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        self.header = lines[0]
+        return {line["case"]: line for line in lines if line["type"] == "result"}
+
+    def test_checks_run_on_memory_of_emulated_devices(self):
+        options = ["--world-size", "2", "--filter", "collectives.all_reduce.exact", "--filter", "collectives.device.half_accumulation"]
+        on_host = self.results_of(*options)
+        skipped = [case for case, result in on_host.items() if result["verdict"] == "skip"]
+        self.assertTrue(skipped and all(case.startswith("collectives.device.") for case in skipped), skipped)
+        self.assertIn("needs a device with memory of its own (--device)", on_host[skipped[0]]["reason"])
+        for device in ("emulated", "emulated:1"):
+            results = self.results_of("--device", device, *options)
+            self.assertEqual({result["verdict"] for result in results.values()}, {"pass"})
+            self.assertIn(f"--device={device}", self.done.stdout)
+            self.assertIn(device, json.dumps(self.header))
+
+    def test_mutants_of_devices_are_found_there(self):
+        results = self.results_of("--device", "emulated", "--mutant", "dev.half_accumulates_in_half", "--world-size", "3",
+                                  "--filter", "collectives.device.half_accumulation", status=1)
+        self.assertEqual({result["verdict"] for result in results.values()}, {"fail"})
+        self.assertIn("--device emulated", next(iter(results.values()))["repeat"])
+
+    def test_a_gpu_that_is_not_there_is_said_of_each_case(self):
+        results = self.results_of("--device", "cuda:0", "--world-size", "2", "--filter", "collectives.all_reduce.exact")
+        for result in results.values():
+            if result["verdict"] != "pass":
+                self.assertEqual(result["verdict"], "skip")
+                self.assertIn("needs memory of cuda:0 (device cuda: ", result["reason"])
 
     def test_help_has_an_example_for_every_command(self):
         for command in ("check", "train", "bench", "bench allreduce_fusion", "bench pipeline_bubble", "requirements", "expectations", "expectations check",

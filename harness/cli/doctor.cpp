@@ -3,9 +3,11 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
+#include "harness/device/devices.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/subject/modules.hpp"
@@ -26,29 +28,40 @@ Finding tool(const std::string& name, const std::string& use, const std::string&
   return {name, file.has_value(), file ? file->string() : fmt::format("not in PATH: {}; {}", use, remedy)};
 }
 
-// Starts one rank of a backend and ends it. Returns why that fails, or nothing.
-std::string why_it_does_not_start(const std::string& name) {
+struct Start {
+  std::string why_not;  // empty when it started
+  std::string version;  // as the backend says it
+};
+
+// Starts one rank of a backend and ends it.
+Start try_start(const std::string& name) {
   SubjectOptions options;
   options.backend = name;
+  Start start;
   launch::Observer observer;
-  observer.before = [](std::size_t, const nlohmann::json&) {
+  observer.before = [&start](std::size_t, const nlohmann::json& description) {
+    start.version = description.at("capabilities").value("version", "");
     return launch::Outcome{.verdict = record::Verdict::skip};
   };
   observer.end = [](std::size_t, const launch::Outcome&) { return true; };
   observer.log = [](const std::string&) {};
   try {
     (void)launch::run({{.world = 1}}, options.driver(), observer);
-    return {};
   } catch (const std::exception& error) {
-    return error.what();
+    start.why_not = error.what();
   }
+  return start;
 }
 
 Finding backend(const std::string& name) {
   if (name == "local") return {"backend local", true, "a thread per rank, built in"};
-  std::string why = subject::why_not_here(name, subject::kBackendFactory);
-  if (why.empty()) why = why_it_does_not_start(name);
-  return {"backend " + name, why.empty(), why.empty() ? "a process per rank; one was started by mpirun" : why};
+  const std::string why_not = subject::why_not_here(name, subject::kBackendFactory);
+  if (!why_not.empty()) return {"backend " + name, false, why_not};
+  const Start start = try_start(name);
+  if (!start.why_not.empty()) return {"backend " + name, false, start.why_not};
+  return {"backend " + name, true,
+          fmt::format("{}, a process per rank; one was started{}", start.version,
+                      launch::Subject{.backend = name}.needs_launcher() ? " by mpirun" : "")};
 }
 
 // Asks the driver itself: the toolkit need not be here.
@@ -74,6 +87,25 @@ Finding gpu_kernels() {
 #endif
 }
 
+// What calls on its memory find.
+Finding device_runtime(comm::Device::Kind kind) {
+  const std::string what = fmt::format("device {}", comm::name_of(kind));
+  try {
+    const auto runtime = harness::open_runtime(kind);
+    std::vector<std::string> names;
+    for (int index = 0; index < runtime->count(); ++index) {
+      const device::Description one = runtime->describe(index);
+      names.push_back(fmt::format("{}:{} {}, {:.1f} GiB", comm::name_of(kind), index, one.name,
+                                  static_cast<double>(one.memory_bytes) / (1 << 30)));
+    }
+    return {what, true, fmt::format("{}", fmt::join(names, "; "))};
+  } catch (const std::exception& error) {
+    const std::string words = error.what();
+    const std::string prefix = what + ": ";
+    return {what, false, words.starts_with(prefix) ? words.substr(prefix.size()) : words};
+  }
+}
+
 int run_doctor(const Program& program) {
   const nlohmann::json machine = record::capture_environment();
   fmt::print("machine: {}, {} of {} cores, {:.1f} GiB, {}\n", machine.at("cpu").get<std::string>(),
@@ -93,6 +125,8 @@ int run_doctor(const Program& program) {
   }
   findings.push_back(gpu());
   findings.push_back(gpu_kernels());
+  findings.push_back(device_runtime(comm::Device::Kind::cuda));
+  findings.push_back(device_runtime(comm::Device::Kind::emulated));
   findings.push_back(tool("srun", "ranks can not be started by Slurm", "install slurm-client"));
   findings.push_back(tool("python3", "adapters in Python can not run", "install python3"));
   for (const Finding& finding : findings)

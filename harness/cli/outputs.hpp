@@ -34,7 +34,8 @@ inline void tell_record(const std::string& folder, double seconds,
 /// junit.xml and metrics.prom. Throws RuntimeFailure.
 inline void write_outputs(const std::filesystem::path& folder, const record::Run& run) {
   record::write_file(folder / "junit.xml", record::to_junit(run));
-  record::write_file(folder / "metrics.prom", metrics::to_prometheus(run));
+  if (const std::string text = metrics::to_prometheus(run); !text.empty())
+    record::write_file(folder / "metrics.prom", text);
 }
 
 /// Ends a record and reads it back, with the run's duration; nothing when this run left none (record::Writer::in_place).

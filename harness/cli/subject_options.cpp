@@ -21,7 +21,10 @@ namespace plumbline::cli {
 namespace {
 
 const std::map<std::string, launch::Launcher> kLaunchers{
-    {"auto", launch::Launcher::automatic}, {"mpirun", launch::Launcher::mpirun}, {"srun", launch::Launcher::srun}};
+    {"auto", launch::Launcher::automatic},
+    {"fork", launch::Launcher::fork},
+    {"mpirun", launch::Launcher::mpirun},
+    {"srun", launch::Launcher::srun}};
 
 // Modules that are no backends.
 constexpr std::array kOtherModules{"worker", "training", "benchmarks", "cuda"};
@@ -37,7 +40,7 @@ std::optional<Number> parse_whole(const std::string& text) {
 }  // namespace
 
 std::vector<std::string> backend_names() {
-  std::vector<std::string> names{"local", "mpi"};
+  std::vector<std::string> names{"local", "mpi", "nccl"};
   for (const std::string& module : subject::module_names())
     if (std::ranges::count(names, module) == 0 && std::ranges::count(kOtherModules, module) == 0)
       names.push_back(module);
@@ -121,7 +124,7 @@ void SubjectOptions::add_to(CLI::App& app, Kind kind) {
   }
   app.add_option("--mutant", mutant, "Break the subject on purpose in one known way; see plumbline mutants")
       ->type_name("NAME");
-  app.add_option("--launcher", launcher, "What starts the ranks of a process backend: auto, mpirun, srun");
+  app.add_option("--launcher", launcher, "What starts the ranks of a process backend: auto, fork, mpirun, srun");
   app.add_option("--control-address", control_address, "Address of this host on which workers report");
   if (kind == Kind::cases) app.add_option("--jobs", jobs, "Worker groups at a time")->check(at_least(1, 64));
 }
@@ -172,7 +175,7 @@ void SubjectOptions::require_no_job(const std::string& command) const {
 launch::Options SubjectOptions::driver() const {
   const auto launcher_kind = kLaunchers.find(launcher);
   if (launcher_kind == kLaunchers.end())
-    throw InvalidArgument(fmt::format("--launcher '{}'; it is auto, mpirun or srun", launcher));
+    throw InvalidArgument(fmt::format("--launcher '{}'; it is auto, fork, mpirun or srun", launcher));
   std::error_code error;
   return {.group = {.subject = subject(),
                     .launcher = launcher_kind->second,

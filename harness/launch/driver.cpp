@@ -286,7 +286,7 @@ class Driver {
     // After a death a little time for the rest to report, and for the launcher to say how it ended. Ranks that somebody
     // else started are being ended by a launcher that we cannot ask, and our way to the screen with them.
     if (running.death)
-      over = slot.group->launcher_ended() || running.all_reported() || now - *running.death > kTimeToDie || attached();
+      over = slot.group->all_ended() || running.all_reported() || now - *running.death > kTimeToDie || attached();
     if (over) finish(slot);
     return over;
   }
@@ -471,7 +471,7 @@ class Driver {
     std::vector<pollfd> descriptors{{interrupts_.descriptor(), POLLIN, 0}};
     server_.add_to(descriptors);
     for (const Slot& slot : slots_)
-      if (slot.group && slot.group->pidfd() >= 0) descriptors.push_back({slot.group->pidfd(), POLLIN, 0});
+      if (slot.group) slot.group->add_to(descriptors);
     const int wait = std::ranges::any_of(slots_, [](const Slot& slot) { return slot.running && slot.running->death; })
                          ? 10
                          : static_cast<int>(kTick.count());
@@ -560,11 +560,11 @@ class Driver {
     group.left(event.connection);
   }
 
-  // The launcher's process ended: of a group of one process that is the worker.
+  // The launcher's process ended, or all workers that we started.
   void notice_end(Slot& slot) {
     if (!slot.group || !slot.running || slot.running->death) return;
     if (slot.running->idle >= slot.group->processes(slot.running->world) && slot.running->all_reported()) return;
-    if (!slot.group->launcher_ended()) return;
+    if (!slot.group->all_ended()) return;
     Running& running = *slot.running;
     running.death = Clock::now();
     for (int rank = 0; rank < running.world; ++rank) running.lost.insert(rank);
@@ -585,7 +585,7 @@ class Driver {
     while (!ending_.empty() && Clock::now() - begun < 5s) {
       std::erase_if(ending_, [](const auto& group) { return group->has_ended(); });
       std::vector<pollfd> descriptors;
-      for (const auto& group : ending_) descriptors.push_back({group->pidfd(), POLLIN, 0});
+      for (const auto& group : ending_) group->add_to(descriptors);
       ::poll(descriptors.data(), descriptors.size(), static_cast<int>(kTick.count()));
     }
     ending_.clear();

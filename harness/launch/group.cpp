@@ -59,21 +59,20 @@ std::vector<std::string> Subject::arguments() const {
   return list;
 }
 
-std::vector<std::string> WorkerGroup::command(const GroupOptions& options) const {
-  std::vector<std::string> command;
-  if (options.subject.has_processes()) {
-    const bool slurm = options.launcher == Launcher::srun;
-    const std::string program = slurm ? "srun" : "mpirun";
-    if (!find_program(program))
-      throw subject::NotAvailable(fmt::format("backend {}: '{}' is not in PATH; install {}", options.subject.backend,
-                                              program, slurm ? "slurm-client" : "openmpi-bin"));
-    command = slurm ? srun_command(world_) : mpirun_command(world_, folder_);
+std::vector<std::string> WorkerGroup::launcher(const GroupOptions& options) const {
+  const Subject& subject = options.subject;
+  if (!subject.has_processes()) return {};
+  if (options.launcher == Launcher::fork || (options.launcher == Launcher::automatic && !subject.needs_launcher())) {
+    if (!subject.needs_launcher()) return {};
+    throw InvalidArgument(
+        fmt::format("--launcher fork: ranks of backend {} are started by mpirun or srun", subject.backend));
   }
-  command.insert(command.end(), {options.executable.string(), "worker"});
-  const auto subject = options.subject.arguments();
-  command.insert(command.end(), subject.begin(), subject.end());
-  command.insert(command.end(), options.worker_options.begin(), options.worker_options.end());
-  return command;
+  const bool slurm = options.launcher == Launcher::srun;
+  const std::string program = slurm ? "srun" : "mpirun";
+  if (!find_program(program))
+    throw subject::NotAvailable(fmt::format("backend {}: '{}' is not in PATH; install {}", subject.backend, program,
+                                            slurm ? "slurm-client" : "openmpi-bin"));
+  return slurm ? srun_command(world_) : mpirun_command(world_, folder_);
 }
 
 WorkerGroup::WorkerGroup(const GroupOptions& options, const ControlServer& server, const std::string& token,
@@ -89,26 +88,41 @@ WorkerGroup::WorkerGroup(const GroupOptions& options, const ControlServer& serve
     processes_ = options.attached_processes;
     return;
   }
-  Child::Options child{.arguments = command(options),
+  std::vector<std::string> command = launcher(options);
+  const bool is_launched = !command.empty();
+  command.insert(command.end(), {options.executable.string(), "worker"});
+  const auto subject = options.subject.arguments();
+  command.insert(command.end(), subject.begin(), subject.end());
+  command.insert(command.end(), options.worker_options.begin(), options.worker_options.end());
+  Child::Options child{.arguments = std::move(command),
                        .environment = {{kTokenVariable, token},
                                        {kControlVariable, server.endpoint()},
                                        {"PLUMBLINE_GROUP", name_},
                                        {"PLUMBLINE_SCRATCH", folder_.string()}},
                        .output = folder_ / "launcher.log",
                        // mpirun ends its ranks when it gets SIGTERM; a worker needs no farewell.
-                       .death_signal = options.subject.has_processes() ? SIGTERM : SIGKILL};
+                       .death_signal = is_launched ? SIGTERM : SIGKILL};
   child.environment.insert(child.environment.end(), kComputing.begin(), kComputing.end());
-  if (::geteuid() == 0 && options.subject.has_processes()) {
+  if (::geteuid() == 0 && is_launched) {
     child.environment.emplace_back("OMPI_ALLOW_RUN_AS_ROOT", "1");
     child.environment.emplace_back("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
   }
-  child_ = std::make_unique<Child>(child);
+  if (is_launched || !options.subject.has_processes()) {
+    children_.push_back(std::make_unique<Child>(child));
+    return;
+  }
+  child.environment.emplace_back(kRanksVariable, std::to_string(world_));
+  child.environment.emplace_back(kRankVariable, "");
+  for (int rank = 0; rank < world_; ++rank) {
+    child.environment.back().second = std::to_string(rank);
+    children_.push_back(std::make_unique<Child>(child));
+  }
 }
 
 WorkerGroup::~WorkerGroup() {
   for (const auto& [connection, worker] : workers_)
     if (worker.process) worker.process->kill();
-  child_.reset();
+  children_.clear();
   std::error_code error;
   fs::remove_all(folder_, error);
 }
@@ -209,7 +223,7 @@ void WorkerGroup::end(ControlServer& server) {
   workers_.clear();
   ready_ = 0;
   // mpirun is told alone: a signal to its whole process group makes it leave its segments behind.
-  if (child_) child_->signal(SIGTERM);
+  for (const auto& child : children_) child->signal(SIGTERM);
 }
 
 void WorkerGroup::dismiss(ControlServer& server) {
@@ -220,10 +234,26 @@ void WorkerGroup::dismiss(ControlServer& server) {
 }
 
 bool WorkerGroup::has_ended() {
-  if (!child_ || child_->ended()) return true;
+  std::erase_if(children_, [](const auto& child) { return child->ended().has_value(); });
   const auto elapsed = std::chrono::steady_clock::now() - end_begun_;
-  if (elapsed > 3s) child_->signal_group(SIGKILL);
-  return false;
+  if (elapsed > 3s)
+    for (const auto& child : children_) child->signal_group(SIGKILL);
+  return children_.empty();
+}
+
+void WorkerGroup::add_to(std::vector<pollfd>& descriptors) const {
+  for (const auto& child : children_) descriptors.push_back({child->pidfd(), POLLIN, 0});
+}
+
+bool WorkerGroup::all_ended() {
+  return !children_.empty() &&
+         std::ranges::all_of(children_, [](const auto& child) { return child->ended().has_value(); });
+}
+
+std::optional<std::string> WorkerGroup::launcher_ended() {
+  for (const auto& child : children_)
+    if (auto end = child->ended()) return end;
+  return std::nullopt;
 }
 
 }  // namespace plumbline::launch

@@ -1,7 +1,7 @@
 // harness/launch/group.hpp: the worker processes that together are the ranks of one world, from start to end.
 //
-// Model   One process with a thread per rank for `local`, and one of one rank for adapters and jobs; one process per rank, started by mpirun or srun,
-//         for process backends; or processes that the user's own mpirun or srun started (attached). A group lives through
+// Model   One process with a thread per rank for `local`, and one of one rank for adapters and jobs; one process per rank
+//         for process backends, started by us, or where they need it (MPI) by mpirun or srun; or processes that the user's own mpirun or srun started (attached). A group lives through
 //         many cases, until one of them leaves it in doubt. Ending a group ends every process of it, stopped ones too.
 #pragma once
 
@@ -39,6 +39,8 @@ struct Subject {
   [[nodiscard]] suite::Door door() const { return suite::door_of(adapter, job); }
   /// Whether each rank is a process of its own.
   [[nodiscard]] bool has_processes() const { return door() == suite::Door::backend && backend != "local"; }
+  /// Whether such processes find each other only when mpirun or srun started them.
+  [[nodiscard]] bool needs_launcher() const { return has_processes() && backend == "mpi"; }
 };
 
 /// The environment in which ranks compute, whoever started them: one thread a rank, and products whose bits do not depend
@@ -46,7 +48,13 @@ struct Subject {
 inline constexpr std::array<std::pair<const char*, const char*>, 2> kComputing{
     {{"OMP_NUM_THREADS", "1"}, {"MKL_CBWR", "AVX2"}}};
 
-enum class Launcher { automatic, mpirun, srun, attached };
+/// What starts the ranks of a process backend; `fork`: the driver itself, on its host. Automatic is fork, or mpirun where a launcher
+/// is needed.
+enum class Launcher { automatic, fork, mpirun, srun, attached };
+
+/// Where a rank that the driver started finds its number, and how many there are.
+inline constexpr const char* kRankVariable = "PLUMBLINE_RANK";
+inline constexpr const char* kRanksVariable = "PLUMBLINE_RANKS";
 
 struct GroupOptions {
   Subject subject;
@@ -58,7 +66,8 @@ struct GroupOptions {
 
 class WorkerGroup {
  public:
-  /// Starts the processes. Throws RuntimeFailure; NotAvailable when mpirun or srun is absent.
+  /// Starts the processes. Throws RuntimeFailure; NotAvailable when mpirun or srun is absent; InvalidArgument for fork where a
+  /// launcher is needed.
   WorkerGroup(const GroupOptions& options, const ControlServer& server, const std::string& token,
               const std::filesystem::path& scratch, int number, int world);
   ~WorkerGroup();
@@ -68,7 +77,8 @@ class WorkerGroup {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] int world() const { return world_; }
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
-  [[nodiscard]] int pidfd() const { return child_ ? child_->pidfd() : -1; }
+  /// Readable when one of the processes that we started has ended.
+  void add_to(std::vector<pollfd>& descriptors) const;
   [[nodiscard]] std::chrono::steady_clock::time_point started() const { return started_; }
 
   /// A worker of this group has joined, said that it is ready, or is gone. ready() throws RuntimeFailure for a rank that
@@ -92,8 +102,10 @@ class WorkerGroup {
   [[nodiscard]] int processes(int world) const { return processes_ == 1 ? 1 : world; }
   /// Ranks that the worker at this connection hosts in a world.
   [[nodiscard]] std::vector<int> ranks_of(int connection, int world) const;
-  /// How the launcher's process ended, if it has.
-  std::optional<std::string> launcher_ended() { return child_ ? child_->ended() : std::nullopt; }
+  /// How the launcher's process ended, if it has; of several that we started, the first that has.
+  std::optional<std::string> launcher_ended();
+  /// Whether all processes that we started have.
+  bool all_ended();
   /// State of the process that hosts `rank`: "stopped", "sleeping", …; empty when gone or on another host.
   [[nodiscard]] std::string process_state(int rank) const;
 
@@ -117,13 +129,14 @@ class WorkerGroup {
     bool here = false;  // on this host
     std::unique_ptr<ProcessHandle> process;
   };
-  [[nodiscard]] std::vector<std::string> command(const GroupOptions& options) const;
+  /// mpirun or srun and its options; nothing where we start the ranks.
+  [[nodiscard]] std::vector<std::string> launcher(const GroupOptions& options) const;
 
   std::string name_;
   int world_;
   int processes_;
   std::filesystem::path folder_;
-  std::unique_ptr<Child> child_;
+  std::vector<std::unique_ptr<Child>> children_;  // a launcher, or all ranks
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::map<int, Worker> workers_;  // by connection
   int ready_ = 0;

@@ -8,7 +8,7 @@
 namespace plumbline::metrics {
 
 /// The text exposition format. Cases by verdict and component, requirements, durations, measurements with algbw and busbw,
-/// training steps, and whether the run is complete.
+/// training steps, and whether the run is complete. Empty where this was built without prometheus-cpp.
 [[nodiscard]] std::string to_prometheus(const record::Run& run);
 
 }  // namespace plumbline::metrics

@@ -72,7 +72,7 @@ class RecordedElsewhere final : public RuntimeDecorator {
   void record(int device, Event event, Stream) override { RuntimeDecorator::record(device, event, nullptr); }
 };
 
-// The event that says that a call is done is recorded, and then its kernel is launched.
+// The event that says that a call is done is recorded, and then its kernel is launched, which takes its time.
 class DoneRecordedFirst final : public RuntimeDecorator {
  public:
   using RuntimeDecorator::RuntimeDecorator;
@@ -89,6 +89,7 @@ class DoneRecordedFirst final : public RuntimeDecorator {
       const std::lock_guard hold(mutex_);
       kernels.swap(late_[stream]);
     }
+    if (!kernels.empty()) pause(device, std::chrono::milliseconds(20), stream);
     for (const auto& launch : kernels) launch();
   }
 

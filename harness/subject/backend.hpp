@@ -10,6 +10,10 @@
 
 #include "reference/comm/communicator.hpp"
 
+namespace plumbline::device {
+class Runtime;  // reference/device/runtime.hpp
+}
+
 namespace plumbline::subject {
 
 /// Settings of a backend as the user gave them: --backend-option key=value.
@@ -26,6 +30,12 @@ class Backend {
   [[nodiscard]] virtual std::unique_ptr<comm::Communicator> world(int ranks) = 0;
   /// The runtime's own words on itself: name, version, settings; kept in the record's environment.
   [[nodiscard]] virtual std::map<std::string, std::string> environment() const = 0;
+  /// The device whose memory this process' calls are on, and what it is asked by; no runtime for a backend of host memory.
+  struct OwnDevice {
+    std::shared_ptr<device::Runtime> runtime;
+    comm::Device device;
+  };
+  [[nodiscard]] virtual OwnDevice own_device() const { return {}; }
 };
 
 /// The factory's name in a module, and its type. Throws InvalidArgument for an unknown option or a bad value, and

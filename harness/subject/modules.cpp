@@ -36,6 +36,9 @@ std::string remedy(const std::string& module, bool is_built) {
   if (module == "mpi")
     return is_built ? "install libopenmpi3 and openmpi-bin, or use --backend local"
                     : "install libopenmpi-dev and openmpi-bin, then configure and build again, or use --backend local";
+  if (module == "cuda")
+    return is_built ? "use --device emulated"
+                    : "install a CUDA toolkit, then configure and build again, or use --device emulated";
   return module == "training" ? "pip install torch, then configure and build again" : "configure and build again";
 }
 

@@ -61,12 +61,12 @@ class RankContext final : public suite::Context {
     std::string scratch;
     std::string device;
     std::shared_ptr<device::Runtime> runtime;  // of a check on the device
+    std::function<comm::Device(int rank)> device_of;
     std::function<void(int rank, const std::string&)> progress;
   };
   RankContext(const Shared& shared, int rank, comm::Communicator* world, suite::Steps steps)
       : shared_(shared), rank_(rank), world_(world), steps_(std::move(steps)) {
-    if (shared.runtime != nullptr)
-      seat_ = {shared.runtime, harness::DeviceChoice::parse(shared.device).of_rank(rank, shared.runtime->count())};
+    if (shared.runtime != nullptr) seat_ = {shared.runtime, shared.device_of(rank)};
   }
 
   comm::Communicator& world() override {
@@ -161,6 +161,7 @@ class Worker {
               : options_.backend == "local"
                   ? make_local_host(open_devices())
                   : make_process_host(subject::open_backend(options_.backend, options_.backend_options));
+      if (const auto own = host_->own_device(); own.runtime != nullptr) runtime_ = own.runtime;
       if (!options_.adapter.empty()) adapter_ = subject::open_adapter(options_.adapter);
       if (!options_.job.empty()) {
         subject::JobOptions job{.command = options_.job, .launches_ranks = options_.job_launches_ranks};
@@ -245,6 +246,10 @@ class Worker {
     if (const auto* rewrite = change<mutants::RewriteAnswer>()) adapter = &rewritten.emplace(*adapter_, *rewrite);
     const std::string device = command.value("device", "cpu");
     const std::shared_ptr<device::Runtime> runtime = serve_devices(one, device);
+    const auto device_of = [&](int rank) {
+      const auto own = host_->own_device();
+      return own.runtime != nullptr ? own.device : harness::DeviceChoice::parse(device).of_rank(rank, runtime->count());
+    };
     const RankContext::Shared shared{
         .one = one,
         .capabilities = host_->capabilities(),
@@ -254,6 +259,7 @@ class Worker {
         .scratch = scratch.path(),
         .device = device,
         .runtime = one.check->on_device ? wrapped(runtime) : nullptr,
+        .device_of = device_of,
         .progress = [&](int rank, const std::string& what) {
           give_time(command);
           driver_->send({{"type", "progress"}, {"run", run}, {"rank", rank}, {"what", what}});
@@ -263,8 +269,7 @@ class Worker {
     const auto under_arm = [&](std::unique_ptr<comm::Communicator> inner) {
       try {
         if (runtime != nullptr && !one.check->on_device)
-          inner = harness::staged_on(
-              runtime, harness::DeviceChoice::parse(device).of_rank(inner->rank(), runtime->count()), std::move(inner));
+          inner = harness::staged_on(runtime, device_of(inner->rank()), std::move(inner));
         return arms::under(arm, std::move(inner), scratch.path(), own_limit(command));
       } catch (const RuntimeFailure& error) {
         throw suite::MachineFailure(error.what());

@@ -50,10 +50,14 @@ struct EmulatedEvent {
 };
 
 /// A thread that does its queue in order.
-class EmulatedStream {
+class EmulatedStream final : public EmulatedQueue {
  public:
-  EmulatedStream(int device, const EmulatedOptions& options, std::uint64_t number)
-      : device(device), longest_delay_(options.longest_delay.count()), random_(options.seed * 1000003 + number) {
+  /// `under_way` counts the work of all streams.
+  EmulatedStream(int device, const EmulatedOptions& options, std::uint64_t number, std::atomic<int>& under_way)
+      : device(device),
+        under_way_(under_way),
+        longest_delay_(options.longest_delay.count()),
+        random_(options.seed * 1000003 + number) {
     thread_ = std::thread([this] { run(); });
   }
   /// All work is done by then.
@@ -64,7 +68,8 @@ class EmulatedStream {
   EmulatedStream(const EmulatedStream&) = delete;
   EmulatedStream& operator=(const EmulatedStream&) = delete;
 
-  void put(std::function<void()> work) {
+  void put(std::function<void()> work) override {
+    under_way_.fetch_add(1, std::memory_order_relaxed);
     {
       const std::lock_guard hold(mutex_);
       queue_.push_back(std::move(work));
@@ -110,9 +115,11 @@ class EmulatedStream {
         const std::lock_guard hold(mutex_);
         if (!error_) error_ = std::current_exception();
       }
+      under_way_.fetch_sub(1, std::memory_order_release);
     }
   }
 
+  std::atomic<int>& under_way_;
   const std::int64_t longest_delay_;  // microseconds
   std::mt19937_64 random_;            // of the thread
   std::mutex mutex_;
@@ -137,6 +144,7 @@ class Emulated final : public Runtime {
     streams_.clear();
     default_streams_.clear();
     retired_.clear();
+    free_released();
     for (auto& [address, block] : blocks_) ::operator delete(reinterpret_cast<void*>(address), kAlignment);
   }
   Emulated(const Emulated&) = delete;
@@ -176,7 +184,9 @@ class Emulated final : public Runtime {
     if (found == blocks_.end()) return;
     used_[static_cast<std::size_t>(found->second.device)] -= found->second.bytes;
     blocks_.erase(found);
-    ::operator delete(memory, kAlignment);
+    // Work that was not waited for may still use it: it stays the process's until nothing is under way.
+    released_.push_back(memory);
+    if (under_way_.load(std::memory_order_acquire) == 0) free_released();
   }
   [[nodiscard]] std::optional<int> holder_of(const void* address) const override {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
@@ -195,7 +205,7 @@ class Emulated final : public Runtime {
   [[nodiscard]] Stream create_stream(int device) override {
     expect_device(device);
     auto stream = make_stream(device);
-    const Stream handle = stream.get();
+    const Stream handle = static_cast<EmulatedQueue*>(stream.get());
     const std::lock_guard hold(mutex_);
     streams_.emplace(handle, std::move(stream));
     return handle;
@@ -287,6 +297,10 @@ class Emulated final : public Runtime {
     int device;
   };
 
+  void free_released() {
+    for (void* memory : released_) ::operator delete(memory, kAlignment);
+    released_.clear();
+  }
   void expect_device(int device) const {
     if (device < 0 || device >= options_.devices)
       throw InvalidArgument(
@@ -297,7 +311,7 @@ class Emulated final : public Runtime {
       throw InvalidArgument(fmt::format("a kernel is given {}, which is no device's memory", address));
   }
   std::shared_ptr<EmulatedStream> make_stream(int device) {
-    return std::make_shared<EmulatedStream>(device, options_, number_of_stream_.fetch_add(1));
+    return std::make_shared<EmulatedStream>(device, options_, number_of_stream_.fetch_add(1), under_way_);
   }
   // Throws InvalidArgument where it is of another device, as a runtime does where another device is current.
   std::shared_ptr<EmulatedStream> stream_of(int device, Stream handle) const {
@@ -320,10 +334,12 @@ class Emulated final : public Runtime {
 
   const EmulatedOptions options_;
   std::atomic<std::uint64_t> number_of_stream_{0};
+  std::atomic<int> under_way_{0};
   std::vector<std::shared_ptr<EmulatedStream>> default_streams_;
   mutable std::mutex mutex_;  // of everything below
   std::vector<std::size_t> used_;
   std::map<std::uintptr_t, Block> blocks_;
+  std::vector<void*> released_;
   std::unordered_map<Stream, std::shared_ptr<EmulatedStream>> streams_;
   std::vector<std::shared_ptr<EmulatedStream>> retired_;
   std::unordered_map<Event, std::shared_ptr<EmulatedEvent>> events_;

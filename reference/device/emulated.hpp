@@ -11,11 +11,22 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "reference/device/runtime.hpp"
 
 namespace plumbline::device {
+
+/// What the handle of an emulated stream points to, unless it is null. Others than the runtime may put work into it, as a library
+/// with kernels of its own does.
+class EmulatedQueue {
+ public:
+  virtual void put(std::function<void()> work) = 0;
+
+ protected:
+  ~EmulatedQueue() = default;
+};
 
 struct EmulatedOptions {
   int devices = 2;

@@ -42,6 +42,9 @@ class LocalWork final : public Work::State {
   void wait(Timeout timeout) override;
 
   std::uint64_t last_collective = 0;
+  // Of calls on memory of devices that a later call has completed: where they are done.
+  std::shared_ptr<const DeviceCalls::Mark> done;
+  std::shared_ptr<DeviceCalls> device_calls;
   std::vector<std::pair<Channel*, std::shared_ptr<Message>>> messages;
   std::optional<Joined> joined;
   /// Whether holds(state) of each message.
@@ -53,6 +56,8 @@ class LocalWork final : public Work::State {
  private:
   friend class LocalCommunicator;
   bool is_complete();
+  /// Whether the devices are done, too.
+  [[nodiscard]] bool is_reached() const { return done == nullptr || device_calls->is_reached(*done); }
   bool complete_ = false;
   LocalCommunicator* communicator_;  // null once that is gone
   std::string orphaned_;             // then: whose it was
@@ -124,6 +129,7 @@ class alignas(kApart) LocalCommunicator final : public Communicator, private Pai
 
   // Calls on memory of devices.
   void launch();
+  void follow_collective(std::uint64_t sequence);
   void follow_lane() noexcept;
   [[nodiscard]] DeviceCalls& device_calls() const { return *group_->options.device_calls; }
   [[nodiscard]] const DeviceCalls::Mark& done_mark() const { return *slot(0).on_device->done; }
@@ -502,8 +508,7 @@ void LocalCommunicator::help() {
 }
 
 void LocalCommunicator::finish(const Pending& pending) {
-  if (pending.shape.on_device)
-    device_calls().follow(slot(static_cast<std::size_t>(rank())).on_device->device, caller_stream_, done_mark());
+  if (pending.shape.on_device) follow_collective(pending.sequence);
   for (Cursor& cursor : cursors_) cursor.advance();
   consumed_ = pending.sequence;
 }
@@ -531,6 +536,16 @@ void LocalCommunicator::launch() {
          .message = fmt::format("rank {} could not launch {}: {}", rank(), name_of(shape_.operation), error.what())});
     told_ = true;
     throw;
+  }
+}
+
+void LocalCommunicator::follow_collective(std::uint64_t sequence) {
+  const std::shared_ptr<const DeviceCalls::Mark>& done = slot(0).on_device->done;
+  device_calls().follow(slot(static_cast<std::size_t>(rank())).on_device->device, caller_stream_, *done);
+  for (LocalWork* work : works_) {
+    if (work->last_collective < sequence) continue;
+    work->done = done;
+    work->device_calls = group_->options.device_calls;
   }
 }
 
@@ -761,12 +776,12 @@ bool LocalWork::is_complete() {
 }
 
 bool LocalWork::test() {
-  if (is_complete()) return true;
-  bool done = communicator_->try_complete_until(last_collective);
-  for (const auto& [channel, message] : messages) done = communicator_->try_complete_message(*channel, message) && done;
-  if (joined) done = communicator_->try_complete_exchange(*joined) && done;
-  complete_ = done;
-  return done;
+  if (is_complete()) return is_reached();
+  bool all = communicator_->try_complete_until(last_collective);
+  for (const auto& [channel, message] : messages) all = communicator_->try_complete_message(*channel, message) && all;
+  if (joined) all = communicator_->try_complete_exchange(*joined) && all;
+  complete_ = all;
+  return all && is_reached();
 }
 
 void LocalWork::wait(Timeout timeout) {

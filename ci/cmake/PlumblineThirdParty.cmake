@@ -1,0 +1,57 @@
+# The libraries that are not our subject: those of the machine, or sources in a folder that is given.
+#
+# A machine without network and without packages builds them with ours: PLUMBLINE_THIRD_PARTY names a folder with a sub-folder for
+# each that the machine lacks, named as its repository is, with or without a version: googletest, benchmark, json, CLI11,
+# tomlplusplus, fmt. prometheus-cpp may be missing: then records have no metrics beside them.
+set(PLUMBLINE_THIRD_PARTY "" CACHE PATH "Folder with sources of libraries, a sub-folder each")
+
+# plumbline_third_party(package repository OPTIONS …): the package from that folder, else from the machine.
+function(plumbline_third_party package repository)
+  cmake_parse_arguments(arg "" "" "OFF;ON" ${ARGN})
+  set(found)
+  if(PLUMBLINE_THIRD_PARTY)
+    file(GLOB candidates LIST_DIRECTORIES true ${PLUMBLINE_THIRD_PARTY}/${repository} ${PLUMBLINE_THIRD_PARTY}/${repository}-*)
+    foreach(candidate IN LISTS candidates)
+      if(EXISTS ${candidate}/CMakeLists.txt)
+        list(APPEND found ${candidate})
+      endif()
+    endforeach()
+    list(LENGTH found count)
+    if(count GREATER 1)
+      message(FATAL_ERROR "PLUMBLINE_THIRD_PARTY=${PLUMBLINE_THIRD_PARTY} has ${count} of ${repository}: ${found}; leave one")
+    endif()
+  endif()
+  if(NOT found)
+    find_package(${package} QUIET)
+    if(NOT ${package}_FOUND)
+      message(FATAL_ERROR "${package} was not found; install it, or put its sources into PLUMBLINE_THIRD_PARTY as ${repository}")
+    endif()
+    return()
+  endif()
+  set(CMAKE_POLICY_DEFAULT_CMP0077 NEW)  # normal variables are options of older projects, too
+  set(CMAKE_POLICY_VERSION_MINIMUM 3.5)  # of projects that ask for less than CMake 4 serves
+  foreach(option IN LISTS arg_OFF)
+    set(${option} OFF)
+  endforeach()
+  foreach(option IN LISTS arg_ON)
+    set(${option} ON)
+  endforeach()
+  set(CMAKE_WARN_DEPRECATED OFF)
+  message(STATUS "Plumbline: ${repository} from ${found}")
+  add_subdirectory(${found} ${PROJECT_BINARY_DIR}/third_party/${repository} EXCLUDE_FROM_ALL)
+endfunction()
+
+if(PLUMBLINE_THIRD_PARTY AND NOT IS_DIRECTORY ${PLUMBLINE_THIRD_PARTY})
+  message(FATAL_ERROR "PLUMBLINE_THIRD_PARTY=${PLUMBLINE_THIRD_PARTY} is no folder")
+endif()
+plumbline_third_party(fmt fmt OFF FMT_INSTALL FMT_TEST FMT_DOC)
+plumbline_third_party(nlohmann_json json OFF JSON_BuildTests JSON_Install)
+plumbline_third_party(tomlplusplus tomlplusplus)
+plumbline_third_party(CLI11 CLI11 OFF CLI11_BUILD_TESTS CLI11_BUILD_EXAMPLES CLI11_BUILD_DOCS CLI11_PRECOMPILED)
+plumbline_third_party(GTest googletest OFF INSTALL_GTEST ON BUILD_GMOCK)
+plumbline_third_party(benchmark benchmark
+  OFF BENCHMARK_ENABLE_TESTING BENCHMARK_ENABLE_INSTALL BENCHMARK_ENABLE_GTEST_TESTS BENCHMARK_ENABLE_WERROR)
+find_package(prometheus-cpp QUIET)
+if(NOT prometheus-cpp_FOUND)
+  message(STATUS "Plumbline: prometheus-cpp was not found; no metrics.prom beside records")
+endif()

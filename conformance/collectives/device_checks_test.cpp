@@ -1,0 +1,48 @@
+// Every check at small world sizes on memory of emulated devices whose streams dawdle, and the mutants of devices.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/support/in_process.hpp"
+#include "conformance/support/mutant_tests.hpp"
+
+namespace plumbline::conformance {
+
+const suite::Suite& suite_under_test() {
+  static const suite::Suite suite = suite_of(add_collectives_checks);
+  return suite;
+}
+
+namespace {
+
+class EveryCheckOnDevices : public testing::TestWithParam<int> {};
+
+TEST_P(EveryCheckOnDevices, Passes) {
+  int staged = 0, own = 0;
+  for (const suite::Case& one : suite_under_test().cases()) {
+    if (one.check->door != suite::Door::backend || one.world() != GetParam()) continue;
+    ++(one.check->on_device ? own : staged);
+    EXPECT_THAT(run_on_devices(one), testing::IsEmpty()) << one.id();
+  }
+  EXPECT_GT(staged, 20);
+  EXPECT_GT(own, 20);
+}
+
+INSTANTIATE_TEST_SUITE_P(WorldSizes, EveryCheckOnDevices, testing::Values(1, 2, 3),
+                         [](const auto& info) { return std::to_string(info.param) + "Ranks"; });
+
+INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(mutants_of("DEVICE-")), name_of_test);
+
+// A fault that shows on the host shows on a device as well: the checks see what comes back from there.
+TEST(StagedChecks, FindFaultsOfCommunicators) {
+  for (const char* name : {"col.drop_last_element", "col.writes_past_end", "col.clobbers_input"}) {
+    const mutants::Mutant& mutant = mutants::find_mutant(name);
+    EXPECT_THAT(
+        run_on_devices(case_named(suite_under_test(), mutant.shows), {}, std::get<mutants::Wrap>(mutant.change)),
+        testing::Not(testing::IsEmpty()))
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace plumbline::conformance

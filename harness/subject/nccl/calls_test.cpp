@@ -1,0 +1,305 @@
+#include <array>
+
+#include "harness/subject/nccl/job_test.hpp"
+
+namespace plumbline::subject::nccl {
+namespace {
+
+using namespace comm;
+using NcclCalls = NcclTest;
+using NcclGroups = NcclTest;
+using NcclMessages = NcclTest;
+using NcclStreams = NcclTest;
+using namespace std::chrono_literals;
+
+constexpr std::array<std::size_t, 4> kCounts{0, 1, 5, 20000};
+
+float sum_of(int ranks, std::size_t i) {
+  float sum = 0;
+  for (int rank = 0; rank < ranks; ++rank) sum += given(rank, i);
+  return sum;
+}
+
+std::vector<float> sums(int ranks, std::size_t count, std::size_t first = 0) {
+  std::vector<float> all(count);
+  for (std::size_t i = 0; i < count; ++i) all[i] = sum_of(ranks, first + i);
+  return all;
+}
+
+// Block s of rank r's gift, for all r, one behind the other.
+std::vector<float> blocks(int ranks, std::size_t count, std::size_t block) {
+  std::vector<float> all;
+  for (int rank = 0; rank < ranks; ++rank)
+    for (std::size_t i = 0; i < count; ++i) all.push_back(given(rank, block * count + i));
+  return all;
+}
+
+TEST_F(NcclCalls, ReductionsGiveTheirResultInAndOutOfPlace) {
+  for (const std::size_t c : kCounts) {
+    OnDevice in(gift(me, c)), out(c);
+    world.all_reduce(in.view(), out.view(), ReduceOp::sum);
+    EXPECT_EQ(out.get(), sums(n, c));
+    EXPECT_EQ(in.get(), gift(me, c));
+    world.all_reduce(in.view(), in.view(), ReduceOp::sum);
+    EXPECT_EQ(in.get(), sums(n, c));
+    for (int root = 0; root < n; ++root) {
+      OnDevice mine(gift(me, c)), result(c);
+      world.reduce(mine.view(), me == root ? result.view() : Buffer{}, ReduceOp::sum, root);
+      EXPECT_EQ(result.get(), me == root ? sums(n, c) : std::vector<float>(c, 77));
+    }
+    OnDevice all(gift(me, c * un)), part(c);
+    world.reduce_scatter(all.view(), part.view(), ReduceOp::sum);
+    EXPECT_EQ(part.get(), sums(n, c, um * c));
+    world.reduce_scatter(all.view(), all.view(um * c, c), ReduceOp::sum);
+    auto expected = gift(me, c * un);
+    std::ranges::copy(sums(n, c, um * c), expected.begin() + static_cast<std::ptrdiff_t>(um * c));
+    EXPECT_EQ(all.get(), expected);
+  }
+}
+
+TEST_F(NcclCalls, MinMaxProductAndAverageAreNccls) {
+  const std::size_t c = 9;
+  for (const ReduceOp op : {ReduceOp::min, ReduceOp::max, ReduceOp::product, ReduceOp::avg}) {
+    OnDevice in(gift(me, c));
+    world.all_reduce(in.view(), in.view(), op);
+    const std::vector<float> got = in.get();
+    for (std::size_t i = 0; i < c; ++i) {
+      float expected = given(0, i);
+      for (int rank = 1; rank < n; ++rank) {
+        if (op == ReduceOp::product) expected *= given(rank, i);
+        if (op == ReduceOp::max) expected = std::max(expected, given(rank, i));
+      }
+      if (op == ReduceOp::avg) expected = sum_of(n, i) / static_cast<float>(n);
+      EXPECT_FLOAT_EQ(got[i], expected) << name_of(op);
+    }
+  }
+}
+
+TEST_F(NcclCalls, CopiesArriveInAndOutOfPlace) {
+  for (const std::size_t c : kCounts) {
+    for (int root = 0; root < n; ++root) {
+      OnDevice data(gift(me, c));
+      world.broadcast(data.view(), root);
+      EXPECT_EQ(data.get(), gift(root, c));
+
+      OnDevice mine(gift(me, c)), all(c * un);
+      world.gather(mine.view(), me == root ? all.view() : Buffer{}, root);
+      EXPECT_EQ(all.get(), me == root ? blocks(n, c, 0) : std::vector<float>(c * un, 77));
+
+      OnDevice from(gift(me, c * un)), part(c);
+      world.scatter(me == root ? from.view() : Buffer{}, part.view(), root);
+      const auto all_of_root = gift(root, c * un);
+      const auto begin = all_of_root.begin() + static_cast<std::ptrdiff_t>(um * c);
+      EXPECT_EQ(part.get(), std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(c)));
+    }
+    OnDevice mine(gift(me, c)), all(c * un);
+    world.all_gather(mine.view(), all.view());
+    EXPECT_EQ(all.get(), blocks(n, c, 0));
+
+    OnDevice in(gift(me, c * un)), out(c * un);
+    world.all_to_all(in.view(), out.view());
+    EXPECT_EQ(out.get(), blocks(n, c, um));
+    EXPECT_EQ(in.get(), gift(me, c * un));
+    world.all_to_all(in.view(), in.view());
+    EXPECT_EQ(in.get(), blocks(n, c, um));
+  }
+}
+
+TEST_F(NcclCalls, ABatchTakesEffectInItsOrder) {
+  OnDevice a(gift(me, 50)), b(50), c(50);
+  const Call calls[] = {{.operation = Operation::all_reduce, .in = a.view(), .out = b.view()},
+                        {.operation = Operation::all_reduce, .op = ReduceOp::max, .in = b.view(), .out = c.view()},
+                        {.operation = Operation::barrier},
+                        {.operation = Operation::broadcast, .root = n - 1, .out = a.view()}};
+  world.start(calls).wait();
+  EXPECT_EQ(b.get(), sums(n, 50));
+  EXPECT_EQ(c.get(), sums(n, 50)) << "it did not wait for the first";
+  EXPECT_EQ(a.get(), gift(n - 1, 50)) << "the first read it afterwards";
+}
+
+TEST_F(NcclCalls, ManyAreWaitedForInAnyOrder) {
+  constexpr std::size_t kCalls = 30;
+  std::vector<OnDevice> data;
+  std::vector<Work> works;
+  for (std::size_t i = 0; i < kCalls; ++i) data.emplace_back(gift(me, 10 + i));
+  for (std::size_t i = 0; i < kCalls; ++i)
+    works.push_back(world.start({.operation = Operation::all_reduce, .in = data[i].view(), .out = data[i].view()}));
+  for (std::size_t i = 0; i < kCalls; ++i) works[(i * 7 + um) % kCalls].wait();
+  for (std::size_t i = 0; i < kCalls; ++i) EXPECT_EQ(data[i].get(), sums(n, 10 + i));
+}
+
+TEST_F(NcclCalls, CallsGoTogetherThatDoNotTouchEachOther) {
+  OnDevice a(4), b(4);
+  const Call reduce{.operation = Operation::all_reduce, .in = a.view(), .out = a.view()};
+  const Call other{.operation = Operation::broadcast, .root = 0, .out = b.view()};
+  const Call reads{.operation = Operation::all_reduce, .in = a.view(2, 2), .out = b.view(0, 2)};
+  EXPECT_TRUE(may_go_together(reduce, other, 2));
+  EXPECT_FALSE(may_go_together(reduce, reads, 2)) << "it reads what the first writes";
+  EXPECT_FALSE(may_go_together(reads, reduce, 2)) << "it writes what the first reads";
+  EXPECT_FALSE(may_go_together(other, reads, 2)) << "both write";
+  EXPECT_FALSE(may_go_together(other, {.operation = Operation::barrier}, 2));
+}
+
+TEST_F(NcclCalls, MemoryThatIsNotTheDevicesIsRefused) {
+  float value = 1;
+  const auto words = [&](Device device) {
+    const Buffer there{&value, 1, DType::f32, device};
+    try {
+      world.all_reduce(there, there, ReduceOp::sum);
+    } catch (const Error& error) {
+      return std::string(error.kind()) + ": " + error.what();
+    }
+    return std::string("nothing");
+  };
+  const std::string ours = name_of(OnDevice::place());
+  EXPECT_EQ(words({}),
+            "unsupported: all_reduce: memory on cpu is not supported by backend nccl on this rank, only " + ours);
+  EXPECT_EQ(words(OnDevice::place()),
+            "invalid_argument: all_reduce: an address given as " + ours + " is memory of the host");
+  world.barrier();
+}
+
+TEST_F(NcclGroups, MembersAreInTheOrderOfTheList) {
+  std::vector<int> backwards;
+  for (int rank = n - 1; rank >= 0; --rank) backwards.push_back(rank);
+  const auto group = world.create_group(backwards);
+  ASSERT_EQ(group->rank(), n - 1 - me);
+  OnDevice mine(std::vector<float>{static_cast<float>(me)}), all(un);
+  group->all_gather(mine.view(), all.view());
+  for (int member = 0; member < n; ++member)
+    EXPECT_EQ(all.get()[static_cast<std::size_t>(member)], static_cast<float>(n - 1 - member));
+}
+
+TEST_F(NcclGroups, OthersThanMembersNeedNotCome) {
+  if (n < 3) return;
+  const std::vector<int> list{n - 1, 0};
+  if (me == 0 || me == n - 1) {
+    const auto group = world.create_group(list);
+    OnDevice data(gift(me, 30));
+    group->all_reduce(data.view(), data.view(), ReduceOp::sum);
+    std::vector<float> expected = gift(0, 30);
+    for (std::size_t i = 0; i < 30; ++i) expected[i] += given(n - 1, i);
+    EXPECT_EQ(data.get(), expected);
+    const auto again = group->create_group(std::vector<int>{1, 0});
+    EXPECT_EQ(again->group().ranks, (std::vector<int>{0, n - 1}));
+    again->barrier();
+  }
+  world.barrier();
+}
+
+TEST_F(NcclGroups, CallsOfTwoGroupsMayBeStartedInAnyOrder) {
+  const auto first = world.duplicate(), second = world.duplicate();
+  OnDevice a(gift(me, 100)), b(gift(me, 200));
+  const Call one{.operation = Operation::all_reduce, .in = a.view(), .out = a.view()};
+  const Call two{.operation = Operation::all_reduce, .in = b.view(), .out = b.view()};
+  Work x = me % 2 == 0 ? first->start(one) : second->start(two);
+  Work y = me % 2 == 0 ? second->start(two) : first->start(one);
+  y.wait();
+  x.wait();
+  EXPECT_EQ(a.get(), sums(n, 100));
+  EXPECT_EQ(b.get(), sums(n, 200));
+}
+
+TEST_F(NcclMessages, GoByTagAndInOrderAroundARing) {
+  const int to = (me + 1) % n, from = (me + n - 1) % n;  // with one rank, itself
+  constexpr std::size_t kMessages = 6;
+  for (const std::size_t c : {std::size_t{0}, std::size_t{1}, std::size_t{20000}}) {
+    std::vector<OnDevice> sent, received;
+    std::vector<Work> sends;
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      sent.emplace_back(std::vector<float>(c, static_cast<float>(me * 10) + static_cast<float>(i)));
+      received.emplace_back(c);
+      sends.push_back(world.start(
+          {.operation = Operation::send, .root = to, .tag = static_cast<int>(i / 2), .in = sent[i].view()}));
+    }
+    for (const std::size_t i : {4, 5, 2, 3, 0, 1}) world.recv(received[i].view(), from, static_cast<int>(i / 2));
+    for (Work& send : sends) send.wait();
+    for (std::size_t i = 0; i < kMessages; ++i)
+      EXPECT_EQ(received[i].get(), std::vector<float>(c, static_cast<float>(from * 10) + static_cast<float>(i))) << i;
+  }
+}
+
+TEST_F(NcclMessages, ExchangeAllInOneBatch) {
+  std::vector<OnDevice> out, in;
+  std::vector<Call> calls;
+  for (int peer = 0; peer < n; ++peer) {
+    out.emplace_back(std::vector<float>(9000, static_cast<float>(me * 10 + peer)));
+    in.emplace_back(9000);
+  }
+  for (int peer = 0; peer < n; ++peer) {
+    calls.push_back({.operation = Operation::send, .root = peer, .in = out[static_cast<std::size_t>(peer)].view()});
+    calls.push_back({.operation = Operation::recv, .root = peer, .out = in[static_cast<std::size_t>(peer)].view()});
+  }
+  world.start(calls).wait();
+  for (int peer = 0; peer < n; ++peer)
+    EXPECT_EQ(in[static_cast<std::size_t>(peer)].get(), std::vector<float>(9000, static_cast<float>(peer * 10 + me)));
+}
+
+TEST_F(NcclMessages, OfTwoGroupsNeverMeet) {
+  const auto first = world.duplicate(), second = world.duplicate();
+  const int to = (me + 1) % n, from = (me + n - 1) % n;
+  OnDevice one(std::vector<float>{1}), two(std::vector<float>{2}), a(1), b(1);
+  Work x = first->start({.operation = Operation::send, .root = to, .in = one.view()});
+  Work y = second->start({.operation = Operation::send, .root = to, .in = two.view()});
+  second->recv(b.view(), from);
+  first->recv(a.view(), from);
+  x.wait();
+  y.wait();
+  EXPECT_EQ(a.get(), std::vector<float>{1});
+  EXPECT_EQ(b.get(), std::vector<float>{2});
+}
+
+TEST_F(NcclMessages, OfAnotherLengthAreNotTaken) {
+  if (n < 2) return;
+  const auto group = world.duplicate();
+  OnDevice data(5);
+  if (me == 0) {
+    Work work = group->start({.operation = Operation::send, .root = 1, .tag = 3, .in = data.view()});
+    EXPECT_THROW(work.wait(), PeerFailed);
+  } else if (me == 1) {
+    try {
+      group->recv(data.view(0, 4), 0, 3);
+      FAIL() << "taken";
+    } catch (const MismatchError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("rank 0 sent f32 x 5"));
+    }
+  }
+  world.barrier();
+}
+
+// A producer that is slow, in the caller's stream, and a consumer behind the call: nobody waits on the host.
+TEST_F(NcclStreams, ACallIsDoneInTheOrderOfTheCallersStream) {
+  const int device = job()->process.device;
+  const device::OwnStream stream(devices(), device);
+  world.use_stream(stream.get());
+  OnDevice source(gift(me, 1000)), in(1000), out(1000), after(1000);
+  for (const bool is_started : {false, true}) {
+    devices()->pause(device, 30ms, stream.get());
+    devices()->copy(device, in.view().data, source.view().data, in.view().bytes(), stream.get());
+    const Call call{.operation = Operation::all_reduce, .in = in.view(), .out = out.view()};
+    const Call exchange[] = {{.operation = Operation::send, .root = me, .in = out.view()},
+                             {.operation = Operation::recv, .root = me, .out = after.view()}};
+    if (is_started)
+      world.start(call).wait();
+    else
+      world.run(call);
+    world.start(exchange).wait();
+    stream.synchronize();
+    EXPECT_EQ(after.get(), sums(n, 1000));
+    in.put(std::vector<float>(1000, 0));
+    after.put(std::vector<float>(1000, 0));
+  }
+}
+
+TEST_F(NcclStreams, TestIsTrueWhenTheDeviceIsDone) {
+  const int device = job()->process.device;
+  OnDevice data(gift(me, 100));
+  devices()->pause(device, 50ms, nullptr);
+  Work work = world.start({.operation = Operation::all_reduce, .in = data.view(), .out = data.view()});
+  EXPECT_FALSE(work.test());
+  while (!work.test()) std::this_thread::yield();
+  EXPECT_EQ(data.get(), sums(n, 100));
+}
+
+}  // namespace
+}  // namespace plumbline::subject::nccl

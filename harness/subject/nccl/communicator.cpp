@@ -1,0 +1,54 @@
+#include "harness/subject/nccl/communicator.hpp"
+
+#include <fmt/format.h>
+
+#include "harness/subject/nccl/work.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::subject::nccl {
+
+using comm::Call;
+
+NcclCommunicator::NcclCommunicator(std::shared_ptr<Group> group, device::Stream stream)
+    : Communicator(group->rank, group->identity), group_(std::move(group)), stream_(stream) {}
+
+void NcclCommunicator::expect_supported(const Call& call) const {
+  const Process& process = group_->job->process;
+  const comm::Device ours{process.options.runtime, static_cast<std::int16_t>(process.device)};
+  const auto expect = [&](const comm::ConstBuffer& buffer) {
+    if (buffer.count == 0) return;
+    if (buffer.device != ours)
+      throw Unsupported(fmt::format("{}: memory on {} is not supported by backend nccl on this rank, only {}",
+                                    name_of(call.operation), name_of(buffer.device), name_of(ours)));
+    const auto holder = process.runtime->holder_of(buffer.data);
+    if (holder != process.device)
+      throw InvalidArgument(
+          fmt::format("{}: an address given as {} is memory of {}", name_of(call.operation), name_of(ours),
+                      holder ? name_of(comm::Device{ours.kind, static_cast<std::int16_t>(*holder)}) : "the host"));
+  };
+  if (call.uses_in(rank())) expect(call.in);
+  if (call.uses_out(rank())) expect(call.out);
+}
+
+void NcclCommunicator::do_run(const Call& call, comm::Timeout timeout) {
+  expect_supported(call);
+  NcclWork work(group_, stream_);
+  work.post(std::span(&call, 1));
+  work.wait(timeout);
+}
+
+comm::Work NcclCommunicator::do_start(std::span<const Call> calls) {
+  for (const Call& call : calls) expect_supported(call);
+  if (calls.empty()) return {};
+  auto work = std::make_unique<NcclWork>(group_, stream_);
+  work->post(calls);
+  return comm::Work(std::move(work));
+}
+
+std::unique_ptr<comm::Communicator> NcclCommunicator::do_create_group(std::span<const int> ranks) {
+  std::vector<int> world_ranks;
+  for (const int member : ranks) world_ranks.push_back(group_->identity.ranks[static_cast<std::size_t>(member)]);
+  return std::make_unique<NcclCommunicator>(Group::create(group_->job, group_, std::move(world_ranks), ""), stream_);
+}
+
+}  // namespace plumbline::subject::nccl

@@ -1,0 +1,225 @@
+#include "harness/subject/nccl/job_test.hpp"
+
+namespace plumbline::subject::nccl {
+namespace {
+
+using namespace comm;
+using testing::EndsWith;
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using NcclFaults = NcclTest;
+
+constexpr auto kLimit = 30ms;
+constexpr auto kGenerous = 60s;  // none of these ends by it
+const Call kBarrier{.operation = Operation::barrier};
+
+template <class E>
+std::string words_of(const auto& action) {
+  try {
+    action();
+  } catch (const E& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    return std::string("another error: ") + error.what();
+  }
+  return "no error";
+}
+
+TEST_F(NcclFaults, ATimeoutNamesExactlyWhoIsMissing) {
+  if (n < 2) return;
+  const auto victim = world.duplicate();
+  std::string missing = n > 3 ? "ranks 1, 3" : "rank 1";
+  if (me % 2 == 1) {
+    world.barrier();
+  } else {
+    Work work = victim->start(kBarrier);
+    world.barrier();
+    EXPECT_THAT(words_of<TimeoutError>([&] { work.wait(kLimit); }), EndsWith("for " + missing));
+    EXPECT_THAT(words_of<PeerFailed>([&] { victim->barrier(); }), HasSubstr("the group has failed"));
+  }
+  world.barrier();
+  OnDevice data(gift(me, 5));
+  world.all_reduce(data.view(), data.view(), ReduceOp::sum);
+}
+
+TEST_F(NcclFaults, AReceiveOfWhatIsNeverSentNamesItsPeer) {
+  if (n < 2) return;
+  const auto victim = world.duplicate();
+  OnDevice data(5);
+  if (me == 0) {
+    EXPECT_THAT(words_of<TimeoutError>([&] { victim->recv(data.view(), n - 1, 4, kLimit); }),
+                EndsWith("for rank " + std::to_string(n - 1)));
+  } else if (me == n - 1) {
+    EXPECT_THAT(words_of<TimeoutError>([&] { victim->send(data.view(), 0, 5, kLimit); }), EndsWith("for rank 0"));
+  }
+  world.barrier();
+  // What was withdrawn is in nobody's way.
+  OnDevice in(std::vector<float>{7});
+  OnDevice out(1);
+  const Call exchange[] = {{.operation = Operation::send, .root = (me + 1) % n, .tag = 5, .in = in.view()},
+                           {.operation = Operation::recv, .root = (me + n - 1) % n, .tag = 5, .out = out.view()}};
+  world.start(exchange).wait();
+  EXPECT_EQ(out.get(), std::vector<float>{7});
+}
+
+TEST_F(NcclFaults, AnAbortReachesAllWithItsReasonAndNobodyElse) {
+  const auto victim = world.duplicate();
+  const auto made_from_it = victim->duplicate();
+  world.barrier();
+  if (me == n - 1) victim->abort("enough of this");
+  EXPECT_THAT(words_of<PeerFailed>([&] { victim->barrier(kGenerous); }), HasSubstr("enough of this"));
+  EXPECT_THAT(words_of<PeerFailed>([&] { made_from_it->barrier(kGenerous); }), HasSubstr("enough of this"));
+  world.barrier();
+}
+
+TEST_F(NcclFaults, AbortDoesNotWaitForNccl) {
+  const DoubleFault slow("slow_abort");
+  const auto victim = world.duplicate();
+  const auto begin = Clock::now();
+  victim->abort("now");
+  EXPECT_LT(Clock::now() - begin, 800ms);
+  EXPECT_THROW(victim->barrier(), PeerFailed);
+}
+
+TEST_F(NcclFaults, ADepartureIsNoticed) {
+  if (n < 2) return;
+  auto victim = world.duplicate();
+  world.barrier();
+  OnDevice data(5);
+  if (me == n - 1)
+    victim.reset();
+  else if (me == 0 && n > 2)
+    EXPECT_THAT(words_of<PeerFailed>([&] { victim->recv(data.view(), n - 1, 0, kGenerous); }),
+                HasSubstr("has left the group"));
+  else
+    EXPECT_THAT(words_of<PeerFailed>([&] { victim->barrier(kGenerous); }),
+                testing::AnyOf(HasSubstr("has left the group"), HasSubstr("has failed")));
+  world.barrier();
+}
+
+TEST_F(NcclFaults, WhoLeavesAfterItsCallsIsNotMissed) {
+  for (int round = 0; round < 20; ++round) {
+    auto group = world.duplicate();
+    OnDevice data(gift(me, 10)), message(1);
+    group->all_reduce(data.view(), data.view(), ReduceOp::sum);
+    if (n > 1 && me == n - 1) group->send(data.view(0, 1), 0);
+    if (n > 1 && me == 0) group->recv(message.view(), n - 1);
+    group.reset();
+  }
+}
+
+TEST_F(NcclFaults, ADroppedWorkFailsTheGroup) {
+  if (n < 2) return;
+  const auto victim = world.duplicate();
+  if (me == 0) {
+    {
+      const Work dropped = victim->start(kBarrier);
+    }
+    EXPECT_THAT(words_of<PeerFailed>([&] { victim->barrier(); }), HasSubstr("dropped an unfinished call"));
+  } else {
+    world.barrier();
+    EXPECT_THAT(words_of<PeerFailed>([&] { victim->barrier(kGenerous); }), HasSubstr("dropped an unfinished call"));
+    return;
+  }
+  world.barrier();
+}
+
+TEST_F(NcclFaults, AnAsynchronousErrorEndsTheCallWithNcclsWords) {
+  const auto victim = world.duplicate();
+  const DoubleFault fault("async_error");
+  EXPECT_THAT(words_of<RuntimeFailure>([&] { victim->barrier(kGenerous); }), HasSubstr("remote process exited"));
+  EXPECT_THROW(victim->barrier(), PeerFailed);
+}
+
+TEST_F(NcclFaults, TheTestOfAsynchronousErrorsNotices) {
+  const auto victim = world.duplicate();
+  const DoubleFault fault("hidden_error");  // as if nobody asked
+  EXPECT_THAT(words_of<TimeoutError>([&] { victim->barrier(200ms); }), HasSubstr("waited"));
+}
+
+TEST_F(NcclFaults, TheTestsOfGroupCallsNotice) {
+  if (n < 2) return;
+  const auto victim = world.duplicate();
+  victim->barrier();  // connected
+  const DoubleFault fault("ungrouped");
+  OnDevice in(un * 20000), out(un * 20000);
+  Work work = victim->start({.operation = Operation::all_to_all, .in = in.view(), .out = out.view()});
+  const auto end = Clock::now() + 300ms;
+  bool is_done = false;
+  while (Clock::now() < end && !is_done) is_done = work.test();
+  EXPECT_FALSE(is_done) << "the double does not tell one from the other";
+  world.barrier();  // all have looked
+  victim->abort("enough");
+}
+
+TEST_F(NcclFaults, ARefusedCommunicatorIsAnErrorOfAllThatMakeIt) {
+  const DoubleFault fault("refuse_init");
+  // Of one rank: no other waits for it.
+  EXPECT_THAT(words_of<RuntimeFailure>([&] { (void)world.create_group(std::vector<int>{me}); }),
+              HasSubstr("ncclCommInitRankConfig: invalid usage: Duplicate GPU detected"));
+}
+
+TEST_F(NcclFaults, ARankThatNeverComesIsNamed) {
+  if (n < 3 || me == n - 1) return;
+  // A job of its own, whose limit is short, in the same folder: other groups than those that the last rank knows.
+  const auto hasty =
+      std::make_shared<Job>(Options::parse({{"library", NCCL_DOUBLE}, {"runtime", "emulated"}, {"start_limit", "1"}}),
+                            job()->process.place, devices());
+  for (int skipped = 0; skipped < 1000; ++skipped) (void)hasty->process.next_creation(kNoParent, {0, n - 1});
+  if (me != 0) return;
+  EXPECT_THAT(words_of<RuntimeFailure>([&] { (void)Group::create(hasty, nullptr, {0, n - 1}, ""); }),
+              HasSubstr("rank 1 did not come to make the group after 1 s"));
+}
+
+// ---- what cannot start; each rank for itself ----
+
+std::string why_not(const BackendOptions& given, int ranks = 1, int devices = 1) {
+  BackendOptions options{{"library", NCCL_DOUBLE}, {"runtime", "emulated"}};
+  for (const auto& [key, value] : given) options[key] = value;
+  return words_of<Error>([&] {
+    const Place place{.rank = 0, .size = ranks, .folder = job()->process.place.folder};
+    const Process process(Options::parse(options), place, device::make_emulated({.devices = devices}));
+  });
+}
+
+TEST(NcclStart, ALibraryThatIsNotThereIsNamedWithTheRemedy) {
+  EXPECT_THAT(why_not({{"library", "libnccl_nowhere.so.2"}}),
+              testing::AllOf(HasSubstr("'libnccl_nowhere.so.2' is not on this machine; install NCCL 2.18.1 or later"),
+                             HasSubstr("--backend-option library=FILE")));
+}
+
+TEST(NcclStart, AnOldVersionIsNamedWithTheOldest) {
+  ::setenv("NCCL_DOUBLE_VERSION", "21700", 1);
+  EXPECT_THAT(why_not({}), HasSubstr("is too old; 2.18.1 or later is needed"));
+  EXPECT_THAT(why_not({}), HasSubstr("NCCL 2.17.0"));
+  ::setenv("NCCL_DOUBLE_VERSION", "2804", 1);
+  EXPECT_THAT(why_not({}), HasSubstr("NCCL 2.8.4"));
+  ::unsetenv("NCCL_DOUBLE_VERSION");
+  EXPECT_EQ(why_not({}), "no error");
+}
+
+TEST(NcclStart, AMissingFunctionIsNamed) {
+  EXPECT_THAT(why_not({{"library", NCCL_DOUBLE_WITHOUT_SPLIT}}), HasSubstr("has no ncclCommSplit"));
+  EXPECT_THAT(why_not({{"library", "libm.so.6"}}), HasSubstr("'libm.so.6' has no ncclGetVersion: it is no NCCL"));
+}
+
+TEST(NcclStart, FewerDevicesThanRanksAreRefused) {
+  EXPECT_THAT(why_not({}, 2, 1),
+              HasSubstr("2 ranks need 2 GPUs, this host has 1 (emulated); NCCL refuses two ranks on one GPU"));
+  EXPECT_EQ(why_not({{"device", "0"}}, 2, 1), "no error") << "each rank may see another GPU as its first";
+  EXPECT_THAT(why_not({{"device", "3"}}, 1, 2),
+              HasSubstr("device=3: this host has 2 emulated devices, counted from 0"));
+}
+
+TEST(NcclStart, BadOptionsAreNamedWithWhatWouldBeRight) {
+  EXPECT_EQ(why_not({{"gpu", "1"}}),
+            "backend nccl: no option 'gpu'; there are library, runtime, device and start_limit");
+  EXPECT_EQ(why_not({{"device", "x"}}), "backend nccl: device=x: it is a whole number from 0 to 1023");
+  EXPECT_EQ(why_not({{"start_limit", "0"}}), "backend nccl: start_limit=0: it is a whole number from 1 to 86400");
+  EXPECT_EQ(why_not({{"runtime", "rocm"}}), "backend nccl: runtime=rocm: it is cuda or emulated");
+  EXPECT_EQ(why_not({{"library", ""}}), "backend nccl: library=: it is the file of a shared library");
+}
+
+}  // namespace
+}  // namespace plumbline::subject::nccl

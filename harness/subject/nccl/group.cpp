@@ -1,0 +1,255 @@
+#include "harness/subject/nccl/group.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::subject::nccl {
+namespace {
+
+// As the local backend names groups, so that records of different backends compare.
+comm::Group identify(std::uint64_t parent, std::vector<int> world_ranks, std::string name, int creation) {
+  if (name.empty())
+    name = fmt::format("[{}]{}", fmt::join(world_ranks, " "), creation > 1 ? fmt::format(" #{}", creation) : "");
+  const std::uint64_t id = comm::group_id(parent, world_ranks, creation);
+  return {std::move(name), std::move(world_ranks), id};
+}
+
+bool is_bad(Status status) { return status > Status::left; }
+
+}  // namespace
+
+std::shared_ptr<Group> Group::create(std::shared_ptr<Job> job, std::shared_ptr<Group> parent,
+                                     std::vector<int> world_ranks, std::string name) {
+  if (parent != nullptr) parent->expect_sound();
+  const std::uint64_t parent_id = parent == nullptr ? comm::kNoParent : parent->identity.id;
+  const int creation = job->process.next_creation(parent_id, world_ranks);
+  const std::shared_ptr<Group> group(
+      new Group(std::move(job), parent, identify(parent_id, std::move(world_ranks), std::move(name), creation)));
+  group->make_lane();
+  if (parent == nullptr) return group;
+  const std::lock_guard hold(parent->reason_mutex_);
+  std::erase_if(parent->subgroups_, [](const auto& one) { return one.expired(); });
+  parent->subgroups_.push_back(group);
+  return group;
+}
+
+Group::Group(std::shared_ptr<Job> job_, const std::shared_ptr<Group>& parent, comm::Group identity_)
+    : job(std::move(job_)),
+      identity(std::move(identity_)),
+      rank(static_cast<int>(std::ranges::find(identity.ranks, job->process.place.rank) - identity.ranks.begin())),
+      size(static_cast<int>(identity.ranks.size())),
+      board_(std::make_shared<GroupBoard>(size == 1 ? std::filesystem::path() : job->process.place.folder, identity.id,
+                                          size)) {
+  if (parent != nullptr) {
+    ancestors_ = parent->ancestors_;
+    ancestors_.push_back({parent->board_, parent->size});
+  }
+  board_->seat(rank).status.store(Status::member, std::memory_order_release);
+}
+
+Group::~Group() {
+  const Process::Turn turn(job->process);
+  if (has_failed() && lane_ != nullptr) lane_->abort();  // abort() left that to us
+  lane_.reset();
+  if (rank == 0) board_->remove();
+}
+
+// ---- start ----
+
+void Group::make_lane() {
+  Process& process = job->process;
+  Patience patience(process.options.start_limit);
+  for (;;) {
+    {
+      const Process::Turn turn(process);
+      process.tend();
+      try {
+        // Settled and all here: the board's file may lose its name from now on.
+        if (begin_lane() && missing(0).empty()) return;
+      } catch (const RuntimeFailure& error) {
+        fail_start(error.what());
+        throw RuntimeFailure(fmt::format("backend nccl: {}: {}", place(), error.what()));
+      }
+      if (patience.is_over()) give_up_start();
+    }
+    const News news = look();
+    if (is_bad(news.worst)) {
+      const Process::Turn turn(process);
+      fail_start(news.words);
+      throw_failed();
+    }
+    patience.pause();
+  }
+}
+
+bool Group::begin_lane() {
+  Process& process = job->process;
+  if (size == process.place.size && size > 1) return begin_split();
+  if (lane_ == nullptr) lane_ = std::make_unique<Lane>(process, rank, size);
+  meet(*lane_, rank);
+  return lane_->is_settled();
+}
+
+bool Group::begin_split() {
+  Process& process = job->process;
+  if (job->all == nullptr) job->all = std::make_unique<Lane>(process, process.place.rank, process.place.size);
+  if (job->all->is_dead()) throw RuntimeFailure("NCCL's communicator of all ranks has failed before");
+  meet(*job->all, process.place.rank);  // by the board of the first such group
+  if (!job->all->is_settled()) return false;
+  if (lane_ == nullptr) {
+    lane_ = std::make_unique<Lane>(process, rank, size);
+    lane_->split(*job->all);
+    return false;
+  }
+  return lane_->is_settled();
+}
+
+void Group::meet(Lane& lane, int rank_in_lane) {
+  if (lane.is_begun()) return;
+  const Library& library = job->process.library;
+  if (rank_in_lane == 0) {
+    UniqueId id;
+    library.check(library->GetUniqueId(&id), "ncclGetUniqueId");
+    board_->id().post(id);
+    lane.join(id);
+  } else if (const auto id = board_->id().look()) {
+    lane.join(*id);
+  }
+}
+
+void Group::give_up_start() {
+  std::vector<int> absent;
+  for (int member = 0; member < size; ++member)
+    if (board_->seat(member).status.load() == Status::not_come) absent.push_back(member);
+  const std::string words = fmt::format(
+      "backend nccl: {}: {} after {} s", place(),
+      absent.empty() ? "NCCL has not connected the ranks" : name_ranks(absent) + " did not come to make the group",
+      job->process.options.start_limit.count());
+  fail_start(words);
+  throw RuntimeFailure(words);
+}
+
+// A split that is under way writes into our lane: the communicator that it is of goes first.
+void Group::fail_start(const std::string& reason) noexcept {
+  if (job->all != nullptr && lane_ != nullptr && !lane_->is_begun()) job->all->abort();
+  fail(Status::failed, reason);
+}
+
+// ---- calls ----
+
+std::uint64_t Group::post(std::shared_ptr<Batch> batch) {
+  Seat& mine = board_->seat(rank);
+  const std::uint64_t number = mine.calls.load(std::memory_order_relaxed) + batch->calls.size();
+  lane_->push(std::move(batch));
+  pump();
+  mine.calls.store(number, std::memory_order_release);
+  return number;
+}
+
+std::vector<int> Group::missing(std::uint64_t number) const {
+  std::vector<int> absent;
+  for (int member = 0; member < size; ++member) {
+    const Seat& seat = board_->seat(member);
+    if (seat.status.load(std::memory_order_acquire) == Status::not_come ||
+        seat.calls.load(std::memory_order_acquire) < number)
+      absent.push_back(member);
+  }
+  return absent;
+}
+
+void Group::pump() {
+  try {
+    job->process.tend();
+    lane_->pump();
+    job->messages.pump();
+  } catch (const Error& error) {
+    const std::string words = fmt::format("{}: {}", place(), error.what());
+    fail(Status::failed, words);
+    throw RuntimeFailure(words);
+  }
+}
+
+// ---- failure ----
+
+Group::News Group::look() const {
+  News news;
+  for (int member = 0; member < size; ++member) {
+    const Seat& seat = board_->seat(member);
+    news.status.push_back(seat.status.load(std::memory_order_acquire));
+    if (member == rank || !is_bad(news.status.back()) || is_bad(news.worst)) continue;
+    news.worst = news.status.back();
+    news.words = seat.words.data();
+  }
+  for (const Ancestor& ancestor : ancestors_)
+    for (int member = 0; member < ancestor.size; ++member) {
+      const Seat& seat = ancestor.board->seat(member);
+      if (seat.status.load(std::memory_order_acquire) != Status::aborted || is_bad(news.worst)) continue;
+      news.worst = Status::aborted;
+      news.words = seat.words.data();
+    }
+  return news;
+}
+
+void Group::expect_sound() {
+  if (!has_failed_.load(std::memory_order_acquire)) return;
+  // Aborted by another thread: the lane is ours to end.
+  const Process::Turn turn(job->process);
+  lane_->abort();
+  throw_failed();
+}
+
+void Group::fail(Status status, const std::string& reason) noexcept {
+  {
+    const std::lock_guard hold(reason_mutex_);
+    if (!has_failed_.load()) {
+      reason_ = reason;
+      has_failed_.store(true, std::memory_order_release);
+      board_->leave(rank, status, reason);
+    }
+  }
+  if (lane_ != nullptr) lane_->abort();
+}
+
+void Group::abort(const std::string& reason) noexcept {
+  std::vector<std::shared_ptr<Group>> subgroups;
+  {
+    const std::lock_guard hold(reason_mutex_);
+    if (!has_failed_.load()) {
+      reason_ = reason;
+      has_failed_.store(true, std::memory_order_release);
+      board_->leave(rank, Status::aborted, reason);
+    }
+    for (const auto& one : subgroups_)
+      if (auto subgroup = one.lock()) subgroups.push_back(std::move(subgroup));
+  }
+  for (const auto& subgroup : subgroups) subgroup->abort(reason);
+}
+
+void Group::leave() noexcept {
+  const std::lock_guard hold(reason_mutex_);
+  board_->leave(rank, Status::left, "");
+}
+
+void Group::throw_failed() const {
+  const std::lock_guard hold(reason_mutex_);
+  throw comm::PeerFailed(fmt::format("{}: the group has failed: {}", place(), reason_));
+}
+
+std::string Group::place() const {
+  if (identity.name != "world") return fmt::format("{}, rank {}", identity.name, rank);
+  return fmt::format("world [{}], rank {}", fmt::join(identity.ranks, " "), rank);
+}
+
+std::string Group::place(const comm::Call& call) const {
+  return fmt::format("{} on {}", describe(call, size), place());
+}
+
+std::string Group::name_ranks(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+}  // namespace plumbline::subject::nccl

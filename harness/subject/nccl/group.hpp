@@ -1,0 +1,100 @@
+// harness/subject/nccl/group.hpp: what a communicator of a group shares with the calls that it started.
+//
+// Model   A group has a lane for its collectives, a seat for each member on its board, and its part in the messages of the
+//         process. All ranks of the job split NCCL's communicator of the job (ncclCommSplit is collective over all of its ranks);
+//         other lists get a unique id over the board.
+//         The first failure stays. The others learn of it from the board, at their next look.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "harness/subject/nccl/messages.hpp"
+
+namespace plumbline::subject::nccl {
+
+/// What all groups of a process need: its messages, and NCCL's communicator of the job.
+struct Job {
+  Job(const Options& options, Place place, std::shared_ptr<device::Runtime> runtime = nullptr)
+      : process(options, std::move(place), std::move(runtime)), messages(process) {}
+  Process process;
+  Messages messages;          // in a Turn, like `all`
+  std::unique_ptr<Lane> all;  // carries no calls: groups of all ranks are split from it
+};
+
+class Group : public std::enable_shared_from_this<Group> {
+ public:
+  /// Makes the group of those world ranks, the caller among them; `parent` is null for a world. Collective over them. An empty
+  /// name stands for "[0 2]", or "[0 2] #2" for the second group of that list and parent. Throws PeerFailed, RuntimeFailure.
+  static std::shared_ptr<Group> create(std::shared_ptr<Job> job, std::shared_ptr<Group> parent,
+                                       std::vector<int> world_ranks, std::string name);
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  const std::shared_ptr<Job> job;
+  const comm::Group identity;
+  const int rank;
+  const int size;
+
+  // ---- calls; in a Turn ----
+
+  /// Puts collectives into the lane as one batch. Returns the number of the last one among this member's collectives.
+  std::uint64_t post(std::shared_ptr<Batch> batch);
+  /// Members that have not made their collective of that number.
+  [[nodiscard]] std::vector<int> missing(std::uint64_t number) const;
+  /// Moves on whatever can move. Throws RuntimeFailure, having failed the group.
+  void pump();
+
+  // ---- failure ----
+
+  /// What the members say, read before what they did: `pump()` between the two.
+  struct News {
+    std::vector<Status> status;  // of each member
+    std::string words;           // of the first that failed, timed out or aborted, or of an ancestor's
+    Status worst = Status::member;
+  };
+  [[nodiscard]] News look() const;
+  [[nodiscard]] bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
+  /// Throws PeerFailed if the group has failed.
+  void expect_sound();
+  /// Fails the group; ends what it has under way on this rank. In a Turn.
+  void fail(Status status, const std::string& reason) noexcept;
+  /// Fails it and the groups made from it. Any thread; what is under way ends when this rank next looks.
+  void abort(const std::string& reason) noexcept;
+  /// The handle is gone: no calls will come.
+  void leave() noexcept;
+  [[noreturn]] void throw_failed() const;
+  /// "world [0 1], rank 0".
+  [[nodiscard]] std::string place() const;
+  [[nodiscard]] std::string place(const comm::Call& call) const;
+  /// "rank 2", "ranks 1, 3".
+  [[nodiscard]] static std::string name_ranks(const std::vector<int>& ranks);
+
+ private:
+  Group(std::shared_ptr<Job> job, const std::shared_ptr<Group>& parent, comm::Group identity);
+  void make_lane();
+  /// A step towards the lane; whether it is there.
+  bool begin_lane();
+  bool begin_split();
+  void meet(Lane& lane, int rank_in_lane);
+  [[noreturn]] void give_up_start();
+  void fail_start(const std::string& reason) noexcept;
+
+  struct Ancestor {
+    std::shared_ptr<GroupBoard> board;
+    int size;
+  };
+  const std::shared_ptr<GroupBoard> board_;
+  std::vector<Ancestor> ancestors_;
+  std::unique_ptr<Lane> lane_;
+  std::atomic<bool> has_failed_{false};
+  mutable std::mutex reason_mutex_;
+  std::string reason_;
+  std::vector<std::weak_ptr<Group>> subgroups_;  // under reason_mutex_
+};
+
+}  // namespace plumbline::subject::nccl

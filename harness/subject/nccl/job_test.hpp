@@ -1,0 +1,99 @@
+// harness/subject/nccl/job_test.hpp: what the NCCL backend's tests share. Every process runs all, in lock-step, over the double: they
+// prove our side of NCCL's interface, and nothing of NCCL.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/subject/nccl/communicator.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/device/emulated.hpp"
+
+namespace plumbline::subject::nccl {
+
+/// Of this process: its devices, and the job on them, opened by main().
+const std::shared_ptr<device::Runtime>& devices();
+const std::shared_ptr<Job>& job();
+
+/// Elements in the device's memory.
+class OnDevice {
+ public:
+  explicit OnDevice(std::vector<float> values)
+      : memory_(devices(), job()->process.device, std::max<std::size_t>(values.size(), 1) * sizeof(float)),
+        count_(values.size()) {
+    put(values);
+  }
+  explicit OnDevice(std::size_t count) : OnDevice(std::vector<float>(count, 77)) {}
+  OnDevice(OnDevice&&) = default;
+  OnDevice& operator=(OnDevice&&) = delete;
+  // Calls are complete for the host before they are on the device.
+  ~OnDevice() {
+    if (memory_.data() != nullptr) devices()->synchronize(job()->process.device, nullptr);
+  }
+
+  [[nodiscard]] comm::Buffer view(std::size_t first = 0, std::size_t count = SIZE_MAX) const {
+    count = std::min(count, count_ - first);
+    return {count_ == 0 ? nullptr : memory_.data() + first * sizeof(float), static_cast<std::int64_t>(count),
+            comm::DType::f32, place()};
+  }
+  [[nodiscard]] static comm::Device place() {
+    return {comm::Device::Kind::emulated, static_cast<std::int16_t>(job()->process.device)};
+  }
+  /// In the order of the default stream.
+  void put(const std::vector<float>& values) {
+    devices()->copy(job()->process.device, memory_.data(), values.data(), values.size() * sizeof(float), nullptr);
+    devices()->synchronize(job()->process.device, nullptr);
+  }
+  [[nodiscard]] std::vector<float> get() const {
+    std::vector<float> values(count_);
+    devices()->copy(job()->process.device, values.data(), memory_.data(), values.size() * sizeof(float), nullptr);
+    devices()->synchronize(job()->process.device, nullptr);
+    return values;
+  }
+
+ private:
+  device::Memory memory_;
+  std::size_t count_;
+};
+
+/// Rank's element i.
+inline float given(int rank, std::size_t i) { return static_cast<float>(1 + rank * 100 + static_cast<int>(i % 7)); }
+inline std::vector<float> gift(int rank, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = given(rank, i);
+  return values;
+}
+
+class NcclTest : public testing::Test {
+ protected:
+  static std::unique_ptr<comm::Communicator> make_world() {
+    std::vector<int> ranks(static_cast<std::size_t>(job()->process.place.size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return std::make_unique<NcclCommunicator>(Group::create(job(), nullptr, ranks, "world"), nullptr);
+  }
+  std::unique_ptr<comm::Communicator> world_ = make_world();
+  comm::Communicator& world = *world_;
+  const int n = world.size();
+  const int me = world.rank();
+  const std::size_t un = static_cast<std::size_t>(n);
+  const std::size_t um = static_cast<std::size_t>(me);
+};
+
+/// Of this process, as long as it lives.
+class DoubleFault {
+ public:
+  explicit DoubleFault(const char* name) { ::setenv("NCCL_DOUBLE_FAULT", name, 1); }
+  ~DoubleFault() { ::unsetenv("NCCL_DOUBLE_FAULT"); }
+  DoubleFault(const DoubleFault&) = delete;
+  DoubleFault& operator=(const DoubleFault&) = delete;
+};
+
+}  // namespace plumbline::subject::nccl

@@ -1,0 +1,126 @@
+#include "harness/subject/nccl/lane.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "harness/subject/nccl/issue.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::subject::nccl {
+namespace {
+
+bool is_error(Result result) { return result != Result::success && result != Result::in_progress; }
+
+// What a call touches, as bytes.
+struct Span {
+  const std::byte* begin;
+  std::size_t bytes;
+};
+
+Span in_of(const comm::Call& call) { return {static_cast<const std::byte*>(call.in.data), call.in.bytes()}; }
+Span out_of(const comm::Call& call) { return {static_cast<const std::byte*>(call.out.data), call.out.bytes()}; }
+
+bool overlap(Span a, Span b) {
+  return a.bytes > 0 && b.bytes > 0 && a.begin < b.begin + b.bytes && b.begin < a.begin + a.bytes;
+}
+
+}  // namespace
+
+bool may_go_together(const comm::Call& earlier, const comm::Call& later, int ranks) {
+  for (const comm::Call* call : {&earlier, &later})
+    if (call->operation == comm::Operation::barrier || (ranks > 1 && is_made_of_messages(call->operation)))
+      return false;
+  return !overlap(out_of(earlier), in_of(later)) && !overlap(out_of(earlier), out_of(later)) &&
+         !overlap(in_of(earlier), out_of(later));
+}
+
+std::byte* Scratch::reserve(std::size_t bytes) {
+  const std::size_t largest = blocks_.empty() ? 0 : blocks_.back().bytes();
+  if (bytes > largest) blocks_.emplace_back(runtime_, device_, std::max(bytes, 2 * largest));
+  return blocks_.back().data();
+}
+
+Lane::Lane(Process& process, int rank, int size)
+    : process_(process), rank_(rank), size_(size), stream_(process.runtime, process.device), scratch_(process) {}
+
+Lane::~Lane() {
+  if (comm_ == nullptr) return;
+  const bool is_idle = !is_dead_ && waiting_.empty() && going_in_ == nullptr;
+  if (is_idle)
+    process_.bury(std::exchange(comm_, nullptr));
+  else
+    abort();
+  if (!scratch_.is_used()) return;
+  try {
+    stream_.synchronize();
+  } catch (const std::exception&) {
+    // The device is lost; what it was doing is, too.
+  }
+}
+
+void Lane::die(Result result, const char* what) {
+  const std::string words = process_.library.words(result, comm_);
+  abort();
+  throw RuntimeFailure(fmt::format("{}: {}", what, words));
+}
+
+void Lane::join(const UniqueId& id) {
+  Config config = Process::configuration();
+  const Result result = process_.library->CommInitRankConfig(&comm_, size_, id, rank_, &config);
+  if (is_error(result)) die(result, "ncclCommInitRankConfig");
+}
+
+void Lane::split(Lane& parent) {
+  Config config = Process::configuration();
+  const Result result = process_.library->CommSplit(parent.comm_, 0, rank_, &comm_, &config);
+  if (is_error(result)) die(result, "ncclCommSplit");
+}
+
+bool Lane::is_settled() {
+  if (is_dead_ || comm() == nullptr) return false;
+  Result state = Result::success;
+  const Result asked = process_.library->CommGetAsyncError(comm_, &state);
+  if (is_error(asked)) die(asked, "ncclCommGetAsyncError");
+  if (is_error(state)) die(state, "NCCL reports");
+  return state == Result::success;
+}
+
+void Lane::push(std::shared_ptr<Batch> batch) { waiting_.push_back(std::move(batch)); }
+
+void Lane::pump() {
+  while (is_settled()) {
+    if (going_in_ != nullptr) {
+      going_in_->done.record(stream_.get());
+      std::exchange(going_in_, nullptr)->is_issued = true;
+    }
+    if (waiting_.empty()) return;
+    going_in_ = std::move(waiting_.front());
+    waiting_.pop_front();
+    issue(*going_in_);
+  }
+}
+
+void Lane::issue(Batch& batch) {
+  process_.hold_back(stream_.get(), batch.ready);
+  std::vector<Issue> parts;
+  for (const comm::Call& call : batch.calls) parts.emplace_back(*this, call);
+  for (Issue& part : parts) {
+    part.copies();
+    if (batch.bytes_are_gone && batch.calls.front().in.bytes() > 0) part.send_anything();
+  }
+  Result result = process_.library->GroupStart();
+  for (std::size_t i = 0; i < parts.size() && !is_error(result); ++i) result = parts[i].calls();
+  const Result end = process_.library->GroupEnd();  // also where a call was refused: it closes the group
+  if (is_error(result)) die(result, "a call of NCCL");
+  if (is_error(end)) die(end, "ncclGroupEnd");
+}
+
+void Lane::abort() noexcept {
+  is_dead_ = true;
+  waiting_.clear();
+  going_in_.reset();
+  if (comm_ != nullptr) (void)process_.library->CommAbort(std::exchange(comm_, nullptr));
+}
+
+}  // namespace plumbline::subject::nccl

@@ -1,0 +1,90 @@
+// harness/subject/nccl/lane.hpp: one NCCL communicator and the stream in which its calls are done.
+//
+// Model   The communicator does not block: a call of NCCL may come back while it is still at work (making connections), and until
+//         it is through, no other may be made. So batches wait here and are put into NCCL one after the other, as it allows.
+//         The caller's stream is held against ours by events: a batch starts when its `ready` is reached, and is through at `done`.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "harness/subject/nccl/process.hpp"
+#include "reference/comm/call.hpp"
+
+namespace plumbline::subject::nccl {
+
+/// Calls that are put into NCCL together.
+struct Batch {
+  explicit Batch(const Process& process)
+      : ready(process.runtime, process.device), done(process.runtime, process.device) {}
+  std::vector<comm::Call> calls;  // one at least; their roots and peers are ranks of the lane
+  device::OwnEvent ready;         // recorded by whoever makes the batch
+  device::OwnEvent done;
+  bool is_issued = false;       // `done` is recorded
+  bool bytes_are_gone = false;  // a message that was withdrawn: others are sent
+};
+
+/// Device memory that grows when needed. What a stream may still use is kept until the end.
+class Scratch {
+ public:
+  explicit Scratch(const Process& process) : runtime_(process.runtime), device_(process.device) {}
+  /// At least so many bytes. Throws OutOfMemory.
+  [[nodiscard]] std::byte* reserve(std::size_t bytes);
+  [[nodiscard]] bool is_used() const { return !blocks_.empty(); }
+
+ private:
+  const std::shared_ptr<device::Runtime> runtime_;
+  const int device_;
+  std::vector<device::Memory> blocks_;  // the last is the largest
+};
+
+class Lane {
+ public:
+  Lane(Process& process, int rank, int size);
+  /// What is under way is given up.
+  ~Lane();
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  // All of these in a Turn. Those that throw throw RuntimeFailure, with NCCL's words; the lane is then dead.
+
+  /// Begins to make the communicator: with all that call with the same id; or with all ranks of `parent`, which must be settled
+  /// and never carries calls. Of a split NCCL says on the parent how it goes, and gives the new communicator only at its end: until
+  /// the parent is settled again, neither may go.
+  void join(const UniqueId& id);
+  void split(Lane& parent);
+  [[nodiscard]] bool is_begun() const { return comm() != nullptr; }
+  /// Whether it was aborted, or has thrown.
+  [[nodiscard]] bool is_dead() const { return is_dead_; }
+  /// Whether NCCL is through with what it was last asked for. Looks for errors that came meanwhile.
+  [[nodiscard]] bool is_settled();
+
+  void push(std::shared_ptr<Batch> batch);
+  /// Puts into NCCL what it takes now.
+  void pump();
+  /// Ends all that is under way, on this rank.
+  void abort() noexcept;
+
+ private:
+  friend class Issue;
+  [[nodiscard]] Comm comm() const { return std::atomic_ref(const_cast<Comm&>(comm_)).load(std::memory_order_acquire); }
+  void issue(Batch& batch);
+  [[noreturn]] void die(Result result, const char* what);
+
+  Process& process_;
+  const int rank_;
+  const int size_;
+  device::OwnStream stream_;
+  Scratch scratch_;
+  Comm comm_ = nullptr;  // written by a thread of NCCL's where it is split
+  bool is_dead_ = false;
+  std::deque<std::shared_ptr<Batch>> waiting_;
+  std::shared_ptr<Batch> going_in_;  // NCCL has been given it and is not through with that
+};
+
+/// Whether calls may be put into NCCL together: none touches what another writes, and none is made of messages itself.
+[[nodiscard]] bool may_go_together(const comm::Call& earlier, const comm::Call& later, int ranks);
+
+}  // namespace plumbline::subject::nccl

@@ -1,0 +1,38 @@
+// harness/subject/nccl/library.hpp: NCCL, opened at run time.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "harness/subject/nccl/declarations.hpp"
+
+namespace plumbline::subject::nccl {
+
+class Library {
+ public:
+  /// Opens the shared library `file`: a path, or a name that the loader looks for. Throws RuntimeFailure in one line: it is not
+  /// there, lacks a function, or is older than kOldestVersion. Needs no driver.
+  explicit Library(const std::string& file);
+
+  /// NCCL's functions: library->AllReduce(…).
+  const Functions* operator->() const { return &functions_; }
+  /// "2.32.3".
+  [[nodiscard]] const std::string& version() const { return version_; }
+  /// The file that the loader took.
+  [[nodiscard]] const std::string& file() const { return file_; }
+
+  /// NCCL's words for a result, and its own on the last error, in one line; `comm` may be null.
+  [[nodiscard]] std::string words(Result result, Comm comm) const;
+  /// Throws RuntimeFailure unless the result is success or in_progress. `what` failed, for the message.
+  void check(Result result, std::string_view what, Comm comm = nullptr) const;
+
+ private:
+  Functions functions_{};
+  std::string version_;
+  std::string file_;
+};
+
+/// "2.18.1".
+[[nodiscard]] std::string name_of_version(int code);
+
+}  // namespace plumbline::subject::nccl

@@ -1,0 +1,50 @@
+#include "harness/subject/nccl/self_description.hpp"
+
+#include <string_view>
+
+#include <unistd.h>
+
+#include "harness/subject/nccl/process.hpp"
+
+namespace plumbline::subject::nccl {
+
+comm::Capabilities capabilities_of(const Library& library, comm::Device::Kind device) {
+  using comm::Capability;
+  return {
+      .backend = "nccl",
+      .version = "NCCL " + library.version(),
+      .claims = {Capability::nonblocking, Capability::coalescing, Capability::groups, Capability::point_to_point,
+                 Capability::wait_timeout, Capability::blocking_timeout, Capability::names_missing,
+                 Capability::failure_detection, Capability::equal_results},
+      .devices = {device},
+      .rounds_each_half_addition = true,
+      .notes = {
+          "all ranks are on one host: who is missing, tags, aborts and unique ids go through memory that they share",
+          "NCCL has no tags: the ranks agree by that memory which message is next, and NCCL carries them in that "
+          "order, in a "
+          "communicator of its own for each direction between two processes",
+          "messages make progress only while sender and receiver are inside a call",
+          "avg is ncclAvg: each element is multiplied by 1/n in its own type, then added",
+          "halves are added in their own type, unless NCCL has the switch do it (NVLS), which adds in f32",
+          "min and max follow CUDA's, which leave NaN out",
+          "a process that dies is seen by its launcher, not by the backend",
+          "several threads of a process may not use communicators at once: NCCL asks for one order of launches on all "
+          "ranks",
+          "an error on the device after a wait has returned ends the next call on the group"}};
+}
+
+std::map<std::string, std::string> environment_of(const Process& process) {
+  std::map<std::string, std::string> all = process.runtime->environment();
+  all["library"] = process.library.file();
+  all["version"] = process.library.version();
+  all["device"] = comm::name_of(comm::Device{process.options.runtime, static_cast<std::int16_t>(process.device)});
+  all["device.name"] = process.runtime->describe(process.device).name;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const auto equals = text.find('=');
+    if (text.starts_with("NCCL_") && equals != text.npos) all.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return all;
+}
+
+}  // namespace plumbline::subject::nccl
