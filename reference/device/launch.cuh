@@ -3,10 +3,8 @@
 
 #include <string>
 
-#include <cuda_runtime.h>
-
 #include "reference/comm/call.hpp"
-#include "reference/comm/errors.hpp"
+#include "reference/device/cuda_current.hpp"
 
 namespace plumbline::device {
 
@@ -18,26 +16,6 @@ __global__ void __launch_bounds__(kThreads) on_chunks(const __grid_constant__ Wo
   work(static_cast<std::int32_t>(blockIdx.x), static_cast<int>(threadIdx.x), kThreads);
 }
 
-inline void expect(cudaError_t status, const std::string& what) {
-  if (status != cudaSuccess)
-    throw RuntimeFailure(what + ": " + cudaGetErrorName(status) + ": " + cudaGetErrorString(status));
-}
-
-/// Makes a device current for as long as it lives.
-class Current {
- public:
-  explicit Current(int device) {
-    expect(cudaGetDevice(&before_), "cudaGetDevice");
-    expect(cudaSetDevice(device), "cudaSetDevice(" + std::to_string(device) + ")");
-  }
-  ~Current() { (void)cudaSetDevice(before_); }
-  Current(const Current&) = delete;
-  Current& operator=(const Current&) = delete;
-
- private:
-  int before_ = 0;
-};
-
 /// A launch for each of `works`, in stream order: nothing is waited for. The device that was current is current again. Throws
 /// InvalidArgument unless `device` is a GPU, RuntimeFailure where CUDA refuses; both name `what`.
 template <class Works>
@@ -45,6 +23,7 @@ void launch(const std::string& what, const Works& works, comm::Device device, vo
   if (device.kind != comm::Device::Kind::cuda)
     throw InvalidArgument(what + " in memory of " + comm::name_of(device) + "; this one reads a GPU's");
   const Current current(device.index);
+  (void)cudaGetLastError();  // of what others did before and did not look at
   for (const auto& work : works) {
     on_chunks<<<static_cast<unsigned>(work.table.chunks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(work);
     expect(cudaGetLastError(), what);

@@ -1,8 +1,9 @@
 // reference/device/scaled_copies_table.hpp: many copies that scale and change types, as work for a device that takes them all in one
 // launch: gradients into buckets and out of them, what is sent of a tensor, de-biasing.
 //
-// Model   to[i] = from[i] * factor, or from[i] / divisor, in f64 where `from` is that and else in f32, rounded once to the type of
-//         `to`. By 1 between buffers of one type it is a copy of bytes. In place where both start at one address.
+// Model   to[i] = from[i] * factor, or from[i] / divisor, in f64 where `from` is that and else in f32, rounded to the type of
+//         `to` (of f64 to 16 bits by way of f32). By 1 between buffers of one type it is a copy of bytes. In place where both start at
+//         one address and have elements of one size.
 #pragma once
 
 #include <span>
@@ -89,7 +90,7 @@ struct ScaledCopyWork {
 };
 
 /// What there is to do, in order; nothing for copies without elements or of an element to itself. All must be in memory of
-/// `device`. Throws InvalidArgument for other counts than each other's and for memory of another device, Unsupported for integers
+/// `device`. Throws InvalidArgument for other counts than each other's, for memory of another device and for any other overlap, Unsupported for integers
 /// that would be scaled or change their type.
 [[nodiscard]] std::vector<ScaledCopyWork> scaled_copy_work(std::span<const ScaledCopy> copies, Scaling scaling,
                                                            comm::Device device);

@@ -90,6 +90,10 @@ TEST(ScaledCopies, RefuseWhatDoesNotGoTogether) {
   };
   EXPECT_THROW(refused(two, one, times(1)), InvalidArgument);
   EXPECT_THROW(refused(two, elsewhere, times(1)), InvalidArgument);
+  EXPECT_THROW(refused({nullptr, 2, DType::f32}, two, times(1)), InvalidArgument);
+  EXPECT_THROW(refused({values.data(), -1, DType::f32}, {values.data(), -1, DType::f32}, times(2)), InvalidArgument);
+  EXPECT_THROW(refused(two, {values.data(), 2, DType::f16}, times(1)), InvalidArgument) << "sizes differ in place";
+  EXPECT_THROW(refused(two, {reinterpret_cast<float*>(values.data()) + 1, 2, DType::f32}, times(2)), InvalidArgument);
   EXPECT_THROW(refused(integers, integers, over(2)), Unsupported);
   EXPECT_THROW(refused(integers, two, over(1)), Unsupported);
   EXPECT_NO_THROW(refused(integers, integers, over(1)));

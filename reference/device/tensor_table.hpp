@@ -80,10 +80,13 @@ class TensorTables {
   std::vector<TensorTable<addresses>> tables_;
 };
 
-/// Throws InvalidArgument, naming `what`, unless all buffers have as many elements and are in memory of `device`.
+/// Throws InvalidArgument, naming `what`, unless all buffers have as many elements and are somewhere in memory of `device`.
 inline void require_together(const std::string& what, std::initializer_list<comm::ConstBuffer> buffers,
                              comm::Device device) {
   for (const comm::ConstBuffer& one : buffers) {
+    if (one.count < 0 || (one.data == nullptr && one.count > 0))
+      throw InvalidArgument(what + ": " + std::to_string(one.count) + " elements" +
+                            (one.data == nullptr ? " at a null pointer" : ""));
     if (one.count != buffers.begin()->count)
       throw InvalidArgument(what + ": " + std::to_string(buffers.begin()->count) + " elements go with " +
                             std::to_string(one.count));
