@@ -22,15 +22,15 @@ std::vector<ScaledCopyWork> scaled_copy_work(std::span<const ScaledCopy> copies,
   for (std::size_t i = 0; i < copies.size(); ++i) {
     const auto& [from, to] = copies[i];
     require_together(fmt::format("copy {}", i), {from, to}, device);
-    if (overlaps_badly(from, to))
-      throw InvalidArgument(fmt::format("copy {} of {} {} to {} in memory that overlaps", i, from.count,
-                                        comm::name_of(from.dtype), comm::name_of(to.dtype)));
     const bool plain = from.dtype == to.dtype && scaling.number == 1;
     if (!plain && !(comm::is_floating(from.dtype) && comm::is_floating(to.dtype)))
       throw Unsupported(
           fmt::format("copy {} of {} {} {} to {}: only floating elements are scaled and change their type", i,
                       comm::name_of(from.dtype), scaling.divides ? "divided by" : "times", scaling.number,
                       comm::name_of(to.dtype)));
+    if (overlaps_badly(from, to))
+      throw InvalidArgument(fmt::format("copy {} of {} {} to {} in memory that overlaps", i, from.count,
+                                        comm::name_of(from.dtype), comm::name_of(to.dtype)));
     if (plain && from.data == to.data) continue;
     const auto types = static_cast<std::int32_t>(from.dtype) * 4 + static_cast<std::int32_t>(to.dtype);
     tables.add({.address = {const_cast<void*>(from.data), to.data},
