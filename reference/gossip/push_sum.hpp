@@ -16,9 +16,10 @@
 //         and the weight says -1 in interrupted(). retry() sends the same values again without mixing anew. With
 //         `confirms`, a node is done with a round only when all its peers have said that they have its values; then over a
 //         new group retry() repeats exactly the messages that are missing, whichever nodes are a round ahead, and mass is
-//         neither lost nor doubled. Without it a node may be done while its peer is not: after an error over a group the job
-//         cannot go on, and retry() over a new group throws StateError; so does any retry() of large tensors, which are
-//         then mixed piece by piece.
+//         neither lost nor doubled. Large tensors are mixed piece by piece, and with confirmations none before its peers
+//         have it: x is then what the node keeps but for pieces that are done, and retry() makes the others. Without
+//         confirmations a node may be done while its peer is not: after an error over a group the job cannot go on, and
+//         retry() over a new group throws StateError; so does any retry() of tensors that are mixed piece by piece.
 // Numbers Operations are of the tensors' type; halves are computed in float and rounded once. Convention fairscale: the
 //         kept share multiplies first, sent values are x times share/kept, the kept share is that of the round before, and
 //         weights are rounded to the tensors' type. plumbline: shares of this round, weights in double.
@@ -66,7 +67,7 @@ struct PushSumOptions {
   bool lazy = true;
   /// All tensors as one message to a peer, else a message each. The values are the same.
   bool fuse = false;
-  /// See Failure. Costs a message of 8 bytes back to each sender, and values are held until all have come.
+  /// See Failure. Costs a message of a byte back to each sender, of each piece of large tensors.
   bool confirms = true;
   /// Compares graph, mixing and round of all nodes before the first exchange.
   bool verifies = true;
@@ -225,6 +226,7 @@ class PushSum {
   void naming_peers(const Lane& lane, const Part& part);
   [[nodiscard]] bool mixes_in_pieces(std::span<const comm::Buffer> x) const;
   void mix_in_pieces(std::span<const comm::Buffer> x);
+  void go_on_in_pieces(bool was_interrupted);
 
   comm::Communicator* group_;
   Graph graph_;
@@ -241,8 +243,9 @@ class PushSum {
   bool plans_repeat_ = false;
   std::unique_ptr<Transfer> transfer_;
   std::vector<Lane> lanes_;
-  std::size_t next_lane_ = 0;  // of the round under way
-  Incoming incoming_;          // of it
+  std::unique_ptr<Pieces> pieces_;  // of a round under way
+  std::size_t next_lane_ = 0;       // of the round under way
+  Incoming incoming_;               // of it
   std::int64_t round_ = 0, exchanges_ = 0;
   double weight_ = 1;
 };

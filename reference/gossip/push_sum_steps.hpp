@@ -62,6 +62,10 @@ struct PushSumSteps {
   };
   /// Whether a round that was cut may be repeated, given whether some of its pieces are mixed.
   std::function<bool(bool is_torn)> may_repeat = [](bool is_torn) { return !is_torn; };
+  /// Whether a piece is mixed only when its peers have said that they have it.
+  std::function<bool()> awaits_confirmation = [] { return true; };
+  /// From which piece on a peer is sent to over another group, given how many it has.
+  std::function<std::size_t(std::size_t has)> resumes_at = [](std::size_t has) { return has; };
   /// Whether the gossip thread takes values, given whether gossip is on.
   std::function<bool(bool is_on)> takes_values = [](bool is_on) { return is_on; };
   /// Whether values are copied before they are handed to the gossip thread.

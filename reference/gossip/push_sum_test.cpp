@@ -187,16 +187,25 @@ TEST(PushSum, OfLargeTensorsInPiecesIsTheSame) {
       for (std::size_t i = 0; i < held.size(); ++i)
         held[i] = static_cast<double>((i * 7 + static_cast<std::size_t>(group.rank()) * 13) % 101);
       pieces = held;
-      PushSum confirmed(group, graph, mixing), plain(group, graph, mixing, {.confirms = false});
-      const std::array<Buffer, 2> x{whole(held), whole(few)}, y{whole(pieces), whole(few_pieces)};
+      auto told = held;
+      auto few_told = few;
+      PushSum at_once(group, graph, mixing, {.fuse = true}), plain(group, graph, mixing, {.confirms = false}),
+          confirmed(group, graph, mixing);
+      const std::array<Buffer, 2> x{whole(held), whole(few)}, y{whole(pieces), whole(few_pieces)},
+          z{whole(told), whole(few_told)};
       for (int round = 0; round < 5; ++round) {
-        confirmed.mix(x);
+        at_once.mix(x);
         plain.mix(y);
-        EXPECT_EQ(confirmed.weight(), plain.weight());
-        EXPECT_EQ(confirmed.round(), plain.round());
+        confirmed.mix(z);
+        EXPECT_EQ(at_once.weight(), plain.weight());
+        EXPECT_EQ(at_once.weight(), confirmed.weight());
+        EXPECT_EQ(at_once.round(), plain.round());
+        EXPECT_EQ(at_once.round(), confirmed.round());
       }
       EXPECT_EQ(held, pieces);
+      EXPECT_EQ(held, told);
       EXPECT_EQ(few, few_pieces);
+      EXPECT_EQ(few, few_told);
     }
   });
 }
@@ -253,6 +262,47 @@ TEST(PushSum, GoesOverToAnotherGroupWithoutLosingMass) {
       EXPECT_EQ(rough, smooth) << "node " << group.rank() << ", call " << failing;
       EXPECT_EQ(disturbed.weight(), undisturbed.weight());
     });
+}
+
+// Cut at any of the calls of a round of six pieces, and at some of the next one.
+TEST(PushSum, GoesOnWithThePiecesThatAreMissing) {
+  constexpr int nodes = 3, rounds = 2, calls = 24;
+  constexpr std::size_t length = 5 * 8192 + 7;
+  const auto star = [] { return Graph({.kind = GraphKind::star, .nodes = nodes}); };
+  const auto ring = [] { return Graph({.kind = GraphKind::ring, .nodes = nodes}); };
+  for (const bool elsewhere : {false, true})
+    for (const auto& [graph, mixing] :
+         {std::pair(star(), Mixing{.kind = MixingKind::skewed}), std::pair(ring(), Mixing())})
+      for (int failing = 0; failing < calls; ++failing)
+        comm::run_ranks(nodes, [&](Communicator& group) {
+          std::vector<double> smooth(length);
+          for (std::size_t i = 0; i < length; ++i)
+            smooth[i] = static_cast<double>((i + static_cast<std::size_t>(group.rank()) * 5) % 17);
+          std::vector<double> rough = smooth;
+          PushSum undisturbed(group, graph, mixing);
+          for (int round = 0; round < rounds; ++round) undisturbed.mix(whole(smooth));
+          auto first = group.duplicate(), second = group.duplicate();
+          Communicator& inner = *first;
+          std::unique_ptr<Communicator> wire = std::move(first);
+          if (group.rank() == 1) wire = std::make_unique<FailsOnce>(std::move(wire), failing);
+          PushSum disturbed(*wire, graph, mixing);
+          bool is_over = false;
+          for (int round = 0; round < rounds; ++round) try {
+              disturbed.mix(whole(rough));
+            } catch (const Error&) {
+              EXPECT_EQ(disturbed.reported_weight(), kInterruptedWeight);
+              if (!elsewhere) {
+                disturbed.retry(whole(rough));
+                continue;
+              }
+              inner.abort("a node has failed");
+              disturbed.retry(*second, whole(rough));
+              is_over = true;
+            }
+          if (elsewhere && !is_over) disturbed.retry(*second, whole(rough));
+          EXPECT_EQ(rough, smooth) << "node " << group.rank() << ", call " << failing << ", elsewhere " << elsewhere;
+          EXPECT_EQ(disturbed.weight(), undisturbed.weight());
+        });
 }
 
 TEST(PushSum, SaysWhoseGraphsDiffer) {
