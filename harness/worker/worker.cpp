@@ -262,9 +262,10 @@ class Worker {
     const suite::Arm arm = suite::Arm::parse(command.value("arm", "plain"));
     const auto under_arm = [&](std::unique_ptr<comm::Communicator> inner) {
       try {
-        if (runtime != nullptr && !one.check->on_device)
-          inner = harness::staged_on(
-              runtime, harness::DeviceChoice::parse(device).of_rank(inner->rank(), runtime->count()), std::move(inner));
+        if (runtime != nullptr && !one.check->on_device) {
+          const comm::Device here = harness::DeviceChoice::parse(device).of_rank(inner->rank(), runtime->count());
+          inner = harness::staged_on(runtime, here, std::move(inner));
+        }
         return arms::under(arm, std::move(inner), scratch.path(), own_limit(command));
       } catch (const RuntimeFailure& error) {
         throw suite::MachineFailure(error.what());
