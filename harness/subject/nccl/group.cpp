@@ -88,7 +88,7 @@ void Group::make_lane() {
 
 bool Group::begin_lane() {
   Process& process = job->process;
-  if (size == process.place.size && size > 1) return begin_split();
+  if (is_split()) return begin_split();
   if (lane_ == nullptr) lane_ = std::make_unique<Lane>(process, rank, size);
   meet(*lane_, rank);
   return lane_->is_settled();
@@ -135,7 +135,7 @@ void Group::give_up_start() {
 
 // A split that is under way writes into our lane: the communicator that it is of goes first.
 void Group::fail_start(const std::string& reason) noexcept {
-  if (job->all != nullptr && lane_ != nullptr && !lane_->is_begun()) job->all->abort();
+  if (is_split() && lane_ != nullptr && !lane_->is_begun()) job->all->abort();
   fail(Status::failed, reason);
 }
 
