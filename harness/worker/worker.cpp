@@ -268,8 +268,10 @@ class Worker {
     const suite::Arm arm = suite::Arm::parse(command.value("arm", "plain"));
     const auto under_arm = [&](std::unique_ptr<comm::Communicator> inner) {
       try {
-        if (runtime != nullptr && !one.check->on_device)
-          inner = harness::staged_on(runtime, device_of(inner->rank()), std::move(inner));
+        if (runtime != nullptr && !one.check->on_device) {
+          const comm::Device place = device_of(inner->rank());
+          inner = harness::staged_on(runtime, place, std::move(inner));
+        }
         return arms::under(arm, std::move(inner), scratch.path(), own_limit(command));
       } catch (const RuntimeFailure& error) {
         throw suite::MachineFailure(error.what());
