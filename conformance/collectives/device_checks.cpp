@@ -341,7 +341,7 @@ void add_device_checks(suite::Suite& suite) {
              .body = mixed_members});
   suite.add({.id = "collectives.device.out_of_memory",
              .verifies = {"DEVICE-009@2853"},
-             .axes = {suite::worlds({1})},
+             .axes = {suite::worlds({1, 3})},
              .on_device = true,
              .body = out_of_memory});
 }

@@ -129,7 +129,12 @@ void Console::summary(const record::Run& run, const std::string& folder) {
   const bool nothing_ran = std::ranges::all_of(results, [](const record::Result& one) {
     return one.verdict == record::Verdict::skip || one.verdict == record::Verdict::error;
   });
-  if (nothing_ran && record::exit_status(run) == 3) fmt::print("\nnothing ran: a run without a result proves nothing");
+  if (nothing_ran && record::exit_status(run) == 3) {
+    const bool alike =
+        std::ranges::all_of(results, [&](const record::Result& one) { return one.reason == results.front().reason; });
+    fmt::print("\nnothing ran: a run without a result proves nothing{}",
+               alike && !results.empty() ? "; each case " + results.front().reason : "");
+  }
   fmt::print("\nrecord: {}/run.jsonl (junit.xml and metrics.prom beside it)\n", folder);
   std::fflush(stdout);
 }

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
-#include <ranges>
 #include <utility>
 
 #include <fmt/format.h>
@@ -185,13 +184,13 @@ LocalCommunicator::~LocalCommunicator() {
 // ---- calls ----
 
 void LocalCommunicator::refuse_unsupported(const Call& call) const {
-  const auto& served = capabilities().devices;
+  const bool has_devices = group_->lane != nullptr;
   for (const Device device : {call.in.device, call.out.device})
-    if (std::ranges::count(served, device.kind) == 0)
-      throw Unsupported(fmt::format(
-          "{}: memory on {} is not supported by backend local here, only {}", name_of(call.operation), name_of(device),
-          fmt::join(std::views::transform(served, [](auto kind) { return name_of(kind); }), " and ")));
-  if (group_->lane != nullptr) device_calls().expect_memory(call, rank());
+    if (device.kind != Device::Kind::cpu && (!has_devices || device.kind != device_calls().kind()))
+      throw Unsupported(fmt::format("{}: memory on {} is not supported by backend local here, only cpu{}",
+                                    name_of(call.operation), name_of(device),
+                                    has_devices ? fmt::format(" and {}", name_of(device_calls().kind())) : ""));
+  if (has_devices) device_calls().expect_memory(call, rank());
   if (call.elements(size()) > kMaxElements)
     throw Unsupported(fmt::format("{}: {} elements; backend local takes at most {}", name_of(call.operation),
                                   call.elements(size()), kMaxElements));
