@@ -36,6 +36,10 @@ class NcclBackend final : public Backend {
   [[nodiscard]] std::map<std::string, std::string> environment() const override {
     return environment_of(job_->process);
   }
+  [[nodiscard]] OwnDevice own_device() const override {
+    const Process& process = job_->process;
+    return {process.runtime, {process.options.runtime, static_cast<std::int16_t>(process.device)}};
+  }
 
  private:
   const std::shared_ptr<Job> job_;

@@ -56,8 +56,9 @@ enum class Status : std::uint32_t { not_come, member, left, timed_out, failed, a
 
 struct alignas(64) Seat {
   std::atomic<Status> status;
-  std::atomic<std::uint64_t> calls;  // collectives that this member has made
-  std::array<char, 432> words;
+  std::atomic<std::uint32_t> is_connected;  // it has made the group
+  std::atomic<std::uint64_t> calls;         // collectives that this member has made
+  std::array<char, 424> words;
 };
 
 struct GroupHeader {

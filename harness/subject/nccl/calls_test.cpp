@@ -154,8 +154,8 @@ TEST_F(NcclCalls, MemoryThatIsNotTheDevicesIsRefused) {
   const std::string ours = name_of(OnDevice::place());
   EXPECT_EQ(words({}),
             "unsupported: all_reduce: memory on cpu is not supported by backend nccl on this rank, only " + ours);
-  EXPECT_EQ(words(OnDevice::place()),
-            "invalid_argument: all_reduce: an address given as " + ours + " is memory of the host");
+  EXPECT_THAT(words(OnDevice::place()), testing::AllOf(testing::StartsWith("invalid_argument: all_reduce: "),
+                                                       testing::HasSubstr(ours), testing::HasSubstr("host")));
   world.barrier();
 }
 

@@ -15,16 +15,11 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<Group> group, device::Stream 
 void NcclCommunicator::expect_supported(const Call& call) const {
   const Process& process = group_->job->process;
   const comm::Device ours{process.options.runtime, static_cast<std::int16_t>(process.device)};
+  process.memory->expect_memory(call, rank());
   const auto expect = [&](const comm::ConstBuffer& buffer) {
-    if (buffer.count == 0) return;
-    if (buffer.device != ours)
+    if (buffer.count > 0 && buffer.device != ours)
       throw Unsupported(fmt::format("{}: memory on {} is not supported by backend nccl on this rank, only {}",
                                     name_of(call.operation), name_of(buffer.device), name_of(ours)));
-    const auto holder = process.runtime->holder_of(buffer.data);
-    if (holder != process.device)
-      throw InvalidArgument(
-          fmt::format("{}: an address given as {} is memory of {}", name_of(call.operation), name_of(ours),
-                      holder ? name_of(comm::Device{ours.kind, static_cast<std::int16_t>(*holder)}) : "the host"));
   };
   if (call.uses_in(rank())) expect(call.in);
   if (call.uses_out(rank())) expect(call.out);

@@ -69,7 +69,8 @@ void Group::make_lane() {
       process.tend();
       try {
         // Settled and all here: the board's file may lose its name from now on.
-        if (begin_lane() && missing(0).empty()) return;
+        if (begin_lane() && is_connected()) board_->seat(rank).is_connected.store(1, std::memory_order_release);
+        if (are_all_connected()) return;
       } catch (const RuntimeFailure& error) {
         fail_start(error.what());
         throw RuntimeFailure(fmt::format("backend nccl: {}: {}", place(), error.what()));
@@ -78,6 +79,7 @@ void Group::make_lane() {
     }
     const News news = look();
     if (is_bad(news.worst)) {
+      if (are_all_connected()) return;  // it failed after the group was made
       const Process::Turn turn(process);
       fail_start(news.words);
       throw_failed();
@@ -88,10 +90,27 @@ void Group::make_lane() {
 
 bool Group::begin_lane() {
   Process& process = job->process;
-  if (size == process.place.size && size > 1) return begin_split();
+  if (is_split()) return begin_split();
   if (lane_ == nullptr) lane_ = std::make_unique<Lane>(process, rank, size);
   meet(*lane_, rank);
   return lane_->is_settled();
+}
+
+// NCCL connects the ranks at their first call, and a call that was started would wait for that where nobody looks at it.
+bool Group::is_connected() {
+  if (first_ == nullptr) {
+    first_ = std::make_shared<Batch>(job->process);
+    first_->calls.push_back({.operation = comm::Operation::barrier});
+    lane_->push(first_);
+  }
+  lane_->pump();
+  return first_->is_issued;
+}
+
+bool Group::are_all_connected() const {
+  for (int member = 0; member < size; ++member)
+    if (board_->seat(member).is_connected.load(std::memory_order_acquire) == 0) return false;
+  return true;
 }
 
 bool Group::begin_split() {
@@ -135,7 +154,7 @@ void Group::give_up_start() {
 
 // A split that is under way writes into our lane: the communicator that it is of goes first.
 void Group::fail_start(const std::string& reason) noexcept {
-  if (job->all != nullptr && lane_ != nullptr && !lane_->is_begun()) job->all->abort();
+  if (is_split() && lane_ != nullptr && !lane_->is_begun()) job->all->abort();
   fail(Status::failed, reason);
 }
 

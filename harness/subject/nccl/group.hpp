@@ -76,10 +76,14 @@ class Group : public std::enable_shared_from_this<Group> {
 
  private:
   Group(std::shared_ptr<Job> job, const std::shared_ptr<Group>& parent, comm::Group identity);
+  /// Whether the lane is split from the job's: all ranks are members.
+  [[nodiscard]] bool is_split() const { return size > 1 && size == job->process.place.size; }
   void make_lane();
   /// A step towards the lane; whether it is there.
   bool begin_lane();
   bool begin_split();
+  bool is_connected();
+  [[nodiscard]] bool are_all_connected() const;
   void meet(Lane& lane, int rank_in_lane);
   [[noreturn]] void give_up_start();
   void fail_start(const std::string& reason) noexcept;
@@ -91,6 +95,7 @@ class Group : public std::enable_shared_from_this<Group> {
   const std::shared_ptr<GroupBoard> board_;
   std::vector<Ancestor> ancestors_;
   std::unique_ptr<Lane> lane_;
+  std::shared_ptr<Batch> first_;  // of the lane, made with the group
   std::atomic<bool> has_failed_{false};
   mutable std::mutex reason_mutex_;
   std::string reason_;

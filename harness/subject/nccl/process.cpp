@@ -9,6 +9,7 @@
 #include "harness/subject/nccl/devices.hpp"
 #include "harness/subject/nccl/self_description.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/device/calls.hpp"
 
 namespace plumbline::subject::nccl {
 namespace {
@@ -46,6 +47,7 @@ Process::Process(const Options& given, Place where, std::shared_ptr<device::Runt
       place(std::move(where)),
       library(options.library),
       runtime(devices != nullptr ? std::move(devices) : open_devices(options, place, library)),
+      memory(device::make_calls(runtime)),
       device(choose_device(options, place, *runtime)),
       board(place.size == 1 ? std::filesystem::path() : place.folder, place.size),
       capabilities(capabilities_of(library, options.runtime)) {}

@@ -17,6 +17,7 @@
 #include "harness/subject/nccl/library.hpp"
 #include "harness/subject/nccl/options.hpp"
 #include "reference/comm/communicator.hpp"
+#include "reference/comm/device_calls.hpp"
 #include "reference/device/handles.hpp"
 
 namespace plumbline::subject::nccl {
@@ -34,6 +35,7 @@ class Process {
   const Place place;
   const Library library;
   const std::shared_ptr<device::Runtime> runtime;
+  const std::shared_ptr<const comm::DeviceCalls> memory;  // knows what lies where
   const int device;
   const JobBoard board;
   const comm::Capabilities capabilities;

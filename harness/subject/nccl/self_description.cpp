@@ -24,7 +24,9 @@ comm::Capabilities capabilities_of(const Library& library, comm::Device::Kind de
           "order, in a "
           "communicator of its own for each direction between two processes",
           "messages make progress only while sender and receiver are inside a call",
-          "avg is ncclAvg: each element is multiplied by 1/n in its own type, then added",
+          "avg is ncclAvg: each element is multiplied by 1/n in its own type, then added, so that averages of halves "
+          "miss the bound of "
+          "f32 (COLL-004, COLL-011)",
           "halves are added in their own type, unless NCCL has the switch do it (NVLS), which adds in f32",
           "min and max follow CUDA's, which leave NaN out",
           "a process that dies is seen by its launcher, not by the backend",
