@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/device/cuda_current.hpp"
+#include "reference/device/cuda_current.cuh"
 #include "reference/device/cuda_kernels.hpp"
 
 namespace plumbline::device {

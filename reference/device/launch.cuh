@@ -4,7 +4,7 @@
 #include <string>
 
 #include "reference/comm/call.hpp"
-#include "reference/device/cuda_current.hpp"
+#include "reference/device/cuda_current.cuh"
 
 namespace plumbline::device {
 

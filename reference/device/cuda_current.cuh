@@ -1,4 +1,4 @@
-// reference/device/cuda_current.hpp: what all that calls CUDA's runtime needs: errors as exceptions, a device that is current for a
+// reference/device/cuda_current.cuh: what all that calls CUDA's runtime needs: errors as exceptions, a device that is current for a
 // while.
 #pragma once
 
