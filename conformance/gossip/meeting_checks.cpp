@@ -82,12 +82,15 @@ bool meets_one(const Graph& graph, int node, std::int64_t round) {
   return theirs.out == std::vector{node} && theirs.in == theirs.out;
 }
 
-// A node fails the group instead of a round that others have begun or even made; all go over to another group.
+// A node fails the group instead of a round that others have begun or even made; all go over to another group, which makes
+// the round as the first one would have, or by messages.
 void cut(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   const auto mixing = live_mixing(context.parameters().text("mixing"));
   auto first = context.world().duplicate();
-  const auto second = context.world().duplicate(), quiet = context.world().duplicate();
+  auto second = context.world().duplicate();
+  if (context.parameters().text("again") == "by_messages") second = std::make_unique<WireOfMessages>(std::move(second));
+  const auto quiet = context.world().duplicate();
   const bool is_whole = first->pair_exchanges() != nullptr && meets_one(graph, context.rank(), graph.round_after(1));
   PushSum undisturbed(*quiet, graph, mixing, {.heartbeat = kPatience});
   PushSum disturbed(*first, graph, mixing, {.heartbeat = kPatience}, push_sum_steps(context));
@@ -123,8 +126,7 @@ void some_alone(Context& context) {
   std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
   if (context.parameters().text("wire") == "of_one" && context.rank() == 0)
     wire = std::make_unique<WireOfMessages>(std::move(wire));
-  PushSum push_sum(*wire, graph, live_mixing("skewed"), {.heartbeat = std::chrono::seconds(3)},
-                   push_sum_steps(context));
+  PushSum push_sum(*wire, graph, live_mixing("skewed"), {.heartbeat = kPatience}, push_sum_steps(context));
   World expected = start_of(context, 2);
   std::vector<double> x = expected.numerators[static_cast<std::size_t>(context.rank())];
   for (int round = 0; round < 4; ++round) {
@@ -151,7 +153,10 @@ void add_gossip_meeting_checks(suite::Suite& suite) {
              .body = equals_messages});
   suite.add({.id = "gossip.meeting.cut",
              .verifies = {"GOSSIP-201@3917"},
-             .axes = {{"graph", {"n-peer-exponential", "hub"}}, mixing, suite::worlds({2, 4})},
+             .axes = {{"graph", {"n-peer-exponential", "hub"}},
+                      mixing,
+                      {"again", {"alike", "by_messages"}},
+                      suite::worlds({2, 4})},
              .needs = {Capability::failure_detection},
              .spoils_group = true,
              .body = cut});

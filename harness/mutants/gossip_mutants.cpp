@@ -479,13 +479,23 @@ std::vector<Mutant> step_mutants_of_gossip() {
        "gossip.meeting.equals_messages[graph=n-peer-exponential,mixing=uniform,dtype=f32,values=few,world=2]",
        "shares are even", push_sum_with([](PushSumSteps& steps) { steps.meet = of_the_others_share; })},
       {"gos.meeting_mixed_anew", "GOSSIP-201", "a round of two nodes that was cut is mixed anew",
-       "mass is lost on a retry", "gossip.meeting.cut[graph=hub,mixing=skewed,world=2]",
-       "gossip.meeting.cut[graph=n-peer-exponential,mixing=uniform,world=2]",
+       "mass is lost on a retry", "gossip.meeting.cut[graph=hub,mixing=skewed,again=alike,world=2]",
+       "gossip.meeting.cut[graph=n-peer-exponential,mixing=uniform,again=alike,world=2]",
        "lazy values are mixed when they have come", push_sum_with(mixes_anew)},
+      {"gos.meeting_adds_to_the_last", "GOSSIP-201",
+       "what comes in a round of two nodes that was cut is added to the weights of the round before",
+       "sums that are set to 0 only where nothing was cut",
+       "gossip.meeting.cut[graph=n-peer-exponential,mixing=skewed,again=by_messages,world=4]",
+       "gossip.meeting.cut[graph=n-peer-exponential,mixing=skewed,again=alike,world=4]", "nothing comes by messages",
+       push_sum_with(
+           [](PushSumSteps& steps) { steps.sums_anew = [](bool, bool was_interrupted) { return !was_interrupted; }; })},
       {"gos.meets_alone", "GOSSIP-202", "a node exchanges in place with one that only sends messages",
        "each side asks itself alone", "gossip.meeting.some_alone[graph=n-peer-exponential,wire=of_one,world=2]",
        "gossip.meeting.some_alone[graph=n-peer-exponential,wire=of_nobody,world=2]", "all can",
-       push_sum_with([](PushSumSteps& steps) { steps.meets = [](bool) { return true; }; })},
+       push_sum_with([](PushSumSteps& steps) {
+         steps.meets = [](bool) { return true; };
+         steps.patience = [](std::chrono::nanoseconds) { return std::chrono::seconds(3); };  // for what never comes
+       })},
       {"gos.weight_not_kept", "GOSSIP-030", "the weight that is sent is kept, too",
        "the weight is sent but not kept apart", "gossip.push_sum.mass[graph=hub,mixing=uniform,world=3]",
        "gossip.push_sum.mass[graph=ring,mixing=uniform,world=3]", "weights that stay 1 do not travel",

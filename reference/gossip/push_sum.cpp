@@ -310,7 +310,8 @@ Incoming PushSum::exchange(std::span<const Buffer> x) {
 
 void PushSum::exchange_lanes(std::span<const Buffer> x) {
   const bool was_interrupted = std::exchange(is_interrupted_, true);
-  if (!was_interrupted || incoming_.values.size() != x.size()) {
+  const bool has_come = next_lane_ > 0 || (!lanes_.empty() && lanes_.front().has_come);
+  if (steps_.sums_anew(has_come, was_interrupted) || incoming_.values.size() != x.size()) {
     incoming_.values.assign(x.size(), {});
     incoming_.weight = 0;
   }

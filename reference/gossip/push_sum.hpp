@@ -11,7 +11,8 @@
 //         prepare() leaves in x and w what the node keeps and says what is sent.
 // Meeting Where two nodes meet only each other, mix() makes their round in place (comm::PairExchange), if the group's members
 //         all said in the comparison before the first round that they can: no messages then, no confirmations, and the same
-//         bits. Such a round is made by both nodes or by neither, so one that was cut is made anew, with whichever means.
+//         bits. Such a round is made by both nodes or by neither, so one that was cut is made anew, with whichever means;
+//         over another group with `confirms` alone, as any round: see Failure.
 // Failure An exchange that ends with an error is interrupted: what was to be sent is kept, x and w are what the node keeps,
 //         and the weight says -1 in interrupted(). retry() sends the same values again without mixing anew. With
 //         `confirms`, a node is done with a round only when all its peers have said that they have its values; then over a

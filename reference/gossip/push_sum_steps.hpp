@@ -62,6 +62,8 @@ struct PushSumSteps {
   };
   /// Whether a round that was cut may be repeated, given whether some of its pieces are mixed.
   std::function<bool(bool is_torn)> may_repeat = [](bool is_torn) { return !is_torn; };
+  /// Whether what comes is added up from nothing, given whether anything of the round has come, and whether it was cut.
+  std::function<bool(bool has_come, bool was_interrupted)> sums_anew = [](bool has_come, bool) { return !has_come; };
   /// Whether a piece is mixed only when its peers have said that they have it.
   std::function<bool()> awaits_confirmation = [] { return true; };
   /// From which piece on a peer is sent to over another group, given how many it has.
