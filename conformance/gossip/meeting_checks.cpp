@@ -156,7 +156,7 @@ void add_gossip_meeting_checks(suite::Suite& suite) {
              .axes = {{"graph", {"n-peer-exponential", "hub"}},
                       mixing,
                       {"again", {"alike", "by_messages"}},
-                      suite::worlds({2, 4})},
+                      suite::worlds({2, 4, 6})},
              .needs = {Capability::failure_detection},
              .spoils_group = true,
              .body = cut});
@@ -164,7 +164,7 @@ void add_gossip_meeting_checks(suite::Suite& suite) {
              .verifies = {"GOSSIP-202@8576"},
              .axes = {{"graph", {"n-peer-exponential", "random-matching"}},
                       {"wire", {"of_one", "of_nobody"}},
-                      suite::worlds({2, 4})},
+                      suite::worlds({2, 4, 6})},
              .spoils_group = true,
              .body = some_alone});
 }
