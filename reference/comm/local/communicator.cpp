@@ -222,6 +222,10 @@ void LocalCommunicator::refuse_unsupported(const Call& call) const {
                                     name_of(call.operation), name_of(device),
                                     has_devices ? fmt::format(" and {}", name_of(device_calls().kind())) : ""));
   if (has_devices) device_calls().expect_memory(call, rank());
+  if (has_devices && is_reduction(call.operation) && call.device().kind != Device::Kind::cpu &&
+      size() > device_calls().most_added())
+    throw Unsupported(fmt::format("{} on {}: {} ranks; there are {} at most", name_of(call.operation),
+                                  name_of(call.device()), size(), device_calls().most_added()));
   if (call.elements(size()) > kMaxElements)
     throw Unsupported(fmt::format("{}: {} elements; backend local takes at most {}", name_of(call.operation),
                                   call.elements(size()), kMaxElements));
