@@ -351,6 +351,7 @@ void add_device_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.device.mixed_members",
              .verifies = {"DEVICE-008@cc85"},
              .axes = {suite::worlds({2, 3})},
+             .limit = 60s,
              .on_device = true,
              .spoils_group = true,
              .body = mixed_members});
