@@ -88,9 +88,10 @@ void host_goes_on(Context& context) {
     DeviceExercise exercise(seat, world, {.elements = 1000, .seed = context.seed()});
     DeviceExercise waited(seat, world, {.elements = 10, .seed = context.seed()});
     const OwnEvent produced(seat.runtime, seat.device.index);
-    seat.runtime->pause(seat.device.index, producer, stream.get());
+    // The pause stands for a producer. It comes last: a copy from memory that is not pinned may let the host wait for what is before.
     exercise.produce(stream.get());
     waited.produce(stream.get());
+    seat.runtime->pause(seat.device.index, producer, stream.get());
     produced.record(stream.get());
     comm::Work work = exercise.start(world);
     started = started || !produced.is_reached();
@@ -129,8 +130,8 @@ void streams_apart(Context& context) {
     DeviceExercise late(seat, busy, {.elements = 100, .seed = context.seed()});
     DeviceExercise soon(seat, *free, {.operation = Operation::all_gather, .elements = 70, .seed = context.seed()});
     const OwnEvent produced(seat.runtime, device);
+    late.produce(slow.get());  // first, as in host_goes_on
     seat.runtime->pause(device, producer, slow.get());
-    late.produce(slow.get());
     produced.record(slow.get());
     late.run(busy);
     soon.produce(fast.get());
@@ -294,7 +295,7 @@ void mixed_members(Context& context) {
   const comm::Buffer buffer{deviates ? static_cast<void*>(host.data()) : memory.data(), 5, DType::f32,
                             deviates ? comm::Device{} : seat.device};
   const std::string words = words_of<comm::MismatchError>(
-      [&] { victim->all_reduce(buffer, buffer, ReduceOp::sum, 3s); }, "members that mix kinds of memory");
+      [&] { victim->all_reduce(buffer, buffer, ReduceOp::sum, 30s); }, "members that mix kinds of memory");
   for (const char* word : {"host", "device"})
     EXPECT_NE(words.find(word), std::string::npos) << "no '" << word << "' in: " << words;
   context.world().barrier();
@@ -350,6 +351,7 @@ void add_device_checks(suite::Suite& suite) {
   suite.add({.id = "collectives.device.mixed_members",
              .verifies = {"DEVICE-008@cc85"},
              .axes = {suite::worlds({2, 3})},
+             .limit = 60s,
              .on_device = true,
              .spoils_group = true,
              .body = mixed_members});

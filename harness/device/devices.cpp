@@ -24,8 +24,10 @@ std::shared_ptr<device::Runtime> open_runtime(comm::Device::Kind kind) {
 
 DeviceChoice DeviceChoice::parse(const std::string& name) {
   const auto device = comm::parse_device(name);
-  if (!device) throw InvalidArgument(fmt::format("device '{}' is not cpu, cuda, cuda:N, emulated or emulated:N", name));
   const bool any = name.find(':') == std::string::npos;
+  const bool is_named = device && (any || device->kind != comm::Device::Kind::cpu);
+  if (!is_named)
+    throw InvalidArgument(fmt::format("device '{}' is not cpu, cuda, cuda:N, emulated or emulated:N", name));
   return {.kind = device->kind, .index = any ? -1 : device->index};
 }
 

@@ -43,6 +43,7 @@ Mirror::Mirror(device::Runtime& runtime, Shelf& shelf, comm::Device device, std:
     place.memory = shelf_.take(place.put.size());
   }
   for (Call& call : there_) {
+    if (call.operation == comm::Operation::barrier) continue;  // of hosts
     call.in.device = call.out.device = device_;
     if (gives(call, rank)) call.in.data = on_device(call.in.data);
     if (!gets(call, rank)) continue;

@@ -138,7 +138,9 @@ TEST(DeviceChoiceTest, IsReadAndSpreadsRanks) {
   EXPECT_EQ(DeviceChoice::parse("cuda").of_rank(3, 2), (comm::Device{Kind::cuda, 1}));
   EXPECT_EQ(DeviceChoice::parse("emulated:1").of_rank(4, 2), (comm::Device{Kind::emulated, 1}));
   EXPECT_EQ(DeviceChoice::parse("cpu").of_rank(4, 2), comm::Device{});
-  EXPECT_THROW((void)DeviceChoice::parse("tpu"), InvalidArgument);
+  for (const char* wrong :
+       {"tpu", "", "cpu:3", "cpu:0", "cuda:", "cuda:-0", "cuda:-1", "cuda:+1", "cuda: 1", "cuda:1x", "emulated:99999"})
+    EXPECT_THROW((void)DeviceChoice::parse(wrong), InvalidArgument) << wrong;
 }
 
 }  // namespace

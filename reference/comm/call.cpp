@@ -105,7 +105,7 @@ std::optional<Device> parse_device(std::string_view name) {
   const std::string_view number = name.substr(kind.size() + 1);
   const char* const end = number.data() + number.size();
   const auto [rest, error] = std::from_chars(number.data(), end, device.index);
-  if (error != std::errc{} || rest != end || device.index < 0) return std::nullopt;
+  if (error != std::errc{} || rest != end || number.starts_with('-')) return std::nullopt;
   return device;
 }
 

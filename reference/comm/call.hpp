@@ -103,6 +103,7 @@ struct Call {
   }
   /// Where the memory is that all members use; of a barrier, the host.
   [[nodiscard]] constexpr Device device() const {
+    if (operation == Operation::barrier) return {};
     const bool by_out =
         operation == Operation::broadcast || operation == Operation::scatter || operation == Operation::recv;
     return by_out ? out.device : in.device;

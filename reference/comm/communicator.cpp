@@ -67,7 +67,7 @@ bool Work::test() {
 void Work::wait(Timeout timeout) {
   if (state_ == nullptr) return;
   state_->wait(timeout);
-  state_.reset();
+  if (!state_->outlasts_wait()) state_.reset();
 }
 
 Communicator::Communicator(int rank, Group group)

@@ -86,7 +86,7 @@ struct Capabilities {
   [[nodiscard]] DType accumulator(DType dtype, ReduceOp op) const;
 };
 
-/// A call under way. Move-only. Waiting twice is allowed; the second wait returns at once.
+/// A call under way. Move-only. Waiting twice is allowed; the second wait returns without a wait for others.
 class [[nodiscard]] Work {
  public:
   class State {
@@ -95,6 +95,8 @@ class [[nodiscard]] Work {
     /// True when complete; never blocks. Throws as wait() does.
     virtual bool test() = 0;
     virtual void wait(Timeout timeout) = 0;
+    /// Whether it is needed after wait(): of calls on memory of a device, which may still be at them then.
+    [[nodiscard]] virtual bool outlasts_wait() const { return false; }
   };
 
   Work() = default;
@@ -102,7 +104,8 @@ class [[nodiscard]] Work {
 
   /// Whether the call is complete, without blocking. A Work without a call is complete.
   [[nodiscard]] bool test();
-  /// Returns when complete. Throws TimeoutError, naming whom it waited for, MismatchError, PeerFailed, RuntimeFailure.
+  /// Returns when complete; of calls on memory of a device, when the stream that is the caller's now is going to wait for them, also
+  /// at a second wait. Throws TimeoutError, naming whom it waited for, MismatchError, PeerFailed, RuntimeFailure.
   void wait(Timeout timeout = {});
 
  private:

@@ -56,6 +56,8 @@ class DeviceCalls {
   /// Throws InvalidArgument, naming the buffer, unless what `rank` gives and gets lies where the call says: on a device that there
   /// is, or on the host, at a multiple of the elements' size. Looks at calls on the host's memory, too.
   virtual void expect_memory(const Call& call, int rank) const = 0;
+  /// The most ranks whose elements one reduction adds.
+  [[nodiscard]] virtual int most_added() const = 0;
   /// Where a stream of `device` stands; null is its default one.
   [[nodiscard]] virtual std::shared_ptr<const Mark> mark(Device device, void* stream) = 0;
   /// What is put into the stream from now on starts when the mark is reached.

@@ -24,6 +24,7 @@ Work PairExchanges::start(const PairExchange& exchange) {
   if (exchange.peer < 0 || exchange.peer >= group.size())
     throw InvalidArgument(
         fmt::format("pair exchange: peer {} is not a rank of the group of {}", exchange.peer, group.size()));
+  if (exchange.tag < 0) throw InvalidArgument(fmt::format("pair exchange: tag {} is negative", exchange.tag));
   if (exchange.update == nullptr) throw InvalidArgument("pair exchange: without an update");
   for (const PairPart& part : exchange.parts) {
     validate({.operation = Operation::recv, .root = exchange.peer, .tag = exchange.tag, .in = {}, .out = part.x},

@@ -43,7 +43,8 @@ struct PairExchange {
   PairUpdate update = nullptr;
 };
 
-/// The messages that do the same as an exchange: of each part one to the peer and one back, into the same buffer.
+/// How records write an exchange down: as messages, of each part one to the peer and one back, naming the same buffer. They say what
+/// moves between whom. To be made they are not: they would read and write one buffer at once, and nothing would update it.
 [[nodiscard]] std::vector<Call> messages_of(const PairExchange& exchange);
 
 class PairExchanges {

@@ -252,6 +252,10 @@ TEST(PairExchange, RefusesWhatIsNone) {
     refuses(world.rank(), 0, crossed, "with itself");
     refuses(2, 0, crossed, "peer 2 is not a rank of the group of 2");
     refuses(other_of(world), -1, crossed, "tag -1 is negative");
+    EXPECT_THROW(
+        (void)world.pair_exchanges()->start({.peer = other_of(world), .tag = -1, .parts = {}, .update = crossed}),
+        InvalidArgument)
+        << "without parts";
     refuses(other_of(world), 0, nullptr, "without an update");
     part.x.data = nullptr;
     refuses(other_of(world), 0, crossed, "3 elements and a null pointer");

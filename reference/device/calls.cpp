@@ -158,9 +158,6 @@ class GroupLane final : public comm::DeviceCalls::Lane {
       : runtime_(std::move(runtime)), events_(std::move(events)) {}
 
   std::shared_ptr<const comm::DeviceCalls::Mark> launch(const Collective& call) override {
-    if (call.members.size() > static_cast<std::size_t>(kMostFolded))
-      throw Unsupported(fmt::format("{} on {}: {} ranks; there are {} at most", name_of(call.operation),
-                                    comm::name_of(runtime_->kind()), call.members.size(), kMostFolded));
     const std::vector<int> devices = devices_of(call.members);
     const std::lock_guard hold(mutex_);
     auto done = std::make_shared<EventMark>();
@@ -245,6 +242,8 @@ class Calls final : public comm::DeviceCalls {
     if (call.uses_in(rank)) expect_place(call, "in", call.in);
     if (call.uses_out(rank)) expect_place(call, "out", call.out);
   }
+
+  [[nodiscard]] int most_added() const override { return kMostFolded; }
 
   [[nodiscard]] std::shared_ptr<const Mark> mark(comm::Device device, void* stream) override {
     auto here = std::make_shared<EventMark>();

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <latch>
 #include <list>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -142,6 +143,227 @@ TEST_F(CallsTest, ADroppedCallIsOverForTheCallersStream) {
                           if (world.rank() == 0) throw comm::PeerFailed("as the next call would say");
                         }),
                comm::PeerFailed);
+}
+
+// The same of a message that the other side has met: the copy, which waits for the receiver's stream, reads what was sent.
+TEST_F(CallsTest, ADroppedMessageIsOverForTheCallersStream) {
+  for (const bool tested : {false, true}) {
+    std::latch met(2);
+    on_ranks(2, [&](Communicator& world, Numbers& numbers) {
+      if (world.rank() == 0) {
+        numbers.set(1);
+        {
+          comm::Work work =
+              world.start({.operation = Operation::send, .root = 1, .in = numbers.buffer(), .out = numbers.buffer()});
+          met.arrive_and_wait();
+          if (tested) (void)work.test();
+        }
+        numbers.set(7);
+      } else {
+        numbers.pause(100ms);
+        world.recv(numbers.buffer(), 0);
+        met.arrive_and_wait();
+        EXPECT_THAT(numbers.get(), Each(1.0F));
+      }
+    });
+  }
+}
+
+// Another call completes the first one in another stream: the one that is current at the wait meets the result all the same.
+TEST_F(CallsTest, TheStreamOfAWaitFollowsACallThatIsComplete) {
+  on_ranks(2, [&](Communicator& world, Numbers& numbers) {
+    Numbers others(runtime_, world.rank());
+    others.set(1);
+    numbers.set(1);
+    if (world.rank() == 1) numbers.pause(100ms);
+    comm::Work work =
+        world.start({.operation = Operation::all_reduce, .in = numbers.buffer(), .out = numbers.buffer()});
+    world.use_stream(others.stream());
+    world.all_reduce(others.buffer(), others.buffer(), ReduceOp::sum);
+    world.use_stream(numbers.stream());
+    work.wait();
+    EXPECT_THAT(numbers.get(), Each(2.0F));
+    EXPECT_THAT(others.get(), Each(2.0F));
+  });
+}
+
+TEST_F(CallsTest, TheStreamOfASecondWaitFollowsToo) {
+  on_ranks(2, [&](Communicator& world, Numbers& numbers) {
+    const OwnStream other(runtime_, world.rank());
+    std::vector<float> seen(kCount);
+    numbers.set(1);
+    if (world.rank() == 1) numbers.pause(100ms);
+    comm::Work work =
+        world.start({.operation = Operation::all_reduce, .in = numbers.buffer(), .out = numbers.buffer()});
+    work.wait();
+    world.use_stream(other.get());
+    work.wait();
+    runtime_->copy(world.rank(), seen.data(), numbers.buffer().data, kCount * 4, other.get());
+    other.synchronize();
+    EXPECT_THAT(seen, Each(2.0F));
+  });
+}
+
+void expect_test_says_when(comm::Work& work, const OwnEvent& produced) {
+  const bool told = work.test();  // of a moment before the event is looked at
+  EXPECT_FALSE(told && !produced.is_reached()) << "the device is not done";
+  const auto end = std::chrono::steady_clock::now() + 60s;
+  while (!work.test() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(work.test());
+}
+
+TEST_F(CallsTest, TestAfterAWaitSaysWhetherTheDeviceIsDone) {
+  on_ranks(2, [&](Communicator& world, Numbers& numbers) {
+    for (const Operation operation : {Operation::all_reduce, Operation::send}) {
+      const bool sends = operation == Operation::send, receives = sends && world.rank() == 1;
+      const OwnEvent produced(runtime_, world.rank());
+      numbers.set(1);
+      numbers.pause(200ms);
+      produced.record(numbers.stream());
+      comm::Work work = world.start({.operation = receives ? Operation::recv : operation,
+                                     .root = sends ? 1 - world.rank() : comm::kNoRoot,
+                                     .in = numbers.buffer(),
+                                     .out = numbers.buffer()});
+      work.wait();
+      expect_test_says_when(work, produced);
+    }
+  });
+}
+
+TEST_F(CallsTest, TestOfTheHostsCallsDoesNotAskForTheDevice) {
+  on_ranks(2, [](Communicator& world, Numbers& numbers) {
+    float value = 1;
+    const comm::Buffer host{&value, 1, DType::f32};
+    numbers.set(1);
+    numbers.pause(5s);
+    const auto begin = std::chrono::steady_clock::now();
+    comm::Work first =
+        world.start({.operation = Operation::all_reduce, .in = numbers.buffer(), .out = numbers.buffer()});
+    comm::Work second = world.start({.operation = Operation::all_reduce, .in = host, .out = host});
+    second.wait();
+    const bool told = second.test();
+    const bool in_time = std::chrono::steady_clock::now() < begin + 5s;
+    EXPECT_TRUE(told || !in_time) << "a call on the host's memory waits for a device";
+    first.wait();
+    EXPECT_THAT(numbers.get(), Each(2.0F));
+  });
+}
+
+// Has streams that wait for nothing: those of a caller.
+class RefusesToWait final : public RuntimeDecorator {
+ public:
+  using RuntimeDecorator::RuntimeDecorator;
+  std::atomic<Stream> refused{nullptr};
+  void wait(int device, Stream stream, Event event) override {
+    if (stream != nullptr && stream == refused) throw RuntimeFailure("CUDA: no wait today");
+    RuntimeDecorator::wait(device, stream, event);
+  }
+};
+
+TEST_F(CallsTest, AStreamThatCannotFollowFailsTheGroup) {
+  const auto runtime = std::make_shared<RefusesToWait>(runtime_);
+  const auto expect_failure = [](Communicator& group, const std::function<void()>& body) {
+    try {
+      body();
+      ADD_FAILURE() << "nothing was said";
+    } catch (const RuntimeFailure& error) {
+      EXPECT_THAT(error.what(), HasSubstr("cannot wait for a call: CUDA: no wait today"));
+    }
+    EXPECT_THROW(group.barrier(), comm::PeerFailed);
+  };
+  on_ranks(
+      2,
+      [&](Communicator& world, Numbers& numbers) {
+        if (world.rank() == 0) runtime->refused = numbers.stream();
+        world.barrier();
+        const comm::Call sum{.operation = Operation::all_reduce, .in = numbers.buffer(), .out = numbers.buffer()};
+        const comm::Call message{.operation = world.rank() == 0 ? Operation::send : Operation::recv,
+                                 .root = 1 - world.rank(),
+                                 .in = numbers.buffer(),
+                                 .out = numbers.buffer()};
+        for (const comm::Call& call : {sum, message})
+          for (const bool started : {false, true}) {
+            const auto group = world.duplicate();
+            const auto body = [&] { started ? group->start(call).wait() : group->run(call); };
+            if (world.rank() == 0) {
+              expect_failure(*group, body);
+            } else {
+              EXPECT_NO_THROW(body());
+            }
+            world.barrier();
+          }
+      },
+      runtime);
+}
+
+// The first of two launches of a call takes its time, the second is refused.
+class RefusesTheSecond final : public RuntimeDecorator {
+ public:
+  using RuntimeDecorator::RuntimeDecorator;
+  void fold(int device, const FoldTable& table, Stream stream) override {
+    if (++folds_ == 2) throw RuntimeFailure("CUDA: the launch of a fold: out of luck");
+    RuntimeDecorator::pause(device, 100ms, stream);
+    RuntimeDecorator::fold(device, table, stream);
+  }
+
+ private:
+  std::atomic<int> folds_{0};
+};
+
+TEST_F(CallsTest, WhatIsUnderWayOfALaunchThatFailedIsOverForTheCallersStream) {
+  on_ranks(
+      2,
+      [&](Communicator& world, Numbers& numbers) {
+        const auto group = world.duplicate();
+        numbers.set(1);
+        EXPECT_ANY_THROW(group->all_reduce(numbers.buffer(), numbers.buffer(), ReduceOp::sum));
+        numbers.set(7);
+        numbers.pause(400ms);
+        EXPECT_THAT(numbers.get(), Each(7.0F));
+        world.barrier();
+      },
+      std::make_shared<RefusesTheSecond>(runtime_));
+}
+
+class HasNoPeers final : public RuntimeDecorator {
+ public:
+  using RuntimeDecorator::RuntimeDecorator;
+  void connect(int, int) override { throw Unsupported("cuda:0 cannot read the memory of cuda:1"); }
+};
+
+// Unsupported would say that nothing happened, and the group has failed.
+TEST_F(CallsTest, WhatADeviceCannotDoOfACallUnderWayIsARuntimeFailure) {
+  std::atomic<int> refused{0}, told{0};
+  on_ranks(
+      2,
+      [&](Communicator& world, Numbers& numbers) {
+        const auto group = world.duplicate();
+        try {
+          group->all_reduce(numbers.buffer(), numbers.buffer(), ReduceOp::sum);
+        } catch (const comm::PeerFailed& error) {
+          ++told;
+        } catch (const RuntimeFailure& error) {
+          EXPECT_THAT(error.what(), HasSubstr("could not launch all_reduce: cuda:0 cannot read the memory"));
+          ++refused;
+        }
+        EXPECT_THROW(group->barrier(), comm::PeerFailed);
+      },
+      std::make_shared<HasNoPeers>(runtime_));
+  EXPECT_EQ(refused, 1);
+  EXPECT_EQ(told, 1);
+}
+
+TEST_F(CallsTest, ABarrierIsOfTheHostWhateverItsBuffersSay) {
+  on_ranks(2, [](Communicator& world, Numbers& numbers) {
+    const comm::Device device = numbers.buffer().device;
+    const comm::Call barrier{.in = {.device = device}, .out = {.device = device}};
+    for (const int started : {0, 1}) {
+      if (world.rank() == started)
+        world.start(barrier).wait();
+      else
+        world.barrier();
+    }
+  });
 }
 
 class RefusesToFold final : public RuntimeDecorator {

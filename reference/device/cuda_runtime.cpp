@@ -45,6 +45,10 @@ int usable_devices() {
   if (status == cudaErrorNoDevice || (status == cudaSuccess && devices == 0))
     throw RuntimeFailure("device cuda: the CUDA driver is here and sees no GPU");
   expect(status, "cudaGetDeviceCount");
+  constexpr int least_driver = 12010;  // 12.1, the first whose kernels take the 32 KB of our tables by value
+  if (driver < least_driver)
+    throw RuntimeFailure(fmt::format("device cuda: the driver is for CUDA {}; one for CUDA {} or newer is needed",
+                                     version_of(driver), version_of(least_driver)));
   return devices;
 }
 
@@ -77,11 +81,16 @@ class Cuda final : public Runtime {
     std::map<std::string, std::string> all{{"device.runtime", "CUDA " + version_of(runtime)},
                                            {"device.driver", "CUDA " + version_of(driver)},
                                            {"device.count", std::to_string(count_)}};
+    // Nothing here makes a device current: that opens a context, for which a device in others' use may have no memory.
     for (int device = 0; device < count_; ++device) {
-      const Description one = describe(device);
+      cudaDeviceProp one{};
+      if (cudaGetDeviceProperties(&one, device) != cudaSuccess) {
+        (void)cudaGetLastError();
+        continue;
+      }
       all[fmt::format("device.{}", device)] = fmt::format(
-          "{}, compute capability {}, {} multiprocessors, {:.1f} GiB, clocks {} and {} MHz (memory)", one.name,
-          one.compute_capability, one.multiprocessors, static_cast<double>(one.memory_bytes) / (1 << 30),
+          "{}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB, clocks {} and {} MHz (memory)", one.name,
+          one.major, one.minor, one.multiProcessorCount, static_cast<double>(one.totalGlobalMem) / (1 << 30),
           attribute(cudaDevAttrClockRate, device) / 1000, attribute(cudaDevAttrMemoryClockRate, device) / 1000);
     }
     return all;

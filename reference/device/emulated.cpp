@@ -238,12 +238,13 @@ class Emulated final : public Runtime {
     if (event->device != device)
       throw InvalidArgument(
           fmt::format("an event of emulated:{} is recorded in a stream of emulated:{}", event->device, device));
+    const auto recorded_in = stream_of(device, stream);  // where there is none, the event stays as it was
     auto point = std::make_shared<Point>();
     {
       const std::lock_guard hold(event->mutex);
       event->last = point;
     }
-    stream_of(device, stream)->put([point = std::move(point)] { point->reach(); });
+    recorded_in->put([point = std::move(point)] { point->reach(); });
   }
   void wait(int device, Stream stream, Event event) override {
     if (auto point = event_of(event)->point(); point != nullptr)

@@ -71,6 +71,14 @@ TEST(Emulated, DoesAStreamsWorkInOrderWhileTheHostGoesOn) {
   EXPECT_EQ(value, 0x14141414);
 }
 
+TEST(Emulated, AnEventStaysWhereItWasWhenItCannotBeRecorded) {
+  const auto runtime = make_emulated({.devices = 2});
+  const OwnStream elsewhere(runtime, 1);
+  const OwnEvent event(runtime, 0);
+  EXPECT_THROW(event.record(elsewhere.get()), InvalidArgument);
+  EXPECT_TRUE(event.is_reached()) << "who waits for it would wait for ever";
+}
+
 TEST(Emulated, OrdersStreamsByEventsAsRecordedWhenTheyAreWaitedFor) {
   const auto runtime = make_emulated({.devices = 2});
   const Memory memory(runtime, 0, 1);

@@ -1,8 +1,9 @@
 // reference/device/runtime.hpp: what we ask of a device with memory, streams and kernels of its own.
 //
 // Model   A device has memory that the host does not touch, and streams: queues of work, each done in its order, all of them beside
-//         the host and beside each other. An event is a point in a stream that others may wait for. Every call here but
-//         synchronize() returns before its work is done; nothing else lets the host wait.
+//         the host and beside each other. An event is a point in a stream that others may wait for. Calls here return before their
+//         work is done. These may let the host wait for it: synchronize(), which always does; release(), which a runtime may let
+//         wait for all work of the device (cudaFree does); copy() from or to memory of the host that is not pinned.
 //         There are two: `cuda` (lib/plumbline/libplumbline_cuda.so, opened when it is asked for) and `emulated`, whose memory is
 //         the host's and whose streams are threads: the same communicator and the same kernels' bodies, on machines without a
 //         GPU. The emulated one is there to show faults of order; its speed says nothing.

@@ -39,11 +39,20 @@ class LocalWork final : public Work::State {
   ~LocalWork() override;
   bool test() override;
   void wait(Timeout timeout) override;
+  [[nodiscard]] bool outlasts_wait() const override { return device_calls != nullptr; }
 
-  std::uint64_t last_collective = 0;
-  // Of calls on memory of devices that a later call has completed: where they are done.
-  std::shared_ptr<const DeviceCalls::Mark> done;
-  std::shared_ptr<DeviceCalls> device_calls;
+  // Its collectives; none where the last is 0.
+  std::uint64_t first_collective = 0, last_collective = 0;
+  [[nodiscard]] bool contains(std::uint64_t sequence) const {
+    return first_collective <= sequence && sequence <= last_collective;
+  }
+  /// Of a collective on memory of a device that is launched: where it is done.
+  struct Launched {
+    Device device;
+    std::shared_ptr<const DeviceCalls::Mark> done;
+  };
+  std::vector<Launched> launched;
+  std::shared_ptr<DeviceCalls> device_calls;  // of a batch with calls on memory of devices
   std::vector<std::pair<Channel*, std::shared_ptr<Message>>> messages;
   std::optional<Joined> joined;
   /// Whether holds(state) of each message.
@@ -56,8 +65,9 @@ class LocalWork final : public Work::State {
   friend class LocalCommunicator;
   bool is_complete();
   /// Whether the devices are done, too.
-  [[nodiscard]] bool is_reached() const { return done == nullptr || device_calls->is_reached(*done); }
+  [[nodiscard]] bool is_reached() const;
   bool complete_ = false;
+  bool is_ordered_ = false;          // a stream of the caller's waits for the devices, or they are done
   LocalCommunicator* communicator_;  // null once that is gone
   std::string orphaned_;             // then: whose it was
 };
@@ -84,8 +94,8 @@ class alignas(kApart) LocalCommunicator final : public Communicator, private Pai
   bool try_complete_until(std::uint64_t sequence);
   void complete_message(Channel& channel, const std::shared_ptr<Message>& message, Deadline& deadline);
   bool try_complete_message(Channel& channel, const std::shared_ptr<Message>& message);
-  /// Lets the caller's stream wait for a message that is complete.
-  void follow(Message& message);
+  /// Lets the caller's stream wait for all of a batch that devices do.
+  void follow(const LocalWork& work);
   void complete_exchange(const Joined& joined, Deadline& deadline);
   bool try_complete_exchange(const Joined& joined);
   void end_exchange(const Joined& joined) noexcept;
@@ -125,13 +135,15 @@ class alignas(kApart) LocalCommunicator final : public Communicator, private Pai
   [[nodiscard]] bool all_parts_done() const;
   void help();
   void finish(const Pending& pending);
+  void advance();
 
   // Calls on memory of devices.
   void launch();
-  void follow_collective(std::uint64_t sequence);
+  void finish_launched(const Pending& pending);
+  void follow(Device device, const DeviceCalls::Mark& done);
+  void follow(const Message& message);
   void follow_lane() noexcept;
   [[nodiscard]] DeviceCalls& device_calls() const { return *group_->options.device_calls; }
-  [[nodiscard]] const DeviceCalls::Mark& done_mark() const { return *slot(0).on_device->done; }
 
   [[nodiscard]] std::size_t elements_of_block() const {
     return std::max<std::size_t>(1, group_->options.block_bytes / size_of(shape_.dtype));
@@ -210,6 +222,10 @@ void LocalCommunicator::refuse_unsupported(const Call& call) const {
                                     name_of(call.operation), name_of(device),
                                     has_devices ? fmt::format(" and {}", name_of(device_calls().kind())) : ""));
   if (has_devices) device_calls().expect_memory(call, rank());
+  if (has_devices && is_reduction(call.operation) && call.device().kind != Device::Kind::cpu &&
+      size() > device_calls().most_added())
+    throw Unsupported(fmt::format("{} on {}: {} ranks; there are {} at most", name_of(call.operation),
+                                  name_of(call.device()), size(), device_calls().most_added()));
   if (call.elements(size()) > kMaxElements)
     throw Unsupported(fmt::format("{}: {} elements; backend local takes at most {}", name_of(call.operation),
                                   call.elements(size()), kMaxElements));
@@ -223,7 +239,8 @@ void LocalCommunicator::do_run(const Call& call, Timeout timeout) {
     const auto message = std::make_shared<Message>();
     post_message(call, channel, message);
     Deadline limit = deadline(timeout);
-    return complete_message(channel, message, limit);
+    complete_message(channel, message, limit);
+    return follow(*message);
   }
   Pending pending = post(call, true);
   Deadline limit = deadline(timeout);
@@ -236,6 +253,7 @@ Work LocalCommunicator::do_start(std::span<const Call> calls) {
   auto work = std::make_unique<LocalWork>(*this);
   attach(work.get());  // first: when the group fails half-way, what has been posted is taken back
   for (const Call& call : calls) {
+    if (call.device().kind != Device::Kind::cpu) work->device_calls = group_->options.device_calls;
     if (is_point_to_point(call.operation)) {
       const bool sends = call.operation == Operation::send;
       Channel& channel = sends ? group_->channel(rank(), call.root) : group_->channel(call.root, rank());
@@ -245,6 +263,7 @@ Work LocalCommunicator::do_start(std::span<const Call> calls) {
     } else {
       pending_.push_back(post(call, false));
       work->last_collective = pending_.back().sequence;
+      if (work->first_collective == 0) work->first_collective = work->last_collective;
     }
   }
   return Work(std::move(work));
@@ -372,7 +391,7 @@ bool LocalCommunicator::try_complete(Pending& pending) {
     }
     join(pending);
   }
-  if (!pending.is_inline && (!all_parts_done() || (shape_.on_device && !device_calls().is_reached(done_mark())))) {
+  if (!pending.is_inline && !all_parts_done()) {
     watch(pending);
     return false;
   }
@@ -507,21 +526,25 @@ void LocalCommunicator::help() {
 }
 
 void LocalCommunicator::finish(const Pending& pending) {
-  if (pending.shape.on_device) follow_collective(pending.sequence);
+  if (pending.shape.on_device) return finish_launched(pending);
+  advance();
+}
+
+void LocalCommunicator::advance() {
   for (Cursor& cursor : cursors_) cursor.advance();
-  consumed_ = pending.sequence;
+  ++consumed_;
 }
 
 // ---- calls on memory of devices ----
 
 // The whole call, which all have posted.
 void LocalCommunicator::launch() {
-  std::vector<DeviceCalls::Member> members;
-  for (std::size_t member = 0; member < cursors_.size(); ++member) {
-    const DevicePosting& posting = *slot(member).on_device;
-    members.push_back({.device = posting.device, .in = in_[member], .out = out_[member], .ready = posting.ready});
-  }
   try {
+    std::vector<DeviceCalls::Member> members;
+    for (std::size_t member = 0; member < cursors_.size(); ++member) {
+      const DevicePosting& posting = *slot(member).on_device;
+      members.push_back({.device = posting.device, .in = in_[member], .out = out_[member], .ready = posting.ready});
+    }
     slot(0).on_device->done = group_->lane->launch({.operation = shape_.operation,
                                                     .op = shape_.op,
                                                     .dtype = shape_.dtype,
@@ -530,22 +553,46 @@ void LocalCommunicator::launch() {
                                                     .members = members});
   } catch (const std::exception& error) {
     group_->leave(rank());
-    group_->fail(
-        {.kind = Failure::Kind::peer,
-         .message = fmt::format("rank {} could not launch {}: {}", rank(), name_of(shape_.operation), error.what())});
+    const std::string why =
+        fmt::format("rank {} could not launch {}: {}", rank(), name_of(shape_.operation), error.what());
+    group_->fail({.kind = Failure::Kind::peer, .message = why});
+    follow_lane();  // a part of it may be under way
     told_ = true;
-    throw;
+    throw RuntimeFailure(why);
   }
 }
 
-void LocalCommunicator::follow_collective(std::uint64_t sequence) {
-  const std::shared_ptr<const DeviceCalls::Mark>& done = slot(0).on_device->done;
-  device_calls().follow(slot(static_cast<std::size_t>(rank())).on_device->device, caller_stream_, *done);
-  for (LocalWork* work : works_) {
-    if (work->last_collective < sequence) continue;
-    work->done = done;
-    work->device_calls = group_->options.device_calls;
+// The stream of who makes a blocking call follows at once. A Work keeps the mark: the stream at its wait does.
+void LocalCommunicator::finish_launched(const Pending& pending) {
+  const std::shared_ptr<const DeviceCalls::Mark> done = slot(0).on_device->done;
+  const Device device = slot(static_cast<std::size_t>(rank())).on_device->device;
+  advance();
+  const auto holder =
+      std::ranges::find_if(works_, [&](const LocalWork* work) { return work->contains(pending.sequence); });
+  if (holder == works_.end()) return follow(device, *done);
+  (*holder)->launched.push_back({device, done});
+}
+
+void LocalCommunicator::follow(Device device, const DeviceCalls::Mark& done) {
+  try {
+    device_calls().follow(device, caller_stream_, done);
+  } catch (const std::exception& error) {
+    const std::string why = fmt::format("{}, rank {}: its stream on {} cannot wait for a call: {}",
+                                        describe(group_->identity), rank(), name_of(device), error.what());
+    group_->fail({.kind = Failure::Kind::peer, .message = why});
+    told_ = true;
+    throw RuntimeFailure(why);
   }
+}
+
+void LocalCommunicator::follow(const Message& message) {
+  if (message.done != nullptr) follow(message.call.device(), *message.done);
+}
+
+void LocalCommunicator::follow(const LocalWork& work) {
+  for (const auto& [device, done] : work.launched) follow(device, *done);
+  for (const auto& [channel, message] : work.messages)
+    if (message->state.load(std::memory_order_acquire) == Message::State::complete) follow(*message);
 }
 
 // After this what the caller's stream does touches no buffer that a call of this group still uses.
@@ -558,11 +605,6 @@ void LocalCommunicator::follow_lane() noexcept {
   }
 }
 
-void LocalCommunicator::follow(Message& message) {
-  if (const auto done = std::exchange(message.done, nullptr))
-    device_calls().follow(message.call.device(), caller_stream_, *done);
-}
-
 // ---- messages ----
 
 bool LocalCommunicator::try_complete_message(Channel& channel, const std::shared_ptr<Message>& message) {
@@ -571,10 +613,7 @@ bool LocalCommunicator::try_complete_message(Channel& channel, const std::shared
     watch(channel, message);
     return false;
   }
-  if (state == Message::State::complete) {
-    if (message->done != nullptr && !device_calls().is_reached(*message->done)) return false;
-    return follow(*message), true;
-  }
+  if (state == Message::State::complete) return true;
   if (state == Message::State::withdrawn) throw_failure(kNoSequence, true);  // the group has failed before
   fail({.kind = message->broken ? Failure::Kind::peer : Failure::Kind::mismatch,
         .sequence = kNoSequence,
@@ -591,7 +630,6 @@ void LocalCommunicator::complete_message(Channel& channel, const std::shared_ptr
     fail({Failure::Kind::timeout, kNoSequence,
           fmt::format("{}: waited {} for rank {}", place(call), milliseconds(deadline.limit()), call.root)});
   });
-  if (message->state.load(std::memory_order_acquire) == Message::State::complete) return follow(*message);
   (void)try_complete_message(channel, message);
 }
 
@@ -764,8 +802,23 @@ bool LocalCommunicator::is_complete(const LocalWork& work) const {
 
 LocalWork::~LocalWork() {
   if (communicator_ == nullptr) return;
-  if (!complete_ && !communicator_->is_finished(*this)) communicator_->give_up("dropped an unfinished call");
+  if (!complete_ && !communicator_->is_finished(*this)) {
+    communicator_->give_up("dropped an unfinished call");
+  } else if (device_calls != nullptr && !is_ordered_) {
+    try {
+      communicator_->follow(*this);
+    } catch (const std::exception&) {
+      // The group has failed; the next call says why.
+    }
+  }
   communicator_->detach(this);
+}
+
+bool LocalWork::is_reached() const {
+  const auto is_done = [&](const auto& mark) { return mark == nullptr || device_calls->is_reached(*mark); };
+  return device_calls == nullptr ||
+         (std::ranges::all_of(launched, is_done, &Launched::done) &&
+          std::ranges::all_of(messages, [&](const auto& entry) { return is_done(entry.second->done); }));
 }
 
 bool LocalWork::is_complete() {
@@ -775,21 +828,28 @@ bool LocalWork::is_complete() {
 }
 
 bool LocalWork::test() {
-  if (is_complete()) return is_reached();
-  bool all = communicator_->try_complete_until(last_collective);
-  for (const auto& [channel, message] : messages) all = communicator_->try_complete_message(*channel, message) && all;
-  if (joined) all = communicator_->try_complete_exchange(*joined) && all;
-  complete_ = all;
-  return all && is_reached();
+  if (!is_complete()) {
+    bool all = communicator_->try_complete_until(last_collective);
+    for (const auto& [channel, message] : messages) all = communicator_->try_complete_message(*channel, message) && all;
+    if (joined) all = communicator_->try_complete_exchange(*joined) && all;
+    complete_ = all;
+  }
+  if (!complete_ || !is_reached()) return false;
+  return is_ordered_ = true;
 }
 
 void LocalWork::wait(Timeout timeout) {
-  if (is_complete()) return;
-  Deadline limit = communicator_->deadline(timeout);
-  communicator_->complete_until(last_collective, limit);
-  for (const auto& [channel, message] : messages) communicator_->complete_message(*channel, message, limit);
-  if (joined) communicator_->complete_exchange(*joined, limit);
-  complete_ = true;
+  if (!is_complete()) {
+    Deadline limit = communicator_->deadline(timeout);
+    communicator_->complete_until(last_collective, limit);
+    for (const auto& [channel, message] : messages) communicator_->complete_message(*channel, message, limit);
+    if (joined) communicator_->complete_exchange(*joined, limit);
+    complete_ = true;
+  }
+  // Also of a call that another has completed, or that was waited for in another stream.
+  if (device_calls == nullptr || communicator_ == nullptr) return;
+  communicator_->follow(*this);
+  is_ordered_ = true;
 }
 
 }  // namespace

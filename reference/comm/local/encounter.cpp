@@ -25,17 +25,18 @@ bool Encounter::is_complete() const {
 
 bool Encounter::is_over() const { return is_complete() || state() == State::mismatched || state() == State::withdrawn; }
 
-void Encounter::post(std::size_t side, const PairExchange& exchange) {
+void Encounter::post(std::size_t side, const PairExchange& exchange) noexcept {
   sides_[side] = exchange;
   first_ = side;
   users_.store(1, std::memory_order_relaxed);
   word_.store(word_of(State::waiting), std::memory_order_relaxed);
 }
 
-void Encounter::meet(std::size_t side, const PairExchange& exchange, WaitPolicy policy) {
+void Encounter::meet(std::size_t side, const PairExchange& exchange, WaitPolicy policy) noexcept {
   sides_[side] = exchange;
-  mismatch_ = difference();
-  if (!mismatch_.empty()) return word_.store(word_of(State::mismatched), std::memory_order_release);
+  difference_ = difference();
+  if (difference_.in != Difference::In::nothing)
+    return word_.store(word_of(State::mismatched), std::memory_order_release);
   cut_into_pieces();
   if (pieces_ <= 1) {
     make(0, bytes_);
@@ -45,20 +46,37 @@ void Encounter::meet(std::size_t side, const PairExchange& exchange, WaitPolicy 
   take_pieces(side, policy, true);
 }
 
-std::string Encounter::difference() const {
+Encounter::Difference Encounter::difference() const noexcept {
   const auto& lower = sides_[kLower].parts;
   const auto& higher = sides_[kHigher].parts;
-  if (lower.size() != higher.size())
-    return fmt::format("a pair exchange of {} parts meets one of {}", lower.size(), higher.size());
-  if (sides_[kLower].update != sides_[kHigher].update) return "a pair exchange meets one with another update";
+  if (lower.size() != higher.size()) return {.in = Difference::In::number, .parts = {lower.size(), higher.size()}};
+  if (sides_[kLower].update != sides_[kHigher].update) return {.in = Difference::In::update};
   for (std::size_t i = 0; i < lower.size(); ++i)
     if (lower[i].x.dtype != higher[i].x.dtype || lower[i].x.count != higher[i].x.count)
-      return fmt::format("part {} of a pair exchange, {} x {}, meets {} x {}", i, name_of(lower[i].x.dtype),
-                         lower[i].x.count, name_of(higher[i].x.dtype), higher[i].x.count);
+      return {.in = Difference::In::part,
+              .part = i,
+              .dtypes = {lower[i].x.dtype, higher[i].x.dtype},
+              .counts = {lower[i].x.count, higher[i].x.count}};
   return {};
 }
 
-void Encounter::cut_into_pieces() {
+std::string Encounter::mismatch() const {
+  const auto& [in, part, parts, dtypes, counts] = difference_;
+  switch (in) {
+    case Difference::In::nothing:
+      return {};
+    case Difference::In::number:
+      return fmt::format("a pair exchange of {} parts meets one of {}", parts[kLower], parts[kHigher]);
+    case Difference::In::update:
+      return "a pair exchange meets one with another update";
+    case Difference::In::part:
+      break;
+  }
+  return fmt::format("part {} of a pair exchange, {} x {}, meets {} x {}", part, name_of(dtypes[kLower]),
+                     counts[kLower], name_of(dtypes[kHigher]), counts[kHigher]);
+}
+
+void Encounter::cut_into_pieces() noexcept {
   // A piece of both sides fits into the nearer caches, and large values do not make so many that looking for their parts costs.
   // What is small is made by whoever comes second, before the other one could have seen it.
   constexpr std::size_t small = 1024, least = 64 * 1024, most_pieces = 64;
@@ -118,8 +136,9 @@ Visit MeetingPlace::come(std::size_t side, const PairExchange& exchange, WaitPol
     encounter->users_.fetch_add(1, std::memory_order_relaxed);
     posted_.erase(found);
   }
-  encounter->meet(side, exchange, policy);
-  return Visit(encounter);
+  Visit visit(encounter);
+  visit->meet(side, exchange, policy);
+  return visit;
 }
 
 Encounter& MeetingPlace::idle() {

@@ -28,7 +28,8 @@ class alignas(kApart) Encounter {
   static constexpr std::size_t kLower = 0, kHigher = 1;
 
   [[nodiscard]] State state() const;
-  [[nodiscard]] const std::string& mismatch() const { return mismatch_; }
+  /// Of one that is mismatched: how the sides differ, in words.
+  [[nodiscard]] std::string mismatch() const;
   /// Of one that has met: takes pieces until there are none left, and makes them. Before it takes those of the other side it
   /// looks for it, as often as the policy spins in a tenth of a wait.
   void work(std::size_t side, WaitPolicy policy) noexcept { take_pieces(side, policy, false); }
@@ -40,11 +41,21 @@ class alignas(kApart) Encounter {
  private:
   friend class MeetingPlace;
   friend struct LeaveEncounter;
-  void post(std::size_t side, const PairExchange& exchange);
-  void meet(std::size_t side, const PairExchange& exchange, WaitPolicy policy);
+  // How the sides differ: in their numbers of parts, in their updates, or in a part. Values, since who has been told may free its
+  // parts before the other one is.
+  struct Difference {
+    enum class In : std::uint8_t { nothing, number, update, part } in = In::nothing;
+    std::size_t part = 0;
+    std::array<std::size_t, 2> parts{};
+    std::array<DType, 2> dtypes{};
+    std::array<std::int64_t, 2> counts{};
+  };
+  void post(std::size_t side, const PairExchange& exchange) noexcept;
+  // Whatever comes of it, the other side, which waits, is told.
+  void meet(std::size_t side, const PairExchange& exchange, WaitPolicy policy) noexcept;
   void take_pieces(std::size_t side, WaitPolicy policy, bool has_first) noexcept;
-  void cut_into_pieces();
-  [[nodiscard]] std::string difference() const;
+  void cut_into_pieces() noexcept;
+  [[nodiscard]] Difference difference() const noexcept;
   void make(std::size_t begin, std::size_t end) const noexcept;
 
   // The word: pieces that are taken, pieces that are made, and the state. More are taken than there are, by at most two.
@@ -59,7 +70,7 @@ class alignas(kApart) Encounter {
   std::size_t first_ = kLower;               // the side that came first
   std::size_t bytes_ = 0, piece_bytes_ = 0;  // of all parts, each rounded up to whole lines
   std::uint64_t pieces_ = 0;
-  std::string mismatch_;
+  Difference difference_;
   std::atomic<int> users_{0};  // 0: may be posted anew
 };
 
