@@ -599,6 +599,19 @@ MakeSteps training_with(std::function<void(ReducerSteps&)> change) {
   };
 }
 
+// The columns of each P from the given one on are zeros.
+MakeSteps without_directions(std::int64_t from) {
+  return [from] {
+    training::ExecutorSteps steps;
+    steps.power_sgd.orthonormalise_narrow = [from](std::span<double> matrix, std::int64_t columns, double epsilon) {
+      bucketing::orthonormalise(matrix, columns, epsilon);
+      for (std::size_t at = 0; at < matrix.size(); ++at)
+        if (static_cast<std::int64_t>(at) % columns >= from) matrix[at] = 0;
+    };
+    return suite::Steps(std::move(steps));
+  };
+}
+
 void sum_where_compressed(ReducerSteps& steps) {
   steps.start = [](Communicator& group, Buffer values, comm::ReduceOp op) {
     const bool compressed = values.dtype == comm::DType::f16 || values.dtype == comm::DType::bf16;
@@ -628,6 +641,9 @@ std::vector<Mutant> of_models() {
   const auto statistics = [&](const char* statistics) {
     return at("statistics", std::string("statistics=") + statistics + ",reduced=afterwards,accumulation=1", 2);
   };
+  const auto hooked = [&](const char* compression, int world = 2) {
+    return at("hooked", std::string("model=perceptron,compression=") + compression + ",reduced=afterwards", world);
+  };
   const auto models = [&](const char* buckets) { return at("models", std::string("model=gpt,buckets=") + buckets, 2); };
   return {
       {"bkt.first_bucket_alone", "BUCKET-070", "only the first bucket is reduced", "BKT-19: a loop over one bucket",
@@ -651,14 +667,19 @@ std::vector<Mutant> of_models() {
        statistics("broadcast"), statistics("own"), "they are not to be",
        training_with([](ReducerSteps& steps) { steps.broadcasts_buffers = [](bool) { return false; }; })},
       {"bkt.last_number_of_a_hooks", "BUCKET-209", "a hook is given all but the last of a bucket's numbers",
-       "a length counted from 0: RED-08", at("hooked", "model=perceptron,compression=int8,reduced=afterwards", 2),
-       at("hooked", "model=perceptron,compression=int8,reduced=afterwards", 1), "alone, it is its own mean",
+       "a length counted from 0: RED-08", hooked("int8"), hooked("int8", 1), "alone, it is its own mean",
        training_with([](ReducerSteps& steps) {
          steps.exchanged = [](Buffer bucket, int) {
            --bucket.count;
            return bucket;
          };
        })},
+      {"bkt.products_of_nothing", "BUCKET-209", "what ranks send of a gradient is zeros, and all is left over",
+       "columns that are all taken for dependent ones", hooked("powersgd"), hooked("int8"), "there are no products",
+       without_directions(0)},
+      {"bkt.one_direction_less", "BUCKET-209", "products have a direction less than they are to have",
+       "a loop that ends one column early", hooked("powersgd"), hooked("int8"), "there are no products",
+       without_directions(1)},
       {"bkt.last_bucket_alone", "BUCKET-084", "only the last bucket is reduced", "BKT-19", models("several"),
        models("flat"), "there is one", training_with(last_bucket_alone)},
   };

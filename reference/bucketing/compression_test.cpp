@@ -8,6 +8,7 @@
 
 #include "reference/bucketing/power_sgd.hpp"
 #include "reference/bucketing/quantised.hpp"
+#include "reference/bucketing/scaled_copy.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/half.hpp"
 #include "reference/comm/local.hpp"
@@ -32,10 +33,19 @@ std::string said_by(const Part& part) {
   return "nothing";
 }
 
-// What a hook makes of one bucket that holds one gradient.
-void exchange(Communicator& group, const CommunicationHook& hook, Buffer values) {
-  const std::vector<Member> members{{0, 0}};
-  const HookedBucket bucket{.index = 0, .values = values, .members = members};
+// What a hook makes of one bucket that holds gradients of so many elements, or one of all.
+void exchange(Communicator& group, const CommunicationHook& hook, Buffer values,
+              std::vector<std::int64_t> elements = {}) {
+  if (elements.empty()) elements = {values.count};
+  std::vector<Member> members;
+  std::vector<Gradient> gradients;
+  std::int64_t begin = 0;
+  for (const std::int64_t count : elements) {
+    members.push_back({static_cast<int>(members.size()), begin});
+    gradients.push_back({.elements = count, .dtype = values.dtype});
+    begin += count;
+  }
+  const HookedBucket bucket{.index = 0, .values = values, .members = members, .gradients = gradients};
   hook.start(group, bucket).wait();
   hook.finish(group, bucket);
 }
@@ -129,6 +139,16 @@ TEST(Orthonormalising, LeavesColumnsOfLengthOneAtRightAngles) {
   EXPECT_NEAR(std::hypot(matrix[1], matrix[3]), 1, 1e-15);
 }
 
+TEST(Orthonormalising, TakesColumnsOfAnyLength) {
+  for (const double length : {1e-30, 1.0, 1e12, 1e38}) {
+    std::vector<double> matrix{3 * length, length, 4 * length, length};
+    orthonormalise(matrix, 2, 0);
+    EXPECT_DOUBLE_EQ(matrix[0], 0.6) << length;
+    EXPECT_DOUBLE_EQ(matrix[2], 0.8) << length;
+    EXPECT_NEAR(std::hypot(matrix[1], matrix[3]), 1, 1e-14) << length;
+  }
+}
+
 TEST(Orthonormalising, DropsWhatDependsOnOthers) {
   std::vector<double> matrix{1, 2, 0, 2, 4, 0, 2, 4, 0};  // the second column is twice the first, the third is zero
   orthonormalise(matrix, 3, 0);
@@ -139,7 +159,7 @@ TEST(PowerSgd, RefusesWhatItCannotDo) {
   const auto refused = [](std::vector<MatrixShape> shapes, PowerSgdOptions options = {}) {
     return said_by<InvalidArgument>([&] { PowerSgd sgd(std::move(shapes), options); });
   };
-  EXPECT_THAT(refused({{2, 2}, {0, 5}}), HasSubstr("gradient 1 has 0 rows and 5 columns"));
+  EXPECT_THAT(refused({{2, 2}, {-1, 5}}), HasSubstr("gradient 1 has -1 rows and 5 columns; 0 or more"));
   EXPECT_THAT(refused({}, {.rank = 0}), HasSubstr("rank 0; 1 or more"));
   EXPECT_THAT(refused({}, {.start = -1}), HasSubstr("start after -1 reductions"));
   EXPECT_THAT(refused({}, {.least_rate = -2}), HasSubstr("rate -2"));
@@ -149,10 +169,96 @@ TEST(PowerSgd, RefusesWhatItCannotDo) {
     EXPECT_THAT(said_by<InvalidArgument>([&] { exchange(world, PowerSgd({}).hook(), {values.data(), 4}); }),
                 HasSubstr("gradient 0; the shapes of 0 are known"));
     EXPECT_THAT(said_by<InvalidArgument>([&] {
-                  exchange(world, PowerSgd({{3, 3}}, {.start = 0, .least_rate = 0}).hook(), {values.data(), 4});
+                  exchange(world, PowerSgd({{3, 3}}, {.start = 0, .least_rate = 0}).hook(), {values.data(), 4}, {9});
                 }),
                 HasSubstr("gradient 0 has 3 x 3 numbers from 0 on in a bucket of 4"));
     EXPECT_THAT(said_by<OutOfRange>([] { (void)PowerSgd({}).error(0); }), HasSubstr("gradient 0; there are 0"));
+  });
+}
+
+// A shape of fewer numbers would leave the others each rank's own; one of more would take the next gradient's.
+TEST(PowerSgd, RefusesShapesOfOtherGradients) {
+  run_ranks(1, [](Communicator& world) {
+    std::vector<float> values(12);
+    const auto refused = [&](MatrixShape shape) {
+      return said_by<InvalidArgument>([&] {
+        const PowerSgd sgd({{2, 3}, shape}, {.start = 0, .least_rate = 0});
+        exchange(world, sgd.hook(), {values.data(), 12}, {6, 6});
+      });
+    };
+    EXPECT_EQ(refused({3, 2}), "nothing");
+    EXPECT_THAT(refused({2, 2}), HasSubstr("gradient 1 of 6 elements is said to have 2 x 2"));
+    EXPECT_THAT(refused({6, 2}), HasSubstr("gradient 1 of 6 elements is said to have 6 x 2"));
+    EXPECT_THAT(refused({0, 6}), HasSubstr("gradient 1 of 6 elements is said to have 0 x 6"));
+    EXPECT_THAT(refused({INT64_MAX / 2 + 4, 2}), HasSubstr("gradient 1 of 6 elements"));
+  });
+}
+
+TEST(PowerSgd, LeavesGradientsWithoutElementsAlone) {
+  run_ranks(2, [](Communicator& world) {
+    std::vector<float> values(2, static_cast<float>(world.rank()));
+    const PowerSgd sgd({{0, 0}, {2, 1}}, {.start = 0, .least_rate = 0});
+    exchange(world, sgd.hook(), {values.data(), 2}, {0, 2});
+    EXPECT_THAT(values, testing::Each(testing::FloatNear(0.5F, 1e-6F)));
+  });
+}
+
+// All that has come, in the end or in what is left over, is all that there was: to the rounding of f32, not of halves.
+TEST(PowerSgd, KeepsWhatRoundingToHalvesTakesOff) {
+  run_ranks(1, [](Communicator& world) {
+    constexpr int steps = 40;
+    std::vector<float> gradient;
+    for (int i = 0; i < 6 * 5; ++i) gradient.push_back(static_cast<float>((i * 37 + i * i) % 101 - 50) / 64);
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      const PowerSgd sgd({{6, 5}}, {.rank = 2, .start = 0, .least_rate = 0});
+      std::vector<double> come(gradient.size());
+      for (int step = 0; step < steps; ++step) {
+        std::vector<std::uint16_t> halves(gradient.size());
+        std::vector<float> back(gradient.size());
+        const Buffer values{halves.data(), std::ssize(halves), dtype};
+        copy_divided({gradient.data(), std::ssize(gradient)}, values, 1);
+        exchange(world, sgd.hook(), values);
+        copy_divided(values, {back.data(), std::ssize(back)}, 1);
+        for (std::size_t i = 0; i < come.size(); ++i) come[i] += static_cast<double>(back[i]);
+      }
+      for (std::size_t i = 0; i < come.size(); ++i)
+        EXPECT_NEAR(come[i] + static_cast<double>(sgd.error(0)[i]), steps * static_cast<double>(gradient[i]), 1e-4)
+            << name_of(dtype) << ", number " << i;
+    }
+  });
+}
+
+// Approximations whose numbers are larger than all of the gradient's. What comes after them is as if they had not been.
+TEST(PowerSgd, ForgetsProductsThatAreBeyondTheType) {
+  run_ranks(1, [](Communicator& world) {
+    int beyond = 0;
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+      const PowerSgd sgd({{3, 3}}, {.rank = 2, .start = 0, .least_rate = 0, .seed = seed});
+      std::vector<float> values{-1.7e38F, -0.3e38F, 2.7e38F, -0.3e38F, -0.3e38F, -3.2e38F, 2.9e38F, -1.4e38F, 0.6e38F};
+      exchange(world, sgd.hook(), {values.data(), 9});
+      if (std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) continue;
+      ++beyond;
+      values = {1, 2, 3, 4, 5, 6, 7, 8, 10};
+      exchange(world, sgd.hook(), {values.data(), 9});
+      EXPECT_THAT(values, testing::Each(testing::Truly([](float value) { return std::abs(value) < 20; }))) << seed;
+    }
+    EXPECT_GT(beyond, 0) << "the test is wrong";
+  });
+}
+TEST(PowerSgd, ForgetsProductsThatAreBeyondHalves) {
+  run_ranks(1, [](Communicator& world) {
+    const PowerSgd sgd({{2, 2}}, {.start = 0, .least_rate = 0});
+    const auto step = [&](const std::vector<float>& gradient) {
+      std::vector<comm::Float16> halves;
+      for (const float value : gradient) halves.push_back(comm::to_float16(value));
+      exchange(world, sgd.hook(), {halves.data(), 4, DType::f16});
+      return std::ranges::all_of(halves, [](comm::Float16 half) { return std::isfinite(comm::to_float(half)); });
+    };
+    int beyond = 0;
+    for (int i = 0; i < 4; ++i) beyond += step({60000, 60000, 60000, 0}) ? 0 : 1;  // it nears 60000 x 1.17
+    EXPECT_GT(beyond, 0) << "the test is wrong";
+    EXPECT_TRUE(step({1, 2, 3, 5}));
+    EXPECT_TRUE(step({1, 2, 3, 5}));
   });
 }
 

@@ -44,7 +44,8 @@ bool orthonormalise_column(std::span<double> matrix, std::int64_t columns, std::
   const double length = std::sqrt(product(matrix, columns, column, column));
   const bool is_left = !(length <= negligible * before);  // what is no number goes on
   const double factor = is_left ? 1 / (length + epsilon) : 0;
-  add_multiple(matrix, columns, column, factor - 1, column);
+  for (auto at = static_cast<std::size_t>(column); at < matrix.size(); at += static_cast<std::size_t>(columns))
+    matrix[at] *= factor;
   return is_left;
 }
 
@@ -54,6 +55,12 @@ void draw_column(std::span<double> matrix, std::int64_t columns, std::int64_t co
   const auto width = static_cast<std::size_t>(columns);
   for (std::size_t at = static_cast<std::size_t>(column); at < matrix.size(); at += width)
     matrix[at] = static_cast<double>(engine() >> 11) * 0x1p-52 - 1;
+}
+
+// Of a shape whose product may not fit 64 bits.
+bool has_elements(const MatrixShape& shape, std::int64_t elements) {
+  if (shape.rows == 0 || shape.columns == 0) return elements == 0;
+  return elements % shape.rows == 0 && elements / shape.rows == shape.columns;
 }
 
 // A gradient that is reduced as a product.
@@ -89,8 +96,8 @@ Doubles transposed_times(std::span<const float> values, const Matrix& matrix, st
   return result;
 }
 
-bool is_finite(std::span<const double> values) {
-  return std::ranges::all_of(values, [](double value) { return std::isfinite(value); });
+bool is_finite(std::span<const float> values) {
+  return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
 }
 
 // A bucket that is under way. Which members are compressed is the same on every rank.
@@ -110,6 +117,30 @@ comm::Call averaging(Buffer values) {
   return {.operation = comm::Operation::all_reduce, .op = comm::ReduceOp::avg, .in = values, .out = values};
 }
 Buffer buffer_of(std::vector<float>& values) { return {values.data(), std::ssize(values)}; }
+
+// What remains of numbers that are written as that type.
+void round_to(comm::DType dtype, std::vector<float>& values) {
+  if (dtype == comm::DType::f32) return;
+  std::vector<std::byte> memory(values.size() * comm::size_of(dtype));
+  const Buffer rounded{memory.data(), std::ssize(values), dtype};
+  copy_divided(buffer_of(values), rounded, 1);
+  copy_divided(rounded, buffer_of(values), 1);
+}
+
+// P Q', [rows][columns].
+std::vector<float> product_of(const Matrix& matrix, std::span<const double> narrow) {
+  const auto rows = static_cast<std::size_t>(matrix.shape.rows),
+             columns = static_cast<std::size_t>(matrix.shape.columns), rank = static_cast<std::size_t>(matrix.rank);
+  std::vector<float> product;
+  product.reserve(rows * columns);
+  for (std::size_t row = 0; row < rows; ++row)
+    for (std::size_t column = 0; column < columns; ++column) {
+      double sum = 0;
+      for (std::size_t i = 0; i < rank; ++i) sum += narrow[row * rank + i] * matrix.directions[column * rank + i];
+      product.push_back(static_cast<float>(sum));
+    }
+  return product;
+}
 
 }  // namespace
 
@@ -134,8 +165,8 @@ class PowerSgd::Impl {
       : options_(options), steps_(std::move(steps)) {
     require_options();
     for (const MatrixShape& shape : shapes) {
-      if (shape.rows < 1 || shape.columns < 1)
-        throw InvalidArgument(fmt::format("PowerSGD: gradient {} has {} rows and {} columns; 1 or more are possible",
+      if (shape.rows < 0 || shape.columns < 0)
+        throw InvalidArgument(fmt::format("PowerSGD: gradient {} has {} rows and {} columns; 0 or more are possible",
                                           matrices_.size(), shape.rows, shape.columns));
       const auto rank = std::min<std::int64_t>({options.rank, shape.rows, shape.columns});
       matrices_.push_back({.shape = shape,
@@ -191,7 +222,7 @@ class PowerSgd::Impl {
       Matrix& matrix = matrices_[static_cast<std::size_t>(gradient)];
       const auto wide = taken(means, matrix.wide());
       matrix.directions.assign(wide.begin(), wide.end());
-      rebuild(matrix, values, narrows[next++]);
+      rebuild(matrix, values, narrows[next++], bucket.values.dtype);
     });
     copy_divided(buffer_of(exchange.values), bucket.values, 1);
   }
@@ -216,6 +247,13 @@ class PowerSgd::Impl {
   static void require_room(const Member& member, const MatrixShape& shape, const HookedBucket& bucket) {
     if (bucket.numbers != 1)
       throw InvalidArgument(fmt::format("PowerSGD: gradient {} is complex; real ones are compressed", member.gradient));
+    if (member.gradient >= std::ssize(bucket.gradients))
+      throw InvalidArgument(fmt::format("PowerSGD: gradient {} in a bucket; the elements of {} are known",
+                                        member.gradient, bucket.gradients.size()));
+    const std::int64_t elements = bucket.gradients[static_cast<std::size_t>(member.gradient)].elements;
+    if (!has_elements(shape, elements))
+      throw InvalidArgument(fmt::format("PowerSGD: gradient {} of {} elements is said to have {} x {}", member.gradient,
+                                        elements, shape.rows, shape.columns));
     if (member.begin > bucket.values.count - shape.rows * shape.columns)
       throw InvalidArgument(fmt::format("PowerSGD: gradient {} has {} x {} numbers from {} on in a bucket of {}",
                                         member.gradient, shape.rows, shape.columns, member.begin, bucket.values.count));
@@ -258,22 +296,20 @@ class PowerSgd::Impl {
     }
     return times(values, matrix, matrix.directions);
   }
-  // P Q' in place of what this rank had, whose difference it keeps.
-  void rebuild(Matrix& matrix, std::span<float> values, std::span<const double> narrow) const {
-    const bool remembers = steps_.remembers(is_finite(narrow) && is_finite(matrix.directions));
-    const bool keeps = remembers && steps_.keeps_error(options_.error_feedback);
-    if (keeps) matrix.error.resize(values.size());
-    const auto columns = static_cast<std::size_t>(matrix.shape.columns), rank = static_cast<std::size_t>(matrix.rank);
-    for (std::size_t row = 0; row * columns < values.size(); ++row)
-      for (std::size_t column = 0; column < columns; ++column) {
-        double sum = 0;
-        for (std::size_t i = 0; i < rank; ++i) sum += narrow[row * rank + i] * matrix.directions[column * rank + i];
-        const std::size_t at = row * columns + column;
-        const auto approximated = static_cast<float>(sum);
-        if (keeps) matrix.error[at] = steps_.error(values[at], approximated);
-        values[at] = approximated;
-      }
+  // P Q' in place of what this rank had, whose difference from what is written it keeps. All ranks have the same P and Q, and
+  // so remember alike.
+  void rebuild(Matrix& matrix, std::span<float> values, std::span<const double> narrow, comm::DType dtype) const {
+    std::vector<float> product = product_of(matrix, narrow);
+    round_to(dtype, product);
+    const bool remembers = steps_.remembers(is_finite(product));
+    if (remembers && steps_.keeps_error(options_.error_feedback)) keep_error(matrix, values, product);
     if (!remembers) matrix.directions.clear();
+    std::ranges::copy(product, values.begin());
+  }
+  void keep_error(Matrix& matrix, std::span<const float> own, std::span<const float> approximated) const {
+    std::vector<float> error(own.size());
+    std::ranges::transform(own, approximated, error.begin(), steps_.error);
+    if (steps_.remembers(is_finite(error))) matrix.error = std::move(error);
   }
 
   PowerSgdOptions options_;

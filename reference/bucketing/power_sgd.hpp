@@ -7,11 +7,15 @@
 //         the end.
 // Plain   What would not become smaller by `least_rate`, and everything before `start`, is averaged as it is. With P it is one
 //         all-reduce a bucket, beside which Q is the second one.
-// State   By gradient, not by bucket: other buckets, and new ones, change no number of it where additions have one order. The
-//         first Q is drawn from the seed and the gradient's number, on every rank alike.
-// Types   f16, bf16 and f32; P and Q are f32, products are added in f64. Others are averaged as they are.
+// State   By gradient, not by bucket: other buckets, and new ones, change no number of what is compressed where additions have
+//         one order; nor of what is plain in f32. The first Q is drawn from the seed and the gradient's number, on every rank
+//         alike.
+// Types   f16, bf16 and f32; P and Q are f32, products are added in f64 and rounded to the gradient's type, and what that takes
+//         off is left over, too. Others are averaged as they are. A plain half is averaged in f32 beside products, and in its
+//         own type in a bucket without them: there a sum may be rounded otherwise in other buckets.
 // Finite  What has a number that is none, or is infinite, has a mean of no numbers on every rank, after which directions are
-//         begun anew; what was left over stays as it was.
+//         begun anew; what was left over stays as it was. So it does where P Q' alone is beyond the gradient's type, which
+//         is then infinite where it is; and on a rank where what is left over is beyond f32.
 // Absent  What was left over of a gradient that no rank has in a step (Unused::told) goes into a view that nobody reads.
 // Cost    4 r (n + m) bytes in place of 4 n m, and about 8 n m r operations.
 // Source  Vogels, Karimireddy and Jaggi, PowerSGD, NeurIPS 2019; PyTorch, powerSGD_hook, whose defaults these are but for the
@@ -58,7 +62,7 @@ struct PowerSgdSteps {
   std::function<bool(bool warm_start)> keeps_directions = [](bool warm_start) { return warm_start; };
   std::function<std::uint64_t(std::uint64_t seed, int gradient, int group_rank)> seed = seed_of;
   std::function<void(std::span<double> matrix, std::int64_t columns, double epsilon)> orthonormalise_narrow;  // P
-  /// Whether directions, and what is left over, are those of a step with such a mean.
+  /// Whether directions, and what is left over, are those of a step, given whether they are finite, and the mean.
   std::function<bool(bool is_finite)> remembers = [](bool is_finite) { return is_finite; };
   /// What a rank keeps of a number, of its own and of what was made of the mean.
   std::function<float(float own, float approximated)> error = [](float own, float approximated) {
@@ -75,11 +79,11 @@ void orthonormalise(std::span<double> matrix, std::int64_t columns, double epsil
 class PowerSgd {
  public:
   /// Of gradients of these shapes, by their number. Throws InvalidArgument, naming the gradient or the value, for a shape
-  /// without rows or columns, a rank below 1, a start below 0, and a rate or an epsilon that is negative or no number.
+  /// of less than 0 rows or columns, a rank below 1, a start below 0, and a rate or an epsilon that is negative or no number.
   explicit PowerSgd(std::vector<MatrixShape> shapes, PowerSgdOptions options = {}, PowerSgdSteps steps = {});
 
   /// For one reducer of these gradients; lives on without this. Starting it throws InvalidArgument for a gradient whose shape
-  /// is unknown, or that is complex or has not the room of its shape in its bucket.
+  /// is unknown or has another number of elements, or that is complex or has not the room of its shape in its bucket.
   [[nodiscard]] CommunicationHook hook() const;
   /// What this rank has left over of a gradient, row-major; empty where nothing was compressed. Throws OutOfRange for a
   /// gradient that there is not.

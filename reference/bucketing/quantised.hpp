@@ -7,7 +7,8 @@
 // Error   Of the mean: half of the mean of the ranks' scales, where numbers are larger than 2^-23 at all; a scale is no smaller
 //         than that. Nothing of it is kept for the next step.
 // Bytes   n + 8 a channel to every rank, for n numbers: less than an all-reduce of f32 moves up to about eight ranks.
-// Finite  What has a number that is none, or is infinite, arrives as a channel of no numbers, on every rank.
+// Finite  What has a number that is none, or is infinite, arrives as a channel of no numbers, on every rank. So does a channel
+//         whose lowest and highest number are further apart than the largest f32, which a scale would have to span.
 // Source  PyTorch, quantization_pertensor_hook and quantization_perchannel_hook with their observers; but no channel of padding.
 #pragma once
 
@@ -23,7 +24,7 @@ struct Quantisation {
   float scale = 1;
   float zero_point = 0;  // a whole number in [0, 255]
 };
-/// That of a channel; its scale is no number where one of the channel's is not finite.
+/// That of a channel; its scale is not finite where one of the channel's numbers, or the distance of two, is not.
 [[nodiscard]] Quantisation quantisation_of(std::span<const float> channel);
 
 /// Numbers that share a scale.

@@ -205,8 +205,7 @@ class Reducer::Impl {
     const State& state = known(gradient, "view");
     if (is_sparse(gradient))
       throw InvalidArgument(at("view") + fmt::format(": gradient '{}' is sparse; it has rows", name(gradient)));
-    if (memory_[static_cast<std::size_t>(state.bucket)].data() == nullptr)
-      throw StateError(at("view") + fmt::format(": the bucket of '{}' has no memory now", name(gradient)));
+    require_memory(state.bucket, "view");
     return part_of(bucket_buffer(state.bucket), state.begin, reals_of(gradients_[static_cast<std::size_t>(gradient)]));
   }
 
@@ -236,6 +235,11 @@ class Reducer::Impl {
   [[nodiscard]] Buffer results(int bucket) const {
     if (bucket < 0 || static_cast<std::size_t>(bucket) >= plan_.buckets.size())
       throw OutOfRange(at("results") + fmt::format(": bucket {}; there are {}", bucket, plan_.buckets.size()));
+    const Bucket& one = plan_.buckets[static_cast<std::size_t>(bucket)];
+    if (is_sparse_bucket(one))
+      throw InvalidArgument(at("results") + fmt::format(": bucket {} is that of '{}', which is sparse; it has rows",
+                                                        bucket, name(plan_.members_of(one).front().gradient)));
+    require_memory(bucket, "results");
     return own_part(bucket, bucket_buffer(bucket));
   }
   [[nodiscard]] std::int64_t bucket_memory() const {
@@ -439,6 +443,17 @@ class Reducer::Impl {
     if (options_.unused != Unused::told && options_.unused != Unused::zeros)
       throw InvalidArgument(at(operation) +
                             fmt::format(": '{}' is said to be unused, which is not looked at here", name(gradient)));
+  }
+
+  void require_memory(int bucket, const char* operation) const {
+    if (memory_[static_cast<std::size_t>(bucket)].data() != nullptr) return;
+    throw StateError(at(operation) + fmt::format(": the bucket of {} has no memory now", members_named(bucket)));
+  }
+  [[nodiscard]] std::string members_named(int bucket) const {
+    std::vector<std::string> names;
+    for (const Member& member : plan_.members_of(plan_.buckets[static_cast<std::size_t>(bucket)]))
+      names.push_back(name(member.gradient));
+    return names_of(names);
   }
 
   // ---- plans ----
@@ -855,7 +870,11 @@ class Reducer::Impl {
   }
   [[nodiscard]] HookedBucket hooked(int bucket, const Buffer& values) const {
     const Bucket& one = plan_.buckets[static_cast<std::size_t>(bucket)];
-    return {.index = bucket, .values = values, .members = plan_.members_of(one), .numbers = one.numbers};
+    return {.index = bucket,
+            .values = values,
+            .members = plan_.members_of(one),
+            .numbers = one.numbers,
+            .gradients = gradients_};
   }
   void tell(int bucket, bool is_reduced) const {
     if (options_.reduced && steps_.tells(is_reduced)) options_.reduced(bucket);
@@ -876,12 +895,9 @@ class Reducer::Impl {
   }
   void await(Flight& flight) {
     const auto what = [&](const char* why) {
-      std::vector<std::string> names;
-      for (const Member& member : plan_.members_of(plan_.buckets[static_cast<std::size_t>(flight.bucket)]))
-        names.push_back(name(member.gradient));
       const Communicator& group = group_of(flight.bucket);
       return fmt::format("reducer, finish, rank {} of group {}: bucket {} of {} ({}): {}", group.rank(),
-                         group.group().name, flight.bucket, plan_.buckets.size(), names_of(names), why);
+                         group.group().name, flight.bucket, plan_.buckets.size(), members_named(flight.bucket), why);
     };
     try {
       steps_.wait(flight.bucket, static_cast<int>(plan_.buckets.size()), flight.work, options_.timeout);

@@ -59,10 +59,11 @@ enum class Results : std::uint8_t {
 
 /// What a hook is given of a bucket.
 struct HookedBucket {
-  int index = 0;                      // in the plan
-  comm::Buffer values{};              // numbers
-  std::span<const Member> members{};  // where its gradients lie, in elements
-  std::int8_t numbers = 1;            // in an element
+  int index = 0;                          // in the plan
+  comm::Buffer values{};                  // numbers
+  std::span<const Member> members{};      // where its gradients lie, in elements
+  std::int8_t numbers = 1;                // in an element
+  std::span<const Gradient> gradients{};  // all of the reducer, by number
 };
 
 /// An exchange of the caller's in place of the all-reduce; nothing is divided around it. quantised.hpp and power_sgd.hpp have some.
@@ -113,7 +114,7 @@ struct ReducerOptions {
   /// Told of each bucket of a pass that synchronises, in launch order, as soon as it is seen that its results are where its
   /// gradients lie: in any call of the pass, begin(), lack() and join_step() too. What an optimizer does with them then
   /// overlaps with what is still under way. Not where only finish() knows which gradients are there: Unused::told and
-  /// learned. May call plan(), view() and results(), and nothing else of the reducer.
+  /// learned. May call plan(), view(), rows() and results(), and nothing else of the reducer.
   std::function<void(int bucket)> reduced{};
 };
 
@@ -190,13 +191,13 @@ class Reducer {
   /// steps.
   int join(const std::function<void(const Outcome&)>& after_each = {});
 
-  /// The sum of a sparse gradient, after a pass that synchronises, until clear(). Throws OutOfRange for an index that there is
+  /// The sum of a sparse gradient, from when it is reduced until clear(). Throws OutOfRange for an index that there is
   /// not, and InvalidArgument for a dense one.
   [[nodiscard]] SparseRows rows(int gradient) const;
   /// The place of a gradient in its bucket. Throws InvalidArgument for a sparse one, StateError where the bucket has no memory.
   [[nodiscard]] comm::Buffer view(int gradient) const;
   /// The part of a bucket that this rank has the results of: all of it, unless they are shared out. Throws OutOfRange for a
-  /// bucket that there is not.
+  /// bucket that there is not, InvalidArgument for a sparse gradient's, which has rows(), and StateError for one without memory.
   [[nodiscard]] comm::Buffer results(int bucket) const;
   /// Bytes that buckets have now.
   [[nodiscard]] std::int64_t bucket_memory() const;

@@ -278,6 +278,39 @@ TEST(Reducer, TellsOfBucketsInTheirOrderOnceTheyAreReduced) {
     });
 }
 
+// An optimizer looks at each bucket as it is reduced: dense ones have numbers, sparse ones rows.
+TEST(Reducer, GivesResultsOfNoBucketThatHasNone) {
+  run_ranks(1, [](Communicator& world) {
+    auto gradients = gradients_of({8, 3});
+    gradients[0].sparse = true;
+    std::function<void(int)> reduced;
+    ReducerOptions options{.names = {"embedding", "bias"}, .reduced = [&](int bucket) { reduced(bucket); }};
+    Reducer reducer({&world}, gradients, plan_of(gradients, {{1}, {0}}), options);
+    std::int64_t rows = 0;
+    reduced = [&](int bucket) {
+      if (bucket == 0)
+        EXPECT_EQ(reducer.results(0).data, reducer.view(1).data);
+      else
+        rows = std::ssize(reducer.rows(0).indices);
+    };
+    reducer.begin();
+    reducer.ready(1);
+    const std::vector<std::int64_t> indices{1, 3};
+    const std::vector<float> values{1, 2, 3, 4};
+    reducer.ready(0, {indices, {values.data(), 4}});
+    reducer.finish();
+    EXPECT_EQ(rows, 2);
+    EXPECT_THAT(message_of<InvalidArgument>([&] { (void)reducer.results(1); }),
+                HasSubstr("results, rank 0 of group world: bucket 1 is that of 'embedding', which is sparse"));
+  });
+  alone(
+      [](Reducer& reducer) {
+        EXPECT_THAT(message_of<StateError>([&] { (void)reducer.results(0); }),
+                    HasSubstr("the bucket of 'bias', 'weight' has no memory now"));
+      },
+      {.memory = GradientMemory::copies, .lazy = true});
+}
+
 TEST(Reducer, TellsOfBucketsInAnyCallOfAPass) {
   run_ranks(1, [](Communicator& world) {
     const auto gradients = gradients_of({2, 3, 1});

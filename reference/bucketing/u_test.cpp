@@ -48,11 +48,13 @@ double counted(const std::vector<Ranked>& all, std::size_t count, std::int64_t l
   const auto width = static_cast<std::size_t>(sum) + 1;
   std::vector<double> ways((count + 1) * width);  // by how many are chosen, and their sum
   ways[0] = 1;
+  std::size_t before = 0, reached = 0;  // places, and their sum
   for (const Ranked& one : all) {
     const auto step = static_cast<std::size_t>(one.twice_rank);
-    for (std::size_t chosen = count; chosen-- > 0;)
-      for (std::size_t at = 0; at + step < width; ++at)
-        ways[(chosen + 1) * width + at + step] += ways[chosen * width + at];
+    for (std::size_t chosen = std::min(count, before + 1); chosen-- > 0;)
+      for (std::size_t at = 0; at <= reached; ++at) ways[(chosen + 1) * width + at + step] += ways[chosen * width + at];
+    ++before;
+    reached += step;
   }
   double all_ways = 0, as_large = 0;
   for (std::size_t at = 0; at < width; ++at) {

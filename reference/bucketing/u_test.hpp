@@ -4,7 +4,7 @@
 //         are equal. Were both kinds alike, every choice of the first kind's numbers among all would be equally likely: so the
 //         chance of a U is counted, not assumed, equal numbers included. Of more than kMostCounted numbers it is that of a
 //         normal distribution of the same mean and variance, half a pair nearer to the mean.
-// Cost    Counted: numbers^2 x pairs / 2. Else: sorting.
+// Cost    Counted: up to numbers^3 x numbers of the first kind / 3 additions. Else: sorting.
 // Source  H. Mann and D. Whitney, Annals of Mathematical Statistics 18, 1947; E. Lehmann, Nonparametrics, 1975 (equal numbers).
 #pragma once
 

@@ -43,8 +43,9 @@ void require_possible(const GradientSettings& settings);
 /// PowerSGD's, where that is the compression. Throws likewise.
 [[nodiscard]] std::optional<bucketing::PowerSgdOptions> power_sgd_of(const GradientSettings& settings);
 /// Those of a reducer of gradients of these shapes: wire or hook, join, and with a static graph that what is unused is
-/// learned. Throws likewise, and what PowerSgd throws.
+/// learned. PowerSGD's steps are the right ones unless a run shall be wrong. Throws likewise, and what PowerSgd throws.
 [[nodiscard]] bucketing::ReducerOptions options_of(const GradientSettings& settings,
-                                                   std::span<const bucketing::MatrixShape> shapes);
+                                                   std::span<const bucketing::MatrixShape> shapes,
+                                                   const bucketing::PowerSgdSteps& power_sgd = {});
 
 }  // namespace plumbline::training

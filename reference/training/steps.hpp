@@ -71,6 +71,8 @@ struct ExecutorSteps {
   std::function<void(const job::RunSpec& spec, comm::Communicator& group, const Bucket& bucket)> reduce = {};
   /// Of those buckets.
   bucketing::ReducerSteps reducer;
+  /// Of gradients that travel as products.
+  bucketing::PowerSgdSteps power_sgd;
   /// How they travel: of a specification's run the compression, and without a pipeline whether the graph is static.
   GradientSettings gradients;
   /// The rule by which a rank changes its values.

@@ -39,8 +39,9 @@ std::vector<bucketing::Gradient> gradients_of(const std::vector<GroupedTensor>& 
 std::vector<bucketing::MatrixShape> shapes_of(const std::vector<GroupedTensor>& leaves) {
   std::vector<bucketing::MatrixShape> shapes;
   for (const auto& [leaf, group] : leaves) {
-    const std::int64_t rows = leaf.tensor.dim() == 0 || leaf.tensor.numel() == 0 ? 1 : leaf.tensor.size(0);
-    shapes.push_back({.rows = rows, .columns = std::max<std::int64_t>(1, leaf.tensor.numel() / rows)});
+    const std::int64_t elements = leaf.tensor.numel();
+    const std::int64_t rows = elements == 0 ? 0 : leaf.tensor.dim() == 0 ? 1 : leaf.tensor.size(0);
+    shapes.push_back({.rows = rows, .columns = elements == 0 ? 0 : elements / rows});
   }
   return shapes;
 }

@@ -502,7 +502,8 @@ class SingleDeviceCheck::Implementation {
     return bucketing::is_worth_compressing(shape, rank, options->least_rate);
   }
   // U is to be a projection on a few directions of A, the mean and what earlier updates left over of it: U'(A - U) = 0, and
-  // further singular values are none. `spread` is what the mean may be off by.
+  // further singular values are none. Zeros are one, too: so none of its singular values is to be far below A's, which they
+  // are not where directions are A times any. `spread` is what the mean may be off by.
   template <class Find>
   void compare_projection(UpdateComparison& result, const std::string& name, const at::Tensor& got,
                           const at::Tensor& mean, double spread, const Find& find) {
@@ -513,7 +514,7 @@ class SingleDeviceCheck::Implementation {
     const at::Tensor rest = there.sub(matrix);
     left_[name] = rest;
     const double size = there.norm().item<double>();
-    const at::Tensor further = at::linalg_svdvals(matrix).slice(0, rank);
+    const at::Tensor lengths = at::linalg_svdvals(matrix), further = lengths.slice(0, rank);
     const double off = matrix.t().matmul(rest).norm().item<double>() / std::max(size, 0x1p-126) +
                        (further.numel() == 0 ? 0 : further.norm().item<double>());
     const double elements = std::sqrt(static_cast<double>(got.numel()));
@@ -523,6 +524,15 @@ class SingleDeviceCheck::Implementation {
       find("gradient", fmt::format("the gradient of '{}' is {:.3g} off a projection on {} directions of the single "
                                    "device's and what was left over; at most {:.3g}",
                                    name, off, rank, bound));
+    constexpr double least_share = 0.02;  // a half and more is usual
+    const at::Tensor whole = at::linalg_svdvals(there);
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(rank, whole.numel()); ++i) {
+      const double has = lengths[i].item<double>(), least = least_share * whole[i].item<double>() - bound;
+      if (!(has >= least))
+        find("gradient", fmt::format("the gradient of '{}' has {:.3g} in direction {} of {}; at least {:.3g} of the "
+                                     "single device's and what was left over",
+                                     name, has, i + 1, rank, least));
+    }
   }
   // How far a gradient is off whose parts were rounded on the way, and how far it may be, where it is off the most in parts of
   // that: each part is rounded, then each addition, the division and the result.
