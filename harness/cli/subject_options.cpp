@@ -20,11 +20,10 @@
 namespace plumbline::cli {
 namespace {
 
-const std::map<std::string, launch::Launcher> kLaunchers{
-    {"auto", launch::Launcher::automatic},
-    {"fork", launch::Launcher::fork},
-    {"mpirun", launch::Launcher::mpirun},
-    {"srun", launch::Launcher::srun}};
+const std::map<std::string, launch::Launcher> kLaunchers{{"auto", launch::Launcher::automatic},
+                                                         {"fork", launch::Launcher::fork},
+                                                         {"mpirun", launch::Launcher::mpirun},
+                                                         {"srun", launch::Launcher::srun}};
 
 // Modules that are no backends.
 constexpr std::array kOtherModules{"worker", "training", "benchmarks", "cuda"};
