@@ -78,7 +78,8 @@ class Segment {
  public:
   Segment(const std::string& name, int ranks)
       : bytes_(sizeof(Shared) + static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks) * sizeof(Pipe)),
-        ranks_(ranks) {
+        ranks_(ranks),
+        name_(name) {
     const int file = ::shm_open(name.c_str(), O_RDWR | O_CREAT, 0600);
     if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes_)) != 0) std::abort();
     data_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -86,7 +87,10 @@ class Segment {
     if (data_ == MAP_FAILED) std::abort();
     if (shared().attached.fetch_add(1) + 1 == ranks) ::shm_unlink(name.c_str());
   }
-  ~Segment() { ::munmap(data_, bytes_); }
+  ~Segment() {
+    ::munmap(data_, bytes_);
+    ::shm_unlink(name_.c_str());  // where not all came
+  }
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
   [[nodiscard]] bool is_whole() const { return shared().attached.load() == ranks_; }
@@ -96,6 +100,7 @@ class Segment {
   [[nodiscard]] Shared& shared() const { return *static_cast<Shared*>(data_); }
   std::size_t bytes_;
   int ranks_;
+  std::string name_;
   void* data_;
 };
 
