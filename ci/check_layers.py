@@ -19,11 +19,12 @@ RUNTIMES = {
     r"mpi\.h": ("harness/subject/mpi/", "benchmarks/anchors/"),
     r"(nccl|cuda)\.h": ("harness/subject/nccl/",),
     # Kernels, a file each: what is around them runs without a toolkit.
-    r"cuda_(runtime|fp16|bf16)\.h": ("harness/subject/nccl/", "reference/device/both_sides.hpp", "reference/device/cuda_", "reference/scaler/unscale_", "benchmarks/unscale_cuda"),
+    r"cuda_(runtime|fp16|bf16)\.h": ("harness/subject/nccl/", "reference/device/", "reference/scaler/unscale_",
+                                      "reference/slowmo/slow_step_", "reference/gossip/mixing_", "benchmarks/gpu_kernels"),
     r"gtest/|gmock/": ("harness/worker/", "harness/faults/", "conformance/"),
     r"benchmark/benchmark\.h": ("benchmarks/",),
     r"prometheus/": ("harness/metrics/",),
-    r"CLI/": ("harness/cli/", "harness/worker/"),
+    r"CLI/": ("harness/cli/", "harness/worker/", "benchmarks/gpu_kernels"),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 MOST_TORCH_FILES = 12

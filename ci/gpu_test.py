@@ -4,7 +4,7 @@ usage: gpu_test.py WORK [unittest arguments]
 
 WORK is a folder for what is made.
 """
-import os, shutil, subprocess, sys, tempfile, unittest
+import os, re, shutil, subprocess, sys, tempfile, unittest
 from pathlib import Path
 
 GPU = Path(__file__).resolve().parent / "gpu"
@@ -39,6 +39,18 @@ class GpuTest(unittest.TestCase):
         self.refused(2, "--torch '/nowhere' is no folder", "--torch", "/nowhere")
         self.refused(2, "--torch and --python: give one of them", "--torch", "/tmp", "--python", "python3")
         self.refused(2, "--python 'no-such-python' is no program", "--python", "no-such-python")
+
+    def test_replaces_no_folder_of_others(self):
+        (self.folder / "thesis").mkdir()
+        self.refused(2, f"--out '{self.folder}/thesis' is there and is no record of ci/gpu; name a new folder",
+                     "--out", self.folder / "thesis")
+
+    def test_builds_and_runs_what_there_is(self):
+        script, targets = GPU.read_text(), (GPU.parent.parent / "benchmarks/CMakeLists.txt").read_text()
+        for target in re.search(r"--target (.*)", script).group(1).split():
+            self.assertRegex(targets, rf"add_(executable|library)\({target} ")
+        for file in re.findall(r"benchmarks/anchors/\w+\.py", script):
+            self.assertTrue((GPU.parent.parent / file).exists(), file)
 
     def test_without_a_gpu(self):
         self.refused(3, "no GPU here (nvidia-smi names none); nothing was run")

@@ -6,6 +6,7 @@ option(PLUMBLINE_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMBLINE_WERROR "Treat warnings as errors" OFF)
 set(PLUMBLINE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them: address,undefined or thread")
 option(PLUMBLINE_UNITY "Compile tests, checks and commands some files at a time: half the time of a build from nothing" ON)
+option(PLUMBLINE_FUZZ "Build the fuzzers alone, with Clang (16 or newer); see ci/fuzz" OFF)
 set(PLUMBLINE_TORCH AUTO CACHE STRING "Build what needs LibTorch: AUTO (where it is found), ON, OFF")
 set(PLUMBLINE_MPI AUTO CACHE STRING "Build the MPI backend: AUTO (where it is found), ON, OFF")
 
@@ -60,6 +61,13 @@ if(PLUMBLINE_SANITIZE)
   endif()
 endif()
 
+if(PLUMBLINE_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
+    message(FATAL_ERROR "PLUMBLINE_FUZZ=ON with ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}; it needs Clang 16 or newer")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 # Here, so that every folder sees them.
 find_package(Threads REQUIRED)
 include(PlumblineThirdParty)
@@ -103,6 +111,19 @@ endmacro()
 macro(plumbline_compiles_together)
   set(CMAKE_UNITY_BUILD ${PLUMBLINE_UNITY})
 endmacro()
+
+# plumbline_fuzzer(name SOURCES … LINKS …): fuzzers/<name>, a libFuzzer program around one reader of input; ci/fuzz runs them all.
+function(plumbline_fuzzer name)
+  if(NOT PLUMBLINE_FUZZ)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(fuzz_${name} EXCLUDE_FROM_ALL ${arg_SOURCES})
+  set_target_properties(fuzz_${name} PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzzers)
+  target_link_libraries(fuzz_${name} PRIVATE plumbline_settings plumbline_warnings ${arg_LINKS})
+  target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  set_property(GLOBAL APPEND PROPERTY PLUMBLINE_FUZZERS fuzz_${name})
+endfunction()
 
 # plumbline_test(name SOURCES … LINKS … [LABELS …] [APART]): a GoogleTest program of a part's inside, one ctest entry. Its
 # files are compiled together, unless APART.

@@ -63,6 +63,8 @@ endif()
 function(plumbline_cuda_library name)
   plumbline_library(${name} ${ARGN})
   set_target_properties(plumbline_${name} PROPERTIES CUDA_VISIBILITY_PRESET hidden CUDA_STANDARD 20)
-  target_compile_options(plumbline_${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
+  # Kernels have the bits of the host: each operation is rounded, none fused with another.
+  target_compile_options(plumbline_${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
   target_link_libraries(plumbline_${name} PRIVATE CUDA::cudart_static)
 endfunction()

@@ -9,6 +9,7 @@
 
 #include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/bucketing/reducer_training.hpp"
+#include "conformance/support/recording.hpp"
 #include "reference/bucketing/in_order.hpp"
 #include "reference/bucketing/known_values.hpp"
 #include "reference/comm/errors.hpp"
@@ -202,15 +203,66 @@ void left_alone(Context& context) {
   }
 }
 
+// ---- memory that is taken when it is needed ----
+
+void lazy(Context& context) {
+  const bool lazy = context.parameters().text("memory") == "lazy";
+  const bool lacks = context.parameters().text("lacking") == "one" && context.rank() == 0;
+  const ReducerTraining training{.sizes = {3000, 5, 700, 4000, 60}, .limit_bytes = 12000};
+  const std::vector<int> order{4, 3, 2, 1, 0};  // buckets of 16240, 2820 and 12000 bytes, the last of one gradient
+  Vectors own;
+  for (const std::int64_t size : training.sizes) own.emplace_back(static_cast<std::size_t>(size));
+  Reducer reducer(
+      {&context.world()}, gradients_of_training(training), plan_of_training(training, order),
+      {.memory = GradientMemory::copies, .lazy = lazy, .average = false, .unused = bucketing::Unused::zeros},
+      steps_of(context));
+  std::int64_t all = 0, in_company = 0, first = 0;
+  for (const auto& bucket : reducer.plan().buckets) {
+    all += bucket.bytes();
+    in_company += bucket.members > 1 ? bucket.bytes() : 0;
+    if (first == 0) first = bucket.bytes();
+  }
+  for (int step = 0; step < 2; ++step) {
+    EXPECT_EQ(reducer.bucket_memory(), lazy ? 0 : all) << "BUCKET-215: bytes of buckets ahead of step " << step;
+    reducer.begin();
+    for (const int gradient : order) {
+      std::vector<float>& values = own[static_cast<std::size_t>(gradient)];
+      const Buffer buffer{values.data(), std::ssize(values)};
+      bucketing::fill_known(buffer, gradient, bucketing::factor_of_rank(context.rank()));
+      if (lacks && gradient == 4)
+        reducer.lack(gradient);
+      else
+        reducer.ready(gradient, buffer);
+    }
+    const bucketing::Outcome& outcome = reducer.finish();
+    // Alone, a bucket is over as soon as it is started.
+    const std::int64_t most = !lazy ? all : context.size() == 1 && !lacks ? first : in_company;
+    EXPECT_LE(outcome.most_memory, most) << "BUCKET-215: at once";
+    EXPECT_EQ(reducer.bucket_memory(), !lazy ? all : lacks ? first : 0) << "BUCKET-215: bytes when results are there";
+    const int ranks = context.size();
+    for (const int gradient : {0, 1, 2, 3})
+      EXPECT_EQ(wrong_numbers({own[static_cast<std::size_t>(gradient)].data(),
+                               training.sizes[static_cast<std::size_t>(gradient)]},
+                              gradient, bucketing::factor_of_sum(ranks)),
+                0U)
+          << "BUCKET-215: gradient " << gradient;
+    if (lacks) {
+      EXPECT_EQ(wrong_numbers(reducer.view(4), 4, bucketing::factor_of_sum(ranks) - bucketing::factor_of_rank(0)), 0U)
+          << "BUCKET-215: what this rank lacks";
+    }
+    reducer.clear();
+  }
+}
+
 // ---- results that are shared out ----
 
 // The gradients that a step of known values leaves, put together of all ranks' parts.
-Vectors put_together(Context& context, Reducer& reducer) {
+Vectors put_together(comm::Communicator& group, Reducer& reducer) {
   Vectors gradients(3);
   for (std::size_t k = 0; k < reducer.plan().buckets.size(); ++k) {
     const auto& bucket = reducer.plan().buckets[k];
     std::vector<float> whole(static_cast<std::size_t>(bucket.elements));
-    context.world().all_gather(reducer.results(static_cast<int>(k)), {whole.data(), bucket.elements});
+    group.all_gather(reducer.results(static_cast<int>(k)), {whole.data(), bucket.elements});
     for (const auto& member : reducer.plan().members_of(bucket)) {
       const auto begin = whole.begin() + member.begin;
       const auto i = static_cast<std::size_t>(member.gradient);
@@ -239,7 +291,7 @@ void shared_out(Context& context) {
       reducer.ready(gradient);
     }
     (void)reducer.finish();
-    Vectors found = put_together(context, reducer);
+    Vectors found = put_together(context.world(), reducer);
     for (int gradient = 0; gradient < 3; ++gradient) {
       std::vector<float>& values = found[static_cast<std::size_t>(gradient)];
       const Buffer whole{values.data(), static_cast<std::int64_t>(values.size())};
@@ -248,6 +300,62 @@ void shared_out(Context& context) {
       EXPECT_EQ(refusal<RuntimeFailure>([&] { bucketing::require_known(whole, gradient, factor, "a part"); }),
                 "nothing was refused")
           << "BUCKET-104: gradient " << gradient;
+    }
+    reducer.clear();
+  }
+}
+
+// Ranks in instances of equally many, one after the other; the r-th ranks of all instances hold the same part.
+void instances(Context& context) {
+  const int ranks = context.size(), count = static_cast<int>(context.parameters().number("instances"));
+  const int each = ranks / count, instance = context.rank() / each;
+  std::vector<int> members, peers;
+  for (int i = 0; i < each; ++i) members.push_back(instance * each + i);
+  for (int i = 0; i < count; ++i) peers.push_back(i * each + context.rank() % each);
+  RecordingCommunicator within(context.world().create_group(members)), across(context.world().create_group(peers));
+  const std::string division = context.parameters().text("division");
+  ReducerTraining training{.sizes = {70, 5, 130}, .limit_bytes = 128};
+  training.aligned = each;
+  float initial = static_cast<float>(context.rank()) + 7;
+  bucketing::ReducerOptions options{.names = names_of_training(training),
+                                    .average = division != "sum",
+                                    .results = bucketing::Results::shared_out,
+                                    .across = {&across},
+                                    .initial = {{&initial, 1, DType::f32}}};
+  if (division == "before") options.split = {ranks, 1};
+  if (division == "after") options.split = {1, ranks};
+  Reducer reducer({&within}, gradients_of_training(training), plan_of_training(training, {2, 1, 0}), options,
+                  steps_of(context));
+  for (int step = 0; step < 2; ++step) {
+    reducer.begin();
+    EXPECT_EQ(initial, 7) << "BUCKET-213: initial values that are not the first instance's rank 0's";
+    within.calls.clear();
+    across.calls.clear();
+    for (const int gradient : {2, 1, 0}) {
+      bucketing::fill_known(reducer.view(gradient), gradient, bucketing::factor_of_rank(context.rank()));
+      reducer.ready(gradient);
+    }
+    (void)reducer.finish();
+    std::vector<std::int64_t> parts, scattered, added;
+    for (const auto& bucket : reducer.plan().buckets) parts.push_back(bucket.elements / each);
+    for (const RecordedCall& call : within.calls) {
+      EXPECT_EQ(call.operation, comm::Operation::reduce_scatter) << "BUCKET-214: within an instance";
+      scattered.push_back(call.elements);
+    }
+    for (const RecordedCall& call : across.calls) {
+      EXPECT_EQ(call.operation, comm::Operation::all_reduce) << "BUCKET-214: across instances";
+      added.push_back(call.elements);
+    }
+    EXPECT_EQ(scattered, parts) << "BUCKET-214: elements of a rank, of each bucket within an instance";
+    EXPECT_EQ(added, count > 1 ? parts : std::vector<std::int64_t>{}) << "BUCKET-214: and across instances";
+    Vectors found = put_together(within, reducer);
+    const float factor = options.average ? bucketing::factor_of_mean(ranks) : bucketing::factor_of_sum(ranks);
+    for (int gradient = 0; gradient < 3; ++gradient) {
+      std::vector<float>& values = found[static_cast<std::size_t>(gradient)];
+      EXPECT_EQ(refusal<RuntimeFailure>(
+                    [&] { bucketing::require_known({values.data(), std::ssize(values)}, gradient, factor, "a part"); }),
+                "nothing was refused")
+          << "BUCKET-213: gradient " << gradient;
     }
     reducer.clear();
   }
@@ -272,6 +380,16 @@ void add_reducer_memory_checks(suite::Suite& suite) {
   add("finite", "BUCKET-102@7ee2", {{"what", {"nothing", "nan", "infinity", "large"}}, memory}, {1, 3}, finite);
   add("told", "BUCKET-103@bc86", {{"limit", {"buckets", "flat"}}, memory}, {1, 2, 3}, told);
   add("left_alone", "BUCKET-107@8d4e", {{"delayed", {"nothing", "first_ready"}}}, {1, 2, 3}, left_alone);
+  add("lazy", "BUCKET-215@3d0f", {{"memory", {"lazy", "kept"}}, {"lacking", {"nothing", "one"}}}, {1, 2, 3}, lazy);
+  suite.add(
+      {.id = "bucketing.reducer.instances",
+       .verifies = {"BUCKET-213@cbe1", "BUCKET-214@e875"},
+       .axes = {{"instances", {"1", "2", "3"}},
+                {"division", {"collective", "before", "after", "sum"}},
+                suite::worlds({1, 2, 3, 4, 6})},
+       .applies =
+           [](const suite::Parameters& parameters) { return parameters.world() % parameters.number("instances") == 0; },
+       .body = instances});
   add("shared_out", "BUCKET-104@7e5c", {{"division", {"collective", "before", "after", "sum"}}}, {1, 2, 3, 4},
       shared_out);
 }

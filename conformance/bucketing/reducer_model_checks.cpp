@@ -159,6 +159,22 @@ void overlapped_model(Context& context) {
   train_and_compare(context, run, static_cast<std::size_t>(3 * run.settings.epochs), "BUCKET-081");
 }
 
+void hooked_model(Context& context) {
+  training::PipelineRun run = run_of(context, context.parameters().text("model"));
+  const std::string compression = context.parameters().text("compression");
+  // From the third update on.
+  run.gradients = {.bucket_bytes = bucket_bytes("several"),
+                   .compression = compression == "powersgd" ? "powersgd:2:2" : compression,
+                   .static_graph = context.parameters().text("reduced") == "meanwhile"};
+  train_and_compare(context, run, static_cast<std::size_t>(3 * run.settings.epochs), "BUCKET-209");
+}
+
+void quantised_run(Context& context) {
+  const training::GradientSettings gradients{.compression = context.parameters().text("compression")};
+  judge_record(context, ran(context, context.world(), settings_of(context, "several"), gradients), gradients,
+               "BUCKET-209");
+}
+
 void uneven_rows(Context& context) {
   const std::string rows = context.parameters().text("rows");
   training::PipelineRun run = run_of(context, "perceptron");
@@ -218,6 +234,16 @@ void add_reducer_model_checks(suite::Suite& suite) {
   add("static_graph", "BUCKET-081@8501", {{"model", {"mlp", "tied"}}, {"accumulation", {"1", "3"}}}, static_graph);
   add("overlapped", "BUCKET-081@8501", {{"model", {"resnet50", "gpt"}}, {"micro_batches", {"1", "2"}}},
       overlapped_model);
+  add("hooked", "BUCKET-209@9c37",
+      {{"model", {"perceptron", "resnet_small", "gpt"}},
+       {"compression", {"int8", "int8-channel", "powersgd"}},
+       {"reduced", {"afterwards", "meanwhile"}}},
+      hooked_model, {1, 2, 3}, [](const suite::Parameters& parameters) {
+        return parameters.text("model") == "perceptron" ||
+               (parameters.world() == 2 && parameters.text("reduced") == "meanwhile");
+      });
+  add("quantised", "BUCKET-209@9c37",
+      {{"model", {"mlp"}}, {"compression", {"int8", "int8-channel"}}, {"accumulation", {"1"}}}, quantised_run);
   add("uneven_rows", "BUCKET-082@f63b",
       {{"rows", {"even", "uneven", "of_rank_0"}},
        {"divisor", {"present_ranks", "initial_world"}},

@@ -258,13 +258,17 @@ void hook(Context& context) {
   std::vector<int> started, finished;
   bucketing::ReducerOptions options{.names = names_of_training(training)};
   if (context.parameters().text("memory") == "own") options.memory = bucketing::GradientMemory::copies;
-  options.hook.start = [&](comm::Communicator& group, int bucket, comm::Buffer values) {
-    started.push_back(bucket);
+  options.hook.start = [&](comm::Communicator& group, const bucketing::HookedBucket& bucket) {
+    started.push_back(bucket.index);
     if (!exchanges) return comm::Work();
-    return group.start(
-        comm::Call{.operation = comm::Operation::all_reduce, .op = comm::ReduceOp::max, .in = values, .out = values});
+    return group.start(comm::Call{.operation = comm::Operation::all_reduce,
+                                  .op = comm::ReduceOp::max,
+                                  .in = bucket.values,
+                                  .out = bucket.values});
   };
-  options.hook.finish = [&](comm::Communicator&, int bucket, comm::Buffer) { finished.push_back(bucket); };
+  options.hook.finish = [&](comm::Communicator&, const bucketing::HookedBucket& bucket) {
+    finished.push_back(bucket.index);
+  };
   std::vector<int> order(training.sizes.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(order.size() - 1 - i);
   Reducer reducer({&context.world()}, gradients_of_training(training), plan_of_training(training, order), options,

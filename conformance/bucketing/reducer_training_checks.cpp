@@ -226,6 +226,8 @@ void add_reducer_checks(suite::Suite& suite) {
   add_reducer_training_checks(suite);
   add_reducer_rule_checks(suite);
   add_reducer_memory_checks(suite);
+  add_compression_checks(suite);
+  add_sparse_checks(suite);
   add_reducer_model_checks(suite);
 }
 

@@ -6,7 +6,7 @@ DeviceExercise::DeviceExercise(const suite::DeviceSeat& seat, const comm::Commun
     : exercise_(group, trial),
       shelf_(seat.runtime, seat.device.index),
       mirror_(*seat.runtime, shelf_, seat.device, exercise_.calls(), group.rank()) {
-  mirror_.spoil(nullptr);
+  mirror_.set_aside(nullptr);
   seat.runtime->synchronize(seat.device.index, nullptr);
 }
 

@@ -1,5 +1,6 @@
 // What goes wrong on the way, and rounds on a thread of their own.
 #include <array>
+#include <cmath>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -193,6 +194,67 @@ void pieces(Context& context) {
   }
 }
 
+// Large values that are confirmed piece by piece: a round that is cut goes on with the pieces that are missing, over the same
+// group or another.
+void confirmed_pieces(Context& context) {
+  const Graph graph = live_graph(context.parameters().text("graph"), context.size());
+  const auto mixing = live_mixing("skewed");
+  const int failing = static_cast<int>(context.parameters().number("call"));
+  const bool elsewhere = context.parameters().text("again") == "elsewhere";
+  constexpr int made = 2;
+  World expected = start_of(context, 40'000);
+  std::vector<double> x = expected.numerators[static_cast<std::size_t>(context.rank())];
+  auto first = context.world().duplicate();
+  const auto second = context.world().duplicate();
+  comm::Communicator& group = *first;
+  std::unique_ptr<comm::Communicator> wire = std::move(first);
+  if (context.rank() == 0) wire = std::make_unique<FailingWire>(std::move(wire), failing);
+  PushSum push_sum(*wire, graph, mixing, {.heartbeat = kShort}, push_sum_steps(context));
+  bool is_over = false;
+  for (int round = 0; round < made; ++round) {
+    try {
+      push_sum.mix(buffer_of(x));
+    } catch (const Error&) {
+      if (is_over) throw;
+      if (elsewhere) {
+        group.abort("a check cuts the wires");
+        push_sum.retry(*second, first_of(x));
+      } else {
+        push_sum.retry(first_of(x));
+      }
+      is_over = true;
+    }
+    deal_out(expected, graph, "skewed", round);
+  }
+  if (elsewhere && !is_over) push_sum.retry(*second, first_of(x));
+  const std::vector<double>& right = expected.numerators[static_cast<std::size_t>(context.rank())];
+  std::size_t wrong = 0;
+  while (wrong < x.size() && std::abs(x[wrong] - right[wrong]) <= 1e-13) ++wrong;
+  EXPECT_EQ(wrong, x.size()) << "GOSSIP-203: the first element that is wrong";
+  EXPECT_NEAR(push_sum.weight(), expected.weights[static_cast<std::size_t>(context.rank())], 1e-13) << "GOSSIP-203";
+}
+
+// A node that never says that it has what came: nobody who sends to it changes anything.
+void unconfirmed(Context& context) {
+  const bool is_mute = context.parameters().text("node") == "mute" && context.rank() == 0;
+  std::unique_ptr<comm::Communicator> wire = context.world().duplicate();
+  if (is_mute) wire = std::make_unique<MuteWire>(std::move(wire));
+  const Graph graph = live_graph("ring", context.size());
+  PushSum push_sum(*wire, graph, {}, {.heartbeat = kShort, .verifies = false}, push_sum_steps(context));
+  const std::vector<double> start = own_start(context, 40'000);
+  std::vector<double> x = start;
+  const bool sends_to_mute = context.parameters().text("node") == "mute" && graph.peers(context.rank(), 0).out[0] == 0;
+  try {
+    push_sum.mix(buffer_of(x));
+    EXPECT_FALSE(sends_to_mute) << "GOSSIP-203: a round that was not confirmed is done";
+  } catch (const Error&) {
+    EXPECT_EQ(context.parameters().text("node"), "mute") << "GOSSIP-203";
+  }
+  if (sends_to_mute) {
+    EXPECT_EQ(x, start) << "GOSSIP-203: values that were not confirmed";
+  }
+}
+
 // ---- the thread ----
 
 void beside(Context& context) {
@@ -383,6 +445,10 @@ void add_gossip_failure_checks(suite::Suite& suite) {
   add("thread.one_version", "GOSSIP-045@a797", {}, one_version, {2, 3}, {Capability::thread_multiple});
   add("thread.interrupted", "GOSSIP-046@b808", {}, thread_interrupted, {2, 3, 4}, {Capability::thread_multiple});
   add("failure.pieces", "GOSSIP-049@7317", {{"values", {"large", "small"}}}, pieces, {2, 3, 4}, {}, true);
+  add("failure.confirmed_pieces", "GOSSIP-203@8cd4",
+      {{"graph", {"n-peer-exponential", "hub"}}, {"again", {"here", "elsewhere"}}, {"call", {"2", "7", "13", "999"}}},
+      confirmed_pieces, {2, 3, 4}, {Capability::failure_detection}, true);
+  add("failure.unconfirmed", "GOSSIP-203@8cd4", {{"node", {"mute", "talking"}}}, unconfirmed, {2, 3, 4}, {}, true);
   add("thread.pauses", "GOSSIP-110@02d8", {{"wire", {"cut", "whole"}}}, thread_pauses, {2, 3},
       {Capability::thread_multiple}, true);
   add("thread.gives_up", "GOSSIP-048@c8d0", {{"wire", {"cut", "whole"}}}, thread_gives_up, {2, 3, 4},

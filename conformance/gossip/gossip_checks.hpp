@@ -15,6 +15,8 @@ void add_gossip_rate_checks(suite::Suite& suite);
 void add_push_sum_checks(suite::Suite& suite);
 /// What goes wrong on the way, and the thread: GOSSIP-040 and up.
 void add_gossip_failure_checks(suite::Suite& suite);
+/// Two nodes that meet only each other: GOSSIP-200 and up.
+void add_gossip_meeting_checks(suite::Suite& suite);
 /// All of them.
 void add_gossip_checks(suite::Suite& suite);
 

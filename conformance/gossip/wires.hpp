@@ -83,6 +83,33 @@ class LateWire final : public comm::CommunicatorDecorator {
   std::mt19937_64 random_;
 };
 
+/// Sends no single bytes, which confirmations are.
+class MuteWire final : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+
+ private:
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    std::vector<comm::Call> said;
+    std::ranges::copy_if(calls, std::back_inserter(said), [](const comm::Call& call) {
+      return call.operation != comm::Operation::send || call.in.bytes() != 1;
+    });
+    return said.empty() ? comm::Work() : CommunicatorDecorator::do_start(said);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
+};
+
+/// Lets messages through, and has nothing else.
+class WireOfMessages final : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+
+ private:
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<WireOfMessages>(std::move(group));
+  }
+};
+
 /// Notes what is started together.
 class NotingWire final : public comm::CommunicatorDecorator {
  public:

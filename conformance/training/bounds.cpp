@@ -50,6 +50,13 @@ double compressed_mean_error(int ranks, comm::DType wire, double magnitudes) {
   return (ranks + 3) * (unit_roundoff(wire) * magnitudes / ranks + least);
 }
 
+double quantised_mean_error(const std::vector<double>& largest_of_ranks) {
+  double scales = 0;
+  for (const double largest : largest_of_ranks) scales += std::max(2 * largest / 255, 0x1p-23);
+  constexpr double roundings = 255 * 0x1p-20;  // of numbers up to 255 scales
+  return scales * (0.5 + roundings) / static_cast<double>(largest_of_ranks.size());
+}
+
 double largest_of(const std::vector<double>& values) {
   double largest = 0;
   for (const double value : values) largest = std::max(largest, std::fabs(value));

@@ -32,6 +32,10 @@ inline constexpr double kSmallestFloat = 0x1p-149;
 /// divided: each value, each sum, the quotient and what is taken off the wire may be rounded.
 [[nodiscard]] double compressed_mean_error(int ranks, comm::DType wire, double magnitudes);
 
+/// The same of values that travel as bytes, given the largest magnitude of each rank's bucket, or more: half of each rank's
+/// scale, which is a 255th of the distance of its numbers, or 2^-23, and what the arithmetic rounds.
+[[nodiscard]] double quantised_mean_error(const std::vector<double>& largest_of_ranks);
+
 /// The largest magnitude; 0 of none.
 [[nodiscard]] double largest_of(const std::vector<double>& values);
 /// The largest difference of two lists of one length. Infinite where one is not finite: a computation that overflows has no

@@ -305,12 +305,13 @@ class Judge {
     Finding finding =
         finding_of(ids::kGradient, step, copy.rank, name, "the gradient is not the mean of the single device's");
     const std::vector<double> magnitudes = single.magnitudes(name);
+    const auto compressed = error_of_wire(single);
     if (!options_.reduction) {
       const double bound = gradient_bound(name, single, step, copy.rank);
       const std::vector<double> expected = clipped(single.mean64(name), step, copy.rank);
       compare_within(
           comparable(step, copy.rank, copy.values, expected), expected,
-          [&](std::size_t i) { return bound + error_of_wire(magnitudes[i]); }, std::move(finding), result_.findings,
+          [&](std::size_t i) { return bound + compressed(magnitudes[i]); }, std::move(finding), result_.findings,
           largest);
       return;
     }
@@ -328,7 +329,7 @@ class Judge {
         copy.values, single.mean_of_slices(name),
         [&](std::size_t i) {
           return mean_error(spec_.parallel.data, options_.reduction->accumulator, magnitudes[i]) +
-                 error_of_wire(magnitudes[i]);
+                 compressed(magnitudes[i]);
         },
         std::move(finding), result_.findings, largest);
     if (!in_rank_order()) return;
@@ -342,9 +343,18 @@ class Judge {
   [[nodiscard]] bool in_rank_order() const {
     return options_.reduction && options_.reduction->rank_order && !options_.wire;
   }
-  // What compression adds to a bound.
-  [[nodiscard]] double error_of_wire(double magnitudes) const {
-    return options_.wire ? compressed_mean_error(spec_.parallel.data, *options_.wire, magnitudes) : 0;
+  // What compression adds to a bound, by the sum of the ranks' magnitudes.
+  [[nodiscard]] std::function<double(double)> error_of_wire(const SingleDevice& single) const {
+    if (!options_.wire) return [](double) { return 0; };
+    if (options_.wire != comm::DType::u8)
+      return [ranks = spec_.parallel.data, wire = *options_.wire](double magnitudes) {
+        return compressed_mean_error(ranks, wire, magnitudes);
+      };
+    std::vector<double> largest(static_cast<std::size_t>(spec_.parallel.data));
+    for (std::size_t data = 0; data < largest.size(); ++data)
+      for (const Parameter& parameter : job::parameters_of(spec_))
+        largest[data] = std::max(largest[data], largest_of(single.slice64(static_cast<int>(data), parameter.name)));
+    return [error = quantised_mean_error(largest)](double) { return error; };
   }
 
   // Nothing is clipped in a step that is skipped.
@@ -368,10 +378,11 @@ class Judge {
     Largest unused;
     const double bound = gradient_bound(name, single, step, copy.rank);
     const std::vector<double> magnitudes = single.magnitudes(name);
+    const auto compressed = error_of_wire(single);
     const std::vector<double> expected = clipped(single.union64(name), step, copy.rank);
     compare_within(
         comparable(step, copy.rank, copy.values, expected), expected,
-        [&](std::size_t i) { return bound + error_of_wire(magnitudes[i]); },
+        [&](std::size_t i) { return bound + compressed(magnitudes[i]); },
         finding_of(ids::kUnionGradient, step, copy.rank, name,
                    "the gradient is not that of the mean loss over all rows of the step"),
         result_.findings, unused);

@@ -46,7 +46,7 @@ struct JudgeOptions {
   std::optional<Reduction> reduction;
   std::string device = "cpu";  // where the baseline is computed
   /// As what 16-bit numbers the gradients of data ranks travelled; nothing: as they are.
-  std::optional<comm::DType> wire{};
+  std::optional<comm::DType> wire{};  // u8: quantised
   training::PrecisionSettings precision{};
   /// Hears how many of the parts of a judgement are done: of a long run it takes minutes.
   std::function<void(int done, int parts)> progress = [](int, int) {};

@@ -213,8 +213,8 @@ class FusionBench {
         milliseconds(times.serial), milliseconds(times.overlapped),
         found.hidden > 0 ? fmt::format("{:.0f} %", 100 * found.hidden) : "nothing");
     const std::string guideline = "guideline, reductions beside a backward are not a tenth slower than after it";
-    fmt::print("{}: {}, slower in {} of {} rounds\n", guideline, found.keeps_guideline() ? "kept" : "broken",
-               found.slower, found.rounds);
+    fmt::print("{}: {}, slower in {} of {} rounds (one-sided U test: chance {:.2g})\n", guideline,
+               found.keeps_guideline() ? "kept" : "broken", found.slower, found.rounds, found.chance);
     for (const auto& [kind, samples] : {std::pair("backward", &times.backward),
                                         {"reductions", &times.reductions},
                                         {"serial", &times.serial},

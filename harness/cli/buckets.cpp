@@ -32,6 +32,7 @@ struct BucketsOptions {
   std::string rule = "torch", limits = "1MiB,25MiB", format = "text";
   // Of the distributed optimizer; "": none.
   std::string distributed_optimizer;
+  std::string instances;  // of it; "": one
   bool pad_for_bandwidth = false;
   // Of the picture.
   std::string backward = "0.1", ranks = "8", latency = "2e-5", bandwidth = "1e10";
@@ -76,9 +77,7 @@ NamedGradients gradients_of(const BucketsOptions& options) {
 std::vector<int> order_of(const BucketsOptions& options, const NamedGradients& named) {
   if (options.order.empty()) return {};
   std::map<std::string_view, int> indices;
-  for (std::size_t i = 0; i < named.names.size(); ++i)
-    if (!indices.emplace(named.names[i], static_cast<int>(i)).second)
-      throw InvalidArgument(fmt::format("--order: two gradients have the name '{}'", named.names[i]));
+  for (std::size_t i = 0; i < named.names.size(); ++i) indices.emplace(named.names[i], static_cast<int>(i));
   std::vector<int> order;
   std::vector<bool> seen(named.names.size());
   std::istringstream lines(read_text("--order", options.order));
@@ -103,20 +102,22 @@ std::vector<int> order_of(const BucketsOptions& options, const NamedGradients& n
 bucketing::MegatronOptions megatron_options(const BucketsOptions& options) {
   bucketing::MegatronOptions megatron{.bucket_elements = bucketing::megatron_default_elements(1)};
   if (options.distributed_optimizer.empty()) return megatron;
+  const int instances = options.instances.empty() ? 1 : whole_number("--instances", options.instances);
   const int ranks = whole_number("--distributed-optimizer", options.distributed_optimizer);
   if (ranks < 1)
     throw InvalidArgument(fmt::format("--distributed-optimizer: {} ranks; there must be 1 or more", ranks));
   megatron.bucket_elements = bucketing::megatron_default_elements(ranks);
   megatron.distributed_optimizer = {
-      .ranks = ranks, .pads_for_bandwidth = options.pad_for_bandwidth, .shared_embedding = {}};
+      .ranks = ranks, .instances = instances, .pads_for_bandwidth = options.pad_for_bandwidth, .shared_embedding = {}};
   return megatron;
 }
 
 Plan planned(const BucketsOptions& options, const NamedGradients& named, const std::vector<int>& order) {
-  if (options.rule != "megatron" && (!options.distributed_optimizer.empty() || options.pad_for_bandwidth))
-    throw InvalidArgument("--distributed-optimizer, --pad-for-bandwidth: they are of --rule megatron");
-  if (options.pad_for_bandwidth && options.distributed_optimizer.empty())
-    throw InvalidArgument("--pad-for-bandwidth: it needs --distributed-optimizer");
+  const bool has_details = options.pad_for_bandwidth || !options.instances.empty();
+  if (options.rule != "megatron" && (!options.distributed_optimizer.empty() || has_details))
+    throw InvalidArgument("--distributed-optimizer, --instances, --pad-for-bandwidth: they are of --rule megatron");
+  if (has_details && options.distributed_optimizer.empty())
+    throw InvalidArgument("--instances, --pad-for-bandwidth: they need --distributed-optimizer");
   if (options.rule == "torch")
     return order.empty() ? reversed(bucketing::plan_by_size(named.gradients, limits_of(options)))
                          : bucketing::plan_by_size(named.gradients, limits_of(options), order);
@@ -241,6 +242,10 @@ Command add_buckets(CLI::App& app, const Program&) {
       ->add_option("--distributed-optimizer", options->distributed_optimizer,
                    "Pad megatron's buckets for a distributed optimizer of so many ranks")
       ->type_name("RANKS");
+  command
+      ->add_option("--instances", options->instances,
+                   "How many instances of it there are, each of which has all of the state (default: 1)")
+      ->type_name("COUNT");
   command->add_flag("--pad-for-bandwidth", options->pad_for_bandwidth,
                     "Pad them for the highest bandwidth of NCCL, too");
   command->add_option("--format", options->format, "text, json, or svg: over a backward, with predicted reductions")

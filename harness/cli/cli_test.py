@@ -77,10 +77,12 @@ REFUSALS = [
      "'/nowhere/libnccl.so.2' is not on this machine; install NCCL 2.18.1 or later"),
     ("train --bucket-size 25x", 2, "--bucket-size '25x' is not a number of bytes"),
     ("train --bucket-size 0", 2, "--bucket-size '0'"),
-    ("train --compression int8", 2, "--compression 'int8'; it must be fp16, bf16"),
+    ("train --compression int4", 2, "--compression 'int4'; it must be fp16, bf16, int8, int8-channel, powersgd[:RANK[:START]]"),
+    ("train --compression powersgd", 2, "compression 'powersgd' of a run by steps"),
     ("train --join all", 2, "--join is of training by names"),
     ("train --broadcast-buffers", 2, "--broadcast-buffers is of training by names"),
-    ("train --model perceptron --compression int8", 2, "compression 'int8'; it must be fp16, bf16"),
+    ("train --model perceptron --compression powersgd:0", 2, "compression 'powersgd:0'; RANK is 1 or more"),
+    ("train --model perceptron --pipeline 2 --compression int8", 2, "compression 'int8' with parallel.pipeline = 2"),
     ("train --model perceptron --join some", 2, "join 'some'; it must be present, all"),
     ("train --model gpt --join all", 2, "join 'all' with data 'text'"),
     ("train --model perceptron --pipeline 1 --join all --static-graph", 2, "join 'all' with a static graph"),
@@ -1142,8 +1144,17 @@ class Commands(unittest.TestCase):
         plan = json.loads(self.buckets("--gradients", "gradients.csv", "--rule", "megatron", "--distributed-optimizer", "3", "--format", "json"))
         self.assertEqual([bucket["elements"] for bucket in plan["buckets"]], [384])
         self.assertEqual(plan["buckets"][0]["members"], [[2, 0], [1, 128], [0, 256]])
+        megatron = ("--gradients", "gradients.csv", "--rule", "megatron", "--distributed-optimizer", "6", "--format", "json")
+        self.assertEqual(json.loads(self.buckets(*megatron, "--instances", "2")), plan)
+        self.buckets(*megatron, "--instances", "4", status=2)
+        self.assertIn("6 ranks in 4 instances of the distributed optimizer", self.done.stderr)
+        self.buckets("--gradients", "gradients.csv", "--rule", "megatron", "--instances", "2", status=2)
+        self.assertIn("they need --distributed-optimizer", self.done.stderr)
         self.buckets("--gradients", "gradients.csv", "--distributed-optimizer", "3", status=2)
         self.assertIn("they are of --rule megatron", self.done.stderr)
+        (folder / "gradients.csv").write_text("name,elements,dtype\na,100,f32\na,100,f32\n")
+        self.buckets("--gradients", "gradients.csv", status=2)
+        self.assertIn("--gradients gradients.csv: gradients, line 3: the name 'a' is that of gradients, line 2 already", self.done.stderr)
 
     def test_buckets_as_a_picture(self):
         (Path(self.folder) / "gradients.csv").write_text("name,elements,dtype\na<b,1000000,f32\nb,500000,f32\n")

@@ -77,16 +77,28 @@ std::byte* Mirror::on_device(const void* host) const {
   return found->memory.data() + found->begin + (at - found->host);
 }
 
-void Mirror::spoil(device::Stream stream) {
-  for (Place& place : places_) runtime_.fill(device_.index, place.memory.data(), kCanary, place.put.size(), stream);
+// With guards and contents.
+void Mirror::fill(Place& place, const Memory& memory, device::Stream stream) {
+  std::ranges::fill(place.put, kCanary);
+  std::memcpy(place.put.data() + place.begin, place.host, place.bytes);
+  runtime_.copy(device_.index, memory.data(), place.put.data(), place.put.size(), stream);
 }
 
 void Mirror::send(device::Stream stream) {
+  for (Place& place : places_) fill(place, place.memory, stream);
+}
+
+void Mirror::set_aside(device::Stream stream) {
   for (Place& place : places_) {
-    std::ranges::fill(place.put, kCanary);
-    std::memcpy(place.put.data() + place.begin, place.host, place.bytes);
-    runtime_.copy(device_.index, place.memory.data(), place.put.data(), place.put.size(), stream);
+    place.aside = shelf_.take(place.put.size());
+    fill(place, place.aside, stream);
+    runtime_.fill(device_.index, place.memory.data(), kCanary, place.put.size(), stream);
   }
+}
+
+void Mirror::send_what_was_set_aside(device::Stream stream) {
+  for (Place& place : places_)
+    runtime_.copy(device_.index, place.memory.data(), place.aside.data(), place.put.size(), stream);
 }
 
 void Mirror::bring_back(device::Stream stream) {

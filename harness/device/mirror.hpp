@@ -41,8 +41,10 @@ class Mirror {
 
   /// The calls with their buffers on the device.
   [[nodiscard]] const std::vector<comm::Call>& calls() const { return there_; }
-  /// Puts into the stream: the places hold what no buffer does.
-  void spoil(device::Stream stream);
+  /// Puts into the stream: what the buffers hold goes to a second memory of the device, and the places hold what no buffer does.
+  void set_aside(device::Stream stream);
+  /// Puts into the stream: what was set aside goes to its places. Unlike send(), that lets no host wait, whatever the device.
+  void send_what_was_set_aside(device::Stream stream);
   /// Puts into the stream: what the buffers hold goes to the device.
   void send(device::Stream stream);
   /// Puts into the stream: what the calls wrote comes back.
@@ -56,7 +58,7 @@ class Mirror {
     std::size_t bytes;
     bool only_read;
     std::size_t begin = 0;
-    device::Memory memory = {};
+    device::Memory memory = {}, aside = {};
     std::vector<std::byte> put = {}, seen = {};  // guards and contents, before and afterwards
     [[nodiscard]] std::string damage() const;
   };
@@ -67,6 +69,7 @@ class Mirror {
   };
   void note(const comm::ConstBuffer& buffer, bool written);
   [[nodiscard]] std::byte* on_device(const void* host) const;
+  void fill(Place& place, const device::Memory& memory, device::Stream stream);
 
   device::Runtime& runtime_;
   Shelf& shelf_;

@@ -84,6 +84,9 @@ class Staged final : public comm::CommunicatorDecorator {
       : CommunicatorDecorator(std::move(inner)), desk_(std::make_shared<Desk>(std::move(runtime), device)) {
     this->inner().use_stream(desk_->stream.get());
   }
+  void use_stream(void*) override {
+    throw StateError("a communicator that stages the host's memory has a stream of its own");
+  }
 
  private:
   [[nodiscard]] static bool is_of_host(const Call& call) {

@@ -55,6 +55,10 @@ TEST_F(StagedTest, ResultsComeBack) {
   });
 }
 
+TEST_F(StagedTest, HasAStreamOfItsOwn) {
+  on_ranks(1, [](Communicator& world) { EXPECT_THROW(world.use_stream(nullptr), StateError); });
+}
+
 TEST_F(StagedTest, CallsOfABatchShareWhatTheyShareOnTheHost) {
   on_ranks(2, [](Communicator& world) {
     float a = static_cast<float>(world.rank() + 1), b = 0;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/comm/pair_exchange.hpp"
 
 namespace plumbline::launch {
 
@@ -46,7 +47,7 @@ FlightEvent event_of(FlightEvent::Kind kind, const comm::Communicator& communica
           .op = call.op};
 }
 
-class FlightRecorder final : public comm::CommunicatorDecorator {
+class FlightRecorder final : public comm::CommunicatorDecorator, private comm::PairExchanges {
  public:
   FlightRecorder(std::unique_ptr<comm::Communicator> inner, FlightRing& ring)
       : CommunicatorDecorator(std::move(inner)), ring_(ring) {
@@ -54,6 +55,9 @@ class FlightRecorder final : public comm::CommunicatorDecorator {
     const std::string& name = group().name;
     std::copy_n(name.begin(), std::min(name.size(), event.text.size() - 1), event.text.begin());
     ring_.write(event);
+  }
+  [[nodiscard]] comm::PairExchanges* pair_exchanges() override {
+    return inner().pair_exchanges() == nullptr ? nullptr : this;
   }
 
  private:
@@ -117,9 +121,19 @@ class FlightRecorder final : public comm::CommunicatorDecorator {
   }
 
   comm::Work do_start(std::span<const Call> calls) override {
+    return started(calls, [&] { return CommunicatorDecorator::do_start(calls); });
+  }
+
+  // Noted as the messages that it stands for.
+  [[nodiscard]] const comm::Communicator& of_group() const override { return *this; }
+  comm::Work do_start(const comm::PairExchange& exchange) override {
+    return started(messages_of(exchange), [&] { return inner().pair_exchanges()->start(exchange); });
+  }
+
+  template <typename Start>
+  comm::Work started(std::span<const Call> calls, Start start) {
     std::vector<FlightEvent> events;
-    comm::Work work =
-        recorded(FlightEvent::Kind::start, calls, events, [&] { return CommunicatorDecorator::do_start(calls); });
+    comm::Work work = recorded(FlightEvent::Kind::start, calls, events, start);
     if (calls.empty()) return work;
     return comm::Work(std::make_unique<RecordedWork>(std::move(work), ring_, std::move(events)));
   }

@@ -9,6 +9,7 @@
 #include "harness/launch/flight_compare.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/comm/pair_exchange.hpp"
 
 namespace plumbline::launch {
 namespace {
@@ -252,6 +253,32 @@ TEST_F(RingTest, CollectivesAreCountedWithoutSendsAndReceives) {
   const FlightEvent& last = events.back();
   EXPECT_EQ(last.call, 4u);
   EXPECT_EQ(last.collective, 2u);
+}
+
+TEST(PairExchangeInARing, IsNotedAsTheMessagesThatItStandsFor) {
+  comm::run_ranks(2, [](comm::Communicator& world) {
+    const auto file = std::filesystem::temp_directory_path() /
+                      ("plumbline-flight-test-" + std::to_string(::getpid()) + "-" + std::to_string(world.rank()));
+    FlightRing ring(file);
+    const auto recorder = record_flight(world.duplicate(), ring);
+    std::array<float, 2> values{};
+    const comm::PairPart part{{values.data(), 2}};
+    const comm::PairExchange exchange{
+        .peer = 1 - world.rank(),
+        .tag = 3,
+        .parts = {&part, 1},
+        .update = [](comm::DType, void*, const comm::PairFactors&, void*, const comm::PairFactors&, std::int64_t) {}};
+    recorder->pair_exchanges()->start(exchange).wait();
+    std::vector<std::string> said;
+    for (const FlightEvent& event : read_flight(file).events)
+      if (event.kind != FlightEvent::Kind::group)
+        said.push_back((event.begins() ? "started " : "completed ") + event.describe_call());
+    const std::string peer = std::to_string(1 - world.rank());
+    const std::string send = "send(f32 x 2 to " + peer + ", tag 3)", receive = "recv(f32 x 2 from " + peer + ", tag 3)";
+    EXPECT_THAT(said, testing::ElementsAre("started " + send, "started " + receive, "completed " + send,
+                                           "completed " + receive));
+    std::filesystem::remove(file);
+  });
 }
 
 TEST_F(RingTest, EventsOfAnEarlierCheckAreLeftOut) {

@@ -1,6 +1,7 @@
 // Gossip that is wrong in one known way: answers about graphs, shares and rates, and push-sum with another step.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <iterator>
 
 #include "harness/mutants/kinds.hpp"
@@ -436,8 +437,55 @@ void mixes_anew(PushSumSteps& steps) {
   steps.retry_mixes = [] { return true; };
 }
 
+// The lower rank's new values are taken for its old ones: in tiles, so that it is the whole of them.
+void overwrites(comm::DType dtype, void* a, const comm::PairFactors& of_a, void* b, const comm::PairFactors& of_b,
+                std::int64_t count) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
+  std::vector<std::byte> old_b(bytes), new_a(bytes);
+  std::memcpy(old_b.data(), b, bytes);
+  gossip::meet(dtype, a, of_a, b, of_b, count);
+  std::memcpy(new_a.data(), a, bytes);
+  std::memcpy(b, old_b.data(), bytes);
+  gossip::meet(dtype, new_a.data(), of_a, b, of_b, count);
+}
+
+void drops_the_last(comm::DType dtype, void* a, const comm::PairFactors& of_a, void* b, const comm::PairFactors& of_b,
+                    std::int64_t count) {
+  gossip::meet(dtype, a, of_a, b, of_b, count - 1);
+}
+
+void of_the_others_share(comm::DType dtype, void* a, const comm::PairFactors& of_a, void* b,
+                         const comm::PairFactors& of_b, std::int64_t count) {
+  gossip::meet(dtype, a, of_b, b, of_a, count);
+}
+
 std::vector<Mutant> step_mutants_of_gossip() {
   return {
+      {"gos.meeting_overwrites", "GOSSIP-200", "of two nodes that meet, one adds what the other has become",
+       "values that are overwritten before they were read",
+       "gossip.meeting.equals_messages[graph=n-peer-exponential,mixing=uniform,dtype=f32,values=few,world=2]",
+       "gossip.meeting.equals_messages[graph=n-peer-exponential,mixing=uniform,dtype=f32,values=few,world=3]",
+       "no two of three nodes meet only each other",
+       push_sum_with([](PushSumSteps& steps) { steps.meet = overwrites; })},
+      {"gos.meeting_drops_the_last", "GOSSIP-200", "the last element of each piece stays as it was",
+       "a loop that ends one too soon",
+       "gossip.meeting.equals_messages[graph=random-matching,mixing=uniform,dtype=f64,values=many,world=4]",
+       "gossip.meeting.equals_messages[graph=n-peer-exponential,mixing=uniform,dtype=f64,values=many,world=3]",
+       "no two of three nodes meet only each other",
+       push_sum_with([](PushSumSteps& steps) { steps.meet = drops_the_last; })},
+      {"gos.meeting_of_the_others_share", "GOSSIP-200", "each of two nodes that meet keeps the other's share",
+       "two sides exchanged",
+       "gossip.meeting.equals_messages[graph=n-peer-exponential,mixing=skewed,dtype=f32,values=few,world=2]",
+       "gossip.meeting.equals_messages[graph=n-peer-exponential,mixing=uniform,dtype=f32,values=few,world=2]",
+       "shares are even", push_sum_with([](PushSumSteps& steps) { steps.meet = of_the_others_share; })},
+      {"gos.meeting_mixed_anew", "GOSSIP-201", "a round of two nodes that was cut is mixed anew",
+       "mass is lost on a retry", "gossip.meeting.cut[graph=hub,mixing=skewed,world=2]",
+       "gossip.meeting.cut[graph=n-peer-exponential,mixing=uniform,world=2]",
+       "lazy values are mixed when they have come", push_sum_with(mixes_anew)},
+      {"gos.meets_alone", "GOSSIP-202", "a node exchanges in place with one that only sends messages",
+       "each side asks itself alone", "gossip.meeting.some_alone[graph=n-peer-exponential,wire=of_one,world=2]",
+       "gossip.meeting.some_alone[graph=n-peer-exponential,wire=of_nobody,world=2]", "all can",
+       push_sum_with([](PushSumSteps& steps) { steps.meets = [](bool) { return true; }; })},
       {"gos.weight_not_kept", "GOSSIP-030", "the weight that is sent is kept, too",
        "the weight is sent but not kept apart", "gossip.push_sum.mass[graph=hub,mixing=uniform,world=3]",
        "gossip.push_sum.mass[graph=ring,mixing=uniform,world=3]", "weights that stay 1 do not travel",
@@ -561,6 +609,14 @@ std::vector<Mutant> step_mutants_of_gossip() {
        "mass is doubled on a retry", "gossip.failure.pieces[values=large,world=2]",
        "gossip.failure.pieces[values=small,world=2]", "they are one piece",
        push_sum_with([](PushSumSteps& steps) { steps.may_repeat = [](bool) { return true; }; })},
+      {"gos.mixes_unconfirmed", "GOSSIP-203", "a piece is mixed before its peers have said that they have it",
+       "values that are overwritten before they were read", "gossip.failure.unconfirmed[node=mute,world=3]",
+       "gossip.failure.other_group[graph=hub,call=9,world=3]", "a few values are one piece",
+       push_sum_with([](PushSumSteps& steps) { steps.awaits_confirmation = [] { return false; }; })},
+      {"gos.sends_all_pieces_again", "GOSSIP-203", "over another group pieces are sent that the peer has",
+       "mass is doubled on a retry", "gossip.failure.confirmed_pieces[graph=hub,again=elsewhere,call=13,world=3]",
+       "gossip.failure.confirmed_pieces[graph=hub,again=elsewhere,call=999,world=3]", "no call fails",
+       push_sum_with([](PushSumSteps& steps) { steps.resumes_at = [](std::size_t) { return std::size_t{0}; }; })},
       {"gos.thread_waits", "GOSSIP-047", "a peer that has stopped is waited for sixty times as long as was asked for",
        "minutes for seconds", "gossip.thread.stops[ends_by=collecting,world=2]", "", "nobody stops",
        push_sum_with([](PushSumSteps& steps) { steps.patience = sixty_times; })},

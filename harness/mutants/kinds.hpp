@@ -52,6 +52,8 @@ namespace plumbline::mutants {
 [[nodiscard]] std::vector<Mutant> pipeline_mutants();
 /// Answers of adapters about races and passes of programs, and interpreters with another step in place of a right one.
 [[nodiscard]] std::vector<Mutant> race_mutants();
+/// Gradients that travel as bytes or as products with another step in place of a right one.
+[[nodiscard]] std::vector<Mutant> compression_mutants();
 /// Reducers of gradients with another step in place of a right one.
 [[nodiscard]] std::vector<Mutant> reducer_mutants();
 /// Answers of adapters about loss scales, who skips, and norms.

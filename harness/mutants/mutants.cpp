@@ -38,12 +38,12 @@ const std::vector<Mutant>& all_mutants() {
   static const std::vector<Mutant> all = [] {
     std::vector<Mutant> made;
     for (const auto kind :
-         {device_mutants,   result_mutants,   group_mutants,    work_mutants,        failure_mutants,
-          training_mutants, job_mutants,      context_mutants,  answer_mutants,      group_answer_mutants,
-          schedule_mutants, plan_mutants,     executor_mutants, judgement_mutants,   partition_mutants,
-          topology_mutants, pipeline_mutants, bucket_mutants,   pass_mutants,        reducer_mutants,
-          race_mutants,     gossip_mutants,   scaler_mutants,   scaler_step_mutants, slowmo_mutants,
-          mixed_mutants,    averaging_mutants})
+         {result_mutants,    group_mutants,       work_mutants,        failure_mutants,      training_mutants,
+          job_mutants,       context_mutants,     answer_mutants,      group_answer_mutants, schedule_mutants,
+          plan_mutants,      executor_mutants,    judgement_mutants,   partition_mutants,    topology_mutants,
+          pipeline_mutants,  bucket_mutants,      pass_mutants,        reducer_mutants,      race_mutants,
+          gossip_mutants,    scaler_mutants,      scaler_step_mutants, slowmo_mutants,       mixed_mutants,
+          averaging_mutants, compression_mutants, device_mutants})
       std::ranges::move(kind(), std::back_inserter(made));
     std::ranges::sort(made, {}, &Mutant::name);
     return made;

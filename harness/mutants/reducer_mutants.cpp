@@ -1,5 +1,6 @@
 // Reducers of gradients with one wrong step. Each is the smallest change that a real fault would make.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <deque>
 #include <iterator>
@@ -534,6 +535,61 @@ std::vector<Mutant> memory() {
   };
 }
 
+std::vector<Mutant> instances() {
+  const auto of = [](int instances, int world) {
+    return at("instances", "instances=" + std::to_string(instances) + ",division=collective", world);
+  };
+  const auto lazy = [](const char* memory, const char* lacking) {
+    return at("lazy", std::string("memory=") + memory + ",lacking=" + lacking, 2);
+  };
+  return {
+      {"bkt.instances_apart", "BUCKET-213", "each instance has a mean of its own",
+       "a distributed optimizer that takes its group for the data ranks", of(2, 4), of(1, 4), "there is one instance",
+       with([](ReducerSteps& steps) { steps.across = [](Buffer, Buffer) { return Buffer{}; }; })},
+      {"bkt.whole_bucket_across", "BUCKET-214", "buckets are reduced across instances as a whole",
+       "the bucket in place of the local shard", of(2, 4), of(2, 2), "alone in an instance, a rank has the whole",
+       with([](ReducerSteps& steps) { steps.across = [](Buffer, Buffer whole) { return whole; }; })},
+      {"bkt.memory_kept", "BUCKET-215", "memory that is taken when it is needed is not given back",
+       "a pool that only grows", lazy("lazy", "nothing"), lazy("kept", "nothing"), "it is to be kept",
+       with([](ReducerSteps& steps) { steps.gives_back = [](bool) { return false; }; })},
+      {"bkt.memory_given_back_early", "BUCKET-215",
+       "a bucket's memory is given back although it has the only result of a gradient", "BKT-05", lazy("lazy", "one"),
+       lazy("lazy", "nothing"), "every rank has every gradient",
+       with([](ReducerSteps& steps) { steps.gives_back = [](bool) { return true; }; })},
+  };
+}
+
+std::vector<Mutant> sparse() {
+  const auto sum = [](const char* entries, int world, const char* result = "average") {
+    return "bucketing.sparse.is_the_dense_sum[entries=" + std::string(entries) + ",result=" + result +
+           ",world=" + std::to_string(world) + "]";
+  };
+  const auto of = [](const std::string& check, const std::string& parameters) {
+    return "bucketing.sparse." + check + "[" + parameters + ",world=3]";
+  };
+  return {
+      {"bkt.sparse_last_of_repeated", "BUCKET-210", "of rows of one index and rank the last one counts",
+       "a row that is put in place of one that is there", sum("repeated", 2), sum("even", 2), "no index comes twice",
+       with([](ReducerSteps& steps) { steps.sparse.adds_duplicates = [] { return false; }; })},
+      {"bkt.sparse_as_many_as_own", "BUCKET-210", "every rank is taken to have as many rows as this one",
+       "gathering that asks nobody for a length", sum("uneven", 3), sum("even", 3), "all have",
+       with([](ReducerSteps& steps) { steps.sparse.rows_of = [](std::int64_t, std::int64_t own) { return own; }; })},
+      {"red.sparse_never_divided", "BUCKET-210", "sparse gradients are added and not divided", "RED-01", sum("even", 2),
+       sum("even", 2, "sum"), "they are to be added",
+       with([](ReducerSteps& steps) { steps.sparse.divisor = [](double) { return 1.0; }; })},
+      {"bkt.sparse_padded_to_a_power", "BUCKET-211", "lists of rows are padded to a power of two",
+       "buffers that grow by doubling", of("travels", "entries=even"), of("travels", "entries=none"), "there are none",
+       with([](ReducerSteps& steps) {
+         steps.sparse.padded = [](std::int64_t most) {
+           return most == 0 ? most : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(most)));
+         };
+       })},
+      {"bkt.sparse_row_beyond", "BUCKET-212", "rows that a gradient has not are taken", "an index that nobody looks at",
+       of("refuses_rows", "what=beyond"), of("refuses_rows", "what=nothing"), "it has them",
+       with([](ReducerSteps& steps) { steps.sparse.takes = [](bool) { return true; }; })},
+  };
+}
+
 // Of models that LibTorch trains.
 MakeSteps training_with(std::function<void(ReducerSteps&)> change) {
   return [change = std::move(change)] {
@@ -594,6 +650,15 @@ std::vector<Mutant> of_models() {
       {"bkt.statistics_stay", "BUCKET-083", "running statistics are never broadcast", "DDP broadcast_buffers",
        statistics("broadcast"), statistics("own"), "they are not to be",
        training_with([](ReducerSteps& steps) { steps.broadcasts_buffers = [](bool) { return false; }; })},
+      {"bkt.last_number_of_a_hooks", "BUCKET-209", "a hook is given all but the last of a bucket's numbers",
+       "a length counted from 0: RED-08", at("hooked", "model=perceptron,compression=int8,reduced=afterwards", 2),
+       at("hooked", "model=perceptron,compression=int8,reduced=afterwards", 1), "alone, it is its own mean",
+       training_with([](ReducerSteps& steps) {
+         steps.exchanged = [](Buffer bucket, int) {
+           --bucket.count;
+           return bucket;
+         };
+       })},
       {"bkt.last_bucket_alone", "BUCKET-084", "only the last bucket is reduced", "BKT-19", models("several"),
        models("flat"), "there is one", training_with(last_bucket_alone)},
   };
@@ -603,7 +668,7 @@ std::vector<Mutant> of_models() {
 
 std::vector<Mutant> reducer_mutants() {
   std::vector<Mutant> all = places();
-  for (const auto kind : {passes, unused, additions, starting, numbers, refused, memory, of_models})
+  for (const auto kind : {passes, unused, additions, starting, numbers, refused, memory, instances, sparse, of_models})
     std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }

@@ -269,8 +269,8 @@ class Worker {
     const auto under_arm = [&](std::unique_ptr<comm::Communicator> inner) {
       try {
         if (runtime != nullptr && !one.check->on_device) {
-          const comm::Device place = device_of(inner->rank());
-          inner = harness::staged_on(runtime, place, std::move(inner));
+          const comm::Device here = device_of(inner->rank());
+          inner = harness::staged_on(runtime, here, std::move(inner));
         }
         return arms::under(arm, std::move(inner), scratch.path(), own_limit(command));
       } catch (const RuntimeFailure& error) {

@@ -12,6 +12,7 @@
 #include "reference/bucketing/known_values.hpp"
 #include "reference/bucketing/rounds.hpp"
 #include "reference/bucketing/scaled_copy.hpp"
+#include "reference/bucketing/u_test.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {
@@ -73,13 +74,6 @@ std::optional<std::int64_t> largest_that_pays(std::span<const FusionTime> times,
     largest = time.bytes;
   }
   return largest;
-}
-
-// Of a fair coin that is thrown so often; by logarithms, since the ways are too many for a number.
-double chance_of_heads(std::size_t heads, std::size_t throws) {
-  const auto log_factorial = [](std::size_t number) { return std::lgamma(static_cast<double>(number) + 1); };
-  return std::exp(log_factorial(throws) - log_factorial(heads) - log_factorial(throws - heads) -
-                  static_cast<double>(throws) * std::log(2.0));
 }
 
 // Gradients of one size, of their own and side by side in a buffer.
@@ -178,7 +172,8 @@ Crossover pays_up_to(std::span<const FusionTime> times) {
 
 Overlap overlap_of(const OverlapTimes& times) {
   const std::size_t rounds = times.serial.size();
-  std::vector<double> hidden;
+  constexpr double least_effect = 1.1;
+  std::vector<double> hidden, less_a_tenth;
   Overlap found{.rounds = rounds};
   for (const auto* samples : {&times.backward, &times.reductions, &times.serial, &times.overlapped}) {
     if (rounds == 0 || samples->size() != rounds)
@@ -188,11 +183,11 @@ Overlap overlap_of(const OverlapTimes& times) {
   }
   for (std::size_t i = 0; i < rounds; ++i) {
     hidden.push_back((times.serial[i] - times.overlapped[i]) / std::min(times.backward[i], times.reductions[i]));
-    found.slower += times.overlapped[i] >= 1.1 * times.serial[i] ? 1 : 0;
+    found.slower += times.overlapped[i] >= least_effect * times.serial[i] ? 1 : 0;
+    less_a_tenth.push_back(times.overlapped[i] / least_effect);
   }
   found.hidden = median_of(hidden, in_turn(rounds));
-  found.chance = 0;
-  for (std::size_t heads = found.slower; heads <= rounds; ++heads) found.chance += chance_of_heads(heads, rounds);
+  found.chance = chance_of_larger(less_a_tenth, times.serial);
   return found;
 }
 

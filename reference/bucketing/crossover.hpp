@@ -50,11 +50,12 @@ struct OverlapTimes {
   std::vector<double> serial;      // the reductions when the backward is over
   std::vector<double> overlapped;  // as soon as they may start
 };
+/// Overlapping breaks the guideline where it takes a tenth longer, the least effect that counts, and chance hardly does that.
 struct Overlap {
   double hidden = 0;  // of what could be, the shorter of backward and reductions: the median of the rounds
   std::size_t rounds = 0;
   std::size_t slower = 0;  // rounds in which overlapping took a tenth longer than one after the other, or more
-  double chance = 1;       // of so many or more, were more and less equally likely (sign test)
+  double chance = 1;       // of being that much above, were steps of both kinds, these less a tenth, alike (U test)
   [[nodiscard]] bool keeps_guideline() const { return chance > 0.01; }
 };
 /// Throws InvalidArgument for no rounds, unequal numbers of them, and times that are not above 0.

@@ -86,7 +86,7 @@ double exposed_of_equal_buckets(double backward_seconds, double bytes, int bucke
 double best_bucket_count(double backward_seconds, const Link& link) {
   require_link(link);
   require_time(backward_seconds, "a backward of");
-  const double latency = 2 * (link.ranks - 1) * link.latency;
+  const double latency = 2.0 * (link.ranks - 1) * link.latency;
   return latency > 0 ? std::sqrt(backward_seconds / latency) : std::numeric_limits<double>::infinity();
 }
 

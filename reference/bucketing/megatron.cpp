@@ -40,7 +40,11 @@ class Buffer {
     if (optimizer.ranks < 1)
       throw InvalidArgument(fmt::format("a group of {} ranks; there is one at least", optimizer.ranks));
     parameter_start_ = kMegatronParameterStart;
-    bucket_end_ = std::lcm(std::int64_t{optimizer.ranks}, kMegatronBucketEnd);
+    if (optimizer.instances < 1 || optimizer.ranks % optimizer.instances != 0)
+      throw InvalidArgument(
+          fmt::format("{} ranks in {} instances of the distributed optimizer; each has equally many, 1 or more",
+                      optimizer.ranks, optimizer.instances));
+    bucket_end_ = std::lcm(std::int64_t{optimizer.ranks / optimizer.instances}, kMegatronBucketEnd);
     if (optimizer.pads_for_bandwidth) bucket_end_ = std::lcm(bucket_end_, kMegatronBandwidth);
     for (const int embedding : optimizer.shared_embedding) {
       if (embedding < 0 || static_cast<std::size_t>(embedding) >= elements_.size())

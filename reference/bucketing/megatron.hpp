@@ -4,7 +4,7 @@
 //         that order. A bucket is a stretch of it, and closes after the parameter that reaches the size. For the distributed
 //         optimizer, which gives each rank an equal part of every bucket, parameters start at multiples of 64 elements and buckets
 //         end at multiples of lcm(ranks, 128), for the highest bandwidth of NCCL of lcm(ranks, 128, 65536); and an embedding
-//         that is shared among stages has a bucket of its own.
+//         that is shared among stages has a bucket of its own. Of several instances of it, ranks are those of one.
 // Units   Elements, also of the bucket size.
 // Source  megatron-core 0.19, megatron/core/distributed/param_and_grad_buffer.py, optimizer/distrib_optimizer.py: equal to the
 //         recorded layouts. It pads in doubles; we in integers, and refuse buffers of more than 2^53 elements, where the two
@@ -27,6 +27,7 @@ inline constexpr std::int64_t kMegatronBandwidth = 1 << 16;  // elements
 /// What the distributed optimizer needs of a buffer.
 struct DistributedOptimizer {
   int ranks = 1;                        // of the group that gradients are reduced over
+  int instances = 1;                    // that they are divided into, each of which holds all parts
   bool pads_for_bandwidth = false;      // pad_buckets_for_high_nccl_busbw
   std::vector<int> shared_embedding{};  // indices of parameters
 };
@@ -54,7 +55,7 @@ struct MegatronLayout {
 [[nodiscard]] std::int64_t megatron_default_elements(int ranks);
 
 /// The buffer of parameters of one type and group. Throws InvalidArgument for sizes below 0, fewer than one rank, or a shared
-/// embedding that is no parameter; OutOfRange for buffers of more than 2^53 elements.
+/// embedding that is no parameter, or instances that the ranks are not divided into; OutOfRange for buffers of more than 2^53 elements.
 [[nodiscard]] MegatronLayout megatron_layout(std::span<const std::int64_t> elements, const MegatronOptions& options);
 
 /// A buffer for each (type, device, group), in the order in which a backward comes to them, and its buckets from the first one on.

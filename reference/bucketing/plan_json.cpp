@@ -1,6 +1,10 @@
 #include "reference/bucketing/plan_json.hpp"
 
 #include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -128,24 +132,35 @@ void add(NamedGradients& list, const json& value, const std::string& where) {
   if (list.gradients.back().elements < 0) reading::refuse(where + ".elements", "0 or more", object.at("elements"));
 }
 
+// `where` has the place of each in what was read.
+NamedGradients required(NamedGradients list, const std::vector<std::string>& where) {
+  require_gradients(list.gradients);
+  std::map<std::string_view, std::size_t> first;
+  for (std::size_t i = 0; i < list.names.size(); ++i)
+    if (const auto [known, is_new] = first.emplace(list.names[i], i); !is_new)
+      throw InvalidArgument(fmt::format("{}: the name '{}' is that of {} already; each gradient has its own", where[i],
+                                        list.names[i], where[known->second]));
+  return list;
+}
+
 }  // namespace
 
 NamedGradients gradients_of_json(const json& value) {
   NamedGradients list;
+  std::vector<std::string> where;
   for (const json& one : reading::list(value, "gradients"))
-    add(list, one, fmt::format("gradients[{}]", list.gradients.size()));
-  require_gradients(list.gradients);
-  return list;
+    add(list, one, where.emplace_back(fmt::format("gradients[{}]", list.gradients.size())));
+  return required(std::move(list), where);
 }
 
 NamedGradients gradients_of_csv(std::string_view text) {
   NamedGradients list;
-  std::vector<std::string> columns;
+  std::vector<std::string> columns, where;
   for (int line = 1; !text.empty(); ++line) {
     const std::string_view words = next_part(text, '\n');
     if (words.empty() || words == "\r") continue;
     if (!columns.empty()) {
-      add(list, row_of(columns, cells_of(words), line), fmt::format("gradients, line {}", line));
+      add(list, row_of(columns, cells_of(words), line), where.emplace_back(fmt::format("gradients, line {}", line)));
       continue;
     }
     columns = cells_of(words);
@@ -158,8 +173,7 @@ NamedGradients gradients_of_csv(std::string_view text) {
                         "device, group, sparse",
                         line, columns[i]));
   }
-  require_gradients(list.gradients);
-  return list;
+  return required(std::move(list), where);
 }
 
 }  // namespace plumbline::bucketing

@@ -39,7 +39,7 @@ struct NamedGradients {
   std::vector<Gradient> gradients;
 };
 /// [{"name": "fc.weight", "elements": 1024, "dtype": "f32", "device": "cpu", "group": 0, "sparse": false}, ...]; only `elements`
-/// is needed.
+/// is needed. Throws InvalidArgument, naming both places, for two gradients of one name.
 [[nodiscard]] NamedGradients gradients_of_json(const nlohmann::json& value);
 /// The same fields as the columns of a table, whose first line names them: name,elements,dtype.
 [[nodiscard]] NamedGradients gradients_of_csv(std::string_view text);

@@ -97,6 +97,12 @@ TEST(GradientsJson, AreRefusedByLine) {
   EXPECT_THAT(table("elements\n1\n1,2"), ThrowsMessage<InvalidArgument>(HasSubstr("line 3: 2 cells under 1 columns")));
   EXPECT_THAT(table("name\nfc"), ThrowsMessage<InvalidArgument>(HasSubstr("line 2.elements is missing")));
   EXPECT_THAT(table("elements\nmany"), ThrowsMessage<InvalidArgument>(HasSubstr("must be an integer, got \"many\"")));
+  EXPECT_THAT(table("name,elements\nfc,1\nbias,1\n\nfc,2"),
+              ThrowsMessage<InvalidArgument>(
+                  HasSubstr("gradients, line 5: the name 'fc' is that of gradients, line 2 already")));
+  EXPECT_THAT(
+      [] { (void)gradients_of_json(json::parse(R"([{"name": "gradient 1", "elements": 1}, {"elements": 1}])")); },
+      ThrowsMessage<InvalidArgument>(HasSubstr("gradients[1]: the name 'gradient 1' is that of gradients[0]")));
   EXPECT_THAT(table("elements\n4611686018427387904"), ThrowsMessage<OutOfRange>(HasSubstr("64 bits")));
 }
 

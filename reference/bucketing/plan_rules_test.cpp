@@ -239,6 +239,18 @@ TEST(Megatron, PlansABufferAType) {
   EXPECT_TRUE(is_right(check_plan(plan, gradients, rules)));
 }
 
+TEST(Megatron, PadsForTheRanksOfAnInstance) {
+  const auto padded = [](int ranks, int instances) {
+    return megatron_layout(std::vector<std::int64_t>{100},
+                           {.distributed_optimizer = DistributedOptimizer{.ranks = ranks, .instances = instances}})
+        .buckets.back()
+        .end;
+  };
+  EXPECT_EQ(padded(6, 1), 384);
+  EXPECT_EQ(padded(6, 2), 384) << "of 3 ranks";
+  EXPECT_EQ(padded(6, 3), 128) << "of 2 ranks";
+}
+
 TEST(Megatron, RefusesInOneLine) {
   const auto refused = [](std::vector<std::int64_t> elements, MegatronOptions options) {
     return [=] { (void)megatron_layout(elements, options); };
@@ -248,6 +260,9 @@ TEST(Megatron, RefusesInOneLine) {
               ThrowsMessage<InvalidArgument>(HasSubstr("buckets of -1 elements")));
   EXPECT_THAT(refused({1}, {.distributed_optimizer = DistributedOptimizer{.ranks = 0}}),
               ThrowsMessage<InvalidArgument>(HasSubstr("a group of 0 ranks")));
+  for (const int instances : {0, 4})
+    EXPECT_THAT(refused({1}, {.distributed_optimizer = DistributedOptimizer{.ranks = 6, .instances = instances}}),
+                ThrowsMessage<InvalidArgument>(HasSubstr("6 ranks in " + std::to_string(instances) + " instances")));
   EXPECT_THAT(refused({1}, {.distributed_optimizer = DistributedOptimizer{.shared_embedding = {1}}}),
               ThrowsMessage<InvalidArgument>(HasSubstr("parameter 1 of 1")));
   EXPECT_THAT(refused({std::int64_t{1} << 53, 1}, {}), ThrowsMessage<OutOfRange>(HasSubstr("2^53")));

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -38,6 +39,26 @@ class Memory {
   std::unique_ptr<std::byte, Free> data_;
 };
 
+// A bucket's, which may be taken and given back.
+class BucketMemory {
+ public:
+  explicit BucketMemory(std::int64_t bytes) : bytes_(static_cast<std::size_t>(bytes)) {}
+  /// Whether it had none.
+  bool ensure() {
+    if (memory_) return false;
+    memory_.emplace(bytes_);
+    return true;
+  }
+  void give_back() { memory_.reset(); }
+  /// Nothing where it has none.
+  [[nodiscard]] std::byte* data() const { return memory_ ? memory_->data() : nullptr; }
+  [[nodiscard]] std::int64_t bytes() const { return memory_ ? static_cast<std::int64_t>(bytes_) : 0; }
+
+ private:
+  std::size_t bytes_;
+  std::optional<Memory> memory_;
+};
+
 std::int64_t reals_of(const Gradient& gradient) { return gradient.elements * gradient.numbers; }
 
 // The elements [begin, begin + count) of a buffer.
@@ -67,7 +88,11 @@ class Reducer::Impl {
         steps_(steps),
         states_(gradients_.size()) {
     check_options();
-    for (std::size_t i = 0; i < gradients_.size(); ++i) check_gradient(static_cast<int>(i));
+    for (std::size_t i = 0; i < gradients_.size(); ++i) {
+      check_gradient(static_cast<int>(i));
+      const Gradient& one = gradients_[i];
+      if (one.sparse) sparse_.emplace(static_cast<int>(i), SparseSum(reals_of(one), one.dtype, steps_.sparse));
+    }
     adopt(std::move(plan));
     for (int i = 0; options_.wire && i < options_.wire_buffers; ++i) wires_.push_back({});
     share_initial(false);
@@ -92,12 +117,16 @@ class Reducer::Impl {
         if (states_[i].bucket >= 0 && states_[i].times_learned == 0) mark_lacking(static_cast<int>(i));
   }
 
-  void ready(int gradient, std::optional<Buffer> values) {
+  void ready(int gradient, std::optional<Buffer> values, const SparseRows* rows = nullptr) {
     State& state = checked(gradient);
+    check_kind(gradient, rows != nullptr);
     if (values) check_values(gradient, *values);
     if (state.times > 0 && !may_come_again(state))
       throw StateError(at("ready") + fmt::format(": gradient '{}' was ready before in this pass", name(gradient)));
-    take(gradient, values);  // or refuse it: nothing has happened then
+    if (rows != nullptr)
+      take_rows(gradient, *rows);
+    else
+      take(gradient, values);  // or refuse it: nothing has happened then
     ++state.times;
     state.held = true;
     note_order(gradient);
@@ -145,6 +174,9 @@ class Reducer::Impl {
       state.source = {};
     }
     held_memory_.clear();
+    for (auto& [gradient, sum] : sparse_) sum.clear();
+    for (BucketMemory& memory : memory_)
+      if (options_.lazy) memory.give_back();
     reduced_ = false;
     passes_ = 0;
   }
@@ -171,18 +203,29 @@ class Reducer::Impl {
 
   [[nodiscard]] Buffer view(int gradient) const {
     const State& state = known(gradient, "view");
+    if (is_sparse(gradient))
+      throw InvalidArgument(at("view") + fmt::format(": gradient '{}' is sparse; it has rows", name(gradient)));
+    if (memory_[static_cast<std::size_t>(state.bucket)].data() == nullptr)
+      throw StateError(at("view") + fmt::format(": the bucket of '{}' has no memory now", name(gradient)));
     return part_of(bucket_buffer(state.bucket), state.begin, reals_of(gradients_[static_cast<std::size_t>(gradient)]));
+  }
+
+  [[nodiscard]] SparseRows rows(int gradient) const {
+    (void)known(gradient, "rows");
+    if (!is_sparse(gradient))
+      throw InvalidArgument(at("rows") + fmt::format(": gradient '{}' is dense; it has a view", name(gradient)));
+    return sparse_.at(gradient).rows();
   }
 
   void use(Plan plan) {
     if (in_pass_) throw StateError(at("use") + ": a pass is under way");
     const Plan old_plan = std::move(plan_);
-    const std::vector<Memory> old_memory = std::move(memory_);
+    const std::vector<BucketMemory> old_memory = std::move(memory_);
     const std::vector<State> old = states_;
     adopt(std::move(plan));
-    if (!steps_.carries(passes_)) return;
+    if (options_.lazy || !steps_.carries(passes_)) return;
     for (std::size_t i = 0; i < states_.size(); ++i) {
-      if (!old[i].held || old[i].bucket < 0 || states_[i].bucket < 0) continue;
+      if (!old[i].held || old[i].bucket < 0 || states_[i].bucket < 0 || gradients_[i].sparse) continue;
       const Bucket& bucket = old_plan.buckets[static_cast<std::size_t>(old[i].bucket)];
       const Buffer whole{old_memory[static_cast<std::size_t>(old[i].bucket)].data(), bucket.elements * bucket.numbers,
                          bucket.dtype};
@@ -194,6 +237,11 @@ class Reducer::Impl {
     if (bucket < 0 || static_cast<std::size_t>(bucket) >= plan_.buckets.size())
       throw OutOfRange(at("results") + fmt::format(": bucket {}; there are {}", bucket, plan_.buckets.size()));
     return own_part(bucket, bucket_buffer(bucket));
+  }
+  [[nodiscard]] std::int64_t bucket_memory() const {
+    std::int64_t bytes = 0;
+    for (const BucketMemory& memory : memory_) bytes += memory.bytes();
+    return bytes;
   }
   [[nodiscard]] const Plan& plan() const { return plan_; }
   [[nodiscard]] bool has_rebuilt() const { return rebuilt_; }
@@ -225,8 +273,15 @@ class Reducer::Impl {
     int bucket = -1;  // in use for
   };
 
+  [[nodiscard]] bool is_sparse(int gradient) const { return gradients_[static_cast<std::size_t>(gradient)].sparse; }
+
   // ---- what is refused ----
 
+  void check_kind(int gradient, bool as_rows) const {
+    if (as_rows == is_sparse(gradient)) return;
+    throw InvalidArgument(at("ready") + fmt::format(": gradient '{}' is planned as {}, and comes as {}", name(gradient),
+                                                    as_rows ? "dense" : "sparse", as_rows ? "rows" : "a whole"));
+  }
   [[nodiscard]] std::string at(const char* operation) const {
     const Communicator& group = *groups_.front();
     return fmt::format("reducer, {}, rank {} of group {}", operation, group.rank(), group.group().name);
@@ -241,11 +296,13 @@ class Reducer::Impl {
     const auto refuse = [&](const std::string& why) { throw InvalidArgument(at("options") + ": " + why); };
     if (!options_.names.empty() && options_.names.size() != gradients_.size())
       refuse(fmt::format("{} names for {} gradients", options_.names.size(), gradients_.size()));
-    for (const Communicator* group : groups_)
+    check_across();
+    if (options_.lazy && !copies()) refuse("buckets in which gradients live have their memory from the start");
+    for (std::size_t i = 0; i < groups_.size(); ++i)
       if (options_.split && (options_.split->before < 1 || options_.split->after < 1 ||
-                             std::int64_t{options_.split->before} * options_.split->after != group->size()))
+                             std::int64_t{options_.split->before} * options_.split->after != ranks_of(i)))
         refuse(fmt::format("division by {} before and by {} after: the product must be the {} ranks of group {}",
-                           options_.split->before, options_.split->after, group->size(), group->group().name));
+                           options_.split->before, options_.split->after, ranks_of(i), groups_[i]->group().name));
     check_divisors();
     if (options_.split && options_.join_divisor == JoinDivisor::present_ranks)
       refuse("a division that is split is not one by the ranks that are present");
@@ -265,6 +322,18 @@ class Reducer::Impl {
       refuse("results are shared out where it is known beforehand which gradients there are");
     if (options_.join && options_.unused == Unused::learned)
       refuse("a rank without rows has no gradients: which a step has is not learned from one where ranks join");
+  }
+  // Those whose gradients are added: of all instances.
+  [[nodiscard]] int ranks_of(std::size_t group) const {
+    return groups_[group]->size() * (options_.across.empty() ? 1 : options_.across[group]->size());
+  }
+  void check_across() const {
+    if (options_.across.empty()) return;
+    const auto refuse = [&](const std::string& why) { throw InvalidArgument(at("options") + ": " + why); };
+    if (options_.across.size() != groups_.size() || std::ranges::count(options_.across, nullptr) > 0)
+      refuse(fmt::format("{} groups across instances for {} groups", options_.across.size(), groups_.size()));
+    if (!is_shared_out() || options_.join)
+      refuse("groups across instances are of results that are shared out, of ranks that all have rows");
   }
   void check_divisors() const {
     if (options_.divisors.empty()) return;
@@ -286,7 +355,10 @@ class Reducer::Impl {
       throw InvalidArgument(where() + fmt::format(" has {} numbers in an element; 1 or 2 are there", one.numbers));
     if (one.group < 0 || static_cast<std::size_t>(one.group) >= groups_.size())
       throw InvalidArgument(where() + fmt::format(" is of group {}; there are {}", one.group, groups_.size()));
-    if (one.sparse) throw Unsupported(where() + " is sparse; dense gradients are reduced");
+    if (one.sparse && (options_.hook.start || is_shared_out()))
+      throw Unsupported(where() + " is sparse; no hook exchanges it, and its sum is everywhere");
+    if (one.sparse && one.dtype != DType::f32 && one.dtype != DType::f64)
+      throw Unsupported(where() + fmt::format(" is sparse and of {}; f32 and f64 are added", comm::name_of(one.dtype)));
     if (one.device.kind != comm::Device::Kind::cpu)
       throw Unsupported(where() +
                         fmt::format(" lies on {}; gradients in host memory are reduced", name_of(one.device)));
@@ -323,6 +395,8 @@ class Reducer::Impl {
       seen[static_cast<std::size_t>(member.gradient)] = true;
       if (gradient.dtype != bucket.dtype || gradient.numbers != bucket.numbers)
         refuse(fmt::format("is of {}, its bucket of {}", comm::name_of(gradient.dtype), comm::name_of(bucket.dtype)));
+      if (gradient.sparse && bucket.members != 1)
+        refuse(fmt::format("is sparse, and has a bucket with {} others", bucket.members - 1));
       if (gradient.group != bucket.group)
         refuse(fmt::format("is of group {}, its bucket of {}", gradient.group, bucket.group));
       if (member.begin < end || member.begin > bucket.elements - gradient.elements)  // their sum may not fit 64 bits
@@ -382,7 +456,8 @@ class Reducer::Impl {
     for (State& state : states_) state.bucket = -1;
     for (std::size_t k = 0; k < plan_.buckets.size(); ++k) {
       const Bucket& bucket = plan_.buckets[k];
-      memory_.emplace_back(static_cast<std::size_t>(bucket.bytes()));
+      memory_.emplace_back(is_sparse_bucket(bucket) ? 0 : bucket.bytes());
+      if (!options_.lazy) memory_.back().ensure();
       for (int member = 0; member < bucket.members; ++member) {
         const Member& one = plan_.members_of(bucket)[static_cast<std::size_t>(member)];
         State& state = states_[static_cast<std::size_t>(one.gradient)];
@@ -393,6 +468,9 @@ class Reducer::Impl {
     }
     order_ = steps_.order(plan_, *groups_.front());
     agreed_ = false;
+  }
+  [[nodiscard]] bool is_sparse_bucket(const Bucket& bucket) const {
+    return bucket.members == 1 && is_sparse(plan_.members_of(bucket).front().gradient);
   }
   [[nodiscard]] Buffer bucket_buffer(int bucket) const {
     const Bucket& one = plan_.buckets[static_cast<std::size_t>(bucket)];
@@ -427,6 +505,8 @@ class Reducer::Impl {
         plan.buckets.push_back(bucket);
       }
       steps_.agree(*groups_[static_cast<std::size_t>(group)], plan, gradients, names, options_.timeout);
+      if (!options_.across.empty())
+        steps_.agree(*options_.across[static_cast<std::size_t>(group)], plan, gradients, names, options_.timeout);
     }
     agreed_ = true;
   }
@@ -461,8 +541,13 @@ class Reducer::Impl {
     if (options_.initial.empty() || !steps_.broadcasts_initial(first_pass)) return;
     for (const Buffer& values : options_.initial) {
       note(Launch::What::initial, 0, values.dtype, values.count);
-      groups_.front()->broadcast(values, 0, options_.timeout);
+      take_rank_0s(values);
     }
+  }
+  // The first instance's rank 0 tells the other instances' first.
+  void take_rank_0s(const Buffer& values) {
+    if (!options_.across.empty()) options_.across.front()->broadcast(values, 0, options_.timeout);
+    groups_.front()->broadcast(values, 0, options_.timeout);
   }
   void open(bool synchronises, bool broadcasts) {
     if (synchronises) {
@@ -475,7 +560,7 @@ class Reducer::Impl {
     for (const Buffer& buffer : options_.buffers) {
       if (!broadcasts) break;
       note(Launch::What::buffer, 0, buffer.dtype, buffer.count);
-      groups_.front()->broadcast(buffer, 0, options_.timeout);
+      take_rank_0s(buffer);
     }
     for (State& state : states_) {
       state.ready = state.lacking = false;
@@ -486,6 +571,7 @@ class Reducer::Impl {
     next_ = 0;
     ready_ = 0;
     of_step_ = 0;
+    outcome_.most_memory = bucket_memory();
     synchronises_ = synchronises;
     in_pass_ = true;
   }
@@ -506,6 +592,16 @@ class Reducer::Impl {
     return equal_part(values, steps_.part_of_rank(group.rank(), group.size()), group.size());
   }
   [[nodiscard]] bool copies() const { return options_.memory == GradientMemory::copies; }
+  void ensure_memory(int bucket) {
+    if (memory_[static_cast<std::size_t>(bucket)].ensure())
+      outcome_.most_memory = std::max(outcome_.most_memory, bucket_memory());
+  }
+  void give_back(int bucket) {
+    const auto members = plan_.members_of(plan_.buckets[static_cast<std::size_t>(bucket)]);
+    const bool has_all = std::ranges::all_of(
+        members, [&](const Member& member) { return states_[static_cast<std::size_t>(member.gradient)].held; });
+    if (options_.lazy && steps_.gives_back(has_all)) memory_[static_cast<std::size_t>(bucket)].give_back();
+  }
   // Where values are copied into the bucket.
   [[nodiscard]] Buffer place_in(int gradient) const {
     const State& state = states_[static_cast<std::size_t>(gradient)];
@@ -516,7 +612,9 @@ class Reducer::Impl {
   // Whether a bucket is reduced in the caller's memory: where that has all of it.
   [[nodiscard]] bool is_in_place(int bucket) const {
     const Bucket& one = plan_.buckets[static_cast<std::size_t>(bucket)];
-    if (!copies() || !steps_.reduces_in_place(one.members) || options_.wire || options_.hook.start) return false;
+    if (!copies() || is_sparse_bucket(one) || !steps_.reduces_in_place(one.members) || options_.wire ||
+        options_.hook.start)
+      return false;
     const auto gradient = static_cast<std::size_t>(plan_.members_of(one).front().gradient);
     return states_[gradient].held && gradients_[gradient].elements == one.elements;
   }
@@ -532,6 +630,13 @@ class Reducer::Impl {
     if (!values || !steps_.copies_in(values->data == view(gradient).data, synchronised_steps_)) return;
     copy_divided(*values, place_in(gradient), 1);
     outcome_.copied_in += static_cast<std::int64_t>(values->bytes());
+  }
+  void take_rows(int gradient, const SparseRows& rows) {
+    try {
+      sparse_.at(gradient).take(rows);
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(at("ready") + fmt::format(": '{}', {}", name(gradient), error.what()));
+    }
   }
   // Notes where the caller has a gradient.
   void keep(int gradient, const Buffer& values) {
@@ -562,16 +667,21 @@ class Reducer::Impl {
   // Nothing that is not to be reduced.
   void check_range(int gradient) const {
     const State& state = states_[static_cast<std::size_t>(gradient)];
-    const Buffer values = copies() ? state.source : view(gradient);
+    const bool sparse = is_sparse(gradient);
+    const comm::ConstBuffer values = sparse     ? sparse_.at(gradient).rows().values
+                                     : copies() ? state.source
+                                                : view(gradient);
     if (!options_.largest || !comm::is_floating(values.dtype)) return;
     const std::optional<std::int64_t> outside = steps_.outside(values, *options_.largest);
     if (!outside) return;
-    Buffer one = part_of(values, *outside, 1);
+    const auto* const one =
+        static_cast<const std::byte*>(values.data) + static_cast<std::size_t>(*outside) * comm::size_of(values.dtype);
     double value = 0;
-    copy_divided(one, {&value, 1, DType::f64}, 1);
-    throw InvalidArgument(at("ready") + fmt::format(": the gradient of '{}' has {} at element {}; magnitudes up to {} "
-                                                    "are reduced",
-                                                    name(gradient), value, *outside, *options_.largest));
+    copy_divided({one, 1, values.dtype}, {&value, 1, DType::f64}, 1);
+    throw InvalidArgument(
+        at("ready") + fmt::format(": the gradient of '{}' has {} at element {}{}; magnitudes up to {} "
+                                  "are reduced",
+                                  name(gradient), value, *outside, sparse ? " of its rows" : "", *options_.largest));
   }
   // The gradient will not change any more in this pass.
   void settle(int gradient) {
@@ -581,7 +691,10 @@ class Reducer::Impl {
     --missing_[static_cast<std::size_t>(state.bucket)];
     if (!synchronises_) return;
     if (state.held) check_range(gradient);
-    if (copies() && state.held && !is_in_place(state.bucket)) {
+    if (!is_sparse(gradient) && !is_in_place(state.bucket)) ensure_memory(state.bucket);
+    if (is_sparse(gradient)) {
+      if (!state.held) sparse_.at(gradient).clear();
+    } else if (copies() && state.held && !is_in_place(state.bucket)) {
       copy_divided(state.source, place_in(gradient), fused_divisor(state.bucket));
       outcome_.copied_in += static_cast<std::int64_t>(state.source.bytes());
     } else if (!state.held) {
@@ -589,7 +702,9 @@ class Reducer::Impl {
     }
     if (options_.overlap && !is_learning()) launch_what_may_start(false);
     if (flights_.empty()) return;
-    if (flights_.front().work.test() && options_.reduced) complete_first();
+    if (flights_.front().work.test() && (options_.reduced || options_.lazy) &&
+        steps_.may_complete_early(exchanges_twice(flights_.front())))
+      complete_first();
   }
   void mark_lacking(int gradient) {
     State& state = states_[static_cast<std::size_t>(gradient)];
@@ -622,7 +737,7 @@ class Reducer::Impl {
     const auto group = static_cast<std::size_t>(plan_.buckets[static_cast<std::size_t>(bucket)].group);
     return steps_.divisors({.average = options_.average,
                             .split = options_.divisors.empty() ? options_.split : Split{1, options_.divisors[group]},
-                            .ranks = group_of(bucket).size(),
+                            .ranks = ranks_of(group),
                             .present = counts ? present_ : 0,
                             .passes = passes_ + 1,
                             .is_integer = !comm::is_floating(plan_.buckets[static_cast<std::size_t>(bucket)].dtype)});
@@ -640,14 +755,38 @@ class Reducer::Impl {
         while (!flights_.empty()) complete_first();
     }
   }
+  // Whether what completes a bucket takes part in exchanges of its own.
+  [[nodiscard]] bool exchanges_twice(const Flight& flight) const {
+    return options_.hook.finish || !options_.across.empty() ||
+           is_sparse_bucket(plan_.buckets[static_cast<std::size_t>(flight.bucket)]);
+  }
+  [[nodiscard]] SparseSum& sum_of(int bucket) {
+    return sparse_.at(plan_.members_of(plan_.buckets[static_cast<std::size_t>(bucket)]).front().gradient);
+  }
+  Buffer start_sparse(Flight& flight) {
+    SparseSum& sum = sum_of(flight.bucket);
+    const auto rows = sum.rows().values;
+    flight.work = sum.start(group_of(flight.bucket));
+    return {nullptr, rows.count, rows.dtype};
+  }
   void launch(int bucket) {
     Flight flight{.bucket = bucket, .work = {}, .divisors = divisors(bucket), .in_place = is_in_place(bucket)};
+    const bool sparse = is_sparse_bucket(plan_.buckets[static_cast<std::size_t>(bucket)]);
+    const Buffer sent = sparse ? start_sparse(flight) : start_dense(flight);
+    note(Launch::What::bucket, plan_.buckets[static_cast<std::size_t>(bucket)].group, sent.dtype, sent.count, bucket);
+    tell(bucket, false);
+    ++of_step_;
+    ++of_all_;
+    flights_.push_back(std::move(flight));
+  }
+  Buffer start_dense(Flight& flight) {
+    const int bucket = flight.bucket;
     const Buffer values = reduced_buffer(flight);
     Communicator& group = group_of(bucket);
     const double before = copies() && !flight.in_place ? 1 : flight.divisors.before;
     Buffer sent = steps_.exchanged(values, plan_.buckets[static_cast<std::size_t>(bucket)].members);
     if (options_.hook.start) {
-      flight.work = options_.hook.start(group, bucket, sent);
+      flight.work = options_.hook.start(group, hooked(bucket, sent));
     } else {
       if (options_.wire && comm::is_floating(values.dtype) && values.dtype != *options_.wire) {
         flight.wire = next_wire();
@@ -659,11 +798,7 @@ class Reducer::Impl {
       }
       flight.work = (is_shared_out() ? steps_.start_shared_out : steps_.start)(group, sent, flight.divisors.op);
     }
-    note(Launch::What::bucket, plan_.buckets[static_cast<std::size_t>(bucket)].group, sent.dtype, sent.count, bucket);
-    tell(bucket, false);
-    ++of_step_;
-    ++of_all_;
-    flights_.push_back(std::move(flight));
+    return sent;
   }
   int next_wire() {
     const int wire = steps_.wire_buffer(of_step_, of_all_, options_.wire_buffers);
@@ -683,9 +818,18 @@ class Reducer::Impl {
     Flight flight = std::move(flights_.front());
     flights_.erase(flights_.begin());
     await(flight);
+    if (is_sparse_bucket(plan_.buckets[static_cast<std::size_t>(flight.bucket)])) {
+      const bool averages = flight.divisors.op == comm::ReduceOp::avg;
+      sum_of(flight.bucket)
+          .finish(group_of(flight.bucket), averages ? 1 : flight.divisors.before,
+                  averages ? group_of(flight.bucket).size() : flight.divisors.after, options_.timeout);
+      tell(flight.bucket, true);
+      return;
+    }
+    if (!options_.across.empty()) reduce_across(flight);
     const Buffer values = own_part(flight.bucket, reduced_buffer(flight));
     if (options_.hook.start) {
-      if (options_.hook.finish) options_.hook.finish(group_of(flight.bucket), flight.bucket, values);
+      if (options_.hook.finish) options_.hook.finish(group_of(flight.bucket), hooked(flight.bucket, values));
       flight.divisors = {};
     }
     const double after = flight.divisors.after;
@@ -697,7 +841,21 @@ class Reducer::Impl {
       copy_divided(values, values, after);
     }
     if (copies() && !flight.in_place) copy_out(flight.bucket, after);
+    give_back(flight.bucket);
     tell(flight.bucket, true);
+  }
+  // What this rank's instance has reduced, with the other instances'.
+  void reduce_across(const Flight& flight) {
+    const Buffer whole =
+        flight.wire < 0 ? reduced_buffer(flight) : wire_buffer(flight.wire, bucket_buffer(flight.bucket).count);
+    const Buffer part = steps_.across(own_part(flight.bucket, whole), whole);
+    const auto group = static_cast<std::size_t>(plan_.buckets[static_cast<std::size_t>(flight.bucket)].group);
+    Communicator& across = *options_.across[group];
+    if (part.count > 0 && across.size() > 1) across.all_reduce(part, part, flight.divisors.op, options_.timeout);
+  }
+  [[nodiscard]] HookedBucket hooked(int bucket, const Buffer& values) const {
+    const Bucket& one = plan_.buckets[static_cast<std::size_t>(bucket)];
+    return {.index = bucket, .values = values, .members = plan_.members_of(one), .numbers = one.numbers};
   }
   void tell(int bucket, bool is_reduced) const {
     if (options_.reduced && steps_.tells(is_reduced)) options_.reduced(bucket);
@@ -784,10 +942,11 @@ class Reducer::Impl {
   ReducerSteps steps_;
   std::vector<State> states_;
   Plan plan_;
-  std::vector<Memory> memory_;  // of the buckets
-  std::vector<int> order_;      // of launching
-  std::size_t next_ = 0;        // in it
-  std::vector<int> missing_;    // members, by bucket
+  std::vector<BucketMemory> memory_;  // of the buckets
+  std::map<int, SparseSum> sparse_;   // by gradient
+  std::vector<int> order_;            // of launching
+  std::size_t next_ = 0;              // in it
+  std::vector<int> missing_;          // members, by bucket
   std::vector<Flight> flights_;
   std::map<const std::byte*, int> held_memory_;  // of the caller's, by where it begins, none of it twice
   std::vector<Wire> wires_;
@@ -810,6 +969,8 @@ Reducer::~Reducer() = default;
 void Reducer::begin(const Pass& pass) { impl_->begin(pass); }
 void Reducer::ready(int gradient) { impl_->ready(gradient, {}); }
 void Reducer::ready(int gradient, comm::Buffer values) { impl_->ready(gradient, values); }
+void Reducer::ready(int gradient, const SparseRows& rows) { impl_->ready(gradient, {}, &rows); }
+SparseRows Reducer::rows(int gradient) const { return impl_->rows(gradient); }
 void Reducer::lack(int gradient) { impl_->lack(gradient); }
 const Outcome& Reducer::finish() { return impl_->finish(); }
 void Reducer::clear() { impl_->clear(); }
@@ -818,6 +979,7 @@ int Reducer::join(const std::function<void(const Outcome&)>& after_each) { retur
 comm::Buffer Reducer::view(int gradient) const { return impl_->view(gradient); }
 comm::Buffer Reducer::results(int bucket) const { return impl_->results(bucket); }
 void Reducer::use(Plan plan) { impl_->use(std::move(plan)); }
+std::int64_t Reducer::bucket_memory() const { return impl_->bucket_memory(); }
 const Plan& Reducer::plan() const { return impl_->plan(); }
 bool Reducer::has_rebuilt() const { return impl_->has_rebuilt(); }
 

@@ -10,6 +10,8 @@
 //         which is read when they are ready and written by finish(), until clear(); a bucket of one is reduced right
 //         there, without a copy, unless it travels compressed or through a hook: ready() says what that asks for. Host
 //         memory only.
+// Sparse  A gradient that is planned as sparse has a bucket of its own, without memory, and no view: its rows are handed in,
+//         copied, and their sum is in rows() until clear(). It takes no hook and no wire.
 // Lacking A gradient that this rank has not in this step counts as zeros where another rank has it: the result is in
 //         view(i). What no rank has is absent: Outcome::produced, and the caller's memory is not written.
 // Numbers The default average is the communicator's: the sum, then one division. A split divides each rank's values before
@@ -18,7 +20,8 @@
 //         gradients it holds. After an error in a pass that synchronises the groups cannot be used any more.
 // Threads One at a time.
 // Source  Li et al., PyTorch Distributed, VLDB 2020; ColossalAI's gradient handlers, which are plans of several groups;
-//         Megatron-LM's distributed optimizer (results that are shared out), and its checks ahead of a reduction.
+//         Megatron-LM's distributed optimizer (results that are shared out, among instances too), and its checks ahead of a
+//         reduction.
 #pragma once
 
 #include <functional>
@@ -30,6 +33,7 @@
 
 #include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/reducer_steps.hpp"
+#include "reference/bucketing/sparse_rows.hpp"
 #include "reference/comm/communicator.hpp"
 
 namespace plumbline::bucketing {
@@ -53,17 +57,29 @@ enum class Results : std::uint8_t {
   shared_out   // the r-th of as many equal parts as there are ranks on rank r, and nothing elsewhere: reduce-scatter
 };
 
-/// An exchange of the caller's in place of the all-reduce; nothing is divided around it.
+/// What a hook is given of a bucket.
+struct HookedBucket {
+  int index = 0;                      // in the plan
+  comm::Buffer values{};              // numbers
+  std::span<const Member> members{};  // where its gradients lie, in elements
+  std::int8_t numbers = 1;            // in an element
+};
+
+/// An exchange of the caller's in place of the all-reduce; nothing is divided around it. quantised.hpp and power_sgd.hpp have some.
 struct CommunicationHook {
   /// Starts the exchange of a bucket's values. Called in launch order.
-  std::function<comm::Work(comm::Communicator& group, int bucket, comm::Buffer values)> start;
-  /// Makes the results of it, in the same place, when the work is complete; may be empty.
-  std::function<void(comm::Communicator& group, int bucket, comm::Buffer values)> finish;
+  std::function<comm::Work(comm::Communicator& group, const HookedBucket& bucket)> start;
+  /// Makes the results of it, in the same place, when the work is complete; may be empty. Called in launch order, on every rank
+  /// between the same exchanges, so that it may exchange more.
+  std::function<void(comm::Communicator& group, const HookedBucket& bucket)> finish;
 };
 
 struct ReducerOptions {
   std::vector<std::string> names{};  // of the gradients, for messages; else they are numbered
   GradientMemory memory = GradientMemory::views;
+  /// With copies: a bucket has memory from its first gradient of a pass that synchronises until its results are where the
+  /// gradients are, or until clear() where this rank lacks one of them; a bucket that is reduced in the caller's memory, none.
+  bool lazy = false;
   bool average = true;           // else sum
   std::optional<Split> split{};  // of an average: its product is the size of every group
   /// By what an average divides the sum, for each group: how many ranks had the samples. Empty: the groups' sizes. The ranks
@@ -73,6 +89,10 @@ struct ReducerOptions {
   /// Shared out, for optimizers that hold a part of their state on each rank: views alone, of buckets that are padded to equal
   /// parts. Which gradients there are is not looked at then: Unused::none or zeros.
   Results results = Results::everywhere;
+  /// Of results that are shared out, where each group is one instance of several that hold the same parts: for each group, that
+  /// of the ranks with this rank's part. What an instance has reduced is then reduced across: two levels, and the mean is of all
+  /// ranks, whose number a split multiplies to.
+  std::vector<comm::Communicator*> across{};
   bool overlap = true;  // else reductions start when the pass is over, one after the other
   /// Floating buckets travel as this type.
   std::optional<comm::DType> wire{};
@@ -122,6 +142,7 @@ struct Outcome {
   std::vector<Launch> launches{};  // this rank's, of this pass
   std::int64_t copied_in = 0;      // bytes into buckets
   std::int64_t copied_out = 0;     // and out of them
+  std::int64_t most_memory = 0;    // bytes that buckets had at once
   int present = 0;                 // ranks that have rows, where ranks join
 };
 
@@ -129,7 +150,8 @@ class Reducer {
  public:
   /// `groups[g]` reduces gradients of group g. They must outlive it. Throws InvalidArgument for a plan that does not fit
   /// the gradients, splits that are no group's size, names of another number, and options that exclude each other;
-  /// Unsupported for sparse gradients, memory of other devices, and averages of integers.
+  /// Unsupported for sparse gradients of other types than f32 and f64, or with a hook or results that are shared out, memory of
+  /// other devices, and averages of integers.
   Reducer(std::vector<comm::Communicator*> groups, std::vector<Gradient> gradients, Plan plan,
           ReducerOptions options = {}, const ReducerSteps& steps = {});
   ~Reducer();
@@ -150,6 +172,9 @@ class Reducer {
   /// type than the gradient has, for memory in which another gradient of the step lies, and with ReducerOptions::largest,
   /// naming the element, for numbers that are not to be reduced; ready(gradient) throws that, too.
   void ready(int gradient, comm::Buffer values);
+  /// The same of a sparse gradient: the rows that the step has accumulated so far. Throws also InvalidArgument for one that is
+  /// planned as dense, and what SparseSum::take() throws, naming the gradient.
+  void ready(int gradient, const SparseRows& rows);
   /// A gradient will not be produced in this pass: Pass::unused, said when it is known. Throws as ready(), and
   /// InvalidArgument where that is not looked at.
   void lack(int gradient);
@@ -165,11 +190,16 @@ class Reducer {
   /// steps.
   int join(const std::function<void(const Outcome&)>& after_each = {});
 
-  /// The place of a gradient in its bucket.
+  /// The sum of a sparse gradient, after a pass that synchronises, until clear(). Throws OutOfRange for an index that there is
+  /// not, and InvalidArgument for a dense one.
+  [[nodiscard]] SparseRows rows(int gradient) const;
+  /// The place of a gradient in its bucket. Throws InvalidArgument for a sparse one, StateError where the bucket has no memory.
   [[nodiscard]] comm::Buffer view(int gradient) const;
   /// The part of a bucket that this rank has the results of: all of it, unless they are shared out. Throws OutOfRange for a
   /// bucket that there is not.
   [[nodiscard]] comm::Buffer results(int bucket) const;
+  /// Bytes that buckets have now.
+  [[nodiscard]] std::int64_t bucket_memory() const;
   /// Another plan of the same gradients, between passes; what was accumulated is kept. Views are others afterwards.
   void use(Plan plan);
   [[nodiscard]] const Plan& plan() const;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "reference/bucketing/plan.hpp"
+#include "reference/bucketing/sparse_rows.hpp"
 #include "reference/comm/communicator.hpp"
 
 namespace plumbline::bucketing {
@@ -91,10 +92,19 @@ struct ReducerSteps {
   std::function<bool(bool is_shared)> takes_memory = [](bool is_shared) { return !is_shared; };
   /// Whether a bucket of so many gradients is reduced where the caller has them.
   std::function<bool(int members)> reduces_in_place = [](int members) { return members == 1; };
+  /// Whether a bucket's memory is given back when its results are where its gradients are, given whether all are this rank's.
+  std::function<bool(bool has_all)> gives_back = [](bool has_all) { return has_all; };
+  /// What is reduced across instances of a bucket, of this rank's part and the whole; empty: nothing is.
+  std::function<comm::Buffer(comm::Buffer part, comm::Buffer whole)> across = [](comm::Buffer part, comm::Buffer) {
+    return part;
+  };
   /// The first of a gradient's numbers that are not to be reduced: see first_outside().
   std::function<std::optional<std::int64_t>(comm::ConstBuffer values, double largest)> outside;
   /// Whether the caller is told of a bucket, when it is started and when its results are there.
   std::function<bool(bool is_reduced)> tells = [](bool is_reduced) { return is_reduced; };
+  /// Whether a bucket may be completed as soon as its exchange is over, which no two ranks see at once: a hook that finishes it
+  /// may exchange more.
+  std::function<bool(bool hook_finishes)> may_complete_early = [](bool hook_finishes) { return !hook_finishes; };
   /// Whether a pass may end although so many gradients never got ready.
   std::function<bool(int late)> may_end = [](int late) { return late == 0; };
   /// The part of a bucket that is exchanged.
@@ -102,6 +112,7 @@ struct ReducerSteps {
     return bucket;
   };
   std::function<comm::Work(comm::Communicator& group, comm::Buffer values, comm::ReduceOp op)> start;  // in place
+  SparseSteps sparse;  // of the sums of sparse gradients
   std::function<void(int bucket, int buckets, comm::Work& work, comm::Timeout timeout)> wait =
       [](int, int, comm::Work& work, comm::Timeout timeout) { work.wait(timeout); };
   /// Whether values that were accumulated go with their gradient into the new plan.

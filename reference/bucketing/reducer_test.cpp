@@ -284,7 +284,9 @@ TEST(Reducer, TellsOfBucketsInAnyCallOfAPass) {
     std::vector<int> told;
     std::function<void(int)> reduced;
     ReducerOptions options{.average = false, .unused = Unused::zeros, .reduced = [&](int bucket) { reduced(bucket); }};
-    options.hook.start = [](Communicator&, int, Buffer) { return comm::Work(); };  // over as soon as it is started
+    options.hook.start = [](Communicator&, const HookedBucket&) {
+      return comm::Work();
+    };  // over as soon as it is started
     Reducer reducer({&world}, gradients, plan_of(gradients, {{2}, {1}, {0}}), options);
     reduced = [&](int bucket) {
       const Member& member = reducer.plan().members_of(reducer.plan().buckets.at(static_cast<std::size_t>(bucket)))[0];
@@ -355,11 +357,13 @@ TEST(Reducer, ExchangesAsAHookSays) {
   run_ranks(2, [](Communicator& world) {
     const auto gradients = gradients_of({2});
     ReducerOptions options;
-    options.hook.start = [](Communicator& group, int, Buffer values) {
-      return group.start(
-          comm::Call{.operation = comm::Operation::all_reduce, .op = comm::ReduceOp::max, .in = values, .out = values});
+    options.hook.start = [](Communicator& group, const HookedBucket& bucket) {
+      return group.start(comm::Call{.operation = comm::Operation::all_reduce,
+                                    .op = comm::ReduceOp::max,
+                                    .in = bucket.values,
+                                    .out = bucket.values});
     };
-    options.hook.finish = [](Communicator&, int, Buffer values) { floats(values)[0] += 100; };
+    options.hook.finish = [](Communicator&, const HookedBucket& bucket) { floats(bucket.values)[0] += 100; };
     Reducer reducer({&world}, gradients, plan_of(gradients, {{0}}), options);
     reducer.begin();
     std::ranges::fill(floats(reducer.view(0)), static_cast<float>(world.rank()));
@@ -546,9 +550,19 @@ TEST(Reducer, RefusesPlansThatDoNotFit) {
     EXPECT_THAT(refused(right, {.average = false, .divisors = {2}}), HasSubstr("are of averages"));
     EXPECT_THAT(refused(right, {.unused = Unused::learned, .join = true}), HasSubstr("is not learned from one where"));
     EXPECT_THAT(refused(right, {.unused = Unused::told, .reduced = [](int) {}}), HasSubstr("only at the end which"));
+    EXPECT_THAT(refused(right, {.lazy = true}), HasSubstr("have their memory from the start"));
+    EXPECT_THAT(refused(right, {.results = Results::shared_out, .across = {nullptr}}),
+                HasSubstr("1 groups across instances for 1 groups"));
+    EXPECT_THAT(refused(right, {.results = Results::shared_out, .across = {&world, &world}}),
+                HasSubstr("2 groups across instances for 1 groups"));
+    EXPECT_THAT(refused(right, {.across = {&world}}), HasSubstr("are of results that are shared out"));
     EXPECT_THAT(refused(right, {.wire = DType::i32}), HasSubstr("do not travel as i32"));
     gradients[0].sparse = true;
-    EXPECT_THAT(refused(right), HasSubstr("'weight' is sparse"));
+    gradients[0].dtype = DType::f16;
+    EXPECT_THAT(refused(right), HasSubstr("'weight' is sparse and of f16"));
+    gradients[0].dtype = DType::f32;
+    EXPECT_THAT(refused(right, {.results = Results::shared_out}),
+                HasSubstr("'weight' is sparse; no hook exchanges it"));
     gradients[0] = {.elements = 2, .device = {comm::Device::Kind::cuda, 0}};
     EXPECT_THAT(refused(right), HasSubstr("'weight' lies on cuda:0"));
     gradients[0] = {.elements = 2, .group = 3};
@@ -783,9 +797,8 @@ TEST(Overlap, IsHeldAgainstOneAfterTheOther) {
   EXPECT_EQ(of(10, 10.5, 15).slower, 0U) << "not by a tenth";
   EXPECT_EQ(of(10, 11.5, 15).slower, 15U);
   EXPECT_FALSE(of(10, 11.5, 15).keeps_guideline());
-  EXPECT_NEAR(of(10, 11.5, 3).chance, 0.125, 1e-12);
-  for (const std::size_t rounds :
-       {1020, 1100, 10000}) {  // more ways than a double holds, up to as many as there may be
+  EXPECT_NEAR(of(10, 11.5, 3).chance, 0.05, 1e-12);
+  for (const std::size_t rounds : {29, 1020, 10000}) {  // more ways than a double holds, up to as many as there may be
     EXPECT_NEAR(of(10, 7, rounds).chance, 1, 1e-6) << rounds;
     EXPECT_TRUE(of(10, 7, rounds).keeps_guideline()) << rounds;
     EXPECT_FALSE(of(10, 11.5, rounds).keeps_guideline()) << rounds;
@@ -795,7 +808,7 @@ TEST(Overlap, IsHeldAgainstOneAfterTheOther) {
                      .reductions = std::vector<double>(9, 4),
                      .serial = std::vector<double>(9, 10),
                      .overlapped = {12, 12, 12, 12, 12, 12, 12, 9, 9}};
-  EXPECT_NEAR(overlap_of(mixed).chance, (36 + 9 + 1) / 512.0, 1e-12);
+  EXPECT_NEAR(overlap_of(mixed).chance, 643 / 48620.0, 1e-12) << "7 of 9 are slower by more than a tenth";
   EXPECT_DOUBLE_EQ(overlap_of(mixed).hidden, -0.5);
   mixed.serial.pop_back();
   EXPECT_THROW((void)overlap_of(mixed), InvalidArgument);

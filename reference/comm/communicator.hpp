@@ -109,6 +109,8 @@ class [[nodiscard]] Work {
   std::unique_ptr<State> state_;
 };
 
+class PairExchanges;
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -153,6 +155,10 @@ class Communicator {
   /// this one begin with it. Of calls on the host's memory, and of backends that know no other, it changes nothing.
   virtual void use_stream(void* /*stream*/) {}
 
+  /// Exchanges of two members in place (pair_exchange.hpp), as part of this group, or null where there are none: then
+  /// messages do the same. Which members have them may differ, as their decorators do: who uses them asks all first.
+  [[nodiscard]] virtual PairExchanges* pair_exchanges() { return nullptr; }
+
   /// Makes every call of this group, and of groups made from it, fail with PeerFailed(reason) on all members that the
   /// backend can reach. Never blocks; may be called from any thread.
   virtual void abort(const std::string& reason) noexcept = 0;
@@ -172,7 +178,8 @@ class Communicator {
   Group group_;
 };
 
-/// A Communicator around another: what recorders and mutants derive from. Forwards everything by default.
+/// A Communicator around another: what recorders and mutants derive from. Forwards everything by default, but pair
+/// exchanges: who uses them sends messages instead, which the decorator sees.
 class CommunicatorDecorator : public Communicator {
  public:
   explicit CommunicatorDecorator(std::unique_ptr<Communicator> inner);

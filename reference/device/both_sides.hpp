@@ -67,4 +67,8 @@ PLUMBLINE_ON_BOTH_SIDES inline T narrowed(Wide value) {
   }
 }
 
+/// What T is computed in.
+template <class T>
+using Wide = decltype(widened(T()));
+
 }  // namespace plumbline::device

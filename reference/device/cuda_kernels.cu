@@ -37,6 +37,7 @@ cudaError_t launch_fold(const FoldTable& table, cudaStream_t stream) {
   const std::int64_t chunks = table.chunks();
   if (chunks == 0) return cudaSuccess;
   if (chunks > kMostBlocks) return cudaErrorInvalidConfiguration;
+  (void)cudaGetLastError();  // of what others did before and did not look at
   const bool is_defined = with_folding(table.dtype, table.op, [&](auto folding) {
     fold_kernel<decltype(folding)><<<static_cast<unsigned>(chunks), kThreads, 0, stream>>>(table);
   });
@@ -45,11 +46,13 @@ cudaError_t launch_fold(const FoldTable& table, cudaStream_t stream) {
 
 cudaError_t launch_move(const MoveTable& table, cudaStream_t stream) {
   if (table.chunks == 0) return cudaSuccess;
+  (void)cudaGetLastError();
   move_kernel<<<static_cast<unsigned>(table.chunks), kThreads, 0, stream>>>(table);
   return cudaGetLastError();
 }
 
 cudaError_t launch_pause(std::int64_t nanoseconds, cudaStream_t stream) {
+  (void)cudaGetLastError();
   pause_kernel<<<1, 1, 0, stream>>>(nanoseconds);
   return cudaGetLastError();
 }

@@ -8,42 +8,20 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/device/cuda_current.hpp"
 #include "reference/device/cuda_kernels.hpp"
 
 namespace plumbline::device {
 namespace {
 
-void expect(cudaError_t status, const char* what) {
-  if (status == cudaSuccess) return;
-  (void)cudaGetLastError();  // it is told here, and not to whoever asks next
-  throw RuntimeFailure(fmt::format("CUDA: {}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status)));
-}
-
 // 13000 as "13.0".
 std::string version_of(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
 
-// Makes a device current for as long as it lives.
-class Current {
- public:
-  explicit Current(int device) {
-    expect(cudaGetDevice(&before_), "cudaGetDevice");
-    if (before_ != device) expect(cudaSetDevice(device), "cudaSetDevice");
-    changed_ = before_ != device;
-  }
-  ~Current() {
-    if (changed_) (void)cudaSetDevice(before_);
-  }
-  Current(const Current&) = delete;
-  Current& operator=(const Current&) = delete;
-
- private:
-  int before_ = 0;
-  bool changed_ = false;
-};
-
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
-  return cudaDeviceGetAttribute(&value, which, device) == cudaSuccess ? value : 0;
+  if (cudaDeviceGetAttribute(&value, which, device) == cudaSuccess) return value;
+  (void)cudaGetLastError();
+  return 0;
 }
 
 cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream); }

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -177,8 +178,17 @@ const PushSum::Plan& PushSum::plan_of(std::int64_t round) {
   plan.round = kNoRound;  // until all of it is there
   plan.peers = steps_.peers(graph_, group_->rank(), round);
   plan.shares = shares_of_round(round);
+  plan.met = met_in(plan.peers, round);
   plan.round = round;
   return plan;
+}
+
+// The peer, where it deals with nobody else either.
+int PushSum::met_in(const Peers& peers, std::int64_t round) const {
+  if (peers.out.size() != 1 || peers.in != peers.out) return kNobody;
+  const int peer = peers.out.front();
+  const Peers theirs = steps_.peers(graph_, peer, round);
+  return theirs.out == std::vector{group_->rank()} && theirs.in == theirs.out ? peer : kNobody;
 }
 
 Shares PushSum::shares_of_round(std::int64_t round) const {
@@ -238,10 +248,10 @@ void PushSum::verify() {
   is_verified_ = true;
   const Peers own = steps_.peers(graph_, group_->rank(), lanes_.empty() ? round_ : lanes_.front().round);
   const auto nodes = static_cast<std::size_t>(graph_.nodes());
-  constexpr std::size_t header = 3;
-  const std::array<std::int64_t, header> mine{std::bit_cast<std::int64_t>(hash_of(graph_, mixing_, round_)),
-                                              static_cast<std::int64_t>(own.out.size()),
-                                              static_cast<std::int64_t>(own.in.size())};
+  constexpr std::size_t header = 4;
+  const std::array<std::int64_t, header> mine{
+      std::bit_cast<std::int64_t>(hash_of(graph_, mixing_, round_)), static_cast<std::int64_t>(own.out.size()),
+      static_cast<std::int64_t>(own.in.size()), group_->pair_exchanges() != nullptr ? 1 : 0};
   std::vector<std::int64_t> all(header * nodes);
   group_->all_gather({mine.data(), header, DType::i64}, {all.data(), static_cast<std::int64_t>(all.size()), DType::i64},
                      options_.heartbeat);
@@ -269,6 +279,9 @@ void PushSum::verify() {
           fmt::format("gossip over group {}: nodes 0 and {} have other graphs, mixings or rounds; "
                       "node 0 {}, node {} {}",
                       group_->group().name, node, words_of(peers[0]), node, words_of(peers[node])));
+  bool all_can = true;
+  for (std::size_t node = 0; node < nodes; ++node) all_can = all_can && all[header * node + 3] != 0;
+  all_meet_ = steps_.meets(all_can);
   is_verified_ = true;
 }
 
@@ -422,18 +435,21 @@ void PushSum::take_parts(Lane& lane, std::span<const Buffer> x) {
   parts.assign(1, flat);
 }
 
-double PushSum::ratio_of(double sent) const {
-  const double kept = transfer_->shares().kept;
-  if (is_lazy_ || sent == kept) return 1;
-  const double ratio = sent / kept;
+double PushSum::ratio_of(const Shares& shares, double sent) const {
+  if (is_lazy_ || sent == shares.kept) return 1;
+  const double ratio = sent / shares.kept;
   return is_fairscale() ? double{static_cast<float>(ratio)} : ratio;
+}
+
+double PushSum::sent_ratio_of(const Shares& shares, std::size_t peer, bool fused) const {
+  return steps_.scales(fused) ? ratio_of(shares, steps_.sent(shares, peer)) : 1.0;
 }
 
 void PushSum::add_sends(const Lane& lane, MessageMemory& memory) {
   const Transfer& transfer = *transfer_;
   for (std::size_t i = 0; i < transfer.peers().out.size(); ++i) {
     if (lane.has_sent[i]) continue;
-    const double ratio = steps_.scales(transfer.fused) ? ratio_of(steps_.sent(transfer.shares(), i)) : 1.0;
+    const double ratio = sent_ratio_of(transfer.shares(), i, transfer.fused);
     for (const Buffer& part : transfer.parts) {
       ConstBuffer values = part;
       if (ratio != 1) {
@@ -450,7 +466,8 @@ void PushSum::add_sent_weights(const Lane& lane) {
   Transfer& transfer = *transfer_;
   for (std::size_t i = 0; i < transfer.peers().out.size() && transfer.has_weight; ++i) {
     if (lane.has_sent[i]) continue;
-    const double weight = rounded(lane, weight_) * ratio_of(steps_.sent_weight(transfer.shares(), i));
+    const double weight =
+        rounded(lane, weight_) * ratio_of(transfer.shares(), steps_.sent_weight(transfer.shares(), i));
     transfer.sent_weights[i] = rounded(lane, weight);
     transfer.sends.push_back(
         send_of({&transfer.sent_weights[i], 1, DType::f64}, transfer.peers().out[i], tag_of(Message::weight)));
@@ -541,15 +558,63 @@ void PushSum::mix(std::span<const Buffer> x) {
     throw StateError(fmt::format("round {} of gossip was interrupted on node {}; it must be repeated first", round_,
                                  group_->rank()));
   sort_into_lanes(x);
+  make_round(x, false);
+}
+
+void PushSum::make_round(std::span<const Buffer> x, bool was_interrupted) {
+  is_interrupted_ = is_untouched_ = true;
+  verify();
+  if (meets_one()) return meet(x, was_interrupted);
+  is_untouched_ = false;
+  is_interrupted_ = was_interrupted;
   if (mixes_in_pieces(x)) return mix_in_pieces(x);
   prepare(x);
   exchange_lanes(x);
   absorb(x, incoming_);
 }
 
+// Whether the next round is made in place. Fairscale rounds what stays and weights to the tensors' type where they are not 1,
+// and has a round for each type.
+bool PushSum::meets_one() {
+  if (!all_meet_ || group_->pair_exchanges() == nullptr || lanes_.empty() ||
+      (is_fairscale() && (!is_lazy_ || lanes_.size() > 1)))
+    return false;
+  return plan_of(lanes_.front().round).met != kNobody;
+}
+
+void PushSum::meet(std::span<const Buffer> x, bool was_interrupted) {
+  const Lane& first = lanes_.front();
+  const Plan& plan = plan_of(first.round);
+  const Shares& shares = plan.shares;
+  meeting_.clear();
+  for (const Lane& lane : lanes_) {
+    const bool fused = options_.fuse && lane.tensors.size() > 1;
+    const comm::PairFactors factors = is_lazy_ ? comm::PairFactors{1, 1, shares.kept}
+                                               : comm::PairFactors{shares.kept, sent_ratio_of(shares, 0, fused), 1};
+    for (const std::size_t tensor : lane.tensors) meeting_.push_back({x[tensor], factors});
+  }
+  double weight = weight_;
+  const bool has_weight = carries_weight_ && !is_lazy_;
+  if (has_weight)
+    meeting_.push_back(
+        {{&weight, 1, DType::f64}, {steps_.kept_weight(shares), ratio_of(shares, steps_.sent_weight(shares, 0)), 1}});
+  naming_peers(first, [&] {
+    const comm::PairExchange exchange{
+        .peer = plan.met, .tag = tag_of(Message::values), .parts = meeting_, .update = steps_.meet};
+    group_->pair_exchanges()->start(exchange).wait(options_.heartbeat);
+  });
+  if (has_weight)
+    weight_ = weight;
+  else
+    prepare_weight();
+  for (Lane& lane : lanes_) finish(lane, was_interrupted);
+  end_round(was_interrupted);
+  is_interrupted_ = is_untouched_ = false;
+}
+
 // Whether values may be mixed as they come, and sent from where they are.
 bool PushSum::mixes_in_pieces(std::span<const Buffer> x) const {
-  if (options_.confirms || options_.fuse || lanes_.size() != 1) return false;
+  if (options_.fuse || lanes_.size() != 1) return false;
   if (steps_.takes_turns(options_.algorithm == Algorithm::push_pull, graph_)) return false;
   return std::ranges::any_of(
       x, [](const Buffer& tensor) { return tensor.bytes() > static_cast<std::size_t>(kPieceBytes); });
@@ -559,6 +624,8 @@ bool PushSum::mixes_in_pieces(std::span<const Buffer> x) const {
 // with them. A piece is mixed when the next one has been sent: by then its peers' are mostly here. Where they are not, more
 // are sent, up to as many as are posted; and where the wait is longer than a piece takes in memory, more are posted for the
 // rest of the round, so that a long way is filled.
+// With confirmations a piece is mixed when those that it was sent to have said that they have it: until then it can be sent
+// again. What was cut goes on where it was: each count goes up when what it counts is done.
 class PushSum::Pieces {
  public:
   Pieces(PushSum& push_sum, std::span<const Buffer> x)
@@ -566,48 +633,75 @@ class PushSum::Pieces {
         lane_(push_sum.lanes_.front()),
         transfer_(*push_sum.transfer_),
         length_(kPieceBytes / static_cast<std::int64_t>(size_of(lane_.dtype))),
-        mixes_after_(push_sum.is_lazy_) {
+        mixes_after_(push_sum.is_lazy_),
+        confirms_(push_sum.options_.confirms) {
     push_sum.begin_transfer(lane_);
     kept_ = push_sum.is_fairscale() && !push_sum.is_lazy_ ? lane_.kept_before : transfer_.shares().kept;
     for (const Buffer& tensor : x)
       for (std::int64_t begin = 0; begin < tensor.count; begin += length_)
-        pieces_.push_back(
-            {.x = piece_of(tensor, begin, std::min(length_, tensor.count - begin)), .came = {}, .sent = {}});
+        pieces_.push_back({.x = piece_of(tensor, begin, std::min(length_, tensor.count - begin))});
     for (std::size_t place = lane_.places.size(); place > 0; --place) free_.push_back(place - 1);
+    had_.resize(transfer_.peers().out.size());
+    if (confirms_) confirmed_.resize(had_.size() * pieces_.size());
   }
 
   void mix() {
-    for (std::size_t ahead = kAhead; mixed_ < pieces_.size();) {
-      while (posted_ < std::min(mixed_ + ahead, pieces_.size())) receive(posted_++);
+    while (mixed_ < pieces_.size()) {
+      for (; posted_ < std::min(mixed_ + ahead_, pieces_.size()); ++posted_) receive(posted_);
+      if (confirms_) confirm();
       const bool is_next_sent = sent_ > std::min(mixed_ + 1, pieces_.size() - 1);
-      if (!is_next_sent || (sent_ < posted_ && !is_ready(mixed_)))
-        send(sent_++);
-      else if (finish(mixed_++) > kLongWait)
-        ahead = std::min(2 * ahead, kMostAhead);
+      if (!is_next_sent || (sent_ < posted_ && !is_ready(mixed_))) {
+        send(sent_);
+        ++sent_;
+      } else {
+        if (finish(mixed_) > kLongWait) ahead_ = std::min(2 * ahead_, kMostAhead);
+        ++mixed_;
+      }
     }
+    for (Piece& piece : pieces_)
+      for (comm::Work* work : {&piece.sent, &piece.told}) work->wait(push_sum_.options_.heartbeat);
   }
   [[nodiscard]] double weight() const { return weight_; }
 
+  /// How many pieces of all peers are here.
+  [[nodiscard]] std::size_t come() const { return come_; }
+  /// Begins anew over another group what is not done, where so many pieces are with each peer that they are sent to; their
+  /// number here was told.
+  void go_over(const std::vector<std::size_t>& had) {
+    for (Piece& piece : pieces_)
+      for (comm::Work* work : {&piece.came, &piece.sent, &piece.told}) *work = comm::Work();
+    had_ = had;
+    posted_ = told_ = come_;
+    const std::size_t least = had_.empty() ? 0 : *std::ranges::min_element(had_);
+    sent_ = std::max(mixed_, least);
+  }
+
  private:
+  static constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
   struct Piece {
     Buffer x;
-    comm::Work came, sent;
-    std::size_t place = 0;
+    comm::Work came{}, sent{}, told{};  // `sent`: and confirmed
+    std::size_t place = kNowhere;
   };
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kAhead = 4, kMostAhead = 32;  // pieces
   static constexpr std::chrono::microseconds kLongWait{100};
 
   // The place that was free last is still in a cache.
+  Place& place_of(Piece& piece) {
+    if (piece.place == kNowhere) {
+      if (free_.empty()) {
+        free_.push_back(lane_.places.size());
+        lane_.places.emplace_back();
+      }
+      piece.place = free_.back();
+      free_.pop_back();
+    }
+    return lane_.places[piece.place];
+  }
   void receive(std::size_t index) {
     Piece& piece = pieces_[index];
-    if (free_.empty()) {
-      free_.push_back(lane_.places.size());
-      lane_.places.emplace_back();
-    }
-    piece.place = free_.back();
-    free_.pop_back();
-    Place& place = lane_.places[piece.place];
+    Place& place = place_of(piece);
     place.received.rewind();
     place.came.clear();
     transfer_.receives.clear();
@@ -620,16 +714,41 @@ class PushSum::Pieces {
   }
   void send(std::size_t index) {
     Piece& piece = pieces_[index];
-    if (!mixes_after_) scale(piece.x, kept_);
-    MessageMemory& memory = lane_.places[piece.place].sent;
+    if (!mixes_after_ && index >= scaled_) {
+      scale(piece.x, kept_);
+      scaled_ = index + 1;
+    }
+    MessageMemory& memory = place_of(piece).sent;
     memory.rewind();
     transfer_.parts.assign(1, piece.x);
     transfer_.sends.clear();
+    for (std::size_t i = 0; i < had_.size(); ++i) lane_.has_sent[i] = index < had_[i];
     push_sum_.add_sends(lane_, memory);
     if (index == 0) push_sum_.add_sent_weights(lane_);
+    if (confirms_) add_confirmations(index);
     if (!transfer_.sends.empty()) piece.sent = push_sum_.group_->start(transfer_.sends);
   }
-  [[nodiscard]] bool is_ready(std::size_t index) { return pieces_[index].came.test() && pieces_[index].sent.test(); }
+  void add_confirmations(std::size_t index) {
+    for (std::size_t i = 0; i < had_.size(); ++i)
+      if (index >= had_[i])
+        transfer_.sends.push_back(recv_of({&confirmed_[index * had_.size() + i], 1, DType::u8},
+                                          transfer_.peers().out[i], push_sum_.tag_of(Message::confirmation)));
+  }
+  // Tells the peers that pieces of theirs are here.
+  void confirm() {
+    while (come_ < posted_ && pieces_[come_].came.test()) ++come_;
+    for (; told_ < come_; ++told_) {
+      static constexpr std::uint8_t here = 1;
+      transfer_.receives.clear();
+      for (const int peer : transfer_.peers().in)
+        transfer_.receives.push_back(send_of({&here, 1, DType::u8}, peer, push_sum_.tag_of(Message::confirmation)));
+      if (!transfer_.receives.empty()) pieces_[told_].told = push_sum_.group_->start(transfer_.receives);
+    }
+  }
+  [[nodiscard]] bool awaits_sends() const { return !confirms_ || push_sum_.steps_.awaits_confirmation(); }
+  [[nodiscard]] bool is_ready(std::size_t index) {
+    return pieces_[index].came.test() && (!awaits_sends() || pieces_[index].sent.test());
+  }
   // Waits for the piece, and mixes it; how long it waited.
   Clock::duration finish(std::size_t index) {
     Piece& piece = pieces_[index];
@@ -637,9 +756,11 @@ class PushSum::Pieces {
     if (!is_ready(index)) {
       const Clock::time_point begin = Clock::now();
       piece.came.wait(push_sum_.options_.heartbeat);
-      piece.sent.wait(push_sum_.options_.heartbeat);
+      if (confirms_) confirm();
+      if (awaits_sends()) piece.sent.wait(push_sum_.options_.heartbeat);
       waited = Clock::now() - begin;
     }
+    if (confirms_) confirm();
     if (index == 0 && transfer_.has_weight)
       for (const double weight : transfer_.received_weights) weight_ = push_sum_.rounded(lane_, weight_ + weight);
     mix(piece.x, lane_.places[piece.place].came);
@@ -663,22 +784,37 @@ class PushSum::Pieces {
   std::int64_t length_;  // of a piece, in elements
   double kept_ = 1;
   bool mixes_after_;  // lazy
+  bool confirms_;
   std::vector<Piece> pieces_;
   std::vector<std::size_t> free_;  // places
-  std::size_t posted_ = 0, sent_ = 0, mixed_ = 0;
+  std::size_t ahead_ = kAhead;
+  std::size_t posted_ = 0, sent_ = 0, scaled_ = 0, come_ = 0, told_ = 0, mixed_ = 0;
+  std::vector<std::size_t> had_;         // by each peer that is sent to, before the first send over this group
+  std::vector<std::uint8_t> confirmed_;  // of each piece by each of them
   double weight_ = 0;
 };
 
 void PushSum::mix_in_pieces(std::span<const Buffer> x) {
   verify();
-  Lane& lane = lanes_.front();
-  is_interrupted_ = is_torn_ = true;
   prepare_weight();
-  Pieces pieces(*this, x);
-  naming_peers(lane, [&] { pieces.mix(); });
-  absorb_weight(pieces.weight());
-  finish(lane, false);
-  end_round(false);
+  pieces_ = std::make_unique<Pieces>(*this, x);
+  go_on_in_pieces(false);
+}
+
+void PushSum::go_on_in_pieces(bool was_interrupted) {
+  Lane& lane = lanes_.front();
+  is_interrupted_ = true;
+  is_torn_ = !options_.confirms;
+  try {
+    naming_peers(lane, [&] { pieces_->mix(); });
+  } catch (...) {
+    if (is_torn_) pieces_.reset();
+    throw;
+  }
+  absorb_weight(pieces_->weight());
+  pieces_.reset();
+  finish(lane, was_interrupted);
+  end_round(was_interrupted);
   is_interrupted_ = is_torn_ = false;
 }
 
@@ -691,6 +827,8 @@ void PushSum::retry(std::span<const Buffer> x) {
         round_, group_->rank()));
   sort_into_lanes(x);
   if (steps_.retry_mixes()) prepare(x);
+  if (is_untouched_) return make_round(x, true);
+  if (pieces_ != nullptr) return go_on_in_pieces(true);
   exchange_lanes(x);
   absorb(x, incoming_);
 }
@@ -705,22 +843,34 @@ void PushSum::reconnect(comm::Communicator& group) {
         fmt::format("group {} has other ranks than group {}", group.group().name, group_->group().name));
   group_ = &group;
   const bool has_come = is_interrupted_ && next_lane_ < lanes_.size() && lanes_[next_lane_].has_come;
-  const std::array<std::int64_t, 2> mine{exchanges_, has_come ? 1 : 0};
-  std::vector<std::int64_t> all(2 * static_cast<std::size_t>(group.size()));
+  const std::size_t come = pieces_ != nullptr ? pieces_->come() : has_come ? 1 : 0;
+  constexpr std::size_t said = 3;
+  const std::array<std::int64_t, said> mine{exchanges_, static_cast<std::int64_t>(come),
+                                            all_meet_ && group.pair_exchanges() != nullptr ? 1 : 0};
+  std::vector<std::int64_t> all(said * static_cast<std::size_t>(group.size()));
   // Others may notice that the group before has failed only when their own heartbeat time has passed.
   const std::chrono::nanoseconds patience = std::max(
       options_.heartbeat, std::min<std::chrono::nanoseconds>(options_.heartbeat, std::chrono::hours(24 * 365)) * 2);
-  group.all_gather({mine.data(), 2, DType::i64}, {all.data(), static_cast<std::int64_t>(all.size()), DType::i64},
+  group.all_gather({mine.data(), said, DType::i64}, {all.data(), static_cast<std::int64_t>(all.size()), DType::i64},
                    patience);
-  if (!is_interrupted_ || next_lane_ >= lanes_.size()) return;
+  for (std::size_t node = 0; node < static_cast<std::size_t>(group.size()); ++node)
+    all_meet_ = all_meet_ && all[said * node + 2] != 0;
+  if (!is_interrupted_ || is_untouched_ || next_lane_ >= lanes_.size()) return;
   Lane& lane = lanes_[next_lane_];
+  std::vector<std::size_t> had;  // of what is sent in the round, by each peer
+  for (const int peer : plan_of(lane.round).peers.out) {
+    const auto at = said * static_cast<std::size_t>(peer);
+    const auto theirs = static_cast<std::size_t>(all[at + 1]);
+    had.push_back(all[at] > exchanges_    ? std::numeric_limits<std::size_t>::max()
+                  : all[at] == exchanges_ ? steps_.resumes_at(theirs)
+                                          : 0);
+  }
+  if (pieces_ != nullptr) return pieces_->go_over(had);
   lane.has_sent.clear();
   lane.awaits.clear();
-  for (const int peer : plan_of(lane.round).peers.out) {
-    const auto at = 2 * static_cast<std::size_t>(peer);
-    const bool has_values = all[at] > exchanges_ || (all[at] == exchanges_ && all[at + 1] != 0);
-    lane.has_sent.push_back(has_values);
-    lane.awaits.push_back(!has_values);
+  for (const std::size_t values : had) {
+    lane.has_sent.push_back(values > 0);
+    lane.awaits.push_back(values == 0);
   }
   lane.tells = !lane.has_come;  // whoever asked has just been told
 }
@@ -733,8 +883,10 @@ void PushSum::retry(comm::Communicator& group, std::span<const Buffer> x) {
 std::int64_t PushSum::bytes_per_round(std::int64_t elements, DType dtype) const {
   const Peers peers = graph_.peers(group_->rank(), round_);
   const auto out = static_cast<std::int64_t>(peers.out.size());
-  const std::int64_t confirmations = options_.confirms ? static_cast<std::int64_t>(peers.in.size()) : 0;
-  return out * (elements * static_cast<std::int64_t>(size_of(dtype)) + (carries_weight_ ? 8 : 0)) + confirmations;
+  const std::int64_t bytes = elements * static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t pieces = options_.fuse ? 1 : std::max<std::int64_t>(1, (bytes + kPieceBytes - 1) / kPieceBytes);
+  const std::int64_t confirmations = options_.confirms ? pieces * static_cast<std::int64_t>(peers.in.size()) : 0;
+  return out * (bytes + (carries_weight_ ? 8 : 0)) + confirmations;
 }
 
 void divide(std::span<const Buffer> x, double weight) {

@@ -7,15 +7,19 @@
 //         send, the others send first, so that blocking sends end; over others, where they never would, and in push-sum, all
 //         messages of a round are under way at once.
 // Lazy    Where weights cannot differ from 1 they do not travel; see mixing.hpp.
-// Parts   mix() is prepare(), exchange() and absorb(); who overlaps a round with other work calls the parts. prepare() leaves
-//         in x and w what the node keeps and says what is sent.
+// Parts   mix() is prepare(), exchange() and absorb(); who overlaps a round with other work calls the parts, on all nodes.
+//         prepare() leaves in x and w what the node keeps and says what is sent.
+// Meeting Where two nodes meet only each other, mix() makes their round in place (comm::PairExchange), if the group's members
+//         all said in the comparison before the first round that they can: no messages then, no confirmations, and the same
+//         bits. Such a round is made by both nodes or by neither, so one that was cut is made anew, with whichever means.
 // Failure An exchange that ends with an error is interrupted: what was to be sent is kept, x and w are what the node keeps,
 //         and the weight says -1 in interrupted(). retry() sends the same values again without mixing anew. With
 //         `confirms`, a node is done with a round only when all its peers have said that they have its values; then over a
 //         new group retry() repeats exactly the messages that are missing, whichever nodes are a round ahead, and mass is
-//         neither lost nor doubled. Without it a node may be done while its peer is not: after an error over a group the job
-//         cannot go on, and retry() over a new group throws StateError; so does any retry() of large tensors, which are
-//         then mixed piece by piece.
+//         neither lost nor doubled. Large tensors are mixed piece by piece, and with confirmations none before its peers
+//         have it: x is then what the node keeps but for pieces that are done, and retry() makes the others. Without
+//         confirmations a node may be done while its peer is not: after an error over a group the job cannot go on, and
+//         retry() over a new group throws StateError; so does any retry() of tensors that are mixed piece by piece.
 // Numbers Operations are of the tensors' type; halves are computed in float and rounded once. Convention fairscale: the
 //         kept share multiplies first, sent values are x times share/kept, the kept share is that of the round before, and
 //         weights are rounded to the tensors' type. plumbline: shares of this round, weights in double.
@@ -41,6 +45,7 @@
 
 #include "reference/comm/communicator.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/pair_exchange.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
 #include "reference/gossip/push_sum_steps.hpp"
@@ -62,7 +67,7 @@ struct PushSumOptions {
   bool lazy = true;
   /// All tensors as one message to a peer, else a message each. The values are the same.
   bool fuse = false;
-  /// See Failure. Costs a message of 8 bytes back to each sender, and values are held until all have come.
+  /// See Failure. Costs a message of a byte back to each sender, of each piece of large tensors.
   bool confirms = true;
   /// Compares graph, mixing and round of all nodes before the first exchange.
   bool verifies = true;
@@ -174,10 +179,12 @@ class PushSum {
   };
   // Whom the node deals with in a round, and how it shares.
   static constexpr std::int64_t kNoRound = std::numeric_limits<std::int64_t>::min();
+  static constexpr int kNobody = -1;
   struct Plan {
     std::int64_t round = kNoRound;
     Peers peers;
     Shares shares;
+    int met = kNobody;  // the peer, where the two meet only each other
   };
   struct Transfer;
   class Pieces;
@@ -191,6 +198,10 @@ class PushSum {
   // The tensors with which the weight travels that counts.
   [[nodiscard]] const Lane& weight_lane() const;
   [[nodiscard]] double rounded(const Lane& lane, double weight) const;
+  void make_round(std::span<const comm::Buffer> x, bool was_interrupted);
+  [[nodiscard]] int met_in(const Peers& peers, std::int64_t round) const;
+  [[nodiscard]] bool meets_one();
+  void meet(std::span<const comm::Buffer> x, bool was_interrupted);
   void exchange_lanes(std::span<const comm::Buffer> x);
   void transfer(Lane& lane, std::span<const comm::Buffer> x);
   void make(std::span<const comm::Call> calls);
@@ -199,7 +210,8 @@ class PushSum {
   [[nodiscard]] int tag_of(Message message) const;
   void begin_transfer(Lane& lane);
   void take_parts(Lane& lane, std::span<const comm::Buffer> x);
-  [[nodiscard]] double ratio_of(double sent) const;
+  [[nodiscard]] double ratio_of(const Shares& shares, double sent) const;
+  [[nodiscard]] double sent_ratio_of(const Shares& shares, std::size_t peer, bool fused) const;
   void add_sends(const Lane& lane, MessageMemory& memory);
   void add_sent_weights(const Lane& lane);
   void add_receives(Lane& lane);
@@ -214,6 +226,7 @@ class PushSum {
   void naming_peers(const Lane& lane, const Part& part);
   [[nodiscard]] bool mixes_in_pieces(std::span<const comm::Buffer> x) const;
   void mix_in_pieces(std::span<const comm::Buffer> x);
+  void go_on_in_pieces(bool was_interrupted);
 
   comm::Communicator* group_;
   Graph graph_;
@@ -222,13 +235,17 @@ class PushSum {
   PushSumSteps steps_;
   bool is_lazy_ = false, carries_weight_ = false;
   bool is_verified_ = false, is_interrupted_ = false;
-  bool is_torn_ = false;     // was interrupted where some pieces were mixed and others not
+  bool is_torn_ = false;       // was interrupted where some pieces were mixed and others not
+  bool is_untouched_ = false;  // was interrupted before anything was done
+  bool all_meet_ = false;      // every member of the group has pair exchanges
+  std::vector<comm::PairPart> meeting_;
   std::vector<Plan> plans_;  // of a period, or of one round
   bool plans_repeat_ = false;
   std::unique_ptr<Transfer> transfer_;
   std::vector<Lane> lanes_;
-  std::size_t next_lane_ = 0;  // of the round under way
-  Incoming incoming_;          // of it
+  std::unique_ptr<Pieces> pieces_;  // of a round under way
+  std::size_t next_lane_ = 0;       // of the round under way
+  Incoming incoming_;               // of it
   std::int64_t round_ = 0, exchanges_ = 0;
   double weight_ = 1;
 };

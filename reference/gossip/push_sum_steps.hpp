@@ -11,6 +11,7 @@
 
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
+#include "reference/gossip/tensor_kernels.hpp"
 
 namespace plumbline::gossip {
 
@@ -41,6 +42,10 @@ struct PushSumSteps {
   std::function<bool(bool is_push_pull, const Graph& graph)> takes_turns = [](bool is_push_pull, const Graph& graph) {
     return is_push_pull && graph.is_bipartite();
   };
+  /// What two nodes that meet make of their values.
+  comm::PairUpdate meet = gossip::meet;
+  /// Whether a round of two nodes may be made in place, given whether all nodes of the group can do so.
+  std::function<bool(bool all_can)> meets = [](bool all_can) { return all_can; };
   /// Whether a retry multiplies by the kept share once more.
   std::function<bool()> retry_mixes = [] { return false; };
   /// The round that follows, given whether the graph turns and whether the round was repeated.
@@ -57,6 +62,10 @@ struct PushSumSteps {
   };
   /// Whether a round that was cut may be repeated, given whether some of its pieces are mixed.
   std::function<bool(bool is_torn)> may_repeat = [](bool is_torn) { return !is_torn; };
+  /// Whether a piece is mixed only when its peers have said that they have it.
+  std::function<bool()> awaits_confirmation = [] { return true; };
+  /// From which piece on a peer is sent to over another group, given how many it has.
+  std::function<std::size_t(std::size_t has)> resumes_at = [](std::size_t has) { return has; };
   /// Whether the gossip thread takes values, given whether gossip is on.
   std::function<bool(bool is_on)> takes_values = [](bool is_on) { return is_on; };
   /// Whether values are copied before they are handed to the gossip thread.

@@ -78,18 +78,45 @@ TEST(TensorKernels, GiveTheSameBitsInEveryInstructionSet) {
         // Numbers in every type: of two NaNs either may be the sum.
         std::ranges::generate(other, [&] { return random() & 0xbfffbfffbfffbfffu; });
         const auto made_by = [&](const TensorKernels& set) {
-          std::array<std::vector<std::uint64_t>, 4> made{x, x, x, x};
+          std::array<std::vector<std::uint64_t>, 8> made{x, x, x, x, x, other, x, other};
           const TensorLoops& loops = set.of(dtype);
           loops.scaled_copy(made[0].data(), other.data(), count, 1.0 / 3);
           loops.add(made[1].data(), other.data(), count);
           loops.add_and_scale(made[2].data(), other.data(), count, 1.0 / 3);
           loops.divide(made[3].data(), count, 3);
+          loops.meet(made[4].data(), {1, 1, 1.0 / 3}, made[5].data(), {1, 1, 1.0 / 3}, count);
+          loops.meet(made[6].data(), {0.3, 0.7, 1}, made[7].data(), {0.25, 3, 0.9}, count);
           return made;
         };
         EXPECT_EQ(made_by(*kernels), made_by(baseline))
             << kernels->instruction_set << ' ' << comm::name_of(dtype) << ' ' << count;
       }
   EXPECT_THROW((void)baseline.of(DType::i32), Unsupported);
+}
+
+// Two nodes that meet have the bits of messages, of every type.
+TEST(TensorKernels, MeetingIsWhatMessagesDo) {
+  std::mt19937_64 random(8);
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64})
+    for (const auto& [of_a, of_b] :
+         {std::pair(comm::PairFactors{1, 1, 0.5}, comm::PairFactors{1, 1, 0.5}),
+          std::pair(comm::PairFactors{1, 1, 0.3}, comm::PairFactors{1, 1, 0.7}),
+          std::pair(comm::PairFactors{0.3, 7.0 / 3, 1}, comm::PairFactors{0.6, 2.0 / 3, 1})}) {
+      constexpr std::int64_t count = 1000;
+      std::vector<std::uint64_t> a(count), b(count);
+      for (auto* const x : {&a, &b}) std::ranges::generate(*x, [&] { return random() & 0xbfffbfffbfffbfffu; });
+      std::vector<std::uint64_t> met_a = a, met_b = b, sent_a(count), sent_b(count);
+      const auto buffer = [&](std::vector<std::uint64_t>& x) { return Buffer{x.data(), count, dtype}; };
+      scale(buffer(a), of_a[0]);
+      scale(buffer(b), of_b[0]);
+      scaled_copy(buffer(a), buffer(sent_a), of_a[1]);
+      scaled_copy(buffer(b), buffer(sent_b), of_b[1]);
+      add_and_scale(buffer(a), buffer(sent_b), of_a[2]);
+      add_and_scale(buffer(b), buffer(sent_a), of_b[2]);
+      meet(dtype, met_a.data(), of_a, met_b.data(), of_b, count);
+      EXPECT_EQ(met_a, a) << comm::name_of(dtype);
+      EXPECT_EQ(met_b, b) << comm::name_of(dtype);
+    }
 }
 
 // More pieces than are ever under way at once.
@@ -160,16 +187,25 @@ TEST(PushSum, OfLargeTensorsInPiecesIsTheSame) {
       for (std::size_t i = 0; i < held.size(); ++i)
         held[i] = static_cast<double>((i * 7 + static_cast<std::size_t>(group.rank()) * 13) % 101);
       pieces = held;
-      PushSum confirmed(group, graph, mixing), plain(group, graph, mixing, {.confirms = false});
-      const std::array<Buffer, 2> x{whole(held), whole(few)}, y{whole(pieces), whole(few_pieces)};
+      auto told = held;
+      auto few_told = few;
+      PushSum at_once(group, graph, mixing, {.fuse = true}), plain(group, graph, mixing, {.confirms = false}),
+          confirmed(group, graph, mixing);
+      const std::array<Buffer, 2> x{whole(held), whole(few)}, y{whole(pieces), whole(few_pieces)},
+          z{whole(told), whole(few_told)};
       for (int round = 0; round < 5; ++round) {
-        confirmed.mix(x);
+        at_once.mix(x);
         plain.mix(y);
-        EXPECT_EQ(confirmed.weight(), plain.weight());
-        EXPECT_EQ(confirmed.round(), plain.round());
+        confirmed.mix(z);
+        EXPECT_EQ(at_once.weight(), plain.weight());
+        EXPECT_EQ(at_once.weight(), confirmed.weight());
+        EXPECT_EQ(at_once.round(), plain.round());
+        EXPECT_EQ(at_once.round(), confirmed.round());
       }
       EXPECT_EQ(held, pieces);
+      EXPECT_EQ(held, told);
       EXPECT_EQ(few, few_pieces);
+      EXPECT_EQ(few, few_told);
     }
   });
 }
@@ -226,6 +262,47 @@ TEST(PushSum, GoesOverToAnotherGroupWithoutLosingMass) {
       EXPECT_EQ(rough, smooth) << "node " << group.rank() << ", call " << failing;
       EXPECT_EQ(disturbed.weight(), undisturbed.weight());
     });
+}
+
+// Cut at any of the calls of a round of six pieces, and at some of the next one.
+TEST(PushSum, GoesOnWithThePiecesThatAreMissing) {
+  constexpr int nodes = 3, rounds = 2, calls = 24;
+  constexpr std::size_t length = 5 * 8192 + 7;
+  const auto star = [] { return Graph({.kind = GraphKind::star, .nodes = nodes}); };
+  const auto ring = [] { return Graph({.kind = GraphKind::ring, .nodes = nodes}); };
+  for (const bool elsewhere : {false, true})
+    for (const auto& [graph, mixing] :
+         {std::pair(star(), Mixing{.kind = MixingKind::skewed}), std::pair(ring(), Mixing())})
+      for (int failing = 0; failing < calls; ++failing)
+        comm::run_ranks(nodes, [&](Communicator& group) {
+          std::vector<double> smooth(length);
+          for (std::size_t i = 0; i < length; ++i)
+            smooth[i] = static_cast<double>((i + static_cast<std::size_t>(group.rank()) * 5) % 17);
+          std::vector<double> rough = smooth;
+          PushSum undisturbed(group, graph, mixing);
+          for (int round = 0; round < rounds; ++round) undisturbed.mix(whole(smooth));
+          auto first = group.duplicate(), second = group.duplicate();
+          Communicator& inner = *first;
+          std::unique_ptr<Communicator> wire = std::move(first);
+          if (group.rank() == 1) wire = std::make_unique<FailsOnce>(std::move(wire), failing);
+          PushSum disturbed(*wire, graph, mixing);
+          bool is_over = false;
+          for (int round = 0; round < rounds; ++round) try {
+              disturbed.mix(whole(rough));
+            } catch (const Error&) {
+              EXPECT_EQ(disturbed.reported_weight(), kInterruptedWeight);
+              if (!elsewhere) {
+                disturbed.retry(whole(rough));
+                continue;
+              }
+              inner.abort("a node has failed");
+              disturbed.retry(*second, whole(rough));
+              is_over = true;
+            }
+          if (elsewhere && !is_over) disturbed.retry(*second, whole(rough));
+          EXPECT_EQ(rough, smooth) << "node " << group.rank() << ", call " << failing << ", elsewhere " << elsewhere;
+          EXPECT_EQ(disturbed.weight(), undisturbed.weight());
+        });
 }
 
 TEST(PushSum, SaysWhoseGraphsDiffer) {

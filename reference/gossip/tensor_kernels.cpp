@@ -54,6 +54,10 @@ void add(Buffer x, ConstBuffer other) { loops(x.dtype).add(x.data, other.data, x
 void add_and_scale(Buffer x, ConstBuffer other, double factor) {
   loops(x.dtype).add_and_scale(x.data, other.data, x.count, factor);
 }
+void meet(comm::DType dtype, void* a, const comm::PairFactors& of_a, void* b, const comm::PairFactors& of_b,
+          std::int64_t count) {
+  loops(dtype).meet(a, of_a, b, of_b, count);
+}
 void divide(Buffer x, double divisor) { loops(x.dtype).divide(x.data, x.count, divisor); }
 
 }  // namespace plumbline::gossip

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "reference/comm/call.hpp"
+#include "reference/comm/pair_exchange.hpp"
 
 namespace plumbline::gossip {
 
@@ -22,6 +23,10 @@ void scaled_copy(comm::ConstBuffer x, comm::Buffer out, double factor);
 void add(comm::Buffer x, comm::ConstBuffer other);
 /// x = (x + other) * factor, rounded twice.
 void add_and_scale(comm::Buffer x, comm::ConstBuffer other, double factor);
+/// Two nodes' values at once, with factors {kept, sent, by} of each: x *= kept, and then x = (x + other's x * its sent) * by.
+/// The bits are those of scale(), scaled_copy() and add_and_scale(). A comm::PairUpdate.
+void meet(comm::DType dtype, void* a, const comm::PairFactors& of_a, void* b, const comm::PairFactors& of_b,
+          std::int64_t count);
 /// x /= divisor.
 void divide(comm::Buffer x, double divisor);
 
@@ -31,6 +36,7 @@ struct TensorLoops {
   void (*add)(void* x, const void* other, std::int64_t count);
   void (*add_and_scale)(void* x, const void* other, std::int64_t count, double factor);
   void (*divide)(void* x, std::int64_t count, double divisor);
+  void (*meet)(void* a, const comm::PairFactors& of_a, void* b, const comm::PairFactors& of_b, std::int64_t count);
 };
 /// Those of one instruction set, of f16, bf16, f32 and f64.
 struct TensorKernels {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "reference/comm/cpu_features.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/scaler/unscale_kernels.hpp"
 
@@ -20,11 +21,11 @@ std::span<const UnscaleKernels* const> unscale_kernels() {
     std::vector<const UnscaleKernels*> list;
 #if defined(PLUMBLINE_HAS_X86_KERNELS)
     // All that CMakeLists.txt lets the compiler use in each file.
-    const bool has_f16c = __builtin_cpu_supports("f16c") != 0;
-    if (has_f16c && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+    const bool has_halves = comm::has_f16c();
+    if (has_halves && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))
       list.push_back(&unscale_avx512);
-    if (has_f16c && __builtin_cpu_supports("avx2")) list.push_back(&unscale_avx2);
+    if (has_halves && __builtin_cpu_supports("avx2")) list.push_back(&unscale_avx2);
 #endif
     list.push_back(&unscale_baseline);
     return list;

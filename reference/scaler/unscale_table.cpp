@@ -1,6 +1,5 @@
 #include "reference/scaler/unscale_table.hpp"
 
-#include <limits>
 #include <optional>
 
 #include <fmt/format.h>
@@ -32,13 +31,7 @@ std::optional<UnscaleTypes> types_of(DType from, DType to) {
 }
 
 UnscaleTypes checked_types(const Unscaling& one, std::size_t index, comm::Device device) {
-  if (one.from.count != one.to.count)
-    throw InvalidArgument(
-        fmt::format("gradient {}: {} elements go to a place for {}", index, one.from.count, one.to.count));
-  for (const comm::Device of : {one.from.device, one.to.device})
-    if (of != device)
-      throw InvalidArgument(fmt::format("gradient {} is in memory of {}; all of one call must be on {}", index,
-                                        name_of(of), name_of(device)));
+  device::require_together(fmt::format("gradient {}", index), {one.from, one.to}, device);
   const auto types = types_of(one.from.dtype, one.to.dtype);
   if (!types)
     throw Unsupported(
@@ -49,23 +42,19 @@ UnscaleTypes checked_types(const Unscaling& one, std::size_t index, comm::Device
 
 }  // namespace
 
-std::vector<UnscaleTable> unscale_tables(std::span<const Unscaling> gradients, float inverse, comm::Device device) {
-  std::vector<UnscaleTable> tables;
-  constexpr std::int64_t most_chunks = std::numeric_limits<std::int32_t>::max();
+std::vector<UnscaleWork> unscale_work(std::span<const Unscaling> gradients, float inverse, float* found_inf,
+                                      comm::Device device) {
+  device::TensorTables<2> tables;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const Unscaling& one = gradients[i];
     const UnscaleTypes types = checked_types(one, i, device);
-    if (one.from.count == 0) continue;
-    const std::int64_t chunks = (one.from.count + kChunk - 1) / kChunk;
-    if (chunks > most_chunks) throw Unsupported(fmt::format("gradient {} has {} elements", i, one.from.count));
-    if (tables.empty() || tables.back().entries == kMostEntries || tables.back().chunks > most_chunks - chunks)
-      tables.emplace_back().inverse = inverse;
-    UnscaleTable& table = tables.back();
-    table.entry[table.entries++] = {
-        .from = one.from.data, .to = one.to.data, .count = one.from.count, .first_chunk = table.chunks, .types = types};
-    table.chunks += static_cast<std::int32_t>(chunks);
+    tables.add({.address = {const_cast<void*>(one.from.data), one.to.data},
+                .count = one.from.count,
+                .types = static_cast<std::int32_t>(types)});
   }
-  return tables;
+  std::vector<UnscaleWork> work;
+  for (const auto& table : tables.all()) work.push_back({table, inverse, found_inf});
+  return work;
 }
 
 }  // namespace plumbline::scaler

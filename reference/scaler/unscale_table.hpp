@@ -1,56 +1,76 @@
-// reference/scaler/unscale_table.hpp: many gradients as one row of chunks, for a device that takes them all in one launch.
-//
-// Model   A table is handed to a kernel by value: the stream keeps it, nothing is copied to the device before and nobody waits. Each
-//         of its chunks is the work of one block: up to kChunk elements of one gradient. find_entry() says of which.
-// Size    A kernel has 32764 bytes of parameters: a thousand gradients. More of them make more tables.
+// reference/scaler/unscale_table.hpp: unscale() as work for a device that takes many gradients in one launch, with what one of its
+// threads does, written once for the device and for tests without one.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "reference/device/both_sides.hpp"
+#include "reference/device/elementwise.hpp"
+#include "reference/device/tensor_table.hpp"
 #include "reference/scaler/unscale.hpp"
 
 namespace plumbline::scaler {
 
 enum class UnscaleTypes : std::int32_t { f16_to_f32, bf16_to_f32, f16, bf16, f32, f64 };
 
-constexpr std::int64_t kChunk = 16384;  // elements
-constexpr std::int32_t kMostEntries = 1000;
+/// An element: looked at as it was read, multiplied in f32 or f64, rounded once.
+struct UnscaleStep {
+  float inverse;
+  bool found = false;
 
-struct UnscaleEntry {
-  const void* from = nullptr;
-  void* to = nullptr;
-  std::int64_t count = 0;
-  std::int32_t first_chunk = 0;
-  UnscaleTypes types = UnscaleTypes::f32;
+  template <class From, class To>
+  PLUMBLINE_ON_BOTH_SIDES void operator()(From from, To& to) {
+    const auto value = device::widened(from);
+    // The exponent of an infinity and of NaN has all bits set: then the difference with itself is no number.
+    found |= !(value - value == 0);
+    to = device::narrowed<To>(value * static_cast<device::Wide<From>>(inverse));
+  }
 };
 
-struct UnscaleTable {
-  std::int32_t entries = 0, chunks = 0;
+struct UnscaleWork {
+  device::TensorTable<2> table;  // from, to
   float inverse = 1;
-  UnscaleEntry entry[kMostEntries];
-};
-static_assert(sizeof(UnscaleTable) <= 32764, "a kernel takes no more by value");
+  float* found_inf = nullptr;
 
-/// The tables of these gradients, in order; none of gradients without elements. All must be in memory of `device`. Throws
+  PLUMBLINE_ON_BOTH_SIDES void operator()(std::int32_t chunk, int thread, int threads) const {
+    const device::ChunkPart part = device::part_of(table, chunk);
+    const device::TensorEntry<2>& entry = table.entry[part.entry];
+    UnscaleStep step{inverse};
+    const auto all = [&](auto from, auto to) {
+      device::elementwise(step, part.count, thread, threads,
+                          device::In<decltype(from)>{static_cast<const decltype(from)*>(entry.address[0]) + part.first},
+                          device::Out<decltype(to)>{static_cast<decltype(to)*>(entry.address[1]) + part.first});
+    };
+    switch (static_cast<UnscaleTypes>(entry.types)) {
+      case UnscaleTypes::f16_to_f32:
+        all(comm::Float16(), float());
+        break;
+      case UnscaleTypes::bf16_to_f32:
+        all(comm::BFloat16(), float());
+        break;
+      case UnscaleTypes::f16:
+        all(comm::Float16(), comm::Float16());
+        break;
+      case UnscaleTypes::bf16:
+        all(comm::BFloat16(), comm::BFloat16());
+        break;
+      case UnscaleTypes::f32:
+        all(float(), float());
+        break;
+      case UnscaleTypes::f64:
+        all(double(), double());
+        break;
+    }
+    // Threads write the same number or nothing.
+    if (step.found) *found_inf = 1;
+  }
+};
+
+/// What there is to do, in order; nothing for gradients without elements. All must be in memory of `device`. Throws
 /// InvalidArgument for other counts than each other's and for memory of another device, Unsupported for types that do not go
 /// together.
-[[nodiscard]] std::vector<UnscaleTable> unscale_tables(std::span<const Unscaling> gradients, float inverse,
-                                                       comm::Device device);
-
-/// The gradient that a chunk is of: the last one that begins at it or before it.
-PLUMBLINE_ON_BOTH_SIDES inline std::int32_t find_entry(const UnscaleTable& table, std::int32_t chunk) {
-  std::int32_t low = 0, high = table.entries;
-  while (high - low > 1) {
-    const std::int32_t middle = low + (high - low) / 2;
-    if (table.entry[middle].first_chunk <= chunk)
-      low = middle;
-    else
-      high = middle;
-  }
-  return low;
-}
+[[nodiscard]] std::vector<UnscaleWork> unscale_work(std::span<const Unscaling> gradients, float inverse,
+                                                    float* found_inf, comm::Device device);
 
 }  // namespace plumbline::scaler

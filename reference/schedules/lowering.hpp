@@ -44,7 +44,7 @@ enum class Metadata {
 /// < 1.
 [[nodiscard]] Schedule add_unshard_reshard(const Schedule& schedule, int most_gathered = 3);
 /// REDUCE_GRAD behind a stage's last weight gradient: the one that makes it schedule.micro_batches. Idle cells are
-/// dropped.
+/// dropped. Throws InvalidArgument for a backward of a stage or micro-batch that there is not, or on another rank than its stage.
 [[nodiscard]] Schedule add_reduce_gradients(const Schedule& schedule);
 /// Moves receives, of a schedule with messages, to what needs them; in front of a send to a higher rank, though, those
 /// that are due from it. Throws InvalidArgument where nothing needs a receive.

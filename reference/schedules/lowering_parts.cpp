@@ -22,7 +22,8 @@ bool is_at_home(const Schedule& schedule, std::size_t rank, const Action& action
          static_cast<std::size_t>(schedule.stage_to_rank[static_cast<std::size_t>(action.stage)]) == rank;
 }
 
-// Throws unless the rank may have the action; not for idle cells.
+}  // namespace
+
 void require_computation(const Schedule& schedule, std::size_t rank, const Action& action) {
   if (is_message(action.kind) || is_send_wait(action.kind))
     refuse(schedule, rank, action, "is a message; messages are what is put in");
@@ -35,8 +36,6 @@ void require_computation(const Schedule& schedule, std::size_t rank, const Actio
   if (static_cast<std::size_t>(owner) != rank)
     refuse(schedule, rank, action, fmt::format("is computed here, but its stage is on rank {}", owner));
 }
-
-}  // namespace
 
 void require_stages(const Schedule& schedule) {
   const auto ranks = static_cast<int>(schedule.ranks.size());

@@ -54,13 +54,16 @@ struct Message {
 /// Hints that the two cache lines behind an address are read, or written, soon. Many ranks take turns, and each goes on
 /// elsewhere in memory, which is more than the processor foresees. Costs next to nothing where it is wrong; the memory
 /// need not be there.
+inline const void* behind(const void* address, std::size_t bytes) {  // of no array: it may be null
+  return reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(address) + bytes);
+}
 inline void prepare_to_read(const void* address) {
-  __builtin_prefetch(static_cast<const char*>(address) + 64, 0);
-  __builtin_prefetch(static_cast<const char*>(address) + 128, 0);
+  __builtin_prefetch(behind(address, 64), 0);
+  __builtin_prefetch(behind(address, 128), 0);
 }
 inline void prepare_to_write(const void* address) {
-  __builtin_prefetch(static_cast<const char*>(address) + 64, 1);
-  __builtin_prefetch(static_cast<const char*>(address) + 128, 1);
+  __builtin_prefetch(behind(address, 64), 1);
+  __builtin_prefetch(behind(address, 128), 1);
 }
 
 /// Who sends what to whom in a schedule.
@@ -114,6 +117,9 @@ class Routes {
 /// Throws InvalidArgument unless stage_to_rank is one of schedule.stages stages and schedule.ranks ranks, and for many
 /// more stages and micro-batches than actions.
 void require_stages(const Schedule& schedule);
+/// Throws InvalidArgument, with rank and position, unless the rank may have the action, which is in its row and not idle: one of
+/// the schedule's stages and micro-batches, computed where its stage is, and no message.
+void require_computation(const Schedule& schedule, std::size_t rank, const Action& action);
 /// By rank, how many actions it has with its messages and without idle cells. Throws InvalidArgument like
 /// require_stages(), and unless every action's stage and micro-batch are the schedule's, computations are on the rank
 /// of their stage, and there are no messages.

@@ -348,6 +348,7 @@ Schedule add_unshard_reshard(const Schedule& schedule, int most_gathered) {
 }
 
 Schedule add_reduce_gradients(const Schedule& schedule) {
+  detail::require_stages(schedule);
   Schedule result = detail::with_empty_rows(schedule);
   std::vector<int> done(static_cast<std::size_t>(schedule.stages));
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
@@ -358,6 +359,7 @@ Schedule add_reduce_gradients(const Schedule& schedule) {
       row.insert(row.end(), group.begin(), group.end());
       for (const Action& action : group) {
         if (action.kind != ActionKind::backward && action.kind != ActionKind::weight_gradient) continue;
+        detail::require_computation(schedule, rank, action);
         if (++done[static_cast<std::size_t>(action.stage)] == schedule.micro_batches)
           row.push_back({.kind = ActionKind::reduce_gradients, .stage = action.stage});
       }

@@ -35,7 +35,7 @@ class BucketedGradients {
     std::vector<NamedTensor> named;
     for (std::size_t i = 0; i < list.size(); ++i) named.push_back({list[i].name, leaves_[i]});
     AutogradOptions options{
-        .reducer = options_of(steps.gradients),
+        .reducer = options_of(steps.gradients, shapes_of(in_one_group(named))),
         .bucket_bytes = bucket_bytes_over(group, gradients_of(in_one_group(named)), spec.run.bucket_bytes),
         .rebuild = steps.gradients.static_graph,
         .before_reduction = [this](std::size_t leaf, const at::Tensor& own) { local_[leaf] = own.clone(); }};

@@ -1,7 +1,8 @@
 // reference/training/gradient_settings.hpp: how the gradients of data ranks are reduced, as a user says it. Free of LibTorch.
 //
 // Model   Plain values. What they change is when and as what numbers gradients travel; results stay a single device's, with
-//         compression within the rounding of its type.
+//         compression within the rounding of its type; but PowerSGD's are projections of a single device's and of what
+//         earlier ones left over.
 // Source  torch.nn.parallel.DistributedDataParallel: bucket_cap_mb, its compression hooks, static_graph, join,
 //         broadcast_buffers.
 #pragma once
@@ -9,18 +10,17 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "reference/bucketing/power_sgd.hpp"
 #include "reference/comm/dtype.hpp"
-
-namespace plumbline::bucketing {
-struct ReducerOptions;
-}
 
 namespace plumbline::training {
 
-inline constexpr std::array<std::string_view, 2> kCompressions{"fp16", "bf16"};
+inline constexpr std::array<std::string_view, 5> kCompressions{"fp16", "bf16", "int8", "int8-channel",
+                                                               "powersgd[:RANK[:START]]"};
 inline constexpr std::array<std::string_view, 2> kJoins{"present", "all"};
 
 struct GradientSettings {
@@ -36,9 +36,15 @@ struct GradientSettings {
 /// Throws InvalidArgument for names that there are not, settings that exclude each other, and buckets of less than 0 bytes.
 void require_possible(const GradientSettings& settings);
 
-/// The type as which gradients travel. Throws as require_possible().
+/// The type as which gradients travel, u8 where they are quantised. Throws as require_possible().
 [[nodiscard]] std::optional<comm::DType> wire_of(const GradientSettings& settings);
-/// Those of a reducer: wire, join, and with a static graph that what is unused is learned. Throws likewise.
-[[nodiscard]] bucketing::ReducerOptions options_of(const GradientSettings& settings);
+/// Whether they are compressed by a hook: quantised, or by PowerSGD.
+[[nodiscard]] bool has_hook(const GradientSettings& settings);
+/// PowerSGD's, where that is the compression. Throws likewise.
+[[nodiscard]] std::optional<bucketing::PowerSgdOptions> power_sgd_of(const GradientSettings& settings);
+/// Those of a reducer of gradients of these shapes: wire or hook, join, and with a static graph that what is unused is
+/// learned. Throws likewise, and what PowerSgd throws.
+[[nodiscard]] bucketing::ReducerOptions options_of(const GradientSettings& settings,
+                                                   std::span<const bucketing::MatrixShape> shapes);
 
 }  // namespace plumbline::training

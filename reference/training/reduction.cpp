@@ -16,8 +16,9 @@ DataReduction::DataReduction(comm::Communicator& group, const job::RunSpec& spec
   std::vector<GroupedTensor> leaves;
   for (std::size_t i = 0; i < list_.size(); ++i) leaves.push_back({{list_[i].name, parameters[i].detach()}});
   bucketing::Plan plan = plan_of(group, leaves);
-  reducer_ = std::make_unique<TensorReducer>(std::vector{&group}, std::move(leaves), std::move(plan), options(),
-                                             steps_.reducer);
+  bucketing::ReducerOptions reducer = options(leaves);
+  reducer_ = std::make_unique<TensorReducer>(std::vector{&group}, std::move(leaves), std::move(plan),
+                                             std::move(reducer), steps_.reducer);
 }
 
 bucketing::Plan DataReduction::plan_of(comm::Communicator& group, const std::vector<GroupedTensor>& leaves) const {
@@ -28,13 +29,14 @@ bucketing::Plan DataReduction::plan_of(comm::Communicator& group, const std::vec
   return plan_by_bytes(gradients, backwards, bucket_bytes_over(group, gradients, spec_.run.bucket_bytes));
 }
 
-bucketing::ReducerOptions DataReduction::options() {
-  bucketing::ReducerOptions options = options_of(steps_.gradients);
+bucketing::ReducerOptions DataReduction::options(const std::vector<GroupedTensor>& leaves) {
+  bucketing::ReducerOptions options = options_of(steps_.gradients, shapes_of(leaves));
   options.unused = bucketing::Unused::zeros;
   if (!steps_.reduce) return options;
   options.wire.reset();
-  options.hook.start = [this](comm::Communicator& group, int, const comm::Buffer& values) {
-    reduce_by_step(group, values);
+  options.hook = {};
+  options.hook.start = [this](comm::Communicator& group, const bucketing::HookedBucket& bucket) {
+    reduce_by_step(group, bucket.values);
     return comm::Work();
   };
   return options;

@@ -23,7 +23,7 @@ class DataReduction {
 
  private:
   [[nodiscard]] bucketing::Plan plan_of(comm::Communicator& group, const std::vector<GroupedTensor>& leaves) const;
-  [[nodiscard]] bucketing::ReducerOptions options();
+  [[nodiscard]] bucketing::ReducerOptions options(const std::vector<GroupedTensor>& leaves);
   void reduce_by_step(comm::Communicator& group, const comm::Buffer& values) const;
 
   const job::RunSpec& spec_;

@@ -34,12 +34,22 @@ void refuse_impossible(const job::RunSpec& spec) {
 }
 
 void require_possible(const job::RunSpec& spec, const GradientSettings& gradients, const PrecisionSettings& precision) {
-  if (!gradients.static_graph || !is_staged(spec, precision)) return;
+  if (power_sgd_of(gradients))
+    throw Unsupported(
+        fmt::format("compression '{}' of a run by steps, whose every step is judged alone; training by names has it",
+                    gradients.compression));
+  if (!is_staged(spec, precision)) return;
+  if (!gradients.static_graph && !has_hook(gradients)) return;
   const std::string why = spec.parallel.pipeline > 1    ? fmt::format("parallel.pipeline = {}", spec.parallel.pipeline)
                           : spec.parallel.tensor > 1    ? fmt::format("parallel.tensor = {}", spec.parallel.tensor)
                           : spec.run.dtype != "float32" ? fmt::format("run.dtype = '{}'", spec.run.dtype)
                           : spec.scaler                 ? std::string("a loss scale")
                                                         : fmt::format("clip norm {}", precision.clip_norm);
+  if (has_hook(gradients))
+    throw Unsupported(
+        fmt::format("compression '{}' with {}; gradients are quantised only of whole models in float32, "
+                    "neither scaled nor clipped",
+                    gradients.compression, why));
   throw Unsupported(fmt::format(
       "a static graph with {}; gradients are reduced while back-propagation runs only of whole models in float32, "
       "neither scaled nor clipped",

@@ -51,8 +51,8 @@ json read_reply(const std::string& line, std::int64_t id, const std::string& op)
   if (reply.contains("result")) return std::move(reply["result"]);
   const json& error = reply["error"];
   const bool is_complete = error.is_object() && error.contains("kind") && error.contains("message") &&
-                           error["message"].is_string() &&
-                           std::ranges::find(kErrorKinds, error["kind"]) != kErrorKinds.end();
+                           error["message"].is_string() && error["kind"].is_string() &&
+                           std::ranges::count(kErrorKinds, error["kind"].get_ref<const std::string&>()) == 1;
   if (!is_complete)
     throw BrokenProtocol(fmt::format("wrote an error without a message and one of the kinds {}: {}",
                                      fmt::join(kErrorKinds, ", "), excerpt(line, kReplyShown)));

@@ -23,7 +23,16 @@ std::string milliseconds(std::chrono::nanoseconds duration) {
 
 class LocalCommunicator;
 
-/// A started batch: its collectives end in order, so the last one's number stands for all; its messages one by one.
+/// A pair exchange of a rank.
+struct Joined {
+  MeetingPlace* place;
+  Visit encounter;
+  int peer;
+  std::size_t side;
+};
+
+/// A started batch, whose collectives end in order, so that the last one's number stands for all, and whose messages end one by
+/// one; or a pair exchange.
 class LocalWork final : public Work::State {
  public:
   explicit LocalWork(LocalCommunicator& communicator) : communicator_(&communicator) {}
@@ -36,6 +45,7 @@ class LocalWork final : public Work::State {
   std::shared_ptr<const DeviceCalls::Mark> done;
   std::shared_ptr<DeviceCalls> device_calls;
   std::vector<std::pair<Channel*, std::shared_ptr<Message>>> messages;
+  std::optional<Joined> joined;
   /// Whether holds(state) of each message.
   [[nodiscard]] bool each_message(const auto& holds) const {
     return std::ranges::all_of(
@@ -52,13 +62,14 @@ class LocalWork final : public Work::State {
   std::string orphaned_;             // then: whose it was
 };
 
-class alignas(kApart) LocalCommunicator final : public Communicator {
+class alignas(kApart) LocalCommunicator final : public Communicator, private PairExchanges {
  public:
   LocalCommunicator(std::shared_ptr<LocalGroup> group, int member);
   ~LocalCommunicator() override;
   [[nodiscard]] const Capabilities& capabilities() const override { return group_->capabilities(); }
   void use_stream(void* stream) override { caller_stream_ = stream; }
   void abort(const std::string& reason) noexcept override { group_->abort(reason); }
+  [[nodiscard]] PairExchanges* pair_exchanges() override { return this; }
 
   // For LocalWork.
   void attach(LocalWork* work) { works_.push_back(work); }
@@ -75,6 +86,9 @@ class alignas(kApart) LocalCommunicator final : public Communicator {
   bool try_complete_message(Channel& channel, const std::shared_ptr<Message>& message);
   /// Lets the caller's stream wait for a message that is complete.
   void follow(Message& message);
+  void complete_exchange(const Joined& joined, Deadline& deadline);
+  bool try_complete_exchange(const Joined& joined);
+  void end_exchange(const Joined& joined) noexcept;
   /// Makes sure that nobody touches buffers of the calls under way, at the price of the group.
   void give_up(const std::string& why) noexcept;
 
@@ -91,6 +105,8 @@ class alignas(kApart) LocalCommunicator final : public Communicator {
   void do_run(const Call& call, Timeout timeout) override;
   Work do_start(std::span<const Call> calls) override;
   std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override;
+  [[nodiscard]] const Communicator& of_group() const override { return *this; }
+  Work do_start(const PairExchange& exchange) override;
 
   Pending post(const Call& call, bool blocking);
   void post_message(const Call& call, Channel& channel, const std::shared_ptr<Message>& message);
@@ -129,12 +145,14 @@ class alignas(kApart) LocalCommunicator final : public Communicator {
   // These throw, the first four where there is a reason.
   void watch(const Pending& pending);
   void watch(Channel& channel, const std::shared_ptr<Message>& message);
+  void watch(const Joined& joined);
   void refuse_given_up(std::uint64_t sequence);
   void time_out(const Pending& pending, const Deadline& deadline);
   [[noreturn]] void fail(const Failure& failure);  // ours, whatever failed the group first
   [[noreturn]] void throw_failure(std::uint64_t sequence, bool had_arrived);
   [[nodiscard]] std::string place(const Pending& pending) const;
   [[nodiscard]] std::string place(const Call& message) const;
+  [[nodiscard]] std::string place(const Joined& joined) const;
 
   const std::shared_ptr<LocalGroup> group_;
   PostingStream& stream_;
@@ -175,6 +193,7 @@ LocalCommunicator::~LocalCommunicator() {
   if (!works_.empty()) follow_lane();  // of messages that are complete, and were not waited for
   for (LocalWork* work : works_) {
     work->complete_ = work->complete_ || is_complete(*work);
+    work->joined.reset();
     work->orphaned_ = fmt::format("{}, rank {}", describe(group_->identity), rank());
     work->communicator_ = nullptr;
   }
@@ -228,6 +247,18 @@ Work LocalCommunicator::do_start(std::span<const Call> calls) {
       work->last_collective = pending_.back().sequence;
     }
   }
+  return Work(std::move(work));
+}
+
+Work LocalCommunicator::do_start(const PairExchange& exchange) {
+  if (group_->failed()) throw_failure(kNoSequence, false);
+  const bool is_lower = rank() < exchange.peer;
+  const std::size_t side = is_lower ? Encounter::kLower : Encounter::kHigher;
+  MeetingPlace& place =
+      is_lower ? group_->meeting_place(rank(), exchange.peer) : group_->meeting_place(exchange.peer, rank());
+  auto work = std::make_unique<LocalWork>(*this);
+  attach(work.get());
+  work->joined = Joined{&place, place.come(side, exchange, group_->policy), exchange.peer, side};
   return Work(std::move(work));
 }
 
@@ -574,6 +605,64 @@ void LocalCommunicator::watch(Channel& channel, const std::shared_ptr<Message>& 
   fail({Failure::Kind::peer, kNoSequence, fmt::format("{}: rank {} has left the group", place(call), call.root)});
 }
 
+// ---- pair exchanges ----
+
+// Behind the meeting nothing can fail any more.
+bool LocalCommunicator::try_complete_exchange(const Joined& joined) {
+  Encounter& encounter = *joined.encounter;
+  switch (encounter.state()) {
+    case Encounter::State::met:
+      encounter.work(joined.side, group_->policy);
+      return encounter.is_complete();
+    case Encounter::State::waiting:
+      watch(joined);
+      return false;
+    case Encounter::State::withdrawn:
+      throw_failure(kNoSequence, true);  // the group has failed before
+    case Encounter::State::mismatched:
+      break;
+  }
+  fail({.kind = Failure::Kind::mismatch,
+        .sequence = kNoSequence,
+        .message = fmt::format("{}: {}", place(joined), encounter.mismatch())});
+}
+
+void LocalCommunicator::complete_exchange(const Joined& joined, Deadline& deadline) {
+  const Encounter& encounter = *joined.encounter;
+  wait_until(
+      group_->policy, [&] { return encounter.state() != Encounter::State::waiting; },
+      [&](Clock::time_point now) {
+        watch(joined);
+        if (!deadline.has_passed(now) || !joined.place->withdraw(*joined.encounter)) return;
+        fail({Failure::Kind::timeout, kNoSequence,
+              fmt::format("{}: waited {} for rank {}", place(joined), milliseconds(deadline.limit()), joined.peer)});
+      });
+  if (try_complete_exchange(joined)) return;
+  wait_until(group_->policy, [&] { return encounter.is_complete(); }, [](Clock::time_point) {});
+}
+
+// Takes it back, or makes it where it was met.
+void LocalCommunicator::end_exchange(const Joined& joined) noexcept {
+  Encounter& encounter = *joined.encounter;
+  if (joined.place->withdraw(*joined.encounter)) return;
+  wait_until(group_->policy, [&] { return encounter.state() != Encounter::State::waiting; }, [](Clock::time_point) {});
+  if (encounter.state() != Encounter::State::met) return;
+  encounter.work(joined.side, group_->policy);
+  wait_until(group_->policy, [&] { return encounter.is_complete(); }, [](Clock::time_point) {});
+}
+
+void LocalCommunicator::watch(const Joined& joined) {
+  const bool left = group_->departed(joined.peer);
+  if (!left && !group_->failed()) return;
+  if (!joined.place->withdraw(*joined.encounter)) return;  // it was met
+  if (group_->failed()) throw_failure(kNoSequence, true);
+  fail({Failure::Kind::peer, kNoSequence, fmt::format("{}: rank {} has left the group", place(joined), joined.peer)});
+}
+
+std::string LocalCommunicator::place(const Joined& joined) const {
+  return fmt::format("pair exchange with {} on {}, rank {}", joined.peer, describe(group_->identity), rank());
+}
+
 // ---- failures ----
 
 std::string LocalCommunicator::place(const Call& message) const {
@@ -655,16 +744,20 @@ void LocalCommunicator::give_up(const std::string& why) noexcept {
             group_->policy, [&] { return message->state.load(std::memory_order_acquire) != Message::State::waiting; },
             [](Clock::time_point) {});
   follow_lane();
+  for (const LocalWork* work : works_)
+    if (work->joined) end_exchange(*work->joined);
 }
 
 // ---- LocalWork ----
 
 bool LocalCommunicator::is_finished(const LocalWork& work) const {
+  if (work.joined && !work.joined->encounter->is_over()) return false;
   return work.last_collective <= consumed_ &&
          work.each_message([](Message::State state) { return state != Message::State::waiting; });
 }
 
 bool LocalCommunicator::is_complete(const LocalWork& work) const {
+  if (work.joined && !work.joined->encounter->is_complete()) return false;
   return work.last_collective <= consumed_ &&
          work.each_message([](Message::State state) { return state == Message::State::complete; });
 }
@@ -685,6 +778,7 @@ bool LocalWork::test() {
   if (is_complete()) return is_reached();
   bool all = communicator_->try_complete_until(last_collective);
   for (const auto& [channel, message] : messages) all = communicator_->try_complete_message(*channel, message) && all;
+  if (joined) all = communicator_->try_complete_exchange(*joined) && all;
   complete_ = all;
   return all && is_reached();
 }
@@ -694,6 +788,7 @@ void LocalWork::wait(Timeout timeout) {
   Deadline limit = communicator_->deadline(timeout);
   communicator_->complete_until(last_collective, limit);
   for (const auto& [channel, message] : messages) communicator_->complete_message(*channel, message, limit);
+  if (joined) communicator_->complete_exchange(*joined, limit);
   complete_ = true;
 }
 

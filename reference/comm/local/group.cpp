@@ -17,19 +17,25 @@ LocalGroup::LocalGroup(Group identity_, const LocalOptions& options_, WaitPolicy
       lane(options.device_calls == nullptr ? nullptr : options.device_calls->open_lane()),
       members_(identity.ranks.size()),
       departed_(identity.ranks.size()),
-      channels_(identity.ranks.size() * identity.ranks.size()) {
+      channels_{std::vector<std::atomic<Channel*>>(identity.ranks.size() * identity.ranks.size()), {}},
+      meeting_places_{std::vector<std::atomic<MeetingPlace*>>(identity.ranks.size() * identity.ranks.size()), {}} {
   for (Member& member : members_) member.stream = std::make_unique<PostingStream>(options.inline_bytes);
 }
 
-Channel& LocalGroup::channel(int from, int to) {
-  std::atomic<Channel*>& place = channels_[static_cast<std::size_t>(from * size + to)];
-  if (Channel* channel = place.load(std::memory_order_acquire)) return *channel;
+template <class Meeting, class... Arguments>
+Meeting& LocalGroup::of_pair(Pairs<Meeting>& pairs, int from, int to, Arguments... arguments) {
+  std::atomic<Meeting*>& place = pairs.places[static_cast<std::size_t>(from * size + to)];
+  if (Meeting* meeting = place.load(std::memory_order_acquire)) return *meeting;
   const std::lock_guard hold(mutex_);
-  if (Channel* channel = place.load(std::memory_order_relaxed)) return *channel;
-  owned_channels_.push_back(std::make_unique<Channel>(lane.get()));
-  place.store(owned_channels_.back().get(), std::memory_order_release);
-  return *owned_channels_.back();
+  if (Meeting* meeting = place.load(std::memory_order_relaxed)) return *meeting;
+  pairs.owned.push_back(std::make_unique<Meeting>(arguments...));
+  place.store(pairs.owned.back().get(), std::memory_order_release);
+  return *pairs.owned.back();
 }
+
+Channel& LocalGroup::channel(int from, int to) { return of_pair(channels_, from, to, lane.get()); }
+
+MeetingPlace& LocalGroup::meeting_place(int lower, int higher) { return of_pair(meeting_places_, lower, higher); }
 
 DevicePosting& LocalGroup::device_posting(int member, std::uint64_t consumed_by_all) {
   auto& postings = members_[static_cast<std::size_t>(member)].on_device;

@@ -16,6 +16,7 @@
 #include "reference/comm/communicator.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/comm/local/channel.hpp"
+#include "reference/comm/local/encounter.hpp"
 #include "reference/comm/local/posting.hpp"
 
 namespace plumbline::comm::local {
@@ -48,6 +49,8 @@ class LocalGroup {
   [[nodiscard]] PostingStream& stream(int member) { return *members_[static_cast<std::size_t>(member)].stream; }
   /// The messages from one member to another.
   [[nodiscard]] Channel& channel(int from, int to);
+  /// Where two members exchange values in place.
+  [[nodiscard]] MeetingPlace& meeting_place(int lower, int higher);
 
   // Failure. The first one stays.
   [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_seq_cst); }
@@ -106,11 +109,20 @@ class LocalGroup {
   std::vector<Member> members_;
   std::vector<std::atomic<bool>> departed_;
   std::atomic<bool> anyone_departed_{false};
-  std::vector<std::atomic<Channel*>> channels_;  // [from * size + to], made when first used
-  std::vector<std::unique_ptr<Channel>> owned_channels_;
+  // What two members have to themselves: [from * size + to], made when first used.
+  template <class Meeting>
+  struct Pairs {
+    std::vector<std::atomic<Meeting*>> places;
+    std::vector<std::unique_ptr<Meeting>> owned;  // under mutex_
+  };
+  /// Made of the arguments when it is first asked for.
+  template <class Meeting, class... Arguments>
+  Meeting& of_pair(Pairs<Meeting>& pairs, int from, int to, Arguments... arguments);
+  Pairs<Channel> channels_;
+  Pairs<MeetingPlace> meeting_places_;
 
   std::atomic<bool> failed_{false};
-  mutable std::mutex mutex_;  // of everything below and of owned_channels_
+  mutable std::mutex mutex_;  // of everything below, and of what pairs own
   std::optional<Failure> failure_;
   std::vector<std::weak_ptr<LocalGroup>> subgroups_;
   std::vector<std::shared_ptr<Subgroup>> forming_;

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "reference/comm/cpu_features.hpp"
+
 namespace plumbline::comm::local {
 
 #if defined(PLUMBLINE_HAS_X86_KERNELS)
@@ -18,11 +20,11 @@ std::span<const Kernels* const> all_kernels() {
     std::vector<const Kernels*> list;
 #if defined(PLUMBLINE_HAS_X86_KERNELS)
     // All that CMakeLists.txt lets the compiler use in each file.
-    const bool has_f16c = __builtin_cpu_supports("f16c") != 0;
-    if (has_f16c && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+    const bool has_halves = has_f16c();
+    if (has_halves && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))
       list.push_back(&avx512);
-    if (has_f16c && __builtin_cpu_supports("avx2")) list.push_back(&avx2);
+    if (has_halves && __builtin_cpu_supports("avx2")) list.push_back(&avx2);
 #endif
     list.push_back(&baseline);
     return list;

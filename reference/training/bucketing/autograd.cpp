@@ -5,8 +5,10 @@
 #include <set>
 #include <utility>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/sparse_coo_tensor.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/strides.h>
 #include <fmt/format.h>
@@ -14,6 +16,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "reference/bucketing/scaled_copy.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/training/added_type.hpp"
 #include "reference/training/bucketing/flat_tensors.hpp"
@@ -62,11 +65,21 @@ class AutogradReducer::Impl {
   Impl(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options,
        const bucketing::ReducerSteps& steps)
       : leaves_(std::move(leaves)), options_(std::move(options)), buffers_(options_.buffers) {
+    if (options_.reducer.lazy)
+      throw InvalidArgument(
+          "buckets that take memory when it is needed: leaves' gradients are laid out as in buckets that have it");
     std::vector<bucketing::Gradient> gradients;
     std::vector<int> backwards;
     left_alone_ = are_named(options_.left_alone);
     delayed_ = are_named(options_.delayed);
-    for (const NamedTensor& leaf : leaves_) gradients.push_back(gradient_of_leaf(leaf));
+    sparse_ = are_named(options_.sparse);
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      gradients.push_back(gradient_of_leaf(leaves_[i]));
+      gradients.back().sparse = sparse_[i];
+      if (sparse_[i] && leaves_[i].tensor.dim() == 0)
+        throw InvalidArgument(
+            fmt::format("'{}' is a scalar; what has a first dimension has sparse rows", leaves_[i].name));
+    }
     for (std::size_t i = leaves_.size(); i-- > 0;)
       if (is_reduced(i)) backwards.push_back(static_cast<int>(i));
     bucketing::ReducerOptions reducer = options_.reducer;
@@ -105,9 +118,14 @@ class AutogradReducer::Impl {
     const bucketing::Outcome& outcome = reducer_->finish();
     if (!outcome.synchronised) return outcome;
     const c10::AutoGradMode without_gradients(false);
-    for (std::size_t i = 0; i < leaves_.size(); ++i)
-      if (outcome.produced[i] && !leaves_[i].tensor.grad().defined())  // another rank's
-        leaves_[i].tensor.mutable_grad() = uses_views() ? views_[i] : views_[i].clone();
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      if (!outcome.produced[i]) continue;
+      at::Tensor& gradient = leaves_[i].tensor.mutable_grad();
+      if (sparse_[i])
+        gradient = sum_of_rows(i);
+      else if (!gradient.defined())  // another rank's
+        gradient = uses_views() ? views_[i] : views_[i].clone();
+    }
     return outcome;
   }
 
@@ -140,13 +158,13 @@ class AutogradReducer::Impl {
   }
   [[nodiscard]] bool is_view(std::size_t leaf) const {
     const at::Tensor& gradient = leaves_[leaf].tensor.grad();
-    return uses_views() && gradient.defined() && views_[leaf].defined() &&
+    return uses_views() && gradient.defined() && !gradient.is_sparse() && views_[leaf].defined() &&
            gradient.data_ptr() == views_[leaf].data_ptr() && gradient.strides() == views_[leaf].strides();
   }
   void make_views() {
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       const at::Tensor& leaf = leaves_[i].tensor;
-      if (!is_reduced(i)) continue;
+      if (!is_reduced(i) || sparse_[i]) continue;
       views_[i] = at::from_blob(reducer_->view(static_cast<int>(i)).data, leaf.sizes(), strides_of(leaf),
                                 leaf.options().requires_grad(false));
     }
@@ -174,6 +192,8 @@ class AutogradReducer::Impl {
     at::Tensor& gradient = leaves_[leaf].tensor.mutable_grad();
     if (synchronises_ && options_.before_reduction) options_.before_reduction(leaf, gradient);
     const auto number = static_cast<int>(leaf);
+    require_kind(leaf, gradient);
+    if (sparse_[leaf]) return take_rows(number, gradient);
     const at::Tensor& view = views_[leaf];
     if (uses_views()) {
       if (!is_view(leaf)) gradient = view.copy_(gradient);
@@ -182,6 +202,35 @@ class AutogradReducer::Impl {
     if (gradient.strides() != view.strides())
       gradient = at::empty_strided(gradient.sizes(), view.strides(), gradient.options()).copy_(gradient);
     reducer_->ready(number, buffer_of(gradient));
+  }
+
+  void require_kind(std::size_t leaf, const at::Tensor& gradient) const {
+    if (gradient.is_sparse() != sparse_[leaf])
+      throw InvalidArgument(fmt::format("leaf '{}': its gradient is {}, and it is {} those named sparse",
+                                        leaves_[leaf].name, gradient.is_sparse() ? "sparse" : "dense",
+                                        sparse_[leaf] ? "among" : "not among"));
+    if (gradient.is_sparse() && gradient.sparse_dim() != 1)
+      throw InvalidArgument(
+          fmt::format("leaf '{}': its gradient is sparse in {} dimensions; in the first one is possible",
+                      leaves_[leaf].name, gradient.sparse_dim()));
+  }
+  void take_rows(int leaf, const at::Tensor& gradient) {
+    const at::Tensor indices = gradient._indices().contiguous(), values = gradient._values().contiguous();
+    reducer_->ready(leaf, bucketing::SparseRows{.indices = {indices.const_data_ptr<std::int64_t>(),
+                                                            static_cast<std::size_t>(indices.numel())},
+                                                .values = buffer_of(values)});
+  }
+  [[nodiscard]] at::Tensor sum_of_rows(std::size_t leaf) const {
+    const bucketing::SparseRows rows = reducer_->rows(static_cast<int>(leaf));
+    const at::Tensor& tensor = leaves_[leaf].tensor;
+    const auto count = std::ssize(rows.indices);
+    const at::Tensor indices = at::empty({1, count}, at::kLong);
+    std::ranges::copy(rows.indices, indices.data_ptr<std::int64_t>());
+    std::vector<std::int64_t> shape = tensor.sizes().vec();
+    shape.front() = count;
+    const at::Tensor values = at::empty(shape, tensor.options().requires_grad(false));
+    bucketing::copy_divided(rows.values, buffer_of(values), 1);
+    return at::sparse_coo_tensor(indices, values, tensor.sizes(), values.options().layout(at::kSparse), true);
   }
 
   // The leaves that no path of the graph leads to.
@@ -209,7 +258,7 @@ class AutogradReducer::Impl {
 
   std::vector<NamedTensor> leaves_;
   AutogradOptions options_;
-  std::vector<bool> left_alone_, delayed_;  // by leaf
+  std::vector<bool> left_alone_, delayed_, sparse_;  // by leaf
   FlatTensors buffers_;
   std::optional<bucketing::Reducer> reducer_;
   std::vector<at::Tensor> views_;

@@ -5,6 +5,8 @@
 //         bucket, in the leaf's own order in memory (channels last, say), so that an optimizer reads what was reduced
 //         without a copy; ranks must lay their leaves out alike.
 // Unused  With Unused::told the graph of the pass's outputs is searched for the leaves that it does not reach.
+// Sparse  Leaves that are named so, as torch.nn.Embedding's with sparse=True, have gradients of some rows along the first
+//         dimension. Their sums are sparse tensors, coalesced, whichever rank has any.
 // Frozen  Leaves that do not require a gradient, and those that are left alone, are in no bucket.
 // Memory  Gradients that are views are copied to memory of their own when this goes.
 // Source  torch.nn.parallel.DistributedDataParallel.
@@ -31,6 +33,8 @@ struct AutogradOptions {
   /// Leaves by name: gradients that are not reduced, and stay each rank's own; and those that are reduced behind all others, in
   /// buckets of their own.
   std::vector<std::string> left_alone{}, delayed{};
+  /// Leaves whose gradients are sparse tensors.
+  std::vector<std::string> sparse{};
   /// Plans again, once, in the order in which rank 0's gradients were ready.
   bool rebuild = false;
   /// Made rank 0's when a pass that synchronises begins, running statistics say.
@@ -42,7 +46,7 @@ struct AutogradOptions {
 class AutogradReducer {
  public:
   /// The group must outlive it. Leaves are numbered as they come; their buckets are filled from the last to the first.
-  /// Throws InvalidArgument, naming it, for a tensor that is no leaf and for the name of none, Unsupported for a type that is not added and for
+  /// Throws InvalidArgument, naming it, for a tensor that is no leaf and for the name of none, or of a scalar that is to be sparse, and for lazy buckets, Unsupported for a type that is not added and for
   /// memory that is not the host's, and what Reducer throws.
   AutogradReducer(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options = {},
                   const bucketing::ReducerSteps& steps = {});
@@ -53,7 +57,9 @@ class AutogradReducer {
   /// Between forward and backward, or with buffers ahead of both. `outputs` are what will be back-propagated: looked at with Unused::told. Throws as
   /// Reducer::begin().
   void begin(bool synchronise = true, const std::vector<at::Tensor>& outputs = {});
-  /// After backward. Gradients that some rank has are then there on every leaf. Throws as Reducer::finish().
+  /// After backward. Gradients that some rank has are then there on every leaf. Throws as Reducer::finish(). Back-propagation
+  /// itself throws InvalidArgument for a gradient that is sparse where it should be dense, or the other way round, or sparse in
+  /// more than the first dimension.
   const bucketing::Outcome& finish();
   /// The step is over: no leaf has a gradient.
   void clear();

@@ -4,8 +4,12 @@
 #include <algorithm>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/embedding.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,6 +25,7 @@ namespace {
 using bucketing::GradientMemory;
 using comm::Communicator;
 using comm::run_ranks;
+using testing::HasSubstr;
 
 // A model of one stage, with a rank's batches of its own.
 class Replica {
@@ -152,8 +157,8 @@ TEST(AutogradReducer, TellsOfBucketsWhoseResultsAreTheLeavesGradients) {
       for (const char* name : {"a", "b", "other order"})
         leaves.push_back({name, at::full({3, 2}, 2.0).requires_grad_()});
       AutogradOptions options{.reducer = {.memory = memory}, .bucket_bytes = 1};
-      options.reducer.hook.start = [](Communicator& group, int, comm::Buffer values) {
-        group.all_reduce(values, values, comm::ReduceOp::sum);
+      options.reducer.hook.start = [](Communicator& group, const bucketing::HookedBucket& bucket) {
+        group.all_reduce(bucket.values, bucket.values, comm::ReduceOp::sum);
         return comm::Work();  // so that it is told of within backward
       };
       std::vector<int> told;
@@ -180,6 +185,64 @@ TEST(AutogradReducer, TellsOfBucketsWhoseResultsAreTheLeavesGradients) {
         reducer.clear();
       }
     });
+}
+
+// Rank 0 looks up one row twice, rank 1 others, rank 2 none; what is dense beside it is as ever.
+TEST(AutogradReducer, AddsSparseRowsOfEmbeddings) {
+  const std::vector<std::vector<std::int64_t>> looked_up{{2, 5, 2}, {6, 0}, {}};
+  const auto loss = [&](const at::Tensor& table, const at::Tensor& head, int rank, bool sparse) {
+    const auto& rows = looked_up[static_cast<std::size_t>(rank)];
+    const at::Tensor indices = at::tensor(rows, at::kLong);
+    return at::embedding(table, indices, -1, false, sparse).matmul(head).square().sum().add(head.sum(), rank + 1);
+  };
+  const auto leaf = [](std::vector<std::int64_t> shape) {
+    return at::arange(1, 1 + shape[0] * shape[1], at::kFloat).reshape(shape).requires_grad_();
+  };
+  at::Tensor expected = at::zeros({7, 3});
+  for (int rank = 0; rank < 3; ++rank) {
+    const at::Tensor table = leaf({7, 3});
+    loss(table, leaf({3, 2}), rank, false).backward();
+    expected.add_(table.grad());
+  }
+  expected.div_(3);
+  for (const GradientMemory memory : {GradientMemory::views, GradientMemory::copies})
+    run_ranks(3, [&](Communicator& world) {
+      at::set_num_threads(1);
+      const std::vector<NamedTensor> leaves{{"table", leaf({7, 3})}, {"head", leaf({3, 2})}};
+      AutogradReducer reducer(world, leaves, {.reducer = {.memory = memory}, .sparse = {"table"}});
+      for (int step = 0; step < 2; ++step) {
+        reducer.begin();
+        loss(leaves[0].tensor, leaves[1].tensor, world.rank(), true).backward();
+        (void)reducer.finish();
+        const at::Tensor sum = leaves[0].tensor.grad();
+        ASSERT_TRUE(sum.is_sparse() && sum.is_coalesced());
+        EXPECT_EQ(sum._nnz(), 4);
+        EXPECT_TRUE(sum.to_dense().equal(expected));
+        EXPECT_FALSE(leaves[1].tensor.grad().is_sparse());
+        reducer.clear();
+      }
+    });
+}
+
+TEST(AutogradReducer, RefusesGradientsOfTheOtherKind) {
+  run_ranks(1, [](Communicator& world) {
+    const auto refused = [&](std::vector<std::string> named, bool sparse) -> std::string {
+      const std::vector<NamedTensor> leaves{{"table", at::full({4, 2}, 1.0).requires_grad_()}};
+      try {
+        AutogradReducer reducer(world, leaves, {.sparse = std::move(named)});
+        reducer.begin();
+        at::embedding(leaves[0].tensor, at::tensor({1L}), -1, false, sparse).sum().backward();
+      } catch (const InvalidArgument& error) {
+        return error.what();
+      }
+      return "nothing";
+    };
+    EXPECT_EQ(refused({"table"}, true), "nothing");
+    EXPECT_THAT(refused({}, true), HasSubstr("leaf 'table': its gradient is sparse, and it is not among those named"));
+    EXPECT_THAT(refused({"table"}, false),
+                HasSubstr("leaf 'table': its gradient is dense, and it is among those named"));
+    EXPECT_THAT(refused({"tables"}, true), HasSubstr("'tables' is to be treated apart: no such leaf"));
+  });
 }
 
 TEST(AutogradReducer, LeavesFrozenLeavesAlone) {

@@ -36,6 +36,15 @@ std::vector<bucketing::Gradient> gradients_of(const std::vector<GroupedTensor>& 
   return gradients;
 }
 
+std::vector<bucketing::MatrixShape> shapes_of(const std::vector<GroupedTensor>& leaves) {
+  std::vector<bucketing::MatrixShape> shapes;
+  for (const auto& [leaf, group] : leaves) {
+    const std::int64_t rows = leaf.tensor.dim() == 0 || leaf.tensor.numel() == 0 ? 1 : leaf.tensor.size(0);
+    shapes.push_back({.rows = rows, .columns = std::max<std::int64_t>(1, leaf.tensor.numel() / rows)});
+  }
+  return shapes;
+}
+
 bucketing::Plan plan_by_bytes(std::span<const bucketing::Gradient> gradients, std::span<const int> order,
                               std::int64_t bucket_bytes, std::span<const int> delayed) {
   return bucketing::buckets_in_order(gradients, order,

@@ -12,6 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "reference/bucketing/power_sgd.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/comm/communicator.hpp"
 #include "reference/training/pipeline/stage.hpp"
@@ -30,6 +31,9 @@ struct GroupedTensor {
 
 /// What a plan needs to know of the leaves' gradients. Throws Unsupported, naming it, for a leaf of a type that is not added.
 [[nodiscard]] std::vector<bucketing::Gradient> gradients_of(const std::vector<GroupedTensor>& leaves);
+
+/// The matrices as which PowerSGD takes the leaves' gradients: their first dimension, and all others.
+[[nodiscard]] std::vector<bucketing::MatrixShape> shapes_of(const std::vector<GroupedTensor>& leaves);
 
 /// Buckets in that order, each closed by the gradient with which it has so many bytes, the first one by kFirstBucketBytes;
 /// behind them those of the gradients that are delayed.

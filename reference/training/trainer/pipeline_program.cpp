@@ -212,12 +212,13 @@ void PipelineProgram::make_reducer(const GradientSettings& settings) {
   std::vector<GroupedTensor> leaves = in_one_group(parameters());
   const std::vector<bucketing::Gradient> gradients = gradients_of(leaves);
   const std::int64_t bucket_bytes = bucket_bytes_over(*replicas_, gradients, settings.bucket_bytes);
+  const std::vector<bucketing::MatrixShape> shapes = shapes_of(leaves);
   std::vector<at::Tensor> statistics;
   for (const NamedTensor& buffer : buffers())
     if (settings.broadcast_buffers) statistics.push_back(buffer.tensor);
   if (settings.static_graph) {
     overlapped_ = std::make_unique<AutogradReducer>(*replicas_, parameters(),
-                                                    AutogradOptions{.reducer = options_of(settings),
+                                                    AutogradOptions{.reducer = options_of(settings, shapes),
                                                                     .bucket_bytes = bucket_bytes,
                                                                     .rebuild = true,
                                                                     .buffers = std::move(statistics)},
@@ -227,8 +228,8 @@ void PipelineProgram::make_reducer(const GradientSettings& settings) {
   std::vector<int> backwards(gradients.size());
   std::iota(backwards.rbegin(), backwards.rend(), 0);
   reducer_ = std::make_unique<TensorReducer>(std::vector{replicas_.get()}, std::move(leaves),
-                                             plan_by_bytes(gradients, backwards, bucket_bytes), options_of(settings),
-                                             steps_.reducer, statistics);
+                                             plan_by_bytes(gradients, backwards, bucket_bytes),
+                                             options_of(settings, shapes), steps_.reducer, statistics);
 }
 
 BatchResult PipelineProgram::train(int epoch, std::int64_t batch) {

@@ -49,6 +49,9 @@ void check_gradients(const PipelineRun& run) {
   if (!run.gradients.join.empty() && run.data == "text")
     throw InvalidArgument(fmt::format("join '{}' with data 'text', of which all data ranks have equally many batches",
                                       run.gradients.join));
+  if (has_hook(run.gradients) && run.settings.pipeline > 1)
+    throw InvalidArgument(fmt::format("compression '{}' with parallel.pipeline = {}; it is of whole models alone",
+                                      run.gradients.compression, run.settings.pipeline));
   if (!run.gradients.static_graph) return;
   if (run.settings.pipeline > 1)
     throw InvalidArgument(

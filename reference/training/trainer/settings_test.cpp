@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -144,14 +145,29 @@ TEST(TrainerSettingsTest, AConfigurationTellsAllFieldsApart) {
 }
 
 TEST(GradientSettingsTest, AreOptionsOfAReducer) {
-  EXPECT_FALSE(options_of(GradientSettings()).wire);
-  EXPECT_FALSE(options_of(GradientSettings()).join);
-  EXPECT_EQ(options_of({.compression = "fp16"}).wire, comm::DType::f16);
-  EXPECT_EQ(options_of({.compression = "bf16"}).wire, comm::DType::bf16);
-  EXPECT_EQ(options_of({.join = "present"}).join_divisor, bucketing::JoinDivisor::present_ranks);
-  EXPECT_TRUE(options_of({.join = "all"}).join);
-  EXPECT_EQ(options_of({.join = "all"}).join_divisor, bucketing::JoinDivisor::initial_world);
-  EXPECT_EQ(options_of({.static_graph = true}).unused, bucketing::Unused::learned);
+  EXPECT_FALSE(options_of(GradientSettings(), {}).wire);
+  EXPECT_FALSE(options_of(GradientSettings(), {}).join);
+  EXPECT_EQ(options_of({.compression = "fp16"}, {}).wire, comm::DType::f16);
+  EXPECT_EQ(options_of({.compression = "bf16"}, {}).wire, comm::DType::bf16);
+  EXPECT_EQ(options_of({.join = "present"}, {}).join_divisor, bucketing::JoinDivisor::present_ranks);
+  EXPECT_TRUE(options_of({.join = "all"}, {}).join);
+  EXPECT_EQ(options_of({.join = "all"}, {}).join_divisor, bucketing::JoinDivisor::initial_world);
+  EXPECT_EQ(options_of({.static_graph = true}, {}).unused, bucketing::Unused::learned);
+}
+
+TEST(GradientSettingsTest, AreHooksOfAReducer) {
+  for (const char* compression : {"int8", "int8-channel", "powersgd"}) {
+    const bucketing::ReducerOptions options = options_of({.compression = compression}, {});
+    EXPECT_TRUE(options.hook.start && options.hook.finish) << compression;
+    EXPECT_FALSE(options.wire) << compression;
+  }
+  EXPECT_EQ(wire_of({.compression = "int8"}), comm::DType::u8);
+  EXPECT_FALSE(wire_of({.compression = "powersgd"}));
+  EXPECT_FALSE(power_sgd_of({.compression = "int8"}));
+  EXPECT_EQ(power_sgd_of({.compression = "powersgd"})->rank, 1);
+  EXPECT_EQ(power_sgd_of({.compression = "powersgd"})->start, 1000);
+  EXPECT_EQ(power_sgd_of({.compression = "powersgd:4"})->rank, 4);
+  EXPECT_EQ(power_sgd_of({.compression = "powersgd:4:0"})->start, 0);
 }
 
 TEST(GradientSettingsTest, SayWhatIsImpossible) {
@@ -163,7 +179,14 @@ TEST(GradientSettingsTest, SayWhatIsImpossible) {
     }
     return "no error";
   };
-  EXPECT_EQ(error_of({.compression = "int8"}), "compression 'int8'; it must be fp16, bf16");
+  EXPECT_EQ(error_of({.compression = "int4"}),
+            "compression 'int4'; it must be fp16, bf16, int8, int8-channel, powersgd[:RANK[:START]]");
+  for (const char* wrong : {"powersgd:", "powersgd:0", "powersgd:-1", "powersgd:2:", "powersgd:2:3:4", "powersgd:2x",
+                            "powersgd:99999999999", "powersgd2", "powersgd[:RANK[:START]]"})
+    EXPECT_EQ(
+        error_of({.compression = wrong}),
+        fmt::format("compression '{}'; RANK is 1 or more, and START 0 or more, in powersgd[:RANK[:START]]", wrong));
+  EXPECT_THAT(error_of({.compression = "int8", .join = "present"}), HasSubstr("its means are over all ranks"));
   EXPECT_EQ(error_of({.join = "some"}), "join 'some'; it must be present, all");
   EXPECT_EQ(error_of({.bucket_bytes = -1}), "buckets of -1 bytes; 0 or more are possible");
   EXPECT_THAT(error_of({.join = "all", .static_graph = true}), HasSubstr("join 'all' with a static graph"));

@@ -12,11 +12,13 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/linalg_svdvals.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "reference/training/bucketing/tensors.hpp"
 #include "reference/training/device.hpp"
 #include "reference/training/pipeline/batch.hpp"
 
@@ -159,6 +161,7 @@ class SingleDeviceCheck::Implementation {
     if (batch == first) begin();
     const BatchResult result = functions.train(epoch, batch);
     losses_.push_back(result.loss);
+    if (ends_update(functions, batch)) ++reductions_;
     if (!std::isfinite(result.loss)) {
       if (is_judge()) compare_losses(epoch, first, batch, tell);
       return result;
@@ -474,6 +477,10 @@ class SingleDeviceCheck::Implementation {
         find("gradient", fmt::format("the single device's gradient of '{}' is not finite", name));
         continue;
       }
+      if (is_projected(expected)) {
+        compare_projection(result, name, got, expected, bound, find);
+        continue;
+      }
       double off = equal ? 0 : distance(got, expected);
       if (const auto wire = wire_of(task_.gradients)) std::tie(off, bound) = of_wire(*wire, name, got, single, bound);
       see(result.gradient, name, off, bound);
@@ -485,6 +492,38 @@ class SingleDeviceCheck::Implementation {
                          bound == 0 ? std::string("the bits must be equal") : fmt::format("at most {:.3g}", bound)));
     }
   }
+  // Whether PowerSGD reduced a gradient of that shape in this update.
+  [[nodiscard]] bool is_projected(const at::Tensor& gradient) const {
+    const auto options = power_sgd_of(task_.gradients);
+    if (!options || settings_.data == 1 || reductions_ <= options->start) return false;
+    const std::vector<GroupedTensor> leaf{{{"", gradient}}};
+    const bucketing::MatrixShape shape = shapes_of(leaf).front();
+    const auto rank = static_cast<int>(std::min<std::int64_t>({options->rank, shape.rows, shape.columns}));
+    return bucketing::is_worth_compressing(shape, rank, options->least_rate);
+  }
+  // U is to be a projection on a few directions of A, the mean and what earlier updates left over of it: U'(A - U) = 0, and
+  // further singular values are none. `spread` is what the mean may be off by.
+  template <class Find>
+  void compare_projection(UpdateComparison& result, const std::string& name, const at::Tensor& got,
+                          const at::Tensor& mean, double spread, const Find& find) {
+    const int rank = power_sgd_of(task_.gradients)->rank;
+    const at::Tensor matrix = got.to(at::kDouble).reshape({got.size(0), -1});
+    at::Tensor there = mean.to(at::kDouble).reshape(matrix.sizes());
+    if (const auto left = left_.find(name); left != left_.end()) there = there.add(left->second);
+    const at::Tensor rest = there.sub(matrix);
+    left_[name] = rest;
+    const double size = there.norm().item<double>();
+    const at::Tensor further = at::linalg_svdvals(matrix).slice(0, rank);
+    const double off = matrix.t().matmul(rest).norm().item<double>() / std::max(size, 0x1p-126) +
+                       (further.numel() == 0 ? 0 : further.norm().item<double>());
+    const double elements = std::sqrt(static_cast<double>(got.numel()));
+    const double bound = 1e-4 * size + 4 * static_cast<double>(reductions_) * elements * spread;
+    see(result.gradient, name, off, bound);
+    if (!(off <= bound))
+      find("gradient", fmt::format("the gradient of '{}' is {:.3g} off a projection on {} directions of the single "
+                                   "device's and what was left over; at most {:.3g}",
+                                   name, off, rank, bound));
+  }
   // How far a gradient is off whose parts were rounded on the way, and how far it may be, where it is off the most in parts of
   // that: each part is rounded, then each addition, the division and the result.
   std::pair<double, double> of_wire(comm::DType wire, const std::string& name, const at::Tensor& got,
@@ -493,13 +532,27 @@ class SingleDeviceCheck::Implementation {
     const double unit = is_half ? 0x1p-11 : 0x1p-8, least = is_half ? 0x1p-24 : 0x1p-126;
     const double roundings = settings_.data + 3;
     at::Tensor limit = at::zeros_like(got, at::kDouble);
-    for (const Named& slice : single.slices) limit.add_(slice.at(name).to(at::kDouble).abs());
-    limit.mul_(roundings * unit / static_cast<double>(divisor_of(single))).add_(roundings * least + bound);
+    if (wire == comm::DType::u8) {
+      limit.add_(quantisation_error(single) + bound);
+    } else {
+      for (const Named& slice : single.slices) limit.add_(slice.at(name).to(at::kDouble).abs());
+      limit.mul_(roundings * unit / static_cast<double>(divisor_of(single))).add_(roundings * least + bound);
+    }
     const at::Tensor off = got.to(at::kDouble).sub(single.mean.at(name)).abs();
     if (off.numel() == 0) return {0, bound};
     const at::Tensor worst = off.div(limit).argmax();  // the first that is no number, where there is one
     return {off.reshape({-1}).index_select(0, worst.reshape({1})).item<double>(),
             limit.reshape({-1}).index_select(0, worst.reshape({1})).item<double>()};
+  }
+  // Half of the mean of the data ranks' scales, each of all its gradients, and what is rounded beside it.
+  [[nodiscard]] double quantisation_error(const Alone& single) const {
+    double scales = (settings_.data - static_cast<double>(single.slices.size())) * 0x1p-23;
+    for (const Named& slice : single.slices) {
+      double most = 0;
+      for (const auto& [name, gradient] : slice) most = std::max(most, largest(gradient));
+      scales += std::max(2 * most / 255, 0x1p-23);
+    }
+    return scales * (0.5 + 255 * 0x1p-20) / settings_.data;
   }
   Alone alone_in_double(int epoch, std::int64_t first, std::int64_t count) {
     if (!wide_) wide_.emplace(settings_, task_, at::kDouble);
@@ -558,6 +611,8 @@ class SingleDeviceCheck::Implementation {
   std::vector<TrainingData> data_;
   std::optional<OptimizerState> optimizer_;
   bool gradients_in_turn_ = false;
+  std::int64_t reductions_ = 0;  // of each gradient so far
+  Named left_;                   // over, by PowerSGD
 };
 
 SingleDeviceCheck::SingleDeviceCheck(const TrainerSettings& settings, const PipelineTask& task,

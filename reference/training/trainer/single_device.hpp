@@ -9,7 +9,9 @@
 //         other stage uses the parameter, and everything is on the host. Others may differ by max(8 d, 64 u g), d the
 //         distance of the same computation in float32 from float64, g the largest gradient of a data rank, u = 2^-24. What
 //         travels compressed may differ by its roundings besides: (data ranks + 3) (v m + s) at each place, m the mean of the
-//         data ranks' magnitudes there, v the type's unit round-off and s its smallest number.
+//         data ranks' magnitudes there, v the type's unit round-off and s its smallest number; by half of the mean of their
+//         scales where it travels as bytes. What PowerSGD compresses is to be a projection on r directions of the gradient and
+//         of what the updates before left over of it.
 // Cost    The run's own computations once more on rank 0, twice more where bits may differ, and three times the model's size
 //         in messages.
 #pragma once

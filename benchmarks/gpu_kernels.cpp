@@ -1,0 +1,271 @@
+// How fast the kernels on many tensors are in a GPU's memory: ninja gpu_kernels && build/tests/gpu_kernels [--json FILE]
+//
+// Model   Lists of tensors: the gradients of GPT-2 small, a thousand short ones, and one of 256 MiB. Each kernel's step is made in
+//         turns with a copy on the device that reads and writes as many bytes. Times are those of CUDA events around a step, the
+//         median of several; the first steps are not counted.
+// Verdict The share of the copy's speed. Exit status 3, with the reason, where there is no GPU; 2 for a bad option.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <cuda_runtime.h>
+#include <nlohmann/json.hpp>
+
+#include "reference/bucketing/gradient_lists.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/device/scaled_copies_cuda.hpp"
+#include "reference/gossip/mixing_cuda.hpp"
+#include "reference/scaler/unscale_cuda.hpp"
+#include "reference/slowmo/slow_step_cuda.hpp"
+
+namespace {
+
+using plumbline::comm::Buffer;
+using plumbline::comm::Device;
+using plumbline::comm::DType;
+
+constexpr Device kGpu{Device::Kind::cuda, 0};
+
+void expect(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) throw plumbline::RuntimeFailure(std::string(what) + ": " + cudaGetErrorString(status));
+}
+
+// Zeros on the device.
+class Memory {
+ public:
+  explicit Memory(std::size_t bytes) {
+    expect(cudaMalloc(&data_, bytes), "cudaMalloc");
+    expect(cudaMemset(data_, 0, bytes), "cudaMemset");
+  }
+  ~Memory() { (void)cudaFree(data_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+};
+
+class Timer {
+ public:
+  Timer() {
+    expect(cudaEventCreate(&begin_), "cudaEventCreate");
+    expect(cudaEventCreate(&end_), "cudaEventCreate");
+  }
+  ~Timer() {
+    (void)cudaEventDestroy(begin_);
+    (void)cudaEventDestroy(end_);
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+  double seconds(const std::function<void()>& step) {
+    expect(cudaEventRecord(begin_), "cudaEventRecord");
+    step();
+    expect(cudaEventRecord(end_), "cudaEventRecord");
+    expect(cudaEventSynchronize(end_), "cudaEventSynchronize");
+    float milliseconds = 0;
+    expect(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime");
+    return static_cast<double>(milliseconds) / 1e3;
+  }
+
+ private:
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
+// Tensors of one type that lie one behind the other, each at a boundary of 256 bytes as allocators have it.
+class Tensors {
+ public:
+  Tensors(const std::vector<std::int64_t>& elements, DType dtype) : memory_(bytes_of(elements, dtype)) {
+    std::size_t at = 0;
+    for (const std::int64_t count : elements) {
+      all_.push_back({memory_.data() + at, count, dtype, kGpu});
+      at += padded(all_.back().bytes());
+    }
+  }
+  [[nodiscard]] const Buffer& operator[](std::size_t i) const { return all_[i]; }
+
+ private:
+  static std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+  static std::size_t bytes_of(const std::vector<std::int64_t>& elements, DType dtype) {
+    std::size_t bytes = 0;
+    for (const std::int64_t count : elements)
+      bytes += padded(static_cast<std::size_t>(count) * plumbline::comm::size_of(dtype));
+    return bytes;
+  }
+  Memory memory_;
+  std::vector<Buffer> all_;
+};
+
+struct List {
+  const char* name;
+  std::vector<std::int64_t> elements;
+};
+
+std::vector<List> lists() {
+  List gpt2{"gpt2", {}};
+  for (const auto& one : plumbline::bucketing::gpt2_small_gradients()) gpt2.elements.push_back(one.elements);
+  return {gpt2, {"1000 of 1024", std::vector<std::int64_t>(1000, 1024)}, {"one of 2^26", {std::int64_t{1} << 26}}};
+}
+
+// A kernel on a list: columns of tensors by type, the bytes an element reads and writes, and a step over all of them.
+struct Kernel {
+  const char* name;
+  std::vector<DType> columns;
+  int bytes_an_element;
+  std::function<std::function<void()>(const std::vector<const Tensors*>& columns, std::size_t count, float* flag)>
+      prepare;
+};
+
+Kernel unscale(const char* name, DType from, DType to) {
+  const int bytes = static_cast<int>(plumbline::comm::size_of(from) + plumbline::comm::size_of(to));
+  // In place where the type stays.
+  std::vector<DType> types{from};
+  if (from != to) types.push_back(to);
+  return {name, types, bytes, [](const auto& columns, std::size_t count, float* flag) {
+            std::vector<plumbline::scaler::Unscaling> work;
+            for (std::size_t i = 0; i < count; ++i) work.push_back({(*columns.front())[i], (*columns.back())[i]});
+            return [work, flag] { plumbline::scaler::unscale_on_device(work, 0.5F, flag); };
+          }};
+}
+
+Kernel scaled_copy(const char* name, DType from, DType to, double divisor) {
+  const int bytes = static_cast<int>(plumbline::comm::size_of(from) + plumbline::comm::size_of(to));
+  return {name, {from, to}, bytes, [divisor](const auto& columns, std::size_t count, float*) {
+            std::vector<plumbline::device::ScaledCopy> work;
+            for (std::size_t i = 0; i < count; ++i) work.push_back({(*columns[0])[i], (*columns[1])[i]});
+            return [work, divisor] { plumbline::device::copy_on_device(work, plumbline::device::over(divisor)); };
+          }};
+}
+
+Kernel slow_step() {
+  return {
+      "slow_step f32", {DType::f32, DType::f32, DType::f32}, 24, [](const auto& columns, std::size_t count, float*) {
+        std::vector<plumbline::slowmo::SlowTensor> work;
+        for (std::size_t i = 0; i < count; ++i) work.push_back({(*columns[0])[i], (*columns[1])[i], (*columns[2])[i]});
+        return [work] { plumbline::slowmo::slow_step_on_device({plumbline::slowmo::slowmo_rule(0.5, 1), 0.1}, work); };
+      }};
+}
+
+Kernel mixing(const char* name, DType dtype, int arrivals) {
+  const int bytes = static_cast<int>(plumbline::comm::size_of(dtype)) * (2 + arrivals);
+  const auto columns = static_cast<std::size_t>(1 + arrivals);
+  return {name, std::vector<DType>(columns, dtype), bytes, [](const auto& tensors, std::size_t count, float*) {
+            std::vector<plumbline::gossip::Arrivals> work(count);
+            for (std::size_t i = 0; i < count; ++i) {
+              work[i].x = (*tensors[0])[i];
+              for (std::size_t k = 1; k < tensors.size(); ++k) work[i].came[k - 1] = (*tensors[k])[i];
+            }
+            return [work] { plumbline::gossip::mix_on_device(work, {.factor = 0.5, .is_lazy = true}); };
+          }};
+}
+
+std::vector<Kernel> kernels() {
+  return {unscale("unscale f32", DType::f32, DType::f32),
+          unscale("unscale f16 to f32", DType::f16, DType::f32),
+          unscale("unscale bf16 to f32", DType::bf16, DType::f32),
+          scaled_copy("flatten f32", DType::f32, DType::f32, 1),
+          scaled_copy("flatten f32 over 3", DType::f32, DType::f32, 3),
+          scaled_copy("flatten f32 to bf16", DType::f32, DType::bf16, 1),
+          scaled_copy("unflatten bf16 to f32", DType::bf16, DType::f32, 3),
+          slow_step(),
+          mixing("mixing f32 from 1", DType::f32, 1),
+          mixing("mixing f32 from 3", DType::f32, 3),
+          mixing("mixing bf16 from 1", DType::bf16, 1)};
+}
+
+double median(std::vector<double> samples) {
+  std::ranges::nth_element(samples, samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2));
+  return samples[samples.size() / 2];
+}
+
+nlohmann::json measure(const List& list, const Kernel& kernel, Timer& timer) {
+  double moved = 0;
+  for (const std::int64_t count : list.elements) moved += static_cast<double>(count) * kernel.bytes_an_element;
+  std::vector<std::unique_ptr<Tensors>> tensors;
+  std::vector<const Tensors*> columns;
+  for (const DType dtype : kernel.columns) {
+    tensors.push_back(std::make_unique<Tensors>(list.elements, dtype));
+    columns.push_back(tensors.back().get());
+  }
+  const auto half = static_cast<std::size_t>(moved / 2);
+  const Memory flag(sizeof(float)), from(half), to(half);
+  const auto step = kernel.prepare(columns, list.elements.size(), reinterpret_cast<float*>(flag.data()));
+  constexpr int warm = 5, rounds = 31;
+  std::vector<double> ours, copies;
+  for (int round = 0; round < warm + rounds; ++round) {
+    const double copy = timer.seconds([&] {
+      expect(cudaMemcpyAsync(to.data(), from.data(), half, cudaMemcpyDeviceToDevice, nullptr), "cudaMemcpyAsync");
+    });
+    const double own = timer.seconds(step);
+    if (round < warm) continue;
+    copies.push_back(copy);
+    ours.push_back(own);
+  }
+  float found = 0;
+  expect(cudaMemcpy(&found, flag.data(), sizeof found, cudaMemcpyDeviceToHost), "cudaMemcpy");
+  if (found != 0) throw plumbline::RuntimeFailure("something was found among zeros");
+  const double own = median(ours), copy = median(copies);
+  return {{"kernel", kernel.name},           {"tensors", list.name},
+          {"number", list.elements.size()},  {"seconds", own},
+          {"bytes_per_second", moved / own}, {"copy_bytes_per_second", moved / copy},
+          {"share_of_copy", copy / own}};
+}
+
+nlohmann::json device_in_words() {
+  cudaDeviceProp device{};
+  expect(cudaGetDeviceProperties(&device, 0), "no GPU can be used");
+  int driver = 0, runtime = 0;
+  expect(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  expect(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  return {{"device", device.name},
+          {"compute_capability", std::to_string(device.major) + "." + std::to_string(device.minor)},
+          {"driver", driver},
+          {"runtime", runtime}};
+}
+
+void run(const std::string& file) {
+  nlohmann::json report = device_in_words();
+  std::printf("%s, compute capability %s\n%-22s %-13s %7s %11s %11s %11s %8s\n",
+              report["device"].get_ref<const std::string&>().c_str(),
+              report["compute_capability"].get_ref<const std::string&>().c_str(), "kernel", "tensors", "number", "us",
+              "GB/s", "copy GB/s", "of it");
+  Timer timer;
+  for (const List& list : lists())
+    for (const Kernel& kernel : kernels()) {
+      const nlohmann::json row = measure(list, kernel, timer);
+      std::printf("%-22s %-13s %7zu %11.1f %11.1f %11.1f %8.3f\n", kernel.name, list.name, list.elements.size(),
+                  row["seconds"].get<double>() * 1e6, row["bytes_per_second"].get<double>() / 1e9,
+                  row["copy_bytes_per_second"].get<double>() / 1e9, row["share_of_copy"].get<double>());
+      std::fflush(stdout);
+      report["rows"].push_back(row);
+    }
+  if (file.empty()) return;
+  std::ofstream out(file);
+  out << report.dump(1) << "\n" << std::flush;
+  if (!out) throw plumbline::RuntimeFailure("--json " + file + ": cannot be written");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("How fast the kernels on many tensors are in a GPU's memory, against copies");
+  std::string file;
+  app.add_option("--json", file, "Write the rows there");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
+    run(file);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gpu_kernels: %s\n", error.what());
+    return 3;
+  }
+}

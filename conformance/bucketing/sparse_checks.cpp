@@ -1,0 +1,224 @@
+// Sums of gradients of which only some rows are there: what they are, what travels, and what is refused.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/bucketing/reducer_checks.hpp"
+#include "conformance/support/property.hpp"
+#include "conformance/support/recording.hpp"
+#include "conformance/support/refusal.hpp"
+#include "reference/bucketing/by_type.hpp"
+#include "reference/bucketing/reducer.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::conformance {
+
+using bucketing::Reducer;
+using bucketing::ReducerSteps;
+using bucketing::SparseRows;
+using comm::DType;
+using suite::Context;
+using testing::AllOf;
+using testing::HasSubstr;
+
+namespace {
+
+constexpr std::int64_t kRows = 17;
+
+// A rank's rows, and where they belong.
+struct Entries {
+  std::vector<std::int64_t> indices;
+  std::vector<float> values;  // [indices][width]
+  [[nodiscard]] SparseRows rows() const {
+    return {.indices = indices, .values = {values.data(), std::ssize(values), DType::f32}};
+  }
+};
+
+int count_of(Random& random, const std::string& entries, int rank) {
+  if (entries == "none") return 0;
+  if (entries == "of_last_rank") return rank == 0 ? 0 : random.between(0, 9);
+  return entries == "even" ? 6 : random.between(0, 12);
+}
+
+// Of every rank, the same on every rank.
+std::vector<Entries> drawn(Random& random, const std::string& entries, int ranks, std::int64_t width) {
+  std::vector<Entries> all(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    Entries& own = all[static_cast<std::size_t>(rank)];
+    std::vector<std::int64_t> order(kRows);
+    std::iota(order.begin(), order.end(), 0);
+    order = random.shuffled(order);
+    const int count = count_of(random, entries, rank);
+    for (int i = 0; i < count; ++i)
+      own.indices.push_back(entries == "repeated" ? random.between(0, 4) : order[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = 0; i < count * width; ++i)
+      own.values.push_back(static_cast<float>(random.between(-1'000'000, 1'000'000)) * 0x1p-17F);
+  }
+  return all;
+}
+
+// Each rank's rows at their places, added in their order.
+std::vector<float> dense(const Entries& own, std::int64_t width) {
+  std::vector<float> values(static_cast<std::size_t>(kRows * width));
+  for (std::size_t i = 0; i < own.values.size(); ++i) {
+    const auto entry = i / static_cast<std::size_t>(width), column = i % static_cast<std::size_t>(width);
+    values[static_cast<std::size_t>(own.indices[entry] * width) + column] += own.values[i];
+  }
+  return values;
+}
+
+std::vector<float> dense_sum(const std::vector<Entries>& all, std::int64_t width, bool average) {
+  std::vector<float> sum(static_cast<std::size_t>(kRows * width));
+  for (const Entries& own : all) {
+    const std::vector<float> values = dense(own, width);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
+  }
+  for (float& value : sum) value /= average ? static_cast<float>(all.size()) : 1;
+  return sum;
+}
+
+// Without ranks, of the rank alone: nobody waits for it.
+Reducer reducer_of(comm::Communicator& group, std::int64_t width, const bucketing::ReducerOptions& options,
+                   const ReducerSteps& steps) {
+  const std::vector<bucketing::Gradient> gradients{{.elements = 5}, {.elements = kRows * width, .sparse = true}};
+  return {{&group}, gradients, bucketing::plan_flat(gradients, std::vector{1, 0}), options, steps};
+}
+
+void is_the_dense_sum(Context& context) {
+  const std::string entries = context.parameters().text("entries");
+  const bool average = context.parameters().text("result") == "average";
+  for (int trial = 0; trial < 12; ++trial) {
+    Random random(context.seed() + static_cast<std::uint64_t>(trial));
+    const std::int64_t width = random.between(1, 5);
+    bucketing::ReducerOptions options{.names = {"bias", "table"}, .average = average};
+    if (trial % 2 == 1) options.reduced = [](int) {};
+    if (trial % 3 == 1) options.unused = bucketing::Unused::zeros;
+    Reducer reducer = reducer_of(context.world(), width, options, context.steps().of<ReducerSteps>());
+    for (int step = 0; step < 2; ++step) {
+      const std::vector<Entries> all = drawn(random, entries, context.size(), width);
+      const Entries& own = all[static_cast<std::size_t>(context.rank())];
+      reducer.begin();
+      if (own.indices.empty() && trial % 3 == 1)
+        reducer.lack(1);
+      else
+        reducer.ready(1, own.rows());
+      std::ranges::fill(std::span(static_cast<float*>(reducer.view(0).data), 5), 1.0F);
+      reducer.ready(0);
+      (void)reducer.finish();
+      const SparseRows sum = reducer.rows(1);
+      EXPECT_TRUE(std::ranges::is_sorted(sum.indices, std::less_equal<>()))
+          << "BUCKET-210: indices that do not ascend, or come twice";
+      Entries found{.indices = {sum.indices.begin(), sum.indices.end()}, .values = {}};
+      const auto* const values = static_cast<const float*>(sum.values.data);
+      found.values.assign(values, values + sum.values.count);
+      ASSERT_EQ(sum.values.count, std::ssize(sum.indices) * (sum.indices.empty() ? 0 : width)) << "BUCKET-210: numbers";
+      ASSERT_EQ(dense(found, width), dense_sum(all, width, average))
+          << "BUCKET-210: trial " << trial << ", step " << step << ", rows of " << width;
+      EXPECT_EQ(static_cast<const float*>(reducer.view(0).data)[4], average ? 1 : static_cast<float>(context.size()))
+          << "BUCKET-210: the dense gradient beside it";
+      reducer.clear();
+      EXPECT_TRUE(reducer.rows(1).indices.empty()) << "BUCKET-210: rows after the step";
+    }
+  }
+}
+
+void travels(Context& context) {
+  const std::string entries = context.parameters().text("entries");
+  constexpr std::int64_t width = 3;
+  Random random(context.seed());
+  const std::vector<Entries> all = drawn(random, entries, context.size(), width);
+  std::int64_t most = 0;
+  for (const Entries& own : all) {
+    std::vector<std::int64_t> once = own.indices;
+    std::ranges::sort(once);
+    once.erase(std::ranges::unique(once).begin(), once.end());
+    most = std::max(most, std::ssize(once));
+  }
+  RecordingCommunicator world(context.world().duplicate());
+  Reducer reducer = reducer_of(world, width, {}, context.steps().of<ReducerSteps>());
+  reducer.begin();
+  world.calls.clear();
+  reducer.ready(1, all[static_cast<std::size_t>(context.rank())].rows());
+  reducer.ready(0);
+  (void)reducer.finish();
+  std::vector<std::int64_t> bytes;
+  for (const RecordedCall& call : world.calls)
+    if (call.operation == comm::Operation::all_gather)
+      bytes.push_back(call.elements * static_cast<std::int64_t>(comm::size_of(call.dtype)));
+  EXPECT_EQ(bytes,
+            most == 0 ? std::vector<std::int64_t>{16} : (std::vector<std::int64_t>{16, 8 * most, 4 * most * width}))
+      << "BUCKET-211: bytes of each gathering: how many rows, their indices, their numbers";
+}
+
+void refuses_rows(Context& context) {
+  const std::string what = context.parameters().text("what");
+  const auto own = context.world().create_group(std::vector{context.rank()});
+  Reducer reducer = reducer_of(*own, 2, {.names = {"bias", "table"}}, context.steps().of<ReducerSteps>());
+  Entries entries{.indices = {0, kRows - 1}, .values = {1, 2, 3, 4}};
+  if (what == "beyond") entries.indices[1] = kRows;
+  if (what == "below") entries.indices[0] = -1;
+  if (what == "uneven") entries.values.pop_back();
+  if (what == "width") entries.values.assign(6, 1);  // 34 numbers are not rows of 3
+  const std::vector<double> wide(4);
+  SparseRows rows = entries.rows();
+  if (what == "type") rows.values = {wide.data(), 4, DType::f64};
+  reducer.begin();
+  const std::string said = refusal<InvalidArgument>([&] {
+    if (what == "dense")
+      reducer.ready(1);
+    else
+      reducer.ready(what == "of_dense" ? 0 : 1, rows);
+  });
+  const std::map<std::string, std::string> words{{"nothing", "nothing was refused"},
+                                                 {"beyond", "row 17; there are 0 to 16"},
+                                                 {"below", "row -1; there are 0 to 16"},
+                                                 {"uneven", "3 numbers in 2 rows"},
+                                                 {"width", "rows of 3 numbers, where it has 34 in all"},
+                                                 {"type", "rows of f64, where it is of f32"},
+                                                 {"dense", "is planned as sparse, and comes as a whole"},
+                                                 {"of_dense", "is planned as dense, and comes as rows"}};
+  EXPECT_THAT(said, HasSubstr(words.at(what))) << "BUCKET-212";
+  const char* of = what == "nothing" ? "" : what == "of_dense" ? "'bias'" : "'table'";
+  EXPECT_THAT(said, HasSubstr(of)) << "BUCKET-212: whose";
+}
+
+void other_widths(Context& context) {
+  const bool differ = context.parameters().text("widths") == "differ";
+  Reducer reducer = reducer_of(context.world(), 6, {.names = {"bias", "table"}}, context.steps().of<ReducerSteps>());
+  const Entries entries{.indices = {1}, .values = std::vector<float>(differ && context.rank() == 1 ? 3 : 6, 1.0F)};
+  const std::string said = refusal<comm::MismatchError>([&] {
+    reducer.begin();
+    reducer.ready(1, entries.rows());
+    reducer.ready(0);
+    (void)reducer.finish();
+  });
+  EXPECT_THAT(said, HasSubstr(differ ? "rows of 6 numbers on rank 0, of 3 on rank 1" : "nothing was refused"))
+      << "BUCKET-212";
+}
+
+}  // namespace
+
+void add_sparse_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
+                       std::vector<int> worlds, bool spoils = false) {
+    axes.push_back(suite::worlds(std::move(worlds)));
+    suite.add({.id = std::string("bucketing.sparse.") + name,
+               .verifies = {requirement},
+               .axes = std::move(axes),
+               .spoils_group = spoils,
+               .body = body});
+  };
+  const suite::Axis entries{"entries", {"even", "uneven", "repeated", "of_last_rank", "none"}};
+  add("is_the_dense_sum", "BUCKET-210@b35f", {entries, {"result", {"average", "sum"}}}, is_the_dense_sum, {1, 2, 3, 4});
+  add("travels", "BUCKET-211@9aca", {entries}, travels, {1, 2, 3});
+  add("refuses_rows", "BUCKET-212@41a6",
+      {{"what", {"nothing", "beyond", "below", "uneven", "width", "type", "dense", "of_dense"}}}, refuses_rows, {1, 3});
+  add("other_widths", "BUCKET-212@41a6", {{"widths", {"alike", "differ"}}}, other_widths, {2, 3}, true);
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,295 @@
+#include "reference/bucketing/power_sgd.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "reference/bucketing/scaled_copy.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::bucketing {
+namespace {
+
+using comm::Buffer;
+using Doubles = std::vector<double>;
+
+bool is_compressed_type(comm::DType dtype) { return comm::is_floating(dtype) && dtype != comm::DType::f64; }
+
+// Of a column with index `a` with column `b`, of a row-major matrix.
+double product(std::span<const double> matrix, std::int64_t columns, std::int64_t a, std::int64_t b) {
+  double sum = 0;
+  const auto width = static_cast<std::size_t>(columns);
+  for (std::size_t row = 0; row < matrix.size(); row += width)
+    sum += matrix[row + static_cast<std::size_t>(a)] * matrix[row + static_cast<std::size_t>(b)];
+  return sum;
+}
+
+void add_multiple(std::span<double> matrix, std::int64_t columns, std::int64_t to, double factor, std::int64_t from) {
+  const auto width = static_cast<std::size_t>(columns);
+  for (std::size_t row = 0; row < matrix.size(); row += width)
+    matrix[row + static_cast<std::size_t>(to)] += factor * matrix[row + static_cast<std::size_t>(from)];
+}
+
+// Makes one column orthonormal to those before it. Whether anything of it is left.
+bool orthonormalise_column(std::span<double> matrix, std::int64_t columns, std::int64_t column, double epsilon) {
+  constexpr double negligible = 1e-6;  // columns have been rounded to f32
+  const double before = std::sqrt(product(matrix, columns, column, column));
+  for (int time = 0; time < 2; ++time)
+    for (std::int64_t other = 0; other < column; ++other)
+      add_multiple(matrix, columns, column, -product(matrix, columns, other, column), other);
+  const double length = std::sqrt(product(matrix, columns, column, column));
+  const bool is_left = !(length <= negligible * before);  // what is no number goes on
+  const double factor = is_left ? 1 / (length + epsilon) : 0;
+  add_multiple(matrix, columns, column, factor - 1, column);
+  return is_left;
+}
+
+// Generic directions: numbers in [-1, 1), the same on every machine.
+void draw_column(std::span<double> matrix, std::int64_t columns, std::int64_t column, std::uint64_t seed) {
+  std::mt19937_64 engine(seed + 0x9e3779b97f4a7c15u * static_cast<std::uint64_t>(column + 1));
+  const auto width = static_cast<std::size_t>(columns);
+  for (std::size_t at = static_cast<std::size_t>(column); at < matrix.size(); at += width)
+    matrix[at] = static_cast<double>(engine() >> 11) * 0x1p-52 - 1;
+}
+
+// A gradient that is reduced as a product.
+struct Matrix {
+  MatrixShape shape;
+  std::int64_t rank = 1;
+  bool is_worth = false;
+  std::int64_t steps = 0;    // reductions of it so far
+  Doubles directions;        // Q, [columns][rank]; empty before the first
+  std::vector<float> error;  // [rows][columns]
+
+  [[nodiscard]] std::int64_t narrow() const { return shape.rows * rank; }
+  [[nodiscard]] std::int64_t wide() const { return shape.columns * rank; }
+};
+
+// Sums over rows and columns of M, [rows][columns], with what multiplies it, [..][rank].
+Doubles times(std::span<const float> values, const Matrix& matrix, std::span<const double> directions) {
+  const auto columns = static_cast<std::size_t>(matrix.shape.columns), rank = static_cast<std::size_t>(matrix.rank);
+  Doubles result(static_cast<std::size_t>(matrix.narrow()));
+  for (std::size_t row = 0; row * columns < values.size(); ++row)
+    for (std::size_t column = 0; column < columns; ++column)
+      for (std::size_t i = 0; i < rank; ++i)
+        result[row * rank + i] += static_cast<double>(values[row * columns + column]) * directions[column * rank + i];
+  return result;
+}
+Doubles transposed_times(std::span<const float> values, const Matrix& matrix, std::span<const double> directions) {
+  const auto columns = static_cast<std::size_t>(matrix.shape.columns), rank = static_cast<std::size_t>(matrix.rank);
+  Doubles result(static_cast<std::size_t>(matrix.wide()));
+  for (std::size_t row = 0; row * columns < values.size(); ++row)
+    for (std::size_t column = 0; column < columns; ++column)
+      for (std::size_t i = 0; i < rank; ++i)
+        result[column * rank + i] += static_cast<double>(values[row * columns + column]) * directions[row * rank + i];
+  return result;
+}
+
+bool is_finite(std::span<const double> values) {
+  return std::ranges::all_of(values, [](double value) { return std::isfinite(value); });
+}
+
+// A bucket that is under way. Which members are compressed is the same on every rank.
+struct Exchange {
+  std::vector<float> values;        // the bucket's, with what was left over
+  std::vector<bool> is_compressed;  // by member
+  std::vector<float> sent;          // what is plain, then every P
+};
+
+std::span<float> taken(std::span<float>& from, std::int64_t count) {
+  const auto part = from.first(static_cast<std::size_t>(count));
+  from = from.subspan(part.size());
+  return part;
+}
+
+comm::Call averaging(Buffer values) {
+  return {.operation = comm::Operation::all_reduce, .op = comm::ReduceOp::avg, .in = values, .out = values};
+}
+Buffer buffer_of(std::vector<float>& values) { return {values.data(), std::ssize(values)}; }
+
+}  // namespace
+
+bool is_worth_compressing(const MatrixShape& shape, int rank, double least_rate) {
+  const auto rows = static_cast<double>(shape.rows), columns = static_cast<double>(shape.columns);
+  return least_rate * rank * (rows + columns) < rows * columns;
+}
+
+std::uint64_t seed_of(std::uint64_t seed, int gradient, int) {
+  return seed * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(gradient);
+}
+
+void orthonormalise(std::span<double> matrix, std::int64_t columns, double epsilon) {
+  for (std::int64_t column = 0; column < columns; ++column) orthonormalise_column(matrix, columns, column, epsilon);
+}
+
+PowerSgdSteps::PowerSgdSteps() : orthonormalise_narrow(orthonormalise) {}
+
+class PowerSgd::Impl {
+ public:
+  Impl(const std::vector<MatrixShape>& shapes, const PowerSgdOptions& options, PowerSgdSteps steps)
+      : options_(options), steps_(std::move(steps)) {
+    require_options();
+    for (const MatrixShape& shape : shapes) {
+      if (shape.rows < 1 || shape.columns < 1)
+        throw InvalidArgument(fmt::format("PowerSGD: gradient {} has {} rows and {} columns; 1 or more are possible",
+                                          matrices_.size(), shape.rows, shape.columns));
+      const auto rank = std::min<std::int64_t>({options.rank, shape.rows, shape.columns});
+      matrices_.push_back({.shape = shape,
+                           .rank = rank,
+                           .is_worth = steps_.is_worth(shape, static_cast<int>(rank), options.least_rate),
+                           .steps = 0,
+                           .directions = {},
+                           .error = {}});
+    }
+  }
+
+  comm::Work start(comm::Communicator& group, const HookedBucket& bucket) {
+    Exchange& exchange = exchanges_[bucket.index];
+    exchange.is_compressed.clear();
+    for (const Member& member : bucket.members) exchange.is_compressed.push_back(counts_as_compressed(member, bucket));
+    if (std::ranges::count(exchange.is_compressed, true) == 0) return group.start(averaging(bucket.values));
+    exchange.values.resize(static_cast<std::size_t>(bucket.values.count));
+    copy_divided(bucket.values, buffer_of(exchange.values), 1);
+    exchange.sent.clear();
+    for (const bool compressed : {false, true})
+      each_member(exchange, bucket, compressed, [&](int gradient, std::span<float> values) {
+        if (compressed) {
+          const Doubles narrow = project(gradient, group.rank(), values);
+          exchange.sent.insert(exchange.sent.end(), narrow.begin(), narrow.end());
+        } else {
+          exchange.sent.insert(exchange.sent.end(), values.begin(), values.end());
+        }
+      });
+    return group.start(averaging(buffer_of(exchange.sent)));
+  }
+
+  void finish(comm::Communicator& group, const HookedBucket& bucket) {
+    Exchange& exchange = exchanges_[bucket.index];
+    if (std::ranges::count(exchange.is_compressed, true) == 0) return;
+    std::span<float> received(exchange.sent);
+    each_member(exchange, bucket, false, [&](int, std::span<float> values) {
+      std::ranges::copy(taken(received, std::ssize(values)), values.begin());
+    });
+    std::vector<Doubles> narrows;
+    std::vector<float> wides;
+    each_member(exchange, bucket, true, [&](int gradient, std::span<float> values) {
+      const Matrix& matrix = matrices_[static_cast<std::size_t>(gradient)];
+      const auto narrow = taken(received, matrix.narrow());
+      narrows.emplace_back(narrow.begin(), narrow.end());
+      steps_.orthonormalise_narrow(narrows.back(), matrix.rank, options_.epsilon);
+      const Doubles wide = transposed_times(values, matrix, narrows.back());
+      wides.insert(wides.end(), wide.begin(), wide.end());
+    });
+    group.run(averaging(buffer_of(wides)));
+    std::span<float> means(wides);
+    std::size_t next = 0;
+    each_member(exchange, bucket, true, [&](int gradient, std::span<float> values) {
+      Matrix& matrix = matrices_[static_cast<std::size_t>(gradient)];
+      const auto wide = taken(means, matrix.wide());
+      matrix.directions.assign(wide.begin(), wide.end());
+      rebuild(matrix, values, narrows[next++]);
+    });
+    copy_divided(buffer_of(exchange.values), bucket.values, 1);
+  }
+
+  [[nodiscard]] std::span<const float> error(int gradient) const {
+    if (gradient < 0 || gradient >= std::ssize(matrices_))
+      throw OutOfRange(fmt::format("PowerSGD: gradient {}; there are {}", gradient, matrices_.size()));
+    return matrices_[static_cast<std::size_t>(gradient)].error;
+  }
+
+ private:
+  void require_options() const {
+    if (options_.rank < 1)
+      throw InvalidArgument(fmt::format("PowerSGD: rank {}; 1 or more are possible", options_.rank));
+    if (options_.start < 0)
+      throw InvalidArgument(fmt::format("PowerSGD: start after {} reductions; 0 or more are possible", options_.start));
+    for (const auto& [what, value] : {std::pair("rate", options_.least_rate), std::pair("epsilon", options_.epsilon)})
+      if (!(value >= 0) || !std::isfinite(value))
+        throw InvalidArgument(fmt::format("PowerSGD: {} {}; 0 or more is possible", what, value));
+  }
+
+  static void require_room(const Member& member, const MatrixShape& shape, const HookedBucket& bucket) {
+    if (bucket.numbers != 1)
+      throw InvalidArgument(fmt::format("PowerSGD: gradient {} is complex; real ones are compressed", member.gradient));
+    if (member.begin > bucket.values.count - shape.rows * shape.columns)
+      throw InvalidArgument(fmt::format("PowerSGD: gradient {} has {} x {} numbers from {} on in a bucket of {}",
+                                        member.gradient, shape.rows, shape.columns, member.begin, bucket.values.count));
+  }
+  // Whether a gradient is compressed this time.
+  bool counts_as_compressed(const Member& member, const HookedBucket& bucket) {
+    const int gradient = member.gradient;
+    if (gradient >= std::ssize(matrices_))
+      throw InvalidArgument(
+          fmt::format("PowerSGD: gradient {}; the shapes of {} are known", gradient, matrices_.size()));
+    Matrix& matrix = matrices_[static_cast<std::size_t>(member.gradient)];
+    require_room(member, matrix.shape, bucket);
+    return steps_.compresses(matrix.steps++, options_.start) && matrix.is_worth &&
+           is_compressed_type(bucket.values.dtype);
+  }
+  template <class See>
+  void each_member(Exchange& exchange, const HookedBucket& bucket, bool compressed, const See& see) const {
+    for (std::size_t i = 0; i < bucket.members.size(); ++i) {
+      const Member& member = bucket.members[i];
+      const MatrixShape& shape = matrices_[static_cast<std::size_t>(member.gradient)].shape;
+      if (exchange.is_compressed[i] == compressed)
+        see(member.gradient,
+            std::span(exchange.values)
+                .subspan(static_cast<std::size_t>(member.begin), static_cast<std::size_t>(shape.rows * shape.columns)));
+    }
+  }
+
+  // Adds to a gradient what was left over of it, and multiplies it with its directions: P.
+  Doubles project(int gradient, int group_rank, std::span<float> values) {
+    Matrix& matrix = matrices_[static_cast<std::size_t>(gradient)];
+    for (std::size_t i = 0; i < matrix.error.size(); ++i) values[i] += matrix.error[i];
+    const bool is_warm = steps_.keeps_directions(options_.warm_start) && !matrix.directions.empty();
+    const std::uint64_t seed = steps_.seed(options_.seed, gradient, group_rank);
+    matrix.directions.resize(static_cast<std::size_t>(matrix.wide()));
+    for (std::int64_t column = 0; column < matrix.rank; ++column) {
+      if (!is_warm) draw_column(matrix.directions, matrix.rank, column, seed);
+      if (orthonormalise_column(matrix.directions, matrix.rank, column, options_.epsilon)) continue;
+      draw_column(matrix.directions, matrix.rank, column, seed);  // a direction that was lost is begun anew
+      orthonormalise_column(matrix.directions, matrix.rank, column, options_.epsilon);
+    }
+    return times(values, matrix, matrix.directions);
+  }
+  // P Q' in place of what this rank had, whose difference it keeps.
+  void rebuild(Matrix& matrix, std::span<float> values, std::span<const double> narrow) const {
+    const bool remembers = steps_.remembers(is_finite(narrow) && is_finite(matrix.directions));
+    const bool keeps = remembers && steps_.keeps_error(options_.error_feedback);
+    if (keeps) matrix.error.resize(values.size());
+    const auto columns = static_cast<std::size_t>(matrix.shape.columns), rank = static_cast<std::size_t>(matrix.rank);
+    for (std::size_t row = 0; row * columns < values.size(); ++row)
+      for (std::size_t column = 0; column < columns; ++column) {
+        double sum = 0;
+        for (std::size_t i = 0; i < rank; ++i) sum += narrow[row * rank + i] * matrix.directions[column * rank + i];
+        const std::size_t at = row * columns + column;
+        const auto approximated = static_cast<float>(sum);
+        if (keeps) matrix.error[at] = steps_.error(values[at], approximated);
+        values[at] = approximated;
+      }
+    if (!remembers) matrix.directions.clear();
+  }
+
+  PowerSgdOptions options_;
+  PowerSgdSteps steps_;
+  std::vector<Matrix> matrices_;       // by gradient
+  std::map<int, Exchange> exchanges_;  // by bucket
+};
+
+PowerSgd::PowerSgd(std::vector<MatrixShape> shapes, PowerSgdOptions options, PowerSgdSteps steps)
+    : impl_(std::make_shared<Impl>(shapes, options, std::move(steps))) {}
+CommunicationHook PowerSgd::hook() const {
+  return {
+      .start = [impl = impl_](comm::Communicator& group,
+                              const HookedBucket& bucket) { return impl->start(group, bucket); },
+      .finish = [impl = impl_](comm::Communicator& group, const HookedBucket& bucket) { impl->finish(group, bucket); }};
+}
+std::span<const float> PowerSgd::error(int gradient) const { return impl_->error(gradient); }
+
+}  // namespace plumbline::bucketing

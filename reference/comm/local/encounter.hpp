@@ -1,0 +1,87 @@
+// reference/comm/local/encounter.hpp: two members that exchange their values in place.
+//
+// Model   Who comes first posts the parts and waits; who comes second meets it, and from then on the exchange is made, by
+//         either of them or both. The parts are cut into pieces. The lower rank takes them from the front, the other one from
+//         the back, until there are none left: so each does half, the same one every time, and who is late is helped.
+// Cost    A lock; then all that both look at is in one word: that they have met, which pieces are taken, which are made. The
+//         memory of encounters is kept for later ones.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reference/comm/local/posting.hpp"
+#include "reference/comm/local/wait.hpp"
+#include "reference/comm/pair_exchange.hpp"
+
+namespace plumbline::comm::local {
+
+class alignas(kApart) Encounter {
+ public:
+  enum class State : std::uint8_t { waiting, met, mismatched, withdrawn };
+  /// The sides of an encounter: the lower rank, and the other.
+  static constexpr std::size_t kLower = 0, kHigher = 1;
+
+  [[nodiscard]] State state() const;
+  [[nodiscard]] const std::string& mismatch() const { return mismatch_; }
+  /// Of one that has met: takes pieces until there are none left, and makes them. Before it takes those of the other side it
+  /// looks for it, as often as the policy spins in a tenth of a wait.
+  void work(std::size_t side, WaitPolicy policy) noexcept { take_pieces(side, policy, false); }
+  /// Whether it was met and all pieces are made.
+  [[nodiscard]] bool is_complete() const;
+  /// Whether nobody touches the values any more.
+  [[nodiscard]] bool is_over() const;
+
+ private:
+  friend class MeetingPlace;
+  friend struct LeaveEncounter;
+  void post(std::size_t side, const PairExchange& exchange);
+  void meet(std::size_t side, const PairExchange& exchange, WaitPolicy policy);
+  void take_pieces(std::size_t side, WaitPolicy policy, bool has_first) noexcept;
+  void cut_into_pieces();
+  [[nodiscard]] std::string difference() const;
+  void make(std::size_t begin, std::size_t end) const noexcept;
+
+  // The word: pieces that are taken, pieces that are made, and the state. More are taken than there are, by at most two.
+  static constexpr std::uint64_t kTaken = 1, kMade = std::uint64_t{1} << 24, kState = std::uint64_t{1} << 48;
+  static constexpr std::uint64_t kCountMask = kMade - 1;
+  static std::uint64_t taken_in(std::uint64_t word) { return word & kCountMask; }
+  static std::uint64_t made_in(std::uint64_t word) { return word / kMade & kCountMask; }
+  static std::uint64_t word_of(State state) { return kState * static_cast<std::uint64_t>(state); }
+
+  std::atomic<std::uint64_t> word_{0};
+  alignas(kApart) std::array<PairExchange, 2> sides_{};
+  std::size_t first_ = kLower;               // the side that came first
+  std::size_t bytes_ = 0, piece_bytes_ = 0;  // of all parts, each rounded up to whole lines
+  std::uint64_t pieces_ = 0;
+  std::string mismatch_;
+  std::atomic<int> users_{0};  // 0: may be posted anew
+};
+
+/// A member's hold on an encounter, which lasts no longer than the group.
+struct LeaveEncounter {
+  void operator()(Encounter* encounter) const { encounter->users_.fetch_sub(1, std::memory_order_acq_rel); }
+};
+using Visit = std::unique_ptr<Encounter, LeaveEncounter>;
+
+/// Where two members of a group meet.
+class alignas(kApart) MeetingPlace {
+ public:
+  /// Meets the first that the other side has posted with this tag, and does the side's work, or posts one.
+  [[nodiscard]] Visit come(std::size_t side, const PairExchange& exchange, WaitPolicy policy);
+  /// Takes one that nobody has met back, whose state is `withdrawn` then. False when it was met: then it is made.
+  bool withdraw(Encounter& encounter);
+
+ private:
+  [[nodiscard]] Encounter& idle();
+  BriefLock lock_;
+  std::vector<Encounter*> posted_;  // in order
+  std::vector<std::unique_ptr<Encounter>> owned_;
+};
+
+}  // namespace plumbline::comm::local

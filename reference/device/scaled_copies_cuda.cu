@@ -1,0 +1,12 @@
+#include "reference/device/launch.cuh"
+#include "reference/device/scaled_copies_cuda.hpp"
+
+namespace plumbline::device {
+
+void copy_on_device(std::span<const ScaledCopy> copies, Scaling scaling, void* stream) {
+  if (copies.empty()) return;
+  const comm::Device device = copies.front().from.device;
+  launch("copies", scaled_copy_work(copies, scaling, device), device, stream);
+}
+
+}  // namespace plumbline::device

@@ -1,0 +1,19 @@
+// reference/slowmo/slow_step_cuda.hpp: slow_step() for tensors in memory of a GPU: one launch for all of them.
+//
+// Model   As slow_step.hpp, in stream order: nothing is waited for, and the host may forget the list when the call returns.
+// Bits    Those of slow_step(): no two operations are fused.
+// Needs   A driver for the toolkit that this was built with. The program starts without one.
+#pragma once
+
+#include <span>
+
+#include "reference/slowmo/slow_step_table.hpp"
+
+namespace plumbline::slowmo {
+
+/// Applies the rule to all tensors, on a stream (a cudaStream_t; null: the default one) of the device that they are on. A launch
+/// for each 800 tensors. The device that was current is current again. Throws what slow_step_tables() throws; RuntimeFailure
+/// where CUDA refuses.
+void slow_step_on_device(const SlowRule& rule, std::span<const SlowTensor> tensors, void* stream = nullptr);
+
+}  // namespace plumbline::slowmo
