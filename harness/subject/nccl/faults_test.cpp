@@ -305,7 +305,9 @@ TEST_F(NcclWithdrawal, AnErrorOfMessagesEndsTheCallsThatHaveSomeThereAndNoOthers
       EXPECT_THAT(words_of<RuntimeFailure>([&] { received.wait({}); }), HasSubstr("remote process exited"));
     }
     EXPECT_EQ(words_of<Error>([&] { first->barrier(kGenerous); }), "no error");
+    world.barrier();  // the others are through, too
     EXPECT_THAT(words_of<RuntimeFailure>([&] { first->recv(data.view(), 0); }), HasSubstr("failed before"));
+    return;
   } else {
     world.barrier();
   }
@@ -353,7 +355,8 @@ TEST_F(NcclWithdrawal, ADestructorEndsWhatAFailedMemberLeavesUndone) {
     }
     if (me != 1) work.wait(kGenerous);
     world.barrier();
-  }  // rank 1 drops it
+  }
+  if (me == 1) first->abort("enough");
   world.barrier();
   first.reset();
   stream_.synchronize();
