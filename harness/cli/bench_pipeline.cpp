@@ -336,8 +336,8 @@ class PipelineBench {
     if (!emulated.empty())
       record::write_file(fs::path(options_.out) / "bubble.svg",
                          bubble_svg(emulated, fmt::format("Pipeline bubbles, {}, emulated devices", subject)));
-    tell_record(options_.out, seconds,
-                emulated.empty() ? "junit.xml and metrics.prom" : "junit.xml, metrics.prom and bubble.svg");
+    const std::string outputs = names_of_outputs(options_.out);
+    tell_record(options_.out, seconds, emulated.empty() ? outputs : outputs + " and bubble.svg");
   }
 
   // The fastest repetition says what is left on a machine that others use, too.

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "harness/cli/cases.hpp"
+#include "harness/cli/outputs.hpp"
 #include "harness/record/summary.hpp"
 
 namespace plumbline::cli {
@@ -135,7 +136,7 @@ void Console::summary(const record::Run& run, const std::string& folder) {
     fmt::print("\nnothing ran: a run without a result proves nothing{}",
                alike && !results.empty() ? "; each case " + results.front().reason : "");
   }
-  fmt::print("\nrecord: {}/run.jsonl (junit.xml and metrics.prom beside it)\n", folder);
+  fmt::print("\nrecord: {}/run.jsonl ({} beside it)\n", folder, names_of_outputs(folder));
   std::fflush(stdout);
 }
 

@@ -307,6 +307,7 @@ Command add_mutants(CLI::App& app, const Program& program) {
   command->add_flag("--list", options->list, "Print the mutants and run nothing");
   command->footer("Example: plumbline mutants --component collectives");
   return [options, &program] {
+    require_host_memory(options->backend);
     const suite::Suite& suite = program.suite();
     const auto chosen = chosen_by(*options, suite);
     if (options->list) {

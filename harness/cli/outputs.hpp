@@ -25,10 +25,17 @@ inline record::Header header_of(std::string command, std::string subject) {
           .environment = record::capture_environment()};
 }
 
-/// The last line of a run, where its record is, with its duration. `beside`: the files beside it.
-inline void tell_record(const std::string& folder, double seconds,
-                        const std::string& beside = "junit.xml and metrics.prom") {
+/// The files that write_outputs() puts beside the record in that folder; of metrics.prom a build without prometheus-cpp makes none.
+inline std::string names_of_outputs(const std::filesystem::path& folder) {
+  return std::filesystem::exists(folder / "metrics.prom") ? "junit.xml and metrics.prom" : "junit.xml";
+}
+
+/// The last line of a run, where its record is, with its duration.
+inline void tell_record(const std::string& folder, double seconds, const std::string& beside) {
   fmt::print("record: {}/run.jsonl ({} beside it), {:.1f} s\n", folder, beside, seconds);
+}
+inline void tell_record(const std::string& folder, double seconds) {
+  tell_record(folder, seconds, names_of_outputs(folder));
 }
 
 /// junit.xml and metrics.prom. Throws RuntimeFailure.

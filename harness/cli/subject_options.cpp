@@ -20,11 +20,10 @@
 namespace plumbline::cli {
 namespace {
 
-const std::map<std::string, launch::Launcher> kLaunchers{
-    {"auto", launch::Launcher::automatic},
-    {"fork", launch::Launcher::fork},
-    {"mpirun", launch::Launcher::mpirun},
-    {"srun", launch::Launcher::srun}};
+const std::map<std::string, launch::Launcher> kLaunchers{{"auto", launch::Launcher::automatic},
+                                                         {"fork", launch::Launcher::fork},
+                                                         {"mpirun", launch::Launcher::mpirun},
+                                                         {"srun", launch::Launcher::srun}};
 
 // Modules that are no backends.
 constexpr std::array kOtherModules{"worker", "training", "benchmarks", "cuda"};
@@ -105,7 +104,15 @@ void require_ranks(const std::string& option, int ranks) {
     throw InvalidArgument(fmt::format("{}: {} ranks; at most {} are started on one host", option, ranks, kMost));
 }
 
+void require_host_memory(const std::string& backend) {
+  if (backend == "nccl")
+    throw InvalidArgument(
+        "--backend nccl: it moves memory of devices alone, and this command has its data in the host's; it serves "
+        "plumbline check");
+}
+
 void SubjectOptions::add_to(CLI::App& app, Kind kind) {
+  is_one_group = kind == Kind::one_group;
   app.add_option(
       "--backend", backend,
       "What moves bytes between ranks: " + fmt::format("{}", fmt::join(backend_names(), ", ")) + " (default: local)");
@@ -152,6 +159,7 @@ launch::Subject SubjectOptions::subject() const {
                                       adapter.empty() ? "a job" : "an adapter"));
   if (!adapter.empty() || !job.empty()) return subject;
   if (backend.empty()) subject.backend = "local";
+  if (is_one_group) require_host_memory(subject.backend);
   const auto names = backend_names();
   if (std::ranges::count(names, subject.backend) == 0)
     throw NotFound(fmt::format("no backend '{}'; there are {}", subject.backend, fmt::join(names, ", ")));

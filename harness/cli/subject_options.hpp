@@ -20,6 +20,7 @@ struct SubjectOptions {
   std::string launcher = "auto";
   std::string control_address = "127.0.0.1";
   int jobs = 1;
+  bool is_one_group = false;
 
   /// What a command does with its subject: `cases` may run on adapters and jobs too and in several groups at a time; `one_group` is
   /// one job on a backend.
@@ -35,6 +36,9 @@ struct SubjectOptions {
   /// How the driver starts it.
   [[nodiscard]] launch::Options driver() const;
 };
+
+/// Throws InvalidArgument for a backend that moves memory of devices alone, which `plumbline check` asks for and no other command.
+void require_host_memory(const std::string& backend);
 
 /// The names of all backends that there can be: "local", and the modules by name.
 [[nodiscard]] std::vector<std::string> backend_names();

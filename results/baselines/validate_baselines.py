@@ -57,7 +57,7 @@ def problems(baseline):
     found = []
     status = baseline.get("status")
     common = {"schema", "device", "gpus", "status", "figures"}
-    more = {"not run": {"why"}, "measured": {"date", "commit", "versions", "clocks"}}.get(status)
+    more = {"not run": {"why"}, "measured": {"date", "commit", "versions", "clocks"}}.get(status if is_text(status) else None)
     if more is None:
         return [f"status {status!r} is neither 'measured' nor 'not run'"]
     found += [f"{field} is missing" for field in sorted((common | more) - baseline.keys())]

@@ -40,6 +40,7 @@ class BaselinesTest(unittest.TestCase):
     def test_what_is_wrong_is_found(self):
         for words, baseline in (
                 ("status 'maybe'", changed("status", "maybe")),
+                ("status ['x']", changed("status", ["x"])),
                 ("versions is missing", changed("versions", ...)),
                 ("versions must say", changed("versions", {"driver": "1"})),
                 ("clocks must say", changed("clocks", "memory", 0)),

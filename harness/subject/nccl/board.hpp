@@ -121,8 +121,9 @@ struct Offer {
 
 /// What goes between two processes in one direction.
 struct Direction {
-  alignas(64) PostedId id;     // from the sender, for the communicator of this direction
-  Queue<Offer> offers;         // to the receiver
+  alignas(64) PostedId id;                // from the sender, for the communicator of this direction
+  std::atomic<std::uint32_t> has_failed;  // for one of the two: then for both
+  Queue<Offer> offers;                    // to the receiver
   Queue<std::uint64_t> taken;  // to the sender: numbers of offers, in the order in which NCCL is to carry them
 };
 

@@ -172,7 +172,206 @@ TEST_F(NcclFaults, ARankThatNeverComesIsNamed) {
               HasSubstr("rank 1 did not come to make the group after 1 s"));
 }
 
+TEST_F(NcclFaults, WhoComesAfterAFailedStartLearnsWhatHappened) {
+  if (n < 2) return;
+  const auto hasty = make_job("late", "1");
+  const auto create = [&] { (void)Group::create(hasty, nullptr, {0, n - 1}, ""); };
+  if (me == 0) {
+    EXPECT_THAT(words_of<RuntimeFailure>(create), HasSubstr("rank 1 did not come to make the group after 1 s"));
+  }
+  world.barrier();
+  if (me == n - 1) {
+    EXPECT_THAT(words_of<PeerFailed>(create), HasSubstr("rank 1 did not come to make the group after 1 s"));
+  }
+  world.barrier();
+}
+
+// ---- messages that are given up; rank 0 and rank 1, in a job of their own ----
+
+class NcclWithdrawal : public NcclTest {
+ protected:
+  // Both have made groups, `first` for what goes wrong and `second` for what goes on.
+  void open(const std::string& name) {
+    apart_ = make_job(name);
+    first = make_world(apart_, stream_.get());
+    second = first->duplicate();
+  }
+  // A message from rank 0 to rank 1 or back: it comes after what was given up, and is right.
+  void expect_in_step(int from) {
+    if (me > 1) return;
+    OnDevice message(me == from ? gift(from, 3) : std::vector<float>(3));
+    if (me == from)
+      second->send(message.view(), 1 - from, 9);
+    else
+      second->recv(message.view(), from, 9);
+    stream_.synchronize();
+    EXPECT_EQ(message.get(), gift(from, 3));
+  }
+  // Moves the work on until all ranks are here.
+  void keep_looking(Work& work) {
+    Work all_here = world.start(kBarrier);
+    while (!all_here.test()) EXPECT_FALSE(work.test());
+  }
+
+  // Of its own: the ranks' barriers are not held up by what is stuck.
+  const device::OwnStream stream_{devices(), job()->process.device};
+  std::shared_ptr<Job> apart_;
+  std::unique_ptr<Communicator> first, second;
+};
+
+TEST_F(NcclWithdrawal, AReceiveThatWasTakenLeavesTheBufferAlone) {
+  if (n < 2) return;
+  open("receive");
+  OnDevice data(me == 1 ? gift(1, 5) : std::vector<float>(5, 3));
+  Work sent;
+  if (me == 1) sent = first->start({.operation = Operation::send, .root = 0, .in = data.view()});
+  world.barrier();
+  if (me == 0) {
+    const DoubleFault fault("slow_connect");
+    EXPECT_THROW(first->recv(data.view(), 1, 0, kLimit), TimeoutError);
+  } else if (me == 1) {
+    (void)words_of<PeerFailed>([&] { sent.wait(kGenerous); });
+  }
+  expect_in_step(1);
+  if (me == 0) {
+    EXPECT_EQ(data.get(), std::vector<float>(5, 3));
+  }
+  world.barrier();
+}
+
+TEST_F(NcclWithdrawal, ASendThatWaitsForItsConnectionIsWhatWasReceived) {
+  if (n < 2) return;
+  open("connection");
+  OnDevice data(me == 0 ? gift(0, 5) : std::vector<float>(5));
+  if (me == 0) {
+    const DoubleFault fault("slow_connect");
+    Work sent = first->start({.operation = Operation::send, .root = 1, .in = data.view()});
+    keep_looking(sent);
+    EXPECT_THROW(sent.wait(kLimit), TimeoutError);
+    stream_.synchronize();
+    data.put(std::vector<float>(5, 3));
+  } else {
+    if (me == 1) first->recv(data.view(), 0, 0, kGenerous);
+    world.barrier();
+  }
+  expect_in_step(0);
+  if (me == 1) {
+    EXPECT_EQ(data.get(), gift(0, 5));
+  }
+  world.barrier();
+}
+
+TEST_F(NcclWithdrawal, ASendThatIsDroppedAfterItWasReceivedIsWhatWasReceived) {
+  if (n < 2) return;
+  open("drop");
+  expect_in_step(0);  // connected
+  OnDevice data(me == 0 ? gift(0, 5) : std::vector<float>(5));
+  if (me == 0) {
+    {
+      const Work sent = first->start({.operation = Operation::send, .root = 1, .in = data.view()});
+      world.barrier();  // does not look at messages of this job
+    }
+    stream_.synchronize();
+    data.put(std::vector<float>(5, 3));
+  } else {
+    if (me == 1) first->recv(data.view(), 0, 0, kGenerous);
+    world.barrier();
+  }
+  expect_in_step(0);
+  if (me == 1) {
+    EXPECT_EQ(data.get(), gift(0, 5));
+  }
+  world.barrier();
+}
+
+TEST_F(NcclWithdrawal, AnErrorOfMessagesEndsTheCallsThatHaveSomeThereAndNoOthers) {
+  if (n < 2) return;
+  open("error");
+  expect_in_step(0);  // connected
+  OnDevice data(5);
+  if (me == 0) {
+    world.barrier();  // rank 1 waits for it
+    Work sent = second->start({.operation = Operation::send, .root = 1, .in = data.view()});
+    (void)words_of<RuntimeFailure>([&] { sent.wait(kGenerous); });
+  } else if (me == 1) {
+    Work received = second->start({.operation = Operation::recv, .root = 0, .out = data.view()});
+    Work other = first->start({.operation = Operation::send, .root = 0, .tag = 5, .in = data.view()});
+    world.barrier();
+    {
+      const DoubleFault fault("async_error");
+      // Launched, and ended with an error, while another call looks.
+      const auto end = Clock::now() + 300ms;
+      while (Clock::now() < end) EXPECT_FALSE(other.test());
+      EXPECT_THAT(words_of<RuntimeFailure>([&] { received.wait({}); }), HasSubstr("remote process exited"));
+    }
+    EXPECT_EQ(words_of<Error>([&] { first->barrier(kGenerous); }), "no error");
+    world.barrier();  // the others are through, too
+    EXPECT_THAT(words_of<RuntimeFailure>([&] { first->recv(data.view(), 0); }), HasSubstr("failed before"));
+    return;
+  } else {
+    world.barrier();
+  }
+  if (me != 1) {
+    EXPECT_EQ(words_of<Error>([&] { first->barrier(kGenerous); }), "no error");
+  }
+  world.barrier();
+}
+
+// ---- ends ----
+
+TEST_F(NcclWithdrawal, ADestructorDoesNotWaitForWhatNeverEnds) {
+  if (n < 2) return;
+  OnDevice data(5);
+  open("never");
+  {
+    Work work;
+    {
+      // Rank 1 makes the call; its device never comes to it, and it says nothing of that.
+      const DoubleFault fault(me == 1 ? "hidden_error" : "");
+      work = first->start({.operation = Operation::all_reduce, .in = data.view(), .out = data.view()});
+    }
+    if (me != 1) {
+      work.wait(kGenerous);
+      work = {};
+      first.reset();
+    }
+    world.barrier();
+  }
+  second.reset();
+  first.reset();
+  apart_.reset();
+  world.barrier();
+}
+
+TEST_F(NcclWithdrawal, ADestructorEndsWhatAFailedMemberLeavesUndone) {
+  if (n < 2) return;
+  OnDevice data(5);
+  open("failed");
+  {
+    Work work;
+    {
+      const DoubleFault fault(me == 1 ? "hidden_error" : "");
+      work = first->start({.operation = Operation::all_reduce, .in = data.view(), .out = data.view()});
+    }
+    if (me != 1) work.wait(kGenerous);
+    world.barrier();
+  }
+  if (me == 1) first->abort("enough");
+  world.barrier();
+  first.reset();
+  stream_.synchronize();
+  world.barrier();
+}
+
 // ---- what cannot start; each rank for itself ----
+
+TEST(NcclStart, ARankThatIsNoNumberIsNamed) {
+  const std::string before = std::getenv("PLUMBLINE_RANK");
+  ::setenv("PLUMBLINE_RANK", "x", 1);
+  EXPECT_EQ(words_of<RuntimeFailure>([] { (void)Place::from_environment(); }),
+            "backend nccl: PLUMBLINE_RANK='x' in the environment is no whole number");
+  ::setenv("PLUMBLINE_RANK", before.c_str(), 1);
+}
 
 std::string why_not(const BackendOptions& given, int ranks = 1, int devices = 1) {
   BackendOptions options{{"library", NCCL_DOUBLE}, {"runtime", "emulated"}};

@@ -53,9 +53,10 @@ Group::Group(std::shared_ptr<Job> job_, const std::shared_ptr<Group>& parent, co
 
 Group::~Group() {
   const Process::Turn turn(job->process);
-  if (has_failed() && lane_ != nullptr) lane_->abort();  // abort() left that to us
-  lane_.reset();
-  if (rank == 0) board_->remove();
+  // abort() left that to us; and of a call with a member that failed, the device might never be through.
+  if (lane_ != nullptr && (has_failed() || is_bad(look().worst))) lane_->abort();
+  job->process.bury(std::move(lane_));
+  if (rank == 0 && are_all_connected()) board_->remove();  // else one that comes late must find what happened
 }
 
 // ---- start ----

@@ -20,6 +20,10 @@ namespace plumbline::subject::nccl {
 struct Job {
   Job(const Options& options, Place place, std::shared_ptr<device::Runtime> runtime = nullptr)
       : process(options, std::move(place), std::move(runtime)), messages(process) {}
+  ~Job() { process.bury(std::move(all)); }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
   Process process;
   Messages messages;          // in a Turn, like `all`
   std::unique_ptr<Lane> all;  // carries no calls: groups of all ranks are split from it

@@ -36,7 +36,7 @@ bool is_made_of_messages(Operation operation) {
 }
 
 Issue::Issue(Lane& lane, const Call& call)
-    : lane_(lane), call_(call), in_(call.in.data), block_(call.bytes(lane.size_)) {}
+    : lane_(lane), call_(call), in_(call.in.data), out_(call.out.data), block_(call.bytes(lane.size_)) {}
 
 const std::byte* Issue::in_block(int rank) const {
   return static_cast<const std::byte*>(in_) + static_cast<std::size_t>(rank) * block_;
@@ -81,7 +81,7 @@ Result Issue::calls() {
   const auto count = static_cast<std::size_t>(call_.elements(lane_.size_));
   const DataType type = type_of(call_.dtype());
   const bool is_root = lane_.rank_ == call_.root;
-  void* const out = call_.out.data;
+  void* const out = out_;
   switch (call_.operation) {
     case Operation::all_reduce:
       return nccl->AllReduce(in_, out, count, type, op_of(call_.op), comm, stream);

@@ -15,8 +15,10 @@ namespace plumbline::subject::nccl {
 class Issue {
  public:
   Issue(Lane& lane, const comm::Call& call);
-  /// Sends other bytes than the call's.
-  void send_anything() { in_ = lane_.scratch_.reserve(call_.in.bytes()); }
+  /// Of a message: takes the lane's memory instead of the call's.
+  void use_own_memory() {
+    if (block_ > 0) in_ = out_ = lane_.scratch_.reserve(block_);
+  }
   /// What must be in the stream before NCCL's part. Throws RuntimeFailure, OutOfMemory.
   void copies();
   /// NCCL's part, inside a group call. Returns the first result that is an error.
@@ -30,6 +32,7 @@ class Issue {
   Lane& lane_;
   const comm::Call& call_;
   const void* in_;
+  void* out_;
   std::size_t block_;  // bytes
 };
 

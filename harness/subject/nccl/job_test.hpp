@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -72,12 +73,23 @@ inline std::vector<float> gift(int rank, std::size_t count) {
   return values;
 }
 
+/// Another job of these processes, which shares nothing with the first: for what leaves its lanes broken.
+inline std::shared_ptr<Job> make_job(const std::string& name, const std::string& start_limit = "60") {
+  Place place = job()->process.place;
+  place.folder /= name;
+  std::filesystem::create_directories(place.folder);
+  return std::make_shared<Job>(
+      Options::parse({{"library", NCCL_DOUBLE}, {"runtime", "emulated"}, {"start_limit", start_limit}}), place,
+      devices());
+}
+
 class NcclTest : public testing::Test {
  protected:
-  static std::unique_ptr<comm::Communicator> make_world() {
-    std::vector<int> ranks(static_cast<std::size_t>(job()->process.place.size));
+  static std::unique_ptr<comm::Communicator> make_world(const std::shared_ptr<Job>& of = job(),
+                                                        device::Stream stream = nullptr) {
+    std::vector<int> ranks(static_cast<std::size_t>(of->process.place.size));
     std::iota(ranks.begin(), ranks.end(), 0);
-    return std::make_unique<NcclCommunicator>(Group::create(job(), nullptr, ranks, "world"), nullptr);
+    return std::make_unique<NcclCommunicator>(Group::create(of, nullptr, ranks, "world"), stream);
   }
   std::unique_ptr<comm::Communicator> world_ = make_world();
   comm::Communicator& world = *world_;

@@ -45,12 +45,7 @@ Lane::Lane(Process& process, int rank, int size)
     : process_(process), rank_(rank), size_(size), stream_(process.runtime, process.device), scratch_(process) {}
 
 Lane::~Lane() {
-  if (comm_ == nullptr) return;
-  const bool is_idle = !is_dead_ && waiting_.empty() && going_in_ == nullptr;
-  if (is_idle)
-    process_.bury(std::exchange(comm_, nullptr));
-  else
-    abort();
+  if (comm_ != nullptr) abort();
   if (!scratch_.is_used()) return;
   try {
     stream_.synchronize();
@@ -92,7 +87,8 @@ void Lane::pump() {
   while (is_settled()) {
     if (going_in_ != nullptr) {
       going_in_->done.record(stream_.get());
-      std::exchange(going_in_, nullptr)->is_issued = true;
+      going_in_->is_issued = true;
+      last_ = std::move(going_in_);
     }
     if (waiting_.empty()) return;
     going_in_ = std::move(waiting_.front());
@@ -107,7 +103,7 @@ void Lane::issue(Batch& batch) {
   for (const comm::Call& call : batch.calls) parts.emplace_back(*this, call);
   for (Issue& part : parts) {
     part.copies();
-    if (batch.bytes_are_gone && batch.calls.front().in.bytes() > 0) part.send_anything();
+    if (batch.is_empty) part.use_own_memory();
   }
   Result result = process_.library->GroupStart();
   for (std::size_t i = 0; i < parts.size() && !is_error(result); ++i) result = parts[i].calls();
@@ -121,6 +117,24 @@ void Lane::abort() noexcept {
   waiting_.clear();
   going_in_.reset();
   if (comm_ != nullptr) (void)process_.library->CommAbort(std::exchange(comm_, nullptr));
+}
+
+bool Lane::end() noexcept {
+  if (comm() == nullptr || !waiting_.empty() || going_in_ != nullptr) abort();
+  if (comm_ == nullptr) return true;
+  try {
+    if (!is_finalizing_) {
+      const Result result = process_.library->CommFinalize(comm_);
+      if (is_error(result)) die(result, "ncclCommFinalize");
+      is_finalizing_ = true;
+    }
+    if (!is_settled() || (last_ != nullptr && !last_->done.is_reached())) return false;
+  } catch (const std::exception&) {
+    abort();
+    return true;
+  }
+  (void)process_.library->CommDestroy(std::exchange(comm_, nullptr));
+  return true;
 }
 
 }  // namespace plumbline::subject::nccl

@@ -22,8 +22,8 @@ struct Batch {
   std::vector<comm::Call> calls;  // one at least; their roots and peers are ranks of the lane
   device::OwnEvent ready;         // recorded by whoever makes the batch
   device::OwnEvent done;
-  bool is_issued = false;       // `done` is recorded
-  bool bytes_are_gone = false;  // a message that was withdrawn: others are sent
+  bool is_issued = false;  // `done` is recorded
+  bool is_empty = false;   // a message that carries nobody's bytes: the lane's own memory is sent, or received into
 };
 
 /// Device memory that grows when needed. What a stream may still use is kept until the end.
@@ -43,7 +43,7 @@ class Scratch {
 class Lane {
  public:
   Lane(Process& process, int rank, int size);
-  /// What is under way is given up.
+  /// What is under way is given up; see Process::bury().
   ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -64,8 +64,12 @@ class Lane {
   void push(std::shared_ptr<Batch> batch);
   /// Puts into NCCL what it takes now.
   void pump();
+  /// Whether NCCL holds the buffers of a batch that is not issued yet.
+  [[nodiscard]] bool is_going_in(const Batch& batch) const { return going_in_.get() == &batch; }
   /// Ends all that is under way, on this rank.
   void abort() noexcept;
+  /// A step towards the end of a lane that gets no more batches. Whether it is through: then nothing uses its memory.
+  [[nodiscard]] bool end() noexcept;
 
  private:
   friend class Issue;
@@ -82,6 +86,8 @@ class Lane {
   bool is_dead_ = false;
   std::deque<std::shared_ptr<Batch>> waiting_;
   std::shared_ptr<Batch> going_in_;  // NCCL has been given it and is not through with that
+  std::shared_ptr<Batch> last_;      // that was issued
+  bool is_finalizing_ = false;
 };
 
 /// Whether calls may be put into NCCL together: none touches what another writes, and none is made of messages itself.

@@ -27,33 +27,77 @@ std::string describe(const Offer& offer) {
   return fmt::format("{} x {}", name_of(static_cast<comm::DType>(offer.dtype)), offer.count);
 }
 
+// What connects a lane: a byte of nobody's.
+std::shared_ptr<Batch> first_batch(const Process& process, Operation operation, int root) {
+  const comm::Device here{process.options.runtime, static_cast<std::int16_t>(process.device)};
+  auto batch = std::make_shared<Batch>(process);
+  batch->calls.push_back({.operation = operation,
+                          .root = root,
+                          .in = {nullptr, 1, comm::DType::u8, here},
+                          .out = {nullptr, 1, comm::DType::u8, here}});
+  batch->is_empty = true;
+  return batch;
+}
+
+bool is_send(const Message& message) { return message.call().operation == Operation::send; }
+
 }  // namespace
+
+Messages::~Messages() {
+  for (auto& [peer, outgoing] : outgoing_) process_.bury(std::move(outgoing.lane));
+  for (auto& [peer, incoming] : incoming_) process_.bury(std::move(incoming.lane));
+}
+
+Direction& Messages::direction_of(const Message& message) const {
+  const int me = process_.place.rank;
+  return is_send(message) ? process_.board.direction(me, message.peer) : process_.board.direction(message.peer, me);
+}
+
+Messages::Side& Messages::side_of(const Message& message) {
+  if (is_send(message)) return outgoing_[message.peer];
+  return incoming_[message.peer];
+}
+
+const std::string& Messages::failure(const Message& message) const {
+  return is_send(message) ? outgoing_.at(message.peer).failure : incoming_.at(message.peer).failure;
+}
+
+void Messages::fail(Side& side, Direction& direction, std::string_view reason) noexcept {
+  side.failure = reason;
+  direction.has_failed.store(1, std::memory_order_release);
+  if (side.lane != nullptr) side.lane->abort();
+}
 
 void Messages::post(std::shared_ptr<Message> message) {
   const int peer = message->peer;
-  const auto append = [&](auto& side, std::deque<std::shared_ptr<Message>>& queue) {
-    if (side.lane != nullptr && side.lane->is_dead())
-      throw RuntimeFailure(fmt::format("messages with process {} have failed before", peer));
-    queue.push_back(std::move(message));
-  };
-  if (message->call().operation == Operation::send)
-    append(outgoing_[peer], outgoing_[peer].to_offer);
-  else
-    append(incoming_[peer], incoming_[peer].waiting);
+  if (const std::string& words = side_of(*message).failure; !words.empty())
+    throw RuntimeFailure(fmt::format("messages with process {} have failed before: {}", peer, words));
+  (is_send(*message) ? outgoing_[peer].to_offer : incoming_[peer].waiting).push_back(std::move(message));
 }
 
 void Messages::pump() {
-  for (auto& [peer, outgoing] : outgoing_) pump(peer, outgoing);
-  for (auto& [peer, incoming] : incoming_) pump(peer, incoming);
+  const int me = process_.place.rank;
+  for (auto& [peer, outgoing] : outgoing_) advance(peer, outgoing, process_.board.direction(me, peer));
+  for (auto& [peer, incoming] : incoming_) advance(peer, incoming, process_.board.direction(peer, me));
+}
+
+template <class OneSide>
+void Messages::advance(int peer, OneSide& side, Direction& direction) noexcept {
+  if (!side.failure.empty()) return;
+  try {
+    if (direction.has_failed.load(std::memory_order_acquire) != 0)
+      throw RuntimeFailure(fmt::format("messages have failed in process {}", peer));
+    pump(peer, side);
+  } catch (const std::exception& error) {
+    fail(side, direction, error.what());
+  }
 }
 
 void Messages::offer(int peer, Outgoing& outgoing) {
   Direction& direction = process_.board.direction(process_.place.rank, peer);
   while (!outgoing.to_offer.empty()) {
-    if (!outgoing.to_offer.front()->is_withdrawn) {
-      if (!direction.offers.push(offer_of(*outgoing.to_offer.front()))) return;
-      outgoing.offered.emplace(outgoing.offers++, std::move(outgoing.to_offer.front()));
-    }
+    if (!direction.offers.push(offer_of(*outgoing.to_offer.front()))) return;
+    outgoing.offered.emplace(outgoing.offers++, std::move(outgoing.to_offer.front()));
     outgoing.to_offer.pop_front();
   }
 }
@@ -65,7 +109,6 @@ void Messages::pump(int peer, Outgoing& outgoing) {
   while (const auto number = direction.taken.pop()) {
     const auto found = outgoing.offered.find(*number);
     Message& message = *found->second;
-    message.batch->bytes_are_gone = message.is_withdrawn;
     message.call().root = kReceiver;
     lane_to(peer, outgoing).push(message.batch);
     outgoing.offered.erase(found);
@@ -131,12 +174,16 @@ Lane& Messages::lane_to(int peer, Outgoing& outgoing) {
     process_.library.check(process_.library->GetUniqueId(&id), "ncclGetUniqueId");
     process_.board.direction(process_.place.rank, peer).id.post(id);
     outgoing.lane->join(id);
+    outgoing.lane->push(first_batch(process_, Operation::send, kReceiver));
   }
   return *outgoing.lane;
 }
 
 Lane* Messages::lane_from(int peer, Incoming& incoming) {
-  if (incoming.lane == nullptr) incoming.lane = std::make_unique<Lane>(process_, kReceiver, 2);
+  if (incoming.lane == nullptr) {
+    incoming.lane = std::make_unique<Lane>(process_, kReceiver, 2);
+    incoming.lane->push(first_batch(process_, Operation::recv, kSender));
+  }
   if (incoming.lane->is_begun()) return incoming.lane.get();
   const auto id = process_.board.direction(peer, process_.place.rank).id.look();
   if (!id) return nullptr;
@@ -145,9 +192,32 @@ Lane* Messages::lane_from(int peer, Incoming& incoming) {
 }
 
 void Messages::withdraw(Message& message) noexcept {
-  message.is_withdrawn = true;
-  if (message.call().operation == Operation::recv)
-    std::erase_if(incoming_[message.peer].waiting, [&](const auto& one) { return one.get() == &message; });
+  Side& side = side_of(message);
+  if (!side.failure.empty()) return;
+  const auto remove_from = [&](std::deque<std::shared_ptr<Message>>& queue) {
+    return std::erase_if(queue, [&](const auto& one) { return one.get() == &message; }) > 0;
+  };
+  try {
+    if (side.lane != nullptr && side.lane->is_going_in(*message.batch))
+      throw RuntimeFailure("a message was given up while NCCL had its buffer");
+    if (!is_send(message))
+      message.batch->is_empty = !remove_from(incoming_[message.peer].waiting);
+    else if (!remove_from(outgoing_[message.peer].to_offer))
+      copy_aside(message);
+  } catch (const std::exception& error) {
+    fail(side, direction_of(message), error.what());
+  }
+}
+
+void Messages::copy_aside(Message& sent) {
+  comm::ConstBuffer& in = sent.call().in;
+  if (in.bytes() == 0) return;
+  device::Memory copy(process_.runtime, process_.device, in.bytes());
+  process_.hold_back(copies_.get(), sent.batch->ready);
+  process_.runtime->copy(process_.device, copy.data(), in.data, in.bytes(), copies_.get());
+  sent.batch->ready.record(copies_.get());
+  in.data = copy.data();
+  process_.keep(std::move(copy));
 }
 
 }  // namespace plumbline::subject::nccl

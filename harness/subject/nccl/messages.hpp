@@ -5,8 +5,11 @@
 //         tag; the receiver takes the oldest offer that fits its oldest receive; and only what is taken is given to NCCL, by both
 //         sides in the order in which it was taken. Each direction between two processes has a lane, made when it is first used
 //         and kept: it serves all groups.
-//         What was never taken can be withdrawn. Of what a sender withdraws and the receiver takes all the same, other bytes are
-//         sent: the receiver's group has failed by then, and the lane must stay in step.
+//         A message can be withdrawn until it is issued; its buffers are the caller's again. The receiver may have taken it, or take
+//         it before it learns of that: so of what was offered the bytes are copied aside, and a receive that was taken goes into
+//         memory of the lane, which stays in step. While NCCL connects it holds the buffers: the first call of a lane, which
+//         connects it, carries nothing. Should NCCL hold those of a message all the same, the direction fails.
+//         A direction that fails, fails for both processes, and with it the calls that have messages there; no others.
 //         To itself a process copies.
 #pragma once
 
@@ -14,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "harness/subject/nccl/lane.hpp"
@@ -31,41 +35,54 @@ struct Message {
   const int peer;                      // process
   const std::shared_ptr<Batch> batch;  // of this call alone; issued once it was taken
   std::string mismatch;                // what was offered instead: the receive ended
-  bool is_withdrawn = false;
   [[nodiscard]] comm::Call& call() const { return batch->calls.front(); }
 };
 
 class Messages {
  public:
   explicit Messages(Process& process) : process_(process), copies_(process.runtime, process.device) {}
+  ~Messages();
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
 
   // In a Turn.
-  /// Throws RuntimeFailure where the lane to or from that process has failed.
+  /// Throws RuntimeFailure where that direction has failed.
   void post(std::shared_ptr<Message> message);
-  /// Throws RuntimeFailure.
   void pump();
-  /// Gives a message up that was not taken yet. Its buffers are not touched from now on.
+  /// Why the direction of that message has failed; empty where it has not.
+  [[nodiscard]] const std::string& failure(const Message& message) const;
+  /// Gives a message up that is not issued yet. Its buffers are not touched once its batch is `ready`.
   void withdraw(Message& message) noexcept;
 
  private:
-  struct Outgoing {
+  struct Side {
+    std::unique_ptr<Lane> lane;
+    std::string failure;
+  };
+  struct Outgoing : Side {
     std::deque<std::shared_ptr<Message>> to_offer;
     std::map<std::uint64_t, std::shared_ptr<Message>> offered;  // by number
     std::uint64_t offers = 0;
-    std::unique_ptr<Lane> lane;
   };
-  struct Incoming {
+  struct Incoming : Side {
     std::deque<std::shared_ptr<Message>> waiting;
     std::deque<std::pair<std::uint64_t, Offer>> offered;
     std::uint64_t offers = 0;
-    std::unique_ptr<Lane> lane;
   };
 
+  [[nodiscard]] Direction& direction_of(const Message& message) const;
+  [[nodiscard]] Side& side_of(const Message& message);
+  static void fail(Side& side, Direction& direction, std::string_view reason) noexcept;
+  /// Pumps one side that has not failed.
+  template <class OneSide>
+  void advance(int peer, OneSide& side, Direction& direction) noexcept;
   void pump(int peer, Outgoing& outgoing);
   void pump(int peer, Incoming& incoming);
   void offer(int peer, Outgoing& outgoing);
   /// Lets the message go with the offer of that number. False where the queue to the sender is full.
   bool take(int peer, Incoming& incoming, Message& message, std::uint64_t number);
+  /// Lets it send from a copy.
+  void copy_aside(Message& sent);
   void copy_to_self(const Message& sent, const Message& received);
   [[nodiscard]] Lane& lane_to(int peer, Outgoing& outgoing);
   [[nodiscard]] Lane* lane_from(int peer, Incoming& incoming);

@@ -28,7 +28,11 @@ int number_from(const std::string& key, const std::string& value, int least, int
 
 std::optional<int> variable(const char* name) {
   const char* text = std::getenv(name);
-  return text == nullptr ? std::nullopt : whole_number(text);
+  if (text == nullptr) return std::nullopt;
+  const auto number = whole_number(text);
+  if (!number)
+    throw RuntimeFailure(fmt::format("backend nccl: {}='{}' in the environment is no whole number", name, text));
+  return number;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <sched.h>
 
 #include "harness/subject/nccl/devices.hpp"
+#include "harness/subject/nccl/lane.hpp"
 #include "harness/subject/nccl/self_description.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/device/calls.hpp"
@@ -60,7 +61,7 @@ Process::~Process() {
   // What other ranks have not come to end by then they never will.
   Patience patience(std::chrono::seconds(2));
   for (tend(); !ending_.empty() && !patience.is_over(); tend()) patience.pause();
-  for (const Comm comm : ending_) (void)library->CommAbort(comm);
+  ending_.clear();
 }
 
 Config Process::configuration() {
@@ -75,24 +76,12 @@ int Process::next_creation(std::uint64_t parent, const std::vector<int>& world_r
   return ++creations_[{parent, world_ranks}];
 }
 
-void Process::bury(Comm comm) noexcept {
-  const Result result = library->CommFinalize(comm);
-  if (result == Result::success || result == Result::in_progress)
-    ending_.push_back(comm);
-  else
-    (void)library->CommAbort(comm);
+void Process::bury(std::unique_ptr<Lane> lane) noexcept {
+  if (lane != nullptr && !lane->end()) ending_.push_back(std::move(lane));
 }
 
 void Process::tend() noexcept {
-  std::erase_if(ending_, [this](Comm comm) {
-    Result state = Result::success;
-    if (library->CommGetAsyncError(comm, &state) == Result::success && state == Result::in_progress) return false;
-    if (state == Result::success)
-      (void)library->CommDestroy(comm);
-    else
-      (void)library->CommAbort(comm);
-    return true;
-  });
+  std::erase_if(ending_, [](const auto& lane) { return lane->end(); });
 }
 
 Patience::Patience(comm::Timeout limit)

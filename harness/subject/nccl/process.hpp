@@ -1,7 +1,8 @@
 // harness/subject/nccl/process.hpp: this process as one rank of a job: its library, its GPU, and what it shares with the others.
 //
-// Model   Shared by the backend and all that it made. A communicator that is no longer needed is finalised, which NCCL does
-//         together with the other ranks, whenever they come to it: nobody waits for that, tend() sees to what has been done.
+// Model   Shared by the backend and all that it made. A lane that is no longer needed is finalised, which NCCL does together with
+//         the other ranks, whenever they come to it and their devices are through: nobody waits for that, tend() sees to what has
+//         been done. What has not ended with the process is aborted.
 #pragma once
 
 #include <chrono>
@@ -21,6 +22,8 @@
 #include "reference/device/handles.hpp"
 
 namespace plumbline::subject::nccl {
+
+class Lane;
 
 class Process {
  public:
@@ -61,14 +64,17 @@ class Process {
   int next_creation(std::uint64_t parent, const std::vector<int>& world_ranks);
 
   // In a Turn.
-  /// Begins to end a communicator on which this rank has nothing under way.
-  void bury(Comm comm) noexcept;
+  /// Begins to end a lane that gets no more batches; its device may still be at work, even on what never ends. Null is nothing.
+  void bury(std::unique_ptr<Lane> lane) noexcept;
+  /// Takes memory that a lane may use until the process ends.
+  void keep(device::Memory memory) { kept_.push_back(std::move(memory)); }
   /// Frees what has ended.
   void tend() noexcept;
 
  private:
   std::mutex mutex_;
-  std::vector<Comm> ending_;
+  std::vector<device::Memory> kept_;
+  std::vector<std::unique_ptr<Lane>> ending_;
   std::mutex creations_mutex_;
   std::map<std::pair<std::uint64_t, std::vector<int>>, int> creations_;  // of parent and list
 };

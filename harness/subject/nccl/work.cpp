@@ -73,7 +73,7 @@ bool NcclWork::look(Extent extent) {
   group_->expect_sound();
   const Process::Turn turn(group_->job->process);
   group_->pump();
-  for (const Part& part : parts_) expect_match(part);
+  for (const Part& part : parts_) expect_message(part);
   const bool has_bad_news = news.worst > Status::left;
   const bool is_met_by_all = std::ranges::all_of(parts_, [this](const Part& part) { return is_met(part); });
   // A member that failed may have ended what was under way on its device.
@@ -108,8 +108,11 @@ void NcclWork::judge(const Group::News& news) {
                                 fmt::format("{}: rank {} has left the group", group_->place(part.call), member));
 }
 
-void NcclWork::expect_match(const Part& part) {
-  if (part.message == nullptr || part.message->mismatch.empty()) return;
+void NcclWork::expect_message(const Part& part) {
+  if (part.message == nullptr) return;
+  if (const std::string words = group_->job->messages.failure(*part.message); !words.empty())
+    give_up<RuntimeFailure>(Status::failed, fmt::format("{}: {}", group_->place(part.call), words));
+  if (part.message->mismatch.empty()) return;
   give_up<comm::MismatchError>(Status::failed, fmt::format("{}: rank {} sent {}", group_->place(part.call),
                                                            part.call.root, part.message->mismatch));
 }
@@ -134,8 +137,16 @@ void NcclWork::give_up(Status status, const std::string& words) {
 }
 
 void NcclWork::withdraw() noexcept {
-  for (const Part& part : parts_)
-    if (part.message != nullptr && !part.batch->is_issued) group_->job->messages.withdraw(*part.message);
+  const Job& job = *group_->job;
+  for (const Part& part : parts_) {
+    if (part.message == nullptr) continue;
+    if (!part.batch->is_issued) group_->job->messages.withdraw(*part.message);
+    try {  // as after a wait: what the caller puts into its stream from now on comes after the bytes were read
+      job.process.hold_back(stream_, part.batch->is_issued ? part.batch->done : part.batch->ready);
+    } catch (const std::exception&) {
+      // The device is lost; what it was doing is, too.
+    }
+  }
 }
 
 NcclWork::~NcclWork() {

@@ -42,7 +42,8 @@ class NcclWork final : public comm::Work::State {
   [[nodiscard]] std::vector<int> missing(const Part& part) const;
   /// Throws where the members' news mean that this will not end well.
   void judge(const Group::News& news);
-  void expect_match(const Part& part);
+  /// Throws where a message has failed, or another one was sent.
+  void expect_message(const Part& part);
   void time_out(std::chrono::nanoseconds limit);
   [[nodiscard]] const Part& first_unmet() const;
   template <class E>
