@@ -5,7 +5,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <optional>
+#include <random>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -28,15 +31,32 @@ namespace {
 
 constexpr auto kTimeToEnd = 500ms;  // after SIGTERM
 
-// A port on which nobody listens now, at any address: a program may listen at all of them.
-int free_port() {
+// Whether nobody has the port at any address, at which a program may listen. Of port 0: which one the system gives.
+std::optional<int> free_port_at(int port) {
   const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_ANY)}};
+  sockaddr_in address{
+      .sin_family = AF_INET, .sin_port = htons(static_cast<std::uint16_t>(port)), .sin_addr = {htonl(INADDR_ANY)}};
   socklen_t size = sizeof address;
   if (socket.get() < 0 || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
       ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
-    throw RuntimeFailure(fmt::format("no free port for MASTER_PORT: {}", std::strerror(errno)));
+    return std::nullopt;
   return ntohs(address.sin_port);
+}
+
+// A port on which nobody listens now. Not one of those that the system gives to connections: one might take it before rank 0
+// listens, even that of a rank that connects too early, which then meets itself.
+int free_port() {
+  int first_given = 0;
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first_given;
+  constexpr int kLeast = 10000, kTries = 100;
+  std::random_device random;
+  if (first_given > 2 * kLeast)
+    for (int tries = 0; tries < kTries; ++tries) {
+      std::uniform_int_distribution<int> below(kLeast, first_given - 1);
+      if (const auto port = free_port_at(below(random))) return *port;
+    }
+  if (const auto port = free_port_at(0)) return *port;
+  throw RuntimeFailure(fmt::format("no free port for MASTER_PORT: {}", std::strerror(errno)));
 }
 
 // What a launcher above us may have set, and what is between us and our driver.
