@@ -9,15 +9,18 @@
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <cuda_runtime.h>
 #include <nlohmann/json.hpp>
 
 #include "reference/bucketing/gradient_lists.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/device/cuda_runtime.hpp"
+#include "reference/device/handles.hpp"
 #include "reference/device/scaled_copies_cuda.hpp"
 #include "reference/gossip/mixing_cuda.hpp"
 #include "reference/scaler/unscale_cuda.hpp"
@@ -28,59 +31,41 @@ namespace {
 using plumbline::comm::Buffer;
 using plumbline::comm::Device;
 using plumbline::comm::DType;
+using plumbline::device::Memory;
+using plumbline::device::OwnEvent;
+using plumbline::device::Runtime;
 
 constexpr Device kGpu{Device::Kind::cuda, 0};
 
-void expect(cudaError_t status, const char* what) {
-  if (status != cudaSuccess) throw plumbline::RuntimeFailure(std::string(what) + ": " + cudaGetErrorString(status));
-}
-
 // Zeros on the device.
-class Memory {
- public:
-  explicit Memory(std::size_t bytes) {
-    expect(cudaMalloc(&data_, bytes), "cudaMalloc");
-    expect(cudaMemset(data_, 0, bytes), "cudaMemset");
-  }
-  ~Memory() { (void)cudaFree(data_); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(data_); }
-
- private:
-  void* data_ = nullptr;
-};
+Memory zeros(const std::shared_ptr<Runtime>& runtime, std::size_t bytes) {
+  Memory memory(runtime, kGpu.index, bytes);
+  runtime->fill(kGpu.index, memory.data(), std::byte{0}, bytes, nullptr);
+  return memory;
+}
 
 class Timer {
  public:
-  Timer() {
-    expect(cudaEventCreate(&begin_), "cudaEventCreate");
-    expect(cudaEventCreate(&end_), "cudaEventCreate");
-  }
-  ~Timer() {
-    (void)cudaEventDestroy(begin_);
-    (void)cudaEventDestroy(end_);
-  }
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
+  explicit Timer(std::shared_ptr<Runtime> runtime)
+      : runtime_(std::move(runtime)), begin_(runtime_, kGpu.index, true), end_(runtime_, kGpu.index, true) {}
   double seconds(const std::function<void()>& step) {
-    expect(cudaEventRecord(begin_), "cudaEventRecord");
+    begin_.record(nullptr);
     step();
-    expect(cudaEventRecord(end_), "cudaEventRecord");
-    expect(cudaEventSynchronize(end_), "cudaEventSynchronize");
-    float milliseconds = 0;
-    expect(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime");
-    return static_cast<double>(milliseconds) / 1e3;
+    end_.record(nullptr);
+    runtime_->synchronize(kGpu.index, nullptr);
+    return runtime_->seconds_between(begin_.get(), end_.get());
   }
 
  private:
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  std::shared_ptr<Runtime> runtime_;
+  OwnEvent begin_, end_;
 };
 
 // Tensors of one type that lie one behind the other, each at a boundary of 256 bytes as allocators have it.
 class Tensors {
  public:
-  Tensors(const std::vector<std::int64_t>& elements, DType dtype) : memory_(bytes_of(elements, dtype)) {
+  Tensors(const std::shared_ptr<Runtime>& runtime, const std::vector<std::int64_t>& elements, DType dtype)
+      : memory_(zeros(runtime, bytes_of(elements, dtype))) {
     std::size_t at = 0;
     for (const std::int64_t count : elements) {
       all_.push_back({memory_.data() + at, count, dtype, kGpu});
@@ -183,31 +168,30 @@ double median(std::vector<double> samples) {
   return samples[samples.size() / 2];
 }
 
-nlohmann::json measure(const List& list, const Kernel& kernel, Timer& timer) {
+nlohmann::json measure(const std::shared_ptr<Runtime>& runtime, const List& list, const Kernel& kernel, Timer& timer) {
   double moved = 0;
   for (const std::int64_t count : list.elements) moved += static_cast<double>(count) * kernel.bytes_an_element;
   std::vector<std::unique_ptr<Tensors>> tensors;
   std::vector<const Tensors*> columns;
   for (const DType dtype : kernel.columns) {
-    tensors.push_back(std::make_unique<Tensors>(list.elements, dtype));
+    tensors.push_back(std::make_unique<Tensors>(runtime, list.elements, dtype));
     columns.push_back(tensors.back().get());
   }
   const auto half = static_cast<std::size_t>(moved / 2);
-  const Memory flag(sizeof(float)), from(half), to(half);
+  const Memory flag = zeros(runtime, sizeof(float)), from = zeros(runtime, half), to = zeros(runtime, half);
   const auto step = kernel.prepare(columns, list.elements.size(), reinterpret_cast<float*>(flag.data()));
   constexpr int warm = 5, rounds = 31;
   std::vector<double> ours, copies;
   for (int round = 0; round < warm + rounds; ++round) {
-    const double copy = timer.seconds([&] {
-      expect(cudaMemcpyAsync(to.data(), from.data(), half, cudaMemcpyDeviceToDevice, nullptr), "cudaMemcpyAsync");
-    });
+    const double copy = timer.seconds([&] { runtime->copy(kGpu.index, to.data(), from.data(), half, nullptr); });
     const double own = timer.seconds(step);
     if (round < warm) continue;
     copies.push_back(copy);
     ours.push_back(own);
   }
   float found = 0;
-  expect(cudaMemcpy(&found, flag.data(), sizeof found, cudaMemcpyDeviceToHost), "cudaMemcpy");
+  runtime->copy(kGpu.index, &found, flag.data(), sizeof found, nullptr);
+  runtime->synchronize(kGpu.index, nullptr);
   if (found != 0) throw plumbline::RuntimeFailure("something was found among zeros");
   const double own = median(ours), copy = median(copies);
   return {{"kernel", kernel.name},           {"tensors", list.name},
@@ -216,28 +200,17 @@ nlohmann::json measure(const List& list, const Kernel& kernel, Timer& timer) {
           {"share_of_copy", copy / own}};
 }
 
-nlohmann::json device_in_words() {
-  cudaDeviceProp device{};
-  expect(cudaGetDeviceProperties(&device, 0), "no GPU can be used");
-  int driver = 0, runtime = 0;
-  expect(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-  expect(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
-  return {{"device", device.name},
-          {"compute_capability", std::to_string(device.major) + "." + std::to_string(device.minor)},
-          {"driver", driver},
-          {"runtime", runtime}};
-}
-
 void run(const std::string& file) {
-  nlohmann::json report = device_in_words();
-  std::printf("%s, compute capability %s\n%-22s %-13s %7s %11s %11s %11s %8s\n",
-              report["device"].get_ref<const std::string&>().c_str(),
-              report["compute_capability"].get_ref<const std::string&>().c_str(), "kernel", "tensors", "number", "us",
-              "GB/s", "copy GB/s", "of it");
-  Timer timer;
+  const std::shared_ptr<Runtime> runtime = plumbline::device::make_cuda();
+  const plumbline::device::Description gpu = runtime->describe(kGpu.index);
+  nlohmann::json report{
+      {"device", gpu.name}, {"compute_capability", gpu.compute_capability}, {"environment", runtime->environment()}};
+  std::printf("%s, compute capability %s\n%-22s %-13s %7s %11s %11s %11s %8s\n", gpu.name.c_str(),
+              gpu.compute_capability.c_str(), "kernel", "tensors", "number", "us", "GB/s", "copy GB/s", "of it");
+  Timer timer(runtime);
   for (const List& list : lists())
     for (const Kernel& kernel : kernels()) {
-      const nlohmann::json row = measure(list, kernel, timer);
+      const nlohmann::json row = measure(runtime, list, kernel, timer);
       std::printf("%-22s %-13s %7zu %11.1f %11.1f %11.1f %8.3f\n", kernel.name, list.name, list.elements.size(),
                   row["seconds"].get<double>() * 1e6, row["bytes_per_second"].get<double>() / 1e9,
                   row["copy_bytes_per_second"].get<double>() / 1e9, row["share_of_copy"].get<double>());
