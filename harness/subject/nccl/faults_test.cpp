@@ -212,6 +212,24 @@ class NcclWithdrawal : public NcclTest {
     Work all_here = world.start(kBarrier);
     while (!all_here.test()) EXPECT_FALSE(work.test());
   }
+  // Rank 0 starts a message to rank 1, meets all ranks and gives it up, and then its buffer changes: what rank 1 receives is what
+  // was there.
+  void give_up_a_send(const std::function<void(comm::ConstBuffer data)>& start_and_give_up) {
+    OnDevice data(me == 0 ? gift(0, 5) : std::vector<float>(5));
+    if (me == 0) {
+      start_and_give_up(data.view());
+      stream_.synchronize();
+      data.put(std::vector<float>(5, 3));
+    } else {
+      if (me == 1) first->recv(data.view(), 0, 0, kGenerous);
+      world.barrier();
+    }
+    expect_in_step(0);
+    if (me == 1) {
+      EXPECT_EQ(data.get(), gift(0, 5));
+    }
+    world.barrier();
+  }
 
   // Of its own: the ranks' barriers are not held up by what is stuck.
   const device::OwnStream stream_{devices(), job()->process.device};
@@ -242,46 +260,22 @@ TEST_F(NcclWithdrawal, AReceiveThatWasTakenLeavesTheBufferAlone) {
 TEST_F(NcclWithdrawal, ASendThatWaitsForItsConnectionIsWhatWasReceived) {
   if (n < 2) return;
   open("connection");
-  OnDevice data(me == 0 ? gift(0, 5) : std::vector<float>(5));
-  if (me == 0) {
+  give_up_a_send([&](comm::ConstBuffer data) {
     const DoubleFault fault("slow_connect");
-    Work sent = first->start({.operation = Operation::send, .root = 1, .in = data.view()});
+    Work sent = first->start({.operation = Operation::send, .root = 1, .in = data});
     keep_looking(sent);
     EXPECT_THROW(sent.wait(kLimit), TimeoutError);
-    stream_.synchronize();
-    data.put(std::vector<float>(5, 3));
-  } else {
-    if (me == 1) first->recv(data.view(), 0, 0, kGenerous);
-    world.barrier();
-  }
-  expect_in_step(0);
-  if (me == 1) {
-    EXPECT_EQ(data.get(), gift(0, 5));
-  }
-  world.barrier();
+  });
 }
 
 TEST_F(NcclWithdrawal, ASendThatIsDroppedAfterItWasReceivedIsWhatWasReceived) {
   if (n < 2) return;
   open("drop");
   expect_in_step(0);  // connected
-  OnDevice data(me == 0 ? gift(0, 5) : std::vector<float>(5));
-  if (me == 0) {
-    {
-      const Work sent = first->start({.operation = Operation::send, .root = 1, .in = data.view()});
-      world.barrier();  // does not look at messages of this job
-    }
-    stream_.synchronize();
-    data.put(std::vector<float>(5, 3));
-  } else {
-    if (me == 1) first->recv(data.view(), 0, 0, kGenerous);
-    world.barrier();
-  }
-  expect_in_step(0);
-  if (me == 1) {
-    EXPECT_EQ(data.get(), gift(0, 5));
-  }
-  world.barrier();
+  give_up_a_send([&](comm::ConstBuffer data) {
+    const Work sent = first->start({.operation = Operation::send, .root = 1, .in = data});
+    world.barrier();  // does not look at messages of this job
+  });
 }
 
 TEST_F(NcclWithdrawal, AnErrorOfMessagesEndsTheCallsThatHaveSomeThereAndNoOthers) {
