@@ -20,7 +20,7 @@ RUNTIMES = {
     r"(nccl|cuda)\.h": ("harness/subject/nccl/",),
     # Kernels, a file each: what is around them runs without a toolkit.
     r"cuda_(runtime|fp16|bf16)\.h": ("harness/subject/nccl/", "reference/device/", "reference/scaler/unscale_",
-                                      "reference/slowmo/slow_step_", "reference/gossip/mixing_"),
+                                      "reference/slowmo/slow_step_", "reference/slowmo/sums_", "reference/gossip/mixing_"),
     r"gtest/|gmock/": ("harness/worker/", "harness/faults/", "conformance/"),
     r"benchmark/benchmark\.h": ("benchmarks/",),
     r"prometheus/": ("harness/metrics/",),

@@ -141,13 +141,13 @@ std::vector<std::string> run_in_process(const suite::Case& one, const Wrap& wrap
 }
 
 std::vector<std::string> run_on_devices(const suite::Case& one, const WrapRuntime& wrap_runtime, const Wrap& wrap,
-                                        std::chrono::milliseconds patience) {
+                                        std::chrono::milliseconds patience, const MakeSteps& make_steps) {
   // Many small pieces of work make up a staged call.
   const auto runtime =
       device::make_emulated({.longest_delay = std::chrono::microseconds(one.check->on_device ? 200 : 20)});
   const auto wrapped = [&] { return wrap_runtime ? wrap_runtime(runtime) : runtime; };
-  const MakeSteps right;
-  return Run(one, wrap, patience, {}, right, one.check->on_device ? wrapped() : runtime, device::make_calls(wrapped()))
+  return Run(one, wrap, patience, {}, make_steps, one.check->on_device ? wrapped() : runtime,
+             device::make_calls(wrapped()))
       .run();
 }
 

@@ -32,7 +32,8 @@ using WrapRuntime = std::function<std::shared_ptr<device::Runtime>(std::shared_p
 /// given, by one each.
 [[nodiscard]] std::vector<std::string> run_on_devices(const suite::Case& one, const WrapRuntime& wrap_runtime = {},
                                                       const Wrap& wrap = {},
-                                                      std::chrono::milliseconds patience = std::chrono::seconds(20));
+                                                      std::chrono::milliseconds patience = std::chrono::seconds(20),
+                                                      const MakeSteps& make_steps = {});
 
 /// Runs a case of the adapter door on answers that a test makes up. Returns what failed.
 [[nodiscard]] std::vector<std::string> run_in_process(const suite::Case& one, suite::Adapter& adapter);

@@ -47,7 +47,9 @@ std::vector<std::string> failures_with(const Mutant& mutant, const suite::Suite&
     return run_on_devices(one, {}, *wrap, patience);
   if (const auto* wrap = std::get_if<mutants::Wrap>(&mutant.change))
     return run_in_process(one, *wrap, patience, suite::Arm::parse(arm));
-  return run_in_process(one, {}, patience, suite::Arm::parse(arm), std::get<mutants::MakeSteps>(mutant.change));
+  const auto& steps = std::get<mutants::MakeSteps>(mutant.change);
+  if (one.check->on_device) return run_on_devices(one, {}, {}, patience, steps);
+  return run_in_process(one, {}, patience, suite::Arm::parse(arm), steps);
 }
 
 std::vector<std::string> mutants_of(const std::string& prefix) {
@@ -77,10 +79,15 @@ constexpr int kAttempts = 3;
 
 // Faults that are races: the thread sanitizer ends the program at the first of them, and is right.
 bool is_race(const Mutant& mutant) {
-  static const std::set<std::string> kRaces{
-      "dev.done_not_awaited",   "dev.done_recorded_first", "dev.other_device_not_awaited", "dev.ready_not_awaited",
-      "dev.recorded_elsewhere", "dev.stream_ignored",      "dev.test_says_launched",       "ovl.before_the_producer",
-      "ovl.early_reuse",        "ovl.pingpong_reset",      "ovl.too_few_buffers",          "ovl.wait_one_producer"};
+  static const std::set<std::string> kRaces{"dev.done_not_awaited",         "dev.done_recorded_first",
+                                            "dev.other_device_not_awaited", "dev.ready_not_awaited",
+                                            "dev.recorded_elsewhere",       "gos.device_added_before_it_came",
+                                            "gos.device_default_stream",    "gos.device_sent_before_the_copy",
+                                            "slo.device_default_stream",    "slo.staging_not_awaited",
+                                            "dev.stream_ignored",           "dev.test_says_launched",
+                                            "ovl.before_the_producer",      "ovl.early_reuse",
+                                            "ovl.pingpong_reset",           "ovl.too_few_buffers",
+                                            "ovl.wait_one_producer"};
   return kRaces.contains(mutant.name);
 }
 #ifdef __SANITIZE_THREAD__

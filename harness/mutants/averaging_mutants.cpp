@@ -1,5 +1,6 @@
 // Training whose ranks average parameters, with one wrong step. Each is the smallest change that a real fault would make.
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -51,21 +52,23 @@ std::string of(const char* check, const char* algorithm, int world) {
 }
 
 void keep_first_rate(AveragedSteps& steps) {
-  steps.slowmo.slow = [first = std::make_shared<double>(0)](const SlowRule& rule, Buffer x, Buffer old,
-                                                            Buffer momentum) {
+  steps.slowmo.slow = [first = std::make_shared<double>(0)](const device::Place& place, const SlowRule& rule,
+                                                            std::span<const slowmo::SlowTensor> tensors) {
     SlowRule stale = rule;
     if (*first == 0) *first = rule.fast_learning_rate;
     stale.fast_learning_rate = *first;
-    slowmo::slow_step(stale, x, old, momentum);
+    slowmo::slow_steps(place, stale, tensors);
   };
 }
 
 // As far beyond where the ranks came from as they went ahead.
 void step_uphill(AveragedSteps& steps) {
-  steps.slowmo.slow = [](const SlowRule& rule, Buffer x, Buffer old, Buffer momentum) {
-    for (std::int64_t i = 0; i < x.count && x.dtype == comm::DType::f32; ++i)
-      static_cast<float*>(x.data)[i] = 2 * static_cast<float*>(old.data)[i] - static_cast<float*>(x.data)[i];
-    slowmo::slow_step(rule, x, old, momentum);
+  steps.slowmo.slow = [](const device::Place& place, const SlowRule& rule,
+                         std::span<const slowmo::SlowTensor> tensors) {
+    for (const auto& [x, old, momentum] : tensors)
+      for (std::int64_t i = 0; i < x.count && x.dtype == comm::DType::f32; ++i)
+        static_cast<float*>(x.data)[i] = 2 * static_cast<float*>(old.data)[i] - static_cast<float*>(x.data)[i];
+    slowmo::slow_steps(place, rule, tensors);
   };
 }
 
@@ -116,7 +119,8 @@ std::vector<Mutant> of_averages() {
       {"train.node_gradients_apart", "TRAIN-041", "gradients are not averaged inside the node",
        "a hook that is not called", judged("localsgd", 2, 4), judged("localsgd", 1, 4), "nodes have one rank",
        with([](AveragedSteps& steps) {
-         steps.slowmo.reduce_gradients = [](comm::Communicator&, std::span<const Buffer>, int, slowmo::Convention) {};
+         steps.slowmo.reduce_gradients = [](comm::Communicator&, std::span<const Buffer>, int, slowmo::Convention,
+                                            slowmo::Workspace&) {};
        })},
       {"train.node_gradients_by_world", "TRAIN-041", "gradients of a node are divided by all ranks",
        "average by world size instead of node size", judged("sgp-star", 2, 4), judged("sgp-star", 1, 3),
@@ -142,7 +146,10 @@ std::vector<Mutant> of_averages() {
       {"train.halves_lose_for_good", "TRAIN-052", "masters become the average of the halves", "error feedback left out",
        at("halves", "algorithm=localsgd,type=float16", 3), at("halves", "algorithm=localsgd,type=float16", 1),
        "alone, there is nothing to average", with([](AveragedSteps& steps) {
-         steps.slowmo.error_before = [](comm::ConstBuffer, Buffer master) { slowmo::subtract(master, master); };
+         steps.slowmo.error_before = [](const device::Place& place, std::span<const gossip::TensorPair> halves) {
+           for (const auto& [half, master] : halves)
+             slowmo::subtract(place, std::array{gossip::TensorPair{master, master}});
+         };
        })},
   };
 }

@@ -6,9 +6,11 @@
 
 #include "harness/mutants/kinds.hpp"
 #include "harness/mutants/rewriting.hpp"
+#include "harness/mutants/wrong_kernels.hpp"
 #include "reference/comm/half.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
+#include "reference/gossip/mixing_table.hpp"
 #include "reference/gossip/push_sum_steps.hpp"
 
 namespace plumbline::mutants {
@@ -594,6 +596,10 @@ std::vector<Mutant> step_mutants_of_gossip() {
       {"gos.mixed_anew_elsewhere", "GOSSIP-042", "a round that is completed over another group is mixed anew",
        "mass is lost on a retry", "gossip.failure.other_group[graph=hub,call=1,world=3]",
        "gossip.failure.other_group[graph=hub,call=9,world=3]", "no call fails", push_sum_with(mixes_anew)},
+      {"gos.compares_once", "GOSSIP-184", "a comparison of nodes that was cut is not made again",
+       "a flag that is set before what it stands for", "gossip.failure.comparison_cut[cut=late,world=3]",
+       "gossip.failure.comparison_cut[cut=no,world=3]", "nothing is cut",
+       push_sum_with([](PushSumSteps& steps) { steps.compares_again = [] { return false; }; })},
       {"gos.heartbeat_ignored", "GOSSIP-043", "a message is waited for sixty times as long as was asked for",
        "minutes for seconds", "gossip.failure.heartbeat[world=2]", "", "nobody stops",
        push_sum_with([](PushSumSteps& steps) { steps.patience = sixty_times; })},
@@ -633,11 +639,47 @@ std::vector<Mutant> step_mutants_of_gossip() {
   };
 }
 
+// ---- memory of devices ----
+
+std::vector<Mutant> device_mutants_of_gossip() {
+  const auto rounds = [](const char* kind, int world) {
+    return std::string("gossip.device.rounds[graph=ring,kind=") + kind + ",types=f32,world=" + std::to_string(world) +
+           "]";
+  };
+  const auto beside = [](const char* streams) {
+    return std::string("gossip.device.beside[graph=ring,streams=") + streams + ",types=f32,world=2]";
+  };
+  const char* const events = "an event that one of two streams forgets";
+  return {
+      {"gos.device_sums_whole", "GOSSIP-180", "lazy sums on a device are not multiplied by the share", "GOS-01",
+       rounds("uniform", 3), rounds("skewed", 3), "values are scaled before they are sent",
+       changing<gossip::MixWork>([](gossip::MixWork& work) { work.step.scales = false; })},
+      {"gos.device_default_stream", "GOSSIP-181", "sums are put into the device's default stream",
+       "a stream that was not handed on", rounds("uniform", 2), rounds("uniform", 1), "alone, nothing is added",
+       launching_by_default()},
+      {"gos.device_host_waits", "GOSSIP-181", "the host waits for each sum", "a stream is synchronized",
+       "gossip.device.host_goes_on[how=mix,world=2]", rounds("uniform", 2), "nobody looks at what the host does",
+       waiting_for_kernels()},
+      {"gos.device_sent_before_the_copy", "GOSSIP-182", "the thread's stream does not wait for what is handed over",
+       events, beside("own"), beside("callers"), "there is one stream",
+       push_sum_with([](PushSumSteps& steps) { steps.follows_the_caller = [] { return false; }; })},
+      {"gos.device_added_before_it_came", "GOSSIP-182", "the caller's stream does not wait for what is collected",
+       events, beside("own"), beside("callers"), "there is one stream",
+       push_sum_with([](PushSumSteps& steps) { steps.leads_the_caller = [] { return false; }; })},
+      {"gos.device_unserved", "GOSSIP-183", "tensors on a device are mixed over any communicator",
+       "a capability that nobody asks for", "gossip.device.refuses[world=2]", rounds("uniform", 2),
+       "the communicator takes them", push_sum_with([](PushSumSteps& steps) {
+         steps.require_served = [](std::string_view, const comm::Communicator&, const device::Place&) {};
+       })},
+  };
+}
+
 }  // namespace
 
 std::vector<Mutant> gossip_mutants() {
   std::vector<Mutant> all = answer_mutants_of_gossip();
   std::ranges::move(step_mutants_of_gossip(), std::back_inserter(all));
+  std::ranges::move(device_mutants_of_gossip(), std::back_inserter(all));
   return all;
 }
 

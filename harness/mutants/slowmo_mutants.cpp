@@ -10,12 +10,15 @@
 
 #include "harness/mutants/kinds.hpp"
 #include "harness/mutants/rewriting.hpp"
+#include "harness/mutants/wrong_kernels.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/slowmo/averaging.hpp"
 #include "reference/slowmo/elements.hpp"
+#include "reference/slowmo/slow_step_table.hpp"
 #include "reference/slowmo/slowmo.hpp"
 #include "reference/slowmo/slowmo_steps.hpp"
+#include "reference/slowmo/sums_table.hpp"
 
 namespace plumbline::mutants {
 
@@ -27,6 +30,7 @@ using slowmo::Range;
 using slowmo::Setting;
 using slowmo::SlowMoSteps;
 using slowmo::SlowRule;
+using slowmo::SlowTensor;
 using slowmo::StepPlan;
 
 namespace {
@@ -74,11 +78,12 @@ MakeSteps saving(std::function<void(Checkpoint&)> change) {
 using SlowElement = std::function<void(const SlowRule& rule, double& x, double& old, double& momentum)>;
 MakeSteps slowing(SlowElement change) {
   return with([change = std::move(change)](SlowMoSteps& steps) {
-    steps.slow = [change](const SlowRule& rule, Buffer x, Buffer old, Buffer momentum) {
-      if (x.dtype != comm::DType::f64) return slowmo::slow_step(rule, x, old, momentum);
-      for (std::int64_t i = 0; i < x.count; ++i)
-        change(rule, static_cast<double*>(x.data)[i], static_cast<double*>(old.data)[i],
-               static_cast<double*>(momentum.data)[i]);
+    steps.slow = [change](const device::Place& place, const SlowRule& rule, std::span<const SlowTensor> tensors) {
+      if (tensors.front().x.dtype != comm::DType::f64) return slowmo::slow_steps(place, rule, tensors);
+      for (const auto& [x, old, momentum] : tensors)
+        for (std::int64_t i = 0; i < x.count; ++i)
+          change(rule, static_cast<double*>(x.data)[i], static_cast<double*>(old.data)[i],
+                 static_cast<double*>(momentum.data)[i]);
     };
   });
 }
@@ -95,7 +100,7 @@ suite::Steps no_barrier() {
   const auto late = std::make_shared<std::vector<std::vector<std::byte>>>();
   SlowMoSteps steps;
   steps.reduce_gradients = [late](comm::Communicator& node, std::span<const Buffer> gradients, int divisor,
-                                  slowmo::Convention convention) {
+                                  slowmo::Convention convention, slowmo::Workspace& workspace) {
     std::vector<std::vector<std::byte>> memory;
     std::vector<Buffer> copies;
     for (const Buffer& gradient : gradients) {
@@ -103,7 +108,7 @@ suite::Steps no_barrier() {
       memory.emplace_back(bytes, bytes + gradient.bytes());
       copies.push_back({memory.back().data(), gradient.count, gradient.dtype});
     }
-    slowmo::all_reduce_mean(node, copies, divisor, convention);
+    slowmo::all_reduce_mean(node, copies, divisor, convention, workspace);
     for (std::size_t i = 0; i < late->size(); ++i)
       std::ranges::copy((*late)[i], static_cast<std::byte*>(gradients[i].data));
     *late = std::move(memory);
@@ -211,10 +216,10 @@ std::vector<Mutant> slow_steps() {
        [] {
          const auto first = std::make_shared<double>(0);
          SlowMoSteps steps;
-         steps.slow = [first](SlowRule rule, Buffer x, Buffer old, Buffer momentum) {
+         steps.slow = [first](const device::Place& place, SlowRule rule, std::span<const SlowTensor> tensors) {
            if (*first == 0) *first = rule.fast_learning_rate;
            rule.fast_learning_rate = *first;
-           slowmo::slow_step(rule, x, old, momentum);
+           slowmo::slow_steps(place, rule, tensors);
          };
          return suite::Steps(std::move(steps));
        }},
@@ -368,13 +373,14 @@ std::vector<Mutant> states() {
   };
   return {
       {"slo.error_sign", "SLOWMO-030", "what a half has lost is taken twice instead of given back",
-       "error feedback sign", halves("some", 2), "", "every average changes masters", with([](SlowMoSteps& steps) {
-         steps.error_after = [](comm::ConstBuffer half, Buffer master) { slowmo::subtract(half, master); };
-       })},
+       "error feedback sign", halves("some", 2), "", "every average changes masters",
+       with([](SlowMoSteps& steps) { steps.error_after = slowmo::keep_errors_of; })},
       {"slo.no_error_feedback", "SLOWMO-030", "masters are set to the average of the halves", "REF-11",
        halves("some", 2), halves("none", 2), "nothing is lost", with([](SlowMoSteps& steps) {
-         steps.error_before = [](comm::ConstBuffer, Buffer) {};
-         steps.error_after = [](comm::ConstBuffer half, Buffer master) { slowmo::copy(half, master); };
+         steps.error_before = [](const device::Place&, std::span<const gossip::TensorPair>) {};
+         steps.error_after = [](const device::Place& place, std::span<const gossip::TensorPair> halves) {
+           slowmo::copy(place, halves);
+         };
        })},
       {"slo.halves_stay", "SLOWMO-031", "halves are not set to their masters", "the copy back is forgotten",
        halves("some", 2), halves("none", 2), "they are alike",
@@ -489,9 +495,9 @@ std::vector<Mutant> said() {
 
 MakeSteps by_rule(std::function<void(slowmo::OuterRule&)> change) {
   return with([change = std::move(change)](SlowMoSteps& steps) {
-    steps.slow = [change](SlowRule rule, Buffer x, Buffer old, Buffer momentum) {
+    steps.slow = [change](const device::Place& place, SlowRule rule, std::span<const SlowTensor> tensors) {
       change(rule.outer);
-      slowmo::slow_step(rule, x, old, momentum);
+      slowmo::slow_steps(place, rule, tensors);
     };
   });
 }
@@ -542,6 +548,46 @@ std::vector<Mutant> outer_rules() {
            return slowmo::level_due(schedule, call);
          };
        })},
+  };
+}
+
+// ---- memory of devices ----
+
+/// Says that a stream is done, whatever it still has to do.
+class NeverWaits final : public device::RuntimeDecorator {
+ public:
+  using RuntimeDecorator::RuntimeDecorator;
+  void synchronize(int, device::Stream) override {}
+};
+
+std::vector<Mutant> on_devices() {
+  const auto steps = [](const std::string& run, const char* type, int world = 2) {
+    return at("device.steps", "run=" + run + ",dtype=" + type, world);
+  };
+  using SlowWork = slowmo::SlowStepWork<slowmo::SlowStepAsPaper>;
+  return {
+      {"slo.device_error_sign", "SLOWMO-180",
+       "on a device what halves lose is added to their masters before an average", "error feedback sign",
+       steps("localsgd", "f16"), steps("localsgd", "f32"), "there are no masters",
+       changing<slowmo::SumWork>([](slowmo::SumWork& work) { work.step.subtracts = false; })},
+      {"slo.device_forgets_momentum", "SLOWMO-180", "on a device slow momentum begins anew in each slow step",
+       "a coefficient that is left out", steps("slowmo-whole", "f32"), steps("localsgd", "f32"), "there is none",
+       changing<SlowWork>([](SlowWork& work) { work.in_f32.beta = 0; })},
+      {"slo.device_default_stream", "SLOWMO-181", "kernels are put into the device's default stream",
+       "a stream that was not handed on", steps("localsgd", "f32"), "", "each step launches kernels",
+       launching_by_default()},
+      {"slo.device_host_waits", "SLOWMO-181", "the host waits for each kernel", "a stream is synchronized",
+       at("device.host_goes_on", "run=localsgd,dtype=f32", 2), steps("localsgd", "f32"),
+       "nobody looks at what the host does", waiting_for_kernels()},
+      {"slo.staging_not_awaited", "SLOWMO-182", "what goes by way of the host is sent before it is there",
+       "a copy that is not waited for", at("device.by_way_of_the_host", "run=localsgd,dtype=f32", 2),
+       steps("localsgd", "f32"), "nothing goes by way of the host",
+       [](std::shared_ptr<device::Runtime> inner) -> std::shared_ptr<device::Runtime> {
+         return std::make_shared<NeverWaits>(std::move(inner));
+       }},
+      {"slo.stages_unasked", "SLOWMO-183", "all goes by way of the host, asked or not", "a default that is on",
+       at("device.refuses", "", 2), steps("localsgd", "f32"), "values are the same",
+       with([](SlowMoSteps& steps) { steps.stages = [](bool) { return true; }; })},
   };
 }
 
@@ -611,7 +657,7 @@ std::vector<Mutant> answers() {
 
 std::vector<Mutant> slowmo_mutants() {
   std::vector<Mutant> all = times();
-  for (const auto kind : {slow_steps, gossiping, states, outer_rules, said, answers})
+  for (const auto kind : {slow_steps, gossiping, states, outer_rules, on_devices, said, answers})
     std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }

@@ -46,7 +46,8 @@ std::vector<T> ring_sum(RankInputs<T> inputs) {
     throw Unsupported(
         fmt::format("ring_sum: {} elements of {} bytes on {} ranks; gloo's chunks are known up to {} elements",
                     elements, sizeof(T), ranks, limit));
-  const std::size_t chunk_length = 2 * ((elements + 2 * ranks - 1) / (2 * ranks));
+  const auto chunk_length =
+      static_cast<std::size_t>(ring_chunk(static_cast<std::int64_t>(elements), static_cast<std::int64_t>(ranks)));
   std::vector<T> output(elements);
   for (std::size_t i = 0; i < elements; ++i) {
     const std::size_t chunk = i / chunk_length;

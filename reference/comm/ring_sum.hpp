@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,11 @@ namespace plumbline::comm {
 /// The ranks' elements: one view per rank.
 template <class T>
 using RankInputs = std::span<const std::span<const T>>;
+
+/// The length of a chunk of `elements` that so many ranks add: 2 * ceil(elements / 2 ranks).
+[[nodiscard]] constexpr std::int64_t ring_chunk(std::int64_t elements, std::int64_t ranks) {
+  return 2 * ((elements + 2 * ranks - 1) / (2 * ranks));
+}
 
 /// The sum in gloo's ring order. Throws InvalidArgument when there is no rank or the lengths differ, and
 /// Unsupported for a message (n elements) of more than 2N MiB.

@@ -1,5 +1,6 @@
 #include "reference/device/cuda_runtime.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/device/cuda_current.cuh"
 #include "reference/device/cuda_kernels.hpp"
+#include "reference/device/kernel.hpp"
 
 namespace plumbline::device {
 namespace {
@@ -54,7 +56,7 @@ int usable_devices() {
 
 class Cuda final : public Runtime {
  public:
-  Cuda() : count_(usable_devices()) {}
+  explicit Cuda(std::vector<CudaKernel> kernels) : count_(usable_devices()), kernels_(std::move(kernels)) {}
 
   [[nodiscard]] comm::Device::Kind kind() const override { return comm::Device::Kind::cuda; }
   [[nodiscard]] int count() const override { return count_; }
@@ -209,6 +211,13 @@ class Cuda final : public Runtime {
     const Current current(device);
     expect(launch_move(table, native(stream)), "the launch of a move");
   }
+  void launch(int device, const Kernel& kernel, const void* work, std::int32_t chunks, Stream stream) override {
+    const auto found = std::ranges::find(kernels_, kernel.name, &CudaKernel::name);
+    if (found == kernels_.end())
+      throw Unsupported(fmt::format("cuda:{}: this runtime was made without the kernel of {}", device, kernel.name));
+    const Current current(device);
+    found->launch(work, chunks, stream);
+  }
   void pause(int device, std::chrono::nanoseconds duration, Stream stream) override {
     const Current current(device);
     expect(launch_pause(duration.count(), native(stream)), "the launch of a pause");
@@ -221,12 +230,15 @@ class Cuda final : public Runtime {
   }
 
   const int count_;
+  const std::vector<CudaKernel> kernels_;
   std::mutex mutex_;
   std::set<std::pair<int, int>> connected_;
 };
 
 }  // namespace
 
-std::unique_ptr<Runtime> make_cuda() { return std::make_unique<Cuda>(); }
+std::unique_ptr<Runtime> make_cuda(std::vector<CudaKernel> kernels) {
+  return std::make_unique<Cuda>(std::move(kernels));
+}
 
 }  // namespace plumbline::device

@@ -18,6 +18,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/device/fold_chunk.hpp"
+#include "reference/device/kernel.hpp"
 #include "reference/device/move_chunk.hpp"
 
 namespace plumbline::device {
@@ -286,6 +287,14 @@ class Emulated final : public Runtime {
     stream_of(device, stream)->put([table = std::make_shared<const MoveTable>(table)] {
       for (std::int32_t chunk = 0; chunk < table->chunks; ++chunk)
         for (int thread = 0; thread < kThreads; ++thread) move_chunk(*table, chunk, thread, kThreads);
+    });
+  }
+  void launch(int device, const Kernel& kernel, const void* work, std::int32_t chunks, Stream stream) override {
+    for (const void* address : kernel.addresses(work)) expect_device_memory(address);
+    const auto* const bytes = static_cast<const std::byte*>(work);
+    stream_of(device, stream)->put([run = kernel.run, kept = std::vector(bytes, bytes + kernel.bytes), chunks] {
+      for (std::int32_t chunk = 0; chunk < chunks; ++chunk)
+        for (int thread = 0; thread < kThreads; ++thread) run(kept.data(), chunk, thread, kThreads);
     });
   }
   void pause(int device, std::chrono::nanoseconds duration, Stream stream) override {

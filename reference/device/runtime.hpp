@@ -28,6 +28,7 @@ namespace plumbline::device {
 
 struct FoldTable;  // fold.hpp: reductions of many inputs to many outputs
 struct MoveTable;  // move.hpp: many copies and exchanges
+struct Kernel;     // kernel.hpp: what components bring along
 
 /// What a device is.
 struct Description {
@@ -88,6 +89,8 @@ class Runtime {
   // Kernels: each a launch, its table passed by value.
   virtual void fold(int device, const FoldTable& table, Stream stream) = 0;
   virtual void move(int device, const MoveTable& table, Stream stream) = 0;
+  /// Blocks 0 to `chunks` - 1 of a component's kernel, on a copy of `work`. Throws Unsupported where the runtime has no such kernel.
+  virtual void launch(int device, const Kernel& kernel, const void* work, std::int32_t chunks, Stream stream) = 0;
   /// Keeps the stream busy for at least that long: a producer that is slow on purpose.
   virtual void pause(int device, std::chrono::nanoseconds duration, Stream stream) = 0;
 };
@@ -121,6 +124,9 @@ class RuntimeDecorator : public Runtime {
   }
   void fold(int device, const FoldTable& table, Stream stream) override { inner_->fold(device, table, stream); }
   void move(int device, const MoveTable& table, Stream stream) override { inner_->move(device, table, stream); }
+  void launch(int device, const Kernel& kernel, const void* work, std::int32_t chunks, Stream stream) override {
+    inner_->launch(device, kernel, work, chunks, stream);
+  }
   void pause(int device, std::chrono::nanoseconds duration, Stream stream) override {
     inner_->pause(device, duration, stream);
   }

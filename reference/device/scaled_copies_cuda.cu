@@ -9,4 +9,6 @@ void copy_on_device(std::span<const ScaledCopy> copies, Scaling scaling, void* s
   launch("copies", scaled_copy_work(copies, scaling, device), device, stream);
 }
 
+CudaKernel copies_kernel() { return cuda_kernel<ScaledCopyWork>(); }
+
 }  // namespace plumbline::device

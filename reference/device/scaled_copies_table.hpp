@@ -7,6 +7,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "reference/device/both_sides.hpp"
@@ -47,6 +48,7 @@ struct CopyStep {
 };
 
 struct ScaledCopyWork {
+  static constexpr std::string_view kName = "copies";
   /// `types` of an entry that is copied as bytes; of others 4 * type of `from` + type of `to`, as DType numbers them.
   static constexpr std::int32_t kBytes = -1;
 

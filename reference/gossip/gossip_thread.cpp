@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -14,11 +14,38 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/gossip/backoff.hpp"
+#include "reference/gossip/tensor_lists.hpp"
 
 namespace plumbline::gossip {
 
 using comm::Buffer;
 using Clock = std::chrono::steady_clock;
+
+namespace {
+
+// The stream of the thread's own on a device, and where it and the caller's meet.
+class OwnLane {
+ public:
+  OwnLane(const device::DeviceUse& use, int index)
+      : runtime_(use.runtime), stream_(runtime_, index), handed_over_(runtime_, index), came_(runtime_, index) {}
+
+  [[nodiscard]] device::Stream stream() const { return stream_.get(); }
+  void synchronize() const { stream_.synchronize(); }
+  // What is put into this stream from now on waits for all that is in the caller's, and the other way round.
+  void follow(device::Stream callers) const { order(handed_over_, callers, stream()); }
+  void lead(device::Stream callers) const { order(came_, stream(), callers); }
+
+ private:
+  void order(const device::OwnEvent& event, device::Stream first, device::Stream then) const {
+    event.record(first);
+    runtime_->wait(event.device(), then, event.get());
+  }
+  std::shared_ptr<device::Runtime> runtime_;
+  device::OwnStream stream_;
+  device::OwnEvent handed_over_, came_;
+};
+
+}  // namespace
 
 struct GossipThread::Shared {
   Shared(std::unique_ptr<comm::Communicator> of_nodes, Graph graph, Mixing mixing, PushSumOptions options,
@@ -30,6 +57,10 @@ struct GossipThread::Shared {
         retry_mixes(steps.retry_mixes),
         renews_heartbeat(steps.renews_heartbeat),
         pause(steps.pause),
+        use(options.device),
+        has_own_stream(options.use_streams),
+        follows(steps.follows_the_caller()),
+        leads(steps.leads_the_caller()),
         push_sum(*group, std::move(graph), std::move(mixing), options, std::move(steps)) {}
 
   std::unique_ptr<comm::Communicator> group;
@@ -39,6 +70,8 @@ struct GossipThread::Shared {
   const std::function<bool()> retry_mixes;
   const std::function<bool()> renews_heartbeat;
   const std::function<std::chrono::milliseconds(std::chrono::milliseconds due)> pause;
+  const device::DeviceUse use;  // with the caller's stream
+  const bool has_own_stream, follows, leads;
 
   mutable std::mutex mutex;
   std::condition_variable changed;
@@ -58,8 +91,10 @@ struct GossipThread::Shared {
   std::string interruption;  // the last one
 
   // Of whose turn it is.
+  std::optional<OwnLane> lane;
   PushSum push_sum;
-  std::vector<std::vector<std::byte>> memory;
+  device::Place where;  // what is handed over lies
+  std::vector<device::Room> memory;
   std::vector<Buffer> sent;
   Incoming incoming;
   std::thread thread;
@@ -69,10 +104,24 @@ struct GossipThread::Shared {
     sent.assign(x.begin(), x.end());
     if (!copies) return;
     memory.resize(x.size());
+    std::vector<TensorPair> pairs;
     for (std::size_t i = 0; i < x.size(); ++i) {
-      memory[i].resize(x[i].bytes());
-      if (!memory[i].empty()) std::memcpy(memory[i].data(), x[i].data, x[i].bytes());
-      sent[i].data = memory[i].data();
+      sent[i].data = memory[i].take(where, x[i].bytes());
+      pairs.push_back({x[i], sent[i]});
+    }
+    copy(where, pairs);
+  }
+  void find_place(std::span<const Buffer> x) {
+    where = device::place_of("gossip", x, use);
+    if (!where.is_host() && has_own_stream && !lane) lane.emplace(use, where.index());
+  }
+  // Nothing is under way any more in memory that goes.
+  void await_device() const noexcept {
+    try {
+      if (lane) lane->synchronize();
+      where.synchronize();
+    } catch (const std::exception&) {
+      // The device does nothing any more.
     }
   }
   void set_deadline() {
@@ -87,6 +136,11 @@ struct GossipThread::Shared {
     set_deadline();
   }
   [[nodiscard]] comm::TimeoutError late() const { return late_round(place, interruption, heartbeat); }
+  // The thread's side: the exchange of what was handed over.
+  [[nodiscard]] Incoming exchange() {
+    if (lane) push_sum.use_stream(lane->stream());
+    return push_sum.exchange(sent);
+  }
   // The same values again, behind a pause.
   void repeat() {
     if (retry_mixes()) push_sum.prepare(sent);
@@ -115,7 +169,7 @@ struct GossipThread::Shared {
       std::exception_ptr failed;
       Incoming came;
       try {
-        came = push_sum.exchange(sent);
+        came = exchange();
       } catch (...) {
         failed = std::current_exception();
       }
@@ -141,8 +195,10 @@ bool GossipThread::hand_over(std::span<const Buffer> x) {
   const std::lock_guard lock(shared_->mutex);
   if (!shared_->takes_values(shared_->is_on) || shared_->is_under_way || shared_->is_closing || shared_->has_failed)
     return false;
+  shared_->find_place(x);
   shared_->push_sum.prepare(x);
   shared_->keep(x);
+  if (shared_->lane && shared_->follows) shared_->lane->follow(shared_->use.stream);
   shared_->is_under_way = true;
   shared_->begin_round();
   shared_->give_turn();
@@ -173,6 +229,10 @@ GossipThread::Collected GossipThread::collect(std::span<const Buffer> x, bool wa
       shared.has_failed = true;
       throw;
     }
+  }
+  if (shared.lane) {
+    if (shared.leads) shared.lane->lead(shared.use.stream);
+    shared.push_sum.use_stream(shared.use.stream);
   }
   shared.push_sum.absorb(x, shared.incoming);
   shared.is_under_way = shared.is_ready = false;
@@ -244,6 +304,7 @@ void GossipThread::close() noexcept {
     shared_->changed.notify_all();
   }
   shared_->thread.join();
+  shared_->await_device();
 }
 
 }  // namespace plumbline::gossip

@@ -3,6 +3,10 @@
 // Model   The caller hands its values over and goes on; the thread exchanges a copy of what is sent; the caller collects what
 //         came and adds it. At most one round is under way. Two flags say who may touch what: handed over (the thread's
 //         turn) and ready (the caller's), under one lock. The thread's group is its own.
+// Devices Values in a device's memory are mixed, copied and added in the caller's stream (PushSumOptions::device), and exchanged
+//         in one of the thread's own, beside it (use_streams). Events order the two: the exchange begins behind the copy, what
+//         came is added behind the exchange. The host waits for the thread, which waits for other nodes' calls; neither waits
+//         for the device. What a failed exchange put into the thread's stream comes before its repetition.
 // Retry   An exchange that failed without spoiling the group is marked with weight -1; collect() then hands the same values
 //         over again without mixing, and says so, until the heartbeat time since the hand-over has passed; the thread
 //         pauses before each such try (backoff.hpp).

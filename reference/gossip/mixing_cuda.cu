@@ -9,4 +9,6 @@ void mix_on_device(std::span<const Arrivals> tensors, Kept kept, void* stream) {
   device::launch("mixing", mix_work(tensors, kept, device), device, stream);
 }
 
+device::CudaKernel mixing_kernel() { return device::cuda_kernel<MixWork>(); }
+
 }  // namespace plumbline::gossip

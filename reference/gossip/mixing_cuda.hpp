@@ -7,6 +7,7 @@
 
 #include <span>
 
+#include "reference/device/cuda_kernel.hpp"
 #include "reference/gossip/mixing_table.hpp"
 
 namespace plumbline::gossip {
@@ -14,5 +15,8 @@ namespace plumbline::gossip {
 /// Mixes all tensors, on a stream (a cudaStream_t; null: the default one) of the device that they are on. A launch for each 666
 /// tensors. The device that was current is current again. Throws what mix_work() throws; RuntimeFailure where CUDA refuses.
 void mix_on_device(std::span<const Arrivals> tensors, Kept kept, void* stream = nullptr);
+
+/// MixWork for device::make_cuda().
+[[nodiscard]] device::CudaKernel mixing_kernel();
 
 }  // namespace plumbline::gossip

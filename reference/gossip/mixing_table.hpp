@@ -6,6 +6,7 @@
 
 #include <array>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "reference/device/both_sides.hpp"
@@ -41,6 +42,7 @@ struct MixStep {
 };
 
 struct MixWork {
+  static constexpr std::string_view kName = "mixing";
   device::TensorTable<1 + kMostArrivals> table;  // x, what came
   MixStep step;
 

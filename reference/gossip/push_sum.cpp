@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
 #include <iterator>
 #include <limits>
 #include <string_view>
@@ -14,6 +13,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/comm/half.hpp"
 #include "reference/gossip/tensor_kernels.hpp"
+#include "reference/gossip/tensor_lists.hpp"
 
 namespace plumbline::gossip {
 
@@ -85,14 +85,21 @@ double rounded_to(DType dtype, double value) {
 void require_tensor(const Buffer& tensor) {
   if (!comm::is_floating(tensor.dtype))
     throw Unsupported(fmt::format("gossip of {}; only floating types have a mean", comm::name_of(tensor.dtype)));
-  if (tensor.device.kind != comm::Device::Kind::cpu)
-    throw Unsupported(fmt::format("gossip of a tensor on {}; copy it to the host first", comm::name_of(tensor.device)));
 }
 
 Buffer piece_of(Buffer tensor, std::int64_t begin, std::int64_t count) {
   auto* data = static_cast<std::byte*>(tensor.data) + static_cast<std::size_t>(begin) * size_of(tensor.dtype);
   return {data, count, tensor.dtype, tensor.device};
 }
+
+std::vector<Buffer> some_of(std::span<const Buffer> x, std::span<const std::size_t> which) {
+  std::vector<Buffer> some;
+  for (const std::size_t tensor : which) some.push_back(x[tensor]);
+  return some;
+}
+
+// Numbers that each node says of itself when all are compared.
+constexpr std::size_t kHeader = 4;
 
 // Pieces of a large tensor are mixed while they are in a cache.
 constexpr std::int64_t kPieceBytes = 64 * 1024;
@@ -108,6 +115,7 @@ struct PushSum::Transfer {
   std::vector<double> sent_weights, received_weights;
   std::vector<std::uint8_t> confirmed;
   std::vector<Call> sends, receives;
+  std::vector<TensorPair> pairs;  // of the list at hand
   [[nodiscard]] const Peers& peers() const { return plan->peers; }
   [[nodiscard]] const Shares& shares() const { return plan->shares; }
 };
@@ -125,12 +133,10 @@ comm::TimeoutError late_round(const std::string& place, const std::string& inter
                                         std::chrono::duration<double>(heartbeat).count()));
 }
 
-Buffer MessageMemory::take(std::int64_t count, DType dtype) {
-  if (next_ == blocks_.size()) blocks_.emplace_back();
-  std::vector<std::byte>& block = blocks_[next_++];
+Buffer MessageMemory::take(const device::Place& place, std::int64_t count, DType dtype) {
+  if (next_ == rooms_.size()) rooms_.emplace_back();
   const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
-  if (block.size() < bytes) block.resize(bytes);
-  return {block.data(), count, dtype};
+  return {rooms_[next_++].take(place, bytes), count, dtype, place.device()};
 }
 
 PushSum::PushSum(comm::Communicator& group, Graph graph, Mixing mixing, PushSumOptions options, PushSumSteps steps)
@@ -157,11 +163,18 @@ PushSum::PushSum(comm::Communicator& group, Graph graph, Mixing mixing, PushSumO
   const std::vector<int> book = graph_.phone_book(group.rank());
   if (std::ranges::find(book, group.rank()) != book.end())
     throw InvalidArgument(fmt::format("the phone book of node {} names the node itself: {}", group.rank(), book));
+  if (options_.device.runtime != nullptr) use_stream(options_.device.stream);
+}
+
+void PushSum::use_stream(device::Stream stream) {
+  options_.device.stream = stream;
+  place_.use_stream(stream);
+  group_->use_stream(stream);
 }
 
 void PushSum::set_round(std::int64_t round) {
   graph_.require(group_->rank(), round);
-  round_ = round;
+  round_ = first_round_ = round;
   for (Lane& lane : lanes_) lane.round = round;
 }
 
@@ -216,6 +229,8 @@ const PushSum::Lane& PushSum::weight_lane() const { return lanes_[steps_.weight_
 void PushSum::sort_into_lanes(std::span<const Buffer> x) {
   std::ranges::for_each(x, require_tensor);
   if (!lanes_.empty()) return require_same_types(x);
+  const device::Place place = device::place_of("gossip", x, options_.device);
+  steps_.require_served("gossip", *group_, place);
   std::vector<Lane> lanes;
   for (std::size_t i = 0; i < x.size(); ++i) {
     auto lane = std::ranges::find(lanes, x[i].dtype, &Lane::dtype);
@@ -229,6 +244,7 @@ void PushSum::sort_into_lanes(std::span<const Buffer> x) {
     lane->tensors.push_back(i);
   }
   lanes_ = std::move(lanes);
+  place_ = place;
 }
 
 void PushSum::require_same_types(std::span<const Buffer> x) const {
@@ -241,48 +257,64 @@ void PushSum::require_same_types(std::span<const Buffer> x) const {
       if (x[tensor].dtype != lane.dtype)
         throw InvalidArgument(fmt::format("a round of gossip whose tensor {} is of {}; those before it had {} there",
                                           tensor, comm::name_of(x[tensor].dtype), comm::name_of(lane.dtype)));
+  device::require_at("a round of gossip like those before it", x, place_);
 }
 
+// Once: each node has heard of all others before it sends the first message.
 void PushSum::verify() {
   if (is_verified_ || !options_.verifies || !steps_.verifies() || graph_.nodes() == 1) return;
+  is_verified_ = !steps_.compares_again();
+  compare();
   is_verified_ = true;
-  const Peers own = steps_.peers(graph_, group_->rank(), lanes_.empty() ? round_ : lanes_.front().round);
+}
+
+// Two messages to all. Cut before the second one, it goes on there: others may have been done with the first.
+void PushSum::compare() {
   const auto nodes = static_cast<std::size_t>(graph_.nodes());
-  constexpr std::size_t header = 4;
-  const std::array<std::int64_t, header> mine{
-      std::bit_cast<std::int64_t>(hash_of(graph_, mixing_, round_)), static_cast<std::int64_t>(own.out.size()),
-      static_cast<std::int64_t>(own.in.size()), group_->pair_exchanges() != nullptr ? 1 : 0};
-  std::vector<std::int64_t> all(header * nodes);
-  group_->all_gather({mine.data(), header, DType::i64}, {all.data(), static_cast<std::int64_t>(all.size()), DType::i64},
-                     options_.heartbeat);
+  const Peers own = steps_.peers(graph_, group_->rank(), first_round_);
+  if (headers_.empty()) {
+    const bool can_meet = place_.is_host() && group_->pair_exchanges() != nullptr;
+    const std::array<std::int64_t, kHeader> mine{std::bit_cast<std::int64_t>(hash_of(graph_, mixing_, first_round_)),
+                                                 static_cast<std::int64_t>(own.out.size()),
+                                                 static_cast<std::int64_t>(own.in.size()), can_meet ? 1 : 0};
+    std::vector<std::int64_t> headers(kHeader * nodes);
+    group_->all_gather({mine.data(), kHeader, DType::i64},
+                       {headers.data(), static_cast<std::int64_t>(headers.size()), DType::i64}, options_.heartbeat);
+    headers_ = std::move(headers);
+  }
   std::size_t longest = 0;
   for (std::size_t node = 0; node < nodes; ++node)
-    longest = std::max(longest, static_cast<std::size_t>(all[header * node + 1] + all[header * node + 2]));
+    longest = std::max(longest, static_cast<std::size_t>(headers_[kHeader * node + 1] + headers_[kHeader * node + 2]));
   std::vector<std::int32_t> list(longest), lists(longest * nodes);
   std::ranges::copy(own.in, std::ranges::copy(own.out, list.begin()).out);
   if (longest > 0)
     group_->all_gather({list.data(), static_cast<std::int64_t>(longest), DType::i32},
                        {lists.data(), static_cast<std::int64_t>(lists.size()), DType::i32}, options_.heartbeat);
-  is_verified_ = false;  // unless all of it agrees
+  judge(std::exchange(headers_, {}), lists);
+}
+
+// What all nodes have said: headers, and lists of peers of one length.
+void PushSum::judge(const std::vector<std::int64_t>& headers, const std::vector<std::int32_t>& lists) {
+  const auto nodes = static_cast<std::size_t>(graph_.nodes());
+  const auto header = [&](std::size_t node, std::size_t place) { return headers[kHeader * node + place]; };
   std::vector<Peers> peers(nodes);
   for (std::size_t node = 0; node < nodes; ++node) {
-    const auto begin = lists.begin() + static_cast<std::ptrdiff_t>(longest * node);
-    const auto middle = begin + all[header * node + 1];
-    peers[node] = {{begin, middle}, {middle, middle + all[header * node + 2]}};
+    const auto begin = lists.begin() + static_cast<std::ptrdiff_t>(lists.size() / nodes * node);
+    const auto middle = begin + header(node, 1);
+    peers[node] = {{begin, middle}, {middle, middle + header(node, 2)}};
   }
   if (const std::string problem = first_mismatch(peers); !problem.empty())
     throw comm::MismatchError(
-        fmt::format("round {} of gossip over group {}: {}", round_, group_->group().name, problem));
+        fmt::format("round {} of gossip over group {}: {}", first_round_, group_->group().name, problem));
   for (std::size_t node = 1; node < nodes; ++node)
-    if (all[header * node] != all[0])
+    if (header(node, 0) != header(0, 0))
       throw comm::MismatchError(
           fmt::format("gossip over group {}: nodes 0 and {} have other graphs, mixings or rounds; "
                       "node 0 {}, node {} {}",
                       group_->group().name, node, words_of(peers[0]), node, words_of(peers[node])));
   bool all_can = true;
-  for (std::size_t node = 0; node < nodes; ++node) all_can = all_can && all[header * node + 3] != 0;
+  for (std::size_t node = 0; node < nodes; ++node) all_can = all_can && header(node, 3) != 0;
   all_meet_ = steps_.meets(all_can);
-  is_verified_ = true;
 }
 
 void PushSum::prepare(std::span<const Buffer> x, bool mixes) {
@@ -290,7 +322,7 @@ void PushSum::prepare(std::span<const Buffer> x, bool mixes) {
   if (!mixes || is_lazy_ || lanes_.empty()) return;
   for (const Lane& lane : lanes_) {
     const double kept = is_fairscale() ? weight_lane().kept_before : plan_of(lane.round).shares.kept;
-    for (const std::size_t tensor : lane.tensors) scale(x[tensor], kept);
+    scale(place_, some_of(x, lane.tensors), kept);
   }
   prepare_weight();
 }
@@ -423,16 +455,17 @@ void PushSum::begin_transfer(Lane& lane) {
 
 void PushSum::take_parts(Lane& lane, std::span<const Buffer> x) {
   std::vector<Buffer>& parts = transfer_->parts;
-  parts.clear();
-  for (const std::size_t tensor : lane.tensors) parts.push_back(x[tensor]);
+  parts = some_of(x, lane.tensors);
   if (!transfer_->fused) return;
   std::int64_t total = 0, begin = 0;
   for (const Buffer& part : parts) total += part.count;
-  const Buffer flat = lane.sent.take(total, lane.dtype);
+  const Buffer flat = lane.sent.take(place_, total, lane.dtype);
+  transfer_->pairs.clear();
   for (const Buffer& part : parts) {
-    if (part.count > 0) std::memcpy(piece_of(flat, begin, part.count).data, part.data, part.bytes());
+    transfer_->pairs.push_back({part, piece_of(flat, begin, part.count)});
     begin += part.count;
   }
+  copy(place_, transfer_->pairs);
   parts.assign(1, flat);
 }
 
@@ -447,19 +480,20 @@ double PushSum::sent_ratio_of(const Shares& shares, std::size_t peer, bool fused
 }
 
 void PushSum::add_sends(const Lane& lane, MessageMemory& memory) {
-  const Transfer& transfer = *transfer_;
+  Transfer& transfer = *transfer_;
   for (std::size_t i = 0; i < transfer.peers().out.size(); ++i) {
     if (lane.has_sent[i]) continue;
     const double ratio = sent_ratio_of(transfer.shares(), i, transfer.fused);
+    transfer.pairs.clear();
     for (const Buffer& part : transfer.parts) {
       ConstBuffer values = part;
       if (ratio != 1) {
-        const Buffer scaled = memory.take(part.count, part.dtype);
-        scaled_copy(part, scaled, ratio);
-        values = scaled;
+        transfer.pairs.push_back({part, memory.take(place_, part.count, part.dtype)});
+        values = transfer.pairs.back().to;
       }
-      transfer_->sends.push_back(send_of(values, transfer.peers().out[i], tag_of(Message::values)));
+      transfer.sends.push_back(send_of(values, transfer.peers().out[i], tag_of(Message::values)));
     }
+    scaled_copy(place_, transfer.pairs, ratio);
   }
 }
 
@@ -481,7 +515,7 @@ void PushSum::add_receives(Lane& lane) {
   transfer.came.clear();
   for (const int peer : transfer.peers().in)
     for (const Buffer& part : transfer.parts) {
-      transfer.came.push_back(lane.received.take(part.count, part.dtype));
+      transfer.came.push_back(lane.received.take(place_, part.count, part.dtype));
       transfer.receives.push_back(recv_of(transfer.came.back(), peer, tag_of(Message::values)));
     }
   add_received_weights();
@@ -497,10 +531,15 @@ void PushSum::add_received_weights() {
 // Adds up what the peers of the round have sent.
 void PushSum::take_in(Lane& lane, std::span<const Buffer> x) {
   if (std::exchange(lane.has_come, true)) return;
-  const Transfer& transfer = *transfer_;
+  Transfer& transfer = *transfer_;
   if (!transfer.peers().in.empty()) {
     const std::size_t parts = transfer.parts.size();
-    for (std::size_t i = parts; i < transfer.came.size(); ++i) add(transfer.came[i % parts], transfer.came[i]);
+    for (std::size_t sender = 1; sender < transfer.peers().in.size(); ++sender) {
+      transfer.pairs.clear();
+      for (std::size_t i = 0; i < parts; ++i)
+        transfer.pairs.push_back({transfer.came[sender * parts + i], transfer.came[i]});
+      add(place_, transfer.pairs);
+    }
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < lane.tensors.size(); ++i) {
       const std::int64_t count = x[lane.tensors[i]].count;
@@ -530,22 +569,22 @@ void PushSum::confirm(const Lane& lane) {
 
 void PushSum::absorb(std::span<const Buffer> x, const Incoming& incoming) {
   sort_into_lanes(x);
-  for (const Lane& lane : lanes_) {
-    const double kept = is_fairscale() ? weight_lane().kept : lane.kept;
-    for (const std::size_t tensor : lane.tensors) {
-      const ConstBuffer& from = incoming.values[tensor];
-      const Buffer& to = x[tensor];
-      if (from.count != to.count || to.count == 0) {
-        if (is_lazy_) scale(to, kept);  // nobody sent
-        continue;
-      }
-      if (is_lazy_)
-        add_and_scale(to, from, kept);
-      else
-        add(to, from);
-    }
-  }
+  for (const Lane& lane : lanes_) absorb_lane(lane, x, incoming);
   if (!lanes_.empty()) absorb_weight(incoming.weight);
+}
+
+void PushSum::absorb_lane(const Lane& lane, std::span<const Buffer> x, const Incoming& incoming) const {
+  std::vector<TensorPair> came;
+  std::vector<Buffer> alone;  // nobody sent
+  for (const std::size_t tensor : lane.tensors)
+    if (incoming.values[tensor].count != x[tensor].count || x[tensor].count == 0)
+      alone.push_back(x[tensor]);
+    else
+      came.push_back({incoming.values[tensor], x[tensor]});
+  if (!is_lazy_) return add(place_, came);
+  const double kept = is_fairscale() ? weight_lane().kept : lane.kept;
+  scale(place_, alone, kept);
+  add_and_scale(place_, came, kept);
 }
 
 void PushSum::absorb_weight(double incoming) {
@@ -577,7 +616,7 @@ void PushSum::make_round(std::span<const Buffer> x, bool was_interrupted) {
 // Whether the next round is made in place. Fairscale rounds what stays and weights to the tensors' type where they are not 1,
 // and has a round for each type.
 bool PushSum::meets_one() {
-  if (!all_meet_ || group_->pair_exchanges() == nullptr || lanes_.empty() ||
+  if (!all_meet_ || !place_.is_host() || group_->pair_exchanges() == nullptr || lanes_.empty() ||
       (is_fairscale() && (!is_lazy_ || lanes_.size() > 1)))
     return false;
   return plan_of(lanes_.front().round).met != kNobody;
@@ -615,7 +654,7 @@ void PushSum::meet(std::span<const Buffer> x, bool was_interrupted) {
 
 // Whether values may be mixed as they come, and sent from where they are.
 bool PushSum::mixes_in_pieces(std::span<const Buffer> x) const {
-  if (options_.fuse || lanes_.size() != 1) return false;
+  if (options_.fuse || lanes_.size() != 1 || !place_.is_host()) return false;
   if (steps_.takes_turns(options_.algorithm == Algorithm::push_pull, graph_)) return false;
   return std::ranges::any_of(
       x, [](const Buffer& tensor) { return tensor.bytes() > static_cast<std::size_t>(kPieceBytes); });
@@ -707,7 +746,7 @@ class PushSum::Pieces {
     place.came.clear();
     transfer_.receives.clear();
     for (const int peer : transfer_.peers().in) {
-      place.came.push_back(place.received.take(piece.x.count, lane_.dtype));
+      place.came.push_back(place.received.take(push_sum_.place_, piece.x.count, lane_.dtype));
       transfer_.receives.push_back(recv_of(place.came.back(), peer, push_sum_.tag_of(Message::values)));
     }
     if (index == 0) push_sum_.add_received_weights();
@@ -843,19 +882,30 @@ void PushSum::reconnect(comm::Communicator& group) {
     throw InvalidArgument(
         fmt::format("group {} has other ranks than group {}", group.group().name, group_->group().name));
   group_ = &group;
+  if (options_.device.runtime != nullptr) use_stream(options_.device.stream);
   const bool has_come = is_interrupted_ && next_lane_ < lanes_.size() && lanes_[next_lane_].has_come;
   const std::size_t come = pieces_ != nullptr ? pieces_->come() : has_come ? 1 : 0;
-  constexpr std::size_t said = 3;
+  constexpr std::size_t said = 4;
+  const bool is_compared = is_verified_ || !options_.verifies || !steps_.verifies() || !steps_.compares_again();
   const std::array<std::int64_t, said> mine{exchanges_, static_cast<std::int64_t>(come),
-                                            all_meet_ && group.pair_exchanges() != nullptr ? 1 : 0};
+                                            all_meet_ && group.pair_exchanges() != nullptr ? 1 : 0,
+                                            is_compared ? 1 : 0};
   std::vector<std::int64_t> all(said * static_cast<std::size_t>(group.size()));
   // Others may notice that the group before has failed only when their own heartbeat time has passed.
   const std::chrono::nanoseconds patience = std::max(
       options_.heartbeat, std::min<std::chrono::nanoseconds>(options_.heartbeat, std::chrono::hours(24 * 365)) * 2);
   group.all_gather({mine.data(), said, DType::i64}, {all.data(), static_cast<std::int64_t>(all.size()), DType::i64},
                    patience);
-  for (std::size_t node = 0; node < static_cast<std::size_t>(group.size()); ++node)
+  bool all_compared = true;
+  for (std::size_t node = 0; node < static_cast<std::size_t>(group.size()); ++node) {
     all_meet_ = all_meet_ && all[said * node + 2] != 0;
+    all_compared = all_compared && all[said * node + 3] != 0;
+  }
+  if (!all_compared) {  // here, where all are: a node that was done might never compare again
+    is_verified_ = false;
+    headers_.clear();
+    verify();
+  }
   if (!is_interrupted_ || is_untouched_ || next_lane_ >= lanes_.size()) return;
   Lane& lane = lanes_[next_lane_];
   std::vector<std::size_t> had;  // of what is sent in the round, by each peer

@@ -28,6 +28,10 @@
 //         fairscale each type has a gossiper, and all turn one graph: each mix of one moves it on, and a gossiper keeps the
 //         peers that it saw last, so the first of two types is in rounds 0, 1, 3, 5, …, the second in 0, 2, 4, …. Each sends
 //         the weight as well, to its own peers and in its own type; that of the last one counts, and so does its share.
+// Devices Tensors may be in a device's memory, over a group that takes it (or device::HostStaging around one that does not): then
+//         all of a round is put into one stream, and the host waits for the other nodes' calls, never for the device. Weights
+//         and confirmations are the host's: a peer that confirms has the values in the order of its stream. Whole tensors are
+//         sent, and nothing is exchanged in place. The bits are those of the host.
 // Threads One at a time. The group is the nodes' (one rank a node), and used by nobody else meanwhile.
 // Errors  MismatchError when nodes have other graphs, mixings or rounds, before anything is sent, with both sides' peers;
 //         InvalidArgument; what the communicator throws, with round and peers.
@@ -47,6 +51,7 @@
 #include "reference/comm/communicator.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/pair_exchange.hpp"
+#include "reference/device/place.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
 #include "reference/gossip/push_sum_steps.hpp"
@@ -72,6 +77,10 @@ struct PushSumOptions {
   bool confirms = true;
   /// Compares graph, mixing and round of all nodes before the first exchange.
   bool verifies = true;
+  /// What works on tensors in a device's memory, and in which stream, which is the group's as well.
+  device::DeviceUse device{};
+  /// Whether a gossip thread exchanges such tensors in a stream of its own; else in that one.
+  bool use_streams = true;
 };
 
 /// What was received in a round: the sum of the messages, tensor by tensor, and of the weights. The values lie in the
@@ -94,10 +103,10 @@ class MessageMemory {
  public:
   /// What was taken before may be taken again.
   void rewind() { next_ = 0; }
-  [[nodiscard]] comm::Buffer take(std::int64_t count, comm::DType dtype);
+  [[nodiscard]] comm::Buffer take(const device::Place& place, std::int64_t count, comm::DType dtype);
 
  private:
-  std::vector<std::vector<std::byte>> blocks_;
+  std::vector<device::Room> rooms_;
   std::size_t next_ = 0;
 };
 
@@ -126,8 +135,9 @@ class PushSum {
   [[nodiscard]] bool is_lazy() const { return is_lazy_; }
   [[nodiscard]] bool carries_weight() const { return carries_weight_; }
 
-  /// One round on x in place: tensors of floating types in host memory, the same in every round. Throws Unsupported for
-  /// others, and InvalidArgument where their number or types are not those of the rounds before; nothing has happened then.
+  /// One round on x in place: tensors of floating types in one memory, the same in every round. Throws Unsupported for
+  /// others, and for memory that the group does not take; InvalidArgument where they are in several memories, or their number,
+  /// types or memory are not those of the rounds before; nothing has happened then.
   void mix(std::span<const comm::Buffer> x);
   void mix(comm::Buffer x) { mix(std::span(&x, 1)); }
 
@@ -151,8 +161,13 @@ class PushSum {
   /// round if it is interrupted. Throws StateError without `confirms`.
   void retry(comm::Communicator& group, std::span<const comm::Buffer> x);
   void retry(comm::Communicator& group, comm::Buffer x) { retry(group, std::span(&x, 1)); }
-  /// The first half of that, for who calls the parts: exchange() then sends what is missing.
+  /// The first half of that, for who calls the parts: exchange() then sends what is missing. Where the comparison before the
+  /// first exchange was cut on any node, all nodes make it here.
   void reconnect(comm::Communicator& group);
+
+  /// The stream in which tensors on a device are worked on from now on, in place of the options'. What was put into another one is
+  /// ordered by the caller.
+  void use_stream(device::Stream stream);
 
   /// Bytes that this node sends in a round of `elements` values.
   [[nodiscard]] std::int64_t bytes_per_round(std::int64_t elements, comm::DType dtype) const;
@@ -193,6 +208,8 @@ class PushSum {
   void sort_into_lanes(std::span<const comm::Buffer> x);
   void require_same_types(std::span<const comm::Buffer> x) const;
   void verify();
+  void compare();
+  void judge(const std::vector<std::int64_t>& headers, const std::vector<std::int32_t>& lists);
   [[nodiscard]] const Plan& plan_of(std::int64_t round);
   [[nodiscard]] Shares shares_of_round(std::int64_t round) const;
   [[nodiscard]] bool is_fairscale() const;
@@ -214,6 +231,7 @@ class PushSum {
   [[nodiscard]] double ratio_of(const Shares& shares, double sent) const;
   [[nodiscard]] double sent_ratio_of(const Shares& shares, std::size_t peer, bool fused) const;
   void add_sends(const Lane& lane, MessageMemory& memory);
+  void absorb_lane(const Lane& lane, std::span<const comm::Buffer> x, const Incoming& incoming) const;
   void add_sent_weights(const Lane& lane);
   void add_receives(Lane& lane);
   void add_received_weights();
@@ -236,9 +254,10 @@ class PushSum {
   PushSumSteps steps_;
   bool is_lazy_ = false, carries_weight_ = false;
   bool is_verified_ = false, is_interrupted_ = false;
-  bool is_torn_ = false;       // was interrupted where some pieces were mixed and others not
-  bool is_untouched_ = false;  // was interrupted before anything was done
-  bool all_meet_ = false;      // every member of the group has pair exchanges
+  std::vector<std::int64_t> headers_;  // of the comparison of all nodes, where its first half is made
+  bool is_torn_ = false;               // was interrupted where some pieces were mixed and others not
+  bool is_untouched_ = false;          // was interrupted before anything was done
+  bool all_meet_ = false;              // every member of the group has pair exchanges
   std::vector<comm::PairPart> meeting_;
   std::vector<Plan> plans_;  // of a period, or of one round
   bool plans_repeat_ = false;
@@ -247,11 +266,13 @@ class PushSum {
   std::unique_ptr<Pieces> pieces_;  // of a round under way
   std::size_t next_lane_ = 0;       // of the round under way
   Incoming incoming_;               // of it
+  device::Place place_;             // of the tensors, from the first round on
   std::int64_t round_ = 0, exchanges_ = 0;
+  std::int64_t first_round_ = 0;  // that was set, which nodes that are a round apart have in common
   double weight_ = 1;
 };
 
-/// Divides x by w: the estimate. multiply() takes it back.
+/// Divides x, in the host's memory, by w: the estimate. multiply() takes it back.
 void divide(std::span<const comm::Buffer> x, double weight);
 void multiply(std::span<const comm::Buffer> x, double weight);
 

@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string_view>
 
+#include "reference/device/place.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
 #include "reference/gossip/tensor_kernels.hpp"
@@ -70,10 +72,19 @@ struct PushSumSteps {
   std::function<std::size_t(std::size_t has)> resumes_at = [](std::size_t has) { return has; };
   /// Whether the gossip thread takes values, given whether gossip is on.
   std::function<bool(bool is_on)> takes_values = [](bool is_on) { return is_on; };
+  /// Of a gossip thread on a device: whether its stream waits for the caller's when values are handed over, and the caller's for
+  /// it when they are collected.
+  std::function<bool()> follows_the_caller = [] { return true; };
+  std::function<bool()> leads_the_caller = [] { return true; };
+  /// Throws where the group does not take the tensors' memory.
+  std::function<void(std::string_view what, const comm::Communicator& group, const device::Place& place)>
+      require_served = device::require_served;
   /// Whether values are copied before they are handed to the gossip thread.
   std::function<bool()> copies_on_hand_over = [] { return true; };
   /// Whether nodes compare their graphs and rounds.
   std::function<bool()> verifies = [] { return true; };
+  /// Whether a comparison that was cut is made again.
+  std::function<bool()> compares_again = [] { return true; };
 };
 
 }  // namespace plumbline::gossip

@@ -5,24 +5,45 @@
 // Numbers plumbline: f32 and f64 are added, in the communicator's order, and divided once; f16 and bf16 are divided first, so
 //         that their sums stay in range. fairscale: all are divided first, and added in the order of gloo's ring
 //         (reference/comm/ring_sum.hpp; beyond the lengths that it is known for, in the communicator's).
+// Devices Tensors of one call are in one memory: that of the workspace's place. On a device all is put into the place's stream, which
+//         is the group's as well, and the host waits for the other ranks' calls alone. The bits are those of the host.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 #include "reference/comm/communicator.hpp"
+#include "reference/device/place.hpp"
 #include "reference/gossip/graph.hpp"
 
 namespace plumbline::slowmo {
 
+/// Where tensors are, and memory there for messages, which is kept on a device and given back at once on the host.
+class Workspace {
+ public:
+  explicit Workspace(device::Place place = {}) : place_(std::move(place)) {}
+
+  [[nodiscard]] const device::Place& place() const { return place_; }
+  /// Of a message; of what all ranks give. What was taken before may be overwritten behind it, in the order of the stream.
+  [[nodiscard]] comm::Buffer message(std::int64_t count, comm::DType dtype) { return taken(message_, count, dtype); }
+  [[nodiscard]] comm::Buffer of_all(std::int64_t count, comm::DType dtype) { return taken(of_all_, count, dtype); }
+  /// Behind a call that used it.
+  void rest();
+
+ private:
+  [[nodiscard]] comm::Buffer taken(device::Room& room, std::int64_t count, comm::DType dtype) const;
+  device::Place place_;
+  device::Room message_, of_all_;
+};
+
 /// The sum over the group's ranks divided by `divisor`, on all ranks, in place.
 void all_reduce_mean(comm::Communicator& group, std::span<const comm::Buffer> tensors, int divisor,
-                     gossip::Convention convention);
+                     gossip::Convention convention, Workspace& workspace);
 /// The same, on `root` alone; elsewhere the tensors have any values afterwards.
 void reduce_mean(comm::Communicator& group, std::span<const comm::Buffer> tensors, int divisor, int root,
-                 gossip::Convention convention);
+                 gossip::Convention convention, Workspace& workspace);
 /// Root's values on all ranks. A message is full when it has `full_bytes`.
-void broadcast(comm::Communicator& group, std::span<const comm::Buffer> tensors, int root,
+void broadcast(comm::Communicator& group, std::span<const comm::Buffer> tensors, int root, Workspace& workspace,
                std::int64_t full_bytes = INT64_MAX);
 
 }  // namespace plumbline::slowmo

@@ -6,6 +6,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/gossip/tensor_kernels.hpp"
+#include "reference/slowmo/sums_table.hpp"
 
 namespace plumbline::slowmo {
 namespace {
@@ -13,10 +14,17 @@ namespace {
 using comm::Buffer;
 using comm::ConstBuffer;
 
+void require_on_host(const char* what, ConstBuffer values) {
+  require_floating(what, values);
+  if (values.device.kind != comm::Device::Kind::cpu)
+    throw Unsupported(
+        fmt::format("{}: memory of {}; this computes in host memory", what, comm::name_of(values.device)));
+}
+
 template <class Change>
 void each_pair(const char* what, ConstBuffer from, Buffer to, const Change& change) {
-  require_floating(what, from);
-  require_floating(what, to);
+  require_on_host(what, from);
+  require_on_host(what, to);
   if (from.count != to.count)
     throw InvalidArgument(fmt::format("{}: {} elements to {} elements", what, from.count, to.count));
   with_type(from.dtype, [&]<class From>(From) {
@@ -35,18 +43,15 @@ void require_floating(const char* what, ConstBuffer values) {
   if (!comm::is_floating(values.dtype))
     throw Unsupported(
         fmt::format("{}: elements of {}; there are f16, bf16, f32 and f64", what, comm::name_of(values.dtype)));
-  if (values.device.kind != comm::Device::Kind::cpu)
-    throw Unsupported(
-        fmt::format("{}: memory of {}; this computes in host memory", what, comm::name_of(values.device)));
 }
 
 void divide(Buffer values, double divisor) {
-  require_floating("divide", values);
+  require_on_host("divide", values);
   if (divisor != 1) gossip::divide(values, divisor);
 }
 
 void multiply(Buffer values, double factor) {
-  require_floating("multiply", values);
+  require_on_host("multiply", values);
   if (factor != 1) gossip::scale(values, factor);
 }
 
@@ -64,6 +69,33 @@ void add(ConstBuffer from, Buffer to) {
 
 void subtract(ConstBuffer from, Buffer to) {
   each_pair("subtract", from, to, [](auto value, auto other) { return value - other; });
+}
+
+void divide(const Place& place, std::span<const Buffer> values, double divisor) {
+  if (divisor == 1) return;
+  if (!place.is_host()) return gossip::divide(place, values, divisor);
+  for (const Buffer& one : values) divide(one, divisor);
+}
+
+void multiply(const Place& place, std::span<const Buffer> values, double factor) {
+  if (factor == 1) return;
+  if (!place.is_host()) return gossip::scale(place, values, factor);
+  for (const Buffer& one : values) multiply(one, factor);
+}
+
+void copy(const Place& place, std::span<const TensorPair> pairs) {
+  if (!place.is_host()) return place.launch(device::scaled_copy_work(pairs, device::times(1), place.device()));
+  for (const auto& [from, to] : pairs) copy(from, to);
+}
+
+void add(const Place& place, std::span<const TensorPair> pairs) {
+  if (!place.is_host()) return place.launch(sum_work(pairs, false, place.device()));
+  for (const auto& [from, to] : pairs) add(from, to);
+}
+
+void subtract(const Place& place, std::span<const TensorPair> pairs) {
+  if (!place.is_host()) return place.launch(sum_work(pairs, true, place.device()));
+  for (const auto& [from, to] : pairs) subtract(from, to);
 }
 
 Buffer part_of(Buffer whole, std::int64_t begin, std::int64_t count) {

@@ -2,13 +2,17 @@
 //
 // Numbers f32 and f64 compute in their own type, f16 and bf16 in f32, then round once. A scalar is rounded to the type of the
 //         computation first.
-// Memory  Host memory. Throws Unsupported for types that are not floating, InvalidArgument for other numbers of elements.
+// Memory  Of single buffers the host's. Of lists that of a place: on a device all of a list in one launch, in the order of the
+//         place's stream, with the bits of the host, but for which NaN a NaN is.
+// Errors  Unsupported for types that are not floating, InvalidArgument for other numbers of elements; the runtime's.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "reference/comm/call.hpp"
 #include "reference/gossip/element_types.hpp"
+#include "reference/gossip/tensor_lists.hpp"
 
 namespace plumbline::slowmo {
 
@@ -23,8 +27,17 @@ void add(comm::ConstBuffer from, comm::Buffer to);
 void subtract(comm::ConstBuffer from, comm::Buffer to);
 /// The elements [begin, begin + count).
 [[nodiscard]] comm::Buffer part_of(comm::Buffer whole, std::int64_t begin, std::int64_t count);
-/// Throws Unsupported, beginning with `what`, unless the type is floating and the memory the host's.
+/// Throws Unsupported, beginning with `what`, unless the type is floating.
 void require_floating(const char* what, comm::ConstBuffer values);
+
+// The same for lists.
+using device::Place;
+using gossip::TensorPair;
+void divide(const Place& place, std::span<const comm::Buffer> values, double divisor);
+void multiply(const Place& place, std::span<const comm::Buffer> values, double factor);
+void copy(const Place& place, std::span<const TensorPair> pairs);
+void add(const Place& place, std::span<const TensorPair> pairs);
+void subtract(const Place& place, std::span<const TensorPair> pairs);
 
 using gossip::narrowed;
 using gossip::Wide;

@@ -52,7 +52,8 @@ int ModelAverager::average(std::span<const comm::Buffer> parameters) {
   const int level = due_(schedule_, calls_++);
   if (level < 0) return level;
   comm::Communicator& group = *groups_[static_cast<std::size_t>(level)];
-  all_reduce_mean(group, parameters, group.size(), gossip::Convention::plumbline);
+  Workspace workspace;
+  all_reduce_mean(group, parameters, group.size(), gossip::Convention::plumbline, workspace);
   return level;
 }
 

@@ -53,14 +53,6 @@ void require_overlap(const Options& options) {
           "that this is wanted");
 }
 
-void require_device(const Options& options) {
-  const auto device = options.communication_device;
-  if (device && device->kind != comm::Device::Kind::cpu)
-    throw Unsupported(
-        fmt::format("slowmo: communication_device is {}; parameters are communicated from host memory here",
-                    comm::name_of(*device)));
-}
-
 }  // namespace
 
 std::string_view name_of(BaseAlgorithm algorithm) {
@@ -103,7 +95,6 @@ Setting settle(const Options& options, int rank, int world) {
       .warnings = {}};
   require_numbers(options, setting);
   require_overlap(options);
-  require_device(options);
   // FairScale asks whether there is a group of masters, which nodes of one rank always have.
   const bool alone = setting.nodes == 1 && (options.ranks_per_node > 1 || options.convention == Convention::plumbline);
   if (alone && options.base != BaseAlgorithm::none) {

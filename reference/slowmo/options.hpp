@@ -92,9 +92,12 @@ struct Options {
   int synch_freq = 0;
   std::chrono::nanoseconds heartbeat = gossip::kHeartbeat;
 
-  /// Where parameters are before they are communicated; nothing: where the communicator has them. Host memory here.
+  /// Where parameters are when they are communicated: where they are (nothing, or its name), or the host (cpu), by way of which
+  /// those in a device's memory go over a communicator that does not take it. The values are the same.
   std::optional<comm::Device> communication_device{};
-  bool use_streams = true;  // of an accelerator; nothing in host memory
+  /// What works on parameters in a device's memory, and in which stream, which is the groups' as well.
+  device::DeviceUse device{};
+  bool use_streams = true;  // gossip that overlaps has a stream of its own on a device; nothing in host memory
   /// Of this process, where the caller gives groups of its own; else those of the communicator.
   std::optional<int> rank{}, world_size{};
   Groups groups{};
@@ -134,7 +137,7 @@ struct Setting {
 
 /// Throws InvalidArgument with the option and its value: fewer than one rank a node, a world that is no multiple of the node,
 /// frequencies or shards below 1, rates that are no numbers, a negative lag, overlap without accepts_stale, a rank outside
-/// the world; Unsupported for a communication device that is not the host.
+/// the world.
 [[nodiscard]] Setting settle(const Options& options, int rank, int world);
 
 /// Throws InvalidArgument unless NCCL_BLOCKING_WAIT, as the environment has it, is absent or "0": waits that block one

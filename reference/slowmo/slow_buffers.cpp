@@ -28,34 +28,32 @@ DType common_type(std::span<const ParameterGroup> groups) {
   return *found;
 }
 
-std::vector<double> values_of(Buffer memory) {
-  std::vector<double> values(static_cast<std::size_t>(memory.count));
-  copy(memory, {values.data(), memory.count, DType::f64});
-  return values;
-}
-
 }  // namespace
 
-SlowBuffers::SlowBuffers(const Setting& setting, const SlowMoSteps& steps, std::span<const ParameterGroup> groups)
-    : setting_(setting), steps_(steps), dtype_(common_type(groups)) {
+SlowBuffers::SlowBuffers(const Setting& setting, const SlowMoSteps& steps, std::span<const ParameterGroup> groups,
+                         Workspace& workspace)
+    : setting_(setting), steps_(steps), dtype_(common_type(groups)), workspace_(workspace) {
   const bool takes_doubles = setting.convention == Convention::plumbline;
   if (dtype_ != DType::f32 && !(takes_doubles && dtype_ == DType::f64))
     throw InvalidArgument(
         fmt::format("slowmo: the optimizer has parameters of {}; slow momentum is of f32{}, with masters "
                     "where parameters have 16 bits",
                     comm::name_of(dtype_), takes_doubles ? " or f64" : ""));
-  for (const ParameterGroup& group : groups)
-    for (const Buffer& parameter : group.parameters) {
-      require_floating("slowmo", parameter);
-      elements_ += parameter.count;
-    }
+  const Place& place = workspace.place();
+  for (const ParameterGroup& group : groups) {
+    device::require_at("slowmo: the optimizer's", group.parameters, place);
+    for (const Buffer& parameter : group.parameters) elements_ += parameter.count;
+  }
   if (!setting.owns_shard) return;
   range_ = setting.memory_efficient ? steps.shard(elements_, setting.shards, setting.rank) : Range{0, elements_};
   const std::size_t bytes = static_cast<std::size_t>(range_.size()) * comm::size_of(dtype_);
-  old_.resize(bytes);
-  momentum_.resize(bytes);
+  old_ = {old_room_.take(place, bytes), range_.size(), dtype_, place.device()};
+  momentum_ = {momentum_room_.take(place, bytes), range_.size(), dtype_, place.device()};
+  place.fill(momentum_.data, std::byte{0}, bytes);
+  std::vector<TensorPair> begin;
   for (const Piece& piece : pieces_of(groups, range_))
-    copy(piece.values, part_of(view(old_), piece.at, piece.values.count));
+    begin.push_back({piece.values, part_of(old_, piece.at, piece.values.count)});
+  copy(place, begin);
 }
 
 void SlowBuffers::require_rates(const Setting& setting, std::span<const ParameterGroup> groups) {
@@ -63,10 +61,6 @@ void SlowBuffers::require_rates(const Setting& setting, std::span<const Paramete
   for (const ParameterGroup& group : groups)
     if (group.learning_rate == 0)
       throw InvalidArgument("slowmo: a learning rate is 0 in a slow step, which divides by it");
-}
-
-Buffer SlowBuffers::view(const std::vector<std::byte>& memory) const {
-  return {const_cast<std::byte*>(memory.data()), range_.size(), dtype_};
 }
 
 std::vector<SlowBuffers::Piece> SlowBuffers::pieces_of(std::span<const ParameterGroup> groups, Range range) {
@@ -94,18 +88,26 @@ void SlowBuffers::average(comm::Communicator& global, std::span<const ParameterG
   if (!setting_.memory_efficient) {
     std::vector<Buffer> all;
     for (const ParameterGroup& group : groups) all.insert(all.end(), group.parameters.begin(), group.parameters.end());
-    return all_reduce_mean(global, all, divisor, setting_.convention);
+    return all_reduce_mean(global, all, divisor, setting_.convention, workspace_);
   }
   for (int shard = 0; shard < setting_.shards; ++shard)
-    reduce_mean(global, shard_of(groups, shard), divisor, shard, setting_.convention);
+    reduce_mean(global, shard_of(groups, shard), divisor, shard, setting_.convention, workspace_);
 }
 
+// All of one learning rate at once.
 void SlowBuffers::apply(std::span<const ParameterGroup> groups) {
-  for (const Piece& piece : pieces_of(groups, range_)) {
+  const std::vector<Piece> pieces = pieces_of(groups, range_);
+  for (auto begin = pieces.begin(); begin != pieces.end();) {
+    const auto end = std::ranges::find_if(
+        begin, pieces.end(), [&](const Piece& piece) { return piece.learning_rate != begin->learning_rate; });
     const SlowRule rule{
-        .outer = setting_.outer, .fast_learning_rate = piece.learning_rate, .convention = setting_.convention};
-    steps_.slow(rule, piece.values, part_of(view(old_), piece.at, piece.values.count),
-                part_of(view(momentum_), piece.at, piece.values.count));
+        .outer = setting_.outer, .fast_learning_rate = begin->learning_rate, .convention = setting_.convention};
+    std::vector<SlowTensor> tensors;
+    for (auto piece = begin; piece != end; ++piece)
+      tensors.push_back({piece->values, part_of(old_, piece->at, piece->values.count),
+                         part_of(momentum_, piece->at, piece->values.count)});
+    steps_.slow(workspace_.place(), rule, tensors);
+    begin = end;
   }
 }
 
@@ -114,13 +116,31 @@ void SlowBuffers::step(comm::Communicator& global, const StepPlan& plan, std::sp
   require_rates(setting_, groups);
   if (setting_.owns_shard) apply(groups);
   if (!setting_.memory_efficient) return;
-  for (int shard = 0; shard < setting_.shards; ++shard) broadcast(global, shard_of(groups, shard), shard);
+  for (int shard = 0; shard < setting_.shards; ++shard) broadcast(global, shard_of(groups, shard), shard, workspace_);
 }
 
 std::optional<SlowState> SlowBuffers::state() const {
   if (!setting_.owns_shard) return {};
-  return SlowState{.range = range_, .old_parameters = values_of(view(old_)), .momentum = values_of(view(momentum_))};
+  return SlowState{.range = range_, .old_parameters = values_of(old_), .momentum = values_of(momentum_)};
 }
+
+std::vector<double> SlowBuffers::values_of(Buffer memory) const {
+  std::vector<std::byte> bytes(memory.bytes());
+  workspace_.place().copy(bytes.data(), memory.data, bytes.size());
+  workspace_.place().synchronize();
+  std::vector<double> values(static_cast<std::size_t>(memory.count));
+  copy({bytes.data(), memory.count, memory.dtype}, {values.data(), memory.count, DType::f64});
+  return values;
+}
+
+void SlowBuffers::set(Buffer memory, const std::vector<double>& values) const {
+  std::vector<std::byte> bytes(memory.bytes());
+  copy({values.data(), memory.count, DType::f64}, {bytes.data(), memory.count, memory.dtype});
+  workspace_.place().copy(memory.data, bytes.data(), bytes.size());
+  workspace_.place().synchronize();
+}
+
+std::int64_t SlowBuffers::bytes() const { return static_cast<std::int64_t>(old_.bytes() + momentum_.bytes()); }
 
 void SlowBuffers::load(const SlowState& state) {
   const auto count = static_cast<std::size_t>(range_.size());
@@ -130,9 +150,8 @@ void SlowBuffers::load(const SlowState& state) {
                     "rank {} of {} keeps elements {} to {}",
                     state.old_parameters.size(), state.momentum.size(), state.range.begin, state.range.end,
                     setting_.rank, setting_.world, range_.begin, range_.end));
-  const auto size = range_.size();
-  copy({state.old_parameters.data(), size, DType::f64}, view(old_));
-  copy({state.momentum.data(), size, DType::f64}, view(momentum_));
+  set(old_, state.old_parameters);
+  set(momentum_, state.momentum);
 }
 
 }  // namespace plumbline::slowmo

@@ -17,19 +17,20 @@ namespace plumbline::slowmo {
 
 class SlowBuffers {
  public:
-  /// What the groups have now. Throws as slowmo.hpp says of slow momentum.
-  SlowBuffers(const Setting& setting, const SlowMoSteps& steps, std::span<const ParameterGroup> groups);
+  /// What the groups have now, kept where they have it: at the workspace's place. Throws as slowmo.hpp says of slow momentum.
+  SlowBuffers(const Setting& setting, const SlowMoSteps& steps, std::span<const ParameterGroup> groups,
+              Workspace& workspace);
 
   /// Throws InvalidArgument for a learning rate of 0 that differences are divided by.
   static void require_rates(const Setting& setting, std::span<const ParameterGroup> groups);
   /// Averages over `global` where the plan says so, and applies slow momentum. Collective.
   void step(comm::Communicator& global, const StepPlan& plan, std::span<const ParameterGroup> groups);
 
-  /// Nothing where this rank keeps none.
+  /// Nothing where this rank keeps none. Waits for a device.
   [[nodiscard]] std::optional<SlowState> state() const;
   /// Throws InvalidArgument for another range, or other numbers of elements.
   void load(const SlowState& state);
-  [[nodiscard]] std::int64_t bytes() const { return static_cast<std::int64_t>(old_.size() + momentum_.size()); }
+  [[nodiscard]] std::int64_t bytes() const;
 
  private:
   // Elements of one tensor, and where they lie in a range.
@@ -40,7 +41,8 @@ class SlowBuffers {
   };
   [[nodiscard]] static std::vector<Piece> pieces_of(std::span<const ParameterGroup> groups, Range range);
   [[nodiscard]] std::vector<comm::Buffer> shard_of(std::span<const ParameterGroup> groups, int shard) const;
-  [[nodiscard]] comm::Buffer view(const std::vector<std::byte>& memory) const;
+  [[nodiscard]] std::vector<double> values_of(comm::Buffer memory) const;
+  void set(comm::Buffer memory, const std::vector<double>& values) const;
   void average(comm::Communicator& global, std::span<const ParameterGroup> groups) const;
   void apply(std::span<const ParameterGroup> groups);
 
@@ -48,8 +50,10 @@ class SlowBuffers {
   const SlowMoSteps& steps_;
   std::int64_t elements_ = 0;
   comm::DType dtype_ = comm::DType::f32;
+  Workspace& workspace_;
   Range range_;
-  std::vector<std::byte> old_, momentum_;
+  device::Room old_room_, momentum_room_;
+  comm::Buffer old_, momentum_;  // in these
 };
 
 }  // namespace plumbline::slowmo

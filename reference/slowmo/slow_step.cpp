@@ -2,6 +2,7 @@
 
 #include "reference/slowmo/elements.hpp"
 #include "reference/slowmo/slow_step_element.hpp"
+#include "reference/slowmo/slow_step_table.hpp"
 
 namespace plumbline::slowmo {
 namespace {
@@ -25,6 +26,15 @@ void slow_step(const SlowRule& rule, comm::Buffer x, comm::Buffer old, comm::Buf
         all(SlowStepAsPaper<T>(rule));
     }
   });
+}
+
+void slow_steps(const device::Place& place, const SlowRule& rule, std::span<const SlowTensor> tensors) {
+  if (place.is_host())
+    for (const auto& [x, old, momentum] : tensors) slow_step(rule, x, old, momentum);
+  else if (rule.convention == gossip::Convention::fairscale)
+    place.launch(slow_step_work<SlowStepAsFairscale>(rule, tensors, place.device()));
+  else
+    place.launch(slow_step_work<SlowStepAsPaper>(rule, tensors, place.device()));
 }
 
 }  // namespace plumbline::slowmo

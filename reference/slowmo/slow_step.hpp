@@ -12,9 +12,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "reference/comm/call.hpp"
+#include "reference/device/place.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/slowmo/outer_rule.hpp"
 
@@ -28,6 +30,15 @@ struct SlowRule {
 
 /// All of one type, f32 or f64, and of one length.
 void slow_step(const SlowRule& rule, comm::Buffer x, comm::Buffer old, comm::Buffer momentum);
+
+/// Of one tensor, f32 or f64, and of one length: parameters, what they were at the slow step before, and slow momentum.
+struct SlowTensor {
+  comm::Buffer x, old, momentum;
+};
+
+/// All of them, at the place: on a device in one launch, in the order of its stream, with the bits of the host. Throws there
+/// InvalidArgument and Unsupported for what does not go together, and what the runtime throws.
+void slow_steps(const device::Place& place, const SlowRule& rule, std::span<const SlowTensor> tensors);
 
 /// A learning rate of the optimizer's, and what it is the rate of.
 struct ParameterGroup {

@@ -12,4 +12,9 @@ void slow_step_on_device(const SlowRule& rule, std::span<const SlowTensor> tenso
     device::launch("slow step", slow_step_work<SlowStepAsPaper>(rule, tensors, device), device, stream);
 }
 
+std::vector<device::CudaKernel> slow_step_kernels() {
+  return {device::cuda_kernel<SlowStepWork<SlowStepAsPaper>>(),
+          device::cuda_kernel<SlowStepWork<SlowStepAsFairscale>>()};
+}
+
 }  // namespace plumbline::slowmo

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
+#include "reference/device/cuda_kernel.hpp"
 #include "reference/slowmo/slow_step_table.hpp"
 
 namespace plumbline::slowmo {
@@ -15,5 +17,8 @@ namespace plumbline::slowmo {
 /// for each 800 tensors. The device that was current is current again. Throws what slow_step_tables() throws; RuntimeFailure
 /// where CUDA refuses.
 void slow_step_on_device(const SlowRule& rule, std::span<const SlowTensor> tensors, void* stream = nullptr);
+
+/// SlowStepWork, of both conventions, for device::make_cuda().
+[[nodiscard]] std::vector<device::CudaKernel> slow_step_kernels();
 
 }  // namespace plumbline::slowmo

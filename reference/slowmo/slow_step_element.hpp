@@ -3,6 +3,8 @@
 // Model   The rules and the order of their operations: slow_step.hpp. Scalars are formed in double, then rounded to T.
 #pragma once
 
+#include <string_view>
+
 #include "reference/device/both_sides.hpp"
 #include "reference/slowmo/slow_step.hpp"
 
@@ -10,6 +12,7 @@ namespace plumbline::slowmo {
 
 template <class T>
 struct SlowStepAsPaper {
+  static constexpr std::string_view kName = "slow step";
   explicit SlowStepAsPaper(const SlowRule& rule)
       : beta(static_cast<T>(rule.outer.momentum)),
         gradient(static_cast<T>(rule.outer.gradient)),
@@ -29,6 +32,7 @@ struct SlowStepAsPaper {
 
 template <class T>
 struct SlowStepAsFairscale {
+  static constexpr std::string_view kName = "slow step as fairscale";
   explicit SlowStepAsFairscale(const SlowRule& rule)
       : beta(static_cast<T>(rule.outer.momentum)),
         inverse(static_cast<T>(1 / rule.fast_learning_rate)),

@@ -10,14 +10,11 @@
 
 namespace plumbline::slowmo {
 
-/// Of one tensor, f32 or f64, and of one length: parameters, what they were at the slow step before, and slow momentum.
-struct SlowTensor {
-  comm::Buffer x, old, momentum;
-};
-
 /// Step is one of slow_step_element.hpp's, made of the same rule for both types.
 template <template <class> class Step>
 struct SlowStepWork {
+  static constexpr std::string_view kName = Step<float>::kName;
+
   device::TensorTable<3> table;  // x, old, momentum
   Step<float> in_f32;
   Step<double> in_f64;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/device/host_staging.hpp"
 #include "reference/gossip/backoff.hpp"
 #include "reference/gossip/gossip_thread.hpp"
 #include "reference/gossip/mixing.hpp"
@@ -32,8 +33,8 @@ int divisor_of(const Setting& setting, Mean what) {
   }
 }
 
-void keep_error(comm::ConstBuffer half, Buffer master) { subtract(half, master); }
-void add_error(comm::ConstBuffer half, Buffer master) { add(half, master); }
+void keep_errors_of(const Place& place, std::span<const TensorPair> halves) { subtract(place, halves); }
+void add_errors_of(const Place& place, std::span<const TensorPair> halves) { add(place, halves); }
 
 namespace {
 
@@ -78,6 +79,19 @@ void require_parameters(const Tensors& tensors) {
   for (const Buffer& parameter : tensors.parameters) require_floating("slowmo", parameter);
 }
 
+// Where all tensors are.
+Place place_of(const Tensors& tensors, const std::vector<Buffer>& masters, const Options& options) {
+  const Place place = device::place_of("slowmo: parameters", tensors.parameters, options.device);
+  device::require_at("slowmo: masters", masters, place);
+  device::require_at("slowmo: buffers", tensors.buffers, place);
+  const auto wanted = options.communication_device;
+  if (wanted && wanted->kind != comm::Device::Kind::cpu && *wanted != place.device())
+    throw InvalidArgument(
+        fmt::format("slowmo: communication_device is {}, and the parameters are in memory of {}; it is that, or cpu",
+                    comm::name_of(*wanted), comm::name_of(place.device())));
+  return place;
+}
+
 gossip::Graph graph_of(const Options& options, const Setting& setting) {
   if (!options.graph)
     return gossip::Graph({.nodes = setting.nodes,
@@ -105,6 +119,7 @@ class SlowMo::Impl {
     global_ = options_.groups.global != nullptr ? options_.groups.global : &world;
     setting_ = steps_.settle(options_, global_->rank(), global_->size());
     masters_ = masters_in(tensors_);
+    workspace_.emplace(place_of(tensors_, masters_, options_));
     make_groups();
     if (setting_.sgp) make_gossip();
     for (const Warning& warning : setting_.warnings) tell(warning.message);
@@ -118,20 +133,20 @@ class SlowMo::Impl {
     {
       const Timer timer(*this, Phase::buffers);
       if (steps_.broadcasts_buffers(options_.broadcast_buffers, step_))
-        broadcast(*global_, tensors_.buffers, 0, steps_.bucket_bytes());
+        broadcast(*global_, tensors_.buffers, 0, *workspace_, steps_.bucket_bytes());
     }
     if (!setting_.sgp) return;
     if (overlaps() && training_ && !plan().skip_averaging) hand_over();
     if (!std::exchange(is_numerator_, false) || is_lazy_) return;
-    for (const Buffer& parameter : tensors_.parameters) divide(parameter, steps_.debias(weight_));
+    divide(place(), tensors_.parameters, steps_.debias(weight_));
   }
 
   void after_backward(std::span<const Buffer> gradients) {
     last_gradients_.assign(gradients.begin(), gradients.end());
     if (node_ != nullptr) {
       const Timer timer(*this, Phase::gradients);
-      steps_.reduce_gradients(*node_, gradients, steps_.divisor(setting_, Mean::gradients_of_node),
-                              setting_.convention);
+      steps_.reduce_gradients(*node_, gradients, steps_.divisor(setting_, Mean::gradients_of_node), setting_.convention,
+                              *workspace_);
     }
     if (!setting_.sgp) return;
     take_numerator();
@@ -163,7 +178,7 @@ class SlowMo::Impl {
 
   void begin_slow_buffers() {
     if (slow_ || !setting_.slow) return;
-    slow_.emplace(setting_, steps_, optimizer_());
+    slow_.emplace(setting_, steps_, optimizer_(), *workspace_);
   }
 
   // ---- train, evaluate, save, load ----
@@ -272,9 +287,23 @@ class SlowMo::Impl {
 
   // ---- making it ----
 
+  [[nodiscard]] const Place& place() const { return workspace_->place(); }
+
+  // What the caller gave, by way of the host where that is wanted. Groups made from it are alike.
+  [[nodiscard]] Communicator* given(Communicator* group) {
+    if (group == nullptr || place().is_host()) return group;
+    const auto wanted = options_.communication_device;
+    if (steps_.stages(wanted && wanted->kind == comm::Device::Kind::cpu))
+      group = staged_.emplace_back(std::make_unique<device::HostStaging>(*group, options_.device)).get();
+    device::require_served("slowmo", *group, place());
+    group->use_stream(options_.device.stream);
+    return group;
+  }
+
   void make_groups() {
-    masters_group_ = options_.groups.masters;
-    node_ = options_.groups.node;
+    global_ = given(global_);
+    masters_group_ = given(options_.groups.masters);
+    node_ = given(options_.groups.node);
     if (setting_.ranks_per_node == 1) {
       node_ = nullptr;
       if (masters_group_ == nullptr) masters_group_ = global_;
@@ -300,7 +329,9 @@ class SlowMo::Impl {
     const gossip::PushSumOptions options{
         .algorithm = options_.push_sum ? gossip::Algorithm::push_sum : gossip::Algorithm::push_pull,
         .heartbeat = options_.heartbeat,
-        .lazy = is_lazy_};
+        .lazy = is_lazy_,
+        .device = options_.device,
+        .use_streams = options_.use_streams};
     if (setting_.overlap)
       thread_ = std::make_unique<gossip::GossipThread>(masters_group_->duplicate(), *graph_, options_.mixing, options,
                                                        steps_.push_sum);
@@ -310,11 +341,11 @@ class SlowMo::Impl {
 
   // Rank 0's parameters are where all start from, and the optimizer's where those are others.
   void share_start() {
-    broadcast(*global_, tensors_.parameters, 0);
-    broadcast(*global_, masters_, 0);
+    broadcast(*global_, tensors_.parameters, 0, *workspace_);
+    broadcast(*global_, masters_, 0, *workspace_);
     if (steps_.shares_buffers(options_.broadcast_buffers))
-      broadcast(*global_, tensors_.buffers, 0, steps_.bucket_bytes());
-    for (const ParameterGroup& group : optimizer_()) broadcast(*global_, group.parameters, 0);
+      broadcast(*global_, tensors_.buffers, 0, *workspace_, steps_.bucket_bytes());
+    for (const ParameterGroup& group : optimizer_()) broadcast(*global_, group.parameters, 0, *workspace_);
   }
 
   void warn_of_halves() {
@@ -339,7 +370,7 @@ class SlowMo::Impl {
   }
   void take_numerator() {
     if (std::exchange(is_numerator_, true) || is_lazy_) return;
-    for (const Buffer& parameter : tensors_.parameters) multiply(parameter, steps_.bias(weight_));
+    multiply(place(), tensors_.parameters, steps_.bias(weight_));
   }
   void mix() {
     const Timer timer(*this, Phase::gossip);
@@ -425,12 +456,12 @@ class SlowMo::Impl {
     const Timer timer(*this, Phase::average);
     if (masters_group_ != nullptr && setting_.is_master())
       all_reduce_mean(*masters_group_, steps_.averaged(tensors_.parameters, last_gradients_),
-                      steps_.divisor(setting_, Mean::parameters_of_nodes), setting_.convention);
+                      steps_.divisor(setting_, Mean::parameters_of_nodes), setting_.convention, *workspace_);
   }
   void share_in_node() {
     const Timer timer(*this, Phase::node);
     if (node_ == nullptr || !steps_.shares_in_node()) return;
-    broadcast(*node_, tensors_.parameters, 0);
+    broadcast(*node_, tensors_.parameters, 0, *workspace_);
     // FairScale's other ranks keep the weight that they have, 1.
     if (setting_.sgp && !is_lazy_ && setting_.convention == Convention::plumbline)
       node_->broadcast({&weight_, 1, DType::f64}, 0);
@@ -441,23 +472,30 @@ class SlowMo::Impl {
   // Halves are divided and multiplied by what the average divides by, so that the bits which that costs stay here.
   void keep_errors(const StepPlan& plan) {
     const Timer timer(*this, Phase::error_before);
-    for (std::size_t i = 0; i < masters_.size(); ++i) {
-      if (plan.average) {
-        divide(tensors_.parameters[i], setting_.nodes);
-        multiply(tensors_.parameters[i], setting_.nodes);
-      }
-      steps_.error_before(tensors_.parameters[i], masters_[i]);
+    if (masters_.empty()) return;
+    if (plan.average) {
+      divide(place(), tensors_.parameters, setting_.nodes);
+      multiply(place(), tensors_.parameters, setting_.nodes);
     }
+    steps_.error_before(place(), halves_to_masters());
   }
   void keep_all_errors() { keep_errors({}); }
   void add_errors() {
     const Timer timer(*this, Phase::error_after);
-    for (std::size_t i = 0; i < masters_.size(); ++i) steps_.error_after(tensors_.parameters[i], masters_[i]);
+    if (!masters_.empty()) steps_.error_after(place(), halves_to_masters());
   }
   void copy_back() {
     const Timer timer(*this, Phase::copy_back);
     if (!steps_.copies_back()) return;
-    for (std::size_t i = 0; i < masters_.size(); ++i) copy(masters_[i], tensors_.parameters[i]);
+    std::vector<TensorPair> masters_to_halves;
+    for (std::size_t i = 0; i < masters_.size(); ++i)
+      masters_to_halves.push_back({masters_[i], tensors_.parameters[i]});
+    copy(place(), masters_to_halves);
+  }
+  [[nodiscard]] std::vector<TensorPair> halves_to_masters() const {
+    std::vector<TensorPair> halves;
+    for (std::size_t i = 0; i < masters_.size(); ++i) halves.push_back({tensors_.parameters[i], masters_[i]});
+    return halves;
   }
 
   // ---- slow momentum ----
@@ -467,14 +505,12 @@ class SlowMo::Impl {
     // Without an average, slow momentum is of each node's estimate.
     const bool is_of_estimate =
         setting_.convention == Convention::plumbline && setting_.sgp && !plan.slow_average && !is_lazy_;
-    const auto scale = [&](void (*by)(Buffer, double)) {
-      for (const ParameterGroup& group : groups)
-        for (const Buffer& parameter : group.parameters) by(parameter, weight_);
-    };
     if (setting_.sgp) take_numerator();
-    if (is_of_estimate) scale(divide);
+    for (const ParameterGroup& group : groups)
+      if (is_of_estimate) divide(place(), group.parameters, weight_);
     slow_->step(*global_, plan, groups);
-    if (is_of_estimate) scale(multiply);
+    for (const ParameterGroup& group : groups)
+      if (is_of_estimate) multiply(place(), group.parameters, weight_);
     if (plan.slow_average && setting_.sgp) set_weight(steps_.weight_after_average(setting_, weight_));
   }
 
@@ -485,8 +521,10 @@ class SlowMo::Impl {
   Setting setting_;
   Communicator* global_ = nullptr;
   Communicator* masters_group_ = nullptr;
-  Communicator* node_ = nullptr;  // where a node has several ranks
+  Communicator* node_ = nullptr;                       // where a node has several ranks
+  std::vector<std::unique_ptr<Communicator>> staged_;  // around the caller's
   std::unique_ptr<Communicator> own_masters_, own_node_;
+  std::optional<Workspace> workspace_;
   std::vector<Buffer> masters_, last_gradients_;
   std::optional<gossip::Graph> graph_;
   std::optional<gossip::PushSum> push_sum_;

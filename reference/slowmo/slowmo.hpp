@@ -12,8 +12,13 @@
 //         lost; slow momentum; halves from masters.
 // Start   plumbline: rank 0's parameters and masters are broadcast when it is made, and its buffers where they are to be
 //         broadcast; slow buffers begin with what all have then. fairscale: nothing is broadcast, and slow buffers begin in the first step(), behind the optimizer's step.
-// Memory  Host memory of the caller's, which stays where it is; slow buffers are 2 L elements of a shard of L, or of all.
-// Errors  InvalidArgument before anything is communicated, with parameter and values: no parameters, slow momentum on others
+// Memory  The caller's, which stays where it is: all of it the host's, or all of it one device's (Options::device), over a
+//         communicator that takes it, or by way of the host (Options::communication_device). Slow buffers are there too, 2 L
+//         elements of a shard of L, or of all.
+// Devices On a device all of a step is put into one stream, and the host waits for the other ranks' calls, never for the device,
+//         but where memory grows, in the first steps; a communication by way of the host waits for it, and so do
+//         checkpoint(), load() and slow_state(). The bits are those of the host, but for which NaN a NaN is.
+// Errors  InvalidArgument before anything is communicated, with parameter and values: no parameters, several memories, slow momentum on others
 //         than f32 (plumbline: or f64), on several types, a learning rate of 0 in a slow step (fairscale: when the
 //         parameters are divided already), masters that do not fit; Unsupported for other types and memory; StateError.
 //         Of communication: as communicator.hpp says.
@@ -113,7 +118,7 @@ class SlowMo {
   [[nodiscard]] std::optional<SlowState> slow_state() const;
   [[nodiscard]] std::int64_t slow_buffer_bytes() const;
   [[nodiscard]] const std::vector<Warning>& warnings() const;
-  /// Seconds by phase so far, where it is to be profiled.
+  /// Seconds by phase so far, where it is to be profiled: the host's, which on a device are those of putting work into its stream.
   [[nodiscard]] const std::array<double, kPhases>& seconds() const;
 
  private:

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "reference/gossip/push_sum_steps.hpp"
+#include "reference/gossip/tensor_lists.hpp"
 #include "reference/slowmo/averaging.hpp"
 #include "reference/slowmo/model_averager.hpp"
 #include "reference/slowmo/slow_step.hpp"
@@ -24,9 +25,9 @@ struct Checkpoint;
 enum class Mean : std::uint8_t { gradients_of_node, parameters_of_nodes, parameters_of_all };
 /// The ranks of a node, the nodes, all ranks.
 [[nodiscard]] int divisor_of(const Setting& setting, Mean what);
-/// to -= from before communication, to += from after it.
-void keep_error(comm::ConstBuffer half, comm::Buffer master);
-void add_error(comm::ConstBuffer half, comm::Buffer master);
+/// Of each half and its master, to -= from before communication, to += from after it.
+void keep_errors_of(const device::Place& place, std::span<const gossip::TensorPair> halves);
+void add_errors_of(const device::Place& place, std::span<const gossip::TensorPair> halves);
 
 struct SlowMoSteps {
   std::function<Setting(const Options& options, int rank, int world)> settle = slowmo::settle;
@@ -36,11 +37,14 @@ struct SlowMoSteps {
   std::function<void(const char* value)> look_at_blocking_wait = refuse_blocking_wait;
   /// The groups that are used, given those that the caller made.
   std::function<Groups(const Groups& given)> groups = [](const Groups& given) { return given; };
+  /// Whether what is on a device is communicated by way of the host, as it is asked for.
+  std::function<bool(bool asked)> stages = [](bool asked) { return asked; };
   /// Whether a phase is timed and told.
   std::function<bool(Phase phase)> tells = [](Phase) { return true; };
   std::function<int(const Setting& setting, Mean what)> divisor = divisor_of;
   std::function<Range(std::int64_t elements, int shards, int index)> shard = shard_range;
-  std::function<void(const SlowRule& rule, comm::Buffer x, comm::Buffer old, comm::Buffer momentum)> slow = slow_step;
+  std::function<void(const device::Place& place, const SlowRule& rule, std::span<const SlowTensor> tensors)> slow =
+      slow_steps;
   /// Whether buffers are broadcast, as the option has it; and so many steps have been made.
   std::function<bool(bool option, std::int64_t step)> broadcasts_buffers = [](bool option, std::int64_t) {
     return option;
@@ -52,8 +56,10 @@ struct SlowMoSteps {
   std::function<bool(bool can_be, int lag)> lazy = [](bool can_be, int lag) { return can_be && lag == 0; };
   /// Whether a step gossips, in training or in evaluation.
   std::function<bool(bool training)> gossips = [](bool training) { return training; };
-  std::function<void(comm::ConstBuffer half, comm::Buffer master)> error_before = keep_error;
-  std::function<void(comm::ConstBuffer half, comm::Buffer master)> error_after = add_error;
+  std::function<void(const device::Place& place, std::span<const gossip::TensorPair> halves)> error_before =
+      keep_errors_of;
+  std::function<void(const device::Place& place, std::span<const gossip::TensorPair> halves)> error_after =
+      add_errors_of;
   /// The weight that parameters are divided by for the forward, and multiplied by after the backward.
   std::function<double(double weight)> debias = [](double weight) { return weight; };
   std::function<double(double weight)> bias = [](double weight) { return weight; };
@@ -62,7 +68,7 @@ struct SlowMoSteps {
       [](const Setting& setting, double weight) { return setting.convention == Convention::fairscale ? weight : 1; };
   /// The mean of a node's gradients, in place.
   std::function<void(comm::Communicator& node, std::span<const comm::Buffer> gradients, int divisor,
-                     Convention convention)>
+                     Convention convention, Workspace& workspace)>
       reduce_gradients = all_reduce_mean;
   /// What an average is of, given the parameters and the gradients that the backward before it made.
   std::function<std::vector<comm::Buffer>(std::span<const comm::Buffer> parameters,

@@ -20,6 +20,7 @@ namespace {
 
 using comm::Buffer;
 using comm::DType;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
@@ -65,9 +66,19 @@ TEST(Options, HaveFairScalesDefaults) {
   EXPECT_EQ(options.heartbeat, std::chrono::seconds(300));
 }
 
-TEST(Options, RefuseACommunicationDeviceThatIsNotTheHost) {
-  const Options options{.communication_device = comm::Device{comm::Device::Kind::cuda, 0}};
-  EXPECT_THAT([&] { (void)settle(options, 0, 2); }, ThrowsMessage<Unsupported>(HasSubstr("cuda:0")));
+TEST(Options, RefuseACommunicationDeviceThatIsNeitherTheParametersNorTheHost) {
+  comm::run_ranks(1, [](comm::Communicator& world) {
+    double value = 1;
+    const comm::Buffer x{&value, 1, DType::f64};
+    const auto made = [&](std::optional<comm::Device> device) {
+      const SlowMo slowmo(world, {.parameters = {x}}, [&] { return std::vector<ParameterGroup>{{{x}, 0.1}}; },
+                          {.communication_device = device});
+    };
+    EXPECT_THAT([&] { made(comm::Device{comm::Device::Kind::cuda, 0}); },
+                ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("communication_device is cuda:0"), HasSubstr("cpu"))));
+    EXPECT_NO_THROW(made({}));
+    EXPECT_NO_THROW(made(comm::Device{}));
+  });
 }
 
 TEST(Options, OfFairScaleHaveNoOtherOuterOptimizer) {
@@ -160,7 +171,8 @@ TEST(Averages, OfHalvesStayInRange) {
   comm::run_ranks(4, [](comm::Communicator& world) {
     std::array<comm::Float16, 1> value{comm::to_float16(60000)};
     const Buffer tensor{value.data(), 1, DType::f16};
-    all_reduce_mean(world, std::span(&tensor, 1), 4, Convention::plumbline);
+    Workspace workspace;
+    all_reduce_mean(world, std::span(&tensor, 1), 4, Convention::plumbline, workspace);
     EXPECT_EQ(comm::to_float(value[0]), 60000);
   });
 }

@@ -1,0 +1,52 @@
+// reference/device/kernel.hpp: kernels that components bring along, each on tables of many tensors (tensor_table.hpp).
+//
+// Model   A work is a plain value, a table with what is done to its entries: work(chunk, thread, threads) does one thread's part of
+//         one block. A runtime is given its bytes, and knows it by name: the emulated one runs the body that is named here, module
+//         cuda its own build of the same body (launch.cuh).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "reference/device/runtime.hpp"
+
+namespace plumbline::device {
+
+struct Kernel {
+  std::string_view name;  // Work::kName
+  std::size_t bytes = 0;  // of a work
+  /// One thread's part of one block, on this processor.
+  void (*run)(const void* work, std::int32_t chunk, int thread, int threads) = nullptr;
+  /// All memory that a work reads or writes.
+  std::vector<const void*> (*addresses)(const void* work) = nullptr;
+};
+
+template <class Work>
+[[nodiscard]] Kernel kernel_of() {
+  static_assert(std::is_trivially_copyable_v<Work>, "a stream keeps the bytes of a work");
+  return {.name = Work::kName,
+          .bytes = sizeof(Work),
+          .run = [](const void* work, std::int32_t chunk, int thread,
+                    int threads) { (*static_cast<const Work*>(work))(chunk, thread, threads); },
+          .addresses =
+              [](const void* work) {
+                const auto& table = static_cast<const Work*>(work)->table;
+                std::vector<const void*> all;
+                for (std::int32_t i = 0; i < table.entries; ++i)
+                  for (const void* address : table.entry[i].address)
+                    if (address != nullptr) all.push_back(address);
+                return all;
+              }};
+}
+
+/// Puts all of them into the stream, in their order: a launch each.
+template <class Work>
+void launch(Runtime& runtime, int device, const std::vector<Work>& works, Stream stream) {
+  const Kernel kernel = kernel_of<Work>();
+  for (const Work& work : works) runtime.launch(device, kernel, &work, work.table.chunks, stream);
+}
+
+}  // namespace plumbline::device

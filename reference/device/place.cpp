@@ -1,0 +1,100 @@
+#include "reference/device/place.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::device {
+
+void Place::copy(void* to, const void* from, std::size_t bytes) const {
+  if (bytes == 0 || to == from) return;
+  if (is_host())
+    std::memcpy(to, from, bytes);
+  else
+    use_.runtime->copy(index_, to, from, bytes, use_.stream);
+}
+
+void Place::fill(void* to, std::byte value, std::size_t bytes) const {
+  if (bytes == 0) return;
+  if (is_host())
+    std::memset(to, std::to_integer<int>(value), bytes);
+  else
+    use_.runtime->fill(index_, to, value, bytes, use_.stream);
+}
+
+void Place::synchronize() const {
+  if (!is_host()) use_.runtime->synchronize(index_, use_.stream);
+}
+
+void require_at(std::string_view what, std::span<const comm::Buffer> tensors, const Place& place) {
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].device != place.device())
+      throw InvalidArgument(fmt::format("{}: tensor {} is in memory of {}; all must be in that of {}", what, i,
+                                        comm::name_of(tensors[i].device), comm::name_of(place.device())));
+}
+
+Place place_of(std::string_view what, std::span<const comm::Buffer> tensors, const DeviceUse& use) {
+  if (tensors.empty()) return {};
+  const comm::Device device = tensors.front().device;
+  Place place;
+  if (device.kind != comm::Device::Kind::cpu) {
+    if (use.runtime == nullptr || use.runtime->kind() != device.kind)
+      throw Unsupported(fmt::format("{}: a tensor in memory of {}, and no runtime of such devices was given", what,
+                                    comm::name_of(device)));
+    if (device.index < 0 || device.index >= use.runtime->count())
+      throw InvalidArgument(fmt::format("{}: a tensor in memory of {}; this process has {}, from {}:0", what,
+                                        comm::name_of(device), use.runtime->count(), comm::name_of(device.kind)));
+    place = Place(use, device.index);
+  }
+  require_at(what, tensors, place);
+  return place;
+}
+
+void require_served(std::string_view what, const comm::Communicator& group, const Place& place) {
+  const comm::Capabilities& can = group.capabilities();
+  if (std::ranges::count(can.devices, place.device().kind) != 0) return;
+  std::vector<std::string_view> kinds;
+  for (const comm::Device::Kind kind : can.devices) kinds.push_back(comm::name_of(kind));
+  throw Unsupported(fmt::format(
+      "{}: tensors in memory of {} over backend {}, which takes that of {}; communicate them by way of the host", what,
+      comm::name_of(place.device()), can.backend, fmt::join(kinds, ", ")));
+}
+
+std::byte* Room::take(const Place& place, std::size_t bytes) {
+  if (place.is_host()) {
+    if (on_host_.size() < bytes) on_host_.resize(bytes);
+    return on_host_.data();
+  }
+  if (on_device_.bytes() < bytes || place_.device() != place.device()) {
+    give_back();
+    on_device_ = Memory(place.use().runtime, place.index(), bytes);
+  }
+  place_ = place;
+  return on_device_.data();
+}
+
+Room& Room::operator=(Room&& other) noexcept {
+  std::swap(on_host_, other.on_host_);
+  std::swap(place_, other.place_);
+  std::swap(on_device_, other.on_device_);
+  return *this;
+}
+
+Room::~Room() { give_back(); }
+
+void Room::give_back() noexcept {
+  if (on_device_.data() == nullptr) return;
+  try {
+    place_.synchronize();
+  } catch (const std::exception&) {
+    // The device does nothing any more, or met an error before: nobody writes there.
+  }
+  on_device_ = Memory();
+}
+
+}  // namespace plumbline::device

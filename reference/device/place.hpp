@@ -1,0 +1,84 @@
+// reference/device/place.hpp: where tensors lie and are worked on: the host's memory, at once; or a device's, in the order of a stream.
+//
+// Model   A plain value that functions on tensors are given: on the host they are done when the call returns, on a device they are
+//         put into the stream, and the host waits for nothing. What is in other streams is ordered by the caller.
+// Errors  Those of runtime.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "reference/comm/communicator.hpp"
+#include "reference/device/handles.hpp"
+#include "reference/device/kernel.hpp"
+
+namespace plumbline::device {
+
+/// What works on tensors that are in a device's memory, and in which stream (null: the device's default one), which must outlive
+/// whatever is given this. Without a runtime tensors are in the host's.
+struct DeviceUse {
+  std::shared_ptr<Runtime> runtime = nullptr;
+  Stream stream = nullptr;
+};
+
+class Place {
+ public:
+  /// The host.
+  Place() = default;
+  Place(DeviceUse use, int index) : use_(std::move(use)), index_(index) {}
+
+  [[nodiscard]] bool is_host() const { return use_.runtime == nullptr; }
+  [[nodiscard]] comm::Device device() const {
+    return is_host() ? comm::Device{} : comm::Device{use_.runtime->kind(), static_cast<std::int16_t>(index_)};
+  }
+  [[nodiscard]] const DeviceUse& use() const { return use_; }
+  [[nodiscard]] int index() const { return index_; }  // of the device
+  /// The stream from now on. Nothing on the host.
+  void use_stream(Stream stream) { use_.stream = stream; }
+
+  /// Puts works (kernel.hpp) into the stream of a device.
+  template <class Work>
+  void launch(const std::vector<Work>& works) const {
+    device::launch(*use_.runtime, index_, works, use_.stream);
+  }
+  /// Copies bytes within this place's memory, or between the host's and it.
+  void copy(void* to, const void* from, std::size_t bytes) const;
+  void fill(void* to, std::byte value, std::size_t bytes) const;
+  /// Waits until all that was put into the stream is done.
+  void synchronize() const;
+
+ private:
+  DeviceUse use_;
+  int index_ = 0;
+};
+
+/// Where all of the tensors are; of none, the host. Throws, beginning with `what`, in one line: InvalidArgument where they are in
+/// several memories or on a device that there is not, Unsupported on a device that `use` has no runtime of.
+[[nodiscard]] Place place_of(std::string_view what, std::span<const comm::Buffer> tensors, const DeviceUse& use);
+/// Throws InvalidArgument, naming the first tensor that is not at the place.
+void require_at(std::string_view what, std::span<const comm::Buffer> tensors, const Place& place);
+/// Throws Unsupported unless the group's backend takes memory of the place.
+void require_served(std::string_view what, const comm::Communicator& group, const Place& place);
+
+/// Memory of a place that is kept from use to use. A device's is waited for before it is given back.
+class Room {
+ public:
+  Room() = default;
+  Room(Room&& other) noexcept = default;
+  Room& operator=(Room&& other) noexcept;
+  ~Room();
+
+  /// At least so many bytes; what was there is lost where it has to grow, for which the host waits for the stream.
+  [[nodiscard]] std::byte* take(const Place& place, std::size_t bytes);
+
+ private:
+  void give_back() noexcept;
+  std::vector<std::byte> on_host_;
+  Place place_;  // of the other
+  Memory on_device_;
+};
+
+}  // namespace plumbline::device

@@ -1,0 +1,98 @@
+// Where tensors are found to be, and memory that is kept there.
+#include "reference/device/place.hpp"
+
+#include <array>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/comm/errors.hpp"
+#include "reference/comm/local.hpp"
+#include "reference/device/calls.hpp"
+#include "reference/device/emulated.hpp"
+#include "reference/device/scaled_copies_table.hpp"
+
+namespace plumbline::device {
+namespace {
+
+using namespace std::chrono_literals;
+using comm::Buffer;
+using comm::DType;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+Buffer on_emulated(std::int16_t index) { return {nullptr, 0, DType::f32, {comm::Device::Kind::emulated, index}}; }
+
+TEST(Place, IsWhereAllTensorsAre) {
+  const DeviceUse use{make_emulated({.devices = 2})};
+  EXPECT_TRUE(place_of("it", {}, use).is_host());
+  EXPECT_TRUE(place_of("it", std::array{Buffer{}}, use).is_host());
+  EXPECT_EQ(place_of("it", std::array{on_emulated(1), on_emulated(1)}, use).device(), on_emulated(1).device);
+  EXPECT_THAT(
+      [&] { (void)place_of("it", std::array{on_emulated(0), on_emulated(1)}, use); },
+      ThrowsMessage<InvalidArgument>("it: tensor 1 is in memory of emulated:1; all must be in that of emulated:0"));
+  EXPECT_THAT([&] { (void)place_of("it", std::array{on_emulated(0), Buffer{}}, use); },
+              ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("tensor 1"), HasSubstr("cpu"))));
+  EXPECT_THAT([&] { (void)place_of("it", std::array{on_emulated(2)}, use); },
+              ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("emulated:2"), HasSubstr("has 2"))));
+  EXPECT_THAT([&] { (void)place_of("it", std::array{on_emulated(0)}, {}); },
+              ThrowsMessage<Unsupported>(AllOf(HasSubstr("emulated:0"), HasSubstr("no runtime"))));
+}
+
+TEST(Place, MustBeServedByTheGroup) {
+  const DeviceUse use{make_emulated({.devices = 1})};
+  const Place place(use, 0);
+  comm::LocalWorld on_host(1), on_both(1, {.device_calls = make_calls(use.runtime)});
+  EXPECT_NO_THROW(require_served("it", *on_both.communicator(0), place));
+  EXPECT_THAT([&] { require_served("it", *on_host.communicator(0), place); },
+              ThrowsMessage<Unsupported>(AllOf(HasSubstr("emulated:0"), HasSubstr("backend local"), HasSubstr("cpu"))));
+}
+
+TEST(Place, DoesWorkInTheOrderOfItsStream) {
+  const auto runtime = make_emulated({.devices = 1, .longest_delay = 300us});
+  const OwnStream stream(runtime, 0);
+  const Place place({runtime, stream.get()}, 0);
+  const Memory memory(runtime, 0, 8);
+  std::array<float, 2> values{3, 5}, halved{};
+  const Buffer there{memory.data(), 2, DType::f32, place.device()};
+  runtime->pause(0, 5ms, stream.get());
+  place.copy(there.data, values.data(), 8);
+  place.launch(scaled_copy_work(std::array{ScaledCopy{there, there}}, times(0.5), place.device()));
+  place.copy(halved.data(), there.data, 8);
+  place.synchronize();
+  EXPECT_THAT(halved, testing::ElementsAre(1.5F, 2.5F));
+}
+
+// A kernel looks at what it is given, as those of collectives do.
+TEST(Place, LaunchesNothingOnTheHostsMemory) {
+  const Place place({make_emulated({.devices = 1})}, 0);
+  float value = 1;
+  const Buffer said_to_be_there{&value, 1, DType::f32, place.device()};
+  const auto works =
+      scaled_copy_work(std::array{ScaledCopy{said_to_be_there, said_to_be_there}}, times(2), place.device());
+  EXPECT_THROW(place.launch(works), InvalidArgument);
+}
+
+TEST(Room, IsKeptWhileItIsLargeEnough) {
+  const auto runtime = make_emulated({.devices = 1, .memory_bytes = 1000});
+  const Place device({runtime}, 0), host;
+  {
+    Room room;
+    std::byte* const first = room.take(device, 600);
+    EXPECT_EQ(runtime->holder_of(first), 0);
+    EXPECT_EQ(room.take(device, 500), first);
+    EXPECT_EQ(runtime->holder_of(room.take(device, 700)), 0) << "the smaller one is given back first";
+    EXPECT_EQ(runtime->describe(0).free_bytes, 300U);
+    Room moved = std::move(room);
+    EXPECT_EQ(runtime->describe(0).free_bytes, 300U);
+  }
+  EXPECT_EQ(runtime->describe(0).free_bytes, 1000U);
+  Room on_host;
+  std::byte* const first = on_host.take(host, 600);
+  EXPECT_EQ(runtime->holder_of(first), std::nullopt);
+  EXPECT_EQ(on_host.take(host, 10), first);
+}
+
+}  // namespace
+}  // namespace plumbline::device

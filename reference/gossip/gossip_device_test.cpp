@@ -1,0 +1,122 @@
+// Gossip on emulated devices: what the conformance checks, which know no device's inside, do not see.
+#include <array>
+#include <latch>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/comm/local.hpp"
+#include "reference/device/calls.hpp"
+#include "reference/device/emulated.hpp"
+#include "reference/device/host_staging.hpp"
+#include "reference/gossip/gossip_thread.hpp"
+
+namespace plumbline::gossip {
+namespace {
+
+using namespace std::chrono_literals;
+using comm::Buffer;
+using comm::Communicator;
+using comm::DType;
+using device::OwnEvent;
+using device::OwnStream;
+
+// A rank's numbers on its device, in the order of a stream.
+class Numbers {
+ public:
+  Numbers(std::shared_ptr<device::Runtime> runtime, int rank, std::vector<float> values)
+      : given_(std::move(values)),
+        index_(rank % runtime->count()),
+        stream_(runtime, index_),
+        memory_(runtime, index_, given_.size() * 4),
+        place_({runtime, stream_.get()}, index_) {
+    place_.copy(memory_.data(), given_.data(), given_.size() * 4);
+  }
+  ~Numbers() { stream_.synchronize(); }
+  Numbers(const Numbers&) = delete;
+  Numbers& operator=(const Numbers&) = delete;
+  [[nodiscard]] Buffer buffer() const {
+    return {memory_.data(), static_cast<std::int64_t>(given_.size()), DType::f32, place_.device()};
+  }
+  [[nodiscard]] const device::Place& place() const { return place_; }
+  [[nodiscard]] std::vector<float> get() const {
+    std::vector<float> values(given_.size());
+    place_.copy(values.data(), memory_.data(), values.size() * 4);
+    place_.synchronize();
+    return values;
+  }
+
+ private:
+  std::vector<float> given_;
+  int index_;
+  OwnStream stream_;
+  device::Memory memory_;
+  device::Place place_;
+};
+
+// One rank's values come only when the other rank's stream has gone on behind its hand-over: the exchange is in no caller's way.
+TEST(GossipThreadOnADevice, LetsTheCallersStreamGoOn) {
+  const auto runtime = device::make_emulated();
+  std::latch went_on(1);
+  comm::run_ranks(2,
+                  [&](Communicator& group) {
+                    const Numbers x(runtime, group.rank(),
+                                    std::vector<float>(50, 1.0F + 2.0F * static_cast<float>(group.rank())));
+                    GossipThread thread(group.duplicate(), Graph({.kind = GraphKind::ring, .nodes = 2}), {},
+                                        {.device = x.place().use()});
+                    if (group.rank() == 0)
+                      static_cast<device::EmulatedQueue*>(x.place().use().stream)->put([&] { went_on.wait(); });
+                    const std::array tensors{x.buffer()};
+                    EXPECT_TRUE(thread.hand_over(tensors));
+                    if (group.rank() == 1) {
+                      const OwnEvent behind(runtime, x.place().index());
+                      behind.record(x.place().use().stream);
+                      const auto end = std::chrono::steady_clock::now() + 40s;
+                      while (!behind.is_reached() && std::chrono::steady_clock::now() < end)
+                        std::this_thread::sleep_for(1ms);
+                      EXPECT_TRUE(behind.is_reached()) << "the caller's stream waits for the exchange";
+                      went_on.count_down();
+                    }
+                    EXPECT_EQ(thread.collect(tensors, true), GossipThread::Collected::mixed);
+                    EXPECT_THAT(x.get(), testing::Each(2.0F));
+                  },
+                  {.device_calls = device::make_calls(runtime)});
+}
+
+// Closed while a round is under way, whose values no memory may lose.
+TEST(GossipThreadOnADevice, IsClosedUnderARound) {
+  const auto runtime = device::make_emulated({.longest_delay = 300us});
+  comm::run_ranks(3,
+                  [&](Communicator& group) {
+                    const Numbers x(runtime, group.rank(), std::vector<float>(50, 1));
+                    const std::array tensors{x.buffer()};
+                    GossipThread thread(group.duplicate(), Graph({.kind = GraphKind::star, .nodes = 3}), {},
+                                        {.device = x.place().use()});
+                    EXPECT_TRUE(thread.hand_over(tensors));
+                  },
+                  {.device_calls = device::make_calls(runtime)});
+}
+
+TEST(PushSumOnADevice, ByWayOfTheHostHasItsBits) {
+  const auto runtime = device::make_emulated({.longest_delay = 100us});
+  comm::run_ranks(3, [&](Communicator& group) {
+    std::vector<float> values(777);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = 0.37F * static_cast<float>((i * 7 + static_cast<std::size_t>(group.rank())) % 23);
+    const Numbers x(runtime, group.rank(), values);
+    const auto own = group.duplicate(), other = group.duplicate();
+    device::HostStaging staged(*own, x.place().use());
+    const Graph star({.kind = GraphKind::star, .nodes = 3});
+    PushSum there(staged, star, {}, {.device = x.place().use()}), here(*other, star);
+    for (int round = 0; round < 4; ++round) {
+      there.mix(x.buffer());
+      here.mix(Buffer{values.data(), static_cast<std::int64_t>(values.size()), DType::f32});
+    }
+    EXPECT_EQ(x.get(), values);
+    EXPECT_EQ(there.weight(), here.weight());
+  });
+}
+
+}  // namespace
+}  // namespace plumbline::gossip

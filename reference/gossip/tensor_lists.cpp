@@ -1,0 +1,59 @@
+#include "reference/gossip/tensor_lists.hpp"
+
+#include "reference/gossip/mixing_table.hpp"
+#include "reference/gossip/tensor_kernels.hpp"
+
+namespace plumbline::gossip {
+namespace {
+
+using comm::Buffer;
+
+std::vector<TensorPair> in_place(std::span<const Buffer> x) {
+  std::vector<TensorPair> pairs;
+  for (const Buffer& tensor : x) pairs.push_back({tensor, tensor});
+  return pairs;
+}
+
+void copy_on_device(const Place& place, std::span<const TensorPair> pairs, device::Scaling scaling) {
+  place.launch(device::scaled_copy_work(pairs, scaling, place.device()));
+}
+
+void mix_on_device(const Place& place, std::span<const TensorPair> pairs, Kept kept) {
+  std::vector<Arrivals> tensors;
+  for (const TensorPair& pair : pairs) tensors.push_back({.x = pair.to, .came = {pair.from}});
+  place.launch(mix_work(tensors, kept, place.device()));
+}
+
+}  // namespace
+
+void scale(const Place& place, std::span<const Buffer> x, double factor) {
+  if (!place.is_host()) return copy_on_device(place, in_place(x), device::times(factor));
+  for (const Buffer& tensor : x) scale(tensor, factor);
+}
+
+void divide(const Place& place, std::span<const Buffer> x, double divisor) {
+  if (!place.is_host()) return copy_on_device(place, in_place(x), device::over(divisor));
+  for (const Buffer& tensor : x) divide(tensor, divisor);
+}
+
+void copy(const Place& place, std::span<const TensorPair> pairs) {
+  if (!place.is_host()) return copy_on_device(place, pairs, device::times(1));
+  for (const auto& [from, to] : pairs) place.copy(to.data, from.data, from.bytes());
+}
+
+void scaled_copy(const Place& place, std::span<const TensorPair> pairs, double factor) {
+  if (!place.is_host()) return copy_on_device(place, pairs, device::times(factor));
+  for (const auto& [from, to] : pairs) scaled_copy(from, to, factor);
+}
+
+void add(const Place& place, std::span<const TensorPair> pairs) {
+  if (!place.is_host()) return mix_on_device(place, pairs, {});
+  for (const auto& [from, to] : pairs) add(to, from);
+}
+
+void add_and_scale(const Place& place, std::span<const TensorPair> pairs, double factor) {
+  if (!place.is_host()) return mix_on_device(place, pairs, {.factor = factor, .is_lazy = true});
+  for (const auto& [from, to] : pairs) add_and_scale(to, from, factor);
+}
+
+}  // namespace plumbline::gossip

@@ -1,0 +1,112 @@
+// How often steps on a device let the host wait: never, once their memory is there. What they come to is the conformance checks'.
+#include <atomic>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/comm/local.hpp"
+#include "reference/device/calls.hpp"
+#include "reference/device/emulated.hpp"
+#include "reference/slowmo/elements.hpp"
+#include "reference/slowmo/slowmo.hpp"
+
+namespace plumbline::slowmo {
+namespace {
+
+using comm::Buffer;
+using comm::DType;
+using device::OwnStream;
+
+/// Counts what may let the host wait for a device (reference/device/runtime.hpp).
+class CountsWaits final : public device::RuntimeDecorator {
+ public:
+  using RuntimeDecorator::RuntimeDecorator;
+  void synchronize(int device, device::Stream stream) override {
+    ++waits;
+    RuntimeDecorator::synchronize(device, stream);
+  }
+  void release(int device, void* memory) noexcept override {
+    ++waits;
+    RuntimeDecorator::release(device, memory);
+  }
+  void copy(int device, void* to, const void* from, std::size_t bytes, device::Stream stream) override {
+    if (!holder_of(to) || !holder_of(from)) ++waits;
+    RuntimeDecorator::copy(device, to, from, bytes, stream);
+  }
+  void* allocate(int device, std::size_t bytes) override {
+    ++allocations;
+    return RuntimeDecorator::allocate(device, bytes);
+  }
+  std::atomic<int> waits{0}, allocations{0};
+};
+
+// Waits and allocations of all ranks together in some steps, behind some that are not counted.
+std::pair<int, int> counted(const Options& options, DType type) {
+  constexpr int ranks = 4, warm = 7, steps = 12;
+  const auto runtime = std::make_shared<CountsWaits>(device::make_emulated());
+  int waits = -1, allocations = -1;
+  comm::run_ranks(ranks,
+                  [&](comm::Communicator& world) {
+                    const int index = world.rank() % runtime->count();
+                    const comm::Device here{comm::Device::Kind::emulated, static_cast<std::int16_t>(index)};
+                    const OwnStream stream(runtime, index);
+                    const device::Memory memory(runtime, index, 4096);
+                    const auto tensor = [&](std::size_t begin, DType dtype) {
+                      return Buffer{memory.data() + begin, 100, dtype, here};
+                    };
+                    const std::vector<Buffer> parameters{tensor(0, type), tensor(512, type)};
+                    const std::vector<Buffer> masters{tensor(1024, DType::f32), tensor(1536, DType::f32)};
+                    const std::vector<Buffer> gradients{tensor(2048, type), tensor(2560, type)};
+                    runtime->fill(index, memory.data(), std::byte{0}, 4096, stream.get());
+                    Tensors tensors{.parameters = parameters, .buffers = {tensor(3072, DType::f32)}};
+                    const bool has_masters = comm::size_of(type) == 2;
+                    if (has_masters) tensors.masters = masters;
+                    Options here_options = options;
+                    here_options.device = {runtime, stream.get()};
+                    SlowMo slowmo(
+                        world, tensors,
+                        [&] { return std::vector<ParameterGroup>{{has_masters ? masters : parameters, 0.1}}; },
+                        here_options);
+                    for (int step = 0; step < warm + steps; ++step) {
+                      if (step == warm) {
+                        world.barrier();
+                        if (world.rank() == 0) runtime->waits = runtime->allocations = 0;
+                        world.barrier();
+                      }
+                      slowmo.before_forward();
+                      slowmo.after_backward(gradients);
+                      slowmo.step();
+                    }
+                    world.barrier();
+                    if (world.rank() == 0) waits = runtime->waits, allocations = runtime->allocations;
+                    world.barrier();
+                  },
+                  {.device_calls = device::make_calls(runtime)});
+  return {waits, allocations};
+}
+
+TEST(StepsOnADevice, NeverLetTheHostWait) {
+  const gossip::Graph star({.kind = gossip::GraphKind::star, .nodes = 4});
+  Options local_sgd{.slow_frequency = 3, .local_sgd_frequency = 2}, whole = local_sgd, plain = local_sgd;
+  whole.memory_efficient = false;
+  plain.slow_momentum = 0;
+  Options in_nodes = local_sgd;
+  in_nodes.ranks_per_node = 2;
+  const Options sgp{.base = BaseAlgorithm::sgp, .slow_momentum = 0},
+      irregular{.base = BaseAlgorithm::sgp, .slow_frequency = 3, .memory_efficient = false, .graph = star},
+      overlap{.base = BaseAlgorithm::sgp, .slow_momentum = 0, .graph = star, .overlap = true, .accepts_stale = true};
+  for (const Options& options : {local_sgd, whole, plain, in_nodes, sgp, irregular, overlap})
+    for (const DType type : {DType::f32, DType::f16}) {
+      const auto [waits, allocations] = counted(options, type);
+      EXPECT_EQ(waits, 0) << name_of(options.base) << ", " << comm::name_of(type) << ", slow momentum "
+                          << options.slow_momentum;
+      EXPECT_EQ(allocations, 0) << name_of(options.base) << ", " << comm::name_of(type);
+    }
+}
+
+TEST(StepsByWayOfTheHost, WaitForTheDevice) {
+  EXPECT_GT(counted({.slow_momentum = 0, .communication_device = comm::Device{}}, DType::f32).first, 0);
+}
+
+}  // namespace
+}  // namespace plumbline::slowmo
