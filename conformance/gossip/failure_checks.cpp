@@ -128,6 +128,42 @@ void other_group(Context& context) {
   EXPECT_THROW(unconfirmed.retry(context.world(), first_of(x)), StateError) << "GOSSIP-042: without confirmations";
 }
 
+// The comparison of all nodes is cut on one of them: before one of its calls, or because the node is not there yet when the
+// group fails. It is made again, and so is the round.
+void comparison_cut(Context& context) {
+  const std::string cut = context.parameters().text("cut");
+  const bool is_cut = context.rank() == context.size() - 1 && cut != "no";
+  const Graph graph = live_graph("hub", context.size());
+  const auto quiet = context.world().duplicate(), second = context.world().duplicate();
+  auto first = context.world().duplicate();
+  comm::Communicator& group = *first;
+  std::unique_ptr<comm::Communicator> wire = std::move(first);
+  if (is_cut && cut != "late") wire = std::make_unique<FailingCall>(std::move(wire), std::stoi(cut));
+  constexpr auto patience = std::chrono::seconds(10);
+  PushSum undisturbed(*quiet, graph), disturbed(*wire, graph, {}, {.heartbeat = patience}, push_sum_steps(context));
+  std::vector<double> smooth = own_start(context, 3), rough = smooth;
+  if (cut == "late") {
+    if (is_cut)
+      group.abort("a check cuts the wires");
+    else
+      EXPECT_THROW(disturbed.mix(buffer_of(rough)), Error) << "GOSSIP-184";
+    undisturbed.mix(buffer_of(smooth));
+    disturbed.retry(*second, first_of(rough));
+    if (is_cut) disturbed.mix(buffer_of(rough));
+    EXPECT_EQ(rough, smooth) << "GOSSIP-184: values behind the first round";
+  }
+  for (int round = 0; round < 3; ++round) {
+    undisturbed.mix(buffer_of(smooth));
+    try {
+      disturbed.mix(buffer_of(rough));
+    } catch (const RuntimeFailure&) {
+      EXPECT_TRUE(is_cut) << "GOSSIP-184";
+      disturbed.retry(first_of(rough));
+    }
+    EXPECT_EQ(rough, smooth) << "GOSSIP-184: values behind round " << round;
+  }
+}
+
 void heartbeat(Context& context) {
   EXPECT_EQ(gossip::PushSumOptions().heartbeat, std::chrono::seconds(300)) << "GOSSIP-043: the default";
   const auto own = context.world().duplicate();
@@ -439,6 +475,8 @@ void add_gossip_failure_checks(suite::Suite& suite) {
   add("failure.other_group", "GOSSIP-042@aa29",
       {{"graph", {"n-peer-exponential", "hub"}}, {"call", {"0", "1", "2", "3", "4", "5", "9"}}}, other_group,
       {2, 3, 4, 5}, {Capability::failure_detection}, true);
+  add("failure.comparison_cut", "GOSSIP-184@b535", {{"cut", {"no", "0", "1", "late"}}}, comparison_cut, {2, 3, 4},
+      {Capability::failure_detection}, true);
   add("failure.heartbeat", "GOSSIP-043@b812", {}, heartbeat, {2, 3, 4}, {Capability::wait_timeout}, true);
   add("thread.beside", "GOSSIP-044@fab7", {{"graph", {"n-peer-exponential", "hub"}}, mixing}, beside, {1, 2, 3, 4},
       {Capability::thread_multiple});

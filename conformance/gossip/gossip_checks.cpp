@@ -9,6 +9,7 @@ void add_gossip_checks(suite::Suite& suite) {
   add_push_sum_checks(suite);
   add_gossip_failure_checks(suite);
   add_gossip_meeting_checks(suite);
+  add_gossip_device_checks(suite);
 }
 
 }  // namespace plumbline::conformance

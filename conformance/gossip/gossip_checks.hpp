@@ -17,6 +17,8 @@ void add_push_sum_checks(suite::Suite& suite);
 void add_gossip_failure_checks(suite::Suite& suite);
 /// Two nodes that meet only each other: GOSSIP-200 and up.
 void add_gossip_meeting_checks(suite::Suite& suite);
+/// Tensors in memory of devices: GOSSIP-180 and up.
+void add_gossip_device_checks(suite::Suite& suite);
 /// All of them.
 void add_gossip_checks(suite::Suite& suite);
 

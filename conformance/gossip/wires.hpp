@@ -32,6 +32,37 @@ class FailingWire final : public comm::CommunicatorDecorator {
   int left_;
 };
 
+/// Fails one call that is waited for at once, counted from 0, before anything of it is made.
+class FailingCall final : public comm::CommunicatorDecorator {
+ public:
+  FailingCall(std::unique_ptr<comm::Communicator> inner, int failing)
+      : CommunicatorDecorator(std::move(inner)), left_(failing) {}
+
+ private:
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    if (left_-- == 0) throw RuntimeFailure("a wire that a check cut");
+    CommunicatorDecorator::do_run(call, timeout);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
+  int left_;
+};
+
+/// Says that it takes the host's memory alone.
+class WireOfTheHost final : public comm::CommunicatorDecorator {
+ public:
+  explicit WireOfTheHost(std::unique_ptr<comm::Communicator> inner)
+      : CommunicatorDecorator(std::move(inner)), capabilities_(CommunicatorDecorator::capabilities()) {
+    capabilities_.devices = {comm::Device::Kind::cpu};
+  }
+  [[nodiscard]] const comm::Capabilities& capabilities() const override { return capabilities_; }
+
+ private:
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<WireOfTheHost>(std::move(group));
+  }
+  comm::Capabilities capabilities_;
+};
+
 /// Fails every start of calls, and counts them.
 class BrokenWire final : public comm::CommunicatorDecorator {
  public:

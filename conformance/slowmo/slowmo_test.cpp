@@ -19,8 +19,15 @@ using testing::IsEmpty;
 
 TEST(SlowMoChecks, PassOnTheLocalBackend) {
   for (const suite::Case& one : suite_under_test().cases())
-    if (one.check->door == suite::Door::backend) {
+    if (one.check->door == suite::Door::backend && !one.check->on_device) {
       EXPECT_THAT(run_in_process(one), IsEmpty()) << one.id();
+    }
+}
+
+TEST(SlowMoChecks, PassOnDevices) {
+  for (const suite::Case& one : suite_under_test().cases())
+    if (one.check->on_device) {
+      EXPECT_THAT(run_on_devices(one), IsEmpty()) << one.id();
     }
 }
 

@@ -1,0 +1,308 @@
+// SlowMo, LocalSGD and stochastic gradient push on parameters in memory of devices: the bits of the host, in the order of streams,
+// without a wait of the host, and by way of the host where that is wanted.
+#include <array>
+#include <chrono>
+#include <functional>
+#include <optional>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/gossip/wires.hpp"
+#include "conformance/slowmo/slowmo_checks.hpp"
+#include "conformance/support/device_tensors.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/slowmo/elements.hpp"
+#include "reference/slowmo/slowmo.hpp"
+
+namespace plumbline::conformance {
+
+using comm::Buffer;
+using comm::Communicator;
+using comm::DType;
+using device::OwnEvent;
+using device::OwnStream;
+using device::Place;
+using slowmo::Options;
+using slowmo::SlowMo;
+using slowmo::SlowMoSteps;
+using suite::Context;
+using suite::DeviceSeat;
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto kSlow = 10ms;  // of gradients that a step which does not wait for them overtakes
+constexpr int kSteps = 7;
+constexpr double kRate = 0.25;
+
+// By names of cases: what is averaged when. Slow steps fall on steps that average and on others.
+Options options_of(const std::string& run, int ranks) {
+  Options options{.broadcast_buffers = true, .slow_momentum = 0, .slow_frequency = 3, .local_sgd_frequency = 2};
+  const bool is_sgp = run.starts_with("sgp") || run == "overlap";
+  if (is_sgp) options.base = slowmo::BaseAlgorithm::sgp;
+  if (run == "localsgd-nodes") options.ranks_per_node = 2;
+  if (run == "overlap") options.overlap = options.accepts_stale = true;
+  if (run == "slowmo-whole" || run == "slowmo-efficient" || run == "sgp-slowmo" || run == "fairscale")
+    options.slow_momentum = 0.5;
+  options.memory_efficient = run == "slowmo-efficient" || run == "fairscale";
+  if (run == "fairscale") options.convention = slowmo::Convention::fairscale;
+  if (is_sgp && run != "sgp") options.graph = gossip::Graph({.kind = gossip::GraphKind::star, .nodes = ranks});
+  return options;
+}
+
+bool has_masters(DType type) { return comm::size_of(type) == 2; }
+
+// What a rank trains, on the host or on a device.
+struct Tensors {
+  std::vector<Buffer> parameters, masters, buffers, gradients;
+  std::vector<Buffer> descents;  // of the optimizer's type
+};
+
+std::vector<gossip::TensorPair> pairs(const std::vector<Buffer>& from, const std::vector<Buffer>& to) {
+  std::vector<gossip::TensorPair> list;
+  for (std::size_t i = 0; i < to.size(); ++i) list.push_back({from[i], to[i]});
+  return list;
+}
+
+// Gradients are given; the optimizer is a plain descent, of masters where there are some.
+class Trainer {
+ public:
+  Trainer(Communicator& world, const Place& place, Tensors tensors, Options options, const SlowMoSteps& steps)
+      : place_(place), tensors_(std::move(tensors)) {
+    options.device = place.use();
+    slowmo::Tensors all{.parameters = tensors_.parameters, .buffers = tensors_.buffers};
+    if (!tensors_.masters.empty()) all.masters = tensors_.masters;
+    slowmo_.emplace(
+        world, std::move(all), [this] { return std::vector<slowmo::ParameterGroup>{{optimized(), kRate}}; }, options,
+        steps);
+  }
+  void step() {
+    slowmo_->before_forward();
+    slowmo_->after_backward(tensors_.gradients);
+    slowmo::copy(place_, pairs(tensors_.gradients, tensors_.descents));
+    slowmo::multiply(place_, tensors_.descents, -kRate);
+    gossip::add(place_, pairs(tensors_.descents, optimized()));
+    if (!tensors_.masters.empty()) slowmo::copy(place_, pairs(tensors_.masters, tensors_.parameters));
+    slowmo_->step();
+  }
+  [[nodiscard]] const SlowMo& slowmo() const { return *slowmo_; }
+
+ private:
+  [[nodiscard]] const std::vector<Buffer>& optimized() const {
+    return tensors_.masters.empty() ? tensors_.parameters : tensors_.masters;
+  }
+  Place place_;
+  Tensors tensors_;
+  std::optional<SlowMo> slowmo_;
+};
+
+struct Shapes {
+  explicit Shapes(DType type)
+      : parameters{{type, 5, 1}, {type, 33, 0}, {type, 701, 3}},
+        masters{{DType::f32, 5, 0}, {DType::f32, 33, 1}, {DType::f32, 701, 0}},
+        buffers{{DType::f32, 9, 1}, {DType::f64, 2, 0}} {
+    if (!has_masters(type)) masters.clear();
+  }
+  [[nodiscard]] const std::vector<TensorShape>& optimized() const { return masters.empty() ? parameters : masters; }
+  std::vector<TensorShape> parameters, masters, buffers;
+};
+
+// All tensors of a rank in both memories, begun alike.
+class BothSides {
+ public:
+  BothSides(Context& context, DType type, device::Stream stream)
+      : shapes_(type),
+        seed_(context.seed() * 1000 + static_cast<std::uint64_t>(context.rank()) * 100),
+        begin_{HostTensors{shapes_.parameters, seed_}, HostTensors{shapes_.masters, seed_},
+               HostTensors{shapes_.buffers, seed_ + 1}},
+        host_{HostTensors{shapes_.parameters, seed_}, HostTensors{shapes_.masters, seed_},
+              HostTensors{shapes_.buffers, seed_ + 1}},
+        parameters_(context.device_seat(), shapes_.parameters, stream),
+        masters_(context.device_seat(), shapes_.masters, stream),
+        buffers_(context.device_seat(), shapes_.buffers, stream),
+        gradients_(context.device_seat(), shapes_.parameters, stream),
+        descents_(context.device_seat(), shapes_.optimized(), stream),
+        gradients_here_(shapes_.parameters, 0),
+        descents_here_(shapes_.optimized(), 0) {
+    parameters_.take(begin_[0]);
+    masters_.take(begin_[1]);
+    buffers_.take(begin_[2]);
+    for (int step = 0; step < kSteps; ++step)
+      given_.emplace_back(shapes_.parameters, seed_ + 10 + static_cast<std::uint64_t>(step));
+  }
+  [[nodiscard]] Tensors there() const {
+    return {parameters_.views(), masters_.views(), buffers_.views(), gradients_.views(), descents_.views()};
+  }
+  [[nodiscard]] Tensors here() const {
+    return {host_[0].views(), host_[1].views(), host_[2].views(), gradients_here_.views(), descents_here_.views()};
+  }
+  void give(int step) const { gradients_.take(given_[static_cast<std::size_t>(step)]); }
+  void give_here(int step) const {
+    gossip::copy({}, pairs(given_[static_cast<std::size_t>(step)].views(), gradients_here_.views()));
+  }
+  void note() {
+    for (DeviceTensors* tensors : {&parameters_, &masters_, &buffers_}) tensors->note();
+  }
+  [[nodiscard]] std::string difference() {
+    if (const std::string words = parameters_.difference(host_[0]); !words.empty()) return "parameters: " + words;
+    if (const std::string words = masters_.difference(host_[1]); !words.empty()) return "masters: " + words;
+    if (const std::string words = buffers_.difference(host_[2]); !words.empty()) return "buffers: " + words;
+    return {};
+  }
+
+ private:
+  Shapes shapes_;
+  std::uint64_t seed_;
+  std::array<HostTensors, 3> begin_, host_;
+  DeviceTensors parameters_, masters_, buffers_, gradients_, descents_;
+  HostTensors gradients_here_, descents_here_;
+  std::vector<HostTensors> given_;
+};
+
+// Trains on both sides, with gradients of which one rank's come late on the device: all steps are put into the streams before
+// anything is looked at.
+void train_on_both(Context& context, const std::optional<comm::Device>& communication_device, const char* requirement) {
+  if (!takes_the_hosts_memory(context)) return;
+  const DeviceSeat& seat = context.device_seat();
+  const OwnStream stream(seat.runtime, seat.device.index);
+  const Place place({seat.runtime, stream.get()}, seat.device.index);
+  Options options = options_of(context.parameters().text("run"), context.size());
+  BothSides both(context, context.parameters().dtype(), stream.get());
+  const auto on_host = context.world().duplicate(), on_device = context.world().duplicate();
+  Trainer expected(*on_host, {}, both.here(), options, {});
+  options.communication_device = communication_device;
+  Trainer tested(*on_device, place, both.there(), options, context.steps().of<SlowMoSteps>());
+  for (int step = 0; step < kSteps; ++step) {
+    if (step % context.size() == context.rank()) seat.runtime->pause(seat.device.index, kSlow, stream.get());
+    both.give(step);
+    tested.step();
+    both.note();
+  }
+  for (int step = 0; step < kSteps; ++step) {
+    both.give_here(step);
+    expected.step();
+    EXPECT_EQ(both.difference(), "") << requirement << ": step " << step;
+  }
+  EXPECT_EQ(tested.slowmo().push_sum_weight(), expected.slowmo().push_sum_weight()) << requirement;
+  EXPECT_EQ(tested.slowmo().slow_state(), expected.slowmo().slow_state()) << requirement;
+}
+
+void steps(Context& context) { train_on_both(context, {}, "SLOWMO-180"); }
+void by_way_of_the_host(Context& context) { train_on_both(context, comm::Device{}, "SLOWMO-182"); }
+
+// Whether all ranks say yes.
+bool all_agree(Communicator& group, bool mine) {
+  std::int32_t answer = mine ? 1 : 0;
+  group.all_reduce({&answer, 1, DType::i32}, {&answer, 1, DType::i32}, comm::ReduceOp::min);
+  return answer != 0;
+}
+
+// Whether steps let the host go on while the gradients are not there yet; on a busy machine the host may be late by itself, so with
+// ever slower producers.
+void host_goes_on(Context& context) {
+  if (!takes_the_hosts_memory(context)) return;
+  const DeviceSeat& seat = context.device_seat();
+  const OwnStream stream(seat.runtime, seat.device.index);
+  const Place place({seat.runtime, stream.get()}, seat.device.index);
+  const BothSides both(context, context.parameters().dtype(), stream.get());
+  const auto group = context.world().duplicate();
+  Trainer tested(*group, place, both.there(), options_of(context.parameters().text("run"), context.size()),
+                 context.steps().of<SlowMoSteps>());
+  both.give(0);
+  for (int step = 0; step < 6; ++step) tested.step();  // memory is there afterwards
+  bool went_on = false;
+  for (const auto producer : {100ms, 800ms, 5000ms}) {
+    const OwnEvent produced(seat.runtime, seat.device.index);
+    both.give(0);
+    seat.runtime->pause(seat.device.index, producer, stream.get());
+    produced.record(stream.get());
+    for (int step = 0; step < 6; ++step) tested.step();
+    went_on = went_on || !produced.is_reached();
+    EXPECT_TRUE(await(produced)) << "SLOWMO-181";
+    if (all_agree(context.world(), went_on)) break;
+  }
+  EXPECT_TRUE(went_on) << "SLOWMO-181: a step waited for the device";
+}
+
+template <class Refusal>
+void expect_refused(const std::function<void()>& make, const std::vector<std::string>& words) {
+  std::string said = "nothing was said";
+  try {
+    make();
+  } catch (const Refusal& error) {
+    said = error.what();
+  } catch (const Error& error) {
+    said = fmt::format("another error: {}", error.what());
+  }
+  for (const std::string& word : words) EXPECT_THAT(said, HasSubstr(word)) << "SLOWMO-183";
+  EXPECT_THAT(said, testing::AllOf(testing::Not(HasSubstr("\n")), testing::Not(HasSubstr("another error"))))
+      << "SLOWMO-183";
+}
+
+void refuses(Context& context) {
+  if (!takes_the_hosts_memory(context)) return;
+  const DeviceSeat& seat = context.device_seat();
+  const std::string name = comm::name_of(seat.device);
+  const OwnStream stream(seat.runtime, seat.device.index);
+  const Place place({seat.runtime, stream.get()}, seat.device.index);
+  BothSides both(context, DType::f16, stream.get());
+  const Tensors there = both.there(), here = both.here();
+  const auto& steps = context.steps().of<SlowMoSteps>();
+  const auto made = [&](Communicator& group, const Tensors& tensors, const Options& options, const Place& at) {
+    return [&group, &steps, tensors, options, at] { const Trainer trainer(group, at, tensors, options, steps); };
+  };
+  Communicator& world = context.world();
+  Tensors mixed = there;
+  mixed.parameters[1] = here.parameters[1];
+  expect_refused<InvalidArgument>(made(world, mixed, {}, place), {"parameters", "tensor 1", "cpu", name});
+  mixed = there;
+  mixed.masters = here.masters;
+  expect_refused<InvalidArgument>(made(world, mixed, {}, place), {"masters", "tensor 0", "cpu", name});
+  mixed = there;
+  mixed.buffers[1] = here.buffers[1];
+  expect_refused<InvalidArgument>(made(world, mixed, {}, place), {"buffers", "tensor 1", "cpu", name});
+  expect_refused<Unsupported>(made(world, there, {}, {}), {name, "no runtime"});
+  WireOfTheHost of_host(world.duplicate());
+  expect_refused<Unsupported>(made(of_host, there, {}, place), {name, "takes that of cpu", "by way of the host"});
+  expect_refused<InvalidArgument>(made(world, here, {.communication_device = seat.device}, {}),
+                                  {"communication_device", name, "cpu"});
+  // By way of the host it is no hindrance.
+  Trainer trainer(of_host, place, there, {.communication_device = comm::Device{}}, steps);
+  both.give(0);
+  trainer.step();
+  world.barrier();
+}
+
+}  // namespace
+
+void add_slowmo_device_checks(suite::Suite& suite) {
+  const auto add = [&](const char* name, std::vector<std::string> requirements, std::vector<suite::Axis> axes,
+                       void (*body)(Context&), std::vector<int> worlds, std::chrono::seconds limit = 60s) {
+    axes.push_back(suite::worlds(std::move(worlds)));
+    suite.add({.id = std::string("slowmo.device.") + name,
+               .verifies = std::move(requirements),
+               .axes = std::move(axes),
+               .applies =
+                   [](const suite::Parameters& parameters) {
+                     const std::string run = parameters.has("run") ? parameters.text("run") : "";
+                     return (run != "localsgd-nodes" || parameters.world() % 2 == 0) &&
+                            (run != "fairscale" || parameters.dtype() != DType::f64);
+                   },
+               .needs = {comm::Capability::thread_multiple},
+               .limit = limit,
+               .on_device = true,
+               .body = body});
+  };
+  const suite::Axis runs{"run",
+                         {"localsgd", "localsgd-nodes", "sgp", "sgp-star", "overlap", "slowmo-whole",
+                          "slowmo-efficient", "sgp-slowmo", "fairscale"}};
+  add("steps", {"SLOWMO-180@8fc5", "SLOWMO-181@99e5"}, {runs, suite::floating_dtypes()}, steps, {1, 2, 3, 4});
+  add("host_goes_on", {"SLOWMO-181@99e5"}, {runs, {"dtype", {"f32", "f16"}}}, host_goes_on, {2, 3}, 90s);
+  add("by_way_of_the_host", {"SLOWMO-182@5d0e"}, {runs, {"dtype", {"f32", "f16"}}}, by_way_of_the_host, {2, 4});
+  add("refuses", {"SLOWMO-183@7254"}, {}, refuses, {1, 2, 3});
+}
+
+}  // namespace plumbline::conformance
