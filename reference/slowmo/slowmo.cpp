@@ -151,7 +151,8 @@ class SlowMo::Impl {
     if (!setting_.sgp) return;
     take_numerator();
     // Never earlier, though it may be there: nodes that made other numbers of rounds would wait for each other at the end.
-    if (overlaps() && training_ && !plan().skip_averaging && steps_.collects(rounds_behind_, options_.synch_freq))
+    const auto behind = static_cast<int>(step_ - handed_over_in_);
+    if (overlaps() && training_ && !plan().skip_averaging && steps_.collects(behind, options_.synch_freq))
       collect(true);
   }
 
@@ -404,10 +405,7 @@ class SlowMo::Impl {
   void hand_over() {
     const Timer timer(*this, Phase::gossip);
     take_numerator();
-    if (is_under_way_) {
-      ++rounds_behind_;
-      return;
-    }
+    if (is_under_way_) return;
     double kept = 1;
     if (!is_lazy_) kept = gossip::shares_of(*graph_, options_.mixing, setting_.node, rounds_handed_over()).kept;
     const double weight = weight_ * kept;
@@ -419,7 +417,7 @@ class SlowMo::Impl {
     add_errors();
     copy_back();
     is_under_way_ = true;
-    rounds_behind_ = 0;
+    handed_over_in_ = step_;
   }
   [[nodiscard]] std::int64_t rounds_handed_over() const { return thread_ ? thread_->round() : 0; }
   void collect(bool waits) {
@@ -532,8 +530,7 @@ class SlowMo::Impl {
   std::optional<SlowBuffers> slow_;
   std::array<double, kPhases> seconds_{};
   double weight_ = 1;
-  std::int64_t step_ = 0;
-  int rounds_behind_ = 0;
+  std::int64_t step_ = 0, handed_over_in_ = 0;
   bool is_numerator_ = false, is_lazy_ = false, training_ = true, is_under_way_ = false;
 };
 
