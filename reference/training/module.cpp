@@ -19,6 +19,7 @@
 #include "reference/training/pipeline/lists.hpp"
 #include "reference/training/pipeline/rank.hpp"
 #include "reference/training/slowmo/averaged_run.hpp"
+#include "reference/training/slowmo/one_device.hpp"
 #include "reference/training/steps.hpp"
 #include "reference/training/trainer/pipeline_run.hpp"
 
@@ -237,6 +238,11 @@ class TorchTraining final : public Training {
                                             const AveragingSettings& settings, const AveragedSteps& steps) override {
     return guarded(
         [&] { return std::make_unique<GuardedAveragedSession>(averaged_run(spec, world, settings, steps)); });
+  }
+
+  Values alone(const job::RunSpec& spec, double rate_decay,
+               const std::function<void(int step, double loss)>& told) override {
+    return guarded([&] { return train_on_one_device(spec, rate_decay, told); });
   }
 
   Baseline baseline(const job::RunSpec& spec, const std::vector<Slice>& slices, const Values& before,

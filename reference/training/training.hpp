@@ -219,6 +219,13 @@ class Training {
     throw Unsupported("this executor averages no parameters");
   }
 
+  /// train_on_one_device() of slowmo/one_device.hpp: what averaged runs are held against. Throws what that throws, and
+  /// Unsupported where it is not part of this executor.
+  [[nodiscard]] virtual Values alone(const job::RunSpec&, double /*rate_decay*/,
+                                     const std::function<void(int step, double loss)>& /*told*/) {
+    throw Unsupported("this executor trains on no single device");
+  }
+
   /// The gradient and loss of one step at the parameter values `before`, rounded to run.dtype, of the data ranks' slices. In
   /// float32 bitwise what the executor's ranks compute of such rows, and with a backend that adds in rank order, what
   /// they use, if that is their dtype. For any layout of ranks. Throws OutOfRange for rows that are not there.

@@ -164,17 +164,12 @@ void one_average(worker::TaskRank& rank, int number, const json& run) {
                  {"slow_bytes", session->slow_buffer_bytes()}});
 }
 
-// One rank averages nothing: plain training with the rates of the others.
 void one_alone(worker::TaskRank& rank, int number, const json& run) {
-  job::RunSpec spec = job::read_run_spec(run.at("spec").get<std::string>());
-  spec.parallel.data = 1;
-  spec.run.dtype = "float32";
+  const job::RunSpec spec = job::read_run_spec(run.at("spec").get<std::string>());
   training::Training& training = subject::training_module();
-  const auto session =
-      training.averaged(spec, rank.world, {.algorithm = "localsgd", .rate_decay = run.at("rate_decay")}, {});
-  for (int step = 0; step < spec.run.steps; ++step)
-    rank.output({{"run", number}, {"step", step}, {"loss", number_or_word(session->step(step).loss)}});
-  const training::Values values = values_by_parameter(spec, session->estimate());
+  const training::Values values = training.alone(spec, run.at("rate_decay"), [&](int step, double loss) {
+    rank.output({{"run", number}, {"step", step}, {"loss", number_or_word(loss)}});
+  });
   rank.output(
       {{"run", number},
        {"accuracy", training.accuracy(spec, values, training::held_out_rows(spec, training::digits()), "cpu")}});

@@ -15,7 +15,7 @@ namespace plumbline::conformance {
 /// buffers of rank 0.
 void average_task(worker::TaskRank& rank);
 
-/// The same specifications on one device, in float32; for one rank. Arguments {"runs": [{"spec", "rate_decay"}]}. Outputs
+/// The same specifications on one device, Training::alone(); for one rank. Arguments {"runs": [{"spec", "rate_decay"}]}. Outputs
 /// {"run", "step", "loss"} of each step, then {"run", "accuracy"}.
 void alone_task(worker::TaskRank& rank);
 
