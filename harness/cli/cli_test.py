@@ -321,6 +321,12 @@ TRAINING_REFUSALS = [
     ("train --slowmo-frequency 12", 2, "--slowmo-frequency needs --averaging"),
     ("train --averaging slowmo --slowmo-frequency 0", 2, "--slowmo-frequency: '0' is not a whole number from 1"),
     ("train --averaging localsgd --localsgd-frequency=-3", 2, "'-3' is not a whole number from 1"),
+    ("train --averaging localsgd --localsgd-frequency 0", 2, "--localsgd-frequency: '0' is not a whole number from 1"),
+    ("train --averaging localsgd --localsgd-frequency 2.5", 2, "'2.5' is not a whole number from 1"),
+    ("train --averaging post-localsgd --localsgd-begin 0", 2, "--localsgd-begin: '0' is not a whole number from 1"),
+    ("train --averaging all --ranks-per-node 0", 2, "--ranks-per-node: '0' is not a whole number from 1"),
+    ("train --averaging diloco --slowmo-shards 0", 2, "--slowmo-shards: '0' is not a whole number from 1"),
+    ("train --averaging diloco --slowmo-lr nan", 2, "--slowmo-lr nan; it must be a finite number"),
     ("train --averaging localsgd --slowmo-momentum 0.5", 2,
      "--slowmo-momentum says nothing to --averaging localsgd; it is of slowmo, diloco"),
     ("train --averaging slowmo --slowmo-momentum inf", 2, "--slowmo-momentum inf; it must be a finite number"),
@@ -329,9 +335,13 @@ TRAINING_REFUSALS = [
     ("train --averaging slowmo --averaging-base adam", 2, "--averaging-base 'adam'; it must be localsgd, sgp, none"),
     ("train --averaging sgp --gossip-graph torus", 2, "--gossip-graph 'torus'; it must be directed-exponential"),
     ("train --averaging sgp --gossip-peers 7", 2, "--gossip-graph n-peer-exponential, gossip-peers 7: "),
+    ("train --averaging sgp --gossip-peers=-1", 2, "--gossip-peers: '-1' is not a whole number from 0"),
+    ("train --averaging sgp --gossip-graph ring --gossip-peers 3", 2, "--gossip-graph ring, gossip-peers 3: "),
+    ("train --averaging sgp --gossip-graph phone-book", 2, "--gossip-graph 'phone-book'; it must be directed-exponential"),
     ("train --averaging sgp --data-parallel 3 --gossip-graph bipartite-linear", 2, "--gossip-graph bipartite-linear"),
     ("train --averaging sgp --data-parallel 3 --ranks-per-node 2", 2, "--ranks-per-node 2; it must divide the 3 ranks"),
     ("train --averaging sgp --lr-decay 0", 2, "--lr-decay 0; it must be a number above 0"),
+    ("train --averaging sgp --lr-decay nan", 2, "--lr-decay nan; it must be a number above 0"),
     ("train --averaging sgp --lr-decay 1e30 --no-judge", 2,
      "--lr-decay 1e+30: the learning rate of step 2 is 1e+59, and float32's are from 1.17549e-38 to 3.40282e+38"),
     ("train --averaging localsgd --lr-decay 1e-20 --no-judge", 2, "the learning rate of step 2 is 1e-41"),
@@ -344,17 +354,18 @@ TRAINING_REFUSALS = [
     ("train --averaging slowmo --overlap", 2, "--overlap says nothing to --averaging slowmo"),
     ("train --averaging sgp --overlap-lag 2", 2, "--overlap-lag 2; it needs --overlap"),
     ("train --averaging sgp --overlap --overlap-lag -1", 2, "'-1' is not a whole number from 0"),
-    ("train --averaging sgp --overlap --precision bf16", 2, "--overlap with run.dtype = 'bfloat16'"),
     ("train --averaging slowmo --slowmo-memory whole --slowmo-shards 2", 2,
      "--slowmo-shards says nothing to --slowmo-memory whole"),
     ("train --averaging sgp --precision amp", 2, "--precision amp with --averaging; it must be fp32, fp16 or bf16"),
+    ("train --averaging sgp --precision fp8", 2, "--precision 'fp8'; it must be fp32, fp16, bf16, amp or amp-bf16"),
+    ("train --averaging sgp --precision fp16,bf16", 2, "--precision 'fp16,bf16'; it must be"),
     ("train --averaging sgp --precision fp16 --loss-scale 8", 2, "--loss-scale with --averaging"),
     ("train --averaging sgp --tensor 2", 2, "--tensor with --averaging; parameters are averaged only of whole models"),
-    ("train --averaging sgp --overlap --overlap-lag 2 --checkpoints d --out o", 2, "--checkpoints with --overlap-lag 2"),
     ("train --averaging sgp --resume", 2, "--resume needs --checkpoints DIR"),
     ("train --averaging sgp --checkpoints d --checkpoint-steps 0", 2, "'0' is not a whole number from 1"),
     ("train --checkpoints d", 2, "--checkpoints is of training by names"),
     ("train --averaging sgp --margin 101", 2, "--margin 101; it must be 0 to 100 percent"),
+    ("train --averaging sgp --margin nan", 2, "--margin nan; it must be 0 to 100 percent"),
     ("train --averaging sgp --seeds 0", 2, "'0' is not a whole number from 1"),
     ("train --averaging sgp --pipeline 2", 2, "--pipeline 2 with --averaging"),
     ("train --averaging sgp --device cuda", 2, "--device cuda with --averaging"),
@@ -1510,11 +1521,42 @@ class Commands(unittest.TestCase):
         self.assertIn("OK: every step is what the papers say", self.done.stdout)
         self.assertEqual((self.folder / "second/averaging.json").read_text(), (self.folder / "whole/averaging.json").read_text())
 
+    # A checkpoint adds what is under way, so the run that it is compared with has the same checkpoints.
+    @needs_training
+    def test_train_that_lags_goes_on_to_what_a_run_with_its_checkpoints_has(self):
+        lagging = ("--averaging-base", "sgp", "--gossip-graph", "star", "--overlap", "--overlap-lag", "2")
+        for precision in ("fp32", "fp16"):
+            with self.subTest(precision):
+                run = (*lagging, "--precision", precision, "--checkpoint-steps", "4")
+                saved = (*run, "--checkpoints", f"saved-{precision}")
+                self.assertEqual(self.averaged("--steps", "14", *run, "--checkpoints", f"whole-{precision}", "--out", "whole"), 0,
+                                 self.done.stdout + self.done.stderr)
+                self.assertIn("train.averaging[TRAIN-201]", (self.folder / "whole/run.jsonl").read_text())
+                self.assertEqual(self.averaged("--steps", "10", *saved, "--out", "first"), 0, self.done.stdout + self.done.stderr)
+                self.assertEqual(sorted(folder.name for folder in (self.folder / f"saved-{precision}/seed1/sgp").iterdir()),
+                                 ["step-4", "step-8"])
+                self.assertEqual(self.averaged("--steps", "14", *saved, "--resume", "--out", "second"), 0,
+                                 self.done.stdout + self.done.stderr)
+                self.assertIn("sgp, seed 1: goes on from step 8", self.done.stdout)
+                self.assertIn("OK: every step is what the papers say", self.done.stdout)
+                for step in ("step-4", "step-8", "step-12"):
+                    for file in sorted((self.folder / f"whole-{precision}/seed1/sgp" / step).iterdir()):
+                        again = self.folder / f"saved-{precision}/seed1/sgp" / step / file.name
+                        self.assertEqual(file.read_bytes(), again.read_bytes(), f"{step}/{file.name}")
+                self.assertEqual((self.folder / "second/averaging.json").read_text(),
+                                 (self.folder / "whole/averaging.json").read_text())
+        self.assertEqual(self.averaged("--steps", "14", *lagging, "--checkpoint-steps", "5", "--checkpoints", "saved-fp32",
+                                       "--resume", "--out", "other"), 2)
+        self.assertIn("checkpoint-steps is 4 there and 5 here", self.done.stderr)
+        self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+
     @needs_training
     def test_train_averages_in_16_bits_and_beside_the_backward(self):
         for options, judged in ((("--precision", "fp16"), "TRAIN-052"), (("--precision", "bf16"), "TRAIN-052"),
                                 (("--averaging-base", "sgp", "--gossip-graph", "star", "--overlap"), "TRAIN-110"),
-                                (("--averaging-base", "sgp", "--overlap", "--overlap-lag", "2"), "TRAIN-110")):
+                                (("--averaging-base", "sgp", "--overlap", "--overlap-lag", "2"), "TRAIN-110"),
+                                (("--averaging-base", "sgp", "--gossip-graph", "star", "--overlap", "--precision", "fp16"), "TRAIN-200"),
+                                (("--averaging-base", "sgp", "--overlap", "--overlap-lag", "2", "--precision", "bf16"), "TRAIN-200")):
             with self.subTest(options):
                 self.assertEqual(self.averaged("--steps", "14", *options, "--out", "out"), 0, self.done.stdout + self.done.stderr)
                 self.assertIn("OK: every step is what the papers say", self.done.stdout)

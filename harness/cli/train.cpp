@@ -625,7 +625,7 @@ AveragingRun averaging_run(const TrainOptions& options) {
   training::DigitsRun digits = options.digits;
   digits.dtype = averaged_dtype(options.precision);
   return {.digits = digits,
-          .settings = options.averaging.settings(options.digits.data),
+          .settings = options.averaging.settings(options.digits.data, !options.program.checkpoints().empty()),
           .seeds = options.averaging.seeds(),
           .margin = options.averaging.margin(),
           .judge = options.judge,

@@ -84,7 +84,8 @@ void AveragingOptions::add_to(CLI::App& app, CLI::Option* spec) {
                    "that lack the peers' latest messages; nobody has proven that slow momentum converges so"),
       {"sgp", "slowmo over sgp"});
   own(app.add_option("--overlap-lag", settings_.overlap_lag,
-                     "Steps that it may take: 0: what is sent ahead of a forward is added behind its backward")
+                     "Steps that it may take: 0: what is sent ahead of a forward is added behind its backward. A "
+                     "checkpoint waits for it, so checkpoints are part of a run that lags")
           ->check(at_least(0))
           ->capture_default_str(),
       {"sgp", "slowmo over sgp"});
@@ -101,7 +102,8 @@ void AveragingOptions::add_to(CLI::App& app, CLI::Option* spec) {
           ->capture_default_str());
   own(app.add_option("--margin", margin_, "Percent of the held-out digits that an algorithm may be behind one device")
           ->capture_default_str());
-  own(app.add_option("--checkpoint-steps", checkpoint_steps_, "Steps from one checkpoint to the next")
+  own(app.add_option("--checkpoint-steps", checkpoint_steps_,
+                     "Steps from one checkpoint to the next; without --overlap-lag there is one behind the last, too")
           ->check(at_least(1))
           ->capture_default_str());
   own(app.add_option("--picture", picture_, "Loss and distance by step (default: averaging.svg in --out)")
@@ -153,7 +155,7 @@ void AveragingOptions::require_used(const std::vector<std::string>& algorithms) 
     throw InvalidArgument("--slowmo-shards says nothing to --slowmo-memory whole, which has none");
 }
 
-std::vector<AveragingSettings> AveragingOptions::settings(int world) const {
+std::vector<AveragingSettings> AveragingOptions::settings(int world, bool saves) const {
   const std::vector<std::string> names = algorithms();
   if (std::ranges::find(training::kAveragingBases, settings_.base) == training::kAveragingBases.end())
     throw InvalidArgument(fmt::format("--averaging-base '{}'; it must be {}", settings_.base,
@@ -178,6 +180,7 @@ std::vector<AveragingSettings> AveragingOptions::settings(int world) const {
     } catch (const InvalidArgument& error) {
       throw InvalidArgument(fmt::format("--{}", error.what()));
     }
+    if (saves && training::lags(settings)) settings.checkpoint_steps = checkpoint_steps_;
     list.push_back(settings);
   }
   return list;
@@ -273,11 +276,6 @@ class AveragingCommand {
   // The ranks would say the same, as a failure of theirs.
   void require_checkpoints(const job::RunSpec& spec, const AveragingSettings& settings) const {
     if (run_.checkpoints.folder.empty()) return;
-    if (settings.overlap_lag > 0)
-      throw InvalidArgument(fmt::format(
-          "--checkpoints with --overlap-lag {}; a checkpoint waits for what is under way, and the run would be "
-          "another one than without",
-          settings.overlap_lag));
     const std::string folder = checkpoints_of(spec.seed, settings).at("folder");
     const std::vector<std::int64_t> begun = training::checkpoint_steps(folder, 1);  // by however many ranks
     if (begun.empty()) return;

@@ -20,9 +20,10 @@ class AveragingOptions {
   void add_to(CLI::App& app, CLI::Option* spec);
   [[nodiscard]] const std::vector<CLI::Option*>& own() const { return own_; }
   [[nodiscard]] bool given() const { return own_.front()->count() > 0; }
-  /// One for each algorithm that was named. Throws InvalidArgument with the option: names that there are not, options of
-  /// algorithms that were not named, settings that make no run of so many ranks; and for options without --averaging.
-  [[nodiscard]] std::vector<training::AveragingSettings> settings(int world) const;
+  /// One for each algorithm that was named, with or without checkpoints. Throws InvalidArgument with the option: names that
+  /// there are not, options of algorithms that were not named, settings that make no run of so many ranks; and for options
+  /// without --averaging.
+  [[nodiscard]] std::vector<training::AveragingSettings> settings(int world, bool saves) const;
   /// Throws InvalidArgument where any is given without --averaging.
   void require_none() const;
   [[nodiscard]] int seeds() const { return seeds_; }
@@ -69,7 +70,7 @@ struct AveragingSeries {
 /// Where and how often runs are saved.
 struct AveragingCheckpoints {
   std::string folder;  // empty: nowhere
-  int steps = 10;      // from one to the next; the last step is saved as well
+  int steps = 10;      // from one to the next; the last step is saved as well, where no gossip lags
   bool resume = false;
 };
 

@@ -63,6 +63,7 @@ AveragingSettings settings_of_case(Context& context) {
   AveragingSettings settings = settings_named(parameters.text("algorithm"));
   if (parameters.has("lag")) settings.overlap_lag = static_cast<int>(parameters.number("lag"));
   if (parameters.has("node")) settings.ranks_per_node = static_cast<int>(parameters.number("node"));
+  if (parameters.has("checkpoints")) settings.checkpoint_steps = static_cast<int>(parameters.number("checkpoints"));
   return settings;
 }
 
@@ -80,12 +81,15 @@ job::RunSpec prepared_digits(Context& context, const training::DigitsRun& settin
 // `steps` with 8 rows a rank.
 job::RunSpec short_spec(Context& context, int steps) {
   const suite::Parameters& parameters = context.parameters();
-  return prepared_digits(context, {.model = parameters.has("model") ? parameters.text("model") : "mlp",
-                                   .data = context.size(),
-                                   .steps = steps,
-                                   .global_batch = std::int64_t{8} * context.size(),
-                                   .micro_batches = 1,
-                                   .seed = context.seed() & INT64_MAX});
+  const auto parts = parameters.has("micro_batches") ? parameters.number("micro_batches") : 1;
+  job::RunSpec spec = prepared_digits(context, {.model = parameters.has("model") ? parameters.text("model") : "mlp",
+                                                .data = context.size(),
+                                                .steps = steps,
+                                                .global_batch = std::int64_t{8} * context.size(),
+                                                .micro_batches = static_cast<int>(parts),
+                                                .seed = context.seed() & INT64_MAX});
+  if (parameters.has("type")) spec.run.dtype = parameters.text("type");
+  return spec;
 }
 
 std::unique_ptr<AveragedSession> session_of(Context& context, const job::RunSpec& spec,
@@ -123,10 +127,18 @@ bool adds_in_rank_order(Context& context) { return context.capabilities().has(co
 
 // ---- step by step ----
 
+// Saves as often as the settings say.
+void save_checkpoints(Context& context, const AveragingSettings& settings, AveragedSession& session, int step) {
+  if (settings.checkpoint_steps > 0 && step > 0 && step % settings.checkpoint_steps == 0)
+    session.save(averaging_folder(context, "checkpoints"));
+}
+
 // Trains, and judges every step; something must have been compared by `id`, if one is named.
 void train_and_judge(Context& context, const job::RunSpec& spec, std::string_view citation = {}) {
   const AveragingSettings settings = settings_of_case(context);
-  const AveragedRanks ranks = gathered(context, averaged_steps(context, spec, settings), "record");
+  const std::vector<AveragedStep> own = averaged_steps(
+      context, spec, settings, [&](auto& session, int step) { save_checkpoints(context, settings, *session, step); });
+  const AveragedRanks ranks = gathered(context, own, "record");
   if (context.rank() != kAveragingJudge) return;
   int told = 0;
   const AveragingJudgement judgement =
@@ -145,11 +157,9 @@ void train_and_judge(Context& context, const job::RunSpec& spec, std::string_vie
 void judged(Context& context) { train_and_judge(context, short_spec(context, 7)); }
 void running_statistics(Context& context) { train_and_judge(context, short_spec(context, 5), ids::kBuffers); }
 void overlaps(Context& context) { train_and_judge(context, short_spec(context, 8), ids::kOverlap); }
-void halves(Context& context) {
-  job::RunSpec spec = short_spec(context, 7);
-  spec.run.dtype = context.parameters().text("type");
-  train_and_judge(context, spec, ids::kHalves);
-}
+void overlaps_halves(Context& context) { train_and_judge(context, short_spec(context, 8), ids::kFeedback); }
+void lags_over_checkpoints(Context& context) { train_and_judge(context, short_spec(context, 8), ids::kCheckpoints); }
+void halves(Context& context) { train_and_judge(context, short_spec(context, 7), ids::kHalves); }
 
 // ---- against data-parallel SGD ----
 
@@ -314,6 +324,7 @@ void other_runs(Context& context) {
   if (differs == "dtype") other.run.dtype = "bfloat16";
   if (differs == "lr-decay") other_settings.rate_decay = 0.8;
   if (differs == "slowmo-frequency") other_settings.slow_frequency = 6;
+  if (differs == "checkpoint-steps") other_settings.checkpoint_steps = 3;
   const std::string said =
       refusal<InvalidArgument>([&] { session_of(context, other, other_settings)->load(folder, 1); });
   const std::string field = differs == "learning_rate" ? "optimizer" : differs;
@@ -393,6 +404,7 @@ suite::Axis algorithms(std::vector<std::string> names) { return {"algorithm", st
 suite::Axis overlapping_algorithms() {
   return algorithms({"sgp-overlap", "sgp-star-overlap", "slowmo-sgp-overlap", "slowmo-sgp-apart-overlap"});
 }
+suite::Axis types_of_16_bits() { return {"type", {"float16", "bfloat16"}}; }
 suite::Axis nodes() { return {"node", {"1", "2"}}; }
 
 // Nodes of several ranks and the smallest world are the same for all algorithms: some will do.
@@ -431,17 +443,43 @@ void add_averaging_checks(suite::Suite& suite) {
              .needs = {comm::Capability::thread_multiple},
              .modules = {"training"},
              .body = overlaps});
-  suite.add({.id = "training.averaging.overlap_resumes",
-             .verifies = cited({ids::kResumes}),
-             .axes = {overlapping_algorithms(), {"lag", {"0", "2"}}, suite::worlds({3})},
-             .needs = {comm::Capability::rank_order, comm::Capability::thread_multiple},
+  suite.add({.id = "training.averaging.overlaps_micro_batches",
+             .verifies = cited({ids::kOverlap}),
+             .axes = {algorithms({"sgp-overlap", "sgp-star-overlap"}),
+                      {"lag", {"0", "2"}},
+                      {"micro_batches", {"2"}},
+                      suite::worlds({3})},
+             .needs = {comm::Capability::thread_multiple},
              .modules = {"training"},
-             .body = resumes});
+             .body = overlaps});
+  suite.add({.id = "training.averaging.overlaps_halves",
+             .verifies = cited({ids::kOverlap, ids::kFeedback}),
+             .axes = {overlapping_algorithms(), types_of_16_bits(), {"lag", {"0", "2"}}, suite::worlds({2, 3})},
+             .needs = {comm::Capability::thread_multiple},
+             .modules = {"training"},
+             .body = overlaps_halves});
+  suite.add({.id = "training.averaging.lags_over_checkpoints",
+             .verifies = cited({ids::kCheckpoints}),
+             .axes = {overlapping_algorithms(),
+                      {"type", {"float32", "float16"}},
+                      {"lag", {"2", "5"}},
+                      {"checkpoints", {"2", "4"}},
+                      suite::worlds({3})},
+             .needs = {comm::Capability::thread_multiple},
+             .modules = {"training"},
+             .body = lags_over_checkpoints});
+  suite.add(
+      {.id = "training.averaging.overlap_resumes",
+       .verifies = cited({ids::kResumes}),
+       .axes = {overlapping_algorithms(), {"type", {"float32", "float16"}}, {"lag", {"0", "2"}}, suite::worlds({3})},
+       .needs = {comm::Capability::rank_order, comm::Capability::thread_multiple},
+       .modules = {"training"},
+       .body = resumes});
   suite.add({.id = "training.averaging.other_runs",
              .verifies = cited({ids::kSameRun}),
              .axes = {{"differs",
                        {"nothing", "optimizer", "learning_rate", "micro_batches", "accumulation", "dtype", "lr-decay",
-                        "slowmo-frequency"}},
+                        "slowmo-frequency", "checkpoint-steps"}},
                       suite::worlds({1, 3})},
              .modules = {"training"},
              .body = other_runs});
@@ -451,9 +489,8 @@ void add_averaging_checks(suite::Suite& suite) {
              .modules = {"training"},
              .body = rates_beyond_float32});
   suite.add({.id = "training.averaging.halves",
-             .verifies = cited({ids::kHalves}),
-             .axes = {algorithms({"localsgd", "sgp-star", "slowmo"}),
-                      {"type", {"float16", "bfloat16"}},
+             .verifies = cited({ids::kHalves, ids::kFeedback}),
+             .axes = {algorithms({"localsgd", "sgp", "sgp-star", "slowmo", "slowmo-sgp-apart"}), types_of_16_bits(),
                       suite::worlds({1, 3})},
              .modules = {"training"},
              .body = halves});

@@ -73,9 +73,10 @@ class Judge {
       for (const job::Parameter& parameter : list_)
         own.emplace_back(spec.optimizer, static_cast<std::size_t>(job::elements_of(parameter.shape)));
     }
-    slow_.assign(
-        static_cast<std::size_t>(nodes_),
-        {.old = Doubles(start_.begin(), start_.end()), .momentum = Doubles(elements_), .largest = Doubles(elements_)});
+    slow_.assign(static_cast<std::size_t>(nodes_), {.old = Doubles(start_.begin(), start_.end()),
+                                                    .momentum = Doubles(elements_),
+                                                    .largest = Doubles(elements_),
+                                                    .slack = Doubles(elements_)});
   }
 
   AveragingJudgement run() {
@@ -94,6 +95,7 @@ class Judge {
   struct Slow {
     Doubles old, momentum;  // as the paper's x_t and u, or v
     Doubles largest;        // term that is in the momentum
+    Doubles slack;          // how far rounding to 16 bits can have taken the momentum
   };
 
   [[nodiscard]] const AveragedStep& at(int rank, int step) const {
@@ -153,6 +155,7 @@ class Judge {
 
   void judge(int step) {
     const DueAveraging due = calendar_.at(step);
+    judge_start(step);
     if (overlaps_) judge_overlap(step, due);
     for (int rank = 0; rank < world_; ++rank) {
       judge_estimate(step, rank);
@@ -192,29 +195,44 @@ class Judge {
 
   // ---- inside a rank ----
 
+  void judge_start(int step) {
+    if (under_way_ && settings_.checkpoint_steps > 0 && step % settings_.checkpoint_steps == 0)
+      return judge_start_behind_checkpoint(step);
+    for (int rank = 0; rank < world_; ++rank) {
+      if (step == 0)
+        bits(ids::kEstimate, step, rank, "the run does not start from the given weights", at(rank, step).before,
+             start_);
+      else
+        bits(ids::kEstimate, step, rank, "the step does not start where the one before ended", at(rank, step).before,
+             at(rank, step - 1).after);
+      judge_weight_before(ids::kEstimate, step, rank, step == 0 ? 1 : at(rank, step - 1).weight, 0);
+    }
+  }
+  void judge_weight_before(std::string_view citation, int step, int rank, double expected, double tolerance) {
+    const double got = at(rank, step).weight_before;
+    if (std::fabs(got - expected) <= tolerance * expected) return;
+    judgement_.findings.push_back(
+        {.requirement = id_of(citation),
+         .step = step,
+         .rank = rank,
+         .parameter = "",
+         .what = fmt::format("the step starts with weight {}, and that was {}", got, expected)});
+  }
+
+  // Halves keep less of their masters than is handed over, and so are off by that in parts of what they keep.
   void judge_estimate(int step, int rank) {
     const AveragedStep& own = at(rank, step);
-    if (step == 0)
-      bits(ids::kEstimate, step, rank, "the run does not start from the given weights", own.before, start_);
-    else
-      bits(ids::kEstimate, step, rank, "the step does not start where the one before ended", own.before,
-           at(rank, step - 1).after);
-    if (const double weight = step == 0 ? 1 : at(rank, step - 1).weight; own.weight_before != weight)
-      judgement_.findings.push_back(
-          {.requirement = id_of(ids::kEstimate),
-           .step = step,
-           .rank = rank,
-           .parameter = "",
-           .what = fmt::format("the step starts with weight {}, and that was {}", own.weight_before, weight)});
+    const double weight = own.weight_before;
+    const double kept = overlaps_ ? kept_[static_cast<std::size_t>(rank / settings_.ranks_per_node)] : 1;
     Doubles expected(elements_);
-    for (std::size_t i = 0; i < elements_; ++i) expected[i] = own.before[i] / own.weight_before;
-    const double u = unit_roundoff(dtype_);
-    const bool is_exact = own.weight_before == 1 && !has_halves() && !overlaps_;
+    for (std::size_t i = 0; i < elements_; ++i) expected[i] = own.before[i] / weight;
+    const double u = (overlaps_ ? 6 : 3) * unit_roundoff(dtype_);
+    const bool is_exact = weight == 1 && !has_halves() && !overlaps_;
     within(ids::kEstimate, step, rank, "the forward does not see the numerators divided by their weight", own.seen,
            expected, [&](std::size_t i) {
-             return is_exact
-                        ? 0
-                        : (overlaps_ ? 6 : 3) * u * std::fabs(expected[i]) + (has_halves() ? 0x1p-24 : kSmallestFloat);
+             if (is_exact) return 0.0;
+             if (!has_halves()) return u * std::fabs(expected[i]) + kSmallestFloat;
+             return u * std::fabs(expected[i]) / kept + 0x1p-24 * (1 + 1 / (kept * weight));
            });
   }
 
@@ -331,8 +349,11 @@ class Judge {
       largest = std::max(largest, std::fabs(static_cast<double>(at(rank, step).updated[i])));
     return largest;
   }
-  [[nodiscard]] double mixing_bound(int step, std::size_t i) const {
-    return (world_ + 4) * unit_roundoff(comm::DType::f32) * largest_at(step, i) + kSmallestFloat;
+  [[nodiscard]] double mixing_bound(int step, std::size_t i) const { return mixing_bound(largest_at(step, i)); }
+  // Of an average or a round of values up to this one, in the parameters' type.
+  [[nodiscard]] double mixing_bound(double largest) const {
+    if (has_halves()) return (nodes_ + 4) * (unit_roundoff(dtype_) * largest + 0x1p-24);
+    return (world_ + 4) * unit_roundoff(comm::DType::f32) * largest + kSmallestFloat;
   }
   // Parameters of 16 bits as they are sent: divided and multiplied by the number of nodes, each time rounded.
   [[nodiscard]] Doubles halves_sent(int node, int step) const {
@@ -367,14 +388,13 @@ class Judge {
       return at(rank, step).after[i] - lost;
     };
     for (std::size_t i = 0; i < elements_; ++i) common[i] = common_of(0, i);
-    const double u = unit_roundoff(dtype_);
     for (int rank = 0; rank < world_; ++rank) {
       std::vector<float> got(elements_);
       for (std::size_t i = 0; i < elements_; ++i) got[i] = static_cast<float>(common_of(rank, i));
       within(ids::kHalves, step, rank, "masters do not differ by what their halves had lost", got, common,
              [&](std::size_t i) { return 8 * unit_roundoff(comm::DType::f32) * largest_at(step, i) + 0x1p-40; });
       within(ids::kHalves, step, rank, "the average of the halves is another one", got, mean,
-             [&](std::size_t i) { return (nodes_ + 4) * (u * largest_at(step, i) + 0x1p-24); });
+             [&](std::size_t i) { return mixing_bound(step, i); });
     }
   }
   void judge_halves(int step) {
@@ -417,9 +437,26 @@ class Judge {
       for (std::size_t i = 0; i < elements_; ++i)
         expected[i] += at(rank, step).updated[i] - rounded_to(dtype_, at(rank, step).updated[i]);
       within(ids::kHalves, step, rank, "a round of gossip leaves masters that are not the shares and what was lost",
-             at(rank, step).after, expected,
-             [&](std::size_t i) { return (nodes_ + 4) * (unit_roundoff(dtype_) * largest_at(step, i) + 0x1p-24); });
+             at(rank, step).after, expected, [&](std::size_t i) { return mixing_bound(step, i); });
+      judge_feedback(step, rank, at(rank, step).updated, at(rank, step).after, 1);
     }
+  }
+  // What changes a master is what a half becomes in place of another one: a multiple of the last place of the smaller one, or
+  // of what was kept meanwhile. What the halves lack is none.
+  void judge_feedback(int step, int rank, const std::vector<float>& from, const std::vector<float>& to, double kept) {
+    const int digits = dtype_ == comm::DType::f16 ? 10 : 7;  // behind the point
+    const int least = dtype_ == comm::DType::f16 ? -24 : -133;
+    Doubles expected(elements_), bound(elements_);
+    for (std::size_t i = 0; i < elements_; ++i) {
+      const double smaller = std::min(kept * std::fabs(double{from[i]}), std::fabs(double{to[i]}));
+      // One place more, since a half may be of the next lower power of two.
+      const int place = smaller == 0 ? least : std::max(std::ilogb(smaller) - digits - 1, least);
+      const double change = double{to[i]} - double{from[i]};
+      expected[i] = double{from[i]} + std::ldexp(std::nearbyint(std::ldexp(change, -place)), place);
+      bound[i] = 8 * unit_roundoff(comm::DType::f32) * std::max(std::fabs(from[i]), std::fabs(to[i])) + 0x1p-40;
+    }
+    within(ids::kFeedback, step, rank, "gossip changed a master by what no halves are apart", to, expected,
+           [&](std::size_t i) { return bound[i]; });
   }
 
   // ---- gossip beside the forward and backward ----
@@ -428,12 +465,22 @@ class Judge {
   struct UnderWay {
     int step = 0;
     Matrix mixing;
+    std::vector<Doubles> parameters{};  // by node; of 16 bits they are the numerators, rounded
   };
+  [[nodiscard]] UnderWay handed_over(int step) {
+    UnderWay round{.step = step, .mixing = next_mixing(step)};
+    for (int node = 0; node < nodes_; ++node) {
+      Doubles& values = round.parameters.emplace_back();
+      for (const float value : of_node(node, step).before) values.push_back(rounded_to(dtype_, value));
+    }
+    return round;
+  }
   // What a node is sent of it, and with which weight.
   [[nodiscard]] Doubles coming_to(int node) const {
     Doubles shares = under_way_->mixing[static_cast<std::size_t>(node)];
     shares[static_cast<std::size_t>(node)] = 0;
-    return mixed(shares, [&](int from) -> const auto& { return of_node(from, under_way_->step).before; });
+    return mixed(shares,
+                 [&](int from) -> const auto& { return under_way_->parameters[static_cast<std::size_t>(from)]; });
   }
   [[nodiscard]] double weight_coming_to(int node) const {
     Doubles shares = under_way_->mixing[static_cast<std::size_t>(node)];
@@ -444,29 +491,49 @@ class Judge {
   // the others'. The optimizer changes what comes of it.
   void judge_overlap(int step, const DueAveraging& due) {
     const bool hands_over = due.gossip && !under_way_;
-    if (hands_over) under_way_ = UnderWay{step, next_mixing(step)};
+    if (hands_over) under_way_ = handed_over(step);
     const bool collects = due.gossip && step - under_way_->step >= settings_.overlap_lag;
+    kept_.clear();
     weights_behind_.clear();
     for (int node = 0; node < nodes_; ++node) {
       const auto self = static_cast<std::size_t>(node);
-      const double kept = hands_over ? under_way_->mixing[self][self] : 1;
-      Doubles expected(elements_);
-      for (std::size_t i = 0; i < elements_; ++i) expected[i] = kept * of_node(node, step).before[i];
+      const double kept = kept_.emplace_back(hands_over ? under_way_->mixing[self][self] : 1);
+      const std::vector<float>& before = of_node(node, step).before;
+      Doubles expected(before.begin(), before.end());
+      for (std::size_t i = 0; i < elements_ && hands_over; ++i)
+        expected[i] -= (1 - kept) * under_way_->parameters[self][i];
       weights_behind_.push_back(kept * of_node(node, step).weight_before + (collects ? weight_coming_to(node) : 0));
-      if (collects) {
-        const Doubles coming = coming_to(node);
-        for (std::size_t i = 0; i < elements_; ++i) expected[i] += coming[i];
+      if (collects) add(coming_to(node), expected);
+      for (int member = 0; member < settings_.ranks_per_node; ++member) {
+        const int rank = node * settings_.ranks_per_node + member;
+        const AveragedStep& own = at(rank, step);
+        within(ids::kOverlap, step, rank, "the optimizer does not find what the node kept and what came", own.mixed,
+               expected, [&](std::size_t i) { return overlap_bound(step, i); });
+        if (has_halves()) judge_feedback(step, rank, own.before, own.mixed, kept);
       }
-      const int handed_over = under_way_ ? under_way_->step : step;
-      for (int member = 0; member < settings_.ranks_per_node; ++member)
-        within(ids::kOverlap, step, node * settings_.ranks_per_node + member,
-               "the optimizer does not find what the node kept and what came",
-               at(node * settings_.ranks_per_node + member, step).mixed, expected, [&](std::size_t i) {
-                 const double largest = std::max(largest_before(step, i), largest_before(handed_over, i));
-                 return (world_ + 4) * unit_roundoff(comm::DType::f32) * largest + kSmallestFloat;
-               });
     }
     if (collects) under_way_.reset();
+  }
+  static void add(const Doubles& values, Doubles& sum) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
+  }
+  // Of what a node has ahead of a step, and of the round that is under way.
+  [[nodiscard]] double overlap_bound(int step, std::size_t i) const {
+    const double largest = largest_before(step, i);
+    return mixing_bound(under_way_ ? std::max(largest, largest_before(under_way_->step, i)) : largest);
+  }
+  // A checkpoint behind the step before waited for what was under way, which is added.
+  void judge_start_behind_checkpoint(int step) {
+    for (int rank = 0; rank < world_; ++rank) {
+      const int node = rank / settings_.ranks_per_node;
+      const AveragedStep& last = at(rank, step - 1);
+      Doubles expected(last.after.begin(), last.after.end());
+      add(coming_to(node), expected);
+      within(ids::kCheckpoints, step, rank, "the checkpoint did not add what was under way", at(rank, step).before,
+             expected, [&](std::size_t i) { return overlap_bound(step, i); });
+      judge_weight_before(ids::kCheckpoints, step, rank, last.weight + weight_coming_to(node), 1e-6);
+    }
+    under_way_.reset();
   }
   [[nodiscard]] double largest_before(int step, std::size_t i) const {
     double largest = 0;
@@ -518,6 +585,9 @@ class Judge {
       for (double& value : reached) value /= weight;
       Slow& slow = slow_[static_cast<std::size_t>(node)];
       const Doubles expected = slow_step(slow, reached, rate(step));
+      // Gossip of 16 bits is in what was reached: a round in this step, or one that was under way.
+      if (has_halves() && (due.slow_averages ? under_way_.has_value() : due.gossip && !overlaps_))
+        loosen(slow, step, weight);
       for (int member = 0; member < settings_.ranks_per_node; ++member)
         judge_slow_values(step, node * settings_.ranks_per_node + member, slow, expected, weight);
       // Where the next round starts is what was recorded.
@@ -538,6 +608,12 @@ class Judge {
     }
     return mean;
   }
+  void loosen(Slow& slow, int step, double weight) const {
+    for (std::size_t i = 0; i < elements_; ++i) {
+      const double largest = std::max(largest_at(step, i), largest_before(under_way_ ? under_way_->step : step, i));
+      slow.slack[i] += mixing_bound(largest) / (weight * rate(step));
+    }
+  }
   [[nodiscard]] Doubles slow_step(Slow& slow, const Doubles& reached, double rate) const {
     Doubles moved(elements_);
     const bool nesterov = settings_.algorithm == "diloco";
@@ -550,6 +626,7 @@ class Judge {
         moved[i] = slow.old[i] - settings_.outer_learning_rate * (gradient + settings_.outer_momentum * u);
       } else {
         u = settings_.slow_momentum * u + gradient / rate;
+        slow.slack[i] *= std::fabs(settings_.slow_momentum);
         slow.largest[i] = std::fabs(settings_.slow_momentum) * slow.largest[i] + std::fabs(gradient) / rate;
         moved[i] = slow.old[i] - settings_.slow_learning_rate * rate * u;
       }
@@ -565,7 +642,8 @@ class Judge {
            numerators, [&](std::size_t i) {
              const double terms = std::fabs(slow.old[i]) + largest_at(step, i) * (1 + std::fabs(factor)) +
                                   std::fabs(factor) * slow.largest[i];
-             return 16 * (slow_steps_ + world_) * (unit_roundoff(comm::DType::f32) * terms + kSmallestFloat);
+             return 16 * (slow_steps_ + world_) * (unit_roundoff(comm::DType::f32) * terms + kSmallestFloat) +
+                    weight * std::fabs(factor) * slow.slack[i];
            });
   }
 
@@ -627,7 +705,8 @@ class Judge {
   DistanceBound bound_;
   bool overlaps_;
   std::optional<UnderWay> under_way_;
-  Doubles weights_behind_;      // by node, behind gossip that overlapped
+  Doubles kept_;                // by node, the share that stays where gossip overlaps, and
+  Doubles weights_behind_;      // its weight behind that
   std::size_t statistics_ = 0;  // running ones of the model
   std::size_t elements_ = 0;
   std::vector<float> start_;

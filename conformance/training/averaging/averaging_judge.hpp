@@ -10,7 +10,10 @@
 //         whose mixing is P. So the distance is at most the sum of the norms of all D's deviations, each times the norm of
 //         the product of the mixing since, on what has mean 0: an average gives 0, nothing 1. Of doubly stochastic P.
 // Overlap Where gossip overlaps, the optimizer changes what a node kept ahead of a forward and what came for it behind the
-//         backward `lag` steps later; both are judged from the values before those forwards. Then no distance is known.
+//         backward `lag` steps later; both are judged from the values before those forwards. Then no distance is known. What
+//         is under way at a checkpoint is in the values ahead of the next step.
+// Halves  Gossip of 16 bits is judged within their rounding, and what it changes a float32 master by, exactly: it is a
+//         difference of numbers of 16 bits, whatever the halves lacked before.
 // Source  Stich (ICLR 2019), Wang et al., SlowMo (ICLR 2020), Assran et al. (ICML 2019), Douillard et al., DiLoCo (2023).
 #pragma once
 
@@ -43,6 +46,8 @@ inline constexpr std::string_view kLearns = "TRAIN-053@74eb";
 inline constexpr std::string_view kOverlap = "TRAIN-110@082e";
 inline constexpr std::string_view kSameRun = "TRAIN-111@9c26";
 inline constexpr std::string_view kRates = "TRAIN-112@6fb2";
+inline constexpr std::string_view kFeedback = "TRAIN-200@7d91";
+inline constexpr std::string_view kCheckpoints = "TRAIN-201@7657";
 }  // namespace averaging_requirements
 
 /// What every rank had, [rank][step].

@@ -50,8 +50,13 @@ std::vector<float> mean_of_ranks(comm::Communicator& world, const std::vector<fl
 // Of one run: the session's files, and beside them what the ranks had since the checkpoint before.
 class AveragingCheckpoints {
  public:
-  AveragingCheckpoints(const json& arguments, comm::Communicator& world, int steps)
-      : world_(world), folder_(arguments.at("folder").get<std::string>()), steps_(steps) {
+  AveragingCheckpoints(const json& arguments, comm::Communicator& world, int steps,
+                       const training::AveragingSettings& settings)
+      : world_(world),
+        folder_(arguments.at("folder").get<std::string>()),
+        steps_(steps),
+        // A run that lags goes on otherwise behind a checkpoint: there is none where a longer run would have none.
+        saves_last_(!training::lags(settings)) {
     if (folder_.empty()) return;
     every_ = arguments.at("steps");
     resumes_ = arguments.at("resume");
@@ -79,7 +84,7 @@ class AveragingCheckpoints {
 
   void save(training::AveragedSession& session, const std::vector<training::AveragedStep>& done) {
     const auto count = static_cast<int>(done.size());
-    if (!keeps() || (count % every_ != 0 && count != steps_)) return;
+    if (!keeps() || (count % every_ != 0 && !(saves_last_ && count == steps_))) return;
     const auto from = done.begin() + static_cast<std::ptrdiff_t>(std::exchange(saved_, done.size()));
     // First these: a checkpoint is complete when the sessions' files are there.
     training::write_averaged_steps({from, done.end()}, folder_of(count), world_.rank());
@@ -117,7 +122,7 @@ class AveragingCheckpoints {
   comm::Communicator& world_;
   std::filesystem::path folder_;
   int steps_, every_ = 0;
-  bool resumes_ = false;
+  bool saves_last_, resumes_ = false;
   std::size_t saved_ = 0;  // steps that the last checkpoint has
 };
 
@@ -141,7 +146,7 @@ void one_average(worker::TaskRank& rank, int number, const json& run) {
   training::Training& training = subject::training_module();
   const training::AveragedSteps steps = rank.steps.of<training::AveragedSteps>();
   const auto session = training.averaged(spec, rank.world, settings, steps);
-  AveragingCheckpoints checkpoints(run.at("checkpoints"), rank.world, spec.run.steps);
+  AveragingCheckpoints checkpoints(run.at("checkpoints"), rank.world, spec.run.steps, settings);
   const bool tells = rank.world.rank() == 0;
   std::vector<training::AveragedStep> done = checkpoints.go_on(*session);
   if (tells && !done.empty()) rank.output({{"run", number}, {"resumed", done.size()}});

@@ -90,6 +90,7 @@ void require_possible(const AveragingSettings& settings, int world) {
   require_at_least("overlap-lag", settings.overlap_lag, 0);
   if (settings.overlap_lag > 0 && !settings.overlap)
     throw InvalidArgument(fmt::format("overlap-lag {}; it needs --overlap", settings.overlap_lag));
+  require_at_least("checkpoint-steps", settings.checkpoint_steps, 0);
   const int nodes = world / settings.ranks_per_node;
   if (base_of(settings) == slowmo::BaseAlgorithm::sgp && nodes > 1) (void)graph_of(settings, nodes);
 }
@@ -106,6 +107,10 @@ void require_averageable(const job::RunSpec& spec) {
   refuse_unless(spec.run.device == "cpu", fmt::format("run.device = '{}'", spec.run.device), "in host memory");
 }
 
+bool lags(const AveragingSettings& settings) {
+  return settings.overlap_lag > 0 && base_of(settings) == slowmo::BaseAlgorithm::sgp;
+}
+
 double rate_of(const job::RunSpec& spec, const AveragingSettings& settings, int step) {
   const double rate = std::visit([](const auto& rule) { return rule.lr; }, spec.optimizer);
   return rate * std::pow(settings.rate_decay, step);
@@ -119,9 +124,6 @@ void require_together(const job::RunSpec& spec, const AveragingSettings& setting
           "1, or fewer than {} steps",
           settings.rate_decay, step, rate_of(spec, settings, step), std::numeric_limits<float>::min(),
           std::numeric_limits<float>::max(), step + 1));
-  if (settings.overlap && spec.run.dtype != "float32")
-    throw InvalidArgument(
-        fmt::format("overlap with run.dtype = '{}'; gossip overlaps in float32 only", spec.run.dtype));
 }
 
 slowmo::Options options_of(const AveragingSettings& settings, int world) {
@@ -177,6 +179,7 @@ Configuration configuration_of(const job::RunSpec& spec, const AveragingSettings
           {"average-at-slow-steps", fmt::format("{}", settings.average_at_slow_steps)},
           {"overlap", fmt::format("{}", settings.overlap)},
           {"overlap-lag", fmt::format("{}", settings.overlap_lag)},
+          {"checkpoint-steps", fmt::format("{}", settings.checkpoint_steps)},
           {"lr-decay", fmt::format("{:a}", settings.rate_decay)}};
 }
 

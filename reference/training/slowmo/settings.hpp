@@ -42,7 +42,8 @@ struct AveragingSettings {
   bool average_at_slow_steps = false;        // of slowmo over sgp: all parameters in place of gossip
   bool overlap = false;                      // gossip beside the forward and backward, on a thread
   int overlap_lag = 0;                       // steps that it takes then; slowmo::Options::synch_freq
-  double rate_decay = 1;                     // the optimizer's rate in step S is rate x rate_decay^S
+  int checkpoint_steps = 0;  // of a run that lags: each so many it waits for what is under way; 0: never
+  double rate_decay = 1;     // the optimizer's rate in step S is rate x rate_decay^S
   friend bool operator==(const AveragingSettings&, const AveragingSettings&) = default;
 };
 
@@ -52,8 +53,10 @@ void require_possible(const AveragingSettings& settings, int world);
 /// values, a device other than the host.
 void require_averageable(const job::RunSpec& spec);
 /// Throws InvalidArgument for what a specification and settings do not make together: learning rates that float32 does not
-/// hold in some step, and overlap in 16 bits.
+/// hold in some step.
 void require_together(const job::RunSpec& spec, const AveragingSettings& settings);
+/// Whether a round of gossip may be under way between steps.
+[[nodiscard]] bool lags(const AveragingSettings& settings);
 /// The optimizer's rate in a step.
 [[nodiscard]] double rate_of(const job::RunSpec& spec, const AveragingSettings& settings, int step);
 /// What reference/slowmo is asked for. Throws InvalidArgument as require_possible().
