@@ -367,6 +367,8 @@ TRAINING_REFUSALS = [
     ("train --averaging sgp --margin 101", 2, "--margin 101; it must be 0 to 100 percent"),
     ("train --averaging sgp --margin nan", 2, "--margin nan; it must be 0 to 100 percent"),
     ("train --averaging sgp --seeds 0", 2, "'0' is not a whole number from 1"),
+    ("train --averaging sgp --checkpoints /proc/nope", 3, "nothing can be written into '/proc/nope'"),
+    ("train --averaging sgp --checkpoints /dev/null", 3, "nothing can be written into '/dev/null'"),
     ("train --averaging sgp --pipeline 2", 2, "--pipeline 2 with --averaging"),
     ("train --averaging sgp --device cuda", 2, "--device cuda with --averaging"),
     ("train --averaging sgp --compression fp16", 2, "--compression with --averaging; no gradients are averaged there"),

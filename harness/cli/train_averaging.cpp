@@ -265,6 +265,14 @@ class AveragingCommand {
                          {"record", run_.judge ? (folder / fmt::format("record{}", i)).string() : ""}});
       }
     }
+    if (!run_.checkpoints.folder.empty()) require_writable(run_.checkpoints.folder);
+  }
+  // The ranks would say so when they have trained.
+  static void require_writable(const std::string& folder) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error || ::access(folder.c_str(), W_OK) != 0)
+      throw RuntimeFailure(fmt::format("nothing can be written into '{}'", folder));
   }
   static void require_together(const job::RunSpec& spec, const AveragingSettings& settings) {
     try {
