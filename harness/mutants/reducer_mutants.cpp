@@ -79,7 +79,7 @@ struct Lacking {
 
 void skip_none(ReducerSteps& steps) {
   const auto lacking = std::make_shared<Lacking>();
-  steps.lack = [lacking](Buffer place) { lacking->elements += place.count; };
+  steps.lack = [lacking](bucketing::BucketMemory&, Buffer place) { lacking->elements += place.count; };
   steps.exchanged = [lacking](Buffer bucket, int) {
     bucket.count -= std::min(bucket.count, std::exchange(lacking->elements, 0));
     return bucket;
@@ -88,8 +88,8 @@ void skip_none(ReducerSteps& steps) {
 
 void unused_waits(ReducerSteps& steps) {
   const auto lacking = std::make_shared<Lacking>();
-  steps.lack = [lacking](Buffer place) {
-    bucketing::ReducerSteps().lack(place);
+  steps.lack = [lacking](bucketing::BucketMemory& memory, Buffer place) {
+    memory.fill_zeros(place);
     lacking->any = true;
   };
   steps.start = [lacking](Communicator& group, Buffer values, comm::ReduceOp op) {
@@ -322,7 +322,7 @@ std::vector<Mutant> unused() {
       {"bkt.unused_left_as_it_was", "BUCKET-053",
        "the place of a gradient that a rank lacks keeps the last step's mean", "BKT-05: a slot that nobody writes",
        lacking("unused", "one_rank", "own", 2), lacking("unused", "nothing", "own", 2), all_there,
-       with([](ReducerSteps& steps) { steps.lack = [](Buffer) {}; })},
+       with([](ReducerSteps& steps) { steps.lack = [](bucketing::BucketMemory&, Buffer) {}; })},
       {"bkt.unused_waits", "BUCKET-053", "a rank does not start the bucket of a gradient that it lacks",
        "DDP without find_unused_parameters", lacking("unused", "in_turn", "views", 3),
        lacking("unused", "nothing", "views", 3), all_there, with(unused_waits)},
@@ -662,7 +662,7 @@ std::vector<Mutant> of_models() {
       {"bkt.joined_with_the_last_mean", "BUCKET-082",
        "a rank without rows takes part with what its buckets had in the step before",
        "torch.distributed.algorithms.Join", rows("of_rank_0"), rows("even"), "all ranks have rows",
-       training_with([](ReducerSteps& steps) { steps.lack = [](Buffer) {}; })},
+       training_with([](ReducerSteps& steps) { steps.lack = [](bucketing::BucketMemory&, Buffer) {}; })},
       {"bkt.statistics_stay", "BUCKET-083", "running statistics are never broadcast", "DDP broadcast_buffers",
        statistics("broadcast"), statistics("own"), "they are not to be",
        training_with([](ReducerSteps& steps) { steps.broadcasts_buffers = [](bool) { return false; }; })},

@@ -1,17 +1,14 @@
 #include "reference/bucketing/reducer.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 #include <map>
-#include <new>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "reference/bucketing/scaled_copy.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {
@@ -21,42 +18,24 @@ using comm::Buffer;
 using comm::Communicator;
 using comm::DType;
 
-// Zeroed, at a multiple of 64 bytes.
-class Memory {
+// A bucket's part of the memory, which may be taken and given back.
+class Held {
  public:
-  explicit Memory(std::size_t bytes)
-      : data_(static_cast<std::byte*>(std::aligned_alloc(kAlign, (bytes + kAlign) / kAlign * kAlign))) {
-    if (data_ == nullptr) throw std::bad_alloc();
-    std::fill_n(data_.get(), bytes, std::byte{0});
-  }
-  [[nodiscard]] std::byte* data() const { return data_.get(); }
-
- private:
-  static constexpr std::size_t kAlign = 64;
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<std::byte, Free> data_;
-};
-
-// A bucket's, which may be taken and given back.
-class BucketMemory {
- public:
-  explicit BucketMemory(std::int64_t bytes) : bytes_(static_cast<std::size_t>(bytes)) {}
+  explicit Held(std::int64_t bytes) : bytes_(static_cast<std::size_t>(bytes)) {}
   /// Whether it had none.
-  bool ensure() {
-    if (memory_) return false;
-    memory_.emplace(bytes_);
+  bool ensure(BucketMemory& memory) {
+    if (data_) return false;
+    data_ = memory.allocate(bytes_);
     return true;
   }
-  void give_back() { memory_.reset(); }
+  void give_back() { data_.reset(); }
   /// Nothing where it has none.
-  [[nodiscard]] std::byte* data() const { return memory_ ? memory_->data() : nullptr; }
-  [[nodiscard]] std::int64_t bytes() const { return memory_ ? static_cast<std::int64_t>(bytes_) : 0; }
+  [[nodiscard]] std::byte* data() const { return data_.get(); }
+  [[nodiscard]] std::int64_t bytes() const { return data_ ? static_cast<std::int64_t>(bytes_) : 0; }
 
  private:
   std::size_t bytes_;
-  std::optional<Memory> memory_;
+  std::shared_ptr<std::byte> data_;
 };
 
 std::int64_t reals_of(const Gradient& gradient) { return gradient.elements * gradient.numbers; }
@@ -86,6 +65,7 @@ class Reducer::Impl {
         gradients_(std::move(gradients)),
         options_(std::move(options)),
         steps_(steps),
+        place_(options_.place ? options_.place : host_memory()),
         states_(gradients_.size()) {
     check_options();
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
@@ -175,7 +155,7 @@ class Reducer::Impl {
     }
     held_memory_.clear();
     for (auto& [gradient, sum] : sparse_) sum.clear();
-    for (BucketMemory& memory : memory_)
+    for (Held& memory : memory_)
       if (options_.lazy) memory.give_back();
     reduced_ = false;
     passes_ = 0;
@@ -219,7 +199,7 @@ class Reducer::Impl {
   void use(Plan plan) {
     if (in_pass_) throw StateError(at("use") + ": a pass is under way");
     const Plan old_plan = std::move(plan_);
-    const std::vector<BucketMemory> old_memory = std::move(memory_);
+    const std::vector<Held> old_memory = std::move(memory_);
     const std::vector<State> old = states_;
     adopt(std::move(plan));
     if (options_.lazy || !steps_.carries(passes_)) return;
@@ -227,9 +207,9 @@ class Reducer::Impl {
       if (!old[i].held || old[i].bucket < 0 || states_[i].bucket < 0 || gradients_[i].sparse) continue;
       const Bucket& bucket = old_plan.buckets[static_cast<std::size_t>(old[i].bucket)];
       const Buffer whole{old_memory[static_cast<std::size_t>(old[i].bucket)].data(), bucket.elements * bucket.numbers,
-                         bucket.dtype};
+                         bucket.dtype, bucket.device};
       const Buffer to = view(static_cast<int>(i));
-      copy_divided(part_of(whole, old[i].begin, to.count), to, 1);
+      place_->copy_divided(part_of(whole, old[i].begin, to.count), to, 1);
     }
   }
   [[nodiscard]] Buffer results(int bucket) const {
@@ -244,7 +224,7 @@ class Reducer::Impl {
   }
   [[nodiscard]] std::int64_t bucket_memory() const {
     std::int64_t bytes = 0;
-    for (const BucketMemory& memory : memory_) bytes += memory.bytes();
+    for (const Held& memory : memory_) bytes += memory.bytes();
     return bytes;
   }
   [[nodiscard]] const Plan& plan() const { return plan_; }
@@ -272,7 +252,7 @@ class Reducer::Impl {
     bool in_place = false;  // of the caller's
   };
   struct Wire {
-    std::unique_ptr<Memory> memory;
+    std::shared_ptr<std::byte> memory;
     std::size_t bytes = 0;
     int bucket = -1;  // in use for
   };
@@ -314,6 +294,10 @@ class Reducer::Impl {
       refuse(fmt::format("gradients do not travel as {}", comm::name_of(*options_.wire)));
     if (options_.wire && options_.wire_buffers < 1)
       refuse(fmt::format("{} buffers for compressed buckets; 1 or more are needed", options_.wire_buffers));
+    if (!is_on_host() && (options_.hook.start || options_.largest))
+      throw Unsupported(at("options") +
+                        fmt::format(": gradients lie on {}; hooks, and a largest number, are of host memory",
+                                    name_of(place_->device())));
     if (options_.wire && options_.hook.start) refuse("a hook says itself how buckets travel: no type beside it");
     if (groups_.size() > 1 && (options_.rebuild || options_.join))
       refuse("plans are rebuilt, and ranks join, in one group alone");
@@ -327,6 +311,7 @@ class Reducer::Impl {
     if (options_.join && options_.unused == Unused::learned)
       refuse("a rank without rows has no gradients: which a step has is not learned from one where ranks join");
   }
+  [[nodiscard]] bool is_on_host() const { return place_->device().kind == comm::Device::Kind::cpu; }
   // Those whose gradients are added: of all instances.
   [[nodiscard]] int ranks_of(std::size_t group) const {
     return groups_[group]->size() * (options_.across.empty() ? 1 : options_.across[group]->size());
@@ -363,9 +348,12 @@ class Reducer::Impl {
       throw Unsupported(where() + " is sparse; no hook exchanges it, and its sum is everywhere");
     if (one.sparse && one.dtype != DType::f32 && one.dtype != DType::f64)
       throw Unsupported(where() + fmt::format(" is sparse and of {}; f32 and f64 are added", comm::name_of(one.dtype)));
-    if (one.device.kind != comm::Device::Kind::cpu)
+    if (one.device != place_->device())
+      throw Unsupported(where() + fmt::format(" lies on {}; gradients in memory of {} are reduced", name_of(one.device),
+                                              name_of(place_->device())));
+    if (one.sparse && !is_on_host())
       throw Unsupported(where() +
-                        fmt::format(" lies on {}; gradients in host memory are reduced", name_of(one.device)));
+                        fmt::format(" is sparse and lies on {}; rows are added in host memory", name_of(one.device)));
     if (options_.average && !options_.hook.start && !comm::is_floating(one.dtype))
       throw Unsupported(where() + fmt::format(" is of {}, of which there is no average", comm::name_of(one.dtype)));
   }
@@ -399,6 +387,8 @@ class Reducer::Impl {
       seen[static_cast<std::size_t>(member.gradient)] = true;
       if (gradient.dtype != bucket.dtype || gradient.numbers != bucket.numbers)
         refuse(fmt::format("is of {}, its bucket of {}", comm::name_of(gradient.dtype), comm::name_of(bucket.dtype)));
+      if (gradient.device != bucket.device)
+        refuse(fmt::format("lies on {}, its bucket on {}", name_of(gradient.device), name_of(bucket.device)));
       if (gradient.sparse && bucket.members != 1)
         refuse(fmt::format("is sparse, and has a bucket with {} others", bucket.members - 1));
       if (gradient.group != bucket.group)
@@ -472,7 +462,7 @@ class Reducer::Impl {
     for (std::size_t k = 0; k < plan_.buckets.size(); ++k) {
       const Bucket& bucket = plan_.buckets[k];
       memory_.emplace_back(is_sparse_bucket(bucket) ? 0 : bucket.bytes());
-      if (!options_.lazy) memory_.back().ensure();
+      if (!options_.lazy) memory_.back().ensure(*place_);
       for (int member = 0; member < bucket.members; ++member) {
         const Member& one = plan_.members_of(bucket)[static_cast<std::size_t>(member)];
         State& state = states_[static_cast<std::size_t>(one.gradient)];
@@ -506,6 +496,7 @@ class Reducer::Impl {
         numbers[i] = static_cast<int>(gradients.size());
         gradients.push_back(gradients_[i]);
         gradients.back().group = 0;
+        gradients.back().device.index = 0;  // which device of its kind a rank has is its own affair
         if (!options_.names.empty()) names.push_back(options_.names[i]);
       }
       for (Bucket bucket : plan_.buckets) {
@@ -513,6 +504,7 @@ class Reducer::Impl {
         const auto members = plan_.members_of(bucket);
         bucket.first_member = static_cast<int>(plan.members.size());
         bucket.group = 0;
+        bucket.device.index = 0;
         for (Member member : members) {
           member.gradient = numbers[static_cast<std::size_t>(member.gradient)];
           plan.members.push_back(member);
@@ -608,7 +600,7 @@ class Reducer::Impl {
   }
   [[nodiscard]] bool copies() const { return options_.memory == GradientMemory::copies; }
   void ensure_memory(int bucket) {
-    if (memory_[static_cast<std::size_t>(bucket)].ensure())
+    if (memory_[static_cast<std::size_t>(bucket)].ensure(*place_))
       outcome_.most_memory = std::max(outcome_.most_memory, bucket_memory());
   }
   void give_back(int bucket) {
@@ -643,7 +635,7 @@ class Reducer::Impl {
       return;
     }
     if (!values || !steps_.copies_in(values->data == view(gradient).data, synchronised_steps_)) return;
-    copy_divided(*values, place_in(gradient), 1);
+    place_->copy_divided(*values, place_in(gradient), 1);
     outcome_.copied_in += static_cast<std::int64_t>(values->bytes());
   }
   void take_rows(int gradient, const SparseRows& rows) {
@@ -692,7 +684,7 @@ class Reducer::Impl {
     const auto* const one =
         static_cast<const std::byte*>(values.data) + static_cast<std::size_t>(*outside) * comm::size_of(values.dtype);
     double value = 0;
-    copy_divided({one, 1, values.dtype}, {&value, 1, DType::f64}, 1);
+    place_->copy_divided({one, 1, values.dtype}, {&value, 1, DType::f64}, 1);
     throw InvalidArgument(
         at("ready") + fmt::format(": the gradient of '{}' has {} at element {}{}; magnitudes up to {} "
                                   "are reduced",
@@ -710,10 +702,10 @@ class Reducer::Impl {
     if (is_sparse(gradient)) {
       if (!state.held) sparse_.at(gradient).clear();
     } else if (copies() && state.held && !is_in_place(state.bucket)) {
-      copy_divided(state.source, place_in(gradient), fused_divisor(state.bucket));
+      place_->copy_divided(state.source, place_in(gradient), fused_divisor(state.bucket));
       outcome_.copied_in += static_cast<std::int64_t>(state.source.bytes());
     } else if (!state.held) {
-      steps_.lack(place_in(gradient));
+      steps_.lack(*place_, place_in(gradient));
     }
     if (options_.overlap && !is_learning()) launch_what_may_start(false);
     if (flights_.empty()) return;
@@ -806,10 +798,10 @@ class Reducer::Impl {
       if (options_.wire && comm::is_floating(values.dtype) && values.dtype != *options_.wire) {
         flight.wire = next_wire();
         sent = wire_buffer(flight.wire, values.count);
-        copy_divided(values, sent, before);
+        place_->copy_divided(values, sent, before);
         wires_[static_cast<std::size_t>(flight.wire)].bucket = bucket;
       } else if (before != 1) {
-        copy_divided(values, values, before);
+        place_->copy_divided(values, values, before);
       }
       flight.work = (is_shared_out() ? steps_.start_shared_out : steps_.start)(group, sent, flight.divisors.op);
     }
@@ -826,8 +818,8 @@ class Reducer::Impl {
   [[nodiscard]] Buffer wire_buffer(int wire, std::int64_t count) {
     Wire& one = wires_[static_cast<std::size_t>(wire)];
     const std::size_t bytes = static_cast<std::size_t>(count) * comm::size_of(*options_.wire);
-    if (one.bytes < bytes) one = {std::make_unique<Memory>(bytes), bytes, one.bucket};
-    return {one.memory->data(), count, *options_.wire};
+    if (one.bytes < bytes) one = {place_->allocate(bytes), bytes, one.bucket};
+    return {one.memory.get(), count, *options_.wire, place_->device()};
   }
   void complete_first() {
     Flight flight = std::move(flights_.front());
@@ -850,10 +842,10 @@ class Reducer::Impl {
     const double after = flight.divisors.after;
     if (flight.wire >= 0) {
       const Buffer received = wire_buffer(flight.wire, bucket_buffer(flight.bucket).count);
-      copy_divided(own_part(flight.bucket, received), values, copies() ? 1 : after);
+      place_->copy_divided(own_part(flight.bucket, received), values, copies() ? 1 : after);
       wires_[static_cast<std::size_t>(flight.wire)].bucket = -1;
     } else if ((!copies() || flight.in_place) && after != 1) {
-      copy_divided(values, values, after);
+      place_->copy_divided(values, values, after);
     }
     if (copies() && !flight.in_place) copy_out(flight.bucket, after);
     give_back(flight.bucket);
@@ -889,7 +881,7 @@ class Reducer::Impl {
       const State& state = states_[static_cast<std::size_t>(member.gradient)];
       const Buffer place = view(member.gradient);
       const Buffer to = state.held ? state.source : place;
-      copy_divided(place, to, after);
+      place_->copy_divided(place, to, after);
       if (state.held) outcome_.copied_out += static_cast<std::int64_t>(to.bytes());
     }
   }
@@ -956,13 +948,14 @@ class Reducer::Impl {
   std::vector<Gradient> gradients_;
   ReducerOptions options_;
   ReducerSteps steps_;
+  std::shared_ptr<BucketMemory> place_;
   std::vector<State> states_;
   Plan plan_;
-  std::vector<BucketMemory> memory_;  // of the buckets
-  std::map<int, SparseSum> sparse_;   // by gradient
-  std::vector<int> order_;            // of launching
-  std::size_t next_ = 0;              // in it
-  std::vector<int> missing_;          // members, by bucket
+  std::vector<Held> memory_;         // of the buckets
+  std::map<int, SparseSum> sparse_;  // by gradient
+  std::vector<int> order_;           // of launching
+  std::size_t next_ = 0;             // in it
+  std::vector<int> missing_;         // members, by bucket
   std::vector<Flight> flights_;
   std::map<const std::byte*, int> held_memory_;  // of the caller's, by where it begins, none of it twice
   std::vector<Wire> wires_;

@@ -8,8 +8,10 @@
 // Memory  The reducer owns the buckets. GradientMemory::views: a gradient is its place in the bucket, view(i); who hands in
 //         other memory has it copied there, and must go on with the view. copies: gradients stay in the caller's memory,
 //         which is read when they are ready and written by finish(), until clear(); a bucket of one is reduced right
-//         there, without a copy, unless it travels compressed or through a hook: ready() says what that asks for. Host
-//         memory only.
+//         there, without a copy, unless it travels compressed or through a hook: ready() says what that asks for.
+// Devices Buckets lie in ReducerOptions::place, the host's memory or a device's: gradients are then there, too, the groups serve
+//         it, and all is done in the order of the groups' stream. What a pass tells and agrees on beside gradients goes through
+//         host memory. Hooks, sparse gradients and ReducerOptions::largest are of the host's memory.
 // Sparse  A gradient that is planned as sparse has a bucket of its own, without memory, and no view: its rows are handed in,
 //         copied, and their sum is in rows() until clear(). It takes no hook and no wire.
 // Lacking A gradient that this rank has not in this step counts as zeros where another rank has it: the result is in
@@ -31,6 +33,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/bucketing/bucket_memory.hpp"
 #include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/reducer_steps.hpp"
 #include "reference/bucketing/sparse_rows.hpp"
@@ -76,7 +79,8 @@ struct CommunicationHook {
 };
 
 struct ReducerOptions {
-  std::vector<std::string> names{};  // of the gradients, for messages; else they are numbered
+  std::vector<std::string> names{};       // of the gradients, for messages; else they are numbered
+  std::shared_ptr<BucketMemory> place{};  // where gradients and buckets lie; none: the host's memory
   GradientMemory memory = GradientMemory::views;
   /// With copies: a bucket has memory from its first gradient of a pass that synchronises until its results are where the
   /// gradients are, or until clear() where this rank lacks one of them; a bucket that is reduced in the caller's memory, none.
@@ -152,7 +156,7 @@ class Reducer {
   /// `groups[g]` reduces gradients of group g. They must outlive it. Throws InvalidArgument for a plan that does not fit
   /// the gradients, splits that are no group's size, names of another number, and options that exclude each other;
   /// Unsupported for sparse gradients of other types than f32 and f64, or with a hook or results that are shared out, memory of
-  /// other devices, and averages of integers.
+  /// another device than ReducerOptions::place, what a device's memory has not, and averages of integers.
   Reducer(std::vector<comm::Communicator*> groups, std::vector<Gradient> gradients, Plan plan,
           ReducerOptions options = {}, const ReducerSteps& steps = {});
   ~Reducer();

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/bucketing/bucket_memory.hpp"
 #include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/sparse_rows.hpp"
 #include "reference/comm/communicator.hpp"
@@ -76,7 +77,7 @@ struct ReducerSteps {
   /// Whether a gradient that was ready so many times in a pass comes again, where it was learned how often it comes.
   std::function<bool(int times, int learned)> comes_again = [](int times, int learned) { return times < learned; };
   /// What is done with the place of a gradient that this rank lacks.
-  std::function<void(comm::Buffer place)> lack;  // zeros
+  std::function<void(BucketMemory& memory, comm::Buffer place)> lack;  // zeros
   /// Whether a gradient is there, given the ranks that have it.
   std::function<bool(int ranks)> is_produced = [](int ranks) { return ranks > 0; };
   /// Whether memory that is handed in is a gradient's.

@@ -26,11 +26,13 @@ std::vector<int> backwards(std::size_t count) {
 
 constexpr double kTolerated = 1.1;
 
-double timed_step(comm::Communicator& group, Reducer& reducer, std::span<const int> order) {
+// What a device has begun is part of the step.
+double timed_step(comm::Communicator& group, Reducer& reducer, std::span<const int> order, BucketMemory* place) {
   const double seconds = seconds_of_slowest(group, [&] {
     reducer.begin();
     for (const int gradient : order) reducer.ready(gradient);
     (void)reducer.finish();
+    if (place != nullptr) place->settle();
   });
   reducer.clear();
   return seconds;
@@ -80,6 +82,8 @@ void require_right(const TuningOptions& options, std::span<const Gradient> gradi
     throw InvalidArgument(fmt::format("{} seconds; there must be 0 or more", options.seconds));
   for (const std::int64_t limit : options.limits)
     if (limit < 0) throw InvalidArgument(fmt::format("buckets of {} bytes; 0 or more are possible", limit));
+  if (options.place && (options.checked || options.per_tensor))
+    throw InvalidArgument("sums are checked, and gradients reduced each by itself, in the host's memory");
   for (const Gradient& gradient : gradients)
     if (options.checked && (gradient.dtype != comm::DType::f32 || gradient.numbers != 1))
       throw InvalidArgument(fmt::format("a gradient of {}; sums of f32 are checked", comm::name_of(gradient.dtype)));
@@ -126,7 +130,7 @@ Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradie
   const std::vector<int> order = backwards(gradients.size());
   const auto plan = [&](std::int64_t limit) { return buckets_in_order(gradients, order, std::array{limit}); };
   Reducer reducer({&group}, {gradients.begin(), gradients.end()}, plan(limits.front()),
-                  {.names = options.names, .average = false});
+                  {.names = options.names, .place = options.place, .average = false});
   const Answers answers(group, reducer, order, options.names);
   // The last candidate is no size of buckets.
   std::vector<std::vector<double>> samples(limits.size() + (options.per_tensor ? 1 : 0));
@@ -142,7 +146,7 @@ Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradie
         continue;
       }
       reducer.use(plan(limits[which]));
-      const auto step = [&] { return timed_step(group, reducer, order); };
+      const auto step = [&] { return timed_step(group, reducer, order, options.place.get()); };
       if (is_checked) answers.require_right(text_of(limits[which]), step);
       (void)step();  // ranks compare their plans in the first one
       samples[which].push_back(step());

@@ -8,11 +8,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "reference/bucketing/bucket_memory.hpp"
 #include "reference/bucketing/plan.hpp"
 #include "reference/comm/communicator.hpp"
 
@@ -47,11 +49,12 @@ struct TuningOptions {
   bool per_tensor = false;
   /// Gradients are of f32, and each candidate's first step is held against sums that are known.
   bool checked = false;
-  std::vector<std::string> names{};  // of the gradients, for messages; else they are numbered
+  std::vector<std::string> names{};       // of the gradients, for messages; else they are numbered
+  std::shared_ptr<BucketMemory> place{};  // where gradients lie; none: the host's memory
 };
 
 /// Collective: all ranks get the same choice and give the same options. Throws InvalidArgument for fewer than one round,
-/// limits below 0, seconds below 0 or no number, other gradients than can be checked, and names of another number; where it
+/// limits below 0, seconds below 0 or no number, other gradients than can be checked (f32 in host memory), and names of another number; where it
 /// checks, RuntimeFailure, naming rank, gradient and element, for a wrong sum.
 [[nodiscard]] Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradients,
                                    TuningOptions options = {});
