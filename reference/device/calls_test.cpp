@@ -1,10 +1,14 @@
 // Backend local on memory of emulated devices: what the conformance checks do not see, since they know no backend's inside.
 #include "reference/device/calls.hpp"
 
+#include <array>
 #include <chrono>
 #include <latch>
 #include <list>
+#include <mutex>
+#include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -351,6 +355,60 @@ TEST_F(CallsTest, WhatADeviceCannotDoOfACallUnderWayIsARuntimeFailure) {
       std::make_shared<HasNoPeers>(runtime_));
   EXPECT_EQ(refused, 1);
   EXPECT_EQ(told, 1);
+}
+
+// Notes what is reached from where, or says that it cannot be.
+class Reaches final : public RuntimeDecorator {
+ public:
+  Reaches(std::shared_ptr<Runtime> inner, bool refuses) : RuntimeDecorator(std::move(inner)), refuses_(refuses) {}
+  void reach(int device, const void* address) override {
+    const std::lock_guard hold(mutex_);
+    if (refuses_) throw Unsupported("cuda:0 may not use the memory of another GPU");
+    reached.emplace(device, address);
+  }
+  std::set<std::pair<int, const void*>> reached;
+
+ private:
+  std::mutex mutex_;
+  bool refuses_;
+};
+
+// Memory of a pool or a mapping has access of its own: each address of another device is asked for, before a kernel gets it.
+TEST_F(CallsTest, MemoryOfAnotherDeviceIsReachedFirst) {
+  const auto runtime = std::make_shared<Reaches>(runtime_, false);
+  std::array<const void*, 3> data{};
+  on_ranks(
+      3,
+      [&](Communicator& world, Numbers& numbers) {
+        data[static_cast<std::size_t>(world.rank())] = numbers.buffer().data;
+        numbers.set(1);
+        world.all_reduce(numbers.buffer(), numbers.buffer(), ReduceOp::sum);
+        EXPECT_THAT(numbers.get(), Each(3.0F));
+      },
+      runtime);
+  // Ranks 0 and 2 are on device 0, rank 1 on device 1.
+  const std::set<std::pair<int, const void*>> expected{{0, data[1]}, {1, data[0]}, {1, data[2]}};
+  EXPECT_EQ(runtime->reached, expected);
+}
+
+TEST_F(CallsTest, MemoryThatStaysClosedIsARuntimeFailureWithTheReason) {
+  std::atomic<int> refused{0};
+  on_ranks(
+      2,
+      [&](Communicator& world, Numbers& numbers) {
+        const auto group = world.duplicate();
+        try {
+          group->broadcast(numbers.buffer(), 0);
+          ADD_FAILURE() << "it was launched";
+        } catch (const comm::PeerFailed& error) {
+          EXPECT_THAT(error.what(), HasSubstr("may not use the memory of another GPU"));
+        } catch (const RuntimeFailure& error) {
+          EXPECT_THAT(error.what(), HasSubstr("could not launch broadcast: cuda:0 may not use the memory"));
+          ++refused;
+        }
+      },
+      std::make_shared<Reaches>(runtime_, true));
+  EXPECT_EQ(refused, 1);
 }
 
 TEST_F(CallsTest, ABarrierIsOfTheHostWhateverItsBuffersSay) {

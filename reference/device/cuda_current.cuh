@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include "reference/comm/errors.hpp"
@@ -18,7 +19,34 @@ inline void expect(cudaError_t status, const std::string& what) {
   throw RuntimeFailure("CUDA: " + what + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")");
 }
 
-/// Makes a device current for as long as it lives.
+/// A function of the driver, which is not linked: the runtime looks it up. `since` is the version of CUDA (7000: 7.0) that has it in the
+/// form of `Function`. Null where there is none.
+template <class Function>
+Function* driver_function(const char* name, [[maybe_unused]] unsigned since) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+  const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &found, since, cudaEnableDefault, &result);
+#else
+  const cudaError_t status = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
+#endif
+  if (status == cudaSuccess && result == cudaDriverEntryPointSuccess) return reinterpret_cast<Function*>(found);
+  (void)cudaGetLastError();
+  return nullptr;
+}
+
+/// Whether this process has a context on the device; yes where the driver does not tell. To make one current that has none opens it,
+/// which takes some hundred megabytes there.
+inline bool has_context(int device) {
+  using GetState = CUresult(CUdevice, unsigned*, int*);
+  static GetState* const get_state = driver_function<GetState>("cuDevicePrimaryCtxGetState", 7000);
+  unsigned flags = 0;
+  int active = 0;
+  return get_state == nullptr || get_state(device, &flags, &active) != CUDA_SUCCESS || active != 0;
+}
+
+/// Makes a device current for as long as it lives. Then that is current again which was before, but for a device that has no context:
+/// CUDA says of a thread that has chosen none that it has device 0.
 class Current {
  public:
   explicit Current(int device) {
@@ -27,7 +55,7 @@ class Current {
     changed_ = before_ != device;
   }
   ~Current() {
-    if (changed_ && cudaSetDevice(before_) != cudaSuccess) (void)cudaGetLastError();
+    if (changed_ && has_context(before_) && cudaSetDevice(before_) != cudaSuccess) (void)cudaGetLastError();
   }
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;

@@ -11,13 +11,11 @@
 #include "reference/comm/errors.hpp"
 #include "reference/device/cuda_current.cuh"
 #include "reference/device/cuda_kernels.hpp"
+#include "reference/device/driver_version.hpp"
 #include "reference/device/kernel.hpp"
 
 namespace plumbline::device {
 namespace {
-
-// 13000 as "13.0".
-std::string version_of(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
 
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
@@ -31,27 +29,17 @@ cudaEvent_t native_event(Event event) { return static_cast<cudaEvent_t>(event); 
 
 // How many there are. Says why none can be used.
 int usable_devices() {
-  int driver = 0, built = 0, devices = 0;
-  (void)cudaDriverGetVersion(&driver);
-  (void)cudaRuntimeGetVersion(&built);
-  if (driver == 0)
-    throw RuntimeFailure(
-        "device cuda: there is no CUDA driver (libcuda.so.1) on this machine; install NVIDIA's, or use "
-        "--device emulated");
-  const cudaError_t status = cudaGetDeviceCount(&devices);
-  if (status == cudaErrorInsufficientDriver)
-    throw RuntimeFailure(
-        fmt::format("device cuda: the driver is for CUDA {}, this was built with {}; install a newer driver, "
-                    "or build with a toolkit of that version",
-                    version_of(driver), version_of(built)));
-  if (status == cudaErrorNoDevice || (status == cudaSuccess && devices == 0))
-    throw RuntimeFailure("device cuda: the CUDA driver is here and sees no GPU");
-  expect(status, "cudaGetDeviceCount");
-  constexpr int least_driver = 12010;  // 12.1, the first whose kernels take the 32 KB of our tables by value
-  if (driver < least_driver)
-    throw RuntimeFailure(fmt::format("device cuda: the driver is for CUDA {}; one for CUDA {} or newer is needed",
-                                     version_of(driver), version_of(least_driver)));
-  return devices;
+  DriverFacts facts;
+  (void)cudaDriverGetVersion(&facts.driver);
+  (void)cudaRuntimeGetVersion(&facts.built);
+  const cudaError_t status = cudaGetDeviceCount(&facts.devices);
+  facts.insufficient = status == cudaErrorInsufficientDriver;
+  if (status == cudaErrorNoDevice) facts.devices = 0;
+  const bool is_told = facts.driver == 0 || facts.insufficient || status == cudaErrorNoDevice;
+  if (!is_told) expect(status, "cudaGetDeviceCount");
+  (void)cudaGetLastError();
+  if (const auto why = why_no_gpu(facts)) throw RuntimeFailure("device cuda: " + *why);
+  return facts.devices;
 }
 
 class Cuda final : public Runtime {
@@ -62,17 +50,13 @@ class Cuda final : public Runtime {
   [[nodiscard]] int count() const override { return count_; }
   [[nodiscard]] Description describe(int device) const override {
     expect_device(device);
-    const Current current(device);
     cudaDeviceProp properties{};
     expect(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-    std::size_t free = 0, total = 0;
-    expect(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
     // Twice a clock, kilohertz; bits.
     const double transfers = 2e3 * attribute(cudaDevAttrMemoryClockRate, device);
     return {.name = properties.name,
             .compute_capability = fmt::format("{}.{}", properties.major, properties.minor),
-            .memory_bytes = total,
-            .free_bytes = free,
+            .memory_bytes = properties.totalGlobalMem,
             .multiprocessors = properties.multiProcessorCount,
             .memory_bytes_per_second = transfers * attribute(cudaDevAttrGlobalMemoryBusWidth, device) / 8};
   }
@@ -80,10 +64,9 @@ class Cuda final : public Runtime {
     int driver = 0, runtime = 0;
     (void)cudaDriverGetVersion(&driver);
     (void)cudaRuntimeGetVersion(&runtime);
-    std::map<std::string, std::string> all{{"device.runtime", "CUDA " + version_of(runtime)},
-                                           {"device.driver", "CUDA " + version_of(driver)},
+    std::map<std::string, std::string> all{{"device.runtime", "CUDA " + cuda_version(runtime)},
+                                           {"device.driver", "CUDA " + cuda_version(driver)},
                                            {"device.count", std::to_string(count_)}};
-    // Nothing here makes a device current: that opens a context, for which a device in others' use may have no memory.
     for (int device = 0; device < count_; ++device) {
       cudaDeviceProp one{};
       if (cudaGetDeviceProperties(&one, device) != cudaSuccess) {
@@ -144,6 +127,27 @@ class Cuda final : public Runtime {
     else
       expect(status, "cudaDeviceEnablePeerAccess");
     connected_.emplace(device, other);
+  }
+
+  void reach(int device, const void* address) override {
+    expect_device(device);
+    const Current current(device);  // whose access is told
+    unsigned access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+    if (!tell(CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, address, &access))
+      return;  // an old driver: connected is all that can be
+    if (access == CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE) return;
+    cudaMemPool_t pool = nullptr;
+    if (!tell(CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address, &pool) || pool == nullptr)
+      throw Unsupported(fmt::format(
+          "cuda:{} may not use the memory at {} of another GPU: it was mapped by hand, and for other GPUs "
+          "(PyTorch's allocator does so with expandable_segments:True); allocate it with cudaMalloc or from a pool, "
+          "or put all ranks on one GPU: --device cuda:{}",
+          device, address, device));
+    cudaMemAccessDesc open{};
+    open.location.type = cudaMemLocationTypeDevice;
+    open.location.id = device;
+    open.flags = cudaMemAccessFlagsProtReadWrite;
+    expect(cudaMemPoolSetAccess(pool, &open, 1), fmt::format("cudaMemPoolSetAccess for cuda:{}", device));
   }
 
   [[nodiscard]] Stream create_stream(int device) override {
@@ -227,6 +231,13 @@ class Cuda final : public Runtime {
   void expect_device(int device) const {
     if (device < 0 || device >= count_)
       throw InvalidArgument(fmt::format("there is no cuda:{}; this process has {}, from cuda:0", device, count_));
+  }
+
+  // What the driver says of a pointer, seen from the device that is current; false where it does not know the question.
+  static bool tell(CUpointer_attribute what, const void* address, void* answer) {
+    using Get = CUresult(void*, CUpointer_attribute, CUdeviceptr);
+    static Get* const get = driver_function<Get>("cuPointerGetAttribute", 4000);
+    return get != nullptr && get(answer, what, reinterpret_cast<CUdeviceptr>(address)) == CUDA_SUCCESS;
   }
 
   const int count_;

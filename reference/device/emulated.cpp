@@ -155,11 +155,7 @@ class Emulated final : public Runtime {
   [[nodiscard]] int count() const override { return options_.devices; }
   [[nodiscard]] Description describe(int device) const override {
     expect_device(device);
-    const std::lock_guard hold(mutex_);
-    return {.name = "emulated",
-            .memory_bytes = options_.memory_bytes,
-            .free_bytes = options_.memory_bytes - used_[static_cast<std::size_t>(device)],
-            .multiprocessors = 1};
+    return {.name = "emulated", .memory_bytes = options_.memory_bytes, .multiprocessors = 1};
   }
   [[nodiscard]] std::map<std::string, std::string> environment() const override {
     return {{"device.runtime", "emulated"}, {"device.count", std::to_string(options_.devices)}};
@@ -169,6 +165,7 @@ class Emulated final : public Runtime {
     expect_device(device);
     if (bytes == 0) return nullptr;
     const std::lock_guard hold(mutex_);
+    if (under_way_.load(std::memory_order_acquire) == 0) free_released();
     std::size_t& used = used_[static_cast<std::size_t>(device)];
     if (bytes > options_.memory_bytes - used)
       throw OutOfMemory(fmt::format("emulated:{}: no memory for {} bytes; {} of {} bytes are free", device, bytes,
@@ -201,6 +198,11 @@ class Emulated final : public Runtime {
   void connect(int device, int other) override {
     expect_device(device);
     expect_device(other);
+  }
+
+  void reach(int device, const void* address) override {
+    expect_device(device);
+    expect_device_memory(address);
   }
 
   [[nodiscard]] Stream create_stream(int device) override {

@@ -9,7 +9,8 @@
 //         GPU. The emulated one is there to show faults of order; its speed says nothing.
 // Handles Streams and events are the runtime's own (cudaStream_t, cudaEvent_t), so that those of others (LibTorch's) serve, too;
 //         the null stream is the device's default stream. handles.hpp owns them.
-// Threads Any thread may call; what the host's thread has as its current device stays as it is.
+// Threads Any thread may call; what the host's thread has as its current device stays as it is, unless nothing in the process uses
+//         that device: to go back to it would start to.
 // Errors  InvalidArgument: no such device. OutOfMemory (with figures). RuntimeFailure: what the runtime says, with its name for the
 //         error.
 #pragma once
@@ -35,7 +36,6 @@ struct Description {
   std::string name;                // "NVIDIA H200"
   std::string compute_capability;  // "9.0"; empty where there is none
   std::uint64_t memory_bytes = 0;
-  std::uint64_t free_bytes = 0;  // now
   int multiprocessors = 0;
   double memory_bytes_per_second = 0;  // by clock and bus width, as the maker states it; 0: unknown
 };
@@ -50,6 +50,8 @@ class Runtime {
   [[nodiscard]] virtual comm::Device::Kind kind() const = 0;
   /// Of this process, devices 0 to count() - 1.
   [[nodiscard]] virtual int count() const = 0;
+  /// Does not start to use it: that takes memory there, which a device that others use may not have. So what is free now is not told
+  /// here, but by allocate(), where it is not enough.
   [[nodiscard]] virtual Description describe(int device) const = 0;
   /// The runtime's own words on itself: versions of driver, runtime and toolkit, settings; kept in the record's environment.
   [[nodiscard]] virtual std::map<std::string, std::string> environment() const = 0;
@@ -61,8 +63,12 @@ class Runtime {
   virtual void release(int device, void* memory) noexcept = 0;
   /// The device whose memory holds `address`; nothing for memory of the host.
   [[nodiscard]] virtual std::optional<int> holder_of(const void* address) const = 0;
-  /// From now on kernels of `device` may use memory of `other`. Throws Unsupported where they cannot.
+  /// From now on kernels of `device` may use memory of `other` that was allocated one by one, as allocate() does. Throws Unsupported where
+  /// they cannot.
   virtual void connect(int device, int other) = 0;
+  /// The same of the memory of another device that holds `address`, however it came about: that of a pool is opened to `device`. Once
+  /// the two are connected. Throws Unsupported, saying what would be right, for memory that stays closed.
+  virtual void reach(int device, const void* address) = 0;
 
   [[nodiscard]] virtual Stream create_stream(int device) = 0;
   virtual void destroy_stream(int device, Stream stream) noexcept = 0;
@@ -107,6 +113,7 @@ class RuntimeDecorator : public Runtime {
   void release(int device, void* memory) noexcept override { inner_->release(device, memory); }
   [[nodiscard]] std::optional<int> holder_of(const void* address) const override { return inner_->holder_of(address); }
   void connect(int device, int other) override { inner_->connect(device, other); }
+  void reach(int device, const void* address) override { inner_->reach(device, address); }
   [[nodiscard]] Stream create_stream(int device) override { return inner_->create_stream(device); }
   void destroy_stream(int device, Stream stream) noexcept override { inner_->destroy_stream(device, stream); }
   void synchronize(int device, Stream stream) override { inner_->synchronize(device, stream); }
