@@ -2,7 +2,7 @@
 
 usage: cli_test.py PLUMBLINE MODULES [unittest arguments]
 
-MODULES are the optional modules of the build: "mpi,training", or "".
+MODULES are the optional parts of the build: "mpi,training,metrics", or "".
 """
 import json, os, re, resource, signal, subprocess, sys, tempfile, unittest
 import xml.etree.ElementTree as ElementTree
@@ -11,6 +11,7 @@ from pathlib import Path
 PLUMBLINE = os.path.realpath(sys.argv[1])
 MODULES = sys.argv[2].split(",")
 needs_training = unittest.skipUnless("training" in MODULES, "built without LibTorch")
+METRICS = ["metrics.prom"] if "metrics" in MODULES else []
 needs_mpi = unittest.skipUnless("mpi" in MODULES, "built without MPI")
 TOPOLOGY = ["topology", "--axes", "pipe,data,model", "--dims", "2,3,2"]
 LAYER_COLUMNS = "name,type,parameters,forward,backward,activation_bytes"
@@ -489,7 +490,7 @@ class Commands(unittest.TestCase):
         before = (self.folder / "out/run.jsonl").read_bytes()
         self.assertEqual(self.run_plumbline("check", "--adapter", "/nonexistent", "--out", "out"), 3)
         self.assertEqual((self.folder / "out/run.jsonl").read_bytes(), before)
-        self.assertEqual(sorted(os.listdir(self.folder / "out")), ["junit.xml", "metrics.prom", "run.jsonl"])
+        self.assertEqual(sorted(os.listdir(self.folder / "out")), ["junit.xml", *METRICS, "run.jsonl"])
 
     def test_standard_output_that_is_full(self):
         for command in (PASS, ["requirements"], ["doctor"], TOPOLOGY, SCHEDULE, [*SCHEDULE, "--format", "csv"],
@@ -746,7 +747,8 @@ class Commands(unittest.TestCase):
         self.assertEqual(sorted((line["labels"]["schedule"], line["labels"]["rank"]) for line in ranks),
                          [("1f1b", "0"), ("1f1b", "1"), ("zb-h1", "0"), ("zb-h1", "1")])
         self.assertIn("<svg ", (self.folder / "out/bubble.svg").read_text())
-        self.assertIn("plumbline_benchmark_barrier_bubble_seconds{", (self.folder / "out/metrics.prom").read_text())
+        for name in METRICS:
+            self.assertIn("plumbline_benchmark_barrier_bubble_seconds{", (self.folder / "out" / name).read_text())
 
     def test_bench_says_how_many_collectives_a_fused_step_starts(self):
         self.assertEqual(self.run_plumbline("bench", "--benchmark", "allreduce_fusion.resnet50.copy", "--sizes", "0,25Mi", "--repetitions", "1",

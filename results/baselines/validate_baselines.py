@@ -22,10 +22,14 @@ def is_text(value):
     return isinstance(value, str) and value.strip() != ""
 
 
+def is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 def problems_of_figure(figure, status):
     where = f"figure '{figure.get('name', '?')}'"
     value = figure.get("value")
-    allowed = FIGURE | (MEASURED if value is not None else {"why"})
+    allowed = FIGURE | {"gpus"} | (MEASURED if value is not None else {"why"})
     for field in sorted(FIGURE - figure.keys()):
         yield f"{where}: {field} is missing"
     for field in sorted(figure.keys() - allowed):
@@ -33,6 +37,8 @@ def problems_of_figure(figure, status):
     for field in ("name", "unit", "command"):
         if field in figure and not is_text(figure[field]):
             yield f"{where}: {field} is no text"
+    if not is_count(figure.get("gpus", 1)):
+        yield f"{where}: gpus is no whole number from 1 on"
     if not is_number(figure.get("goal")):
         yield f"{where}: goal is no number"
     if value is None:
@@ -47,7 +53,7 @@ def problems_of_figure(figure, status):
     elif not (isinstance(interval, list) and len(interval) == 2 and all(map(is_number, interval)) and interval[0] <= value <= interval[1]):
         yield f"{where}: interval is not two numbers around the value"
     launches = figure.get("launches")
-    if not (isinstance(launches, int) and not isinstance(launches, bool) and launches >= 1):
+    if not is_count(launches):
         yield f"{where}: launches is no whole number from 1 on"
 
 
@@ -68,7 +74,7 @@ def problems(baseline):
         found.append(f"schema {baseline['schema']!r} is not 1")
     if not is_text(baseline["device"]):
         found.append("device is no text")
-    if not (isinstance(baseline["gpus"], int) and baseline["gpus"] >= 1):
+    if not is_count(baseline["gpus"]):
         found.append("gpus is no whole number from 1 on")
     if status == "not run" and not is_text(baseline["why"]):
         found.append("why is no text")

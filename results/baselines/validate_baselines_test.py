@@ -36,6 +36,7 @@ class BaselinesTest(unittest.TestCase):
 
     def test_a_measured_one_is_taken(self):
         self.assertEqual(validate_baselines.problems(MEASURED), [])
+        self.assertEqual(validate_baselines.problems(changed("figures", 1, "gpus", 2)), [], "it needs more than the others")
 
     def test_what_is_wrong_is_found(self):
         for words, baseline in (
@@ -51,6 +52,8 @@ class BaselinesTest(unittest.TestCase):
                 ("interval", changed("figures", 0, "interval", ...)),
                 ("launches", changed("figures", 0, "launches", 0)),
                 ("goal", changed("figures", 0, "goal", "fast")),
+                ("figure 'speed': gpus is no whole number", changed("figures", 0, "gpus", 0)),
+                ("gpus is no whole number", changed("gpus", True)),
                 ("no why", changed("figures", 1, "why", ...)),
                 ("stands twice", changed("figures", 1, "name", "speed")),
                 ("does not belong there", changed("figures", 0, "guess", 1)),
