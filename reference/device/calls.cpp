@@ -163,7 +163,7 @@ class GroupLane final : public comm::DeviceCalls::Lane {
     auto done = std::make_shared<EventMark>();
     for (std::size_t share = 0; share < devices.size(); ++share) {
       const int device = devices[share];
-      const Stream stream = stream_on(device, devices, call.members);
+      const Stream stream = stream_on(device, devices, call.elements == 0 ? std::span<const Member>() : call.members);
       for (const Member& member : call.members) await(*runtime_, device, stream, *member.ready);
       if (call.elements != 0) put(call, device, share, devices.size(), stream);
       done->events.push_back(recorded(device, stream));
@@ -177,7 +177,7 @@ class GroupLane final : public comm::DeviceCalls::Lane {
     const std::vector<int> devices = devices_of(both);
     const int device = to.device.index;
     const std::lock_guard hold(mutex_);
-    const Stream stream = stream_on(device, devices, both);
+    const Stream stream = stream_on(device, devices, bytes == 0 ? std::span<const Member>() : both);
     await(*runtime_, device, stream, *from.ready);
     await(*runtime_, device, stream, *to.ready);
     Moves moves;
@@ -196,7 +196,7 @@ class GroupLane final : public comm::DeviceCalls::Lane {
   }
 
  private:
-  // Of one of `devices`, which may use what all members give and get from here on.
+  // Of one of `devices`, which may use what the members give and get from here on.
   Stream stream_on(int device, const std::vector<int>& devices, std::span<const Member> members) {
     for (const int other : devices)
       if (other != device) runtime_->connect(device, other);

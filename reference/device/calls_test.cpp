@@ -391,6 +391,25 @@ TEST_F(CallsTest, MemoryOfAnotherDeviceIsReachedFirst) {
   EXPECT_EQ(runtime->reached, expected);
 }
 
+// What is neither given nor got may point anywhere.
+TEST_F(CallsTest, NobodyLooksAtWhatIsNotUsed) {
+  on_ranks(2, [](Communicator& world, Numbers& numbers) {
+    comm::Buffer none = numbers.buffer(), stale = numbers.buffer();
+    none.data = static_cast<std::byte*>(none.data) + kCount * 4;
+    none.count = 0;
+    world.all_reduce(none, none, ReduceOp::sum);
+    if (world.rank() == 0)
+      world.send(none, 1);
+    else
+      world.recv(none, 0);
+    float of_the_host = 0;
+    stale.data = &of_the_host;
+    numbers.set(1);
+    world.reduce(numbers.buffer(), world.rank() == 0 ? numbers.buffer() : stale, ReduceOp::sum, 0);
+    EXPECT_THAT(numbers.get(), Each(world.rank() == 0 ? 2.0F : 1.0F));
+  });
+}
+
 TEST_F(CallsTest, MemoryThatStaysClosedIsARuntimeFailureWithTheReason) {
   std::atomic<int> refused{0};
   on_ranks(

@@ -97,8 +97,13 @@ class Cuda final : public Runtime {
     expect(status, "cudaMalloc");
     return memory;
   }
-  void release(int, void* memory) noexcept override { (void)cudaFree(memory); }
+  void release(int device, void* memory) noexcept override {
+    give_back(device, [memory] { return cudaFree(memory); });
+  }
   [[nodiscard]] std::optional<int> holder_of(const void* address) const override {
+    const std::optional<int> used = device_in_use();
+    if (!used) return std::nullopt;  // then no memory is a device's
+    const Current current(*used);
     cudaPointerAttributes attributes{};
     if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {
       (void)cudaGetLastError();
@@ -132,22 +137,26 @@ class Cuda final : public Runtime {
   void reach(int device, const void* address) override {
     expect_device(device);
     const Current current(device);  // whose access is told
+    // The driver is asked of the context that this thread has, and a thread that has chosen none has none.
+    expect(cudaSetDevice(device), fmt::format("cudaSetDevice({})", device));
     unsigned access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
     if (!tell(CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, address, &access))
       return;  // an old driver: connected is all that can be
     if (access == CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE) return;
     cudaMemPool_t pool = nullptr;
     if (!tell(CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address, &pool) || pool == nullptr)
-      throw Unsupported(fmt::format(
-          "cuda:{} may not use the memory at {} of another GPU: it was mapped by hand, and for other GPUs "
-          "(PyTorch's allocator does so with expandable_segments:True); allocate it with cudaMalloc or from a pool, "
-          "or put all ranks on one GPU: --device cuda:{}",
-          device, address, device));
+      throw closed(device, address,
+                   "it was mapped by hand, and for other GPUs (PyTorch's allocator does so with "
+                   "expandable_segments:True)");
     cudaMemAccessDesc open{};
     open.location.type = cudaMemLocationTypeDevice;
     open.location.id = device;
     open.flags = cudaMemAccessFlagsProtReadWrite;
-    expect(cudaMemPoolSetAccess(pool, &open, 1), fmt::format("cudaMemPoolSetAccess for cuda:{}", device));
+    const cudaError_t status = cudaMemPoolSetAccess(pool, &open, 1);
+    if (status == cudaSuccess) return;
+    (void)cudaGetLastError();
+    throw closed(device, address,
+                 fmt::format("its pool stays closed: {} ({})", cudaGetErrorString(status), cudaGetErrorName(status)));
   }
 
   [[nodiscard]] Stream create_stream(int device) override {
@@ -157,7 +166,9 @@ class Cuda final : public Runtime {
     expect(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     return stream;
   }
-  void destroy_stream(int, Stream stream) noexcept override { (void)cudaStreamDestroy(native(stream)); }
+  void destroy_stream(int device, Stream stream) noexcept override {
+    give_back(device, [stream] { return cudaStreamDestroy(native(stream)); });
+  }
   void synchronize(int device, Stream stream) override {
     expect_device(device);
     const Current current(device);
@@ -172,7 +183,9 @@ class Cuda final : public Runtime {
            "cudaEventCreateWithFlags");
     return event;
   }
-  void destroy_event(int, Event event) noexcept override { (void)cudaEventDestroy(native_event(event)); }
+  void destroy_event(int device, Event event) noexcept override {
+    give_back(device, [event] { return cudaEventDestroy(native_event(event)); });
+  }
   void record(int device, Event event, Stream stream) override {
     const Current current(device);
     expect(cudaEventRecord(native_event(event), native(stream)), "cudaEventRecord");
@@ -192,6 +205,7 @@ class Cuda final : public Runtime {
     return true;
   }
   [[nodiscard]] double seconds_between(Event begin, Event end) override {
+    const Current current(device_in_use().value_or(0));
     float milliseconds = 0;
     expect(cudaEventElapsedTime(&milliseconds, native_event(begin), native_event(end)), "cudaEventElapsedTime");
     return milliseconds / 1e3;
@@ -219,6 +233,11 @@ class Cuda final : public Runtime {
     const auto found = std::ranges::find(kernels_, kernel.name, &CudaKernel::name);
     if (found == kernels_.end())
       throw Unsupported(fmt::format("cuda:{}: this runtime was made without the kernel of {}", device, kernel.name));
+    if (found->bytes != kernel.bytes)
+      throw Unsupported(
+          fmt::format("cuda:{}: module cuda has the kernel of {} for works of {} bytes, and this program's have {}; "
+                      "build both from one tree",
+                      device, kernel.name, found->bytes, kernel.bytes));
     const Current current(device);
     found->launch(work, chunks, stream);
   }
@@ -233,11 +252,45 @@ class Cuda final : public Runtime {
       throw InvalidArgument(fmt::format("there is no cuda:{}; this process has {}, from cuda:0", device, count_));
   }
 
-  // What the driver says of a pointer, seen from the device that is current; false where it does not know the question.
+  // Calls what gives something of the device back. Where that has failed for good, there is nobody left to tell.
+  template <class Call>
+  static void give_back(int device, const Call& call) noexcept {
+    try {
+      const Current current(device);
+      if (call() != cudaSuccess) (void)cudaGetLastError();
+    } catch (const std::exception&) {
+      return;
+    }
+  }
+
+  // One that this process has a context on, first of all the current one: what is asked of pointers and events opens one on the
+  // device that is current.
+  [[nodiscard]] std::optional<int> device_in_use() const {
+    int current = 0;
+    expect(cudaGetDevice(&current), "cudaGetDevice");
+    if (has_context(current)) return current;
+    for (int device = 0; device < count_; ++device)
+      if (has_context(device)) return device;
+    return std::nullopt;
+  }
+
+  static Unsupported closed(int device, const void* address, const std::string& why) {
+    return Unsupported(fmt::format(
+        "cuda:{} may not use the memory at {} of another GPU: {}; allocate it with cudaMalloc or from a pool, "
+        "or put all ranks on one GPU: --device cuda:{}",
+        device, address, why, device));
+  }
+
+  // What the driver says of a pointer, seen from the device that is current; false where it does not know the question, or no
+  // answer for this pointer. Throws RuntimeFailure where it says that something is wrong.
   static bool tell(CUpointer_attribute what, const void* address, void* answer) {
     using Get = CUresult(void*, CUpointer_attribute, CUdeviceptr);
     static Get* const get = driver_function<Get>("cuPointerGetAttribute", 4000);
-    return get != nullptr && get(answer, what, reinterpret_cast<CUdeviceptr>(address)) == CUDA_SUCCESS;
+    if (get == nullptr) return false;
+    const CUresult status = get(answer, what, reinterpret_cast<CUdeviceptr>(address));
+    if (status == CUDA_SUCCESS || status == CUDA_ERROR_INVALID_VALUE) return status == CUDA_SUCCESS;
+    throw RuntimeFailure(
+        fmt::format("CUDA: cuPointerGetAttribute for {}: error {}", address, static_cast<int>(status)));
   }
 
   const int count_;

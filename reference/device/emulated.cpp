@@ -10,6 +10,7 @@
 #include <mutex>
 #include <new>
 #include <random>
+#include <set>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -198,11 +199,13 @@ class Emulated final : public Runtime {
   void connect(int device, int other) override {
     expect_device(device);
     expect_device(other);
+    const std::lock_guard hold(mutex_);
+    connected_.emplace(device, other);
   }
 
   void reach(int device, const void* address) override {
     expect_device(device);
-    expect_device_memory(address);
+    expect_usable(device, address);
   }
 
   [[nodiscard]] Stream create_stream(int device) override {
@@ -267,16 +270,23 @@ class Emulated final : public Runtime {
 
   void copy(int device, void* to, const void* from, std::size_t bytes, Stream stream) override {
     if (bytes == 0) return;
-    stream_of(device, stream)->put([=] { std::memcpy(to, from, bytes); });
+    stream_of(device, stream)->put([this, to, from, bytes, was_to = holder_of(to), was_from = holder_of(from)] {
+      expect_kept(to, bytes, was_to);
+      expect_kept(from, bytes, was_from);
+      std::memcpy(to, from, bytes);
+    });
   }
   void fill(int device, void* to, std::byte value, std::size_t bytes, Stream stream) override {
     if (bytes == 0) return;
-    stream_of(device, stream)->put([=] { std::memset(to, std::to_integer<int>(value), bytes); });
+    stream_of(device, stream)->put([this, to, value, bytes, was = holder_of(to)] {
+      expect_kept(to, bytes, was);
+      std::memset(to, std::to_integer<int>(value), bytes);
+    });
   }
   void fold(int device, const FoldTable& table, Stream stream) override {
-    for (std::int32_t i = 0; i < table.inputs; ++i) expect_device_memory(table.input[i]);
-    for (std::int32_t i = 0; i < table.outputs; ++i) expect_device_memory(table.output[i]);
-    stream_of(device, stream)->put([table = std::make_shared<const FoldTable>(table)] {
+    std::vector<const void*> used(table.input, table.input + table.inputs);
+    used.insert(used.end(), table.output, table.output + table.outputs);
+    put_kernel(device, stream, std::move(used), [table = std::make_shared<const FoldTable>(table)] {
       const std::int64_t chunks = table->chunks();
       with_folding(table->dtype, table->op, [&](auto folding) {
         for (std::int64_t chunk = 0; chunk < chunks; ++chunk)
@@ -285,19 +295,19 @@ class Emulated final : public Runtime {
     });
   }
   void move(int device, const MoveTable& table, Stream stream) override {
-    for (std::int32_t i = 0; i < table.addresses; ++i) expect_device_memory(table.address[i]);
-    stream_of(device, stream)->put([table = std::make_shared<const MoveTable>(table)] {
-      for (std::int32_t chunk = 0; chunk < table->chunks; ++chunk)
-        for (int thread = 0; thread < kThreads; ++thread) move_chunk(*table, chunk, thread, kThreads);
-    });
+    put_kernel(device, stream, std::vector<const void*>(table.address, table.address + table.addresses),
+               [table = std::make_shared<const MoveTable>(table)] {
+                 for (std::int32_t chunk = 0; chunk < table->chunks; ++chunk)
+                   for (int thread = 0; thread < kThreads; ++thread) move_chunk(*table, chunk, thread, kThreads);
+               });
   }
   void launch(int device, const Kernel& kernel, const void* work, std::int32_t chunks, Stream stream) override {
-    for (const void* address : kernel.addresses(work)) expect_device_memory(address);
     const auto* const bytes = static_cast<const std::byte*>(work);
-    stream_of(device, stream)->put([run = kernel.run, kept = std::vector(bytes, bytes + kernel.bytes), chunks] {
-      for (std::int32_t chunk = 0; chunk < chunks; ++chunk)
-        for (int thread = 0; thread < kThreads; ++thread) run(kept.data(), chunk, thread, kThreads);
-    });
+    put_kernel(device, stream, kernel.addresses(work),
+               [run = kernel.run, kept = std::vector(bytes, bytes + kernel.bytes), chunks] {
+                 for (std::int32_t chunk = 0; chunk < chunks; ++chunk)
+                   for (int thread = 0; thread < kThreads; ++thread) run(kept.data(), chunk, thread, kThreads);
+               });
   }
   void pause(int device, std::chrono::nanoseconds duration, Stream stream) override {
     stream_of(device, stream)->put([duration] { std::this_thread::sleep_for(duration); });
@@ -318,9 +328,36 @@ class Emulated final : public Runtime {
       throw InvalidArgument(
           fmt::format("there is no emulated:{}; this process has {}, from emulated:0", device, options_.devices));
   }
-  void expect_device_memory(const void* address) const {
-    if (!holder_of(address))
-      throw InvalidArgument(fmt::format("a kernel is given {}, which is no device's memory", address));
+  // By a kernel of the device.
+  void expect_usable(int device, const void* address) const {
+    const std::optional<int> holder = holder_of(address);
+    if (!holder) throw InvalidArgument(fmt::format("a kernel is given {}, which is no device's memory", address));
+    const std::lock_guard hold(mutex_);
+    if (*holder != device && !connected_.contains({device, *holder}))
+      throw InvalidArgument(fmt::format(
+          "a kernel of emulated:{} is given memory of emulated:{}, to which it is not connected", device, *holder));
+  }
+  // All bytes are memory of the device that held them when the work was put into the stream.
+  void expect_kept(const void* address, std::size_t bytes, std::optional<int> holder) const {
+    if (!holder ||
+        (holder_of(address) == holder && holder_of(static_cast<const std::byte*>(address) + bytes - 1) == holder))
+      return;
+    throw InvalidArgument(
+        fmt::format("{} bytes at {} are used when they are memory of emulated:{} no more", bytes, address, *holder));
+  }
+  // Looks at the memory again when the kernel begins: by then it may have been given back.
+  template <class Body>
+  void put_kernel(int device, Stream stream, std::vector<const void*> used, Body body) {
+    std::vector<std::optional<int>> holders;
+    for (const void* address : used) {
+      expect_usable(device, address);
+      holders.push_back(holder_of(address));
+    }
+    stream_of(device, stream)
+        ->put([this, used = std::move(used), holders = std::move(holders), body = std::move(body)] {
+          for (std::size_t i = 0; i < used.size(); ++i) expect_kept(used[i], 1, holders[i]);
+          body();
+        });
   }
   std::shared_ptr<EmulatedStream> make_stream(int device) {
     return std::make_shared<EmulatedStream>(device, options_, number_of_stream_.fetch_add(1), under_way_);
@@ -352,6 +389,7 @@ class Emulated final : public Runtime {
   std::vector<std::size_t> used_;
   std::map<std::uintptr_t, Block> blocks_;
   std::vector<void*> released_;
+  std::set<std::pair<int, int>> connected_;
   std::unordered_map<Stream, std::shared_ptr<EmulatedStream>> streams_;
   std::vector<std::shared_ptr<EmulatedStream>> retired_;
   std::unordered_map<Event, std::shared_ptr<EmulatedEvent>> events_;

@@ -5,7 +5,8 @@
 //         but events. The default stream is one more of them: unlike CUDA's it waits for no other.
 //         Kernels are the bodies that a GPU runs (fold_chunk.hpp, move_chunk.hpp), thread by thread.
 // Order   With `longest_delay` each piece of work begins after a random pause, so that what was not ordered happens in any order.
-// Errors  A kernel that is given an address of the host, or a stream or an event of another device, throws InvalidArgument.
+// Errors  A kernel that is given an address of the host, memory of a device that its own is not connected with, or a stream or an
+//         event of another device, throws InvalidArgument; synchronize() throws it where memory was given back before work used it.
 // Cost    That of the host: figures of an emulated device say nothing.
 #pragma once
 

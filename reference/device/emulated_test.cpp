@@ -10,6 +10,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/device/fold.hpp"
 #include "reference/device/handles.hpp"
+#include "reference/device/move.hpp"
 
 namespace plumbline::device {
 namespace {
@@ -119,6 +120,35 @@ TEST(Emulated, FinishesTheWorkOfAStreamThatIsGone) {
   runtime->wait(0, nullptr, end.get());
   runtime->synchronize(0, nullptr);
   EXPECT_EQ(*memory.data(), std::byte{7});
+}
+
+TEST(Emulated, SaysThatMemoryWasGivenBackBeforeItWasUsed) {
+  const auto runtime = make_emulated({.devices = 1});
+  const OwnStream stream(runtime, 0);
+  {
+    const Memory memory(runtime, 0, 8);
+    runtime->pause(0, 20ms, stream.get());
+    runtime->fill(0, memory.data(), std::byte{1}, 8, stream.get());
+  }
+  EXPECT_THAT(words_of([&] { stream.synchronize(); }),
+              AllOf(HasSubstr("8 bytes at 0x"), HasSubstr("are used when they are memory of emulated:0 no more")));
+  EXPECT_EQ(words_of([&] { stream.synchronize(); }), "no error");
+}
+
+TEST(Emulated, UsesMemoryOfAnotherDeviceOnceItIsConnected) {
+  const auto runtime = make_emulated({.devices = 2});
+  const Memory memory(runtime, 1, 16);
+  const Moves moves = [&] {
+    Moves made;
+    std::byte* const to = memory.data() + 8;
+    made.copy(memory.data(), std::span(&to, 1), 8);
+    return made;
+  }();
+  EXPECT_THAT(words_of([&] { runtime->move(0, moves.tables().front(), nullptr); }),
+              HasSubstr("a kernel of emulated:0 is given memory of emulated:1, to which it is not connected"));
+  runtime->connect(0, 1);
+  EXPECT_EQ(words_of([&] { runtime->move(0, moves.tables().front(), nullptr); }), "no error");
+  runtime->synchronize(0, nullptr);
 }
 
 TEST(Emulated, RefusesWhatIsOfAnotherDevice) {

@@ -13,20 +13,22 @@ using comm::Call;
 // The stream that is the caller's now, and memory of the host.
 struct HostStaging::Shared {
   struct Block {
-    std::vector<std::byte> bytes;
-    std::shared_ptr<const OwnEvent> used;  // until it is reached, a copy reads the block
+    std::unique_ptr<std::byte[]> memory;
+    std::size_t bytes = 0;
+    std::shared_ptr<const OwnEvent> used = nullptr;  // until it is reached, a copy reads the block
   };
   explicit Shared(DeviceUse of) : use(std::move(of)) {}
   // No copy reads a block when it goes.
   ~Shared() {
-    for (const Block& block : free) {
+    for (Block& block : free) {
       try {
         if (block.used == nullptr || block.used->is_reached()) continue;
         const OwnStream behind(use.runtime, block.used->device());
         use.runtime->wait(behind.device(), behind.get(), block.used->get());
         behind.synchronize();
       } catch (const std::exception&) {
-        // The device does nothing any more.
+        // Nobody can say when the copy ends.
+        (void)block.memory.release();
       }
     }
   }
@@ -35,9 +37,9 @@ struct HostStaging::Shared {
 
   Block take(std::size_t bytes) {
     const auto found = std::ranges::find_if(free, [bytes](const Block& block) {
-      return block.bytes.size() >= bytes && (block.used == nullptr || block.used->is_reached());
+      return block.bytes >= bytes && (block.used == nullptr || block.used->is_reached());
     });
-    if (found == free.end()) return {std::vector<std::byte>(bytes), nullptr};
+    if (found == free.end()) return {std::make_unique<std::byte[]>(bytes), bytes};
     Block block = std::move(*found);
     free.erase(found);
     return block;
@@ -52,10 +54,9 @@ class HostStaging::Staged {
  public:
   explicit Staged(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
   ~Staged() {
-    try {
-      await_givers();
-    } catch (const std::exception&) {
-      // The device does nothing any more.
+    if (is_under_way_ || !is_settled()) {
+      abandon();
+      return;
     }
     for (Shared::Block& block : blocks_) {
       block.used = done_;
@@ -68,19 +69,40 @@ class HostStaging::Staged {
   // What the calls give is on the host when it returns.
   void fetch(std::span<const Call> calls, int rank) {
     for (const Call& call : calls) add(call, rank);
-    await_givers();
+    while (!copying_.empty()) {
+      shared_->use.runtime->synchronize(copying_.back(), shared_->use.stream);
+      copying_.pop_back();
+    }
   }
   [[nodiscard]] const std::vector<Call>& calls() const { return calls_; }
+  // Makes them. Until they are told to be done, they use the memory, unless they are refused before anything happened.
+  template <class Make>
+  auto make(const Make& make) {
+    is_under_way_ = true;
+    try {
+      return make();
+    } catch (const InvalidArgument&) {
+      is_under_way_ = false;
+      throw;
+    } catch (const Unsupported&) {
+      is_under_way_ = false;
+      throw;
+    }
+  }
+  void done() { is_under_way_ = false; }
   // Puts what they got into the stream, once; then, and later, the stream that is the caller's meets it.
   void bring_back() {
     if (results_.empty()) return;
     Runtime& runtime = *shared_->use.runtime;
     const int device = results_.front().device;
     if (done_ != nullptr) return runtime.wait(device, shared_->use.stream, done_->get());
+    copying_.push_back(device);
     for (const Result& result : results_)
       runtime.copy(device, result.to, result.from, result.bytes, shared_->use.stream);
-    done_ = std::make_shared<const OwnEvent>(shared_->use.runtime, device);
-    done_->record(shared_->use.stream);
+    auto behind = std::make_shared<const OwnEvent>(shared_->use.runtime, device);
+    behind->record(shared_->use.stream);
+    done_ = std::move(behind);
+    copying_.clear();
   }
   [[nodiscard]] bool is_brought_back() const { return results_.empty() || (done_ != nullptr && done_->is_reached()); }
 
@@ -102,20 +124,33 @@ class HostStaging::Staged {
     if (gives) call.in.data = fetched(call.in.data, call.in.bytes(), device.index);
     if (gets) {
       call.out.data = is_root ? fetched(out.data, out.bytes(), device.index) : place(out.bytes());
-      if (!is_root) results_.push_back({device.index, out.data, blocks_.back().bytes.data(), out.bytes()});
+      if (!is_root) results_.push_back({device.index, out.data, blocks_.back().memory.get(), out.bytes()});
     }
     calls_.push_back(call);
   }
-  void await_givers() {
-    for (const int device : std::exchange(givers_, {})) shared_->use.runtime->synchronize(device, shared_->use.stream);
+  // No copy uses the memory any more, but those ahead of done_.
+  [[nodiscard]] bool is_settled() noexcept {
+    bool is = true;
+    for (const int device : copying_) {
+      try {
+        shared_->use.runtime->synchronize(device, shared_->use.stream);
+      } catch (const std::exception&) {
+        is = false;
+      }
+    }
+    return is;
+  }
+  // Of a call that was given up: whoever has it may use the memory until the process ends.
+  void abandon() noexcept {
+    for (Shared::Block& block : blocks_) (void)block.memory.release();
   }
   std::byte* place(std::size_t bytes) {
     blocks_.push_back(shared_->take(bytes));
-    return blocks_.back().bytes.data();
+    return blocks_.back().memory.get();
   }
   std::byte* fetched(const void* from, std::size_t bytes, int device) {
     std::byte* const to = place(bytes);
-    if (std::ranges::count(givers_, device) == 0) givers_.push_back(device);
+    if (std::ranges::count(copying_, device) == 0) copying_.push_back(device);
     if (bytes > 0) shared_->use.runtime->copy(device, to, from, bytes, shared_->use.stream);
     return to;
   }
@@ -123,9 +158,10 @@ class HostStaging::Staged {
   std::shared_ptr<Shared> shared_;
   std::vector<Call> calls_;
   std::vector<Shared::Block> blocks_;
-  std::vector<int> givers_;  // devices from which something is under way
+  std::vector<int> copying_;  // devices in whose streams copies are under way that nothing tells the end of
   std::vector<Result> results_;
-  std::shared_ptr<const OwnEvent> done_;
+  std::shared_ptr<const OwnEvent> done_;  // behind what was brought back
+  bool is_under_way_ = false;             // the calls
 };
 
 class HostStaging::StagedWork final : public comm::Work::State {
@@ -133,18 +169,23 @@ class HostStaging::StagedWork final : public comm::Work::State {
   StagedWork(std::unique_ptr<Staged> staged, comm::Work inner) : staged_(std::move(staged)), inner_(std::move(inner)) {}
   bool test() override {
     if (!inner_.test()) return false;
-    if (!std::exchange(is_brought_back_, true)) staged_->bring_back();
+    if (!is_brought_back_) bring_back();
     return staged_->is_brought_back();
   }
   void wait(comm::Timeout timeout) override {
     inner_.wait(timeout);
-    staged_->bring_back();
-    is_brought_back_ = true;
+    bring_back();
   }
   [[nodiscard]] bool outlasts_wait() const override { return true; }
 
  private:
-  std::unique_ptr<Staged> staged_;  // goes last: the call is given up before its memory is free
+  void bring_back() {
+    staged_->done();
+    staged_->bring_back();
+    is_brought_back_ = true;
+  }
+
+  std::unique_ptr<Staged> staged_;  // goes last: the call is given up before its memory is
   comm::Work inner_;
   bool is_brought_back_ = false;
 };
@@ -171,14 +212,15 @@ void HostStaging::use_stream(void* stream) { shared_->use.stream = stream; }
 void HostStaging::do_run(const Call& call, comm::Timeout timeout) {
   Staged staged(shared_);
   staged.fetch(std::span(&call, 1), rank());
-  inner_.run(staged.calls().front(), timeout);
+  staged.make([&] { inner_.run(staged.calls().front(), timeout); });
+  staged.done();
   staged.bring_back();
 }
 
 comm::Work HostStaging::do_start(std::span<const Call> calls) {
   auto staged = std::make_unique<Staged>(shared_);
   staged->fetch(calls, rank());
-  comm::Work inner = inner_.start(staged->calls());
+  comm::Work inner = staged->make([&] { return inner_.start(staged->calls()); });
   return comm::Work(std::make_unique<StagedWork>(std::move(staged), std::move(inner)));
 }
 

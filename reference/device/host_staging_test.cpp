@@ -1,6 +1,7 @@
 // Calls on a device's memory by way of the host: their results, their order, and how long memory is kept.
 #include "reference/device/host_staging.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include <gmock/gmock.h>
@@ -163,6 +164,40 @@ TEST(HostStaging, KeepsWhatIsUnderWay) {
     }
     EXPECT_THAT(there.get(), Each(expected));
   });
+}
+
+// A backend whose calls cannot be taken back: they may write to their buffers after they have failed.
+class FailingFirst final : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+  std::vector<const void*> used;
+
+ private:
+  void do_run(const Call& call, comm::Timeout timeout) override {
+    used.push_back(call.out.data);
+    if (used.size() == 1) throw comm::TimeoutError("all_reduce: rank 1 is missing");
+    CommunicatorDecorator::do_run(call, timeout);
+  }
+  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
+    return std::make_unique<FailingFirst>(std::move(group));
+  }
+};
+
+TEST(HostStaging, GivesMemoryOfAFailedCallToNoOther) {
+  const auto runtime = make_emulated();
+  comm::LocalWorld world(1);
+  auto owned = std::make_unique<FailingFirst>(world.communicator(0));
+  FailingFirst& inner = *owned;
+  There there(runtime, 0);
+  there.produce(all(1));
+  HostStaging staging(std::move(owned), there.use());
+  EXPECT_THROW(staging.all_reduce(there.buffer(), there.buffer(), ReduceOp::sum), comm::TimeoutError);
+  for (int call = 0; call < 3; ++call) {
+    staging.all_reduce(there.buffer(), there.buffer(), ReduceOp::sum);
+    (void)there.get();
+  }
+  ASSERT_EQ(inner.used.size(), 4U);
+  EXPECT_EQ(std::ranges::count(inner.used, inner.used.front()), 1);
 }
 
 TEST(HostStaging, SaysThatItTakesTheDevicesMemory) {

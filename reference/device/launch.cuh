@@ -28,12 +28,12 @@ void launch_one(const std::string& what, const Work& work, std::int32_t chunks, 
 /// A component's kernel (kernel.hpp), as nvcc builds it.
 template <class Work>
 [[nodiscard]] CudaKernel cuda_kernel() {
-  return {Work::kName, [](const void* work, std::int32_t chunks, void* stream) {
+  return {Work::kName, sizeof(Work), [](const void* work, std::int32_t chunks, void* stream) {
             launch_one(std::string(Work::kName), *static_cast<const Work*>(work), chunks, stream);
           }};
 }
 
-/// A launch for each of `works`, in stream order: nothing is waited for. The device that was current is current again. Throws
+/// A launch for each of `works`, in stream order: nothing is waited for. The device that was current is current again, if it has a context. Throws
 /// InvalidArgument unless `device` is a GPU, RuntimeFailure where CUDA refuses; both name `what`.
 template <class Works>
 void launch(const std::string& what, const Works& works, comm::Device device, void* stream) {

@@ -306,7 +306,7 @@ LocalCommunicator::Pending LocalCommunicator::post(const Call& call, bool blocki
   mine.signature = Signature(shape);
   mine.consumed = consumed_;
   mine.in = nullptr;
-  mine.out = static_cast<std::byte*>(call.out.data);
+  mine.out = call.uses_out(rank()) ? static_cast<std::byte*>(call.out.data) : nullptr;
   if (shape.gives(rank()))
     mine.in = static_cast<const std::byte*>(call.operation == Operation::broadcast ? call.out.data : call.in.data);
   if (is_inline) {
