@@ -252,6 +252,8 @@ class AveragingCommand {
       for (const AveragingSettings& settings : run_.settings) {
         require_together(spec, settings);
         require_checkpoints(spec, settings);
+        if (!run_.checkpoints.folder.empty())
+          require_writable(checkpoints_of(spec.seed, settings).at("folder").get<std::string>());
       }
       alone_.seeds.emplace_back();
       alone_runs_.push_back(
@@ -265,14 +267,11 @@ class AveragingCommand {
                          {"record", run_.judge ? (folder / fmt::format("record{}", i)).string() : ""}});
       }
     }
-    if (!run_.checkpoints.folder.empty()) require_writable(run_.checkpoints.folder);
   }
   // The ranks would say so when they have trained.
-  static void require_writable(const std::string& folder) {
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (error || ::access(folder.c_str(), W_OK) != 0)
-      throw RuntimeFailure(fmt::format("nothing can be written into '{}'", folder));
+  static void require_writable(const std::filesystem::path& folder) {
+    if (const std::error_code why = training::why_no_files(folder))
+      throw RuntimeFailure(fmt::format("nothing can be written into '{}': {}", folder.string(), why.message()));
   }
   static void require_together(const job::RunSpec& spec, const AveragingSettings& settings) {
     try {

@@ -1,7 +1,9 @@
 #include "reference/training/trainer/checkpoint.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <span>
 #include <sstream>
@@ -169,6 +171,22 @@ std::optional<std::string> first_difference(const Configuration& there, const Co
 
 std::filesystem::path checkpoint_file(const std::filesystem::path& folder, std::int64_t step, int rank) {
   return folder / fmt::format("{}{}", kFolderPrefix, step) / fmt::format("rank{}.safetensors", rank);
+}
+
+std::error_code why_no_files(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return error;
+  const std::filesystem::path probe = folder / ".probe";
+  errno = 0;
+  std::FILE* const file = std::fopen(probe.c_str(), "wb");
+  if (file == nullptr) return {errno, std::generic_category()};
+  const bool is_written = std::fputc(' ', file) == ' ' && std::fflush(file) == 0;
+  if (!is_written) error = {errno, std::generic_category()};
+  std::fclose(file);
+  std::error_code ignored;
+  std::filesystem::remove(probe, ignored);
+  return error;
 }
 
 std::filesystem::path write_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& folder) {

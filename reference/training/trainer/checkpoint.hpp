@@ -46,6 +46,8 @@ struct Checkpoint {
 /// "NUM_CHUNKS is 2 there and 1 here" for the first field that differs or only one has; nothing where they are equal.
 [[nodiscard]] std::optional<std::string> first_difference(const Configuration& there, const Configuration& here);
 
+/// Why no file can be made in the folder, which is made where it is not there: to be asked before a run, not behind it.
+[[nodiscard]] std::error_code why_no_files(const std::filesystem::path& folder);
 /// Writes a rank's file, makes the folders. Returns its path. Throws InvalidArgument for tensors whose bytes do not fit
 /// their shape, and configurations or states with line ends.
 std::filesystem::path write_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& folder);

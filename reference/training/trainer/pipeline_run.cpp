@@ -1,7 +1,6 @@
 #include "reference/training/trainer/pipeline_run.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -79,16 +78,6 @@ Configuration configuration_of(const PipelineRun& run) {
   return configuration;
 }
 
-// Whether a file can be made there: not after an epoch, but before.
-bool takes_files(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  const std::filesystem::path probe = folder / ".probe";
-  const bool written = !error && std::ofstream(probe).put(' ').flush().good();
-  std::filesystem::remove(probe, error);
-  return written;
-}
-
 // The step to go on from, or -1. Rank 0 looks, before anyone writes, and tells the others.
 std::int64_t step_to_resume(const PipelineRun& run, comm::Communicator& world) {
   constexpr std::int64_t kNone = -1, kRefused = -2, kTakesNoFiles = -3, kOfOthers = -4;
@@ -100,7 +89,7 @@ std::int64_t step_to_resume(const PipelineRun& run, comm::Communicator& world) {
     if (!steps.empty()) step = steps.back();
     if (is_begun && steps.empty()) step = kOfOthers;
     if (is_begun && !run.resume) step = kRefused;
-    if (step >= kNone && !takes_files(run.checkpoints)) step = kTakesNoFiles;
+    if (step >= kNone && why_no_files(run.checkpoints)) step = kTakesNoFiles;
   }
   world.broadcast({&step, 1, comm::DType::i64}, 0);
   if (step == kTakesNoFiles)
