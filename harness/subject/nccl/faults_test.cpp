@@ -237,6 +237,29 @@ TEST_F(NcclWithdrawal, AReceiveThatWasTakenLeavesTheBufferAlone) {
   world.barrier();
 }
 
+TEST_F(NcclWithdrawal, WhoLeavesAfterASendThatWasTakenIsNotMissed) {
+  if (n < 2) return;
+  open("left");
+  OnDevice data(me == 1 ? gift(1, 5) : std::vector<float>(5));
+  if (me == 0) {
+    Work received;
+    {
+      const DoubleFault fault("slow_connect");
+      received = first->start({.operation = Operation::recv, .root = 1, .out = data.view()});
+      keep_looking(received);
+      EXPECT_FALSE(received.test());  // the sender has left by now
+    }
+    received.wait(kGenerous);
+    stream_.synchronize();
+    EXPECT_EQ(data.get(), gift(1, 5));
+  } else {
+    if (me == 1) first->send(data.view(), 0, 0, kGenerous);
+    first.reset();
+    world.barrier();
+  }
+  world.barrier();
+}
+
 TEST_F(NcclWithdrawal, ASendThatWaitsForItsConnectionIsWhatWasReceived) {
   if (n < 2) return;
   open("connection");

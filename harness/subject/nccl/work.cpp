@@ -54,7 +54,7 @@ bool NcclWork::is_done() const {
 
 std::vector<int> NcclWork::missing(const Part& part) const {
   if (part.message == nullptr) return group_->missing(part.number);
-  return part.batch->is_issued ? std::vector<int>{} : std::vector{part.call.root};
+  return part.message->is_taken || part.batch->is_issued ? std::vector<int>{} : std::vector{part.call.root};
 }
 
 bool NcclWork::test() { return has_ended_ ? is_done() : look(Extent::device); }
