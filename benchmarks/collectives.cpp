@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -17,61 +18,98 @@ using comm::Buffer;
 using comm::Call;
 using comm::Communicator;
 using comm::ConstBuffer;
+using device::Place;
 
-// Page-aligned, zeroed (so that every page is there before the clock starts).
+// Elements at a place, page-aligned, zeroed (so that every page is there before the clock starts).
 class Memory {
  public:
-  explicit Memory(std::size_t bytes)
-      : bytes_(bytes), data_(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4096) / 4096 * 4096))) {
-    if (data_ == nullptr) throw std::bad_alloc();
-    std::memset(data_.get(), 0, bytes);
+  Memory(const Place& place, std::int64_t elements) : place_(place), elements_(elements) {
+    const std::size_t bytes = this->bytes();
+    if (place.is_host())
+      on_host_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4096) / 4096 * 4096)));
+    else
+      on_device_ = device::Memory(place.use().runtime, place.index(), bytes);
+    if (place.is_host() && on_host_ == nullptr) throw std::bad_alloc();
+    place.fill(data(), std::byte{}, bytes);
   }
-  [[nodiscard]] std::byte* data() const { return data_.get(); }
-  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  [[nodiscard]] std::byte* data() const { return place_.is_host() ? on_host_.get() : on_device_.data(); }
+  [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(elements_) * sizeof(float); }
+  [[nodiscard]] Buffer buffer() const { return {data(), elements_, comm::DType::f32, place_.device()}; }
+  [[nodiscard]] const Place& place() const { return place_; }
+
+  void fill(float value) const {
+    const std::vector<float> piece(std::min(kPiece, bytes() / sizeof value), value);
+    in_pieces([&](std::byte* at, std::size_t bytes) { place_.copy(at, piece.data(), bytes); });
+    place_.synchronize();
+  }
+  [[nodiscard]] bool all_are(float value) const {
+    const std::vector<float> piece(std::min(kPiece, bytes() / sizeof value), value);
+    std::vector<float> found(piece.size());
+    bool all = true;
+    in_pieces([&](std::byte* at, std::size_t bytes) {
+      place_.copy(found.data(), at, bytes);
+      place_.synchronize();
+      all = all && std::memcmp(found.data(), piece.data(), bytes) == 0;
+    });
+    return all;
+  }
+  [[nodiscard]] float last() const {
+    float value = 0;
+    place_.copy(&value, data() + bytes() - sizeof value, sizeof value);
+    place_.synchronize();
+    return value;
+  }
+  void set_last(float value) const {
+    place_.copy(data() + bytes() - sizeof value, &value, sizeof value);
+    place_.synchronize();
+  }
 
  private:
+  static constexpr std::size_t kPiece = 1 << 18;  // elements
+  template <class Body>
+  void in_pieces(const Body& body) const {
+    for (std::size_t at = 0; at < bytes(); at += kPiece * sizeof(float))
+      body(data() + at, std::min(kPiece * sizeof(float), bytes() - at));
+  }
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
-  std::size_t bytes_;
-  std::unique_ptr<std::byte, Free> data_;
+  Place place_;
+  std::int64_t elements_;
+  std::unique_ptr<std::byte, Free> on_host_;
+  device::Memory on_device_;
 };
 
 // Repeats one call. The inputs are zero, for an in-place reduction that is repeated must not overflow; the check makes one
 // call on ones.
 class CallOperation final : public Operation {
  public:
-  CallOperation(Communicator& world, Call call, std::size_t in_bytes, std::size_t out_bytes, bool in_place)
-      : world_(world), call_(call), in_(in_bytes), out_(in_place ? 0 : out_bytes), in_place_(in_place) {
+  CallOperation(Communicator& world, const Place& place, Call call, bool in_place)
+      : world_(world),
+        call_(call),
+        in_(place, call.in.count),
+        out_(place, in_place ? 0 : call.out.count),
+        in_place_(in_place) {
     call_.in.data = in_.data();
     call_.out.data = in_place ? in_.data() : out_.data();
+    call_.in.device = call_.out.device = place.device();
   }
   void run() override { world_.run(call_); }
   [[nodiscard]] std::int64_t bytes() const override { return 4 * std::max(call_.in.count, call_.out.count); }
   std::optional<bool> check() override {
     if (bytes() == 0) return std::nullopt;
     const bool receives = call_.operation == comm::Operation::broadcast && world_.rank() != call_.root;
-    fill(in_, receives ? 0 : 1);
-    fill(out_, 0);
+    in_.fill(receives ? 0 : 1);
+    out_.fill(0);
     run();
-    const bool right = all_are(in_place_ ? in_ : out_, is_reduction(call_.operation) ? world_.size() : 1);
-    fill(in_, 0);
-    fill(out_, 0);
+    const bool right =
+        (in_place_ ? in_ : out_).all_are(static_cast<float>(is_reduction(call_.operation) ? world_.size() : 1));
+    in_.fill(0);
+    out_.fill(0);
     return right;
   }
 
  private:
-  // Small whole numbers as f32; other dtypes are moved, not added, in what this benchmark measures.
-  void fill(const Memory& memory, float value) {
-    for (std::size_t at = 0; at + sizeof value <= memory.bytes(); at += sizeof value)
-      std::memcpy(memory.data() + at, &value, sizeof value);
-  }
-  static bool all_are(const Memory& memory, int expected) {
-    const auto wanted = static_cast<float>(expected);
-    for (std::size_t at = 0; at + sizeof wanted <= memory.bytes(); at += sizeof wanted)
-      if (std::memcmp(memory.data() + at, &wanted, sizeof wanted) != 0) return false;
-    return true;
-  }
   Communicator& world_;
   Call call_;
   Memory in_, out_;
@@ -81,61 +119,54 @@ class CallOperation final : public Operation {
 // A message from rank 0 to rank 1 and back.
 class PingPong final : public Operation {
  public:
-  PingPong(Communicator& world, std::int64_t elements)
-      : world_(world), memory_(static_cast<std::size_t>(elements) * 4), elements_(elements) {}
+  PingPong(Communicator& world, const Place& place, std::int64_t elements) : world_(world), memory_(place, elements) {}
   void run() override {
     if (world_.rank() > 1) return;
     const int peer = 1 - world_.rank();
-    if (world_.rank() == 0) world_.send({memory_.data(), elements_}, peer);
-    world_.recv({memory_.data(), elements_}, peer);
-    if (world_.rank() == 1) world_.send({memory_.data(), elements_}, peer);
+    if (world_.rank() == 0) world_.send(memory_.buffer(), peer);
+    world_.recv(memory_.buffer(), peer);
+    if (world_.rank() == 1) world_.send(memory_.buffer(), peer);
   }
-  [[nodiscard]] std::int64_t bytes() const override { return elements_ * 4; }
+  [[nodiscard]] std::int64_t bytes() const override { return static_cast<std::int64_t>(memory_.bytes()); }
   // Rank 1 sends back what rank 0 has forgotten meanwhile.
   std::optional<bool> check() override {
-    if (elements_ == 0) return std::nullopt;
+    if (bytes() == 0) return std::nullopt;
     if (world_.rank() > 1) return true;
     const float value = static_cast<float>(++checks_);
     if (world_.rank() == 1) {
-      set_last(0);
+      memory_.set_last(0);
       run();
-      return last() == value;
+      return memory_.last() == value;
     }
-    set_last(value);
-    world_.send({memory_.data(), elements_}, 1);
-    set_last(0);
-    world_.recv({memory_.data(), elements_}, 1);
-    return last() == value;
+    memory_.set_last(value);
+    world_.send(memory_.buffer(), 1);
+    memory_.set_last(0);
+    world_.recv(memory_.buffer(), 1);
+    return memory_.last() == value;
   }
 
  private:
-  void set_last(float value) { std::memcpy(memory_.data() + (elements_ - 1) * 4, &value, 4); }
-  [[nodiscard]] float last() const {
-    float value = 0;
-    std::memcpy(&value, memory_.data() + (elements_ - 1) * 4, 4);
-    return value;
-  }
   Communicator& world_;
   Memory memory_;
-  std::int64_t elements_;
   int checks_ = 0;
 };
 
-// Every rank copies its bytes from one buffer of its own to another, the limit of what shared memory can do.
+// Every rank copies its bytes from one buffer of its own to another, the limit of what shared memory, or a device's, can do.
 class Copy final : public Operation {
  public:
-  Copy(std::int64_t bytes, bool streaming)
-      : from_(static_cast<std::size_t>(bytes)), to_(static_cast<std::size_t>(bytes)), streaming_(streaming) {}
+  Copy(const Place& place, std::int64_t bytes, bool streaming)
+      : from_(place, (bytes + 3) / 4), to_(place, (bytes + 3) / 4), streaming_(streaming) {}
   void run() override {
+    if (!from_.place().is_host()) return from_.place().copy(to_.data(), from_.data(), from_.bytes());
     comm::local::kernels().copy(to_.data(), from_.data(), from_.bytes(), streaming_);
     asm volatile("" : : "r"(to_.data()) : "memory");
   }
   [[nodiscard]] std::int64_t bytes() const override { return static_cast<std::int64_t>(from_.bytes()); }
   std::optional<bool> check() override {
-    std::memset(from_.data(), 7, from_.bytes());
-    std::memset(to_.data(), 0, to_.bytes());
+    from_.fill(7);
+    to_.fill(0);
     run();
-    return std::memcmp(from_.data(), to_.data(), from_.bytes()) == 0;
+    return to_.all_are(7);
   }
 
  private:
@@ -167,6 +198,7 @@ Benchmark call_benchmark(std::string name, std::string title, comm::Operation op
                          double (*factor)(int)) {
   return {.name = std::move(name),
           .title = std::move(title),
+          .takes_devices = true,
           .busbw_factor = factor,
           .prepare = [=](Communicator& world, const Parameters& parameters) -> std::unique_ptr<Operation> {
             if (parameters.dtype != comm::DType::f32) throw Unsupported("the benchmark of collectives takes dtype f32");
@@ -177,8 +209,7 @@ Benchmark call_benchmark(std::string name, std::string title, comm::Operation op
             const std::int64_t in = layout.split_in ? share : whole;
             const std::int64_t out = layout.split_out ? share : whole;
             const Call call{.operation = operation, .root = 0, .in = {nullptr, in}, .out = {nullptr, out}};
-            return std::make_unique<CallOperation>(world, call, static_cast<std::size_t>(in) * 4,
-                                                   static_cast<std::size_t>(out) * 4, in_place);
+            return std::make_unique<CallOperation>(world, parameters.place, call, in_place);
           }};
 }
 
@@ -198,13 +229,15 @@ void add_collectives(Registry& registry) {
   registry.push_back({.name = "collectives.send_recv",
                       .title = "ping-pong of ranks 0 and 1, the round trip",
                       .least_world = 2,
+                      .takes_devices = true,
                       .busbw_factor = both_ways,
                       .prepare = [](Communicator& world, const Parameters& parameters) -> std::unique_ptr<Operation> {
-                        return std::make_unique<PingPong>(world, (parameters.bytes + 3) / 4);
+                        return std::make_unique<PingPong>(world, parameters.place, (parameters.bytes + 3) / 4);
                       }});
   registry.push_back({.name = "collectives.barrier",
                       .title = "all ranks",
                       .has_sizes = false,
+                      .takes_devices = true,
                       .busbw_factor = {},
                       .prepare = [](Communicator& world, const Parameters&) -> std::unique_ptr<Operation> {
                         return std::make_unique<Barrier>(world);
@@ -213,9 +246,10 @@ void add_collectives(Registry& registry) {
     registry.push_back(
         {.name = streaming ? "memory.copy_streaming" : "memory.copy",
          .title = streaming ? "all ranks copy at once, around the cache" : "all ranks copy at once, memcpy",
+         .takes_devices = !streaming,
          .busbw_factor = one,
          .prepare = [streaming](Communicator&, const Parameters& parameters) -> std::unique_ptr<Operation> {
-           return std::make_unique<Copy>(parameters.bytes, streaming);
+           return std::make_unique<Copy>(parameters.place, parameters.bytes, streaming);
          }});
 }
 

@@ -16,6 +16,7 @@
 
 #include <fmt/format.h>
 
+#include "benchmarks/device_timing.hpp"
 #include "harness/device/devices.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
@@ -25,6 +26,8 @@
 namespace {
 
 using plumbline::InvalidArgument;
+using plumbline::bench::median;
+using plumbline::bench::StreamTimer;
 using plumbline::comm::Buffer;
 using plumbline::comm::Call;
 using plumbline::comm::Communicator;
@@ -32,7 +35,6 @@ using plumbline::comm::Device;
 using plumbline::comm::DType;
 using plumbline::comm::Operation;
 using plumbline::device::Memory;
-using plumbline::device::OwnEvent;
 using plumbline::device::OwnStream;
 using plumbline::device::Runtime;
 using Clock = std::chrono::steady_clock;
@@ -67,11 +69,6 @@ struct Figures {
   double device_seconds, host_seconds;  // of one call
 };
 
-double median(std::vector<double> samples) {
-  std::ranges::nth_element(samples, samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2));
-  return samples[samples.size() / 2];
-}
-
 // Rank 0's figures.
 Figures measure(const std::shared_ptr<Runtime>& runtime, Device device, const Subject& subject, std::int64_t bytes,
                 int ranks) {
@@ -90,18 +87,17 @@ Figures measure(const std::shared_ptr<Runtime>& runtime, Device device, const Su
         call.in.device = call.out.device = device;
         call.in.data = in.data();
         call.out.data = subject.in_place ? in.data() : out.data();
-        const OwnEvent begin(runtime, device.index, true), end(runtime, device.index, true);
+        const StreamTimer timer(runtime, device.index, stream.get());
         std::vector<double> on_device, on_host;
         for (int row = 0; row < kRows; ++row) {
           stream.synchronize();
           world.barrier();
-          begin.record(stream.get());
+          timer.begin();
           const auto start = Clock::now();
           for (int i = 0; i < kInARow; ++i) world.run(call);
           on_host.push_back(std::chrono::duration<double>(Clock::now() - start).count() / kInARow);
-          end.record(stream.get());
-          stream.synchronize();
-          on_device.push_back(runtime->seconds_between(begin.get(), end.get()) / kInARow);
+          timer.end();
+          on_device.push_back(timer.seconds() / kInARow);
           if (row == 0) on_device.clear(), on_host.clear();
         }
         world.barrier();
@@ -116,14 +112,13 @@ double copy_seconds(const std::shared_ptr<Runtime>& runtime, Device device, std:
   const OwnStream stream(runtime, device.index);
   const Memory from(runtime, device.index, bytes), to(runtime, device.index, bytes);
   runtime->fill(device.index, from.data(), std::byte{}, bytes, stream.get());
-  const OwnEvent begin(runtime, device.index, true), end(runtime, device.index, true);
+  const StreamTimer timer(runtime, device.index, stream.get());
   std::vector<double> samples;
   for (int row = 0; row < kRows; ++row) {
-    begin.record(stream.get());
-    for (int i = 0; i < kInARow; ++i) runtime->copy(device.index, to.data(), from.data(), bytes, stream.get());
-    end.record(stream.get());
-    stream.synchronize();
-    if (row > 0) samples.push_back(runtime->seconds_between(begin.get(), end.get()) / kInARow);
+    const double seconds = timer.seconds_of([&] {
+      for (int i = 0; i < kInARow; ++i) runtime->copy(device.index, to.data(), from.data(), bytes, stream.get());
+    });
+    if (row > 0) samples.push_back(seconds / kInARow);
   }
   return median(samples);
 }

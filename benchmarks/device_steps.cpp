@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "benchmarks/device_timing.hpp"
 #include "harness/device/devices.hpp"
 #include "reference/bucketing/gradient_lists.hpp"
 #include "reference/comm/errors.hpp"
@@ -27,12 +28,13 @@
 namespace {
 
 using plumbline::InvalidArgument;
+using plumbline::bench::median;
+using plumbline::bench::StreamTimer;
 using plumbline::comm::Buffer;
 using plumbline::comm::Communicator;
 using plumbline::comm::Device;
 using plumbline::comm::DType;
 using plumbline::device::Memory;
-using plumbline::device::OwnEvent;
 using plumbline::device::OwnStream;
 using plumbline::device::Runtime;
 using plumbline::device::Stream;
@@ -82,11 +84,6 @@ struct Figures {
   int waits = 0;
 };
 
-double median(std::vector<double> samples) {
-  std::ranges::nth_element(samples, samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2));
-  return samples[samples.size() / 2];
-}
-
 // A rank's rows; rank 0 says what they took.
 void make_rows(Communicator& world, const std::shared_ptr<CountsWaits>& runtime, Device device, Options options,
                const std::vector<std::int64_t>& sizes, Figures& figures) {
@@ -105,7 +102,7 @@ void make_rows(Communicator& world, const std::shared_ptr<CountsWaits>& runtime,
   SlowMo slowmo(
       world, {.parameters = parameters},
       [&] { return std::vector<plumbline::slowmo::ParameterGroup>{{parameters, 0.1}}; }, options);
-  const OwnEvent begin(runtime, device.index, true), end(runtime, device.index, true);
+  const StreamTimer timer(runtime, device.index, stream.get());
   std::vector<double> on_device, on_host;
   int waits = 0;
   for (int row = 0; row < kRows; ++row) {
@@ -113,7 +110,7 @@ void make_rows(Communicator& world, const std::shared_ptr<CountsWaits>& runtime,
     world.barrier();
     const int before = runtime->waits;
     world.barrier();
-    begin.record(stream.get());
+    timer.begin();
     const auto start = Clock::now();
     for (int step = 0; step < kStepsInARow; ++step) {
       slowmo.before_forward();
@@ -121,12 +118,11 @@ void make_rows(Communicator& world, const std::shared_ptr<CountsWaits>& runtime,
       slowmo.step();
     }
     on_host.push_back(std::chrono::duration<double>(Clock::now() - start).count() / kStepsInARow);
-    end.record(stream.get());
+    timer.end();
     world.barrier();
     if (row >= kWarm) waits += runtime->waits - before;
     world.barrier();
-    stream.synchronize();
-    on_device.push_back(runtime->seconds_between(begin.get(), end.get()) / kStepsInARow);
+    on_device.push_back(timer.seconds() / kStepsInARow);
     if (row < kWarm) on_device.clear(), on_host.clear();
   }
   world.barrier();

@@ -17,6 +17,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "benchmarks/device_timing.hpp"
 #include "reference/bucketing/gradient_lists.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/device/cuda_runtime.hpp"
@@ -28,11 +29,12 @@
 
 namespace {
 
+using plumbline::bench::median;
+using plumbline::bench::StreamTimer;
 using plumbline::comm::Buffer;
 using plumbline::comm::Device;
 using plumbline::comm::DType;
 using plumbline::device::Memory;
-using plumbline::device::OwnEvent;
 using plumbline::device::Runtime;
 
 constexpr Device kGpu{Device::Kind::cuda, 0};
@@ -43,23 +45,6 @@ Memory zeros(const std::shared_ptr<Runtime>& runtime, std::size_t bytes) {
   runtime->fill(kGpu.index, memory.data(), std::byte{0}, bytes, nullptr);
   return memory;
 }
-
-class Timer {
- public:
-  explicit Timer(std::shared_ptr<Runtime> runtime)
-      : runtime_(std::move(runtime)), begin_(runtime_, kGpu.index, true), end_(runtime_, kGpu.index, true) {}
-  double seconds(const std::function<void()>& step) {
-    begin_.record(nullptr);
-    step();
-    end_.record(nullptr);
-    runtime_->synchronize(kGpu.index, nullptr);
-    return runtime_->seconds_between(begin_.get(), end_.get());
-  }
-
- private:
-  std::shared_ptr<Runtime> runtime_;
-  OwnEvent begin_, end_;
-};
 
 // Tensors of one type that lie one behind the other, each at a boundary of 256 bytes as allocators have it.
 class Tensors {
@@ -163,12 +148,8 @@ std::vector<Kernel> kernels() {
           mixing("mixing bf16 from 1", DType::bf16, 1)};
 }
 
-double median(std::vector<double> samples) {
-  std::ranges::nth_element(samples, samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2));
-  return samples[samples.size() / 2];
-}
-
-nlohmann::json measure(const std::shared_ptr<Runtime>& runtime, const List& list, const Kernel& kernel, Timer& timer) {
+nlohmann::json measure(const std::shared_ptr<Runtime>& runtime, const List& list, const Kernel& kernel,
+                       const StreamTimer& timer) {
   double moved = 0;
   for (const std::int64_t count : list.elements) moved += static_cast<double>(count) * kernel.bytes_an_element;
   std::vector<std::unique_ptr<Tensors>> tensors;
@@ -183,8 +164,8 @@ nlohmann::json measure(const std::shared_ptr<Runtime>& runtime, const List& list
   constexpr int warm = 5, rounds = 31;
   std::vector<double> ours, copies;
   for (int round = 0; round < warm + rounds; ++round) {
-    const double copy = timer.seconds([&] { runtime->copy(kGpu.index, to.data(), from.data(), half, nullptr); });
-    const double own = timer.seconds(step);
+    const double copy = timer.seconds_of([&] { runtime->copy(kGpu.index, to.data(), from.data(), half, nullptr); });
+    const double own = timer.seconds_of(step);
     if (round < warm) continue;
     copies.push_back(copy);
     ours.push_back(own);
@@ -207,7 +188,7 @@ void run(const std::string& file) {
       {"device", gpu.name}, {"compute_capability", gpu.compute_capability}, {"environment", runtime->environment()}};
   std::printf("%s, compute capability %s\n%-22s %-13s %7s %11s %11s %11s %8s\n", gpu.name.c_str(),
               gpu.compute_capability.c_str(), "kernel", "tensors", "number", "us", "GB/s", "copy GB/s", "of it");
-  Timer timer(runtime);
+  const StreamTimer timer(runtime, kGpu.index, nullptr);
   for (const List& list : lists())
     for (const Kernel& kernel : kernels()) {
       const nlohmann::json row = measure(runtime, list, kernel, timer);

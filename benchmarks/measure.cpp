@@ -1,11 +1,13 @@
 // The runner: Google Benchmark on rank 0 decides, every rank runs.
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <sched.h>
 
+#include "benchmarks/device_timing.hpp"
 #include "harness/bench/benchmark.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -15,21 +17,57 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using comm::DType;
 
-// The number of iterations that rank 0 wants next; 0: that was all.
-std::int64_t agree(comm::Communicator& world, std::int64_t iterations) {
-  world.broadcast({&iterations, 1, DType::i64}, 0);
-  return iterations;
-}
+// The ranks that measure together. What they tell each other is where their data are: a backend may know no other memory.
+class Ranks {
+ public:
+  Ranks(comm::Communicator& group, const device::Place& place) : world(group), place_(place) {
+    if (place.is_host()) return;
+    stream_.emplace(place.use().runtime, place.index());
+    place_.use_stream(stream_->get());
+    world.use_stream(stream_->get());
+    timer_.emplace(place.use().runtime, place.index(), stream_->get());
+  }
+  ~Ranks() { world.use_stream(nullptr); }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+  comm::Communicator& world;
 
-// Seconds that the slowest rank needed for so many iterations.
-double timed(comm::Communicator& world, Operation& operation, std::int64_t iterations) {
-  world.barrier();
-  const auto begin = Clock::now();
-  for (std::int64_t i = 0; i < iterations; ++i) operation.run();
-  double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  world.all_reduce({&seconds, 1, DType::f64}, {&seconds, 1, DType::f64}, comm::ReduceOp::max);
-  return seconds;
-}
+  [[nodiscard]] const device::Place& place() const { return place_; }
+  /// Rank 0's number.
+  [[nodiscard]] std::int64_t agree(std::int64_t number) {
+    return told(number, DType::i64, [&](comm::Buffer at) { world.broadcast(at, 0); });
+  }
+  [[nodiscard]] double largest(double number) {
+    return told(number, DType::f64, [&](comm::Buffer at) { world.all_reduce(at, at, comm::ReduceOp::max); });
+  }
+  [[nodiscard]] std::int32_t sum(std::int32_t number) {
+    return told(number, DType::i32, [&](comm::Buffer at) { world.all_reduce(at, at, comm::ReduceOp::sum); });
+  }
+  /// Seconds that the slowest rank needed for so many iterations.
+  [[nodiscard]] double timed(Operation& operation, std::int64_t iterations) {
+    world.barrier();
+    if (timer_) timer_->begin();
+    const auto begin = Clock::now();
+    for (std::int64_t i = 0; i < iterations; ++i) operation.run();
+    if (timer_) timer_->end();
+    return largest(timer_ ? timer_->seconds() : std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+
+ private:
+  template <class Number, class Call>
+  Number told(Number number, DType dtype, const Call& call) {
+    std::byte* const at = room_.take(place_, sizeof number);
+    place_.copy(at, &number, sizeof number);
+    call(comm::Buffer{at, 1, dtype, place_.device()});
+    place_.copy(&number, at, sizeof number);
+    place_.synchronize();
+    return number;
+  }
+  device::Place place_;
+  std::optional<device::OwnStream> stream_;  // of a device
+  std::optional<StreamTimer> timer_;
+  device::Room room_;
+};
 
 class Samples final : public benchmark::BenchmarkReporter {
  public:
@@ -56,7 +94,7 @@ void initialize_once() {
   (void)done;
 }
 
-nlohmann::json lead(comm::Communicator& world, Operation& operation, int repetitions, double min_seconds) {
+nlohmann::json lead(Ranks& ranks, Operation& operation, int repetitions, double min_seconds) {
   initialize_once();
   benchmark::ClearRegisteredBenchmarks();
   std::exception_ptr failure;
@@ -69,7 +107,7 @@ nlohmann::json lead(comm::Communicator& world, Operation& operation, int repetit
                                      if (failure)
                                        state.SetIterationTime(1);
                                      else
-                                       state.SetIterationTime(timed(world, operation, agree(world, iterations)));
+                                       state.SetIterationTime(ranks.timed(operation, ranks.agree(iterations)));
                                    } catch (...) {
                                      failure = std::current_exception();
                                      state.SetIterationTime(1);
@@ -83,23 +121,20 @@ nlohmann::json lead(comm::Communicator& world, Operation& operation, int repetit
   benchmark::RunSpecifiedBenchmarks(&samples, "operation.*");
   benchmark::ClearRegisteredBenchmarks();
   if (failure) std::rethrow_exception(failure);
-  agree(world, 0);
+  (void)ranks.agree(0);  // that was all
   return {{"samples", samples.seconds}, {"iterations", samples.iterations}};
 }
 
-void follow(comm::Communicator& world, Operation& operation) {
-  while (const std::int64_t iterations = agree(world, -1)) (void)timed(world, operation, iterations);
+void follow(Ranks& ranks, Operation& operation) {
+  while (const std::int64_t iterations = ranks.agree(-1)) (void)ranks.timed(operation, iterations);
 }
 
 // Until threads have found their cores and buffers their pages.
-void warm_up(comm::Communicator& world, Operation& operation) {
+void warm_up(Ranks& ranks, Operation& operation) {
   const auto begin = Clock::now();
-  std::int64_t go_on = 1;
   do {
     operation.run();
-    go_on = Clock::now() - begin < std::chrono::milliseconds(30);
-    world.broadcast({&go_on, 1, DType::i64}, 0);
-  } while (go_on != 0);
+  } while (ranks.agree(Clock::now() - begin < std::chrono::milliseconds(30)) != 0);
 }
 
 void pin_to_core(int rank) {
@@ -117,35 +152,36 @@ void pin_to_core(int rank) {
 }
 
 // Whether there is an answer to be right.
-bool require_right_answer(comm::Communicator& world, Operation& operation, const std::string& name) {
+bool require_right_answer(Ranks& ranks, Operation& operation, const std::string& name) {
   operation.run();
   const std::optional<bool> right = operation.check();
-  std::int32_t wrong = right.value_or(true) ? 0 : 1;
-  world.all_reduce({&wrong, 1, DType::i32}, {&wrong, 1, DType::i32}, comm::ReduceOp::sum);
-  if (wrong != 0)
-    throw RuntimeFailure(fmt::format("{}: the answer is wrong on {} of {} ranks", name, wrong, world.size()));
+  if (const std::int32_t wrong = ranks.sum(right.value_or(true) ? 0 : 1); wrong != 0)
+    throw RuntimeFailure(fmt::format("{}: the answer is wrong on {} of {} ranks", name, wrong, ranks.world.size()));
   return right.has_value();
 }
 
 }  // namespace
 
-nlohmann::json measure(const Registry& registry, comm::Communicator& world, const nlohmann::json& arguments) {
+nlohmann::json measure(const Registry& registry, comm::Communicator& world, const device::Place& place,
+                       const nlohmann::json& arguments) {
   const std::string name = arguments.at("benchmark");
   const auto benchmark = std::ranges::find(registry, name, &Benchmark::name);
   if (benchmark == registry.end()) throw NotFound(fmt::format("no benchmark '{}'", name));
   if (arguments.value("pin", false)) pin_to_core(world.rank());
   if (benchmark->study) return benchmark->study(world, arguments);
+  Ranks ranks(world, place);
   const Parameters parameters{.bytes = arguments.value("bytes", std::int64_t{0}),
-                              .dtype = comm::parse_dtype(arguments.value("dtype", "f32")).value()};
+                              .dtype = comm::parse_dtype(arguments.value("dtype", "f32")).value(),
+                              .place = ranks.place()};
   const auto operation = benchmark->prepare(world, parameters);
-  (void)require_right_answer(world, *operation, name);
-  warm_up(world, *operation);
+  (void)require_right_answer(ranks, *operation, name);
+  warm_up(ranks, *operation);
   nlohmann::json result;
   if (world.rank() == 0)
-    result = lead(world, *operation, arguments.at("repetitions"), arguments.at("min_seconds"));
+    result = lead(ranks, *operation, arguments.at("repetitions"), arguments.at("min_seconds"));
   else
-    follow(world, *operation);
-  const bool checked = require_right_answer(world, *operation, name);
+    follow(ranks, *operation);
+  const bool checked = require_right_answer(ranks, *operation, name);
   if (world.rank() != 0) return result;
   result["checked"] = checked;
   result["bytes"] = operation->bytes();

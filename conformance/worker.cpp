@@ -20,7 +20,7 @@ const suite::Suite& the_suite() {
 void bench_task(worker::TaskRank& rank) {
   const auto benchmarks = reinterpret_cast<bench::BenchmarksFunction*>(
       subject::open_module("benchmarks", bench::kBenchmarksSymbol, "the benchmarks"));
-  const nlohmann::json result = benchmarks()->measure(benchmarks()->registry, rank.world, rank.arguments);
+  const nlohmann::json result = benchmarks()->measure(benchmarks()->registry, rank.world, rank.place, rank.arguments);
   if (rank.world.rank() == 0) rank.output(result);
 }
 

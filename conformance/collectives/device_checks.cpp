@@ -62,6 +62,36 @@ void stream_order(Context& context) {
   }
 }
 
+// A started call, its producer slow: the stream that is the caller's at the last wait, whichever was at the start, meets the result.
+void streams_of_waits(Context& context) {
+  const DeviceSeat& seat = context.device_seat();
+  const int device = seat.device.index;
+  Communicator& world = context.world();
+  const bool is_waited_for_twice = context.parameters().text("wait") == "second";
+  const OwnStream start(seat.runtime, device), first(seat.runtime, device), second(seat.runtime, device);
+  for (int slow = 0; slow < world.size(); ++slow) {
+    DeviceExercise exercise(seat, world,
+                            {.operation = operation_of(context.parameters()),
+                             .root = world.size() - 1,
+                             .elements = 1000,
+                             .seed = context.seed() + static_cast<std::uint64_t>(slow)});
+    world.use_stream(start.get());
+    if (world.rank() == slow) seat.runtime->pause(device, kSlow, start.get());
+    exercise.produce(start.get());
+    comm::Work work = exercise.start(world);
+    world.use_stream(first.get());
+    work.wait();
+    if (is_waited_for_twice) {
+      world.use_stream(second.get());
+      work.wait();
+    }
+    const OwnStream& last = is_waited_for_twice ? second : first;
+    exercise.consume(last.get());
+    last.synchronize();
+    report(exercise.problem());
+  }
+}
+
 // Whether the host came so far while the device was busy, in one of some attempts with ever slower producers, until all members
 // did: on a busy machine it may be late by itself.
 constexpr std::array kProducers{100ms, 800ms, 5000ms};
@@ -95,9 +125,11 @@ void host_goes_on(Context& context) {
     produced.record(stream.get());
     comm::Work work = exercise.start(world);
     started = started || !produced.is_reached();
-    // What test() says is of a moment before the event is looked at.
-    const bool done = work.test();
-    told_early = told_early || (done && !produced.is_reached());
+    for (const bool is_waited_for : {false, true}) {
+      if (is_waited_for) work.wait();
+      const bool done = work.test();  // of a moment before the event is looked at
+      told_early = told_early || (done && !produced.is_reached());
+    }
     waited.run(world);
     went_on = went_on || !produced.is_reached();
     const auto end = Clock::now() + 60s;
@@ -112,7 +144,7 @@ void host_goes_on(Context& context) {
     if (all_agree(seat, world, stream, started && went_on)) break;
   }
   EXPECT_TRUE(started) << "start() waited for the device";
-  EXPECT_TRUE(went_on) << "run() waited for the device";
+  EXPECT_TRUE(went_on) << "wait() or run() waited for the device";
   EXPECT_FALSE(told_early) << "test() said that a call was done whose input was not there";
 }
 
@@ -321,6 +353,11 @@ void add_device_checks(suite::Suite& suite) {
              .axes = {operations_axis(exercised_operations()), {"how", {"run", "started"}}, suite::worlds({1, 2, 3})},
              .on_device = true,
              .body = stream_order});
+  suite.add({.id = "collectives.device.streams_of_waits",
+             .verifies = {"DEVICE-050@2ad0"},
+             .axes = {operations_axis(exercised_operations()), {"wait", {"first", "second"}}, suite::worlds({1, 2, 3})},
+             .on_device = true,
+             .body = streams_of_waits});
   suite.add({.id = "collectives.device.host_goes_on",
              .verifies = {"DEVICE-003@eed7"},
              .axes = {suite::worlds({1, 2, 3})},

@@ -2,7 +2,7 @@
 //
 // Model   A benchmark prepares one operation on every rank; the runner repeats it. Rank 0 leads: Google Benchmark, on rank 0,
 //         decides how many iterations a repetition has, the other ranks follow. The time of a repetition is that of the
-//         slowest rank, from a barrier on. The answer is checked outside the timed region. A benchmark whose iterations say
+//         slowest rank, from a barrier on; in a device's memory, that between two events of the rank's stream. The answer is checked outside the timed region. A benchmark whose iterations say
 //         more than their time repeats by itself.
 // Units   seconds per iteration; bytes as nccl-tests counts them (busbw_factor turns algbw into busbw).
 #pragma once
@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reference/comm/communicator.hpp"
+#include "reference/device/place.hpp"
 
 namespace plumbline::bench {
 
@@ -39,6 +40,7 @@ class Operation {
 struct Parameters {
   std::int64_t bytes = 0;
   comm::DType dtype = comm::DType::f32;
+  device::Place place = {};  // of the data; its stream is the communicator's
 };
 
 struct Benchmark {
@@ -47,6 +49,7 @@ struct Benchmark {
   bool has_sizes = true;
   std::string size_label{};  // what the sizes are, where they are not the bytes that an iteration is about
   int least_world = 1;
+  bool takes_devices = false;  // its data may be in a device's memory
   std::string baseline{};  // one that is measured before it in the same run, and of whose time its own is a multiple
   /// The worlds that it can be measured in, where those are not all from least_world on.
   std::function<bool(int world)> fits = {};
@@ -61,16 +64,17 @@ struct Benchmark {
 /// All that benchmarks/ contributes.
 using Registry = std::vector<Benchmark>;
 
-/// What `measure` is told: {"benchmark","bytes","dtype","repetitions","min_seconds","pin"}; a study, what it wants.
-/// On every rank; returns, on rank 0, {"samples":[seconds…],"iterations":n,"bytes":n,"checked":b,"derived":{…}}, else null. Throws
+/// What `measure` is told: {"benchmark","bytes","dtype","repetitions","min_seconds","pin"}; a study, what it wants. The data of a
+/// benchmark that takes devices are in the memory of `place`, whose stream is of no account. On every rank; returns, on rank 0, {"samples":[seconds…],"iterations":n,"bytes":n,"checked":b,"derived":{…}}, else null. Throws
 /// InvalidArgument for arguments that make no sense, RuntimeFailure for a wrong answer.
-nlohmann::json measure(const Registry& registry, comm::Communicator& world, const nlohmann::json& arguments);
+nlohmann::json measure(const Registry& registry, comm::Communicator& world, const device::Place& place,
+                       const nlohmann::json& arguments);
 
 /// The symbol of module "benchmarks" and its type.
 inline constexpr const char* kBenchmarksSymbol = "plumbline_benchmarks";
 struct Module {
   Registry registry;
-  nlohmann::json (*measure)(const Registry&, comm::Communicator&, const nlohmann::json&);
+  nlohmann::json (*measure)(const Registry&, comm::Communicator&, const device::Place&, const nlohmann::json&);
 };
 using BenchmarksFunction = const Module*();
 

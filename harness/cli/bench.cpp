@@ -14,6 +14,7 @@
 #include "harness/bench/benchmark.hpp"
 #include "harness/cli/bench_fusion.hpp"
 #include "harness/cli/bench_pipeline.hpp"
+#include "harness/cli/cases.hpp"
 #include "harness/cli/measured_run.hpp"
 #include "harness/cli/missing_measurement.hpp"
 #include "harness/cli/outputs.hpp"
@@ -38,6 +39,7 @@ struct BenchOptions {
   int repetitions = 7;
   double min_seconds = 0.02;
   double time_limit = 120;
+  std::string device = "cpu";
   std::string out = "results/latest/bench";
   bool pin = false;
   bool list = false;
@@ -83,6 +85,7 @@ class BenchRun {
     for (const int world : options.worlds)
       for (const bench::Benchmark& benchmark : registry) {
         if (!is_wanted(benchmark) || benchmark.study || world < benchmark.least_world) continue;
+        require_served(benchmark);
         if (benchmark.fits && !benchmark.fits(world)) continue;
         for (const std::string& size : benchmark.has_sizes ? options.sizes : std::vector<std::string>{"0"})
           add_job(benchmark, world, size);
@@ -95,7 +98,8 @@ class BenchRun {
 
   int run() {
     launch::Options driver = options_.subject.driver();
-    driver.group.worker_options = {"--no-flight"};  // events would be timed too
+    driver.group.worker_options = device_options(options_.device);
+    driver.group.worker_options.emplace_back("--no-flight");  // events would be timed too
     const launch::Subject& subject = driver.group.subject;
     const record::Header header = header_of("bench", subject.describe());
     writer_.emplace(options_.out, header);
@@ -104,6 +108,7 @@ class BenchRun {
     for (const Job& job : jobs_)
       assignments.push_back({.command = {{"type", "task"},
                                          {"name", "bench"},
+                                         {"device", options_.device},
                                          {"arguments",
                                           {{"benchmark", job.benchmark->name},
                                            {"bytes", job.bytes},
@@ -114,9 +119,9 @@ class BenchRun {
                              .isolation = "bench",
                              .limit = std::chrono::duration<double>(options_.time_limit)});
     for (const Job& job : jobs_) name_width_ = std::max(name_width_, job.benchmark->name.size() + 2);
-    fmt::print("{}: {} measurements, {} repetitions each\n{:<{}}{:>6}{:>8}{:>14}{:>14}{:>8}{:>12}\n", header.subject,
-               jobs_.size(), options_.repetitions, "benchmark", name_width_, "ranks", "bytes", "median", "minimum",
-               "spread", "busbw GB/s");
+    fmt::print("{} on {}: {} measurements, {} repetitions each\n{:<{}}{:>6}{:>8}{:>14}{:>14}{:>8}{:>12}\n",
+               header.subject, options_.device, jobs_.size(), options_.repetitions, "benchmark", name_width_, "ranks",
+               "bytes", "median", "minimum", "spread", "busbw GB/s");
     return run_measurements(assignments, driver, observer(), *writer_, options_.out,
                             [&](double seconds) { tell_record(options_.out, seconds); });
   }
@@ -131,6 +136,24 @@ class BenchRun {
   [[nodiscard]] bool is_wanted(const bench::Benchmark& benchmark) const {
     return std::ranges::any_of(options_.patterns,
                                [&](const std::string& pattern) { return suite::matches(pattern, benchmark.name); });
+  }
+  void require_served(const bench::Benchmark& benchmark) const {
+    if (options_.device == "cpu" || benchmark.takes_devices) return;
+    std::vector<std::string> names;
+    for (const bench::Benchmark& one : registry_)
+      if (one.takes_devices) names.push_back(one.name);
+    throw InvalidArgument(fmt::format("--device {}: {} has its data in the host's memory; in a device's there are {}",
+                                      options_.device, benchmark.name, fmt::join(names, ", ")));
+  }
+  // What the subject and its machine can do is known when it is there.
+  void require_device(const nlohmann::json& description) const {
+    if (options_.device == "cpu") return;
+    if (description.contains("device_missing"))
+      throw RuntimeFailure(description.at("device_missing").get<std::string>());
+    const auto kinds = description.at("capabilities").at("devices").get<std::vector<std::string>>();
+    if (std::ranges::count(kinds, options_.device.substr(0, options_.device.find(':'))) == 0)
+      throw InvalidArgument(fmt::format("--device {}: backend {} moves memory of {} alone", options_.device,
+                                        subject_.backend, fmt::join(kinds, ", ")));
   }
   // They have a command of their own, which says what to do with their answers.
   void refuse_studies_alone() const {
@@ -149,7 +172,7 @@ class BenchRun {
     const std::int64_t bytes = parse_size(size);
     const auto memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
     // Two buffers a rank, and room for what a backend puts between them.
-    if (3.0 * static_cast<double>(bytes) * world > memory)
+    if (!options_.device.starts_with("cuda") && 3.0 * static_cast<double>(bytes) * world > memory)
       throw InvalidArgument(fmt::format("--sizes {}: {} ranks need more than the {:.1f} GiB that this machine has",
                                         size, world, memory / (1 << 30)));
     jobs_.push_back({&benchmark, world, bytes});
@@ -158,6 +181,7 @@ class BenchRun {
   launch::Observer observer() {
     launch::Observer observer;
     observer.before = [this](std::size_t, const nlohmann::json& description) -> std::optional<launch::Outcome> {
+      require_device(description);
       writer_->subject(description);
       return std::nullopt;
     };
@@ -192,6 +216,7 @@ class BenchRun {
         .samples = last_.at("samples"),
         .unit = "seconds",
         .answer_checked = last_.value("checked", false)};
+    if (options_.device != "cpu") measurement.labels["device"] = options_.device;
     measurement.derived = last_.value("derived", std::map<std::string, double>());
     last_ = nullptr;
     const std::string& label = job.benchmark->size_label;
@@ -262,7 +287,7 @@ void refuse_options_before(const CLI::App& command) {
 Command add_bench(CLI::App& app, const Program&) {
   CLI::App* command = app.add_subcommand("bench", "Measure how fast a subject is");
   auto options = std::make_shared<BenchOptions>();
-  options->subject.add_to(*command, SubjectOptions::Kind::one_group);
+  options->subject.add_to(*command, SubjectOptions::Kind::one_group_anywhere);
   command->add_option("--benchmark", options->patterns, "Only these, by name with * and ?")->capture_default_str();
   command->add_option("--sizes", options->sizes, "Bytes: 4,64Ki,16Mi")->delimiter(',')->capture_default_str();
   command->add_option("--world-size", options->worlds, "Numbers of ranks: 2,4")
@@ -278,13 +303,20 @@ Command add_bench(CLI::App& app, const Program&) {
   command->add_option("--time-limit", options->time_limit, "Seconds that one benchmark may take")
       ->check(seconds())
       ->capture_default_str();
+  CLI::Option* const device = command
+                                  ->add_option("--device", options->device,
+                                               "Whose memory is moved, timed by its own events; without a number, one "
+                                               "for each rank as far as there are so many")
+                                  ->check(device_name(true))
+                                  ->capture_default_str();
   command->add_option("--out", options->out, "Folder of the record")->capture_default_str();
   command->add_flag("--pin", options->pin, "Bind each rank to a core");
   command->add_flag("--list", options->list, "Print the benchmarks and run nothing");
   command->footer("Example: plumbline bench --backend local --benchmark 'collectives.all_reduce*' --sizes 4,1Mi");
   const std::map<std::string, Command> studies{{"allreduce_fusion", add_bench_fusion(*command)},
                                                {"pipeline_bubble", add_bench_pipeline(*command)}};
-  return [options, command, studies] {
+  return [options, command, device, studies] {
+    options->device = options->subject.device_of_run(options->device, device->count() > 0);
     if (command->get_subcommands().empty()) return run_bench(*options);
     refuse_options_before(*command);
     return studies.at(command->get_subcommands().front()->get_name())();

@@ -40,19 +40,6 @@ int run_in_job(const suite::Suite& suite, const CheckOptions& options, const Pro
   return launch::run_attached(place, planned.folder(), driver, worker);
 }
 
-// It moves the memory of devices alone, and each rank has one of its own.
-std::string device_of_nccl(const CheckOptions& options, bool is_given) {
-  const bool is_emulated = std::ranges::count(options.subject.backend_options, "runtime=emulated") > 0;
-  const std::string kind = is_emulated ? "emulated" : "cuda";
-  if (is_given && options.device != kind)
-    throw InvalidArgument(
-        fmt::format("--device {}: with these options backend nccl moves memory of {} alone, a device a rank; leave "
-                    "--device out, or "
-                    "choose by --backend-option device=N",
-                    options.device, kind));
-  return kind;
-}
-
 int run_check(const CheckOptions& options, const Program& program) {
   const suite::Suite& suite = program.suite();
   const launch::Subject subject = options.subject.subject();
@@ -137,7 +124,7 @@ Command add_check(CLI::App& app, const Program& program) {
       "Example: plumbline check --backend mpi --world-size 2,3 --filter 'COLL-0*'\n"
       "A job:   plumbline check --profile data-parallel --job 'python3 train.py'");
   return [options, device, &program] {
-    if (options->subject.backend == "nccl") options->device = device_of_nccl(*options, device->count() > 0);
+    options->device = options->subject.device_of_run(options->device, device->count() > 0);
     return run_check(*options, program);
   };
 }

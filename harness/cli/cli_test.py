@@ -72,8 +72,16 @@ REFUSALS = [
     ("check --out /proc/nope", 3, "/proc/nope"),
     ("check --launcher nope", 2, "--launcher 'nope'; it is auto"),
     ("check --backend nccl --device cpu", 2, "--device cpu: with these options backend nccl moves memory of cuda alone"),
-    ("bench --backend nccl --benchmark collectives.*", 2, "--backend nccl: it moves memory of devices alone"),
-    ("mutants --backend nccl", 2, "--backend nccl: it moves memory of devices alone"),
+    ("bench allreduce_fusion --backend nccl", 2, "--backend nccl: it moves memory of devices alone"),
+    ("bench --backend nccl --backend-option library=/nowhere/libnccl.so.2", 3, "'/nowhere/libnccl.so.2' is not on this machine"),
+    ("bench --backend nccl --device cpu", 2, "--device cpu: with these options backend nccl moves memory of cuda alone"),
+    ("bench --device tpu", 2, "'tpu' is not cpu, cuda, cuda:N, emulated or emulated:N"),
+    ("bench --device emulated:7 --sizes 4", 2, "there is no emulated:7; this process has 2, from emulated:0"),
+    ("bench --device emulated --benchmark scaler.agreement.gpt2.*", 2, "has its data in the host's memory; in a device's there are collectives."),
+    ("bench --device emulated allreduce_fusion", 2, "--device: options of allreduce_fusion stand behind its name"),
+    ("mutants --backend nccl --backend-option library=/nowhere/libnccl.so.2 --filter col.abort_is_local", 3,
+     "'/nowhere/libnccl.so.2' is not on this machine"),
+    ("mutants --backend-option a=1", 2, "backend local has no options"),
     ("train --backend nccl", 2, "--backend nccl: it moves memory of devices alone"),
     ("check --backend nccl --device cuda:1", 2, "choose by --backend-option device=N"),
     ("check --backend nccl --backend-option gpu=1", 2, "no option 'gpu'; there are library, runtime, device and start_limit"),
@@ -723,6 +731,38 @@ class Commands(unittest.TestCase):
         self.assertIn(("collectives.all_reduce", "4"), found)
         self.assertIn(("collectives.reduce_scatter", "8"), found, "a rank's share is at least an element")
         self.assertTrue(all(len(line["samples"]) == 2 for line in lines if line["type"] == "measurement"))
+
+    def bench_on(self, device, *options, status=0):
+        self.assertEqual(self.run_plumbline("bench", "--device", device, "--sizes", "0,4,1Ki", "--repetitions", "2", "--min-time", "0.001",
+                                            *options, "--out", "out"), status, self.done.stderr)
+
+    def test_bench_measures_in_memory_of_devices(self):
+        self.bench_on("emulated", "--world-size", "1,3", "--benchmark", "collectives.*", "--benchmark", "memory.copy")
+        lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        found = [line for line in lines if line["type"] == "measurement"]
+        self.assertEqual({line["labels"]["device"] for line in found}, {"emulated"})
+        self.assertTrue(all(sample > 0 for line in found for sample in line["samples"]))
+        self.assertTrue(all(line["answer_checked"] for line in found if line["labels"].get("bytes", "0") != "0"))
+        names = {line["benchmark"] for line in found if line["labels"]["world"] == "3"}
+        self.assertLess({"collectives.all_reduce", "collectives.send_recv", "collectives.barrier", "memory.copy"}, names)
+        (subject,) = [line for line in lines if line["type"] == "subject"]
+        self.assertEqual(subject["environment"]["device.runtime"], "emulated")
+
+    def test_bench_says_where_a_sum_on_a_device_is_wrong(self):
+        self.bench_on("emulated:1", "--benchmark", "collectives.all_reduce", "--mutant", "dev.tail_dropped", status=1)
+        self.assertIn("collectives.all_reduce: the answer is wrong on ", self.done.stdout)
+
+    @needs_mpi
+    def test_bench_refuses_devices_that_the_backend_does_not_know(self):
+        self.bench_on("emulated", "--backend", "mpi", status=2)
+        self.assertIn("plumbline: --device emulated: backend mpi moves memory of cpu alone\n", self.done.stderr)
+
+    def test_bench_says_what_is_missing_of_a_device(self):
+        self.assertEqual(self.run_plumbline("doctor"), 0, self.done.stderr)
+        if "\nok  device cuda" in self.done.stdout:
+            return self.bench_on("cuda")
+        self.bench_on("cuda", status=3)
+        self.assertRegex(self.done.stderr, r"^plumbline: device cuda: .*\n$")
 
     def test_bench_measures_bubbles_beside_simulated_ones(self):
         self.assertEqual(self.run_plumbline("bench", "pipeline_bubble", "--schedule", "1f1b,zb-h1,1f1b", "--stages", "2,2", "--micro-batches",

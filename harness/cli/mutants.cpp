@@ -34,6 +34,7 @@ struct MutantOptions {
   std::vector<std::string> filters;
   std::vector<int> worlds;
   std::string backend = "local";
+  std::vector<std::string> backend_options;
   std::string out = "results/latest/mutants";
   int jobs = 2;
   bool full = false;
@@ -61,6 +62,8 @@ std::vector<const Mutant*> chosen_by(const MutantOptions& options, const suite::
   for (const Mutant& mutant : mutants::all_mutants()) {
     const auto* requirement = suite.requirements.find(mutant.violates);
     if (requirement == nullptr) continue;  // of a component that is not built in
+    // Only local is given a runtime of devices.
+    if (options.backend != "local" && std::holds_alternative<mutants::WrapRuntime>(mutant.change)) continue;
     if (!options.components.empty() && std::ranges::count(options.components, requirement->component) == 0) continue;
     bool wanted = options.filters.empty();
     for (const std::string& filter : options.filters)
@@ -151,7 +154,10 @@ class MutantRun {
   [[nodiscard]] SubjectOptions subject_options(Door door) const {
     SubjectOptions subject;
     subject.jobs = options_.jobs;
-    if (door == Door::backend) subject.backend = options_.backend;
+    if (door == Door::backend) {
+      subject.backend = options_.backend;
+      subject.backend_options = options_.backend_options;
+    }
     if (door == Door::adapter) subject.adapter = "reference";
     if (door == Door::job) {
       subject.job = reference_job();
@@ -176,6 +182,8 @@ class MutantRun {
     const bool of_devices =
         trial.mutant != nullptr && std::holds_alternative<mutants::WrapRuntime>(trial.mutant->change);
     if (of_devices || trial.planned.one->check->on_device) settings.device = "emulated";
+    if (trial.planned.one->check->door == Door::backend)
+      settings.device = subject_options(Door::backend).own_device().value_or(settings.device);
     return settings;
   }
 
@@ -294,6 +302,8 @@ Command add_mutants(CLI::App& app, const Program& program) {
   command->add_option("--component", options->components, "Only those that violate requirements of it")->delimiter(',');
   command->add_option("--filter", options->filters, "Only these: a mutant or a requirement, with * and ?");
   command->add_option("--backend", options->backend, "Whose backend is broken")->capture_default_str();
+  command->add_option("--backend-option", options->backend_options, "KEY=VALUE for it; may be given several times")
+      ->type_name("KEY=VALUE");
   command->add_option("--jobs", options->jobs, "Worker groups at a time")
       ->check(at_least(1, 64))
       ->capture_default_str();
@@ -307,7 +317,6 @@ Command add_mutants(CLI::App& app, const Program& program) {
   command->add_flag("--list", options->list, "Print the mutants and run nothing");
   command->footer("Example: plumbline mutants --component collectives");
   return [options, &program] {
-    require_host_memory(options->backend);
     const suite::Suite& suite = program.suite();
     const auto chosen = chosen_by(*options, suite);
     if (options->list) {

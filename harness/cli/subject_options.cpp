@@ -104,15 +104,8 @@ void require_ranks(const std::string& option, int ranks) {
     throw InvalidArgument(fmt::format("{}: {} ranks; at most {} are started on one host", option, ranks, kMost));
 }
 
-void require_host_memory(const std::string& backend) {
-  if (backend == "nccl")
-    throw InvalidArgument(
-        "--backend nccl: it moves memory of devices alone, and this command has its data in the host's; it serves "
-        "plumbline check");
-}
-
 void SubjectOptions::add_to(CLI::App& app, Kind kind) {
-  is_one_group = kind == Kind::one_group;
+  needs_host_memory = kind == Kind::one_group;
   app.add_option(
       "--backend", backend,
       "What moves bytes between ranks: " + fmt::format("{}", fmt::join(backend_names(), ", ")) + " (default: local)");
@@ -159,7 +152,12 @@ launch::Subject SubjectOptions::subject() const {
                                       adapter.empty() ? "a job" : "an adapter"));
   if (!adapter.empty() || !job.empty()) return subject;
   if (backend.empty()) subject.backend = "local";
-  if (is_one_group) require_host_memory(subject.backend);
+  if (needs_host_memory && own_device())
+    throw InvalidArgument(
+        fmt::format("--backend {}: it moves memory of devices alone, and this command has its data in the host's; it "
+                    "serves plumbline "
+                    "check, plumbline mutants and plumbline bench",
+                    backend));
   const auto names = backend_names();
   if (std::ranges::count(names, subject.backend) == 0)
     throw NotFound(fmt::format("no backend '{}'; there are {}", subject.backend, fmt::join(names, ", ")));
@@ -169,6 +167,22 @@ launch::Subject SubjectOptions::subject() const {
     throw subject::NotAvailable(fmt::format("backend {}: not part of this build ('{}' is missing)", subject.backend,
                                             subject::module_file(subject.backend).string()));
   return subject;
+}
+
+std::optional<std::string> SubjectOptions::own_device() const {
+  if (backend != "nccl") return std::nullopt;
+  return std::ranges::count(backend_options, "runtime=emulated") > 0 ? "emulated" : "cuda";
+}
+
+std::string SubjectOptions::device_of_run(const std::string& device, bool is_given) const {
+  const auto own = own_device();
+  if (!own) return device;
+  if (is_given && device != *own)
+    throw InvalidArgument(
+        fmt::format("--device {}: with these options backend {} moves memory of {} alone, a device a rank; leave "
+                    "--device out, or choose by --backend-option device=N",
+                    device, backend, *own));
+  return *own;
 }
 
 void SubjectOptions::require_no_job(const std::string& command) const {

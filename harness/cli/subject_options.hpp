@@ -1,6 +1,7 @@
 // harness/cli/subject_options.hpp: the options by which every command names its subject and how it is started.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,25 +21,27 @@ struct SubjectOptions {
   std::string launcher = "auto";
   std::string control_address = "127.0.0.1";
   int jobs = 1;
-  bool is_one_group = false;
+  bool needs_host_memory = false;
 
   /// What a command does with its subject: `cases` may run on adapters and jobs too and in several groups at a time; `one_group` is
-  /// one job on a backend.
-  enum class Kind { cases, one_group };
+  /// one job on a backend, whose data are in the host's memory; those of `one_group_anywhere` may be in a device's.
+  enum class Kind { cases, one_group, one_group_anywhere };
   /// --backend, --backend-option, --mutant, --launcher, --control-address; for cases also --adapter, --job,
   /// --job-launches-ranks and --jobs.
   void add_to(CLI::App& app, Kind kind);
   /// The subject; the backend is `local` when nothing was named. Throws InvalidArgument for a bad option, NotFound for an
   /// unknown backend or mutant, NotAvailable for one that is not here.
   [[nodiscard]] launch::Subject subject() const;
+  /// The kind of device, "cuda" or "emulated", whose memory alone the backend moves, each rank that of its own; nothing of others.
+  [[nodiscard]] std::optional<std::string> own_device() const;
+  /// Where the ranks' memory is: as --device says, which may be a default, or where the backend has it. Throws InvalidArgument where the
+  /// user asked for another one than that.
+  [[nodiscard]] std::string device_of_run(const std::string& device, bool is_given) const;
   /// Throws InvalidArgument for a process backend inside the user's own mpirun or srun, where `command` cannot start ranks.
   void require_no_job(const std::string& command) const;
   /// How the driver starts it.
   [[nodiscard]] launch::Options driver() const;
 };
-
-/// Throws InvalidArgument for a backend that moves memory of devices alone, which `plumbline check` asks for and no other command.
-void require_host_memory(const std::string& backend);
 
 /// The names of all backends that there can be: "local", and the modules by name.
 [[nodiscard]] std::vector<std::string> backend_names();

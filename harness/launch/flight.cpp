@@ -75,6 +75,7 @@ class FlightRecorder final : public comm::CommunicatorDecorator, private comm::P
       inner_.wait(timeout);
       finish();
     }
+    [[nodiscard]] bool outlasts_wait() const override { return true; }
 
    private:
     void finish() { write_all(ring_, std::exchange(calls_, {}), FlightEvent::Kind::done); }

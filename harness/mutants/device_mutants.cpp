@@ -4,6 +4,7 @@
 #include <mutex>
 #include <set>
 
+#include "harness/mutants/faulty.hpp"
 #include "harness/mutants/kinds.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/device/fold.hpp"
@@ -257,6 +258,61 @@ class StreamIgnored final : public CommunicatorDecorator {
   }
 };
 
+/// A decorator whose started calls are waited for in another way: by a Waits, made from the call and the decorator.
+template <class Waits>
+class StartedOtherwise final : public CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+  void use_stream(void* stream) override { CommunicatorDecorator::use_stream(this->stream = stream); }
+  void* stream = nullptr;  // the caller's
+  using CommunicatorDecorator::inner;
+
+ private:
+  comm::Work do_start(std::span<const Call> calls) override {
+    return comm::Work(std::make_unique<Waits>(CommunicatorDecorator::do_start(calls), *this));
+  }
+  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
+    return std::make_unique<StartedOtherwise>(std::move(group));
+  }
+};
+
+// After its first wait a call is forgotten.
+class OneWait final : public WrappedWork {
+ public:
+  OneWait(comm::Work inner, StartedOtherwise<OneWait>&) : WrappedWork(std::move(inner)) {}
+};
+
+class WaitsAsAtStart final : public WrappedWork {
+ public:
+  using Group = StartedOtherwise<WaitsAsAtStart>;
+  WaitsAsAtStart(comm::Work inner, Group& group)
+      : WrappedWork(std::move(inner)), group_(group), stream_(group.stream) {}
+  void wait(comm::Timeout timeout) override {
+    group_.inner().use_stream(stream_);
+    WrappedWork::wait(timeout);
+    group_.inner().use_stream(group_.stream);
+  }
+  [[nodiscard]] bool outlasts_wait() const override { return true; }
+
+ private:
+  Group& group_;
+  void* const stream_;
+};
+
+class DoneWhenWaitedFor final : public WrappedWork {
+ public:
+  DoneWhenWaitedFor(comm::Work inner, StartedOtherwise<DoneWhenWaitedFor>&) : WrappedWork(std::move(inner)) {}
+  bool test() override { return is_waited_for_ || WrappedWork::test(); }
+  void wait(comm::Timeout timeout) override {
+    WrappedWork::wait(timeout);
+    is_waited_for_ = true;
+  }
+  [[nodiscard]] bool outlasts_wait() const override { return true; }
+
+ private:
+  bool is_waited_for_ = false;
+};
+
 // A member's call on the host's memory is none of the group's.
 class MixedMemoryUnseen final : public CommunicatorDecorator {
  public:
@@ -280,6 +336,11 @@ std::unique_ptr<Communicator> with(std::unique_ptr<Communicator> inner) {
 std::string order(const std::string& operation, int world, const std::string& how = "run") {
   return "collectives.device.stream_order[operation=" + operation + ",how=" + how + ",world=" + std::to_string(world) +
          "]";
+}
+
+std::string waits(const std::string& operation, int world, const std::string& wait) {
+  return "collectives.device.streams_of_waits[operation=" + operation + ",wait=" + wait +
+         ",world=" + std::to_string(world) + "]";
 }
 
 }  // namespace
@@ -309,6 +370,15 @@ std::vector<Mutant> device_mutants() {
       {"dev.test_says_launched", "DEVICE-003", "test() says that a call is done which was launched",
        "the event is not asked", "collectives.device.host_goes_on[world=2]", sum, "nobody tests",
        WrapRuntime(around<SaysLaunched>)},
+      {"dev.done_when_waited_for", "DEVICE-003", "test() says that a call is done which was waited for",
+       "a call that is over for the host", "collectives.device.host_goes_on[world=2]", sum, "nobody tests",
+       Wrap(with<StartedOtherwise<DoneWhenWaitedFor>>)},
+      {"dev.wait_in_stream_of_start", "DEVICE-050", "a wait holds back the stream of the start",
+       "a stream that is noted once", waits("all_reduce", 2, "first"), order("all_reduce", 2, "started"),
+       "there is one stream", Wrap(with<StartedOtherwise<WaitsAsAtStart>>)},
+      {"dev.one_wait_a_call", "DEVICE-050", "a call that was waited for is forgotten",
+       "a call that is over for the host", waits("send", 2, "second"), waits("send", 2, "first"), "there is one wait",
+       Wrap(with<StartedOtherwise<OneWait>>)},
       {"dev.one_stream_for_all", "DEVICE-004", "all groups launch in one stream", "a stream for each device",
        "collectives.device.streams_apart[world=2]", sum, "there is one group", WrapRuntime(around<OneStreamForAll>)},
       {"dev.tail_dropped", "DEVICE-005", "what is left over after the last vector is not added", "COL-02",

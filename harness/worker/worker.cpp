@@ -205,13 +205,17 @@ class Worker {
     }
   }
 
-  // The devices of a case, where its calls are made on their memory.
-  std::shared_ptr<device::Runtime> serve_devices(const suite::Case& one, const std::string& device) {
+  // The devices on whose memory calls are made from now on; none for cpu.
+  std::shared_ptr<device::Runtime> serve_devices(const std::string& device) {
     host_->serve_devices(nullptr);
-    if (!suite::uses_device_memory(*one.check, device)) return nullptr;
+    if (device == "cpu") return nullptr;
     if (runtime_ == nullptr) runtime_ = harness::open_runtime(harness::DeviceChoice::parse(device).kind);
     host_->serve_devices(device::make_calls(wrapped(runtime_)));
     return runtime_;
+  }
+  [[nodiscard]] comm::Device device_of(const std::string& device, int rank) const {
+    const auto own = host_->own_device();
+    return own.runtime != nullptr ? own.device : harness::DeviceChoice::parse(device).of_rank(rank, runtime_->count());
   }
   // As the mutant makes it, if there is one, and it is of that kind.
   [[nodiscard]] std::shared_ptr<device::Runtime> wrapped(const std::shared_ptr<device::Runtime>& runtime) const {
@@ -245,11 +249,8 @@ class Worker {
     suite::Adapter* adapter = adapter_.get();
     if (const auto* rewrite = change<mutants::RewriteAnswer>()) adapter = &rewritten.emplace(*adapter_, *rewrite);
     const std::string device = command.value("device", "cpu");
-    const std::shared_ptr<device::Runtime> runtime = serve_devices(one, device);
-    const auto device_of = [&](int rank) {
-      const auto own = host_->own_device();
-      return own.runtime != nullptr ? own.device : harness::DeviceChoice::parse(device).of_rank(rank, runtime->count());
-    };
+    const std::shared_ptr<device::Runtime> runtime =
+        serve_devices(suite::uses_device_memory(*one.check, device) ? device : "cpu");
     const RankContext::Shared shared{
         .one = one,
         .capabilities = host_->capabilities(),
@@ -259,17 +260,18 @@ class Worker {
         .scratch = scratch.path(),
         .device = device,
         .runtime = one.check->on_device ? wrapped(runtime) : nullptr,
-        .device_of = device_of,
-        .progress = [&](int rank, const std::string& what) {
-          give_time(command);
-          driver_->send({{"type", "progress"}, {"run", run}, {"rank", rank}, {"what", what}});
-        }};
+        .device_of = [&](int rank) { return device_of(device, rank); },
+        .progress =
+            [&](int rank, const std::string& what) {
+              give_time(command);
+              driver_->send({{"type", "progress"}, {"run", run}, {"rank", rank}, {"what", what}});
+            }};
     give_time(command);
     const suite::Arm arm = suite::Arm::parse(command.value("arm", "plain"));
     const auto under_arm = [&](std::unique_ptr<comm::Communicator> inner) {
       try {
         if (runtime != nullptr && !one.check->on_device) {
-          const comm::Device here = device_of(inner->rank());
+          const comm::Device here = device_of(device, inner->rank());
           inner = harness::staged_on(runtime, here, std::move(inner));
         }
         return arms::under(arm, std::move(inner), scratch.path(), own_limit(command));
@@ -308,7 +310,8 @@ class Worker {
     const std::uint64_t run = command.at("run");
     const Task* task = task_named(command.at("name"));
     prepare(command.at("world"));
-    host_->serve_devices(nullptr);
+    const std::string device = command.value("device", "cpu");
+    const std::shared_ptr<device::Runtime> runtime = serve_devices(device);
     const auto as_it_is = [](std::unique_ptr<comm::Communicator> inner) { return inner; };
     run_ranks(command, as_it_is, [&](int rank, comm::Communicator* communicator) {
       if (task == nullptr) throw NotFound("no such task");
@@ -316,6 +319,7 @@ class Worker {
         driver_->send({{"type", "output"}, {"run", run}, {"rank", rank}, {"value", value}});
       };
       TaskRank seat{*communicator, command.at("arguments"), output, steps()};
+      if (runtime != nullptr) seat.place = device::Place({.runtime = wrapped(runtime)}, device_of(device, rank).index);
       (*task)(seat);
     });
     driver_->send({{"type", "idle"}, {"run", run}});

@@ -3,7 +3,7 @@
 //
 // Messages driver -> worker: {"type":"run","run":R,"case":N,"world":W,"seed":S,"limit":seconds,"scratch":folder}
 //                            (and "device" where it is not cpu, "arm" where it is not plain)
-//                            {"type":"task","run":R,"name":T,"world":W,"limit":seconds,"arguments":{…}}
+//                            {"type":"task","run":R,"name":T,"world":W,"limit":seconds,"arguments":{…}} (and "device" where it is not cpu)
 //                            {"type":"quit"}
 //          worker -> driver: hello {"group","pid","host": its identity}; {"type":"ready","rank","size","capabilities","environment"} or
 //                            {"type":"cannot_start","kind","message"};
@@ -20,6 +20,7 @@
 
 #include "harness/suite/suite.hpp"
 #include "harness/worker/host.hpp"
+#include "reference/device/place.hpp"
 
 namespace plumbline::worker {
 
@@ -29,6 +30,7 @@ struct TaskRank {
   const nlohmann::json& arguments;
   std::function<void(const nlohmann::json&)> output;  // to the driver
   suite::Steps steps;                                 // a mutant's, where there is one
+  device::Place place = {};                           // of its data, in the device's default stream
 };
 /// A job that ranks run for a command other than check: "train", "bench". Throws to fail.
 using Task = std::function<void(TaskRank&)>;

@@ -14,18 +14,6 @@ using namespace std::chrono_literals;
 
 constexpr std::array<std::size_t, 4> kCounts{0, 1, 5, 20000};
 
-float sum_of(int ranks, std::size_t i) {
-  float sum = 0;
-  for (int rank = 0; rank < ranks; ++rank) sum += given(rank, i);
-  return sum;
-}
-
-std::vector<float> sums(int ranks, std::size_t count, std::size_t first = 0) {
-  std::vector<float> all(count);
-  for (std::size_t i = 0; i < count; ++i) all[i] = sum_of(ranks, first + i);
-  return all;
-}
-
 // Block s of rank r's gift, for all r, one behind the other.
 std::vector<float> blocks(int ranks, std::size_t count, std::size_t block) {
   std::vector<float> all;
@@ -291,12 +279,51 @@ TEST_F(NcclStreams, ACallIsDoneInTheOrderOfTheCallersStream) {
   }
 }
 
+// Of a call whose producer is slow: the stream that is the caller's then meets the result.
+TEST_F(NcclStreams, TheStreamOfEachWaitAndOfADropGoesOnBehindTheCall) {
+  const int device = job()->process.device;
+  const device::OwnStream before(devices(), device), first(devices(), device), second(devices(), device);
+  OnDevice data(1000), seen(1000), other(1);
+  const auto start = [&] {
+    data.put(gift(me, 1000));
+    world.use_stream(before.get());
+    devices()->pause(device, 30ms, before.get());
+    return world.start({.operation = Operation::all_reduce, .in = data.view(), .out = data.view()});
+  };
+  const auto expect_result_in = [&](device::Stream stream) {
+    devices()->copy(device, seen.view().data, data.view().data, data.view().bytes(), stream);
+    devices()->synchronize(device, stream);
+    EXPECT_EQ(seen.get(), sums(n, 1000));
+  };
+  {
+    Work work = start();
+    for (const device::OwnStream* const stream : {&first, &second}) {
+      world.use_stream(stream->get());
+      work.wait();
+      expect_result_in(stream->get());
+    }
+  }
+  {
+    const Work dropped = start();
+    world.all_reduce(other.view(), other.view(), ReduceOp::sum);  // after it all have made the first
+    world.use_stream(first.get());
+  }
+  expect_result_in(first.get());
+  world.use_stream(nullptr);
+}
+
 TEST_F(NcclStreams, TestIsTrueWhenTheDeviceIsDone) {
   const int device = job()->process.device;
   OnDevice data(gift(me, 100));
+  const device::OwnEvent produced(devices(), device);
   devices()->pause(device, 50ms, nullptr);
+  produced.record(nullptr);
   Work work = world.start({.operation = Operation::all_reduce, .in = data.view(), .out = data.view()});
-  EXPECT_FALSE(work.test());
+  for (const bool is_waited_for : {false, true}) {
+    if (is_waited_for) work.wait();
+    const bool told = work.test();  // of a moment before the event is looked at
+    EXPECT_FALSE(told && !produced.is_reached()) << "the device is not done";
+  }
   while (!work.test()) std::this_thread::yield();
   EXPECT_EQ(data.get(), sums(n, 100));
 }

@@ -10,7 +10,9 @@ namespace plumbline::subject::nccl {
 using comm::Call;
 
 NcclCommunicator::NcclCommunicator(std::shared_ptr<Group> group, device::Stream stream)
-    : Communicator(group->rank, group->identity), group_(std::move(group)), stream_(stream) {}
+    : Communicator(group->rank, group->identity),
+      group_(std::move(group)),
+      stream_(std::make_shared<device::Stream>(stream)) {}
 
 void NcclCommunicator::expect_supported(const Call& call) const {
   const Process& process = group_->job->process;
@@ -43,7 +45,7 @@ comm::Work NcclCommunicator::do_start(std::span<const Call> calls) {
 std::unique_ptr<comm::Communicator> NcclCommunicator::do_create_group(std::span<const int> ranks) {
   std::vector<int> world_ranks;
   for (const int member : ranks) world_ranks.push_back(group_->identity.ranks[static_cast<std::size_t>(member)]);
-  return std::make_unique<NcclCommunicator>(Group::create(group_->job, group_, std::move(world_ranks), ""), stream_);
+  return std::make_unique<NcclCommunicator>(Group::create(group_->job, group_, std::move(world_ranks), ""), *stream_);
 }
 
 }  // namespace plumbline::subject::nccl

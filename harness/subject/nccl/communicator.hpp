@@ -16,7 +16,7 @@ class NcclCommunicator final : public comm::Communicator {
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   [[nodiscard]] const comm::Capabilities& capabilities() const override { return group_->job->process.capabilities; }
-  void use_stream(void* stream) override { stream_ = stream; }
+  void use_stream(void* stream) override { *stream_ = stream; }
   void abort(const std::string& reason) noexcept override { group_->abort(reason); }
 
  private:
@@ -28,7 +28,7 @@ class NcclCommunicator final : public comm::Communicator {
   void expect_supported(const comm::Call& call) const;
 
   const std::shared_ptr<Group> group_;
-  device::Stream stream_;
+  const std::shared_ptr<device::Stream> stream_;  // calls under way know it, too
 };
 
 }  // namespace plumbline::subject::nccl

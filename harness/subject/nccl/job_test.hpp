@@ -72,6 +72,17 @@ inline std::vector<float> gift(int rank, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) values[i] = given(rank, i);
   return values;
 }
+/// Of all ranks' elements i.
+inline float sum_of(int ranks, std::size_t i) {
+  float sum = 0;
+  for (int rank = 0; rank < ranks; ++rank) sum += given(rank, i);
+  return sum;
+}
+inline std::vector<float> sums(int ranks, std::size_t count, std::size_t first = 0) {
+  std::vector<float> all(count);
+  for (std::size_t i = 0; i < count; ++i) all[i] = sum_of(ranks, first + i);
+  return all;
+}
 
 /// Another job of these processes, which shares nothing with the first: for what leaves its lanes broken.
 inline std::shared_ptr<Job> make_job(const std::string& name, const std::string& start_limit = "60") {

@@ -109,6 +109,7 @@ void Messages::pump(int peer, Outgoing& outgoing) {
   while (const auto number = direction.taken.pop()) {
     const auto found = outgoing.offered.find(*number);
     Message& message = *found->second;
+    message.is_taken = true;
     message.call().root = kReceiver;
     lane_to(peer, outgoing).push(message.batch);
     outgoing.offered.erase(found);
@@ -149,6 +150,7 @@ bool Messages::take(int peer, Incoming& incoming, Message& message, std::uint64_
     return true;
   }
   if (!process_.board.direction(peer, me).taken.push(number)) return false;
+  message.is_taken = true;
   message.call().root = kSender;
   (void)lane_from(peer, incoming);
   incoming.lane->push(message.batch);

@@ -34,6 +34,7 @@ struct Message {
   const std::uint64_t group;
   const int peer;                      // process
   const std::shared_ptr<Batch> batch;  // of this call alone; issued once it was taken
+  bool is_taken = false;               // the receiver has, and said so: the peer is missed no more
   std::string mismatch;                // what was offered instead: the receive ended
   [[nodiscard]] comm::Call& call() const { return batch->calls.front(); }
 };

@@ -27,7 +27,7 @@ void NcclWork::post(std::span<const Call> calls) {
       });
     };
     while (i < calls.size() && fits(calls[i])) batch->calls.push_back(calls[i++]);
-    batch->ready.record(stream_);
+    batch->ready.record(*stream_);
     const std::uint64_t number = group_->post(batch);
     parts_.push_back({.call = first, .batch = std::move(batch), .number = number});
   }
@@ -36,7 +36,7 @@ void NcclWork::post(std::span<const Call> calls) {
 
 void NcclWork::post_message(const Call& call) {
   const int peer = group_->identity.ranks[static_cast<std::size_t>(call.root)];
-  auto message = std::make_shared<Message>(group_->job->process, group_->identity.id, call, peer, stream_);
+  auto message = std::make_shared<Message>(group_->job->process, group_->identity.id, call, peer, *stream_);
   group_->job->messages.post(message);
   parts_.push_back({.call = call, .batch = message->batch, .message = std::move(message)});
 }
@@ -54,13 +54,13 @@ bool NcclWork::is_done() const {
 
 std::vector<int> NcclWork::missing(const Part& part) const {
   if (part.message == nullptr) return group_->missing(part.number);
-  return part.batch->is_issued ? std::vector<int>{} : std::vector{part.call.root};
+  return part.message->is_taken || part.batch->is_issued ? std::vector<int>{} : std::vector{part.call.root};
 }
 
-bool NcclWork::test() { return has_ended_ || look(Extent::device); }
+bool NcclWork::test() { return has_ended_ ? is_done() : look(Extent::device); }
 
 void NcclWork::wait(comm::Timeout timeout) {
-  if (has_ended_) return;
+  if (has_ended_) return hold_back_caller();
   Patience patience(timeout);
   while (!look(Extent::host)) {
     if (patience.is_over()) time_out(*timeout);
@@ -83,9 +83,13 @@ bool NcclWork::look(Extent extent) {
       return false;
     }
   }
-  for (const Part& part : parts_) group_->job->process.hold_back(stream_, part.batch->done);
+  hold_back_caller();
   has_ended_ = true;
   return true;
+}
+
+void NcclWork::hold_back_caller() const {
+  for (const Part& part : parts_) group_->job->process.hold_back(*stream_, part.batch->done);
 }
 
 const NcclWork::Part& NcclWork::first_unmet() const {
@@ -142,7 +146,7 @@ void NcclWork::withdraw() noexcept {
     if (part.message == nullptr) continue;
     if (!part.batch->is_issued) group_->job->messages.withdraw(*part.message);
     try {  // as after a wait: what the caller puts into its stream from now on comes after the bytes were read
-      job.process.hold_back(stream_, part.batch->is_issued ? part.batch->done : part.batch->ready);
+      job.process.hold_back(*stream_, part.batch->is_issued ? part.batch->done : part.batch->ready);
     } catch (const std::exception&) {
       // The device is lost; what it was doing is, too.
     }
@@ -152,9 +156,16 @@ void NcclWork::withdraw() noexcept {
 NcclWork::~NcclWork() {
   if (has_ended_ || parts_.empty()) return;
   const Process::Turn turn(group_->job->process);
-  if (!group_->has_failed() && std::ranges::all_of(parts_, [this](const Part& part) { return is_met(part); })) return;
-  withdraw();
-  group_->fail(Status::failed, fmt::format("rank {} dropped an unfinished call", group_->rank));
+  if (group_->has_failed() || !std::ranges::all_of(parts_, [this](const Part& part) { return is_met(part); })) {
+    withdraw();
+    group_->fail(Status::failed, fmt::format("rank {} dropped an unfinished call", group_->rank));
+    return;
+  }
+  try {  // nobody waited, and the buffers are in use
+    hold_back_caller();
+  } catch (const std::exception&) {
+    // The device is lost; the next call says so.
+  }
 }
 
 }  // namespace plumbline::subject::nccl

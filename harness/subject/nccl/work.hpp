@@ -1,7 +1,7 @@
 // harness/subject/nccl/work.hpp: calls under way.
 //
-// Model   A wait ends when all members have made the call and it is in the stream: what the caller puts into its stream from then on
-//         comes after it. Only a barrier waits for the device, too.
+// Model   A wait ends when all members have made the call and it is in the stream: what the caller puts into the stream that is its
+//         then comes after it, also at a further wait. Only a barrier waits for the device, too.
 //         Whom a wait is for is known from the board: collectives are counted there, messages offered and taken.
 #pragma once
 
@@ -14,7 +14,9 @@ namespace plumbline::subject::nccl {
 
 class NcclWork final : public comm::Work::State {
  public:
-  NcclWork(std::shared_ptr<Group> group, device::Stream stream) : group_(std::move(group)), stream_(stream) {}
+  /// `stream`: the caller's, as it is at each moment.
+  NcclWork(std::shared_ptr<Group> group, std::shared_ptr<const device::Stream> stream)
+      : group_(std::move(group)), stream_(std::move(stream)) {}
   ~NcclWork() override;
   NcclWork(const NcclWork&) = delete;
   NcclWork& operator=(const NcclWork&) = delete;
@@ -23,6 +25,7 @@ class NcclWork final : public comm::Work::State {
   void post(std::span<const comm::Call> calls);
   bool test() override;
   void wait(comm::Timeout timeout) override;
+  [[nodiscard]] bool outlasts_wait() const override { return true; }
 
  private:
   /// Collectives that were put into the lane together, or a message.
@@ -39,6 +42,8 @@ class NcclWork final : public comm::Work::State {
   bool look(Extent extent);
   [[nodiscard]] bool is_met(const Part& part) const;
   [[nodiscard]] bool is_done() const;
+  /// The caller's stream goes on when the device is through.
+  void hold_back_caller() const;
   [[nodiscard]] std::vector<int> missing(const Part& part) const;
   /// Throws where the members' news mean that this will not end well.
   void judge(const Group::News& news);
@@ -51,7 +56,7 @@ class NcclWork final : public comm::Work::State {
   void withdraw() noexcept;
 
   const std::shared_ptr<Group> group_;
-  const device::Stream stream_;
+  const std::shared_ptr<const device::Stream> stream_;
   std::vector<Part> parts_;
   bool has_ended_ = false;
 };

@@ -12,20 +12,24 @@
 // Faults  NCCL_DOUBLE_FAULT, of this process:
 //           async_error       the kernels launched meanwhile never end, and an asynchronous error is reported
 //           hidden_error      the same, and it is not reported
-//           ungrouped         group calls do nothing: each call is a kernel of its own
 //           refuse_init       communicators cannot be made: two ranks on one GPU
 //           slow_abort        ncclCommAbort takes a second
 //           slow_connect      the first call on a communicator is not through as long as this is set
 //         NCCL_DOUBLE_VERSION is what it says of itself. Built with NCCL_DOUBLE_WITHOUT_SPLIT it lacks a function.
+// Mutants NCCL_DOUBLE_MUTANT, of this process: what NCCL would make of a module that is wrong in one way. ../README.md has a row for
+//         each fault and each mutant, with the test that meets it; ../mutants_test.py runs them.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -54,6 +58,20 @@ constexpr int kLooks = 3;                 // until something asynchronous is thr
 std::string fault() {
   const char* text = std::getenv("NCCL_DOUBLE_FAULT");
   return text == nullptr ? "" : text;
+}
+
+constexpr std::array<std::string_view, 8> kMutants{"never_asks", "never_aborts", "abort_waits",   "aborts_all",
+                                                   "ungrouped",  "blocks",       "keys_reversed", "words_lost"};
+
+bool is_mutant(std::string_view name) {
+  static const std::string chosen = [] {
+    const char* text = std::getenv("NCCL_DOUBLE_MUTANT");
+    std::string mutant = text == nullptr ? "" : text;
+    if (mutant.empty() || std::ranges::count(kMutants, mutant) > 0) return mutant;
+    std::fprintf(stderr, "NCCL_DOUBLE_MUTANT='%s' is none of the double's mutants\n", text);
+    std::exit(2);
+  }();
+  return chosen == name;
 }
 
 thread_local std::string last_error;
@@ -197,7 +215,8 @@ struct OpaqueComm : std::enable_shared_from_this<OpaqueComm> {
   const int rank;
   const Segment segment;
   std::atomic<bool> aborted{false};
-  std::atomic<int> running{0};  // kernels that have begun
+  std::atomic<int> waiting{0};  // kernels that were launched and have not ended
+  std::atomic<int> running{0};  // those of them that have begun
   std::atomic<int> error{0};    // asynchronous
   bool is_connected = false;
   int looks_left = 0;                           // until it is through with what it was asked for
@@ -215,9 +234,12 @@ namespace {
 using plumbline::subject::nccl::OpaqueComm;
 using Comm = OpaqueComm*;
 
+std::vector<std::weak_ptr<OpaqueComm>> made_here;  // in the mutant that ends them all
+
 Comm make_comm(const std::string& name, int ranks, int rank) {
   auto made = std::make_shared<OpaqueComm>(name, ranks, rank);
   made->self = made;
+  if (is_mutant("aborts_all")) made_here.push_back(made);
   return made.get();
 }
 
@@ -362,6 +384,7 @@ void launch(const Pending& group) {
   const std::string what = fault();
   const bool fails = what == "async_error" || what == "hidden_error";
   const bool tells = what == "async_error";
+  ++comm->waiting;
   static_cast<plumbline::device::EmulatedQueue*>(group.stream)
       ->put([group, owner = comm->shared_from_this(), fails, tells] {
         OpaqueComm& comm = *owner;
@@ -376,7 +399,9 @@ void launch(const Pending& group) {
           for (const auto& collective : group.collectives)
             if (!comm.aborted) collective();
         --comm.running;
+        --comm.waiting;
       });
+  while (is_mutant("blocks") && comm->waiting > 0) sched_yield();
 }
 
 Result end_group() {
@@ -457,14 +482,15 @@ NCCL_DOUBLE Result ncclCommSplit(Comm comm, int color, int key, Comm* made, Conf
   // As NCCL does: the new one is given when the old one is through.
   *made = nullptr;
   comm->looks_left = kLooks;
+  const int rank = is_mutant("keys_reversed") ? comm->ranks - 1 - key : key;
   comm->launches.push_back(
-      [comm, made, key] { *made = make_comm(comm->name + "-" + std::to_string(++comm->splits), comm->ranks, key); });
+      [comm, made, rank] { *made = make_comm(comm->name + "-" + std::to_string(++comm->splits), comm->ranks, rank); });
   return Result::in_progress;
 }
 #endif
 
 NCCL_DOUBLE Result ncclCommGetAsyncError(Comm comm, Result* error) {
-  *error = static_cast<Result>(comm->error.load());
+  *error = is_mutant("never_asks") ? Result::success : static_cast<Result>(comm->error.load());
   if (*error != Result::success) return Result::success;
   const bool is_slow = fault() == "slow_connect" && comm->looks_left == 1;
   if (comm->looks_left > 0 && !is_slow && --comm->looks_left == 0)
@@ -484,6 +510,10 @@ NCCL_DOUBLE Result ncclCommDestroy(Comm comm) {
 
 // What has begun no longer touches its buffers afterwards; what has not never will.
 NCCL_DOUBLE Result ncclCommAbort(Comm comm) {
+  if (is_mutant("never_aborts")) return Result::success;
+  while (is_mutant("abort_waits") && comm->waiting > 0) sched_yield();
+  for (const auto& one : made_here)
+    if (const auto other = one.lock()) other->aborted = true;
   comm->aborted = true;
   if (fault() == "slow_abort") std::this_thread::sleep_for(std::chrono::seconds(1));
   while (comm->running > 0) sched_yield();
@@ -506,7 +536,7 @@ NCCL_DOUBLE const char* ncclGetErrorString(Result result) {
   }
 }
 
-NCCL_DOUBLE const char* ncclGetLastError(Comm) { return last_error.c_str(); }
+NCCL_DOUBLE const char* ncclGetLastError(Comm) { return is_mutant("words_lost") ? "" : last_error.c_str(); }
 
 NCCL_DOUBLE Result ncclAllReduce(const void* in, void* out, std::size_t count, DataType type, RedOp op, Comm comm,
                                  void* stream) {
@@ -549,13 +579,13 @@ NCCL_DOUBLE Result ncclRecv(void* out, std::size_t count, DataType type, int pee
 }
 
 NCCL_DOUBLE Result ncclGroupStart() {
-  if (fault() == "ungrouped") return Result::success;
+  if (is_mutant("ungrouped")) return Result::success;
   ++depth;
   return Result::success;
 }
 
 NCCL_DOUBLE Result ncclGroupEnd() {
-  if (fault() == "ungrouped") return Result::success;
+  if (is_mutant("ungrouped")) return Result::success;
   if (depth == 0) return refuse(Result::invalid_usage, "no group call is open");
   return end_group();
 }
