@@ -263,7 +263,7 @@ void PushSum::require_same_types(std::span<const Buffer> x) const {
 // Once: each node has heard of all others before it sends the first message.
 void PushSum::verify() {
   if (is_verified_ || !options_.verifies || !steps_.verifies() || graph_.nodes() == 1) return;
-  is_verified_ = !steps_.compares_again();
+  is_verified_ = !steps_.compares_again();  // false but for a mutant: a comparison that is cut has not been made
   compare();
   is_verified_ = true;
 }
@@ -941,9 +941,11 @@ std::int64_t PushSum::bytes_per_round(std::int64_t elements, DType dtype) const 
 }
 
 void divide(std::span<const Buffer> x, double weight) {
+  device::require_at("gossip: divide", x, {});
   for (const Buffer& tensor : x) divide(tensor, weight);
 }
 void multiply(std::span<const Buffer> x, double weight) {
+  device::require_at("gossip: multiply", x, {});
   for (const Buffer& tensor : x) scale(tensor, weight);
 }
 

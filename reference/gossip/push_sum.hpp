@@ -272,7 +272,7 @@ class PushSum {
   double weight_ = 1;
 };
 
-/// Divides x, in the host's memory, by w: the estimate. multiply() takes it back.
+/// Divides x, in the host's memory, by w: the estimate. multiply() takes it back. Both throw InvalidArgument for other memory.
 void divide(std::span<const comm::Buffer> x, double weight);
 void multiply(std::span<const comm::Buffer> x, double weight);
 
