@@ -124,12 +124,12 @@ std::string words_of(const Peers& peers) {
   return fmt::format("sends to {} and receives from {}", peers.out, peers.in);
 }
 
-comm::TimeoutError late_round(const std::string& place, const std::string& interruption,
+comm::TimeoutError late_round(const std::string& round, const std::string& interruption,
                               std::chrono::nanoseconds heartbeat) {
   const std::string why = interruption.empty()
                               ? "has heard nothing"
                               : fmt::format("was interrupted again and again, the last time by '{}',", interruption);
-  return comm::TimeoutError(fmt::format("{}, and {} for the heartbeat time of {} s", place, why,
+  return comm::TimeoutError(fmt::format("{}, and {} for the heartbeat time of {} s", round, why,
                                         std::chrono::duration<double>(heartbeat).count()));
 }
 
@@ -178,7 +178,7 @@ void PushSum::set_round(std::int64_t round) {
   for (Lane& lane : lanes_) lane.round = round;
 }
 
-std::string PushSum::place() const {
+std::string PushSum::words_of_round() const {
   return fmt::format("round {} of gossip over group {}: node {} {}", round_, group_->group().name, group_->rank(),
                      words_of(graph_.peers(group_->rank(), round_)));
 }

@@ -93,9 +93,9 @@ struct Incoming {
 /// "sends to [1] and receives from [2]".
 [[nodiscard]] std::string words_of(const Peers& peers);
 
-/// Of a round that did not come within the heartbeat time: `place` as PushSum::place() says it, `interruption` the error
-/// of its last try, or "" where there was none.
-[[nodiscard]] comm::TimeoutError late_round(const std::string& place, const std::string& interruption,
+/// Of a round that did not come within the heartbeat time: `round` as PushSum::words_of_round() says it, `interruption` the
+/// error of its last try, or "" where there was none.
+[[nodiscard]] comm::TimeoutError late_round(const std::string& round, const std::string& interruption,
                                             std::chrono::nanoseconds heartbeat);
 
 /// Memory of messages, which is kept from round to round.
@@ -125,7 +125,7 @@ class PushSum {
   [[nodiscard]] std::int64_t round() const { return round_; }
   void set_round(std::int64_t round);  // throws OutOfRange below 0
   /// That round in words, for messages: "round 3 of gossip over group world: node 1 sends to [2] and receives from [0]".
-  [[nodiscard]] std::string place() const;
+  [[nodiscard]] std::string words_of_round() const;
   /// w.
   [[nodiscard]] double weight() const { return weight_; }
   void set_weight(double weight) { weight_ = weight; }
