@@ -533,8 +533,10 @@ void PushSum::take_in(Lane& lane, std::span<const Buffer> x) {
   if (std::exchange(lane.has_come, true)) return;
   Transfer& transfer = *transfer_;
   if (!transfer.peers().in.empty()) {
-    const std::size_t parts = transfer.parts.size();
-    for (std::size_t sender = 1; sender < transfer.peers().in.size(); ++sender) {
+    const std::size_t parts = transfer.parts.size(), senders = transfer.peers().in.size();
+    // Terms of the sum that absorb() adds.
+    const std::size_t terms = place_.is_host() ? 1 : std::min<std::size_t>(senders, kMostArrivals);
+    for (std::size_t sender = 1; sender <= senders - terms; ++sender) {
       transfer.pairs.clear();
       for (std::size_t i = 0; i < parts; ++i)
         transfer.pairs.push_back({transfer.came[sender * parts + i], transfer.came[i]});
@@ -543,7 +545,10 @@ void PushSum::take_in(Lane& lane, std::span<const Buffer> x) {
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < lane.tensors.size(); ++i) {
       const std::int64_t count = x[lane.tensors[i]].count;
-      incoming_.values[lane.tensors[i]] = transfer.fused ? piece_of(transfer.came[0], begin, count) : transfer.came[i];
+      for (std::size_t term = 0; term < terms; ++term) {
+        const Buffer* const message = &transfer.came[term == 0 ? 0 : (senders - terms + term) * parts];
+        incoming_.values[lane.tensors[i]][term] = transfer.fused ? piece_of(*message, begin, count) : message[i];
+      }
       begin += count;
     }
   }
@@ -574,17 +579,9 @@ void PushSum::absorb(std::span<const Buffer> x, const Incoming& incoming) {
 }
 
 void PushSum::absorb_lane(const Lane& lane, std::span<const Buffer> x, const Incoming& incoming) const {
-  std::vector<TensorPair> came;
-  std::vector<Buffer> alone;  // nobody sent
-  for (const std::size_t tensor : lane.tensors)
-    if (incoming.values[tensor].count != x[tensor].count || x[tensor].count == 0)
-      alone.push_back(x[tensor]);
-    else
-      came.push_back({incoming.values[tensor], x[tensor]});
-  if (!is_lazy_) return add(place_, came);
-  const double kept = is_fairscale() ? weight_lane().kept : lane.kept;
-  scale(place_, alone, kept);
-  add_and_scale(place_, came, kept);
+  std::vector<Arrivals> tensors;
+  for (const std::size_t tensor : lane.tensors) tensors.push_back({x[tensor], incoming.values[tensor]});
+  gossip::mix(place_, tensors, {is_fairscale() ? weight_lane().kept : lane.kept, is_lazy_});
 }
 
 void PushSum::absorb_weight(double incoming) {
