@@ -10,8 +10,10 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/comm/ring_sum.hpp"
 #include "reference/device/calls.hpp"
 #include "reference/device/emulated.hpp"
+#include "reference/slowmo/averaging.hpp"
 #include "reference/slowmo/elements.hpp"
 #include "reference/slowmo/slowmo.hpp"
 
@@ -178,6 +180,42 @@ TEST(StepsOnADevice, DoNotRetryForWantOfMemory) {
                     EXPECT_THROW(rank.slowmo().step(), OutOfMemory);
                   },
                   {.device_calls = device::make_calls(runtime)});
+}
+
+// In parts for which there is memory, but not for all at once; the order is the whole message's.
+TEST(RingSums, AreMadePartByPart) {
+  constexpr int ranks = 3;
+  constexpr std::size_t elements = 400'001;
+  const auto runtime = device::make_emulated({.devices = ranks, .memory_bytes = 5 << 20});
+  std::vector<std::vector<float>> given(ranks, std::vector<float>(elements));
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    for (std::size_t i = 0; i < elements; ++i)
+      given[rank][i] = 1.0F / static_cast<float>(1 + (i * (rank + 3) + 5 * rank) % 9973);
+  std::vector<std::span<const float>> inputs(given.begin(), given.end());
+  const std::vector<float> right = comm::ring_sum<float>(inputs);
+  for (const int root : {-1, 1})  // on all ranks, or on one
+    comm::run_ranks(ranks,
+                    [&](comm::Communicator& world) {
+                      const OwnStream stream(runtime, world.rank());
+                      const device::Memory memory(runtime, world.rank(), 4 * elements);
+                      const device::Place place({runtime, stream.get()}, world.rank());
+                      world.use_stream(stream.get());
+                      std::vector<float> values = given[static_cast<std::size_t>(world.rank())];
+                      place.copy(memory.data(), values.data(), memory.bytes());
+                      const std::array x{Buffer{memory.data(), elements, DType::f32, place.device()}};
+                      Workspace workspace(place);
+                      if (root < 0)
+                        all_reduce_mean(world, x, 1, Convention::fairscale, workspace);
+                      else
+                        reduce_mean(world, x, 1, root, Convention::fairscale, workspace);
+                      place.copy(values.data(), memory.data(), memory.bytes());
+                      place.synchronize();
+                      if (root < 0 || world.rank() == root) {
+                        EXPECT_TRUE(values == right) << "root " << root;
+                      }
+                      world.barrier();
+                    },
+                    {.device_calls = device::make_calls(runtime)});
 }
 
 TEST(StepsByWayOfTheHost, WaitForTheDevice) {
