@@ -120,6 +120,7 @@ class SlowMo::Impl {
     setting_ = steps_.settle(options_, global_->rank(), global_->size());
     masters_ = masters_in(tensors_);
     workspace_.emplace(place_of(tensors_, masters_, options_));
+    if (steps_.looks_at_groups_first(setting_)) SlowBuffers::require_groups(setting_, optimizer_(), place());
     make_groups();
     if (setting_.sgp) make_gossip();
     for (const Warning& warning : setting_.warnings) tell(warning.message);
