@@ -3,6 +3,7 @@
 #include <atomic>
 #include <latch>
 #include <thread>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -165,6 +166,37 @@ TEST(GossipThreadOnADevice, IsClosedBehindARefusal) {
                     EXPECT_TRUE(is_over);
                   },
                   {.device_calls = device::make_calls(runtime)});
+}
+
+/// Counts launches of push-sum's mixing.
+class CountsMixing final : public device::RuntimeDecorator {
+ public:
+  using RuntimeDecorator::RuntimeDecorator;
+  void launch(int device, const device::Kernel& kernel, const void* work, std::int32_t chunks,
+              device::Stream stream) override {
+    if (kernel.name == MixWork::kName) ++launches;
+    RuntimeDecorator::launch(device, kernel, work, chunks, stream);
+  }
+  std::atomic<int> launches{0};
+};
+
+// Three peers' messages in one launch; of four, the first two are added up before.
+TEST(PushSumOnADevice, AddsMessagesInFewLaunches) {
+  for (const auto& [ranks, launches] : {std::pair{4, 1}, std::pair{5, 2}}) {
+    const auto runtime = std::make_shared<CountsMixing>(device::make_emulated({.devices = ranks}));
+    comm::run_ranks(ranks,
+                    [&](Communicator& group) {
+                      const Numbers x(runtime, group.rank(),
+                                      std::vector<float>(50, static_cast<float>(ranks * group.rank())));
+                      PushSum push_sum(group, Graph({.kind = GraphKind::complete, .nodes = group.size()}), {},
+                                       {.device = x.place().use()});
+                      push_sum.mix(x.buffer());
+                      EXPECT_THAT(x.get(), testing::Each(static_cast<float>(ranks * (ranks - 1) / 2)));
+                      group.barrier();
+                    },
+                    {.device_calls = device::make_calls(runtime)});
+    EXPECT_EQ(runtime->launches, ranks * launches) << ranks;
+  }
 }
 
 TEST(Estimates, AreOfTheHostsMemory) {
