@@ -317,8 +317,6 @@ void refuses_misplaced(Context& context) {
 
 // One member gives the host's memory, the others a device's. Of a backend that knows both.
 void mixed_members(Context& context) {
-  const auto& devices = context.capabilities().devices;
-  if (std::ranges::count(devices, comm::Device::Kind::cpu) == 0) return;
   const DeviceSeat& seat = context.device_seat();
   const auto victim = context.world().duplicate();
   const Memory memory(seat.runtime, seat.device.index, 64);
@@ -390,6 +388,7 @@ void add_device_checks(suite::Suite& suite) {
              .axes = {suite::worlds({2, 3})},
              .limit = 60s,
              .on_device = true,
+             .beside_host = true,
              .spoils_group = true,
              .body = mixed_members});
   suite.add({.id = "collectives.device.out_of_memory",

@@ -47,7 +47,25 @@ class FailingCall final : public comm::CommunicatorDecorator {
   int left_;
 };
 
-/// Says that it takes the host's memory alone.
+/// Counts the calls that are made.
+class CountingCalls final : public comm::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+  std::atomic<int> calls{0};
+
+ private:
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    ++calls;
+    CommunicatorDecorator::do_run(call, timeout);
+  }
+  comm::Work do_start(std::span<const comm::Call> started) override {
+    ++calls;
+    return CommunicatorDecorator::do_start(started);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override { return group; }
+};
+
+/// Takes the host's memory alone.
 class WireOfTheHost final : public comm::CommunicatorDecorator {
  public:
   explicit WireOfTheHost(std::unique_ptr<comm::Communicator> inner)
@@ -57,6 +75,20 @@ class WireOfTheHost final : public comm::CommunicatorDecorator {
   [[nodiscard]] const comm::Capabilities& capabilities() const override { return capabilities_; }
 
  private:
+  static void look_at(const comm::Call& call) {
+    for (const comm::Device device : {call.in.device, call.out.device})
+      if (device.kind != comm::Device::Kind::cpu)
+        throw Unsupported("memory of " + comm::name_of(device) +
+                          " over a wire that a check gave the host's memory alone");
+  }
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    look_at(call);
+    CommunicatorDecorator::do_run(call, timeout);
+  }
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    std::ranges::for_each(calls, look_at);
+    return CommunicatorDecorator::do_start(calls);
+  }
   std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
     return std::make_unique<WireOfTheHost>(std::move(group));
   }

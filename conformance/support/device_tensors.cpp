@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include "reference/comm/half.hpp"
 
@@ -40,6 +41,13 @@ void set(std::byte* at, DType dtype, double value) {
     default:
       return put(at, value);
   }
+}
+
+// Whether all ranks say yes.
+bool all_agree(comm::Communicator& group, bool mine) {
+  std::int32_t answer = mine ? 1 : 0;
+  group.all_reduce({&answer, 1, DType::i32}, {&answer, 1, DType::i32}, comm::ReduceOp::min);
+  return answer != 0;
 }
 
 }  // namespace
@@ -112,8 +120,21 @@ bool await(const device::OwnEvent& event) {
   return true;
 }
 
-bool takes_the_hosts_memory(suite::Context& context) {
-  return std::ranges::count(context.capabilities().devices, comm::Device::Kind::cpu) > 0;
+void expect_host_goes_on(suite::Context& context, const char* requirement, device::Stream stream,
+                         const std::function<void()>& work) {
+  using namespace std::chrono_literals;
+  const suite::DeviceSeat& seat = context.device_seat();
+  bool went_on = false;
+  for (const auto producer : {100ms, 800ms, 5000ms}) {
+    const device::OwnEvent produced(seat.runtime, seat.device.index);
+    seat.runtime->pause(seat.device.index, producer, stream);
+    produced.record(stream);
+    work();
+    went_on = went_on || !produced.is_reached();
+    EXPECT_TRUE(await(produced)) << requirement;
+    if (all_agree(context.world(), went_on)) break;
+  }
+  EXPECT_TRUE(went_on) << requirement << ": the host waited for the device";
 }
 
 }  // namespace plumbline::conformance

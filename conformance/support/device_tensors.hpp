@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -67,7 +68,9 @@ class DeviceTensors {
 /// Waits until the event is reached, without a wait of the runtime's; false after a minute.
 [[nodiscard]] bool await(const device::OwnEvent& event);
 
-/// Whether the backend takes the host's memory beside the device's.
-[[nodiscard]] bool takes_the_hosts_memory(suite::Context& context);
+/// Asserts that the host is done with `work`, which it puts into the stream of the rank's device, while a producer ahead of it there
+/// is not. On a busy machine the host may be late by itself, so with ever slower producers, until all ranks have seen it. Collective.
+void expect_host_goes_on(suite::Context& context, const char* requirement, device::Stream stream,
+                         const std::function<void()>& work);
 
 }  // namespace plumbline::conformance

@@ -85,6 +85,17 @@ void step_in_evaluation(AveragedSteps& steps) {
   steps.slowmo.gossips = [](bool) { return true; };
 }
 
+void overwrite_masters(const device::Place& place, std::span<const gossip::TensorPair> halves) {
+  slowmo::copy(place, halves);
+}
+void overwrite_masters_at_checkpoints(AveragedSteps& steps) {
+  const auto is_draining = std::make_shared<bool>(false);
+  steps.slowmo.drains = [is_draining] { return *is_draining = true; };
+  steps.slowmo.error_after = [is_draining](const device::Place& place, std::span<const gossip::TensorPair> halves) {
+    (std::exchange(*is_draining, false) ? overwrite_masters : slowmo::add_errors_of)(place, halves);
+  };
+}
+
 void forget_slow_momentum(AveragedSteps& steps) {
   steps.slowmo.saved = [](slowmo::Checkpoint& checkpoint) {
     if (checkpoint.slow) std::ranges::fill(checkpoint.slow->momentum, 0);
@@ -179,11 +190,12 @@ std::vector<Mutant> of_slow_steps() {
        "a copy where an error is to be added",
        at("overlaps_halves", "algorithm=sgp-star-overlap,type=float16,lag=0", 3),
        at("overlaps", "algorithm=sgp-star-overlap,lag=0,node=1", 3), "parameters of 32 bits have no masters",
-       with([](AveragedSteps& steps) {
-         steps.slowmo.error_after = [](const device::Place& place, std::span<const gossip::TensorPair> halves) {
-           slowmo::copy(place, halves);
-         };
-       })},
+       with([](AveragedSteps& steps) { steps.slowmo.error_after = overwrite_masters; })},
+      {"train.checkpoint_overwrites_masters", "TRAIN-200",
+       "where a checkpoint adds a round, masters become their halves", "a copy where an error is to be added",
+       at("lags_over_checkpoints", "algorithm=sgp-star-overlap,type=float16,lag=2,checkpoints=2", 3),
+       at("overlaps_halves", "algorithm=sgp-star-overlap,type=float16,lag=2", 3), "nothing is saved",
+       with(overwrite_masters_at_checkpoints)},
       {"train.checkpoint_beside_gossip", "TRAIN-201", "a checkpoint does not wait for what is under way",
        "a state that is saved while a thread changes it",
        at("lags_over_checkpoints", "algorithm=sgp-star-overlap,type=float32,lag=2,checkpoints=2", 3),

@@ -585,6 +585,13 @@ std::vector<Mutant> on_devices() {
        [](std::shared_ptr<device::Runtime> inner) -> std::shared_ptr<device::Runtime> {
          return std::make_shared<NeverWaits>(std::move(inner));
        }},
+      {"slo.never_stages", "SLOWMO-182", "a communication device is taken, and ignored", "an option that nobody reads",
+       at("device.by_way_of_the_host", "run=localsgd,dtype=f32", 2), steps("localsgd", "f32"), "none is asked for",
+       with([](SlowMoSteps& steps) { steps.stages = [](bool) { return false; }; })},
+      {"slo.looks_at_groups_late", "SLOWMO-183", "the optimizer's tensors are looked at when they are to be broadcast",
+       "a check behind what it is to guard", at("device.refuses", "", 2), steps("localsgd", "f32"),
+       "all are in one memory",
+       with([](SlowMoSteps& steps) { steps.looks_at_groups_first = [](const Setting&) { return false; }; })},
       {"slo.stages_unasked", "SLOWMO-183", "all goes by way of the host, asked or not", "a default that is on",
        at("device.refuses", "", 2), steps("localsgd", "f32"), "values are the same",
        with([](SlowMoSteps& steps) { steps.stages = [](bool) { return true; }; })},

@@ -52,7 +52,9 @@ std::optional<Lacking> lacking_of_device(const Check& check, const nlohmann::jso
   if (!uses_device_memory(check, device)) return std::nullopt;
   if (description.contains("device_missing"))
     return Lacking{fmt::format("memory of {} ({})", device, description.at("device_missing").get<std::string>())};
-  if (!has(description.at("capabilities").value("devices", Words{"cpu"}), kind)) return Lacking{"memory of " + kind};
+  const Words devices = description.at("capabilities").value("devices", Words{"cpu"});
+  if (!has(devices, kind)) return Lacking{"memory of " + kind};
+  if (check.beside_host && !has(devices, "cpu")) return Lacking{"memory of the host beside that of " + kind};
   return std::nullopt;
 }
 

@@ -30,5 +30,20 @@ TEST_F(Eligibility, AsksAnAdapterThatNamesNoConventionsForAll) {
   EXPECT_EQ(lacks({{"operations", {"topology.query"}}}), "operation topology.grid");
 }
 
+TEST_F(Eligibility, AsksWhoTakesNoMemoryOfTheHostForNoneBesideIt) {
+  const auto lacks_of = [this](bool beside_host, const nlohmann::json& devices) {
+    const Check check{
+        .id = "gossip.device.rounds", .on_device = true, .beside_host = beside_host, .body = [](Context&) {}};
+    const nlohmann::json description{
+        {"capabilities", {{"claims", nlohmann::json::array()}, {"dtypes", {"f32"}}, {"devices", devices}}}};
+    const auto lack = lacking(suite_, {}, Case{.check = &check, .parameters = {}}, description, "cuda");
+    return lack ? lack->what : "";
+  };
+  EXPECT_EQ(lacks_of(true, {"cuda"}), "memory of the host beside that of cuda");
+  EXPECT_EQ(lacks_of(false, {"cuda"}), "");
+  EXPECT_EQ(lacks_of(true, {"cpu", "cuda"}), "");
+  EXPECT_EQ(lacks_of(true, {"cpu"}), "memory of cuda");
+}
+
 }  // namespace
 }  // namespace plumbline::suite

@@ -1,4 +1,4 @@
-// reference/gossip/backoff.hpp: how long to wait before a round of gossip that was interrupted is made again.
+// reference/gossip/backoff.hpp: whether a round of gossip that was interrupted is made again, and how long to wait before that.
 //
 // Model   1 ms, then each time twice as long: what passes soon costs little time, and what lasts little work. At most 1 s, and
 //         a fourth of the heartbeat time, so that there are several tries in it.
@@ -8,7 +8,14 @@
 #include <chrono>
 #include <utility>
 
+#include "reference/comm/errors.hpp"
+
 namespace plumbline::gossip {
+
+/// Whether it may go better the next time: a wire may hold again, but memory does not come back by itself.
+[[nodiscard]] inline bool may_pass(const RuntimeFailure& error) {
+  return dynamic_cast<const OutOfMemory*>(&error) == nullptr;
+}
 
 class Backoff {
  public:

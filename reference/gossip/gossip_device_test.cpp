@@ -1,11 +1,14 @@
 // Gossip on emulated devices: what the conformance checks, which know no device's inside, do not see.
 #include <array>
+#include <atomic>
 #include <latch>
 #include <thread>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/device/calls.hpp"
 #include "reference/device/emulated.hpp"
@@ -96,6 +99,113 @@ TEST(GossipThreadOnADevice, IsClosedUnderARound) {
                     EXPECT_TRUE(thread.hand_over(tensors));
                   },
                   {.device_calls = device::make_calls(runtime)});
+}
+
+// Where there is no memory for the copy that is sent, the round is not begun, and can be handed over later.
+TEST(GossipThreadOnADevice, HandsOverAllOrNothing) {
+  constexpr std::size_t memory = 1 << 16, elements = 100;
+  const auto runtime = device::make_emulated({.memory_bytes = memory});
+  comm::run_ranks(2,
+                  [&](Communicator& group) {
+                    const float own = 1.0F + 2.0F * static_cast<float>(group.rank());
+                    const Numbers x(runtime, group.rank(), std::vector<float>(elements, own));
+                    const std::array tensors{x.buffer()};
+                    GossipThread thread(group.duplicate(), Graph({.kind = GraphKind::ring, .nodes = 2}), {},
+                                        {.lazy = false, .device = x.place().use()});
+                    {
+                      const device::Memory others(runtime, x.place().index(), memory - 4 * elements);
+                      EXPECT_THROW((void)thread.hand_over(tensors), OutOfMemory);
+                    }
+                    EXPECT_FALSE(thread.is_gossiping());
+                    EXPECT_EQ(thread.weight(), 1);
+                    EXPECT_THAT(x.get(), testing::Each(own));
+                    EXPECT_TRUE(thread.hand_over(tensors));
+                    EXPECT_EQ(thread.collect(tensors, true), GossipThread::Collected::mixed);
+                    EXPECT_THAT(x.get(), testing::Each(2.0F));
+                    EXPECT_EQ(thread.weight(), 1);
+                  },
+                  {.device_calls = device::make_calls(runtime)});
+}
+
+// Memory does not come back while a round is made again and again.
+TEST(GossipThreadOnADevice, DoesNotRetryForWantOfMemory) {
+  constexpr std::size_t elements = 100;
+  const auto runtime = device::make_emulated({.memory_bytes = 4 * 2 * elements});  // no room for what comes
+  comm::run_ranks(2,
+                  [&](Communicator& group) {
+                    const Numbers x(runtime, group.rank(), std::vector<float>(elements, 1));
+                    const std::array tensors{x.buffer()};
+                    GossipThread thread(group.duplicate(), Graph({.kind = GraphKind::ring, .nodes = 2}), {},
+                                        {.heartbeat = 2s, .device = x.place().use()});
+                    EXPECT_TRUE(thread.hand_over(tensors));
+                    EXPECT_THROW((void)thread.collect(tensors, true), OutOfMemory);
+                  },
+                  {.device_calls = device::make_calls(runtime)});
+}
+
+// Values of another memory are refused, and closing waits for the caller's stream on the device as ever.
+TEST(GossipThreadOnADevice, IsClosedBehindARefusal) {
+  const auto runtime = device::make_emulated();
+  comm::run_ranks(2,
+                  [&](Communicator& group) {
+                    const Numbers x(runtime, group.rank(), std::vector<float>(50, 1));
+                    const std::array tensors{x.buffer()};
+                    std::array<float, 50> on_host{};
+                    GossipThread thread(group.duplicate(), Graph({.kind = GraphKind::ring, .nodes = 2}), {},
+                                        {.device = x.place().use()});
+                    EXPECT_TRUE(thread.hand_over(tensors));
+                    EXPECT_EQ(thread.collect(tensors, true), GossipThread::Collected::mixed);
+                    const std::array others{Buffer{on_host.data(), 50, DType::f32}};
+                    EXPECT_THROW((void)thread.hand_over(others), InvalidArgument);
+                    std::atomic<bool> is_over = false;
+                    static_cast<device::EmulatedQueue*>(x.place().use().stream)->put([&] {
+                      std::this_thread::sleep_for(50ms);
+                      is_over = true;
+                    });
+                    thread.close();
+                    EXPECT_TRUE(is_over);
+                  },
+                  {.device_calls = device::make_calls(runtime)});
+}
+
+/// Counts launches of push-sum's mixing.
+class CountsMixing final : public device::RuntimeDecorator {
+ public:
+  using RuntimeDecorator::RuntimeDecorator;
+  void launch(int device, const device::Kernel& kernel, const void* work, std::int32_t chunks,
+              device::Stream stream) override {
+    if (kernel.name == MixWork::kName) ++launches;
+    RuntimeDecorator::launch(device, kernel, work, chunks, stream);
+  }
+  std::atomic<int> launches{0};
+};
+
+// Three peers' messages in one launch; of four, the first two are added up before.
+TEST(PushSumOnADevice, AddsMessagesInFewLaunches) {
+  for (const auto& [ranks, launches] : {std::pair{4, 1}, std::pair{5, 2}}) {
+    const auto runtime = std::make_shared<CountsMixing>(device::make_emulated({.devices = ranks}));
+    comm::run_ranks(ranks,
+                    [&](Communicator& group) {
+                      const Numbers x(runtime, group.rank(),
+                                      std::vector<float>(50, static_cast<float>(ranks * group.rank())));
+                      PushSum push_sum(group, Graph({.kind = GraphKind::complete, .nodes = group.size()}), {},
+                                       {.device = x.place().use()});
+                      push_sum.mix(x.buffer());
+                      EXPECT_THAT(x.get(), testing::Each(static_cast<float>(ranks * (ranks - 1) / 2)));
+                      group.barrier();
+                    },
+                    {.device_calls = device::make_calls(runtime)});
+    EXPECT_EQ(runtime->launches, ranks * launches) << ranks;
+  }
+}
+
+TEST(Estimates, AreOfTheHostsMemory) {
+  const auto runtime = device::make_emulated();
+  const Numbers x(runtime, 1, {1, 2, 3});
+  const std::array tensors{x.buffer()};
+  EXPECT_THAT([&] { divide(tensors, 2); }, testing::ThrowsMessage<InvalidArgument>(
+                                               testing::HasSubstr("divide: tensor 0 is in memory of emulated:1")));
+  EXPECT_THROW(multiply(tensors, 2), InvalidArgument);
 }
 
 TEST(PushSumOnADevice, ByWayOfTheHostHasItsBits) {

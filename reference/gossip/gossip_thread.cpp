@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -87,55 +88,60 @@ struct GossipThread::Shared {
   Clock::time_point deadline;    // from its hand-over on
   Clock::time_point not_before;  // the exchange begins
   Backoff backoff{heartbeat};
-  std::string place;         // which round it is, and with whom
+  std::string words;         // which round it is, and with whom
   std::string interruption;  // the last one
 
   // Of whose turn it is.
   std::optional<OwnLane> lane;
   PushSum push_sum;
-  device::Place where;  // what is handed over lies
+  device::Place place;  // where what was handed over lies
   std::vector<device::Room> memory;
+  std::vector<Buffer> copied;  // in it
   std::vector<Buffer> sent;
   Incoming incoming;
   std::thread thread;
 
   // The caller's side; the lock is held.
-  void keep(std::span<const Buffer> x) {
-    sent.assign(x.begin(), x.end());
-    if (!copies) return;
+  // All that handing x over takes of a device, and where x lies.
+  [[nodiscard]] device::Place reserve(std::span<const Buffer> x) {
+    device::Place found = device::place_of("gossip", x, use);
+    if (!found.is_host() && has_own_stream && !lane) lane.emplace(use, found.index());
+    copied.assign(x.begin(), x.end());
+    if (!copies) return found;
     memory.resize(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) copied[i].data = memory[i].take(found, x[i].bytes());
+    return found;
+  }
+  void keep(std::span<const Buffer> x) {
+    sent = copied;
     std::vector<TensorPair> pairs;
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      sent[i].data = memory[i].take(where, x[i].bytes());
-      pairs.push_back({x[i], sent[i]});
-    }
-    copy(where, pairs);
+    for (std::size_t i = 0; i < x.size() && copies; ++i) pairs.push_back({x[i], sent[i]});
+    copy(place, pairs);
   }
-  void find_place(std::span<const Buffer> x) {
-    where = device::place_of("gossip", x, use);
-    if (!where.is_host() && has_own_stream && !lane) lane.emplace(use, where.index());
-  }
-  // Nothing is under way any more in memory that goes.
+  // Nothing is under way any more in memory that goes. A stream that tells of an error has come to its end as well; whoever
+  // collected the round was told of it.
   void await_device() const noexcept {
-    try {
-      if (lane) lane->synchronize();
-      where.synchronize();
-    } catch (const std::exception&) {
-      // The device does nothing any more.
-    }
+    const auto await = [](const auto& stream) {
+      try {
+        stream.synchronize();
+      } catch (const std::exception&) {
+      }
+    };
+    if (lane) await(*lane);
+    await(place);
   }
   void set_deadline() {
     constexpr std::chrono::hours longest{24 * 365};  // a sum that no clock can hold is none
     deadline = Clock::now() + std::min<std::chrono::nanoseconds>(heartbeat, longest);
   }
   void begin_round() {
-    place = push_sum.place();
+    words = push_sum.words_of_round();
     interruption.clear();
     backoff = Backoff(heartbeat);
     not_before = {};
     set_deadline();
   }
-  [[nodiscard]] comm::TimeoutError late() const { return late_round(place, interruption, heartbeat); }
+  [[nodiscard]] comm::TimeoutError late() const { return late_round(words, interruption, heartbeat); }
   // The thread's side: the exchange of what was handed over.
   [[nodiscard]] Incoming exchange() {
     if (lane) push_sum.use_stream(lane->stream());
@@ -195,14 +201,20 @@ bool GossipThread::hand_over(std::span<const Buffer> x) {
   const std::lock_guard lock(shared_->mutex);
   if (!shared_->takes_values(shared_->is_on) || shared_->is_under_way || shared_->is_closing || shared_->has_failed)
     return false;
-  shared_->find_place(x);
+  device::Place place = shared_->reserve(x);
   shared_->push_sum.prepare(x);
+  shared_->place = std::move(place);
   shared_->keep(x);
   if (shared_->lane && shared_->follows) shared_->lane->follow(shared_->use.stream);
   shared_->is_under_way = true;
   shared_->begin_round();
   shared_->give_turn();
   return true;
+}
+
+void GossipThread::reserve(std::span<const Buffer> x) {
+  const std::lock_guard lock(shared_->mutex);
+  if (!shared_->is_under_way) (void)shared_->reserve(x);
 }
 
 GossipThread::Collected GossipThread::collect(std::span<const Buffer> x, bool waits) {
@@ -219,10 +231,9 @@ GossipThread::Collected GossipThread::collect(std::span<const Buffer> x, bool wa
       std::rethrow_exception(shared.error);
     } catch (const RuntimeFailure& error) {
       shared.interruption = error.what();
-      if (Clock::now() >= shared.deadline) {
-        shared.has_failed = true;
-        throw shared.late();
-      }
+      shared.has_failed = !may_pass(error) || Clock::now() >= shared.deadline;
+      if (!may_pass(error)) throw;
+      if (shared.has_failed) throw shared.late();
       shared.repeat();
       return Collected::interrupted;
     } catch (...) {

@@ -9,7 +9,8 @@
 //         for the device. What a failed exchange put into the thread's stream comes before its repetition.
 // Retry   An exchange that failed without spoiling the group is marked with weight -1; collect() then hands the same values
 //         over again without mixing, and says so, until the heartbeat time since the hand-over has passed; the thread
-//         pauses before each such try (backoff.hpp).
+//         pauses before each such try (backoff.hpp). Not one that found no memory on a device: its OutOfMemory comes from
+//         collect() at once.
 // Errors  TimeoutError from collect() when the round has not come within the heartbeat time, with the round, its peers and
 //         what cut it last. PeerFailed and others of the exchange come from collect(), too. After them only close() and
 //         the destructor may be called.
@@ -43,8 +44,12 @@ class GossipThread {
   GossipThread& operator=(const GossipThread&) = delete;
 
   /// Hands x over: leaves in it what this node keeps, and begins a round. False, with x as it was, when the round before
-  /// was not collected yet, or gossip is off.
+  /// was not collected yet, or gossip is off. Throws what PushSum::prepare() throws, and OutOfMemory, with x and the weight as
+  /// they were.
   [[nodiscard]] bool hand_over(std::span<const comm::Buffer> x);
+  /// Takes the memory that hand_over(x) needs of a device, which it does otherwise itself, before x is changed: for who changes
+  /// something along with x. Nothing while a round is under way. Throws as hand_over().
+  void reserve(std::span<const comm::Buffer> x);
   /// Adds to x what came. `waits`: until the round is ready, or the heartbeat time since its hand-over has passed.
   [[nodiscard]] Collected collect(std::span<const comm::Buffer> x, bool waits);
   /// Whether a round is under way.

@@ -15,13 +15,15 @@
 
 namespace plumbline::gossip {
 
-/// Peers that a node hears of in a round.
+/// Messages that one launch adds to a tensor. Of more, the first are added up before.
 inline constexpr int kMostArrivals = 3;
 
-/// A tensor and what came for it, of one type and length. Nothing came where data is null, and from then on.
+/// What came for a tensor. Nothing where data is null, and from then on.
+using Messages = std::array<comm::ConstBuffer, kMostArrivals>;
+/// A tensor and what came for it, of one type and length.
 struct Arrivals {
   comm::Buffer x;
-  std::array<comm::ConstBuffer, kMostArrivals> came;
+  Messages came{};
 };
 
 struct MixStep {

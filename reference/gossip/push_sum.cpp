@@ -124,12 +124,12 @@ std::string words_of(const Peers& peers) {
   return fmt::format("sends to {} and receives from {}", peers.out, peers.in);
 }
 
-comm::TimeoutError late_round(const std::string& place, const std::string& interruption,
+comm::TimeoutError late_round(const std::string& round, const std::string& interruption,
                               std::chrono::nanoseconds heartbeat) {
   const std::string why = interruption.empty()
                               ? "has heard nothing"
                               : fmt::format("was interrupted again and again, the last time by '{}',", interruption);
-  return comm::TimeoutError(fmt::format("{}, and {} for the heartbeat time of {} s", place, why,
+  return comm::TimeoutError(fmt::format("{}, and {} for the heartbeat time of {} s", round, why,
                                         std::chrono::duration<double>(heartbeat).count()));
 }
 
@@ -178,7 +178,7 @@ void PushSum::set_round(std::int64_t round) {
   for (Lane& lane : lanes_) lane.round = round;
 }
 
-std::string PushSum::place() const {
+std::string PushSum::words_of_round() const {
   return fmt::format("round {} of gossip over group {}: node {} {}", round_, group_->group().name, group_->rank(),
                      words_of(graph_.peers(group_->rank(), round_)));
 }
@@ -263,7 +263,7 @@ void PushSum::require_same_types(std::span<const Buffer> x) const {
 // Once: each node has heard of all others before it sends the first message.
 void PushSum::verify() {
   if (is_verified_ || !options_.verifies || !steps_.verifies() || graph_.nodes() == 1) return;
-  is_verified_ = !steps_.compares_again();
+  is_verified_ = !steps_.compares_again();  // false but for a mutant: a comparison that is cut has not been made
   compare();
   is_verified_ = true;
 }
@@ -533,8 +533,10 @@ void PushSum::take_in(Lane& lane, std::span<const Buffer> x) {
   if (std::exchange(lane.has_come, true)) return;
   Transfer& transfer = *transfer_;
   if (!transfer.peers().in.empty()) {
-    const std::size_t parts = transfer.parts.size();
-    for (std::size_t sender = 1; sender < transfer.peers().in.size(); ++sender) {
+    const std::size_t parts = transfer.parts.size(), senders = transfer.peers().in.size();
+    // Terms of the sum that absorb() adds.
+    const std::size_t terms = place_.is_host() ? 1 : std::min<std::size_t>(senders, kMostArrivals);
+    for (std::size_t sender = 1; sender <= senders - terms; ++sender) {
       transfer.pairs.clear();
       for (std::size_t i = 0; i < parts; ++i)
         transfer.pairs.push_back({transfer.came[sender * parts + i], transfer.came[i]});
@@ -543,7 +545,10 @@ void PushSum::take_in(Lane& lane, std::span<const Buffer> x) {
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < lane.tensors.size(); ++i) {
       const std::int64_t count = x[lane.tensors[i]].count;
-      incoming_.values[lane.tensors[i]] = transfer.fused ? piece_of(transfer.came[0], begin, count) : transfer.came[i];
+      for (std::size_t term = 0; term < terms; ++term) {
+        const Buffer* const message = &transfer.came[term == 0 ? 0 : (senders - terms + term) * parts];
+        incoming_.values[lane.tensors[i]][term] = transfer.fused ? piece_of(*message, begin, count) : message[i];
+      }
       begin += count;
     }
   }
@@ -574,17 +579,9 @@ void PushSum::absorb(std::span<const Buffer> x, const Incoming& incoming) {
 }
 
 void PushSum::absorb_lane(const Lane& lane, std::span<const Buffer> x, const Incoming& incoming) const {
-  std::vector<TensorPair> came;
-  std::vector<Buffer> alone;  // nobody sent
-  for (const std::size_t tensor : lane.tensors)
-    if (incoming.values[tensor].count != x[tensor].count || x[tensor].count == 0)
-      alone.push_back(x[tensor]);
-    else
-      came.push_back({incoming.values[tensor], x[tensor]});
-  if (!is_lazy_) return add(place_, came);
-  const double kept = is_fairscale() ? weight_lane().kept : lane.kept;
-  scale(place_, alone, kept);
-  add_and_scale(place_, came, kept);
+  std::vector<Arrivals> tensors;
+  for (const std::size_t tensor : lane.tensors) tensors.push_back({x[tensor], incoming.values[tensor]});
+  gossip::mix(place_, tensors, {is_fairscale() ? weight_lane().kept : lane.kept, is_lazy_});
 }
 
 void PushSum::absorb_weight(double incoming) {
@@ -942,9 +939,11 @@ std::int64_t PushSum::bytes_per_round(std::int64_t elements, DType dtype) const 
 }
 
 void divide(std::span<const Buffer> x, double weight) {
+  device::require_at("gossip: divide", x, {});
   for (const Buffer& tensor : x) divide(tensor, weight);
 }
 void multiply(std::span<const Buffer> x, double weight) {
+  device::require_at("gossip: multiply", x, {});
   for (const Buffer& tensor : x) scale(tensor, weight);
 }
 

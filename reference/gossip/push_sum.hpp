@@ -31,7 +31,8 @@
 // Devices Tensors may be in a device's memory, over a group that takes it (or device::HostStaging around one that does not): then
 //         all of a round is put into one stream, and the host waits for the other nodes' calls, never for the device. Weights
 //         and confirmations are the host's: a peer that confirms has the values in the order of its stream. Whole tensors are
-//         sent, and nothing is exchanged in place. The bits are those of the host.
+//         sent, and nothing is exchanged in place. The bits are those of the host. Messages' memory there is kept (README.md,
+//         Memory).
 // Threads One at a time. The group is the nodes' (one rank a node), and used by nobody else meanwhile.
 // Errors  MismatchError when nodes have other graphs, mixings or rounds, before anything is sent, with both sides' peers;
 //         InvalidArgument; what the communicator throws, with round and peers.
@@ -54,6 +55,7 @@
 #include "reference/device/place.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
+#include "reference/gossip/mixing_table.hpp"
 #include "reference/gossip/push_sum_steps.hpp"
 
 namespace plumbline::gossip {
@@ -83,19 +85,19 @@ struct PushSumOptions {
   bool use_streams = true;
 };
 
-/// What was received in a round: the sum of the messages, tensor by tensor, and of the weights. The values lie in the
-/// PushSum's memory until its next exchange; those of a tensor that nobody sent have no elements.
+/// What was received in a round: of each tensor the messages' sum, on a device up to three terms of it, which absorb() adds in one
+/// launch; and the sum of the weights. The values lie in the PushSum's memory until its next exchange.
 struct Incoming {
-  std::vector<comm::ConstBuffer> values;
+  std::vector<Messages> values;
   double weight = 0;
 };
 
 /// "sends to [1] and receives from [2]".
 [[nodiscard]] std::string words_of(const Peers& peers);
 
-/// Of a round that did not come within the heartbeat time: `place` as PushSum::place() says it, `interruption` the error
-/// of its last try, or "" where there was none.
-[[nodiscard]] comm::TimeoutError late_round(const std::string& place, const std::string& interruption,
+/// Of a round that did not come within the heartbeat time: `round` as PushSum::words_of_round() says it, `interruption` the
+/// error of its last try, or "" where there was none.
+[[nodiscard]] comm::TimeoutError late_round(const std::string& round, const std::string& interruption,
                                             std::chrono::nanoseconds heartbeat);
 
 /// Memory of messages, which is kept from round to round.
@@ -125,7 +127,7 @@ class PushSum {
   [[nodiscard]] std::int64_t round() const { return round_; }
   void set_round(std::int64_t round);  // throws OutOfRange below 0
   /// That round in words, for messages: "round 3 of gossip over group world: node 1 sends to [2] and receives from [0]".
-  [[nodiscard]] std::string place() const;
+  [[nodiscard]] std::string words_of_round() const;
   /// w.
   [[nodiscard]] double weight() const { return weight_; }
   void set_weight(double weight) { weight_ = weight; }
@@ -272,7 +274,7 @@ class PushSum {
   double weight_ = 1;
 };
 
-/// Divides x, in the host's memory, by w: the estimate. multiply() takes it back.
+/// Divides x, in the host's memory, by w: the estimate. multiply() takes it back. Both throw InvalidArgument for other memory.
 void divide(std::span<const comm::Buffer> x, double weight);
 void multiply(std::span<const comm::Buffer> x, double weight);
 

@@ -1,6 +1,5 @@
 #include "reference/gossip/tensor_lists.hpp"
 
-#include "reference/gossip/mixing_table.hpp"
 #include "reference/gossip/tensor_kernels.hpp"
 
 namespace plumbline::gossip {
@@ -18,10 +17,20 @@ void copy_on_device(const Place& place, std::span<const TensorPair> pairs, devic
   place.launch(device::scaled_copy_work(pairs, scaling, place.device()));
 }
 
-void mix_on_device(const Place& place, std::span<const TensorPair> pairs, Kept kept) {
+void add_on_device(const Place& place, std::span<const TensorPair> pairs) {
   std::vector<Arrivals> tensors;
-  for (const TensorPair& pair : pairs) tensors.push_back({.x = pair.to, .came = {pair.from}});
-  place.launch(mix_work(tensors, kept, place.device()));
+  for (const auto& [from, to] : pairs) tensors.push_back({.x = to, .came = {from}});
+  mix(place, tensors, {});
+}
+
+void mix_on_host(const Arrivals& tensor, Kept kept) {
+  const auto& [x, came] = tensor;
+  if (came.front().data != nullptr && kept.is_lazy)
+    add_and_scale(x, came.front(), kept.factor);
+  else if (came.front().data != nullptr)
+    add(x, came.front());
+  else if (kept.is_lazy)
+    scale(x, kept.factor);
 }
 
 }  // namespace
@@ -47,13 +56,13 @@ void scaled_copy(const Place& place, std::span<const TensorPair> pairs, double f
 }
 
 void add(const Place& place, std::span<const TensorPair> pairs) {
-  if (!place.is_host()) return mix_on_device(place, pairs, {});
+  if (!place.is_host()) return add_on_device(place, pairs);
   for (const auto& [from, to] : pairs) add(to, from);
 }
 
-void add_and_scale(const Place& place, std::span<const TensorPair> pairs, double factor) {
-  if (!place.is_host()) return mix_on_device(place, pairs, {.factor = factor, .is_lazy = true});
-  for (const auto& [from, to] : pairs) add_and_scale(to, from, factor);
+void mix(const Place& place, std::span<const Arrivals> tensors, Kept kept) {
+  if (!place.is_host()) return place.launch(mix_work(tensors, kept, place.device()));
+  for (const Arrivals& tensor : tensors) mix_on_host(tensor, kept);
 }
 
 }  // namespace plumbline::gossip

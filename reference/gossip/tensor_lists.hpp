@@ -10,6 +10,7 @@
 
 #include "reference/device/place.hpp"
 #include "reference/device/scaled_copies_table.hpp"
+#include "reference/gossip/mixing_table.hpp"
 
 namespace plumbline::gossip {
 
@@ -27,7 +28,7 @@ void copy(const Place& place, std::span<const TensorPair> pairs);
 void scaled_copy(const Place& place, std::span<const TensorPair> pairs, double factor);
 /// to += from.
 void add(const Place& place, std::span<const TensorPair> pairs);
-/// to = (to + from) * factor, rounded twice.
-void add_and_scale(const Place& place, std::span<const TensorPair> pairs, double factor);
+/// x += the sum of what came for it, if anything did, and what is kept of that; on the host of one message at most.
+void mix(const Place& place, std::span<const Arrivals> tensors, Kept kept);
 
 }  // namespace plumbline::gossip

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <functional>
 #include <vector>
 
@@ -64,6 +63,9 @@ class Flat {
   Buffer values_{};
 };
 
+// Of sums in the ring's order.
+constexpr std::int64_t kRingPartBytes = std::int64_t{1} << 20;
+
 bool divides_first(DType dtype, Convention convention) {
   return convention == Convention::fairscale || dtype == DType::f16 || dtype == DType::bf16;
 }
@@ -73,27 +75,16 @@ bool is_ring_known(const Buffer& values, int ranks) {
   return values.bytes() <= (std::size_t{2} << 20) * static_cast<std::size_t>(ranks);
 }
 
-// The sum of the ranks' values, which lie one behind the other.
-void ring_sum_into(Buffer values, Buffer all, int ranks) {
-  with_type(values.dtype, [&]<class T>(T) {
-    std::vector<std::span<const T>> inputs;
-    const auto count = static_cast<std::size_t>(values.count);
-    for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank)
-      inputs.emplace_back(static_cast<const T*>(all.data) + rank * count, count);
-    const std::vector<T> sum = comm::ring_sum<T>(inputs);
-    std::memcpy(values.data, sum.data(), values.bytes());
-  });
-}
-
-// The same on a device, chunk by chunk of the ring: first a copy, and then a sum of two for each further rank.
-void ring_sum_on_device(const Place& place, Buffer values, Buffer all, int ranks) {
-  const std::int64_t chunk = comm::ring_chunk(values.count, ranks);
+// A part of a message from element `first` on; the ranks' lie one behind the other. Chunk by chunk of the message's ring: first a
+// copy, and then a sum of two for each further rank.
+void ring_sum_into(const Place& place, Buffer part, Buffer all, std::int64_t first, std::int64_t chunk, int ranks) {
   for (int step = 1; step <= ranks; ++step) {
     std::vector<TensorPair> pairs;
-    for (std::int64_t begin = 0; begin < values.count; begin += chunk) {
-      const std::int64_t count = std::min(chunk, values.count - begin);
-      const std::int64_t rank = (begin / chunk + ranks - step) % ranks;
-      pairs.push_back({part_of(all, rank * values.count + begin, count), part_of(values, begin, count)});
+    for (std::int64_t begin = 0, count = 0; begin < part.count; begin += count) {
+      const std::int64_t number = (first + begin) / chunk;
+      count = std::min((number + 1) * chunk - first, part.count) - begin;
+      const std::int64_t rank = (number + ranks - step) % ranks;
+      pairs.push_back({part_of(all, rank * part.count + begin, count), part_of(part, begin, count)});
     }
     if (step == 1)
       gossip::copy(place, pairs);
@@ -102,27 +93,32 @@ void ring_sum_on_device(const Place& place, Buffer values, Buffer all, int ranks
   }
 }
 
-void ring_sum_into(const Place& place, Buffer values, Buffer all, int ranks) {
-  if (place.is_host()) return ring_sum_into(values, all, ranks);
-  ring_sum_on_device(place, values, all, ranks);
+// The ranks' sum where `gather` brings theirs, if it does so here; part by part, since all of them take as many times the memory.
+void ring_sum(int ranks, Buffer values, bool is_here, Workspace& workspace,
+              const std::function<void(Buffer part, Buffer all)>& gather) {
+  const std::int64_t most = kRingPartBytes / static_cast<std::int64_t>(comm::size_of(values.dtype));
+  for (std::int64_t first = 0; first < values.count; first += most) {
+    const Buffer part = part_of(values, first, std::min(most, values.count - first));
+    const Buffer all =
+        is_here ? workspace.of_all(part.count * ranks, values.dtype) : Buffer{nullptr, 0, values.dtype, values.device};
+    gather(part, all);
+    if (is_here) ring_sum_into(workspace.place(), part, all, first, comm::ring_chunk(values.count, ranks), ranks);
+  }
 }
 
 void all_reduce_sum(Communicator& group, Buffer values, Convention convention, Workspace& workspace) {
   if (convention == Convention::plumbline || !is_ring_known(values, group.size()))
     return group.all_reduce(values, values, comm::ReduceOp::sum);
-  const Buffer all = workspace.of_all(values.count * group.size(), values.dtype);
-  group.all_gather(values, all);
-  ring_sum_into(workspace.place(), values, all, group.size());
+  ring_sum(group.size(), values, true, workspace, [&](Buffer part, Buffer all) { group.all_gather(part, all); });
 }
 
 void reduce_sum(Communicator& group, Buffer values, int root, Convention convention, Workspace& workspace) {
   const bool is_root = group.rank() == root;
-  const Buffer nothing{nullptr, 0, values.dtype, values.device};
-  if (convention == Convention::plumbline || !is_ring_known(values, group.size()))
+  if (convention == Convention::plumbline || !is_ring_known(values, group.size())) {
+    const Buffer nothing{nullptr, 0, values.dtype, values.device};
     return group.reduce(values, is_root ? values : nothing, comm::ReduceOp::sum, root);
-  const Buffer all = is_root ? workspace.of_all(values.count * group.size(), values.dtype) : nothing;
-  group.gather(values, all, root);
-  if (is_root) ring_sum_into(workspace.place(), values, all, group.size());
+  }
+  ring_sum(group.size(), values, is_root, workspace, [&](Buffer part, Buffer all) { group.gather(part, all, root); });
 }
 
 // The sum by `add`, divided before or after it.

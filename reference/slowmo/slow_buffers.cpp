@@ -28,22 +28,27 @@ DType common_type(std::span<const ParameterGroup> groups) {
   return *found;
 }
 
+// The type that slow buffers are of.
+DType slow_type(const Setting& setting, std::span<const ParameterGroup> groups) {
+  const DType type = common_type(groups);
+  const bool takes_doubles = setting.convention == Convention::plumbline;
+  if (type != DType::f32 && !(takes_doubles && type == DType::f64))
+    throw InvalidArgument(
+        fmt::format("slowmo: the optimizer has parameters of {}; slow momentum is of f32{}, with masters "
+                    "where parameters have 16 bits",
+                    comm::name_of(type), takes_doubles ? " or f64" : ""));
+  return type;
+}
+
 }  // namespace
 
 SlowBuffers::SlowBuffers(const Setting& setting, const SlowMoSteps& steps, std::span<const ParameterGroup> groups,
                          Workspace& workspace)
-    : setting_(setting), steps_(steps), dtype_(common_type(groups)), workspace_(workspace) {
-  const bool takes_doubles = setting.convention == Convention::plumbline;
-  if (dtype_ != DType::f32 && !(takes_doubles && dtype_ == DType::f64))
-    throw InvalidArgument(
-        fmt::format("slowmo: the optimizer has parameters of {}; slow momentum is of f32{}, with masters "
-                    "where parameters have 16 bits",
-                    comm::name_of(dtype_), takes_doubles ? " or f64" : ""));
+    : setting_(setting), steps_(steps), dtype_(slow_type(setting, groups)), workspace_(workspace) {
   const Place& place = workspace.place();
-  for (const ParameterGroup& group : groups) {
-    device::require_at("slowmo: the optimizer's", group.parameters, place);
+  require_groups(setting, groups, place);
+  for (const ParameterGroup& group : groups)
     for (const Buffer& parameter : group.parameters) elements_ += parameter.count;
-  }
   if (!setting.owns_shard) return;
   range_ = setting.memory_efficient ? steps.shard(elements_, setting.shards, setting.rank) : Range{0, elements_};
   const std::size_t bytes = static_cast<std::size_t>(range_.size()) * comm::size_of(dtype_);
@@ -54,6 +59,11 @@ SlowBuffers::SlowBuffers(const Setting& setting, const SlowMoSteps& steps, std::
   for (const Piece& piece : pieces_of(groups, range_))
     begin.push_back({piece.values, part_of(old_, piece.at, piece.values.count)});
   copy(place, begin);
+}
+
+void SlowBuffers::require_groups(const Setting& setting, std::span<const ParameterGroup> groups, const Place& place) {
+  for (const ParameterGroup& group : groups) device::require_at("slowmo: the optimizer's", group.parameters, place);
+  if (setting.slow) (void)slow_type(setting, groups);
 }
 
 void SlowBuffers::require_rates(const Setting& setting, std::span<const ParameterGroup> groups) {

@@ -120,6 +120,7 @@ class SlowMo::Impl {
     setting_ = steps_.settle(options_, global_->rank(), global_->size());
     masters_ = masters_in(tensors_);
     workspace_.emplace(place_of(tensors_, masters_, options_));
+    if (steps_.looks_at_groups_first(setting_)) SlowBuffers::require_groups(setting_, optimizer_(), place());
     make_groups();
     if (setting_.sgp) make_gossip();
     for (const Warning& warning : setting_.warnings) tell(warning.message);
@@ -382,21 +383,22 @@ class SlowMo::Impl {
     try {
       push_sum_->mix(tensors_.parameters);
     } catch (const RuntimeFailure& error) {
-      if (!push_sum_->is_interrupted()) throw;
+      if (!push_sum_->is_interrupted() || !gossip::may_pass(error)) throw;
       mix_again(error.what(), until);
     }
     weight_ = push_sum_->weight();
   }
   // The same values, not mixed anew, as often as the heartbeat time allows.
   void mix_again(std::string interruption, Clock::time_point until) {
-    const std::string place = push_sum_->place();
+    const std::string words = push_sum_->words_of_round();
     gossip::Backoff backoff(options_.heartbeat);
     while (push_sum_->is_interrupted()) {
-      if (Clock::now() >= until) throw gossip::late_round(place, interruption, options_.heartbeat);
+      if (Clock::now() >= until) throw gossip::late_round(words, interruption, options_.heartbeat);
       std::this_thread::sleep_until(std::min(Clock::now() + steps_.push_sum.pause(backoff.next()), until));
       try {
         push_sum_->retry(tensors_.parameters);
       } catch (const RuntimeFailure& error) {
+        if (!gossip::may_pass(error)) throw;
         interruption = error.what();
       }
     }
@@ -406,6 +408,7 @@ class SlowMo::Impl {
     const Timer timer(*this, Phase::gossip);
     take_numerator();
     if (is_under_way_) return;
+    if (thread_) thread_->reserve(tensors_.parameters);  // ahead of the masters' change
     double kept = 1;
     if (!is_lazy_) kept = gossip::shares_of(*graph_, options_.mixing, setting_.node, rounds_handed_over()).kept;
     const double weight = weight_ * kept;

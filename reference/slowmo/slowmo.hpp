@@ -14,13 +14,15 @@
 //         broadcast; slow buffers begin with what all have then. fairscale: nothing is broadcast, and slow buffers begin in the first step(), behind the optimizer's step.
 // Memory  The caller's, which stays where it is: all of it the host's, or all of it one device's (Options::device), over a
 //         communicator that takes it, or by way of the host (Options::communication_device). Slow buffers are there too, 2 L
-//         elements of a shard of L, or of all.
+//         elements of a shard of L, or of all. On a device the memory of messages is kept for good (README.md, Memory).
 // Devices On a device all of a step is put into one stream, and the host waits for the other ranks' calls, never for the device,
 //         but where memory grows, in the first steps; a communication by way of the host waits for it, and so do
 //         checkpoint(), load() and slow_state(). The bits are those of the host, but for which NaN a NaN is.
 // Errors  InvalidArgument before anything is communicated, with parameter and values: no parameters, several memories, slow momentum on others
 //         than f32 (plumbline: or f64), on several types, a learning rate of 0 in a slow step (fairscale: when the
 //         parameters are divided already), masters that do not fit; Unsupported for other types and memory; StateError.
+//         The optimizer's tensors are looked at when this is made (fairscale: in the first step()), its rates in each slow step.
+//         OutOfMemory of a device, at once: a round of gossip that met it is not made again, and one that overlaps is not begun.
 //         Of communication: as communicator.hpp says.
 // Threads One at a time; with overlap the thread of gossip is this object's own.
 // Sources FairScale's SlowMoDistributedDataParallel; SlowMo (ICLR 2020); Assran et al. (ICML 2019); Stich (ICLR 2019).

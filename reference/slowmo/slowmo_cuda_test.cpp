@@ -5,12 +5,9 @@
 #include "reference/device/calls.hpp"
 #include "reference/device/cuda_runtime.hpp"
 #include "reference/device/gpu_test.hpp"
-#include "reference/device/scaled_copies_cuda.hpp"
-#include "reference/gossip/mixing_cuda.hpp"
 #include "reference/slowmo/elements.hpp"
-#include "reference/slowmo/slow_step_cuda.hpp"
+#include "reference/slowmo/kernels_cuda.hpp"
 #include "reference/slowmo/slowmo.hpp"
-#include "reference/slowmo/sums_cuda.hpp"
 
 namespace plumbline::slowmo {
 namespace {
@@ -18,12 +15,6 @@ namespace {
 using comm::Buffer;
 using comm::DType;
 using device::OnBothSides;
-
-std::vector<device::CudaKernel> kernels() {
-  std::vector<device::CudaKernel> all{device::copies_kernel(), gossip::mixing_kernel(), sums_kernel()};
-  for (const device::CudaKernel& kernel : slow_step_kernels()) all.push_back(kernel);
-  return all;
-}
 
 // What the ranks have behind some steps, in which each rank's parameters move as it likes.
 std::vector<std::vector<std::byte>> trained(const Options& options, const std::shared_ptr<device::Runtime>& runtime) {

@@ -1,12 +1,19 @@
-// How often steps on a device let the host wait: never, once their memory is there. What they come to is the conformance checks'.
+// How often steps on a device let the host wait: never, once their memory is there; and what is left where there is none. What
+// steps come to is the conformance checks'.
+#include <array>
 #include <atomic>
+#include <chrono>
+#include <optional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/comm/ring_sum.hpp"
 #include "reference/device/calls.hpp"
 #include "reference/device/emulated.hpp"
+#include "reference/slowmo/averaging.hpp"
 #include "reference/slowmo/elements.hpp"
 #include "reference/slowmo/slowmo.hpp"
 
@@ -102,6 +109,113 @@ TEST(StepsOnADevice, NeverLetTheHostWait) {
                           << options.slow_momentum;
       EXPECT_EQ(allocations, 0) << name_of(options.base) << ", " << comm::name_of(type);
     }
+}
+
+// Of a rank that gossips on its device, alike on both ranks: halves, and masters that have more digits; or f32 without masters.
+class Gossiping {
+ public:
+  Gossiping(comm::Communicator& world, std::shared_ptr<device::Runtime> runtime, Options options, DType type)
+      : index_(world.rank()), stream_(runtime, index_), memory_(runtime, index_, kBytes) {
+    options.base = BaseAlgorithm::sgp;
+    options.slow_momentum = 0;
+    options.device = {runtime, stream_.get()};
+    const device::Place place(options.device, index_);
+    const Buffer master{memory_.data(), 100, DType::f32, place.device()};
+    const Buffer half{memory_.data() + master.bytes(), 100, type, place.device()};
+    const bool has_masters = type != DType::f32;
+    place.copy(master.data, given_.data(), master.bytes());
+    if (has_masters) copy(place, std::array{TensorPair{master, half}});
+    Tensors tensors{.parameters = {has_masters ? half : master}};
+    if (has_masters) tensors.masters = std::vector{master};
+    slowmo_.emplace(world, tensors, [=] { return std::vector<ParameterGroup>{{{master}, 0.1}}; }, options);
+    place_ = place;
+  }
+  [[nodiscard]] SlowMo& slowmo() { return *slowmo_; }
+  [[nodiscard]] std::vector<float> masters() const {
+    std::vector<float> values(given_.size());
+    place_.copy(values.data(), memory_.data(), 4 * values.size());
+    place_.synchronize();
+    return values;
+  }
+  static constexpr std::size_t kBytes = 600;
+
+ private:
+  const std::vector<float> given_ = std::vector<float>(100, 1.0F + 0x1p-13F);
+  int index_;
+  OwnStream stream_;
+  device::Memory memory_;
+  device::Place place_;
+  std::optional<SlowMo> slowmo_;
+};
+
+// What the masters keep of their halves is not lost where the copy that is sent finds no memory, and the forward can be tried again.
+TEST(StepsOnADevice, LeaveMastersForWantOfMemory) {
+  constexpr std::size_t memory = 1 << 16;
+  const auto runtime = device::make_emulated({.memory_bytes = memory});
+  comm::run_ranks(2,
+                  [&](comm::Communicator& world) {
+                    Gossiping rank(world, runtime, {.overlap = true, .accepts_stale = true}, DType::f16);
+                    const std::vector<float> masters = rank.masters();
+                    {
+                      const device::Memory others(runtime, world.rank(), memory - Gossiping::kBytes);
+                      EXPECT_THROW(rank.slowmo().before_forward(), OutOfMemory);
+                    }
+                    EXPECT_EQ(rank.masters(), masters);
+                    rank.slowmo().before_forward();
+                    rank.slowmo().after_backward({});
+                    EXPECT_EQ(rank.masters(), masters);
+                    EXPECT_EQ(rank.slowmo().push_sum_weight(), 1);
+                  },
+                  {.device_calls = device::make_calls(runtime)});
+}
+
+// Memory does not come back while a round is made again and again.
+TEST(StepsOnADevice, DoNotRetryForWantOfMemory) {
+  const auto runtime = device::make_emulated({.memory_bytes = Gossiping::kBytes + 100});  // no room for what comes
+  comm::run_ranks(2,
+                  [&](comm::Communicator& world) {
+                    Gossiping rank(world, runtime, {.heartbeat = std::chrono::seconds(2)}, DType::f32);
+                    rank.slowmo().before_forward();
+                    rank.slowmo().after_backward({});
+                    EXPECT_THROW(rank.slowmo().step(), OutOfMemory);
+                  },
+                  {.device_calls = device::make_calls(runtime)});
+}
+
+// In parts for which there is memory, but not for all at once; the order is the whole message's.
+TEST(RingSums, AreMadePartByPart) {
+  constexpr int ranks = 3;
+  constexpr std::size_t elements = 400'001;
+  const auto runtime = device::make_emulated({.devices = ranks, .memory_bytes = 5 << 20});
+  std::vector<std::vector<float>> given(ranks, std::vector<float>(elements));
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    for (std::size_t i = 0; i < elements; ++i)
+      given[rank][i] = 1.0F / static_cast<float>(1 + (i * (rank + 3) + 5 * rank) % 9973);
+  std::vector<std::span<const float>> inputs(given.begin(), given.end());
+  const std::vector<float> right = comm::ring_sum<float>(inputs);
+  for (const int root : {-1, 1})  // on all ranks, or on one
+    comm::run_ranks(ranks,
+                    [&](comm::Communicator& world) {
+                      const OwnStream stream(runtime, world.rank());
+                      const device::Memory memory(runtime, world.rank(), 4 * elements);
+                      const device::Place place({runtime, stream.get()}, world.rank());
+                      world.use_stream(stream.get());
+                      std::vector<float> values = given[static_cast<std::size_t>(world.rank())];
+                      place.copy(memory.data(), values.data(), memory.bytes());
+                      const std::array x{Buffer{memory.data(), elements, DType::f32, place.device()}};
+                      Workspace workspace(place);
+                      if (root < 0)
+                        all_reduce_mean(world, x, 1, Convention::fairscale, workspace);
+                      else
+                        reduce_mean(world, x, 1, root, Convention::fairscale, workspace);
+                      place.copy(values.data(), memory.data(), memory.bytes());
+                      place.synchronize();
+                      if (root < 0 || world.rank() == root) {
+                        EXPECT_TRUE(values == right) << "root " << root;
+                      }
+                      world.barrier();
+                    },
+                    {.device_calls = device::make_calls(runtime)});
 }
 
 TEST(StepsByWayOfTheHost, WaitForTheDevice) {

@@ -88,7 +88,10 @@ struct SlowMoSteps {
   };
   /// Whether rank 0's buffers are broadcast at the start, as the option has it.
   std::function<bool(bool option)> shares_buffers = [](bool option) { return option; };
-  /// Whether learning rates are looked at before anything is communicated.
+  /// Whether the optimizer's tensors, and its learning rates, are looked at before anything is communicated.
+  std::function<bool(const Setting& setting)> looks_at_groups_first = [](const Setting& setting) {
+    return setting.convention == Convention::plumbline;
+  };
   std::function<bool(const Setting& setting)> looks_at_rates_first = [](const Setting& setting) {
     return setting.convention == Convention::plumbline;
   };

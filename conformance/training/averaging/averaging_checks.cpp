@@ -16,7 +16,6 @@
 #include "conformance/training/compare.hpp"
 #include "conformance/training/report.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/slowmo/record.hpp"
 #include "reference/training/steps.hpp"
@@ -364,14 +363,8 @@ double accuracy_of_mean(Context& context, const job::RunSpec& spec, const Averag
 }
 
 // Of one device that takes all rows of each batch.
-double accuracy_of_one(Context& context, job::RunSpec spec) {
-  spec.parallel.data = 1;
-  const std::filesystem::path folder = averaging_folder(context, "alone");
-  context.training().run(spec, *context.world().create_group(std::vector<int>{kAveragingJudge}), folder, {}, {});
-  const job::TrainingRecord record(spec, folder);
-  training::Values values;
-  for (const job::Parameter& parameter : job::parameters_of(spec))
-    values[parameter.name] = record.copies(spec.run.steps - 1, job::Moment::after, parameter).at(0).values;
+double accuracy_of_one(Context& context, const job::RunSpec& spec) {
+  const training::Values values = context.training().alone(spec, 1, [](int, double) {});
   return context.training().accuracy(spec, values, training::held_out_rows(spec, training::digits()), "cpu");
 }
 
@@ -459,7 +452,7 @@ void add_averaging_checks(suite::Suite& suite) {
              .modules = {"training"},
              .body = overlaps_halves});
   suite.add({.id = "training.averaging.lags_over_checkpoints",
-             .verifies = cited({ids::kCheckpoints}),
+             .verifies = cited({ids::kCheckpoints, ids::kFeedback}),
              .axes = {overlapping_algorithms(),
                       {"type", {"float32", "float16"}},
                       {"lag", {"2", "5"}},

@@ -531,6 +531,7 @@ class Judge {
       add(coming_to(node), expected);
       within(ids::kCheckpoints, step, rank, "the checkpoint did not add what was under way", at(rank, step).before,
              expected, [&](std::size_t i) { return overlap_bound(step, i); });
+      if (has_halves()) judge_feedback(step, rank, last.after, at(rank, step).before, 1);
       judge_weight_before(ids::kCheckpoints, step, rank, last.weight + weight_coming_to(node), 1e-6);
     }
     under_way_.reset();
