@@ -1,5 +1,6 @@
 #include "harness/worker/worker.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -36,6 +37,7 @@
 #include "harness/worker/reported_job.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/device/calls.hpp"
+#include "reference/training/training.hpp"
 
 namespace plumbline::worker {
 
@@ -205,12 +207,25 @@ class Worker {
     }
   }
 
+  // What ranks train on from now on, and what their world serves the memory of; null: the host.
+  void train_on(const std::shared_ptr<device::Runtime>& runtime) {
+    host_->serve_devices(runtime == nullptr ? nullptr : device::make_calls(runtime));
+    subject::training_module().use_devices(runtime);
+  }
+
   // The devices of a case, where its calls are made on their memory.
   std::shared_ptr<device::Runtime> serve_devices(const suite::Case& one, const std::string& device) {
     host_->serve_devices(nullptr);
     if (!suite::uses_device_memory(*one.check, device)) return nullptr;
-    if (runtime_ == nullptr) runtime_ = harness::open_runtime(harness::DeviceChoice::parse(device).kind);
-    host_->serve_devices(device::make_calls(wrapped(runtime_)));
+    const comm::Device::Kind kind = harness::DeviceChoice::parse(device).kind;
+    const bool trains = !one.check->modules.empty();
+    // LibTorch's tensors go through the host's memory where the backend takes no other.
+    if (trains && std::ranges::count(host_->capabilities().devices, kind) == 0) return nullptr;
+    if (runtime_ == nullptr) runtime_ = harness::open_runtime(kind);
+    if (trains)
+      train_on(wrapped(runtime_));
+    else
+      host_->serve_devices(device::make_calls(wrapped(runtime_)));
     return runtime_;
   }
   // As the mutant makes it, if there is one, and it is of that kind.
@@ -268,7 +283,7 @@ class Worker {
     const suite::Arm arm = suite::Arm::parse(command.value("arm", "plain"));
     const auto under_arm = [&](std::unique_ptr<comm::Communicator> inner) {
       try {
-        if (runtime != nullptr && !one.check->on_device) {
+        if (runtime != nullptr && !one.check->on_device && one.check->modules.empty()) {
           const comm::Device here = device_of(inner->rank());
           inner = harness::staged_on(runtime, here, std::move(inner));
         }
@@ -308,7 +323,11 @@ class Worker {
     const std::uint64_t run = command.at("run");
     const Task* task = task_named(command.at("name"));
     prepare(command.at("world"));
-    host_->serve_devices(nullptr);
+    // Of the tasks only those that train are given a device.
+    if (options_.device == "cpu")
+      host_->serve_devices(nullptr);
+    else
+      train_on(wrapped(runtime_));
     const auto as_it_is = [](std::unique_ptr<comm::Communicator> inner) { return inner; };
     run_ranks(command, as_it_is, [&](int rank, comm::Communicator* communicator) {
       if (task == nullptr) throw NotFound("no such task");
