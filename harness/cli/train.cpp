@@ -618,9 +618,6 @@ AveragingRun averaging_run(const TrainOptions& options) {
   if (options.digits.pipeline > 1)
     throw InvalidArgument(fmt::format("--pipeline {} with --averaging; parameters are averaged only without a pipeline",
                                       options.digits.pipeline));
-  if (options.digits.device != "cpu")
-    throw InvalidArgument(fmt::format("--device {} with --averaging; parameters are averaged only in host memory",
-                                      options.digits.device));
   if (options.program.resume() && options.program.checkpoints().empty())
     throw InvalidArgument("--resume needs --checkpoints DIR, where they are");
   if (options.averaging.checkpoint_steps_given() && options.program.checkpoints().empty())

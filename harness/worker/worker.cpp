@@ -164,6 +164,8 @@ class Worker {
                   ? make_local_host(open_devices())
                   : make_process_host(subject::open_backend(options_.backend, options_.backend_options));
       if (const auto own = host_->own_device(); own.runtime != nullptr) runtime_ = own.runtime;
+      // A backend of the host's memory alone: what is trained on a device goes to it by way of the host.
+      if (options_.backend != "local" && runtime_ == nullptr) (void)open_devices();
       if (!options_.adapter.empty()) adapter_ = subject::open_adapter(options_.adapter);
       if (!options_.job.empty()) {
         subject::JobOptions job{.command = options_.job, .launches_ranks = options_.job_launches_ranks};
@@ -220,7 +222,10 @@ class Worker {
     const comm::Device::Kind kind = harness::DeviceChoice::parse(device).kind;
     const bool trains = !one.check->modules.empty();
     // LibTorch's tensors go through the host's memory where the backend takes no other.
-    if (trains && std::ranges::count(host_->capabilities().devices, kind) == 0) return nullptr;
+    if (trains && std::ranges::count(host_->capabilities().devices, kind) == 0) {
+      subject::training_module().use_devices(wrapped(runtime_));
+      return nullptr;
+    }
     if (runtime_ == nullptr) runtime_ = harness::open_runtime(kind);
     if (trains)
       train_on(wrapped(runtime_));

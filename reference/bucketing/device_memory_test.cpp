@@ -127,6 +127,16 @@ TEST(DeviceMemory, IsZeroAndHasAnAddressAndGoesWithItsLastOwner) {
   EXPECT_EQ(memory_of({})->device(), Device());
 }
 
+TEST(DeviceMemory, IsRefusedOverAGroupThatDoesNotTakeIt) {
+  const device::Place place({device::make_emulated({.devices = 1})}, 0);
+  const std::vector<Gradient> gradients = gradients_on(place.device());
+  comm::run_ranks(1, [&](Communicator& group) {
+    EXPECT_THAT([&] { Reducer({&group}, gradients, two_at_a_time(gradients), {.place = memory_of(place)}); },
+                ThrowsMessage<Unsupported>(HasSubstr("buckets lie on emulated:0, whose memory group world of backend "
+                                                     "local does not take")));
+  });
+}
+
 TEST(DeviceMemory, IsRefusedWhatIsOfTheHost) {
   const auto runtime = device::make_emulated({.devices = 1});
   const device::Place place({runtime}, 0);

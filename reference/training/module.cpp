@@ -241,7 +241,7 @@ class TorchTraining final : public Training {
   std::unique_ptr<AveragedSession> averaged(const job::RunSpec& spec, comm::Communicator& world,
                                             const AveragingSettings& settings, const AveragedSteps& steps) override {
     return guarded(
-        [&] { return std::make_unique<GuardedAveragedSession>(averaged_run(spec, world, settings, steps)); });
+        [&] { return std::make_unique<GuardedAveragedSession>(averaged_run(spec, world, settings, steps, devices_)); });
   }
 
   Values alone(const job::RunSpec& spec, double rate_decay,

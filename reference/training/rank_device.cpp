@@ -4,6 +4,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/util/strides.h>
 #include <fmt/format.h>
 
 #include "reference/bucketing/device_memory.hpp"
@@ -29,10 +30,11 @@ RankDevice::RankDevice(const std::string& name, const comm::Communicator& world,
                        const std::shared_ptr<device::Runtime>& devices)
     : computes_on_(device_of(name, world.rank())) {
   const comm::Device::Kind kind = comm::parse_device(name)->kind;
-  const bool is_served =
-      devices != nullptr && devices->kind() == kind && std::ranges::count(world.capabilities().devices, kind) > 0;
+  if (devices != nullptr && devices->kind() == kind)
+    computing_place_ = device::Place({devices}, index_of(name, computes_on_, world.rank(), *devices));
+  const bool is_served = !computing_place_.is_host() && std::ranges::count(world.capabilities().devices, kind) > 0;
   if (is_served)
-    place_ = device::Place({devices}, index_of(name, computes_on_, world.rank(), *devices));
+    place_ = computing_place_;
   else if (kind == comm::Device::Kind::emulated)
     throw Unsupported(fmt::format(
         "device '{}': this world of backend {} serves memory of cpu alone; it must serve that of emulated devices",
@@ -55,9 +57,18 @@ void RankDevice::settle() const {
 
 at::Tensor RankDevice::empty(at::IntArrayRef sizes, at::ScalarType type) const {
   if (device().kind != comm::Device::Kind::emulated) return at::empty(sizes, options(type));
+  return strided(sizes, c10::contiguous_strides(sizes), type);
+}
+
+at::Tensor RankDevice::placed(const at::Tensor& tensor) const {
+  if (device().kind != comm::Device::Kind::emulated) return tensor.to(computes_on_);
+  return strided(tensor.sizes(), tensor.strides(), tensor.scalar_type()).copy_(tensor);
+}
+
+at::Tensor RankDevice::strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type) const {
   const auto room = std::make_shared<device::Room>();
   const auto bytes = static_cast<std::size_t>(c10::multiply_integers(sizes)) * c10::elementSize(type);
-  return at::from_blob(room->take(place_, bytes), sizes, [room](void*) {}, options(type));
+  return at::from_blob(room->take(place_, bytes), sizes, strides, [room](void*) {}, options(type));
 }
 
 comm::Buffer RankDevice::buffer_of(const at::Tensor& tensor) const {

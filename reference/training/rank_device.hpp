@@ -34,6 +34,8 @@ class RankDevice {
   [[nodiscard]] c10::Device computes_on() const { return computes_on_; }
   /// The same, with calls on the host's memory.
   [[nodiscard]] RankDevice through_host() const;
+  /// For kernels of ours on LibTorch's own tensors: the device, also where calls go through the host; else the host.
+  [[nodiscard]] const device::Place& computing_place() const { return computing_place_; }
   /// Whether calls are made on memory that LibTorch computes in, without a copy.
   [[nodiscard]] bool is_shared() const { return memory() == computes_on_; }
 
@@ -45,6 +47,9 @@ class RankDevice {
 
   /// Memory there, and one tensor of it.
   [[nodiscard]] at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type) const;
+  /// The tensor where LibTorch computes, in its own order in memory, which has no gaps. Of emulated devices it is a copy in the
+  /// device's memory; else the tensor itself, if it is there.
+  [[nodiscard]] at::Tensor placed(const at::Tensor& tensor) const;
   [[nodiscard]] at::TensorOptions options(at::ScalarType type) const {
     return at::TensorOptions(type).device(memory());
   }
@@ -53,8 +58,10 @@ class RankDevice {
   [[nodiscard]] std::shared_ptr<bucketing::BucketMemory> bucket_memory() const;
 
  private:
+  [[nodiscard]] at::Tensor strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type) const;
+
   c10::Device computes_on_{c10::DeviceType::CPU};
-  device::Place place_;
+  device::Place computing_place_, place_;
 };
 
 }  // namespace plumbline::training
