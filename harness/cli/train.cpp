@@ -199,8 +199,9 @@ class TrainRun {
     if (digits) spec_ = training::write_digits_run(options_.digits, training::digits(), folder);
     spec_file_ = fs::absolute(digits ? folder / "spec.toml" : fs::path(options_.spec));
     // What makes the run impossible is said before ranks are started.
-    if (const std::string why = device_name()(spec_.run.device); !why.empty())
+    if (const std::string why = device_name(true)(spec_.run.device); !why.empty())
       throw InvalidArgument(fmt::format("{}: run.device {}", spec_file_.string(), why));
+    require_served(spec_.run.device, driver_.group.subject);
     refuse_impossible();
     (void)job::RunFiles(spec_);
     clear_record();
@@ -246,9 +247,10 @@ class TrainRun {
 
   // Runs one task and keeps its result; true when it passed.
   bool run_task(const std::string& name, int world, json arguments, const launch::Options& driver,
-                std::function<void(const json&)> output) {
+                std::function<void(const json&)> output, const std::string& device = "cpu") {
     const TrainingTaskEnd end = cli::run_task({.name = name,
                                                .world = world,
+                                               .device = device,
                                                .arguments = std::move(arguments),
                                                .limit_seconds = options_.time_limit,
                                                .described =
@@ -268,12 +270,13 @@ class TrainRun {
 
   bool train() {
     LossTable losses(spec_.parallel.data * spec_.parallel.tensor, spec_.run.steps);
-    const bool passed = run_task("train", spec_.parallel.world(),
-                                 {{"spec", spec_file_.string()},
-                                  {"record", record_.string()},
-                                  {"gradients", options_.gradients},
-                                  {"precision", precision()}},
-                                 driver_, [&](const json& value) { hear_rank(losses, value); });
+    const bool passed = run_task(
+        "train", spec_.parallel.world(),
+        {{"spec", spec_file_.string()},
+         {"record", record_.string()},
+         {"gradients", options_.gradients},
+         {"precision", precision()}},
+        driver_, [&](const json& value) { hear_rank(losses, value); }, spec_.run.device);
     clear_line();
     if (!losses.means().empty())
       fmt::print("loss        {:.4f} to {:.4f}  {}\n", losses.means().front(), losses.means().back(),
@@ -509,7 +512,7 @@ void add_digits_options(CLI::App& command, TrainOptions& options, CLI::Option* s
   options.of_gradients.push_back(command.get_option("--bucket-size"));
   share(command.add_option("--seed", digits.seed, "Of the weights and the order of rows")->check(seed_number()),
         [&digits](PipelineRun& run) { run.settings.seed = digits.seed; });
-  share(command.add_option("--device", digits.device, "Where each rank computes")->check(device_name()),
+  share(command.add_option("--device", digits.device, "Where each rank computes")->check(device_name(true)),
         [&digits](PipelineRun& run) { run.device = digits.device; });
 }
 
@@ -615,9 +618,6 @@ AveragingRun averaging_run(const TrainOptions& options) {
   if (options.digits.pipeline > 1)
     throw InvalidArgument(fmt::format("--pipeline {} with --averaging; parameters are averaged only without a pipeline",
                                       options.digits.pipeline));
-  if (options.digits.device != "cpu")
-    throw InvalidArgument(fmt::format("--device {} with --averaging; parameters are averaged only in host memory",
-                                      options.digits.device));
   if (options.program.resume() && options.program.checkpoints().empty())
     throw InvalidArgument("--resume needs --checkpoints DIR, where they are");
   if (options.averaging.checkpoint_steps_given() && options.program.checkpoints().empty())

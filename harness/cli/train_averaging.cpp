@@ -207,6 +207,7 @@ class AveragingCommand {
     if (const std::string why = subject::why_not_here("training", training::kTrainingFactory); !why.empty())
       throw subject::NotAvailable("train needs LibTorch: " + why);
     require_ranks("--data-parallel", run.digits.data);
+    require_served(run.digits.device, driver.group.subject);
   }
 
   int run(double limit_seconds) {
@@ -215,9 +216,9 @@ class AveragingCommand {
     header.seed = run_.digits.seed;
     writer_.emplace(out_, header);
     prepare();
-    fmt::print("{}: {} with {} on the digits, {} steps of {} rows on {} ranks, {} seed{}{}\n", header.subject,
+    fmt::print("{}: {} with {} on the digits, {} steps of {} rows on {} ranks on {}, {} seed{}{}\n", header.subject,
                run_.digits.model, run_.digits.optimizer, run_.digits.steps, run_.digits.global_batch, run_.digits.data,
-               run_.seeds, run_.seeds == 1 ? "" : "s",
+               run_.digits.device, run_.seeds, run_.seeds == 1 ? "" : "s",
                run_.digits.dtype == "float32" ? "" : fmt::format(", {} with float32 masters", run_.digits.dtype));
     for (const std::string& warning : warnings_) std::cerr << "plumbline: train: warning: " << warning << '\n';
     std::cout.flush();
@@ -310,6 +311,7 @@ class AveragingCommand {
                 std::function<void(const json&)> output) {
     const TrainingTaskEnd end = cli::run_task({.name = name,
                                                .world = world,
+                                               .device = run_.digits.device,
                                                .arguments = std::move(arguments),
                                                .limit_seconds = limit_seconds_,
                                                .described = [this](const json& said) { writer_->subject(said); },

@@ -148,6 +148,7 @@ class ProgramRun {
     const TrainingTaskEnd end =
         run_task({.name = "program",
                   .world = world,
+                  .device = run_.device,
                   .arguments = run_,
                   .limit_seconds = limit_seconds,
                   .described = [this](const json& description) { writer_.subject(description); },
@@ -333,6 +334,7 @@ int run_program(const training::PipelineRun& run, const launch::Options& driver,
   require_ranks("--pipeline", run.settings.pipeline > (1 << 20) / run.settings.data
                                   ? 1 << 20
                                   : run.settings.pipeline * run.settings.data);
+  require_served(run.device, driver.group.subject);
   ProgramOutputs places = outputs;
   if (places.out.empty()) places.out = "results/latest/train";
   return ProgramRun(run, driver, places).run(limit_seconds);

@@ -4,15 +4,21 @@
 #include <array>
 #include <cmath>
 #include <iostream>
+#include <iterator>
 #include <optional>
 
 #include <fmt/format.h>
+
+#include "harness/cli/cases.hpp"
+#include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
 
 using nlohmann::json;
 
-TrainingTaskEnd run_task(const TrainingTask& task, const launch::Options& driver) {
+TrainingTaskEnd run_task(const TrainingTask& task, const launch::Options& given) {
+  launch::Options driver = given;
+  std::ranges::copy(device_options(task.device), std::back_inserter(driver.group.worker_options));
   launch::Observer observer;
   observer.before = [&](std::size_t, const json& description) -> std::optional<launch::Outcome> {
     task.described(description);
@@ -25,7 +31,11 @@ TrainingTaskEnd run_task(const TrainingTask& task, const launch::Options& driver
     return true;
   };
   observer.log = [](const std::string& line) { std::cerr << line << '\n'; };
-  const launch::Assignment assignment{.command = {{"type", "task"}, {"name", task.name}, {"arguments", task.arguments}},
+  const launch::Assignment assignment{.command = {{"type", "task"},
+                                                  {"name", task.name},
+                                                  {"arguments", task.arguments},
+                                                  {"device", task.device},
+                                                  {"trains", true}},
                                       .world = task.world,
                                       .isolation = task.name,
                                       .limit = std::chrono::duration<double>(task.limit_seconds),
@@ -41,6 +51,12 @@ TrainingTaskEnd run_task(const TrainingTask& task, const launch::Options& driver
                  .limit_seconds = task.limit_seconds,
                  .output = outcome.output},
       .whole = whole};
+}
+
+void require_served(const std::string& device, const launch::Subject& subject) {
+  if (device.starts_with("emulated") && subject.backend != "local")
+    throw InvalidArgument(fmt::format("device {} with --backend {}; backend local serves memory of emulated devices",
+                                      device, subject.backend));
 }
 
 std::string sparkline(const std::vector<double>& losses, std::size_t width) {

@@ -15,6 +15,7 @@ namespace plumbline::cli {
 struct TrainingTask {
   std::string name;  // of the worker's task
   int world = 1;
+  std::string device = "cpu";  // that ranks compute on
   nlohmann::json arguments;
   double limit_seconds = 0;  // without an output, until it counts as hung
   std::function<void(const nlohmann::json& description)> described = [](const nlohmann::json&) {};
@@ -29,6 +30,9 @@ struct TrainingTaskEnd {
 
 /// Runs it, with the driver's log on standard error. Throws what launch::run() throws.
 TrainingTaskEnd run_task(const TrainingTask& task, const launch::Options& driver);
+
+/// Throws InvalidArgument for an emulated device and a backend that does not serve its memory.
+void require_served(const std::string& device, const launch::Subject& subject);
 
 /// Losses as a row of blocks, the largest the tallest; at most `width` of them.
 std::string sparkline(const std::vector<double>& losses, std::size_t width);

@@ -38,7 +38,7 @@ nlohmann::json description_of(const comm::Capabilities& capabilities) {
 }
 
 bool uses_device_memory(const Check& check, std::string_view device) {
-  return check.door == Door::backend && device != "cpu" && check.modules.empty();
+  return check.door == Door::backend && device != "cpu";
 }
 
 namespace {
@@ -48,8 +48,8 @@ std::optional<Lacking> lacking_of_device(const Check& check, const nlohmann::jso
                                          const std::string& device) {
   const std::string kind = device.substr(0, device.find(':'));
   if (check.on_device && device == "cpu") return Lacking{"a device with memory of its own (--device)"};
-  if (!check.modules.empty() && kind == "emulated") return Lacking{"LibTorch on an emulated device"};
   if (!uses_device_memory(check, device)) return std::nullopt;
+  if (!check.modules.empty() && !check.on_device && kind == "cuda") return std::nullopt;
   if (description.contains("device_missing"))
     return Lacking{fmt::format("memory of {} ({})", device, description.at("device_missing").get<std::string>())};
   const Words devices = description.at("capabilities").value("devices", Words{"cpu"});

@@ -19,8 +19,8 @@ struct Lacking {
   bool mandatory = false;  // the profile demands it: then it is a failure
 };
 
-/// Whether a run on that device makes the case's calls on its memory: a case of the backend door whose data do not come from
-/// LibTorch, which knows its devices itself.
+/// Whether a run on that device makes the case's calls on its memory: a case of the backend door. What LibTorch has on a GPU goes
+/// through the host's memory where the backend takes no other.
 [[nodiscard]] bool uses_device_memory(const Check& check, std::string_view device);
 
 /// The first thing that the subject lacks for the case on that device, or nothing. `description` is what the subject said of itself

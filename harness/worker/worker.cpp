@@ -1,5 +1,6 @@
 #include "harness/worker/worker.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -36,6 +37,7 @@
 #include "harness/worker/reported_job.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/device/calls.hpp"
+#include "reference/training/training.hpp"
 
 namespace plumbline::worker {
 
@@ -162,6 +164,8 @@ class Worker {
                   ? make_local_host(open_devices())
                   : make_process_host(subject::open_backend(options_.backend, options_.backend_options));
       if (const auto own = host_->own_device(); own.runtime != nullptr) runtime_ = own.runtime;
+      // A backend of the host's memory alone: what is trained on a device goes to it by way of the host.
+      if (options_.backend != "local" && runtime_ == nullptr) (void)open_devices();
       if (!options_.adapter.empty()) adapter_ = subject::open_adapter(options_.adapter);
       if (!options_.job.empty()) {
         subject::JobOptions job{.command = options_.job, .launches_ranks = options_.job_launches_ranks};
@@ -213,6 +217,15 @@ class Worker {
     host_->serve_devices(device::make_calls(wrapped(runtime_)));
     return runtime_;
   }
+  // The same for ranks that train. What LibTorch has on a device goes through the host's memory where the backend takes no other.
+  std::shared_ptr<device::Runtime> train_on(const std::string& device) {
+    if (device == "cpu") return serve_devices(device);
+    const comm::Device::Kind kind = harness::DeviceChoice::parse(device).kind;
+    const bool is_taken = std::ranges::count(host_->capabilities().devices, kind) > 0;
+    auto served = serve_devices(is_taken ? device : "cpu");
+    subject::training_module().use_devices(wrapped(runtime_));
+    return served;
+  }
   [[nodiscard]] comm::Device device_of(const std::string& device, int rank) const {
     const auto own = host_->own_device();
     return own.runtime != nullptr ? own.device : harness::DeviceChoice::parse(device).of_rank(rank, runtime_->count());
@@ -249,8 +262,9 @@ class Worker {
     suite::Adapter* adapter = adapter_.get();
     if (const auto* rewrite = change<mutants::RewriteAnswer>()) adapter = &rewritten.emplace(*adapter_, *rewrite);
     const std::string device = command.value("device", "cpu");
+    const std::string served = suite::uses_device_memory(*one.check, device) ? device : "cpu";
     const std::shared_ptr<device::Runtime> runtime =
-        serve_devices(suite::uses_device_memory(*one.check, device) ? device : "cpu");
+        one.check->modules.empty() ? serve_devices(served) : train_on(served);
     const RankContext::Shared shared{
         .one = one,
         .capabilities = host_->capabilities(),
@@ -270,7 +284,7 @@ class Worker {
     const suite::Arm arm = suite::Arm::parse(command.value("arm", "plain"));
     const auto under_arm = [&](std::unique_ptr<comm::Communicator> inner) {
       try {
-        if (runtime != nullptr && !one.check->on_device) {
+        if (runtime != nullptr && !one.check->on_device && one.check->modules.empty()) {
           const comm::Device here = device_of(device, inner->rank());
           inner = harness::staged_on(runtime, here, std::move(inner));
         }
@@ -311,7 +325,8 @@ class Worker {
     const Task* task = task_named(command.at("name"));
     prepare(command.at("world"));
     const std::string device = command.value("device", "cpu");
-    const std::shared_ptr<device::Runtime> runtime = serve_devices(device);
+    const std::shared_ptr<device::Runtime> runtime =
+        command.value("trains", false) ? train_on(device) : serve_devices(device);
     const auto as_it_is = [](std::unique_ptr<comm::Communicator> inner) { return inner; };
     run_ranks(command, as_it_is, [&](int rank, comm::Communicator* communicator) {
       if (task == nullptr) throw NotFound("no such task");

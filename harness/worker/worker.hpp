@@ -3,7 +3,7 @@
 //
 // Messages driver -> worker: {"type":"run","run":R,"case":N,"world":W,"seed":S,"limit":seconds,"scratch":folder}
 //                            (and "device" where it is not cpu, "arm" where it is not plain)
-//                            {"type":"task","run":R,"name":T,"world":W,"limit":seconds,"arguments":{…}} (and "device" where it is not cpu)
+//                            {"type":"task","run":R,"name":T,"world":W,"limit":seconds,"arguments":{…}} (and "device" where it is not cpu, "trains" where LibTorch computes there)
 //                            {"type":"quit"}
 //          worker -> driver: hello {"group","pid","host": its identity}; {"type":"ready","rank","size","capabilities","environment"} or
 //                            {"type":"cannot_start","kind","message"};

@@ -294,6 +294,11 @@ class Reducer::Impl {
       refuse(fmt::format("gradients do not travel as {}", comm::name_of(*options_.wire)));
     if (options_.wire && options_.wire_buffers < 1)
       refuse(fmt::format("{} buffers for compressed buckets; 1 or more are needed", options_.wire_buffers));
+    for (const comm::Communicator* group : groups_)
+      if (const auto& kinds = group->capabilities().devices; std::ranges::count(kinds, place_->device().kind) == 0)
+        throw Unsupported(at("options") +
+                          fmt::format(": buckets lie on {}, whose memory group {} of backend {} does not take",
+                                      name_of(place_->device()), group->group().name, group->capabilities().backend));
     if (!is_on_host() && (options_.hook.start || options_.largest))
       throw Unsupported(at("options") +
                         fmt::format(": gradients lie on {}; hooks, and a largest number, are of host memory",

@@ -82,8 +82,10 @@ void require_right(const TuningOptions& options, std::span<const Gradient> gradi
     throw InvalidArgument(fmt::format("{} seconds; there must be 0 or more", options.seconds));
   for (const std::int64_t limit : options.limits)
     if (limit < 0) throw InvalidArgument(fmt::format("buckets of {} bytes; 0 or more are possible", limit));
-  if (options.place && (options.checked || options.per_tensor))
-    throw InvalidArgument("sums are checked, and gradients reduced each by itself, in the host's memory");
+  if (options.place && options.place->device() != comm::Device{} && (options.checked || options.per_tensor))
+    throw InvalidArgument(fmt::format("{} on {}; that is done in the host's memory",
+                                      options.checked ? "checked sums" : "gradients reduced each by itself",
+                                      name_of(options.place->device())));
   for (const Gradient& gradient : gradients)
     if (options.checked && (gradient.dtype != comm::DType::f32 || gradient.numbers != 1))
       throw InvalidArgument(fmt::format("a gradient of {}; sums of f32 are checked", comm::name_of(gradient.dtype)));

@@ -1,6 +1,5 @@
 #include "reference/training/device.hpp"
 
-#include <charconv>
 #include <cstdlib>
 
 #include <ATen/Context.h>
@@ -8,6 +7,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <fmt/format.h>
 
+#include "reference/comm/call.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/training/device_missing.hpp"
 
@@ -22,18 +22,17 @@ int gpus() {
 }  // namespace
 
 c10::Device device_of(const std::string& name, int rank) {
-  if (name == "cpu") return {c10::DeviceType::CPU};
-  int number = -1;
-  const char* end = name.data() + name.size();
-  const bool numbered =
-      name.starts_with("cuda:") && std::from_chars(name.data() + 5, end, number) == std::from_chars_result{end, {}};
-  if (name != "cuda" && !(numbered && number >= 0))
-    throw InvalidArgument(fmt::format("device '{}'; it must be cpu, cuda or cuda:<number>", name));
+  const auto device = comm::parse_device(name);
+  const bool numbered = name.find(':') != std::string::npos;
+  if (!device || (device->kind == comm::Device::Kind::cpu && numbered))
+    throw InvalidArgument(
+        fmt::format("device '{}'; it must be cpu, cuda, cuda:<number>, emulated or emulated:<number>", name));
+  if (device->kind != comm::Device::Kind::cuda) return {c10::DeviceType::CPU};
   const int count = gpus();
   if (count == 0)
     throw DeviceMissing(fmt::format("device '{}': this LibTorch has no CUDA, or sees no GPU; use cpu", name));
-  if (number >= count) throw DeviceMissing(fmt::format("device '{}': this machine has {} GPUs", name, count));
-  return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(numbered ? number : rank % count)};
+  if (device->index >= count) throw DeviceMissing(fmt::format("device '{}': this machine has {} GPUs", name, count));
+  return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(numbered ? device->index : rank % count)};
 }
 
 void make_deterministic() {

@@ -7,8 +7,8 @@
 
 namespace plumbline::training {
 
-/// "cpu", "cuda" (number `rank` modulo the count of GPUs) or "cuda:1". Throws InvalidArgument for another
-/// name, DeviceMissing where there is no such device.
+/// "cpu", "cuda" (number `rank` modulo the count of GPUs) or "cuda:1"; on emulated devices the host computes. Throws
+/// InvalidArgument for another name, DeviceMissing where there is no such GPU.
 [[nodiscard]] c10::Device device_of(const std::string& name, int rank);
 
 /// Makes devices repeat their results. Lets LibTorch's libraries set themselves up on this thread, before several

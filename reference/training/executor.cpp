@@ -8,11 +8,12 @@
 #include "reference/comm/errors.hpp"
 #include "reference/record/run_files.hpp"
 #include "reference/training/bucketing/autograd.hpp"
-#include "reference/training/device.hpp"
 #include "reference/training/gradients.hpp"
 #include "reference/training/model.hpp"
+#include "reference/training/on_this_thread.hpp"
 #include "reference/training/optimizer.hpp"
 #include "reference/training/pipeline/rank.hpp"
+#include "reference/training/rank_device.hpp"
 #include "reference/training/reduction.hpp"
 #include "reference/training/scaler/optimizer.hpp"
 #include "reference/training/tensor/sharding.hpp"
@@ -30,13 +31,15 @@ class BucketedGradients {
   /// `values` are the parameters, which an optimizer changes in place.
   BucketedGradients(const job::RunSpec& spec, const job::RunFiles& files, comm::Communicator& group,
                     const std::vector<job::Parameter>& list, const std::vector<at::Tensor>& values,
-                    const ExecutorSteps& steps)
+                    const ExecutorSteps& steps, const RankDevice& where)
       : spec_(spec), files_(files), leaves_(leaves_of(values)), model_(spec, leaves_), local_(values.size()) {
     std::vector<NamedTensor> named;
     for (std::size_t i = 0; i < list.size(); ++i) named.push_back({list[i].name, leaves_[i]});
+    const std::vector<bucketing::Gradient> gradients = gradients_of(in_one_group(named), where.device());
     AutogradOptions options{
+        .where = where,
         .reducer = options_of(steps.gradients, shapes_of(in_one_group(named))),
-        .bucket_bytes = bucket_bytes_over(group, gradients_of(in_one_group(named)), spec.run.bucket_bytes),
+        .bucket_bytes = bucket_bytes_over(group, gradients, spec.run.bucket_bytes, where),
         .rebuild = steps.gradients.static_graph,
         .before_reduction = [this](std::size_t leaf, const at::Tensor& own) { local_[leaf] = own.clone(); }};
     reducer_.emplace(group, std::move(named), std::move(options), steps.reducer);
@@ -48,8 +51,10 @@ class BucketedGradients {
     TensorGradient own;
     for (const job::RowRange& part : parts) {
       const Rows rows = read_rows(files_, part, leaves_.front().scalar_type());
-      const at::Tensor loss = model_.loss(rows.x, rows.y);
+      const c10::Device device = leaves_.front().device();
+      const at::Tensor loss = model_.loss(rows.x.to(device), rows.y.to(device));
       reducer_->begin(&part == &parts.back());
+      const OnThisThread here;
       loss.div(divisor).backward();
       (void)reducer_->finish();
       own.losses.push_back(loss.item<double>());
@@ -82,21 +87,21 @@ class BucketedGradients {
 // The states of one rank's run, step after step.
 class DataParallelRun {
  public:
-  DataParallelRun(const job::RunSpec& spec, comm::Communicator& group, const ExecutorSteps& steps)
+  DataParallelRun(const job::RunSpec& spec, comm::Communicator& group, const ExecutorSteps& steps,
+                  const RankDevice& rank)
       : spec_(spec),
         group_(group),
         steps_(steps),
         files_(spec),
         list_(job::parameters_of(spec)),
-        values_(parameters_on(spec, steps.weights(spec, group.rank()), Arithmetic::float32,
-                              device_of(spec.run.device, group.rank()))),
+        values_(parameters_on(spec, steps.weights(spec, group.rank()), Arithmetic::float32, rank.computes_on())),
         optimizer_(steps.optimizer(spec, group.rank()), list_.size()),
         record_(spec, group.rank(), "plumbline", PLUMBLINE_VERSION) {
-    // Buckets lie in host memory.
-    if (!steps.reduce && values_.front().device().is_cpu())
-      buckets_.emplace(spec, files_, group, list_, values_, steps);
+    const RankDevice where = reduced_on(rank, steps.gradients);
+    if (!steps.reduce && where.is_shared())
+      buckets_.emplace(spec, files_, group, list_, values_, steps, where);
     else
-      reduction_.emplace(group, spec, steps, list_, values_);
+      reduction_.emplace(group, spec, steps, list_, values_, rank);
   }
 
   StepProgress step(int step) {
@@ -159,14 +164,14 @@ std::unique_ptr<ScaledOptimizer> scaled_optimizer(const job::RunSpec& spec, cons
 // The same of a rank whose model is cut, or computes in 16 bits: a call of the engine for each batch of a step.
 class StagedRun {
  public:
-  StagedRun(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps)
+  StagedRun(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps, const RankDevice& rank)
       : spec_(spec),
         steps_(steps),
-        rank_(spec, world, steps),
+        rank_(spec, world, steps, rank),
         optimizer_(steps.optimizer(spec, world.rank()), rank_.list().size()),
         record_(spec, world.rank(), "plumbline", PLUMBLINE_VERSION) {
     for (const at::Tensor& leaf : rank_.leaves()) values_.push_back(leaf.detach());
-    reduction_.emplace(rank_.data_group(), spec, steps, rank_.list(), values_);
+    reduction_.emplace(rank_.data_group(), spec, steps, rank_.list(), values_, rank);
     if (!is_mixed(spec, steps.precision)) return;
     scaled_ = scaled_optimizer(spec, rank_, steps.optimizer(spec, world.rank()), steps);
     values_ = scaled_->values();
@@ -260,8 +265,8 @@ void require_injections(const job::RunSpec& spec) {
 
 template <class Run>
 void run_steps(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
-               const Progress& progress, const ExecutorSteps& steps) {
-  Run run(spec, world, steps);
+               const Progress& progress, const ExecutorSteps& steps, const RankDevice& rank) {
+  Run run(spec, world, steps, rank);
   for (int step = 0; step < spec.run.steps; ++step) {
     const std::optional<StepProgress> told = run.step(step);
     if (progress && told) progress(*told);
@@ -287,15 +292,17 @@ void require_runnable(const job::RunSpec& spec, const comm::Communicator& world,
 }
 
 void run_specification(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
-                       const Progress& progress, const ExecutorSteps& steps) {
+                       const Progress& progress, const ExecutorSteps& steps,
+                       const std::shared_ptr<device::Runtime>& devices) {
   require_runnable(spec, world, steps);
+  const RankDevice rank(spec.run.device, world, devices);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw RuntimeFailure(fmt::format("'{}' cannot be made a folder: {}", folder.string(), error.message()));
   if (is_staged(spec, steps.precision))
-    run_steps<StagedRun>(spec, world, folder, progress, steps);
+    run_steps<StagedRun>(spec, world, folder, progress, steps, rank);
   else
-    run_steps<DataParallelRun>(spec, world, folder, progress, steps);
+    run_steps<DataParallelRun>(spec, world, folder, progress, steps, rank);
 }
 
 }  // namespace plumbline::training

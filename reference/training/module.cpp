@@ -95,8 +95,9 @@ std::string variable(const char* name) {
 // Keeps what its rank refers to.
 class TorchSession final : public PipelineSession {
  public:
-  TorchSession(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps)
-      : spec_(spec), steps_(steps), rank_(make(spec_, world, steps_)) {}
+  TorchSession(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps,
+               const std::shared_ptr<device::Runtime>& devices)
+      : spec_(spec), steps_(steps), rank_(make(spec_, world, steps_, devices)) {}
 
   PipelineOutcome train(const std::vector<job::RowRange>& micro_batches, int calls) override {
     return guarded([&] {
@@ -129,9 +130,10 @@ class TorchSession final : public PipelineSession {
 
  private:
   static std::unique_ptr<PipelineRank> make(const job::RunSpec& spec, comm::Communicator& world,
-                                            const ExecutorSteps& steps) {
+                                            const ExecutorSteps& steps,
+                                            const std::shared_ptr<device::Runtime>& devices) {
     require_runnable(spec, world, steps);
-    return std::make_unique<PipelineRank>(spec, world, steps);
+    return std::make_unique<PipelineRank>(spec, world, steps, RankDevice(spec.run.device, world, devices));
   }
 
   job::RunSpec spec_;
@@ -196,14 +198,16 @@ class TorchTraining final : public Training {
             {"ATEN_CPU_CAPABILITY", variable("ATEN_CPU_CAPABILITY")}};
   }
 
+  void use_devices(std::shared_ptr<device::Runtime> devices) override { devices_ = std::move(devices); }
+
   void run(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
            const Progress& progress, const ExecutorSteps& steps) override {
-    guarded([&] { run_specification(spec, world, folder, progress, steps); });
+    guarded([&] { run_specification(spec, world, folder, progress, steps, devices_); });
   }
 
   std::unique_ptr<PipelineSession> pipeline(const job::RunSpec& spec, comm::Communicator& world,
                                             const ExecutorSteps& steps) override {
-    return guarded([&] { return std::make_unique<TorchSession>(spec, world, steps); });
+    return guarded([&] { return std::make_unique<TorchSession>(spec, world, steps, devices_); });
   }
 
   std::unique_ptr<PipelineSession> list_pipeline(const ListModel& model, comm::Communicator& world,
@@ -231,13 +235,13 @@ class TorchTraining final : public Training {
 
   std::vector<EpochResult> program(const PipelineRun& run, comm::Communicator& world, const PipelineSinks& sinks,
                                    const ExecutorSteps& steps) override {
-    return guarded([&] { return run_pipeline(run, world, sinks, steps); });
+    return guarded([&] { return run_pipeline(run, world, sinks, steps, devices_); });
   }
 
   std::unique_ptr<AveragedSession> averaged(const job::RunSpec& spec, comm::Communicator& world,
                                             const AveragingSettings& settings, const AveragedSteps& steps) override {
     return guarded(
-        [&] { return std::make_unique<GuardedAveragedSession>(averaged_run(spec, world, settings, steps)); });
+        [&] { return std::make_unique<GuardedAveragedSession>(averaged_run(spec, world, settings, steps, devices_)); });
   }
 
   Values alone(const job::RunSpec& spec, double rate_decay,
@@ -307,6 +311,9 @@ class TorchTraining final : public Training {
       return static_cast<double>(right) / static_cast<double>(count);
     });
   }
+
+ private:
+  std::shared_ptr<device::Runtime> devices_;
 };
 
 }  // namespace

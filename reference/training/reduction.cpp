@@ -10,23 +10,28 @@
 namespace plumbline::training {
 
 DataReduction::DataReduction(comm::Communicator& group, const job::RunSpec& spec, const ExecutorSteps& steps,
-                             std::vector<job::Parameter> list, const std::vector<at::Tensor>& parameters)
-    : spec_(spec), steps_(steps), list_(std::move(list)) {
+                             std::vector<job::Parameter> list, const std::vector<at::Tensor>& parameters,
+                             const RankDevice& where)
+    : spec_(spec),
+      steps_(steps),
+      // A step of the caller's takes floats on the host.
+      where_(steps.reduce ? where.through_host() : reduced_on(where, steps.gradients)),
+      list_(std::move(list)) {
   if (list_.empty()) return;
   std::vector<GroupedTensor> leaves;
   for (std::size_t i = 0; i < list_.size(); ++i) leaves.push_back({{list_[i].name, parameters[i].detach()}});
   bucketing::Plan plan = plan_of(group, leaves);
   bucketing::ReducerOptions reducer = options(leaves);
   reducer_ = std::make_unique<TensorReducer>(std::vector{&group}, std::move(leaves), std::move(plan),
-                                             std::move(reducer), steps_.reducer);
+                                             std::move(reducer), steps_.reducer, std::vector<at::Tensor>(), where_);
 }
 
 bucketing::Plan DataReduction::plan_of(comm::Communicator& group, const std::vector<GroupedTensor>& leaves) const {
-  const std::vector<bucketing::Gradient> gradients = gradients_of(leaves);
+  const std::vector<bucketing::Gradient> gradients = gradients_of(leaves, where_.device());
   if (steps_.reduce) return bucketing::plan_flat(gradients);
   std::vector<int> backwards(gradients.size());
   std::iota(backwards.rbegin(), backwards.rend(), 0);
-  return plan_by_bytes(gradients, backwards, bucket_bytes_over(group, gradients, spec_.run.bucket_bytes));
+  return plan_by_bytes(gradients, backwards, bucket_bytes_over(group, gradients, spec_.run.bucket_bytes, where_));
 }
 
 bucketing::ReducerOptions DataReduction::options(const std::vector<GroupedTensor>& leaves) {

@@ -1,5 +1,5 @@
 // reference/training/reduction.hpp: a run's gradients over its data group, when back-propagation is over: of a rank of a
-// pipeline, and of what lies on GPUs.
+// pipeline, and of what is exchanged in the host's memory while LibTorch computes on a GPU.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,8 @@ class DataReduction {
  public:
   /// The group, the specification and the steps must outlive it. `parameters` are those of `list`, in its order.
   DataReduction(comm::Communicator& group, const job::RunSpec& spec, const ExecutorSteps& steps,
-                std::vector<job::Parameter> list, const std::vector<at::Tensor>& parameters);
+                std::vector<job::Parameter> list, const std::vector<at::Tensor>& parameters,
+                const RankDevice& where = {});
   /// Makes of the rank's own gradients those that it uses: as steps.reduce says, all in one bucket; their averages where it
   /// is empty, in buckets of run.bucket_bytes. Collective.
   void reduce(std::vector<at::Tensor>& gradients);
@@ -28,6 +29,7 @@ class DataReduction {
 
   const job::RunSpec& spec_;
   const ExecutorSteps& steps_;
+  RankDevice where_;
   std::vector<job::Parameter> list_;
   std::vector<bool> copied_;                // of this step's gradients
   std::unique_ptr<TensorReducer> reducer_;  // none without parameters

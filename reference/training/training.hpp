@@ -7,8 +7,10 @@
 //         values that the caller gives.
 // Threads One Training serves any number of threads at once, each as a rank; every call uses one
 //         intra-operation thread. No generator is used: a run has no randomness of its own.
-// Devices "cpu", "cuda" (the GPU of number rank modulo their count) or "cuda:1". On a GPU: no TF32,
-//         deterministic algorithms. Gradients travel through host memory.
+// Devices "cpu", "cuda" (the GPU of number rank modulo their count), "cuda:1", and likewise "emulated". On a GPU: no TF32,
+//         deterministic algorithms. What ranks exchange lies in the device's memory, from LibTorch to the communicator, where
+//         use_devices() was given its runtime and the world serves its memory; else it goes through the host's. On emulated
+//         devices LibTorch computes on the host, and what ranks exchange is in their memory.
 // Errors  Unsupported in one line for what this executor does not do, InvalidArgument, NotFound,
 //         RuntimeFailure.
 #pragma once
@@ -28,6 +30,10 @@
 #include "reference/comm/errors.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/record/run_spec.hpp"
+
+namespace plumbline::device {
+class Runtime;  // reference/device/runtime.hpp
+}
 
 namespace plumbline::training {
 
@@ -165,6 +171,9 @@ class Training {
   /// What computes, for a record's environment: LibTorch's version, the CPU's code path, the variables that
   /// change results.
   [[nodiscard]] virtual std::map<std::string, std::string> environment() const = 0;
+
+  /// The devices whose memory the worlds of calls from now on may serve; null: none but the host's. Before any rank starts.
+  virtual void use_devices(std::shared_ptr<device::Runtime> /*devices*/) {}
 
   /// Runs `spec` as rank world.rank(), on spec.run.device, and writes folder/rank<R>.safetensors, local_grad
   /// included. Collective over `world`, whose size is the specification's. `steps` are the right ones unless the

@@ -2,6 +2,8 @@
 // ranks.
 #include "reference/training/training.hpp"
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <memory>
@@ -13,6 +15,8 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/device/calls.hpp"
+#include "reference/device/emulated.hpp"
 #include "reference/record/run_files.hpp"
 #include "reference/record/temporary_folder.hpp"
 #include "reference/record/training_record.hpp"
@@ -334,15 +338,102 @@ TEST_F(TrainingTest, ASessionEvaluatesWithTheLossesOfOneDeviceAndGathersNothing)
   });
 }
 
+// Counts the calls on numbers of a model, and messages of a pipeline, in the host's memory and in others.
+class CountingMemories final : public comm::CommunicatorDecorator {
+ public:
+  struct Counts {
+    std::atomic<int> on_host{0}, on_device{0};
+  };
+  CountingMemories(std::unique_ptr<comm::Communicator> inner, Counts& counts)
+      : CommunicatorDecorator(std::move(inner)), counts_(counts) {}
+
+ protected:
+  void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    count(call);
+    CommunicatorDecorator::do_run(call, timeout);
+  }
+  comm::Work do_start(std::span<const comm::Call> calls) override {
+    for (const comm::Call& call : calls) count(call);
+    return CommunicatorDecorator::do_start(calls);
+  }
+  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
+    return std::make_unique<CountingMemories>(std::move(group), counts_);
+  }
+
+ private:
+  void count(const comm::Call& call) {
+    const bool is_message = call.operation == comm::Operation::send && call.dtype() == comm::DType::u8;
+    const bool has_numbers = call.operation != comm::Operation::barrier && comm::is_floating(call.dtype()) &&
+                             call.dtype() != comm::DType::f64;  // times of buckets
+    if (!is_message && !has_numbers) return;
+    ++(call.device().kind == comm::Device::Kind::cpu ? counts_.on_host : counts_.on_device);
+  }
+  Counts& counts_;
+};
+
+class OnADevice : public TrainingTest, public testing::WithParamInterface<DigitsRun> {
+ protected:
+  ~OnADevice() override { module().use_devices(nullptr); }
+  void run(const job::RunSpec& spec, const std::shared_ptr<device::Runtime>& devices, const std::string& record) {
+    module().use_devices(devices);
+    comm::LocalOptions options;
+    if (devices != nullptr) options.device_calls = device::make_calls(devices);
+    comm::run_ranks(
+        spec.parallel.world(),
+        [&](comm::Communicator& world) {
+          CountingMemories counting(world.duplicate(), counts);
+          module().run(spec, counting, folder.path() / record, {}, {});
+        },
+        options);
+  }
+
+  CountingMemories::Counts counts;
+};
+
+TEST_P(OnADevice, ARunHasTheBitsOfTheHostAndNothingGoesThroughItsMemory) {
+  job::RunSpec spec = digits_run(GetParam());
+  run(spec, nullptr, "host");
+  EXPECT_EQ(counts.on_device, 0);
+  EXPECT_GT(counts.on_host.exchange(0), 0);
+  spec.run.device = "emulated";
+  run(spec, device::make_emulated({.devices = 2, .longest_delay = std::chrono::microseconds(200)}), "device");
+  EXPECT_GT(counts.on_device, 0);
+  EXPECT_EQ(counts.on_host, 0);
+  const job::TrainingRecord host(spec, folder.path() / "host"), device(spec, folder.path() / "device");
+  ASSERT_TRUE(device.findings().empty()) << device.findings().front().what;
+  for (int step = 0; step < spec.run.steps; ++step)
+    for (const job::Moment moment : {job::Moment::local_grad, job::Moment::grad, job::Moment::after})
+      for (const job::Parameter& parameter : job::parameters_of(spec)) {
+        const auto expected = host.copies(step, moment, parameter), got = device.copies(step, moment, parameter);
+        ASSERT_EQ(got.size(), expected.size());
+        for (std::size_t i = 0; i < got.size(); ++i)
+          ASSERT_EQ(got[i].values, expected[i].values)
+              << parameter.name << ", step " << step << ", rank " << got[i].rank;
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Digits, OnADevice,
+    testing::Values(DigitsRun{.model = "conv_norm", .data = 3, .steps = 3, .accumulation = 2, .bucket_bytes = 1024},
+                    DigitsRun{.data = 2, .bucket_bytes = 0},
+                    DigitsRun{.model = "conv_norm", .data = 2, .pipeline = 2, .chunks = 2, .schedule = "zbv"},
+                    DigitsRun{.model = "tied", .data = 2, .pipeline = 3},
+                    DigitsRun{.model = "pairs", .data = 1, .pipeline = 2, .tensor = 2}));
+
 TEST_F(TrainingTest, SaysInOneLineWhichDeviceOrFileIsNotThere) {
   job::RunSpec spec = digits_run({.data = 1});
   spec.run.device = "cuda:99";
   EXPECT_THAT(error_of(spec), HasSubstr("unsupported: device 'cuda:99': this "));
-  for (const char* name : {"tpu", "cuda:", "cuda:-1", "cuda:1x"}) {
+  for (const char* name : {"tpu", "cuda:", "cuda:-1", "cuda:1x", "cpu:0", "emulated:"}) {
     spec.run.device = name;
-    EXPECT_EQ(error_of(spec),
-              "invalid_argument: device '" + std::string(name) + "'; it must be cpu, cuda or cuda:<number>");
+    EXPECT_EQ(error_of(spec), "invalid_argument: device '" + std::string(name) +
+                                  "'; it must be cpu, cuda, cuda:<number>, emulated or emulated:<number>");
   }
+  spec.run.device = "emulated";
+  EXPECT_EQ(
+      error_of(spec),
+      "unsupported: device 'emulated': this world of backend local serves memory of cpu alone; it must serve that "
+      "of emulated devices");
   spec.run.device = "cpu";
   spec.weights = "none.safetensors";
   EXPECT_THAT(error_of(spec), HasSubstr("not_found: '" + (folder.path() / "none.safetensors").string()));

@@ -86,7 +86,8 @@ job::RunSpec short_spec(Context& context, int steps) {
                                                 .steps = steps,
                                                 .global_batch = std::int64_t{8} * context.size(),
                                                 .micro_batches = static_cast<int>(parts),
-                                                .seed = context.seed() & INT64_MAX});
+                                                .seed = context.seed() & INT64_MAX,
+                                                .device = context.device()});
   if (parameters.has("type")) spec.run.dtype = parameters.text("type");
   return spec;
 }
@@ -171,7 +172,7 @@ void judge_synchronous(Context& context, const job::RunSpec& spec, int step, dou
       step == 0 ? ranks[0][0].before : estimate_of(ranks[0][static_cast<std::size_t>(step) - 1]);
   const training::Values values = values_by_parameter(spec, before);
   const auto baseline = [&](training::Arithmetic arithmetic) {
-    return context.training().baseline(spec, slices, values, arithmetic, "cpu").mean.gradients;
+    return context.training().baseline(spec, slices, values, arithmetic, spec.run.device).mean.gradients;
   };
   const training::Gradients narrow = baseline(training::Arithmetic::float32);
   const training::Gradients wide = baseline(training::Arithmetic::float64);
@@ -259,7 +260,7 @@ void evaluates(Context& context) {
     const std::vector<float> estimate = session->estimate();
     const double accuracy = session->evaluate(rows);
     if (spec.layers.size() == 3) {  // without batch normalisation
-      EXPECT_EQ(accuracy, context.training().accuracy(spec, values_by_parameter(spec, estimate), rows, "cpu"))
+      EXPECT_EQ(accuracy, context.training().accuracy(spec, values_by_parameter(spec, estimate), rows, spec.run.device))
           << suite::id_of_citation(ids::kEvaluation) << ": the evaluation is not of the rank's estimate";
     }
     EXPECT_TRUE(session->estimate() == estimate)
@@ -359,13 +360,13 @@ double accuracy_of_mean(Context& context, const job::RunSpec& spec, const Averag
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += estimate[i] / static_cast<double>(ranks.size());
   }
   return context.training().accuracy(spec, values_by_parameter(spec, {sum.begin(), sum.end()}),
-                                     training::held_out_rows(spec, training::digits()), "cpu");
+                                     training::held_out_rows(spec, training::digits()), spec.run.device);
 }
 
 // Of one device that takes all rows of each batch.
 double accuracy_of_one(Context& context, const job::RunSpec& spec) {
   const training::Values values = context.training().alone(spec, 1, [](int, double) {});
-  return context.training().accuracy(spec, values, training::held_out_rows(spec, training::digits()), "cpu");
+  return context.training().accuracy(spec, values, training::held_out_rows(spec, training::digits()), spec.run.device);
 }
 
 void averaging_learns(Context& context) {

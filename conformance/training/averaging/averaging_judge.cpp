@@ -243,7 +243,7 @@ class Judge {
     for (int rank = node * members; rank < (node + 1) * members; ++rank) slices.push_back(slice_of(step, rank));
     const training::Values seen = values_by_parameter(spec_, own.seen);
     const auto baseline = [&](training::Arithmetic arithmetic) {
-      return training_.baseline(spec_, slices, seen, arithmetic, "cpu");
+      return training_.baseline(spec_, slices, seen, arithmetic, spec_.run.device);
     };
     const training::Baseline narrow = baseline(training::Arithmetic::float32);
     const Doubles mean = flat_of(narrow.mean.gradients);

@@ -164,7 +164,7 @@ void one_average(worker::TaskRank& rank, int number, const json& run) {
   const std::vector<double> accuracies = of_all_ranks(rank.world, session->evaluate(rows));
   if (tells)
     rank.output({{"run", number},
-                 {"accuracy", training.accuracy(spec, values_by_parameter(spec, mean), rows, "cpu")},
+                 {"accuracy", training.accuracy(spec, values_by_parameter(spec, mean), rows, spec.run.device)},
                  {"accuracies", accuracies},
                  {"slow_bytes", session->slow_buffer_bytes()}});
 }
@@ -175,9 +175,9 @@ void one_alone(worker::TaskRank& rank, int number, const json& run) {
   const training::Values values = training.alone(spec, run.at("rate_decay"), [&](int step, double loss) {
     rank.output({{"run", number}, {"step", step}, {"loss", number_or_word(loss)}});
   });
-  rank.output(
-      {{"run", number},
-       {"accuracy", training.accuracy(spec, values, training::held_out_rows(spec, training::digits()), "cpu")}});
+  rank.output({{"run", number},
+               {"accuracy",
+                training.accuracy(spec, values, training::held_out_rows(spec, training::digits()), spec.run.device)}});
 }
 
 template <class One>

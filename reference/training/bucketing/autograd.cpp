@@ -26,16 +26,16 @@ namespace {
 
 using Accumulator = decltype(torch::autograd::impl::grad_accumulator(std::declval<at::Tensor>()));
 
-bucketing::Gradient gradient_of_leaf(const NamedTensor& leaf) {
+bucketing::Gradient gradient_of_leaf(const NamedTensor& leaf, const RankDevice& where) {
   const std::optional<comm::DType> dtype = added_type_of(leaf.tensor.scalar_type());
   if (!dtype)
     throw Unsupported(
         fmt::format("leaf '{}': gradients of {} are not added", leaf.name, c10::toString(leaf.tensor.scalar_type())));
   if (!leaf.tensor.is_leaf()) throw InvalidArgument(fmt::format("'{}' is no leaf of the graph", leaf.name));
-  if (!leaf.tensor.device().is_cpu())
-    throw Unsupported(fmt::format("leaf '{}' lies on {}; gradients in host memory are reduced", leaf.name,
-                                  leaf.tensor.device().str()));
-  return {.elements = leaf.tensor.numel(), .dtype = *dtype};
+  if (leaf.tensor.device() != where.memory())
+    throw Unsupported(fmt::format("leaf '{}' lies on {}; gradients in memory of {} are reduced", leaf.name,
+                                  leaf.tensor.device().str(), comm::name_of(where.device())));
+  return {.elements = leaf.tensor.numel(), .dtype = *dtype, .device = where.device()};
 }
 
 // Its own order in memory, where that has no gaps.
@@ -64,17 +64,20 @@ class AutogradReducer::Impl {
  public:
   Impl(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options,
        const bucketing::ReducerSteps& steps)
-      : leaves_(std::move(leaves)), options_(std::move(options)), buffers_(options_.buffers) {
+      : leaves_(std::move(leaves)), options_(std::move(options)), buffers_(options_.buffers, options_.where) {
     if (options_.reducer.lazy)
       throw InvalidArgument(
           "buckets that take memory when it is needed: leaves' gradients are laid out as in buckets that have it");
+    if (!uses_views() && where().device().kind == comm::Device::Kind::emulated)
+      throw Unsupported(
+          "gradients that stay where LibTorch has made them, in the host's memory, with buckets on an emulated device");
     std::vector<bucketing::Gradient> gradients;
     std::vector<int> backwards;
     left_alone_ = are_named(options_.left_alone);
     delayed_ = are_named(options_.delayed);
     sparse_ = are_named(options_.sparse);
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
-      gradients.push_back(gradient_of_leaf(leaves_[i]));
+      gradients.push_back(gradient_of_leaf(leaves_[i], where()));
       gradients.back().sparse = sparse_[i];
       if (sparse_[i] && leaves_[i].tensor.dim() == 0)
         throw InvalidArgument(
@@ -83,6 +86,7 @@ class AutogradReducer::Impl {
     for (std::size_t i = leaves_.size(); i-- > 0;)
       if (is_reduced(i)) backwards.push_back(static_cast<int>(i));
     bucketing::ReducerOptions reducer = options_.reducer;
+    reducer.place = where().bucket_memory();
     reducer.buffers = buffers_.buffers();
     reducer.names.clear();
     for (const NamedTensor& leaf : leaves_) reducer.names.push_back(leaf.name);
@@ -92,6 +96,7 @@ class AutogradReducer::Impl {
                      std::move(reducer), steps);
     views_.resize(leaves_.size());
     make_views();
+    where().settle();  // buckets are zero by then
     add_hooks();
   }
   ~Impl() {
@@ -117,6 +122,7 @@ class AutogradReducer::Impl {
   const bucketing::Outcome& finish() {
     const bucketing::Outcome& outcome = reducer_->finish();
     if (!outcome.synchronised) return outcome;
+    where().settle();
     const c10::AutoGradMode without_gradients(false);
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       if (!outcome.produced[i]) continue;
@@ -136,6 +142,7 @@ class AutogradReducer::Impl {
   [[nodiscard]] const bucketing::Plan& plan() const { return reducer_->plan(); }
 
  private:
+  [[nodiscard]] const RankDevice& where() const { return options_.where; }
   [[nodiscard]] bool uses_views() const { return options_.reducer.memory == bucketing::GradientMemory::views; }
   [[nodiscard]] bucketing::Plan plan_in(std::span<const bucketing::Gradient> gradients,
                                         std::span<const int> order) const {
@@ -174,6 +181,7 @@ class AutogradReducer::Impl {
     std::vector<bool> were_views(leaves_.size());
     for (std::size_t i = 0; i < leaves_.size(); ++i) were_views[i] = is_view(i);
     make_views();
+    where().settle();
     for (std::size_t i = 0; i < leaves_.size(); ++i)
       if (were_views[i]) leaves_[i].tensor.mutable_grad() = views_[i];
   }
@@ -201,7 +209,7 @@ class AutogradReducer::Impl {
     }
     if (gradient.strides() != view.strides())
       gradient = at::empty_strided(gradient.sizes(), view.strides(), gradient.options()).copy_(gradient);
-    reducer_->ready(number, buffer_of(gradient));
+    reducer_->ready(number, where().buffer_of(gradient));
   }
 
   void require_kind(std::size_t leaf, const at::Tensor& gradient) const {

@@ -7,6 +7,8 @@
 // Unused  With Unused::told the graph of the pass's outputs is searched for the leaves that it does not reach.
 // Sparse  Leaves that are named so, as torch.nn.Embedding's with sparse=True, have gradients of some rows along the first
 //         dimension. Their sums are sparse tensors, coalesced, whichever rank has any.
+// Devices Leaves lie where LibTorch computes, and buckets in the same memory, which the group serves: AutogradOptions::where. On a GPU
+//         back-propagation must run on the calling thread (on_this_thread.hpp).
 // Frozen  Leaves that do not require a gradient, and those that are left alone, are in no bucket.
 // Memory  Gradients that are views are copied to memory of their own when this goes.
 // Source  torch.nn.parallel.DistributedDataParallel.
@@ -28,7 +30,8 @@
 namespace plumbline::training {
 
 struct AutogradOptions {
-  bucketing::ReducerOptions reducer{};   // names are the leaves', buffers those below
+  RankDevice where{};                    // leaves' and buckets' memory
+  bucketing::ReducerOptions reducer{};   // names are the leaves', buffers those below, and the place is that memory
   std::int64_t bucket_bytes = 25 << 20;  // a bucket that has as many takes no more; the first one needs 1 MiB at most
   /// Leaves by name: gradients that are not reduced, and stay each rank's own; and those that are reduced behind all others, in
   /// buckets of their own.
@@ -46,8 +49,8 @@ struct AutogradOptions {
 class AutogradReducer {
  public:
   /// The group must outlive it. Leaves are numbered as they come; their buckets are filled from the last to the first.
-  /// Throws InvalidArgument, naming it, for a tensor that is no leaf and for the name of none, or of a scalar that is to be sparse, and for lazy buckets, Unsupported for a type that is not added and for
-  /// memory that is not the host's, and what Reducer throws.
+  /// Throws InvalidArgument, naming it, for a tensor that is no leaf and for the name of none, or of a scalar that is to be sparse, and for lazy buckets, Unsupported for a type that is not added, for
+  /// a leaf that lies elsewhere, for gradients that stay in memory which the group does not serve, and what Reducer throws.
   AutogradReducer(comm::Communicator& group, std::vector<NamedTensor> leaves, AutogradOptions options = {},
                   const bucketing::ReducerSteps& steps = {});
   ~AutogradReducer();

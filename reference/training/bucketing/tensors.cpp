@@ -24,14 +24,14 @@ std::vector<GroupedTensor> in_one_group(const std::vector<NamedTensor>& leaves) 
   return grouped;
 }
 
-std::vector<bucketing::Gradient> gradients_of(const std::vector<GroupedTensor>& leaves) {
+std::vector<bucketing::Gradient> gradients_of(const std::vector<GroupedTensor>& leaves, comm::Device device) {
   std::vector<bucketing::Gradient> gradients;
   for (const auto& [leaf, group] : leaves) {
     const std::optional<comm::DType> dtype = added_type_of(leaf.tensor.scalar_type());
     if (!dtype)
       throw Unsupported(
           fmt::format("leaf '{}': gradients of {} are not added", leaf.name, c10::toString(leaf.tensor.scalar_type())));
-    gradients.push_back({.elements = leaf.tensor.numel(), .dtype = *dtype, .group = group});
+    gradients.push_back({.elements = leaf.tensor.numel(), .dtype = *dtype, .device = device, .group = group});
   }
   return gradients;
 }
@@ -46,6 +46,10 @@ std::vector<bucketing::MatrixShape> shapes_of(const std::vector<GroupedTensor>& 
   return shapes;
 }
 
+RankDevice reduced_on(const RankDevice& rank, const GradientSettings& settings) {
+  return has_hook(settings) ? rank.through_host() : rank;
+}
+
 bucketing::Plan plan_by_bytes(std::span<const bucketing::Gradient> gradients, std::span<const int> order,
                               std::int64_t bucket_bytes, std::span<const int> delayed) {
   return bucketing::buckets_in_order(gradients, order,
@@ -53,16 +57,19 @@ bucketing::Plan plan_by_bytes(std::span<const bucketing::Gradient> gradients, st
 }
 
 std::int64_t bucket_bytes_over(comm::Communicator& group, std::span<const bucketing::Gradient> gradients,
-                               std::int64_t bucket_bytes) {
+                               std::int64_t bucket_bytes, const RankDevice& where) {
   if (bucket_bytes > 0) return bucket_bytes;
-  return std::max<std::int64_t>(1, bucketing::fastest_limit(group, gradients).limit_bytes);
+  return std::max<std::int64_t>(
+      1, bucketing::fastest_limit(group, gradients, {.place = where.bucket_memory()}).limit_bytes);
 }
 
 class TensorReducer::Impl {
  public:
   Impl(std::vector<comm::Communicator*> groups, std::vector<GroupedTensor> leaves, bucketing::Plan plan,
-       bucketing::ReducerOptions options, const bucketing::ReducerSteps& steps, const std::vector<at::Tensor>& buffers)
-      : leaves_(std::move(leaves)), buffers_(buffers) {
+       bucketing::ReducerOptions options, const bucketing::ReducerSteps& steps, const std::vector<at::Tensor>& buffers,
+       const RankDevice& where)
+      : where_(where), leaves_(std::move(leaves)), buffers_(buffers, where) {
+    options.place = where_.bucket_memory();
     options.memory = bucketing::GradientMemory::views;
     options.unused = bucketing::Unused::zeros;
     options.results = bucketing::Results::everywhere;
@@ -70,12 +77,14 @@ class TensorReducer::Impl {
     options.names.clear();
     for (const GroupedTensor& leaf : leaves_) options.names.push_back(leaf.named.name);
     options.buffers = buffers_.buffers();
-    reducer_.emplace(std::move(groups), gradients_of(leaves_), std::move(plan), std::move(options), steps);
+    reducer_.emplace(std::move(groups), gradients_of(leaves_, where_.device()), std::move(plan), std::move(options),
+                     steps);
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       const at::Tensor& leaf = leaves_[i].named.tensor;
       views_.push_back(
-          at::from_blob(reducer_->view(static_cast<int>(i)).data, leaf.sizes(), at::TensorOptions(leaf.scalar_type())));
+          at::from_blob(reducer_->view(static_cast<int>(i)).data, leaf.sizes(), where_.options(leaf.scalar_type())));
     }
+    where_.settle();  // buckets are zero by then
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -112,12 +121,14 @@ class TensorReducer::Impl {
 
  private:
   void take(std::vector<at::Tensor>& gradients) const {
+    where_.settle();
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       if (!gradients.at(i).defined()) gradients[i] = at::empty_like(leaves_[i].named.tensor);
       gradients[i].copy_(views_[i]);
     }
   }
 
+  RankDevice where_;
   std::vector<GroupedTensor> leaves_;
   FlatTensors buffers_;
   std::optional<bucketing::Reducer> reducer_;
@@ -126,9 +137,10 @@ class TensorReducer::Impl {
 
 TensorReducer::TensorReducer(std::vector<comm::Communicator*> groups, std::vector<GroupedTensor> leaves,
                              bucketing::Plan plan, bucketing::ReducerOptions options,
-                             const bucketing::ReducerSteps& steps, const std::vector<at::Tensor>& buffers)
+                             const bucketing::ReducerSteps& steps, const std::vector<at::Tensor>& buffers,
+                             const RankDevice& where)
     : impl_(std::make_unique<Impl>(std::move(groups), std::move(leaves), std::move(plan), std::move(options), steps,
-                                   buffers)) {}
+                                   buffers, where)) {}
 TensorReducer::~TensorReducer() = default;
 void TensorReducer::begin() { impl_->begin(); }
 void TensorReducer::reduce(std::vector<at::Tensor>& gradients) { impl_->reduce(gradients); }

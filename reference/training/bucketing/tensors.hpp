@@ -1,7 +1,7 @@
 // reference/training/bucketing/tensors.hpp: a reducer of gradients that are all there, when back-propagation is over.
 //
 // Model   Gradients are copied to their places in a reducer's buckets and, reduced, back: row-major whatever their order in
-//         memory, through host memory whatever device they lie on. A bucket is under way while the next one is filled. What
+//         memory. Buckets lie where calls are made (rank_device.hpp), which need not be where the gradients are. A bucket is under way while the next one is filled. What
 //         this rank lacks counts as zeros.
 // Source  ColossalAI's gradient handlers, which flatten, reduce and unflatten.
 #pragma once
@@ -15,7 +15,9 @@
 #include "reference/bucketing/power_sgd.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/comm/communicator.hpp"
+#include "reference/training/gradient_settings.hpp"
 #include "reference/training/pipeline/stage.hpp"
+#include "reference/training/rank_device.hpp"
 
 namespace plumbline::training {
 
@@ -29,11 +31,16 @@ struct GroupedTensor {
 };
 [[nodiscard]] std::vector<GroupedTensor> in_one_group(const std::vector<NamedTensor>& leaves);
 
-/// What a plan needs to know of the leaves' gradients. Throws Unsupported, naming it, for a leaf of a type that is not added.
-[[nodiscard]] std::vector<bucketing::Gradient> gradients_of(const std::vector<GroupedTensor>& leaves);
+/// What a plan needs to know of the leaves' gradients, whose buckets lie on that device. Throws Unsupported, naming it, for a leaf
+/// of a type that is not added.
+[[nodiscard]] std::vector<bucketing::Gradient> gradients_of(const std::vector<GroupedTensor>& leaves,
+                                                            comm::Device device = {});
 
 /// The matrices as which PowerSGD takes the leaves' gradients: their first dimension, and all others.
 [[nodiscard]] std::vector<bucketing::MatrixShape> shapes_of(const std::vector<GroupedTensor>& leaves);
+
+/// Where a rank's gradients are reduced: hooks take them in the host's memory.
+[[nodiscard]] RankDevice reduced_on(const RankDevice& rank, const GradientSettings& settings);
 
 /// Buckets in that order, each closed by the gradient with which it has so many bytes, the first one by kFirstBucketBytes;
 /// behind them those of the gradients that are delayed.
@@ -41,7 +48,7 @@ struct GroupedTensor {
                                             std::int64_t bucket_bytes, std::span<const int> delayed = {});
 /// `bucket_bytes`, or where that is 0, the fastest here: then collective.
 [[nodiscard]] std::int64_t bucket_bytes_over(comm::Communicator& group, std::span<const bucketing::Gradient> gradients,
-                                             std::int64_t bucket_bytes);
+                                             std::int64_t bucket_bytes, const RankDevice& where = {});
 
 class TensorReducer {
  public:
@@ -50,7 +57,7 @@ class TensorReducer {
   /// `buffers` are made rank 0's of the first group when a step begins. Throws what gradients_of() and Reducer throw.
   TensorReducer(std::vector<comm::Communicator*> groups, std::vector<GroupedTensor> leaves, bucketing::Plan plan,
                 bucketing::ReducerOptions options = {}, const bucketing::ReducerSteps& steps = {},
-                const std::vector<at::Tensor>& buffers = {});
+                const std::vector<at::Tensor>& buffers = {}, const RankDevice& where = {});
   ~TensorReducer();
   TensorReducer(const TensorReducer&) = delete;
   TensorReducer& operator=(const TensorReducer&) = delete;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include <ATen/ops/zeros_like.h>
-#include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,6 +13,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/lowering.hpp"
+#include "reference/training/on_this_thread.hpp"
 #include "reference/training/pipeline/memory.hpp"
 
 namespace plumbline::training {
@@ -33,21 +33,6 @@ void refuse_unless_as_announced(const char* what, std::size_t given, int announc
   if (given != static_cast<std::size_t>(announced))
     throw InvalidArgument(fmt::format("{}: {} micro-batches given, {} announced", what, given, announced));
 }
-
-// Back-propagation has threads of its own for GPUs, one for all ranks of a process: a rank that waits there for another one
-// would wait for ever. While a value lives, it runs on the thread that calls it.
-class OnThisThread {
- public:
-  OnThisThread() : before_(c10::AutogradState::get_tls_state()) {
-    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
-  }
-  ~OnThisThread() { c10::AutogradState::set_tls_state(before_); }
-  OnThisThread(const OnThisThread&) = delete;
-  OnThisThread& operator=(const OnThisThread&) = delete;
-
- private:
-  c10::AutogradState before_;
-};
 
 // The same computations without those that train.
 schedules::Schedule forwards_of(schedules::Schedule schedule) {
@@ -134,7 +119,7 @@ class PipelineEngine::Call {
 
   [[nodiscard]] Tensors part_of(const std::vector<Tensors>& batch, int micro_batch) const {
     const int part = engine_.steps_.part(micro_batch, size_);
-    return placed_on(engine_.options_.device, batch.at(static_cast<std::size_t>(part)));
+    return placed_on(engine_.options_.device.computes_on(), batch.at(static_cast<std::size_t>(part)));
   }
 
   void forward(const Place& place) {
@@ -261,10 +246,11 @@ class PipelineEngine::Call {
       return {words.data(), static_cast<std::int64_t>(words.size()), comm::DType::i64};
     }
     const WireType wire = engine_.options_.wire;
+    const RankDevice& where = engine_.options_.device;
     at::Tensor& memory = messages_[{message.kind, message.stage, message.micro_batch}];
-    memory = is_send(message.kind) ? pack(taken(results_, place), form_of(message), wire)
-                                   : message_for(form_of(message), wire);
-    return {memory.data_ptr(), memory.numel(), comm::DType::u8};
+    memory = is_send(message.kind) ? pack(taken(results_, place), form_of(message), wire, where)
+                                   : message_for(form_of(message), wire, where);
+    return {memory.data_ptr(), memory.numel(), comm::DType::u8, where.device()};
   }
 
   void release(const Action& message) {

@@ -8,7 +8,7 @@
 //         where they have changed, each stage describes its outputs ahead of the first message, where they differ between
 //         the micro-batches, ahead of each; else no description is sent. With promised shapes none is ever sent, and a
 //         stage that breaks the promise is an error. Gradients have the shapes of what they are of.
-// Messages wire.hpp: one a boundary and micro-batch, through host memory.
+// Messages wire.hpp: one a boundary and micro-batch, in the memory on which calls are made (rank_device.hpp).
 // Memory  What a backward pass needs is given up when it is over: with the weight gradient where the schedule splits them.
 //         A result counts the most (stage, micro-batch) pairs that were kept at once and, where asked, the most bytes.
 // Bits    With a schedule that back-propagates the micro-batches of each stage in their order, a step's gradients have the
@@ -27,7 +27,6 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
 
 #include "reference/comm/communicator.hpp"
 #include "reference/schedules/executor.hpp"
@@ -35,6 +34,7 @@
 #include "reference/training/pipeline/stage.hpp"
 #include "reference/training/pipeline/steps.hpp"
 #include "reference/training/pipeline/wire.hpp"
+#include "reference/training/rank_device.hpp"
 
 namespace plumbline::training {
 
@@ -46,7 +46,7 @@ using Criterion = std::function<at::Tensor(const Tensors& outputs, const Tensors
 
 struct EngineOptions {
   Criterion criterion;  // of the rank of the last stage
-  c10::Device device{c10::DeviceType::CPU};
+  RankDevice device = {};
   /// What goes from each stage to the next, always: nothing is told then.
   std::optional<Description> promised = {};
   WireType wire = {};

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/training/device.hpp"
 #include "reference/training/gradients.hpp"
 
 namespace plumbline::training {
@@ -41,12 +40,13 @@ int layer_of_weight(const job::RunSpec& spec, int layer) {
 
 }  // namespace
 
-PipelineRank::PipelineRank(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps)
+PipelineRank::PipelineRank(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps,
+                           const RankDevice& device)
     : spec_(spec),
       steps_(steps),
       files_(spec),
       place_(job::coordinates_of(spec.parallel, world.rank())),
-      device_(device_of(spec.run.device, world.rank())),
+      device_(device),
       pipeline_(group_along(spec, world, place_, &job::Coordinates::pipeline, spec.parallel.pipeline)),
       data_(group_along(spec, world, place_, &job::Coordinates::data, spec.parallel.data)) {
   make_groups(world);
@@ -71,7 +71,7 @@ void PipelineRank::make_parameters(const Values& values) {
   const std::vector<job::Parameter> all = job::parameters_of(spec_);
   const std::vector<LinearForm> forms = linear_forms(spec_);
   const at::ScalarType type = type_of(spec_, steps_.precision);
-  std::vector<at::Tensor> tensors = parameters_on(spec_, values, Arithmetic::float32, device_);
+  std::vector<at::Tensor> tensors = parameters_on(spec_, values, Arithmetic::float32, device_.computes_on());
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (std::ranges::count(job::holders_of(spec_, all[i]), place_.pipeline) == 0) {
       tensors[i] = at::Tensor();
@@ -86,7 +86,7 @@ void PipelineRank::make_parameters(const Values& values) {
     leaves_.push_back(tensors[i]);
   }
   std::optional<TensorGroup> group;
-  if (tensor_) group = TensorGroup{tensor_.get(), &steps_.tensor};
+  if (tensor_) group = TensorGroup{tensor_.get(), &steps_.tensor, device_};
   model_ = std::make_unique<Model>(spec_, tensors, group);
 }
 
@@ -127,7 +127,7 @@ void PipelineRank::make_shared_parameters() {
   for (std::size_t i = 0; i < list_.size(); ++i)
     if (std::vector<int> ranks = job::holders_of(spec_, whole_[i]); ranks.size() > 1)
       shared.push_back({list_[i].name, leaves_[i], std::move(ranks)});
-  shared_ = std::make_unique<SharedParameters>(*pipeline_, shared, steps_.pipeline);
+  shared_ = std::make_unique<SharedParameters>(*pipeline_, shared, steps_.pipeline, device_);
 }
 
 EngineResult PipelineRank::run(const std::vector<job::RowRange>& micro_batches, int calls, bool forward_only,

@@ -12,6 +12,7 @@
 #include "reference/training/pipeline/schedule_of.hpp"
 #include "reference/training/pipeline/shared.hpp"
 #include "reference/training/pipeline/spec_stage.hpp"
+#include "reference/training/rank_device.hpp"
 #include "reference/training/scaler/optimizer.hpp"
 #include "reference/training/steps.hpp"
 
@@ -20,7 +21,8 @@ namespace plumbline::training {
 class PipelineRank {
  public:
   /// Collective over `world`. The specification and the steps must outlive it. Throws as Training::run().
-  PipelineRank(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps);
+  PipelineRank(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps,
+               const RankDevice& device);
 
   /// Adds the gradients of the mean loss of these rows' micro-batches over `calls` such calls, times the scale; or, in
   /// evaluation, nothing. Collective over the pipeline and the tensor group.
@@ -63,7 +65,7 @@ class PipelineRank {
   const ExecutorSteps& steps_;
   job::RunFiles files_;
   job::Coordinates place_;
-  c10::Device device_;
+  RankDevice device_;
   std::unique_ptr<comm::Communicator> pipeline_;
   std::unique_ptr<comm::Communicator> data_;
   std::unique_ptr<comm::Communicator> tensor_;  // none for a group of one, and

@@ -16,6 +16,7 @@
 #include "reference/comm/communicator.hpp"
 #include "reference/training/bucketing/tensors.hpp"
 #include "reference/training/pipeline/steps.hpp"
+#include "reference/training/rank_device.hpp"
 
 namespace plumbline::training {
 
@@ -32,7 +33,7 @@ class SharedParameters {
   /// naming the parameter, for fewer than two ranks, ranks that are not in the group or do not ascend, a rank that is not
   /// among them, and for a type that a communicator does not add.
   SharedParameters(comm::Communicator& group, const std::vector<SharedParameter>& parameters,
-                   const PipelineTrainingSteps& steps);
+                   const PipelineTrainingSteps& steps, const RankDevice& where = {});
   /// Sums the gradients. Collective likewise.
   void reduce();
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -57,7 +56,7 @@ std::vector<Part> parts_of(const Description& description, WireType wire) {
 at::Tensor view_of(const at::Tensor& message, const Part& part, const TensorDescription& one, WireType wire) {
   auto* begin = static_cast<std::uint8_t*>(message.data_ptr()) + part.begin;
   return at::from_blob(
-      begin, one.sizes, one.strides, [message](void*) {}, at::TensorOptions(type_on_the_wire(one, wire)));
+      begin, one.sizes, one.strides, [message](void*) {}, message.options().dtype(type_on_the_wire(one, wire)));
 }
 
 // Writes the words one after the other, or refuses.
@@ -154,13 +153,13 @@ Description from_words(const DescriptionWords& words) {
   return description;
 }
 
-at::Tensor message_for(const Description& description, WireType wire) {
+at::Tensor message_for(const Description& description, WireType wire, const RankDevice& where) {
   const std::vector<Part> parts = parts_of(description, wire);
-  return at::empty({parts.empty() ? 0 : parts.back().begin + parts.back().bytes}, at::kByte);
+  return where.empty({parts.empty() ? 0 : parts.back().begin + parts.back().bytes}, at::kByte);
 }
 
-at::Tensor pack(const Tensors& tensors, const Description& description, WireType wire) {
-  at::Tensor message = message_for(description, wire);
+at::Tensor pack(const Tensors& tensors, const Description& description, WireType wire, const RankDevice& where) {
+  at::Tensor message = message_for(description, wire, where);
   const std::vector<Part> parts = parts_of(description, wire);
   for (std::size_t i = 0; i < description.size(); ++i) {
     at::Tensor place = view_of(message, parts[i], description[i], wire);
@@ -169,11 +168,12 @@ at::Tensor pack(const Tensors& tensors, const Description& description, WireType
   return message;
 }
 
-Tensors unpack(const at::Tensor& message, const Description& description, WireType wire, c10::Device device) {
+Tensors unpack(const at::Tensor& message, const Description& description, WireType wire, const RankDevice& where) {
+  where.settle();
   const std::vector<Part> parts = parts_of(description, wire);
   Tensors tensors;
   for (std::size_t i = 0; i < description.size(); ++i)
-    tensors.push_back(view_of(message, parts[i], description[i], wire).to(device, description[i].type));
+    tensors.push_back(view_of(message, parts[i], description[i], wire).to(where.computes_on(), description[i].type));
   return tensors;
 }
 

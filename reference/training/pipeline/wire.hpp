@@ -18,9 +18,9 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
 
 #include "reference/training/pipeline/stage.hpp"
+#include "reference/training/rank_device.hpp"
 
 namespace plumbline::training {
 
@@ -50,12 +50,14 @@ using DescriptionWords = std::array<std::int64_t, kDescriptionWords>;
 /// How floating tensors travel: in this type, or as they are.
 using WireType = std::optional<at::ScalarType>;
 
-/// Memory for a message so described, on the host: a tensor of bytes.
-[[nodiscard]] at::Tensor message_for(const Description& description, WireType wire);
-/// The tensors as a message, on the host. The description is theirs in number and sizes; they have no graph.
-[[nodiscard]] at::Tensor pack(const Tensors& tensors, const Description& description, WireType wire);
-/// The tensors of a message, on `device`; on the host they share its memory where they travelled in their own type.
+/// Memory for a message so described, where calls are made: a tensor of bytes.
+[[nodiscard]] at::Tensor message_for(const Description& description, WireType wire, const RankDevice& where = {});
+/// The tensors as such a message. The description is theirs in number and sizes; they have no graph.
+[[nodiscard]] at::Tensor pack(const Tensors& tensors, const Description& description, WireType wire,
+                              const RankDevice& where = {});
+/// The tensors of a message that has come, where LibTorch computes: in its memory, if they travelled in their own type and that
+/// is where LibTorch computes.
 [[nodiscard]] Tensors unpack(const at::Tensor& message, const Description& description, WireType wire,
-                             c10::Device device);
+                             const RankDevice& where = {});
 
 }  // namespace plumbline::training

@@ -17,7 +17,6 @@ namespace plumbline::training {
 namespace {
 
 using testing::HasSubstr;
-const c10::Device kHost{c10::DeviceType::CPU};
 
 at::Tensor counted(const std::vector<std::int64_t>& shape, at::ScalarType type = at::kFloat) {
   std::int64_t count = 1;
@@ -31,7 +30,7 @@ Tensors sent(const Tensors& tensors, const Description& description, WireType wi
   const at::Tensor arrived = message_for(description, wire);
   EXPECT_EQ(arrived.numel(), message.numel());
   std::memcpy(arrived.data_ptr(), message.data_ptr(), static_cast<std::size_t>(message.numel()));
-  return unpack(arrived, from_words(to_words(description)), wire, kHost);
+  return unpack(arrived, from_words(to_words(description)), wire);
 }
 
 TEST(Wire, SeveralTensorsOfAnyTypeShapeAndOrderArrive) {

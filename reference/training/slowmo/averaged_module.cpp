@@ -31,20 +31,27 @@ comm::DType type_in_messages(const NamedTensor& one) {
 }
 
 // A tensor's own memory.
-comm::Buffer view_of(const NamedTensor& one) {
-  if (!one.tensor.device().is_cpu())
-    throw Unsupported(fmt::format("slowmo: '{}' lies on {}; tensors in host memory are averaged", one.name,
-                                  one.tensor.device().str()));
+comm::Buffer view_of(const NamedTensor& one, const RankDevice& where) {
+  if (one.tensor.device() != where.computes_on())
+    throw Unsupported(fmt::format("slowmo: '{}' lies on {}; tensors on {} are averaged", one.name,
+                                  one.tensor.device().str(), where.computes_on().str()));
   const comm::DType type = type_in_messages(one);
   if (!one.tensor.is_non_overlapping_and_dense())
     throw InvalidArgument(fmt::format("slowmo: '{}' has gaps in memory, or elements that share it", one.name));
-  return {one.tensor.data_ptr(), one.tensor.numel(), type};
+  return {one.tensor.data_ptr(), one.tensor.numel(), type, where.computing_place().device()};
 }
 
-std::vector<comm::Buffer> views_of(const std::vector<NamedTensor>& tensors) {
+std::vector<comm::Buffer> views_of(const std::vector<NamedTensor>& tensors, const RankDevice& where) {
   std::vector<comm::Buffer> views;
-  for (const NamedTensor& one : tensors) views.push_back(view_of(one));
+  for (const NamedTensor& one : tensors) views.push_back(view_of(one, where));
   return views;
+}
+
+// With what works on tensors there, and through the host where the groups do not take its memory.
+slowmo::Options on_device(slowmo::Options options, const RankDevice& where) {
+  options.device = where.computing_place().use();
+  if (!where.is_shared()) options.communication_device = comm::Device{};
+  return options;
 }
 
 }  // namespace
@@ -57,16 +64,19 @@ class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
     for (const auto& [name, leaf] : tensors_.parameters)
       if (!leaf.is_leaf() || !leaf.requires_grad())
         throw InvalidArgument(fmt::format("slowmo: '{}' is no leaf that requires a gradient", name));
-    memory_ = views_of(tensors_.parameters);
-    slowmo::Tensors views{.parameters = memory_, .buffers = views_of(tensors_.buffers)};
+    memory_ = views_of(tensors_.parameters, tensors_.where);
+    slowmo::Tensors views{.parameters = memory_, .buffers = views_of(tensors_.buffers, tensors_.where)};
     if (!tensors_.masters.empty()) views.masters = masters();
     for (const NamedTensor& one : tensors_.parameters) views.names.push_back(one.name);
-    slowmo_.emplace(world, std::move(views), [this] { return groups(); }, options, steps.slowmo);
+    slowmo_.emplace(
+        world, std::move(views), [this] { return groups(); }, on_device(options, tensors_.where), steps.slowmo);
+    settle();
   }
 
   at::Tensor forward(const at::Tensor& x, bool last) {
     require_memory();
     slowmo_->before_forward();
+    settle();
     at::Tensor result = forward_(x, slowmo_->is_training());
     if (last && result.requires_grad())
       result.register_hook([self = weak_from_this()](const at::Tensor&) {
@@ -81,20 +91,33 @@ class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
   void perform_slowmo() {
     require_memory();
     if (steps_.performs(slowmo_->is_training())) slowmo_->step();
+    settle();
+  }
+  slowmo::Checkpoint checkpoint() {
+    slowmo::Checkpoint made = slowmo_->checkpoint();
+    settle();
+    return made;
+  }
+  void load(const slowmo::Checkpoint& checkpoint) {
+    slowmo_->load(checkpoint);
+    settle();
   }
 
   slowmo::SlowMo& slowmo() { return *slowmo_; }
 
  private:
+  // LibTorch goes on with the tensors.
+  void settle() const { tensors_.where.settle(); }
   void after_backward() {
     std::vector<comm::Buffer> gradients;
     if (slowmo_->setting().ranks_per_node > 1)
       for (const NamedTensor& leaf : tensors_.parameters) gradients.push_back(gradient_of_leaf(leaf));
     slowmo_->after_backward(gradients);
+    settle();
   }
 
   // In the leaf's order in memory, so that the ranks of a node add like to like.
-  static comm::Buffer gradient_of_leaf(const NamedTensor& leaf) {
+  [[nodiscard]] comm::Buffer gradient_of_leaf(const NamedTensor& leaf) const {
     at::Tensor& gradient = leaf.tensor.mutable_grad();
     if (!gradient.defined()) {
       gradient = at::zeros_like(leaf.tensor.detach());
@@ -103,7 +126,8 @@ class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
       alike.copy_(gradient.detach());
       gradient = alike;
     }
-    return view_of({leaf.name, gradient});
+    gradient = tensors_.where.placed(gradient.detach());
+    return view_of({leaf.name, gradient}, tensors_.where);
   }
 
   std::vector<comm::Buffer> masters() const {
@@ -113,7 +137,7 @@ class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
     std::vector<comm::Buffer> views;
     for (std::size_t i = 0; i < tensors_.masters.size(); ++i) {
       const auto& [name, leaf] = tensors_.parameters[i];
-      views.push_back(view_of({"master of " + name, tensors_.masters[i]}));
+      views.push_back(view_of({"master of " + name, tensors_.masters[i]}, tensors_.where));
       if (tensors_.masters[i].sizes() != leaf.sizes() || tensors_.masters[i].strides() != leaf.strides())
         throw InvalidArgument(fmt::format("slowmo: the master of '{}' has another shape or order in memory", name));
     }
@@ -124,7 +148,8 @@ class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
     std::vector<slowmo::ParameterGroup> list;
     for (const OptimizedTensors& group : optimizer_()) {
       slowmo::ParameterGroup views{.parameters = {}, .learning_rate = group.learning_rate};
-      for (const at::Tensor& tensor : group.tensors) views.parameters.push_back(view_of({"the optimizer's", tensor}));
+      for (const at::Tensor& tensor : group.tensors)
+        views.parameters.push_back(view_of({"the optimizer's", tensor}, tensors_.where));
       list.push_back(std::move(views));
     }
     return list;
@@ -153,8 +178,8 @@ at::Tensor AveragedModule::forward(const at::Tensor& x, bool last) { return impl
 void AveragedModule::perform_slowmo() { impl_->perform_slowmo(); }
 void AveragedModule::train() { impl_->slowmo().train(); }
 void AveragedModule::evaluate() { impl_->slowmo().evaluate(); }
-slowmo::Checkpoint AveragedModule::checkpoint() { return impl_->slowmo().checkpoint(); }
-void AveragedModule::load(const slowmo::Checkpoint& checkpoint) { impl_->slowmo().load(checkpoint); }
+slowmo::Checkpoint AveragedModule::checkpoint() { return impl_->checkpoint(); }
+void AveragedModule::load(const slowmo::Checkpoint& checkpoint) { impl_->load(checkpoint); }
 const slowmo::SlowMo& AveragedModule::averaging() const { return impl_->slowmo(); }
 
 }  // namespace plumbline::training

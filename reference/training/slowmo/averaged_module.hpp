@@ -6,11 +6,13 @@
 //         masters of float32. forward() broadcasts rank 0's buffers and puts the estimate in the place of the numerators; a
 //         hook at its result has the numerators taken again, and a node's gradients averaged, when the backward through it is
 //         over, whatever loss it began at. So saved tensors have in the backward what they had in the forward.
+// Devices The tensors lie on the device that is named with them. What the module does there is in the order in which LibTorch computes;
+//         over groups that do not take its memory, messages go through the host's.
 // Memory  Nothing is copied: reference/slowmo gets views of the tensors' memory, in whatever order it is, which must be the
 //         same on all ranks and without gaps. Who gives a tensor other memory is told so.
 // Missing A leaf without a gradient takes part in a node's average with zeros, so that all ranks send equally much.
-// Errors  InvalidArgument: a tensor that is no leaf or has gaps, masters that do not fit. Unsupported: a tensor that is not in
-//         host memory, or of a type that is not averaged. StateError: memory that moved. Each with the tensor's name. What
+// Errors  InvalidArgument: a tensor that is no leaf or has gaps, masters that do not fit. Unsupported: a tensor on
+//         another device, or of a type that is not averaged. StateError: memory that moved. Each with the tensor's name. What
 //         slowmo.hpp says besides.
 // Threads One at a time, backward included.
 // Source  FairScale's SlowMoDistributedDataParallel: its hooks, train(), eval() and perform_slowmo().
@@ -25,6 +27,7 @@
 #include "reference/comm/communicator.hpp"
 #include "reference/slowmo/slowmo.hpp"
 #include "reference/training/pipeline/stage.hpp"
+#include "reference/training/rank_device.hpp"
 #include "reference/training/slowmo/session.hpp"
 
 namespace plumbline::training {
@@ -33,6 +36,7 @@ struct ModuleTensors {
   std::vector<NamedTensor> parameters;  // leaves
   std::vector<NamedTensor> buffers{};
   std::vector<at::Tensor> masters{};  // none, or one for each parameter
+  RankDevice where{};                 // that all of them lie on
 };
 
 /// What an optimizer works on, parameters or masters, and its rate of now.
@@ -60,6 +64,7 @@ class AveragedModule {
   void train();
   void evaluate();
 
+  /// Behind it the tensors have what was under way.
   [[nodiscard]] slowmo::Checkpoint checkpoint();
   void load(const slowmo::Checkpoint& checkpoint);
   /// What is between ranks.

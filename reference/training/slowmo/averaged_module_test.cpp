@@ -10,6 +10,8 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/device/calls.hpp"
+#include "reference/device/emulated.hpp"
 #include "reference/record/temporary_folder.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/slowmo/averaged_run.hpp"
@@ -18,6 +20,7 @@
 namespace plumbline::training {
 namespace {
 
+using namespace std::chrono_literals;
 using testing::HasSubstr;
 
 at::Tensor leaf_of(double value, at::ScalarType type = at::kFloat) {
@@ -199,6 +202,54 @@ TEST(AveragingSettings, AreRefusedWithTheOptionAndItsValue) {
   refuses({.algorithm = "sgp", .peers = 9}, 4, "gossip-graph n-peer-exponential, gossip-peers 9: ");
   refuses({.algorithm = "sgp", .graph = "bipartite-linear"}, 3, "gossip-graph bipartite-linear, gossip-peers 0: ");
   EXPECT_NO_THROW((void)options_of({.algorithm = "sgp", .graph = "bipartite-linear"}, 4));
+}
+
+// Steps of two ranks, and what the first one evaluates to.
+struct RanksSteps {
+  std::vector<std::vector<AveragedStep>> steps{2};
+  double accuracy = 0;
+};
+RanksSteps steps_on(const std::string& device, const std::string& dtype, const AveragingSettings& settings) {
+  const job::TemporaryFolder folder;
+  job::RunSpec spec = write_digits_run({.model = "conv", .data = 2, .steps = 5, .micro_batches = 1, .device = device},
+                                       digits(), folder.path());
+  spec.run.dtype = dtype;
+  const auto runtime = device == "cpu" ? nullptr : device::make_emulated({.longest_delay = 100us});
+  comm::LocalOptions options;
+  if (runtime != nullptr) options.device_calls = device::make_calls(runtime);
+  RanksSteps all;
+  comm::run_ranks(
+      2,
+      [&](comm::Communicator& world) {
+        const auto session = averaged_run(spec, world, settings, {}, runtime);
+        auto& own = all.steps.at(static_cast<std::size_t>(world.rank()));
+        for (int step = 0; step < 3; ++step) own.push_back(session->step(step));
+        session->save(folder.path());
+        world.barrier();
+        const auto resumed = averaged_run(spec, world, settings, {}, runtime);
+        resumed->load(folder.path(), 3);
+        for (int step = 3; step < 5; ++step) own.push_back(resumed->step(step));
+        const double accuracy = resumed->evaluate(held_out_rows(spec, digits()));
+        if (world.rank() == 0) all.accuracy = accuracy;
+      },
+      options);
+  return all;
+}
+
+TEST(AveragedRun, OnADeviceHasTheBitsOfTheHost) {
+  const std::vector<AveragingSettings> runs{
+      {.algorithm = "localsgd", .ranks_per_node = 2, .local_sgd_frequency = 2},
+      {.local_sgd_frequency = 2, .slow_frequency = 2},
+      {.algorithm = "sgp", .graph = "star"},
+      {.base = "sgp", .slow_frequency = 2, .memory_efficient = false, .graph = "star", .overlap = true},
+  };
+  for (const AveragingSettings& settings : runs)
+    for (const std::string dtype : {"float32", "float16"}) {
+      SCOPED_TRACE(testing::Message() << settings.algorithm << " over " << settings.base << ", " << dtype);
+      const RanksSteps host = steps_on("cpu", dtype, settings), there = steps_on("emulated", dtype, settings);
+      EXPECT_TRUE(there.steps == host.steps);
+      EXPECT_EQ(there.accuracy, host.accuracy);
+    }
 }
 
 TEST(AveragedRun, RefusesCheckpointsThatAreNotItsOwn) {

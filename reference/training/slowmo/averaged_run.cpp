@@ -18,6 +18,7 @@
 #include "reference/record/run_files.hpp"
 #include "reference/training/gradients.hpp"
 #include "reference/training/model.hpp"
+#include "reference/training/on_this_thread.hpp"
 #include "reference/training/optimizer.hpp"
 #include "reference/training/slowmo/averaged_module.hpp"
 #include "reference/training/steps.hpp"
@@ -52,7 +53,7 @@ std::vector<float> flat_of(const std::vector<NamedTensor>& tensors) {
 // The layers of a specification with the running statistics of its batch normalisations, as torch.nn keeps them.
 class RunningModel {
  public:
-  RunningModel(const job::RunSpec& spec, std::vector<at::Tensor> leaves)
+  RunningModel(const job::RunSpec& spec, std::vector<at::Tensor> leaves, const RankDevice& where)
       : spec_(spec), leaves_(std::move(leaves)), model_(spec, leaves_) {
     const std::vector<job::Parameter> list = job::parameters_of(spec);
     for (std::size_t i = 0; i < list.size(); ++i) {
@@ -61,9 +62,10 @@ class RunningModel {
       Norm& own = norms_[list[i].layer];
       (list[i].name.ends_with(".bias") ? own.bias : own.weight) = leaves_[i];
       if (own.mean.defined()) continue;
-      own.mean = at::zeros({norm->features}, leaves_[i].options().requires_grad(false));
-      own.variance = at::full({norm->features}, 1, own.mean.options());
-      own.batches = at::zeros({}, at::kLong);
+      const at::TensorOptions options = leaves_[i].options().requires_grad(false);
+      own.mean = where.placed(at::zeros({norm->features}, options));
+      own.variance = where.placed(at::full({norm->features}, 1, options));
+      own.batches = where.placed(at::zeros({}, at::kLong));
     }
   }
 
@@ -170,18 +172,19 @@ class SlowMoStates {
 class AveragedRun final : public AveragedSession {
  public:
   AveragedRun(const job::RunSpec& spec, comm::Communicator& world, const AveragingSettings& settings,
-              const AveragedSteps& steps)
+              const AveragedSteps& steps, const RankDevice& where)
       : spec_(spec),
         settings_(settings),
         same_(steps.same),
         world_(world),
         files_(spec_),
         list_(job::parameters_of(spec_)),
-        values_(parameters_on(spec_, given_weights(spec_, world.rank()), Arithmetic::float32, at::kCPU)),
-        leaves_(leaves_of(values_, type_of(spec.run.dtype))),
-        model_(spec_, leaves_),
+        where_(where),
+        values_(given_values(spec_, world.rank(), where)),
+        leaves_(leaves_of(values_, type_of(spec.run.dtype), where)),
+        model_(spec_, leaves_, where),
         optimizer_(spec.optimizer, list_.size()) {
-    ModuleTensors tensors{.parameters = named(leaves_), .buffers = model_.buffers()};
+    ModuleTensors tensors{.parameters = named(leaves_), .buffers = model_.buffers(), .masters = {}, .where = where};
     if (has_masters()) tensors.masters = values_;
     module_.emplace(
         world, std::move(tensors),
@@ -229,7 +232,7 @@ class AveragedRun final : public AveragedSession {
     std::copy(rows.x.begin(), rows.x.end(), x.data_ptr<float>());
     const c10::AutoGradMode without_gradients(false);
     module_->evaluate();
-    const at::Tensor found = module_->forward(x.to(leaves_.front().scalar_type())).argmax(1);
+    const at::Tensor found = module_->forward(x.to(leaves_.front().options().requires_grad(false))).argmax(1).cpu();
     module_->perform_slowmo();  // as behind each batch
     std::int64_t right = 0;
     for (std::int64_t row = 0; row < count; ++row)
@@ -275,10 +278,20 @@ class AveragedRun final : public AveragedSession {
   }
 
  private:
+  static std::vector<at::Tensor> given_values(const job::RunSpec& spec, int rank, const RankDevice& where) {
+    std::vector<at::Tensor> values =
+        parameters_on(spec, given_weights(spec, rank), Arithmetic::float32, where.computes_on());
+    for (at::Tensor& value : values) value = where.placed(value);
+    return values;
+  }
   // Of float32: leaves over the values' memory.
-  static std::vector<at::Tensor> leaves_of(const std::vector<at::Tensor>& values, at::ScalarType type) {
+  static std::vector<at::Tensor> leaves_of(const std::vector<at::Tensor>& values, at::ScalarType type,
+                                           const RankDevice& where) {
     std::vector<at::Tensor> leaves;
-    for (const at::Tensor& value : values) leaves.push_back(value.detach().to(type).requires_grad_());
+    for (const at::Tensor& value : values) {
+      const at::Tensor own = type == at::kFloat ? value.detach() : where.placed(value.detach().to(type));
+      leaves.push_back(own.requires_grad_());
+    }
     return leaves;
   }
   [[nodiscard]] bool has_masters() const { return leaves_.front().scalar_type() != at::kFloat; }
@@ -297,11 +310,12 @@ class AveragedRun final : public AveragedSession {
     std::vector<double> losses;
     for (const job::RowRange& part : parts) {
       const Rows rows = read_rows(files_, part, leaves_.front().scalar_type());
-      const at::Tensor output = module_->forward(rows.x, &part == &parts.back());
+      const at::Tensor output = module_->forward(rows.x.to(where_.computes_on()), &part == &parts.back());
       done.seen = flat_of(leaves_);
       if (&part == &parts.front()) done.buffers_seen = buffers_seen_;
-      const at::Tensor loss = loss_of(spec_, output.to(at::kFloat), rows.y);
+      const at::Tensor loss = loss_of(spec_, output.to(at::kFloat), rows.y.to(where_.computes_on()));
       losses.push_back(loss.item<double>());
+      const OnThisThread here;
       loss.div(divisor).mul(scale).backward();
     }
     done.buffers = flat_of(model_.buffers());
@@ -317,6 +331,7 @@ class AveragedRun final : public AveragedSession {
   comm::Communicator& world_;
   job::RunFiles files_;
   std::vector<job::Parameter> list_;
+  RankDevice where_;
   std::vector<at::Tensor> values_;  // what the optimizer changes
   std::vector<at::Tensor> leaves_;  // the same memory, or of 16 bits
   RunningModel model_;
@@ -330,13 +345,18 @@ class AveragedRun final : public AveragedSession {
 }  // namespace
 
 std::unique_ptr<AveragedSession> averaged_run(const job::RunSpec& spec, comm::Communicator& world,
-                                              const AveragingSettings& settings, const AveragedSteps& steps) {
+                                              const AveragingSettings& settings, const AveragedSteps& steps,
+                                              const std::shared_ptr<device::Runtime>& devices) {
   require_averageable(spec);
   steps.accept(spec, settings);
   if (world.size() != spec.parallel.data)
     throw InvalidArgument(
         fmt::format("parallel.data = {}, but {} ranks were started", spec.parallel.data, world.size()));
-  return std::make_unique<AveragedRun>(spec, world, settings, steps);
+  const RankDevice where(spec.run.device, world, devices);
+  if (!where.computes_on().is_cpu() && where.computing_place().is_host())
+    throw Unsupported(fmt::format(
+        "device '{}': parameters there are averaged by kernels of module cuda, which is not here", spec.run.device));
+  return std::make_unique<AveragedRun>(spec, world, settings, steps, where);
 }
 
 }  // namespace plumbline::training

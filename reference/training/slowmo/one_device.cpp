@@ -9,6 +9,7 @@
 #include <torch/optim/sgd.h>
 
 #include "reference/record/run_files.hpp"
+#include "reference/training/device.hpp"
 #include "reference/training/gradients.hpp"
 #include "reference/training/model.hpp"
 #include "reference/training/steps.hpp"
@@ -39,7 +40,8 @@ std::vector<job::RowRange> all_rows(job::RunSpec spec, int step) {
 Values train_on_one_device(const job::RunSpec& spec, double rate_decay,
                            const std::function<void(int step, double loss)>& told) {
   const job::RunFiles files(spec);
-  std::vector<at::Tensor> leaves = parameters_on(spec, given_weights(spec, 0), Arithmetic::float32, at::kCPU);
+  std::vector<at::Tensor> leaves =
+      parameters_on(spec, given_weights(spec, 0), Arithmetic::float32, device_of(spec.run.device, 0));
   for (at::Tensor& leaf : leaves) leaf.requires_grad_();
   const Model model(spec, leaves);
   const auto optimizer = optimizer_over(leaves, spec.optimizer);
@@ -52,7 +54,8 @@ Values train_on_one_device(const job::RunSpec& spec, double rate_decay,
     double loss = 0;
     for (const job::RowRange& part : parts) {
       const Rows rows = read_rows(files, part, at::kFloat);
-      const at::Tensor share = model.loss(rows.x, rows.y).div(static_cast<double>(parts.size()));
+      const at::Tensor share = model.loss(rows.x.to(leaves.front().device()), rows.y.to(leaves.front().device()))
+                                   .div(static_cast<double>(parts.size()));
       share.backward();
       loss += share.item<double>();
     }

@@ -104,7 +104,6 @@ void require_averageable(const job::RunSpec& spec) {
   refuse_unless(spec.parallel.tensor == 1, fmt::format("parallel.tensor = {}", spec.parallel.tensor),
                 "where each rank has them whole");
   refuse_unless(!spec.scaler && spec.injections.empty(), "[scaler] or [[inject]]", "without them");
-  refuse_unless(spec.run.device == "cpu", fmt::format("run.device = '{}'", spec.run.device), "in host memory");
 }
 
 bool lags(const AveragingSettings& settings) {

@@ -50,7 +50,7 @@ struct AveragingSettings {
 /// Throws InvalidArgument for settings that make no run of so many ranks.
 void require_possible(const AveragingSettings& settings, int world);
 /// Throws InvalidArgument for a run specification that cannot be trained so: pipelines, tensor parallelism, scalers, injected
-/// values, a device other than the host.
+/// values.
 void require_averageable(const job::RunSpec& spec);
 /// Throws InvalidArgument for what a specification and settings do not make together: learning rates that float32 does not
 /// hold in some step.

@@ -5,11 +5,9 @@
 
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "reference/training/added_type.hpp"
 #include "reference/training/pipeline/deferred.hpp"
 
 namespace plumbline::training {
@@ -31,13 +29,13 @@ TensorGroup kept(AutogradContext* context) {
   return c10::static_intrusive_pointer_cast<KeptGroup>(context->saved_data["group"].toCapsule())->group;
 }
 
-// A copy that `reduce` has changed, row-major, through host memory.
+// A copy that `reduce` has changed, row-major.
 template <class Reduce>
 at::Tensor reduced(const TensorGroup& group, const at::Tensor& tensor, const Reduce& reduce) {
-  at::Tensor host = tensor.detach().to(at::kCPU).contiguous();
-  if (host.is_alias_of(tensor)) host = host.clone();
-  if (host.numel() > 0) reduce(*group.group, buffer_of(host));
-  return host.to(tensor.device());
+  const at::Tensor copy = group.where.empty(tensor.sizes(), tensor.scalar_type()).copy_(tensor.detach());
+  if (copy.numel() > 0) reduce(*group.group, group.where.buffer_of(copy));
+  group.where.settle();
+  return copy.to(tensor.device());
 }
 
 at::Tensor own_part(const TensorGroup& group, const at::Tensor& whole) {
@@ -48,14 +46,15 @@ at::Tensor own_part(const TensorGroup& group, const at::Tensor& whole) {
 // Messages are of one size: narrower parts are filled up.
 at::Tensor joined_parts(const TensorGroup& group, const at::Tensor& part, std::int64_t features) {
   const std::int64_t widest = extent_of(features, group.size(), 0).size;
-  const at::Tensor host = part.detach().to(at::kCPU);
-  std::vector<std::int64_t> shape = host.sizes().vec();
+  const RankDevice& where = group.where;
+  std::vector<std::int64_t> shape = part.sizes().vec();
   shape.back() = widest;
-  at::Tensor own = at::zeros(shape, host.options());
-  own.narrow(-1, 0, host.size(-1)).copy_(host);
+  const at::Tensor own = where.empty(shape, part.scalar_type()).zero_();
+  own.narrow(-1, 0, part.size(-1)).copy_(part.detach());
   shape.insert(shape.begin(), group.size());
-  at::Tensor all = at::zeros(shape, host.options());
-  if (own.numel() > 0) group.group->all_gather(buffer_of(own), buffer_of(all));
+  const at::Tensor all = where.empty(shape, part.scalar_type());
+  if (own.numel() > 0) group.group->all_gather(where.buffer_of(own), where.buffer_of(all));
+  where.settle();
   std::vector<at::Tensor> parts;
   for (int rank = 0; rank < group.size(); ++rank)
     parts.push_back(all[rank].narrow(-1, 0, extent_of(features, group.size(), rank).size));

@@ -7,7 +7,7 @@
 // Bits    What is whole is bit-equal on all ranks, and so are gradients of whole parameters, without being exchanged.
 // Order   The group's collectives come in the order of layers, forward, and the reverse, backward: ranks that run the same
 //         schedule meet in them. On GPUs, back-propagation must run on the calling thread (engine.hpp).
-// Memory  Of the host; what lies on a GPU travels through it.
+// Memory  What is exchanged is copied to where calls are made (rank_device.hpp).
 // Source  Shoeybi et al., Megatron-LM, arXiv:1909.08053, section 3: f and g.
 #pragma once
 
@@ -15,15 +15,17 @@
 
 #include "reference/comm/communicator.hpp"
 #include "reference/training/pipeline/stage.hpp"
+#include "reference/training/rank_device.hpp"
 #include "reference/training/tensor/sharding.hpp"
 #include "reference/training/tensor/steps.hpp"
 
 namespace plumbline::training {
 
-/// Both must outlive the layers that are run over it, and their graphs.
+/// Group and steps must outlive the layers that are run over it, and their graphs.
 struct TensorGroup {
   comm::Communicator* group = nullptr;
   const TensorSteps* steps = nullptr;
+  RankDevice where = {};
   [[nodiscard]] int rank() const { return group->rank(); }
   [[nodiscard]] int size() const { return group->size(); }
 };

@@ -13,7 +13,6 @@
 #include "reference/bucketing/reducer.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/generate.hpp"
-#include "reference/training/device.hpp"
 #include "reference/training/pipeline/batch.hpp"
 #include "reference/training/pipeline/schedule_of.hpp"
 #include "reference/training/trainer/checkpoint_tensors.hpp"
@@ -142,7 +141,8 @@ PipelineProgram::PipelineProgram(const TrainerSettings& settings, const Pipeline
       pipeline_(group_along(world, parallel_, place_, &job::Coordinates::pipeline, settings.pipeline)),
       replicas_(group_along(world, parallel_, place_, &job::Coordinates::data, settings.data)),
       data_(task.data(place_.data)),
-      store_(settings.seed, device_of(task.device, world.rank())),
+      device_(task.device, world, task.devices),
+      store_(settings.seed, device_.computes_on()),
       steps_(std::move(steps)) {
   at::set_num_threads(1);
   make_stages(task);
@@ -165,7 +165,7 @@ void PipelineProgram::make_stages(const PipelineTask& task) {
   EngineOptions options{
       .criterion = [](const Tensors& outputs,
                       const Tensors& labels) { return at::cross_entropy_loss(outputs.at(0), labels.at(0)); },
-      .device = device_of(task.device, world_.rank())};
+      .device = device_};
   if (settings_.fp16 == "naive") options.wire = at::kHalf;
   if (!settings_.tensor_shape.empty()) {
     const at::Tensor sent =
@@ -198,7 +198,7 @@ void PipelineProgram::share(const Blocks& blocks, const std::vector<schedules::I
     if (ranks.size() > 1) shared.push_back({parameter.name, parameter.tensor, ranks});
   }
   std::ranges::sort(shared, {}, &SharedParameter::name);
-  shared_ = std::make_unique<SharedParameters>(*pipeline_, shared, steps_.pipeline);
+  shared_ = std::make_unique<SharedParameters>(*pipeline_, shared, steps_.pipeline, device_);
 }
 
 TrainingProgram PipelineProgram::program() {
@@ -210,8 +210,9 @@ TrainingProgram PipelineProgram::program() {
 
 void PipelineProgram::make_reducer(const GradientSettings& settings) {
   std::vector<GroupedTensor> leaves = in_one_group(parameters());
-  const std::vector<bucketing::Gradient> gradients = gradients_of(leaves);
-  const std::int64_t bucket_bytes = bucket_bytes_over(*replicas_, gradients, settings.bucket_bytes);
+  const RankDevice where = reduced_on(device_, settings);
+  const std::vector<bucketing::Gradient> gradients = gradients_of(leaves, where.device());
+  const std::int64_t bucket_bytes = bucket_bytes_over(*replicas_, gradients, settings.bucket_bytes, where);
   const std::vector<bucketing::MatrixShape> shapes = shapes_of(leaves);
   std::vector<at::Tensor> statistics;
   for (const NamedTensor& buffer : buffers())
@@ -219,7 +220,8 @@ void PipelineProgram::make_reducer(const GradientSettings& settings) {
   if (settings.static_graph) {
     overlapped_ =
         std::make_unique<AutogradReducer>(*replicas_, parameters(),
-                                          AutogradOptions{.reducer = options_of(settings, shapes, steps_.power_sgd),
+                                          AutogradOptions{.where = where,
+                                                          .reducer = options_of(settings, shapes, steps_.power_sgd),
                                                           .bucket_bytes = bucket_bytes,
                                                           .rebuild = true,
                                                           .buffers = std::move(statistics)},
@@ -230,7 +232,7 @@ void PipelineProgram::make_reducer(const GradientSettings& settings) {
   std::iota(backwards.rbegin(), backwards.rend(), 0);
   reducer_ = std::make_unique<TensorReducer>(
       std::vector{replicas_.get()}, std::move(leaves), plan_by_bytes(gradients, backwards, bucket_bytes),
-      options_of(settings, shapes, steps_.power_sgd), steps_.reducer, statistics);
+      options_of(settings, shapes, steps_.power_sgd), steps_.reducer, statistics, where);
 }
 
 BatchResult PipelineProgram::train(int epoch, std::int64_t batch) {

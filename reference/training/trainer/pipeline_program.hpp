@@ -68,6 +68,7 @@ struct PipelineTask {
   std::string schedule{};                            // schedule_named()'s; empty: what the settings say
   job::Optimizer optimizer = job::Adam{.lr = 1e-3};  // the settings' rate holds
   std::string device = "cpu";
+  std::shared_ptr<device::Runtime> devices{};  // of Training::use_devices()
   std::function<TrainingData(int data_rank)> data;
   GradientSettings gradients{};
 };
@@ -132,6 +133,7 @@ class PipelineProgram {
   std::unique_ptr<comm::Communicator> pipeline_;
   std::unique_ptr<comm::Communicator> replicas_;
   TrainingData data_;
+  RankDevice device_;
   TensorStore store_;
   ExecutorSteps steps_;
   std::map<int, std::unique_ptr<Stage>> stages_;

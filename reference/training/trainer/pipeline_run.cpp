@@ -181,10 +181,11 @@ Hooks hooks_of(const PipelineRun& run, PipelineProgram& program, const TrainingP
 }  // namespace
 
 std::vector<EpochResult> run_pipeline(const PipelineRun& run, comm::Communicator& world, const PipelineSinks& sinks,
-                                      const ExecutorSteps& steps) {
+                                      const ExecutorSteps& steps, const std::shared_ptr<device::Runtime>& devices) {
   require_possible(run);
   const Source source = source_of(run);
-  const PipelineTask task = task_of(run, source);
+  PipelineTask task = task_of(run, source);
+  task.devices = devices;
   Timers timers;
   PipelineProgram program(run.settings, task, world, &timers, steps);
   if (world.rank() == 0)

@@ -12,11 +12,13 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "reference/comm/communicator.hpp"
+#include "reference/device/runtime.hpp"
 #include "reference/schedules/simulator.hpp"
 #include "reference/training/gradient_settings.hpp"
 #include "reference/training/trainer/hooks.hpp"
@@ -103,10 +105,11 @@ struct PipelineSinks {
 /// settings that make no run, a schedule that does not have the shape, and a run that resumes without checkpoints.
 void require_possible(const PipelineRun& run);
 
-/// One rank of the run. Collective over `world`. The steps are the right ones unless the run shall be wrong. Returns what the epochs that were run came to, the same on all ranks.
+/// One rank of the run, with the devices of Training::use_devices(). Collective over `world`. The steps are the right ones unless the run shall be wrong. Returns what the epochs that were run came to, the same on all ranks.
 /// Throws what require_possible() throws; InvalidArgument for a folder with checkpoints
 /// where the run does not resume, or of another run; NonFiniteLoss; and what PipelineProgram throws.
 std::vector<EpochResult> run_pipeline(const PipelineRun& run, comm::Communicator& world, const PipelineSinks& sinks,
-                                      const ExecutorSteps& steps);
+                                      const ExecutorSteps& steps,
+                                      const std::shared_ptr<device::Runtime>& devices = nullptr);
 
 }  // namespace plumbline::training

@@ -452,7 +452,8 @@ class SingleDeviceCheck::Implementation {
       }
   }
 
-  [[nodiscard]] bool is_on_host() const { return task_.device == "cpu"; }
+  // LibTorch computes there on emulated devices, too.
+  [[nodiscard]] bool is_on_host() const { return device_of(task_.device, 0).is_cpu(); }
   [[nodiscard]] bool is_shared(const std::string& name) const { return whole_->uses().at(name) > 1; }
   [[nodiscard]] bool has_the_same_bits(const std::string& name) const {
     const bool in_rank_order = settings_.data == 1 || world_.capabilities().has(comm::Capability::rank_order);
