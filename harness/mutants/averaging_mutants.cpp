@@ -179,7 +179,11 @@ std::vector<Mutant> of_slow_steps() {
        "a copy where an error is to be added",
        at("overlaps_halves", "algorithm=sgp-star-overlap,type=float16,lag=0", 3),
        at("overlaps", "algorithm=sgp-star-overlap,lag=0,node=1", 3), "parameters of 32 bits have no masters",
-       with([](AveragedSteps& steps) { steps.slowmo.error_after = slowmo::copy; })},
+       with([](AveragedSteps& steps) {
+         steps.slowmo.error_after = [](const device::Place& place, std::span<const gossip::TensorPair> halves) {
+           slowmo::copy(place, halves);
+         };
+       })},
       {"train.checkpoint_beside_gossip", "TRAIN-201", "a checkpoint does not wait for what is under way",
        "a state that is saved while a thread changes it",
        at("lags_over_checkpoints", "algorithm=sgp-star-overlap,type=float32,lag=2,checkpoints=2", 3),

@@ -474,7 +474,9 @@ TEST_F(CallsTest, ManyCallsAndGroupsAtOnce) {
       comm::Work work =
           group.start({.operation = Operation::all_reduce, .in = numbers.buffer(), .out = numbers.buffer()});
       work.wait();
-      if (i % 10 == 9) EXPECT_THAT(numbers.get(), Each(4.0F));
+      if (i % 10 == 9) {
+        EXPECT_THAT(numbers.get(), Each(4.0F));
+      }
     }
   });
 }

@@ -836,8 +836,9 @@ class PushSum::Pieces {
 
 void PushSum::mix_in_pieces(std::span<const Buffer> x) {
   verify();
-  prepare_weight();
-  pieces_ = std::make_unique<Pieces>(*this, x);
+  auto pieces = std::make_unique<Pieces>(*this, x);
+  prepare_weight();  // when nothing can fail any more ahead of the round: the weight is multiplied once
+  pieces_ = std::move(pieces);
   go_on_in_pieces(false);
 }
 

@@ -1,13 +1,18 @@
 """The lines of digits.jsonl, or the rows of README.md's tables, from what `plumbline train --averaging` left.
 
-usage: record.py [--table] [PREFIX=]averaging.json ...
+usage: record.py [--table] ["PREFIX: ="]averaging.json ...
 
-PREFIX, such as "float16: ", goes before the algorithms' names. The single device is taken from the first file alone, which
-all must agree with. Python's standard library is enough.
+PREFIX, such as float16, goes with its colon before the algorithms' names. The single device is taken from the first file alone,
+which all must agree with. Python's standard library is enough. Exit status 2 for a file that is none of these.
 """
 import json
 import sys
 from statistics import mean
+
+
+def refuse(words):
+    print(f"record.py: {words}", file=sys.stderr)
+    sys.exit(2)
 
 
 def line_of(run, prefix):
@@ -25,14 +30,21 @@ def line_of(run, prefix):
 def lines_of(arguments):
     lines, alone = [], []
     for argument in arguments:
-        prefix, _, file = argument.rpartition("=")
-        with open(file) as text:
-            runs = json.load(text)
+        before, colon, behind = argument.partition(": =")
+        prefix, file = (before + ": ", behind) if colon else ("", argument)
+        try:
+            with open(file) as text:
+                runs = json.load(text)
+            named = [run["algorithm"] for run in runs]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            refuse(f"{file}: no averaging.json of `plumbline train --averaging`: {error}")
+        if "one device" not in named:
+            refuse(f"{file}: no run on one device")
         device = [line_of(run, "") for run in runs if run["algorithm"] == "one device"]
         if not alone:
             lines += (alone := device)
         elif device != alone:
-            sys.exit(f"{file}: the single device is another one than in the files before")
+            refuse(f"{file}: the single device is another one than in the files before")
         lines += [line_of(run, prefix) for run in runs if run["algorithm"] != "one device"]
     return lines
 

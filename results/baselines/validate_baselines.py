@@ -26,7 +26,7 @@ def is_count(value):
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def problems_of_figure(figure, status):
+def problems_of_figure(figure, status, gpus):
     where = f"figure '{figure.get('name', '?')}'"
     value = figure.get("value")
     allowed = FIGURE | {"gpus"} | (MEASURED if value is not None else {"why"})
@@ -39,6 +39,8 @@ def problems_of_figure(figure, status):
             yield f"{where}: {field} is no text"
     if not is_count(figure.get("gpus", 1)):
         yield f"{where}: gpus is no whole number from 1 on"
+    elif "gpus" in figure and is_count(gpus) and figure["gpus"] <= gpus:
+        yield f"{where}: gpus is {figure['gpus']}, no more than the {gpus} of the others"
     if not is_number(figure.get("goal")):
         yield f"{where}: goal is no number"
     if value is None:
@@ -92,7 +94,7 @@ def problems(baseline):
     names = [figure.get("name") for figure in figures]
     found += [f"figure '{name}' stands twice" for name in sorted({name for name in names if names.count(name) > 1}, key=str)]
     for figure in figures:
-        found += problems_of_figure(figure, status)
+        found += problems_of_figure(figure, status, baseline["gpus"])
     if status == "measured" and all(figure.get("value") is None for figure in figures):
         found.append("nothing was measured: status is 'not run'")
     return found

@@ -54,6 +54,7 @@ class BaselinesTest(unittest.TestCase):
                 ("goal", changed("figures", 0, "goal", "fast")),
                 ("figure 'speed': gpus is no whole number", changed("figures", 0, "gpus", 0)),
                 ("gpus is no whole number", changed("gpus", True)),
+                ("gpus is 1, no more than the 1 of the others", changed("figures", 0, "gpus", 1)),
                 ("no why", changed("figures", 1, "why", ...)),
                 ("stands twice", changed("figures", 1, "name", "speed")),
                 ("does not belong there", changed("figures", 0, "guess", 1)),
