@@ -38,17 +38,14 @@ class NotAwaited final : public device::RuntimeDecorator {
   }
 };
 
-// Numbers that are narrowed on their way are not divided.
-class NotDivided final : public device::RuntimeDecorator {
+// The last block of a kernel that copies into a bucket's type, or back, is not launched.
+class LastBlockLeftOut final : public device::RuntimeDecorator {
  public:
   using RuntimeDecorator::RuntimeDecorator;
   void launch(int device, const device::Kernel& kernel, const void* work, std::int32_t chunks,
               device::Stream stream) override {
-    if (kernel.name != device::ScaledCopyWork::kName)
-      return RuntimeDecorator::launch(device, kernel, work, chunks, stream);
-    auto changed = *static_cast<const device::ScaledCopyWork*>(work);
-    changed.number = 1;
-    RuntimeDecorator::launch(device, kernel, &changed, chunks, stream);
+    const bool copies = kernel.name == device::ScaledCopyWork::kName;
+    RuntimeDecorator::launch(device, kernel, work, copies ? chunks - 1 : chunks, stream);
   }
 };
 
@@ -326,9 +323,10 @@ std::vector<Mutant> memory_faults() {
        "LibTorch reads a bucket before the device's stream is done with it",
        "a library with a stream of its own, which nobody made wait", stays_there("data", 2), "",
        "every run on a device's memory waits for it", wrong_runtime<NotAwaited>()},
-      {"train.narrowed_undivided", "TRAIN-210", "on devices, gradients that travel in 16 bits are not divided",
-       "RED-01, in a kernel that has its own division", stays_there("narrow", 2), stays_there("narrow", 1),
-       "alone, a rank's gradient is the mean", wrong_runtime<NotDivided>()},
+      {"train.last_block_left_out", "TRAIN-210",
+       "on devices, the last block of gradients that travel in 16 bits is not copied", "a count that is rounded down",
+       stays_there("narrow", 2), stays_there("data", 2), "gradients travel as they are",
+       wrong_runtime<LastBlockLeftOut>()},
       {"train.gradients_through_the_host", "TRAIN-211",
        "gradients are copied to the host, averaged there and copied back", "a reducer that knows one memory",
        stays_there("data", 2), mlp(2), "the averages are right", reducing(training::average)},
