@@ -1,4 +1,4 @@
-// Training on devices whose streams are slow: what ranks exchange stays in their memory, and whoever computes waits for it.
+// Training on devices whose streams are slow: what ranks exchange stays in their memory, and who computes waits for it.
 #include "conformance/training/device_checks.hpp"
 
 #include <chrono>
