@@ -24,6 +24,8 @@ inline constexpr std::string_view kLearns = "TRAIN-012@4ef4";
 inline constexpr std::string_view kSameBits = "TRAIN-013@a797";
 inline constexpr std::string_view kCutLayers = "TRAIN-014@730b";
 inline constexpr std::string_view kTensorRanks = "TRAIN-015@92c4";
+inline constexpr std::string_view kDeviceBits = "TRAIN-210@27dc";
+inline constexpr std::string_view kDeviceMemory = "TRAIN-211@924c";
 }  // namespace training_requirements
 
 /// Those of runs in 16 bits.

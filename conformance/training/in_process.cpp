@@ -6,6 +6,8 @@
 #include "harness/subject/training_module.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/device/calls.hpp"
+#include "reference/device/emulated.hpp"
 #include "reference/record/temporary_folder.hpp"
 
 namespace plumbline::conformance {
@@ -26,13 +28,29 @@ std::string ThreadJob::run(int world, const std::filesystem::path& spec, const s
 
 void run_case(const suite::Case& one, const Fault& fault) {
   const job::TemporaryFolder scratch;
-  comm::run_ranks(one.world(), [&](comm::Communicator& world) {
-    const std::unique_ptr<comm::Communicator> wrapped = fault.wrap ? fault.wrap(world.duplicate()) : nullptr;
-    Surroundings surroundings{.scratch = scratch.path().string(), .job = fault};
-    if (fault.steps) surroundings.steps = fault.steps();
-    ThreadContext context(wrapped ? *wrapped : world, one.parameters, std::move(surroundings));
-    one.check->body(context);
-  });
+  comm::LocalOptions options;
+  std::shared_ptr<device::Runtime> devices;
+  if (one.check->on_device) {
+    devices = device::make_emulated();
+    if (fault.runtime) devices = fault.runtime(devices);
+    options.device_calls = device::make_calls(devices);
+    module().use_devices(devices);
+  }
+  comm::run_ranks(
+      one.world(),
+      [&](comm::Communicator& world) {
+        const std::unique_ptr<comm::Communicator> wrapped = fault.wrap ? fault.wrap(world.duplicate()) : nullptr;
+        Surroundings surroundings{.scratch = scratch.path().string(), .job = fault};
+        if (fault.steps) surroundings.steps = fault.steps();
+        if (devices) {
+          const auto index = static_cast<std::int16_t>(world.rank() % devices->count());
+          surroundings.device = "emulated";
+          surroundings.seat = {devices, {devices->kind(), index}};
+        }
+        ThreadContext context(wrapped ? *wrapped : world, one.parameters, std::move(surroundings));
+        one.check->body(context);
+      },
+      options);
 }
 
 std::string failures_of(const suite::Case& one, const Fault& fault) {

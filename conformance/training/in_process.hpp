@@ -19,6 +19,7 @@ struct Fault {
   std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)> wrap = {};
   std::function<suite::Steps()> steps = {};
   std::function<void(const job::RunSpec&, const std::filesystem::path& record)> rewrite = {};  // of a job
+  std::function<std::shared_ptr<device::Runtime>(std::shared_ptr<device::Runtime>)> runtime = {};
 };
 
 /// What the body of a rank that is a thread is given beside its communicator.
@@ -26,6 +27,7 @@ struct Surroundings {
   std::string scratch;
   std::uint64_t seed = 0xfedcba9876543210u;
   std::string device = "cpu";
+  suite::DeviceSeat seat = {};  // of a check on a device
   suite::Steps steps = {};
   Fault job = {};  // of the program behind the job door
 };
@@ -53,6 +55,7 @@ class ThreadContext final : public suite::Context {
   const suite::Parameters& parameters() const override { return parameters_; }
   std::uint64_t seed() const override { return surroundings_.seed; }
   std::string device() const override { return surroundings_.device; }
+  const suite::DeviceSeat& device_seat() override { return surroundings_.seat; }
   const comm::Capabilities& capabilities() const override { return world_.capabilities(); }
   const std::string& scratch() const override { return surroundings_.scratch; }
   void progress(const std::string&) override {}
@@ -64,7 +67,7 @@ class ThreadContext final : public suite::Context {
   ThreadJob job_;
 };
 
-/// Runs a case with a thread per rank; its failures are the test's.
+/// Runs a case with a thread per rank, on emulated devices where it needs some; its failures are the test's.
 void run_case(const suite::Case& one, const Fault& fault = {});
 /// The failures of a case which fails on purpose, one after the other; "" where it passes.
 [[nodiscard]] std::string failures_of(const suite::Case& one, const Fault& fault);

@@ -518,10 +518,10 @@ bool adds_as_a_single_device(const job::RunSpec& spec) {
 }
 
 std::vector<Finding> compare_runs(const job::RunSpec& spec, const job::TrainingRecord& first,
-                                  const job::TrainingRecord& second) {
+                                  const job::TrainingRecord& second, std::string_view requirement) {
   std::vector<Finding> findings;
   const auto differ = [&](int step, int rank, const std::string& name) {
-    return finding_of(ids::kSameBits, step, rank, name, "the second run recorded other bits");
+    return finding_of(requirement, step, rank, name, "the second run recorded other bits");
   };
   for (int step = 0; step < spec.run.steps; ++step) {
     for (const Moment moment : job::kAllMoments)

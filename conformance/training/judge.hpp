@@ -76,9 +76,10 @@ struct Judgement {
 /// where it uses a parameter on several stages, each of which adds for itself.
 [[nodiscard]] bool adds_as_a_single_device(const job::RunSpec& spec);
 
-/// Where two records of the same specification differ in any value or loss, as findings of kSameBits.
+/// Where two records of the same specification differ in any value or loss, as findings of that requirement.
 [[nodiscard]] std::vector<Finding> compare_runs(const job::RunSpec& spec, const job::TrainingRecord& first,
-                                                const job::TrainingRecord& second);
+                                                const job::TrainingRecord& second,
+                                                std::string_view requirement = training_requirements::kSameBits);
 
 /// All parameters at one moment, as the lowest rank that holds each recorded them; nothing where one is
 /// missing.

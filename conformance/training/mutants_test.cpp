@@ -35,6 +35,8 @@ class TrainingMutant : public testing::TestWithParam<std::string> {
   std::string failures_at(const std::string& id) const {
     if (const auto* rewrite = std::get_if<mutants::ChangeRecord>(&mutant().change))
       return failures_of(case_named(id), {.rewrite = *rewrite});
+    if (const auto* wrap = std::get_if<mutants::WrapRuntime>(&mutant().change))
+      return failures_of(case_named(id), {.runtime = *wrap});
     return failures_of(case_named(id), {.steps = std::get<mutants::MakeSteps>(mutant().change)});
   }
 };

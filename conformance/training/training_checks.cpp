@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "conformance/training/device_checks.hpp"
 #include "conformance/training/judge.hpp"
 #include "conformance/training/mixed_checks.hpp"
 #include "conformance/training/report.hpp"
@@ -167,6 +168,7 @@ void add_training_checks(suite::Suite& suite) {
              .body = learns});
   add_job_checks(suite);
   add_mixed_checks(suite);
+  add_training_device_checks(suite);
 }
 
 }  // namespace plumbline::conformance

@@ -67,7 +67,7 @@ REFUSALS = [
     ("check --device emulated:7 --world-size 1 --filter COLL-001", 2, "there is no emulated:7; this process has 2, from emulated:0"),
     ("check --device emulated --job true --profile data-parallel", 2, "--device emulated: a job computes on cpu or cuda"),
     ("check --device emulated --adapter reference", 2, "--device emulated: an adapter computes where it likes"),
-    ("train --device emulated", 2, "'emulated' is not cpu, cuda or cuda:N"),
+    ("train --device tpu", 2, "'tpu' is not cpu, cuda, cuda:N, emulated or emulated:N"),
     ("check --resume", 2, "there is no record in"),
     ("check --out /proc/nope", 3, "/proc/nope"),
     ("check --launcher nope", 2, "--launcher 'nope'; it is auto"),
@@ -441,6 +441,8 @@ TRAINING_REFUSALS = [
     ("train --model perceptron --checkpoints /dev/null", 3, "nothing can be written into '/dev/null'"),
     ("train --model perceptron --checkpoint-epochs 0", 2, "'0' is not a whole number from 1"),
     ("train --model perceptron --device cuda:x", 2, "'cuda:x' is not cpu"),
+    ("train --device emulated:7", 2, "there is no emulated:7; this process has 2, from emulated:0"),
+    ("train --model perceptron --device emulated:7", 2, "there is no emulated:7; this process has 2, from emulated:0"),
     ("train --model perceptron --backend nope", 2, "nope"),
     ("train --model perceptron --time-limit 0", 2, "--time-limit"),
     ("train --model perceptron --out /proc/nope", 3, "/proc/nope"),
@@ -1510,6 +1512,29 @@ class Commands(unittest.TestCase):
         self.assertIn("run.schedule = 'dualpipev' with parallel.pipeline = 2, run.micro_batches = 2", self.done.stderr)
 
     @needs_training
+    def test_train_in_a_devices_memory_leaves_the_record_of_the_hosts(self):
+        for ranks, options in ((3, ("--model", "conv_norm", "--data-parallel", "3", "--accumulation", "2", "--bucket-size", "4KiB")),
+                               (4, ("--pipeline", "2", "--data-parallel", "2", "--micro-batches", "4", "--schedule", "zb-h1")),
+                               (2, ("--model", "pairs", "--tensor", "2", "--data-parallel", "1", "--precision", "fp16")),
+                               (2, ("--data-parallel", "2", "--compression", "int8", "--static-graph"))):
+            with self.subTest(options):
+                run = ["train", *options, "--batch", "48", "--steps", "3"]
+                self.assertEqual(self.run_plumbline(*run, "--out", "host"), 0, self.done.stdout + self.done.stderr)
+                self.assertEqual(self.run_plumbline(*run, "--device", "emulated", "--out", "out"), 0, self.done.stdout + self.done.stderr)
+                self.assertRegex(self.done.stdout, rf"3 steps of \d+ rows on {ranks} ranks?, emulated\n")
+                self.assertIn("OK: the single device computes the same", self.done.stdout)
+                for rank in range(ranks):
+                    name = f"record/rank{rank}.safetensors"
+                    self.assertEqual((self.folder / "out" / name).read_bytes(), (self.folder / "host" / name).read_bytes(), name)
+        subject = next(line for line in map(json.loads, (self.folder / "out/run.jsonl").read_text().splitlines()) if line["type"] == "subject")
+        self.assertEqual(subject["environment"]["device.runtime"], "emulated")
+        job = ["train", "--spec", "out/run/spec.toml", "--record", "record", "--no-judge"]
+        self.assertEqual(self.run_plumbline(*job), 0, self.done.stderr)
+        if "mpi" in MODULES:
+            self.check_refusals([("train --backend mpi --device emulated", 2,
+                                  "device emulated with --backend mpi; backend local serves memory of emulated devices")])
+
+    @needs_training
     def test_train_averages_parameters_beside_one_device(self):
         run = ["train", "--averaging", "slowmo,sgp", "--slowmo-frequency", "4", "--steps", "12", "--data-parallel", "3",
                "--seeds", "2", "--margin", "100", "--out", "out"]
@@ -1844,7 +1869,10 @@ class Commands(unittest.TestCase):
 
     @needs_training
     def test_train_by_names_checked_against_a_single_device(self):
-        self.train_by_names("--epochs", "2", "--data-parallel", "2", "--chunks", "2", "--schedule", "zbv", "--check", "--trace", "t.json", "--out", "out")
+        shape = ("--epochs", "2", "--data-parallel", "2", "--chunks", "2", "--schedule", "zbv", "--check")
+        self.train_by_names(*shape, "--device", "emulated:1", "--out", "device")
+        self.assertIn("16 of 16 gradients bit for bit", self.done.stdout)
+        self.train_by_names(*shape, "--trace", "t.json", "--out", "out")
         self.assertIn("OK: the single device computes the same in 2 updates (requirements: 4 of 4 pass)", self.done.stdout)
         self.assertIn("16 of 16 gradients bit for bit", self.done.stdout)
         self.assertRegex(self.done.stdout, r"memory      rank 0: [0-9.]+ MB, \d+ kept at once; rank 1: ")

@@ -3,9 +3,12 @@
 #include <cmath>
 #include <iterator>
 #include <memory>
+#include <string>
 
 #include "harness/mutants/kinds.hpp"
 #include "harness/mutants/wrong_steps.hpp"
+#include "reference/device/kernel.hpp"
+#include "reference/device/scaled_copies_table.hpp"
 #include "reference/training/steps.hpp"
 
 namespace plumbline::mutants {
@@ -22,6 +25,33 @@ namespace {
 
 MakeSteps reducing(decltype(ExecutorSteps::reduce) reduce) {
   return with([reduce = std::move(reduce)](ExecutorSteps& steps) { steps.reduce = reduce; });
+}
+
+// ---- memory of devices ----
+
+// LibTorch, which computes in the order of its own stream, does not wait for the default one.
+class NotAwaited final : public device::RuntimeDecorator {
+ public:
+  using RuntimeDecorator::RuntimeDecorator;
+  void synchronize(int device, device::Stream stream) override {
+    if (stream != nullptr) RuntimeDecorator::synchronize(device, stream);
+  }
+};
+
+// The last block of a kernel that copies into a bucket's type, or back, is not launched.
+class LastBlockLeftOut final : public device::RuntimeDecorator {
+ public:
+  using RuntimeDecorator::RuntimeDecorator;
+  void launch(int device, const device::Kernel& kernel, const void* work, std::int32_t chunks,
+              device::Stream stream) override {
+    const bool copies = kernel.name == device::ScaledCopyWork::kName;
+    RuntimeDecorator::launch(device, kernel, work, copies ? chunks - 1 : chunks, stream);
+  }
+};
+
+template <class Wrong>
+WrapRuntime wrong_runtime() {
+  return [](std::shared_ptr<device::Runtime> inner) { return std::make_shared<Wrong>(std::move(inner)); };
 }
 
 // ---- the reduction of gradients ----
@@ -283,11 +313,32 @@ std::vector<Mutant> value_faults() {
   };
 }
 
+std::string stays_there(const std::string& parts, int world) {
+  return "training.device.stays_there[parts=" + parts + ",world=" + std::to_string(world) + "]";
+}
+
+std::vector<Mutant> memory_faults() {
+  return {
+      {"train.read_before_the_stream", "TRAIN-210",
+       "LibTorch reads a bucket before the device's stream is done with it",
+       "a library with a stream of its own, which nobody made wait", stays_there("data", 2), "",
+       "every run on a device's memory waits for it", wrong_runtime<NotAwaited>()},
+      {"train.last_block_left_out", "TRAIN-210",
+       "on devices, the last block of gradients that travel in 16 bits is not copied", "a count that is rounded down",
+       stays_there("narrow", 2), stays_there("data", 2), "gradients travel as they are",
+       wrong_runtime<LastBlockLeftOut>()},
+      {"train.gradients_through_the_host", "TRAIN-211",
+       "gradients are copied to the host, averaged there and copied back", "a reducer that knows one memory",
+       stays_there("data", 2), mlp(2), "the averages are right", reducing(training::average)},
+  };
+}
+
 }  // namespace
 
 std::vector<Mutant> training_mutants() {
   std::vector<Mutant> all = reduction_faults();
   for (const auto kind : {row_faults, value_faults}) std::ranges::move(kind(), std::back_inserter(all));
+  std::ranges::move(memory_faults(), std::back_inserter(all));
   return all;
 }
 

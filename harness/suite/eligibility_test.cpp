@@ -45,5 +45,22 @@ TEST_F(Eligibility, AsksWhoTakesNoMemoryOfTheHostForNoneBesideIt) {
   EXPECT_EQ(lacks_of(true, {"cpu"}), "memory of cuda");
 }
 
+// What LibTorch has on a GPU may go through the host's memory; an emulated device's is what it must be given.
+TEST_F(Eligibility, AsksABackendForMemoryOfTheDevice) {
+  const auto lacks_on = [&](const std::string& device, const std::vector<std::string>& modules, bool on_device) {
+    const Check check{.id = "it", .modules = modules, .on_device = on_device, .body = [](Context&) {}};
+    const nlohmann::json capabilities{{"claims", nlohmann::json::array()}, {"devices", {"cpu"}}};
+    const auto lack =
+        lacking(suite_, {}, Case{.check = &check, .parameters = {}}, {{"capabilities", capabilities}}, device);
+    return lack ? lack->what : "";
+  };
+  EXPECT_EQ(lacks_on("cuda", {}, false), "memory of cuda");
+  EXPECT_EQ(lacks_on("cuda", {"training"}, false), "");
+  EXPECT_EQ(lacks_on("cuda", {"training"}, true), "memory of cuda");
+  EXPECT_EQ(lacks_on("emulated:1", {"training"}, false), "memory of emulated");
+  EXPECT_EQ(lacks_on("cpu", {"training"}, false), "");
+  EXPECT_EQ(lacks_on("cpu", {"training"}, true), "a device with memory of its own (--device)");
+}
+
 }  // namespace
 }  // namespace plumbline::suite

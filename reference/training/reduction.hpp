@@ -1,5 +1,5 @@
 // reference/training/reduction.hpp: a run's gradients over its data group, when back-propagation is over: of a rank of a
-// pipeline, and of what is exchanged in the host's memory while LibTorch computes on a GPU.
+// pipeline, and of what goes from a GPU through the host's memory.
 #pragma once
 
 #include <vector>

@@ -7,8 +7,8 @@
 // Unused  With Unused::told the graph of the pass's outputs is searched for the leaves that it does not reach.
 // Sparse  Leaves that are named so, as torch.nn.Embedding's with sparse=True, have gradients of some rows along the first
 //         dimension. Their sums are sparse tensors, coalesced, whichever rank has any.
-// Devices Leaves lie where LibTorch computes, and buckets in the same memory, which the group serves: AutogradOptions::where. On a GPU
-//         back-propagation must run on the calling thread (on_this_thread.hpp).
+// Devices Leaves lie where LibTorch computes, and buckets in memory of the same device, which the group serves:
+//         AutogradOptions::where. On a GPU back-propagation must run on the calling thread (on_this_thread.hpp).
 // Frozen  Leaves that do not require a gradient, and those that are left alone, are in no bucket.
 // Memory  Gradients that are views are copied to memory of their own when this goes.
 // Source  torch.nn.parallel.DistributedDataParallel.

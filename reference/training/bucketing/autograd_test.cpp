@@ -2,6 +2,7 @@
 #include "reference/training/bucketing/autograd.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
@@ -15,6 +16,8 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/device/calls.hpp"
+#include "reference/device/emulated.hpp"
 #include "reference/training/bucketing/flat_tensors.hpp"
 #include "reference/training/models/resnet.hpp"
 #include "reference/training/models/transformer.hpp"
@@ -70,14 +73,19 @@ std::vector<at::Tensor> on_one_device(const Blocks& blocks, const MakeBatch& bat
   return sums;
 }
 
-void expect_one_device(const Blocks& blocks, const MakeBatch& batch, int ranks, int passes, AutogradOptions options) {
+void expect_one_device(const Blocks& blocks, const MakeBatch& batch, int ranks, int passes, AutogradOptions options,
+                       const std::shared_ptr<device::Runtime>& devices = nullptr) {
   at::set_num_threads(1);
   const std::vector<at::Tensor> expected = on_one_device(blocks, batch, ranks, passes);
-  run_ranks(ranks, [&](Communicator& world) {
+  comm::LocalOptions local;
+  if (devices) local.device_calls = device::make_calls(devices);
+  const auto train = [&](Communicator& world) {
     at::set_num_threads(1);
     Replica replica(blocks);
     const std::vector<NamedTensor> leaves = replica.leaves();
-    AutogradReducer reducer(world, leaves, options);
+    AutogradOptions own = options;
+    if (devices) own.where = RankDevice("emulated", world, devices);
+    AutogradReducer reducer(world, leaves, own);
     for (int pass = 0; pass < passes; ++pass) {
       const Batch rows = batch(world.rank(), pass);
       const at::Tensor loss = replica.loss(rows.x, rows.y).div(passes);
@@ -88,7 +96,8 @@ void expect_one_device(const Blocks& blocks, const MakeBatch& batch, int ranks, 
     ASSERT_EQ(leaves.size(), expected.size());
     for (std::size_t i = 0; i < leaves.size(); ++i)
       EXPECT_TRUE(leaves[i].tensor.grad().equal(expected[i])) << leaves[i].name << " of rank " << world.rank();
-  });
+  };
+  comm::run_ranks(ranks, train, local);
 }
 
 Batch images(int rank, int pass, std::int64_t size) {
@@ -119,6 +128,38 @@ TEST(AutogradReducer, ConvolutionsLieChannelsLastInTheirBuckets) {
   for (const GradientMemory memory : {GradientMemory::views, GradientMemory::copies})
     for (const int passes : {1, 2})
       expect_one_device(blocks, batch, 3, passes, {.reducer = {.memory = memory}, .bucket_bytes = 4096});
+}
+
+TEST(AutogradReducer, BucketsOnADeviceAreWaitedForAndMovedToANewPlan) {
+  const Blocks blocks = resnet({.block = ResidualBlock::basic, .layers = {1, 1, 1, 1}, .classes = 10, .planes = 8});
+  const auto batch = [](int rank, int pass) { return images(rank, pass, 16); };
+  for (const bool rebuild : {false, true}) {
+    const auto devices = device::make_emulated({.devices = 2, .longest_delay = std::chrono::microseconds(300)});
+    expect_one_device(blocks, batch, 3, 2, {.bucket_bytes = 4096, .rebuild = rebuild}, devices);
+  }
+}
+
+TEST(AutogradReducer, LeavesAndGradientsMustLieWhereCallsAreMade) {
+  const auto devices = device::make_emulated({.devices = 1});
+  comm::run_ranks(
+      1,
+      [&](Communicator& world) {
+        const RankDevice where("emulated", world, devices);
+        const NamedTensor here{"here", at::zeros({2}).requires_grad_()};
+        const NamedTensor there{"there", at::zeros({2}, at::kMeta).requires_grad_()};
+        EXPECT_THAT([&] { (void)AutogradReducer(world, {there}, {.where = where}); },
+                    testing::ThrowsMessage<Unsupported>(
+                        "leaf 'there' lies on meta; gradients in memory of emulated:0 are reduced"));
+        EXPECT_THAT(
+            [&] {
+              (void)AutogradReducer(world, {here}, {.where = where, .reducer = {.memory = GradientMemory::copies}});
+            },
+            testing::ThrowsMessage<Unsupported>(
+                testing::StartsWith("gradients that stay where LibTorch has made them")));
+        EXPECT_THAT([&] { (void)AutogradReducer(world, {here}, {.where = where, .sparse = {"here"}}); },
+                    testing::ThrowsMessage<Unsupported>(testing::HasSubstr("is sparse and lies on emulated:0")));
+      },
+      {.device_calls = device::make_calls(devices)});
 }
 
 TEST(AutogradReducer, ATransformersTiedWeightIsOneGradient) {

@@ -1,8 +1,8 @@
 // reference/training/bucketing/tensors.hpp: a reducer of gradients that are all there, when back-propagation is over.
 //
 // Model   Gradients are copied to their places in a reducer's buckets and, reduced, back: row-major whatever their order in
-//         memory. Buckets lie where calls are made (rank_device.hpp), which need not be where the gradients are. A bucket is under way while the next one is filled. What
-//         this rank lacks counts as zeros.
+//         memory. Buckets lie where calls are made (rank_device.hpp), which need not be where the gradients are. A bucket is
+//         under way while the next one is filled. What this rank lacks counts as zeros.
 // Source  ColossalAI's gradient handlers, which flatten, reduce and unflatten.
 #pragma once
 
@@ -52,7 +52,7 @@ struct GroupedTensor {
 
 class TensorReducer {
  public:
-  /// The groups must outlive it. Of the options names and memory are set here, results are everywhere, and nobody is told
+  /// The groups must outlive it. Of the options names, memory and place are set here, results are everywhere, and nobody is told
   /// of buckets, which gradients are copied out of in the end; what is unused is known without being told.
   /// `buffers` are made rank 0's of the first group when a step begins. Throws what gradients_of() and Reducer throw.
   TensorReducer(std::vector<comm::Communicator*> groups, std::vector<GroupedTensor> leaves, bucketing::Plan plan,

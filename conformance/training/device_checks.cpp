@@ -1,0 +1,158 @@
+// Training on devices whose streams are slow: what ranks exchange stays in their memory, and who computes waits for it.
+#include "conformance/training/device_checks.hpp"
+
+#include <chrono>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "conformance/support/device_tensors.hpp"
+#include "conformance/training/finding.hpp"
+#include "conformance/training/judge.hpp"
+#include "conformance/training/report.hpp"
+#include "reference/record/training_record.hpp"
+#include "reference/training/digits_run.hpp"
+#include "reference/training/steps.hpp"
+#include "reference/training/training.hpp"
+
+namespace plumbline::conformance {
+
+using comm::Call;
+using comm::Communicator;
+using comm::Device;
+using suite::Context;
+using suite::DeviceSeat;
+using training::DigitsRun;
+namespace ids = training_requirements;
+
+namespace {
+
+// Of a stream, ahead of each call: what is not ordered behind it comes first.
+constexpr auto kLate = std::chrono::microseconds(500);
+
+// Whether a call is on numbers of a model or on what one stage hands to the next.
+bool is_on_tensors(const Call& call) {
+  if (call.operation == comm::Operation::barrier) return false;
+  const bool is_message = call.operation == comm::Operation::send || call.operation == comm::Operation::recv;
+  return (comm::is_floating(call.dtype()) && call.dtype() != comm::DType::f64) ||
+         (is_message && call.dtype() == comm::DType::u8);
+}
+
+// How many calls were on tensors, and in which memory.
+struct Seen {
+  int on_device = 0, on_host = 0;
+};
+
+// Keeps the caller's stream busy ahead of each call on the device's memory, and counts the calls on tensors.
+class SlowStream final : public comm::CommunicatorDecorator {
+ public:
+  SlowStream(std::unique_ptr<Communicator> inner, const DeviceSeat& seat, Seen& seen)
+      : CommunicatorDecorator(std::move(inner)), seat_(seat), seen_(seen) {}
+
+ private:
+  void do_run(const Call& call, comm::Timeout timeout) override {
+    meet(call);
+    CommunicatorDecorator::do_run(call, timeout);
+  }
+  comm::Work do_start(std::span<const Call> calls) override {
+    for (const Call& call : calls) meet(call);
+    return CommunicatorDecorator::do_start(calls);
+  }
+  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
+    return std::make_unique<SlowStream>(std::move(group), seat_, seen_);
+  }
+  void meet(const Call& call) {
+    const bool on_host = call.device().kind == Device::Kind::cpu;
+    if (!on_host) seat_.runtime->pause(seat_.device.index, kLate, nullptr);
+    if (is_on_tensors(call)) ++(on_host ? seen_.on_host : seen_.on_device);
+  }
+
+  const DeviceSeat& seat_;
+  Seen& seen_;
+};
+
+// Serves the host's memory alone, whatever the group behind it does.
+class HostsMemoryAlone final : public comm::CommunicatorDecorator {
+ public:
+  explicit HostsMemoryAlone(std::unique_ptr<Communicator> inner) : CommunicatorDecorator(std::move(inner)) {
+    can_ = CommunicatorDecorator::capabilities();
+    can_.devices = {Device::Kind::cpu};
+  }
+  [[nodiscard]] const comm::Capabilities& capabilities() const override { return can_; }
+
+ private:
+  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
+    return std::make_unique<HostsMemoryAlone>(std::move(group));
+  }
+  comm::Capabilities can_;
+};
+
+DigitsRun run_named(const std::string& parts, int world) {
+  if (parts == "data") return {.model = "conv_norm", .data = world, .accumulation = 2, .bucket_bytes = 2048};
+  if (parts == "pipeline")
+    return {.model = "conv_norm", .data = world / 2, .pipeline = 2, .chunks = 2, .schedule = "zbv"};
+  if (parts == "narrow") return {.data = world};
+  if (parts == "tied")
+    return {.model = "tied", .data = world / 2, .pipeline = 2, .chunks = 2, .schedule = "interleaved"};
+  return {.model = "pairs", .data = world / 2, .tensor = 2};
+}
+
+std::filesystem::path place_in_scratch(Context& context, const char* name) {
+  return std::filesystem::path(context.scratch()) / name;
+}
+
+// The run on that device, written by one rank and read by all; all records are there when it returns.
+job::RunSpec trained(Context& context, Communicator& world, const std::string& device, const char* name) {
+  const std::filesystem::path folder = place_in_scratch(context, name);
+  if (context.rank() == 0) {
+    DigitsRun settings = run_named(context.parameters().text("parts"), context.size());
+    settings.steps = 3;
+    settings.global_batch = 24;
+    settings.seed = context.seed() & INT64_MAX;
+    settings.device = device;
+    (void)training::write_digits_run(settings, training::digits(), folder);
+  }
+  context.world().barrier();
+  const job::RunSpec spec = job::read_run_spec(folder / "spec.toml");
+  auto steps = context.steps().of<training::ExecutorSteps>();
+  if (context.parameters().text("parts") == "narrow") steps.gradients.compression = "bf16";
+  context.training().run(spec, world, folder, {}, steps);
+  context.world().barrier();
+  return spec;
+}
+
+void stays_there(Context& context) {
+  if (!takes_the_hosts_memory(context)) return;
+  const DeviceSeat seat = context.device_seat();
+  Seen seen;
+  SlowStream slow(context.world().duplicate(), seat, seen);
+  const job::RunSpec spec = trained(context, slow, context.device(), "device");
+  EXPECT_EQ(seen.on_host, 0) << "TRAIN-211: calls on tensors in the host's memory";
+  EXPECT_GT(seen.on_device, 0) << "TRAIN-211: calls on tensors in the device's";
+  // On an emulated device LibTorch computes on the host.
+  const bool emulated = seat.device.kind == Device::Kind::emulated;
+  HostsMemoryAlone through_host(context.world().duplicate());
+  (void)trained(context, through_host, emulated ? "cpu" : context.device(), "host");
+  if (context.rank() != 0) return;
+  report(compare_runs(spec, job::TrainingRecord(spec, place_in_scratch(context, "host")),
+                      job::TrainingRecord(spec, place_in_scratch(context, "device")), ids::kDeviceBits));
+}
+
+bool applies_to(const suite::Parameters& one) {
+  const std::string parts = one.text("parts");
+  return parts == "data" || parts == "narrow" || one.world() % 2 == 0;
+}
+
+}  // namespace
+
+void add_training_device_checks(suite::Suite& suite) {
+  suite.add({.id = "training.device.stays_there",
+             .verifies = cited({ids::kDeviceBits, ids::kDeviceMemory}),
+             .axes = {{"parts", {"data", "narrow", "pipeline", "tied", "tensor"}}, suite::worlds({1, 2, 3, 4})},
+             .applies = applies_to,
+             .modules = {"training"},
+             .on_device = true,
+             .body = stays_there});
+}
+
+}  // namespace plumbline::conformance
