@@ -81,7 +81,7 @@ REFUSALS = [
     ("bench --device emulated allreduce_fusion", 2, "--device: options of allreduce_fusion stand behind its name"),
     ("mutants --backend nccl --backend-option library=/nowhere/libnccl.so.2 --filter col.abort_is_local", 3,
      "'/nowhere/libnccl.so.2' is not on this machine"),
-    ("mutants --backend-option a=1", 2, "backend local has no options"),
+    ("mutants --component collectives --backend-option a=1", 2, "backend local has no options"),
     ("train --backend nccl", 2, "--backend nccl: it moves memory of devices alone"),
     ("check --backend nccl --device cuda:1", 2, "choose by --backend-option device=N"),
     ("check --backend nccl --backend-option gpu=1", 2, "no option 'gpu'; there are library, runtime, device and start_limit"),
