@@ -281,7 +281,7 @@ void add_slowmo_device_checks(suite::Suite& suite) {
                           "slowmo-efficient", "sgp-slowmo", "fairscale"}};
   add("steps", {"SLOWMO-180@8fc5", "SLOWMO-181@99e5"}, {runs, suite::floating_dtypes()}, steps, {1, 2, 3, 4});
   add("host_goes_on", {"SLOWMO-181@99e5"}, {runs, {"dtype", {"f32", "f16"}}}, host_goes_on, {2, 3}, 90s);
-  add("by_way_of_the_host", {"SLOWMO-182@5d0e"}, {runs, {"dtype", {"f32", "f16"}}}, by_way_of_the_host, {2, 4});
+  add("by_way_of_the_host", {"SLOWMO-182@5d0e"}, {runs, {"dtype", {"f32", "f16"}}}, by_way_of_the_host, {2, 3});
   add("refuses", {"SLOWMO-183@1298"}, {}, refuses, {1, 2, 3});
 }
 
