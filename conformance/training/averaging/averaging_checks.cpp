@@ -129,8 +129,9 @@ bool adds_in_rank_order(Context& context) { return context.capabilities().has(co
 
 // Saves as often as the settings say.
 void save_checkpoints(Context& context, const AveragingSettings& settings, AveragedSession& session, int step) {
-  if (settings.checkpoint_steps > 0 && step > 0 && step % settings.checkpoint_steps == 0)
-    session.save(averaging_folder(context, "checkpoints"));
+  if (settings.checkpoint_steps == 0 || step == 0 || step % settings.checkpoint_steps != 0) return;
+  EXPECT_EQ(refusal<StateError>([&] { session.save(averaging_folder(context, "checkpoints")); }), "nothing was refused")
+      << suite::id_of_citation(ids::kCheckpoints) << ": a checkpoint ahead of step " << step;
 }
 
 // Trains, and judges every step; something must have been compared by `id`, if one is named.
