@@ -138,6 +138,11 @@ const std::map<std::string, std::string> kHiddenElsewhere{
     {"pass.race_reads_conflict", "random programs of every kind read something twice"},
     {"pass.race_write_after_read_unordered", "random programs of every kind write what was read before"},
     {"gos.mixes_unconfirmed", "all values that are confirmed piece by piece have several pieces"},
+    {"gos.device_unserved", "all refusals of a communicator are of one that does not take the memory"},
+    {"slo.stages_unasked", "all refusals of a communicator are of one that does not take the memory"},
+    {"train.gossip_overwrites_masters", "all runs whose masters are judged have some"},
+    {"train.checkpoint_beside_gossip", "all runs that are saved while a round is under way lag"},
+    {"train.gradients_through_the_host", "all runs whose calls are counted are on a device"},
     {"pass.run_members_overlap", "all runs of fused variables have several members"},
 };
 
