@@ -142,7 +142,6 @@ const std::map<std::string, std::string> kHiddenElsewhere{
     {"slo.stages_unasked", "all refusals of a communicator are of one that does not take the memory"},
     {"train.gossip_overwrites_masters", "all runs whose masters are judged have some"},
     {"train.checkpoint_beside_gossip", "all runs that are saved while a round is under way lag"},
-    {"train.gradients_through_the_host", "all runs whose calls are counted are on a device"},
     {"pass.run_members_overlap", "all runs of fused variables have several members"},
 };
 
