@@ -122,7 +122,6 @@ job::RunSpec trained(Context& context, Communicator& world, const std::string& d
 }
 
 void stays_there(Context& context) {
-  if (!takes_the_hosts_memory(context)) return;
   const DeviceSeat seat = context.device_seat();
   Seen seen;
   SlowStream slow(context.world().duplicate(), seat, seen);
@@ -152,6 +151,7 @@ void add_training_device_checks(suite::Suite& suite) {
              .applies = applies_to,
              .modules = {"training"},
              .on_device = true,
+             .beside_host = true,
              .body = stays_there});
 }
 
