@@ -139,6 +139,8 @@ const std::map<std::string, std::string> kHiddenElsewhere{
     {"pass.race_write_after_read_unordered", "random programs of every kind write what was read before"},
     {"gos.mixes_unconfirmed", "all values that are confirmed piece by piece have several pieces"},
     {"gos.device_unserved", "all refusals of a communicator are of one that does not take the memory"},
+    {"slo.looks_at_groups_late", "all optimizers whose tensors are somewhere else are refused"},
+    {"slo.never_stages", "all steps by way of the host are over a wire that takes no other memory"},
     {"slo.stages_unasked", "all refusals of a communicator are of one that does not take the memory"},
     {"train.gossip_overwrites_masters", "all runs whose masters are judged have some"},
     {"train.checkpoint_beside_gossip", "all runs that are saved while a round is under way lag"},

@@ -74,7 +74,7 @@ void rounds(Context& context) {
   }
   for (int round = 0; round < kRounds; ++round) {
     expected.mix(right[static_cast<std::size_t>(round)].views());
-    EXPECT_EQ(x.difference(right[static_cast<std::size_t>(round)]), "") << "GOSSIP-180: round " << round;
+    EXPECT_EQ(x.difference(right[static_cast<std::size_t>(round)]), "") << "GOSSIP-180, GOSSIP-181: round " << round;
   }
   EXPECT_EQ(tested.weight(), expected.weight()) << "GOSSIP-180";
 }

@@ -189,7 +189,7 @@ void train_on_both(Context& context, const std::optional<comm::Device>& communic
   EXPECT_EQ(tested.slowmo().slow_state(), expected.slowmo().slow_state()) << requirement;
 }
 
-void steps(Context& context) { train_on_both(context, {}, "SLOWMO-180"); }
+void steps(Context& context) { train_on_both(context, {}, "SLOWMO-180, SLOWMO-181"); }
 void by_way_of_the_host(Context& context) { train_on_both(context, comm::Device{}, "SLOWMO-182"); }
 
 // Steps let the host go on while the gradients are not there yet.

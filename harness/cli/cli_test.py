@@ -376,10 +376,11 @@ TRAINING_REFUSALS = [
     ("train --averaging sgp --margin 101", 2, "--margin 101; it must be 0 to 100 percent"),
     ("train --averaging sgp --margin nan", 2, "--margin nan; it must be 0 to 100 percent"),
     ("train --averaging sgp --seeds 0", 2, "'0' is not a whole number from 1"),
-    ("train --averaging sgp --checkpoints /proc/nope", 3, "nothing can be written into '/proc/nope'"),
-    ("train --averaging sgp --checkpoints /dev/null", 3, "nothing can be written into '/dev/null'"),
+    ("train --averaging sgp --checkpoints /proc/nope", 3, "nothing can be written into '/proc/nope/seed1/sgp': No such file"),
+    ("train --averaging sgp --checkpoints /dev/null", 3, "nothing can be written into '/dev/null/seed1/sgp': Not a directory"),
     ("train --averaging sgp --pipeline 2", 2, "--pipeline 2 with --averaging"),
-    ("train --averaging sgp --device cuda", 2, "--device cuda with --averaging"),
+    ("train --averaging sgp --device tpu", 2, "'tpu' is not cpu, cuda"),
+    ("train --averaging sgp --backend mpi --device emulated", 2, "backend local serves memory of emulated devices"),
     ("train --averaging sgp --compression fp16", 2, "--compression with --averaging; no gradients are averaged there"),
     ("train --averaging sgp --record r", 2, "--record with --averaging"),
     ("train --averaging sgp --model perceptron", 2, "--averaging is of runs by steps"),
@@ -1539,7 +1540,7 @@ class Commands(unittest.TestCase):
         run = ["train", "--averaging", "slowmo,sgp", "--slowmo-frequency", "4", "--steps", "12", "--data-parallel", "3",
                "--seeds", "2", "--margin", "100", "--out", "out"]
         self.assertEqual(self.run_plumbline(*run), 0, self.done.stdout + self.done.stderr)
-        self.assertIn("12 steps of 96 rows on 3 ranks, 2 seeds", self.done.stdout)
+        self.assertIn("12 steps of 96 rows on 3 ranks on cpu, 2 seeds", self.done.stdout)
         self.assertIn("OK: every step is what the papers say (requirements: 7 of 7 pass)", self.done.stdout)
         self.assertIn("warning: slowmo: slow_frequency is 4, which is no multiple of local_sgd_frequency, 3", self.done.stderr)
         curves = json.loads((self.folder / "out/averaging.json").read_text())
@@ -1552,6 +1553,15 @@ class Commands(unittest.TestCase):
         self.assertEqual([distance == 0 for distance in curves[2]["distance_largest"]],
                          [(step + 1) % 3 == 0 or (step + 1) % 4 == 0 for step in range(12)])
         self.assertTrue((self.folder / "out/averaging.svg").read_text().startswith("<svg "))
+
+    def test_train_averages_parameters_in_memory_of_devices(self):
+        run = ["train", "--averaging", "slowmo", "--averaging-base", "sgp", "--slowmo-frequency", "2", "--steps", "4",
+               "--data-parallel", "2", "--margin", "100"]
+        self.assertEqual(self.run_plumbline(*run, "--out", "host"), 0, self.done.stdout + self.done.stderr)
+        self.assertEqual(self.run_plumbline(*run, "--device", "emulated", "--out", "device"), 0, self.done.stdout + self.done.stderr)
+        self.assertIn("on 2 ranks on emulated", self.done.stdout)
+        host, device = ((self.folder / out / "averaging.json").read_text() for out in ("host", "device"))
+        self.assertEqual(host, device)
 
     def averaged(self, *options):
         ranks = () if "--data-parallel" in options else ("--data-parallel", "3")

@@ -12,7 +12,9 @@
 #include "harness/record/result.hpp"
 #include "harness/subject/averaging_json.hpp"
 #include "harness/subject/training_module.hpp"
+#include "harness/suite/machine_error.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/training/device_missing.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/slowmo/record.hpp"
 #include "reference/training/steps.hpp"
@@ -183,7 +185,11 @@ void one_alone(worker::TaskRank& rank, int number, const json& run) {
 template <class One>
 void each_run(worker::TaskRank& rank, const One& one) {
   int number = 0;
-  for (const json& run : rank.arguments.at("runs")) one(rank, number++, run);
+  try {
+    for (const json& run : rank.arguments.at("runs")) one(rank, number++, run);
+  } catch (const training::DeviceMissing& error) {
+    throw suite::MachineFailure(error.what());
+  }
 }
 
 }  // namespace
