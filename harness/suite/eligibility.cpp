@@ -49,10 +49,12 @@ std::optional<Lacking> lacking_of_device(const Check& check, const nlohmann::jso
   const std::string kind = device.substr(0, device.find(':'));
   if (check.on_device && device == "cpu") return Lacking{"a device with memory of its own (--device)"};
   if (!uses_device_memory(check, device)) return std::nullopt;
+  const Words devices = description.at("capabilities").value("devices", Words{"cpu"});
+  // Ranks that train agree on some things in the host's memory.
+  if (!check.modules.empty() && !has(devices, "cpu")) return Lacking{"memory of the host"};
   if (!check.modules.empty() && !check.on_device && kind == "cuda") return std::nullopt;
   if (description.contains("device_missing"))
     return Lacking{fmt::format("memory of {} ({})", device, description.at("device_missing").get<std::string>())};
-  const Words devices = description.at("capabilities").value("devices", Words{"cpu"});
   if (!has(devices, kind)) return Lacking{"memory of " + kind};
   if (check.beside_host && !has(devices, "cpu")) return Lacking{"memory of the host beside that of " + kind};
   return std::nullopt;

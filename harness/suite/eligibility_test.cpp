@@ -47,9 +47,10 @@ TEST_F(Eligibility, AsksWhoTakesNoMemoryOfTheHostForNoneBesideIt) {
 
 // What LibTorch has on a GPU may go through the host's memory; an emulated device's is what it must be given.
 TEST_F(Eligibility, AsksABackendForMemoryOfTheDevice) {
-  const auto lacks_on = [&](const std::string& device, const std::vector<std::string>& modules, bool on_device) {
+  const auto lacks_on = [&](const std::string& device, const std::vector<std::string>& modules, bool on_device,
+                            const std::string& taken = "cpu") {
     const Check check{.id = "it", .modules = modules, .on_device = on_device, .body = [](Context&) {}};
-    const nlohmann::json capabilities{{"claims", nlohmann::json::array()}, {"devices", {"cpu"}}};
+    const nlohmann::json capabilities{{"claims", nlohmann::json::array()}, {"devices", {taken}}};
     const auto lack =
         lacking(suite_, {}, Case{.check = &check, .parameters = {}}, {{"capabilities", capabilities}}, device);
     return lack ? lack->what : "";
@@ -58,6 +59,8 @@ TEST_F(Eligibility, AsksABackendForMemoryOfTheDevice) {
   EXPECT_EQ(lacks_on("cuda", {"training"}, false), "");
   EXPECT_EQ(lacks_on("cuda", {"training"}, true), "memory of cuda");
   EXPECT_EQ(lacks_on("emulated:1", {"training"}, false), "memory of emulated");
+  EXPECT_EQ(lacks_on("cuda", {"training"}, false, "cuda"), "memory of the host");
+  EXPECT_EQ(lacks_on("cuda", {}, false, "cuda"), "");
   EXPECT_EQ(lacks_on("cpu", {"training"}, false), "");
   EXPECT_EQ(lacks_on("cpu", {"training"}, true), "a device with memory of its own (--device)");
 }

@@ -165,7 +165,7 @@ class Worker {
                   : make_process_host(subject::open_backend(options_.backend, options_.backend_options));
       if (const auto own = host_->own_device(); own.runtime != nullptr) runtime_ = own.runtime;
       // A backend of the host's memory alone: what is trained on a device goes to it by way of the host.
-      if (options_.backend != "local" && runtime_ == nullptr) (void)open_devices();
+      if (!options_.backend.empty() && options_.backend != "local" && runtime_ == nullptr) (void)open_devices();
       if (!options_.adapter.empty()) adapter_ = subject::open_adapter(options_.adapter);
       if (!options_.job.empty()) {
         subject::JobOptions job{.command = options_.job, .launches_ranks = options_.job_launches_ranks};

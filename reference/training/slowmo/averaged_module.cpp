@@ -93,6 +93,11 @@ class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
     if (steps_.performs(slowmo_->is_training())) slowmo_->step();
     settle();
   }
+  // Adds what is under way.
+  void evaluate() {
+    slowmo_->evaluate();
+    settle();
+  }
   slowmo::Checkpoint checkpoint() {
     slowmo::Checkpoint made = slowmo_->checkpoint();
     settle();
@@ -177,7 +182,7 @@ AveragedModule::AveragedModule(comm::Communicator& world, ModuleTensors tensors,
 at::Tensor AveragedModule::forward(const at::Tensor& x, bool last) { return impl_->forward(x, last); }
 void AveragedModule::perform_slowmo() { impl_->perform_slowmo(); }
 void AveragedModule::train() { impl_->slowmo().train(); }
-void AveragedModule::evaluate() { impl_->slowmo().evaluate(); }
+void AveragedModule::evaluate() { impl_->evaluate(); }
 slowmo::Checkpoint AveragedModule::checkpoint() { return impl_->checkpoint(); }
 void AveragedModule::load(const slowmo::Checkpoint& checkpoint) { impl_->load(checkpoint); }
 const slowmo::SlowMo& AveragedModule::averaging() const { return impl_->slowmo(); }

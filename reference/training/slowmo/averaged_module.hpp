@@ -7,14 +7,15 @@
 //         hook at its result has the numerators taken again, and a node's gradients averaged, when the backward through it is
 //         over, whatever loss it began at. So saved tensors have in the backward what they had in the forward.
 // Devices The tensors lie on the device that is named with them. What the module does there is in the order in which LibTorch computes;
-//         over groups that do not take its memory, messages go through the host's.
+//         over groups that do not take its memory, messages go through the host's. The device of the options follows from that.
 // Memory  Nothing is copied: reference/slowmo gets views of the tensors' memory, in whatever order it is, which must be the
 //         same on all ranks and without gaps. Who gives a tensor other memory is told so.
 // Missing A leaf without a gradient takes part in a node's average with zeros, so that all ranks send equally much.
 // Errors  InvalidArgument: a tensor that is no leaf or has gaps, masters that do not fit. Unsupported: a tensor on
 //         another device, or of a type that is not averaged. StateError: memory that moved. Each with the tensor's name. What
 //         slowmo.hpp says besides.
-// Threads One at a time, backward included.
+// Threads One at a time, backward included: of tensors on a GPU a backward with several ranks a node has to run on the calling thread
+//         (on_this_thread.hpp), since it waits for the others.
 // Source  FairScale's SlowMoDistributedDataParallel: its hooks, train(), eval() and perform_slowmo().
 #pragma once
 
