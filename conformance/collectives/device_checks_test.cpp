@@ -28,7 +28,8 @@ TEST_P(EveryCheckOnDevices, Passes) {
   EXPECT_GT(own, 20);
 }
 
-INSTANTIATE_TEST_SUITE_P(WorldSizes, EveryCheckOnDevices, testing::Values(1, 2, 3),
+// Two ranks have a device each. 1 and 3 ranks are run by ctest's device.emulated, on devices that do not dawdle.
+INSTANTIATE_TEST_SUITE_P(WorldSizes, EveryCheckOnDevices, testing::Values(2),
                          [](const auto& info) { return std::to_string(info.param) + "Ranks"; });
 
 INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(mutants_of("DEVICE-")), name_of_test);
