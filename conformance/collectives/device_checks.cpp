@@ -35,6 +35,14 @@ namespace {
 
 constexpr auto kSlow = 30ms;  // of a producer that a call which does not wait for it overtakes
 
+// The case's operation with data of its own for each member whose producer is slow.
+Trial slow_trial(Context& context, int slow) {
+  return {.operation = operation_of(context.parameters()),
+          .root = context.size() - 1,
+          .elements = 1000,
+          .seed = context.seed() + static_cast<std::uint64_t>(slow)};
+}
+
 // A member whose producer is slow, each in turn: the call starts when it has ended, and all consumers meet its result, in the order
 // of their streams, without a wait of the host.
 void stream_order(Context& context) {
@@ -43,11 +51,7 @@ void stream_order(Context& context) {
   const OwnStream stream(seat.runtime, seat.device.index);
   world.use_stream(stream.get());
   for (int slow = 0; slow < world.size(); ++slow) {
-    DeviceExercise exercise(seat, world,
-                            {.operation = operation_of(context.parameters()),
-                             .root = world.size() - 1,
-                             .elements = 1000,
-                             .seed = context.seed() + static_cast<std::uint64_t>(slow)});
+    DeviceExercise exercise(seat, world, slow_trial(context, slow));
     if (world.rank() == slow) seat.runtime->pause(seat.device.index, kSlow, stream.get());
     exercise.produce(stream.get());
     if (context.parameters().text("how") == "started") {
@@ -70,11 +74,7 @@ void streams_of_waits(Context& context) {
   const bool is_waited_for_twice = context.parameters().text("wait") == "second";
   const OwnStream start(seat.runtime, device), first(seat.runtime, device), second(seat.runtime, device);
   for (int slow = 0; slow < world.size(); ++slow) {
-    DeviceExercise exercise(seat, world,
-                            {.operation = operation_of(context.parameters()),
-                             .root = world.size() - 1,
-                             .elements = 1000,
-                             .seed = context.seed() + static_cast<std::uint64_t>(slow)});
+    DeviceExercise exercise(seat, world, slow_trial(context, slow));
     world.use_stream(start.get());
     if (world.rank() == slow) seat.runtime->pause(device, kSlow, start.get());
     exercise.produce(start.get());

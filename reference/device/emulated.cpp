@@ -205,7 +205,7 @@ class Emulated final : public Runtime {
 
   void reach(int device, const void* address) override {
     expect_device(device);
-    expect_usable(device, address);
+    (void)usable_holder(device, address);
   }
 
   [[nodiscard]] Stream create_stream(int device) override {
@@ -328,14 +328,15 @@ class Emulated final : public Runtime {
       throw InvalidArgument(
           fmt::format("there is no emulated:{}; this process has {}, from emulated:0", device, options_.devices));
   }
-  // By a kernel of the device.
-  void expect_usable(int device, const void* address) const {
+  // Whose memory it is that a kernel of the device is given.
+  [[nodiscard]] int usable_holder(int device, const void* address) const {
     const std::optional<int> holder = holder_of(address);
     if (!holder) throw InvalidArgument(fmt::format("a kernel is given {}, which is no device's memory", address));
     const std::lock_guard hold(mutex_);
     if (*holder != device && !connected_.contains({device, *holder}))
       throw InvalidArgument(fmt::format(
           "a kernel of emulated:{} is given memory of emulated:{}, to which it is not connected", device, *holder));
+    return *holder;
   }
   // All bytes are memory of the device that held them when the work was put into the stream.
   void expect_kept(const void* address, std::size_t bytes, std::optional<int> holder) const {
@@ -348,11 +349,8 @@ class Emulated final : public Runtime {
   // Looks at the memory again when the kernel begins: by then it may have been given back.
   template <class Body>
   void put_kernel(int device, Stream stream, std::vector<const void*> used, Body body) {
-    std::vector<std::optional<int>> holders;
-    for (const void* address : used) {
-      expect_usable(device, address);
-      holders.push_back(holder_of(address));
-    }
+    std::vector<int> holders;
+    for (const void* address : used) holders.push_back(usable_holder(device, address));
     stream_of(device, stream)
         ->put([this, used = std::move(used), holders = std::move(holders), body = std::move(body)] {
           for (std::size_t i = 0; i < used.size(); ++i) expect_kept(used[i], 1, holders[i]);
