@@ -18,6 +18,7 @@
 
 #include "benchmarks/device_timing.hpp"
 #include "harness/device/devices.hpp"
+#include "reference/comm/device_choice.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/device/calls.hpp"
@@ -150,7 +151,7 @@ int number(const char* text) {
 
 int main(int argc, char** argv) {
   try {
-    const auto choice = plumbline::harness::DeviceChoice::parse(argc > 1 ? argv[1] : "cuda");
+    const auto choice = plumbline::comm::DeviceChoice::parse(argc > 1 ? argv[1] : "cuda");
     const int ranks = argc > 2 ? number(argv[2]) : 8;
     const auto runtime = plumbline::harness::open_runtime(choice.kind);
     const Device device{choice.kind, static_cast<std::int16_t>(std::max(0, choice.index))};

@@ -20,6 +20,7 @@
 #include "benchmarks/device_timing.hpp"
 #include "harness/device/devices.hpp"
 #include "reference/bucketing/gradient_lists.hpp"
+#include "reference/comm/device_choice.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/device/calls.hpp"
@@ -149,7 +150,7 @@ std::vector<std::int64_t> sizes_on(Device::Kind kind) {
 
 int main(int argc, char** argv) {
   try {
-    const auto choice = plumbline::harness::DeviceChoice::parse(argc > 1 ? argv[1] : "cuda");
+    const auto choice = plumbline::comm::DeviceChoice::parse(argc > 1 ? argv[1] : "cuda");
     const int ranks = argc > 2 ? number(argv[2]) : 4;
     const auto runtime = std::make_shared<CountsWaits>(plumbline::harness::open_runtime(choice.kind));
     const Device device{choice.kind, static_cast<std::int16_t>(std::max(0, choice.index))};

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/device/devices.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/device/calls.hpp"
@@ -131,16 +130,6 @@ TEST_F(StagedTest, AnUnfinishedCallFailsTheGroupAndIsForgotten) {
     }
     EXPECT_THROW(group->barrier(), comm::PeerFailed);
   });
-}
-
-TEST(DeviceChoiceTest, IsReadAndSpreadsRanks) {
-  using Kind = comm::Device::Kind;
-  EXPECT_EQ(DeviceChoice::parse("cuda").of_rank(3, 2), (comm::Device{Kind::cuda, 1}));
-  EXPECT_EQ(DeviceChoice::parse("emulated:1").of_rank(4, 2), (comm::Device{Kind::emulated, 1}));
-  EXPECT_EQ(DeviceChoice::parse("cpu").of_rank(4, 2), comm::Device{});
-  for (const char* wrong :
-       {"tpu", "", "cpu:3", "cpu:0", "cuda:", "cuda:-0", "cuda:-1", "cuda:+1", "cuda: 1", "cuda:1x", "emulated:99999"})
-    EXPECT_THROW((void)DeviceChoice::parse(wrong), InvalidArgument) << wrong;
 }
 
 }  // namespace

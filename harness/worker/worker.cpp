@@ -35,6 +35,7 @@
 #include "harness/worker/crash.hpp"
 #include "harness/worker/program_task.hpp"
 #include "harness/worker/reported_job.hpp"
+#include "reference/comm/device_choice.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/device/calls.hpp"
 #include "reference/training/training.hpp"
@@ -197,7 +198,7 @@ class Worker {
 
   // Opens the run's devices. Where that fails, what needs them is told why; the rest can run.
   comm::Device::Kind open_devices() {
-    const auto [kind, index] = harness::DeviceChoice::parse(options_.device);
+    const auto [kind, index] = comm::DeviceChoice::parse(options_.device);
     if (kind == comm::Device::Kind::cpu) return kind;
     try {
       runtime_ = harness::open_runtime(kind);
@@ -213,14 +214,14 @@ class Worker {
   std::shared_ptr<device::Runtime> serve_devices(const std::string& device) {
     host_->serve_devices(nullptr);
     if (device == "cpu") return nullptr;
-    if (runtime_ == nullptr) runtime_ = harness::open_runtime(harness::DeviceChoice::parse(device).kind);
+    if (runtime_ == nullptr) runtime_ = harness::open_runtime(comm::DeviceChoice::parse(device).kind);
     host_->serve_devices(device::make_calls(wrapped(runtime_)));
     return runtime_;
   }
   // The same for ranks that train. What LibTorch has on a device goes through the host's memory where the backend takes no other.
   std::shared_ptr<device::Runtime> train_on(const std::string& device) {
     if (device == "cpu") return serve_devices(device);
-    const comm::Device::Kind kind = harness::DeviceChoice::parse(device).kind;
+    const comm::Device::Kind kind = comm::DeviceChoice::parse(device).kind;
     const bool is_taken = std::ranges::count(host_->capabilities().devices, kind) > 0;
     auto served = serve_devices(is_taken ? device : "cpu");
     subject::training_module().use_devices(wrapped(runtime_));
@@ -228,7 +229,7 @@ class Worker {
   }
   [[nodiscard]] comm::Device device_of(const std::string& device, int rank) const {
     const auto own = host_->own_device();
-    return own.runtime != nullptr ? own.device : harness::DeviceChoice::parse(device).of_rank(rank, runtime_->count());
+    return own.runtime != nullptr ? own.device : comm::DeviceChoice::parse(device).of_rank(rank, runtime_->count());
   }
   // As the mutant makes it, if there is one, and it is of that kind.
   [[nodiscard]] std::shared_ptr<device::Runtime> wrapped(const std::shared_ptr<device::Runtime>& runtime) const {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reference/comm/device_choice.hpp"
 #include "reference/comm/errors.hpp"
 
 // That wrong arguments are refused by every backend is in conformance/collectives. Here: what no backend is asked.
@@ -51,6 +52,15 @@ TEST(CallTest, DevicesAreReadAsTheyAreNamed) {
   EXPECT_EQ(parse_device("cuda"), (Device{Device::Kind::cuda, 0}));
   for (const char* name : {"", "tpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1 ", "cuda:40000", ":1"})
     EXPECT_EQ(parse_device(name), std::nullopt) << name;
+}
+
+TEST(DeviceChoiceTest, IsReadAndSpreadsRanks) {
+  EXPECT_EQ(DeviceChoice::parse("cuda").of_rank(3, 2), (Device{Device::Kind::cuda, 1}));
+  EXPECT_EQ(DeviceChoice::parse("emulated:1").of_rank(4, 2), (Device{Device::Kind::emulated, 1}));
+  EXPECT_EQ(DeviceChoice::parse("cpu").of_rank(4, 2), Device{});
+  for (const char* wrong :
+       {"tpu", "", "cpu:3", "cpu:0", "cuda:", "cuda:-0", "cuda:-1", "cuda:+1", "cuda: 1", "cuda:1x", "emulated:99999"})
+    EXPECT_THROW((void)DeviceChoice::parse(wrong), InvalidArgument) << wrong;
 }
 
 }  // namespace

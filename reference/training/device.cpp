@@ -7,7 +7,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <fmt/format.h>
 
-#include "reference/comm/call.hpp"
+#include "reference/comm/device_choice.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/training/device_missing.hpp"
 
@@ -22,17 +22,13 @@ int gpus() {
 }  // namespace
 
 c10::Device device_of(const std::string& name, int rank) {
-  const auto device = comm::parse_device(name);
-  const bool numbered = name.find(':') != std::string::npos;
-  if (!device || (device->kind == comm::Device::Kind::cpu && numbered))
-    throw InvalidArgument(
-        fmt::format("device '{}'; it must be cpu, cuda, cuda:<number>, emulated or emulated:<number>", name));
-  if (device->kind != comm::Device::Kind::cuda) return {c10::DeviceType::CPU};
+  const auto choice = comm::DeviceChoice::parse(name);
+  if (choice.kind != comm::Device::Kind::cuda) return {c10::DeviceType::CPU};
   const int count = gpus();
   if (count == 0)
     throw DeviceMissing(fmt::format("device '{}': this LibTorch has no CUDA, or sees no GPU; use cpu", name));
-  if (device->index >= count) throw DeviceMissing(fmt::format("device '{}': this machine has {} GPUs", name, count));
-  return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(numbered ? device->index : rank % count)};
+  if (choice.index >= count) throw DeviceMissing(fmt::format("device '{}': this machine has {} GPUs", name, count));
+  return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(choice.of_rank(rank, count).index)};
 }
 
 void make_deterministic() {

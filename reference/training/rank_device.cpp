@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "reference/bucketing/device_memory.hpp"
+#include "reference/comm/device_choice.hpp"
 #include "reference/training/added_type.hpp"
 #include "reference/training/device.hpp"
 #include "reference/training/device_missing.hpp"
@@ -15,11 +16,9 @@
 namespace plumbline::training {
 namespace {
 
-int index_of(const std::string& name, c10::Device computes_on, int rank, const device::Runtime& devices) {
-  if (computes_on.has_index()) return computes_on.index();  // LibTorch and the runtime count alike
-  const int count = devices.count();
-  if (name.find(':') == std::string::npos) return rank % count;
-  const int index = comm::parse_device(name)->index;
+// LibTorch and the runtime count alike.
+int index_of(const std::string& name, int rank, int count) {
+  const int index = comm::DeviceChoice::parse(name).of_rank(rank, count).index;
   if (index >= count) throw DeviceMissing(fmt::format("device '{}': this process has {} of them", name, count));
   return index;
 }
@@ -29,9 +28,9 @@ int index_of(const std::string& name, c10::Device computes_on, int rank, const d
 RankDevice::RankDevice(const std::string& name, const comm::Communicator& world,
                        const std::shared_ptr<device::Runtime>& devices)
     : computes_on_(device_of(name, world.rank())) {
-  const comm::Device::Kind kind = comm::parse_device(name)->kind;
+  const comm::Device::Kind kind = comm::DeviceChoice::parse(name).kind;
   if (devices != nullptr && devices->kind() == kind)
-    computing_place_ = device::Place({devices}, index_of(name, computes_on_, world.rank(), *devices));
+    computing_place_ = device::Place({devices}, index_of(name, world.rank(), devices->count()));
   const bool is_served = !computing_place_.is_host() && std::ranges::count(world.capabilities().devices, kind) > 0;
   if (is_served)
     place_ = computing_place_;

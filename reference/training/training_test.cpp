@@ -426,8 +426,8 @@ TEST_F(TrainingTest, SaysInOneLineWhichDeviceOrFileIsNotThere) {
   EXPECT_THAT(error_of(spec), HasSubstr("unsupported: device 'cuda:99': this "));
   for (const char* name : {"tpu", "cuda:", "cuda:-1", "cuda:1x", "cpu:0", "emulated:"}) {
     spec.run.device = name;
-    EXPECT_EQ(error_of(spec), "invalid_argument: device '" + std::string(name) +
-                                  "'; it must be cpu, cuda, cuda:<number>, emulated or emulated:<number>");
+    EXPECT_EQ(error_of(spec),
+              "invalid_argument: device '" + std::string(name) + "' is not cpu, cuda, cuda:N, emulated or emulated:N");
   }
   spec.run.device = "emulated";
   EXPECT_EQ(
