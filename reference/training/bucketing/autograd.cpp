@@ -90,6 +90,11 @@ class AutogradReducer::Impl {
     reducer.buffers = buffers_.buffers();
     reducer.names.clear();
     for (const NamedTensor& leaf : leaves_) reducer.names.push_back(leaf.name);
+    if (reducer.reduced)  // who is told computes with LibTorch
+      reducer.reduced = [this, told = std::move(reducer.reduced)](int bucket) {
+        where().settle();
+        told(bucket);
+      };
     if (options_.rebuild)
       reducer.rebuild = [this, gradients](std::span<const int> order) { return plan_in(gradients, order); };
     reducer_.emplace(std::vector<comm::Communicator*>{&group}, gradients, plan_in(gradients, backwards),

@@ -139,6 +139,28 @@ TEST(AutogradReducer, BucketsOnADeviceAreWaitedForAndMovedToANewPlan) {
   }
 }
 
+TEST(AutogradReducer, WhoIsToldOfABucketFindsWhatASlowDeviceMadeOfIt) {
+  const auto devices = device::make_emulated({.devices = 2});
+  const auto train = [&](Communicator& world) {
+    const RankDevice where("emulated", world, devices);
+    const NamedTensor leaf{"leaf", where.empty({64}, at::kFloat).fill_(1).requires_grad_()};
+    int told = 0;
+    AutogradOptions options{.where = where};
+    options.reducer.reduced = [&](int) {
+      ++told;
+      EXPECT_TRUE(leaf.tensor.grad().equal(at::full({64}, 1.5))) << "rank " << world.rank();
+    };
+    AutogradReducer reducer(world, {leaf}, options);
+    const at::Tensor loss = leaf.tensor.mul(world.rank() + 1.0).sum();
+    reducer.begin();
+    devices->pause(where.device().index, std::chrono::milliseconds(20), nullptr);
+    loss.backward();
+    (void)reducer.finish();
+    EXPECT_EQ(told, 1);
+  };
+  comm::run_ranks(2, train, {.device_calls = device::make_calls(devices)});
+}
+
 TEST(AutogradReducer, LeavesAndGradientsMustLieWhereCallsAreMade) {
   const auto devices = device::make_emulated({.devices = 1});
   comm::run_ranks(
