@@ -1,15 +1,14 @@
 // Training on devices whose streams are slow: what ranks exchange stays in their memory, and who computes waits for it.
 #include "conformance/training/device_checks.hpp"
 
-#include <chrono>
 #include <filesystem>
 
 #include <gtest/gtest.h>
 
-#include "conformance/support/device_tensors.hpp"
 #include "conformance/training/finding.hpp"
 #include "conformance/training/judge.hpp"
 #include "conformance/training/report.hpp"
+#include "conformance/training/watched_memory.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/steps.hpp"
@@ -17,7 +16,6 @@
 
 namespace plumbline::conformance {
 
-using comm::Call;
 using comm::Communicator;
 using comm::Device;
 using suite::Context;
@@ -26,66 +24,6 @@ using training::DigitsRun;
 namespace ids = training_requirements;
 
 namespace {
-
-// Of a stream, ahead of each call: what is not ordered behind it comes first.
-constexpr auto kLate = std::chrono::microseconds(500);
-
-// Whether a call is on numbers of a model or on what one stage hands to the next.
-bool is_on_tensors(const Call& call) {
-  if (call.operation == comm::Operation::barrier) return false;
-  const bool is_message = call.operation == comm::Operation::send || call.operation == comm::Operation::recv;
-  return (comm::is_floating(call.dtype()) && call.dtype() != comm::DType::f64) ||
-         (is_message && call.dtype() == comm::DType::u8);
-}
-
-// How many calls were on tensors, and in which memory.
-struct Seen {
-  int on_device = 0, on_host = 0;
-};
-
-// Keeps the caller's stream busy ahead of each call on the device's memory, and counts the calls on tensors.
-class SlowStream final : public comm::CommunicatorDecorator {
- public:
-  SlowStream(std::unique_ptr<Communicator> inner, const DeviceSeat& seat, Seen& seen)
-      : CommunicatorDecorator(std::move(inner)), seat_(seat), seen_(seen) {}
-
- private:
-  void do_run(const Call& call, comm::Timeout timeout) override {
-    meet(call);
-    CommunicatorDecorator::do_run(call, timeout);
-  }
-  comm::Work do_start(std::span<const Call> calls) override {
-    for (const Call& call : calls) meet(call);
-    return CommunicatorDecorator::do_start(calls);
-  }
-  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
-    return std::make_unique<SlowStream>(std::move(group), seat_, seen_);
-  }
-  void meet(const Call& call) {
-    const bool on_host = call.device().kind == Device::Kind::cpu;
-    if (!on_host) seat_.runtime->pause(seat_.device.index, kLate, nullptr);
-    if (is_on_tensors(call)) ++(on_host ? seen_.on_host : seen_.on_device);
-  }
-
-  const DeviceSeat& seat_;
-  Seen& seen_;
-};
-
-// Serves the host's memory alone, whatever the group behind it does.
-class HostsMemoryAlone final : public comm::CommunicatorDecorator {
- public:
-  explicit HostsMemoryAlone(std::unique_ptr<Communicator> inner) : CommunicatorDecorator(std::move(inner)) {
-    can_ = CommunicatorDecorator::capabilities();
-    can_.devices = {Device::Kind::cpu};
-  }
-  [[nodiscard]] const comm::Capabilities& capabilities() const override { return can_; }
-
- private:
-  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
-    return std::make_unique<HostsMemoryAlone>(std::move(group));
-  }
-  comm::Capabilities can_;
-};
 
 DigitsRun run_named(const std::string& parts, int world) {
   if (parts == "data") return {.model = "conv_norm", .data = world, .accumulation = 2, .bucket_bytes = 2048};

@@ -201,6 +201,10 @@ std::vector<Mutant> of_slow_steps() {
        at("lags_over_checkpoints", "algorithm=sgp-star-overlap,type=float32,lag=2,checkpoints=2", 3),
        at("overlaps", "algorithm=sgp-star-overlap,lag=2,node=1", 3), "nothing is saved",
        with([](AveragedSteps& steps) { steps.slowmo.drains = [] { return false; }; })},
+      {"train.averages_through_the_host", "TRAIN-212", "what is averaged goes through the host's memory",
+       "an option that only a test looks at", of("stays_there", "localsgd", 2), "",
+       "every run of that check averages on a device",
+       with([](AveragedSteps& steps) { steps.goes_by_host = [](bool) { return true; }; })},
       {"train.resumes_with_any_optimizer", "TRAIN-111", "a checkpoint does not say of which optimizer it is",
        "a field that nobody added", at("other_runs", "differs=optimizer", 3), at("other_runs", "differs=dtype", 3),
        "the other type is still seen", with([](AveragedSteps& steps) {

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "conformance/support/refusal.hpp"
+#include "conformance/training/averaging/averaging_device_checks.hpp"
 #include "conformance/training/averaging/averaging_judge.hpp"
 #include "conformance/training/bounds.hpp"
 #include "conformance/training/compare.hpp"
@@ -414,6 +415,7 @@ bool judged_tells_more(const suite::Parameters& parameters) {
 }  // namespace
 
 void add_averaging_checks(suite::Suite& suite) {
+  add_averaging_device_checks(suite);
   suite.add({.id = "training.averaging.judged",
              .verifies = cited({ids::kEstimate, ids::kGradient, ids::kUpdate, ids::kAverage, ids::kGossip,
                                 ids::kSlowStep, ids::kDistance}),

@@ -47,6 +47,7 @@ inline constexpr std::string_view kOverlap = "TRAIN-110@082e";
 inline constexpr std::string_view kSameRun = "TRAIN-111@9c26";
 inline constexpr std::string_view kRates = "TRAIN-112@6fb2";
 inline constexpr std::string_view kFeedback = "TRAIN-200@7d91";
+inline constexpr std::string_view kDeviceMemory = "TRAIN-212@693f";
 inline constexpr std::string_view kCheckpoints = "TRAIN-201@7657";
 }  // namespace averaging_requirements
 

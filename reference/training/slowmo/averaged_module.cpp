@@ -47,10 +47,10 @@ std::vector<comm::Buffer> views_of(const std::vector<NamedTensor>& tensors, cons
   return views;
 }
 
-// With what works on tensors there, and through the host where the groups do not take its memory.
-slowmo::Options on_device(slowmo::Options options, const RankDevice& where) {
+// With what works on tensors there.
+slowmo::Options on_device(slowmo::Options options, const RankDevice& where, bool by_host) {
   options.device = where.computing_place().use();
-  if (!where.is_shared()) options.communication_device = comm::Device{};
+  if (by_host) options.communication_device = comm::Device{};
   return options;
 }
 
@@ -69,7 +69,8 @@ class AveragedModule::Impl : public std::enable_shared_from_this<Impl> {
     if (!tensors_.masters.empty()) views.masters = masters();
     for (const NamedTensor& one : tensors_.parameters) views.names.push_back(one.name);
     slowmo_.emplace(
-        world, std::move(views), [this] { return groups(); }, on_device(options, tensors_.where), steps.slowmo);
+        world, std::move(views), [this] { return groups(); },
+        on_device(options, tensors_.where, steps.goes_by_host(tensors_.where.is_shared())), steps.slowmo);
     settle();
   }
 

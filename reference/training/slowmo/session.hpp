@@ -29,6 +29,8 @@ struct AveragedSteps {
   std::function<bool(bool training)> performs = [](bool training) { return training; };
   /// Looks at specification and settings before anything is done.
   std::function<void(const job::RunSpec& spec, const AveragingSettings& settings)> accept = require_together;
+  /// Whether messages go through the host's memory, where the groups serve the tensors' own or do not.
+  std::function<bool(bool serves)> goes_by_host = [](bool serves) { return !serves; };
   /// What must be the same where a run goes on from a checkpoint.
   std::function<Configuration(Configuration)> same = [](Configuration all) { return all; };
 };
