@@ -106,6 +106,11 @@ macro(plumbline_compiles_fast)
   add_compile_options($<$<CONFIG:RelWithDebInfo>:-O1>)
 endmacro()
 
+# plumbline_compile_fast(file.cpp …): the same of some files of a folder.
+function(plumbline_compile_fast)
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O1>)
+endfunction()
+
 # plumbline_compiles_together(): the files of this folder are compiled some at a time, since most of their time goes into
 # headers that they share.
 macro(plumbline_compiles_together)
