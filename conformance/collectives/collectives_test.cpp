@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/support/component_tests.hpp"
 #include "conformance/support/in_process.hpp"
-#include "conformance/support/mutant_tests.hpp"
 #include "harness/subject/modules.hpp"
 #include "harness/suite/adapter_error.hpp"
 #include "reference/comm/errors.hpp"

@@ -1,10 +1,11 @@
-// Every check at small world sizes on memory of emulated devices whose streams dawdle, and the mutants of devices.
+// Every check at small world sizes on memory of emulated devices whose streams dawdle.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/support/component_tests.hpp"
 #include "conformance/support/in_process.hpp"
-#include "conformance/support/mutant_tests.hpp"
+#include "harness/mutants/mutants.hpp"
 
 namespace plumbline::conformance {
 
@@ -32,15 +33,12 @@ TEST_P(EveryCheckOnDevices, Passes) {
 INSTANTIATE_TEST_SUITE_P(WorldSizes, EveryCheckOnDevices, testing::Values(2),
                          [](const auto& info) { return std::to_string(info.param) + "Ranks"; });
 
-INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(mutants_of("DEVICE-")), name_of_test);
-
 // A fault that shows on the host shows on a device as well: the checks see what comes back from there.
 TEST(StagedChecks, FindFaultsOfCommunicators) {
   for (const char* name : {"col.drop_last_element", "col.writes_past_end", "col.clobbers_input"}) {
     const mutants::Mutant& mutant = mutants::find_mutant(name);
-    EXPECT_THAT(
-        run_on_devices(case_named(suite_under_test(), mutant.shows), {}, std::get<mutants::Wrap>(mutant.change)),
-        testing::Not(testing::IsEmpty()))
+    EXPECT_THAT(run_on_devices(case_named(suite_under_test(), mutant.shows), std::get<mutants::Wrap>(mutant.change)),
+                testing::Not(testing::IsEmpty()))
         << name;
   }
 }

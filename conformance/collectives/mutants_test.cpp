@@ -1,17 +1,15 @@
-// Each mutant is found where it shows, and not where it hides: then the checks can fail, and for the reason given.
+// Mutants beside the places where they show: in other checks, behind another door, and by another name.
 #include "harness/mutants/mutants.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "conformance/support/component_tests.hpp"
 #include "conformance/support/in_process.hpp"
-#include "conformance/support/mutant_tests.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {
 namespace {
-
-INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(mutants_of("COLL-")), name_of_test);
 
 // Every check watches its buffers: a write beside one, or none into one, is found also where another requirement is checked.
 TEST(Mutants, OfBuffersAreFoundInOtherChecks) {

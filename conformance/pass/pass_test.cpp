@@ -1,11 +1,10 @@
-// The checks of the data-parallel pass: the reference passes all of them, each mutant fails where it shows and passes where it
-// hides; and each of them finds the source's own answer to a program that the source breaks.
+// The checks of the data-parallel pass: the reference passes all of them, and each of them finds the source's own answer to a program that the source breaks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "conformance/pass/pass_checks.hpp"
+#include "conformance/support/component_tests.hpp"
 #include "conformance/support/in_process.hpp"
-#include "conformance/support/mutant_tests.hpp"
 
 namespace plumbline::conformance {
 
@@ -49,8 +48,6 @@ TEST(PassChecks, ShowTheProgramsThatTheSourceBreaks) {
     EXPECT_THAT(run_in_process(case_named(suite_under_test(), id), source), Not(IsEmpty())) << id;
   EXPECT_THAT(run_in_process(case_named(suite_under_test(), "pass.value.of_steps[step=plain]"), source), IsEmpty());
 }
-
-INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(mutants_of("PASS-")), name_of_test);
 
 }  // namespace
 }  // namespace plumbline::conformance

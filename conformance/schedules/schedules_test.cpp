@@ -1,4 +1,4 @@
-// The checks of schedules: the reference passes them, each mutant fails where it shows and passes where it hides.
+// The checks of schedules: the reference passes them.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "conformance/schedules/schedules_checks.hpp"
+#include "conformance/support/component_tests.hpp"
 #include "conformance/support/in_process.hpp"
-#include "conformance/support/mutant_tests.hpp"
 
 namespace plumbline::conformance {
 
@@ -24,8 +24,6 @@ using testing::IsEmpty;
 using testing::Not;
 
 const suite::Suite& schedules() { return suite_under_test(); }
-
-constexpr auto kPatience = std::chrono::seconds(20);
 
 TEST(SchedulesChecks, PassOnTheReference) {
   for (const suite::Case& one : schedules().cases()) {
@@ -45,7 +43,7 @@ TEST(SchedulesChecks, PassWithoutBuffersWhereRanksMayWaitForEachOther) {
   for (const char* arm : {"rendezvous", "chaos:1"})
     for (const suite::Case& one : schedules().cases())
       if (one.check->deadlock_prone && one.world() < 4) {
-        EXPECT_THAT(run_in_process(one, {}, kPatience, suite::Arm::parse(arm)), IsEmpty()) << one.id() << " " << arm;
+        EXPECT_THAT(run_in_process(one, {}, suite::Arm::parse(arm)), IsEmpty()) << one.id() << " " << arm;
       }
 }
 
@@ -55,12 +53,10 @@ TEST(SchedulesChecks, PassWithoutBuffersOnManyRanks) {
   for (const suite::Case& one : schedules().cases())
     if (one.check->deadlock_prone && one.world() > 4) {
       ++cases;
-      EXPECT_THAT(run_in_process(one, {}, kPatience, suite::Arm::parse("rendezvous")), IsEmpty()) << one.id();
+      EXPECT_THAT(run_in_process(one, {}, suite::Arm::parse("rendezvous")), IsEmpty()) << one.id();
     }
   EXPECT_GT(cases, 4);
 }
-
-INSTANTIATE_TEST_SUITE_P(Mutants, EveryMutant, testing::ValuesIn(mutants_of("SCHED-")), name_of_test);
 
 }  // namespace
 }  // namespace plumbline::conformance

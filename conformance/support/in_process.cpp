@@ -37,9 +37,8 @@ class Failures final : private testing::TestPartResultArray, public testing::Sco
 
 class RankContext final : public suite::Context {
  public:
-  RankContext(const suite::Case& one, comm::Communicator* world, suite::Adapter* adapter, suite::Steps steps = {},
-              suite::DeviceSeat seat = {})
-      : one_(one), world_(world), adapter_(adapter), steps_(std::move(steps)), seat_(std::move(seat)) {}
+  RankContext(const suite::Case& one, comm::Communicator* world, suite::Adapter* adapter, suite::DeviceSeat seat = {})
+      : one_(one), world_(world), adapter_(adapter), seat_(std::move(seat)) {}
   comm::Communicator& world() override { return given(world_); }
   suite::Adapter& adapter() override { return given(adapter_); }
   training::Training& training() override { throw StateError("no training here"); }
@@ -64,23 +63,23 @@ class RankContext final : public suite::Context {
   const suite::Case& one_;
   comm::Communicator* world_;
   suite::Adapter* adapter_;
-  suite::Steps steps_;
+  const suite::Steps steps_;
   suite::DeviceSeat seat_;
   std::string scratch_;
 };
 
+// The limit of waits that are given none.
+constexpr auto kPatience = std::chrono::seconds(20);
+
 class Run {
  public:
-  Run(const suite::Case& one, const Wrap& wrap, std::chrono::milliseconds patience, const suite::Arm& arm,
-      const MakeSteps& make_steps, std::shared_ptr<device::Runtime> runtime = nullptr,
-      std::shared_ptr<comm::DeviceCalls> calls = nullptr)
+  Run(const suite::Case& one, const Wrap& wrap, const suite::Arm& arm,
+      std::shared_ptr<device::Runtime> runtime = nullptr)
       : one_(one),
         wrap_(wrap),
-        patience_(patience),
         arm_(arm),
-        make_steps_(make_steps),
         runtime_(std::move(runtime)),
-        world_(one.world(), {.timeout = patience, .device_calls = std::move(calls)}) {
+        world_(one.world(), {.timeout = kPatience, .device_calls = runtime_ ? device::make_calls(runtime_) : nullptr}) {
     if (arm.kind != suite::Arm::Kind::plain) folder_.emplace();
   }
 
@@ -102,10 +101,10 @@ class Run {
       seat = {runtime_, {comm::Device::Kind::emulated, static_cast<std::int16_t>(rank % runtime_->count())}};
     if (runtime_ != nullptr && !one_.check->on_device)
       communicator = harness::staged_on(runtime_, seat.device, std::move(communicator));
-    if (folder_) communicator = arms::under(arm_, std::move(communicator), folder_->path(), patience_);
+    if (folder_) communicator = arms::under(arm_, std::move(communicator), folder_->path(), kPatience);
     if (wrap_) communicator = wrap_(std::move(communicator));
     try {
-      RankContext context(one_, communicator.get(), nullptr, make_steps_ ? make_steps_() : suite::Steps(), seat);
+      RankContext context(one_, communicator.get(), nullptr, seat);
       one_.check->body(context);
     } catch (const testing::AssertionException&) {
       // is among the failures
@@ -122,9 +121,7 @@ class Run {
 
   const suite::Case& one_;
   const Wrap& wrap_;
-  const std::chrono::milliseconds patience_;
   const suite::Arm arm_;
-  const MakeSteps& make_steps_;
   std::optional<launch::ScratchFolder> folder_;  // of the arm
   std::shared_ptr<device::Runtime> runtime_;     // of a run on devices
   comm::LocalWorld world_;
@@ -135,20 +132,14 @@ class Run {
 
 }  // namespace
 
-std::vector<std::string> run_in_process(const suite::Case& one, const Wrap& wrap, std::chrono::milliseconds patience,
-                                        const suite::Arm& arm, const MakeSteps& make_steps) {
-  return Run(one, wrap, patience, arm, make_steps).run();
+std::vector<std::string> run_in_process(const suite::Case& one, const Wrap& wrap, const suite::Arm& arm) {
+  return Run(one, wrap, arm).run();
 }
 
-std::vector<std::string> run_on_devices(const suite::Case& one, const WrapRuntime& wrap_runtime, const Wrap& wrap,
-                                        std::chrono::milliseconds patience, const MakeSteps& make_steps) {
+std::vector<std::string> run_on_devices(const suite::Case& one, const Wrap& wrap) {
   // Many small pieces of work make up a staged call.
-  const auto runtime =
-      device::make_emulated({.longest_delay = std::chrono::microseconds(one.check->on_device ? 200 : 20)});
-  const auto wrapped = [&] { return wrap_runtime ? wrap_runtime(runtime) : runtime; };
-  return Run(one, wrap, patience, {}, make_steps, one.check->on_device ? wrapped() : runtime,
-             device::make_calls(wrapped()))
-      .run();
+  const auto delay = std::chrono::microseconds(one.check->on_device ? 200 : 20);
+  return Run(one, wrap, {}, device::make_emulated({.longest_delay = delay})).run();
 }
 
 std::vector<std::string> run_in_process(const suite::Case& one, suite::Adapter& adapter) {

@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "conformance/support/mutant_tests.hpp"
+#include "conformance/support/component_tests.hpp"
 #include "harness/suite/check.hpp"
 
 namespace plumbline::conformance {

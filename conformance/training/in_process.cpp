@@ -22,7 +22,6 @@ std::string ThreadJob::run(int world, const std::filesystem::path& spec, const s
     module().run(job::read_run_spec(spec), wrapped ? *wrapped : communicator, record, {},
                  (fault_.steps ? fault_.steps() : suite::Steps()).of<training::ExecutorSteps>());
   });
-  if (fault_.rewrite) fault_.rewrite(job::read_run_spec(spec), record);
   return "";
 }
 
@@ -32,7 +31,6 @@ void run_case(const suite::Case& one, const Fault& fault) {
   std::shared_ptr<device::Runtime> devices;
   if (one.check->on_device) {
     devices = device::make_emulated();
-    if (fault.runtime) devices = fault.runtime(devices);
     options.device_calls = device::make_calls(devices);
     module().use_devices(devices);
   }

@@ -18,8 +18,6 @@ namespace plumbline::conformance {
 struct Fault {
   std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)> wrap = {};
   std::function<suite::Steps()> steps = {};
-  std::function<void(const job::RunSpec&, const std::filesystem::path& record)> rewrite = {};  // of a job
-  std::function<std::shared_ptr<device::Runtime>(std::shared_ptr<device::Runtime>)> runtime = {};
 };
 
 /// What the body of a rank that is a thread is given beside its communicator.

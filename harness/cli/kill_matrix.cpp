@@ -24,6 +24,12 @@ std::map<std::pair<std::string, std::string>, Verdict> without_mutant(const std:
   return verdicts;
 }
 
+// A check that falls over an adapter's answer has not judged it.
+bool is_fallen_over(const Mutant& mutant, const Result& result) {
+  return std::holds_alternative<mutants::RewriteAnswer>(mutant.change) &&
+         result.reason.find("uncaught exception: ") != std::string::npos;
+}
+
 std::string kind_of(const std::string& arm) { return arm.substr(0, arm.find(':')); }
 
 bool is_at(const Result& result, const std::string& case_id, const std::string& arm) {
@@ -50,11 +56,13 @@ std::vector<KillRow> kill_matrix(const std::vector<const Mutant*>& mutants, cons
       if (result->verdict == Verdict::error || result->verdict == Verdict::skip) continue;
       const auto& violated = result->violated.empty() ? result->requirements : result->violated;
       const bool by_the_one_meant = std::ranges::count(violated, mutant->violates) > 0;
+      const bool fallen_over = is_fallen_over(*mutant, *result);
       const bool killed = kills(result->verdict);
       if (shows) {
         shown = true;
-        row.killed = killed && by_the_one_meant;
+        row.killed = killed && by_the_one_meant && !fallen_over;
         row.how = name_of(result->verdict);
+        if (fallen_over) row.how += ", falling over the answer";
         if (killed && !by_the_one_meant) row.how += fmt::format(" of {}", fmt::join(violated, ", "));
         row.seconds = result->seconds;
       }

@@ -49,6 +49,20 @@ TEST(KillMatrix, ASurvivorIsNotKilled) {
   EXPECT_THAT(to_markdown({survivor}), testing::HasSubstr("| toy.brittle | TOY-001 | survived: pass |"));
 }
 
+TEST(KillMatrix, ACheckThatFallsOverAnAnswerHasNotFoundItWrong) {
+  Mutant answers = kBrittle;
+  answers.change = mutants::RewriteAnswer{};
+  std::vector<Result> results{of("", answers.shows, Verdict::pass), of("", answers.hides, Verdict::pass),
+                              of(answers.name, answers.shows, Verdict::fail),
+                              of(answers.name, answers.hides, Verdict::pass)};
+  results[2].reason = "rank 0: GPU count is 3";
+  EXPECT_TRUE(kill_matrix({&answers}, results).at(0).good());
+  results[2].reason = "rank 0: uncaught exception: type must be number, but is null";
+  const KillRow fallen = kill_matrix({&answers}, results).at(0);
+  EXPECT_FALSE(fallen.killed);
+  EXPECT_EQ(fallen.how, "fail, falling over the answer");
+}
+
 TEST(KillMatrix, AMutantThatShowsWhereItShouldHideIsNotUnderstood) {
   const KillRow loud = row(Verdict::fail, Verdict::fail);
   EXPECT_TRUE(loud.killed && loud.showed_in_hiding);
