@@ -20,7 +20,10 @@ namespace plumbline::subject::nccl {
 struct Job {
   Job(const Options& options, Place place, std::shared_ptr<device::Runtime> runtime = nullptr)
       : process(options, std::move(place), std::move(runtime)), messages(process) {}
-  ~Job() { process.bury(std::move(all)); }
+  ~Job() {
+    const Process::Turn turn(process);
+    process.bury(std::move(all));
+  }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 

@@ -120,7 +120,7 @@ void Lane::abort() noexcept {
 }
 
 bool Lane::end() noexcept {
-  if (comm() == nullptr || !waiting_.empty() || going_in_ != nullptr) abort();
+  if (comm() == nullptr || is_busy()) abort();
   if (comm_ == nullptr) return true;
   try {
     if (!is_finalizing_) {

@@ -64,6 +64,8 @@ class Lane {
   void push(std::shared_ptr<Batch> batch);
   /// Puts into NCCL what it takes now.
   void pump();
+  /// Whether there is something for pump() to do, now or later.
+  [[nodiscard]] bool is_busy() const { return !waiting_.empty() || going_in_ != nullptr; }
   /// Whether NCCL holds the buffers of a batch that is not issued yet.
   [[nodiscard]] bool is_going_in(const Batch& batch) const { return going_in_.get() == &batch; }
   /// Ends all that is under way, on this rank.

@@ -44,6 +44,7 @@ bool is_send(const Message& message) { return message.call().operation == Operat
 }  // namespace
 
 Messages::~Messages() {
+  thread_.reset();
   for (auto& [peer, outgoing] : outgoing_) process_.bury(std::move(outgoing.lane));
   for (auto& [peer, incoming] : incoming_) process_.bury(std::move(incoming.lane));
 }
@@ -72,7 +73,27 @@ void Messages::post(std::shared_ptr<Message> message) {
   const int peer = message->peer;
   if (const std::string& words = side_of(*message).failure; !words.empty())
     throw RuntimeFailure(fmt::format("messages with process {} have failed before: {}", peer, words));
+  if (thread_ == nullptr) thread_ = std::make_unique<ProgressThread>([this] { return move_on(); });
   (is_send(*message) ? outgoing_[peer].to_offer : incoming_[peer].waiting).push_back(std::move(message));
+  thread_->wake();
+}
+
+bool Messages::move_on() {
+  const Process::Turn turn(process_);
+  pump();
+  const auto is_left = [](const auto& one) { return is_under_way(one.second); };
+  return std::ranges::any_of(outgoing_, is_left) || std::ranges::any_of(incoming_, is_left);
+}
+
+bool Messages::is_under_way(const Outgoing& outgoing) {
+  if (!outgoing.failure.empty()) return false;
+  return !outgoing.to_offer.empty() || !outgoing.offered.empty() ||
+         (outgoing.lane != nullptr && outgoing.lane->is_busy());
+}
+
+bool Messages::is_under_way(const Incoming& incoming) {
+  if (!incoming.failure.empty()) return false;
+  return !incoming.waiting.empty() || (incoming.lane != nullptr && incoming.lane->is_busy());
 }
 
 void Messages::pump() {

@@ -5,6 +5,8 @@
 //         tag; the receiver takes the oldest offer that fits its oldest receive; and only what is taken is given to NCCL, by both
 //         sides in the order in which it was taken. Each direction between two processes has a lane, made when it is first used
 //         and kept: it serves all groups.
+//         Both sides go on by themselves, whatever their callers do meanwhile: what one of them has in its stream may wait for the
+//         other's part, and a caller that waits for a stream makes no call. A thread of the process sees to that.
 //         A message can be withdrawn until it is issued; its buffers are the caller's again. The receiver may have taken it, or take
 //         it before it learns of that: so of what was offered the bytes are copied aside, and a receive that was taken goes into
 //         memory of the lane, which stays in step. While NCCL connects it holds the buffers: the first call of a lane, which
@@ -21,6 +23,7 @@
 #include <utility>
 
 #include "harness/subject/nccl/lane.hpp"
+#include "harness/subject/nccl/progress_thread.hpp"
 
 namespace plumbline::subject::nccl {
 
@@ -47,7 +50,7 @@ class Messages {
   Messages& operator=(const Messages&) = delete;
 
   // In a Turn.
-  /// Throws RuntimeFailure where that direction has failed.
+  /// Throws RuntimeFailure where that direction has failed, or no thread can be had.
   void post(std::shared_ptr<Message> message);
   void pump();
   /// Why the direction of that message has failed; empty where it has not.
@@ -71,6 +74,10 @@ class Messages {
     std::uint64_t offers = 0;
   };
 
+  /// What the thread does. Whether anything is left to do.
+  [[nodiscard]] bool move_on();
+  [[nodiscard]] static bool is_under_way(const Outgoing& outgoing);
+  [[nodiscard]] static bool is_under_way(const Incoming& incoming);
   [[nodiscard]] Direction& direction_of(const Message& message) const;
   [[nodiscard]] Side& side_of(const Message& message);
   static void fail(Side& side, Direction& direction, std::string_view reason) noexcept;
@@ -92,6 +99,7 @@ class Messages {
   device::OwnStream copies_;  // to oneself
   std::map<int, Outgoing> outgoing_;
   std::map<int, Incoming> incoming_;
+  std::unique_ptr<ProgressThread> thread_;  // once there is a message
 };
 
 }  // namespace plumbline::subject::nccl

@@ -9,12 +9,12 @@
 //         and receives of a kernel go on beside each other; two kernels of a stream one after the other: a send of more than a pipe
 //         holds waits for its receiver, as NCCL's do.
 //         Communicators do not block: making one, splitting one, and the first calls on one are through after some looks.
-// Faults  NCCL_DOUBLE_FAULT, of this process:
+// Faults  Of this process, chosen with nccl_double_fault():
 //           async_error       the kernels launched meanwhile never end, and an asynchronous error is reported
 //           hidden_error      the same, and it is not reported
 //           refuse_init       communicators cannot be made: two ranks on one GPU
 //           slow_abort        ncclCommAbort takes a second
-//           slow_connect      the first call on a communicator is not through as long as this is set
+//           slow_connect      the first call on a communicator is not through as long as this is chosen
 //         NCCL_DOUBLE_VERSION is what it says of itself. Built with NCCL_DOUBLE_WITHOUT_SPLIT it lacks a function.
 // Mutants NCCL_DOUBLE_MUTANT, of this process: what NCCL would make of a module that is wrong in one way. ../README.md has a row for
 //         each fault and each mutant, with the test that meets it; ../mutants_test.py runs them.
@@ -55,10 +55,8 @@ namespace comm = plumbline::comm;
 constexpr std::size_t kPipe = 16 * 1024;  // bytes
 constexpr int kLooks = 3;                 // until something asynchronous is through
 
-std::string fault() {
-  const char* text = std::getenv("NCCL_DOUBLE_FAULT");
-  return text == nullptr ? "" : text;
-}
+std::atomic<const char*> chosen_fault{""};
+std::string_view fault() { return chosen_fault.load(); }
 
 constexpr std::array<std::string_view, 8> kMutants{"never_asks", "never_aborts", "abort_waits",   "aborts_all",
                                                    "ungrouped",  "blocks",       "keys_reversed", "words_lost"};
@@ -381,7 +379,7 @@ thread_local std::vector<Pending> pending;
 
 void launch(const Pending& group) {
   const Comm comm = group.comm;
-  const std::string what = fault();
+  const std::string_view what = fault();
   const bool fails = what == "async_error" || what == "hidden_error";
   const bool tells = what == "async_error";
   ++comm->waiting;
@@ -449,6 +447,9 @@ Result collective(Comm comm, void* stream, std::function<void()> body) {
 // ---- the interface ----
 
 #define NCCL_DOUBLE extern "C" __attribute__((visibility("default")))
+
+/// Not NCCL's: chooses a fault, or with "" none, until the next call. The name is kept where it is.
+NCCL_DOUBLE void nccl_double_fault(const char* name) { chosen_fault = name; }
 
 NCCL_DOUBLE Result ncclGetVersion(int* version) {
   const char* text = std::getenv("NCCL_DOUBLE_VERSION");
