@@ -255,10 +255,10 @@ TEST_F(NcclMessages, OfAnotherLengthAreNotTaken) {
   world.barrier();
 }
 
-// Messages between ranks 0 and 1, in a job of their own: the ranks' barriers move none of them.
+// Calls of a job of their own: the barriers of `world` move none of them on.
 class NcclProgress : public NcclTest {
  protected:
-  void open(const std::string& name) { pair = make_world(make_job(name), stream_.get()); }
+  void open(const std::string& name) { apart = make_world(make_job(name), stream_.get()); }
   // The device comes to the end of what the stream holds, while no other rank is waited for on the host.
   [[nodiscard]] bool ends_on_device() const {
     const device::OwnEvent end(devices(), job()->process.device);
@@ -270,7 +270,7 @@ class NcclProgress : public NcclTest {
   static constexpr auto kLimit = 10s;  // nothing comes near it
 
   const device::OwnStream stream_{devices(), job()->process.device};
-  std::unique_ptr<Communicator> pair;
+  std::unique_ptr<Communicator> apart;
 };
 
 TEST_F(NcclProgress, AMessageArrivesWhileItsSenderIsElsewhere) {
@@ -278,9 +278,9 @@ TEST_F(NcclProgress, AMessageArrivesWhileItsSenderIsElsewhere) {
   open("sender-elsewhere");
   OnDevice data(me == 0 ? gift(0, 20000) : std::vector<float>(20000));
   Work sent;
-  if (me == 0) sent = pair->start({.operation = Operation::send, .root = 1, .in = data.view()});
+  if (me == 0) sent = apart->start({.operation = Operation::send, .root = 1, .in = data.view()});
   if (me == 1) {
-    pair->recv(data.view(), 0, 0, kLimit);
+    apart->recv(data.view(), 0, 0, kLimit);
     EXPECT_TRUE(ends_on_device()) << "rank 0 has started the send";
   }
   world.barrier();
@@ -296,9 +296,9 @@ TEST_F(NcclProgress, AMessageArrivesWhileItsReceiverIsElsewhere) {
   open("receiver-elsewhere");
   OnDevice data(me == 0 ? gift(0, 20000) : std::vector<float>(20000));
   Work received;
-  if (me == 1) received = pair->start({.operation = Operation::recv, .root = 0, .out = data.view()});
+  if (me == 1) received = apart->start({.operation = Operation::recv, .root = 0, .out = data.view()});
   if (me == 0) {
-    pair->send(data.view(), 1, 0, kLimit);
+    apart->send(data.view(), 1, 0, kLimit);
     EXPECT_TRUE(ends_on_device()) << "rank 1 has started the receive";
   }
   world.barrier();
@@ -316,9 +316,9 @@ TEST_F(NcclProgress, TwoRanksMayWaitForTheirStreamsBeforeTheirSends) {
   for (int round = 0; round < 3; ++round) {
     const OnDevice out(gift(me, 20000)), in(20000);
     Work sent;
-    if (me < 2) sent = pair->start({.operation = Operation::send, .root = other, .in = out.view()});
+    if (me < 2) sent = apart->start({.operation = Operation::send, .root = other, .in = out.view()});
     world.barrier();  // each receives at once: the first to do so has not seen that its own was taken
-    if (me < 2) pair->recv(in.view(), other, 0, kLimit);
+    if (me < 2) apart->recv(in.view(), other, 0, kLimit);
     EXPECT_TRUE(ends_on_device()) << "round " << round;
     world.barrier();
     if (me > 1) continue;
@@ -326,6 +326,24 @@ TEST_F(NcclProgress, TwoRanksMayWaitForTheirStreamsBeforeTheirSends) {
     stream_.synchronize();
     EXPECT_EQ(in.get(), gift(other, 20000));
   }
+}
+
+TEST_F(NcclProgress, CallsBehindAnotherGoInWhileTheirMemberIsElsewhere) {
+  open("calls");
+  constexpr std::size_t kCalls = 4, kCount = 20000;
+  std::vector<OnDevice> data;
+  std::vector<Work> works;
+  for (std::size_t i = 0; i < kCalls; ++i) data.emplace_back(gift(me, kCount));
+  for (const OnDevice& one : data)
+    works.push_back(apart->start({.operation = Operation::all_reduce, .in = one.view(), .out = one.view()}));
+  if (me != 0) {
+    for (Work& work : works) work.wait(kLimit);
+    EXPECT_TRUE(ends_on_device()) << "rank 0 has started all";
+  }
+  world.barrier();
+  for (Work& work : works) work.wait();
+  stream_.synchronize();
+  for (const OnDevice& one : data) EXPECT_EQ(one.get(), sums(n, kCount));
 }
 
 // A producer that is slow, in the caller's stream, and a consumer behind the call: nobody waits on the host.

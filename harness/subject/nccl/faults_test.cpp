@@ -374,8 +374,12 @@ TEST(NcclStart, ARankThatIsNoNumberIsNamed) {
 std::string why_not(const BackendOptions& given, int ranks = 1, int devices = 1) {
   BackendOptions options{{"library", NCCL_DOUBLE}, {"runtime", "emulated"}};
   for (const auto& [key, value] : given) options[key] = value;
+  // Not the folder of the job: its board is of another length.
+  const std::filesystem::path folder =
+      job()->process.place.folder / ("alone-" + std::to_string(job()->process.place.rank));
+  std::filesystem::create_directory(folder);
   return words_of<Error>([&] {
-    const Place place{.rank = 0, .size = ranks, .folder = job()->process.place.folder};
+    const Place place{.rank = 0, .size = ranks, .folder = folder};
     const Process process(Options::parse(options), place, device::make_emulated({.devices = devices}));
   });
 }

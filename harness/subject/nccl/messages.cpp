@@ -39,12 +39,21 @@ std::shared_ptr<Batch> first_batch(const Process& process, Operation operation, 
   return batch;
 }
 
+// NCCL launches by itself what it was given, on a lane that is connected; it takes a moment.
+void await_launch(Lane& lane, const Message& message) {
+  Patience patience(std::chrono::seconds(1));
+  while (lane.is_going_in(*message.batch)) {
+    if (patience.is_over()) throw RuntimeFailure("a message was given up while NCCL had its buffer");
+    lane.pump();
+    patience.pause();
+  }
+}
+
 bool is_send(const Message& message) { return message.call().operation == Operation::send; }
 
 }  // namespace
 
 Messages::~Messages() {
-  thread_.reset();
   for (auto& [peer, outgoing] : outgoing_) process_.bury(std::move(outgoing.lane));
   for (auto& [peer, incoming] : incoming_) process_.bury(std::move(incoming.lane));
 }
@@ -73,33 +82,18 @@ void Messages::post(std::shared_ptr<Message> message) {
   const int peer = message->peer;
   if (const std::string& words = side_of(*message).failure; !words.empty())
     throw RuntimeFailure(fmt::format("messages with process {} have failed before: {}", peer, words));
-  if (thread_ == nullptr) thread_ = std::make_unique<ProgressThread>([this] { return move_on(); });
   (is_send(*message) ? outgoing_[peer].to_offer : incoming_[peer].waiting).push_back(std::move(message));
-  thread_->wake();
 }
 
-bool Messages::move_on() {
-  const Process::Turn turn(process_);
-  pump();
-  const auto is_left = [](const auto& one) { return is_under_way(one.second); };
-  return std::ranges::any_of(outgoing_, is_left) || std::ranges::any_of(incoming_, is_left);
-}
-
-bool Messages::is_under_way(const Outgoing& outgoing) {
-  if (!outgoing.failure.empty()) return false;
-  return !outgoing.to_offer.empty() || !outgoing.offered.empty() ||
-         (outgoing.lane != nullptr && outgoing.lane->is_busy());
-}
-
-bool Messages::is_under_way(const Incoming& incoming) {
-  if (!incoming.failure.empty()) return false;
-  return !incoming.waiting.empty() || (incoming.lane != nullptr && incoming.lane->is_busy());
-}
-
-void Messages::pump() {
+bool Messages::pump() {
   const int me = process_.place.rank;
   for (auto& [peer, outgoing] : outgoing_) advance(peer, outgoing, process_.board.direction(me, peer));
   for (auto& [peer, incoming] : incoming_) advance(peer, incoming, process_.board.direction(peer, me));
+  const auto is_waiting = [](const auto& one) {
+    const auto& [peer, side] = one;
+    return side.failure.empty() && (side.is_waiting() || (side.lane != nullptr && side.lane->is_waiting()));
+  };
+  return std::ranges::any_of(outgoing_, is_waiting) || std::ranges::any_of(incoming_, is_waiting);
 }
 
 template <class OneSide>
@@ -221,8 +215,8 @@ void Messages::withdraw(Message& message) noexcept {
     return std::erase_if(queue, [&](const auto& one) { return one.get() == &message; }) > 0;
   };
   try {
-    if (side.lane != nullptr && side.lane->is_going_in(*message.batch))
-      throw RuntimeFailure("a message was given up while NCCL had its buffer");
+    if (side.lane != nullptr) await_launch(*side.lane, message);
+    if (message.batch->is_issued) return;
     if (!is_send(message))
       message.batch->is_empty = !remove_from(incoming_[message.peer].waiting);
     else if (!remove_from(outgoing_[message.peer].to_offer))

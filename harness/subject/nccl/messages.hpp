@@ -5,8 +5,6 @@
 //         tag; the receiver takes the oldest offer that fits its oldest receive; and only what is taken is given to NCCL, by both
 //         sides in the order in which it was taken. Each direction between two processes has a lane, made when it is first used
 //         and kept: it serves all groups.
-//         Both sides go on by themselves, whatever their callers do meanwhile: what one of them has in its stream may wait for the
-//         other's part, and a caller that waits for a stream makes no call. A thread of the process sees to that.
 //         A message can be withdrawn until it is issued; its buffers are the caller's again. The receiver may have taken it, or take
 //         it before it learns of that: so of what was offered the bytes are copied aside, and a receive that was taken goes into
 //         memory of the lane, which stays in step. While NCCL connects it holds the buffers: the first call of a lane, which
@@ -23,7 +21,6 @@
 #include <utility>
 
 #include "harness/subject/nccl/lane.hpp"
-#include "harness/subject/nccl/progress_thread.hpp"
 
 namespace plumbline::subject::nccl {
 
@@ -50,12 +47,14 @@ class Messages {
   Messages& operator=(const Messages&) = delete;
 
   // In a Turn.
-  /// Throws RuntimeFailure where that direction has failed, or no thread can be had.
+  /// Throws RuntimeFailure where that direction has failed.
   void post(std::shared_ptr<Message> message);
-  void pump();
+  /// Whether something is left to do: for pump(), now or later.
+  bool pump();
   /// Why the direction of that message has failed; empty where it has not.
   [[nodiscard]] const std::string& failure(const Message& message) const;
-  /// Gives a message up that is not issued yet. Its buffers are not touched once its batch is `ready`.
+  /// Gives a message up that is not issued yet. Its buffers are not touched once its batch is `ready`; `done`, should it be issued
+  /// by then.
   void withdraw(Message& message) noexcept;
 
  private:
@@ -67,17 +66,15 @@ class Messages {
     std::deque<std::shared_ptr<Message>> to_offer;
     std::map<std::uint64_t, std::shared_ptr<Message>> offered;  // by number
     std::uint64_t offers = 0;
+    [[nodiscard]] bool is_waiting() const { return !to_offer.empty() || !offered.empty(); }
   };
   struct Incoming : Side {
     std::deque<std::shared_ptr<Message>> waiting;
     std::deque<std::pair<std::uint64_t, Offer>> offered;
     std::uint64_t offers = 0;
+    [[nodiscard]] bool is_waiting() const { return !waiting.empty(); }
   };
 
-  /// What the thread does. Whether anything is left to do.
-  [[nodiscard]] bool move_on();
-  [[nodiscard]] static bool is_under_way(const Outgoing& outgoing);
-  [[nodiscard]] static bool is_under_way(const Incoming& incoming);
   [[nodiscard]] Direction& direction_of(const Message& message) const;
   [[nodiscard]] Side& side_of(const Message& message);
   static void fail(Side& side, Direction& direction, std::string_view reason) noexcept;
@@ -99,7 +96,6 @@ class Messages {
   device::OwnStream copies_;  // to oneself
   std::map<int, Outgoing> outgoing_;
   std::map<int, Incoming> incoming_;
-  std::unique_ptr<ProgressThread> thread_;  // once there is a message
 };
 
 }  // namespace plumbline::subject::nccl

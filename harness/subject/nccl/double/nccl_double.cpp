@@ -8,7 +8,8 @@
 //         file in /dev/shm with a pipe for each ordered pair; what one group call holds is one "kernel", put into the stream. Sends
 //         and receives of a kernel go on beside each other; two kernels of a stream one after the other: a send of more than a pipe
 //         holds waits for its receiver, as NCCL's do.
-//         Communicators do not block: making one, splitting one, and the first calls on one are through after some looks.
+//         Communicators do not block: making one, splitting one, and each group call on one are through after some looks; the kernels
+//         of the first call are launched then, those of others at once.
 // Faults  Of this process, chosen with nccl_double_fault():
 //           async_error       the kernels launched meanwhile never end, and an asynchronous error is reported
 //           hidden_error      the same, and it is not reported
@@ -53,7 +54,7 @@ using plumbline::subject::nccl::UniqueId;
 namespace comm = plumbline::comm;
 
 constexpr std::size_t kPipe = 16 * 1024;  // bytes
-constexpr int kLooks = 3;                 // until something asynchronous is through
+constexpr int kLooks = 5;                 // until something asynchronous is through
 
 std::atomic<const char*> chosen_fault{""};
 std::string_view fault() { return chosen_fault.load(); }
@@ -406,13 +407,11 @@ Result end_group() {
   if (--depth > 0) return Result::success;
   Result result = Result::success;
   for (Pending& group : std::exchange(pending, {})) {
-    if (group.comm->is_connected) {
-      launch(group);
-      continue;
-    }
-    group.comm->is_connected = true;
     group.comm->looks_left = kLooks;
-    group.comm->launches.push_back([group] { launch(group); });
+    if (std::exchange(group.comm->is_connected, true))
+      launch(group);
+    else
+      group.comm->launches.push_back([group] { launch(group); });
     result = Result::in_progress;
   }
   return result;
@@ -493,7 +492,7 @@ NCCL_DOUBLE Result ncclCommSplit(Comm comm, int color, int key, Comm* made, Conf
 NCCL_DOUBLE Result ncclCommGetAsyncError(Comm comm, Result* error) {
   *error = is_mutant("never_asks") ? Result::success : static_cast<Result>(comm->error.load());
   if (*error != Result::success) return Result::success;
-  const bool is_slow = fault() == "slow_connect" && comm->looks_left == 1;
+  const bool is_slow = fault() == "slow_connect" && comm->looks_left == 1 && !comm->launches.empty();
   if (comm->looks_left > 0 && !is_slow && --comm->looks_left == 0)
     for (const auto& one : std::exchange(comm->launches, {})) one();
   if (comm->is_at_work()) *error = Result::in_progress;
