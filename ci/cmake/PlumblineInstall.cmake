@@ -14,7 +14,7 @@ endif()
 # Public headers, under the paths by which they include each other.
 file(GLOB headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS reference/bucketing/*.hpp reference/comm/*.hpp reference/device/*.hpp reference/gossip/*.hpp reference/groups/*.hpp
   reference/program/*.hpp reference/record/*.hpp reference/scaler/*.hpp reference/schedules/*.hpp reference/slowmo/*.hpp reference/topology/*.hpp)
-list(REMOVE_ITEM headers reference/device/cuda_kernels.hpp reference/device/cuda_runtime.hpp reference/device/gpu_test.hpp reference/device/tensor_samples.hpp reference/record/temporary_folder.hpp reference/record/toml_fields.hpp reference/scaler/unscale_kernels.hpp)  # of its inside
+list(REMOVE_ITEM headers reference/device/cuda_kernels.hpp reference/device/cuda_runtime.hpp reference/device/gpu_test.hpp reference/device/lost_device_test.hpp reference/device/tensor_samples.hpp reference/record/temporary_folder.hpp reference/record/toml_fields.hpp reference/scaler/unscale_kernels.hpp)  # of its inside
 foreach(header IN LISTS headers ITEMS
     reference/training/training.hpp reference/training/gradient_settings.hpp reference/training/steps.hpp reference/training/pipeline/steps.hpp
     reference/training/precision_settings.hpp reference/training/tensor/steps.hpp

@@ -8,10 +8,7 @@ namespace plumbline::harness {
 
 std::shared_ptr<device::Runtime> open_runtime(comm::Device::Kind kind) {
   if (kind == comm::Device::Kind::cpu) throw InvalidArgument("the host's memory has no runtime");
-  if (kind == comm::Device::Kind::emulated) {
-    static const std::shared_ptr<device::Runtime> emulated = device::make_emulated();
-    return emulated;
-  }
+  if (kind == comm::Device::Kind::emulated) return device::make_emulated();
   // Never destroyed: at the end of the process the driver may be gone before us.
   static const auto* const cuda = [] {
     const auto factory =

@@ -51,6 +51,13 @@ class KnowsItsStreams : public RuntimeDecorator {
   std::set<Stream> own_;
 };
 
+// Calls find devices connected where others have connected them before.
+class NeverConnects final : public RuntimeDecorator {
+ public:
+  using RuntimeDecorator::RuntimeDecorator;
+  void connect(int, int) override {}
+};
+
 class ReadyNotAwaited final : public KnowsItsStreams {
  public:
   using KnowsItsStreams::KnowsItsStreams;
@@ -395,6 +402,9 @@ std::vector<Mutant> device_mutants() {
        "cudaSetDevice that is missing", "collectives.device.odd_lengths[dtype=f32,world=2]",
        "collectives.device.odd_lengths[dtype=f32,world=1]", "the first device is all there is",
        WrapRuntime(around<WrongDeviceCurrent>)},
+      {"dev.never_connects", "DEVICE-005", "no device is given access to the memory of another",
+       "cudaDeviceEnablePeerAccess that is missing", "collectives.device.odd_lengths[dtype=f64,world=2]",
+       "collectives.device.odd_lengths[dtype=f64,world=1]", "there is one device", WrapRuntime(around<NeverConnects>)},
       {"dev.half_accumulates_in_half", "DEVICE-006", "sums of halves are rounded after each addition", "COL-09",
        "collectives.device.half_accumulation[dtype=f16,world=3]",
        "collectives.device.half_accumulation[dtype=f16,world=2]", "there is one addition",

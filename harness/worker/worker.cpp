@@ -210,11 +210,16 @@ class Worker {
     }
   }
 
+  // Emulated ones are fresh: what another run has left in them, an error in a default stream or devices that it connected, is none of
+  // this one's. A backend's own stay as they are.
+  void open_devices_of_run(comm::Device::Kind kind) {
+    if (host_->own_device().runtime == nullptr) runtime_ = harness::open_runtime(kind);
+  }
   // The devices on whose memory calls are made from now on; none for cpu.
   std::shared_ptr<device::Runtime> serve_devices(const std::string& device) {
     host_->serve_devices(nullptr);
     if (device == "cpu") return nullptr;
-    if (runtime_ == nullptr) runtime_ = harness::open_runtime(comm::DeviceChoice::parse(device).kind);
+    open_devices_of_run(comm::DeviceChoice::parse(device).kind);
     host_->serve_devices(device::make_calls(wrapped(runtime_)));
     return runtime_;
   }
@@ -224,6 +229,7 @@ class Worker {
     const comm::Device::Kind kind = comm::DeviceChoice::parse(device).kind;
     const bool is_taken = std::ranges::count(host_->capabilities().devices, kind) > 0;
     auto served = serve_devices(is_taken ? device : "cpu");
+    if (!is_taken) open_devices_of_run(kind);
     subject::training_module().use_devices(wrapped(runtime_));
     return served;
   }

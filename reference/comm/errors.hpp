@@ -59,10 +59,16 @@ class RuntimeFailure : public Error {
   using Error::Error;
 };
 
-/// No memory for what was asked of a device; the message says how much was asked for, how much is free and how much there is.
-class OutOfMemory : public RuntimeFailure {
+/// What the runtime of a device says of it, with its name for the error. It lasts: of CUDA's, most are the device's from then on.
+class DeviceFailure : public RuntimeFailure {
  public:
   using RuntimeFailure::RuntimeFailure;
+};
+
+/// No memory for what was asked of a device; the message says how much was asked for, how much is free and how much there is.
+class OutOfMemory : public DeviceFailure {
+ public:
+  using DeviceFailure::DeviceFailure;
 };
 
 namespace comm {

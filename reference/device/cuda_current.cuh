@@ -11,12 +11,12 @@
 
 namespace plumbline::device {
 
-/// Throws RuntimeFailure, with CUDA's own words and name for it, unless it is success. The error is told here, and not to whoever
+/// Throws DeviceFailure, with CUDA's own words and name for it, unless it is success. The error is told here, and not to whoever
 /// asks next.
 inline void expect(cudaError_t status, const std::string& what) {
   if (status == cudaSuccess) return;
   (void)cudaGetLastError();
-  throw RuntimeFailure("CUDA: " + what + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")");
+  throw DeviceFailure("CUDA: " + what + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")");
 }
 
 /// A function of the driver, which is not linked: the runtime looks it up. `since` is the version of CUDA (7000: 7.0) that has it in the

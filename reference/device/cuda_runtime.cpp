@@ -282,14 +282,14 @@ class Cuda final : public Runtime {
   }
 
   // What the driver says of a pointer, seen from the device that is current; false where it does not know the question, or no
-  // answer for this pointer. Throws RuntimeFailure where it says that something is wrong.
+  // answer for this pointer. Throws DeviceFailure where it says that something is wrong.
   static bool tell(CUpointer_attribute what, const void* address, void* answer) {
     using Get = CUresult(void*, CUpointer_attribute, CUdeviceptr);
     static Get* const get = driver_function<Get>("cuPointerGetAttribute", 4000);
     if (get == nullptr) return false;
     const CUresult status = get(answer, what, reinterpret_cast<CUdeviceptr>(address));
     if (status == CUDA_SUCCESS || status == CUDA_ERROR_INVALID_VALUE) return status == CUDA_SUCCESS;
-    throw RuntimeFailure(
+    throw DeviceFailure(
         fmt::format("CUDA: cuPointerGetAttribute for {}: error {}", address, static_cast<int>(status)));
   }
 

@@ -34,7 +34,7 @@ template <class Work>
 }
 
 /// A launch for each of `works`, in stream order: nothing is waited for. The device that was current is current again, if it has a context. Throws
-/// InvalidArgument unless `device` is a GPU, RuntimeFailure where CUDA refuses; both name `what`.
+/// InvalidArgument unless `device` is a GPU, DeviceFailure where CUDA refuses; both name `what`.
 template <class Works>
 void launch(const std::string& what, const Works& works, comm::Device device, void* stream) {
   if (device.kind != comm::Device::Kind::cuda)

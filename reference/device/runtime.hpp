@@ -11,7 +11,7 @@
 //         the null stream is the device's default stream. handles.hpp owns them.
 // Threads Any thread may call; what the host's thread has as its current device stays as it is, unless nothing in the process uses
 //         that device: to go back to it would start to.
-// Errors  InvalidArgument: no such device. OutOfMemory (with figures). RuntimeFailure: what the runtime says, with its name for the
+// Errors  InvalidArgument: no such device. OutOfMemory (with figures). DeviceFailure: what the runtime says, with its name for the
 //         error.
 #pragma once
 

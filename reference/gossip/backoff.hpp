@@ -12,9 +12,9 @@
 
 namespace plumbline::gossip {
 
-/// Whether it may go better the next time: a wire may hold again, but memory does not come back by itself.
+/// Whether it may go better the next time: a wire may hold again, but no memory comes back by itself, and no device.
 [[nodiscard]] inline bool may_pass(const RuntimeFailure& error) {
-  return dynamic_cast<const OutOfMemory*>(&error) == nullptr;
+  return dynamic_cast<const DeviceFailure*>(&error) == nullptr;
 }
 
 class Backoff {

@@ -13,6 +13,7 @@
 #include "reference/device/calls.hpp"
 #include "reference/device/emulated.hpp"
 #include "reference/device/host_staging.hpp"
+#include "reference/device/lost_device_test.hpp"
 #include "reference/gossip/gossip_thread.hpp"
 
 namespace plumbline::gossip {
@@ -141,6 +142,23 @@ TEST(GossipThreadOnADevice, DoesNotRetryForWantOfMemory) {
                     EXPECT_THROW((void)thread.collect(tensors, true), OutOfMemory);
                   },
                   {.device_calls = device::make_calls(runtime)});
+}
+
+// A device does not recover while a round is made again and again.
+TEST(GossipThreadOnADevice, DoesNotRetryOnALostDevice) {
+  constexpr int handed_over = 2;  // allocations: of the values, and of the copy that is sent
+  const auto runtime = std::make_shared<device::LosesDevices>(device::make_emulated(), handed_over);
+  comm::run_ranks(2,
+                  [&](Communicator& group) {
+                    const Numbers x(runtime, group.rank(), std::vector<float>(50, 1));
+                    const std::array tensors{x.buffer()};
+                    GossipThread thread(group.duplicate(), Graph({.kind = GraphKind::ring, .nodes = 2}), {},
+                                        {.heartbeat = 2s, .device = x.place().use()});
+                    EXPECT_TRUE(thread.hand_over(tensors));
+                    EXPECT_THROW((void)thread.collect(tensors, true), DeviceFailure);
+                  },
+                  {.device_calls = device::make_calls(runtime)});
+  EXPECT_EQ(runtime->refused(), 1);
 }
 
 // Values of another memory are refused, and closing waits for the caller's stream on the device as ever.

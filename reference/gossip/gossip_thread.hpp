@@ -9,8 +9,8 @@
 //         for the device. What a failed exchange put into the thread's stream comes before its repetition.
 // Retry   An exchange that failed without spoiling the group is marked with weight -1; collect() then hands the same values
 //         over again without mixing, and says so, until the heartbeat time since the hand-over has passed; the thread
-//         pauses before each such try (backoff.hpp). Not one that found no memory on a device: its OutOfMemory comes from
-//         collect() at once.
+//         pauses before each such try (backoff.hpp). Not one that failed on a device, or found no memory there: its DeviceFailure
+//         comes from collect() at once.
 // Errors  TimeoutError from collect() when the round has not come within the heartbeat time, with the round, its peers and
 //         what cut it last. PeerFailed and others of the exchange come from collect(), too. After them only close() and
 //         the destructor may be called.

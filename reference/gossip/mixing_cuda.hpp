@@ -13,7 +13,7 @@
 namespace plumbline::gossip {
 
 /// Mixes all tensors, on a stream (a cudaStream_t; null: the default one) of the device that they are on. A launch for each 666
-/// tensors. The device that was current is current again, if it has a context. Throws what mix_work() throws; RuntimeFailure where CUDA refuses.
+/// tensors. The device that was current is current again, if it has a context. Throws what mix_work() throws; DeviceFailure where CUDA refuses.
 void mix_on_device(std::span<const Arrivals> tensors, Kept kept, void* stream = nullptr);
 
 /// MixWork for device::make_cuda().

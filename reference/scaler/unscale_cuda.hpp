@@ -13,7 +13,7 @@ namespace plumbline::scaler {
 
 /// to = from * inverse, of all of them, on a stream (a cudaStream_t; null: the default one) of the device that they are on, and
 /// *found_inf = 1, in its memory, where an element is infinite or NaN; else *found_inf stays. A launch for each 1000 gradients.
-/// The device that was current is current again, if it has a context. Throws what unscale_work() throws; RuntimeFailure where CUDA refuses.
+/// The device that was current is current again, if it has a context. Throws what unscale_work() throws; DeviceFailure where CUDA refuses.
 void unscale_on_device(std::span<const Unscaling> gradients, float inverse, float* found_inf, void* stream = nullptr);
 
 }  // namespace plumbline::scaler

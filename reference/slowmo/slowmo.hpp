@@ -22,7 +22,8 @@
 //         than f32 (plumbline: or f64), on several types, a learning rate of 0 in a slow step (fairscale: when the
 //         parameters are divided already), masters that do not fit; Unsupported for other types and memory; StateError.
 //         The optimizer's tensors are looked at when this is made (fairscale: in the first step()), its rates in each slow step.
-//         OutOfMemory of a device, at once: a round of gossip that met it is not made again, and one that overlaps is not begun.
+//         DeviceFailure, at once: a round of gossip that met it is not made again, and for want of memory (OutOfMemory) one that
+//         overlaps is not begun.
 //         Of communication: as communicator.hpp says.
 // Threads One at a time; with overlap the thread of gossip is this object's own.
 // Sources FairScale's SlowMoDistributedDataParallel; SlowMo (ICLR 2020); Assran et al. (ICML 2019); Stich (ICLR 2019).

@@ -13,6 +13,7 @@
 #include "reference/comm/ring_sum.hpp"
 #include "reference/device/calls.hpp"
 #include "reference/device/emulated.hpp"
+#include "reference/device/lost_device_test.hpp"
 #include "reference/slowmo/averaging.hpp"
 #include "reference/slowmo/elements.hpp"
 #include "reference/slowmo/slowmo.hpp"
@@ -180,6 +181,21 @@ TEST(StepsOnADevice, DoNotRetryForWantOfMemory) {
                     EXPECT_THROW(rank.slowmo().step(), OutOfMemory);
                   },
                   {.device_calls = device::make_calls(runtime)});
+}
+
+// A device does not recover while a round is made again and again.
+TEST(StepsOnADevice, DoNotRetryOnALostDevice) {
+  constexpr int made = 1;  // allocations: of the parameters
+  const auto runtime = std::make_shared<device::LosesDevices>(device::make_emulated(), made);
+  comm::run_ranks(2,
+                  [&](comm::Communicator& world) {
+                    Gossiping rank(world, runtime, {.heartbeat = std::chrono::seconds(2)}, DType::f32);
+                    rank.slowmo().before_forward();
+                    rank.slowmo().after_backward({});
+                    EXPECT_THROW(rank.slowmo().step(), DeviceFailure);
+                  },
+                  {.device_calls = device::make_calls(runtime)});
+  EXPECT_EQ(runtime->refused(), 1);
 }
 
 // In parts for which there is memory, but not for all at once; the order is the whole message's.

@@ -255,6 +255,97 @@ TEST_F(NcclMessages, OfAnotherLengthAreNotTaken) {
   world.barrier();
 }
 
+// Calls of a job of their own: the barriers of `world` move none of them on.
+class NcclProgress : public NcclTest {
+ protected:
+  void open(const std::string& name) { apart = make_world(make_job(name), stream_.get()); }
+  // The device comes to the end of what the stream holds, while no other rank is waited for on the host.
+  [[nodiscard]] bool ends_on_device() const {
+    const device::OwnEvent end(devices(), job()->process.device);
+    end.record(stream_.get());
+    const auto limit = std::chrono::steady_clock::now() + kLimit;
+    while (!end.is_reached() && std::chrono::steady_clock::now() < limit) std::this_thread::sleep_for(1ms);
+    return end.is_reached();
+  }
+  static constexpr auto kLimit = 10s;  // nothing comes near it
+
+  const device::OwnStream stream_{devices(), job()->process.device};
+  std::unique_ptr<Communicator> apart;
+};
+
+TEST_F(NcclProgress, AMessageArrivesWhileItsSenderIsElsewhere) {
+  if (n < 2) return;
+  open("sender-elsewhere");
+  OnDevice data(me == 0 ? gift(0, 20000) : std::vector<float>(20000));
+  Work sent;
+  if (me == 0) sent = apart->start({.operation = Operation::send, .root = 1, .in = data.view()});
+  if (me == 1) {
+    apart->recv(data.view(), 0, 0, kLimit);
+    EXPECT_TRUE(ends_on_device()) << "rank 0 has started the send";
+  }
+  world.barrier();
+  if (me == 0) sent.wait();
+  EXPECT_TRUE(ends_on_device());
+  if (me < 2) {
+    EXPECT_EQ(data.get(), gift(0, 20000));
+  }
+}
+
+TEST_F(NcclProgress, AMessageArrivesWhileItsReceiverIsElsewhere) {
+  if (n < 2) return;
+  open("receiver-elsewhere");
+  OnDevice data(me == 0 ? gift(0, 20000) : std::vector<float>(20000));
+  Work received;
+  if (me == 1) received = apart->start({.operation = Operation::recv, .root = 0, .out = data.view()});
+  if (me == 0) {
+    apart->send(data.view(), 1, 0, kLimit);
+    EXPECT_TRUE(ends_on_device()) << "rank 1 has started the receive";
+  }
+  world.barrier();
+  if (me == 1) received.wait();
+  EXPECT_TRUE(ends_on_device());
+  if (me < 2) {
+    EXPECT_EQ(data.get(), gift(0, 20000));
+  }
+}
+
+TEST_F(NcclProgress, TwoRanksMayWaitForTheirStreamsBeforeTheirSends) {
+  if (n < 2) return;
+  open("both-ways");
+  const int other = 1 - me;
+  for (int round = 0; round < 3; ++round) {
+    const OnDevice out(gift(me, 20000)), in(20000);
+    Work sent;
+    if (me < 2) sent = apart->start({.operation = Operation::send, .root = other, .in = out.view()});
+    world.barrier();  // each receives at once: the first to do so has not seen that its own was taken
+    if (me < 2) apart->recv(in.view(), other, 0, kLimit);
+    EXPECT_TRUE(ends_on_device()) << "round " << round;
+    world.barrier();
+    if (me > 1) continue;
+    sent.wait();
+    stream_.synchronize();
+    EXPECT_EQ(in.get(), gift(other, 20000));
+  }
+}
+
+TEST_F(NcclProgress, CallsBehindAnotherGoInWhileTheirMemberIsElsewhere) {
+  open("calls");
+  constexpr std::size_t kCalls = 4, kCount = 20000;
+  std::vector<OnDevice> data;
+  std::vector<Work> works;
+  for (std::size_t i = 0; i < kCalls; ++i) data.emplace_back(gift(me, kCount));
+  for (const OnDevice& one : data)
+    works.push_back(apart->start({.operation = Operation::all_reduce, .in = one.view(), .out = one.view()}));
+  if (me != 0) {
+    for (Work& work : works) work.wait(kLimit);
+    EXPECT_TRUE(ends_on_device()) << "rank 0 has started all";
+  }
+  world.barrier();
+  for (Work& work : works) work.wait();
+  stream_.synchronize();
+  for (const OnDevice& one : data) EXPECT_EQ(one.get(), sums(n, kCount));
+}
+
 // A producer that is slow, in the caller's stream, and a consumer behind the call: nobody waits on the host.
 TEST_F(NcclStreams, ACallIsDoneInTheOrderOfTheCallersStream) {
   const int device = job()->process.device;

@@ -12,22 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/subject/nccl/messages.hpp"
+#include "harness/subject/nccl/job.hpp"
 
 namespace plumbline::subject::nccl {
-
-/// What all groups of a process need: its messages, and NCCL's communicator of the job.
-struct Job {
-  Job(const Options& options, Place place, std::shared_ptr<device::Runtime> runtime = nullptr)
-      : process(options, std::move(place), std::move(runtime)), messages(process) {}
-  ~Job() { process.bury(std::move(all)); }
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
-
-  Process process;
-  Messages messages;          // in a Turn, like `all`
-  std::unique_ptr<Lane> all;  // carries no calls: groups of all ranks are split from it
-};
 
 class Group : public std::enable_shared_from_this<Group> {
  public:

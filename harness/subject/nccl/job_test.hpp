@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -110,13 +111,19 @@ class NcclTest : public testing::Test {
   const std::size_t um = static_cast<std::size_t>(me);
 };
 
-/// Of this process, as long as it lives.
+/// Of this process, as long as it lives. Its threads ask for it, too: no variable of the environment may be set meanwhile.
 class DoubleFault {
  public:
-  explicit DoubleFault(const char* name) { ::setenv("NCCL_DOUBLE_FAULT", name, 1); }
-  ~DoubleFault() { ::unsetenv("NCCL_DOUBLE_FAULT"); }
+  explicit DoubleFault(const char* name) { choose(name); }
+  ~DoubleFault() { choose(""); }
   DoubleFault(const DoubleFault&) = delete;
   DoubleFault& operator=(const DoubleFault&) = delete;
+
+ private:
+  static void choose(const char* name) {
+    void* const library = ::dlopen(NCCL_DOUBLE, RTLD_NOW | RTLD_NOLOAD);  // the job has opened it
+    reinterpret_cast<void (*)(const char*)>(::dlsym(library, "nccl_double_fault"))(name);
+  }
 };
 
 }  // namespace plumbline::subject::nccl

@@ -42,9 +42,12 @@ std::byte* Scratch::reserve(std::size_t bytes) {
 }
 
 Lane::Lane(Process& process, int rank, int size)
-    : process_(process), rank_(rank), size_(size), stream_(process.runtime, process.device), scratch_(process) {}
+    : process_(process), rank_(rank), size_(size), stream_(process.runtime, process.device), scratch_(process) {
+  process_.enter(*this);
+}
 
 Lane::~Lane() {
+  process_.remove(*this);
   if (comm_ != nullptr) abort();
   if (!scratch_.is_used()) return;
   try {
@@ -55,9 +58,9 @@ Lane::~Lane() {
 }
 
 void Lane::die(Result result, const char* what) {
-  const std::string words = process_.library.words(result, comm_);
+  failure_ = fmt::format("{}: {}", what, process_.library.words(result, comm_));
   abort();
-  throw RuntimeFailure(fmt::format("{}: {}", what, words));
+  throw RuntimeFailure(failure_);
 }
 
 void Lane::join(const UniqueId& id) {
@@ -73,6 +76,7 @@ void Lane::split(Lane& parent) {
 }
 
 bool Lane::is_settled() {
+  if (!failure_.empty()) throw RuntimeFailure(failure_);
   if (is_dead_ || comm() == nullptr) return false;
   Result state = Result::success;
   const Result asked = process_.library->CommGetAsyncError(comm_, &state);
@@ -120,7 +124,7 @@ void Lane::abort() noexcept {
 }
 
 bool Lane::end() noexcept {
-  if (comm() == nullptr || !waiting_.empty() || going_in_ != nullptr) abort();
+  if (comm() == nullptr || is_waiting() || going_in_ != nullptr) abort();
   if (comm_ == nullptr) return true;
   try {
     if (!is_finalizing_) {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "harness/subject/nccl/process.hpp"
@@ -48,7 +49,8 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // All of these in a Turn. Those that throw throw RuntimeFailure, with NCCL's words; the lane is then dead.
+  // All of these in a Turn. Those that throw throw RuntimeFailure, with NCCL's words; the lane is then dead, and is_settled() and
+  // pump() throw the same again: whose lane it is learns of it, whoever has met it.
 
   /// Begins to make the communicator: with all that call with the same id; or with all ranks of `parent`, which must be settled
   /// and never carries calls. Of a split NCCL says on the parent how it goes, and gives the new communicator only at its end: until
@@ -64,6 +66,8 @@ class Lane {
   void push(std::shared_ptr<Batch> batch);
   /// Puts into NCCL what it takes now.
   void pump();
+  /// Whether a batch waits to be put into NCCL.
+  [[nodiscard]] bool is_waiting() const { return !is_dead_ && !waiting_.empty(); }
   /// Whether NCCL holds the buffers of a batch that is not issued yet.
   [[nodiscard]] bool is_going_in(const Batch& batch) const { return going_in_.get() == &batch; }
   /// Ends all that is under way, on this rank.
@@ -84,6 +88,7 @@ class Lane {
   Scratch scratch_;
   Comm comm_ = nullptr;  // written by a thread of NCCL's where it is split
   bool is_dead_ = false;
+  std::string failure_;  // why, where it was NCCL
   std::deque<std::shared_ptr<Batch>> waiting_;
   std::shared_ptr<Batch> going_in_;  // NCCL has been given it and is not through with that
   std::shared_ptr<Batch> last_;      // that was issued

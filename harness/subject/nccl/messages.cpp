@@ -39,6 +39,16 @@ std::shared_ptr<Batch> first_batch(const Process& process, Operation operation, 
   return batch;
 }
 
+// NCCL launches by itself what it was given, on a lane that is connected; it takes a moment.
+void await_launch(Lane& lane, const Message& message) {
+  Patience patience(std::chrono::seconds(1));
+  while (lane.is_going_in(*message.batch)) {
+    if (patience.is_over()) throw RuntimeFailure("a message was given up while NCCL had its buffer");
+    lane.pump();
+    patience.pause();
+  }
+}
+
 bool is_send(const Message& message) { return message.call().operation == Operation::send; }
 
 }  // namespace
@@ -75,10 +85,15 @@ void Messages::post(std::shared_ptr<Message> message) {
   (is_send(*message) ? outgoing_[peer].to_offer : incoming_[peer].waiting).push_back(std::move(message));
 }
 
-void Messages::pump() {
+bool Messages::pump() {
   const int me = process_.place.rank;
   for (auto& [peer, outgoing] : outgoing_) advance(peer, outgoing, process_.board.direction(me, peer));
   for (auto& [peer, incoming] : incoming_) advance(peer, incoming, process_.board.direction(peer, me));
+  const auto is_waiting = [](const auto& one) {
+    const auto& [peer, side] = one;
+    return side.failure.empty() && (side.is_waiting() || (side.lane != nullptr && side.lane->is_waiting()));
+  };
+  return std::ranges::any_of(outgoing_, is_waiting) || std::ranges::any_of(incoming_, is_waiting);
 }
 
 template <class OneSide>
@@ -200,8 +215,8 @@ void Messages::withdraw(Message& message) noexcept {
     return std::erase_if(queue, [&](const auto& one) { return one.get() == &message; }) > 0;
   };
   try {
-    if (side.lane != nullptr && side.lane->is_going_in(*message.batch))
-      throw RuntimeFailure("a message was given up while NCCL had its buffer");
+    if (side.lane != nullptr) await_launch(*side.lane, message);
+    if (message.batch->is_issued) return;
     if (!is_send(message))
       message.batch->is_empty = !remove_from(incoming_[message.peer].waiting);
     else if (!remove_from(outgoing_[message.peer].to_offer))

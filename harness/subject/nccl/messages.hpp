@@ -49,10 +49,12 @@ class Messages {
   // In a Turn.
   /// Throws RuntimeFailure where that direction has failed.
   void post(std::shared_ptr<Message> message);
-  void pump();
+  /// Whether something is left to do: for pump(), now or later.
+  bool pump();
   /// Why the direction of that message has failed; empty where it has not.
   [[nodiscard]] const std::string& failure(const Message& message) const;
-  /// Gives a message up that is not issued yet. Its buffers are not touched once its batch is `ready`.
+  /// Gives a message up that is not issued yet. Its buffers are not touched once its batch is `ready`; `done`, should it be issued
+  /// by then.
   void withdraw(Message& message) noexcept;
 
  private:
@@ -64,11 +66,13 @@ class Messages {
     std::deque<std::shared_ptr<Message>> to_offer;
     std::map<std::uint64_t, std::shared_ptr<Message>> offered;  // by number
     std::uint64_t offers = 0;
+    [[nodiscard]] bool is_waiting() const { return !to_offer.empty() || !offered.empty(); }
   };
   struct Incoming : Side {
     std::deque<std::shared_ptr<Message>> waiting;
     std::deque<std::pair<std::uint64_t, Offer>> offered;
     std::uint64_t offers = 0;
+    [[nodiscard]] bool is_waiting() const { return !waiting.empty(); }
   };
 
   [[nodiscard]] Direction& direction_of(const Message& message) const;

@@ -76,6 +76,17 @@ int Process::next_creation(std::uint64_t parent, const std::vector<int>& world_r
   return ++creations_[{parent, world_ranks}];
 }
 
+bool Process::pump() noexcept {
+  for (Lane* const lane : lanes_) {
+    try {
+      if (lane->is_waiting()) lane->pump();
+    } catch (const std::exception&) {
+      // The lane keeps it for whose it is.
+    }
+  }
+  return std::ranges::any_of(lanes_, [](const Lane* lane) { return lane->is_waiting(); });
+}
+
 void Process::bury(std::unique_ptr<Lane> lane) noexcept {
   if (lane != nullptr && !lane->end()) ending_.push_back(std::move(lane));
 }

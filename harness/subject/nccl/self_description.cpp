@@ -23,7 +23,6 @@ comm::Capabilities capabilities_of(const Library& library, comm::Device::Kind de
           "NCCL has no tags: the ranks agree by that memory which message is next, and NCCL carries them in that "
           "order, in a "
           "communicator of its own for each direction between two processes",
-          "messages make progress only while sender and receiver are inside a call",
           "avg is ncclAvg: each element is multiplied by 1/n in its own type, then added, so that averages of halves "
           "miss the bound of "
           "f32 (COLL-004, COLL-011)",

@@ -32,6 +32,7 @@ void NcclWork::post(std::span<const Call> calls) {
     parts_.push_back({.call = first, .batch = std::move(batch), .number = number});
   }
   group_->pump();
+  group_->job->go_on();
 }
 
 void NcclWork::post_message(const Call& call) {

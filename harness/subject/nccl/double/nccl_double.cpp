@@ -8,13 +8,14 @@
 //         file in /dev/shm with a pipe for each ordered pair; what one group call holds is one "kernel", put into the stream. Sends
 //         and receives of a kernel go on beside each other; two kernels of a stream one after the other: a send of more than a pipe
 //         holds waits for its receiver, as NCCL's do.
-//         Communicators do not block: making one, splitting one, and the first calls on one are through after some looks.
-// Faults  NCCL_DOUBLE_FAULT, of this process:
+//         Communicators do not block: making one, splitting one, and each group call on one are through after some looks; the kernels
+//         of the first call are launched then, those of others at once.
+// Faults  Of this process, chosen with nccl_double_fault():
 //           async_error       the kernels launched meanwhile never end, and an asynchronous error is reported
 //           hidden_error      the same, and it is not reported
 //           refuse_init       communicators cannot be made: two ranks on one GPU
 //           slow_abort        ncclCommAbort takes a second
-//           slow_connect      the first call on a communicator is not through as long as this is set
+//           slow_connect      the first call on a communicator is not through as long as this is chosen
 //         NCCL_DOUBLE_VERSION is what it says of itself. Built with NCCL_DOUBLE_WITHOUT_SPLIT it lacks a function.
 // Mutants NCCL_DOUBLE_MUTANT, of this process: what NCCL would make of a module that is wrong in one way. ../README.md has a row for
 //         each fault and each mutant, with the test that meets it; ../mutants_test.py runs them.
@@ -53,12 +54,10 @@ using plumbline::subject::nccl::UniqueId;
 namespace comm = plumbline::comm;
 
 constexpr std::size_t kPipe = 16 * 1024;  // bytes
-constexpr int kLooks = 3;                 // until something asynchronous is through
+constexpr int kLooks = 5;                 // until something asynchronous is through
 
-std::string fault() {
-  const char* text = std::getenv("NCCL_DOUBLE_FAULT");
-  return text == nullptr ? "" : text;
-}
+std::atomic<const char*> chosen_fault{""};
+std::string_view fault() { return chosen_fault.load(); }
 
 constexpr std::array<std::string_view, 8> kMutants{"never_asks", "never_aborts", "abort_waits",   "aborts_all",
                                                    "ungrouped",  "blocks",       "keys_reversed", "words_lost"};
@@ -381,7 +380,7 @@ thread_local std::vector<Pending> pending;
 
 void launch(const Pending& group) {
   const Comm comm = group.comm;
-  const std::string what = fault();
+  const std::string_view what = fault();
   const bool fails = what == "async_error" || what == "hidden_error";
   const bool tells = what == "async_error";
   ++comm->waiting;
@@ -408,13 +407,11 @@ Result end_group() {
   if (--depth > 0) return Result::success;
   Result result = Result::success;
   for (Pending& group : std::exchange(pending, {})) {
-    if (group.comm->is_connected) {
-      launch(group);
-      continue;
-    }
-    group.comm->is_connected = true;
     group.comm->looks_left = kLooks;
-    group.comm->launches.push_back([group] { launch(group); });
+    if (std::exchange(group.comm->is_connected, true))
+      launch(group);
+    else
+      group.comm->launches.push_back([group] { launch(group); });
     result = Result::in_progress;
   }
   return result;
@@ -449,6 +446,9 @@ Result collective(Comm comm, void* stream, std::function<void()> body) {
 // ---- the interface ----
 
 #define NCCL_DOUBLE extern "C" __attribute__((visibility("default")))
+
+/// Not NCCL's: chooses a fault, or with "" none, until the next call. The name is kept where it is.
+NCCL_DOUBLE void nccl_double_fault(const char* name) { chosen_fault = name; }
 
 NCCL_DOUBLE Result ncclGetVersion(int* version) {
   const char* text = std::getenv("NCCL_DOUBLE_VERSION");
@@ -492,7 +492,7 @@ NCCL_DOUBLE Result ncclCommSplit(Comm comm, int color, int key, Comm* made, Conf
 NCCL_DOUBLE Result ncclCommGetAsyncError(Comm comm, Result* error) {
   *error = is_mutant("never_asks") ? Result::success : static_cast<Result>(comm->error.load());
   if (*error != Result::success) return Result::success;
-  const bool is_slow = fault() == "slow_connect" && comm->looks_left == 1;
+  const bool is_slow = fault() == "slow_connect" && comm->looks_left == 1 && !comm->launches.empty();
   if (comm->looks_left > 0 && !is_slow && --comm->looks_left == 0)
     for (const auto& one : std::exchange(comm->launches, {})) one();
   if (comm->is_at_work()) *error = Result::in_progress;

@@ -1,0 +1,37 @@
+// harness/subject/nccl/job.hpp: what all groups of a process need: its messages, and NCCL's communicator of the job.
+//
+// Model   What one rank has in its stream may wait for what another one has still to put into NCCL: its half of a message, or a call
+//         that it started behind another. That one goes on by itself, whatever its caller does meanwhile: the caller may wait for
+//         its own stream, and makes no call until that ends. A thread of the process sees to it.
+#pragma once
+
+#include <memory>
+
+#include "harness/subject/nccl/messages.hpp"
+#include "harness/subject/nccl/progress_thread.hpp"
+
+namespace plumbline::subject::nccl {
+
+class Job {
+ public:
+  /// Throws as Process, and RuntimeFailure where there is no thread to be had.
+  Job(const Options& options, Place place, std::shared_ptr<device::Runtime> runtime = nullptr);
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  Process process;
+  Messages messages;          // in a Turn, like `all`
+  std::unique_ptr<Lane> all;  // carries no calls: groups of all ranks are split from it
+
+  /// Lets the thread go on with what NCCL, or another rank, does not take yet. In a Turn.
+  void go_on();
+
+ private:
+  /// Whether anything is left.
+  bool pump();
+
+  ProgressThread thread_;
+};
+
+}  // namespace plumbline::subject::nccl
