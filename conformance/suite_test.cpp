@@ -25,8 +25,13 @@ const suite::Suite& whole_suite() {
 }
 
 const suite::Case* case_named(const std::string& id) {
-  const auto found = std::ranges::find(whole_suite().cases(), id, &suite::Case::id);
-  return found == whole_suite().cases().end() ? nullptr : &*found;
+  static const auto cases = [] {
+    std::map<std::string, const suite::Case*> all;
+    for (const suite::Case& one : whole_suite().cases()) all.emplace(one.id(), &one);
+    return all;
+  }();
+  const auto found = cases.find(id);
+  return found == cases.end() ? nullptr : found->second;
 }
 
 TEST(Suite, HasNoProblems) { EXPECT_THAT(whole_suite().problems(), IsEmpty()); }

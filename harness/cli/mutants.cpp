@@ -90,6 +90,7 @@ class MutantRun {
  public:
   MutantRun(const suite::Suite& suite, const MutantOptions& options, std::vector<const Mutant*> mutants)
       : suite_(suite), options_(options), mutants_(std::move(mutants)), profile_(suite.profile("full")) {
+    for (const suite::Case& one : suite.cases()) case_of_id_.emplace(one.id(), &one);
     for (const Mutant* mutant : mutants_) add_trials(*mutant);
     std::vector<suite::PlannedCase> cases;
     for (const Trial& trial : trials_) cases.push_back(trial.planned);
@@ -142,12 +143,15 @@ class MutantRun {
   }
 
   void add_trials(const Mutant& mutant) {
-    for (const suite::Case& one : suite_.cases()) {
-      if (one.id() == mutant.shows) add_trial(mutant, planned(one, mutant.shows_arm));
-      if (one.id() == mutant.hides) add_trial(mutant, planned(one, mutant.hides_arm));
-      if (!options_.full || one.check->door != door_of(mutant)) continue;
-      if (!options_.worlds.empty() && std::ranges::count(options_.worlds, one.ranks()) == 0) continue;
-      if (one.id() != mutant.shows && one.id() != mutant.hides) add_trial(mutant, planned(one, "plain"));
+    if (const auto shows = case_of_id_.find(mutant.shows); shows != case_of_id_.end())
+      add_trial(mutant, planned(*shows->second, mutant.shows_arm));
+    if (const auto hides = case_of_id_.find(mutant.hides); hides != case_of_id_.end())
+      add_trial(mutant, planned(*hides->second, mutant.hides_arm));
+    if (!options_.full) return;
+    for (const auto& [id, one] : case_of_id_) {
+      if (one->check->door != door_of(mutant)) continue;
+      if (!options_.worlds.empty() && std::ranges::count(options_.worlds, one->ranks()) == 0) continue;
+      if (id != mutant.shows && id != mutant.hides) add_trial(mutant, planned(*one, "plain"));
     }
   }
 
@@ -287,6 +291,7 @@ class MutantRun {
   const MutantOptions& options_;
   const std::vector<const Mutant*> mutants_;
   const suite::Profile& profile_;
+  std::map<std::string, const suite::Case*> case_of_id_;
   std::vector<Trial> trials_;
   std::set<std::string> usual_;            // cases that run without a mutant
   std::map<std::string, Result> results_;  // by key
