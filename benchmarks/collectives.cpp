@@ -1,84 +1,17 @@
 #include "benchmarks/collectives.hpp"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <new>
-#include <vector>
 
-#include <fmt/format.h>
-
+#include "benchmarks/memory.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local/kernels.hpp"
 
 namespace plumbline::bench {
 namespace {
 
-using comm::Buffer;
 using comm::Call;
 using comm::Communicator;
-using comm::ConstBuffer;
 using device::Place;
-
-// Elements at a place, page-aligned, zeroed (so that every page is there before the clock starts).
-class Memory {
- public:
-  Memory(const Place& place, std::int64_t elements) : place_(place), elements_(elements) {
-    const std::size_t bytes = this->bytes();
-    if (place.is_host())
-      on_host_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4096) / 4096 * 4096)));
-    else
-      on_device_ = device::Memory(place.use().runtime, place.index(), bytes);
-    if (place.is_host() && on_host_ == nullptr) throw std::bad_alloc();
-    place.fill(data(), std::byte{}, bytes);
-  }
-  [[nodiscard]] std::byte* data() const { return place_.is_host() ? on_host_.get() : on_device_.data(); }
-  [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(elements_) * sizeof(float); }
-  [[nodiscard]] Buffer buffer() const { return {data(), elements_, comm::DType::f32, place_.device()}; }
-  [[nodiscard]] const Place& place() const { return place_; }
-
-  void fill(float value) const {
-    const std::vector<float> piece(std::min(kPiece, bytes() / sizeof value), value);
-    in_pieces([&](std::byte* at, std::size_t bytes) { place_.copy(at, piece.data(), bytes); });
-    place_.synchronize();
-  }
-  [[nodiscard]] bool all_are(float value) const {
-    const std::vector<float> piece(std::min(kPiece, bytes() / sizeof value), value);
-    std::vector<float> found(piece.size());
-    bool all = true;
-    in_pieces([&](std::byte* at, std::size_t bytes) {
-      place_.copy(found.data(), at, bytes);
-      place_.synchronize();
-      all = all && std::memcmp(found.data(), piece.data(), bytes) == 0;
-    });
-    return all;
-  }
-  [[nodiscard]] float last() const {
-    float value = 0;
-    place_.copy(&value, data() + bytes() - sizeof value, sizeof value);
-    place_.synchronize();
-    return value;
-  }
-  void set_last(float value) const {
-    place_.copy(data() + bytes() - sizeof value, &value, sizeof value);
-    place_.synchronize();
-  }
-
- private:
-  static constexpr std::size_t kPiece = 1 << 18;  // elements
-  template <class Body>
-  void in_pieces(const Body& body) const {
-    for (std::size_t at = 0; at < bytes(); at += kPiece * sizeof(float))
-      body(data() + at, std::min(kPiece * sizeof(float), bytes() - at));
-  }
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  Place place_;
-  std::int64_t elements_;
-  std::unique_ptr<std::byte, Free> on_host_;
-  device::Memory on_device_;
-};
 
 // Repeats one call. The inputs are zero, for an in-place reduction that is repeated must not overflow; the check makes one
 // call on ones.
@@ -134,18 +67,20 @@ class PingPong final : public Operation {
     if (world_.rank() > 1) return true;
     const float value = static_cast<float>(++checks_);
     if (world_.rank() == 1) {
-      memory_.set_last(0);
+      set_last(0);
       run();
-      return memory_.last() == value;
+      return last() == value;
     }
-    memory_.set_last(value);
+    set_last(value);
     world_.send(memory_.buffer(), 1);
-    memory_.set_last(0);
+    set_last(0);
     world_.recv(memory_.buffer(), 1);
-    return memory_.last() == value;
+    return last() == value;
   }
 
  private:
+  [[nodiscard]] float last() const { return memory_.at(memory_.elements() - 1); }
+  void set_last(float value) const { memory_.set(memory_.elements() - 1, value); }
   Communicator& world_;
   Memory memory_;
   int checks_ = 0;
