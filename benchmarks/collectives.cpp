@@ -133,7 +133,6 @@ Benchmark call_benchmark(std::string name, std::string title, comm::Operation op
                          double (*factor)(int)) {
   return {.name = std::move(name),
           .title = std::move(title),
-          .takes_devices = true,
           .busbw_factor = factor,
           .prepare = [=](Communicator& world, const Parameters& parameters) -> std::unique_ptr<Operation> {
             if (parameters.dtype != comm::DType::f32) throw Unsupported("the benchmark of collectives takes dtype f32");
@@ -164,7 +163,6 @@ void add_collectives(Registry& registry) {
   registry.push_back({.name = "collectives.send_recv",
                       .title = "ping-pong of ranks 0 and 1, the round trip",
                       .least_world = 2,
-                      .takes_devices = true,
                       .busbw_factor = both_ways,
                       .prepare = [](Communicator& world, const Parameters& parameters) -> std::unique_ptr<Operation> {
                         return std::make_unique<PingPong>(world, parameters.place, (parameters.bytes + 3) / 4);
@@ -172,7 +170,6 @@ void add_collectives(Registry& registry) {
   registry.push_back({.name = "collectives.barrier",
                       .title = "all ranks",
                       .has_sizes = false,
-                      .takes_devices = true,
                       .busbw_factor = {},
                       .prepare = [](Communicator& world, const Parameters&) -> std::unique_ptr<Operation> {
                         return std::make_unique<Barrier>(world);
@@ -181,7 +178,7 @@ void add_collectives(Registry& registry) {
     registry.push_back(
         {.name = streaming ? "memory.copy_streaming" : "memory.copy",
          .title = streaming ? "all ranks copy at once, around the cache" : "all ranks copy at once, memcpy",
-         .takes_devices = !streaming,
+         .only_on_host = streaming ? "its copies go around the processor's cache" : "",
          .busbw_factor = one,
          .prepare = [streaming](Communicator&, const Parameters& parameters) -> std::unique_ptr<Operation> {
            return std::make_unique<Copy>(parameters.place, parameters.bytes, streaming);

@@ -79,7 +79,7 @@ Schedule schedule_for(schedules::Family family, const schedules::Shape& shape,
                               : schedules::generate(family, shape));
 }
 
-json emulated(comm::Communicator& world, const json& arguments) {
+json emulated(comm::Communicator& world, const device::Place&, const json& arguments) {
   schedules::SimulationOptions options{.stages = {{.forward = arguments.at("forward"),
                                                    .input_gradient = arguments.at("input_gradient"),
                                                    .weight_gradient = arguments.at("weight_gradient")}}};
@@ -155,7 +155,7 @@ json words(const std::vector<schedules::StageTimes>& stages) {
   return list;
 }
 
-json libtorch(comm::Communicator& world, const json& arguments) {
+json libtorch(comm::Communicator& world, const device::Place&, const json& arguments) {
   const job::RunSpec spec = perceptron(arguments, world);
   const Schedule schedule = schedules::lower(training::schedule_of(spec, spec.run.micro_batches));
   if (world.rank() == 0) write_files(spec, arguments.at("width"));

@@ -77,7 +77,8 @@ REFUSALS = [
     ("bench --backend nccl --device cpu", 2, "--device cpu: with these options backend nccl moves memory of cuda alone"),
     ("bench --device tpu", 2, "'tpu' is not cpu, cuda, cuda:N, emulated or emulated:N"),
     ("bench --device emulated:7 --sizes 4", 2, "there is no emulated:7; this process has 2, from emulated:0"),
-    ("bench --device emulated --benchmark scaler.agreement.gpt2.*", 2, "has its data in the host's memory; in a device's there are collectives."),
+    ("bench --device emulated --benchmark gossip_throughput.*", 2, "gossip_throughput.network.ethernet.all_reduce has its data in the host's memory, for its slow links "
+     "are emulated there; all have them in a device's but memory.copy_streaming, gossip_throughput.network."),
     ("bench --device emulated allreduce_fusion", 2, "--device: options of allreduce_fusion stand behind its name"),
     ("mutants --backend nccl --backend-option library=/nowhere/libnccl.so.2 --filter col.abort_is_local", 3,
      "'/nowhere/libnccl.so.2' is not on this machine"),
@@ -751,9 +752,32 @@ class Commands(unittest.TestCase):
         (subject,) = [line for line in lines if line["type"] == "subject"]
         self.assertEqual(subject["environment"]["device.runtime"], "emulated")
 
+    def test_bench_measures_components_in_memory_of_devices(self):
+        wanted = ["gossip_throughput.rounds.exchange_on", "gossip_throughput.rounds.confirmed", "gossip_throughput.step.slow_sgp.shards",
+                  "scaler.unscale.bf16_to_f32", "scaler.agreement.resnet50.one_flag"]
+        self.bench_on("emulated", "--benchmark", *wanted)
+        lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        found = [line for line in lines if line["type"] == "measurement"]
+        self.assertEqual(len(found), 3 * 4 + 1)
+        self.assertEqual({line["labels"]["device"] for line in found}, {"emulated"})
+        for line in found:
+            self.assertGreater(min(line["samples"]), 0)
+            self.assertEqual(line["answer_checked"], line["labels"].get("bytes", "4") != "0" and ".step." not in line["benchmark"], line)
+
+    def test_bench_fuses_gradients_in_memory_of_devices(self):
+        self.assertEqual(self.run_plumbline("bench", "--device", "emulated", "--benchmark", "allreduce_fusion.resnet50.overlap", "--sizes", "25Mi",
+                                            "--repetitions", "1", "--min-time", "0.001", "--out", "out"), 0, self.done.stderr)
+        lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        (found,) = [line for line in lines if line["type"] == "measurement"]
+        self.assertEqual((found["derived"]["launches"], found["derived"]["copied_bytes"]), (4, 0))
+        self.assertEqual(found["labels"]["device"], "emulated")
+        self.assertTrue(found["answer_checked"])
+
     def test_bench_says_where_a_sum_on_a_device_is_wrong(self):
         self.bench_on("emulated:1", "--benchmark", "collectives.all_reduce", "--mutant", "dev.tail_dropped", status=1)
         self.assertIn("collectives.all_reduce: the answer is wrong on ", self.done.stdout)
+        self.bench_on("emulated", "--benchmark", "scaler.agreement.gpt2.coalesced", "--mutant", "col.drop_last_element", status=1)
+        self.assertIn("scaler.agreement.gpt2.coalesced: the answer is wrong on ", self.done.stdout)
 
     @needs_mpi
     def test_bench_refuses_devices_that_the_backend_does_not_know(self):
