@@ -128,6 +128,7 @@ REFUSALS = [
     ("bench pipeline_bubble --durations B=1", 2, "'B=1' is not F=SECONDS, I=SECONDS or W=SECONDS"),
     ("bench pipeline_bubble --durations F=x", 2, "--durations: 'x' is not a number"),
     ("bench pipeline_bubble --message-bytes=-1", 2, "'-1' is not a whole number from 0"),
+    ("bench allreduce_fusion --device emulated:9 --seconds 0.1", 2, "there is no emulated:9; this process has 2, from emulated:0"),
     ("bench pipeline_bubble --repetitions 0", 2, "'0' is not a whole number from 1"),
     ("requirements --format xml", 2, "--format 'xml'; it is table"),
     ("requirements --profile nope", 2, "no profile 'nope'"),
