@@ -128,6 +128,9 @@ REFUSALS = [
     ("bench pipeline_bubble --durations B=1", 2, "'B=1' is not F=SECONDS, I=SECONDS or W=SECONDS"),
     ("bench pipeline_bubble --durations F=x", 2, "--durations: 'x' is not a number"),
     ("bench pipeline_bubble --message-bytes=-1", 2, "'-1' is not a whole number from 0"),
+    ("bench pipeline_bubble --device emulated", 2, "--device emulated: emulated stages only wait, for as long as a device would compute, and have no memory; it is for --libtorch"),
+    ("bench pipeline_bubble --device cuda --libtorch --published", 2, "--published: with --device cuda LibTorch's stages alone are measured; emulated stages only wait"),
+    ("bench pipeline_bubble --device tpu", 2, "'tpu' is not cpu, cuda, cuda:N, emulated or emulated:N"),
     ("bench allreduce_fusion --device emulated:9 --seconds 0.1", 2, "there is no emulated:9; this process has 2, from emulated:0"),
     ("bench pipeline_bubble --repetitions 0", 2, "'0' is not a whole number from 1"),
     ("requirements --format xml", 2, "--format 'xml'; it is table"),
@@ -817,6 +820,17 @@ class Commands(unittest.TestCase):
         self.assertIn("<svg ", (self.folder / "out/bubble.svg").read_text())
         for name in METRICS:
             self.assertIn("plumbline_benchmark_barrier_bubble_seconds{", (self.folder / "out" / name).read_text())
+
+    @needs_training
+    def test_bench_measures_bubbles_of_stages_on_devices(self):
+        self.assertEqual(self.run_plumbline("bench", "pipeline_bubble", "--libtorch", "--device", "emulated", "--schedule", "1f1b", "--width", "8",
+                                            "--rows", "2", "--repetitions", "2", "--out", "out"), 0, self.done.stderr)
+        lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        (whole,) = [line for line in lines if line["type"] == "measurement" and line["benchmark"] == "pipeline_bubble"]
+        self.assertEqual((whole["labels"]["device"], whole["labels"]["devices"]), ("emulated", "libtorch"))
+        self.assertEqual(len(whole["samples"]), 2)
+        self.assertGreater(min(whole["samples"]), 0)
+        self.assertGreater(whole["derived"]["clock_uncertainty_seconds"], 0)
 
     def test_bench_says_how_many_collectives_a_fused_step_starts(self):
         self.assertEqual(self.run_plumbline("bench", "--benchmark", "allreduce_fusion.resnet50.copy", "--sizes", "0,25Mi", "--repetitions", "1",
