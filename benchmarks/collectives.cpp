@@ -1,84 +1,17 @@
 #include "benchmarks/collectives.hpp"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <new>
-#include <vector>
 
-#include <fmt/format.h>
-
+#include "benchmarks/memory.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local/kernels.hpp"
 
 namespace plumbline::bench {
 namespace {
 
-using comm::Buffer;
 using comm::Call;
 using comm::Communicator;
-using comm::ConstBuffer;
 using device::Place;
-
-// Elements at a place, page-aligned, zeroed (so that every page is there before the clock starts).
-class Memory {
- public:
-  Memory(const Place& place, std::int64_t elements) : place_(place), elements_(elements) {
-    const std::size_t bytes = this->bytes();
-    if (place.is_host())
-      on_host_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4096) / 4096 * 4096)));
-    else
-      on_device_ = device::Memory(place.use().runtime, place.index(), bytes);
-    if (place.is_host() && on_host_ == nullptr) throw std::bad_alloc();
-    place.fill(data(), std::byte{}, bytes);
-  }
-  [[nodiscard]] std::byte* data() const { return place_.is_host() ? on_host_.get() : on_device_.data(); }
-  [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(elements_) * sizeof(float); }
-  [[nodiscard]] Buffer buffer() const { return {data(), elements_, comm::DType::f32, place_.device()}; }
-  [[nodiscard]] const Place& place() const { return place_; }
-
-  void fill(float value) const {
-    const std::vector<float> piece(std::min(kPiece, bytes() / sizeof value), value);
-    in_pieces([&](std::byte* at, std::size_t bytes) { place_.copy(at, piece.data(), bytes); });
-    place_.synchronize();
-  }
-  [[nodiscard]] bool all_are(float value) const {
-    const std::vector<float> piece(std::min(kPiece, bytes() / sizeof value), value);
-    std::vector<float> found(piece.size());
-    bool all = true;
-    in_pieces([&](std::byte* at, std::size_t bytes) {
-      place_.copy(found.data(), at, bytes);
-      place_.synchronize();
-      all = all && std::memcmp(found.data(), piece.data(), bytes) == 0;
-    });
-    return all;
-  }
-  [[nodiscard]] float last() const {
-    float value = 0;
-    place_.copy(&value, data() + bytes() - sizeof value, sizeof value);
-    place_.synchronize();
-    return value;
-  }
-  void set_last(float value) const {
-    place_.copy(data() + bytes() - sizeof value, &value, sizeof value);
-    place_.synchronize();
-  }
-
- private:
-  static constexpr std::size_t kPiece = 1 << 18;  // elements
-  template <class Body>
-  void in_pieces(const Body& body) const {
-    for (std::size_t at = 0; at < bytes(); at += kPiece * sizeof(float))
-      body(data() + at, std::min(kPiece * sizeof(float), bytes() - at));
-  }
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  Place place_;
-  std::int64_t elements_;
-  std::unique_ptr<std::byte, Free> on_host_;
-  device::Memory on_device_;
-};
 
 // Repeats one call. The inputs are zero, for an in-place reduction that is repeated must not overflow; the check makes one
 // call on ones.
@@ -134,18 +67,20 @@ class PingPong final : public Operation {
     if (world_.rank() > 1) return true;
     const float value = static_cast<float>(++checks_);
     if (world_.rank() == 1) {
-      memory_.set_last(0);
+      set_last(0);
       run();
-      return memory_.last() == value;
+      return last() == value;
     }
-    memory_.set_last(value);
+    set_last(value);
     world_.send(memory_.buffer(), 1);
-    memory_.set_last(0);
+    set_last(0);
     world_.recv(memory_.buffer(), 1);
-    return memory_.last() == value;
+    return last() == value;
   }
 
  private:
+  [[nodiscard]] float last() const { return memory_.at(memory_.elements() - 1); }
+  void set_last(float value) const { memory_.set(memory_.elements() - 1, value); }
   Communicator& world_;
   Memory memory_;
   int checks_ = 0;
@@ -198,7 +133,6 @@ Benchmark call_benchmark(std::string name, std::string title, comm::Operation op
                          double (*factor)(int)) {
   return {.name = std::move(name),
           .title = std::move(title),
-          .takes_devices = true,
           .busbw_factor = factor,
           .prepare = [=](Communicator& world, const Parameters& parameters) -> std::unique_ptr<Operation> {
             if (parameters.dtype != comm::DType::f32) throw Unsupported("the benchmark of collectives takes dtype f32");
@@ -229,7 +163,6 @@ void add_collectives(Registry& registry) {
   registry.push_back({.name = "collectives.send_recv",
                       .title = "ping-pong of ranks 0 and 1, the round trip",
                       .least_world = 2,
-                      .takes_devices = true,
                       .busbw_factor = both_ways,
                       .prepare = [](Communicator& world, const Parameters& parameters) -> std::unique_ptr<Operation> {
                         return std::make_unique<PingPong>(world, parameters.place, (parameters.bytes + 3) / 4);
@@ -237,7 +170,6 @@ void add_collectives(Registry& registry) {
   registry.push_back({.name = "collectives.barrier",
                       .title = "all ranks",
                       .has_sizes = false,
-                      .takes_devices = true,
                       .busbw_factor = {},
                       .prepare = [](Communicator& world, const Parameters&) -> std::unique_ptr<Operation> {
                         return std::make_unique<Barrier>(world);
@@ -246,7 +178,7 @@ void add_collectives(Registry& registry) {
     registry.push_back(
         {.name = streaming ? "memory.copy_streaming" : "memory.copy",
          .title = streaming ? "all ranks copy at once, around the cache" : "all ranks copy at once, memcpy",
-         .takes_devices = !streaming,
+         .only_on_host = streaming ? "its copies go around the processor's cache" : "",
          .busbw_factor = one,
          .prepare = [streaming](Communicator&, const Parameters& parameters) -> std::unique_ptr<Operation> {
            return std::make_unique<Copy>(parameters.place, parameters.bytes, streaming);

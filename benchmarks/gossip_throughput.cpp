@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <span>
+#include <utility>
 
+#include "benchmarks/memory.hpp"
 #include "benchmarks/slow_links.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/gossip/push_sum.hpp"
+#include "reference/slowmo/elements.hpp"
 #include "reference/slowmo/slowmo.hpp"
 
 namespace plumbline::bench {
@@ -18,53 +22,57 @@ using comm::Buffer;
 using comm::Call;
 using comm::Communicator;
 using comm::DType;
+using device::Place;
 using gossip::Graph;
 using gossip::GraphKind;
 
+constexpr const char* kNetworks = "network.";
 constexpr std::array<SlowLink, 2> kLinks{{{.name = "ethernet", .latency = 1e-3, .bandwidth = 12.5e6},
                                           {.name = "wide_area", .latency = 1e-2, .bandwidth = 12.5e6}}};
 
 // The parameters of a rank, all of one value: a mean leaves a value between the ranks' own.
 class Round : public Operation {
  public:
-  Round(Communicator& world, std::int64_t bytes) : world_(world), values_(static_cast<std::size_t>(bytes) / 4) {}
-  [[nodiscard]] std::int64_t bytes() const override { return std::ssize(values_) * 4; }
+  Round(Communicator& world, const Place& place, std::int64_t bytes)
+      : world_(world), values_(place, bytes / 4), sum_(place, 1, DType::f64) {}
+  [[nodiscard]] std::int64_t bytes() const override { return values_.elements() * 4; }
   [[nodiscard]] std::map<std::string, double> derived() const override {
     return {{"bytes_sent_per_rank", sent_bytes()}};
   }
   // What all have in all, before and behind a round: no mass is lost.
   std::optional<bool> check() override {
-    if (values_.empty()) return std::nullopt;
-    std::ranges::fill(values_, static_cast<float>(world_.rank() + 1));
+    if (values_.elements() == 0) return std::nullopt;
+    values_.fill(static_cast<float>(world_.rank() + 1));
     const double before = mass();
     run();
-    const bool right = std::abs(mass() - before) <= 1e-5 * before && is_right();
-    std::ranges::fill(values_, 0.0F);  // rounds repeat: values must not grow
+    const bool right = std::abs(mass() - before) <= kTolerance * before && is_right();
+    values_.fill(0);  // rounds repeat: values must not grow
     return right;
   }
 
  protected:
+  static constexpr double kTolerance = 1e-5;
   [[nodiscard]] virtual double sent_bytes() const = 0;
   // What else is to be right where each rank has had its number, from 1 on.
   [[nodiscard]] virtual bool is_right() { return true; }
-  [[nodiscard]] static bool are_all(std::span<const float> values, double right) {
-    return std::ranges::all_of(values, [right](float value) { return std::abs(value - right) <= 1e-5 * right; });
-  }
-  [[nodiscard]] bool are_mean() const { return are_all(values_, (ranks() + 1) / 2.0); }
-  [[nodiscard]] Buffer buffer() { return {values_.data(), std::ssize(values_), DType::f32}; }
-  [[nodiscard]] std::span<float> values() { return values_; }
-  void exchange_values(std::vector<float>& others) { values_.swap(others); }
+  [[nodiscard]] bool are_mean() const { return values_.all_are_near((ranks() + 1) / 2.0, kTolerance); }
+  [[nodiscard]] Buffer buffer() const { return values_.buffer(); }
+  [[nodiscard]] Memory& values() { return values_; }
+  [[nodiscard]] const Place& place() const { return values_.place(); }
   [[nodiscard]] Communicator& world() const { return world_; }
   [[nodiscard]] int ranks() const { return world_.size(); }
 
  private:
+  // A group may know no other memory than the place's.
   double mass() {
-    double sum = values_.front() + values_.back();
-    world_.all_reduce({&sum, 1, DType::f64}, {&sum, 1, DType::f64}, comm::ReduceOp::sum);
+    double sum = values_.at(0) + values_.at(values_.elements() - 1);
+    set_bytes(place(), sum_.buffer(), std::as_bytes(std::span(&sum, 1)));
+    world_.all_reduce(sum_.buffer(), sum_.buffer(), comm::ReduceOp::sum);
+    std::memcpy(&sum, bytes_of(place(), sum_.buffer()).data(), sizeof sum);
     return sum;
   }
   Communicator& world_;
-  std::vector<float> values_;
+  Memory values_, sum_;
 };
 
 class AllReduce final : public Round {
@@ -83,29 +91,26 @@ class AllReduce final : public Round {
 // cache, or what the last exchange brought, which are as new to it as those of a round.
 class Exchange final : public Round {
  public:
-  Exchange(Communicator& group, std::int64_t bytes, bool passes_on)
-      : Round(group, bytes), passes_on_(passes_on), came_(static_cast<std::size_t>(bytes) / 4) {}
+  Exchange(Communicator& group, const Place& at, std::int64_t bytes, bool passes_on)
+      : Round(group, at, bytes), passes_on_(passes_on), came_(at, bytes / 4) {}
   void run() override {
     const int next = (world().rank() + 1) % ranks(), before = (world().rank() + ranks() - 1) % ranks();
-    const std::array<Call, 2> calls{{{.operation = comm::Operation::send, .root = next, .in = buffer(), .out = {}},
-                                     {.operation = comm::Operation::recv,
-                                      .root = before,
-                                      .in = {},
-                                      .out = {came_.data(), std::ssize(came_), DType::f32}}}};
+    const std::array<Call, 2> calls{
+        {{.operation = comm::Operation::send, .root = next, .in = buffer(), .out = {}},
+         {.operation = comm::Operation::recv, .root = before, .in = {}, .out = came_.buffer()}}};
     world().start(calls).wait();
-    if (passes_on_) exchange_values(came_);
+    if (passes_on_) std::swap(values(), came_);
   }
 
  protected:
   [[nodiscard]] double sent_bytes() const override { return static_cast<double>(bytes()); }
   [[nodiscard]] bool is_right() override {
-    const std::span<const float> came = passes_on_ ? values() : came_;
-    return are_all(came, (world().rank() + ranks() - 1) % ranks() + 1);
+    return (passes_on_ ? values() : came_).all_are_near((world().rank() + ranks() - 1) % ranks() + 1, kTolerance);
   }
 
  private:
   bool passes_on_;
-  std::vector<float> came_;
+  Memory came_;
 };
 
 struct GossipKind {
@@ -118,11 +123,11 @@ struct GossipKind {
 
 class Gossip final : public Round {
  public:
-  Gossip(Communicator& group, std::int64_t bytes, const GossipKind& kind)
-      : Round(group, bytes),
+  Gossip(Communicator& group, const Place& at, std::int64_t bytes, const GossipKind& kind)
+      : Round(group, at, bytes),
         wire_(kind.link ? over_slow_links(group.duplicate(), *kind.link) : nullptr),
         push_sum_(wire_ ? *wire_ : group, Graph({.kind = kind.graph, .nodes = group.size(), .peers = kind.peers}),
-                  kind.mixing, {.confirms = kind.confirms}) {}
+                  kind.mixing, {.confirms = kind.confirms, .device = at.use()}) {}
   void run() override { push_sum_.mix(buffer()); }
   [[nodiscard]] std::map<std::string, double> derived() const override {
     auto derived = Round::derived();
@@ -143,10 +148,10 @@ class Gossip final : public Round {
 class SlowAllReduce final : public Round {
  public:
   SlowAllReduce(Communicator& group, std::int64_t bytes, SlowLink link)
-      : Round(group, bytes),
+      : Round(group, {}, bytes),
         wire_(over_slow_links(group.duplicate(), link)),
         space_(static_cast<std::size_t>(bytes) / 4 / static_cast<std::size_t>(group.size()) + 1) {}
-  void run() override { ring_all_reduce_mean(*wire_, values(), space_); }
+  void run() override { ring_all_reduce_mean(*wire_, values().floats(), space_); }
 
  protected:
   [[nodiscard]] double sent_bytes() const override {
@@ -162,12 +167,14 @@ class SlowAllReduce final : public Round {
 // Steps of SGD, in SlowMo's wrapper or without: as many as it takes until all is done that is done every few steps.
 class Step final : public Round {
  public:
-  Step(Communicator& group, std::int64_t bytes, const std::optional<slowmo::Options>& options)
-      : Round(group, bytes), gradients_(static_cast<std::size_t>(bytes) / 4) {
+  Step(Communicator& group, const Place& at, std::int64_t bytes, const std::optional<slowmo::Options>& options)
+      : Round(group, at, bytes), gradients_(at, bytes / 4) {
     if (!options) return;
+    slowmo::Options here = *options;
+    here.device = at.use();
     slowmo_.emplace(
         group, slowmo::Tensors{.parameters = {buffer()}},
-        [this] { return std::vector<slowmo::ParameterGroup>{{{buffer()}, kRate}}; }, *options);
+        [this] { return std::vector<slowmo::ParameterGroup>{{{buffer()}, kRate}}; }, here);
   }
   void run() override {
     for (int i = 0; i < kSteps; ++i) step();
@@ -184,25 +191,35 @@ class Step final : public Round {
  private:
   void step() {
     if (slowmo_) slowmo_->before_forward();
-    const Buffer gradients{gradients_.data(), std::ssize(gradients_), DType::f32};
-    if (slowmo_) slowmo_->after_backward(std::span(&gradients, 1));
-    float* const x = values().data();
-    const float* const gradient = gradients_.data();
-    for (std::size_t i = 0; i < gradients_.size(); ++i) x[i] -= static_cast<float>(kRate) * gradient[i];
+    if (slowmo_) slowmo_->after_backward(std::array{gradients_.buffer()});
+    place().is_host() ? step_on_host() : step_on_device();
     if (slowmo_) slowmo_->step();
   }
+  void step_on_host() {
+    float* const x = values().floats().data();
+    const std::span<const float> gradients = gradients_.floats();
+    for (std::size_t i = 0; i < gradients.size(); ++i) x[i] -= static_cast<float>(kRate) * gradients[i];
+  }
+  // The kernel there has no rate: the gradients, which are zeros, are those of a loss that is so much smaller.
+  void step_on_device() const {
+    slowmo::subtract(place(), std::array{slowmo::TensorPair{gradients_.buffer(), buffer()}});
+  }
   static constexpr double kRate = 0.125;
-  std::vector<float> gradients_;
+  Memory gradients_;
   std::optional<slowmo::SlowMo> slowmo_;
 };
 
-using Prepare = std::function<std::unique_ptr<Operation>(Communicator&, std::int64_t bytes)>;
+using Prepare = std::function<std::unique_ptr<Operation>(Communicator&, const Place&, std::int64_t bytes)>;
 
 Prepare gossip_of(const GossipKind& kind) {
-  return [kind](Communicator& group, std::int64_t bytes) { return std::make_unique<Gossip>(group, bytes, kind); };
+  return [kind](Communicator& group, const Place& place, std::int64_t bytes) {
+    return std::make_unique<Gossip>(group, place, bytes, kind);
+  };
 }
 Prepare step_of(const std::optional<slowmo::Options>& options) {
-  return [options](Communicator& group, std::int64_t bytes) { return std::make_unique<Step>(group, bytes, options); };
+  return [options](Communicator& group, const Place& place, std::int64_t bytes) {
+    return std::make_unique<Step>(group, place, bytes, options);
+  };
 }
 
 bool fits(const GossipKind& kind, int world) {
@@ -226,9 +243,10 @@ class Adder {
                              [prepare](Communicator& world, const Parameters& parameters) {
                                if (parameters.dtype != DType::f32)
                                  throw Unsupported("the benchmark of gossip takes dtype f32");
-                               return prepare(world, parameters.bytes);
+                               return prepare(world, parameters.place, parameters.bytes);
                              }});
     registry_.back().fits = std::move(fits);
+    if (name.starts_with(kNetworks)) registry_.back().only_on_host = "its slow links are emulated there";
   }
   void add_gossip(const std::string& name, const std::string& title, const GossipKind& kind) {
     add(name, title, gossip_of(kind), [kind](int world) { return bench::fits(kind, world); });
@@ -239,12 +257,17 @@ class Adder {
 };
 
 void add_rounds(Adder& adder) {
+  const auto exchange = [](bool passes_on) -> Prepare {
+    return [passes_on](Communicator& group, const Place& place, std::int64_t bytes) {
+      return std::make_unique<Exchange>(group, place, bytes, passes_on);
+    };
+  };
   adder.add("rounds.all_reduce", "an average over all ranks",
-            [](Communicator& group, std::int64_t bytes) { return std::make_unique<AllReduce>(group, bytes); });
-  adder.add("rounds.exchange", "a message to the next rank, and one of the rank before",
-            [](Communicator& group, std::int64_t bytes) { return std::make_unique<Exchange>(group, bytes, false); });
-  adder.add("rounds.exchange_on", "the same, of what the last one brought",
-            [](Communicator& group, std::int64_t bytes) { return std::make_unique<Exchange>(group, bytes, true); });
+            [](Communicator& group, const Place& place, std::int64_t bytes) {
+              return std::make_unique<AllReduce>(group, place, bytes);
+            });
+  adder.add("rounds.exchange", "a message to the next rank, and one of the rank before", exchange(false));
+  adder.add("rounds.exchange_on", "the same, of what the last one brought", exchange(true));
   for (const GraphKind graph : gossip::kNamedGraphs) {
     const std::string name = "rounds." + std::string(name_of(graph));
     const bool takes_all = Graph({.kind = graph, .nodes = 2}).peers_per_round() == 0;
@@ -282,9 +305,9 @@ void add_steps(Adder& adder) {
 
 void add_networks(Adder& adder) {
   for (const SlowLink link : kLinks) {
-    const std::string name = "network." + std::string(link.name);
+    const std::string name = kNetworks + std::string(link.name);
     adder.add(name + ".all_reduce", "a ring's all-reduce over slow links",
-              [link](Communicator& group, std::int64_t bytes) {
+              [link](Communicator& group, const Place&, std::int64_t bytes) {
                 return std::make_unique<SlowAllReduce>(group, bytes, link);
               });
     for (int peers = 1; peers <= 3; ++peers)

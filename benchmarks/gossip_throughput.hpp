@@ -12,6 +12,7 @@
 //                                                steps, SGP, and slow momentum every 6 on top, in shards or whole
 //           network.KIND.*                       rounds over emulated links: a message leaves a rank behind those before it, at
 //                                                the link's bandwidth, and arrives its latency later. The all-reduce is a ring's.
+// Devices All but "network" in a device's memory as well, where the optimizer's step is a launch that subtracts the gradients.
 // Numbers Beside the times: the bytes that a rank sends in a round.
 #pragma once
 

@@ -168,8 +168,8 @@ nlohmann::json measure(const Registry& registry, comm::Communicator& world, cons
   const auto benchmark = std::ranges::find(registry, name, &Benchmark::name);
   if (benchmark == registry.end()) throw NotFound(fmt::format("no benchmark '{}'", name));
   if (arguments.value("pin", false)) pin_to_core(world.rank());
-  if (benchmark->study) return benchmark->study(world, arguments);
   Ranks ranks(world, place);
+  if (benchmark->study) return benchmark->study(world, ranks.place(), arguments);
   const Parameters parameters{.bytes = arguments.value("bytes", std::int64_t{0}),
                               .dtype = comm::parse_dtype(arguments.value("dtype", "f32")).value(),
                               .place = ranks.place()};

@@ -6,9 +6,13 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <mutex>
+#include <optional>
 
 #include "benchmarks/bubble_figures.hpp"
+#include "benchmarks/stream_clock.hpp"
 #include "harness/subject/training_module.hpp"
+#include "reference/bucketing/rounds.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/record/run_spec.hpp"
 #include "reference/record/safetensors.hpp"
@@ -79,7 +83,7 @@ Schedule schedule_for(schedules::Family family, const schedules::Shape& shape,
                               : schedules::generate(family, shape));
 }
 
-json emulated(comm::Communicator& world, const json& arguments) {
+json emulated(comm::Communicator& world, const device::Place&, const json& arguments) {
   schedules::SimulationOptions options{.stages = {{.forward = arguments.at("forward"),
                                                    .input_gradient = arguments.at("input_gradient"),
                                                    .weight_gradient = arguments.at("weight_gradient")}}};
@@ -122,6 +126,7 @@ job::RunSpec perceptron(const json& arguments, const comm::Communicator& world) 
     }
   }
   spec.optimizer = job::Sgd{.lr = 0.1};
+  spec.run.device = arguments.at("device").get<std::string>();
   spec.folder = arguments.at("folder").get<std::string>();
   return spec;
 }
@@ -155,23 +160,43 @@ json words(const std::vector<schedules::StageTimes>& stages) {
   return list;
 }
 
-json libtorch(comm::Communicator& world, const json& arguments) {
+// LibTorch on the place's device. Ranks that are threads share it: nobody computes before all were here.
+training::Training& training_on(const device::Place& place) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard hold(one_at_a_time);
+  training::Training& training = subject::training_module();
+  training.use_devices(place.use().runtime);
+  return training;
+}
+
+json libtorch(comm::Communicator& world, device::Place place, const json& arguments) {
   const job::RunSpec spec = perceptron(arguments, world);
   const Schedule schedule = schedules::lower(training::schedule_of(spec, spec.run.micro_batches));
+  // LibTorch computes in the device's default stream.
+  world.use_stream(nullptr);
+  place.use_stream(nullptr);
+  std::optional<StreamComputationClock> stream_clock;
+  if (!place.is_host()) stream_clock.emplace(place, place.device().kind == comm::Device::Kind::emulated);
+  training::Training& training = training_on(place);
   if (world.rank() == 0) write_files(spec, arguments.at("width"));
   world.barrier();
   std::function<void(const schedules::StageCallbacks&, const schedules::Action&)> timed;  // by the clock of this run
   training::ExecutorSteps steps;
   steps.pipeline.executor.compute = [&timed](const schedules::StageCallbacks& callbacks,
                                              const schedules::Action& action) { timed(callbacks, action); };
-  const auto session = subject::training_module().pipeline(spec, world, steps);
+  const auto session = training.pipeline(spec, world, steps);
   const auto rows = job::micro_batches_of(spec, 0, 0);
+  double uncertainty = 0;
   const auto runs = repeated(world, schedule, arguments.at("repetitions"), [&] {
     ComputationClock clock;
-    timed = clock.steps().compute;
+    if (stream_clock) stream_clock->begin();
+    timed = stream_clock ? stream_clock->steps().compute : clock.steps().compute;
     (void)session->train(rows, 1);
-    return clock.periods();
+    if (!stream_clock) return clock.periods();
+    uncertainty = std::max(uncertainty, stream_clock->uncertainty());
+    return stream_clock->periods();
   });
+  uncertainty = bucketing::largest(world, uncertainty);
   if (world.rank() != 0) return nullptr;
   json repetitions = json::array();
   for (const Computations& one : runs) {
@@ -179,7 +204,7 @@ json libtorch(comm::Communicator& world, const json& arguments) {
     repetitions.push_back(figures_of_run(schedule, options, one));
     repetitions.back()["stages"] = words(options.stages);
   }
-  return {{"repetitions", std::move(repetitions)}};
+  return {{"repetitions", std::move(repetitions)}, {"clock_uncertainty", uncertainty}};
 }
 
 }  // namespace

@@ -3,19 +3,24 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <span>
 
+#include "benchmarks/memory.hpp"
 #include "reference/bucketing/gradient_lists.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/half.hpp"
+#include "reference/device/fold.hpp"
+#include "reference/device/scaled_copies_table.hpp"
 #include "reference/scaler/found_inf.hpp"
-#include "reference/scaler/unscale.hpp"
+#include "reference/scaler/unscale_table.hpp"
 
 namespace plumbline::bench {
 namespace {
 
+using comm::Buffer;
 using comm::Communicator;
 using comm::DType;
+using device::Place;
+using device::ScaledCopy;
 
 // ---- agreement ----
 
@@ -26,11 +31,20 @@ int tensor_ranks(int world) {
   return world;
 }
 
+// As scaler::agree_on_found_inf(), of flags in any memory: the maximum over one group after the other.
+void agree(const std::vector<Communicator*>& groups, const Buffer& flags) {
+  for (Communicator* group : groups)
+    if (group->size() > 1) group->all_reduce(flags, flags, comm::ReduceOp::max);
+}
+
 // One found-inf flag a gradient, each in memory of its own as scalers keep them.
 class Agreement : public Operation {
  public:
-  Agreement(Communicator& world, std::size_t flags)
-      : flags_(flags, std::vector<float>(1)), tensor_(tensor_ranks(world.size())), rank_(world.rank()) {
+  Agreement(Communicator& world, const Place& place, std::size_t flags)
+      : count_(flags),
+        memory_(place, static_cast<std::int64_t>(flags) * kApart),
+        tensor_(tensor_ranks(world.size())),
+        rank_(world.rank()) {
     const scaler::ModelGroups lists = scaler::model_groups(tensor_, world.size() / tensor_, 1);
     const auto mine = [&](const scaler::RankLists& all) {
       return world.create_group(*std::ranges::find_if(
@@ -42,20 +56,19 @@ class Agreement : public Operation {
   }
   // Every third flag is found by one rank, another for each.
   std::optional<bool> check() override {
-    for (std::size_t i = 0; i < flags_.size(); ++i)
-      flags_[i][0] =
-          i % 3 == 0 && static_cast<int>(i % static_cast<std::size_t>(model_->size())) == rank_ ? 1.0F : 0.0F;
+    for (std::size_t i = 0; i < count_; ++i)
+      set(i, i % 3 == 0 && static_cast<int>(i % static_cast<std::size_t>(model_->size())) == rank_ ? 1.0F : 0.0F);
     run();
     bool right = true;
-    for (std::size_t i = 0; i < flags_.size(); ++i) {
-      right = right && flags_[i][0] == (is_found(i) ? 1.0F : 0.0F);
-      flags_[i][0] = 0;
+    for (std::size_t i = 0; i < count_; ++i) {
+      right = right && memory_.at(place_of(i)) == (is_found(i) ? 1.0F : 0.0F);
+      set(i, 0);
     }
     return right;
   }
-  [[nodiscard]] std::int64_t bytes() const override { return static_cast<std::int64_t>(4 * flags_.size()); }
+  [[nodiscard]] std::int64_t bytes() const override { return static_cast<std::int64_t>(4 * count_); }
   [[nodiscard]] std::map<std::string, double> derived() const override {
-    return {{"flags", static_cast<double>(flags_.size())},
+    return {{"flags", static_cast<double>(count_)},
             {"collectives", static_cast<double>(collectives())},
             {"tensor_ranks", static_cast<double>(tensor_)},
             {"pipeline_ranks", static_cast<double>(model_->size() / tensor_)}};
@@ -64,23 +77,38 @@ class Agreement : public Operation {
  protected:
   [[nodiscard]] virtual std::size_t collectives() const = 0;
   [[nodiscard]] virtual bool is_found(std::size_t flag) const { return flag % 3 == 0; }
-  std::vector<std::vector<float>> flags_;
+  [[nodiscard]] std::size_t count() const { return count_; }
+  [[nodiscard]] const Place& place() const { return memory_.place(); }
+  [[nodiscard]] Buffer flag(std::size_t i) const { return memory_.part(place_of(i), 1); }
+  /// Of the host's memory.
+  [[nodiscard]] float& value(std::size_t i) const { return memory_.floats()[static_cast<std::size_t>(place_of(i))]; }
   std::unique_ptr<Communicator> model_, tensor_group_, pipeline_group_;
 
  private:
+  static constexpr std::int64_t kApart = 16;  // elements: a cache line
+  static std::int64_t place_of(std::size_t flag) { return static_cast<std::int64_t>(flag) * kApart; }
+  void set(std::size_t i, float value) const { memory_.set(place_of(i), value); }
+  std::size_t count_;
+  Memory memory_;
   int tensor_, rank_;
 };
 
-// Flags are copied into one message, agreed on, and copied back.
+// Flags are copied into one message, agreed on, and copied back: on a device in a launch each.
 class Coalesced final : public Agreement {
  public:
-  Coalesced(Communicator& world, std::size_t flags, bool by_group) : Agreement(world, flags), message_(flags) {
+  Coalesced(Communicator& world, const Place& at, std::size_t flags, bool by_group)
+      : Agreement(world, at, flags), message_(at, static_cast<std::int64_t>(flags)) {
     groups_ = by_group ? std::vector{tensor_group_.get(), pipeline_group_.get()} : std::vector{model_.get()};
+    for (std::size_t i = 0; i < flags; ++i) {
+      const Buffer in_message = message_.part(static_cast<std::int64_t>(i), 1);
+      in_.push_back({flag(i), in_message});
+      out_.push_back({in_message, flag(i)});
+    }
   }
   void run() override {
-    for (std::size_t i = 0; i < flags_.size(); ++i) message_[i] = flags_[i][0];
-    scaler::agree_on_found_inf(groups_, message_);
-    for (std::size_t i = 0; i < flags_.size(); ++i) flags_[i][0] = message_[i];
+    copy(in_);
+    agree(groups_, message_.buffer());
+    copy(out_);
   }
 
  protected:
@@ -89,23 +117,28 @@ class Coalesced final : public Agreement {
   }
 
  private:
+  void copy(const std::vector<ScaledCopy>& copies) const {
+    if (!place().is_host()) return place().launch(device::scaled_copy_work(copies, device::times(1), place().device()));
+    for (const ScaledCopy& one : copies) *static_cast<float*>(one.to.data) = *static_cast<const float*>(one.from.data);
+  }
   std::vector<Communicator*> groups_;
-  std::vector<float> message_;
+  Memory message_;
+  std::vector<ScaledCopy> in_, out_;
 };
 
 class PerTensor final : public Agreement {
  public:
-  PerTensor(Communicator& world, std::size_t flags, bool by_group) : Agreement(world, flags) {
+  PerTensor(Communicator& world, const Place& at, std::size_t flags, bool by_group) : Agreement(world, at, flags) {
     groups_ = by_group ? std::vector{tensor_group_.get(), pipeline_group_.get()} : std::vector{model_.get()};
   }
   void run() override {
-    for (std::vector<float>& flag : flags_) scaler::agree_on_found_inf(groups_, flag);
+    for (std::size_t i = 0; i < count(); ++i) agree(groups_, flag(i));
   }
 
  protected:
   [[nodiscard]] std::size_t collectives() const override {
     const auto live = std::ranges::count_if(groups_, [](Communicator* one) { return one->size() > 1; });
-    return flags_.size() * static_cast<std::size_t>(live);
+    return count() * static_cast<std::size_t>(live);
   }
 
  private:
@@ -115,39 +148,70 @@ class PerTensor final : public Agreement {
 // A rank's flags become one before anybody is asked: enough where one skip is everyone's.
 class OneFlag final : public Agreement {
  public:
-  using Agreement::Agreement;
+  OneFlag(Communicator& world, const Place& at, std::size_t flags) : Agreement(world, at, flags), any_(at, 1) {
+    if (flags > device::kMostFolded)
+      throw InvalidArgument(std::to_string(flags) + " flags are more than a launch takes");
+  }
   void run() override {
-    float any = 0;
-    for (const std::vector<float>& flag : flags_) any = std::max(any, flag[0]);
-    scaler::agree_on_found_inf(*model_, std::span(&any, 1));
-    for (std::vector<float>& flag : flags_) flag[0] = any;
+    place().is_host() ? gather_on_host() : fold_on_device(false);
+    agree({model_.get()}, any_.buffer());
+    place().is_host() ? spread_on_host() : fold_on_device(true);
   }
 
  protected:
   [[nodiscard]] std::size_t collectives() const override { return model_->size() > 1 ? 1 : 0; }
   [[nodiscard]] bool is_found(std::size_t) const override { return true; }
+
+ private:
+  void gather_on_host() const {
+    float any = 0;
+    for (std::size_t i = 0; i < count(); ++i) any = std::max(any, value(i));
+    any_.floats()[0] = any;
+  }
+  void spread_on_host() const {
+    for (std::size_t i = 0; i < count(); ++i) value(i) = any_.floats()[0];
+  }
+  // The largest flag, or one that becomes all: a launch.
+  void fold_on_device(bool spreads) const {
+    const auto many = static_cast<std::int32_t>(count());
+    device::FoldTable table{
+        .op = comm::ReduceOp::max, .inputs = spreads ? 1 : many, .outputs = spreads ? many : 1, .count = 1};
+    table.input[0] = table.output[0] = any_.data();
+    for (std::size_t i = 0; i < count(); ++i) {
+      auto* const one = static_cast<std::byte*>(flag(i).data);
+      if (spreads)
+        table.output[i] = one;
+      else
+        table.input[i] = one;
+    }
+    device::note_shifts(table);
+    place().use().runtime->fold(place().index(), table, place().use().stream);
+  }
+  Memory any_;
 };
 
 void add_agreement(Registry& registry, const std::string& model, std::size_t flags) {
   const std::string prefix = "scaler.agreement." + model + ".";
   const auto add = [&](const char* name, const char* title, auto make) {
-    registry.push_back({.name = prefix + name,
-                        .title = title,
-                        .has_sizes = false,
-                        .least_world = 2,
-                        .baseline = std::string(name) == "coalesced" ? "" : prefix + "coalesced",
-                        .prepare = [flags, make](Communicator& world, const Parameters&) -> std::unique_ptr<Operation> {
-                          return make(world, flags);
-                        }});
+    registry.push_back(
+        {.name = prefix + name,
+         .title = title,
+         .has_sizes = false,
+         .least_world = 2,
+         .baseline = std::string(name) == "coalesced" ? "" : prefix + "coalesced",
+         .prepare = [flags, make](Communicator& world, const Parameters& parameters) -> std::unique_ptr<Operation> {
+           return make(world, parameters.place, flags);
+         }});
   };
   const auto kind = [](auto tag, bool by_group) {
-    return [by_group](Communicator& world, std::size_t count) {
-      return std::make_unique<typename decltype(tag)::type>(world, count, by_group);
+    return [by_group](Communicator& world, const Place& place, std::size_t count) {
+      return std::make_unique<typename decltype(tag)::type>(world, place, count, by_group);
     };
   };
   add("coalesced", "all flags in one maximum over the model group", kind(std::type_identity<Coalesced>(), false));
-  add("one_flag", "one flag for all gradients",
-      [](Communicator& world, std::size_t count) { return std::make_unique<OneFlag>(world, count); });
+  add("one_flag", "one flag for all gradients", [](Communicator& world, const Place& place, std::size_t count) {
+    return std::make_unique<OneFlag>(world, place, count);
+  });
   add("coalesced_by_group", "in one over the tensor, one over the pipeline group",
       kind(std::type_identity<Coalesced>(), true));
   add("per_tensor", "a maximum a gradient over the model group", kind(std::type_identity<PerTensor>(), false));
@@ -160,20 +224,20 @@ void add_agreement(Registry& registry, const std::string& model, std::size_t fla
 // Gradients of unequal sizes, some of them short: together they read and write as many bytes as a copy of `bytes` does.
 class Unscale final : public Operation {
  public:
-  Unscale(std::int64_t bytes, DType from, bool in_place) : from_type_(from), bytes_(bytes) {
+  Unscale(const Place& place, std::int64_t bytes, DType from, bool in_place)
+      : place_(place), from_type_(from), bytes_(bytes), flag_(place, 1) {
     const auto size = static_cast<std::int64_t>(comm::size_of(from));
     std::int64_t left = 2 * bytes / (size + (in_place ? size : 4));  // to an element
     constexpr std::array<std::int64_t, 4> counts{65537, 7, 300000, 1024};
     for (std::size_t i = 0; left > 0; ++i) {
       const std::int64_t count = std::min(left, counts[i % counts.size()]);
       left -= count;
-      auto& read = read_.emplace_back(static_cast<std::size_t>(count * size));
-      void* written =
-          in_place ? static_cast<void*>(read.data()) : written_.emplace_back(static_cast<std::size_t>(count)).data();
-      work_.push_back({{read.data(), count, from}, {written, count, in_place ? from : DType::f32}});
+      const Buffer read = gradients_.emplace_back(place, count, from).buffer();
+      work_.push_back({read, in_place ? read : gradients_.emplace_back(place, count).buffer()});
     }
   }
   void run() override {
+    if (!place_.is_host()) return run_on_device();
     found_ = scaler::unscale(work_, 1);
     asm volatile("" : : "r"(work_.data()) : "memory");
   }
@@ -184,29 +248,42 @@ class Unscale final : public Operation {
   // The last element of the last gradient is infinite, and all else is 0.
   std::optional<bool> check() override {
     if (work_.empty()) return std::nullopt;
-    run();
-    if (found_) return false;
+    if (finds()) return false;
     set_last(HUGE_VALF);
-    run();
-    const bool was_found = found_;
+    const bool was_found = finds();
     set_last(0);
-    run();
-    return was_found && !found_;
+    return was_found && !finds();
   }
 
  private:
-  void set_last(float value) {
-    std::vector<std::byte>& last = read_.back();
-    const auto narrow = from_type_ == DType::f16 ? comm::to_float16(value).bits : comm::to_bfloat16(value).bits;
-    if (from_type_ == DType::f32)
-      std::memcpy(last.data() + last.size() - sizeof value, &value, sizeof value);
-    else
-      std::memcpy(last.data() + last.size() - sizeof narrow, &narrow, sizeof narrow);
+  // The flag is the device's: who steps there looks at it there.
+  void run_on_device() const {
+    place_.fill(flag_.data(), std::byte{}, flag_.bytes());
+    auto* const found = reinterpret_cast<float*>(flag_.data());
+    place_.launch(scaler::unscale_work(work_, 1, found, place_.device()));
   }
+  bool finds() {
+    run();
+    return place_.is_host() ? found_ : flag_.at(0) != 0;
+  }
+  void set_last(float value) const {
+    Buffer last = work_.back().to;  // as many as there are to read
+    last.data = const_cast<void*>(work_.back().from.data);
+    last.dtype = from_type_;
+    std::vector<std::byte> element(comm::size_of(from_type_));
+    const auto store = [&](auto typed) { std::memcpy(element.data(), &typed, sizeof typed); };
+    if (from_type_ == DType::f16) store(comm::to_float16(value));
+    if (from_type_ == DType::bf16) store(comm::to_bfloat16(value));
+    if (from_type_ == DType::f32) store(value);
+    last.data = static_cast<std::byte*>(last.data) + last.bytes() - element.size();
+    last.count = 1;
+    set_bytes(place_, last, element);
+  }
+  Place place_;
   DType from_type_;
   std::int64_t bytes_ = 0;
-  std::vector<std::vector<std::byte>> read_;
-  std::vector<std::vector<float>> written_;
+  std::vector<Memory> gradients_;
+  Memory flag_;
   std::vector<scaler::Unscaling> work_;
   bool found_ = false;
 };
@@ -218,7 +295,7 @@ void add_unscale(Registry& registry, const char* name, const char* title, DType 
        .baseline = "memory.copy",
        .busbw_factor = [](int) { return 1.0; },
        .prepare = [from, in_place](Communicator&, const Parameters& parameters) -> std::unique_ptr<Operation> {
-         return std::make_unique<Unscale>(parameters.bytes, from, in_place);
+         return std::make_unique<Unscale>(parameters.place, parameters.bytes, from, in_place);
        }});
 }
 

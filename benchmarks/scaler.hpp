@@ -7,7 +7,7 @@ namespace plumbline::bench {
 
 /// scaler.agreement.<model>.<form>: the flags of a model's gradients, a flag each, made the model group's maximum: in one message,
 /// one by one, over tensor and then pipeline groups, or as one flag. scaler.unscale.<types>: many gradients in one pass, beside
-/// memory.copy of as many bytes.
+/// memory.copy of as many bytes. On a device flags are copied, or folded, in a launch, and what unscaling finds stays there.
 void add_scaler(Registry& registry);
 
 }  // namespace plumbline::bench

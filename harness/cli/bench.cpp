@@ -138,22 +138,13 @@ class BenchRun {
                                [&](const std::string& pattern) { return suite::matches(pattern, benchmark.name); });
   }
   void require_served(const bench::Benchmark& benchmark) const {
-    if (options_.device == "cpu" || benchmark.takes_devices) return;
+    if (options_.device == "cpu" || benchmark.only_on_host.empty()) return;
     std::vector<std::string> names;
     for (const bench::Benchmark& one : registry_)
-      if (one.takes_devices) names.push_back(one.name);
-    throw InvalidArgument(fmt::format("--device {}: {} has its data in the host's memory; in a device's there are {}",
-                                      options_.device, benchmark.name, fmt::join(names, ", ")));
-  }
-  // What the subject and its machine can do is known when it is there.
-  void require_device(const nlohmann::json& description) const {
-    if (options_.device == "cpu") return;
-    if (description.contains("device_missing"))
-      throw RuntimeFailure(description.at("device_missing").get<std::string>());
-    const auto kinds = description.at("capabilities").at("devices").get<std::vector<std::string>>();
-    if (std::ranges::count(kinds, options_.device.substr(0, options_.device.find(':'))) == 0)
-      throw InvalidArgument(fmt::format("--device {}: backend {} moves memory of {} alone", options_.device,
-                                        subject_.backend, fmt::join(kinds, ", ")));
+      if (!one.study && !one.only_on_host.empty()) names.push_back(one.name);
+    throw InvalidArgument(
+        fmt::format("--device {}: {} has its data in the host's memory, for {}; all have them in a device's but {}",
+                    options_.device, benchmark.name, benchmark.only_on_host, fmt::join(names, ", ")));
   }
   // They have a command of their own, which says what to do with their answers.
   void refuse_studies_alone() const {
@@ -181,7 +172,7 @@ class BenchRun {
   launch::Observer observer() {
     launch::Observer observer;
     observer.before = [this](std::size_t, const nlohmann::json& description) -> std::optional<launch::Outcome> {
-      require_device(description);
+      require_device(options_.device, subject_.backend, description);
       writer_->subject(description);
       return std::nullopt;
     };

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "harness/cli/arguments.hpp"
+#include "harness/cli/cases.hpp"
 #include "harness/cli/measured_run.hpp"
 #include "harness/cli/missing_measurement.hpp"
 #include "harness/cli/outputs.hpp"
@@ -33,6 +34,7 @@ struct FusionBenchOptions {
   int ranks = 2;
   int rounds = 15;
   double seconds = 60;
+  std::string device = "cpu";
   std::string out = "results/latest/allreduce_fusion";
 };
 
@@ -87,15 +89,16 @@ class FusionBench {
     for (const std::string& text : options.limits) limits_.push_back(limit_of(text));
     std::ranges::sort(limits_);
     limits_.erase(std::ranges::unique(limits_).begin(), limits_.end());
-    driver_.group.worker_options = {"--no-flight"};  // events would be timed too
+    driver_.group.worker_options = device_options(options.device);
+    driver_.group.worker_options.emplace_back("--no-flight");  // events would be timed too
   }
 
   int run() {
     const launch::Subject& subject = driver_.group.subject;
     const record::Header header = header_of("bench", subject.describe());
     writer_.emplace(options_.out, header);
-    fmt::print("{}, {} ranks: up to {} rounds, {} s each\n", header.subject, options_.ranks, options_.rounds,
-               options_.seconds);
+    fmt::print("{} on {}, {} ranks: up to {} rounds, {} s each\n", header.subject, options_.device, options_.ranks,
+               options_.rounds, options_.seconds);
     return run_measurements(assignments(), driver_, observer(), *writer_, options_.out,
                             [&](double seconds) { tell_record(options_.out, seconds); });
   }
@@ -105,7 +108,10 @@ class FusionBench {
     std::vector<launch::Assignment> list;
     const auto add = [&](json arguments) {
       arguments.update({{"rounds", options_.rounds}, {"seconds", options_.seconds}});
-      list.push_back({.command = {{"type", "task"}, {"name", "bench"}, {"arguments", std::move(arguments)}},
+      list.push_back({.command = {{"type", "task"},
+                                  {"name", "bench"},
+                                  {"device", options_.device},
+                                  {"arguments", std::move(arguments)}},
                       .world = options_.ranks,
                       .isolation = "bench",
                       .limit = std::chrono::duration<double>(limit_seconds())});
@@ -123,6 +129,7 @@ class FusionBench {
   launch::Observer observer() {
     launch::Observer observer;
     observer.before = [this](std::size_t, const json& description) -> std::optional<launch::Outcome> {
+      require_device(options_.device, driver_.group.subject.backend, description);
       writer_->subject(description);
       return std::nullopt;
     };
@@ -164,6 +171,7 @@ class FusionBench {
         .unit = "seconds",
         .derived = std::move(derived)};
     measurement.labels[size] = std::to_string(bytes);
+    if (options_.device != "cpu") measurement.labels["device"] = options_.device;
     writer_->write(measurement);
   }
 
@@ -281,6 +289,13 @@ Command add_bench_fusion(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--seconds", options->seconds, "After which no round of a model is begun; three are made always")
       ->check(seconds())
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--device", options->device,
+          "In whose memory gradients are, timed by its own events; without a number, one for each rank as far as "
+          "there are so many")
+      ->check(device_name(true))
       ->capture_default_str();
   command->add_option("--out", options->out, "Folder of the record")->capture_default_str();
   command->footer("Example: plumbline bench allreduce_fusion --backend mpi --model resnet50");

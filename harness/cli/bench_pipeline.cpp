@@ -15,6 +15,7 @@
 
 #include "harness/cli/bubble_published.hpp"
 #include "harness/cli/bubble_report.hpp"
+#include "harness/cli/cases.hpp"
 #include "harness/cli/measured_run.hpp"
 #include "harness/cli/missing_measurement.hpp"
 #include "harness/cli/outputs.hpp"
@@ -44,6 +45,7 @@ struct PipelineBenchOptions {
   bool full = false, libtorch = false, published = false;
   int width = 512, rows = 64;
   double time_limit = 120;
+  std::string device = "cpu";
   std::string out = "results/latest/pipeline_bubble";
 };
 
@@ -114,8 +116,10 @@ class Grid {
                                      : options.full                 ? all_batches
                                                                     : quick_batches);
     for (const int stages : stages_) require_ranks("--stages", stages);
-    add_executor();
-    add_cases();
+    if (options.device == "cpu") {
+      add_executor();
+      add_cases();
+    }
     if (options.libtorch) add_libtorch();
     if (options.published) add_published();
     std::ranges::stable_sort(jobs_, {}, [](const Job& job) { return job.of.shape.ranks; });
@@ -210,15 +214,18 @@ class PipelineBench {
  public:
   explicit PipelineBench(const PipelineBenchOptions& options)
       : options_(options), grid_(options), driver_(options.subject.driver()) {
-    driver_.group.worker_options = {"--no-flight"};  // events would be timed too
+    driver_.group.worker_options = device_options(options.device);
+    driver_.group.worker_options.emplace_back("--no-flight");  // events would be timed too
   }
 
   int run() {
     const launch::Subject& subject = driver_.group.subject;
     const record::Header header = header_of("bench", subject.describe());
     writer_.emplace(options_.out, header);
-    fmt::print("{}: {} pipelines, {} repetitions each, computations of {} s\n\n{}\n", header.subject, grid_.pipelines(),
-               options_.repetitions, options_.durations, bubble_head());
+    const std::string kind = options_.device == "cpu" ? fmt::format("computations of {} s", options_.durations)
+                                                      : fmt::format("LibTorch's on {}", options_.device);
+    fmt::print("{}: {} pipelines, {} repetitions each, {}\n\n{}\n", header.subject, grid_.pipelines(),
+               options_.repetitions, kind, bubble_head());
     return run_measurements(assignments(), driver_, observer(), *writer_, options_.out,
                             [&](double seconds) { tell(header.subject, seconds); });
   }
@@ -235,6 +242,7 @@ class PipelineBench {
       arguments.update({{"schedule", name_in_specifications(of.family)},
                         {"width", options_.width},
                         {"rows", options_.rows},
+                        {"device", options_.device},
                         {"folder", fs::absolute(fs::path(options_.out) / "libtorch").string()}});
     } else {
       const schedules::StageTimes stage = of.request().options.stages.front();
@@ -254,7 +262,10 @@ class PipelineBench {
   [[nodiscard]] std::vector<launch::Assignment> assignments() const {
     std::vector<launch::Assignment> list;
     for (const Job& job : grid_.jobs())
-      list.push_back({.command = {{"type", "task"}, {"name", "bench"}, {"arguments", arguments_of(job)}},
+      list.push_back({.command = {{"type", "task"},
+                                  {"name", "bench"},
+                                  {"device", options_.device},
+                                  {"arguments", arguments_of(job)}},
                       .world = job.of.shape.ranks,
                       .isolation = "bench",
                       .limit = std::chrono::duration<double>(options_.time_limit)});
@@ -264,6 +275,7 @@ class PipelineBench {
   launch::Observer observer() {
     launch::Observer observer;
     observer.before = [this](std::size_t, const json& description) -> std::optional<launch::Outcome> {
+      require_device(options_.device, driver_.group.subject.backend, description);
       writer_->subject(description);
       return std::nullopt;
     };
@@ -281,8 +293,13 @@ class PipelineBench {
     if (outcome.verdict != record::Verdict::pass || !last_.is_object()) return take_failure(job, outcome);
     const BubbleRow row = bubble_row(job.of, last_);
     if (job.purpose == Purpose::executor) return take_executor(row);
-    for (const record::Measurement& measurement : measurements_of(row, driver_.group.subject.backend))
+    for (record::Measurement measurement : measurements_of(row, driver_.group.subject.backend)) {
+      if (options_.device != "cpu") {
+        measurement.labels["device"] = options_.device;
+        measurement.derived["clock_uncertainty_seconds"] = last_.at("clock_uncertainty");
+      }
       writer_->write(measurement);
+    }
     if (!row.of.libtorch && are_equal(row.of.times)) published_.push_back(row);
     if (job.purpose == Purpose::published) return;
     fmt::print("{}{}\n", bubble_line(row), row.of.libtorch ? "  libtorch" : "");
@@ -366,8 +383,20 @@ class PipelineBench {
   std::vector<std::pair<int, Centre>> executor_;
 };
 
+// Emulated stages wait, and have no memory.
+void require_stages_with_memory(const PipelineBenchOptions& options) {
+  if (options.device == "cpu") return;
+  const char* const why = "emulated stages only wait, for as long as a device would compute, and have no memory";
+  if (!options.libtorch)
+    throw InvalidArgument(fmt::format("--device {}: {}; it is for --libtorch", options.device, why));
+  if (options.published)
+    throw InvalidArgument(
+        fmt::format("--published: with --device {} LibTorch's stages alone are measured; {}", options.device, why));
+}
+
 int run_pipeline_bench(const PipelineBenchOptions& options) {
   options.subject.require_no_job("bench pipeline_bubble");
+  require_stages_with_memory(options);
   if (options.libtorch)
     if (const std::string why = subject::why_not_here("training", training::kTrainingFactory); !why.empty())
       throw subject::NotAvailable("bench pipeline_bubble --libtorch needs LibTorch: " + why);
@@ -410,6 +439,13 @@ Command add_bench_pipeline(CLI::App& bench) {
       ->capture_default_str();
   command->add_flag("--published", options->published,
                     "Published ratios, too: what they were said to be, and are here, with F, I and W equally long");
+  command
+      ->add_option(
+          "--device", options->device,
+          "On what LibTorch's stages compute, timed by its own events; without a number, one for each rank as far as "
+          "there are so many. Those on emulated devices are left out then")
+      ->check(device_name(true))
+      ->capture_default_str();
   command->add_option("--time-limit", options->time_limit, "Seconds that one pipeline may take")
       ->check(seconds())
       ->capture_default_str();

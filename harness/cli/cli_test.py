@@ -77,7 +77,8 @@ REFUSALS = [
     ("bench --backend nccl --device cpu", 2, "--device cpu: with these options backend nccl moves memory of cuda alone"),
     ("bench --device tpu", 2, "'tpu' is not cpu, cuda, cuda:N, emulated or emulated:N"),
     ("bench --device emulated:7 --sizes 4", 2, "there is no emulated:7; this process has 2, from emulated:0"),
-    ("bench --device emulated --benchmark scaler.agreement.gpt2.*", 2, "has its data in the host's memory; in a device's there are collectives."),
+    ("bench --device emulated --benchmark gossip_throughput.*", 2, "gossip_throughput.network.ethernet.all_reduce has its data in the host's memory, for its slow links "
+     "are emulated there; all have them in a device's but memory.copy_streaming, gossip_throughput.network."),
     ("bench --device emulated allreduce_fusion", 2, "--device: options of allreduce_fusion stand behind its name"),
     ("mutants --backend nccl --backend-option library=/nowhere/libnccl.so.2 --filter col.abort_is_local", 3,
      "'/nowhere/libnccl.so.2' is not on this machine"),
@@ -127,6 +128,10 @@ REFUSALS = [
     ("bench pipeline_bubble --durations B=1", 2, "'B=1' is not F=SECONDS, I=SECONDS or W=SECONDS"),
     ("bench pipeline_bubble --durations F=x", 2, "--durations: 'x' is not a number"),
     ("bench pipeline_bubble --message-bytes=-1", 2, "'-1' is not a whole number from 0"),
+    ("bench pipeline_bubble --device emulated", 2, "--device emulated: emulated stages only wait, for as long as a device would compute, and have no memory; it is for --libtorch"),
+    ("bench pipeline_bubble --device cuda --libtorch --published", 2, "--published: with --device cuda LibTorch's stages alone are measured; emulated stages only wait"),
+    ("bench pipeline_bubble --device tpu", 2, "'tpu' is not cpu, cuda, cuda:N, emulated or emulated:N"),
+    ("bench allreduce_fusion --device emulated:9 --seconds 0.1", 2, "there is no emulated:9; this process has 2, from emulated:0"),
     ("bench pipeline_bubble --repetitions 0", 2, "'0' is not a whole number from 1"),
     ("requirements --format xml", 2, "--format 'xml'; it is table"),
     ("requirements --profile nope", 2, "no profile 'nope'"),
@@ -751,9 +756,32 @@ class Commands(unittest.TestCase):
         (subject,) = [line for line in lines if line["type"] == "subject"]
         self.assertEqual(subject["environment"]["device.runtime"], "emulated")
 
+    def test_bench_measures_components_in_memory_of_devices(self):
+        wanted = ["gossip_throughput.rounds.exchange_on", "gossip_throughput.rounds.confirmed", "gossip_throughput.step.slow_sgp.shards",
+                  "scaler.unscale.bf16_to_f32", "scaler.agreement.resnet50.one_flag"]
+        self.bench_on("emulated", "--benchmark", *wanted)
+        lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        found = [line for line in lines if line["type"] == "measurement"]
+        self.assertEqual(len(found), 3 * 4 + 1)
+        self.assertEqual({line["labels"]["device"] for line in found}, {"emulated"})
+        for line in found:
+            self.assertGreater(min(line["samples"]), 0)
+            self.assertEqual(line["answer_checked"], line["labels"].get("bytes", "4") != "0" and ".step." not in line["benchmark"], line)
+
+    def test_bench_fuses_gradients_in_memory_of_devices(self):
+        self.assertEqual(self.run_plumbline("bench", "--device", "emulated", "--benchmark", "allreduce_fusion.resnet50.overlap", "--sizes", "25Mi",
+                                            "--repetitions", "1", "--min-time", "0.001", "--out", "out"), 0, self.done.stderr)
+        lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        (found,) = [line for line in lines if line["type"] == "measurement"]
+        self.assertEqual((found["derived"]["launches"], found["derived"]["copied_bytes"]), (4, 0))
+        self.assertEqual(found["labels"]["device"], "emulated")
+        self.assertTrue(found["answer_checked"])
+
     def test_bench_says_where_a_sum_on_a_device_is_wrong(self):
         self.bench_on("emulated:1", "--benchmark", "collectives.all_reduce", "--mutant", "dev.tail_dropped", status=1)
         self.assertIn("collectives.all_reduce: the answer is wrong on ", self.done.stdout)
+        self.bench_on("emulated", "--benchmark", "scaler.agreement.gpt2.coalesced", "--mutant", "col.drop_last_element", status=1)
+        self.assertIn("scaler.agreement.gpt2.coalesced: the answer is wrong on ", self.done.stdout)
 
     @needs_mpi
     def test_bench_refuses_devices_that_the_backend_does_not_know(self):
@@ -792,6 +820,17 @@ class Commands(unittest.TestCase):
         self.assertIn("<svg ", (self.folder / "out/bubble.svg").read_text())
         for name in METRICS:
             self.assertIn("plumbline_benchmark_barrier_bubble_seconds{", (self.folder / "out" / name).read_text())
+
+    @needs_training
+    def test_bench_measures_bubbles_of_stages_on_devices(self):
+        self.assertEqual(self.run_plumbline("bench", "pipeline_bubble", "--libtorch", "--device", "emulated", "--schedule", "1f1b", "--width", "8",
+                                            "--rows", "2", "--repetitions", "2", "--out", "out"), 0, self.done.stderr)
+        lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        (whole,) = [line for line in lines if line["type"] == "measurement" and line["benchmark"] == "pipeline_bubble"]
+        self.assertEqual((whole["labels"]["device"], whole["labels"]["devices"]), ("emulated", "libtorch"))
+        self.assertEqual(len(whole["samples"]), 2)
+        self.assertGreater(min(whole["samples"]), 0)
+        self.assertGreater(whole["derived"]["clock_uncertainty_seconds"], 0)
 
     def test_bench_says_how_many_collectives_a_fused_step_starts(self):
         self.assertEqual(self.run_plumbline("bench", "--benchmark", "allreduce_fusion.resnet50.copy", "--sizes", "0,25Mi", "--repetitions", "1",

@@ -1,18 +1,35 @@
 // harness/cli/measured_run.hpp: what all benchmarks do once their record is begun.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <iostream>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
 #include "harness/cli/outputs.hpp"
 #include "harness/launch/driver.hpp"
 #include "harness/record/file.hpp"
 #include "harness/record/summary.hpp"
+#include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
+
+/// What the subject and its machine can do is known when it is there: `description`. Throws RuntimeFailure where the machine lacks the
+/// device, InvalidArgument where the backend does not take its memory.
+inline void require_device(const std::string& device, const std::string& backend, const nlohmann::json& description) {
+  if (device == "cpu") return;
+  if (description.contains("device_missing")) throw RuntimeFailure(description.at("device_missing").get<std::string>());
+  const auto kinds = description.at("capabilities").at("devices").get<std::vector<std::string>>();
+  if (std::ranges::count(kinds, device.substr(0, device.find(':'))) == 0)
+    throw InvalidArgument(
+        fmt::format("--device {}: backend {} moves memory of {} alone", device, backend, fmt::join(kinds, ", ")));
+}
 
 /// Makes the measurements, which `observer` writes into the record in `folder`, ends it and writes what is made from it.
 /// Then calls `tell` with the seconds that all took. Returns the exit status. Throws what launching and writing throw.

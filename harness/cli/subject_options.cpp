@@ -154,7 +154,7 @@ launch::Subject SubjectOptions::subject() const {
   if (backend.empty()) subject.backend = "local";
   if (needs_host_memory && own_device())
     throw InvalidArgument(
-        fmt::format("--backend {}: it moves memory of devices alone, and this command has its data in the host's; it "
+        fmt::format("--backend {}: it moves memory of devices alone, and this command needs the host's, too; it "
                     "serves plumbline "
                     "check, plumbline mutants and plumbline bench",
                     backend));

@@ -24,7 +24,7 @@ struct SubjectOptions {
   bool needs_host_memory = false;
 
   /// What a command does with its subject: `cases` may run on adapters and jobs too and in several groups at a time; `one_group` is
-  /// one job on a backend, whose data are in the host's memory; those of `one_group_anywhere` may be in a device's.
+  /// one job on a backend, which must take the host's memory; that of `one_group_anywhere` may take a device's alone.
   enum class Kind { cases, one_group, one_group_anywhere };
   /// --backend, --backend-option, --mutant, --launcher, --control-address; for cases also --adapter, --job,
   /// --job-launches-ranks and --jobs.

@@ -1,8 +1,13 @@
 // The module cuda: what device::kRuntimeFactory names.
+#include <utility>
+
 #include "reference/device/cuda_runtime.hpp"
+#include "reference/scaler/unscale_cuda.hpp"
 #include "reference/slowmo/kernels_cuda.hpp"
 
-// SlowMo's kernels are all that components bring along: the copies are bucketing's, too.
+// All that components bring along: SlowMo's copies are bucketing's, too.
 extern "C" __attribute__((visibility("default"))) plumbline::device::Runtime* plumbline_open_device() {
-  return plumbline::device::make_cuda(plumbline::slowmo::kernels()).release();
+  auto kernels = plumbline::slowmo::kernels();
+  kernels.push_back(plumbline::scaler::unscale_kernel());
+  return plumbline::device::make_cuda(std::move(kernels)).release();
 }

@@ -4,16 +4,19 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <random>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "reference/bucketing/device_memory.hpp"
 #include "reference/bucketing/known_values.hpp"
 #include "reference/bucketing/rounds.hpp"
 #include "reference/bucketing/scaled_copy.hpp"
 #include "reference/bucketing/u_test.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/device/scaled_copies_table.hpp"
 
 namespace plumbline::bucketing {
 namespace {
@@ -79,29 +82,40 @@ std::optional<std::int64_t> largest_that_pays(std::span<const FusionTime> times,
 // Gradients of one size, of their own and side by side in a buffer.
 class Gradients {
  public:
-  Gradients(comm::Communicator& group, std::int64_t bytes, int together)
-      : group_(group), each_(bytes / 4), buffer_(static_cast<std::size_t>(each_ * together)) {
-    for (int i = 0; i < together; ++i) own_.emplace_back(static_cast<std::size_t>(each_));
+  Gradients(comm::Communicator& group, std::int64_t bytes, const FusionOptions& options)
+      : group_(group),
+        place_(options.place),
+        timing_(options.timing),
+        memory_(memory_of(options.place)),
+        each_(bytes / 4),
+        whole_(taken(each_ * options.together)) {
+    for (std::int64_t i = 0; i < options.together; ++i) {
+      own_.push_back(taken(each_));
+      comm::Buffer in_whole = own_.back();
+      in_whole.data = static_cast<float*>(whole_.data) + i * each_;
+      in_.push_back({own_.back(), in_whole});
+      out_.push_back({in_whole, own_.back()});
+    }
   }
   void reduce_each() {
-    for (auto& one : own_) group_.all_reduce(whole(one), whole(one), comm::ReduceOp::sum);
+    for (const comm::Buffer& one : own_) group_.all_reduce(one, one, comm::ReduceOp::sum);
   }
   void reduce_fused() {
-    for (std::size_t i = 0; i < own_.size(); ++i) copy_divided(whole(own_[i]), place(i), 1);
-    group_.all_reduce(whole(buffer_), whole(buffer_), comm::ReduceOp::sum);
-    for (std::size_t i = 0; i < own_.size(); ++i) copy_divided(place(i), whole(own_[i]), 1);
+    copy(in_);
+    group_.all_reduce(whole_, whole_, comm::ReduceOp::sum);
+    copy(out_);
   }
   /// Holds both ways against sums that are known. Gradients are zeros afterwards, for they are added again and again.
   void require_right() {
     for (const bool fuses : {false, true}) {
       for (std::size_t i = 0; i < own_.size(); ++i)
-        fill_known(whole(own_[i]), static_cast<int>(i), factor_of_rank(group_.rank()));
+        fill_known(place_, own_[i], static_cast<int>(i), factor_of_rank(group_.rank()));
       fuses ? reduce_fused() : reduce_each();
       for (std::size_t i = 0; i < own_.size(); ++i) {
-        require_known(whole(own_[i]), static_cast<int>(i), factor_of_sum(group_.size()),
+        require_known(place_, own_[i], static_cast<int>(i), factor_of_sum(group_.size()),
                       fmt::format("{} gradients of {} bytes, reduced {}: a wrong sum on rank {}: gradient {}",
                                   own_.size(), 4 * each_, fuses ? "together" : "one by one", group_.rank(), i));
-        std::ranges::fill(own_[i], 0.0F);
+        memory_->fill_zeros(own_[i]);
       }
     }
   }
@@ -109,25 +123,34 @@ class Gradients {
   [[nodiscard]] double timed(const std::function<void()>& body) {
     constexpr std::int64_t most = 64, bytes_a_sample = 1 << 20;
     const std::int64_t times =
-        std::clamp<std::int64_t>(bytes_a_sample / static_cast<std::int64_t>(4 * buffer_.size()), 1, most);
-    const double seconds = seconds_of_slowest(group_, [&] {
+        std::clamp<std::int64_t>(bytes_a_sample / static_cast<std::int64_t>(whole_.bytes()), 1, most);
+    const auto all = [&] {
       for (std::int64_t i = 0; i < times; ++i) body();
-    });
+    };
+    const double seconds = timing_ ? timing_(group_, all) : seconds_of_slowest(group_, all);
     return seconds / static_cast<double>(times) / static_cast<double>(own_.size());
   }
 
  private:
-  static comm::Buffer whole(std::vector<float>& values) {
-    return {values.data(), static_cast<std::int64_t>(values.size()), comm::DType::f32};
+  comm::Buffer taken(std::int64_t elements) {
+    comm::Buffer buffer{nullptr, elements, comm::DType::f32, place_.device()};
+    buffer.data = kept_.emplace_back(memory_->allocate(buffer.bytes())).get();
+    return buffer;
   }
-  comm::Buffer place(std::size_t i) {
-    return {buffer_.data() + i * static_cast<std::size_t>(each_), each_, comm::DType::f32};
+  void copy(const std::vector<device::ScaledCopy>& copies) const {
+    if (!place_.is_host()) return place_.launch(device::scaled_copy_work(copies, device::times(1), place_.device()));
+    for (const device::ScaledCopy& one : copies) copy_divided(one.from, one.to, 1);
   }
 
   comm::Communicator& group_;
+  device::Place place_;
+  Timing timing_;
+  std::shared_ptr<BucketMemory> memory_;
+  std::vector<std::shared_ptr<std::byte>> kept_;
   std::int64_t each_;
-  std::vector<float> buffer_;
-  std::vector<std::vector<float>> own_;
+  comm::Buffer whole_;
+  std::vector<comm::Buffer> own_;
+  std::vector<device::ScaledCopy> in_, out_;
 };
 
 }  // namespace
@@ -197,20 +220,21 @@ std::vector<std::int64_t> usual_sizes() {
   return sizes;
 }
 
-std::vector<FusionTime> fusion_times(comm::Communicator& group, const std::vector<std::int64_t>& sizes, int together,
-                                     int rounds, double seconds) {
-  for (const std::int64_t bytes : sizes)
+std::vector<FusionTime> fusion_times(comm::Communicator& group, const FusionOptions& options) {
+  for (const std::int64_t bytes : options.sizes)
     if (bytes < 4) throw InvalidArgument(fmt::format("gradients of {} bytes; 4 or more are possible", bytes));
-  if (together < 2) throw InvalidArgument(fmt::format("{} gradients fused; 2 or more are possible", together));
-  if (rounds < 1) throw InvalidArgument(fmt::format("{} rounds; there must be 1 or more", rounds));
-  if (!(seconds >= 0)) throw InvalidArgument(fmt::format("{} seconds; there must be 0 or more", seconds));
+  if (options.together < 2)
+    throw InvalidArgument(fmt::format("{} gradients fused; 2 or more are possible", options.together));
+  if (options.rounds < 1) throw InvalidArgument(fmt::format("{} rounds; there must be 1 or more", options.rounds));
+  if (!(options.seconds >= 0))
+    throw InvalidArgument(fmt::format("{} seconds; there must be 0 or more", options.seconds));
   std::vector<FusionTime> times;
-  for (const std::int64_t bytes : sizes) times.push_back({.bytes = bytes, .separate = {}, .fused = {}});
+  for (const std::int64_t bytes : options.sizes) times.push_back({.bytes = bytes, .separate = {}, .fused = {}});
   const auto begin = std::chrono::steady_clock::now();
-  for (int round = 0; round < rounds; ++round) {
-    if (round >= kLeastRounds && is_over(group, begin, seconds)) break;
+  for (int round = 0; round < options.rounds; ++round) {
+    if (round >= kLeastRounds && is_over(group, begin, options.seconds)) break;
     for (FusionTime& time : times) {
-      Gradients gradients(group, time.bytes, together);
+      Gradients gradients(group, time.bytes, options);
       const auto each = [&] { gradients.reduce_each(); };
       const auto fused = [&] { gradients.reduce_fused(); };
       if (round == 0) gradients.require_right();

@@ -64,11 +64,18 @@ struct Overlap {
 /// 256 bytes to 4 MiB, each four times the one before it.
 [[nodiscard]] std::vector<std::int64_t> usual_sizes();
 
-/// Collective. `together` gradients of f32 are fused. No round is begun after `seconds`, once there are three. Throws
-/// InvalidArgument for sizes below 4 bytes, fewer than two together, fewer than one round, and seconds that are no number;
-/// RuntimeFailure, naming rank, gradient and element, where the sums of the first round are wrong.
-[[nodiscard]] std::vector<FusionTime> fusion_times(comm::Communicator& group,
-                                                   const std::vector<std::int64_t>& sizes = usual_sizes(),
-                                                   int together = 8, int rounds = 21, double seconds = 20);
+struct FusionOptions {
+  std::vector<std::int64_t> sizes = usual_sizes();
+  int together = 8;  // gradients that are fused
+  int rounds = 21;
+  double seconds = 20;  // no round is begun after that, once there are three
+  /// Where gradients lie. On a device in the group's stream, all of them copied in a launch.
+  device::Place place{};
+  Timing timing{};  // none: by the host's clock, which says nothing of a device
+};
+
+/// Collective. Gradients are of f32. Throws InvalidArgument for sizes below 4 bytes, fewer than two together, fewer than one round,
+/// and seconds that are no number; RuntimeFailure, naming rank, gradient and element, where the sums of the first round are wrong.
+[[nodiscard]] std::vector<FusionTime> fusion_times(comm::Communicator& group, const FusionOptions& options = {});
 
 }  // namespace plumbline::bucketing

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <span>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -43,6 +44,23 @@ void require_known(comm::ConstBuffer values, int gradient, float factor, const s
       throw RuntimeFailure(
           fmt::format("{}, element {} of {}: {}, where {} is right", what, i, found.size(), found[i], expected));
   }
+}
+
+void fill_known(const device::Place& place, comm::Buffer values, int gradient, float factor) {
+  if (place.is_host()) return fill_known(values, gradient, factor);
+  std::vector<float> known(static_cast<std::size_t>(values.count));
+  fill_known({known.data(), values.count, comm::DType::f32}, gradient, factor);
+  place.copy(values.data, known.data(), values.bytes());
+  place.synchronize();
+}
+
+void require_known(const device::Place& place, comm::ConstBuffer values, int gradient, float factor,
+                   const std::string& what) {
+  if (place.is_host()) return require_known(values, gradient, factor, what);
+  std::vector<float> found(static_cast<std::size_t>(values.count));
+  place.copy(found.data(), values.data, values.bytes());
+  place.synchronize();
+  require_known({found.data(), values.count, comm::DType::f32}, gradient, factor, what);
 }
 
 }  // namespace plumbline::bucketing

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "reference/comm/call.hpp"
+#include "reference/device/place.hpp"
 
 namespace plumbline::bucketing {
 
@@ -21,5 +22,10 @@ void fill_known(comm::Buffer values, int gradient, float factor);
 /// Throws RuntimeFailure, naming `what`, the element and both values, for the first number that is not that of this factor but
 /// for a millionth: a mean may come about by multiplication.
 void require_known(comm::ConstBuffer values, int gradient, float factor, const std::string& what);
+
+/// The same of values at a place, by way of the host: on a device the host waits for its stream.
+void fill_known(const device::Place& place, comm::Buffer values, int gradient, float factor);
+void require_known(const device::Place& place, comm::ConstBuffer values, int gradient, float factor,
+                   const std::string& what);
 
 }  // namespace plumbline::bucketing

@@ -724,7 +724,8 @@ TEST(Tuning, HoldsFirstStepsAgainstKnownSumsWhereItIsTold) {
     options.checked = false;
     EXPECT_NO_THROW((void)fastest_limit(wrong, gradients, options));
     EXPECT_THROW((void)fastest_limit(world, gradients_of({1}, DType::bf16), {.checked = true}), InvalidArgument);
-    EXPECT_THAT(message_of<RuntimeFailure>([&] { (void)fusion_times(wrong, {8}, 3, 1, 0); }),
+    EXPECT_THAT(message_of<RuntimeFailure>(
+                    [&] { (void)fusion_times(wrong, {.sizes = {8}, .together = 3, .rounds = 1, .seconds = 0}); }),
                 AllOf(HasSubstr("3 gradients of 8 bytes, reduced one by one: a wrong sum on rank "),
                       HasSubstr("gradient 0, element 1 of 2: ")));
   });
@@ -851,16 +852,16 @@ TEST(Overlap, IsHeldAgainstOneAfterTheOther) {
 
 TEST(Crossover, TimesAllSizesOnAllRanks) {
   run_ranks(2, [&](Communicator& world) {
-    const auto times = fusion_times(world, {4, 4096}, 3, 4, 0);
+    const auto times = fusion_times(world, {.sizes = {4, 4096}, .together = 3, .rounds = 4, .seconds = 0});
     ASSERT_EQ(times.size(), 2u);
     for (const FusionTime& time : times) {
       EXPECT_EQ(time.separate.size(), 3u) << "the time was up at once";
       EXPECT_EQ(time.fused.size(), 3u);
       for (const double seconds : time.fused) EXPECT_GT(seconds, 0);
     }
-    EXPECT_THROW((void)fusion_times(world, {3}), InvalidArgument);
-    EXPECT_THROW((void)fusion_times(world, {4}, 1), InvalidArgument);
-    EXPECT_THROW((void)fusion_times(world, {4}, 2, 0), InvalidArgument);
+    EXPECT_THROW((void)fusion_times(world, {.sizes = {3}}), InvalidArgument);
+    EXPECT_THROW((void)fusion_times(world, {.sizes = {4}, .together = 1}), InvalidArgument);
+    EXPECT_THROW((void)fusion_times(world, {.sizes = {4}, .rounds = 0}), InvalidArgument);
   });
 }
 

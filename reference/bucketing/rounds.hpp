@@ -3,23 +3,31 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 
 #include "reference/comm/communicator.hpp"
 
 namespace plumbline::bucketing {
 
+/// Seconds that the slowest rank of a group takes for what every rank does, from a barrier on. Collective.
+using Timing = std::function<double(comm::Communicator& group, const std::function<void()>& body)>;
+
 /// That many are made whatever they take.
 inline constexpr int kLeastRounds = 3;
 
-/// Seconds that the slowest rank takes, from a barrier on; `group` is collective.
+/// The largest of all ranks' numbers. Collective.
+[[nodiscard]] inline double largest(comm::Communicator& group, double number) {
+  group.all_reduce({&number, 1, comm::DType::f64}, {&number, 1, comm::DType::f64}, comm::ReduceOp::max);
+  return number;
+}
+
+/// Timing by the host's clock.
 template <class Body>
 [[nodiscard]] double seconds_of_slowest(comm::Communicator& group, const Body& body) {
   group.barrier();
   const auto begin = std::chrono::steady_clock::now();
   body();
-  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  group.all_reduce({&seconds, 1, comm::DType::f64}, {&seconds, 1, comm::DType::f64}, comm::ReduceOp::max);
-  return seconds;
+  return largest(group, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 }
 
 /// Whether so many seconds are over on any rank. Collective.

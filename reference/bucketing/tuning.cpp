@@ -12,7 +12,6 @@
 #include "reference/bucketing/known_values.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/bucketing/rounds.hpp"
-#include "reference/bucketing/scaled_copy.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {
@@ -26,13 +25,22 @@ std::vector<int> backwards(std::size_t count) {
 
 constexpr double kTolerated = 1.1;
 
-// What a device has begun is part of the step.
-double timed_step(comm::Communicator& group, Reducer& reducer, std::span<const int> order, BucketMemory* place) {
-  const double seconds = seconds_of_slowest(group, [&] {
+// What a device has begun is part of what is timed.
+Timing timing_of(const TuningOptions& options) {
+  if (options.timing) return options.timing;
+  return [place = options.place](comm::Communicator& group, const std::function<void()>& body) {
+    return seconds_of_slowest(group, [&] {
+      body();
+      if (place != nullptr) place->settle();
+    });
+  };
+}
+
+double timed_step(comm::Communicator& group, Reducer& reducer, std::span<const int> order, const Timing& timing) {
+  const double seconds = timing(group, [&] {
     reducer.begin();
     for (const int gradient : order) reducer.ready(gradient);
     (void)reducer.finish();
-    if (place != nullptr) place->settle();
   });
   reducer.clear();
   return seconds;
@@ -53,19 +61,20 @@ std::string text_of(std::int64_t limit) {
 // Steps of gradients whose sums are known. They are zeros afterwards: other steps add them again and again.
 class Answers {
  public:
-  Answers(comm::Communicator& group, const Reducer& reducer, std::span<const int> order,
-          std::span<const std::string> names)
-      : group_(group), reducer_(reducer), order_(order), names_(names) {}
+  Answers(comm::Communicator& group, const Reducer& reducer, std::span<const int> order, const TuningOptions& options)
+      : group_(group), reducer_(reducer), order_(order), options_(options) {}
   template <class Step>
   void require_right(const std::string& candidate, const Step& step) const {
-    for (const int gradient : order_) fill_known(reducer_.view(gradient), gradient, factor_of_rank(group_.rank()));
+    const device::Place& place = options_.of_sums;
+    for (const int gradient : order_)
+      fill_known(place, reducer_.view(gradient), gradient, factor_of_rank(group_.rank()));
     step();
     for (const int gradient : order_) {
       const auto i = static_cast<std::size_t>(gradient);
-      const std::string name = i < names_.size() ? fmt::format("'{}'", names_[i]) : std::to_string(i);
-      require_known(reducer_.view(gradient), gradient, factor_of_sum(group_.size()),
+      const std::string name = i < options_.names.size() ? fmt::format("'{}'", options_.names[i]) : std::to_string(i);
+      require_known(place, reducer_.view(gradient), gradient, factor_of_sum(group_.size()),
                     fmt::format("{}: a wrong sum on rank {}: gradient {}", candidate, group_.rank(), name));
-      fill_zeros(reducer_.view(gradient));
+      place.fill(reducer_.view(gradient).data, std::byte{}, reducer_.view(gradient).bytes());
     }
   }
 
@@ -73,7 +82,7 @@ class Answers {
   comm::Communicator& group_;
   const Reducer& reducer_;
   std::span<const int> order_;
-  std::span<const std::string> names_;
+  const TuningOptions& options_;
 };
 
 void require_right(const TuningOptions& options, std::span<const Gradient> gradients) {
@@ -82,10 +91,10 @@ void require_right(const TuningOptions& options, std::span<const Gradient> gradi
     throw InvalidArgument(fmt::format("{} seconds; there must be 0 or more", options.seconds));
   for (const std::int64_t limit : options.limits)
     if (limit < 0) throw InvalidArgument(fmt::format("buckets of {} bytes; 0 or more are possible", limit));
-  if (options.place && options.place->device() != comm::Device{} && (options.checked || options.per_tensor))
-    throw InvalidArgument(fmt::format("{} on {}; that is done in the host's memory",
-                                      options.checked ? "checked sums" : "gradients reduced each by itself",
-                                      name_of(options.place->device())));
+  const comm::Device device = options.place ? options.place->device() : comm::Device{};
+  if (options.checked && options.of_sums.device() != device)
+    throw InvalidArgument(fmt::format("sums in memory of {} are checked in that of {}", name_of(device),
+                                      name_of(options.of_sums.device())));
   for (const Gradient& gradient : gradients)
     if (options.checked && (gradient.dtype != comm::DType::f32 || gradient.numbers != 1))
       throw InvalidArgument(fmt::format("a gradient of {}; sums of f32 are checked", comm::name_of(gradient.dtype)));
@@ -133,7 +142,8 @@ Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradie
   const auto plan = [&](std::int64_t limit) { return buckets_in_order(gradients, order, std::array{limit}); };
   Reducer reducer({&group}, {gradients.begin(), gradients.end()}, plan(limits.front()),
                   {.names = options.names, .place = options.place, .average = false});
-  const Answers answers(group, reducer, order, options.names);
+  const Answers answers(group, reducer, order, options);
+  const Timing timing = timing_of(options);
   // The last candidate is no size of buckets.
   std::vector<std::vector<double>> samples(limits.size() + (options.per_tensor ? 1 : 0));
   const auto begin = std::chrono::steady_clock::now();
@@ -144,11 +154,11 @@ Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradie
       const bool is_checked = options.checked && round == 0;
       if (which == limits.size()) {
         if (is_checked) answers.require_right("per tensor", [&] { reduce_each(group, reducer, order); });
-        samples[which].push_back(seconds_of_slowest(group, [&] { reduce_each(group, reducer, order); }));
+        samples[which].push_back(timing(group, [&] { reduce_each(group, reducer, order); }));
         continue;
       }
       reducer.use(plan(limits[which]));
-      const auto step = [&] { return timed_step(group, reducer, order, options.place.get()); };
+      const auto step = [&] { return timed_step(group, reducer, order, timing); };
       if (is_checked) answers.require_right(text_of(limits[which]), step);
       (void)step();  // ranks compare their plans in the first one
       samples[which].push_back(step());

@@ -16,7 +16,9 @@
 
 #include "reference/bucketing/bucket_memory.hpp"
 #include "reference/bucketing/plan.hpp"
+#include "reference/bucketing/rounds.hpp"
 #include "reference/comm/communicator.hpp"
+#include "reference/device/place.hpp"
 
 namespace plumbline::bucketing {
 
@@ -51,10 +53,14 @@ struct TuningOptions {
   bool checked = false;
   std::vector<std::string> names{};       // of the gradients, for messages; else they are numbered
   std::shared_ptr<BucketMemory> place{};  // where gradients lie; none: the host's memory
+  /// The place of that memory, through which sums in a device's are looked at; its stream is the group's.
+  device::Place of_sums{};
+  /// None: by the host's clock, with a wait for what was begun in `place`.
+  Timing timing{};
 };
 
 /// Collective: all ranks get the same choice and give the same options. Throws InvalidArgument for fewer than one round,
-/// limits below 0, seconds below 0 or no number, other gradients than can be checked (f32 in host memory), and names of another number; where it
+/// limits below 0, seconds below 0 or no number, other gradients than can be checked (f32, where `of_sums` is), and names of another number; where it
 /// checks, RuntimeFailure, naming rank, gradient and element, for a wrong sum.
 [[nodiscard]] Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradients,
                                    TuningOptions options = {});

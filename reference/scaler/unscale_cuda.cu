@@ -10,4 +10,6 @@ void unscale_on_device(std::span<const Unscaling> gradients, float inverse, floa
   device::launch("unscale", unscale_work(gradients, inverse, found_inf, device), device, stream);
 }
 
+device::CudaKernel unscale_kernel() { return device::cuda_kernel<UnscaleWork>(); }
+
 }  // namespace plumbline::scaler

@@ -7,6 +7,7 @@
 
 #include <span>
 
+#include "reference/device/cuda_kernel.hpp"
 #include "reference/scaler/unscale.hpp"
 
 namespace plumbline::scaler {
@@ -15,5 +16,8 @@ namespace plumbline::scaler {
 /// *found_inf = 1, in its memory, where an element is infinite or NaN; else *found_inf stays. A launch for each 1000 gradients.
 /// The device that was current is current again, if it has a context. Throws what unscale_work() throws; DeviceFailure where CUDA refuses.
 void unscale_on_device(std::span<const Unscaling> gradients, float inverse, float* found_inf, void* stream = nullptr);
+
+/// For device::make_cuda().
+[[nodiscard]] device::CudaKernel unscale_kernel();
 
 }  // namespace plumbline::scaler

@@ -4,7 +4,10 @@
 #include <array>
 #include <cmath>
 
+#include "reference/device/cuda_runtime.hpp"
 #include "reference/device/gpu_test.hpp"
+#include "reference/device/place.hpp"
+#include "reference/scaler/unscale_table.hpp"
 
 namespace plumbline::scaler {
 namespace {
@@ -64,6 +67,20 @@ TEST_F(UnscaleOnDevice, FindsInAnyOfManyOnAnyStream) {
       memory[bad].upload();
     }
   EXPECT_FALSE(run(work, 2, stream));
+}
+
+TEST_F(UnscaleOnDevice, IsLaunchedByTheRuntime) {
+  const std::shared_ptr<device::Runtime> runtime = device::make_cuda({unscale_kernel()});
+  const device::Place place({runtime}, device::kGpu.index);
+  OnBothSides flag(DType::f32, 1, 0), values(DType::f32, 1000, 1);
+  flag.set(0, 0);
+  flag.upload();
+  const std::array on_host{Unscaling{values.on_host(), values.on_host()}};
+  const std::array on_gpu{Unscaling{values.on_gpu(), values.on_gpu()}};
+  place.launch(unscale_work(on_gpu, 0.3F, static_cast<float*>(flag.on_gpu().data), device::kGpu));
+  EXPECT_FALSE(unscale(on_host, 0.3F));
+  EXPECT_TRUE(values.is_same());
+  EXPECT_TRUE(flag.is_same());
 }
 
 TEST_F(UnscaleOnDevice, RefusesADeviceThatIsNotThere) {

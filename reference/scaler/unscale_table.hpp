@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "reference/device/both_sides.hpp"
@@ -29,6 +30,7 @@ struct UnscaleStep {
 };
 
 struct UnscaleWork {
+  static constexpr std::string_view kName = "unscale";
   device::TensorTable<2> table;  // from, to
   float inverse = 1;
   float* found_inf = nullptr;

@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/device/emulated.hpp"
+#include "reference/device/place.hpp"
 #include "reference/device/tensor_samples.hpp"
 
 namespace plumbline::scaler {
@@ -76,6 +78,31 @@ TEST(UnscaleTables, HoldEveryChunkOfEveryGradient) {
   EXPECT_FALSE(run_on_host(work, 0.25F));
   for (const auto& list : values) EXPECT_THAT(list, testing::Each(1.0F)) << "each element once";
   EXPECT_THAT(unscale_work({}, 1, nullptr, {}), testing::IsEmpty());
+}
+
+// As a runtime launches it, which finds it by its name.
+TEST(UnscaleTables, AreWorkForARuntime) {
+  const auto runtime = device::make_emulated({.devices = 2});
+  const device::OwnStream stream(runtime, 1);
+  const device::Place place({runtime, stream.get()}, 1);
+  constexpr std::size_t count = 40;
+  const device::Memory memory(runtime, 1, (count + 1) * sizeof(float));
+  std::array<float, count + 1> values{};  // the last one is the flag
+  values.fill(8);
+  for (const float bad : {8.0F, INFINITY}) {
+    values[count - 1] = bad;
+    values[count] = 0;
+    place.copy(memory.data(), values.data(), memory.bytes());
+    const comm::Buffer gradient{memory.data(), count, DType::f32, place.device()};
+    auto* const found = reinterpret_cast<float*>(memory.data()) + count;
+    place.launch(unscale_work(std::array{Unscaling{gradient, gradient}}, 0.25F, found, place.device()));
+    std::array<float, count + 1> unscaled{};
+    place.copy(unscaled.data(), memory.data(), memory.bytes());
+    place.synchronize();
+    EXPECT_EQ(unscaled[0], 2);
+    EXPECT_EQ(unscaled[count - 1], bad / 4);
+    EXPECT_EQ(unscaled[count], bad == INFINITY ? 1 : 0);
+  }
 }
 
 TEST(UnscaleTables, RefuseWhatDoesNotGoTogether) {
