@@ -229,7 +229,7 @@ class Worker {
     const comm::Device::Kind kind = comm::DeviceChoice::parse(device).kind;
     const bool is_taken = std::ranges::count(host_->capabilities().devices, kind) > 0;
     auto served = serve_devices(is_taken ? device : "cpu");
-    if (!is_taken) open_devices_of_run(kind);
+    if (!is_taken && runtime_ != nullptr) open_devices_of_run(kind);  // else who trains says what is missing
     subject::training_module().use_devices(wrapped(runtime_));
     return served;
   }
