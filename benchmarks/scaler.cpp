@@ -9,7 +9,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/comm/half.hpp"
 #include "reference/device/fold.hpp"
-#include "reference/device/scaled_copies_table.hpp"
+#include "reference/gossip/tensor_lists.hpp"
 #include "reference/scaler/found_inf.hpp"
 #include "reference/scaler/unscale_table.hpp"
 
@@ -20,7 +20,6 @@ using comm::Buffer;
 using comm::Communicator;
 using comm::DType;
 using device::Place;
-using device::ScaledCopy;
 
 // ---- agreement ----
 
@@ -29,12 +28,6 @@ int tensor_ranks(int world) {
   for (int size = 2; size < world; ++size)
     if (world % size == 0) return size;
   return world;
-}
-
-// As scaler::agree_on_found_inf(), of flags in any memory: the maximum over one group after the other.
-void agree(const std::vector<Communicator*>& groups, const Buffer& flags) {
-  for (Communicator* group : groups)
-    if (group->size() > 1) group->all_reduce(flags, flags, comm::ReduceOp::max);
 }
 
 // One found-inf flag a gradient, each in memory of its own as scalers keep them.
@@ -106,9 +99,9 @@ class Coalesced final : public Agreement {
     }
   }
   void run() override {
-    copy(in_);
-    agree(groups_, message_.buffer());
-    copy(out_);
+    gossip::copy(place(), in_);
+    scaler::agree_on_found_inf(groups_, message_.buffer());
+    gossip::copy(place(), out_);
   }
 
  protected:
@@ -117,13 +110,9 @@ class Coalesced final : public Agreement {
   }
 
  private:
-  void copy(const std::vector<ScaledCopy>& copies) const {
-    if (!place().is_host()) return place().launch(device::scaled_copy_work(copies, device::times(1), place().device()));
-    for (const ScaledCopy& one : copies) *static_cast<float*>(one.to.data) = *static_cast<const float*>(one.from.data);
-  }
   std::vector<Communicator*> groups_;
   Memory message_;
-  std::vector<ScaledCopy> in_, out_;
+  std::vector<gossip::TensorPair> in_, out_;
 };
 
 class PerTensor final : public Agreement {
@@ -132,7 +121,7 @@ class PerTensor final : public Agreement {
     groups_ = by_group ? std::vector{tensor_group_.get(), pipeline_group_.get()} : std::vector{model_.get()};
   }
   void run() override {
-    for (std::size_t i = 0; i < count(); ++i) agree(groups_, flag(i));
+    for (std::size_t i = 0; i < count(); ++i) scaler::agree_on_found_inf(groups_, flag(i));
   }
 
  protected:
@@ -154,7 +143,7 @@ class OneFlag final : public Agreement {
   }
   void run() override {
     place().is_host() ? gather_on_host() : fold_on_device(false);
-    agree({model_.get()}, any_.buffer());
+    scaler::agree_on_found_inf(std::array{model_.get()}, any_.buffer());
     place().is_host() ? spread_on_host() : fold_on_device(true);
   }
 

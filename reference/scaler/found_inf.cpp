@@ -71,13 +71,16 @@ std::vector<bool> skipping(Deciding deciding, const ModelGroups& groups, std::ve
 }
 
 void agree_on_found_inf(comm::Communicator& group, std::span<float> flags, comm::Timeout timeout) {
-  if (group.size() == 1) return;
-  const comm::Buffer buffer{flags.data(), static_cast<std::int64_t>(flags.size()), comm::DType::f32};
-  group.all_reduce(buffer, buffer, comm::ReduceOp::max, timeout);
+  agree_on_found_inf(std::array{&group}, flags, timeout);
 }
 
 void agree_on_found_inf(std::span<comm::Communicator* const> groups, std::span<float> flags, comm::Timeout timeout) {
-  for (comm::Communicator* group : groups) agree_on_found_inf(*group, flags, timeout);
+  agree_on_found_inf(groups, comm::Buffer{flags.data(), std::ssize(flags), comm::DType::f32}, timeout);
+}
+
+void agree_on_found_inf(std::span<comm::Communicator* const> groups, const comm::Buffer& flags, comm::Timeout timeout) {
+  for (comm::Communicator* group : groups)
+    if (group->size() > 1) group->all_reduce(flags, flags, comm::ReduceOp::max, timeout);
 }
 
 }  // namespace plumbline::scaler

@@ -50,5 +50,8 @@ void agree_on_found_inf(comm::Communicator& group, std::span<float> flags, comm:
 /// The same over several groups, one after the other: the tensor group, then the pipeline's.
 void agree_on_found_inf(std::span<comm::Communicator* const> groups, std::span<float> flags,
                         comm::Timeout timeout = {});
+/// The same of flags of f32 in any memory that the groups serve: in a device's, what is behind in the groups' stream may read them.
+void agree_on_found_inf(std::span<comm::Communicator* const> groups, const comm::Buffer& flags,
+                        comm::Timeout timeout = {});
 
 }  // namespace plumbline::scaler
