@@ -293,10 +293,7 @@ nlohmann::json json_of(const bucketing::BucketTime& time) {
 
 // Seconds of the slowest rank; on a device between two events of the place's stream.
 bucketing::Timing timing_at(const Place& place) {
-  if (place.is_host())
-    return [](Communicator& group, const std::function<void()>& body) {
-      return bucketing::seconds_of_slowest(group, body);
-    };
+  if (place.is_host()) return bucketing::seconds_of_slowest;
   const auto timer = std::make_shared<StreamTimer>(place.use().runtime, place.index(), place.use().stream);
   return [timer](Communicator& group, const std::function<void()>& body) {
     group.barrier();

@@ -71,7 +71,7 @@ struct FusionOptions {
   double seconds = 20;  // no round is begun after that, once there are three
   /// Where gradients lie. On a device in the group's stream, all of them copied in a launch.
   device::Place place{};
-  Timing timing{};  // none: by the host's clock, which says nothing of a device
+  Timing timing = seconds_of_slowest;  // which says nothing of a device
 };
 
 /// Collective. Gradients are of f32. Throws InvalidArgument for sizes below 4 bytes, fewer than two together, fewer than one round,

@@ -22,8 +22,7 @@ inline constexpr int kLeastRounds = 3;
 }
 
 /// Timing by the host's clock.
-template <class Body>
-[[nodiscard]] double seconds_of_slowest(comm::Communicator& group, const Body& body) {
+[[nodiscard]] inline double seconds_of_slowest(comm::Communicator& group, const std::function<void()>& body) {
   group.barrier();
   const auto begin = std::chrono::steady_clock::now();
   body();
