@@ -1,5 +1,4 @@
 // The checks of pipelines that train: the reference passes them on the local backend.
-#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -7,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "conformance/pipeline/pipeline_checks.hpp"
+#include "conformance/support/component_tests.hpp"
 #include "conformance/training/in_process.hpp"
 #include "harness/arms/arms.hpp"
 #include "harness/mutants/mutants.hpp"
-#include "reference/comm/errors.hpp"
 #include "reference/record/temporary_folder.hpp"
 
 namespace plumbline::conformance {
@@ -27,12 +26,6 @@ const suite::Suite& pipelines() {
     return made;
   }();
   return suite;
-}
-
-const suite::Case& case_named(const std::string& id) {
-  const auto found = std::ranges::find(pipelines().cases(), id, &suite::Case::id);
-  if (found == pipelines().cases().end()) throw NotFound("no case " + id);
-  return *found;
 }
 
 // Puts a rank's communicator under an arm, whose files are to lie in `folder`.
@@ -69,7 +62,7 @@ TEST(PipelineChecks, OfOneScheduleOnTwoRanksPassWithoutBuffersAndWithDelays) {
 // Of another program only the bounds are known: faults are found by them.
 TEST(PipelineJobs, AreHeldToTheSingleDevice) {
   const auto failures = [](const char* setup, const char* mutant) {
-    return failures_of(case_named("pipeline.job." + std::string(setup)),
+    return failures_of(case_named(pipelines(), "pipeline.job." + std::string(setup)),
                        {.steps = std::get<mutants::MakeSteps>(mutants::find_mutant(mutant).change)});
   };
   EXPECT_THAT(failures("single_device[model=mlp,schedule=1f1b,micro_batches=2p,accumulation=1,data=1,world=2]",
