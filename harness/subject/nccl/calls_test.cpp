@@ -267,6 +267,25 @@ class NcclProgress : public NcclTest {
     while (!end.is_reached() && std::chrono::steady_clock::now() < limit) std::this_thread::sleep_for(1ms);
     return end.is_reached();
   }
+  // A message from rank 0 to rank 1: `elsewhere` starts its half and makes no call, while the other one waits for its stream.
+  void arrives_while_elsewhere(int elsewhere) {
+    if (n < 2) return;
+    OnDevice data(me == 0 ? gift(0, 20000) : std::vector<float>(20000));
+    const Call half = me == 0 ? Call{.operation = Operation::send, .root = 1, .in = data.view()}
+                              : Call{.operation = Operation::recv, .root = 0, .out = data.view()};
+    Work started;
+    if (me == elsewhere) started = apart->start(half);
+    if (me == 1 - elsewhere) {
+      apart->run(half, kLimit);
+      EXPECT_TRUE(ends_on_device()) << "rank " << elsewhere << " has started its half";
+    }
+    world.barrier();
+    if (me == elsewhere) started.wait();
+    EXPECT_TRUE(ends_on_device());
+    if (me < 2) {
+      EXPECT_EQ(data.get(), gift(0, 20000));
+    }
+  }
   static constexpr auto kLimit = 10s;  // nothing comes near it
 
   const device::OwnStream stream_{devices(), job()->process.device};
@@ -274,39 +293,13 @@ class NcclProgress : public NcclTest {
 };
 
 TEST_F(NcclProgress, AMessageArrivesWhileItsSenderIsElsewhere) {
-  if (n < 2) return;
   open("sender-elsewhere");
-  OnDevice data(me == 0 ? gift(0, 20000) : std::vector<float>(20000));
-  Work sent;
-  if (me == 0) sent = apart->start({.operation = Operation::send, .root = 1, .in = data.view()});
-  if (me == 1) {
-    apart->recv(data.view(), 0, 0, kLimit);
-    EXPECT_TRUE(ends_on_device()) << "rank 0 has started the send";
-  }
-  world.barrier();
-  if (me == 0) sent.wait();
-  EXPECT_TRUE(ends_on_device());
-  if (me < 2) {
-    EXPECT_EQ(data.get(), gift(0, 20000));
-  }
+  arrives_while_elsewhere(0);
 }
 
 TEST_F(NcclProgress, AMessageArrivesWhileItsReceiverIsElsewhere) {
-  if (n < 2) return;
   open("receiver-elsewhere");
-  OnDevice data(me == 0 ? gift(0, 20000) : std::vector<float>(20000));
-  Work received;
-  if (me == 1) received = apart->start({.operation = Operation::recv, .root = 0, .out = data.view()});
-  if (me == 0) {
-    apart->send(data.view(), 1, 0, kLimit);
-    EXPECT_TRUE(ends_on_device()) << "rank 1 has started the receive";
-  }
-  world.barrier();
-  if (me == 1) received.wait();
-  EXPECT_TRUE(ends_on_device());
-  if (me < 2) {
-    EXPECT_EQ(data.get(), gift(0, 20000));
-  }
+  arrives_while_elsewhere(1);
 }
 
 TEST_F(NcclProgress, TwoRanksMayWaitForTheirStreamsBeforeTheirSends) {
