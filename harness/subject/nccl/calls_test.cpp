@@ -339,6 +339,41 @@ TEST_F(NcclProgress, CallsBehindAnotherGoInWhileTheirMemberIsElsewhere) {
   for (const OnDevice& one : data) EXPECT_EQ(one.get(), sums(n, kCount));
 }
 
+// Lets no thread but the one that made it have a stream wait, as where a device is lost meanwhile.
+class RefusesOtherThreads final : public device::RuntimeDecorator {
+ public:
+  using RuntimeDecorator::RuntimeDecorator;
+  void wait(int device, device::Stream stream, device::Event event) override {
+    if (std::this_thread::get_id() != own_) {
+      ++refused;
+      throw DeviceFailure("CUDA: cudaStreamWaitEvent: unspecified launch failure (cudaErrorLaunchFailure)");
+    }
+    RuntimeDecorator::wait(device, stream, event);
+  }
+  std::atomic<int> refused = 0;
+
+ private:
+  const std::thread::id own_ = std::this_thread::get_id();
+};
+
+TEST_F(NcclProgress, ACallThatTheThreadCannotPutInFails) {
+  const auto refuses = std::make_shared<RefusesOtherThreads>(devices());
+  apart = make_world(make_job("cannot-be-put-in", "60", refuses), stream_.get());
+  std::vector<OnDevice> data;
+  std::vector<Work> works;
+  for (int i = 0; i < 8; ++i) data.emplace_back(gift(me, 100));
+  const auto call_all = [&] {  // the thread may be there before the last one is started
+    for (const OnDevice& one : data)
+      works.push_back(apart->start({.operation = Operation::all_reduce, .in = one.view(), .out = one.view()}));
+    const auto limit = std::chrono::steady_clock::now() + kLimit;
+    while (refuses->refused == 0 && std::chrono::steady_clock::now() < limit) std::this_thread::sleep_for(1ms);
+    works.back().wait(kLimit);
+  };
+  EXPECT_THAT(call_all, testing::ThrowsMessage<Error>(testing::HasSubstr("cudaStreamWaitEvent")));
+  EXPECT_EQ(refuses->refused, 1);
+  world.barrier();
+}
+
 // A producer that is slow, in the caller's stream, and a consumer behind the call: nobody waits on the host.
 TEST_F(NcclStreams, ACallIsDoneInTheOrderOfTheCallersStream) {
   const int device = job()->process.device;

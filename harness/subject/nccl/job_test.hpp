@@ -86,13 +86,14 @@ inline std::vector<float> sums(int ranks, std::size_t count, std::size_t first =
 }
 
 /// Another job of these processes, which shares nothing with the first: for what leaves its lanes broken.
-inline std::shared_ptr<Job> make_job(const std::string& name, const std::string& start_limit = "60") {
+inline std::shared_ptr<Job> make_job(const std::string& name, const std::string& start_limit = "60",
+                                     const std::shared_ptr<device::Runtime>& runtime = devices()) {
   Place place = job()->process.place;
   place.folder /= name;
   std::filesystem::create_directories(place.folder);
   return std::make_shared<Job>(
       Options::parse({{"library", NCCL_DOUBLE}, {"runtime", "emulated"}, {"start_limit", start_limit}}), place,
-      devices());
+      runtime);
 }
 
 class NcclTest : public testing::Test {

@@ -88,6 +88,18 @@ bool Lane::is_settled() {
 void Lane::push(std::shared_ptr<Batch> batch) { waiting_.push_back(std::move(batch)); }
 
 void Lane::pump() {
+  try {
+    advance();
+  } catch (const std::exception& error) {
+    if (failure_.empty()) {  // of the device's, not NCCL's: nobody knows what was put in
+      failure_ = error.what();
+      abort();
+    }
+    throw;
+  }
+}
+
+void Lane::advance() {
   while (is_settled()) {
     if (going_in_ != nullptr) {
       going_in_->done.record(stream_.get());

@@ -49,8 +49,8 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // All of these in a Turn. Those that throw throw RuntimeFailure, with NCCL's words; the lane is then dead, and is_settled() and
-  // pump() throw the same again: whose lane it is learns of it, whoever has met it.
+  // All of these in a Turn. Those that throw throw RuntimeFailure, with the words of NCCL or of the device; the lane is then dead, and
+  // is_settled() and pump() throw these words again: whose lane it is learns of it, whoever has met it.
 
   /// Begins to make the communicator: with all that call with the same id; or with all ranks of `parent`, which must be settled
   /// and never carries calls. Of a split NCCL says on the parent how it goes, and gives the new communicator only at its end: until
@@ -78,6 +78,7 @@ class Lane {
  private:
   friend class Issue;
   [[nodiscard]] Comm comm() const { return std::atomic_ref(const_cast<Comm&>(comm_)).load(std::memory_order_acquire); }
+  void advance();
   void issue(Batch& batch);
   [[noreturn]] void die(Result result, const char* what);
 
@@ -88,7 +89,7 @@ class Lane {
   Scratch scratch_;
   Comm comm_ = nullptr;  // written by a thread of NCCL's where it is split
   bool is_dead_ = false;
-  std::string failure_;  // why, where it was NCCL
+  std::string failure_;  // why, unless it was aborted
   std::deque<std::shared_ptr<Batch>> waiting_;
   std::shared_ptr<Batch> going_in_;  // NCCL has been given it and is not through with that
   std::shared_ptr<Batch> last_;      // that was issued
