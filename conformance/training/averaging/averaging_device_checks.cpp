@@ -26,8 +26,9 @@ AveragingSettings settings_by_name(const std::string& algorithm) {
 }
 
 // A rank's steps on that device, of a run that one rank writes and all read.
-std::vector<AveragedStep> averaged_on(Context& context, comm::Communicator& world, const std::string& device) {
-  const std::filesystem::path folder = std::filesystem::path(context.scratch()) / device;
+std::vector<AveragedStep> averaged_on(Context& context, comm::Communicator& world, const std::string& device,
+                                      const char* name) {
+  const std::filesystem::path folder = std::filesystem::path(context.scratch()) / name;
   if (context.rank() == 0)
     (void)training::write_digits_run({.model = "conv_norm",
                                       .data = context.size(),
@@ -50,14 +51,15 @@ void averages_stay_there(Context& context) {
   const suite::DeviceSeat seat = context.device_seat();
   Seen seen;
   SlowStream slow(context.world().duplicate(), seat, seen);
-  const std::vector<AveragedStep> there = averaged_on(context, slow, context.device());
+  const std::vector<AveragedStep> there = averaged_on(context, slow, context.device(), "device");
   const std::string_view id = suite::id_of_citation(ids::kDeviceMemory);
   EXPECT_EQ(seen.on_host, 0) << id << ": calls on tensors in the host's memory";
   EXPECT_GT(seen.on_device, 0) << id << ": calls on tensors in the device's";
   // On an emulated device LibTorch computes on the host.
   const bool emulated = seat.device.kind == comm::Device::Kind::emulated;
   HostsMemoryAlone through_host(context.world().duplicate());
-  const std::vector<AveragedStep> host = averaged_on(context, through_host, emulated ? "cpu" : context.device());
+  const std::vector<AveragedStep> host =
+      averaged_on(context, through_host, emulated ? "cpu" : context.device(), "host");
   for (std::size_t step = 0; step < host.size(); ++step)
     EXPECT_TRUE(there[step] == host[step])
         << id << ": step " << step << " of rank " << context.rank() << " has other bits than through the host";
