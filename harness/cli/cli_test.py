@@ -780,6 +780,8 @@ class Commands(unittest.TestCase):
     def test_bench_says_where_a_sum_on_a_device_is_wrong(self):
         self.bench_on("emulated:1", "--benchmark", "collectives.all_reduce", "--mutant", "dev.tail_dropped", status=1)
         self.assertIn("collectives.all_reduce: the answer is wrong on ", self.done.stdout)
+        self.bench_on("emulated", "--benchmark", "gossip_throughput.rounds.all_reduce", "--mutant", "dev.tail_dropped", status=1)
+        self.assertIn("gossip_throughput.rounds.all_reduce: the answer is wrong on ", self.done.stdout)
 
     @needs_mpi
     def test_bench_refuses_devices_that_the_backend_does_not_know(self):
