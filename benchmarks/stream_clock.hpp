@@ -2,8 +2,8 @@
 //
 // Model   Events say how far apart they are, and nothing of other devices'. So one of them is the zero: it is recorded in an empty
 //         stream and waited for at once, and lies between the machine's clock before and afterwards; of several tries the one between
-//         the two closest readings counts, and their middle is its time. That is how far the clocks of two ranks may be apart, where
-//         all are on one machine.
+//         the two closest readings counts, and their middle is its time. It is wrong by half of what is between them at most; two ranks of one
+//         machine may be apart by as much as both are wrong.
 #pragma once
 
 #include <array>

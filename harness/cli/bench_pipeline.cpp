@@ -443,7 +443,7 @@ Command add_bench_pipeline(CLI::App& bench) {
       ->add_option(
           "--device", options->device,
           "On what LibTorch's stages compute, timed by its own events; without a number, one for each rank as far as "
-          "there are so many. Those on emulated devices are left out then")
+          "there are so many. Stages that only wait are left out then")
       ->check(device_name(true))
       ->capture_default_str();
   command->add_option("--time-limit", options->time_limit, "Seconds that one pipeline may take")
