@@ -364,18 +364,13 @@ void rebuilt_once(Context& context) {
 
 // ---- refusals ----
 
-struct Refused {
-  std::string name, op;
-  json args;
-};
-
-const std::vector<Refused>& refused() {
+const std::vector<BadQuestion>& bad_assignments() {
   const auto assign = [](json change) {
     json args{{"numel", {4, 4}}, {"dtype", "f32"}, {"limits", {100}}};
     args.update(change);
     return args;
   };
-  static const std::vector<Refused> list{
+  static const std::vector<BadQuestion> list{
       {"negative_size", kAssign, assign({{"numel", {4, -1}}})},
       {"negative_limit", kAssign, assign({{"limits", {100, -1}}})},
       {"no_limit", kAssign, assign({{"limits", json::array()}})},
@@ -398,17 +393,7 @@ const std::vector<Refused>& refused() {
   return list;
 }
 
-void refuses(Context& context) {
-  const auto one = std::ranges::find(refused(), context.parameters().text("fault"), &Refused::name);
-  report_words(problem_of_refusal(context.adapter(), one->op, one->args));
-}
-
-suite::Axis faults_of(const std::string& op) {
-  suite::Axis axis{"fault", {}};
-  for (const Refused& one : refused())
-    if ((one.op == kAssign) == (op == kAssign)) axis.values.push_back(one.name);
-  return axis;
-}
+void refuses_bad_assignments(Context& context) { report_words(problem_of_bad_question(context, bad_assignments())); }
 
 }  // namespace
 
@@ -435,7 +420,7 @@ void add_assign_checks(suite::Suite& suite) {
   add("buckets_in_order", "BUCKET-007@4d71", {kAssign}, drawn, judge<buckets_in_order>);
   add("launches_follow_the_limit", "BUCKET-008@e34b", {kAssign}, {"dtype", {"f16", "f32", "f64", "c64"}},
       launches_follow_the_limit);
-  add("bad_arguments", "BUCKET-009@e46a", {kAssign}, faults_of(kAssign), refuses);
+  add("bad_arguments", "BUCKET-009@e46a", {kAssign}, faults_of(bad_assignments(), {kAssign}), refuses_bad_assignments);
   add("torch_recorded", "BUCKET-010@20b2", {kAssign},
       {"gradients", {"one_type", "limits", "types", "sparse", "ordered", "refused"}}, torch_recorded, "torch");
   add("torch_properties", "BUCKET-010@20b2", {kAssign}, drawn, torch_properties, "torch");
@@ -449,7 +434,7 @@ void add_assign_checks(suite::Suite& suite) {
   add("default_runs", "BUCKET-041@7f9d", {"bucketing.ddp_runs"},
       {"options", {"neither", "find_unused", "static_graph"}}, default_runs);
   add("bad_caps", "BUCKET-014@f215", {"bucketing.capacity_config", "bucketing.ddp_runs"},
-      faults_of("bucketing.ddp_runs"), refuses);
+      faults_of(bad_assignments(), {"bucketing.capacity_config", "bucketing.ddp_runs"}), refuses_bad_assignments);
 }
 
 }  // namespace plumbline::conformance

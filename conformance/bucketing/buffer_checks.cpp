@@ -215,7 +215,7 @@ std::vector<LayoutQuestion> smaller_layouts(const LayoutQuestion& question) {
 }
 
 template <JudgeLayout... judges>
-void judge(Context& context) {
+void judge_layout(Context& context) {
   const std::string& kind = context.parameters().text("buffer");
   const Property<LayoutQuestion> property{
       .draw = [&](Random& random) { return draw_layout(kind, random); },
@@ -428,13 +428,8 @@ void colossalai(Context& context) {
 
 // ---- refusals ----
 
-struct Refused {
-  std::string name, op;
-  json args;
-};
-
-const std::vector<Refused>& refused() {
-  static const std::vector<Refused> list{
+const std::vector<BadQuestion>& bad_buffers() {
+  static const std::vector<BadQuestion> list{
       {"negative_size", kLayout, {{"numel", {4, -4}}}},
       {"negative_bucket", kLayout, {{"numel", {4}}, {"bucket_size_elements", -1}}},
       {"no_ranks", kLayout, {{"numel", {4}}, {"data_parallel_world_size", 0}}},
@@ -449,17 +444,7 @@ const std::vector<Refused>& refused() {
   return list;
 }
 
-void refuses(Context& context) {
-  const auto one = std::ranges::find(refused(), context.parameters().text("fault"), &Refused::name);
-  report_words(problem_of_refusal(context.adapter(), one->op, one->args));
-}
-
-suite::Axis faults_of(const std::string& op) {
-  suite::Axis axis{"fault", {}};
-  for (const Refused& one : refused())
-    if (one.op == op) axis.values.push_back(one.name);
-  return axis;
-}
+void refuses_bad_buffers(Context& context) { report_words(problem_of_bad_question(context, bad_buffers())); }
 
 }  // namespace
 
@@ -476,23 +461,23 @@ void add_bucket_buffer_checks(suite::Suite& suite) {
                .convention = convention,
                .body = body});
   };
-  add("layout.disjoint_views", "BUCKET-015@af49", kLayout, buffers, judge<>);
-  add("layout.last_parameter_first", "BUCKET-016@a530", kLayout, buffers, judge<last_parameter_first>);
-  add("layout.aligned_starts", "BUCKET-017@a094", kLayout, buffers, judge<aligned_starts>);
-  add("layout.padded_ends", "BUCKET-018@f4e1", kLayout, buffers, judge<padded_ends>);
-  add("layout.closes_on_reaching", "BUCKET-019@92ef", kLayout, buffers, judge<buckets_close_on_reaching>);
+  add("layout.disjoint_views", "BUCKET-015@af49", kLayout, buffers, judge_layout<>);
+  add("layout.last_parameter_first", "BUCKET-016@a530", kLayout, buffers, judge_layout<last_parameter_first>);
+  add("layout.aligned_starts", "BUCKET-017@a094", kLayout, buffers, judge_layout<aligned_starts>);
+  add("layout.padded_ends", "BUCKET-018@f4e1", kLayout, buffers, judge_layout<padded_ends>);
+  add("layout.closes_on_reaching", "BUCKET-019@92ef", kLayout, buffers, judge_layout<buckets_close_on_reaching>);
   add("layout.embedding_alone", "BUCKET-020@69f2", kLayout, {"buffer", {"padded", "embedding"}},
-      judge<embedding_alone>);
+      judge_layout<embedding_alone>);
   add("layout.large", "BUCKET-015@af49", kLayout, {"bits", {"20", "33"}}, large_buffers);
   add("layout.megatron_recorded", "BUCKET-021@6583", kLayout, {"kind", {"ddp_layout", "distributed_optimizer_layout"}},
       megatron_recorded, "megatron");
-  add("layout.bad_arguments", "BUCKET-022@aac0", kLayout, faults_of(kLayout), refuses);
+  add("layout.bad_arguments", "BUCKET-022@aac0", kLayout, faults_of(bad_buffers(), {kLayout}), refuses_bad_buffers);
   add("flat.one_buffer_a_kind", "BUCKET-023@a626", kFlatten, gradients, judge_flat<one_buffer_a_kind>);
   add("flat.as_completed", "BUCKET-024@142c", kFlatten, gradients, judge_flat<as_completed>);
   add("flat.described", "BUCKET-023@a626", kFlatten, gradients, buffers_described);
   add("flat.unfused", "BUCKET-025@4f62", kFlatten, {"order", {"registered", "ready"}}, unfused);
   add("flat.colossalai", "BUCKET-026@2639", kFlatten, {"groups", {"one", "several"}}, colossalai, "colossalai");
-  add("flat.bad_arguments", "BUCKET-027@1e4b", kFlatten, faults_of(kFlatten), refuses);
+  add("flat.bad_arguments", "BUCKET-027@1e4b", kFlatten, faults_of(bad_buffers(), {kFlatten}), refuses_bad_buffers);
 }
 
 }  // namespace plumbline::conformance

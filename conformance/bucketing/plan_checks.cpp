@@ -141,11 +141,11 @@ const std::map<std::string, Planned (*)(Random&)>& right_plans() {
   return plans;
 }
 
-constexpr int kTrials = 25;
+constexpr int kPlanTrials = 25;
 
 void right_plans_pass(Context& context) {
   Random random(context.seed());
-  for (int trial = 0; trial < kTrials; ++trial) {
+  for (int trial = 0; trial < kPlanTrials; ++trial) {
     const json args = right_plans().at(context.parameters().text("plan"))(random).args();
     const std::string problem = problem_of(context.adapter(), kCheck, args, [](const json& result) {
       return first_difference({{"valid", true}, {"problems", json::array()}}, result);
@@ -387,7 +387,7 @@ std::string names(const json& result, const std::string& kind, const json& whom,
 void faults_are_found(Context& context) {
   const Fault& fault = faults().at(context.parameters().text("fault"));
   Random random(context.seed());
-  for (int trial = 0; trial < kTrials; ++trial) {
+  for (int trial = 0; trial < kPlanTrials; ++trial) {
     Planned one = fault.plan(random);
     const json whom = fault.make(one, random);
     const std::string problem = problem_of(context.adapter(), kCheck, one.args(),
@@ -633,12 +633,7 @@ void equal_buckets(Context& context) {
 
 // ---- refusals ----
 
-struct Refused {
-  std::string name, op;
-  json args;
-};
-
-const std::vector<Refused>& refused() {
+const std::vector<BadQuestion>& bad_plans() {
   static const json gradients = json::array({{{"elements", 4}}});
   static const json plan{
       {"buckets", json::array({{{"dtype", "f32"}, {"elements", 4}, {"members", json::array({json::array({0, 0})})}}})}};
@@ -656,7 +651,7 @@ const std::vector<Refused>& refused() {
   const json layout{{"param_index", json::array({json::array({0, 5, 0})})},
                     {"bucket_indices", json::array({json::array({0, 5})})}};
   const json groups = json::array({{{"gradients", {"stranger"}}, {"numel", 4}}});
-  static const std::vector<Refused> list{
+  static const std::vector<BadQuestion> list{
       {"no_buckets", kCheck, check({{"plan", json::object()}})},
       {"unknown_type", kCheck, check({{"gradients", json::array({{{"elements", 4}, {"dtype", "float"}}})}})},
       {"negative_elements", kCheck, check({{"gradients", json::array({{{"elements", -4}}})}})},
@@ -677,17 +672,7 @@ const std::vector<Refused>& refused() {
   return list;
 }
 
-void refuses(Context& context) {
-  const auto one = std::ranges::find(refused(), context.parameters().text("fault"), &Refused::name);
-  report_words(problem_of_refusal(context.adapter(), one->op, one->args));
-}
-
-suite::Axis refusals_of(std::initializer_list<const char*> operations) {
-  suite::Axis axis{"fault", {}};
-  for (const Refused& one : refused())
-    if (std::ranges::find(operations, one.op) != operations.end()) axis.values.push_back(one.name);
-  return axis;
-}
+void refuses_bad_plans(Context& context) { report_words(problem_of_bad_question(context, bad_plans())); }
 
 template <class Map>
 suite::Axis keys_of(const char* name, const Map& map) {
@@ -719,8 +704,8 @@ void add_bucket_plan_checks(suite::Suite& suite) {
   add("exposed_by_recurrence", "BUCKET-034@9f50", {kExposed}, {"times", {"any", "late_first", "free", "one_rank"}},
       exposed_by_recurrence);
   add("equal_buckets", "BUCKET-035@5422", {kEqual}, {"bound", {"communication", "backward"}}, equal_buckets);
-  add("bad_plans", "BUCKET-036@1c36", {kCheck, kRead}, refusals_of({kCheck, kRead}), refuses);
-  add("bad_times", "BUCKET-037@5342", {kExposed, kEqual}, refusals_of({kExposed, kEqual}), refuses);
+  add("bad_plans", "BUCKET-036@1c36", {kCheck, kRead}, faults_of(bad_plans(), {kCheck, kRead}), refuses_bad_plans);
+  add("bad_times", "BUCKET-037@5342", {kExposed, kEqual}, faults_of(bad_plans(), {kExposed, kEqual}), refuses_bad_plans);
 }
 
 }  // namespace plumbline::conformance

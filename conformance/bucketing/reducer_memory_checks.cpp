@@ -27,8 +27,6 @@ using testing::HasSubstr;
 
 namespace {
 
-const ReducerSteps& steps_of(Context& context) { return context.steps().of<ReducerSteps>(); }
-
 // ---- in the caller's memory ----
 
 // Bytes of the gradients of a step that do not have a bucket of their own, of those that this rank makes.
@@ -55,7 +53,7 @@ void in_place(Context& context) {
     training.options.unused = bucketing::Unused::told;
     training.produces = [](int step, int, int rank, int gradient) { return (gradient + step + rank) % 3 != 0; };
   }
-  const Trained trained = train_with_reducer(context.world(), training, steps_of(context));
+  const Trained trained = train_with_reducer(context.world(), training, reducer_steps(context));
   judge_training(context, training, trained, nearness_of(context.capabilities()), "BUCKET-101");
   for (int step = 0; step < training.steps; ++step) {
     const bucketing::Outcome& outcome = trained[static_cast<std::size_t>(step)].passes.back();
@@ -72,7 +70,7 @@ std::string refusal_alone(Context& context, bucketing::ReducerOptions options, c
   const ReducerTraining training{.sizes = {5, 4}};
   options.names = {"weight", "bias"};
   Reducer reducer({own.get()}, gradients_of_training(training), plan_of_training(training, {1, 0}), options,
-                  steps_of(context));
+                  reducer_steps(context));
   return refusal<InvalidArgument>([&] {
     reducer.begin();
     part(reducer);
@@ -146,7 +144,7 @@ void told(Context& context) {
                   {.memory = views ? GradientMemory::views : GradientMemory::copies,
                    .average = false,
                    .reduced = [&](int bucket) { reduced(bucket); }},
-                  steps_of(context));
+                  reducer_steps(context));
   const auto place = [&](int gradient) {
     std::vector<float>& values = own[static_cast<std::size_t>(gradient)];
     return views ? reducer.view(gradient) : Buffer{values.data(), static_cast<std::int64_t>(values.size())};
@@ -182,7 +180,7 @@ void left_alone(Context& context) {
   bucketing::Plan plan = delays ? bucketing::buckets_in_order(gradients, others, limits, std::vector{1})
                                 : bucketing::buckets_in_order(gradients, all, limits);
   Reducer reducer({&context.world()}, gradients, std::move(plan),
-                  {.names = names_of_training(training), .average = false}, steps_of(context));
+                  {.names = names_of_training(training), .average = false}, reducer_steps(context));
   for (int step = 0; step < 2; ++step) {
     reducer.begin();
     EXPECT_THAT(refusal<InvalidArgument>([&] { reducer.ready(0); }), HasSubstr("'p0' is in no bucket")) << "BUCKET-107";
@@ -215,7 +213,7 @@ void lazy(Context& context) {
   Reducer reducer(
       {&context.world()}, gradients_of_training(training), plan_of_training(training, order),
       {.memory = GradientMemory::copies, .lazy = lazy, .average = false, .unused = bucketing::Unused::zeros},
-      steps_of(context));
+      reducer_steps(context));
   std::int64_t all = 0, in_company = 0, first = 0;
   for (const auto& bucket : reducer.plan().buckets) {
     all += bucket.bytes();
@@ -283,7 +281,7 @@ void shared_out(Context& context) {
   if (division == "before") training.options.split = {ranks, 1};
   if (division == "after") training.options.split = {1, ranks};
   Reducer reducer({&context.world()}, gradients_of_training(training), plan_of_training(training, {2, 1, 0}),
-                  training.options, steps_of(context));
+                  training.options, reducer_steps(context));
   for (int step = 0; step < 2; ++step) {
     reducer.begin();
     for (const int gradient : {2, 1, 0}) {
@@ -325,7 +323,7 @@ void instances(Context& context) {
   if (division == "before") options.split = {ranks, 1};
   if (division == "after") options.split = {1, ranks};
   Reducer reducer({&within}, gradients_of_training(training), plan_of_training(training, {2, 1, 0}), options,
-                  steps_of(context));
+                  reducer_steps(context));
   for (int step = 0; step < 2; ++step) {
     reducer.begin();
     EXPECT_EQ(initial, 7) << "BUCKET-213: initial values that are not the first instance's rank 0's";

@@ -20,6 +20,11 @@
 
 namespace plumbline::conformance {
 
+/// The steps that a check runs the component with.
+[[nodiscard]] inline const bucketing::ReducerSteps& reducer_steps(suite::Context& context) {
+  return context.steps().of<bucketing::ReducerSteps>();
+}
+
 /// Where gradients are made.
 enum class MadeIn {
   views,       // in their buckets

@@ -18,15 +18,13 @@ namespace {
 
 constexpr std::int64_t kFlat = 1 << 30;
 
-const ReducerSteps& steps_of(Context& context) { return context.steps().of<ReducerSteps>(); }
-
 MadeIn made_in(const std::string& memory) {
   if (memory == "views") return MadeIn::views;
   return memory == "handed_in" ? MadeIn::new_memory : MadeIn::own_memory;
 }
 
 void train_and_judge(Context& context, const ReducerTraining& training, const std::string& requirement) {
-  const Trained trained = train_with_reducer(context.world(), training, steps_of(context));
+  const Trained trained = train_with_reducer(context.world(), training, reducer_steps(context));
   judge_training(context, training, trained, nearness_of(context.capabilities()), requirement);
 }
 
@@ -68,7 +66,7 @@ void rebuilt(Context& context) {
   training.options.rebuild = [&training](std::span<const int> order) {
     return plan_of_training(training, {order.begin(), order.end()});
   };
-  const Trained trained = train_with_reducer(context.world(), training, steps_of(context));
+  const Trained trained = train_with_reducer(context.world(), training, reducer_steps(context));
   judge_training(context, training, trained, nearness_of(context.capabilities()), "BUCKET-052");
   // The buckets that are reduced in the end are those of rank 0's order.
   const auto plan = plan_of_training(training, rotated(0, training.sizes.size(), differs));
@@ -105,7 +103,7 @@ void absent(Context& context) {
                            .made_in = made_in(context.parameters().text("memory")),
                            .produces = produced(context.parameters().text("lacking"))};
   training.options.unused = Unused::told;
-  const Trained trained = train_with_reducer(context.world(), training, steps_of(context));
+  const Trained trained = train_with_reducer(context.world(), training, reducer_steps(context));
   for (std::size_t step = 0; step < trained.size(); ++step)
     for (std::size_t i = 0; i < training.sizes.size(); ++i) {
       bool any = false;
@@ -133,7 +131,7 @@ bool same_bits(const Trained& a, const Trained& b) {
 
 void same_bits_again(Context& context) {
   ReducerTraining training{.sizes = sizes_of_model("mlp"), .passes = passes_named("2")};
-  const ReducerSteps steps = steps_of(context);  // what they remember goes on from run to run
+  const ReducerSteps steps = reducer_steps(context);  // what they remember goes on from run to run
   const Trained first = train_with_reducer(context.world(), training, steps);
   const Trained again = train_with_reducer(context.world(), training, steps);
   training.options.overlap = false;
@@ -144,11 +142,11 @@ void same_bits_again(Context& context) {
 
 void fused(Context& context) {
   ReducerTraining training{.sizes = sizes_of_model("mlp"), .made_in = made_in(context.parameters().text("memory"))};
-  const Trained buckets = train_with_reducer(context.world(), training, steps_of(context));
+  const Trained buckets = train_with_reducer(context.world(), training, reducer_steps(context));
   training.limit_bytes = 0;
-  const Trained alone = train_with_reducer(context.world(), training, steps_of(context));
+  const Trained alone = train_with_reducer(context.world(), training, reducer_steps(context));
   training.limit_bytes = kFlat;
-  const Trained flat = train_with_reducer(context.world(), training, steps_of(context));
+  const Trained flat = train_with_reducer(context.world(), training, reducer_steps(context));
   EXPECT_TRUE(same_bits(buckets, alone)) << "BUCKET-056: in buckets and one by one";
   EXPECT_TRUE(same_bits(flat, alone)) << "BUCKET-056: all in one buffer and one by one";
 }
@@ -163,7 +161,7 @@ void join(Context& context) {
   training.steps_of_rank = [uneven](int rank) { return uneven ? 4 + (rank * 2) % 3 : 4; };
   Nearness near = nearness_of(context.capabilities());
   near.bitwise = near.bitwise && !uneven;  // zeros are added, which keeps the value and not always the sign of zero
-  const Trained trained = train_with_reducer(context.world(), training, steps_of(context));
+  const Trained trained = train_with_reducer(context.world(), training, reducer_steps(context));
   judge_training(context, training, trained, near, "BUCKET-057");
 }
 

@@ -24,7 +24,7 @@ using suite::Context;
 namespace {
 
 // Of a message, so that a wrong plan ends.
-constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kRoundPatience = std::chrono::seconds(10);
 
 std::vector<double>& mine(World& world, Context& context) {
   return world.numerators[static_cast<std::size_t>(context.rank())];
@@ -33,7 +33,7 @@ std::vector<double>& mine(World& world, Context& context) {
 void mass(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   const auto seen = context.world().duplicate();
-  PushSum push_sum(context.world(), graph, live_mixing(context.parameters().text("mixing")), {.heartbeat = kPatience},
+  PushSum push_sum(context.world(), graph, live_mixing(context.parameters().text("mixing")), {.heartbeat = kRoundPatience},
                    push_sum_steps(context));
   World start = start_of(context, 3);
   std::vector<double> x = mine(start, context);
@@ -52,12 +52,12 @@ void mass(Context& context) {
   }
 }
 
-void rounds(Context& context) {
+void push_sum_rounds(Context& context) {
   const std::string mixing = context.parameters().text("mixing");
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   const auto algorithm =
       context.parameters().text("algorithm") == "push_sum" ? gossip::Algorithm::push_sum : gossip::Algorithm::push_pull;
-  PushSum push_sum(context.world(), graph, live_mixing(mixing), {.algorithm = algorithm, .heartbeat = kPatience},
+  PushSum push_sum(context.world(), graph, live_mixing(mixing), {.algorithm = algorithm, .heartbeat = kRoundPatience},
                    push_sum_steps(context));
   World expected = start_of(context, 4);
   std::vector<double> x = mine(expected, context);
@@ -73,7 +73,7 @@ void rounds(Context& context) {
 
 void estimate(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
-  PushSum push_sum(context.world(), graph, live_mixing(context.parameters().text("mixing")), {.heartbeat = kPatience},
+  PushSum push_sum(context.world(), graph, live_mixing(context.parameters().text("mixing")), {.heartbeat = kRoundPatience},
                    push_sum_steps(context));
   World start = start_of(context, 2);
   std::vector<double> x = mine(start, context);
@@ -90,7 +90,7 @@ void estimate(Context& context) {
 void fusion(Context& context) {
   const std::string mixing = context.parameters().text("mixing");
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
-  const PushSumOptions options{.heartbeat = kPatience,
+  const PushSumOptions options{.heartbeat = kRoundPatience,
                                .fuse = context.parameters().text("messages") == "fused",
                                .confirms = context.parameters().text("confirms") == "yes"};
   PushSum push_sum(context.world(), graph, live_mixing(mixing), options, push_sum_steps(context));
@@ -156,7 +156,7 @@ class Stored {
 void types(Context& context) {
   const DType dtype = context.parameters().dtype();
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
-  PushSum push_sum(context.world(), graph, {}, {.heartbeat = kPatience}, push_sum_steps(context));
+  PushSum push_sum(context.world(), graph, {}, {.heartbeat = kRoundPatience}, push_sum_steps(context));
   if (!comm::is_floating(dtype)) {
     std::array<std::byte, 8> memory{};
     EXPECT_THROW(push_sum.mix(Buffer{memory.data(), 1, dtype}), Unsupported) << "GOSSIP-034";
@@ -194,7 +194,7 @@ void two_types(Context& context) {
   for (int node = 0; node < nodes; ++node)
     rows[static_cast<std::size_t>(node)] = {node == 0 ? 1 : 0, (node + 1) % nodes};
   const Graph graph(rows, 1, as_fairscale ? gossip::Convention::fairscale : gossip::Convention::plumbline, false);
-  PushSum push_sum(context.world(), graph, {}, {.heartbeat = kPatience}, push_sum_steps(context));
+  PushSum push_sum(context.world(), graph, {}, {.heartbeat = kRoundPatience}, push_sum_steps(context));
   World first = start_of(context, 3), second = first;
   std::vector<double> wide = mine(first, context);
   Stored narrow(wide, DType::f32);
@@ -220,7 +220,7 @@ void turns_of_sides(Context& context) {
   NotingWire wire(context.world().duplicate());
   PushSum push_sum(wire, graph, {},
                    {.algorithm = pulls ? gossip::Algorithm::push_pull : gossip::Algorithm::push_sum,
-                    .heartbeat = kPatience,
+                    .heartbeat = kRoundPatience,
                     .confirms = false},
                    push_sum_steps(context));
   std::vector<double> x(3, 1.0);
@@ -243,7 +243,7 @@ void messages(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   CountingWire wire(context.world().duplicate());
   const bool confirms = context.parameters().text("confirms") == "yes";
-  PushSum push_sum(wire, graph, live_mixing(mixing), {.heartbeat = kPatience, .confirms = confirms},
+  PushSum push_sum(wire, graph, live_mixing(mixing), {.heartbeat = kRoundPatience, .confirms = confirms},
                    push_sum_steps(context));
   std::vector<double> x(5, 1.0);
   constexpr int made = 4;
@@ -277,7 +277,7 @@ void out_of_order(Context& context) {
     wire = std::make_unique<LateWire>(std::move(wire), context.seed() + static_cast<std::uint64_t>(context.rank()));
   if (messages == "overtaken") wire = std::make_unique<OvertakingWire>(std::move(wire));
   const bool confirms = context.parameters().text("confirms") == "yes";
-  PushSum push_sum(*wire, graph, live_mixing("skewed"), {.heartbeat = kPatience, .confirms = confirms},
+  PushSum push_sum(*wire, graph, live_mixing("skewed"), {.heartbeat = kRoundPatience, .confirms = confirms},
                    push_sum_steps(context));
   // Of one value: as long as a weight, so that no length tells them apart. A start has one message of a kind to a peer.
   World expected = start_of(context, 1);
@@ -303,8 +303,8 @@ void rotation(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   World expected = start_of(context, 2);
   std::vector<double> x = mine(expected, context);
-  PushSum first(context.world(), graph, {}, {.heartbeat = kPatience}, push_sum_steps(context));
-  PushSum second(context.world(), graph, {}, {.heartbeat = kPatience}, push_sum_steps(context));
+  PushSum first(context.world(), graph, {}, {.heartbeat = kRoundPatience}, push_sum_steps(context));
+  PushSum second(context.world(), graph, {}, {.heartbeat = kRoundPatience}, push_sum_steps(context));
   PushSum* push_sum = &first;
   int mixed = 0;
   for (int step = 0; step < 9; ++step) {
@@ -324,7 +324,7 @@ void rotation(Context& context) {
 
 void exact(Context& context) {
   const std::string graph = context.parameters().text("graph");
-  PushSum push_sum(context.world(), live_graph(graph, context.size()), {}, {.heartbeat = kPatience},
+  PushSum push_sum(context.world(), live_graph(graph, context.size()), {}, {.heartbeat = kRoundPatience},
                    push_sum_steps(context));
   World start = start_of(context, 2);
   std::vector<double> x = mine(start, context);
@@ -358,7 +358,7 @@ void add_push_sum_checks(suite::Suite& suite) {
                       {"algorithm", {"push_sum", "push_pull"}},
                       suite::worlds({1, 2, 3, 4})},
              .deadlock_prone = true,
-             .body = rounds});
+             .body = push_sum_rounds});
   add("estimate", "GOSSIP-032@c84f", {any, mixing}, estimate, {1, 3, 4});
   add("fusion", "GOSSIP-033@3a3a", {any, mixing, {"messages", {"fused", "each"}}, {"confirms", {"yes", "no"}}}, fusion,
       {2, 3});

@@ -26,7 +26,7 @@ groups::ContextOptions limited() { return {.timeout = kLimit, .log = {}}; }
 
 int odd_rank(Context& context) { return context.parameters().text("odd") == "first" ? 0 : context.size() - 1; }
 
-std::string text_of(const Creation& creation) {
+std::string text_of_creation(const Creation& creation) {
   return fmt::format("{} [{}]", creation.mode, fmt::join(creation.ranks, " "));
 }
 
@@ -78,7 +78,7 @@ Difference difference_named(const std::string& name, int n) {
 
 // What a side makes at that place, as an error should say it.
 std::string made_at(const std::vector<Creation>& creations, int number) {
-  return number < static_cast<int>(creations.size()) ? text_of(creations[static_cast<std::size_t>(number)]) : "nothing";
+  return number < static_cast<int>(creations.size()) ? text_of_creation(creations[static_cast<std::size_t>(number)]) : "nothing";
 }
 
 void different_plans(Context& context) {

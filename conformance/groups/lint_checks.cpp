@@ -19,7 +19,7 @@ using suite::Context;
 
 namespace {
 
-constexpr const char* kOperation = "groups.lint";
+constexpr const char* kLint = "groups.lint";
 
 struct Made {
   std::vector<int> ranks;
@@ -187,7 +187,7 @@ void judge_fault(Context& context, const std::vector<Fault>& faults) {
   const Fault& fault =
       *std::ranges::find_if(faults, [&](const Fault& one) { return context.parameters().text("fault") == one.name; });
   const json question = question_of(fault.log, fault.rule, fault.partial);
-  report_words(problem_of(context.adapter(), kOperation, question, [&](const json& result) -> std::string {
+  report_words(problem_of(context.adapter(), kLint, question, [&](const json& result) -> std::string {
     if (result.at("valid") != false) return "taken for valid";
     const json& findings = result.at("findings");
     for (const json& finding : findings) {
@@ -238,7 +238,7 @@ const std::vector<Right>& right_logs() {
 void right_logs_pass(Context& context) {
   const Right& right = *std::ranges::find_if(
       right_logs(), [&](const Right& one) { return context.parameters().text("log") == one.name; });
-  report_words(problem_of(context.adapter(), kOperation, question_of(right.log, right.rule, right.partial_modes),
+  report_words(problem_of(context.adapter(), kLint, question_of(right.log, right.rule, right.partial_modes),
                           [](const json& result) -> std::string {
                             if (result.at("valid") != true) return "refused: " + result.at("findings").dump();
                             for (const json& finding : result.at("findings"))
@@ -329,7 +329,7 @@ void any_sequences(Context& context) {
       .problem =
           [&](const Log& log) {
             const bool right = rule == "all_ranks" ? all_equal(log) : all_complete(log);
-            return problem_of(context.adapter(), kOperation, question_of(log, rule),
+            return problem_of(context.adapter(), kLint, question_of(log, rule),
                               [&](const json& result) { return first_difference(right, result.at("valid"), "valid"); });
           },
       .smaller = smaller_logs,
@@ -349,7 +349,7 @@ suite::Check lint_check(std::string id, std::string verifies, suite::Axis axis, 
           .verifies = {std::move(verifies)},
           .door = suite::Door::adapter,
           .axes = {std::move(axis)},
-          .operations = {kOperation},
+          .operations = {kLint},
           .body = std::move(body)};
 }
 

@@ -21,7 +21,7 @@ using Lists = std::vector<std::vector<int>>;
 
 namespace {
 
-constexpr const char* kOperation = "groups.parallel_groups";
+constexpr const char* kParallelGroups = "groups.parallel_groups";
 
 // ---- recorded ----
 
@@ -36,14 +36,14 @@ std::string mode_of(const json& one) {
 std::string problem_of_recorded(suite::Adapter& adapter, const json& one) {
   const json args{{"convention", "colossalai"}, {"world_size", one.at("world_size")}, {"parallel", one.at("parallel")}};
   if (one.contains("error")) {
-    const Answer answer = answer_to(adapter, kOperation, args);
+    const Answer answer = answer_to(adapter, kParallelGroups, args);
     if (!answer.is_refused()) return "is refused in the record, here answered";
     const bool fits = answer.kind == "invalid_argument" || answer.kind == "not_found" || answer.kind == "out_of_range";
     return fits ? "" : fmt::format("is refused as '{}': {}", answer.kind, answer.message);
   }
   json expected = one;
   for (const char* input : {"kind", "world_size", "parallel"}) expected.erase(input);
-  return problem_of(adapter, kOperation, args, [&](const json& result) { return first_difference(expected, result); });
+  return problem_of(adapter, kParallelGroups, args, [&](const json& result) { return first_difference(expected, result); });
 }
 
 void recorded_modes(Context& context) {
@@ -97,7 +97,7 @@ void judge_sizes(Context& context, const std::function<std::string(const AxisSiz
 
 void judge_answers(Context& context, const std::string& convention, const JudgeSizes& judge) {
   judge_sizes(context, [&](const AxisSizes& sizes) {
-    return problem_of(context.adapter(), kOperation, question_of(convention, sizes),
+    return problem_of(context.adapter(), kParallelGroups, question_of(convention, sizes),
                       [&](const json& result) { return judge(sizes, result); });
   });
 }
@@ -273,7 +273,7 @@ void layouts(Context& context, const std::string& convention) {
   json args = question_of(convention, sizes);
   args["parallel"]["tensor"]["mode"] = layout.mode;
   if (layout.mode == "2.5d") args["parallel"]["tensor"]["depth"] = layout.depth;
-  report_words(problem_of(context.adapter(), kOperation, args, [&](const json& result) -> std::string {
+  report_words(problem_of(context.adapter(), kParallelGroups, args, [&](const json& result) -> std::string {
     const auto expected = groups_of(layout, sizes);
     if (groups_in(result).size() != expected.size())
       return fmt::format("{} modes, expected {}", groups_in(result).size(), expected.size());
@@ -321,7 +321,7 @@ suite::Axis faults_axis() {
 void refusals(Context& context) {
   const Bad& bad = *std::ranges::find_if(
       bad_sizes(), [&](const Bad& one) { return context.parameters().text("fault") == one.fault; });
-  const Answer answer = answer_to(context.adapter(), kOperation, bad.args);
+  const Answer answer = answer_to(context.adapter(), kParallelGroups, bad.args);
   if (!answer.is_refused()) return report_words("answered: " + answer.result.dump().substr(0, 160));
   if (answer.kind != "invalid_argument" && answer.kind != "not_found")
     report_words(fmt::format("refused as '{}': {}", answer.kind, answer.message));
@@ -444,7 +444,7 @@ void conventions_refused(Context& context) {
 suite::Axis sizes_axis() { return {"sizes", {"5x1x1", "1x1x3", "1x4x1", "3x2x1", "2x3x4", "random"}}; }
 
 suite::Check answer_check(std::string id, std::string verifies, std::vector<suite::Axis> axes,
-                          std::function<void(Context&)> body, std::string operation = kOperation,
+                          std::function<void(Context&)> body, std::string operation = kParallelGroups,
                           std::string convention = "colossalai") {
   return {.id = std::move(id),
           .verifies = {std::move(verifies)},
@@ -463,7 +463,7 @@ void add_property(suite::Suite& suite, const std::string& name, const std::strin
   for (const auto& [part, convention] : kConventions)
     suite.add(answer_check(
         part + name, verifies, {sizes_axis()},
-        [judge, convention](Context& context) { judge_answers(context, convention, judge); }, kOperation, convention));
+        [judge, convention](Context& context) { judge_answers(context, convention, judge); }, kParallelGroups, convention));
 }
 
 }  // namespace
@@ -480,8 +480,8 @@ void add_mode_answer_checks(suite::Suite& suite) {
   for (const auto& [part, convention] : kConventions)
     suite.add(answer_check(
         part + "layouts", "GROUP-037@0b5f", {layouts_axis()},
-        [convention](Context& context) { layouts(context, convention); }, kOperation, convention));
-  suite.add(answer_check("groups.answers.refusals", "GROUP-025@063a", {faults_axis()}, refusals, kOperation, ""));
+        [convention](Context& context) { layouts(context, convention); }, kParallelGroups, convention));
+  suite.add(answer_check("groups.answers.refusals", "GROUP-025@063a", {faults_axis()}, refusals, kParallelGroups, ""));
   suite.add(answer_check("groups.conventions.refusals", "GROUP-025@063a",
                          {{"fault", {"another_world", "no_stage", "unknown_convention"}}}, conventions_refused,
                          "groups.conventions", ""));

@@ -15,7 +15,7 @@ using suite::Context;
 
 namespace {
 
-constexpr const char* kOperation = "groups.shared_module";
+constexpr const char* kSharedModule = "groups.shared_module";
 
 json question_of(const json& one, const char* convention) {
   return {{"convention", convention},
@@ -60,10 +60,10 @@ void recorded_shared(Context& context) {
     const std::string about =
         fmt::format("world {}, stages {}: ", args["world_size"].dump(), args["pipeline_ranks"].dump());
     if (one.contains("error")) {
-      expect_refusal(answer_to(context.adapter(), kOperation, args));
+      expect_refusal(answer_to(context.adapter(), kSharedModule, args));
       continue;
     }
-    const std::string words = problem_of(context.adapter(), kOperation, args, [&](const json& result) {
+    const std::string words = problem_of(context.adapter(), kSharedModule, args, [&](const json& result) {
       auto calls = first_difference(one.at("new_group_calls"), result.at("new_group_calls"), "new_group_calls");
       return calls.empty() ? problem_of_ranks(one.at("ranks"), result.at("ranks")) : calls;
     });
@@ -106,7 +106,7 @@ void source_is_first(Context& context) {
   const json args{{"world_size", sizes.world()},
                   {"parallel", {{"pipeline", sizes.pipeline}, {"tensor", {{"size", sizes.tensor}, {"mode", "1d"}}}}},
                   {"pipeline_ranks", stages}};
-  report_words(problem_of(context.adapter(), kOperation, args,
+  report_words(problem_of(context.adapter(), kSharedModule, args,
                           [&](const json& result) { return problem_of_answer(sizes, stages, result); }));
 }
 
@@ -114,7 +114,7 @@ void source_is_first(Context& context) {
 void stages_refused(Context& context) {
   const auto stages = json::parse(context.parameters().text("stages")).get<std::vector<int>>();
   const json args{{"world_size", 8}, {"parallel", {{"pipeline", 4}}}, {"pipeline_ranks", stages}};
-  expect_refusal(answer_to(context.adapter(), kOperation, args));
+  expect_refusal(answer_to(context.adapter(), kSharedModule, args));
 }
 
 // A module is shared in a world that starts: what the tensor mode cannot lay out is refused here too.
@@ -124,7 +124,7 @@ void sizes_refused(Context& context) {
   const json args{{"world_size", 2 * tensor.at("size").get<int>()},
                   {"parallel", {{"pipeline", 2}, {"tensor", tensor}}},
                   {"pipeline_ranks", {0, 1}}};
-  const Answer answer = answer_to(context.adapter(), kOperation, args);
+  const Answer answer = answer_to(context.adapter(), kSharedModule, args);
   expect_refusal(answer);
   expect_named(answer.message, {square ? "8" : "9"});
 }
@@ -136,26 +136,26 @@ void add_shared_module_checks(suite::Suite& suite) {
              .verifies = {"GROUP-028@af88"},
              .door = suite::Door::adapter,
              .axes = {{"stages", {"from_the_first", "later", "descending", "refused"}}},
-             .operations = {kOperation},
+             .operations = {kSharedModule},
              .convention = "colossalai",
              .body = recorded_shared});
   suite.add({.id = "groups.shared_modules.refusals",
              .verifies = {"GROUP-025@063a"},
              .door = suite::Door::adapter,
              .axes = {{"fault", {"no_square", "no_cube"}}},
-             .operations = {kOperation},
+             .operations = {kSharedModule},
              .body = sizes_refused});
   suite.add({.id = "groups.shared_modules.stages",
              .verifies = {"GROUP-029@814b"},
              .door = suite::Door::adapter,
              .axes = {{"stages", {"[0]", "[0,4]", "[-1,2]", "[2,1,2]"}}},
-             .operations = {kOperation},
+             .operations = {kSharedModule},
              .body = stages_refused});
   suite.add({.id = "groups.shared_modules.source",
              .verifies = {"GROUP-029@814b"},
              .door = suite::Door::adapter,
              .axes = {{"stages", {"[0,3]", "[1,3]", "[2,3]", "[3,0]", "[1,2,3]"}}},
-             .operations = {kOperation},
+             .operations = {kSharedModule},
              .body = source_is_first});
 }
 

@@ -13,12 +13,12 @@ namespace {
 // As many as can be told by an earlier one.
 constexpr int kMostStages = 5;
 
-json program_at(const json& args, const json& result, const std::string& stage, int left) {
+json program_told(const json& args, const json& result, const std::string& stage, int left) {
   const json& before = args.at("program");
   if (stage == "before") return before;
   if (left == 0) throw std::out_of_range("stages that are told by one another");
   const json& told = stage == "final" ? result.at("final") : result.at("stages").at(stage);
-  if (told.contains("same_as")) return program_at(args, result, told.at("same_as"), left - 1);
+  if (told.contains("same_as")) return program_told(args, result, told.at("same_as"), left - 1);
   if (told.contains("vars")) return told;
   json program = before;
   program["ops"] = told.at("ops");
@@ -29,7 +29,7 @@ json program_at(const json& args, const json& result, const std::string& stage, 
 }  // namespace
 
 json program_at(const json& args, const json& result, const std::string& stage) {
-  return program_at(args, result, stage, kMostStages);
+  return program_told(args, result, stage, kMostStages);
 }
 
 namespace {

@@ -11,6 +11,7 @@
 namespace plumbline::conformance {
 
 inline const char* const kPass = "bucketing.dp_pass";
+inline const char* const kRaces = "bucketing.race_check";
 
 /// The program of a stage, or the final one, that is told by an earlier one that is equal.
 [[nodiscard]] nlohmann::json program_at(const nlohmann::json& args, const nlohmann::json& result,

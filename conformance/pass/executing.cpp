@@ -35,7 +35,7 @@ Execution run_of_rank(const Program& program, const Rings& rings, const Comparis
   return result;
 }
 
-std::string difference_of(const std::string& what, const std::vector<double>& before, const std::vector<double>& after,
+std::string difference_of_values(const std::string& what, const std::vector<double>& before, const std::vector<double>& after,
                           double tolerance) {
   if (before.size() != after.size())
     return fmt::format("{} has {} elements, then {}", what, before.size(), after.size());
@@ -55,7 +55,7 @@ std::string difference_of(const Program& program, const Execution& before, const
     const auto found = after.gradients.find(parameter);
     if (found == after.gradients.end()) return fmt::format("'{}' is not updated any more", parameter);
     const std::string words =
-        difference_of(fmt::format("the gradient of '{}'", parameter), gradient, found->second, tolerance);
+        difference_of_values(fmt::format("the gradient of '{}'", parameter), gradient, found->second, tolerance);
     if (!words.empty()) return words;
   }
   for (const auto& [name, variable] : program.variables) {
@@ -63,7 +63,7 @@ std::string difference_of(const Program& program, const Execution& before, const
     const auto found = after.variables.find(name);
     if (found == after.variables.end()) return fmt::format("'{}' is not written any more", name);
     const std::string words =
-        difference_of(fmt::format("'{}'", name), before.variables.at(name), found->second, tolerance);
+        difference_of_values(fmt::format("'{}'", name), before.variables.at(name), found->second, tolerance);
     if (!words.empty()) return words;
   }
   return {};

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "conformance/pass/answers.hpp"
 #include "conformance/pass/executing.hpp"
 #include "conformance/pass/race_checks.hpp"
 #include "conformance/pass/random_programs.hpp"
@@ -22,7 +23,6 @@ using suite::Door;
 
 namespace {
 
-const char* const kPass = "bucketing.dp_pass";
 
 bool is_power_of_two(int number) { return (number & (number - 1)) == 0; }
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "conformance/pass/answers.hpp"
 #include "conformance/pass/random_programs.hpp"
 #include "conformance/support/asking.hpp"
 #include "conformance/support/property.hpp"
@@ -24,8 +25,6 @@ using suite::Door;
 
 namespace {
 
-const char* const kRaces = "bucketing.race_check";
-const char* const kPass = "bucketing.dp_pass";
 const char* const kFold = "/auto_parallel/data_parallel";
 
 const Rings& some_rings() {
@@ -157,16 +156,16 @@ void by_closure(Context& context) {
 
 // ---- steps in which something orders each reduction, and what is taken away ----
 
-Op op_of(std::string type, program::Slots inputs, program::Slots outputs) {
+Op step_op_of(std::string type, program::Slots inputs, program::Slots outputs) {
   return {.type = std::move(type), .inputs = std::move(inputs), .outputs = std::move(outputs), .role = 1};
 }
 Op reduction_of(const std::string& name) {
-  Op op = op_of("all_reduce", {{"x", {name}}}, {{"out", {name}}});
+  Op op = step_op_of("all_reduce", {{"x", {name}}}, {{"out", {name}}});
   op.ring = 12, op.reduction = comm::ReduceOp::sum, op.name_scope = kFold;
   return op;
 }
 Op wait_of(const std::string& type) {
-  Op op = op_of(type, {}, {});
+  Op op = step_op_of(type, {}, {});
   op.ring = 12;
   return op;
 }
@@ -184,14 +183,14 @@ Program overlapped(int gradients) {
   std::vector<Op> ops;
   for (int i = 0; i < gradients; ++i) {
     const std::string name = "g" + std::to_string(i);
-    ops.push_back(op_of("relu", {{"X", {"x"}}}, {{"Out", {name}}}));
+    ops.push_back(step_op_of("relu", {{"X", {"x"}}}, {{"Out", {name}}}));
     ops.push_back(wait_of("c_wait_compute"));
     ops.push_back(reduction_of(name));
     ops.back().on_calculation_stream = false;
   }
   ops.push_back(wait_of("c_wait_comm"));
   for (int i = 0; i < gradients; ++i)
-    ops.push_back(op_of("scale", {{"X", {"g" + std::to_string(i)}}}, {{"Out", {"y" + std::to_string(i)}}}));
+    ops.push_back(step_op_of("scale", {{"X", {"g" + std::to_string(i)}}}, {{"Out", {"y" + std::to_string(i)}}}));
   return declared(ops);
 }
 
@@ -199,14 +198,14 @@ Program overlapped(int gradients) {
 Program fused(int gradients) {
   std::vector<std::string> names;
   for (int i = 0; i < gradients; ++i) names.push_back("g" + std::to_string(i));
-  std::vector<Op> ops{op_of("coalesce_tensor", {{"Input", names}}, {{"Output", names}, {"FusedOutput", {"all"}}})};
+  std::vector<Op> ops{step_op_of("coalesce_tensor", {{"Input", names}}, {{"Output", names}, {"FusedOutput", {"all"}}})};
   ops[0].attributes = {{"copy_data", false}, {"use_align", true}, {"dtype", std::string("float32")}};
-  for (const std::string& name : names) ops.push_back(op_of("relu", {{"X", {"x"}}}, {{"Out", {name}}}));
-  ops.push_back(op_of("nop", {{"X", {names.back()}}}, {{"Out", {"all"}}}));
+  for (const std::string& name : names) ops.push_back(step_op_of("relu", {{"X", {"x"}}}, {{"Out", {name}}}));
+  ops.push_back(step_op_of("nop", {{"X", {names.back()}}}, {{"Out", {"all"}}}));
   ops.push_back(reduction_of("all"));
-  ops.push_back(op_of("nop", {{"X", {"all"}}}, {{"Out", names}}));
+  ops.push_back(step_op_of("nop", {{"X", {"all"}}}, {{"Out", names}}));
   for (std::size_t i = ops.size() - 3; i < ops.size(); ++i) ops[i].stream = "gradient_sync_stream";
-  for (const std::string& name : names) ops.push_back(op_of("scale", {{"X", {name}}}, {{"Out", {"of_" + name}}}));
+  for (const std::string& name : names) ops.push_back(step_op_of("scale", {{"X", {name}}}, {{"Out", {"of_" + name}}}));
   return declared(ops);
 }
 
@@ -233,12 +232,12 @@ const std::map<std::string, Taken>& taken() {
     std::swap(early.ops[3], early.ops[4]);
     cases["wait_ahead_of_the_write"] = {early, {{4, 5}}};
     Program written = overlapped(1);  // 0 make, 1 wait, 2 reduce, 3 wait, 4 read
-    written.ops[3] = op_of("relu", {{"X", {"x"}}}, {{"Out", {"g0"}}});
+    written.ops[3] = step_op_of("relu", {{"X", {"x"}}}, {{"Out", {"g0"}}});
     cases["written_while_it_is_sent"] = {written, {{2, 3}, {2, 4}}};
     Program sent = overlapped(1);
-    sent.ops[2] = op_of("send_v2", {{"X", {"g0"}}}, {});
+    sent.ops[2] = step_op_of("send_v2", {{"X", {"g0"}}}, {});
     sent.ops[2].ring = 12, sent.ops[2].on_calculation_stream = false;
-    sent.ops[3] = op_of("relu", {{"X", {"x"}}}, {{"Out", {"g0"}}});
+    sent.ops[3] = step_op_of("relu", {{"X", {"x"}}}, {{"Out", {"g0"}}});
     cases["written_while_it_is_read"] = {sent, {{2, 3}}};
     // 0 coalesce, 1 and 2 make, 3 nop, 4 reduce, 5 nop, 6 and 7 read
     cases["dependency_before"] = {erased(fused(2), 3), {{1, 3}, {2, 3}}};
@@ -283,7 +282,7 @@ void none_where_ordered(Context& context) {
 
 // ---- what the pass leaves ----
 
-constexpr int kSteps = 100;
+constexpr int kRandomSteps = 100;
 
 json pass_question_of(const DrawnStep& step) {
   json args = question_of(step.program(), step.rings());
@@ -314,7 +313,7 @@ void pass_leaves_none(Context& context) {
                                   .problem = problem,
                                   .smaller = smaller_training_steps,
                                   .words = [](const DrawnStep& step) { return words_of(step.program()); }},
-                                 context.seed(), kSteps));
+                                 context.seed(), kRandomSteps));
 }
 
 // ---- refusals ----

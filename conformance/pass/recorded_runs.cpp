@@ -27,7 +27,6 @@ using suite::Door;
 
 namespace {
 
-const char* const kRaces = "bucketing.race_check";
 
 template <class Judge>
 void judge_recorded(Context& context, const Judge& judge) {

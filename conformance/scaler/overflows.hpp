@@ -12,6 +12,8 @@
 
 namespace plumbline::conformance {
 
+inline constexpr const char* kTrace = "scaler.trace";
+
 /// A rule and the steps that it is taken through.
 struct Overflows {
   nlohmann::json init;      // the rule, as its convention names it
@@ -20,6 +22,10 @@ struct Overflows {
 
 /// The scale and counters before the first step and behind each.
 using ScaleRows = std::vector<nlohmann::json>;
+/// The scale that a step used.
+[[nodiscard]] inline double scale_at(const ScaleRows& rows, std::size_t step) {
+  return rows[step].at("scale").get<double>();
+}
 
 /// "" when the rows are what the rule makes of the steps.
 using JudgeRows = std::function<std::string(const Overflows& asked, const ScaleRows& rows)>;

@@ -16,10 +16,6 @@ using suite::Door;
 
 namespace {
 
-const char* const kTrace = "scaler.trace";
-
-double scale_at(const ScaleRows& rows, std::size_t step) { return rows[step].at("scale").get<double>(); }
-
 // How a row came to be, counted from the steps alone.
 struct History {
   std::int64_t clean = 0;      // clean steps in a row, this one included

@@ -18,8 +18,6 @@ using suite::Door;
 
 namespace {
 
-const char* const kTrace = "scaler.trace";
-
 // Operations of steps, and which row is what.
 struct Calls {
   json ops = json::array({json::array({"scale", {1.0}})});
@@ -92,8 +90,6 @@ void steps(Context& context) {
       .words = [](const Overflows& asked) { return asked.init.dump() + " " + text_of(asked.found); }};
   report_words(search(property, context.seed(), trials));
 }
-
-double scale_at(const ScaleRows& rows, std::size_t step) { return rows[step].at("scale").get<double>(); }
 
 std::string overflow_backs_off(const Overflows& asked, const ScaleRows& rows) {
   for (std::size_t step = 1; step < rows.size(); ++step) {

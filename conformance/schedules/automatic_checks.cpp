@@ -55,7 +55,7 @@ struct Wanted {
   Times times;
   int limit = 0;  // activations, of each rank
 };
-json question_of(const Wanted& wanted) {
+json question_of_wanted(const Wanted& wanted) {
   json args = question_of(wanted.shape);
   args["durations"] = {
       {"F", wanted.times.forward}, {"I", wanted.times.input_gradient}, {"W", wanted.times.weight_gradient}};
@@ -87,7 +87,7 @@ void judge_wanted(Context& context, int chunks, const std::string& limit, const 
   Random random(context.seed());
   for (int trial = 0; trial < 25; ++trial) {
     const Wanted wanted = draw(random, chunks, limit);
-    const json args = question_of(wanted);
+    const json args = question_of_wanted(wanted);
     const std::string problem = problem_of(context.adapter(), "schedules.generate", args, [&](const json& result) {
       return problem_of_answer(result, wanted.shape, [&](const PlanShape& shape, const Schedule& schedule) {
         const std::string left_out = problem_of_work(shape, schedule);
@@ -139,7 +139,7 @@ void says_the_least_limit(Context& context) {
   const int chunks = static_cast<int>(context.parameters().number("chunks"));
   const Wanted least{
       .shape = {.schedule = "auto", .ranks = 4, .micro_batches = 8, .chunks = chunks}, .times = {}, .limit = chunks};
-  json args = question_of(least);
+  json args = question_of_wanted(least);
   for (int limit = -1; limit < chunks; ++limit) {
     args["memory_limit"] = limit;
     const Answer answer = answer_to(context.adapter(), "schedules.generate", args);
@@ -148,7 +148,7 @@ void says_the_least_limit(Context& context) {
       return report_words(fmt::format("{} is refused without the least limit, {}: {}: {}", args.dump(), chunks,
                                       answer.kind, answer.message));
   }
-  report_words(problem_of(context.adapter(), "schedules.generate", question_of(least),
+  report_words(problem_of(context.adapter(), "schedules.generate", question_of_wanted(least),
                           [&](const json& result) { return problem_of_answer(result, least.shape, problem_of_work); }));
 }
 

@@ -80,17 +80,10 @@ std::vector<std::string> names_of(const std::vector<std::string>& kinds) {
   return names;
 }
 
-json question(const std::vector<std::string>& rows, const std::vector<int>& stage_to_rank, int micro_batches) {
-  return {{"ranks", rows},
-          {"stage_to_rank", stage_to_rank},
-          {"num_stages", stage_to_rank.size()},
-          {"microbatches", micro_batches}};
-}
-
 void names_the_fault(Context& context) {
   const auto one = std::ranges::find(planted(), context.parameters().text("fault"), &Planted::name);
   report_words(problem_of(context.adapter(), "schedules.check",
-                          question(one->rows, one->stage_to_rank, one->micro_batches),
+                          question_of_rows(one->rows, one->stage_to_rank, one->micro_batches),
                           [&](const json& result) -> std::string {
                             if (result.at("valid").get<bool>()) return fmt::format("{} is valid", one->name);
                             for (const json& problem : result.at("problems")) {
@@ -118,7 +111,7 @@ void tells_modes_apart(Context& context) {
   const Schedule schedule = schedule_of(json(rows), json{0, 1}, 2);
   const bool rendezvous = problem_of_waiting(schedule, false).empty();
   report_words(problem_of(
-      context.adapter(), "schedules.check", question(rows, {0, 1}, 2), [&](const json& result) -> std::string {
+      context.adapter(), "schedules.check", question_of_rows(rows, {0, 1}, 2), [&](const json& result) -> std::string {
         const json expected{{"valid", rendezvous}, {"deadlock_free", {{"buffered", true}, {"rendezvous", rendezvous}}}};
         return first_difference(expected, result);
       }));
@@ -128,7 +121,7 @@ void warns_of_order(Context& context) {
   const std::string& matching = context.parameters().text("matching");
   const std::vector<std::string> rows{"0F0,0F1,(0SEND_F0;0SEND_F1)P2P,0RECV_B1,0B1,0RECV_B0,0B0",
                                       "(1RECV_F1;1RECV_F0)P2P,1F1,1B1,1SEND_B1,1F0,1B0,1SEND_B0"};
-  json args = question(rows, {0, 1}, 2);
+  json args = question_of_rows(rows, {0, 1}, 2);
   args["matching"] = matching;
   report_words(problem_of(context.adapter(), "schedules.check", args, [&](const json& result) -> std::string {
     const char* severity = matching == "fifo" ? "error" : "warning";
@@ -148,7 +141,7 @@ void accepts(Context& context) {
     const Schedule schedule = random_plan(random, messages);
     const std::vector<int> peaks = peaks_of(schedule);
     json args =
-        question(rows_of(schedule).get<std::vector<std::string>>(), schedule.stage_to_rank, schedule.micro_batches);
+        question_of_rows(rows_of(schedule).get<std::vector<std::string>>(), schedule.stage_to_rank, schedule.micro_batches);
     const std::string problem = problem_of(context.adapter(), "schedules.check", args, [&](const json& result) {
       return first_difference({{"valid", true}, {"peak_activations", peaks}}, result);
     });

@@ -30,14 +30,8 @@ namespace {
 constexpr int kNowhere = -1;   // the position of what is not there
 constexpr int kAnywhere = -2;  // the rank of what several are part of
 
-json question(const std::vector<std::string>& rows, const std::vector<int>& stage_to_rank, int micro_batches) {
-  return {{"ranks", rows},
-          {"stage_to_rank", stage_to_rank},
-          {"num_stages", stage_to_rank.size()},
-          {"microbatches", micro_batches}};
-}
-json question(const Schedule& schedule) {
-  return question(rows_of(schedule).get<std::vector<std::string>>(), schedule.stage_to_rank, schedule.micro_batches);
+json question_of_plan(const Schedule& schedule) {
+  return question_of_rows(rows_of(schedule).get<std::vector<std::string>>(), schedule.stage_to_rank, schedule.micro_batches);
 }
 
 std::string name_of_action(const Action& action) {
@@ -192,7 +186,7 @@ void says_where(Context& context) {
     return problem_of_places(result.at("problems"), rows);
   };
   report_words(problem_of(context.adapter(), "schedules.check",
-                          question(fault->rows, fault->stage_to_rank, fault->micro_batches), judge));
+                          question_of_rows(fault->rows, fault->stage_to_rank, fault->micro_batches), judge));
 }
 
 // ---- a walk ----
@@ -302,7 +296,7 @@ void agrees_with_a_walk(Context& context) {
   Random random(context.seed());
   for (int trial = 0; trial < 300; ++trial) {
     const Schedule plan = disturbed_plan(random);
-    json args = question(plan);
+    json args = question_of_plan(plan);
     args["matching"] = matching;
     const std::string problem = problem_of(context.adapter(), "schedules.check", args, [&](const json& result) {
       return problem_of_judgement(plan, matching == "fifo", result);
@@ -374,7 +368,7 @@ void finds_any_fault(Context& context) {
     const auto one = spoilt(random, fault, messages);
     if (!one) continue;
     ++tried;
-    const json args = question(one->plan);
+    const json args = question_of_plan(one->plan);
     const std::string problem = problem_of(context.adapter(), "schedules.check", args, [&](const json& result) {
       return problem_of_naming(result, one->kinds, one->rank, one->position, one->action);
     });
@@ -411,7 +405,7 @@ void accepts_whole_plan(Context& context, const PlanShape& shape, const std::str
   const Schedule computations = schedules::generate(
       schedules::family_of(shape.schedule),
       {.ranks = shape.ranks, .micro_batches = shape.micro_batches, .stages_per_rank = shape.chunks});
-  json args = question(put_in(what, computations)),
+  json args = question_of_plan(put_in(what, computations)),
        expected{
            {"valid", true}, {"problems", json::array()}, {"deadlock_free", {{"buffered", true}, {"rendezvous", true}}}};
   if (shape.schedule == "forward-only")
@@ -435,9 +429,9 @@ void accepts_whole_plans(Context& context) {
 
 // ---- what is no plan ----
 
-void refuses(Context& context) {
+void refuses_no_question(Context& context) {
   const std::string& fault = context.parameters().text("fault");
-  json args = question({"0F0,0B0", "1F0,1B0"}, {0, 1}, 1);
+  json args = question_of_rows({"0F0,0B0", "1F0,1B0"}, {0, 1}, 1);
   if (fault == "no_micro_batches") args["microbatches"] = 0;
   if (fault == "places_too_few") args["stage_to_rank"] = {0};
   if (fault == "place_outside") args["stage_to_rank"] = {0, 2};
@@ -472,7 +466,7 @@ void add_judging_checks(suite::Suite& suite) {
       {{"put_in", {"nothing", "turned_pairs", "messages", "shapes", "sharding"}}}, accepts_whole_plans);
   add("refuses", "SCHED-084@cf76",
       {{"fault", {"no_micro_batches", "places_too_few", "place_outside", "cell", "half_a_pair", "huge_micro_batch"}}},
-      refuses);
+      refuses_no_question);
 }
 
 }  // namespace plumbline::conformance

@@ -255,20 +255,20 @@ void each_send_waited_for(Context& context) {
 
 // ---- refusals ----
 
-struct Refused {
+struct BadOrder {
   const char* name;
   std::vector<std::string> rows;
   std::vector<int> stage_to_rank;
 };
-const std::vector<Refused>& refused() {
-  static const std::vector<Refused> list{{"circle", {"0F0,0B0,0F1,0B1", "1F0,1F1,1B1,1B0"}, {0, 1}},
+const std::vector<BadOrder>& bad_orders() {
+  static const std::vector<BadOrder> list{{"circle", {"0F0,0B0,0F1,0B1", "1F0,1F1,1B1,1B0"}, {0, 1}},
                                          {"message", {"0F0,0SEND_F0,0B0", "1F0,1B0"}, {0, 1}},
                                          {"stage", {"0F0,0B0", "1F0,1B0,5F0"}, {0, 1}},
                                          {"rank", {"0F0,0B0,1F0,1B0", ""}, {0, 1}}};
   return list;
 }
-void refuses(Context& context) {
-  const auto one = std::ranges::find(refused(), context.parameters().text("fault"), &Refused::name);
+void refuses_bad_orders(Context& context) {
+  const auto one = std::ranges::find(bad_orders(), context.parameters().text("fault"), &BadOrder::name);
   const Answer answer = answer_to(
       context.adapter(), "schedules.lower",
       {{"compute_only", one->rows}, {"stage_to_rank", one->stage_to_rank}, {"num_stages", one->stage_to_rank.size()}});
@@ -418,7 +418,7 @@ void add_lowering_checks(suite::Suite& suite) {
   add("refuses_no_plan", "SCHED-090@9854", {{"fault", {"twice", "places_too_few", "place_outside", "cell"}}},
       refuses_no_plan);
   add("each_send_waited_for", "SCHED-071@1c3e", {{"most", {"1", "2", "4"}}}, each_send_waited_for);
-  add("refuses", "SCHED-039@2f16", {{"fault", {"circle", "message", "stage", "rank"}}}, refuses);
+  add("refuses", "SCHED-039@2f16", {{"fault", {"circle", "message", "stage", "rank"}}}, refuses_bad_orders);
 }
 
 }  // namespace plumbline::conformance

@@ -29,13 +29,13 @@ struct Layer {
   int forward = 0, backward = 0, parameters = 0, activations = 0, output = 0;
 };
 
-struct Model {
+struct LayeredModel {
   std::vector<Layer> layers;
   int stages = 1, micro_batches = 1;
   int bandwidth = 0;  // 0: none is given
 };
 
-json question_of(const Model& model) {
+json question_of_model(const LayeredModel& model) {
   json layers = json::array();
   for (const Layer& layer : model.layers)
     layers.push_back({{"forward", layer.forward},
@@ -49,24 +49,24 @@ json question_of(const Model& model) {
   return question;
 }
 
-std::string text_of(const Model& model) { return question_of(model).dump(); }
+std::string text_of_model(const LayeredModel& model) { return question_of_model(model).dump(); }
 
-std::vector<Model> smaller(const Model& model) {
-  std::vector<Model> list;
+std::vector<LayeredModel> smaller(const LayeredModel& model) {
+  std::vector<LayeredModel> list;
   const auto add = [&](const auto& change) {
-    Model other = model;
+    LayeredModel other = model;
     change(other);
     list.push_back(std::move(other));
   };
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     if (static_cast<int>(model.layers.size()) > model.stages)
-      add([&](Model& other) { other.layers.erase(other.layers.begin() + static_cast<std::ptrdiff_t>(i)); });
+      add([&](LayeredModel& other) { other.layers.erase(other.layers.begin() + static_cast<std::ptrdiff_t>(i)); });
     for (int Layer::* field :
          {&Layer::forward, &Layer::backward, &Layer::parameters, &Layer::activations, &Layer::output})
-      if (model.layers[i].*field > 0) add([&](Model& other) { --(other.layers[i].*field); });
+      if (model.layers[i].*field > 0) add([&](LayeredModel& other) { --(other.layers[i].*field); });
   }
-  if (model.stages > 1) add([](Model& other) { --other.stages; });
-  if (model.micro_batches > 1) add([](Model& other) { --other.micro_batches; });
+  if (model.stages > 1) add([](LayeredModel& other) { --other.stages; });
+  if (model.micro_batches > 1) add([](LayeredModel& other) { --other.micro_batches; });
   return list;
 }
 
@@ -75,7 +75,7 @@ struct Need {
   int forward = 0, backward = 0, bytes = 0;
   double message = 0;
 };
-std::vector<Need> needs_of(const Model& model, const Numbers& boundaries) {
+std::vector<Need> needs_of(const LayeredModel& model, const Numbers& boundaries) {
   std::vector<Need> needs(static_cast<std::size_t>(model.stages));
   for (int stage = 0; stage < model.stages; ++stage) {
     Need& need = needs[static_cast<std::size_t>(stage)];
@@ -115,7 +115,7 @@ std::vector<Numbers> all_partitions(int layers, int stages) {
   return all;
 }
 
-std::string problem_of_cover(const Numbers& found, const Model& model) {
+std::string problem_of_cover(const Numbers& found, const LayeredModel& model) {
   if (static_cast<int>(found.size()) != model.stages + 1 || found.front() != 0 ||
       found.back() != static_cast<int>(model.layers.size()) ||
       std::ranges::adjacent_find(found, std::ranges::greater_equal()) != found.end())
@@ -125,21 +125,21 @@ std::string problem_of_cover(const Numbers& found, const Model& model) {
 
 // What is best, and how much memory it takes to have any.
 constexpr int kNoLimit = std::numeric_limits<int>::max();
-double best_period(const Model& model, int memory) {
+double best_period(const LayeredModel& model, int memory) {
   double best = std::numeric_limits<double>::infinity();
   for (const Numbers& boundaries : all_partitions(static_cast<int>(model.layers.size()), model.stages))
     if (const auto needs = needs_of(model, boundaries); fullest_of(needs) <= memory)
       best = std::min(best, period_of(needs));
   return best;
 }
-int least_memory(const Model& model) {
+int least_memory(const LayeredModel& model) {
   int least = kNoLimit;
   for (const Numbers& boundaries : all_partitions(static_cast<int>(model.layers.size()), model.stages))
     least = std::min(least, fullest_of(needs_of(model, boundaries)));
   return least;
 }
 
-std::string problem_of_answer(const Model& model, int memory, const json& result) {
+std::string problem_of_answer(const LayeredModel& model, int memory, const json& result) {
   const auto found = result.at("boundaries").get<Numbers>();
   if (std::string words = problem_of_cover(found, model); !words.empty()) return words;
   const std::vector<Need> needs = needs_of(model, found);
@@ -156,30 +156,30 @@ std::string problem_of_answer(const Model& model, int memory, const json& result
                                                                fmt::join(found, ","), period_of(needs));
 }
 
-std::string problem_at(Adapter& adapter, const Model& model, int memory) {
-  json question = question_of(model);
+std::string problem_at(Adapter& adapter, const LayeredModel& model, int memory) {
+  json question = question_of_model(model);
   if (memory != kNoLimit) question["memory"] = memory;
   return problem_of(adapter, kMeasured, question,
                     [&](const json& result) { return problem_of_answer(model, memory, result); });
 }
 
-Model drawn(Random& random) {
-  Model model{.layers = {}, .stages = random.between(1, 4), .micro_batches = random.between(1, 6)};
+LayeredModel drawn(Random& random) {
+  LayeredModel model{.layers = {}, .stages = random.between(1, 4), .micro_batches = random.between(1, 6)};
   for (int left = random.between(model.stages, model.stages + 4); left > 0; --left) model.layers.emplace_back();
   return model;
 }
 
-void search_models(Context& context, const std::function<void(Random&, Model&)>& fill,
-                   const std::function<std::string(const Model&)>& problem) {
-  const Property<Model> property{.draw =
+void search_models(Context& context, const std::function<void(Random&, LayeredModel&)>& fill,
+                   const std::function<std::string(const LayeredModel&)>& problem) {
+  const Property<LayeredModel> property{.draw =
                                      [&](Random& random) {
-                                       Model model = drawn(random);
+                                       LayeredModel model = drawn(random);
                                        fill(random, model);
                                        return model;
                                      },
                                  .problem = problem,
                                  .smaller = smaller,
-                                 .words = [](const Model& model) { return text_of(model); }};
+                                 .words = [](const LayeredModel& model) { return text_of_model(model); }};
   constexpr int trials = 150;
   report_words(search(property, context.seed(), trials));
 }
@@ -190,13 +190,13 @@ void shortest_period(Context& context) {
   const bool proportional = context.parameters().text("times") == "proportional";
   search_models(
       context,
-      [&](Random& random, Model& model) {
+      [&](Random& random, LayeredModel& model) {
         for (Layer& layer : model.layers) {
           layer.forward = random.between(0, 5);
           layer.backward = proportional ? 2 * layer.forward : random.between(0, 9);
         }
       },
-      [&](const Model& model) { return problem_at(context.adapter(), model, kNoLimit); });
+      [&](const LayeredModel& model) { return problem_at(context.adapter(), model, kNoLimit); });
 }
 
 // A message moves beside the computations, and the next one only behind it.
@@ -204,12 +204,12 @@ void messages_count(Context& context) {
   const bool slow = context.parameters().text("links") == "slow";
   search_models(
       context,
-      [&](Random& random, Model& model) {
+      [&](Random& random, LayeredModel& model) {
         model.bandwidth = slow ? 2 : 0;
         for (Layer& layer : model.layers)
           layer = {.forward = random.between(0, 3), .backward = random.between(0, 5), .output = random.between(0, 24)};
       },
-      [&](const Model& model) { return problem_at(context.adapter(), model, kNoLimit); });
+      [&](const LayeredModel& model) { return problem_at(context.adapter(), model, kNoLimit); });
 }
 
 // ---- memory ----
@@ -220,7 +220,7 @@ void memory_is_kept(Context& context) {
   const auto micro_batches = static_cast<int>(context.parameters().number("micro_batches"));
   search_models(
       context,
-      [&](Random& random, Model& model) {
+      [&](Random& random, LayeredModel& model) {
         model.micro_batches = micro_batches;
         for (Layer& layer : model.layers) {
           layer = {.forward = random.between(0, 4), .backward = random.between(0, 6)};
@@ -228,12 +228,12 @@ void memory_is_kept(Context& context) {
           if (bytes == "activations") layer.activations = random.between(0, 5);
         }
       },
-      [&](const Model& model) -> std::string {
+      [&](const LayeredModel& model) -> std::string {
         const int least = least_memory(model);
         for (const int memory : {least, least + 3, least + 9})
           if (std::string words = problem_at(context.adapter(), model, memory); !words.empty())
             return fmt::format("memory {}: {}", memory, words);
-        json question = question_of(model);
+        json question = question_of_model(model);
         question["memory"] = least - 1;
         if (least == 0) return {};
         const Answer answer = answer_to(context.adapter(), kMeasured, question);
@@ -246,7 +246,7 @@ void memory_is_kept(Context& context) {
 // ---- what the choice costs ----
 
 // GPipe: the forwards are a line of stages that all micro-batches pass, and then the backwards are.
-std::string problem_of_costs(const Model& model, const json& candidate) {
+std::string problem_of_costs(const LayeredModel& model, const json& candidate) {
   const auto found = candidate.at("boundaries").get<Numbers>();
   const std::string words = fmt::format("{} [{}]: ", candidate.at("name").get<std::string>(), fmt::join(found, ","));
   if (static_cast<int>(found.size()) != model.stages + 1 || !std::ranges::is_sorted(found))
@@ -265,7 +265,7 @@ std::string problem_of_costs(const Model& model, const json& candidate) {
   return difference.empty() ? "" : words + difference;
 }
 
-std::string problem_of_candidates(const Model& model, const json& candidates) {
+std::string problem_of_candidates(const LayeredModel& model, const json& candidates) {
   std::map<std::string, json> by_name;
   for (const json& candidate : candidates) {
     if (std::string words = problem_of_costs(model, candidate); !words.empty()) return words;
@@ -276,7 +276,7 @@ std::string problem_of_candidates(const Model& model, const json& candidates) {
     if (const auto rest = uniform[stage] - uniform[stage - 1] - static_cast<int>(model.layers.size()) / model.stages;
         rest != 0 && rest != 1)
       return fmt::format("[{}] is not uniform", fmt::join(uniform, ","));
-  Model weighed = model;  // parameters alone, as if they were times
+  LayeredModel weighed = model;  // parameters alone, as if they were times
   for (Layer& layer : weighed.layers) layer = {.forward = layer.parameters};
   const auto balanced = by_name.at("parameters").at("boundaries").get<Numbers>();
   if (period_of(needs_of(weighed, balanced)) != best_period(weighed, kNoLimit))
@@ -289,7 +289,7 @@ void costs_of_candidates(Context& context) {
   const auto micro_batches = static_cast<int>(context.parameters().number("micro_batches"));
   search_models(
       context,
-      [&](Random& random, Model& model) {
+      [&](Random& random, LayeredModel& model) {
         model.micro_batches = micro_batches;
         while (equal && static_cast<int>(model.layers.size()) % model.stages != 0) model.layers.pop_back();
         for (Layer& layer : model.layers)
@@ -298,8 +298,8 @@ void costs_of_candidates(Context& context) {
                                 .backward = random.between(0, 8),
                                 .parameters = random.between(0, 9)};
       },
-      [&](const Model& model) {
-        json question = question_of(model);
+      [&](const LayeredModel& model) {
+        json question = question_of_model(model);
         question["schedule"] = "gpipe";
         return problem_of(context.adapter(), kCosts, question,
                           [&](const json& result) { return problem_of_candidates(model, result.at("candidates")); });
@@ -308,10 +308,10 @@ void costs_of_candidates(Context& context) {
 
 // ---- refusals ----
 
-void refuses(Context& context) {
+void refuses_bad_models(Context& context) {
   const std::string& fault = context.parameters().text("fault");
   const Layer layer{.forward = 1, .backward = 1, .parameters = 1, .activations = 1, .output = 1};
-  json question = question_of({.layers = {layer, layer}, .stages = 2, .micro_batches = 2});
+  json question = question_of_model({.layers = {layer, layer}, .stages = 2, .micro_batches = 2});
   if (fault == "negative_time") question["layers"][1]["backward"] = -1;
   if (fault == "not_a_number") question["layers"][1]["forward"] = "nan";
   if (fault == "negative_bytes") question["layers"][1]["activation_bytes"] = -1;
@@ -319,11 +319,7 @@ void refuses(Context& context) {
   if (fault == "no_stages") question["pp"] = 0;
   if (fault == "no_micro_batches") question["microbatches"] = 0;
   if (fault == "no_bandwidth") question["bandwidth"] = 0;
-  const Answer answer = answer_to(context.adapter(), kMeasured, question);
-  if (!answer.is_refused())
-    report_words(fmt::format("{}: {} is answered: {}", fault, question.dump(), answer.result.dump()));
-  else if (answer.kind != "invalid_argument" && answer.kind != "out_of_range")
-    report_words(fmt::format("{}: refused as '{}': {}", fault, answer.kind, answer.message));
+  report_words(problem_of_refusal(context.adapter(), kMeasured, question));
 }
 
 }  // namespace
@@ -348,7 +344,7 @@ void add_measured_partition_checks(suite::Suite& suite) {
       {{"fault",
         {"negative_time", "not_a_number", "negative_bytes", "more_stages_than_layers", "no_stages", "no_micro_batches",
          "no_bandwidth"}}},
-      refuses);
+      refuses_bad_models);
 }
 
 }  // namespace plumbline::conformance

@@ -399,14 +399,9 @@ void falls_back_to_uniform(Context& context) {
 
 // ---- refusals ----
 
-struct Refused {
-  std::string name, op;
-  json args;
-};
-
-const std::vector<Refused>& refused() {
+const std::vector<BadQuestion>& bad_partitions() {
   static const std::string uniform = "schedules.partition_uniform", optimal = "schedules.partition_optimal";
-  static const std::vector<Refused> list{
+  static const std::vector<BadQuestion> list{
       {"no_parts", uniform, {{"num_items", 4}, {"num_parts", 0}}},
       {"negative_items", uniform, {{"num_items", -1}, {"num_parts", 2}}},
       {"no_optimal_parts", optimal, {{"weights", {1, 2}}, {"parts", 0}}},
@@ -417,12 +412,7 @@ const std::vector<Refused>& refused() {
   return list;
 }
 
-suite::Axis refused_names(const std::vector<std::string>& names) { return {"fault", names}; }
-
-void refuses(Context& context) {
-  const auto one = std::ranges::find(refused(), context.parameters().text("fault"), &Refused::name);
-  report_words(problem_of_refusal(context.adapter(), one->op, one->args));
-}
+void refuses_bad_partitions(Context& context) { report_words(problem_of_bad_question(context, bad_partitions())); }
 
 }  // namespace
 
@@ -445,8 +435,8 @@ void add_partition_checks(suite::Suite& suite) {
   add("every_item_once", "SCHED-001@8c0f", uniform, {items, parts}, every_item_once);
   add("even_sizes", "SCHED-002@2812", uniform, {items, parts}, even_sizes);
   add("ends_act_alone", "SCHED-003@1760", uniform, {{"given", {"first", "last", "both"}}}, ends_act_alone);
-  add("ends_that_do_not_fit", "SCHED-004@2842", uniform, {refused_names({"ends_too_large", "rest_without_owner"})},
-      refuses);
+  add("ends_that_do_not_fit", "SCHED-004@2842", uniform, {suite::Axis{"fault", {"ends_too_large", "rest_without_owner"}}},
+      refuses_bad_partitions);
   add("chunks_in_turn", "SCHED-005@c270", uniform, {{"stages", {"1", "3"}}, {"chunks", {"1", "2", "4"}}},
       chunks_in_turn);
   add("least_heaviest", "SCHED-006@45f2", optimal, {weights}, least_heaviest);
@@ -463,8 +453,8 @@ void add_partition_checks(suite::Suite& suite) {
   add("layers_by_hand", "SCHED-012@dab7", {"schedules.count_layer_params"},
       {{"family", {"bilinear", "convolution", "norm", "recurrent", "other"}}}, layers_by_hand);
   add("bad_arguments", "SCHED-013@bad1", uniform,
-      {refused_names({"no_parts", "negative_items", "no_optimal_parts", "negative_weight", "weight_not_a_number"})},
-      refuses);
+      {suite::Axis{"fault", {"no_parts", "negative_items", "no_optimal_parts", "negative_weight", "weight_not_a_number"}}},
+      refuses_bad_partitions);
 }
 
 }  // namespace plumbline::conformance

@@ -72,6 +72,13 @@ bool some_refused(const suite::Parameters& parameters) {
   return !std::ranges::all_of(shapes_of(parameters), is_allowed);
 }
 
+json question_of_rows(const std::vector<std::string>& rows, const std::vector<int>& stage_to_rank, int micro_batches) {
+  return {{"ranks", rows},
+          {"stage_to_rank", stage_to_rank},
+          {"num_stages", stage_to_rank.size()},
+          {"microbatches", micro_batches}};
+}
+
 json question_of(const PlanShape& shape) {
   return {{"schedule", shape.schedule},
           {"pp", shape.ranks},

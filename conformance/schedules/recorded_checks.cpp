@@ -131,7 +131,7 @@ void deepspeed_stream(Context& context, const char* convention, const char* impl
       ask(context, convention, "schedules.instruction_stream", fields_of(one, {"schedule", "pp", "microbatches"}),
           fields_of(one, {"stages"}));
 }
-void deepspeed(Context& context) { deepspeed_stream(context, "deepspeed", "0.19"); }
+void deepspeed_pipelines(Context& context) { deepspeed_stream(context, "deepspeed", "0.19"); }
 void deepspeed_06(Context& context) { deepspeed_stream(context, "deepspeed-0.6", "0.6"); }
 
 // ---- ColossalAI and Megatron-LM ----
@@ -143,7 +143,7 @@ void traces(Context& context, const char* convention) {
                         "microbatch_group_size", "forward_only"}),
         one.contains("error") ? json() : fields_of(one, {"trace"}));
 }
-void colossalai(Context& context) { traces(context, "colossalai"); }
+void colossalai_pipelines(Context& context) { traces(context, "colossalai"); }
 void megatron(Context& context) { traces(context, "megatron"); }
 
 }  // namespace
@@ -180,12 +180,12 @@ void add_recorded_schedule_checks(suite::Suite& suite) {
       torch_loading);
   add("torch_placement", "SCHED-028@1cb6", "stage_to_rank", "torch", {"style", {"loop", "v"}}, torch_placement);
   const suite::Axis streams{"schedule", {"TrainSchedule", "InferenceSchedule"}};
-  add("deepspeed", "SCHED-029@7209", "instruction_stream", "deepspeed", streams, deepspeed);
+  add("deepspeed", "SCHED-029@7209", "instruction_stream", "deepspeed", streams, deepspeed_pipelines);
   add("deepspeed_data_parallel", "SCHED-029@7209", "instruction_stream", "deepspeed",
-      {"schedule", {"DataParallelSchedule"}}, deepspeed);
+      {"schedule", {"DataParallelSchedule"}}, deepspeed_pipelines);
   add("deepspeed_06", "SCHED-030@562c", "instruction_stream", "deepspeed-0.6", streams, deepspeed_06);
   add("colossalai", "SCHED-031@175c", "trace", "colossalai",
-      {"schedule", {"PipelineSchedule", "InterleavedPipelineSchedule"}}, colossalai);
+      {"schedule", {"PipelineSchedule", "InterleavedPipelineSchedule"}}, colossalai_pipelines);
   add("megatron", "SCHED-032@30ff", "trace", "megatron", {"schedule", {"1F1B", "interleaved"}}, megatron);
 }
 

@@ -240,7 +240,7 @@ void idle_alone(Context& context) {
     }
 }
 
-void refuses(Context& context) {
+void refuses_bad_times(Context& context) {
   const std::string& fault = context.parameters().text("fault");
   json args = question(schedule_of(json{"0F0,0B0", "1F0,1B0"}, json{0, 1}, 1), {});
   if (fault == "negative") args["durations"]["F"] = -1;
@@ -384,7 +384,7 @@ void add_simulator_checks(suite::Suite& suite) {
   add("jitter", "SCHED-063@812c", {"of", {"seeds", "times"}}, jitter);
   add("idle_sums", "SCHED-064@6782", {"part", {"none", "latency", "stages", "stragglers"}}, idle_sums);
   add("idle_alone", "SCHED-065@73e6", {"cause", {"none", "transfer", "straggler", "imbalance"}}, idle_alone);
-  add("refuses", "SCHED-049@f925", {"fault", {"negative", "length", "latency", "stuck"}}, refuses);
+  add("refuses", "SCHED-049@f925", {"fault", {"negative", "length", "latency", "stuck"}}, refuses_bad_times);
   add("rows_of_all_kinds", "SCHED-086@8133", {"rows", {"computations", "pairs", "messages", "idle_cells"}},
       rows_of_all_kinds);
   add("refuses_costs", "SCHED-087@3e28",

@@ -14,8 +14,6 @@ using suite::Context;
 
 namespace {
 
-const SlowMoSteps& steps_of(Context& context) { return context.steps().of<SlowMoSteps>(); }
-
 SlowMoTraining training_by(const OuterRule& rule, int every = 2) {
   SlowMoTraining training{.steps = 9};
   training.options.outer = rule;
@@ -55,7 +53,7 @@ void as_published(Context& context) {
   SlowMoTraining training = training_by(rule_named(name));
   training.rate = [](int step) { return step < 4 ? 0.25 : 0.125; };
   const ExpectedSlowMoRun run{.ranks = context.size(), .slow_every = 2, .outer = recurrence_of(name)};
-  EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-040";
+  EXPECT_EQ(problem_of_run(context.world(), training, run, slowmo_steps(context)), "") << "SLOWMO-040";
 }
 
 // ---- where they coincide ----
@@ -72,8 +70,8 @@ SlowMoSteps kept_on(const SlowMoSteps& steps) {
 }
 
 void expect_same(Context& context, const SlowMoTraining& one, const SlowMoTraining& other) {
-  const SlowMoRankResult first = train_with_slowmo(context.world(), one, kept_on(steps_of(context)));
-  const SlowMoRankResult second = train_with_slowmo(context.world(), other, steps_of(context));
+  const SlowMoRankResult first = train_with_slowmo(context.world(), one, kept_on(slowmo_steps(context)));
+  const SlowMoRankResult second = train_with_slowmo(context.world(), other, slowmo_steps(context));
   for (std::size_t step = 0; step < first.steps.size(); ++step)
     EXPECT_EQ(difference_of(first.steps[step].parameters, second.steps[step].parameters, 1e-11), "")
         << "SLOWMO-041: after step " << step;
@@ -122,8 +120,8 @@ void rates_that_change(Context& context) {
   const bool changes = context.parameters().text("rate") == "changes";
   SlowMoTraining slow = slowmo_training(0.5, 1), block = training_by(slowmo::bmuf_rule(0.5, 1));
   slow.rate = block.rate = [changes](int step) { return changes && step >= 4 ? 0.125 : 0.25; };
-  const SlowMoValues one = train_with_slowmo(context.world(), slow, steps_of(context)).steps.back().parameters;
-  const SlowMoValues other = train_with_slowmo(context.world(), block, steps_of(context)).steps.back().parameters;
+  const SlowMoValues one = train_with_slowmo(context.world(), slow, slowmo_steps(context)).steps.back().parameters;
+  const SlowMoValues other = train_with_slowmo(context.world(), block, slowmo_steps(context)).steps.back().parameters;
   EXPECT_EQ(difference_of(one, other, 1e-11).empty(), !changes) << "SLOWMO-042";
 }
 
@@ -137,7 +135,7 @@ void post_local(Context& context) {
   training.options.local_sgd_begin = begin;
   ExpectedSlowMoRun run{.ranks = context.size()};
   run.averages = [begin](int step) { return step < begin || (step - begin + 1) % 3 == 0; };
-  EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-043";
+  EXPECT_EQ(problem_of_run(context.world(), training, run, slowmo_steps(context)), "") << "SLOWMO-043";
 }
 
 // Every rank's value is its own; what it has become says with whom it was averaged, and so when.
@@ -147,7 +145,7 @@ void averagers(Context& context) {
   slowmo::AveragingSchedule schedule{.warmup = warmup};
   if (two_levels) schedule.levels.push_back({.period = 2, .group_size = 2});
   schedule.levels.push_back({.period = two_levels ? 4 : 3, .group_size = context.size()});
-  slowmo::ModelAverager averager(context.world(), schedule, steps_of(context).level);
+  slowmo::ModelAverager averager(context.world(), schedule, slowmo_steps(context).level);
   for (int call = 0; call < warmup + 9; ++call) {
     double one = context.rank(), two = 10.0 * context.rank();
     const std::vector<comm::Buffer> tensors{{&one, 1, comm::DType::f64}, {&two, 1, comm::DType::f64}};

@@ -30,9 +30,9 @@ std::size_t elements_of(const SlowMoTraining& training) {
 }
 
 // Values of one type, as tensors that lie one behind the other.
-class Tensors {
+class TrainedTensors {
  public:
-  Tensors(const SlowMoTraining& training) : dtype_(training.dtype), sizes_(training.sizes) {
+  TrainedTensors(const SlowMoTraining& training) : dtype_(training.dtype), sizes_(training.sizes) {
     wide_.resize(elements_of(training));
     narrow_.resize(wide_.size());
   }
@@ -128,7 +128,7 @@ class Run {
   comm::Communicator& world_;
   const SlowMoTraining& training_;
   const slowmo::SlowMoSteps& steps_;
-  Tensors parameters_, gradients_;
+  TrainedTensors parameters_, gradients_;
   std::unique_ptr<SlowMo> slowmo_;
   int step_ = 0;
 };

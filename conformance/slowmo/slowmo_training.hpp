@@ -13,9 +13,15 @@
 #include <string>
 #include <vector>
 
+#include "harness/suite/check.hpp"
 #include "reference/slowmo/slowmo.hpp"
 
 namespace plumbline::conformance {
+
+/// The steps that a check runs the component with.
+[[nodiscard]] inline const slowmo::SlowMoSteps& slowmo_steps(suite::Context& context) {
+  return context.steps().of<slowmo::SlowMoSteps>();
+}
 
 using SlowMoValues = std::vector<double>;
 

@@ -30,8 +30,6 @@ using testing::HasSubstr;
 
 namespace {
 
-const SlowMoSteps& steps_of(Context& context) { return context.steps().of<SlowMoSteps>(); }
-
 // ---- halves ----
 
 // Masters that are no halves, on halves whose averages are exact.
@@ -67,7 +65,7 @@ void keeps_errors(Context& context) {
       context.world(),
       {.parameters = {mine.half_buffer()},
        .masters = masters_as(context.parameters().text("masters"), mine.master_buffer())},
-      [&] { return std::vector<ParameterGroup>{{{mine.master_buffer()}, 0.25}}; }, options, steps_of(context));
+      [&] { return std::vector<ParameterGroup>{{{mine.master_buffer()}, 0.25}}; }, options, slowmo_steps(context));
   mine.set(context.rank(), ranks, context.parameters().text("loss") == "none");
   SlowMoValues before(mine.masters.begin(), mine.masters.end());
   slowmo.step();
@@ -95,7 +93,7 @@ void buffers(Context& context) {
       context.world(),
       {.parameters = {{parameters.data(), 3, DType::f64}},
        .buffers = {{statistics.data(), 1, DType::f64}, {count.data(), 1, DType::i64}}},
-      [] { return std::vector<ParameterGroup>{}; }, options, steps_of(context));
+      [] { return std::vector<ParameterGroup>{}; }, options, slowmo_steps(context));
   EXPECT_EQ(statistics[0], 1.0 + (broadcasts ? 0 : context.rank())) << "SLOWMO-032: at the start";
   EXPECT_EQ(count[0], 10 + (broadcasts ? 0 : context.rank())) << "SLOWMO-032: at the start";
   for (int forward = 0; forward < 3; ++forward) {
@@ -138,7 +136,7 @@ void buckets_of_buffers(Context& context) {
                    {two.data(), static_cast<std::int64_t>(two.size()), DType::f32},
                    {three.data(), static_cast<std::int64_t>(three.size()), DType::f32},
                    {more.data(), static_cast<std::int64_t>(more.size()), DType::f32}}},
-      [] { return std::vector<ParameterGroup>{}; }, {.slow_momentum = 0}, steps_of(context));
+      [] { return std::vector<ParameterGroup>{}; }, {.slow_momentum = 0}, slowmo_steps(context));
   world.broadcasts = 0;
   slowmo.before_forward();
   // 6 + 6 MiB fill a bucket of 10.
@@ -167,7 +165,7 @@ void resumes(Context& context) {
   SlowMoTraining training = resumable(parameters.text("base"), parameters.text("memory"), context.size());
   const SlowMoRankResult straight = train_with_slowmo(context.world(), training, {});
   training.resumes_before = static_cast<int>(parameters.number("before"));
-  const SlowMoRankResult resumed = train_with_slowmo(context.world(), training, steps_of(context));
+  const SlowMoRankResult resumed = train_with_slowmo(context.world(), training, slowmo_steps(context));
   for (std::size_t step = 0; step < straight.steps.size(); ++step) {
     EXPECT_EQ(straight.steps[step].parameters, resumed.steps[step].parameters) << "SLOWMO-034: after step " << step;
     EXPECT_EQ(straight.steps[step].weight, resumed.steps[step].weight) << "SLOWMO-034: weight after step " << step;
@@ -207,7 +205,7 @@ void resumes_at_the_estimate(Context& context) {
     }
     return values;
   };
-  EXPECT_EQ(trained(true, steps_of(context)), trained(false, {})) << "SLOWMO-111";
+  EXPECT_EQ(trained(true, slowmo_steps(context)), trained(false, {})) << "SLOWMO-111";
 }
 
 // ---- what the caller brings, and what is told ----
@@ -244,7 +242,7 @@ void groups_of_the_caller(Context& context) {
   if (given) options.groups = {.global = &global, .masters = between.get(), .node = &node};
   SlowMo slowmo(
       world, {.parameters = {parameter}}, [&] { return std::vector<ParameterGroup>{{{parameter}, 0.25}}; }, options,
-      steps_of(context));
+      slowmo_steps(context));
   slowmo.before_forward();
   slowmo.after_backward(std::span(&made, 1));
   value = gradient;
@@ -273,7 +271,7 @@ void phases(Context& context) {
   options.log = [&](std::string_view line) { lines.emplace_back(line); };
   SlowMo slowmo(
       context.world(), {.parameters = {parameter}, .masters = masters},
-      [&] { return std::vector<ParameterGroup>{{{masters}, 0.25}}; }, options, steps_of(context));
+      [&] { return std::vector<ParameterGroup>{{{masters}, 0.25}}; }, options, slowmo_steps(context));
   for (int step = 0; step < 2; ++step) {
     slowmo.before_forward();
     slowmo.after_backward({});
@@ -307,7 +305,7 @@ struct Alone {
   std::unique_ptr<comm::Communicator> group;
 };
 
-void refuses(Context& context) {
+void refuses_states(Context& context) {
   const std::string& what = context.parameters().text("what");
   const Alone alone(context);
   double value = 0;
@@ -343,7 +341,7 @@ void refuses(Context& context) {
   if (what == "dictionary_of_two")
     tensors = {.parameters = {narrow}, .masters = std::map<std::string, Buffer>{{"a", narrow}, {"b", narrow}}},
     words = "dictionary of 2";
-  const std::string said = refusal<InvalidArgument>([&] { alone.make(options, steps_of(context), tensors); });
+  const std::string said = refusal<InvalidArgument>([&] { alone.make(options, slowmo_steps(context), tensors); });
   EXPECT_THAT(said, HasSubstr(what == "nothing" ? "nothing was refused" : words)) << "SLOWMO-035";
   EXPECT_THAT(said, testing::Not(HasSubstr("another error"))) << "SLOWMO-035";
 }
@@ -352,7 +350,7 @@ void refuses(Context& context) {
 void blocking_waits(Context& context) {
   const std::string& value = context.parameters().text("value");
   const bool is_refused = value != "absent" && value != "0";
-  SlowMoSteps steps = steps_of(context);
+  SlowMoSteps steps = slowmo_steps(context);
   steps.environment = [&](const char* name) {
     return std::string_view(name) == "NCCL_BLOCKING_WAIT" && value != "absent" ? value.c_str() : nullptr;
   };
@@ -365,7 +363,7 @@ void blocking_waits(Context& context) {
 // What is made of options that nobody gave.
 void defaults(Context& context) {
   const int ranks = static_cast<int>(context.parameters().number("ranks"));
-  const slowmo::Setting setting = steps_of(context).settle({}, 0, ranks);
+  const slowmo::Setting setting = slowmo_steps(context).settle({}, 0, ranks);
   EXPECT_TRUE(setting.slow && setting.memory_efficient) << "SLOWMO-115";
   EXPECT_EQ(setting.local_sgd, ranks > 1) << "SLOWMO-115: LocalSGD";
   EXPECT_FALSE(setting.sgp || setting.sgp_average_params || setting.overlap) << "SLOWMO-115";
@@ -393,7 +391,7 @@ void takes(Context& context) {
   comm::Float16 half;
   slowmo::Tensors tensors{.parameters = {what == "halves_without_slow_momentum" ? Buffer{&half, 1, DType::f16}
                                                                                 : Buffer{&value, 1, DType::f64}}};
-  EXPECT_EQ(refusal<InvalidArgument>([&] { alone.make(options, steps_of(context), tensors); }), "nothing was refused")
+  EXPECT_EQ(refusal<InvalidArgument>([&] { alone.make(options, slowmo_steps(context), tensors); }), "nothing was refused")
       << "SLOWMO-036";
 }
 
@@ -416,11 +414,11 @@ void warns(Context& context) {
     if (what == "halves_with_masters") tensors.masters = mine.master_buffer();
     SlowMo slowmo(
         context.world(), tensors, [] { return std::vector<ParameterGroup>{}; }, {.slow_momentum = 0},
-        steps_of(context));
+        slowmo_steps(context));
     slowmo.step();
     warnings = slowmo.warnings();
   } else {
-    warnings = train_with_slowmo(context.world(), {.options = options, .steps = 1}, steps_of(context)).warnings;
+    warnings = train_with_slowmo(context.world(), {.options = options, .steps = 1}, slowmo_steps(context)).warnings;
   }
   std::vector<What> said;
   for (const slowmo::Warning& warning : warnings) said.push_back(warning.what);
@@ -433,11 +431,11 @@ void one_node(Context& context) {
   options.base = slowmo::parse_base_algorithm(context.parameters().text("base"));
   const SlowMoTraining training{.options = options};
   const ExpectedSlowMoRun run{.ranks = context.size(), .ranks_per_node = context.size()};
-  EXPECT_EQ(problem_of_run(context.world(), training, run, steps_of(context)), "") << "SLOWMO-038";
+  EXPECT_EQ(problem_of_run(context.world(), training, run, slowmo_steps(context)), "") << "SLOWMO-038";
   double value = 0;
   const SlowMo slowmo(
       context.world(), {.parameters = {{&value, 1, DType::f64}}}, [] { return std::vector<ParameterGroup>{}; }, options,
-      steps_of(context));
+      slowmo_steps(context));
   EXPECT_FALSE(slowmo.setting().local_sgd || slowmo.setting().sgp) << "SLOWMO-038";
 }
 
@@ -449,7 +447,7 @@ void rate_of_0(Context& context) {
   double rate = 0.25;
   SlowMo slowmo(
       context.world(), {.parameters = {parameters}}, [&] { return std::vector<ParameterGroup>{{{parameters}, rate}}; },
-      {.slow_frequency = 2, .local_sgd_frequency = 2}, steps_of(context));
+      {.slow_frequency = 2, .local_sgd_frequency = 2}, slowmo_steps(context));
   slowmo.step();
   values = {3.0 + context.rank(), 4.0};
   if (is_zero) rate = 0;
@@ -488,7 +486,7 @@ void add_slowmo_state_checks(suite::Suite& suite) {
         {"nothing", "node_of_none", "node_below_none", "world_no_multiple", "slow_frequency", "local_sgd_frequency",
          "shards", "momentum", "lag", "overlap", "overlap_of_fairscale", "another_rank", "another_world",
          "no_parameters", "two_types", "halves", "masters_too_few", "masters_too_long", "dictionary_of_two"}}},
-      refuses, {1, 3});
+      refuses_states, {1, 3});
   add("options.taken", {"SLOWMO-036@3465"},
       {{"what",
         {"negative_momentum", "frequency_that_is_not_used", "more_shards_than_ranks", "halves_without_slow_momentum"}}},

@@ -59,6 +59,18 @@ std::string problem_of_refusal(suite::Adapter& adapter, const std::string& op, c
   return {};
 }
 
+std::string problem_of_bad_question(suite::Context& context, const std::vector<BadQuestion>& questions) {
+  const auto one = std::ranges::find(questions, context.parameters().text("fault"), &BadQuestion::fault);
+  return problem_of_refusal(context.adapter(), one->op, one->args);
+}
+
+suite::Axis faults_of(const std::vector<BadQuestion>& questions, const std::vector<std::string>& operations) {
+  suite::Axis axis{"fault", {}};
+  for (const BadQuestion& one : questions)
+    if (std::ranges::find(operations, one.op) != operations.end()) axis.values.push_back(one.fault);
+  return axis;
+}
+
 void report_words(const std::string& problem, std::source_location where) {
   if (!problem.empty()) ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line())) << problem;
 }

@@ -30,6 +30,17 @@ struct Answer {
 [[nodiscard]] std::string problem_of_refusal(suite::Adapter& adapter, const std::string& op,
                                              const nlohmann::json& args);
 
+/// A question that has to be refused, by the name of what is wrong with it.
+struct BadQuestion {
+  std::string fault, op;
+  nlohmann::json args;
+};
+/// Asks the one that parameter "fault" names; "" when it is refused.
+[[nodiscard]] std::string problem_of_bad_question(suite::Context& context, const std::vector<BadQuestion>& questions);
+/// The faults of questions to these operations.
+[[nodiscard]] suite::Axis faults_of(const std::vector<BadQuestion>& questions,
+                                    const std::vector<std::string>& operations);
+
 /// A failure of the check with those words, unless they are empty.
 void report_words(const std::string& problem, std::source_location where = std::source_location::current());
 

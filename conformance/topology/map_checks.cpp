@@ -160,7 +160,7 @@ void large_worlds(Context& context) {
   }
 }
 
-void sizes(Context& context) {
+void sizes_of_axes(Context& context) {
   judge_shapes(context, [&](const Shape& shape) {
     json dims = json::object();
     for (std::size_t axis = 0; axis < shape.axes.size(); ++axis) dims[shape.axes[axis]] = shape.dims[axis];
@@ -363,7 +363,7 @@ void add_map_checks(suite::Suite& suite) {
   suite::Check lenient = map_check("topology.deepspeed.map", "TOPO-057@8850", five_axes);
   lenient.convention = "deepspeed";
   suite.add(std::move(lenient));
-  suite::Check sized = map_check("topology.map.sizes", "TOPO-004@b890", sizes);
+  suite::Check sized = map_check("topology.map.sizes", "TOPO-004@b890", sizes_of_axes);
   sized.operations.emplace_back("topology.query");
   suite.add(std::move(sized));
   suite.add(map_check("topology.groups.partition", "TOPO-005@3239", partition));

@@ -16,7 +16,7 @@ using suite::Context;
 namespace {
 
 const ShapeLimits kMeshes{.axes = 4, .ranks = 30};
-constexpr int kTrials = 300;
+constexpr int kMeshTrials = 300;
 
 // Ranks as nested lists of these sizes, in the order given.
 json nested(const Ranks& ranks, const std::vector<int>& sizes, std::size_t depth = 0) {
@@ -62,7 +62,7 @@ void judge_meshes(Context& context, const std::function<std::vector<std::string>
         return problem_of(context.adapter(), "topology.device_mesh", args,
                           [&](const json& result) { return first_difference(expected(shape), result); });
       },
-      kMeshes, kTrials);
+      kMeshes, kMeshTrials);
 }
 
 std::vector<std::string> no_slices(const Shape&) { return {}; }
@@ -128,7 +128,7 @@ void judge_slices(Context& context, const char* field,
   });
 }
 
-void slices(Context& context) {
+void mesh_slices(Context& context) {
   judge_slices(context, "slices",
                [](const Ranks& ranks, const std::vector<int>& sizes) { return nested(ranks, sizes); });
 }
@@ -168,7 +168,7 @@ suite::Check mesh_check(std::string id, std::string verifies, std::function<void
 void add_mesh_checks(suite::Suite& suite) {
   suite.add(mesh_check("topology.meshes.row_major", "TOPO-037@67be", meshes));
   suite.add(mesh_check("topology.meshes.places", "TOPO-038@932c", places));
-  suite.add(mesh_check("topology.meshes.slices", "TOPO-039@a359", slices));
+  suite.add(mesh_check("topology.meshes.slices", "TOPO-039@a359", mesh_slices));
   suite.add(mesh_check("topology.meshes.flattened", "TOPO-040@1194", flattened));
   suite::Check order = mesh_check("topology.meshes.slices_in_order", "TOPO-041@1041", out_of_order);
   order.axes = {{"slice", {"a-c", "c-a", "b-a", "a-c-b", "a-a"}}};

@@ -263,7 +263,7 @@ json places_of(const Shape& shape, int rank) {
       {"is_rank_in_position_embedding_group", is_first}};
 }
 
-void places(Context& context) {
+void places_in_groups(Context& context) {
   Random random(context.seed());
   for (int trial = 0; trial < 20; ++trial) {
     const Sizes sizes{.tp = random.between(1, 3),
@@ -314,7 +314,7 @@ void add_order_checks(suite::Suite& suite) {
     suite.add(std::move(other));
   };
   add_like("topology.orders.expert_groups", "TOPO-054@a09e", expert_groups);
-  add_like("topology.orders.places", "TOPO-055@2148", places);
+  add_like("topology.orders.places", "TOPO-055@2148", places_in_groups);
 }
 
 }  // namespace plumbline::conformance

@@ -27,13 +27,13 @@ json without(json fields, const char* name) {
 }
 
 // One question of a recorded case. Nothing expected: a refusal.
-struct Question {
+struct Recorded {
   std::string op;
   json args;
   json expected;
 };
 
-void ask(suite::Adapter& adapter, const std::string& convention, Question question) {
+void ask(suite::Adapter& adapter, const std::string& convention, Recorded question) {
   question.args["convention"] = convention;
   const std::string words = question.op + " " + question.args.dump().substr(0, 240);
   if (!question.expected.is_null()) {
@@ -56,7 +56,7 @@ bool is_refused(const json& one) { return one.contains("error"); }
 
 // ---- DeepSpeed ----
 
-Question topology_question(const json& one) {
+Recorded topology_question(const json& one) {
   json args = fields_of(one, {"axes", "dims"});
   for (const json& query : one.at("filter_match")) args["filter_match"].push_back(without(query, "ranks"));
   for (const json& query : one.at("rank_repr")) args["rank_repr"].push_back(without(query, "repr"));
@@ -65,7 +65,7 @@ Question topology_question(const json& one) {
                           "filter_match", "rank_repr"})};
 }
 
-Question grid_question(const json& one) {
+Recorded grid_question(const json& one) {
   json args = fields_of(one, {"world_size", "axes", "dims"});
   if (one.at("topology").is_null()) args["axes"] = args["dims"] = nullptr;
   return {"topology.grid", args,
@@ -78,13 +78,13 @@ json on(const json& axes, const json& dims, const char* call, const json& kwargs
 }
 
 // The questions of the cases that are recorded as calls.
-const std::map<std::string, Question>& corners() {
+const std::map<std::string, Recorded>& corners() {
   static const json axes{"pipe", "data", "model"}, dims{2, 3, 4};
   static const std::string query = "topology.query", grid = "topology.grid";
   static const auto grid_args = [](int world, const json& names, const json& sizes) -> json {
     return {{"world_size", world}, {"axes", names}, {"dims", sizes}};
   };
-  static const std::map<std::string, Question> table{
+  static const std::map<std::string, Recorded> table{
       {"get_rank missing axis", {query, on(axes, dims, "get_rank", {{"pipe", 0}, {"data", 1}}), {}}},
       {"get_rank no axes", {query, on(axes, dims, "get_rank"), {}}},
       {"get_rank out of range", {query, on(axes, dims, "get_rank", {{"pipe", 2}, {"data", 0}, {"model", 0}}), {}}},
@@ -147,7 +147,7 @@ void deepspeed_corners(Context& context) {
   for (const json& one : record.at("cases")) {
     const auto corner = corners().find(one.value("name", ""));
     if (corner == corners().end()) continue;  // another kind, or several getters in one expression
-    Question question = corner->second;
+    Recorded question = corner->second;
     if (!is_refused(one)) question.expected = fields_of(one, {"result"});
     ask(context.adapter(), "deepspeed", question);
   }

@@ -280,7 +280,7 @@ void told(Context& context, const Bad& bad) {
           fmt::format("{} {}: expected '{}' in the message '{}'", bad.op, bad.args.dump(), word, answer.message));
 }
 
-void places(Context& context) { refused(context, asked(bad_places(), context)); }
+void refused_places(Context& context) { refused(context, asked(bad_places(), context)); }
 void worlds(Context& context) { refused(context, asked(bad_worlds(), context)); }
 void places_told(Context& context) { told(context, asked(bad_places(), context)); }
 void worlds_told(Context& context) { told(context, asked(bad_worlds(), context)); }
@@ -351,7 +351,7 @@ suite::Check refusal_check(std::string id, std::string verifies, suite::Axis axi
 void add_topology_refusal_checks(suite::Suite& suite) {
   suite.add(refusal_check("topology.refusals.partial_coordinates", "TOPO-012@aa20", {"given", {"all_but_one", "one"}},
                           partial_coordinates));
-  suite.add(refusal_check("topology.refusals.places", "TOPO-013@a527", faults(bad_places()), places));
+  suite.add(refusal_check("topology.refusals.places", "TOPO-013@a527", faults(bad_places()), refused_places));
   suite.add(refusal_check("topology.refusals.places_told", "TOPO-014@6dd9", faults(bad_places()), places_told));
   suite.add(refusal_check("topology.refusals.worlds", "TOPO-015@0f6f", faults(bad_worlds()), worlds,
                           operations_of(bad_worlds())));

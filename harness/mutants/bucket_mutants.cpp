@@ -882,7 +882,7 @@ RewriteAnswer looks_at(std::function<json(const json& ours)> part) {
   });
 }
 
-json order_of(const json& ours) {
+json order_told(const json& ours) {
   json order = json::array();
   for (const json& bucket : ours["plan"]["buckets"])
     for (const json& member : bucket["members"]) order.push_back(member[0]);
@@ -913,7 +913,7 @@ std::vector<Mutant> agreement_mutants() {
       {"bkt.agree_order_only", "BUCKET-039",
        "ranks compare the order of gradients, not the number, sizes and limits of buckets", "BKT-02",
        check + "differences_are_told[differs=split]", check + "differences_are_told[differs=place]",
-       "the order is what differs", looks_at(order_of)},
+       "the order is what differs", looks_at(order_told)},
       {"bkt.shapes_not_compared", "BUCKET-039", "shapes of one size are taken for the same", "sizes are compared",
        check + "differences_are_told[differs=shape]", check + "differences_are_told[differs=size]", "the size differs",
        looks_at(without_shapes)},

@@ -336,7 +336,7 @@ class MixedMemoryUnseen final : public CommunicatorDecorator {
 };
 
 template <class Wrong>
-std::unique_ptr<Communicator> with(std::unique_ptr<Communicator> inner) {
+std::unique_ptr<Communicator> wrapped_with(std::unique_ptr<Communicator> inner) {
   return std::make_unique<Wrong>(std::move(inner));
 }
 
@@ -363,7 +363,7 @@ std::vector<Mutant> device_mutants() {
        WrapRuntime(around<RecordedElsewhere>)},
       {"dev.stream_ignored", "DEVICE-001", "the caller's stream is not used, but the default one",
        "a stream that was not handed on", order("broadcast", 3), order("broadcast", 1), "no data are moved",
-       Wrap(with<StreamIgnored>)},
+       Wrap(wrapped_with<StreamIgnored>)},
       {"dev.other_device_not_awaited", "DEVICE-001", "streams of different devices do not wait for each other",
        "an event that is asked of the wrong device", sum, order("all_reduce", 1), "there is one device",
        WrapRuntime(around<OtherDeviceNotAwaited>)},
@@ -380,13 +380,13 @@ std::vector<Mutant> device_mutants() {
        WrapRuntime(around<SaysLaunched>)},
       {"dev.done_when_waited_for", "DEVICE-003", "test() says that a call is done which was waited for",
        "a call that is over for the host", "collectives.device.host_goes_on[world=2]", sum, "nobody tests",
-       Wrap(with<StartedOtherwise<DoneWhenWaitedFor>>)},
+       Wrap(wrapped_with<StartedOtherwise<DoneWhenWaitedFor>>)},
       {"dev.wait_in_stream_of_start", "DEVICE-050", "a wait holds back the stream of the start",
        "a stream that is noted once", waits("all_reduce", 2, "first"), order("all_reduce", 2, "started"),
-       "there is one stream", Wrap(with<StartedOtherwise<WaitsAsAtStart>>)},
+       "there is one stream", Wrap(wrapped_with<StartedOtherwise<WaitsAsAtStart>>)},
       {"dev.one_wait_a_call", "DEVICE-050", "a call that was waited for is forgotten",
        "a call that is over for the host", waits("send", 2, "second"), waits("send", 2, "first"), "there is one wait",
-       Wrap(with<StartedOtherwise<OneWait>>)},
+       Wrap(wrapped_with<StartedOtherwise<OneWait>>)},
       {"dev.one_stream_for_all", "DEVICE-004", "all groups launch in one stream", "a stream for each device",
        "collectives.device.streams_apart[world=2]", sum, "there is one group", WrapRuntime(around<OneStreamForAll>)},
       {"dev.tail_dropped", "DEVICE-005", "what is left over after the last vector is not added", "COL-02",
@@ -413,7 +413,7 @@ std::vector<Mutant> device_mutants() {
        "collectives.device.refuses_misplaced[world=1]", order("all_reduce", 1), "all memory is the device's",
        WrapRuntime(around<HostMemoryTaken>)},
       {"dev.mixed_memory_unseen", "DEVICE-008", "a member with the host's memory is left out of a device's call",
-       "COL-06", mixed, sum, "all memory is the devices'", Wrap(with<MixedMemoryUnseen>)},
+       "COL-06", mixed, sum, "all memory is the devices'", Wrap(wrapped_with<MixedMemoryUnseen>)},
       {"dev.no_figures", "DEVICE-009", "memory that is not there is refused without figures",
        "CUDA's out of memory says no more", "collectives.device.out_of_memory[world=1]", order("all_reduce", 1),
        "there is memory enough", WrapRuntime(around<NoFigures>)},

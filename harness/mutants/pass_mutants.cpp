@@ -610,7 +610,7 @@ std::vector<Mutant> dependency_mutants() {
 
 bool is_paddle(const PassOptions& options) { return options.convention == Convention::paddle; }
 
-std::vector<Mutant> convention_mutants() {
+std::vector<Mutant> pass_convention_mutants() {
   return {
       {"pass.paddle_limit_one_more", "PASS-070",
        "in the convention paddle a group may have one element more than the limit", "REF-08",
@@ -652,7 +652,7 @@ std::vector<Mutant> convention_mutants() {
 std::vector<Mutant> pass_mutants() {
   std::vector<Mutant> all;
   for (const auto kind : {entry_mutants, pruning_mutants, overlap_mutants, grouping_mutants, fusion_mutants,
-                          dependency_mutants, convention_mutants})
+                          dependency_mutants, pass_convention_mutants})
     std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }

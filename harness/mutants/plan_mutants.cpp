@@ -711,7 +711,7 @@ std::vector<Mutant> form_mutants() {
   };
 }
 
-std::vector<Mutant> convention_mutants() {
+std::vector<Mutant> plan_convention_mutants() {
   const auto at = [](const char* check, const char* field, const char* value) {
     return std::string("schedules.recorded.") + check + "[" + field + "=" + value + "]";
   };
@@ -901,7 +901,7 @@ std::vector<Mutant> judging_mutants() {
 std::vector<Mutant> plan_mutants() {
   std::vector<Mutant> all;
   for (const auto kind :
-       {generate_mutants, memory_mutants, form_mutants, convention_mutants, message_mutants, judging_mutants})
+       {generate_mutants, memory_mutants, form_mutants, plan_convention_mutants, message_mutants, judging_mutants})
     std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }

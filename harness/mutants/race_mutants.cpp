@@ -22,7 +22,7 @@ using program::RaceSteps;
 namespace {
 
 const char* const kRaces = "bucketing.race_check";
-const char* const kPass = "bucketing.dp_pass";
+const char* const kRacePass = "bucketing.dp_pass";
 
 // ---- checkers of order ----
 
@@ -109,7 +109,7 @@ std::vector<Mutant> checker_mutants() {
 
 // Changes the program that the pass ends with.
 RewriteAnswer ends_with(std::function<void(json& ops)> change) {
-  return results_of(kPass, [change = std::move(change)](const json& args, json& result) {
+  return results_of(kRacePass, [change = std::move(change)](const json& args, json& result) {
     json& final = result["final"];
     if (!final.is_object()) return;
     if (final.contains("same_as")) final = args.at("program");

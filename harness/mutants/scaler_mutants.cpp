@@ -558,7 +558,7 @@ std::vector<Mutant> of_decisions() {
 
 // ---- norms ----
 
-double order_of(const json& args) {
+double norm_order(const json& args) {
   const json p = args.value("norm_type", json(2.0));
   return p.is_number() ? p.get<double>() : HUGE_VAL;
 }
@@ -599,7 +599,7 @@ std::vector<Mutant> of_norms() {
                              [](const json& args, json& result) {
                                json lists = args.at("grads");
                                if (!lists.empty()) lists.erase(lists.end() - 1);
-                               result["total_norm"] = norm_of(lists, order_of(args));
+                               result["total_norm"] = norm_of(lists, norm_order(args));
                              })),
       rule_mutant("clp.grows_to_the_limit", "SCALER-051", "gradients below the limit are enlarged to it",
                   "the coefficient is not cut at 1", at("all_shrink_alike", "2", "several"),
@@ -607,7 +607,7 @@ std::vector<Mutant> of_norms() {
                   results_of(kClip,
                              [](const json& args, json& result) {
                                const double by = args.at("max_norm").get<double>() /
-                                                 (norm_of(args.at("grads"), order_of(args)) + 1e-6);
+                                                 (norm_of(args.at("grads"), norm_order(args)) + 1e-6);
                                result["clipped"] = clipped_by(args.at("grads"), [by](const json&) { return by; });
                              })),
       rule_mutant("clp.each_by_its_own", "SCALER-051", "each gradient is clipped by its own norm",
@@ -615,7 +615,7 @@ std::vector<Mutant> of_norms() {
                   "there is one",
                   results_of(kClip,
                              [](const json& args, json& result) {
-                               const double most = args.at("max_norm"), p = order_of(args);
+                               const double most = args.at("max_norm"), p = norm_order(args);
                                result["clipped"] = clipped_by(args.at("grads"), [&](const json& list) {
                                  return std::min(1.0, most / (norm_of(json::array({list}), p) + 1e-6));
                                });
@@ -632,7 +632,7 @@ std::vector<Mutant> of_norms() {
                   "recorded.norms[cases=ordinary]", "they are small",
                   results_of(kClip,
                              [](const json& args, json& result) {
-                               const double norm = norm_of(args.at("grads"), order_of(args));
+                               const double norm = norm_of(args.at("grads"), norm_order(args));
                                if (result.at("total_norm") == "inf" && std::isfinite(norm)) result["total_norm"] = norm;
                              })),
   };
@@ -664,14 +664,14 @@ std::vector<Mutant> of_norms_over_ranks() {
                   takes(kClip, [](const json& args) { return args.contains("ranks"); }, {{"ranks", json::array()}})),
       rule_mutant("clp.each_rank_by_its_own", "SCALER-081", "each rank clips by the norm of what it has itself",
                   "CLP-03: a norm a stage", at("2", "model"), at("2", "alone"), "there is one rank",
-                  norms_of_ranks([](const json& args, const json& grads) { return norm_of(grads, order_of(args)); })),
+                  norms_of_ranks([](const json& args, const json& grads) { return norm_of(grads, norm_order(args)); })),
       rule_mutant("clp.alike_counted_by_each", "SCALER-081", "all gradients of all ranks are counted, also those alike",
                   "CLP-01", at("1", "tensor"), at("1", "pipeline"), "no two ranks have one alike",
                   norms_of_ranks([](const json& args, const json&) {
                     json all = json::array();
                     for (const json& rank : args.at("ranks"))
                       for (const json& list : rank.at("grads")) all.push_back(list);
-                    return norm_of(all, order_of(args));
+                    return norm_of(all, norm_order(args));
                   })),
   };
 }

@@ -600,11 +600,11 @@ std::vector<Mutant> on_devices() {
 
 // ---- answers ----
 
-const char* const kTrace = "slowmo.trace";
+const char* const kSlowMoTrace = "slowmo.trace";
 
 // Changes each row of an answer.
 RewriteAnswer rows(std::function<void(const json& args, std::size_t step, std::size_t rank, json& row)> change) {
-  return results_of(kTrace, "fairscale", [change = std::move(change)](const json& args, json& result) {
+  return results_of(kSlowMoTrace, "fairscale", [change = std::move(change)](const json& args, json& result) {
     for (std::size_t step = 0; step < result["steps"].size(); ++step)
       for (std::size_t rank = 0; rank < result["steps"][step].size(); ++rank)
         change(args, step, rank, result["steps"][step][rank]);

@@ -268,7 +268,7 @@ std::vector<std::string> split(const std::string& text) {
   return words;
 }
 
-Axes order_of(const json& args) {
+Axes axes_in_order(const json& args) {
   Axes axes;
   for (const std::string& name : split(args.at("order"))) {
     axes.names.push_back(name);
@@ -281,7 +281,7 @@ using Regroup = std::function<json(const Axes& axes, const std::vector<std::stri
 
 RewriteAnswer groups_of_tokens(Regroup regroup) {
   return results_of("topology.rank_generator", [regroup = std::move(regroup)](const json& args, json& result) {
-    for (auto& [tokens, groups] : result["groups"].items()) groups = regroup(order_of(args), split(tokens), groups);
+    for (auto& [tokens, groups] : result["groups"].items()) groups = regroup(axes_in_order(args), split(tokens), groups);
   });
 }
 

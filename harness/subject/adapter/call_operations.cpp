@@ -17,7 +17,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::int64_t kMostRanks = 16;
+constexpr std::int64_t kMostCallers = 16;
 
 // Part of a rank's memory, or of nowhere.
 struct Window {
@@ -96,7 +96,7 @@ Asked read_call(const Arguments& call, const Script& script) {
 }
 
 Script read_script(const Arguments& arguments) {
-  Script script{.world_size = static_cast<int>(arguments.integer_in("world_size", 1, kMostRanks)),
+  Script script{.world_size = static_cast<int>(arguments.integer_in("world_size", 1, kMostCallers)),
                 .dtype = read_dtype(arguments, DType::f32),
                 .memory = arguments.get<std::vector<std::vector<double>>>("memory"),
                 .calls = {}};

@@ -16,13 +16,13 @@ using schedules::Boundaries;
 
 namespace {
 
-enum class Convention { plumbline, colossalai, deepspeed, deepspeed06 };
+enum class PartitionConvention { plumbline, colossalai, deepspeed, deepspeed06 };
 
-Convention convention_of(const Arguments& arguments) {
-  return arguments.convention<Convention>({{"plumbline", Convention::plumbline},
-                                           {"colossalai", Convention::colossalai},
-                                           {"deepspeed", Convention::deepspeed},
-                                           {"deepspeed-0.6", Convention::deepspeed06}});
+PartitionConvention convention_of(const Arguments& arguments) {
+  return arguments.convention<PartitionConvention>({{"plumbline", PartitionConvention::plumbline},
+                                           {"colossalai", PartitionConvention::colossalai},
+                                           {"deepspeed", PartitionConvention::deepspeed},
+                                           {"deepspeed-0.6", PartitionConvention::deepspeed06}});
 }
 
 // Answers of more than a million parts are of no use to anybody, and of more memory than there is.
@@ -74,15 +74,15 @@ json result_of(const schedules::ColossalaiPartition& partition) { return result_
 json partition_uniform(const Arguments& arguments) {
   const int items = arguments.get<int>("num_items");
   switch (convention_of(arguments)) {
-    case Convention::colossalai: {
+    case PartitionConvention::colossalai: {
       const auto [stages, chunks] = places_in(arguments);
       return result_of(schedules::colossalai_uniform(items, stages, chunks));
     }
-    case Convention::deepspeed:
+    case PartitionConvention::deepspeed:
       return result_of(schedules::deepspeed_uniform(items, parts_in(arguments, "num_parts")));
-    case Convention::deepspeed06:
+    case PartitionConvention::deepspeed06:
       return result_of(schedules::deepspeed06_uniform(items, parts_in(arguments, "num_parts")));
-    case Convention::plumbline:
+    case PartitionConvention::plumbline:
       break;
   }
   const schedules::FixedEnds ends{.first = arguments.find<int>("first"), .last = arguments.find<int>("last")};
@@ -101,23 +101,23 @@ Boundaries optimal(const Arguments& arguments, int parts) {
 json partition_balanced(const Arguments& arguments) {
   const auto weights = [&] { return arguments.get<std::vector<double>>("weights"); };
   switch (convention_of(arguments)) {
-    case Convention::colossalai: {
+    case PartitionConvention::colossalai: {
       const auto [stages, chunks] = places_in(arguments);
       return result_of(
           schedules::colossalai_balanced(arguments.get<std::vector<std::int64_t>>("weights"), stages, chunks));
     }
-    case Convention::deepspeed:
+    case PartitionConvention::deepspeed:
       return result_of(schedules::deepspeed_balanced(weights(), parts_in(arguments, "num_parts")));
-    case Convention::deepspeed06:
+    case PartitionConvention::deepspeed06:
       return result_of(schedules::deepspeed06_balanced(weights(), parts_in(arguments, "num_parts")));
-    case Convention::plumbline:
+    case PartitionConvention::plumbline:
       break;
   }
   return ours(arguments, [&](int parts) { return optimal(arguments, parts); });
 }
 
 json partition_optimal(const Arguments& arguments) {
-  (void)arguments.convention<Convention>({{"plumbline", Convention::plumbline}});
+  (void)arguments.convention<PartitionConvention>({{"plumbline", PartitionConvention::plumbline}});
   return result_of(optimal(arguments, parts_in(arguments, "parts")));
 }
 
@@ -130,8 +130,8 @@ schedules::Layer::Value read_value(const Arguments& arguments, const std::string
 }
 
 json count_layer_params(const Arguments& arguments) {
-  using Convention::colossalai, Convention::plumbline;
-  (void)arguments.convention<Convention>({{"plumbline", plumbline}, {"colossalai", colossalai}});
+  using PartitionConvention::colossalai, PartitionConvention::plumbline;
+  (void)arguments.convention<PartitionConvention>({{"plumbline", plumbline}, {"colossalai", colossalai}});
   std::vector<schedules::Layer> layers;
   for (const json& given : arguments.get<std::vector<json>>("layers")) {
     const Arguments fields("schedules.count_layer_params", given);
