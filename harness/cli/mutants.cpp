@@ -146,6 +146,7 @@ class MutantRun {
  private:
   // Why nothing can be learnt of it here, if that is so.
   std::string why_left_out(const Mutant& mutant) {
+    if (const std::string why = mutants::why_not_under_sanitizer(mutant); !why.empty()) return why;
     if (!options_.without_missing) return {};
     for (const std::string& id : {mutant.shows, mutant.hides})
       if (const auto one = case_of_id_.find(id); one != case_of_id_.end())
