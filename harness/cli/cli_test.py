@@ -854,7 +854,10 @@ class Commands(unittest.TestCase):
         self.assertEqual((whole["labels"]["device"], whole["labels"]["devices"]), ("emulated", "libtorch"))
         self.assertEqual(len(whole["samples"]), 2)
         self.assertGreater(min(whole["samples"]), 0)
-        self.assertGreater(whole["derived"]["clock_uncertainty_seconds"], 0)
+        of_each, of_two = (whole["derived"][name] for name in ("clock_uncertainty_seconds", "clocks_apart_seconds"))
+        self.assertGreater(of_each, 0)
+        self.assertGreater(of_two, of_each, "both clocks may be wrong")
+        self.assertLessEqual(of_two, 2 * of_each)
 
     def test_bench_says_how_many_collectives_a_fused_step_starts(self):
         self.assertEqual(self.run_plumbline("bench", "--benchmark", "allreduce_fusion.resnet50.copy", "--sizes", "0,25Mi", "--repetitions", "1",
