@@ -5,8 +5,6 @@
 #include <cstring>
 #include <new>
 
-#include "reference/comm/errors.hpp"
-
 namespace plumbline::bench {
 namespace {
 
@@ -71,20 +69,6 @@ float Memory::at(std::int64_t element) const {
 
 void Memory::set(std::int64_t element, float value) const {
   set_bytes(place_, part(element, 1), std::as_bytes(std::span(&value, 1)));
-}
-
-std::vector<std::byte> bytes_of(const device::Place& place, comm::ConstBuffer tensor) {
-  std::vector<std::byte> bytes(tensor.bytes());
-  place.copy(bytes.data(), tensor.data, bytes.size());
-  place.synchronize();
-  return bytes;
-}
-
-void set_bytes(const device::Place& place, comm::Buffer tensor, std::span<const std::byte> bytes) {
-  if (bytes.size() != tensor.bytes())
-    throw InvalidArgument(std::to_string(bytes.size()) + " bytes for a tensor of " + std::to_string(tensor.bytes()));
-  place.copy(tensor.data, bytes.data(), bytes.size());
-  place.synchronize();
 }
 
 }  // namespace plumbline::bench

@@ -57,8 +57,4 @@ class Memory {
   device::Memory on_device_;
 };
 
-/// The bytes of a tensor at a place, on the host, and back. Returns when they are there.
-[[nodiscard]] std::vector<std::byte> bytes_of(const device::Place& place, comm::ConstBuffer tensor);
-void set_bytes(const device::Place& place, comm::Buffer tensor, std::span<const std::byte> bytes);
-
 }  // namespace plumbline::bench

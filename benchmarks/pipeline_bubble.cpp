@@ -169,6 +169,14 @@ training::Training& training_on(const device::Place& place) {
   return training;
 }
 
+// How far the clocks of two ranks may be apart at most, where each is wrong by no more than it says: by what both are wrong.
+double clocks_apart(comm::Communicator& world, double uncertainty) {
+  std::vector<double> all(static_cast<std::size_t>(world.size()));
+  world.all_gather({&uncertainty, 1, comm::DType::f64}, {all.data(), std::ssize(all), comm::DType::f64});
+  std::ranges::sort(all, std::greater());
+  return all.size() > 1 ? all[0] + all[1] : 0;
+}
+
 json libtorch(comm::Communicator& world, device::Place place, const json& arguments) {
   const job::RunSpec spec = perceptron(arguments, world);
   const Schedule schedule = schedules::lower(training::schedule_of(spec, spec.run.micro_batches));
@@ -196,6 +204,7 @@ json libtorch(comm::Communicator& world, device::Place place, const json& argume
     uncertainty = std::max(uncertainty, stream_clock->uncertainty());
     return stream_clock->periods();
   });
+  const double apart = clocks_apart(world, uncertainty);
   uncertainty = bucketing::largest(world, uncertainty);
   if (world.rank() != 0) return nullptr;
   json repetitions = json::array();
@@ -204,7 +213,7 @@ json libtorch(comm::Communicator& world, device::Place place, const json& argume
     repetitions.push_back(figures_of_run(schedule, options, one));
     repetitions.back()["stages"] = words(options.stages);
   }
-  return {{"repetitions", std::move(repetitions)}, {"clock_uncertainty", uncertainty}};
+  return {{"repetitions", std::move(repetitions)}, {"clock_uncertainty", uncertainty}, {"clocks_apart", apart}};
 }
 
 }  // namespace

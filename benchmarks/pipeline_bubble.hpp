@@ -18,8 +18,8 @@ namespace plumbline::bench {
 /// Of "libtorch": {"schedule","micro_batches","chunks","width","rows": of a micro-batch,"folder": where the run's files
 /// go,"device": what LibTorch computes on, "cpu" or the name of the place's kind,"repetitions"}. Result: the same; in the
 /// figures of each repetition "stages":[{"forward","backward","input_gradient","weight_gradient"}…], the seconds that
-/// computations took; and "clock_uncertainty", the seconds by which a device's events may be set wrong, on the host 0. Throws
-/// NotAvailable where LibTorch is absent.
+/// computations took; "clock_uncertainty", the seconds by which a rank's events may be set wrong; and "clocks_apart", by which those of
+/// two ranks may be; on the host 0. Throws NotAvailable where LibTorch is absent.
 void add_pipeline_bubble(Registry& registry);
 
 }  // namespace plumbline::bench

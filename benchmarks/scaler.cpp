@@ -6,7 +6,6 @@
 
 #include "benchmarks/memory.hpp"
 #include "reference/bucketing/gradient_lists.hpp"
-#include "reference/comm/errors.hpp"
 #include "reference/comm/half.hpp"
 #include "reference/device/fold.hpp"
 #include "reference/device/scaled_copies_table.hpp"
@@ -19,6 +18,7 @@ namespace {
 using comm::Buffer;
 using comm::Communicator;
 using comm::DType;
+using device::FoldTable;
 using device::Place;
 using device::ScaledCopy;
 
@@ -87,7 +87,8 @@ class Agreement : public Operation {
   int tensor_, rank_;
 };
 
-// Flags are copied into one message, agreed on, and copied back: on a device in a launch each.
+// Flags are copied into one message, agreed on, and copied back: on a device in a launch each. Flags stay where they are from step to
+// step, and who has them makes the tables of such launches once.
 class Coalesced final : public Agreement {
  public:
   Coalesced(Communicator& world, const Place& at, std::size_t flags, bool by_group)
@@ -95,9 +96,12 @@ class Coalesced final : public Agreement {
     groups_ = by_group ? std::vector{tensor_group_.get(), pipeline_group_.get()} : std::vector{model_.get()};
     for (std::size_t i = 0; i < flags; ++i) {
       const Buffer in_message = message_.part(static_cast<std::int64_t>(i), 1);
-      in_.push_back({flag(i), in_message});
-      out_.push_back({in_message, flag(i)});
+      in_.pairs.push_back({flag(i), in_message});
+      out_.pairs.push_back({in_message, flag(i)});
     }
+    if (at.is_host()) return;
+    for (Copies* copies : {&in_, &out_})
+      copies->tables = device::scaled_copy_work(copies->pairs, device::times(1), at.device());
   }
   void run() override {
     copy(in_);
@@ -111,14 +115,16 @@ class Coalesced final : public Agreement {
   }
 
  private:
-  // On the host a number at a time: calls that copy any length take as long again as the agreement.
-  void copy(const std::vector<ScaledCopy>& copies) const {
-    if (!place().is_host()) return place().launch(device::scaled_copy_work(copies, device::times(1), place().device()));
-    for (const ScaledCopy& one : copies) *static_cast<float*>(one.to.data) = *static_cast<const float*>(one.from.data);
+  struct Copies {
+    std::vector<ScaledCopy> pairs;
+    std::vector<device::ScaledCopyWork> tables;  // of a device
+  };
+  void copy(const Copies& copies) const {
+    place().is_host() ? place().copy(copies.pairs) : place().launch(copies.tables);
   }
   std::vector<Communicator*> groups_;
   Memory message_;
-  std::vector<ScaledCopy> in_, out_;
+  Copies in_, out_;
 };
 
 class PerTensor final : public Agreement {
@@ -140,17 +146,28 @@ class PerTensor final : public Agreement {
   std::vector<Communicator*> groups_;
 };
 
-// A rank's flags become one before anybody is asked: enough where one skip is everyone's.
+// A rank's flags become one before anybody is asked: enough where one skip is everyone's. On a device by as many launches each way as
+// their tables take, which are made once, as those of Coalesced.
 class OneFlag final : public Agreement {
  public:
   OneFlag(Communicator& world, const Place& at, std::size_t flags) : Agreement(world, at, flags), any_(at, 1) {
-    if (flags > device::kMostFolded)
-      throw InvalidArgument(std::to_string(flags) + " flags are more than a launch takes");
+    if (at.is_host()) return;
+    // The largest so far is an input of every table but the first.
+    for (std::size_t first = 0; first < flags; first += kFolded) {
+      FoldTable& gather = gather_.emplace_back(FoldTable{.op = comm::ReduceOp::max, .outputs = 1, .count = 1});
+      FoldTable& spread = spread_.emplace_back(FoldTable{.op = comm::ReduceOp::max, .inputs = 1, .count = 1});
+      spread.input[0] = gather.output[0] = any_.data();
+      if (first > 0) gather.input[gather.inputs++] = any_.data();
+      for (std::size_t i = first; i < std::min(first + kFolded, flags); ++i)
+        gather.input[gather.inputs++] = spread.output[spread.outputs++] = static_cast<std::byte*>(flag(i).data);
+      device::note_shifts(gather);
+      device::note_shifts(spread);
+    }
   }
   void run() override {
-    place().is_host() ? gather_on_host() : fold_on_device(false);
+    place().is_host() ? gather_on_host() : fold(gather_);
     scaler::agree_on_found_inf(std::array{model_.get()}, any_.buffer());
-    place().is_host() ? spread_on_host() : fold_on_device(true);
+    place().is_host() ? spread_on_host() : fold(spread_);
   }
 
  protected:
@@ -166,24 +183,15 @@ class OneFlag final : public Agreement {
   void spread_on_host() const {
     for (std::size_t i = 0; i < count(); ++i) value(i) = any_.floats()[0];
   }
-  // The largest flag, or one that becomes all: a launch.
-  void fold_on_device(bool spreads) const {
-    const auto many = static_cast<std::int32_t>(count());
-    device::FoldTable table{
-        .op = comm::ReduceOp::max, .inputs = spreads ? 1 : many, .outputs = spreads ? many : 1, .count = 1};
-    table.input[0] = table.output[0] = any_.data();
-    for (std::size_t i = 0; i < count(); ++i) {
-      auto* const one = static_cast<std::byte*>(flag(i).data);
-      if (spreads)
-        table.output[i] = one;
-      else
-        table.input[i] = one;
-    }
-    device::note_shifts(table);
-    place().use().runtime->fold(place().index(), table, place().use().stream);
+  void fold(const std::vector<FoldTable>& tables) const {
+    for (const FoldTable& table : tables) place().use().runtime->fold(place().index(), table, place().use().stream);
   }
+  static constexpr std::size_t kFolded = device::kMostFolded - 1;
   Memory any_;
+  std::vector<FoldTable> gather_, spread_;  // of a device
 };
+
+}  // namespace
 
 void add_agreement(Registry& registry, const std::string& model, std::size_t flags) {
   const std::string prefix = "scaler.agreement." + model + ".";
@@ -215,6 +223,8 @@ void add_agreement(Registry& registry, const std::string& model, std::size_t fla
 }
 
 // ---- unscaling ----
+
+namespace {
 
 // Gradients of unequal sizes, some of them short: together they read and write as many bytes as a copy of `bytes` does.
 class Unscale final : public Operation {

@@ -139,7 +139,7 @@ void beside(Context& context) {
   }
   for (std::size_t round = 0; round < kRounds; ++round) {
     HostTensors& values = right[round];
-    if (round > 0) gossip::copy({}, pairs(right[round - 1], values));
+    if (round > 0) device::Place().copy(pairs(right[round - 1], values));
     gossip::add({}, pairs(noise[round], values));
     EXPECT_TRUE(expected.hand_over(values.views())) << "GOSSIP-182";
     gossip::add({}, pairs(noise[round], values));

@@ -139,7 +139,7 @@ class BothSides {
   }
   void give(int step) const { gradients_.take(given_[static_cast<std::size_t>(step)]); }
   void give_here(int step) const {
-    gossip::copy({}, pairs(given_[static_cast<std::size_t>(step)].views(), gradients_here_.views()));
+    device::Place().copy(pairs(given_[static_cast<std::size_t>(step)].views(), gradients_here_.views()));
   }
   void note() {
     for (DeviceTensors* tensors : {&parameters_, &masters_, &buffers_}) tensors->note();

@@ -20,19 +20,36 @@ namespace plumbline::conformance {
 namespace {
 
 // Keeps the failures of the thread that it lives on; a fatal one ends the rank's body.
-class Failures final : private testing::TestPartResultArray, public testing::ScopedFakeTestPartResultReporter {
+class FailuresOfThread final : private testing::TestPartResultArray, public testing::ScopedFakeTestPartResultReporter {
  public:
-  Failures()
+  FailuresOfThread()
       : ScopedFakeTestPartResultReporter(INTERCEPT_ONLY_CURRENT_THREAD,
                                          static_cast<testing::TestPartResultArray*>(this)) {}
   void ReportTestPartResult(const testing::TestPartResult& part) override {
     if (!part.failed()) return;
     std::string file = part.file_name() == nullptr ? "" : part.file_name();
     file.erase(0, file.rfind('/') + 1);
-    lines.push_back(fmt::format("{}:{}: {}", file, part.line_number(), part.message()));
+    all_.push_back({fmt::format("{}:{}: {}", file, part.line_number(), part.message())});
     if (part.fatally_failed()) throw testing::AssertionException(part);
   }
-  std::vector<std::string> lines;
+  // Runs a body that may throw what it likes, but that a peer failed.
+  void collect(const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const testing::AssertionException&) {
+      // is among the failures
+    } catch (const comm::PeerFailed&) {
+      throw;
+    } catch (const std::exception& error) {
+      all_.push_back({error.what(), true});
+    } catch (...) {
+      all_.push_back({"an exception of an unknown type", true});
+    }
+  }
+  [[nodiscard]] const std::vector<Failure>& all() const { return all_; }
+
+ private:
+  std::vector<Failure> all_;
 };
 
 class RankContext final : public suite::Context {
@@ -83,7 +100,7 @@ class Run {
     if (arm.kind != suite::Arm::Kind::plain) folder_.emplace();
   }
 
-  std::vector<std::string> run() {
+  std::vector<Failure> run() {
     {
       std::vector<std::jthread> ranks;
       for (int rank = 0; rank < one_.world(); ++rank) ranks.emplace_back([this, rank] { run_rank(rank); });
@@ -93,7 +110,7 @@ class Run {
 
  private:
   void run_rank(int rank) {
-    Failures failures;
+    FailuresOfThread failures;
     std::string consequence;
     auto communicator = world_.communicator(rank);
     suite::DeviceSeat seat;
@@ -105,18 +122,15 @@ class Run {
     if (wrap_) communicator = wrap_(std::move(communicator));
     try {
       RankContext context(one_, communicator.get(), nullptr, seat);
-      one_.check->body(context);
-    } catch (const testing::AssertionException&) {
-      // is among the failures
+      failures.collect([&] { one_.check->body(context); });
     } catch (const comm::PeerFailed& error) {
       consequence = error.what();
-    } catch (const std::exception& error) {
-      failures.lines.push_back(fmt::format("uncaught exception: {}", error.what()));
     }
-    if (!failures.lines.empty()) world_.abort(fmt::format("rank {} failed", rank));
+    if (!failures.all().empty()) world_.abort(fmt::format("rank {} failed", rank));
     const std::lock_guard hold(mutex_);
-    for (const std::string& line : failures.lines) causes_.push_back(fmt::format("rank {}: {}", rank, line));
-    if (!consequence.empty()) consequences_.push_back(fmt::format("rank {}: {}", rank, consequence));
+    for (const Failure& failure : failures.all())
+      causes_.push_back({fmt::format("rank {}: {}", rank, failure.text), failure.uncaught});
+    if (!consequence.empty()) consequences_.push_back({fmt::format("rank {}: {}", rank, consequence)});
   }
 
   const suite::Case& one_;
@@ -126,31 +140,27 @@ class Run {
   std::shared_ptr<device::Runtime> runtime_;     // of a run on devices
   comm::LocalWorld world_;
   std::mutex mutex_;
-  std::vector<std::string> causes_;
-  std::vector<std::string> consequences_;
+  std::vector<Failure> causes_;
+  std::vector<Failure> consequences_;
 };
 
 }  // namespace
 
-std::vector<std::string> run_in_process(const suite::Case& one, const Wrap& wrap, const suite::Arm& arm) {
+std::vector<Failure> run_in_process(const suite::Case& one, const Wrap& wrap, const suite::Arm& arm) {
   return Run(one, wrap, arm).run();
 }
 
-std::vector<std::string> run_on_devices(const suite::Case& one, const Wrap& wrap) {
+std::vector<Failure> run_on_devices(const suite::Case& one, const Wrap& wrap) {
   // Many small pieces of work make up a staged call.
   const auto delay = std::chrono::microseconds(one.check->on_device ? 200 : 20);
   return Run(one, wrap, {}, device::make_emulated({.longest_delay = delay})).run();
 }
 
-std::vector<std::string> run_in_process(const suite::Case& one, suite::Adapter& adapter) {
-  Failures failures;
+std::vector<Failure> run_in_process(const suite::Case& one, suite::Adapter& adapter) {
+  FailuresOfThread failures;
   RankContext context(one, nullptr, &adapter);
-  try {
-    one.check->body(context);
-  } catch (const std::exception& error) {
-    failures.lines.push_back(fmt::format("uncaught exception: {}", error.what()));
-  }
-  return failures.lines;
+  failures.collect([&] { one.check->body(context); });
+  return failures.all();
 }
 
 }  // namespace plumbline::conformance

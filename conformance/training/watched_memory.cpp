@@ -32,11 +32,15 @@ comm::Work SlowStream::do_start(std::span<const Call> calls) {
   return CommunicatorDecorator::do_start(calls);
 }
 std::unique_ptr<Communicator> SlowStream::decorate(std::unique_ptr<Communicator> group) {
-  return std::make_unique<SlowStream>(std::move(group), seat_, seen_);
+  return std::make_unique<SlowStream>(std::move(group), seat_, seen_, stream_);
+}
+void SlowStream::use_stream(void* stream) {
+  stream_ = stream;
+  CommunicatorDecorator::use_stream(stream);
 }
 void SlowStream::meet(const Call& call) {
   const bool on_host = call.device().kind == Device::Kind::cpu;
-  if (!on_host) seat_.runtime->pause(seat_.device.index, kLate, nullptr);
+  if (!on_host) seat_.runtime->pause(seat_.device.index, kLate, stream_);
   if (is_on_tensors(call)) ++(on_host ? seen_.on_host : seen_.on_device);
 }
 

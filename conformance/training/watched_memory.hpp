@@ -1,6 +1,7 @@
 // conformance/training/watched_memory.hpp: groups that tell in which memory training gives them tensors.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 
@@ -11,15 +12,17 @@ namespace plumbline::conformance {
 
 /// How many calls were on numbers of a model, or on what one stage hands to the next, and in which memory.
 struct Seen {
-  int on_device = 0, on_host = 0;
+  std::atomic<int> on_device = 0, on_host = 0;  // a thread of gossip makes calls, too
 };
 
-/// Keeps the caller's stream busy ahead of each call on the device's memory, so that what is not ordered behind it comes first, and
-/// counts the calls on tensors. Seat and counts must outlive it.
+/// Keeps the stream of each call on the device's memory busy ahead of it, so that what is not ordered behind it comes first, and counts
+/// the calls on tensors. A thread of gossip has a group, and a stream, of its own. Seat and counts must outlive it.
 class SlowStream final : public comm::CommunicatorDecorator {
  public:
-  SlowStream(std::unique_ptr<comm::Communicator> inner, const suite::DeviceSeat& seat, Seen& seen)
-      : CommunicatorDecorator(std::move(inner)), seat_(seat), seen_(seen) {}
+  SlowStream(std::unique_ptr<comm::Communicator> inner, const suite::DeviceSeat& seat, Seen& seen,
+             device::Stream stream = nullptr)
+      : CommunicatorDecorator(std::move(inner)), seat_(seat), seen_(seen), stream_(stream) {}
+  void use_stream(void* stream) override;
 
  private:
   void do_run(const comm::Call& call, comm::Timeout timeout) override;
@@ -29,6 +32,7 @@ class SlowStream final : public comm::CommunicatorDecorator {
 
   const suite::DeviceSeat& seat_;
   Seen& seen_;
+  device::Stream stream_;
 };
 
 /// Serves the host's memory alone, whatever the group behind it does.

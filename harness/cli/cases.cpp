@@ -4,7 +4,6 @@
 #include <cctype>
 #include <cstring>
 #include <filesystem>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -23,13 +22,20 @@ std::chrono::duration<double> CaseSettings::limit_of(const suite::Case& one) con
   return std::chrono::duration<double>(one.check->limit) * slowness;
 }
 
+std::string ModulesHere::why_not(const suite::Check& check) {
+  for (const std::string& module : check.modules) {
+    const auto [found, is_new] = why_not_.try_emplace(module);
+    if (is_new) found->second = subject::why_not_here(module, training::kTrainingFactory);
+    if (!found->second.empty()) return fmt::format("needs module {}: {}", module, found->second);
+  }
+  return {};
+}
+
 void require_modules(const std::vector<suite::PlannedCase>& cases, const std::string& who) {
-  std::set<std::string> modules;  // opening one takes a while
+  ModulesHere modules;
   for (const suite::PlannedCase& planned : cases)
-    modules.insert(planned.one->check->modules.begin(), planned.one->check->modules.end());
-  for (const std::string& module : modules)
-    if (const std::string why = subject::why_not_here(module, training::kTrainingFactory); !why.empty())
-      throw subject::NotAvailable(fmt::format("{} needs module {}: {}", who, module, why));
+    if (const std::string why = modules.why_not(*planned.one->check); !why.empty())
+      throw subject::NotAvailable(fmt::format("{} {}", who, why));
 }
 
 std::vector<std::string> device_options(const std::string& device) {

@@ -1,6 +1,7 @@
 // harness/cli/cases.hpp: from a planned case to an assignment of the driver, and from its outcome to a result of a record.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -20,6 +21,16 @@ struct CaseSettings {
   std::string mutant;          // by which the worker breaks the subject
 
   [[nodiscard]] std::chrono::duration<double> limit_of(const suite::Case& one) const;
+};
+
+/// Which modules are not here. Each is looked for once, when a check that needs it is asked about: opening one takes a while.
+class ModulesHere {
+ public:
+  /// "needs module training: why", of the first that is not here; nothing where all are.
+  [[nodiscard]] std::string why_not(const suite::Check& check);
+
+ private:
+  std::map<std::string, std::string> why_not_;  // of a module
 };
 
 /// Throws NotAvailable where a module that one of the cases needs is not here: "WHO needs module training: why".

@@ -4,7 +4,7 @@ usage: cli_test.py PLUMBLINE MODULES [unittest arguments]
 
 MODULES are the optional parts of the build: "mpi,training,metrics", or "".
 """
-import json, os, re, resource, signal, subprocess, sys, tempfile, unittest
+import json, os, re, resource, shutil, signal, subprocess, sys, tempfile, unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -472,9 +472,9 @@ class Commands(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def run_plumbline(self, *arguments, stdout=subprocess.PIPE):
+    def run_plumbline(self, *arguments, stdout=subprocess.PIPE, program=PLUMBLINE):
         # Runs write to results/ in their own folder.
-        self.done = subprocess.run([PLUMBLINE, *arguments], cwd=self.folder, stdout=stdout, stderr=subprocess.PIPE, text=True,
+        self.done = subprocess.run([program, *arguments], cwd=self.folder, stdout=stdout, stderr=subprocess.PIPE, text=True,
                                    timeout=60)
         return self.done.returncode
 
@@ -548,6 +548,30 @@ class Commands(unittest.TestCase):
                                   "--filter", "collectives.device.half_accumulation", status=1)
         self.assertEqual({result["verdict"] for result in results.values()}, {"fail"})
         self.assertIn("--device emulated", next(iter(results.values()))["repeat"])
+
+    def without_module(self, name):
+        """The program of an installation that has all modules but one."""
+        build = Path(PLUMBLINE).parent.parent
+        there = self.folder / "installed"
+        for folder in ("bin", "lib/plumbline", "share"):
+            (there / folder).mkdir(parents=True)
+        shutil.copy(PLUMBLINE, there / "bin")
+        (there / "share/plumbline").symlink_to(build / "share/plumbline")
+        for module in (build / "lib/plumbline").iterdir():
+            if module.name != f"libplumbline_{name}.so":
+                (there / "lib/plumbline" / module.name).symlink_to(module)
+        return there / "bin/plumbline"
+
+    def test_mutants_leave_out_what_needs_a_module_that_is_not_here(self):
+        program = self.without_module("training")
+        ours, of_training = ("--filter", "pass.race_any_ring"), ("--filter", "train.never_gossips")
+        self.assertEqual(self.run_plumbline("mutants", *ours, *of_training, program=program), 3)
+        self.assertIn("needs module training: ", self.done.stderr)
+        self.assertEqual(self.run_plumbline("mutants", *ours, *of_training, "--without-missing", program=program), 0, self.done.stdout)
+        self.assertIn("left out: 1 (a case needs module training: ", self.done.stdout)
+        self.assertRegex(self.done.stdout, "OK: 1 of 1 mutants killed.*; 1 left out; ")
+        self.assertEqual(self.run_plumbline("mutants", *of_training, "--without-missing", program=program), 3)
+        self.assertIn("no mutant can run here; left out: 1 (", self.done.stderr)
 
     def test_a_gpu_that_is_not_there_is_said_of_each_case(self):
         self.run_plumbline("doctor")
@@ -830,7 +854,10 @@ class Commands(unittest.TestCase):
         self.assertEqual((whole["labels"]["device"], whole["labels"]["devices"]), ("emulated", "libtorch"))
         self.assertEqual(len(whole["samples"]), 2)
         self.assertGreater(min(whole["samples"]), 0)
-        self.assertGreater(whole["derived"]["clock_uncertainty_seconds"], 0)
+        of_each, of_two = (whole["derived"][name] for name in ("clock_uncertainty_seconds", "clocks_apart_seconds"))
+        self.assertGreater(of_each, 0)
+        self.assertGreater(of_two, of_each, "both clocks may be wrong")
+        self.assertLessEqual(of_two, 2 * of_each)
 
     def test_bench_says_how_many_collectives_a_fused_step_starts(self):
         self.assertEqual(self.run_plumbline("bench", "--benchmark", "allreduce_fusion.resnet50.copy", "--sizes", "0,25Mi", "--repetitions", "1",

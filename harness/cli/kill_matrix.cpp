@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -24,10 +25,29 @@ std::map<std::pair<std::string, std::string>, Verdict> without_mutant(const std:
   return verdicts;
 }
 
-// A check that falls over an adapter's answer has not judged it.
-bool is_fallen_over(const Mutant& mutant, const Result& result) {
-  return std::holds_alternative<mutants::RewriteAnswer>(mutant.change) &&
-         result.reason.find("uncaught exception: ") != std::string::npos;
+// What the assertions of a case found violated, where a rank let an exception through; nothing where none did.
+std::optional<std::set<std::string>> judged_before_falling(const Result& result) {
+  std::set<std::string> judged;
+  bool fell = false;
+  for (const record::RankResult& rank : result.ranks) {
+    if (rank.verdict != Verdict::fail) continue;
+    for (const record::Failure& failure : rank.failures) {
+      fell = fell || failure.uncaught;
+      if (failure.uncaught) continue;
+      if (failure.requirement.empty()) judged.insert(result.requirements.begin(), result.requirements.end());
+      if (std::ranges::count(result.requirements, failure.requirement) > 0) judged.insert(failure.requirement);
+    }
+  }
+  if (!fell) return std::nullopt;
+  return judged;
+}
+
+// What a result says is violated. A check that falls over an adapter's answer has not judged it by that.
+std::set<std::string> violated_by(const Mutant& mutant, const Result& result) {
+  if (std::holds_alternative<mutants::RewriteAnswer>(mutant.change))
+    if (const auto judged = judged_before_falling(result)) return *judged;
+  const auto& violated = result.violated.empty() ? result.requirements : result.violated;
+  return {violated.begin(), violated.end()};
 }
 
 std::string kind_of(const std::string& arm) { return arm.substr(0, arm.find(':')); }
@@ -54,16 +74,16 @@ std::vector<KillRow> kill_matrix(const std::vector<const Mutant*>& mutants, cons
         continue;
       }
       if (result->verdict == Verdict::error || result->verdict == Verdict::skip) continue;
-      const auto& violated = result->violated.empty() ? result->requirements : result->violated;
-      const bool by_the_one_meant = std::ranges::count(violated, mutant->violates) > 0;
-      const bool fallen_over = is_fallen_over(*mutant, *result);
+      const std::set<std::string> violated = violated_by(*mutant, *result);
+      const bool by_the_one_meant = violated.contains(mutant->violates);
       const bool killed = kills(result->verdict);
       if (shows) {
         shown = true;
-        row.killed = killed && by_the_one_meant && !fallen_over;
+        row.killed = killed && by_the_one_meant;
         row.how = name_of(result->verdict);
-        if (fallen_over) row.how += ", falling over the answer";
-        if (killed && !by_the_one_meant) row.how += fmt::format(" of {}", fmt::join(violated, ", "));
+        if (killed && violated.empty()) row.how += ", falling over the answer";
+        if (killed && !by_the_one_meant && !violated.empty())
+          row.how += fmt::format(" of {}", fmt::join(violated, ", "));
         row.seconds = result->seconds;
       }
       if (is_at(*result, mutant->hides, mutant->hides_arm)) {

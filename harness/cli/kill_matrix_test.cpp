@@ -55,12 +55,35 @@ TEST(KillMatrix, ACheckThatFallsOverAnAnswerHasNotFoundItWrong) {
   std::vector<Result> results{of("", answers.shows, Verdict::pass), of("", answers.hides, Verdict::pass),
                               of(answers.name, answers.shows, Verdict::fail),
                               of(answers.name, answers.hides, Verdict::pass)};
-  results[2].reason = "rank 0: GPU count is 3";
-  EXPECT_TRUE(kill_matrix({&answers}, results).at(0).good());
-  results[2].reason = "rank 0: uncaught exception: type must be number, but is null";
-  const KillRow fallen = kill_matrix({&answers}, results).at(0);
-  EXPECT_FALSE(fallen.killed);
-  EXPECT_EQ(fallen.how, "fail, falling over the answer");
+  results[2].requirements = {"TOY-001", "TOY-002"};
+  const auto row_of = [&](std::vector<record::Failure> failures) {
+    results[2].ranks = {{.rank = 0, .verdict = Verdict::fail, .failures = std::move(failures)}};
+    return kill_matrix({&answers}, results).at(0);
+  };
+  const record::Failure judged{"toys.cpp:3", "GPU count is 3"};
+  const record::Failure judged_by_it{"toys.cpp:4", "TOY-001: GPU count is 3", "TOY-001"};
+  const record::Failure judged_by_another{"toys.cpp:5", "TOY-002: it is red", "TOY-002"};
+  for (const char* what :
+       {"uncaught exception: type must be number, but is null", "uncaught exception of an unknown type"}) {
+    const record::Failure fell{"", what, "", true};
+    EXPECT_EQ(row_of({fell}).how, "fail, falling over the answer");
+    EXPECT_FALSE(row_of({fell}).killed);
+    EXPECT_THAT(row_of({fell}).others, testing::IsEmpty());
+    EXPECT_TRUE(row_of({judged, fell}).good()) << "an assertion has judged it before";
+    EXPECT_TRUE(row_of({judged_by_it, fell}).good());
+    EXPECT_EQ(row_of({judged_by_another, fell}).how, "fail of TOY-002");
+    EXPECT_FALSE(row_of({judged_by_another, fell}).killed);
+  }
+  EXPECT_TRUE(row_of({judged}).good());
+  EXPECT_TRUE(row_of({{"toys.cpp:6", "the answer says 'uncaught exception: none'"}}).good());
+}
+
+TEST(KillMatrix, AnExceptionFromABackendIsAFailureOfIts) {
+  Result thrown = of(kBrittle.name, kBrittle.shows, Verdict::fail);
+  thrown.ranks = {{.rank = 0, .verdict = Verdict::fail, .failures = {{"", "uncaught exception: no room", "", true}}}};
+  const std::vector<Result> results{of("", kBrittle.shows, Verdict::pass), of("", kBrittle.hides, Verdict::pass),
+                                    thrown, of(kBrittle.name, kBrittle.hides, Verdict::pass)};
+  EXPECT_TRUE(kill_matrix({&kBrittle}, results).at(0).good());
 }
 
 TEST(KillMatrix, AMutantThatShowsWhereItShouldHideIsNotUnderstood) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "harness/cli/cases.hpp"
@@ -19,6 +20,7 @@
 #include "harness/launch/speed.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/record/summary.hpp"
+#include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -38,6 +40,7 @@ struct MutantOptions {
   std::string out = "results/latest/mutants";
   int jobs = 2;
   bool full = false;
+  bool without_missing = false;
   bool list = false;
 };
 
@@ -89,12 +92,19 @@ struct Trial {
 class MutantRun {
  public:
   MutantRun(const suite::Suite& suite, const MutantOptions& options, std::vector<const Mutant*> mutants)
-      : suite_(suite), options_(options), mutants_(std::move(mutants)), profile_(suite.profile("full")) {
+      : suite_(suite), options_(options), profile_(suite.profile("full")) {
     for (const suite::Case& one : suite.cases()) case_of_id_.emplace(one.id(), &one);
+    for (const Mutant* mutant : mutants) {
+      if (const std::string why = why_left_out(*mutant); !why.empty())
+        ++left_out_[why];
+      else
+        mutants_.push_back(mutant);
+    }
+    if (mutants_.empty()) throw subject::NotAvailable("no mutant can run here; " + words_of_left_out());
     for (const Mutant* mutant : mutants_) add_trials(*mutant);
     std::vector<suite::PlannedCase> cases;
     for (const Trial& trial : trials_) cases.push_back(trial.planned);
-    require_modules(cases, "what was chosen (--component chooses)");
+    require_modules(cases, "what was chosen (--component chooses, --without-missing leaves it out)");
     std::ranges::stable_sort(trials_, {}, [](const Trial& trial) {
       return std::tuple(trial.planned.one->component(), trial.planned.one->world());
     });
@@ -116,6 +126,10 @@ class MutantRun {
     record::Writer writer(options_.out, header);
     Console console(suite_, trials_.size(), ::isatty(STDOUT_FILENO) == 1);
     fmt::print("{} mutants of backend {}: {} cases\n", mutants_.size(), options_.backend, trials_.size());
+    if (!left_out_.empty()) {
+      fmt::print("{}\n", words_of_left_out());
+      writer.note(words_of_left_out());
+    }
     std::cout.flush();
     const auto begun = std::chrono::steady_clock::now();
     bool whole = true;
@@ -130,6 +144,22 @@ class MutantRun {
   }
 
  private:
+  // Why nothing can be learnt of it here, if that is so.
+  std::string why_left_out(const Mutant& mutant) {
+    if (const std::string why = mutants::why_not_under_sanitizer(mutant); !why.empty()) return why;
+    if (!options_.without_missing) return {};
+    for (const std::string& id : {mutant.shows, mutant.hides})
+      if (const auto one = case_of_id_.find(id); one != case_of_id_.end())
+        if (const std::string why = modules_.why_not(*one->second->check); !why.empty()) return "a case " + why;
+    return {};
+  }
+
+  [[nodiscard]] std::string words_of_left_out() const {
+    std::vector<std::string> parts;
+    for (const auto& [why, count] : left_out_) parts.push_back(fmt::format("{} ({})", count, why));
+    return fmt::format("left out: {}", fmt::join(parts, "; "));
+  }
+
   static suite::PlannedCase planned(const suite::Case& one, const std::string& arm) {
     constexpr std::uint64_t seed = 1;
     return {.one = &one, .seed = seed, .arm = suite::Arm::parse(arm)};
@@ -151,6 +181,7 @@ class MutantRun {
     for (const auto& [id, one] : case_of_id_) {
       if (one->check->door != door_of(mutant)) continue;
       if (!options_.worlds.empty() && std::ranges::count(options_.worlds, one->ranks()) == 0) continue;
+      if (options_.without_missing && !modules_.why_not(*one->check).empty()) continue;
       if (id != mutant.shows && id != mutant.hides) add_trial(mutant, planned(*one, "plain"));
     }
   }
@@ -271,6 +302,8 @@ class MutantRun {
   int report(const std::vector<KillRow>& rows, double seconds) const {
     record::write_file(std::filesystem::path(options_.out) / "kill-matrix.md", to_markdown(rows));
     std::size_t killed = 0, hidden = 0, with_hiding = 0, unsure = 0;
+    int left_out = 0;
+    for (const auto& [why, count] : left_out_) left_out += count;
     for (const KillRow& row : rows) {
       killed += row.killed;
       unsure += row.inconclusive;
@@ -280,16 +313,18 @@ class MutantRun {
     fmt::print("{}", to_markdown(rows));
     fmt::print(
         "{}: {} of {} mutants killed by a check of the requirement that they violate; {} of {} survive where they "
-        "hide; {} inconclusive; {:.1f} s\nrecord: {}/run.jsonl (kill-matrix.md beside it)\n",
+        "hide; {} inconclusive; {}{:.1f} s\nrecord: {}/run.jsonl (kill-matrix.md beside it)\n",
         std::ranges::all_of(rows, &KillRow::good) ? "OK" : "NOT OK", killed, rows.size(), hidden, with_hiding, unsure,
-        seconds, options_.out);
+        left_out == 0 ? "" : fmt::format("{} left out; ", left_out), seconds, options_.out);
     if (std::ranges::any_of(rows, [](const KillRow& row) { return !row.inconclusive && !row.good(); })) return 1;
     return unsure > 0 ? 3 : 0;
   }
 
   const suite::Suite& suite_;
   const MutantOptions& options_;
-  const std::vector<const Mutant*> mutants_;
+  std::vector<const Mutant*> mutants_;   // those that run
+  std::map<std::string, int> left_out_;  // how many do not, by why
+  ModulesHere modules_;
   const suite::Profile& profile_;
   std::map<std::string, const suite::Case*> case_of_id_;
   std::vector<Trial> trials_;
@@ -316,6 +351,8 @@ Command add_mutants(CLI::App& app, const Program& program) {
   command->add_option("--world-size", options->worlds, "With --full: only these numbers of ranks")
       ->delimiter(',')
       ->check(at_least(1));
+  command->add_flag("--without-missing", options->without_missing,
+                    "Leave out those whose cases need a module that is not here, and say how many");
   command->add_option("--out", options->out, "Folder of the record and the matrix")
       ->type_name("DIR")
       ->capture_default_str();

@@ -221,6 +221,10 @@ Suite make_suite() {
   add(suite, "throw_odd", [](Context&) { throw 42; });
   add(suite, "assert", [](Context&) { fail_deep_inside(); });
   add(suite, "expect", [](Context&) { EXPECT_TRUE(false) << "a failing expectation"; });
+  add(suite, "expect_and_throw", [](Context&) {
+    EXPECT_TRUE(false) << "a failing expectation";
+    throw std::runtime_error("thrown on purpose");
+  });
   add(suite, "many_failures", [](Context&) {
     for (int i = 0; i < 1000; ++i) ADD_FAILURE() << std::string(5000, 'x');
   });

@@ -139,14 +139,20 @@ class Faults(Harness):
         self.assertEqual(every["verdict"], verdict)
         return one
 
+    def uncaught(self, result):
+        return [failure.get("uncaught", False) for failure in result["ranks"][-1]["failures"]]
+
     def test_assertion_in_a_called_function(self):
-        self.check_failure("assert", "faults.cpp")
+        self.assertEqual(self.uncaught(self.check_failure("assert", "faults.cpp")), [False])
 
     def test_exception(self):
-        self.check_failure("throw", "uncaught exception: thrown on purpose")
+        self.assertEqual(self.uncaught(self.check_failure("throw", "uncaught exception: thrown on purpose")), [True])
 
     def test_exception_of_an_odd_type(self):
-        self.check_failure("throw_odd", "unknown type")
+        self.assertEqual(self.uncaught(self.check_failure("throw_odd", "unknown type")), [True])
+
+    def test_exception_after_a_failing_expectation(self):
+        self.assertEqual(self.uncaught(self.check_failure("expect_and_throw", "a failing expectation")), [False, True])
 
     def test_refusal(self):
         self.check_failure("refuse", "refused on purpose", verdict="refuse")

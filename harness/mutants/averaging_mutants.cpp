@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/mutants/kinds.hpp"
+#include "harness/mutants/wrong_kernels.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/slowmo/elements.hpp"
 #include "reference/slowmo/slowmo.hpp"
@@ -70,6 +71,12 @@ void step_uphill(AveragedSteps& steps) {
         static_cast<float*>(x.data)[i] = 2 * static_cast<float*>(old.data)[i] - static_cast<float*>(x.data)[i];
     slowmo::slow_steps(place, rule, tensors);
   };
+}
+
+void lose_tails(gossip::MixWork& work) {
+  constexpr std::int64_t in_a_vector = device::kVectorBytes / sizeof(float);
+  for (std::int32_t i = 0; i < work.table.entries; ++i)
+    work.table.entry[i].count -= work.table.entry[i].count % in_a_vector;
 }
 
 void lose_the_last_of_shards(AveragedSteps& steps) {
@@ -205,6 +212,13 @@ std::vector<Mutant> of_slow_steps() {
        "an option that only a test looks at", of("stays_there", "localsgd", 2), "",
        "every run of that check averages on a device",
        with([](AveragedSteps& steps) { steps.goes_by_host = [](bool) { return true; }; })},
+      {"train.gossip_added_before_it_came", "TRAIN-212",
+       "what is collected is added before the gossip's stream is done", "an event that one of two streams forgets",
+       of("stays_there", "slowmo-sgp-overlap", 2), of("stays_there", "sgp-star", 2), "gossip has no stream of its own",
+       with([](AveragedSteps& steps) { steps.slowmo.push_sum.leads_the_caller = [] { return false; }; })},
+      {"train.mixed_tail_lost", "TRAIN-212", "what is left over after the last vector is not mixed on a device",
+       "COL-02", of("stays_there", "sgp-star", 2), of("stays_there", "localsgd", 2), "LocalSGD mixes nothing",
+       changing<gossip::MixWork>(lose_tails)},
       {"train.resumes_with_any_optimizer", "TRAIN-111", "a checkpoint does not say of which optimizer it is",
        "a field that nobody added", at("other_runs", "differs=optimizer", 3), at("other_runs", "differs=dtype", 3),
        "the other type is still seen", with([](AveragedSteps& steps) {

@@ -436,7 +436,8 @@ std::vector<Mutant> lookup_faults() {
        "nobody waits for it",
        with([](ContextSteps& steps) { steps.give_up = [](Communicator&, const std::string&) {}; })},
       {"grp.leak", "GROUP-017", "groups are kept when their context goes", "GRP-08",
-       "groups.lifetime.cycles[groups=two,world=2]", "", "every cycle makes groups", leak()},
+       "groups.lifetime.cycles[groups=two,world=2]", "", "every cycle makes groups", leak(), "plain", "plain",
+       Sanitized::measured},
       {"grp.leak_descriptors", "GROUP-017", "a file stays open after some contexts", "GRP-08",
        "groups.lifetime.cycles[groups=one,world=2]", "", "every cycle makes groups", leak_descriptors()},
   };

@@ -28,6 +28,21 @@ std::size_t distance(const std::string& a, const std::string& b) {
 
 }  // namespace
 
+Mutant racing(Mutant mutant) {
+  mutant.sanitized = Sanitized::race;
+  return mutant;
+}
+
+std::string why_not_under_sanitizer([[maybe_unused]] const Mutant& mutant) {
+#ifdef __SANITIZE_THREAD__
+  if (mutant.sanitized == Sanitized::race) return "they are races, at which the thread sanitizer ends a process";
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  if (mutant.sanitized == Sanitized::measured) return "the sanitizer's allocator keeps no figures";
+#endif
+  return {};
+}
+
 suite::Door door_of(const Mutant& mutant) {
   using suite::Door;
   if (std::holds_alternative<RewriteAnswer>(mutant.change)) return Door::adapter;

@@ -36,6 +36,13 @@ using ChangeRecord = std::function<void(const job::RunSpec& spec, const std::fil
 using RewriteAnswer =
     std::function<nlohmann::json(const std::string& op, const nlohmann::json& args, nlohmann::json reply)>;
 
+/// What a sanitizer that the program is built with makes of a fault.
+enum class Sanitized {
+  shows,     // no more than there is
+  race,      // it is a data race: the thread sanitizer ends the process at it, and is right
+  measured,  // it shows in figures of malloc's, which a sanitizer's allocator does not keep
+};
+
 struct Mutant {
   std::string name;       // "col.drop_last_element"
   std::string violates;   // requirement id
@@ -47,7 +54,13 @@ struct Mutant {
   std::variant<Wrap, MakeSteps, ChangeRecord, RewriteAnswer, WrapRuntime> change;
   std::string shows_arm = "plain";  // of the case
   std::string hides_arm = "plain";
+  Sanitized sanitized = Sanitized::shows;
 };
+
+/// The mutant as one that is a data race.
+[[nodiscard]] Mutant racing(Mutant mutant);
+/// Why nothing can be learnt of it under the sanitizer that this program is built with; nothing where that is not so.
+[[nodiscard]] std::string why_not_under_sanitizer(const Mutant& mutant);
 
 /// What it breaks: the option of the command line that names its subject.
 [[nodiscard]] suite::Door door_of(const Mutant& mutant);

@@ -261,9 +261,10 @@ std::vector<Mutant> places() {
        with([](ReducerSteps& steps) { steps.place_in = without_gaps; })},
       {"ovl.no_wait", "BUCKET-050", "the last reduction of a pass is not waited for", "OVL-03", one("mlp", "views", 3),
        one("mlp", "views", 1), "alone, what was not reduced is the mean", with(no_wait)},
-      {"ovl.early_reuse", "BUCKET-050", "the memory that a reduction reads is written again while it is under way",
-       "OVL-08", one("mlp", "views", 3), at("starts_in_plan_order", "limit=flat,passes=1", 2),
-       "numbers are not looked at", with(early_reuse)},
+      racing({"ovl.early_reuse", "BUCKET-050",
+              "the memory that a reduction reads is written again while it is under way", "OVL-08",
+              one("mlp", "views", 3), at("starts_in_plan_order", "limit=flat,passes=1", 2), "numbers are not looked at",
+              with(early_reuse)}),
       {"red.divided_twice", "BUCKET-050", "averages are divided by the ranks once more", "RED-04",
        one("mlp", "views", 2), one("mlp", "views", 1), "there is one rank", scaling([](const Scaling& scaling) {
          Divisors divisors = bucketing::divisors_of(scaling);
@@ -373,16 +374,17 @@ std::vector<Mutant> starting() {
        with([](ReducerSteps& steps) { steps.may_start = [](const Waiting&) { return false; }; })},
       {"ovl.extra_wait", "BUCKET-059", "a reduction but the first of a pass is waited for when it is started", "OVL-06",
        limit("overlaps", "buckets", 2), limit("overlaps", "flat", 2), "there is one", with(extra_wait)},
-      {"ovl.before_the_producer", "BUCKET-060", "a bucket is started when its last gradient is about to be written",
-       "OVL-01", limit("starts_when_written", "buckets", 2), limit("starts_when_written", "each", 2),
-       "each gradient has a bucket of its own", with([](ReducerSteps& steps) {
-         steps.may_start = [](const Waiting& bucket) { return bucket.missing <= (bucket.members > 1 ? 1 : 0); };
-       })},
-      {"ovl.wait_one_producer", "BUCKET-060", "a bucket is started when its first gradient is there", "OVL-02",
-       limit("starts_when_written", "flat", 2), limit("starts_when_written", "each", 3),
-       "each gradient has a bucket of its own", with([](ReducerSteps& steps) {
-         steps.may_start = [](const Waiting& bucket) { return bucket.missing < bucket.members; };
-       })},
+      racing({"ovl.before_the_producer", "BUCKET-060",
+              "a bucket is started when its last gradient is about to be written", "OVL-01",
+              limit("starts_when_written", "buckets", 2), limit("starts_when_written", "each", 2),
+              "each gradient has a bucket of its own", with([](ReducerSteps& steps) {
+                steps.may_start = [](const Waiting& bucket) { return bucket.missing <= (bucket.members > 1 ? 1 : 0); };
+              })}),
+      racing({"ovl.wait_one_producer", "BUCKET-060", "a bucket is started when its first gradient is there", "OVL-02",
+              limit("starts_when_written", "flat", 2), limit("starts_when_written", "each", 3),
+              "each gradient has a bucket of its own", with([](ReducerSteps& steps) {
+                steps.may_start = [](const Waiting& bucket) { return bucket.missing < bucket.members; };
+              })}),
       {"ovl.broadcast_before_init", "BUCKET-086", "initial values are broadcast when the reducer is made", "OVL-10",
        at("initial_values", "given=after", 2), at("initial_values", "given=before", 2), "they are given by then",
        with([](ReducerSteps& steps) { steps.broadcasts_initial = [](bool first_pass) { return !first_pass; }; })},
@@ -430,14 +432,14 @@ std::vector<Mutant> numbers() {
        scaling([](const Scaling& scaling) {
          return Divisors{.op = comm::ReduceOp::sum, .after = static_cast<double>(scaling.ranks)};
        })},
-      {"ovl.pingpong_reset", "BUCKET-065", "every compressed bucket begins with the first buffer, in use or not",
-       "OVL-04", wires(3, 3), wires(3, 1), "there is one bucket", with([](ReducerSteps& steps) {
-         steps.wire_buffer = [](int, std::int64_t, int) { return 0; };
-         steps.waits_for_wire = [](int, int) { return false; };
-       })},
-      {"ovl.too_few_buffers", "BUCKET-065", "nobody waits for a buffer that is in use", "OVL-09", wires(2, 3),
-       wires(3, 3), "there are enough",
-       with([](ReducerSteps& steps) { steps.waits_for_wire = [](int, int) { return false; }; })},
+      racing({"ovl.pingpong_reset", "BUCKET-065", "every compressed bucket begins with the first buffer, in use or not",
+              "OVL-04", wires(3, 3), wires(3, 1), "there is one bucket", with([](ReducerSteps& steps) {
+                steps.wire_buffer = [](int, std::int64_t, int) { return 0; };
+                steps.waits_for_wire = [](int, int) { return false; };
+              })}),
+      racing({"ovl.too_few_buffers", "BUCKET-065", "nobody waits for a buffer that is in use", "OVL-09", wires(2, 3),
+              wires(3, 3), "there are enough",
+              with([](ReducerSteps& steps) { steps.waits_for_wire = [](int, int) { return false; }; })}),
   };
 }
 

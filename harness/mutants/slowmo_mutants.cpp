@@ -573,18 +573,18 @@ std::vector<Mutant> on_devices() {
       {"slo.device_forgets_momentum", "SLOWMO-180", "on a device slow momentum begins anew in each slow step",
        "a coefficient that is left out", steps("slowmo-whole", "f32"), steps("localsgd", "f32"), "there is none",
        changing<SlowWork>([](SlowWork& work) { work.in_f32.beta = 0; })},
-      {"slo.device_default_stream", "SLOWMO-181", "kernels are put into the device's default stream",
-       "a stream that was not handed on", steps("localsgd", "f32"), "", "each step launches kernels",
-       launching_by_default()},
+      racing({"slo.device_default_stream", "SLOWMO-181", "kernels are put into the device's default stream",
+              "a stream that was not handed on", steps("localsgd", "f32"), "", "each step launches kernels",
+              launching_by_default()}),
       {"slo.device_host_waits", "SLOWMO-181", "the host waits for each kernel", "a stream is synchronized",
        at("device.host_goes_on", "run=localsgd,dtype=f32", 2), steps("localsgd", "f32"),
        "nobody looks at what the host does", waiting_for_kernels()},
-      {"slo.staging_not_awaited", "SLOWMO-182", "what goes by way of the host is sent before it is there",
-       "a copy that is not waited for", at("device.by_way_of_the_host", "run=localsgd,dtype=f32", 2),
-       steps("localsgd", "f32"), "nothing goes by way of the host",
-       [](std::shared_ptr<device::Runtime> inner) -> std::shared_ptr<device::Runtime> {
-         return std::make_shared<NeverWaits>(std::move(inner));
-       }},
+      racing({"slo.staging_not_awaited", "SLOWMO-182", "what goes by way of the host is sent before it is there",
+              "a copy that is not waited for", at("device.by_way_of_the_host", "run=localsgd,dtype=f32", 2),
+              steps("localsgd", "f32"), "nothing goes by way of the host",
+              [](std::shared_ptr<device::Runtime> inner) -> std::shared_ptr<device::Runtime> {
+                return std::make_shared<NeverWaits>(std::move(inner));
+              }}),
       {"slo.never_stages", "SLOWMO-182", "a communication device is taken, and ignored", "an option that nobody reads",
        at("device.by_way_of_the_host", "run=localsgd,dtype=f32", 2), steps("localsgd", "f32"), "none is asked for",
        with([](SlowMoSteps& steps) { steps.stages = [](bool) { return false; }; })},

@@ -67,7 +67,7 @@ TEST_F(Record, ReadsBackWhatWasWritten) {
   failed.ranks = {{.rank = 1,
                    .verdict = Verdict::fail,
                    .seconds = 0.5,
-                   .failures = {{"a.cpp:3", "words"}},
+                   .failures = {{"a.cpp:3", "words", "COLL-001"}, {"", "uncaught exception: it broke", "", true}},
                    .last_event = "entered"}};
   {
     Writer writer(folder_, header({"collectives.a[world=2]"}));
@@ -84,10 +84,23 @@ TEST_F(Record, ReadsBackWhatWasWritten) {
   EXPECT_EQ(run.subject.at("capabilities").at("backend"), "local");
   ASSERT_EQ(run.results.size(), 1u);
   EXPECT_EQ(run.results[0].parameters, failed.parameters);
-  EXPECT_EQ(run.results[0].ranks.at(0).failures.at(0).message, "words");
+  const std::vector<Failure>& failures = run.results[0].ranks.at(0).failures;
+  EXPECT_EQ(failures.at(0).message, "words");
+  EXPECT_EQ(failures.at(0).requirement, "COLL-001");
+  EXPECT_FALSE(failures.at(0).uncaught);
+  EXPECT_TRUE(failures.at(1).uncaught);
   EXPECT_EQ(run.results[0].ranks.at(0).last_event, "entered");
   EXPECT_THAT(run.measurements.at(0).samples, ElementsAre(1, 2));
   EXPECT_TRUE(std::isnan(run.steps.at(0).loss));
+}
+
+TEST_F(Record, ReadsFailuresOfOlderOnes) {
+  const auto older = nlohmann::json::parse(
+      R"({"rank": 0, "verdict": "fail", "seconds": 1, "failures": [{"where": "a.cpp:3", "message": "words"}]})");
+  const auto rank = older.get<RankResult>();
+  EXPECT_EQ(rank.failures.at(0).message, "words");
+  EXPECT_FALSE(rank.failures.at(0).uncaught);
+  EXPECT_EQ(nlohmann::json(rank), older) << "and writes no more than there is to say";
 }
 
 // HARNESS-022@eacf

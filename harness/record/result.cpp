@@ -66,13 +66,22 @@ double number_from(const json& value) {
   return word == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
 }
 
+void to_json(json& out, const Failure& failure) {
+  out = {{"where", failure.where}, {"message", failure.message}};
+  if (!failure.requirement.empty()) out["requirement"] = failure.requirement;
+  if (failure.uncaught) out["uncaught"] = true;
+}
+
+void from_json(const json& in, Failure& failure) {
+  failure.where = in.at("where").get<std::string>();
+  failure.message = in.at("message").get<std::string>();
+  failure.requirement = in.value("requirement", "");
+  failure.uncaught = in.value("uncaught", false);
+}
+
 void to_json(json& out, const RankResult& rank) {
   out = {{"rank", rank.rank}, {"verdict", name_of(rank.verdict)}, {"seconds", rank.seconds}};
-  if (!rank.failures.empty()) {
-    json& failures = out["failures"] = json::array();
-    for (const Failure& failure : rank.failures)
-      failures.push_back({{"where", failure.where}, {"message", failure.message}});
-  }
+  if (!rank.failures.empty()) out["failures"] = rank.failures;
   if (!rank.violated.empty()) out["violated"] = rank.violated;
   if (!rank.last_event.empty()) out["last_event"] = rank.last_event;
 }
@@ -81,8 +90,7 @@ void from_json(const json& in, RankResult& rank) {
   rank.rank = in.at("rank").get<int>();
   rank.verdict = verdict_from(in.at("verdict"));
   rank.seconds = in.at("seconds").get<double>();
-  for (const json& failure : in.value("failures", json::array()))
-    rank.failures.push_back({failure.at("where").get<std::string>(), failure.at("message").get<std::string>()});
+  rank.failures = in.value("failures", std::vector<Failure>{});
   rank.violated = in.value("violated", std::vector<std::string>{});
   rank.last_event = in.value("last_event", "");
 }

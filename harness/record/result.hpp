@@ -28,6 +28,9 @@ enum class Verdict { pass, warn, skip, fail, refuse, hang, crash, error, inconcl
 struct Failure {
   std::string where;  // "all_reduce_checks.cpp:41"
   std::string message;
+  std::string requirement = {};  // that it names; may be empty
+  /// An exception that ended the rank's body: no assertion has judged anything by it.
+  bool uncaught = false;
 };
 
 struct RankResult {
@@ -164,6 +167,8 @@ void to_json(nlohmann::json& json, const Planned& planned);
 void from_json(const nlohmann::json& json, Planned& planned);
 void to_json(nlohmann::json& json, const Header& header);
 void from_json(const nlohmann::json& json, Header& header);
+void to_json(nlohmann::json& json, const Failure& failure);
+void from_json(const nlohmann::json& json, Failure& failure);
 void to_json(nlohmann::json& json, const RankResult& rank);
 void from_json(const nlohmann::json& json, RankResult& rank);
 

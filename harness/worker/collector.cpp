@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <mutex>
-#include <optional>
 #include <regex>
 
 #include <fmt/format.h>
@@ -86,17 +85,22 @@ record::Failure failure(std::string where, std::string message) {
   return {std::move(where), std::move(message)};
 }
 
+record::Failure uncaught(const std::optional<std::string>& what) {
+  record::Failure out = failure("", what ? "uncaught exception: " + *what : "uncaught exception of an unknown type");
+  out.uncaught = true;
+  return out;
+}
+
 RankCollector::RankCollector() : outer_(std::exchange(collector, this)) {}
 RankCollector::~RankCollector() { collector = outer_; }
 
 namespace {
 
 // "TRAIN-006" of "Failed\nTRAIN-006: step 0, …"; nothing where no line begins so.
-std::optional<std::string> named_in(const std::string& message) {
+std::string named_in(const std::string& message) {
   static const std::regex pattern("(^|\n)([A-Z]+-[0-9]{3}): ");
   std::smatch match;
-  if (!std::regex_search(message, match, pattern)) return std::nullopt;
-  return match[2].str();
+  return std::regex_search(message, match, pattern) ? match[2].str() : std::string();
 }
 
 }  // namespace
@@ -107,10 +111,12 @@ std::vector<std::string> RankCollector::violated() const {
 }
 
 void RankCollector::add(record::Failure failure) {
-  if (const auto id = named_in(failure.message))
-    named_.insert(*id);
-  else
+  // What an exception says is the subject's words, or the library's.
+  if (!failure.uncaught) failure.requirement = named_in(failure.message);
+  if (failure.requirement.empty())
     one_names_none_ = true;
+  else
+    named_.insert(failure.requirement);
   if (failures_.size() < kMostFailures) return failures_.push_back(std::move(failure));
   failures_.back() = {"", fmt::format("and {} more failures", ++dropped_ + 1)};
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@ namespace plumbline::worker {
 
 /// A failure with its message cut to what a record should hold: subjects and adapters write what they like.
 [[nodiscard]] record::Failure failure(std::string where, std::string message);
+/// Of an exception that ended a rank's body: `what` it says, nothing where its type is not known.
+[[nodiscard]] record::Failure uncaught(const std::optional<std::string>& what);
 
 /// Collects the failures of the thread that it lives on.
 class RankCollector {

@@ -413,9 +413,9 @@ class Worker {
       // A consequence, unless nobody else failed: the driver, who knows all ranks, decides.
       ends(Verdict::aborted, error);
     } catch (const std::exception& error) {
-      collector.add(failure("", fmt::format("uncaught exception: {}", error.what())));
+      collector.add(uncaught(error.what()));
     } catch (...) {
-      collector.add(failure("", "uncaught exception of an unknown type"));
+      collector.add(uncaught(std::nullopt));
     }
     if (collector.failures().empty()) return;
     result.verdict = Verdict::fail;

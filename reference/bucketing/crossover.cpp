@@ -13,10 +13,8 @@
 #include "reference/bucketing/device_memory.hpp"
 #include "reference/bucketing/known_values.hpp"
 #include "reference/bucketing/rounds.hpp"
-#include "reference/bucketing/scaled_copy.hpp"
 #include "reference/bucketing/u_test.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/device/scaled_copies_table.hpp"
 
 namespace plumbline::bucketing {
 namespace {
@@ -101,9 +99,9 @@ class Gradients {
     for (const comm::Buffer& one : own_) group_.all_reduce(one, one, comm::ReduceOp::sum);
   }
   void reduce_fused() {
-    copy(in_);
+    place_.copy(in_);
     group_.all_reduce(whole_, whole_, comm::ReduceOp::sum);
-    copy(out_);
+    place_.copy(out_);
   }
   /// Holds both ways against sums that are known. Gradients are zeros afterwards, for they are added again and again.
   void require_right() {
@@ -136,10 +134,6 @@ class Gradients {
     comm::Buffer buffer{nullptr, elements, comm::DType::f32, place_.device()};
     buffer.data = kept_.emplace_back(memory_->allocate(buffer.bytes())).get();
     return buffer;
-  }
-  void copy(const std::vector<device::ScaledCopy>& copies) const {
-    if (!place_.is_host()) return place_.launch(device::scaled_copy_work(copies, device::times(1), place_.device()));
-    for (const device::ScaledCopy& one : copies) copy_divided(one.from, one.to, 1);
   }
 
   comm::Communicator& group_;

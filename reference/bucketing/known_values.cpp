@@ -50,16 +50,13 @@ void fill_known(const device::Place& place, comm::Buffer values, int gradient, f
   if (place.is_host()) return fill_known(values, gradient, factor);
   std::vector<float> known(static_cast<std::size_t>(values.count));
   fill_known({known.data(), values.count, comm::DType::f32}, gradient, factor);
-  place.copy(values.data, known.data(), values.bytes());
-  place.synchronize();
+  device::set_bytes(place, values, std::as_bytes(std::span(known)));
 }
 
 void require_known(const device::Place& place, comm::ConstBuffer values, int gradient, float factor,
                    const std::string& what) {
   if (place.is_host()) return require_known(values, gradient, factor, what);
-  std::vector<float> found(static_cast<std::size_t>(values.count));
-  place.copy(found.data(), values.data, values.bytes());
-  place.synchronize();
+  const std::vector<std::byte> found = device::bytes_of(place, values);
   require_known({found.data(), values.count, comm::DType::f32}, gradient, factor, what);
 }
 

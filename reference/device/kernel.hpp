@@ -2,7 +2,7 @@
 //
 // Model   A work is a plain value, a table with what is done to its entries: work(chunk, thread, threads) does one thread's part of
 //         one block. A runtime is given its bytes, and knows it by name: the emulated one runs the body that is named here, module
-//         cuda its own build of the same body (launch.cuh).
+//         cuda its own build of the same body (launch.cuh). What a work uses that is no entry of its table it says by beside().
 #pragma once
 
 #include <cstddef>
@@ -32,12 +32,16 @@ template <class Work>
           .run = [](const void* work, std::int32_t chunk, int thread,
                     int threads) { (*static_cast<const Work*>(work))(chunk, thread, threads); },
           .addresses =
-              [](const void* work) {
-                const auto& table = static_cast<const Work*>(work)->table;
+              [](const void* bytes) {
+                const Work& work = *static_cast<const Work*>(bytes);
                 std::vector<const void*> all;
-                for (std::int32_t i = 0; i < table.entries; ++i)
-                  for (const void* address : table.entry[i].address)
-                    if (address != nullptr) all.push_back(address);
+                const auto add = [&](const void* address) {
+                  if (address != nullptr) all.push_back(address);
+                };
+                for (std::int32_t i = 0; i < work.table.entries; ++i)
+                  for (const void* address : work.table.entry[i].address) add(address);
+                if constexpr (requires { work.beside(); })
+                  for (const void* address : work.beside()) add(address);
                 return all;
               }};
 }

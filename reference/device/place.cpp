@@ -19,6 +19,17 @@ void Place::copy(void* to, const void* from, std::size_t bytes) const {
     use_.runtime->copy(index_, to, from, bytes, use_.stream);
 }
 
+void Place::copy(std::span<const ScaledCopy> pairs) const {
+  if (!is_host()) return launch(scaled_copy_work(pairs, times(1), device()));
+  for (const auto& [from, to] : pairs) {
+    // Flags come by the hundred: of one number a call that copies any length takes ten times as long as the copy.
+    if (from.count == 1 && from.dtype == comm::DType::f32)
+      std::memcpy(to.data, from.data, sizeof(float));
+    else
+      copy(to.data, from.data, from.bytes());
+  }
+}
+
 void Place::fill(void* to, std::byte value, std::size_t bytes) const {
   if (bytes == 0) return;
   if (is_host())
@@ -63,6 +74,20 @@ void require_served(std::string_view what, const comm::Communicator& group, cons
   throw Unsupported(fmt::format(
       "{}: tensors in memory of {} over backend {}, which takes that of {}; communicate them by way of the host", what,
       comm::name_of(place.device()), can.backend, fmt::join(kinds, ", ")));
+}
+
+std::vector<std::byte> bytes_of(const Place& place, comm::ConstBuffer tensor) {
+  std::vector<std::byte> bytes(tensor.bytes());
+  place.copy(bytes.data(), tensor.data, bytes.size());
+  place.synchronize();
+  return bytes;
+}
+
+void set_bytes(const Place& place, comm::Buffer tensor, std::span<const std::byte> bytes) {
+  if (bytes.size() != tensor.bytes())
+    throw InvalidArgument(fmt::format("{} bytes for a tensor of {}", bytes.size(), tensor.bytes()));
+  place.copy(tensor.data, bytes.data(), bytes.size());
+  place.synchronize();
 }
 
 std::byte* Room::take(const Place& place, std::size_t bytes) {

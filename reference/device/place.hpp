@@ -14,6 +14,7 @@
 #include "reference/comm/communicator.hpp"
 #include "reference/device/handles.hpp"
 #include "reference/device/kernel.hpp"
+#include "reference/device/scaled_copies_table.hpp"
 
 namespace plumbline::device {
 
@@ -46,6 +47,9 @@ class Place {
   }
   /// Copies bytes within this place's memory, or between the host's and it.
   void copy(void* to, const void* from, std::size_t bytes) const;
+  /// Each `from` to its `to`, byte for byte, all at this place: on a device in one launch of as many as a table holds. Pairs are the
+  /// same memory or do not overlap, and are of one type and length. Throws on a device what scaled_copy_work() throws.
+  void copy(std::span<const ScaledCopy> pairs) const;
   void fill(void* to, std::byte value, std::size_t bytes) const;
   /// Waits until all that was put into the stream is done.
   void synchronize() const;
@@ -62,6 +66,11 @@ class Place {
 void require_at(std::string_view what, std::span<const comm::Buffer> tensors, const Place& place);
 /// Throws Unsupported unless the group's backend takes memory of the place.
 void require_served(std::string_view what, const comm::Communicator& group, const Place& place);
+
+/// The bytes of a tensor at a place, on the host, and back. Returns when they are there: on a device the host waits for the stream.
+[[nodiscard]] std::vector<std::byte> bytes_of(const Place& place, comm::ConstBuffer tensor);
+/// Throws InvalidArgument for another number of bytes than the tensor has.
+void set_bytes(const Place& place, comm::Buffer tensor, std::span<const std::byte> bytes);
 
 /// Memory of a place that is kept from use to use. A device's is waited for before it is given back.
 class Room {

@@ -65,6 +65,40 @@ TEST(Place, DoesWorkInTheOrderOfItsStream) {
 }
 
 // A kernel looks at what it is given, as those of collectives do.
+// Of every number of bytes up to two words, some more than a table holds.
+TEST(Place, CopiesManyTensorsEachToItsOwn) {
+  const auto runtime = make_emulated({.devices = 1, .longest_delay = 30us});
+  const OwnStream stream(runtime, 0);
+  constexpr std::int64_t most = 8, pairs = 1200;
+  for (const Place& place : {Place(), Place({runtime, stream.get()}, 0)}) {
+    Room from_room, to_room;
+    const Buffer from{from_room.take(place, most * pairs), most * pairs, DType::u8, place.device()};
+    const Buffer to{to_room.take(place, most * pairs), most * pairs, DType::u8, place.device()};
+    std::vector<std::byte> given(most * pairs), expected(most * pairs);
+    std::vector<ScaledCopy> copies;
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      const std::int64_t bytes = i % (most + 1);
+      const auto part = [&](const Buffer& whole) {
+        return Buffer{static_cast<std::byte*>(whole.data) + most * i, bytes, DType::u8, whole.device};
+      };
+      copies.push_back({part(from), part(to)});
+      for (std::int64_t at = most * i; at < most * (i + 1); ++at) {
+        given[static_cast<std::size_t>(at)] = static_cast<std::byte>(1 + at % 251);
+        if (at < most * i + bytes) expected[static_cast<std::size_t>(at)] = given[static_cast<std::size_t>(at)];
+      }
+    }
+    set_bytes(place, from, given);
+    set_bytes(place, to, std::vector<std::byte>(most * pairs));
+    place.copy(copies);
+    EXPECT_EQ(bytes_of(place, to), expected) << comm::name_of(place.device());
+    const Buffer one{from.data, 1, DType::f32, place.device()}, other{to.data, 1, DType::f32, place.device()};
+    place.copy(std::array{ScaledCopy{one, other}});
+    EXPECT_EQ(bytes_of(place, other), bytes_of(place, one));
+  }
+  EXPECT_THAT([&] { set_bytes({}, {}, std::vector<std::byte>(1)); },
+              ThrowsMessage<InvalidArgument>("1 bytes for a tensor of 0"));
+}
+
 TEST(Place, LaunchesNothingOnTheHostsMemory) {
   const Place place({make_emulated({.devices = 1})}, 0);
   float value = 1;

@@ -116,7 +116,7 @@ struct GossipThread::Shared {
     sent = copied;
     std::vector<TensorPair> pairs;
     for (std::size_t i = 0; i < x.size() && copies; ++i) pairs.push_back({x[i], sent[i]});
-    copy(place, pairs);
+    place.copy(pairs);
   }
   // Nothing is under way any more in memory that goes. A stream that tells of an error has come to its end as well; whoever
   // collected the round was told of it.

@@ -465,7 +465,7 @@ void PushSum::take_parts(Lane& lane, std::span<const Buffer> x) {
     transfer_->pairs.push_back({part, piece_of(flat, begin, part.count)});
     begin += part.count;
   }
-  copy(place_, transfer_->pairs);
+  place_.copy(transfer_->pairs);
   parts.assign(1, flat);
 }
 

@@ -45,11 +45,6 @@ void divide(const Place& place, std::span<const Buffer> x, double divisor) {
   for (const Buffer& tensor : x) divide(tensor, divisor);
 }
 
-void copy(const Place& place, std::span<const TensorPair> pairs) {
-  if (!place.is_host()) return copy_on_device(place, pairs, device::times(1));
-  for (const auto& [from, to] : pairs) place.copy(to.data, from.data, from.bytes());
-}
-
 void scaled_copy(const Place& place, std::span<const TensorPair> pairs, double factor) {
   if (!place.is_host()) return copy_on_device(place, pairs, device::times(factor));
   for (const auto& [from, to] : pairs) scaled_copy(from, to, factor);

@@ -22,8 +22,6 @@ using TensorPair = device::ScaledCopy;
 void scale(const Place& place, std::span<const comm::Buffer> x, double factor);
 /// x /= divisor.
 void divide(const Place& place, std::span<const comm::Buffer> x, double divisor);
-/// to = from, byte for byte.
-void copy(const Place& place, std::span<const TensorPair> pairs);
 /// to = from * factor.
 void scaled_copy(const Place& place, std::span<const TensorPair> pairs, double factor);
 /// to += from.

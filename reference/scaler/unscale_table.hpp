@@ -2,6 +2,7 @@
 // threads does, written once for the device and for tests without one.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,7 @@ struct UnscaleWork {
   float inverse = 1;
   float* found_inf = nullptr;
 
+  [[nodiscard]] std::array<const void*, 1> beside() const { return {found_inf}; }
   PLUMBLINE_ON_BOTH_SIDES void operator()(std::int32_t chunk, int thread, int threads) const {
     const device::ChunkPart part = device::part_of(table, chunk);
     const device::TensorEntry<2>& entry = table.entry[part.entry];

@@ -105,6 +105,17 @@ TEST(UnscaleTables, AreWorkForARuntime) {
   }
 }
 
+TEST(UnscaleTables, HaveTheirFlagWhereTheKernelMayWrite) {
+  const auto runtime = device::make_emulated({.devices = 2});
+  const device::Place place({runtime}, 0);
+  const device::Memory memory(runtime, 0, sizeof(float)), elsewhere(runtime, 1, sizeof(float));
+  const comm::Buffer gradient{memory.data(), 1, DType::f32, place.device()};
+  float on_host = 0;
+  for (float* const found : {&on_host, reinterpret_cast<float*>(elsewhere.data())})
+    EXPECT_THROW(place.launch(unscale_work(std::array{Unscaling{gradient, gradient}}, 1, found, place.device())),
+                 InvalidArgument);
+}
+
 TEST(UnscaleTables, RefuseWhatDoesNotGoTogether) {
   std::array<float, 2> values{1, 2};
   const comm::Buffer two{values.data(), 2, DType::f32}, one{values.data(), 1, DType::f32};

@@ -52,10 +52,10 @@ class Flat {
       back_.push_back({there_.back().to, tensor});
       begin += tensor.count;
     }
-    gossip::copy(place_, there_);
+    place_.copy(there_);
   }
   [[nodiscard]] Buffer values() const { return values_; }
-  void copy_back() const { gossip::copy(place_, back_); }
+  void copy_back() const { place_.copy(back_); }
 
  private:
   const Place& place_;
@@ -87,7 +87,7 @@ void ring_sum_into(const Place& place, Buffer part, Buffer all, std::int64_t fir
       pairs.push_back({part_of(all, rank * part.count + begin, count), part_of(part, begin, count)});
     }
     if (step == 1)
-      gossip::copy(place, pairs);
+      place.copy(pairs);
     else
       gossip::add(place, pairs);
   }

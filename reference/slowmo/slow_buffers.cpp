@@ -135,9 +135,7 @@ std::optional<SlowState> SlowBuffers::state() const {
 }
 
 std::vector<double> SlowBuffers::values_of(Buffer memory) const {
-  std::vector<std::byte> bytes(memory.bytes());
-  workspace_.place().copy(bytes.data(), memory.data, bytes.size());
-  workspace_.place().synchronize();
+  const std::vector<std::byte> bytes = device::bytes_of(workspace_.place(), memory);
   std::vector<double> values(static_cast<std::size_t>(memory.count));
   copy({bytes.data(), memory.count, memory.dtype}, {values.data(), memory.count, DType::f64});
   return values;
@@ -146,8 +144,7 @@ std::vector<double> SlowBuffers::values_of(Buffer memory) const {
 void SlowBuffers::set(Buffer memory, const std::vector<double>& values) const {
   std::vector<std::byte> bytes(memory.bytes());
   copy({values.data(), memory.count, DType::f64}, {bytes.data(), memory.count, memory.dtype});
-  workspace_.place().copy(memory.data, bytes.data(), bytes.size());
-  workspace_.place().synchronize();
+  device::set_bytes(workspace_.place(), memory, bytes);
 }
 
 std::int64_t SlowBuffers::bytes() const { return static_cast<std::int64_t>(old_.bytes() + momentum_.bytes()); }
