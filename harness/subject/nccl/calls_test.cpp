@@ -443,7 +443,7 @@ TEST_F(NcclStreams, TestIsTrueWhenTheDeviceIsDone) {
     const bool told = work.test();  // of a moment before the event is looked at
     EXPECT_FALSE(told && !produced.is_reached()) << "the device is not done";
   }
-  while (!work.test()) std::this_thread::yield();
+  await([&] { return work.test(); }, "the device and the other ranks");
   EXPECT_EQ(data.get(), sums(n, 100));
 }
 

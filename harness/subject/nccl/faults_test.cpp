@@ -192,7 +192,12 @@ class NcclWithdrawal : public NcclTest {
   // Moves the work on until all ranks are here.
   void keep_looking(Work& work) {
     Work all_here = world.start(kBarrier);
-    while (!all_here.test()) EXPECT_FALSE(work.test());
+    const auto are_all_here = [&] {
+      if (all_here.test()) return true;
+      EXPECT_FALSE(work.test());
+      return false;
+    };
+    await(are_all_here, "the other ranks to come to their barrier");
   }
   // Rank 0 starts a message to rank 1, meets all ranks and gives it up, and then its buffer changes: what rank 1 receives is what
   // was there.
@@ -290,7 +295,7 @@ TEST_F(NcclWithdrawal, AnErrorOfMessagesEndsTheCallsThatHaveSomeThereAndNoOthers
   OnDevice data(5);
   const std::filesystem::path is_planted = job()->process.place.folder / "fault-is-planted";
   if (me == 0) {
-    while (!std::filesystem::remove(is_planted)) std::this_thread::yield();
+    await([&] { return std::filesystem::remove(is_planted); }, "rank 1 to plant its fault");
     Work sent = second->start({.operation = Operation::send, .root = 1, .in = data.view()});
     (void)words_of<RuntimeFailure>([&] { sent.wait(kGenerous); });
   } else if (me == 1) {

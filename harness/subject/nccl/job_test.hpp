@@ -2,11 +2,14 @@
 // prove our side of NCCL's interface, and nothing of NCCL.
 #pragma once
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -83,6 +86,17 @@ inline std::vector<float> sums(int ranks, std::size_t count, std::size_t first =
   std::vector<float> all(count);
   for (std::size_t i = 0; i < count; ++i) all[i] = sum_of(ranks, first + i);
   return all;
+}
+
+/// Looks until it is so. Throws with whom it waited for, so that one that never comes costs a test and not the whole run.
+inline void await(const std::function<bool()>& is_so, const std::string& whom,
+                  std::chrono::seconds limit = std::chrono::seconds(60)) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!is_so()) {
+    if (std::chrono::steady_clock::now() >= end)
+      throw std::runtime_error("waited " + std::to_string(limit.count()) + " s for " + whom);
+    std::this_thread::yield();
+  }
 }
 
 /// Another job of these processes, which shares nothing with the first: for what leaves its lanes broken.
