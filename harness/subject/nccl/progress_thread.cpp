@@ -1,23 +1,16 @@
 #include "harness/subject/nccl/progress_thread.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::subject::nccl {
-namespace {
 
-using namespace std::chrono_literals;
-
-constexpr std::chrono::microseconds kShortest = 50us, kLongest = 1ms;
-
-}  // namespace
-
-ProgressThread::ProgressThread(std::function<bool()> step) : step_(std::move(step)) {
+ProgressThread::ProgressThread(std::function<bool()> step, Pauses pauses) : step_(std::move(step)), pauses_(pauses) {
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   } catch (const std::system_error& error) {
@@ -25,28 +18,28 @@ ProgressThread::ProgressThread(std::function<bool()> step) : step_(std::move(ste
   }
 }
 
-ProgressThread::~ProgressThread() {
-  thread_.request_stop();
-  wake();
-}
-
 void ProgressThread::wake() {
-  wakes_.fetch_add(1, std::memory_order_release);
-  wakes_.notify_one();
+  {
+    const std::lock_guard hold(mutex_);
+    is_woken_ = true;
+  }
+  woken_.notify_one();
 }
 
 void ProgressThread::run(const std::stop_token& stop) {
-  auto pause = kShortest;
-  for (std::uint64_t seen = 0;;) {
-    // Before the step: what comes during it is met by the next one.
-    const std::uint64_t wakes = wakes_.load(std::memory_order_acquire);
-    if (stop.stop_requested()) return;
-    pause = wakes == seen ? std::min(2 * pause, kLongest) : kShortest;
-    seen = wakes;
-    if (step_())
-      std::this_thread::sleep_for(pause);
-    else
-      wakes_.wait(wakes, std::memory_order_acquire);
+  auto pause = pauses_.shortest;
+  const auto is_woken = [this] { return is_woken_; };
+  std::unique_lock hold(mutex_);
+  while (!stop.stop_requested()) {
+    is_woken_ = false;  // before the step: what comes during it is met by the next one
+    hold.unlock();
+    const bool is_left = step_();
+    hold.lock();
+    if (!is_left)
+      woken_.wait(hold, stop, is_woken);
+    else if (!woken_.wait_for(hold, stop, pause, is_woken))
+      pause = std::min(2 * pause, pauses_.longest);
+    if (is_woken_) pause = pauses_.shortest;
   }
 }
 
