@@ -1,5 +1,3 @@
-#include <fstream>
-
 #include "harness/subject/nccl/job_test.hpp"
 
 namespace plumbline::subject::nccl {
@@ -23,7 +21,8 @@ std::string words_of(const auto& action) {
   } catch (const E& error) {
     return error.what();
   } catch (const std::exception& error) {
-    return std::string("another error: ") + error.what();
+    ADD_FAILURE() << "another error: " << error.what();
+    return error.what();
   }
   return "no error";
 }
@@ -288,14 +287,28 @@ TEST_F(NcclWithdrawal, ASendThatIsDroppedAfterItWasReceivedIsWhatWasReceived) {
   });
 }
 
+TEST_F(NcclWithdrawal, ASendThatNobodyTakesIsLookedAfterRarely) {
+  if (n < 2) return;
+  open("never-taken");
+  const OnDevice data(5);
+  if (me == 0) {
+    EXPECT_THROW(first->send(data.view(), 1, 0, kLimit), TimeoutError);
+    const Process::Turn turn(apart_->process);
+    (void)apart_->messages.pump();
+    const Step step = apart_->messages.pump();
+    EXPECT_EQ(step.left, Left::others) << "the receiver may take it";
+    EXPECT_FALSE(step.has_moved);
+  }
+  world.barrier();
+}
+
 TEST_F(NcclWithdrawal, AnErrorOfMessagesEndsTheCallsThatHaveSomeThereAndNoOthers) {
   if (n < 2) return;
   open("error");
   expect_in_step(0);  // connected
   OnDevice data(5);
-  const std::filesystem::path is_planted = job()->process.place.folder / "fault-is-planted";
   if (me == 0) {
-    await([&] { return std::filesystem::remove(is_planted); }, "rank 1 to plant its fault");
+    await_word("fault-is-planted", "rank 1 to plant its fault");
     Work sent = second->start({.operation = Operation::send, .root = 1, .in = data.view()});
     (void)words_of<RuntimeFailure>([&] { sent.wait(kGenerous); });
   } else if (me == 1) {
@@ -303,7 +316,7 @@ TEST_F(NcclWithdrawal, AnErrorOfMessagesEndsTheCallsThatHaveSomeThereAndNoOthers
     Work other = first->start({.operation = Operation::send, .root = 0, .tag = 5, .in = data.view()});
     {
       const DoubleFault fault("async_error");
-      std::ofstream(is_planted).flush();
+      tell("fault-is-planted");
       // Launched, and ended with an error, while another call looks.
       const auto end = Clock::now() + 300ms;
       while (Clock::now() < end) EXPECT_FALSE(other.test());

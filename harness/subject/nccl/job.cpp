@@ -14,12 +14,13 @@ Job::~Job() {
 }
 
 void Job::go_on() {
-  if (pump()) thread_.wake();
+  if (pump().left != Left::nothing) thread_.wake();
 }
 
-bool Job::pump() {
-  const bool are_messages_left = messages.pump();
-  return process.pump() || are_messages_left;
+Step Job::pump() {
+  Step step = messages.pump();
+  if (process.pump()) step.left = Left::nccl;
+  return step;
 }
 
 }  // namespace plumbline::subject::nccl

@@ -28,8 +28,7 @@ class Job {
   void go_on();
 
  private:
-  /// Whether anything is left.
-  bool pump();
+  Step pump();
 
   ProgressThread thread_;
 };

@@ -85,19 +85,34 @@ void Messages::post(std::shared_ptr<Message> message) {
   (is_send(*message) ? outgoing_[peer].to_offer : incoming_[peer].waiting).push_back(std::move(message));
 }
 
-bool Messages::pump() {
+Step Messages::pump() {
   const int me = process_.place.rank;
-  for (auto& [peer, outgoing] : outgoing_) advance(peer, outgoing, process_.board.direction(me, peer));
-  for (auto& [peer, incoming] : incoming_) advance(peer, incoming, process_.board.direction(peer, me));
-  const auto is_waiting = [](const auto& one) {
-    const auto& [peer, side] = one;
-    return side.failure.empty() && (side.is_waiting() || (side.lane != nullptr && side.lane->is_waiting()));
+  Step step;
+  const auto add = [&step](const auto& side) {
+    step.left = std::max(step.left, left_of(side));
+    step.has_moved = step.has_moved || side.has_moved;
   };
-  return std::ranges::any_of(outgoing_, is_waiting) || std::ranges::any_of(incoming_, is_waiting);
+  for (auto& [peer, outgoing] : outgoing_) {
+    advance(peer, outgoing, process_.board.direction(me, peer));
+    add(outgoing);
+  }
+  for (auto& [peer, incoming] : incoming_) {
+    advance(peer, incoming, process_.board.direction(peer, me));
+    add(incoming);
+  }
+  return step;
+}
+
+template <class OneSide>
+Left Messages::left_of(const OneSide& side) {
+  if (!side.failure.empty()) return Left::nothing;
+  if (side.lane != nullptr && side.lane->is_waiting()) return Left::nccl;
+  return side.is_waiting() ? Left::others : Left::nothing;
 }
 
 template <class OneSide>
 void Messages::advance(int peer, OneSide& side, Direction& direction) noexcept {
+  side.has_moved = false;
   if (!side.failure.empty()) return;
   try {
     if (direction.has_failed.load(std::memory_order_acquire) != 0)
@@ -124,6 +139,7 @@ void Messages::pump(int peer, Outgoing& outgoing) {
   while (const auto number = direction.taken.pop()) {
     const auto found = outgoing.offered.find(*number);
     Message& message = *found->second;
+    outgoing.has_moved = true;
     message.is_taken = true;
     message.call().root = kReceiver;
     lane_to(peer, outgoing).push(message.batch);
@@ -134,7 +150,10 @@ void Messages::pump(int peer, Outgoing& outgoing) {
 
 void Messages::pump(int peer, Incoming& incoming) {
   Direction& direction = process_.board.direction(peer, process_.place.rank);
-  while (const auto one = direction.offers.pop()) incoming.offered.emplace_back(incoming.offers++, *one);
+  while (const auto one = direction.offers.pop()) {
+    incoming.has_moved = true;
+    incoming.offered.emplace_back(incoming.offers++, *one);
+  }
   for (auto message = incoming.waiting.begin(); message != incoming.waiting.end();) {
     Message& received = **message;
     const auto fits = std::ranges::find_if(incoming.offered, [&](const auto& offered) {

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "harness/subject/nccl/lane.hpp"
+#include "harness/subject/nccl/progress_thread.hpp"
 
 namespace plumbline::subject::nccl {
 
@@ -49,8 +50,7 @@ class Messages {
   // In a Turn.
   /// Throws RuntimeFailure where that direction has failed.
   void post(std::shared_ptr<Message> message);
-  /// Whether something is left to do: for pump(), now or later.
-  bool pump();
+  Step pump();
   /// Why the direction of that message has failed; empty where it has not.
   [[nodiscard]] const std::string& failure(const Message& message) const;
   /// Gives a message up that is not issued yet. Its buffers are not touched once its batch is `ready`; `done`, should it be issued
@@ -61,6 +61,7 @@ class Messages {
   struct Side {
     std::unique_ptr<Lane> lane;
     std::string failure;
+    bool has_moved = false;  // in this pump()
   };
   struct Outgoing : Side {
     std::deque<std::shared_ptr<Message>> to_offer;
@@ -77,6 +78,8 @@ class Messages {
 
   [[nodiscard]] Direction& direction_of(const Message& message) const;
   [[nodiscard]] Side& side_of(const Message& message);
+  template <class OneSide>
+  [[nodiscard]] static Left left_of(const OneSide& side);
   static void fail(Side& side, Direction& direction, std::string_view reason) noexcept;
   /// Pumps one side that has not failed.
   template <class OneSide>

@@ -1,12 +1,14 @@
 // harness/subject/nccl/progress_thread.hpp: moves on what has begun while its caller is elsewhere: in its own work, or waiting for a
 // stream.
 //
-// Model   Sleeps while there is nothing to do. Else it looks again and again, with pauses that grow: what another process does soon is
-//         met soon, and what lasts costs little. A wake ends a pause.
+// Model   Sleeps while there is nothing to do. Else it looks again and again, with pauses that double while nothing moves: what happens
+//         soon is met soon, and what lasts costs little. What another process does is met 50 ms late at most (Pauses::longest): a
+//         message that nobody takes costs 20 looks a second. Where NCCL has only to be asked again it is 1 ms. A wake ends a pause.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <stop_token>
@@ -14,15 +16,28 @@
 
 namespace plumbline::subject::nccl {
 
+/// What is left to do, by who has to go on; the largest says how soon to look.
+enum class Left : std::uint8_t {
+  nothing,
+  others,  // another process is to offer, or to take
+  nccl,    // NCCL is to take what waits here
+};
+
+struct Step {
+  Left left = Left::nothing;
+  bool has_moved = false;  // something: more may follow soon
+};
+
 struct Pauses {
   std::chrono::nanoseconds shortest = std::chrono::microseconds(50);
-  std::chrono::nanoseconds longest = std::chrono::milliseconds(1);
+  std::chrono::nanoseconds longest_for_nccl = std::chrono::milliseconds(1);
+  std::chrono::nanoseconds longest = std::chrono::milliseconds(50);
 };
 
 class ProgressThread {
  public:
-  /// `step` must not throw; it returns whether to look again. Throws RuntimeFailure where there is no thread to be had.
-  explicit ProgressThread(std::function<bool()> step, Pauses pauses = {});
+  /// `step` must not throw. Throws RuntimeFailure where there is no thread to be had.
+  explicit ProgressThread(std::function<Step()> step, Pauses pauses = {});
   /// Lets a step under way end.
   ~ProgressThread() = default;
   ProgressThread(const ProgressThread&) = delete;
@@ -33,8 +48,9 @@ class ProgressThread {
 
  private:
   void run(const std::stop_token& stop);
+  [[nodiscard]] std::chrono::nanoseconds longest(Left left) const;
 
-  const std::function<bool()> step_;
+  const std::function<Step()> step_;
   const Pauses pauses_;
   std::mutex mutex_;
   std::condition_variable_any woken_;
