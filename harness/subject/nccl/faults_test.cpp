@@ -130,7 +130,8 @@ TEST_F(NcclFaults, ADroppedWorkFailsTheGroup) {
 TEST_F(NcclFaults, AnAsynchronousErrorEndsTheCallWithNcclsWords) {
   const auto victim = world.duplicate();
   const DoubleFault fault("async_error");
-  EXPECT_THAT(words_of<RuntimeFailure>([&] { victim->barrier(kGenerous); }), HasSubstr("remote process exited"));
+  // Its own, or first that of another rank.
+  EXPECT_THAT(words_of<Error>([&] { victim->barrier(kGenerous); }), HasSubstr("remote process exited"));
   EXPECT_THROW(victim->barrier(), PeerFailed);
 }
 
@@ -329,6 +330,51 @@ TEST_F(NcclWithdrawal, AnErrorOfMessagesEndsTheCallsThatHaveSomeThereAndNoOthers
   }
   if (me != 1) {
     EXPECT_EQ(words_of<Error>([&] { first->barrier(kGenerous); }), "no error");
+  }
+  world.barrier();
+}
+
+TEST_F(NcclWithdrawal, AnErrorOfMessagesIsToldWhileItsRankIsElsewhere) {
+  if (n < 2) return;
+  open("error-elsewhere");
+  expect_in_step(0);  // connected
+  const OnDevice data(20000);
+  if (me == 0) {
+    Work sent = second->start({.operation = Operation::send, .root = 1, .in = data.view()});
+    // Of the same direction; the first may have been put in before the error.
+    const auto next = [&] {
+      Work other = first->start({.operation = Operation::send, .root = 1, .tag = 5, .in = data.view()});
+      await([&] { return other.test(); }, "the error of rank 1", 10s);
+    };
+    EXPECT_THAT(words_of<RuntimeFailure>(next), HasSubstr("messages have failed in process 1"));
+    tell("has-learnt-of-messages");
+  } else if (me == 1) {
+    const DoubleFault fault("async_error");
+    devices()->pause(job()->process.device, 100ms,
+                     stream_.get());  // the error comes when nobody has just put something in
+    Work received = second->start({.operation = Operation::recv, .root = 0, .out = data.view()});
+    await_word("has-learnt-of-messages", "rank 0 to learn of the error");
+    EXPECT_THAT(words_of<RuntimeFailure>([&] { received.wait(kGenerous); }), HasSubstr("remote process exited"));
+  }
+  world.barrier();
+}
+
+TEST_F(NcclWithdrawal, AnErrorOfACollectiveIsToldWhileItsRankIsElsewhere) {
+  if (n < 2) return;
+  open("collective-elsewhere");
+  OnDevice data(5);
+  const Call call{.operation = Operation::all_reduce, .in = data.view(), .out = data.view()};
+  if (me == 1) {
+    const DoubleFault fault("async_error");
+    devices()->pause(job()->process.device, 100ms, stream_.get());
+    Work work = first->start(call);
+    for (int rank = 0; rank < n; ++rank)
+      if (rank != 1) await_word("has-learnt-" + std::to_string(rank), "rank " + std::to_string(rank));
+    EXPECT_THAT(words_of<RuntimeFailure>([&] { work.wait(kGenerous); }), HasSubstr("remote process exited"));
+  } else {
+    Work work = first->start(call);
+    EXPECT_THAT(words_of<PeerFailed>([&] { first->barrier(10s); }), HasSubstr("remote process exited"));
+    tell("has-learnt-" + std::to_string(me));
   }
   world.barrier();
 }

@@ -30,6 +30,10 @@ std::shared_ptr<Group> Group::create(std::shared_ptr<Job> job, std::shared_ptr<G
   const std::shared_ptr<Group> group(
       new Group(std::move(job), parent, identify(parent_id, std::move(world_ranks), std::move(name), creation)));
   group->make_lane();
+  {
+    const Process::Turn turn(group->job->process);
+    group->job->enter(*group);
+  }
   if (parent == nullptr) return group;
   const std::lock_guard hold(parent->reason_mutex_);
   std::erase_if(parent->subgroups_, [](const auto& one) { return one.expired(); });
@@ -53,6 +57,7 @@ Group::Group(std::shared_ptr<Job> job_, const std::shared_ptr<Group>& parent, co
 
 Group::~Group() {
   const Process::Turn turn(job->process);
+  job->remove(*this);
   // abort() left that to us; and of a call with a member that failed, the device might never be through.
   if (lane_ != nullptr && (has_failed() || is_bad(look().worst))) lane_->abort();
   job->process.bury(std::move(lane_));
@@ -191,6 +196,17 @@ void Group::pump() {
     fail(Status::failed, words);
     throw RuntimeFailure(words);
   }
+}
+
+Left Group::move_on() noexcept {
+  if (lane_->is_dead()) return Left::nothing;
+  try {
+    lane_->pump();
+  } catch (const std::exception& error) {
+    const std::lock_guard hold(reason_mutex_);
+    board_->leave(rank, Status::failed, fmt::format("{}: {}", place(), error.what()));
+  }
+  return lane_->left();
 }
 
 // ---- failure ----

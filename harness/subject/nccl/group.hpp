@@ -39,6 +39,8 @@ class Group : public std::enable_shared_from_this<Group> {
   [[nodiscard]] std::vector<int> missing(std::uint64_t number) const;
   /// Moves on whatever can move. Throws RuntimeFailure, having failed the group.
   void pump();
+  /// Moves on this group's calls, for whoever looks. Tells the others of an error, which this rank meets in its next pump().
+  Left move_on() noexcept;
 
   // ---- failure ----
 

@@ -42,12 +42,9 @@ std::byte* Scratch::reserve(std::size_t bytes) {
 }
 
 Lane::Lane(Process& process, int rank, int size)
-    : process_(process), rank_(rank), size_(size), stream_(process.runtime, process.device), scratch_(process) {
-  process_.enter(*this);
-}
+    : process_(process), rank_(rank), size_(size), stream_(process.runtime, process.device), scratch_(process) {}
 
 Lane::~Lane() {
-  process_.remove(*this);
   if (comm_ != nullptr) abort();
   if (!scratch_.is_used()) return;
   try {
@@ -106,11 +103,18 @@ void Lane::advance() {
       going_in_->is_issued = true;
       last_ = std::move(going_in_);
     }
-    if (waiting_.empty()) return;
+    if (waiting_.empty()) break;
     going_in_ = std::move(waiting_.front());
     waiting_.pop_front();
     issue(*going_in_);
   }
+  if (last_ != nullptr && last_->done.is_reached()) last_.reset();
+}
+
+Left Lane::left() const {
+  if (is_dead_) return Left::nothing;
+  if (!waiting_.empty()) return Left::nccl;
+  return going_in_ != nullptr || last_ != nullptr ? Left::running : Left::nothing;
 }
 
 void Lane::issue(Batch& batch) {
@@ -136,7 +140,7 @@ void Lane::abort() noexcept {
 }
 
 bool Lane::end() noexcept {
-  if (comm() == nullptr || is_waiting() || going_in_ != nullptr) abort();
+  if (comm() == nullptr || !waiting_.empty() || going_in_ != nullptr) abort();
   if (comm_ == nullptr) return true;
   try {
     if (!is_finalizing_) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "harness/subject/nccl/process.hpp"
+#include "harness/subject/nccl/progress_thread.hpp"
 #include "reference/comm/call.hpp"
 
 namespace plumbline::subject::nccl {
@@ -64,10 +65,10 @@ class Lane {
   [[nodiscard]] bool is_settled();
 
   void push(std::shared_ptr<Batch> batch);
-  /// Puts into NCCL what it takes now.
+  /// Puts into NCCL what it takes now; meets an error of what is running.
   void pump();
-  /// Whether a batch waits to be put into NCCL.
-  [[nodiscard]] bool is_waiting() const { return !is_dead_ && !waiting_.empty(); }
+  /// Of the last pump(). Nothing once the device is through with all, or the lane is dead.
+  [[nodiscard]] Left left() const;
   /// Whether NCCL holds the buffers of a batch that is not issued yet.
   [[nodiscard]] bool is_going_in(const Batch& batch) const { return going_in_.get() == &batch; }
   /// Ends all that is under way, on this rank.
@@ -92,7 +93,7 @@ class Lane {
   std::string failure_;  // why, unless it was aborted
   std::deque<std::shared_ptr<Batch>> waiting_;
   std::shared_ptr<Batch> going_in_;  // NCCL has been given it and is not through with that
-  std::shared_ptr<Batch> last_;      // that was issued
+  std::shared_ptr<Batch> last_;      // that was issued; null once the device is through with it
   bool is_finalizing_ = false;
 };
 

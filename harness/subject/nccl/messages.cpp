@@ -106,8 +106,8 @@ Step Messages::pump() {
 template <class OneSide>
 Left Messages::left_of(const OneSide& side) {
   if (!side.failure.empty()) return Left::nothing;
-  if (side.lane != nullptr && side.lane->is_waiting()) return Left::nccl;
-  return side.is_waiting() ? Left::others : Left::nothing;
+  const Left of_lane = side.lane == nullptr ? Left::nothing : side.lane->left();
+  return side.is_waiting() ? std::max(of_lane, Left::others) : of_lane;
 }
 
 template <class OneSide>

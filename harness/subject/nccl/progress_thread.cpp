@@ -18,10 +18,11 @@ ProgressThread::ProgressThread(std::function<Step()> step, Pauses pauses) : step
   }
 }
 
-void ProgressThread::wake() {
+void ProgressThread::wake(Left left) {
   {
     const std::lock_guard hold(mutex_);
-    is_woken_ = true;
+    told_ = std::max(told_, left);
+    if (left == Left::nothing || (left == Left::running && !is_asleep_)) return;
   }
   woken_.notify_one();
 }
@@ -33,20 +34,21 @@ std::chrono::nanoseconds ProgressThread::longest(Left left) const {
 void ProgressThread::run(const std::stop_token& stop) {
   auto pause = pauses_.shortest;
   Left before = Left::nothing;
-  const auto is_woken = [this] { return is_woken_; };
   std::unique_lock hold(mutex_);
   while (!stop.stop_requested()) {
-    is_woken_ = false;  // before the step: what comes during it is met by the next one
+    told_ = Left::nothing;  // before the step: what comes during it is met by the next one
     hold.unlock();
     const auto [left, has_moved] = step_();
     hold.lock();
     if (has_moved || left != std::exchange(before, left)) pause = pauses_.shortest;
-    pause = std::min(pause, longest(left));
-    if (left == Left::nothing)
-      woken_.wait(hold, stop, is_woken);
-    else if (!woken_.wait_for(hold, stop, pause, is_woken))
+    pause = left == Left::running ? pauses_.longest : std::min(pause, longest(left));
+    is_asleep_ = left == Left::nothing;
+    if (is_asleep_)
+      woken_.wait(hold, stop, [this] { return told_ > Left::nothing; });
+    else if (!woken_.wait_for(hold, stop, pause, [this] { return told_ > Left::running; }))
       pause *= 2;
-    if (is_woken_) pause = pauses_.shortest;
+    is_asleep_ = false;
+    if (told_ > Left::running) pause = pauses_.shortest;
   }
 }
 

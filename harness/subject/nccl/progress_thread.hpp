@@ -3,7 +3,8 @@
 //
 // Model   Sleeps while there is nothing to do. Else it looks again and again, with pauses that double while nothing moves: what happens
 //         soon is met soon, and what lasts costs little. What another process does is met 50 ms late at most (Pauses::longest): a
-//         message that nobody takes costs 20 looks a second. Where NCCL has only to be asked again it is 1 ms. A wake ends a pause.
+//         message that nobody takes costs 20 looks a second. Where NCCL has only to be asked again it is 1 ms. A wake ends a pause. For
+//         an error of what is running it looks every 50 ms.
 #pragma once
 
 #include <chrono>
@@ -19,8 +20,9 @@ namespace plumbline::subject::nccl {
 /// What is left to do, by who has to go on; the largest says how soon to look.
 enum class Left : std::uint8_t {
   nothing,
-  others,  // another process is to offer, or to take
-  nccl,    // NCCL is to take what waits here
+  running,  // NCCL and the device have it: only that they fail is news
+  others,   // another process is to offer, or to take
+  nccl,     // NCCL is to take what waits here
 };
 
 struct Step {
@@ -43,8 +45,9 @@ class ProgressThread {
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
 
-  /// There is something to do, or something else: the next step is made at once.
-  void wake();
+  /// There is something to do, or something else: the next step is made at once. That something is running ends a sleep, but no pause:
+  /// each call would cost a step.
+  void wake(Left left);
 
  private:
   void run(const std::stop_token& stop);
@@ -54,7 +57,8 @@ class ProgressThread {
   const Pauses pauses_;
   std::mutex mutex_;
   std::condition_variable_any woken_;
-  bool is_woken_ = false;  // since the last step began
+  Left told_ = Left::nothing;  // since the last step began
+  bool is_asleep_ = false;
   std::jthread thread_;
 };
 

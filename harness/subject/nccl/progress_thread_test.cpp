@@ -24,7 +24,7 @@ TEST(ProgressThread, AWakeEndsAPause) {
   ProgressThread thread([&] { return ++steps, Step{Left::nccl}; }, kForever);
   for (int wakes = 1; wakes <= 100; ++wakes) {
     ASSERT_TRUE(comes_true([&] { return steps == wakes; })) << "the thread has not made step " << wakes;
-    thread.wake();
+    thread.wake(Left::others);
   }
 }
 
@@ -38,7 +38,7 @@ TEST(ProgressThread, AWakeDuringAStepIsMetByTheNext) {
       },
       kForever);
   ASSERT_TRUE(comes_true([&] { return begun == 1; })) << "the thread has not begun";
-  thread.wake();
+  thread.wake(Left::nccl);
   may_end = true;
   EXPECT_TRUE(comes_true([&] { return begun == 2; })) << "the thread has forgotten the wake";
 }
@@ -68,8 +68,22 @@ TEST(ProgressThread, SleepsWhileNothingIsLeft) {
   ASSERT_TRUE(comes_true([&] { return steps == 1; })) << "the thread has not begun";
   std::this_thread::sleep_for(50ms);
   EXPECT_EQ(steps, 1);
-  thread.wake();
+  thread.wake(Left::nothing);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(steps, 1);
+  thread.wake(Left::running);
   EXPECT_TRUE(comes_true([&] { return steps == 2; })) << "the thread sleeps on";
+}
+
+TEST(ProgressThread, IsNotHeldUpByEachCallThatRuns) {
+  std::atomic<int> steps = 0;
+  ProgressThread thread([&] { return ++steps, Step{Left::running}; }, kForever);
+  ASSERT_TRUE(comes_true([&] { return steps == 1; })) << "the thread has not begun";
+  for (int calls = 0; calls < 100; ++calls) thread.wake(Left::running);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_LE(steps, 2);  // one where the first call came before the pause
+  thread.wake(Left::nccl);
+  EXPECT_TRUE(comes_true([&] { return steps >= 2; })) << "the thread has forgotten the wake";
 }
 
 }  // namespace
