@@ -84,6 +84,53 @@ TEST_F(NcclFaults, AbortDoesNotWaitForNccl) {
   EXPECT_THROW(victim->barrier(), PeerFailed);
 }
 
+// Counts what other streams than one are let wait for: each batch of calls that a lane puts into NCCL.
+class CountsCalls final : public device::RuntimeDecorator {
+ public:
+  CountsCalls(std::shared_ptr<device::Runtime> inner, device::Stream callers)
+      : RuntimeDecorator(std::move(inner)), callers_(callers) {}
+  void wait(int device, device::Stream stream, device::Event event) override {
+    if (stream != callers_) ++count;
+    RuntimeDecorator::wait(device, stream, event);
+  }
+  std::atomic<int> count = 0;
+
+ private:
+  const device::Stream callers_;
+};
+
+TEST_F(NcclFaults, AnAbortKeepsBackTheCallsThatWaitForNccl) {
+  const device::OwnStream stream(devices(), job()->process.device);
+  const auto counts = std::make_shared<CountsCalls>(devices(), stream.get());
+  const auto victim = make_world(make_job("calls-of-an-aborted-group", "60", counts), stream.get());
+  std::vector<OnDevice> data;
+  std::vector<Work> works;
+  for (int i = 0; i < 4; ++i) data.emplace_back(gift(me, 100));
+  int gone_in = 0;
+  {
+    const DoubleFault slow("slow_calls");
+    for (const OnDevice& one : data)
+      works.push_back(victim->start({.operation = Operation::all_reduce, .in = one.view(), .out = one.view()}));
+    gone_in = counts->count;
+    tell("has-started-" + std::to_string(me));
+    for (int rank = 0; rank < n; ++rank) {
+      const std::string number = std::to_string(rank);
+      await_word("has-started-" + number, "rank " + number + " to start its calls");
+    }
+    if (me == n - 1) {
+      victim->abort("enough of this");
+      tell("is-aborted");
+    }
+    await_word("is-aborted", "the last rank to abort the group");
+  }
+  std::this_thread::sleep_for(200ms);  // for the thread
+  EXPECT_EQ(counts->count, gone_in);
+  EXPECT_THAT(words_of<PeerFailed>([&] { works.back().wait(kGenerous); }), HasSubstr("enough of this"));
+  EXPECT_EQ(counts->count, gone_in);
+  works.clear();
+  world.barrier();
+}
+
 TEST_F(NcclFaults, ADepartureIsNoticed) {
   if (n < 2) return;
   auto victim = world.duplicate();
@@ -376,6 +423,32 @@ TEST_F(NcclWithdrawal, AnErrorOfACollectiveIsToldWhileItsRankIsElsewhere) {
     EXPECT_THAT(words_of<PeerFailed>([&] { first->barrier(10s); }), HasSubstr("remote process exited"));
     tell("has-learnt-" + std::to_string(me));
   }
+  world.barrier();
+}
+
+TEST_F(NcclWithdrawal, AnAbortKeepsBackMessagesThatNobodyHasTaken) {
+  if (n < 2) return;
+  open("messages-of-an-aborted-group");
+  const auto victim = first->duplicate();
+  expect_in_step(1);  // connected
+  const OnDevice data(me == 1 ? gift(1, 5) : std::vector<float>(5, 3));
+  Work half;
+  if (me == 0) {
+    half = victim->start({.operation = Operation::recv, .root = 1, .out = data.view()});
+    victim->abort("enough of this");
+  }
+  world.barrier();
+  if (me == 1) half = victim->start({.operation = Operation::send, .root = 0, .in = data.view()});
+  world.barrier();
+  std::this_thread::sleep_for(200ms);  // for the threads
+  if (me == 0) {
+    EXPECT_EQ(data.get(), std::vector<float>(5, 3));
+  }
+  if (me < 2) {
+    EXPECT_THAT(words_of<PeerFailed>([&] { half.wait(kGenerous); }), HasSubstr("enough of this"));
+  }
+  half = {};
+  expect_in_step(1);
   world.barrier();
 }
 

@@ -18,6 +18,13 @@ comm::Group identify(std::uint64_t parent, std::vector<int> world_ranks, std::st
   return {std::move(name), std::move(world_ranks), id};
 }
 
+std::shared_ptr<const Lineage> lineage_of(std::shared_ptr<GroupBoard> board,
+                                          const std::shared_ptr<const Lineage>& parents) {
+  auto lineage = std::make_shared<Lineage>(1, std::move(board));
+  if (parents != nullptr) lineage->insert(lineage->end(), parents->begin(), parents->end());
+  return lineage;
+}
+
 bool is_bad(Status status) { return status > Status::left; }
 
 }  // namespace
@@ -47,11 +54,8 @@ Group::Group(std::shared_ptr<Job> job_, const std::shared_ptr<Group>& parent, co
       rank(static_cast<int>(std::ranges::find(identity.ranks, job->process.place.rank) - identity.ranks.begin())),
       size(static_cast<int>(identity.ranks.size())),
       board_(std::make_shared<GroupBoard>(size == 1 ? std::filesystem::path() : job->process.place.folder, identity.id,
-                                          size)) {
-  if (parent != nullptr) {
-    ancestors_ = parent->ancestors_;
-    ancestors_.push_back({parent->board_, parent->size});
-  }
+                                          size)),
+      lineage_(lineage_of(board_, parent == nullptr ? nullptr : parent->lineage_)) {
   board_->seat(rank).status.store(Status::member, std::memory_order_release);
 }
 
@@ -189,7 +193,7 @@ std::vector<int> Group::missing(std::uint64_t number) const {
 void Group::pump() {
   try {
     job->process.tend();
-    lane_->pump();
+    if (!is_aborted()) lane_->pump();
     job->messages.pump();
   } catch (const Error& error) {
     const std::string words = fmt::format("{}: {}", place(), error.what());
@@ -199,7 +203,7 @@ void Group::pump() {
 }
 
 Left Group::move_on() noexcept {
-  if (lane_->is_dead()) return Left::nothing;
+  if (lane_->is_dead() || is_aborted()) return Left::nothing;
   try {
     lane_->pump();
   } catch (const std::exception& error) {
@@ -220,13 +224,11 @@ Group::News Group::look() const {
     news.worst = news.status.back();
     news.words = seat.words.data();
   }
-  for (const Ancestor& ancestor : ancestors_)
-    for (int member = 0; member < ancestor.size; ++member) {
-      const Seat& seat = ancestor.board->seat(member);
-      if (seat.status.load(std::memory_order_acquire) != Status::aborted || is_bad(news.worst)) continue;
-      news.worst = Status::aborted;
-      news.words = seat.words.data();
-    }
+  if (is_bad(news.worst)) return news;
+  if (const char* const words = abort_words(*lineage_)) {
+    news.worst = Status::aborted;
+    news.words = words;
+  }
   return news;
 }
 

@@ -56,11 +56,14 @@ class Group : public std::enable_shared_from_this<Group> {
   void expect_sound();
   /// Fails the group; ends what it has under way on this rank. In a Turn.
   void fail(Status status, const std::string& reason) noexcept;
-  /// Fails it and the groups made from it. Any thread; what is under way ends when this rank next looks.
+  /// Fails it and the groups made from it. Any thread; what is under way ends when this rank next looks, and what waits for NCCL stays
+  /// out of it.
   void abort(const std::string& reason) noexcept;
   /// The handle is gone: no calls will come.
   void leave() noexcept;
   [[noreturn]] void throw_failed() const;
+  [[nodiscard]] const std::shared_ptr<const Lineage>& lineage() const { return lineage_; }
+  [[nodiscard]] bool is_aborted() const { return abort_words(*lineage_) != nullptr; }
   /// "world [0 1], rank 0".
   [[nodiscard]] std::string place() const;
   [[nodiscard]] std::string place(const comm::Call& call) const;
@@ -81,12 +84,8 @@ class Group : public std::enable_shared_from_this<Group> {
   [[noreturn]] void give_up_start();
   void fail_start(const std::string& reason) noexcept;
 
-  struct Ancestor {
-    std::shared_ptr<GroupBoard> board;
-    int size;
-  };
   const std::shared_ptr<GroupBoard> board_;
-  std::vector<Ancestor> ancestors_;
+  const std::shared_ptr<const Lineage> lineage_;
   std::unique_ptr<Lane> lane_;
   std::shared_ptr<Batch> first_;  // of the lane, made with the group
   std::atomic<bool> has_failed_{false};

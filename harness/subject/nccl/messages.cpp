@@ -125,10 +125,14 @@ void Messages::advance(int peer, OneSide& side, Direction& direction) noexcept {
 
 void Messages::offer(int peer, Outgoing& outgoing) {
   Direction& direction = process_.board.direction(process_.place.rank, peer);
-  while (!outgoing.to_offer.empty()) {
-    if (!direction.offers.push(offer_of(*outgoing.to_offer.front()))) return;
-    outgoing.offered.emplace(outgoing.offers++, std::move(outgoing.to_offer.front()));
-    outgoing.to_offer.pop_front();
+  for (auto message = outgoing.to_offer.begin(); message != outgoing.to_offer.end();) {
+    if ((*message)->is_aborted()) {
+      ++message;
+      continue;
+    }
+    if (!direction.offers.push(offer_of(**message))) return;
+    outgoing.offered.emplace(outgoing.offers++, std::move(*message));
+    message = outgoing.to_offer.erase(message);
   }
 }
 
@@ -159,7 +163,7 @@ void Messages::pump(int peer, Incoming& incoming) {
     const auto fits = std::ranges::find_if(incoming.offered, [&](const auto& offered) {
       return offered.second.group == received.group && offered.second.tag == received.call().tag;
     });
-    if (fits == incoming.offered.end()) {
+    if (fits == incoming.offered.end() || received.is_aborted()) {
       ++message;
       continue;
     }

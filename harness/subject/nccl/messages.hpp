@@ -10,6 +10,7 @@
 //         memory of the lane, which stays in step. While NCCL connects it holds the buffers: the first call of a lane, which
 //         connects it, carries nothing. Should NCCL hold those of a message all the same, the direction fails.
 //         A direction that fails, fails for both processes, and with it the calls that have messages there; no others.
+//         Of an aborted group nothing more is offered or taken; what was taken goes on, so that the lane stays in step.
 //         To itself a process copies.
 #pragma once
 
@@ -27,17 +28,21 @@ namespace plumbline::subject::nccl {
 
 struct Message {
   /// From now on the buffer may be used, in the order of the caller's stream.
-  Message(const Process& process, std::uint64_t group_, const comm::Call& call, int peer_, device::Stream stream)
-      : group(group_), peer(peer_), batch(std::make_shared<Batch>(process)) {
+  Message(const Process& process, std::uint64_t group_, std::shared_ptr<const Lineage> lineage_, const comm::Call& call,
+          int peer_, device::Stream stream)
+      : group(group_), lineage(std::move(lineage_)), peer(peer_), batch(std::make_shared<Batch>(process)) {
     batch->calls.push_back(call);
     batch->ready.record(stream);
   }
   const std::uint64_t group;
-  const int peer;                      // process
-  const std::shared_ptr<Batch> batch;  // of this call alone; issued once it was taken
-  bool is_taken = false;               // the receiver has, and said so: the peer is missed no more
-  std::string mismatch;                // what was offered instead: the receive ended
+  const std::shared_ptr<const Lineage> lineage;  // of that group
+  const int peer;                                // process
+  const std::shared_ptr<Batch> batch;            // of this call alone; issued once it was taken
+  bool is_taken = false;                         // the receiver has, and said so: the peer is missed no more
+  std::string mismatch;                          // what was offered instead: the receive ended
   [[nodiscard]] comm::Call& call() const { return batch->calls.front(); }
+  /// Its call is yet to learn of it, and withdraws it then.
+  [[nodiscard]] bool is_aborted() const { return abort_words(*lineage) != nullptr; }
 };
 
 class Messages {

@@ -37,7 +37,8 @@ void NcclWork::post(std::span<const Call> calls) {
 
 void NcclWork::post_message(const Call& call) {
   const int peer = group_->identity.ranks[static_cast<std::size_t>(call.root)];
-  auto message = std::make_shared<Message>(group_->job->process, group_->identity.id, call, peer, *stream_);
+  auto message =
+      std::make_shared<Message>(group_->job->process, group_->identity.id, group_->lineage(), call, peer, *stream_);
   group_->job->messages.post(message);
   parts_.push_back({.call = call, .batch = message->batch, .message = std::move(message)});
 }

@@ -16,6 +16,7 @@
 //           refuse_init       communicators cannot be made: two ranks on one GPU
 //           slow_abort        ncclCommAbort takes a second
 //           slow_connect      the first call on a communicator is not through as long as this is chosen
+//           slow_calls        no call is
 //         NCCL_DOUBLE_VERSION is what it says of itself. Built with NCCL_DOUBLE_WITHOUT_SPLIT it lacks a function.
 // Mutants NCCL_DOUBLE_MUTANT, of this process: what NCCL would make of a module that is wrong in one way. ../README.md has a row for
 //         each fault and each mutant, with the test that meets it; ../mutants_test.py runs them.
@@ -492,8 +493,8 @@ NCCL_DOUBLE Result ncclCommSplit(Comm comm, int color, int key, Comm* made, Conf
 NCCL_DOUBLE Result ncclCommGetAsyncError(Comm comm, Result* error) {
   *error = is_mutant("never_asks") ? Result::success : static_cast<Result>(comm->error.load());
   if (*error != Result::success) return Result::success;
-  const bool is_slow = fault() == "slow_connect" && comm->looks_left == 1 && !comm->launches.empty();
-  if (comm->looks_left > 0 && !is_slow && --comm->looks_left == 0)
+  const bool is_slow = fault() == "slow_calls" || (fault() == "slow_connect" && !comm->launches.empty());
+  if (comm->looks_left > (is_slow ? 1 : 0) && --comm->looks_left == 0)
     for (const auto& one : std::exchange(comm->launches, {})) one();
   if (comm->is_at_work()) *error = Result::in_progress;
   return Result::success;
