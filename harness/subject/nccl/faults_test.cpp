@@ -182,6 +182,14 @@ TEST_F(NcclFaults, AnAsynchronousErrorEndsTheCallWithNcclsWords) {
   EXPECT_THROW(victim->barrier(), PeerFailed);
 }
 
+TEST_F(NcclFaults, AnErrorOfCudaIsOneOfTheDevice) {
+  const auto victim = world.create_group(std::vector<int>{me});  // nobody's error comes first
+  const DoubleFault fault("device_error");
+  EXPECT_THAT(words_of<DeviceFailure>([&] { victim->barrier(kGenerous); }),
+              testing::AllOf(HasSubstr("[" + std::to_string(me) + "], rank 0"), HasSubstr("unhandled cuda error")));
+  EXPECT_THROW(victim->barrier(), PeerFailed);
+}
+
 TEST_F(NcclFaults, ARefusedCommunicatorIsAnErrorOfAllThatMakeIt) {
   const DoubleFault fault("refuse_init");
   // Of one rank: no other waits for it.

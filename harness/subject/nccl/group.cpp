@@ -83,7 +83,7 @@ void Group::make_lane() {
         if (are_all_connected()) return;
       } catch (const RuntimeFailure& error) {
         fail_start(error.what());
-        throw RuntimeFailure(fmt::format("backend nccl: {}: {}", place(), error.what()));
+        Failure(error).at(fmt::format("backend nccl: {}", place())).raise();
       }
       if (patience.is_over()) give_up_start();
     }
@@ -196,9 +196,9 @@ void Group::pump() {
     if (!is_aborted()) lane_->pump();
     job->messages.pump();
   } catch (const Error& error) {
-    const std::string words = fmt::format("{}: {}", place(), error.what());
-    fail(Status::failed, words);
-    throw RuntimeFailure(words);
+    const Failure failure = Failure(error).at(place());
+    fail(Status::failed, failure.words());
+    failure.raise();
   }
 }
 

@@ -19,7 +19,7 @@ namespace plumbline::subject::nccl {
 class Group : public std::enable_shared_from_this<Group> {
  public:
   /// Makes the group of those world ranks, the caller among them; `parent` is null for a world. Collective over them. An empty
-  /// name stands for "[0 2]", or "[0 2] #2" for the second group of that list and parent. Throws PeerFailed, RuntimeFailure.
+  /// name stands for "[0 2]", or "[0 2] #2" for the second group of that list and parent. Throws PeerFailed, RuntimeFailure, DeviceFailure.
   static std::shared_ptr<Group> create(std::shared_ptr<Job> job, std::shared_ptr<Group> parent,
                                        std::vector<int> world_ranks, std::string name);
   ~Group();
@@ -37,7 +37,7 @@ class Group : public std::enable_shared_from_this<Group> {
   std::uint64_t post(std::shared_ptr<Batch> batch);
   /// Members that have not made their collective of that number.
   [[nodiscard]] std::vector<int> missing(std::uint64_t number) const;
-  /// Moves on whatever can move. Throws RuntimeFailure, having failed the group.
+  /// Moves on whatever can move. Throws RuntimeFailure, of the device DeviceFailure, having failed the group.
   void pump();
   /// Moves on this group's calls, for whoever looks. Tells the others of an error, which this rank meets in its next pump().
   Left move_on() noexcept;

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "harness/subject/nccl/issue.hpp"
-#include "reference/comm/errors.hpp"
 
 namespace plumbline::subject::nccl {
 namespace {
@@ -55,9 +52,9 @@ Lane::~Lane() {
 }
 
 void Lane::die(Result result, const char* what) {
-  failure_ = fmt::format("{}: {}", what, process_.library.words(result, comm_));
+  failure_ = process_.library.failure(result, what, comm_);
   abort();
-  throw RuntimeFailure(failure_);
+  failure_.raise();
 }
 
 void Lane::join(const UniqueId& id) {
@@ -73,7 +70,7 @@ void Lane::split(Lane& parent) {
 }
 
 bool Lane::is_settled() {
-  if (!failure_.empty()) throw RuntimeFailure(failure_);
+  if (failure_) failure_.raise();
   if (is_dead_ || comm() == nullptr) return false;
   Result state = Result::success;
   const Result asked = process_.library->CommGetAsyncError(comm_, &state);
@@ -88,8 +85,8 @@ void Lane::pump() {
   try {
     advance();
   } catch (const std::exception& error) {
-    if (failure_.empty()) {  // of the device's, not NCCL's: nobody knows what was put in
-      failure_ = error.what();
+    if (!failure_) {  // of the device's, not NCCL's: nobody knows what was put in
+      failure_ = Failure(error);
       abort();
     }
     throw;

@@ -50,8 +50,8 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // All of these in a Turn. Those that throw throw RuntimeFailure, with the words of NCCL or of the device; the lane is then dead, and
-  // is_settled() and pump() throw these words again: whose lane it is learns of it, whoever has met it.
+  // All of these in a Turn. Those that throw throw RuntimeFailure with the words of NCCL, or DeviceFailure with those of the device; the
+  // lane is then dead, and is_settled() and pump() throw the same again: whose lane it is learns of it, whoever has met it.
 
   /// Begins to make the communicator: with all that call with the same id; or with all ranks of `parent`, which must be settled
   /// and never carries calls. Of a split NCCL says on the parent how it goes, and gives the new communicator only at its end: until
@@ -90,7 +90,7 @@ class Lane {
   Scratch scratch_;
   Comm comm_ = nullptr;  // written by a thread of NCCL's where it is split
   bool is_dead_ = false;
-  std::string failure_;  // why, unless it was aborted
+  Failure failure_;  // why, unless it was aborted
   std::deque<std::shared_ptr<Batch>> waiting_;
   std::shared_ptr<Batch> going_in_;  // NCCL has been given it and is not through with that
   std::shared_ptr<Batch> last_;      // that was issued; null once the device is through with it

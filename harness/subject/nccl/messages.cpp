@@ -68,20 +68,20 @@ Messages::Side& Messages::side_of(const Message& message) {
   return incoming_[message.peer];
 }
 
-const std::string& Messages::failure(const Message& message) const {
+const Failure& Messages::failure(const Message& message) const {
   return is_send(message) ? outgoing_.at(message.peer).failure : incoming_.at(message.peer).failure;
 }
 
-void Messages::fail(Side& side, Direction& direction, std::string_view reason) noexcept {
-  side.failure = reason;
+void Messages::fail(Side& side, Direction& direction, const std::exception& error) noexcept {
+  side.failure = Failure(error);
   direction.has_failed.store(1, std::memory_order_release);
   if (side.lane != nullptr) side.lane->abort();
 }
 
 void Messages::post(std::shared_ptr<Message> message) {
   const int peer = message->peer;
-  if (const std::string& words = side_of(*message).failure; !words.empty())
-    throw RuntimeFailure(fmt::format("messages with process {} have failed before: {}", peer, words));
+  if (const Failure& failure = side_of(*message).failure)
+    failure.at(fmt::format("messages with process {} have failed before", peer)).raise();
   (is_send(*message) ? outgoing_[peer].to_offer : incoming_[peer].waiting).push_back(std::move(message));
 }
 
@@ -105,7 +105,7 @@ Step Messages::pump() {
 
 template <class OneSide>
 Left Messages::left_of(const OneSide& side) {
-  if (!side.failure.empty()) return Left::nothing;
+  if (side.failure) return Left::nothing;
   const Left of_lane = side.lane == nullptr ? Left::nothing : side.lane->left();
   return side.is_waiting() ? std::max(of_lane, Left::others) : of_lane;
 }
@@ -113,13 +113,13 @@ Left Messages::left_of(const OneSide& side) {
 template <class OneSide>
 void Messages::advance(int peer, OneSide& side, Direction& direction) noexcept {
   side.has_moved = false;
-  if (!side.failure.empty()) return;
+  if (side.failure) return;
   try {
     if (direction.has_failed.load(std::memory_order_acquire) != 0)
       throw RuntimeFailure(fmt::format("messages have failed in process {}", peer));
     pump(peer, side);
   } catch (const std::exception& error) {
-    fail(side, direction, error.what());
+    fail(side, direction, error);
   }
 }
 
@@ -233,7 +233,7 @@ Lane* Messages::lane_from(int peer, Incoming& incoming) {
 
 void Messages::withdraw(Message& message) noexcept {
   Side& side = side_of(message);
-  if (!side.failure.empty()) return;
+  if (side.failure) return;
   const auto remove_from = [&](std::deque<std::shared_ptr<Message>>& queue) {
     return std::erase_if(queue, [&](const auto& one) { return one.get() == &message; }) > 0;
   };
@@ -245,7 +245,7 @@ void Messages::withdraw(Message& message) noexcept {
     else if (!remove_from(outgoing_[message.peer].to_offer))
       copy_aside(message);
   } catch (const std::exception& error) {
-    fail(side, direction_of(message), error.what());
+    fail(side, direction_of(message), error);
   }
 }
 

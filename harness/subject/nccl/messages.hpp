@@ -15,10 +15,10 @@
 #pragma once
 
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "harness/subject/nccl/lane.hpp"
@@ -53,11 +53,11 @@ class Messages {
   Messages& operator=(const Messages&) = delete;
 
   // In a Turn.
-  /// Throws RuntimeFailure where that direction has failed.
+  /// Throws RuntimeFailure where that direction has failed, DeviceFailure where this rank's device has.
   void post(std::shared_ptr<Message> message);
   Step pump();
-  /// Why the direction of that message has failed; empty where it has not.
-  [[nodiscard]] const std::string& failure(const Message& message) const;
+  /// Why the direction of that message has failed, if it has.
+  [[nodiscard]] const Failure& failure(const Message& message) const;
   /// Gives a message up that is not issued yet. Its buffers are not touched once its batch is `ready`; `done`, should it be issued
   /// by then.
   void withdraw(Message& message) noexcept;
@@ -65,7 +65,7 @@ class Messages {
  private:
   struct Side {
     std::unique_ptr<Lane> lane;
-    std::string failure;
+    Failure failure;
     bool has_moved = false;  // in this pump()
   };
   struct Outgoing : Side {
@@ -85,7 +85,7 @@ class Messages {
   [[nodiscard]] Side& side_of(const Message& message);
   template <class OneSide>
   [[nodiscard]] static Left left_of(const OneSide& side);
-  static void fail(Side& side, Direction& direction, std::string_view reason) noexcept;
+  static void fail(Side& side, Direction& direction, const std::exception& error) noexcept;
   /// Pumps one side that has not failed.
   template <class OneSide>
   void advance(int peer, OneSide& side, Direction& direction) noexcept;

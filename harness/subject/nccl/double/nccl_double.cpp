@@ -13,6 +13,7 @@
 // Faults  Of this process, chosen with nccl_double_fault():
 //           async_error       the kernels launched meanwhile never end, and an asynchronous error is reported
 //           hidden_error      the same, and it is not reported
+//           device_error      as async_error, the error being one of CUDA
 //           refuse_init       communicators cannot be made: two ranks on one GPU
 //           slow_abort        ncclCommAbort takes a second
 //           slow_connect      the first call on a communicator is not through as long as this is chosen
@@ -382,14 +383,16 @@ thread_local std::vector<Pending> pending;
 void launch(const Pending& group) {
   const Comm comm = group.comm;
   const std::string_view what = fault();
-  const bool fails = what == "async_error" || what == "hidden_error";
-  const bool tells = what == "async_error";
+  const bool is_of_device = what == "device_error";
+  const bool tells = what == "async_error" || is_of_device;
+  const bool fails = tells || what == "hidden_error";
   ++comm->waiting;
   static_cast<plumbline::device::EmulatedQueue*>(group.stream)
-      ->put([group, owner = comm->shared_from_this(), fails, tells] {
+      ->put([group, owner = comm->shared_from_this(), fails, tells, is_of_device] {
         OpaqueComm& comm = *owner;
         ++comm.running;
-        if (tells && !comm.aborted) comm.error = static_cast<int>(Result::remote_error);
+        if (tells && !comm.aborted)
+          comm.error = static_cast<int>(is_of_device ? Result::unhandled_cuda_error : Result::remote_error);
         while (fails && !comm.aborted) sched_yield();
         Kernel kernel(&comm);
         for (const Message& message : group.messages)
@@ -526,6 +529,8 @@ NCCL_DOUBLE const char* ncclGetErrorString(Result result) {
   switch (result) {
     case Result::success:
       return "no error";
+    case Result::unhandled_cuda_error:
+      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
     case Result::invalid_argument:
       return "invalid argument (run with NCCL_DEBUG=WARN for details)";
     case Result::invalid_usage:
