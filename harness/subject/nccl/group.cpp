@@ -203,7 +203,7 @@ void Group::pump() {
 }
 
 Left Group::move_on() noexcept {
-  if (lane_->is_dead() || is_aborted()) return Left::nothing;
+  if (lane_->left() == Left::nothing || is_aborted()) return Left::nothing;
   try {
     lane_->pump();
   } catch (const std::exception& error) {
