@@ -155,8 +155,7 @@ launch::Subject SubjectOptions::subject() const {
   if (needs_host_memory && own_device())
     throw InvalidArgument(
         fmt::format("--backend {}: it moves memory of devices alone, and this command needs the host's, too; it "
-                    "serves plumbline "
-                    "check, plumbline mutants and plumbline bench",
+                    "serves plumbline check, plumbline mutants, and plumbline bench without a subcommand",
                     backend));
   const auto names = backend_names();
   if (std::ranges::count(names, subject.backend) == 0)

@@ -33,6 +33,7 @@ Memory Shelf::take(std::size_t bytes) {
 Mirror::Mirror(device::Runtime& runtime, Shelf& shelf, comm::Device device, std::span<const Call> calls, int rank)
     : runtime_(runtime), shelf_(shelf), device_(device), there_(calls.begin(), calls.end()) {
   for (const Call& call : calls) {
+    if (!is_of_host(call)) continue;
     if (gives(call, rank)) note(call.in, false);
     if (gets(call, rank)) note(call.out, true);
   }
@@ -43,7 +44,7 @@ Mirror::Mirror(device::Runtime& runtime, Shelf& shelf, comm::Device device, std:
     place.memory = shelf_.take(place.put.size());
   }
   for (Call& call : there_) {
-    if (call.operation == comm::Operation::barrier) continue;  // of hosts
+    if (call.operation == comm::Operation::barrier || !is_of_host(call)) continue;  // of hosts; of the caller's own
     call.in.device = call.out.device = device_;
     if (gives(call, rank)) call.in.data = on_device(call.in.data);
     if (!gets(call, rank)) continue;

@@ -31,9 +31,12 @@ class Shelf {
   std::multimap<std::size_t, device::Memory> free_;
 };
 
+/// Whether its data are the host's; so are a barrier's, which has none.
+[[nodiscard]] inline bool is_of_host(const comm::Call& call) { return call.device().kind == comm::Device::Kind::cpu; }
+
 class Mirror {
  public:
-  /// Of the calls that `rank` makes as one.
+  /// Of the calls that `rank` makes as one. Those on memory of a device stay as they are.
   Mirror(device::Runtime& runtime, Shelf& shelf, comm::Device device, std::span<const comm::Call> calls, int rank);
   Mirror(Mirror&&) = default;
   Mirror(const Mirror&) = delete;

@@ -16,44 +16,49 @@ namespace {
 
 /// What a communicator and the calls under way of it share, so that a Work may outlive it.
 struct Desk {
-  Desk(std::shared_ptr<Runtime> runtime_, comm::Device device_)
-      : runtime(std::move(runtime_)), device(device_), shelf(runtime, device.index), stream(runtime, device.index) {}
-  ~Desk() { settle(); }
+  Desk(std::shared_ptr<Runtime> runtime_, comm::Device device_, StagedStream whose)
+      : runtime(std::move(runtime_)), device(device_), shelf(runtime, device.index) {
+    if (whose == StagedStream::own) stream = own.emplace(runtime, device.index).get();
+  }
+  ~Desk() {
+    if (own) settle(stream);
+  }
   Desk(const Desk&) = delete;
   Desk& operator=(const Desk&) = delete;
 
-  /// Waits until no call uses the shelf's memory any more.
-  void settle() noexcept {
+  /// Waits until no call in that stream uses the shelf's memory any more.
+  void settle(device::Stream used) noexcept {
     try {
-      stream.synchronize();
+      runtime->synchronize(device.index, used);
     } catch (const std::exception&) {
       // its work met an error that a call has told
     }
   }
   Mirror mirror(std::span<const Call> calls, int rank) {
     Mirror made(*runtime, shelf, device, calls, rank);
-    made.send(stream.get());
+    made.send(stream);
     return made;
   }
   void take_back(Mirror& mirror) {
-    mirror.bring_back(stream.get());
-    stream.synchronize();
+    mirror.bring_back(stream);
+    runtime->synchronize(device.index, stream);
     if (const std::string damage = mirror.damage(); !damage.empty()) throw RuntimeFailure(damage);
   }
 
   std::shared_ptr<Runtime> runtime;
   comm::Device device;
   Shelf shelf;
-  device::OwnStream stream;
+  std::optional<device::OwnStream> own;
+  device::Stream stream = nullptr;  // of now
 };
 
 class StagedWork final : public comm::Work::State {
  public:
   StagedWork(std::shared_ptr<Desk> desk, Mirror mirror, comm::Work work)
-      : desk_(std::move(desk)), mirror_(std::move(mirror)), work_(std::move(work)) {}
+      : desk_(std::move(desk)), stream_(desk_->stream), mirror_(std::move(mirror)), work_(std::move(work)) {}
   ~StagedWork() override {
     work_.reset();  // the backend keeps off the buffers from here on
-    if (!done_) desk_->settle();
+    if (!done_) desk_->settle(stream_);
   }
   StagedWork(const StagedWork&) = delete;
   StagedWork& operator=(const StagedWork&) = delete;
@@ -73,6 +78,7 @@ class StagedWork final : public comm::Work::State {
     done_ = true;
   }
   std::shared_ptr<Desk> desk_;
+  const device::Stream stream_;  // of the start
   Mirror mirror_;
   std::optional<comm::Work> work_;
   bool done_ = false;
@@ -80,19 +86,18 @@ class StagedWork final : public comm::Work::State {
 
 class Staged final : public comm::CommunicatorDecorator {
  public:
-  Staged(std::shared_ptr<Runtime> runtime, comm::Device device, std::unique_ptr<comm::Communicator> inner)
-      : CommunicatorDecorator(std::move(inner)), desk_(std::make_shared<Desk>(std::move(runtime), device)) {
-    this->inner().use_stream(desk_->stream.get());
+  Staged(std::shared_ptr<Runtime> runtime, comm::Device device, std::unique_ptr<comm::Communicator> inner,
+         StagedStream whose)
+      : CommunicatorDecorator(std::move(inner)), desk_(std::make_shared<Desk>(std::move(runtime), device, whose)) {
+    this->inner().use_stream(desk_->stream);
   }
-  void use_stream(void*) override {
-    throw StateError("a communicator that stages the host's memory has a stream of its own");
+  void use_stream(void* stream) override {
+    if (desk_->own) throw StateError("a communicator that stages the host's memory has a stream of its own");
+    desk_->stream = stream;
+    inner().use_stream(stream);
   }
 
  private:
-  [[nodiscard]] static bool is_of_host(const Call& call) {
-    return call.in.device.kind == comm::Device::Kind::cpu && call.out.device.kind == comm::Device::Kind::cpu;
-  }
-
   void do_run(const Call& call, comm::Timeout timeout) override {
     if (call.operation == comm::Operation::barrier || !is_of_host(call))
       return CommunicatorDecorator::do_run(call, timeout);
@@ -100,26 +105,29 @@ class Staged final : public comm::CommunicatorDecorator {
     try {
       CommunicatorDecorator::do_run(mirror.calls().front(), timeout);
     } catch (...) {
-      desk_->settle();
+      desk_->settle(desk_->stream);
       throw;
     }
     desk_->take_back(mirror);
   }
 
   comm::Work do_start(std::span<const Call> calls) override {
-    if (!std::ranges::all_of(calls, is_of_host)) return CommunicatorDecorator::do_start(calls);
+    if (std::ranges::none_of(calls, is_of_host)) return CommunicatorDecorator::do_start(calls);
     Mirror mirror = desk_->mirror(calls, rank());
     try {
       comm::Work work = CommunicatorDecorator::do_start(mirror.calls());
       return comm::Work(std::make_unique<StagedWork>(desk_, std::move(mirror), std::move(work)));
     } catch (...) {
-      desk_->settle();
+      desk_->settle(desk_->stream);
       throw;
     }
   }
 
   std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
-    return std::make_unique<Staged>(desk_->runtime, desk_->device, std::move(group));
+    const StagedStream whose = desk_->own ? StagedStream::own : StagedStream::callers;
+    auto staged = std::make_unique<Staged>(desk_->runtime, desk_->device, std::move(group), whose);
+    if (whose == StagedStream::callers) staged->use_stream(desk_->stream);  // as groups have that of their parent
+    return staged;
   }
 
   std::shared_ptr<Desk> desk_;
@@ -128,8 +136,8 @@ class Staged final : public comm::CommunicatorDecorator {
 }  // namespace
 
 std::unique_ptr<comm::Communicator> staged_on(std::shared_ptr<Runtime> runtime, comm::Device device,
-                                              std::unique_ptr<comm::Communicator> inner) {
-  return std::make_unique<Staged>(std::move(runtime), device, std::move(inner));
+                                              std::unique_ptr<comm::Communicator> inner, StagedStream stream) {
+  return std::make_unique<Staged>(std::move(runtime), device, std::move(inner), stream);
 }
 
 }  // namespace plumbline::harness

@@ -4,8 +4,9 @@
 //         where they share memory: in place stays in place. Between guards; outputs begin as the caller's, so that what a call leaves
 //         alone stays. Data go there and back in the order of a stream of this communicator's own, in which the calls are made,
 //         and the host waits for it before it looks. So every check runs on a device as it is, with its arms and mutants above.
-// Passed  Calls on memory of a device that the caller has itself go through untouched, in the same stream.
-// Errors  StateError for use_stream(). RuntimeFailure for a guard that was overwritten or an input that was changed: what the checks
+// Passed  Calls on memory of a device that the caller has itself go through untouched, in the same stream. Who has his own order there
+//         has all in the stream that is his at each moment (StagedStream::callers).
+// Errors  StateError for use_stream() where the stream is its own. RuntimeFailure for a guard that was overwritten or an input that was changed: what the checks
 //         watch on the host.
 // Cost    Two copies and a wait a call: for checks, not for speed.
 #pragma once
@@ -17,9 +18,12 @@
 
 namespace plumbline::harness {
 
+enum class StagedStream { own, callers };
+
 /// `inner` serves memory of `device`, which is one of `runtime`'s. Groups made from it are staged alike.
 [[nodiscard]] std::unique_ptr<comm::Communicator> staged_on(std::shared_ptr<device::Runtime> runtime,
                                                             comm::Device device,
-                                                            std::unique_ptr<comm::Communicator> inner);
+                                                            std::unique_ptr<comm::Communicator> inner,
+                                                            StagedStream stream = StagedStream::own);
 
 }  // namespace plumbline::harness

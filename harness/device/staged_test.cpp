@@ -1,6 +1,7 @@
 // Calls on the host's memory that are made on a device: what comes back, and what is found there.
 #include "harness/device/staged.hpp"
 
+#include <array>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -56,6 +57,45 @@ TEST_F(StagedTest, ResultsComeBack) {
 
 TEST_F(StagedTest, HasAStreamOfItsOwn) {
   on_ranks(1, [](Communicator& world) { EXPECT_THROW(world.use_stream(nullptr), StateError); });
+}
+
+TEST_F(StagedTest, HasTheCallersStreamWhereItHasNoneOfItsOwn) {
+  comm::run_ranks(
+      2,
+      [&](Communicator& world) {
+        const comm::Device device{comm::Device::Kind::emulated, static_cast<std::int16_t>(world.rank())};
+        const auto staged = staged_on(runtime_, device, world.duplicate(), StagedStream::callers);
+        const device::OwnStream stream(runtime_, device.index);
+        const device::Memory memory(runtime_, device.index, sizeof(float));
+        const comm::Buffer there{memory.data(), 1, DType::f32, device};
+        const float given = static_cast<float>(world.rank() + 1);
+        staged->use_stream(stream.get());
+        const auto group = staged->duplicate();
+        for (Communicator* const each : {staged.get(), group.get()}) {
+          // On memory of the device, behind a producer in that stream; then on the host's.
+          runtime_->pause(device.index, std::chrono::milliseconds(10), stream.get());
+          runtime_->copy(device.index, memory.data(), &given, sizeof given, stream.get());
+          each->all_reduce(there, there, ReduceOp::sum);
+          float sum = 0, value = given;
+          runtime_->copy(device.index, &sum, memory.data(), sizeof sum, stream.get());
+          stream.synchronize();
+          EXPECT_EQ(sum, 3);
+          each->start(
+                  {.operation = Operation::all_reduce, .in = {&value, 1, DType::f32}, .out = {&value, 1, DType::f32}})
+              .wait();
+          EXPECT_EQ(value, 3);
+          // Both in one batch: the device's memory holds a sum.
+          const std::array both{
+              Call{.operation = Operation::all_reduce, .op = ReduceOp::max, .in = there, .out = there},
+              Call{.operation = Operation::all_reduce, .in = {&value, 1, DType::f32}, .out = {&value, 1, DType::f32}}};
+          each->start(both).wait();
+          EXPECT_EQ(value, 6);
+          runtime_->copy(device.index, &sum, memory.data(), sizeof sum, stream.get());
+          stream.synchronize();
+          EXPECT_EQ(sum, 3);
+        }
+      },
+      {.device_calls = device::make_calls(runtime_)});
 }
 
 TEST_F(StagedTest, CallsOfABatchShareWhatTheyShareOnTheHost) {

@@ -334,8 +334,14 @@ class Worker {
     const std::string device = command.value("device", "cpu");
     const std::shared_ptr<device::Runtime> runtime =
         command.value("trains", false) ? train_on(device) : serve_devices(device);
-    const auto as_it_is = [](std::unique_ptr<comm::Communicator> inner) { return inner; };
-    run_ranks(command, as_it_is, [&](int rank, comm::Communicator* communicator) {
+    // Components agree on things by calls on the host's memory, also over a backend that takes none.
+    const auto with_host_memory = [&](std::unique_ptr<comm::Communicator> inner) {
+      if (runtime == nullptr || std::ranges::count(inner->capabilities().devices, comm::Device::Kind::cpu) > 0)
+        return inner;
+      const comm::Device here = device_of(device, inner->rank());
+      return harness::staged_on(runtime, here, std::move(inner), harness::StagedStream::callers);
+    };
+    run_ranks(command, with_host_memory, [&](int rank, comm::Communicator* communicator) {
       if (task == nullptr) throw NotFound("no such task");
       const auto output = [&](const json& value) {
         driver_->send({{"type", "output"}, {"run", run}, {"rank", rank}, {"value", value}});

@@ -54,7 +54,8 @@ class HostStaging::Staged {
  public:
   explicit Staged(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
   ~Staged() {
-    if (is_under_way_ || !is_settled()) {
+    settle();
+    if (is_under_way_ || is_lost_) {
       abandon();
       return;
     }
@@ -69,10 +70,15 @@ class HostStaging::Staged {
   // What the calls give is on the host when it returns.
   void fetch(std::span<const Call> calls, int rank) {
     for (const Call& call : calls) add(call, rank);
+    bool is_behind_start = false;
     while (!copying_.empty()) {
       shared_->use.runtime->synchronize(copying_.back(), shared_->use.stream);
       copying_.pop_back();
+      is_behind_start = true;
     }
+    if (results_.empty() || is_behind_start) return;
+    begun_ = std::make_unique<const OwnEvent>(shared_->use.runtime, results_.front().device);
+    begun_->record(shared_->use.stream);
   }
   [[nodiscard]] const std::vector<Call>& calls() const { return calls_; }
   // Makes them. Until they are told to be done, they use the memory, unless they are refused before anything happened.
@@ -97,11 +103,17 @@ class HostStaging::Staged {
     const int device = results_.front().device;
     if (done_ != nullptr) return runtime.wait(device, shared_->use.stream, done_->get());
     copying_.push_back(device);
-    for (const Result& result : results_)
-      runtime.copy(device, result.to, result.from, result.bytes, shared_->use.stream);
-    auto behind = std::make_shared<const OwnEvent>(shared_->use.runtime, device);
-    behind->record(shared_->use.stream);
-    done_ = std::move(behind);
+    try {
+      if (begun_ != nullptr) runtime.wait(device, shared_->use.stream, begun_->get());
+      for (const Result& result : results_)
+        runtime.copy(device, result.to, result.from, result.bytes, shared_->use.stream);
+      auto behind = std::make_shared<const OwnEvent>(shared_->use.runtime, device);
+      behind->record(shared_->use.stream);
+      done_ = std::move(behind);
+    } catch (const std::exception&) {
+      settle();  // now, while this stream is the caller's
+      throw;
+    }
     copying_.clear();
   }
   [[nodiscard]] bool is_brought_back() const { return results_.empty() || (done_ != nullptr && done_->is_reached()); }
@@ -128,17 +140,16 @@ class HostStaging::Staged {
     }
     calls_.push_back(call);
   }
-  // No copy uses the memory any more, but those ahead of done_.
-  [[nodiscard]] bool is_settled() noexcept {
-    bool is = true;
+  // No copy in the stream of now uses the memory any more.
+  void settle() noexcept {
     for (const int device : copying_) {
       try {
         shared_->use.runtime->synchronize(device, shared_->use.stream);
       } catch (const std::exception&) {
-        is = false;
+        is_lost_ = true;
       }
     }
-    return is;
+    copying_.clear();
   }
   // Of a call that was given up: whoever has it may use the memory until the process ends.
   void abandon() noexcept {
@@ -158,10 +169,13 @@ class HostStaging::Staged {
   std::shared_ptr<Shared> shared_;
   std::vector<Call> calls_;
   std::vector<Shared::Block> blocks_;
-  std::vector<int> copying_;  // devices in whose streams copies are under way that nothing tells the end of
+  std::vector<int>
+      copying_;  // devices to and from which copies are under way, in the stream of now, that nothing tells the end of
   std::vector<Result> results_;
-  std::shared_ptr<const OwnEvent> done_;  // behind what was brought back
-  bool is_under_way_ = false;             // the calls
+  std::shared_ptr<const OwnEvent> done_;   // behind what was brought back
+  std::unique_ptr<const OwnEvent> begun_;  // in the stream of the start, where nothing else has waited for that
+  bool is_under_way_ = false;              // the calls
+  bool is_lost_ = false;                   // nobody can say when a copy ends
 };
 
 class HostStaging::StagedWork final : public comm::Work::State {

@@ -1,7 +1,8 @@
 // reference/device/host_staging.hpp: calls on a device's memory over a group that takes the host's, by way of the host.
 //
 // Model   What a call gives is copied to the host in the order of the caller's stream, and waited for; then the call is made on the
-//         host's memory; what it got is copied back in the order of the stream that is the caller's at the wait. Calls on the
+//         host's memory; what it got is copied back in the order of the stream that is the caller's at the wait,
+//         behind all that was in the one of the start; at a further wait the stream of then goes on behind it. Calls on the
 //         host's memory go through as they are. Groups made from this one are staged alike.
 // Bits    Those of the group on the host's memory.
 // Cost    The host waits for the stream at each call that gives something, and for the call itself. Memory of the host is kept,

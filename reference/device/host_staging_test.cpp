@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,10 +52,11 @@ class There {
     runtime_->pause(device_, 10ms, stream_.get());
     runtime_->copy(device_, memory_.data(), given_.data(), given_.size() * 4, stream_.get());
   }
-  [[nodiscard]] std::vector<float> get(std::int64_t count = kCount) const {
+  [[nodiscard]] std::vector<float> get(std::int64_t count = kCount) const { return get_in(stream_, count); }
+  [[nodiscard]] std::vector<float> get_in(const OwnStream& stream, std::int64_t count = kCount) const {
     std::vector<float> values(static_cast<std::size_t>(count));
-    runtime_->copy(device_, values.data(), memory_.data(), values.size() * 4, stream_.get());
-    stream_.synchronize();
+    runtime_->copy(device_, values.data(), memory_.data(), values.size() * 4, stream.get());
+    stream.synchronize();
     return values;
   }
 
@@ -131,6 +133,42 @@ TEST(HostStaging, StartsAnExchangeAndMeetsItInOrder) {
   });
 }
 
+// A stream whose work takes its time, and others in which calls are waited for: DEVICE-050.
+TEST(HostStaging, EachWaitOrdersTheStreamThatIsTheCallersThen) {
+  staged([](Communicator& group, There& there) {
+    const OwnStream first(there.use().runtime, there.buffer().device.index),
+        second(there.use().runtime, first.device());
+    there.produce(all(1.0F + static_cast<float>(group.rank())));
+    comm::Work work = group.start({.operation = Operation::all_reduce, .in = there.buffer(), .out = there.buffer()});
+    for (const OwnStream* const stream : {&first, &second}) {
+      group.use_stream(stream->get());
+      work.wait();
+      EXPECT_THAT(there.get_in(*stream), Each(6.0F));
+    }
+    group.use_stream(there.use().stream);
+  });
+}
+
+TEST(HostStaging, WhatACallGetsComesAfterTheStreamOfItsStart) {
+  staged([](Communicator& group, There& there) {
+    const OwnStream other(there.use().runtime, there.buffer().device.index);
+    const bool is_root = group.rank() == 0;
+    if (is_root) there.produce(all(7));
+    for (const bool is_tested : {false, true}) {
+      if (!is_root) there.produce(all(3));  // the buffer's contents before the call
+      comm::Work work = group.start({.operation = Operation::broadcast, .root = 0, .out = there.buffer()});
+      group.use_stream(other.get());
+      const auto end = std::chrono::steady_clock::now() + 40s;
+      while (is_tested && !work.test() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
+      work.wait();
+      other.synchronize();
+      there.use().runtime->synchronize(other.device(), there.use().stream);
+      EXPECT_THAT(there.get_in(other), Each(7.0F));
+      group.use_stream(there.use().stream);
+    }
+  });
+}
+
 TEST(HostStaging, PassesTheHostsMemoryOn) {
   staged([](Communicator& group, There&) {
     float value = 1;
@@ -198,6 +236,49 @@ TEST(HostStaging, GivesMemoryOfAFailedCallToNoOther) {
   }
   ASSERT_EQ(inner.used.size(), 4U);
   EXPECT_EQ(std::ranges::count(inner.used, inner.used.front()), 1);
+}
+
+// Lets the second copy to the device fail.
+class FailsToBringBack final : public RuntimeDecorator {
+ public:
+  using RuntimeDecorator::RuntimeDecorator;
+  void copy(int device, void* to, const void* from, std::size_t bytes, Stream stream) override {
+    if (holder_of(to) && ++brought_back == 2) {
+      behind_first = create_event(device, false);
+      record(device, behind_first, stream);
+      throw DeviceFailure("CUDA: cudaMemcpyAsync: it failed");
+    }
+    RuntimeDecorator::copy(device, to, from, bytes, stream);
+  }
+  int brought_back = 0;
+  Event behind_first = nullptr;
+};
+
+// The first copy still reads the host's memory when the second one cannot be made: none is used again, or freed, before it has ended,
+// whichever stream is the caller's by then.
+TEST(HostStaging, KeepsWhatAFailedWaitReads) {
+  const auto emulated = make_emulated();
+  const auto runtime = std::make_shared<FailsToBringBack>(emulated);
+  comm::LocalWorld world(1);
+  const auto group = world.communicator(0);
+  const OwnStream busy(emulated, 0), idle(emulated, 0);
+  const Memory memory(emulated, 0, 2 * kCount * 4);
+  const auto half = [&](std::int64_t begin) {
+    return Buffer{memory.data() + begin * 4, kCount, DType::f32, {comm::Device::Kind::emulated, 0}};
+  };
+  emulated->fill(0, memory.data(), std::byte{1}, memory.bytes(), busy.get());
+  HostStaging staging(*group, {runtime, busy.get()});
+  {
+    const std::array calls{Call{.operation = Operation::all_reduce, .in = half(0), .out = half(0)},
+                           Call{.operation = Operation::all_reduce, .in = half(kCount), .out = half(kCount)}};
+    comm::Work work = staging.start(calls);
+    emulated->pause(0, 50ms, busy.get());
+    EXPECT_THROW(work.wait(), DeviceFailure);
+    staging.use_stream(idle.get());
+  }
+  EXPECT_TRUE(emulated->is_reached(0, runtime->behind_first)) << "a copy may still read memory that is free";
+  busy.synchronize();
+  emulated->destroy_event(0, runtime->behind_first);
 }
 
 TEST(HostStaging, SaysThatItTakesTheDevicesMemory) {

@@ -49,7 +49,20 @@ void SharedFile::remove() noexcept {
 
 GroupBoard::GroupBoard(const std::filesystem::path& folder, std::uint64_t group, int members)
     : file_(folder.empty() ? folder : folder / fmt::format("nccl-group-{:016x}", group),
-            sizeof(GroupHeader) + static_cast<std::size_t>(members) * sizeof(Seat)) {}
+            sizeof(GroupHeader) + static_cast<std::size_t>(members) * sizeof(Seat)),
+      members_(members) {}
+
+const char* GroupBoard::abort_words() const noexcept {
+  for (int member = 0; member < members_; ++member)
+    if (seat(member).status.load(std::memory_order_acquire) == Status::aborted) return seat(member).words.data();
+  return nullptr;
+}
+
+const char* abort_words(const Lineage& lineage) noexcept {
+  for (const auto& board : lineage)
+    if (const char* const words = board->abort_words()) return words;
+  return nullptr;
+}
 
 bool GroupBoard::leave(int member, Status status, const std::string& words) const noexcept {
   Seat& mine = seat(member);

@@ -11,8 +11,10 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "harness/subject/nccl/declarations.hpp"
 
@@ -72,6 +74,8 @@ class GroupBoard {
 
   [[nodiscard]] PostedId& id() const { return header().id; }
   [[nodiscard]] Seat& seat(int member) const { return seats()[member]; }
+  /// The words of a member that has aborted the group; null where none has.
+  [[nodiscard]] const char* abort_words() const noexcept;
   /// Takes the member's seat from `member` to another status, once. Returns whether it was this call that did.
   bool leave(int member, Status status, const std::string& words) const noexcept;
   void remove() noexcept { file_.remove(); }
@@ -83,7 +87,13 @@ class GroupBoard {
   }
 
   SharedFile file_;
+  int members_;
 };
+
+/// The board of a group, and those of the groups that it was made from: an abort of one of these ends it, too.
+using Lineage = std::vector<std::shared_ptr<const GroupBoard>>;
+/// The words of the first abort; null where there is none. Nothing more of an aborted group is put into NCCL.
+[[nodiscard]] const char* abort_words(const Lineage& lineage) noexcept;
 
 /// From one process to one other.
 template <class Entry>

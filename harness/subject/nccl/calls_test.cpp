@@ -358,7 +358,9 @@ class RefusesOtherThreads final : public device::RuntimeDecorator {
 
 TEST_F(NcclProgress, ACallThatTheThreadCannotPutInFails) {
   const auto refuses = std::make_shared<RefusesOtherThreads>(devices());
-  apart = make_world(make_job("cannot-be-put-in", "60", refuses), stream_.get());
+  // Of one rank: nobody's error comes first.
+  const auto all = make_world(make_job("cannot-be-put-in", "60", refuses), stream_.get());
+  apart = all->create_group(std::vector<int>{me});
   std::vector<OnDevice> data;
   std::vector<Work> works;
   for (int i = 0; i < 8; ++i) data.emplace_back(gift(me, 100));
@@ -369,8 +371,36 @@ TEST_F(NcclProgress, ACallThatTheThreadCannotPutInFails) {
     while (refuses->refused == 0 && std::chrono::steady_clock::now() < limit) std::this_thread::sleep_for(1ms);
     works.back().wait(kLimit);
   };
-  EXPECT_THAT(call_all, testing::ThrowsMessage<Error>(testing::HasSubstr("cudaStreamWaitEvent")));
+  EXPECT_THAT(call_all, testing::ThrowsMessage<DeviceFailure>(
+                            testing::AllOf(testing::HasSubstr("[" + std::to_string(me) + "], rank 0"),
+                                           testing::HasSubstr("cudaStreamWaitEvent"))));
   EXPECT_EQ(refuses->refused, 1);
+  world.barrier();
+}
+
+TEST_F(NcclProgress, AMessageThatTheThreadCannotPutInFailsAsTheDevice) {
+  if (n < 2) return;
+  const auto refuses = std::make_shared<RefusesOtherThreads>(devices());
+  apart = make_world(make_job("message-cannot-be-put-in", "60", me == 0 ? refuses : devices()), stream_.get());
+  const OnDevice data(gift(me, 100));
+  Work sent;
+  if (me == 0) sent = apart->start({.operation = Operation::send, .root = 1, .in = data.view()});
+  world.barrier();
+  if (me == 1) {
+    // It has taken the message, and learns of its peer's error; or it has put in its half before, and does not.
+    try {
+      apart->recv(data.view(), 0, 0, kLimit);
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("process 0"));
+    }
+  } else if (me == 0) {
+    await([&] { return refuses->refused > 0; }, "rank 1 to take the message");
+    EXPECT_THAT([&] { sent.wait(kLimit); }, testing::ThrowsMessage<DeviceFailure>(
+                                                testing::AllOf(testing::HasSubstr("send"), testing::HasSubstr("rank 0"),
+                                                               testing::HasSubstr("cudaStreamWaitEvent"))));
+    EXPECT_THAT([&] { (void)apart->start({.operation = Operation::send, .root = 1, .in = data.view()}); },
+                testing::Throws<PeerFailed>());
+  }
   world.barrier();
 }
 
@@ -443,7 +473,7 @@ TEST_F(NcclStreams, TestIsTrueWhenTheDeviceIsDone) {
     const bool told = work.test();  // of a moment before the event is looked at
     EXPECT_FALSE(told && !produced.is_reached()) << "the device is not done";
   }
-  while (!work.test()) std::this_thread::yield();
+  await([&] { return work.test(); }, "the device and the other ranks");
   EXPECT_EQ(data.get(), sums(n, 100));
 }
 

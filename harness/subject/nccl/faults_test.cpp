@@ -1,5 +1,3 @@
-#include <fstream>
-
 #include "harness/subject/nccl/job_test.hpp"
 
 namespace plumbline::subject::nccl {
@@ -23,7 +21,8 @@ std::string words_of(const auto& action) {
   } catch (const E& error) {
     return error.what();
   } catch (const std::exception& error) {
-    return std::string("another error: ") + error.what();
+    ADD_FAILURE() << "another error: " << error.what();
+    return error.what();
   }
   return "no error";
 }
@@ -85,6 +84,53 @@ TEST_F(NcclFaults, AbortDoesNotWaitForNccl) {
   EXPECT_THROW(victim->barrier(), PeerFailed);
 }
 
+// Counts what other streams than one are let wait for: each batch of calls that a lane puts into NCCL.
+class CountsCalls final : public device::RuntimeDecorator {
+ public:
+  CountsCalls(std::shared_ptr<device::Runtime> inner, device::Stream callers)
+      : RuntimeDecorator(std::move(inner)), callers_(callers) {}
+  void wait(int device, device::Stream stream, device::Event event) override {
+    if (stream != callers_) ++count;
+    RuntimeDecorator::wait(device, stream, event);
+  }
+  std::atomic<int> count = 0;
+
+ private:
+  const device::Stream callers_;
+};
+
+TEST_F(NcclFaults, AnAbortKeepsBackTheCallsThatWaitForNccl) {
+  const device::OwnStream stream(devices(), job()->process.device);
+  const auto counts = std::make_shared<CountsCalls>(devices(), stream.get());
+  const auto victim = make_world(make_job("calls-of-an-aborted-group", "60", counts), stream.get());
+  std::vector<OnDevice> data;
+  std::vector<Work> works;
+  for (int i = 0; i < 4; ++i) data.emplace_back(gift(me, 100));
+  int gone_in = 0;
+  {
+    const DoubleFault slow("slow_calls");
+    for (const OnDevice& one : data)
+      works.push_back(victim->start({.operation = Operation::all_reduce, .in = one.view(), .out = one.view()}));
+    gone_in = counts->count;
+    tell("has-started-" + std::to_string(me));
+    for (int rank = 0; rank < n; ++rank) {
+      const std::string number = std::to_string(rank);
+      await_word("has-started-" + number, "rank " + number + " to start its calls");
+    }
+    if (me == n - 1) {
+      victim->abort("enough of this");
+      tell("is-aborted");
+    }
+    await_word("is-aborted", "the last rank to abort the group");
+  }
+  std::this_thread::sleep_for(200ms);  // for the thread
+  EXPECT_EQ(counts->count, gone_in);
+  EXPECT_THAT(words_of<PeerFailed>([&] { works.back().wait(kGenerous); }), HasSubstr("enough of this"));
+  EXPECT_EQ(counts->count, gone_in);
+  works.clear();
+  world.barrier();
+}
+
 TEST_F(NcclFaults, ADepartureIsNoticed) {
   if (n < 2) return;
   auto victim = world.duplicate();
@@ -131,7 +177,16 @@ TEST_F(NcclFaults, ADroppedWorkFailsTheGroup) {
 TEST_F(NcclFaults, AnAsynchronousErrorEndsTheCallWithNcclsWords) {
   const auto victim = world.duplicate();
   const DoubleFault fault("async_error");
-  EXPECT_THAT(words_of<RuntimeFailure>([&] { victim->barrier(kGenerous); }), HasSubstr("remote process exited"));
+  // Its own, or first that of another rank.
+  EXPECT_THAT(words_of<Error>([&] { victim->barrier(kGenerous); }), HasSubstr("remote process exited"));
+  EXPECT_THROW(victim->barrier(), PeerFailed);
+}
+
+TEST_F(NcclFaults, AnErrorOfCudaIsOneOfTheDevice) {
+  const auto victim = world.create_group(std::vector<int>{me});  // nobody's error comes first
+  const DoubleFault fault("device_error");
+  EXPECT_THAT(words_of<DeviceFailure>([&] { victim->barrier(kGenerous); }),
+              testing::AllOf(HasSubstr("[" + std::to_string(me) + "], rank 0"), HasSubstr("unhandled cuda error")));
   EXPECT_THROW(victim->barrier(), PeerFailed);
 }
 
@@ -192,7 +247,12 @@ class NcclWithdrawal : public NcclTest {
   // Moves the work on until all ranks are here.
   void keep_looking(Work& work) {
     Work all_here = world.start(kBarrier);
-    while (!all_here.test()) EXPECT_FALSE(work.test());
+    const auto are_all_here = [&] {
+      if (all_here.test()) return true;
+      EXPECT_FALSE(work.test());
+      return false;
+    };
+    await(are_all_here, "the other ranks to come to their barrier");
   }
   // Rank 0 starts a message to rank 1, meets all ranks and gives it up, and then its buffer changes: what rank 1 receives is what
   // was there.
@@ -283,14 +343,28 @@ TEST_F(NcclWithdrawal, ASendThatIsDroppedAfterItWasReceivedIsWhatWasReceived) {
   });
 }
 
+TEST_F(NcclWithdrawal, ASendThatNobodyTakesIsLookedAfterRarely) {
+  if (n < 2) return;
+  open("never-taken");
+  const OnDevice data(5);
+  if (me == 0) {
+    EXPECT_THROW(first->send(data.view(), 1, 0, kLimit), TimeoutError);
+    const Process::Turn turn(apart_->process);
+    (void)apart_->messages.pump();
+    const Step step = apart_->messages.pump();
+    EXPECT_EQ(step.left, Left::others) << "the receiver may take it";
+    EXPECT_FALSE(step.has_moved);
+  }
+  world.barrier();
+}
+
 TEST_F(NcclWithdrawal, AnErrorOfMessagesEndsTheCallsThatHaveSomeThereAndNoOthers) {
   if (n < 2) return;
   open("error");
   expect_in_step(0);  // connected
   OnDevice data(5);
-  const std::filesystem::path is_planted = job()->process.place.folder / "fault-is-planted";
   if (me == 0) {
-    while (!std::filesystem::remove(is_planted)) std::this_thread::yield();
+    await_word("fault-is-planted", "rank 1 to plant its fault");
     Work sent = second->start({.operation = Operation::send, .root = 1, .in = data.view()});
     (void)words_of<RuntimeFailure>([&] { sent.wait(kGenerous); });
   } else if (me == 1) {
@@ -298,7 +372,7 @@ TEST_F(NcclWithdrawal, AnErrorOfMessagesEndsTheCallsThatHaveSomeThereAndNoOthers
     Work other = first->start({.operation = Operation::send, .root = 0, .tag = 5, .in = data.view()});
     {
       const DoubleFault fault("async_error");
-      std::ofstream(is_planted).flush();
+      tell("fault-is-planted");
       // Launched, and ended with an error, while another call looks.
       const auto end = Clock::now() + 300ms;
       while (Clock::now() < end) EXPECT_FALSE(other.test());
@@ -312,6 +386,77 @@ TEST_F(NcclWithdrawal, AnErrorOfMessagesEndsTheCallsThatHaveSomeThereAndNoOthers
   if (me != 1) {
     EXPECT_EQ(words_of<Error>([&] { first->barrier(kGenerous); }), "no error");
   }
+  world.barrier();
+}
+
+TEST_F(NcclWithdrawal, AnErrorOfMessagesIsToldWhileItsRankIsElsewhere) {
+  if (n < 2) return;
+  open("error-elsewhere");
+  expect_in_step(0);  // connected
+  const OnDevice data(20000);
+  if (me == 0) {
+    Work sent = second->start({.operation = Operation::send, .root = 1, .in = data.view()});
+    // Of the same direction; the first may have been put in before the error.
+    const auto next = [&] {
+      Work other = first->start({.operation = Operation::send, .root = 1, .tag = 5, .in = data.view()});
+      await([&] { return other.test(); }, "the error of rank 1", 10s);
+    };
+    EXPECT_THAT(words_of<RuntimeFailure>(next), HasSubstr("messages have failed in process 1"));
+    tell("has-learnt-of-messages");
+  } else if (me == 1) {
+    const DoubleFault fault("async_error");
+    devices()->pause(job()->process.device, 100ms,
+                     stream_.get());  // the error comes when nobody has just put something in
+    Work received = second->start({.operation = Operation::recv, .root = 0, .out = data.view()});
+    await_word("has-learnt-of-messages", "rank 0 to learn of the error");
+    EXPECT_THAT(words_of<RuntimeFailure>([&] { received.wait(kGenerous); }), HasSubstr("remote process exited"));
+  }
+  world.barrier();
+}
+
+TEST_F(NcclWithdrawal, AnErrorOfACollectiveIsToldWhileItsRankIsElsewhere) {
+  if (n < 2) return;
+  open("collective-elsewhere");
+  OnDevice data(5);
+  const Call call{.operation = Operation::all_reduce, .in = data.view(), .out = data.view()};
+  if (me == 1) {
+    const DoubleFault fault("async_error");
+    devices()->pause(job()->process.device, 100ms, stream_.get());
+    Work work = first->start(call);
+    for (int rank = 0; rank < n; ++rank)
+      if (rank != 1) await_word("has-learnt-" + std::to_string(rank), "rank " + std::to_string(rank));
+    EXPECT_THAT(words_of<RuntimeFailure>([&] { work.wait(kGenerous); }), HasSubstr("remote process exited"));
+  } else {
+    Work work = first->start(call);
+    EXPECT_THAT(words_of<PeerFailed>([&] { first->barrier(10s); }), HasSubstr("remote process exited"));
+    tell("has-learnt-" + std::to_string(me));
+  }
+  world.barrier();
+}
+
+TEST_F(NcclWithdrawal, AnAbortKeepsBackMessagesThatNobodyHasTaken) {
+  if (n < 2) return;
+  open("messages-of-an-aborted-group");
+  const auto victim = first->duplicate();
+  expect_in_step(1);  // connected
+  const OnDevice data(me == 1 ? gift(1, 5) : std::vector<float>(5, 3));
+  Work half;
+  if (me == 0) {
+    half = victim->start({.operation = Operation::recv, .root = 1, .out = data.view()});
+    victim->abort("enough of this");
+  }
+  world.barrier();
+  if (me == 1) half = victim->start({.operation = Operation::send, .root = 0, .in = data.view()});
+  world.barrier();
+  std::this_thread::sleep_for(200ms);  // for the threads
+  if (me == 0) {
+    EXPECT_EQ(data.get(), std::vector<float>(5, 3));
+  }
+  if (me < 2) {
+    EXPECT_THAT(words_of<PeerFailed>([&] { half.wait(kGenerous); }), HasSubstr("enough of this"));
+  }
+  half = {};
+  expect_in_step(1);
   world.barrier();
 }
 

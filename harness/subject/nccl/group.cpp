@@ -18,6 +18,13 @@ comm::Group identify(std::uint64_t parent, std::vector<int> world_ranks, std::st
   return {std::move(name), std::move(world_ranks), id};
 }
 
+std::shared_ptr<const Lineage> lineage_of(std::shared_ptr<GroupBoard> board,
+                                          const std::shared_ptr<const Lineage>& parents) {
+  auto lineage = std::make_shared<Lineage>(1, std::move(board));
+  if (parents != nullptr) lineage->insert(lineage->end(), parents->begin(), parents->end());
+  return lineage;
+}
+
 bool is_bad(Status status) { return status > Status::left; }
 
 }  // namespace
@@ -30,6 +37,10 @@ std::shared_ptr<Group> Group::create(std::shared_ptr<Job> job, std::shared_ptr<G
   const std::shared_ptr<Group> group(
       new Group(std::move(job), parent, identify(parent_id, std::move(world_ranks), std::move(name), creation)));
   group->make_lane();
+  {
+    const Process::Turn turn(group->job->process);
+    group->job->enter(*group);
+  }
   if (parent == nullptr) return group;
   const std::lock_guard hold(parent->reason_mutex_);
   std::erase_if(parent->subgroups_, [](const auto& one) { return one.expired(); });
@@ -43,16 +54,14 @@ Group::Group(std::shared_ptr<Job> job_, const std::shared_ptr<Group>& parent, co
       rank(static_cast<int>(std::ranges::find(identity.ranks, job->process.place.rank) - identity.ranks.begin())),
       size(static_cast<int>(identity.ranks.size())),
       board_(std::make_shared<GroupBoard>(size == 1 ? std::filesystem::path() : job->process.place.folder, identity.id,
-                                          size)) {
-  if (parent != nullptr) {
-    ancestors_ = parent->ancestors_;
-    ancestors_.push_back({parent->board_, parent->size});
-  }
+                                          size)),
+      lineage_(lineage_of(board_, parent == nullptr ? nullptr : parent->lineage_)) {
   board_->seat(rank).status.store(Status::member, std::memory_order_release);
 }
 
 Group::~Group() {
   const Process::Turn turn(job->process);
+  job->remove(*this);
   // abort() left that to us; and of a call with a member that failed, the device might never be through.
   if (lane_ != nullptr && (has_failed() || is_bad(look().worst))) lane_->abort();
   job->process.bury(std::move(lane_));
@@ -74,7 +83,7 @@ void Group::make_lane() {
         if (are_all_connected()) return;
       } catch (const RuntimeFailure& error) {
         fail_start(error.what());
-        throw RuntimeFailure(fmt::format("backend nccl: {}: {}", place(), error.what()));
+        Failure(error).at(fmt::format("backend nccl: {}", place())).raise();
       }
       if (patience.is_over()) give_up_start();
     }
@@ -184,13 +193,24 @@ std::vector<int> Group::missing(std::uint64_t number) const {
 void Group::pump() {
   try {
     job->process.tend();
-    lane_->pump();
+    if (!is_aborted()) lane_->pump();
     job->messages.pump();
   } catch (const Error& error) {
-    const std::string words = fmt::format("{}: {}", place(), error.what());
-    fail(Status::failed, words);
-    throw RuntimeFailure(words);
+    const Failure failure = Failure(error).at(place());
+    fail(Status::failed, failure.words());
+    failure.raise();
   }
+}
+
+Left Group::move_on() noexcept {
+  if (lane_->left() == Left::nothing || is_aborted()) return Left::nothing;
+  try {
+    lane_->pump();
+  } catch (const std::exception& error) {
+    const std::lock_guard hold(reason_mutex_);
+    board_->leave(rank, Status::failed, fmt::format("{}: {}", place(), error.what()));
+  }
+  return lane_->left();
 }
 
 // ---- failure ----
@@ -204,13 +224,11 @@ Group::News Group::look() const {
     news.worst = news.status.back();
     news.words = seat.words.data();
   }
-  for (const Ancestor& ancestor : ancestors_)
-    for (int member = 0; member < ancestor.size; ++member) {
-      const Seat& seat = ancestor.board->seat(member);
-      if (seat.status.load(std::memory_order_acquire) != Status::aborted || is_bad(news.worst)) continue;
-      news.worst = Status::aborted;
-      news.words = seat.words.data();
-    }
+  if (is_bad(news.worst)) return news;
+  if (const char* const words = abort_words(*lineage_)) {
+    news.worst = Status::aborted;
+    news.words = words;
+  }
   return news;
 }
 

@@ -19,7 +19,7 @@ namespace plumbline::subject::nccl {
 class Group : public std::enable_shared_from_this<Group> {
  public:
   /// Makes the group of those world ranks, the caller among them; `parent` is null for a world. Collective over them. An empty
-  /// name stands for "[0 2]", or "[0 2] #2" for the second group of that list and parent. Throws PeerFailed, RuntimeFailure.
+  /// name stands for "[0 2]", or "[0 2] #2" for the second group of that list and parent. Throws PeerFailed, RuntimeFailure, DeviceFailure.
   static std::shared_ptr<Group> create(std::shared_ptr<Job> job, std::shared_ptr<Group> parent,
                                        std::vector<int> world_ranks, std::string name);
   ~Group();
@@ -37,8 +37,10 @@ class Group : public std::enable_shared_from_this<Group> {
   std::uint64_t post(std::shared_ptr<Batch> batch);
   /// Members that have not made their collective of that number.
   [[nodiscard]] std::vector<int> missing(std::uint64_t number) const;
-  /// Moves on whatever can move. Throws RuntimeFailure, having failed the group.
+  /// Moves on whatever can move. Throws RuntimeFailure, of the device DeviceFailure, having failed the group.
   void pump();
+  /// Moves on this group's calls, for whoever looks. Tells the others of an error, which this rank meets in its next pump().
+  Left move_on() noexcept;
 
   // ---- failure ----
 
@@ -54,11 +56,14 @@ class Group : public std::enable_shared_from_this<Group> {
   void expect_sound();
   /// Fails the group; ends what it has under way on this rank. In a Turn.
   void fail(Status status, const std::string& reason) noexcept;
-  /// Fails it and the groups made from it. Any thread; what is under way ends when this rank next looks.
+  /// Fails it and the groups made from it. Any thread; what is under way ends when this rank next looks, and what waits for NCCL stays
+  /// out of it.
   void abort(const std::string& reason) noexcept;
   /// The handle is gone: no calls will come.
   void leave() noexcept;
   [[noreturn]] void throw_failed() const;
+  [[nodiscard]] const std::shared_ptr<const Lineage>& lineage() const { return lineage_; }
+  [[nodiscard]] bool is_aborted() const { return abort_words(*lineage_) != nullptr; }
   /// "world [0 1], rank 0".
   [[nodiscard]] std::string place() const;
   [[nodiscard]] std::string place(const comm::Call& call) const;
@@ -79,12 +84,8 @@ class Group : public std::enable_shared_from_this<Group> {
   [[noreturn]] void give_up_start();
   void fail_start(const std::string& reason) noexcept;
 
-  struct Ancestor {
-    std::shared_ptr<GroupBoard> board;
-    int size;
-  };
   const std::shared_ptr<GroupBoard> board_;
-  std::vector<Ancestor> ancestors_;
+  const std::shared_ptr<const Lineage> lineage_;
   std::unique_ptr<Lane> lane_;
   std::shared_ptr<Batch> first_;  // of the lane, made with the group
   std::atomic<bool> has_failed_{false};

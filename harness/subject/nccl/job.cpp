@@ -1,5 +1,9 @@
 #include "harness/subject/nccl/job.hpp"
 
+#include <algorithm>
+
+#include "harness/subject/nccl/group.hpp"
+
 namespace plumbline::subject::nccl {
 
 Job::Job(const Options& options, Place place, std::shared_ptr<device::Runtime> runtime)
@@ -13,13 +17,12 @@ Job::~Job() {
   process.bury(std::move(all));
 }
 
-void Job::go_on() {
-  if (pump()) thread_.wake();
-}
+void Job::go_on() { thread_.wake(pump().left); }
 
-bool Job::pump() {
-  const bool are_messages_left = messages.pump();
-  return process.pump() || are_messages_left;
+Step Job::pump() {
+  Step step = messages.pump();
+  for (Group* const group : groups_) step.left = std::max(step.left, group->move_on());
+  return step;
 }
 
 }  // namespace plumbline::subject::nccl

@@ -2,11 +2,15 @@
 // prove our side of NCCL's interface, and nothing of NCCL.
 #pragma once
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <memory>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -83,6 +87,23 @@ inline std::vector<float> sums(int ranks, std::size_t count, std::size_t first =
   std::vector<float> all(count);
   for (std::size_t i = 0; i < count; ++i) all[i] = sum_of(ranks, first + i);
   return all;
+}
+
+/// Looks until it is so. Throws with whom it waited for, so that one that never comes costs a test and not the whole run.
+inline void await(const std::function<bool()>& is_so, const std::string& whom,
+                  std::chrono::seconds limit = std::chrono::seconds(60)) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!is_so()) {
+    if (std::chrono::steady_clock::now() >= end)
+      throw std::runtime_error("waited " + std::to_string(limit.count()) + " s for " + whom);
+    std::this_thread::yield();
+  }
+}
+
+/// To the other ranks, beside NCCL: where a fault of the double would meet a barrier, too. Each word once in a run.
+inline void tell(const std::string& word) { std::ofstream(job()->process.place.folder / word).flush(); }
+inline void await_word(const std::string& word, const std::string& whom) {
+  await([&] { return std::filesystem::exists(job()->process.place.folder / word); }, whom);
 }
 
 /// Another job of these processes, which shares nothing with the first: for what leaves its lanes broken.

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "harness/subject/nccl/issue.hpp"
-#include "reference/comm/errors.hpp"
 
 namespace plumbline::subject::nccl {
 namespace {
@@ -42,12 +39,9 @@ std::byte* Scratch::reserve(std::size_t bytes) {
 }
 
 Lane::Lane(Process& process, int rank, int size)
-    : process_(process), rank_(rank), size_(size), stream_(process.runtime, process.device), scratch_(process) {
-  process_.enter(*this);
-}
+    : process_(process), rank_(rank), size_(size), stream_(process.runtime, process.device), scratch_(process) {}
 
 Lane::~Lane() {
-  process_.remove(*this);
   if (comm_ != nullptr) abort();
   if (!scratch_.is_used()) return;
   try {
@@ -58,9 +52,9 @@ Lane::~Lane() {
 }
 
 void Lane::die(Result result, const char* what) {
-  failure_ = fmt::format("{}: {}", what, process_.library.words(result, comm_));
+  failure_ = process_.library.failure(result, what, comm_);
   abort();
-  throw RuntimeFailure(failure_);
+  failure_.raise();
 }
 
 void Lane::join(const UniqueId& id) {
@@ -76,7 +70,7 @@ void Lane::split(Lane& parent) {
 }
 
 bool Lane::is_settled() {
-  if (!failure_.empty()) throw RuntimeFailure(failure_);
+  if (failure_) failure_.raise();
   if (is_dead_ || comm() == nullptr) return false;
   Result state = Result::success;
   const Result asked = process_.library->CommGetAsyncError(comm_, &state);
@@ -91,8 +85,8 @@ void Lane::pump() {
   try {
     advance();
   } catch (const std::exception& error) {
-    if (failure_.empty()) {  // of the device's, not NCCL's: nobody knows what was put in
-      failure_ = error.what();
+    if (!failure_) {  // of the device's, not NCCL's: nobody knows what was put in
+      failure_ = Failure(error);
       abort();
     }
     throw;
@@ -106,11 +100,18 @@ void Lane::advance() {
       going_in_->is_issued = true;
       last_ = std::move(going_in_);
     }
-    if (waiting_.empty()) return;
+    if (waiting_.empty()) break;
     going_in_ = std::move(waiting_.front());
     waiting_.pop_front();
     issue(*going_in_);
   }
+  if (last_ != nullptr && last_->done.is_reached()) last_.reset();
+}
+
+Left Lane::left() const {
+  if (is_dead_) return Left::nothing;
+  if (!waiting_.empty()) return Left::nccl;
+  return going_in_ != nullptr || last_ != nullptr ? Left::running : Left::nothing;
 }
 
 void Lane::issue(Batch& batch) {
@@ -136,7 +137,7 @@ void Lane::abort() noexcept {
 }
 
 bool Lane::end() noexcept {
-  if (comm() == nullptr || is_waiting() || going_in_ != nullptr) abort();
+  if (comm() == nullptr || !waiting_.empty() || going_in_ != nullptr) abort();
   if (comm_ == nullptr) return true;
   try {
     if (!is_finalizing_) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "harness/subject/nccl/process.hpp"
+#include "harness/subject/nccl/progress_thread.hpp"
 #include "reference/comm/call.hpp"
 
 namespace plumbline::subject::nccl {
@@ -49,8 +50,8 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // All of these in a Turn. Those that throw throw RuntimeFailure, with the words of NCCL or of the device; the lane is then dead, and
-  // is_settled() and pump() throw these words again: whose lane it is learns of it, whoever has met it.
+  // All of these in a Turn. Those that throw throw RuntimeFailure with the words of NCCL, or DeviceFailure with those of the device; the
+  // lane is then dead, and is_settled() and pump() throw the same again: whose lane it is learns of it, whoever has met it.
 
   /// Begins to make the communicator: with all that call with the same id; or with all ranks of `parent`, which must be settled
   /// and never carries calls. Of a split NCCL says on the parent how it goes, and gives the new communicator only at its end: until
@@ -64,10 +65,10 @@ class Lane {
   [[nodiscard]] bool is_settled();
 
   void push(std::shared_ptr<Batch> batch);
-  /// Puts into NCCL what it takes now.
+  /// Puts into NCCL what it takes now; meets an error of what is running.
   void pump();
-  /// Whether a batch waits to be put into NCCL.
-  [[nodiscard]] bool is_waiting() const { return !is_dead_ && !waiting_.empty(); }
+  /// Of the last pump(). Nothing once the device is through with all, or the lane is dead.
+  [[nodiscard]] Left left() const;
   /// Whether NCCL holds the buffers of a batch that is not issued yet.
   [[nodiscard]] bool is_going_in(const Batch& batch) const { return going_in_.get() == &batch; }
   /// Ends all that is under way, on this rank.
@@ -89,10 +90,10 @@ class Lane {
   Scratch scratch_;
   Comm comm_ = nullptr;  // written by a thread of NCCL's where it is split
   bool is_dead_ = false;
-  std::string failure_;  // why, unless it was aborted
+  Failure failure_;  // why, unless it was aborted
   std::deque<std::shared_ptr<Batch>> waiting_;
   std::shared_ptr<Batch> going_in_;  // NCCL has been given it and is not through with that
-  std::shared_ptr<Batch> last_;      // that was issued
+  std::shared_ptr<Batch> last_;      // that was issued; null once the device is through with it
   bool is_finalizing_ = false;
 };
 

@@ -81,18 +81,19 @@ Library::Library(const std::string& file) {
 #undef PLUMBLINE_NCCL_FIND
 }
 
-std::string Library::words(Result result, Comm comm) const {
+Failure Library::failure(Result result, std::string_view what, Comm comm) const {
   std::string text = functions_.GetErrorString(result);
   // "(run with NCCL_DEBUG=INFO for details)" and the like: the details follow.
   text = text.substr(0, text.find(" (run with"));
   std::string last = functions_.GetLastError(comm);
   last = last.substr(0, last.find('\n'));
-  return last.empty() ? text : text + ": " + last;
+  const auto kind = result == Result::unhandled_cuda_error ? Failure::Kind::device : Failure::Kind::runtime;
+  return {kind, fmt::format("{}: {}{}{}", what, text, last.empty() ? "" : ": ", last)};
 }
 
 void Library::check(Result result, std::string_view what, Comm comm) const {
   if (result != Result::success && result != Result::in_progress)
-    throw RuntimeFailure(fmt::format("backend nccl: {}: {}", what, words(result, comm)));
+    failure(result, what, comm).at("backend nccl").raise();
 }
 
 }  // namespace plumbline::subject::nccl

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "harness/subject/nccl/declarations.hpp"
+#include "harness/subject/nccl/failure.hpp"
 
 namespace plumbline::subject::nccl {
 
@@ -21,9 +22,10 @@ class Library {
   /// The file that the loader took.
   [[nodiscard]] const std::string& file() const { return file_; }
 
-  /// NCCL's words for a result, and its own on the last error, in one line; `comm` may be null.
-  [[nodiscard]] std::string words(Result result, Comm comm) const;
-  /// Throws RuntimeFailure unless the result is success or in_progress. `what` failed, for the message.
+  /// `what` failed: NCCL's words for a result, and its own on the last error, in one line; `comm` may be null. An error of CUDA is one
+  /// of the device.
+  [[nodiscard]] Failure failure(Result result, std::string_view what, Comm comm) const;
+  /// Throws RuntimeFailure, or DeviceFailure, unless the result is success or in_progress.
   void check(Result result, std::string_view what, Comm comm = nullptr) const;
 
  private:

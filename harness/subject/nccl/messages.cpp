@@ -68,52 +68,71 @@ Messages::Side& Messages::side_of(const Message& message) {
   return incoming_[message.peer];
 }
 
-const std::string& Messages::failure(const Message& message) const {
+const Failure& Messages::failure(const Message& message) const {
   return is_send(message) ? outgoing_.at(message.peer).failure : incoming_.at(message.peer).failure;
 }
 
-void Messages::fail(Side& side, Direction& direction, std::string_view reason) noexcept {
-  side.failure = reason;
+void Messages::fail(Side& side, Direction& direction, const std::exception& error) noexcept {
+  side.failure = Failure(error);
   direction.has_failed.store(1, std::memory_order_release);
   if (side.lane != nullptr) side.lane->abort();
 }
 
 void Messages::post(std::shared_ptr<Message> message) {
   const int peer = message->peer;
-  if (const std::string& words = side_of(*message).failure; !words.empty())
-    throw RuntimeFailure(fmt::format("messages with process {} have failed before: {}", peer, words));
+  if (const Failure& failure = side_of(*message).failure)
+    failure.at(fmt::format("messages with process {} have failed before", peer)).raise();
   (is_send(*message) ? outgoing_[peer].to_offer : incoming_[peer].waiting).push_back(std::move(message));
 }
 
-bool Messages::pump() {
+Step Messages::pump() {
   const int me = process_.place.rank;
-  for (auto& [peer, outgoing] : outgoing_) advance(peer, outgoing, process_.board.direction(me, peer));
-  for (auto& [peer, incoming] : incoming_) advance(peer, incoming, process_.board.direction(peer, me));
-  const auto is_waiting = [](const auto& one) {
-    const auto& [peer, side] = one;
-    return side.failure.empty() && (side.is_waiting() || (side.lane != nullptr && side.lane->is_waiting()));
+  Step step;
+  const auto add = [&step](const auto& side) {
+    step.left = std::max(step.left, left_of(side));
+    step.has_moved = step.has_moved || side.has_moved;
   };
-  return std::ranges::any_of(outgoing_, is_waiting) || std::ranges::any_of(incoming_, is_waiting);
+  for (auto& [peer, outgoing] : outgoing_) {
+    advance(peer, outgoing, process_.board.direction(me, peer));
+    add(outgoing);
+  }
+  for (auto& [peer, incoming] : incoming_) {
+    advance(peer, incoming, process_.board.direction(peer, me));
+    add(incoming);
+  }
+  return step;
+}
+
+template <class OneSide>
+Left Messages::left_of(const OneSide& side) {
+  if (side.failure) return Left::nothing;
+  const Left of_lane = side.lane == nullptr ? Left::nothing : side.lane->left();
+  return side.is_waiting() ? std::max(of_lane, Left::others) : of_lane;
 }
 
 template <class OneSide>
 void Messages::advance(int peer, OneSide& side, Direction& direction) noexcept {
-  if (!side.failure.empty()) return;
+  side.has_moved = false;
+  if (side.failure) return;
   try {
     if (direction.has_failed.load(std::memory_order_acquire) != 0)
       throw RuntimeFailure(fmt::format("messages have failed in process {}", peer));
     pump(peer, side);
   } catch (const std::exception& error) {
-    fail(side, direction, error.what());
+    fail(side, direction, error);
   }
 }
 
 void Messages::offer(int peer, Outgoing& outgoing) {
   Direction& direction = process_.board.direction(process_.place.rank, peer);
-  while (!outgoing.to_offer.empty()) {
-    if (!direction.offers.push(offer_of(*outgoing.to_offer.front()))) return;
-    outgoing.offered.emplace(outgoing.offers++, std::move(outgoing.to_offer.front()));
-    outgoing.to_offer.pop_front();
+  for (auto message = outgoing.to_offer.begin(); message != outgoing.to_offer.end();) {
+    if ((*message)->is_aborted()) {
+      ++message;
+      continue;
+    }
+    if (!direction.offers.push(offer_of(**message))) return;
+    outgoing.offered.emplace(outgoing.offers++, std::move(*message));
+    message = outgoing.to_offer.erase(message);
   }
 }
 
@@ -124,6 +143,7 @@ void Messages::pump(int peer, Outgoing& outgoing) {
   while (const auto number = direction.taken.pop()) {
     const auto found = outgoing.offered.find(*number);
     Message& message = *found->second;
+    outgoing.has_moved = true;
     message.is_taken = true;
     message.call().root = kReceiver;
     lane_to(peer, outgoing).push(message.batch);
@@ -134,13 +154,16 @@ void Messages::pump(int peer, Outgoing& outgoing) {
 
 void Messages::pump(int peer, Incoming& incoming) {
   Direction& direction = process_.board.direction(peer, process_.place.rank);
-  while (const auto one = direction.offers.pop()) incoming.offered.emplace_back(incoming.offers++, *one);
+  while (const auto one = direction.offers.pop()) {
+    incoming.has_moved = true;
+    incoming.offered.emplace_back(incoming.offers++, *one);
+  }
   for (auto message = incoming.waiting.begin(); message != incoming.waiting.end();) {
     Message& received = **message;
     const auto fits = std::ranges::find_if(incoming.offered, [&](const auto& offered) {
       return offered.second.group == received.group && offered.second.tag == received.call().tag;
     });
-    if (fits == incoming.offered.end()) {
+    if (fits == incoming.offered.end() || received.is_aborted()) {
       ++message;
       continue;
     }
@@ -210,7 +233,7 @@ Lane* Messages::lane_from(int peer, Incoming& incoming) {
 
 void Messages::withdraw(Message& message) noexcept {
   Side& side = side_of(message);
-  if (!side.failure.empty()) return;
+  if (side.failure) return;
   const auto remove_from = [&](std::deque<std::shared_ptr<Message>>& queue) {
     return std::erase_if(queue, [&](const auto& one) { return one.get() == &message; }) > 0;
   };
@@ -222,7 +245,7 @@ void Messages::withdraw(Message& message) noexcept {
     else if (!remove_from(outgoing_[message.peer].to_offer))
       copy_aside(message);
   } catch (const std::exception& error) {
-    fail(side, direction_of(message), error.what());
+    fail(side, direction_of(message), error);
   }
 }
 

@@ -10,33 +10,39 @@
 //         memory of the lane, which stays in step. While NCCL connects it holds the buffers: the first call of a lane, which
 //         connects it, carries nothing. Should NCCL hold those of a message all the same, the direction fails.
 //         A direction that fails, fails for both processes, and with it the calls that have messages there; no others.
+//         Of an aborted group nothing more is offered or taken; what was taken goes on, so that the lane stays in step.
 //         To itself a process copies.
 #pragma once
 
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "harness/subject/nccl/lane.hpp"
+#include "harness/subject/nccl/progress_thread.hpp"
 
 namespace plumbline::subject::nccl {
 
 struct Message {
   /// From now on the buffer may be used, in the order of the caller's stream.
-  Message(const Process& process, std::uint64_t group_, const comm::Call& call, int peer_, device::Stream stream)
-      : group(group_), peer(peer_), batch(std::make_shared<Batch>(process)) {
+  Message(const Process& process, std::uint64_t group_, std::shared_ptr<const Lineage> lineage_, const comm::Call& call,
+          int peer_, device::Stream stream)
+      : group(group_), lineage(std::move(lineage_)), peer(peer_), batch(std::make_shared<Batch>(process)) {
     batch->calls.push_back(call);
     batch->ready.record(stream);
   }
   const std::uint64_t group;
-  const int peer;                      // process
-  const std::shared_ptr<Batch> batch;  // of this call alone; issued once it was taken
-  bool is_taken = false;               // the receiver has, and said so: the peer is missed no more
-  std::string mismatch;                // what was offered instead: the receive ended
+  const std::shared_ptr<const Lineage> lineage;  // of that group
+  const int peer;                                // process
+  const std::shared_ptr<Batch> batch;            // of this call alone; issued once it was taken
+  bool is_taken = false;                         // the receiver has, and said so: the peer is missed no more
+  std::string mismatch;                          // what was offered instead: the receive ended
   [[nodiscard]] comm::Call& call() const { return batch->calls.front(); }
+  /// Its call is yet to learn of it, and withdraws it then.
+  [[nodiscard]] bool is_aborted() const { return abort_words(*lineage) != nullptr; }
 };
 
 class Messages {
@@ -47,12 +53,11 @@ class Messages {
   Messages& operator=(const Messages&) = delete;
 
   // In a Turn.
-  /// Throws RuntimeFailure where that direction has failed.
+  /// Throws RuntimeFailure where that direction has failed, DeviceFailure where this rank's device has.
   void post(std::shared_ptr<Message> message);
-  /// Whether something is left to do: for pump(), now or later.
-  bool pump();
-  /// Why the direction of that message has failed; empty where it has not.
-  [[nodiscard]] const std::string& failure(const Message& message) const;
+  Step pump();
+  /// Why the direction of that message has failed, if it has.
+  [[nodiscard]] const Failure& failure(const Message& message) const;
   /// Gives a message up that is not issued yet. Its buffers are not touched once its batch is `ready`; `done`, should it be issued
   /// by then.
   void withdraw(Message& message) noexcept;
@@ -60,7 +65,8 @@ class Messages {
  private:
   struct Side {
     std::unique_ptr<Lane> lane;
-    std::string failure;
+    Failure failure;
+    bool has_moved = false;  // in this pump()
   };
   struct Outgoing : Side {
     std::deque<std::shared_ptr<Message>> to_offer;
@@ -77,7 +83,9 @@ class Messages {
 
   [[nodiscard]] Direction& direction_of(const Message& message) const;
   [[nodiscard]] Side& side_of(const Message& message);
-  static void fail(Side& side, Direction& direction, std::string_view reason) noexcept;
+  template <class OneSide>
+  [[nodiscard]] static Left left_of(const OneSide& side);
+  static void fail(Side& side, Direction& direction, const std::exception& error) noexcept;
   /// Pumps one side that has not failed.
   template <class OneSide>
   void advance(int peer, OneSide& side, Direction& direction) noexcept;

@@ -1,6 +1,5 @@
 #include "harness/subject/nccl/process.hpp"
 
-#include <algorithm>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -74,17 +73,6 @@ Config Process::configuration() {
 int Process::next_creation(std::uint64_t parent, const std::vector<int>& world_ranks) {
   const std::lock_guard hold(creations_mutex_);
   return ++creations_[{parent, world_ranks}];
-}
-
-bool Process::pump() noexcept {
-  for (Lane* const lane : lanes_) {
-    try {
-      if (lane->is_waiting()) lane->pump();
-    } catch (const std::exception&) {
-      // The lane keeps it for whose it is.
-    }
-  }
-  return std::ranges::any_of(lanes_, [](const Lane* lane) { return lane->is_waiting(); });
 }
 
 void Process::bury(std::unique_ptr<Lane> lane) noexcept {

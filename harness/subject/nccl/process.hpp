@@ -64,11 +64,6 @@ class Process {
   int next_creation(std::uint64_t parent, const std::vector<int>& world_ranks);
 
   // In a Turn.
-  /// A lane that there is.
-  void enter(Lane& lane) { lanes_.push_back(&lane); }
-  void remove(const Lane& lane) noexcept { std::erase(lanes_, &lane); }
-  /// Moves on the lanes whose batches wait for NCCL. What goes wrong with one is told by it. Whether any still wait.
-  bool pump() noexcept;
   /// Begins to end a lane that gets no more batches; its device may still be at work, even on what never ends. Null is nothing.
   void bury(std::unique_ptr<Lane> lane) noexcept;
   /// Takes memory that a lane may use until the process ends.
@@ -79,7 +74,6 @@ class Process {
  private:
   std::mutex mutex_;
   std::vector<device::Memory> kept_;
-  std::vector<Lane*> lanes_;
   std::vector<std::unique_ptr<Lane>> ending_;
   std::mutex creations_mutex_;
   std::map<std::pair<std::uint64_t, std::vector<int>>, int> creations_;  // of parent and list

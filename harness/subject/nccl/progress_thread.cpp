@@ -1,23 +1,16 @@
 #include "harness/subject/nccl/progress_thread.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::subject::nccl {
-namespace {
 
-using namespace std::chrono_literals;
-
-constexpr std::chrono::microseconds kShortest = 50us, kLongest = 1ms;
-
-}  // namespace
-
-ProgressThread::ProgressThread(std::function<bool()> step) : step_(std::move(step)) {
+ProgressThread::ProgressThread(std::function<Step()> step, Pauses pauses) : step_(std::move(step)), pauses_(pauses) {
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   } catch (const std::system_error& error) {
@@ -25,28 +18,37 @@ ProgressThread::ProgressThread(std::function<bool()> step) : step_(std::move(ste
   }
 }
 
-ProgressThread::~ProgressThread() {
-  thread_.request_stop();
-  wake();
+void ProgressThread::wake(Left left) {
+  {
+    const std::lock_guard hold(mutex_);
+    told_ = std::max(told_, left);
+    if (left == Left::nothing || (left == Left::running && !is_asleep_)) return;
+  }
+  woken_.notify_one();
 }
 
-void ProgressThread::wake() {
-  wakes_.fetch_add(1, std::memory_order_release);
-  wakes_.notify_one();
+std::chrono::nanoseconds ProgressThread::longest(Left left) const {
+  return left == Left::nccl ? pauses_.longest_for_nccl : pauses_.longest;
 }
 
 void ProgressThread::run(const std::stop_token& stop) {
-  auto pause = kShortest;
-  for (std::uint64_t seen = 0;;) {
-    // Before the step: what comes during it is met by the next one.
-    const std::uint64_t wakes = wakes_.load(std::memory_order_acquire);
-    if (stop.stop_requested()) return;
-    pause = wakes == seen ? std::min(2 * pause, kLongest) : kShortest;
-    seen = wakes;
-    if (step_())
-      std::this_thread::sleep_for(pause);
-    else
-      wakes_.wait(wakes, std::memory_order_acquire);
+  auto pause = pauses_.shortest;
+  Left before = Left::nothing;
+  std::unique_lock hold(mutex_);
+  while (!stop.stop_requested()) {
+    told_ = Left::nothing;  // before the step: what comes during it is met by the next one
+    hold.unlock();
+    const auto [left, has_moved] = step_();
+    hold.lock();
+    if (has_moved || left != std::exchange(before, left)) pause = pauses_.shortest;
+    pause = left == Left::running ? pauses_.longest : std::min(pause, longest(left));
+    is_asleep_ = left == Left::nothing;
+    if (is_asleep_)
+      woken_.wait(hold, stop, [this] { return told_ > Left::nothing; });
+    else if (!woken_.wait_for(hold, stop, pause, [this] { return told_ > Left::running; }))
+      pause *= 2;
+    is_asleep_ = false;
+    if (told_ > Left::running) pause = pauses_.shortest;
   }
 }
 

@@ -37,7 +37,8 @@ void NcclWork::post(std::span<const Call> calls) {
 
 void NcclWork::post_message(const Call& call) {
   const int peer = group_->identity.ranks[static_cast<std::size_t>(call.root)];
-  auto message = std::make_shared<Message>(group_->job->process, group_->identity.id, call, peer, *stream_);
+  auto message =
+      std::make_shared<Message>(group_->job->process, group_->identity.id, group_->lineage(), call, peer, *stream_);
   group_->job->messages.post(message);
   parts_.push_back({.call = call, .batch = message->batch, .message = std::move(message)});
 }
@@ -115,8 +116,8 @@ void NcclWork::judge(const Group::News& news) {
 
 void NcclWork::expect_message(const Part& part) {
   if (part.message == nullptr) return;
-  if (const std::string words = group_->job->messages.failure(*part.message); !words.empty())
-    give_up<RuntimeFailure>(Status::failed, fmt::format("{}: {}", group_->place(part.call), words));
+  if (const Failure& failure = group_->job->messages.failure(*part.message))
+    give_up(failure.at(group_->place(part.call)));
   if (part.message->mismatch.empty()) return;
   give_up<comm::MismatchError>(Status::failed, fmt::format("{}: rank {} sent {}", group_->place(part.call),
                                                            part.call.root, part.message->mismatch));
@@ -132,6 +133,12 @@ void NcclWork::time_out(std::chrono::nanoseconds limit) {
       absent.empty()
           ? fmt::format("{}: all ranks are there; waited {} ms for the device", group_->place(part.call), milliseconds)
           : fmt::format("{}: waited {} ms for {}", group_->place(part.call), milliseconds, Group::name_ranks(absent)));
+}
+
+void NcclWork::give_up(const Failure& failure) {
+  withdraw();
+  group_->fail(Status::failed, failure.words());
+  failure.raise();
 }
 
 template <class E>

@@ -21,7 +21,7 @@ class NcclWork final : public comm::Work::State {
   NcclWork(const NcclWork&) = delete;
   NcclWork& operator=(const NcclWork&) = delete;
 
-  /// Begins validated calls of memory that is the device's. Throws PeerFailed, RuntimeFailure.
+  /// Begins validated calls of memory that is the device's. Throws PeerFailed, RuntimeFailure, DeviceFailure.
   void post(std::span<const comm::Call> calls);
   bool test() override;
   void wait(comm::Timeout timeout) override;
@@ -51,6 +51,7 @@ class NcclWork final : public comm::Work::State {
   void expect_message(const Part& part);
   void time_out(std::chrono::nanoseconds limit);
   [[nodiscard]] const Part& first_unmet() const;
+  [[noreturn]] void give_up(const Failure& failure);
   template <class E>
   [[noreturn]] void give_up(Status status, const std::string& words);
   void withdraw() noexcept;

@@ -13,9 +13,11 @@
 // Faults  Of this process, chosen with nccl_double_fault():
 //           async_error       the kernels launched meanwhile never end, and an asynchronous error is reported
 //           hidden_error      the same, and it is not reported
+//           device_error      as async_error, the error being one of CUDA
 //           refuse_init       communicators cannot be made: two ranks on one GPU
 //           slow_abort        ncclCommAbort takes a second
 //           slow_connect      the first call on a communicator is not through as long as this is chosen
+//           slow_calls        no call is
 //         NCCL_DOUBLE_VERSION is what it says of itself. Built with NCCL_DOUBLE_WITHOUT_SPLIT it lacks a function.
 // Mutants NCCL_DOUBLE_MUTANT, of this process: what NCCL would make of a module that is wrong in one way. ../README.md has a row for
 //         each fault and each mutant, with the test that meets it; ../mutants_test.py runs them.
@@ -381,14 +383,16 @@ thread_local std::vector<Pending> pending;
 void launch(const Pending& group) {
   const Comm comm = group.comm;
   const std::string_view what = fault();
-  const bool fails = what == "async_error" || what == "hidden_error";
-  const bool tells = what == "async_error";
+  const bool is_of_device = what == "device_error";
+  const bool tells = what == "async_error" || is_of_device;
+  const bool fails = tells || what == "hidden_error";
   ++comm->waiting;
   static_cast<plumbline::device::EmulatedQueue*>(group.stream)
-      ->put([group, owner = comm->shared_from_this(), fails, tells] {
+      ->put([group, owner = comm->shared_from_this(), fails, tells, is_of_device] {
         OpaqueComm& comm = *owner;
         ++comm.running;
-        if (tells && !comm.aborted) comm.error = static_cast<int>(Result::remote_error);
+        if (tells && !comm.aborted)
+          comm.error = static_cast<int>(is_of_device ? Result::unhandled_cuda_error : Result::remote_error);
         while (fails && !comm.aborted) sched_yield();
         Kernel kernel(&comm);
         for (const Message& message : group.messages)
@@ -492,8 +496,8 @@ NCCL_DOUBLE Result ncclCommSplit(Comm comm, int color, int key, Comm* made, Conf
 NCCL_DOUBLE Result ncclCommGetAsyncError(Comm comm, Result* error) {
   *error = is_mutant("never_asks") ? Result::success : static_cast<Result>(comm->error.load());
   if (*error != Result::success) return Result::success;
-  const bool is_slow = fault() == "slow_connect" && comm->looks_left == 1 && !comm->launches.empty();
-  if (comm->looks_left > 0 && !is_slow && --comm->looks_left == 0)
+  const bool is_slow = fault() == "slow_calls" || (fault() == "slow_connect" && !comm->launches.empty());
+  if (comm->looks_left > (is_slow ? 1 : 0) && --comm->looks_left == 0)
     for (const auto& one : std::exchange(comm->launches, {})) one();
   if (comm->is_at_work()) *error = Result::in_progress;
   return Result::success;
@@ -525,6 +529,8 @@ NCCL_DOUBLE const char* ncclGetErrorString(Result result) {
   switch (result) {
     case Result::success:
       return "no error";
+    case Result::unhandled_cuda_error:
+      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
     case Result::invalid_argument:
       return "invalid argument (run with NCCL_DEBUG=WARN for details)";
     case Result::invalid_usage:
