@@ -1,6 +1,7 @@
 #include "harness/subject/nccl/process.hpp"
 
 #include <cstdlib>
+#include <thread>
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -90,7 +91,14 @@ bool Patience::is_over() const { return end_ && Clock::now() >= *end_; }
 
 void Patience::pause() {
   constexpr int kLooksBeforeYield = 200;
-  if (++looks_ > kLooksBeforeYield) sched_yield();
+  constexpr Clock::duration kYielding = std::chrono::microseconds(500);
+  constexpr Clock::duration kShortestSleep = std::chrono::microseconds(10), kLongestSleep = std::chrono::milliseconds(1);
+  if (++looks_ <= kLooksBeforeYield) return;
+  const Clock::duration waited = Clock::now() - begin_;
+  if (waited < kYielding)
+    sched_yield();
+  else
+    std::this_thread::sleep_for(std::clamp(waited / 16, kShortestSleep, kLongestSleep));
 }
 
 }  // namespace plumbline::subject::nccl

@@ -79,7 +79,8 @@ class Process {
   std::map<std::pair<std::uint64_t, std::vector<int>>, int> creations_;  // of parent and list
 };
 
-/// Lets others run between two looks at what is waited for: first by looking again, then by giving the core away.
+/// Lets others run between two looks at what is waited for: first by looking again, then by giving the core away, and from half a
+/// millisecond on by sleeping for a sixteenth of the time waited so far, a millisecond at most.
 class Patience {
  public:
   /// `limit`: nothing waits without end.
@@ -89,6 +90,7 @@ class Patience {
 
  private:
   using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin_ = Clock::now();
   const std::optional<Clock::time_point> end_;
   int looks_ = 0;
 };

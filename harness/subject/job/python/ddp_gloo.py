@@ -3,6 +3,7 @@
     plumbline check --profile data-parallel --job 'python3 ddp_gloo.py'
 """
 import contextlib
+import gc
 
 import torch
 from torch import nn
@@ -67,6 +68,7 @@ def main(**options):
     train(run, **options)
     run.write("torch.nn.parallel.DistributedDataParallel", torch.__version__)
     torch.distributed.barrier()  # a rank that leaves while another still talks makes that one fail
+    gc.collect()  # the model, whose reducer holds the group and its threads: they must end before the interpreter does
     torch.distributed.destroy_process_group()
 
 

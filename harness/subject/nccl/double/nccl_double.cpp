@@ -278,12 +278,17 @@ class Kernel {
   void receive(void* data, std::size_t bytes, int from) { add(data, bytes, from, false); }
   /// All that was added, beside each other. False when the communicator was aborted.
   bool run() {
-    while (!transfers_.empty()) {
+    constexpr int kLooksBeforeSleep = 100;  // several ranks share a core here
+    for (int idle = 0; !transfers_.empty();) {
       if (comm_->aborted) return false;
       bool moved = false;
       for (Transfer& transfer : transfers_) moved |= transfer.advance();
       std::erase_if(transfers_, [](const Transfer& transfer) { return transfer.left == 0; });
-      if (!moved) sched_yield();
+      idle = moved ? 0 : idle + 1;
+      if (idle > kLooksBeforeSleep)
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+      else if (!moved)
+        sched_yield();
     }
     return true;
   }
