@@ -705,7 +705,8 @@ void add_bucket_plan_checks(suite::Suite& suite) {
       exposed_by_recurrence);
   add("equal_buckets", "BUCKET-035@5422", {kEqual}, {"bound", {"communication", "backward"}}, equal_buckets);
   add("bad_plans", "BUCKET-036@1c36", {kCheck, kRead}, faults_of(bad_plans(), {kCheck, kRead}), refuses_bad_plans);
-  add("bad_times", "BUCKET-037@5342", {kExposed, kEqual}, faults_of(bad_plans(), {kExposed, kEqual}), refuses_bad_plans);
+  add("bad_times", "BUCKET-037@5342", {kExposed, kEqual}, faults_of(bad_plans(), {kExposed, kEqual}),
+      refuses_bad_plans);
 }
 
 }  // namespace plumbline::conformance

@@ -336,8 +336,8 @@ void other_plans(Context& context) {
     if (differs == "sizes") std::swap(training.sizes[2], training.sizes[4]);
     if (differs == "count") training.sizes.pop_back();
   }
-  const std::string said =
-      refusal<comm::MismatchError>([&] { (void)train_with_reducer(context.world(), training, reducer_steps(context)); });
+  const std::string said = refusal<comm::MismatchError>(
+      [&] { (void)train_with_reducer(context.world(), training, reducer_steps(context)); });
   if (differs == "nothing") {
     EXPECT_EQ(said, "nothing was refused") << "BUCKET-066";
   } else {

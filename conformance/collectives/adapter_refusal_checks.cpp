@@ -42,7 +42,7 @@ json memory_after(int ranks) {
   return memory;
 }
 
-void compare(const std::string& what, const json& got, const std::string& error, const json& memory) {
+void compare_refusals(const std::string& what, const json& got, const std::string& error, const json& memory) {
   const json errors(memory.size(), error.empty() ? json() : json(error));
   if (!got.is_object() || !got.contains("errors") || !got.contains("memory")) {
     report(fmt::format("{}: expected \"errors\" and \"memory\", got {}", what, got.dump().substr(0, 200)));
@@ -71,8 +71,8 @@ void expect_refused(Context& context, const std::string& dtype, const json& call
   }
   if (!result.is_object() || !result.contains("calls") || !result["calls"].is_array() || result["calls"].size() != 2)
     return report("expected an object with the two \"calls\", got " + result.dump().substr(0, 200));
-  compare("the refused call", result["calls"][0], error, memory_of(ranks));
-  compare("the sound call after it", result["calls"][1], "", memory_after(ranks));
+  compare_refusals("the refused call", result["calls"][0], error, memory_of(ranks));
+  compare_refusals("the sound call after it", result["calls"][1], "", memory_after(ranks));
 }
 
 void integer_average(Context& context) {

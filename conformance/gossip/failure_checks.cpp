@@ -478,8 +478,8 @@ void add_gossip_failure_checks(suite::Suite& suite) {
   add("failure.comparison_cut", "GOSSIP-184@b535", {{"cut", {"no", "0", "1", "late"}}}, comparison_cut, {2, 3, 4},
       {Capability::failure_detection}, true);
   add("failure.heartbeat", "GOSSIP-043@b812", {}, heartbeat, {2, 3, 4}, {Capability::wait_timeout}, true);
-  add("thread.beside", "GOSSIP-044@fab7", {{"graph", {"n-peer-exponential", "hub"}}, mixing}, beside_the_caller, {1, 2, 3, 4},
-      {Capability::thread_multiple});
+  add("thread.beside", "GOSSIP-044@fab7", {{"graph", {"n-peer-exponential", "hub"}}, mixing}, beside_the_caller,
+      {1, 2, 3, 4}, {Capability::thread_multiple});
   add("thread.one_version", "GOSSIP-045@a797", {}, one_version, {2, 3}, {Capability::thread_multiple});
   add("thread.interrupted", "GOSSIP-046@b808", {}, thread_interrupted, {2, 3, 4}, {Capability::thread_multiple});
   add("failure.pieces", "GOSSIP-049@7317", {{"values", {"large", "small"}}}, pieces, {2, 3, 4}, {}, true);

@@ -33,8 +33,8 @@ std::vector<double>& mine(World& world, Context& context) {
 void mass(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
   const auto seen = context.world().duplicate();
-  PushSum push_sum(context.world(), graph, live_mixing(context.parameters().text("mixing")), {.heartbeat = kRoundPatience},
-                   push_sum_steps(context));
+  PushSum push_sum(context.world(), graph, live_mixing(context.parameters().text("mixing")),
+                   {.heartbeat = kRoundPatience}, push_sum_steps(context));
   World start = start_of(context, 3);
   std::vector<double> x = mine(start, context);
   const double nodes = context.size();
@@ -73,8 +73,8 @@ void push_sum_rounds(Context& context) {
 
 void estimate(Context& context) {
   const Graph graph = live_graph(context.parameters().text("graph"), context.size());
-  PushSum push_sum(context.world(), graph, live_mixing(context.parameters().text("mixing")), {.heartbeat = kRoundPatience},
-                   push_sum_steps(context));
+  PushSum push_sum(context.world(), graph, live_mixing(context.parameters().text("mixing")),
+                   {.heartbeat = kRoundPatience}, push_sum_steps(context));
   World start = start_of(context, 2);
   std::vector<double> x = mine(start, context);
   for (int round = 0; round < 150; ++round) push_sum.mix(buffer_of(x));

@@ -78,7 +78,8 @@ Difference difference_named(const std::string& name, int n) {
 
 // What a side makes at that place, as an error should say it.
 std::string made_at(const std::vector<Creation>& creations, int number) {
-  return number < static_cast<int>(creations.size()) ? text_of_creation(creations[static_cast<std::size_t>(number)]) : "nothing";
+  return number < static_cast<int>(creations.size()) ? text_of_creation(creations[static_cast<std::size_t>(number)])
+                                                     : "nothing";
 }
 
 void different_plans(Context& context) {

@@ -27,7 +27,7 @@ struct Made {
 };
 using Log = std::vector<std::vector<Made>>;  // by rank
 
-json question_of(const Log& log, const std::string& rule, const std::vector<std::string>& partial_modes = {}) {
+json lint_question(const Log& log, const std::string& rule, const std::vector<std::string>& partial_modes = {}) {
   json args{{"world_size", log.size()}, {"rule", rule}, {"creations", json::array()}};
   for (std::size_t rank = 0; rank < log.size(); ++rank)
     for (const Made& made : log[rank]) {
@@ -186,7 +186,7 @@ bool names(const json& finding, const Fault& fault) {
 void judge_fault(Context& context, const std::vector<Fault>& faults) {
   const Fault& fault =
       *std::ranges::find_if(faults, [&](const Fault& one) { return context.parameters().text("fault") == one.name; });
-  const json question = question_of(fault.log, fault.rule, fault.partial);
+  const json question = lint_question(fault.log, fault.rule, fault.partial);
   report_words(problem_of(context.adapter(), kLint, question, [&](const json& result) -> std::string {
     if (result.at("valid") != false) return "taken for valid";
     const json& findings = result.at("findings");
@@ -238,7 +238,7 @@ const std::vector<Right>& right_logs() {
 void right_logs_pass(Context& context) {
   const Right& right = *std::ranges::find_if(
       right_logs(), [&](const Right& one) { return context.parameters().text("log") == one.name; });
-  report_words(problem_of(context.adapter(), kLint, question_of(right.log, right.rule, right.partial_modes),
+  report_words(problem_of(context.adapter(), kLint, lint_question(right.log, right.rule, right.partial_modes),
                           [](const json& result) -> std::string {
                             if (result.at("valid") != true) return "refused: " + result.at("findings").dump();
                             for (const json& finding : result.at("findings"))
@@ -329,7 +329,7 @@ void any_sequences(Context& context) {
       .problem =
           [&](const Log& log) {
             const bool right = rule == "all_ranks" ? all_equal(log) : all_complete(log);
-            return problem_of(context.adapter(), kLint, question_of(log, rule),
+            return problem_of(context.adapter(), kLint, lint_question(log, rule),
                               [&](const json& result) { return first_difference(right, result.at("valid"), "valid"); });
           },
       .smaller = smaller_logs,

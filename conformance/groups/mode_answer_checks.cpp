@@ -43,7 +43,8 @@ std::string problem_of_recorded(suite::Adapter& adapter, const json& one) {
   }
   json expected = one;
   for (const char* input : {"kind", "world_size", "parallel"}) expected.erase(input);
-  return problem_of(adapter, kParallelGroups, args, [&](const json& result) { return first_difference(expected, result); });
+  return problem_of(adapter, kParallelGroups, args,
+                    [&](const json& result) { return first_difference(expected, result); });
 }
 
 void recorded_modes(Context& context) {
@@ -463,7 +464,8 @@ void add_property(suite::Suite& suite, const std::string& name, const std::strin
   for (const auto& [part, convention] : kConventions)
     suite.add(answer_check(
         part + name, verifies, {sizes_axis()},
-        [judge, convention](Context& context) { judge_answers(context, convention, judge); }, kParallelGroups, convention));
+        [judge, convention](Context& context) { judge_answers(context, convention, judge); }, kParallelGroups,
+        convention));
 }
 
 }  // namespace

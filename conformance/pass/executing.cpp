@@ -35,8 +35,8 @@ Execution run_of_rank(const Program& program, const Rings& rings, const Comparis
   return result;
 }
 
-std::string difference_of_values(const std::string& what, const std::vector<double>& before, const std::vector<double>& after,
-                          double tolerance) {
+std::string difference_of_values(const std::string& what, const std::vector<double>& before,
+                                 const std::vector<double>& after, double tolerance) {
   if (before.size() != after.size())
     return fmt::format("{} has {} elements, then {}", what, before.size(), after.size());
   double largest = 0;

@@ -262,7 +262,7 @@ void refuses(Context& context) {
 }
 
 template <class List, class Name>
-std::vector<std::string> names_of(const List& list, Name name) {
+std::vector<std::string> recorded_names(const List& list, Name name) {
   std::vector<std::string> names;
   for (const auto& one : list) names.push_back(std::invoke(name, one));
   return names;
@@ -291,13 +291,13 @@ void add_pass_recorded_checks(suite::Suite& suite) {
   add("recorded.words", "PASS-073@369c", {}, refused_with_words, "paddle");
   add("recorded.twice", "PASS-074@aac0", {}, twice_as_recorded, "paddle");
   add("recorded.values", "PASS-014@6193", {all}, values_of_recorded);
-  add("entry.does_nothing", "PASS-002@5804", {{"reason", names_of(reasons(), &std::pair<std::string, json>::first)}},
-      does_nothing);
+  add("entry.does_nothing", "PASS-002@5804",
+      {{"reason", recorded_names(reasons(), &std::pair<std::string, json>::first)}}, does_nothing);
   add("entry.options_ignored", "PASS-003@303f", {}, options_ignored);
   add("entry.nothing_parallel", "PASS-004@f09c",
       {{"scope", {"/auto_parallel/tensor_parallel", "/optimizer", "/data_parallel"}}}, nothing_parallel);
   add("placement.union", "PASS-044@cfda", {}, placed_on_all_meshes);
-  add("refusals", "PASS-005@1091", {{"fault", names_of(faults(), &Fault::name)}}, refuses);
+  add("refusals", "PASS-005@1091", {{"fault", recorded_names(faults(), &Fault::name)}}, refuses);
 }
 
 }  // namespace plumbline::conformance

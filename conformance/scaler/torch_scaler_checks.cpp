@@ -374,7 +374,7 @@ void disabled_does_nothing(Context& context) {
   }));
 }
 
-void rule_is_refused(Context& context) {
+void torch_rule_is_refused(Context& context) {
   const std::string what = context.parameters().text("what");
   const std::vector<std::pair<std::string, std::pair<const char*, json>>> changes{
       {"nothing", {"growth_factor", 2.0}},
@@ -433,7 +433,7 @@ void add_torch_scaler_checks(suite::Suite& suite) {
       {{"what",
         {"nothing", "growth_one", "growth_nan", "backoff_one", "backoff_zero", "interval_zero", "interval_fraction",
          "scale_zero", "scale_negative", "scale_infinite", "scale_nan", "scale_too_large", "unknown_field"}}},
-      rule_is_refused);
+      torch_rule_is_refused);
 }
 
 }  // namespace plumbline::conformance

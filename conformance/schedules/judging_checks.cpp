@@ -31,7 +31,8 @@ constexpr int kNowhere = -1;   // the position of what is not there
 constexpr int kAnywhere = -2;  // the rank of what several are part of
 
 json question_of_plan(const Schedule& schedule) {
-  return question_of_rows(rows_of(schedule).get<std::vector<std::string>>(), schedule.stage_to_rank, schedule.micro_batches);
+  return question_of_rows(rows_of(schedule).get<std::vector<std::string>>(), schedule.stage_to_rank,
+                          schedule.micro_batches);
 }
 
 std::string name_of_action(const Action& action) {
@@ -130,7 +131,7 @@ const std::vector<Fault>& faults() {
   return list;
 }
 
-std::string text_of(const json& problem) {
+std::string text_of_problem(const json& problem) {
   return fmt::format("{} {} on rank {}, position {}, {}", problem.at("severity").get<std::string>(),
                      problem.at("kind").get<std::string>(), problem.at("rank").dump(), problem.at("position").dump(),
                      problem.at("action").get<std::string>());
@@ -143,21 +144,21 @@ bool is_at(const json& problem, int rank, int position, const std::string& actio
 bool is_error(const json& problem) { return problem.at("severity") == "error"; }
 
 // Each problem in words, and where it says that an action stands, that action stands.
-std::string problem_of_places(const json& problems, const std::vector<std::vector<Action>>& rows) {
+std::string problem_of_named_places(const json& problems, const std::vector<std::vector<Action>>& rows) {
   for (const json& problem : problems) {
-    if (problem.at("message").get<std::string>().empty()) return text_of(problem) + ": without a word";
+    if (problem.at("message").get<std::string>().empty()) return text_of_problem(problem) + ": without a word";
     const auto rank = problem.at("rank").get<std::size_t>();
-    if (rank >= rows.size()) return text_of(problem) + ": there is no such rank";
+    if (rank >= rows.size()) return text_of_problem(problem) + ": there is no such rank";
     if (problem.at("position").is_null()) continue;
     const std::string there = name_of_action(rows[rank].at(problem.at("position").get<std::size_t>()));
-    if (problem.at("action") != there) return fmt::format("{}: there is {}", text_of(problem), there);
+    if (problem.at("action") != there) return fmt::format("{}: there is {}", text_of_problem(problem), there);
   }
   return {};
 }
 
 std::string all_of(const json& problems) {
   std::string text;
-  for (const json& problem : problems) text += (text.empty() ? "" : "; ") + text_of(problem);
+  for (const json& problem : problems) text += (text.empty() ? "" : "; ") + text_of_problem(problem);
   return text.empty() ? "nothing" : text;
 }
 
@@ -183,7 +184,7 @@ void says_where(Context& context) {
     // Who is in a circle never comes to the end.
     if (fault->rank == kAnywhere && result.at("deadlock_free") != json{{"buffered", false}, {"rendezvous", false}})
       return "free of deadlock: " + result.at("deadlock_free").dump();
-    return problem_of_places(result.at("problems"), rows);
+    return problem_of_named_places(result.at("problems"), rows);
   };
   report_words(problem_of(context.adapter(), "schedules.check",
                           question_of_rows(fault->rows, fault->stage_to_rank, fault->micro_batches), judge));
@@ -270,7 +271,7 @@ Schedule disturbed_plan(Random& random) {
 
 std::string problem_of_judgement(const Schedule& plan, bool fifo, const json& result) {
   const json& problems = result.at("problems");
-  if (std::string problem = problem_of_places(problems, plan.ranks); !problem.empty()) return problem;
+  if (std::string problem = problem_of_named_places(problems, plan.ranks); !problem.empty()) return problem;
   if (result.at("valid") == std::ranges::any_of(problems, is_error))
     return fmt::format("valid is {} with {}", result.at("valid").dump(), all_of(problems));
   const auto has = [&](const char* kind, const char* severity) {

@@ -55,7 +55,7 @@ void judge_lowered(Context& context, const JudgeLowered& judge) {
 
 int rank_of(const Schedule& schedule, int stage) { return schedule.stage_to_rank.at(static_cast<std::size_t>(stage)); }
 
-std::string text_of(ActionKind kind, int stage, int micro_batch) {
+std::string text_of_action(ActionKind kind, int stage, int micro_batch) {
   return to_string(Action{.kind = kind, .joined = false, .stage = stage, .micro_batch = micro_batch});
 }
 
@@ -68,11 +68,11 @@ std::map<std::string, int> messages_due(const Schedule& schedule, bool backwards
     const int lower = rank_of(schedule, stage), upper = rank_of(schedule, stage + 1);
     if (lower == upper) continue;
     for (int micro_batch = 0; micro_batch < schedule.micro_batches; ++micro_batch) {
-      due[text_of(ActionKind::send_forward, stage, micro_batch)] = lower;
-      due[text_of(ActionKind::recv_forward, stage + 1, micro_batch)] = upper;
+      due[text_of_action(ActionKind::send_forward, stage, micro_batch)] = lower;
+      due[text_of_action(ActionKind::recv_forward, stage + 1, micro_batch)] = upper;
       if (!backwards) continue;
-      due[text_of(ActionKind::send_backward, stage + 1, micro_batch)] = upper;
-      due[text_of(ActionKind::recv_backward, stage, micro_batch)] = lower;
+      due[text_of_action(ActionKind::send_backward, stage + 1, micro_batch)] = upper;
+      due[text_of_action(ActionKind::recv_backward, stage, micro_batch)] = lower;
     }
   }
   return due;
@@ -83,7 +83,7 @@ std::string each_message_once(const PlanShape& shape, const Schedule&, const Sch
   for (int rank = 0; rank < shape.ranks; ++rank)
     for (const Action& action : lowered.ranks[static_cast<std::size_t>(rank)]) {
       if (!is_message(action.kind)) continue;
-      const std::string name = text_of(action.kind, action.stage, action.micro_batch);
+      const std::string name = text_of_action(action.kind, action.stage, action.micro_batch);
       const auto found = due.find(name);
       if (found == due.end()) return fmt::format("rank {}: {} is not due, or not again", rank, name);
       if (found->second != rank) return fmt::format("{} on rank {} instead of {}", name, rank, found->second);
@@ -100,11 +100,11 @@ std::optional<std::string> needed_before(const Action& action, const Schedule& s
   const auto& [kind, joined, stage, micro_batch] = action;
   const bool is_backward = kind == ActionKind::backward || kind == ActionKind::input_gradient;
   if (kind == ActionKind::forward && stage > 0 && rank_of(schedule, stage - 1) != rank_of(schedule, stage))
-    return text_of(ActionKind::recv_forward, stage, micro_batch);
+    return text_of_action(ActionKind::recv_forward, stage, micro_batch);
   if (is_backward && stage + 1 < schedule.stages && rank_of(schedule, stage + 1) != rank_of(schedule, stage))
-    return text_of(ActionKind::recv_backward, stage, micro_batch);
-  if (kind == ActionKind::send_forward) return text_of(ActionKind::forward, stage, micro_batch);
-  if (kind == ActionKind::send_backward) return text_of(ActionKind::input_gradient, stage, micro_batch);
+    return text_of_action(ActionKind::recv_backward, stage, micro_batch);
+  if (kind == ActionKind::send_forward) return text_of_action(ActionKind::forward, stage, micro_batch);
+  if (kind == ActionKind::send_backward) return text_of_action(ActionKind::input_gradient, stage, micro_batch);
   return {};
 }
 
@@ -114,11 +114,12 @@ std::string in_due_places(const PlanShape&, const Schedule& computations, const 
     Actions left;
     for (const Action& action : lowered.ranks[rank]) {
       if (const auto needed = needed_before(action, lowered); needed && !before.contains(*needed))
-        return fmt::format("rank {} has {} before {}", rank, text_of(action.kind, action.stage, action.micro_batch),
-                           *needed);
+        return fmt::format("rank {} has {} before {}", rank,
+                           text_of_action(action.kind, action.stage, action.micro_batch), *needed);
       // A whole backward ends with the input's gradient, too.
       const bool is_whole = action.kind == ActionKind::backward;
-      before.insert(text_of(is_whole ? ActionKind::input_gradient : action.kind, action.stage, action.micro_batch));
+      before.insert(
+          text_of_action(is_whole ? ActionKind::input_gradient : action.kind, action.stage, action.micro_batch));
       if (is_compute(action.kind)) left.push_back(action);
     }
     if (left != computations.ranks[rank])
@@ -222,7 +223,7 @@ std::string problem_of_waits(const Actions& actions, int most) {
   int together = 0;
   for (const Action& action : actions) {
     if (action.kind == ActionKind::send_forward || action.kind == ActionKind::send_backward) {
-      under_way.insert(text_of(action.kind, action.stage, action.micro_batch));
+      under_way.insert(text_of_action(action.kind, action.stage, action.micro_batch));
       if (static_cast<int>(under_way.size()) > std::max(most, ++together))
         return fmt::format("{} sends are under way", under_way.size());
     }
@@ -230,7 +231,7 @@ std::string problem_of_waits(const Actions& actions, int most) {
     if (!is_send_wait(action.kind)) continue;
     const bool forward = action.kind == ActionKind::wait_send_forward;
     const ActionKind send = forward ? ActionKind::send_forward : ActionKind::send_backward;
-    if (under_way.erase(text_of(send, action.stage, action.micro_batch)) == 0)
+    if (under_way.erase(text_of_action(send, action.stage, action.micro_batch)) == 0)
       return to_string(action) + " waits for nothing";
   }
   return under_way.empty() ? "" : "nobody waits for " + *under_way.begin();
@@ -262,9 +263,9 @@ struct BadOrder {
 };
 const std::vector<BadOrder>& bad_orders() {
   static const std::vector<BadOrder> list{{"circle", {"0F0,0B0,0F1,0B1", "1F0,1F1,1B1,1B0"}, {0, 1}},
-                                         {"message", {"0F0,0SEND_F0,0B0", "1F0,1B0"}, {0, 1}},
-                                         {"stage", {"0F0,0B0", "1F0,1B0,5F0"}, {0, 1}},
-                                         {"rank", {"0F0,0B0,1F0,1B0", ""}, {0, 1}}};
+                                          {"message", {"0F0,0SEND_F0,0B0", "1F0,1B0"}, {0, 1}},
+                                          {"stage", {"0F0,0B0", "1F0,1B0,5F0"}, {0, 1}},
+                                          {"rank", {"0F0,0B0,1F0,1B0", ""}, {0, 1}}};
   return list;
 }
 void refuses_bad_orders(Context& context) {

@@ -172,14 +172,14 @@ LayeredModel drawn(Random& random) {
 void search_models(Context& context, const std::function<void(Random&, LayeredModel&)>& fill,
                    const std::function<std::string(const LayeredModel&)>& problem) {
   const Property<LayeredModel> property{.draw =
-                                     [&](Random& random) {
-                                       LayeredModel model = drawn(random);
-                                       fill(random, model);
-                                       return model;
-                                     },
-                                 .problem = problem,
-                                 .smaller = smaller,
-                                 .words = [](const LayeredModel& model) { return text_of_model(model); }};
+                                            [&](Random& random) {
+                                              LayeredModel model = drawn(random);
+                                              fill(random, model);
+                                              return model;
+                                            },
+                                        .problem = problem,
+                                        .smaller = smaller,
+                                        .words = [](const LayeredModel& model) { return text_of_model(model); }};
   constexpr int trials = 150;
   report_words(search(property, context.seed(), trials));
 }

@@ -435,8 +435,8 @@ void add_partition_checks(suite::Suite& suite) {
   add("every_item_once", "SCHED-001@8c0f", uniform, {items, parts}, every_item_once);
   add("even_sizes", "SCHED-002@2812", uniform, {items, parts}, even_sizes);
   add("ends_act_alone", "SCHED-003@1760", uniform, {{"given", {"first", "last", "both"}}}, ends_act_alone);
-  add("ends_that_do_not_fit", "SCHED-004@2842", uniform, {suite::Axis{"fault", {"ends_too_large", "rest_without_owner"}}},
-      refuses_bad_partitions);
+  add("ends_that_do_not_fit", "SCHED-004@2842", uniform,
+      {suite::Axis{"fault", {"ends_too_large", "rest_without_owner"}}}, refuses_bad_partitions);
   add("chunks_in_turn", "SCHED-005@c270", uniform, {{"stages", {"1", "3"}}, {"chunks", {"1", "2", "4"}}},
       chunks_in_turn);
   add("least_heaviest", "SCHED-006@45f2", optimal, {weights}, least_heaviest);
@@ -453,7 +453,8 @@ void add_partition_checks(suite::Suite& suite) {
   add("layers_by_hand", "SCHED-012@dab7", {"schedules.count_layer_params"},
       {{"family", {"bilinear", "convolution", "norm", "recurrent", "other"}}}, layers_by_hand);
   add("bad_arguments", "SCHED-013@bad1", uniform,
-      {suite::Axis{"fault", {"no_parts", "negative_items", "no_optimal_parts", "negative_weight", "weight_not_a_number"}}},
+      {suite::Axis{"fault",
+                   {"no_parts", "negative_items", "no_optimal_parts", "negative_weight", "weight_not_a_number"}}},
       refuses_bad_partitions);
 }
 

@@ -22,8 +22,8 @@ const char* const kLayout = "schedules.pipeline_layout";
 const char* const kCounted = "schedules.partition_counted";
 
 // What a recorded case asks, what it answers, and whether it is refused.
-void ask_as_recorded(Context& context, const std::string& op, const char* convention, const json& one,
-                     std::initializer_list<const char*> fields, std::initializer_list<const char*> results) {
+void ask_name_as_recorded(Context& context, const std::string& op, const char* convention, const json& one,
+                          std::initializer_list<const char*> fields, std::initializer_list<const char*> results) {
   json args{{"convention", convention}}, expected = json::object();
   for (const char* field : fields) args[field] = one.at(field);
   const std::string words = fmt::format("{} {}: ", op, args.dump().substr(0, 200));
@@ -49,7 +49,7 @@ void deepspeed_methods(Context& context) {
   const json record = recorded("schedules", "partition_methods");
   for (const json& one : record.at("cases"))
     if (lowered(one.at("method")).starts_with(context.parameters().text("method")))
-      ask_as_recorded(context, kMethod, "deepspeed", one, {"method", "layers", "num_parts"}, {"boundaries"});
+      ask_name_as_recorded(context, kMethod, "deepspeed", one, {"method", "layers", "num_parts"}, {"boundaries"});
 }
 
 void unknown_methods(Context& context) {
@@ -125,8 +125,8 @@ void layouts(Context& context) {
   for (const json& one : record.at("cases"))
     if (one.at("kind") == "layout" && !one.contains("error") &&
         kind_of(one.at("layout")) == context.parameters().text("text"))
-      ask_as_recorded(context, kLayout, "megatron", one, {"layout", "pp", "num_layers", "mtp_num_layers"},
-                      {"stages", "parts", "mtp_standalone"});
+      ask_name_as_recorded(context, kLayout, "megatron", one, {"layout", "pp", "num_layers", "mtp_num_layers"},
+                           {"stages", "parts", "mtp_standalone"});
 }
 
 void refused_layouts(Context& context) {
@@ -135,7 +135,7 @@ void refused_layouts(Context& context) {
   for (const json& one : record.at("cases"))
     if (one.at("kind") == "layout" && one.contains("error") &&
         of_text == one["error"].at("message").get<std::string>().starts_with("Invalid layer character"))
-      ask_as_recorded(context, kLayout, "megatron", one, {"layout", "pp", "num_layers", "mtp_num_layers"}, {});
+      ask_name_as_recorded(context, kLayout, "megatron", one, {"layout", "pp", "num_layers", "mtp_num_layers"}, {});
 }
 
 // ---- ends that are counted ----
@@ -149,8 +149,8 @@ void counted_as_megatron(Context& context) {
   const json counted = counted_of(context.parameters().text("counted"));
   for (const json& one : record.at("cases"))
     if (one.at("kind") == "counted" && first_difference(counted, one).empty())
-      ask_as_recorded(context, kCounted, "megatron", one, {"num_layers", "pp", "chunks", "embedding", "loss"},
-                      {"parts"});
+      ask_name_as_recorded(context, kCounted, "megatron", one, {"num_layers", "pp", "chunks", "embedding", "loss"},
+                           {"parts"});
 }
 
 // Embedding and loss counted, no two parts differ by more than one, and the larger ones are the first.

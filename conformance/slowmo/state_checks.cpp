@@ -391,7 +391,8 @@ void takes(Context& context) {
   comm::Float16 half;
   slowmo::Tensors tensors{.parameters = {what == "halves_without_slow_momentum" ? Buffer{&half, 1, DType::f16}
                                                                                 : Buffer{&value, 1, DType::f64}}};
-  EXPECT_EQ(refusal<InvalidArgument>([&] { alone.make(options, slowmo_steps(context), tensors); }), "nothing was refused")
+  EXPECT_EQ(refusal<InvalidArgument>([&] { alone.make(options, slowmo_steps(context), tensors); }),
+            "nothing was refused")
       << "SLOWMO-036";
 }
 

@@ -200,7 +200,8 @@ TEST(Counterexample, IsSmallAndSaysItsSeed) {
                                     std::get<mutants::RewriteAnswer>(mutants::find_mutant("top.column_major").change));
   const auto failures = run_in_process(case_named(topology(), "topology.map.row_major[shape=random]"), adapter);
   ASSERT_EQ(failures.size(), 1u);
-  EXPECT_THAT(failures.front().text, testing::ContainsRegex("[a-z]+=2 [a-z]+=2: coords\\[1\\]\\[0\\]: expected 0, got 1"));
+  EXPECT_THAT(failures.front().text,
+              testing::ContainsRegex("[a-z]+=2 [a-z]+=2: coords\\[1\\]\\[0\\]: expected 0, got 1"));
   EXPECT_THAT(failures.front().text, HasSubstr("seed 1"));
 }
 

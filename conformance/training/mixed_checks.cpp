@@ -115,7 +115,7 @@ Judgement judgement_of(Context& context, const job::RunSpec& spec, const trainin
 }
 
 // Runs what the axes say on all ranks; the judgement is rank 0's, the others have none.
-Judgement trained(Context& context) {
+Judgement trained_mixed(Context& context) {
   const std::filesystem::path folder = std::filesystem::path(context.scratch()) / "run";
   if (context.rank() == 0) (void)training::write_digits_run(settings_for(context), training::digits(), folder);
   context.world().barrier();
@@ -142,23 +142,25 @@ void job_in_16_bits(Context& context) {
   report_as(std::move(findings), scaling_requirements::kTraining);
 }
 
-void over_tensor_ranks(Context& context) { report_as(trained(context).findings, training_requirements::kTensorRanks); }
+void over_tensor_ranks(Context& context) {
+  report_as(trained_mixed(context).findings, training_requirements::kTensorRanks);
+}
 // A skipped step that left something behind shows in the updates after it.
 void with_overflows(Context& context) {
-  std::vector<Finding> findings = trained(context).findings;
+  std::vector<Finding> findings = trained_mixed(context).findings;
   for (Finding& finding : findings)
     if (finding.requirement == id_of_cited(training_requirements::kUpdate))
       finding.requirement = id_of_cited(scaling_requirements::kSkipLeaves);
   report_as(std::move(findings), scaling_requirements::kTraining);
 }
-void in_16_bits(Context& context) { report_as(trained(context).findings, scaling_requirements::kTraining); }
-void clipped_training(Context& context) { report_as(trained(context).findings, scaling_requirements::kClips); }
+void in_16_bits(Context& context) { report_as(trained_mixed(context).findings, scaling_requirements::kTraining); }
+void clipped_training(Context& context) { report_as(trained_mixed(context).findings, scaling_requirements::kClips); }
 void autocast_clipped(Context& context) {
-  std::vector<Finding> findings = trained(context).findings;
+  std::vector<Finding> findings = trained_mixed(context).findings;
   for (Finding& finding : findings) finding.requirement = id_of_cited(scaling_requirements::kAutocastClips);
   report(findings);
 }
-void bits_of_16(Context& context) { report_as(trained(context).findings, scaling_requirements::kBits); }
+void bits_of_16(Context& context) { report_as(trained_mixed(context).findings, scaling_requirements::kBits); }
 
 // ---- one layer ----
 

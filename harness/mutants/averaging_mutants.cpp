@@ -25,7 +25,7 @@ using training::AveragedSteps;
 
 namespace {
 
-MakeSteps planning(std::function<void(const Setting&, std::int64_t step, StepPlan&)> change) {
+MakeSteps planning_averages(std::function<void(const Setting&, std::int64_t step, StepPlan&)> change) {
   return with([change = std::move(change)](AveragedSteps& steps) {
     steps.slowmo.plan = [change](const Setting& setting, std::int64_t step) {
       StepPlan plan = slowmo::plan_of(setting, step);
@@ -42,14 +42,14 @@ MakeSteps dividing_by_world(Mean what) {
   });
 }
 
-std::string at(const char* check, const std::string& parameters, int world) {
+std::string at_averaging(const char* check, const std::string& parameters, int world) {
   return "training.averaging." + std::string(check) + "[" + parameters + ",world=" + std::to_string(world) + "]";
 }
 std::string judged(const char* algorithm, int node, int world) {
-  return at("judged", "algorithm=" + std::string(algorithm) + ",node=" + std::to_string(node), world);
+  return at_averaging("judged", "algorithm=" + std::string(algorithm) + ",node=" + std::to_string(node), world);
 }
 std::string of(const char* check, const char* algorithm, int world) {
-  return at(check, "algorithm=" + std::string(algorithm), world);
+  return at_averaging(check, "algorithm=" + std::string(algorithm), world);
 }
 
 void keep_first_rate(AveragedSteps& steps) {
@@ -149,21 +149,23 @@ std::vector<Mutant> of_averages() {
       {"train.averages_a_step_early", "TRAIN-043", "LocalSGD averages a step early, from the first step on",
        "steps counted from 0 and from 1 are mixed up", judged("localsgd", 1, 3), judged("sgp", 1, 3),
        "stochastic gradient push averages nothing",
-       planning([](const Setting& setting, std::int64_t step, StepPlan& plan) {
+       planning_averages([](const Setting& setting, std::int64_t step, StepPlan& plan) {
          plan.average = setting.local_sgd && step % setting.local_sgd_frequency == 0;
        })},
       {"train.averages_every_other_step", "TRAIN-048", "every other average is left out",
-       "a step that is counted in forward and in backward", at("equals_synchronous", "algorithm=localsgd-1,node=1", 3),
-       at("equals_synchronous", "algorithm=localsgd-1,node=1", 1), "alone, there is nothing to average",
-       planning(
+       "a step that is counted in forward and in backward",
+       at_averaging("equals_synchronous", "algorithm=localsgd-1,node=1", 3),
+       at_averaging("equals_synchronous", "algorithm=localsgd-1,node=1", 1), "alone, there is nothing to average",
+       planning_averages(
            [](const Setting&, std::int64_t step, StepPlan& plan) { plan.average = plan.average && step % 2 == 0; })},
       {"train.running_statistics_apart", "TRAIN-046", "running statistics stay each rank's own",
-       "buffers not broadcast", at("running_statistics", "algorithm=localsgd,model=conv_norm", 3),
-       at("running_statistics", "algorithm=localsgd,model=conv_norm", 1), "alone, a rank's own are rank 0's",
+       "buffers not broadcast", at_averaging("running_statistics", "algorithm=localsgd,model=conv_norm", 3),
+       at_averaging("running_statistics", "algorithm=localsgd,model=conv_norm", 1), "alone, a rank's own are rank 0's",
        with([](AveragedSteps& steps) { steps.slowmo.broadcasts_buffers = [](bool, std::int64_t) { return false; }; })},
       {"train.halves_lose_for_good", "TRAIN-052", "masters become the average of the halves", "error feedback left out",
-       at("halves", "algorithm=localsgd,type=float16", 3), at("halves", "algorithm=localsgd,type=float16", 1),
-       "alone, there is nothing to average", with([](AveragedSteps& steps) {
+       at_averaging("halves", "algorithm=localsgd,type=float16", 3),
+       at_averaging("halves", "algorithm=localsgd,type=float16", 1), "alone, there is nothing to average",
+       with([](AveragedSteps& steps) {
          steps.slowmo.error_before = [](const device::Place& place, std::span<const gossip::TensorPair> halves) {
            for (const auto& [half, master] : halves)
              slowmo::subtract(place, std::array{gossip::TensorPair{master, master}});
@@ -184,29 +186,30 @@ std::vector<Mutant> of_slow_steps() {
        "shard boundary rounded down", of("memory_efficient", "slowmo", 3), of("memory_efficient", "slowmo", 1),
        "alone, there is one shard", with(lose_the_last_of_shards)},
       {"train.evaluation_gossips", "TRAIN-050", "an evaluation mixes, as a step does", "eval that still gossips",
-       at("evaluates", "algorithm=sgp-star,model=mlp", 3), at("evaluates", "algorithm=sgp-star,model=mlp", 1),
-       "alone, there is nobody to mix with", with(step_in_evaluation)},
+       at_averaging("evaluates", "algorithm=sgp-star,model=mlp", 3),
+       at_averaging("evaluates", "algorithm=sgp-star,model=mlp", 1), "alone, there is nobody to mix with",
+       with(step_in_evaluation)},
       {"train.slow_momentum_not_saved", "TRAIN-051", "a checkpoint has no slow momentum",
        "a checkpoint of weight and numerator flag alone", of("resumes", "slowmo", 3), of("resumes", "localsgd", 3),
        "there is no slow momentum", with(forget_slow_momentum)},
       {"train.overlap_collects_late", "TRAIN-110", "what was handed over is collected a step late",
-       "synch_freq counts from 1", at("overlaps", "algorithm=sgp-star-overlap,lag=2,node=1", 3), "",
+       "synch_freq counts from 1", at_averaging("overlaps", "algorithm=sgp-star-overlap,lag=2,node=1", 3), "",
        "every case overlaps",
        with([](AveragedSteps& steps) { steps.slowmo.collects = [](int behind, int lag) { return behind > lag; }; })},
       {"train.gossip_overwrites_masters", "TRAIN-200", "masters become what gossip made of their halves",
        "a copy where an error is to be added",
-       at("overlaps_halves", "algorithm=sgp-star-overlap,type=float16,lag=0", 3),
-       at("overlaps", "algorithm=sgp-star-overlap,lag=0,node=1", 3), "parameters of 32 bits have no masters",
+       at_averaging("overlaps_halves", "algorithm=sgp-star-overlap,type=float16,lag=0", 3),
+       at_averaging("overlaps", "algorithm=sgp-star-overlap,lag=0,node=1", 3), "parameters of 32 bits have no masters",
        with([](AveragedSteps& steps) { steps.slowmo.error_after = overwrite_masters; })},
       {"train.checkpoint_overwrites_masters", "TRAIN-200",
        "where a checkpoint adds a round, masters become their halves", "a copy where an error is to be added",
-       at("lags_over_checkpoints", "algorithm=sgp-star-overlap,type=float16,lag=2,checkpoints=2", 3),
-       at("overlaps_halves", "algorithm=sgp-star-overlap,type=float16,lag=2", 3), "nothing is saved",
+       at_averaging("lags_over_checkpoints", "algorithm=sgp-star-overlap,type=float16,lag=2,checkpoints=2", 3),
+       at_averaging("overlaps_halves", "algorithm=sgp-star-overlap,type=float16,lag=2", 3), "nothing is saved",
        with(overwrite_masters_at_checkpoints)},
       {"train.checkpoint_beside_gossip", "TRAIN-201", "a checkpoint does not wait for what is under way",
        "a state that is saved while a thread changes it",
-       at("lags_over_checkpoints", "algorithm=sgp-star-overlap,type=float32,lag=2,checkpoints=2", 3),
-       at("overlaps", "algorithm=sgp-star-overlap,lag=2,node=1", 3), "nothing is saved",
+       at_averaging("lags_over_checkpoints", "algorithm=sgp-star-overlap,type=float32,lag=2,checkpoints=2", 3),
+       at_averaging("overlaps", "algorithm=sgp-star-overlap,lag=2,node=1", 3), "nothing is saved",
        with([](AveragedSteps& steps) { steps.slowmo.drains = [] { return false; }; })},
       {"train.averages_through_the_host", "TRAIN-212", "what is averaged goes through the host's memory",
        "an option that only a test looks at", of("stays_there", "localsgd", 2), "",
@@ -220,15 +223,15 @@ std::vector<Mutant> of_slow_steps() {
        "COL-02", of("stays_there", "sgp-star", 2), of("stays_there", "localsgd", 2), "LocalSGD mixes nothing",
        changing<gossip::MixWork>(lose_tails)},
       {"train.resumes_with_any_optimizer", "TRAIN-111", "a checkpoint does not say of which optimizer it is",
-       "a field that nobody added", at("other_runs", "differs=optimizer", 3), at("other_runs", "differs=dtype", 3),
-       "the other type is still seen", with([](AveragedSteps& steps) {
+       "a field that nobody added", at_averaging("other_runs", "differs=optimizer", 3),
+       at_averaging("other_runs", "differs=dtype", 3), "the other type is still seen", with([](AveragedSteps& steps) {
          steps.same = [](training::Configuration all) {
            std::erase_if(all, [](const auto& field) { return field.first == "optimizer"; });
            return all;
          };
        })},
       {"train.takes_any_decay", "TRAIN-112", "decays are not looked at", "a rate of 0 or infinity is a number, too",
-       at("rates", "decay=1e30", 3), at("rates", "decay=1.1", 3), "float32 holds all rates",
+       at_averaging("rates", "decay=1e30", 3), at_averaging("rates", "decay=1.1", 3), "float32 holds all rates",
        with([](AveragedSteps& steps) {
          steps.accept = [](const job::RunSpec&, const training::AveragingSettings&) {};
        })},

@@ -409,16 +409,17 @@ struct At {
   int data = 1;
   int world = 2;
 };
-std::string single_device(const At& at) {
+std::string single_device(const At& at_pipeline) {
   return fmt::format("pipeline.training.single_device[schedule={},micro_batches={},accumulation={},data={},world={}]",
-                     at.schedule, at.micro_batches, at.accumulation, at.data, at.world);
+                     at_pipeline.schedule, at_pipeline.micro_batches, at_pipeline.accumulation, at_pipeline.data,
+                     at_pipeline.world);
 }
 std::string tied(const char* model, const char* schedule, int data, int world, int accumulation = 1) {
   return fmt::format("pipeline.training.tied[model={},schedule={},accumulation={},data={},world={}]", model, schedule,
                      accumulation, data, world);
 }
 // "pipeline.training.steps[steps=4,schedule=1f1b,world=2]".
-std::string at(const char* check, const std::string& parameters) {
+std::string at_pipeline(const char* check, const std::string& parameters) {
   return fmt::format("pipeline.training.{}[{}]", check, parameters);
 }
 std::string shapes(const char* shapes, const char* schedule) {
@@ -455,11 +456,11 @@ std::vector<Mutant> gradient_faults() {
 
 std::vector<Mutant> more_gradient_faults() {
   const std::string one_micro_batch = single_device({.schedule = "gpipe", .micro_batches = "1"});
-  const std::string once = at("steps", "steps=1,schedule=1f1b,world=2");
+  const std::string once = at_pipeline("steps", "steps=1,schedule=1f1b,world=2");
   return {
       {"pipe.normalise_after_backward", "PIPE-002", "what is propagated back is the sum over rows, not their mean",
-       "PIPE-11", single_device({}), at("rows", "rows=1,schedule=1f1b,world=2"), "each micro-batch has one row",
-       with(normalise_after_backward)},
+       "PIPE-11", single_device({}), at_pipeline("rows", "rows=1,schedule=1f1b,world=2"),
+       "each micro-batch has one row", with(normalise_after_backward)},
       {"pipe.divided_by_two", "PIPE-002", "the sum over data ranks is divided by two, however many there are", "RED-01",
        single_device({.data = 3, .world = 6}), single_device({.data = 2, .world = 4}), "there are two data ranks",
        with(divided_by_two)},
@@ -476,33 +477,33 @@ std::vector<Mutant> more_gradient_faults() {
        with([](ExecutorSteps& steps) { steps.pipeline.executor.start = start_and_reuse; }), "chaos:1", "plain"},
       {"pipe.weight_half_twice", "PIPE-013", "weight gradients are computed with the input's, and again by themselves",
        "Qi et al., arXiv:2401.10241: a split backward that runs the graph twice",
-       at("products", "schedule=zb-h1,world=2"), at("products", "schedule=1f1b,world=2"), "backwards are whole",
-       with(weight_half_twice)},
+       at_pipeline("products", "schedule=zb-h1,world=2"), at_pipeline("products", "schedule=1f1b,world=2"),
+       "backwards are whole", with(weight_half_twice)},
       {"pipe.sticky_hook", "PIPE-014", "gradients of outputs are changed once more with each step", "PIPE-19",
-       at("steps", "steps=4,schedule=1f1b,world=2"), once, "there is one step", with(sticky_hook)},
+       at_pipeline("steps", "steps=4,schedule=1f1b,world=2"), once, "there is one step", with(sticky_hook)},
       {"pipe.stale_shapes", "PIPE-014", "shapes that were told before are taken for known", "P2P-06",
-       at("steps", "steps=4,schedule=zb-h1,world=2"), once, "there is one step", with(stale_shapes)},
+       at_pipeline("steps", "steps=4,schedule=zb-h1,world=2"), once, "there is one step", with(stale_shapes)},
   };
 }
 
 std::vector<Mutant> list_faults() {
-  const std::string single = at("lists", "list=single,wire=f32,schedule=1f1b,world=2");
+  const std::string single = at_pipeline("lists", "list=single,wire=f32,schedule=1f1b,world=2");
   const char* one_tensor = "one tensor is handed on";
   const auto hearing = [](void (*heard)(std::span<std::int64_t>)) {
     return with([heard](ExecutorSteps& steps) { steps.pipeline.heard = heard; });
   };
   return {
       {"pipe.sum_outputs", "PIPE-012", "the gradients of a stage's two outputs are added, and both get the sum",
-       "PIPE-14", at("lists", "list=several,wire=f32,schedule=zb-h1,world=2"), single, one_tensor,
+       "PIPE-14", at_pipeline("lists", "list=several,wire=f32,schedule=zb-h1,world=2"), single, one_tensor,
        with([](ExecutorSteps& steps) { steps.pipeline.output_gradients = sum_outputs; })},
       {"pipe.list_of_floats", "PIPE-012", "what comes is taken for float32, whatever its description says", "P2P-01",
-       at("lists", "list=several,wire=f16,schedule=1f1b,world=3"), single, one_tensor, hearing(hear_floats)},
+       at_pipeline("lists", "list=several,wire=f16,schedule=1f1b,world=3"), single, one_tensor, hearing(hear_floats)},
       {"pipe.list_without_integers", "PIPE-012", "tensors that have no gradient to come are left out of a list",
-       "P2P-02", at("lists", "list=several,wire=bf16,schedule=interleaved-1f1b,world=2"), single, one_tensor,
+       "P2P-02", at_pipeline("lists", "list=several,wire=bf16,schedule=interleaved-1f1b,world=2"), single, one_tensor,
        hearing(hear_no_integers)},
       {"pipe.evaluation_trains", "PIPE-016", "layers are not told that a call only evaluates",
-       "torch.nn.Module.eval() that nobody calls", at("statistics", "evaluates=yes,schedule=1f1b,world=2"),
-       at("statistics", "evaluates=no,schedule=1f1b,world=2"), "nothing is evaluated",
+       "torch.nn.Module.eval() that nobody calls", at_pipeline("statistics", "evaluates=yes,schedule=1f1b,world=2"),
+       at_pipeline("statistics", "evaluates=no,schedule=1f1b,world=2"), "nothing is evaluated",
        with([](ExecutorSteps& steps) { steps.pipeline.trains = [](bool) { return true; }; })},
   };
 }
@@ -522,8 +523,9 @@ std::vector<Mutant> record_faults() {
        "PIPE-16", single_device({.data = 2, .world = 4}), single_device({.world = 4}), "there is one data rank",
        with(last_added_after_reduction)},
       {"pipe.momentum_on_rank_0_alone", "PIPE-003", "the ranks after the first have no momentum",
-       "an optimizer that is made of one stage's settings", at("optimizers", "optimizer=sgd,schedule=1f1b,world=2"),
-       single_device({}), "there is no momentum", with(momentum_on_rank_0_alone)},
+       "an optimizer that is made of one stage's settings",
+       at_pipeline("optimizers", "optimizer=sgd,schedule=1f1b,world=2"), single_device({}), "there is no momentum",
+       with(momentum_on_rank_0_alone)},
       {"pipe.last_loss", "PIPE-005", "the loss is that of the last micro-batch", "a loss that nobody averages",
        single_device({.schedule = "zbv"}), single_device({.micro_batches = "1"}), "there is one micro-batch",
        with(last_loss)},
@@ -549,7 +551,9 @@ std::vector<Mutant> tied_faults() {
 
 std::vector<Mutant> more_tied_faults() {
   const std::string one_call = tied("tied", "1f1b", 1, 2), three_calls = tied("tied", "1f1b", 1, 2, 3);
-  const auto shared = [](const char* copies) { return at("shared", fmt::format("copies={},world=3", copies)); };
+  const auto shared = [](const char* copies) {
+    return at_pipeline("shared", fmt::format("copies={},world=3", copies));
+  };
   return {
       {"tie.after_scatter", "PIPE-006", "the gradients of tied copies are summed when data ranks have averaged parts",
        "TIE-02", tied("tied", "1f1b", 2, 4), one_call, "there is one data rank", with(sum_after_scatter)},

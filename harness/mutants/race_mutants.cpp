@@ -131,7 +131,7 @@ bool names_fused(const json& names) {
   return names.is_array() && !names.empty() && names[0].get<std::string>().starts_with("coalesce_grad");
 }
 // Of the dependency ops around a fused reduction: the one ahead of it writes the fused variable.
-bool is_dependency(const json& op, bool ahead) {
+bool is_race_dependency(const json& op, bool ahead) {
   if (!is_type(op, "nop")) return false;
   return names_fused(ahead ? op.at("outputs").at("Out") : op.at("inputs").at("X"));
 }
@@ -141,7 +141,7 @@ void coalesce_late(json& ops) {
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (!is_type(ops[i], "coalesce_tensor")) continue;
     std::size_t to = i + 1;
-    while (to < ops.size() && !is_dependency(ops[to], true) && !is_type(ops[to], "all_reduce")) ++to;
+    while (to < ops.size() && !is_race_dependency(ops[to], true) && !is_type(ops[to], "all_reduce")) ++to;
     for (std::size_t k = i; k + 1 < to; ++k) std::swap(ops[k], ops[k + 1]);
     i = to;
   }
@@ -206,10 +206,10 @@ std::vector<Mutant> transformation_mutants() {
        ends_with([](json& ops) { erase_ops(ops, [](const json& op) { return is_type(op, "c_wait_comm"); }); })},
       {"pass.dependency_before_missing", "PASS-084", "a fused reduction does not wait for its members", "OVL-11",
        races + "[steps=plain]", races + "[steps=second_derivative]", "nothing is fused",
-       ends_with([](json& ops) { erase_ops(ops, [](const json& op) { return is_dependency(op, true); }); })},
+       ends_with([](json& ops) { erase_ops(ops, [](const json& op) { return is_race_dependency(op, true); }); })},
       {"pass.dependency_after_missing", "PASS-084", "nobody waits for a fused reduction", "OVL-11",
        races + "[steps=late]", races + "[steps=second_derivative]", "nothing is fused",
-       ends_with([](json& ops) { erase_ops(ops, [](const json& op) { return is_dependency(op, false); }); })},
+       ends_with([](json& ops) { erase_ops(ops, [](const json& op) { return is_race_dependency(op, false); }); })},
       {"pass.foreign_waits_removed", "PASS-084", "waits of other rings go with the pass's own",
        "the source removes every wait without slots", races + "[steps=foreign_wait]", races + "[steps=plain]",
        "there are no other waits", ends_with([](json& ops) {

@@ -229,14 +229,14 @@ void early_reuse(ReducerSteps& steps) {
 
 // ---- cases ----
 
-std::string at(const char* check, const std::string& parameters, int world) {
+std::string at_reducer(const char* check, const std::string& parameters, int world) {
   return std::string("bucketing.reducer.") + check + "[" + parameters + (parameters.empty() ? "" : ",") +
          "world=" + std::to_string(world) + "]";
 }
 
 std::vector<Mutant> places() {
   const auto one = [](const char* model, const char* memory, int world) {
-    return at("single_device", std::string("model=") + model + ",memory=" + memory, world);
+    return at_reducer("single_device", std::string("model=") + model + ",memory=" + memory, world);
   };
   return {
       {"bkt.stale_view", "BUCKET-050", "from the second step on, memory that is handed in is not copied to its bucket",
@@ -263,8 +263,8 @@ std::vector<Mutant> places() {
        one("mlp", "views", 1), "alone, what was not reduced is the mean", with(no_wait)},
       racing({"ovl.early_reuse", "BUCKET-050",
               "the memory that a reduction reads is written again while it is under way", "OVL-08",
-              one("mlp", "views", 3), at("starts_in_plan_order", "limit=flat,passes=1", 2), "numbers are not looked at",
-              with(early_reuse)}),
+              one("mlp", "views", 3), at_reducer("starts_in_plan_order", "limit=flat,passes=1", 2),
+              "numbers are not looked at", with(early_reuse)}),
       {"red.divided_twice", "BUCKET-050", "averages are divided by the ranks once more", "RED-04",
        one("mlp", "views", 2), one("mlp", "views", 1), "there is one rank", scaling([](const Scaling& scaling) {
          Divisors divisors = bucketing::divisors_of(scaling);
@@ -279,10 +279,10 @@ std::vector<Mutant> places() {
 
 std::vector<Mutant> passes() {
   const auto accumulation = [](const char* passes, const char* memory, int world) {
-    return at("accumulation", std::string("passes=") + passes + ",memory=" + memory, world);
+    return at_reducer("accumulation", std::string("passes=") + passes + ",memory=" + memory, world);
   };
   const auto rebuilt = [](const char* order, const char* passes, int world) {
-    return at("rebuilt", std::string("order=") + order + ",passes=" + passes, world);
+    return at_reducer("rebuilt", std::string("order=") + order + ",passes=" + passes, world);
   };
   return {
       {"bkt.reduce_first_mb", "BUCKET-051", "reductions begin in the first pass of a step", "BKT-17",
@@ -313,7 +313,7 @@ std::vector<Mutant> passes() {
 
 std::vector<Mutant> unused() {
   const auto lacking = [](const char* check, const char* what, const char* memory, int world) {
-    return at(check, std::string("lacking=") + what + ",memory=" + memory, world);
+    return at_reducer(check, std::string("lacking=") + what + ",memory=" + memory, world);
   };
   const char* all_there = "every rank has every gradient";
   return {
@@ -336,13 +336,14 @@ std::vector<Mutant> unused() {
 std::vector<Mutant> additions() {
   const std::string same_sum = "two numbers have the same sum in either order";
   const auto join = [](const char* rows, const char* divisor, int world) {
-    return at("join", std::string("rows=") + rows + ",divisor=" + divisor, world);
+    return at_reducer("join", std::string("rows=") + rows + ",divisor=" + divisor, world);
   };
   return {
-      {"ovl.random_race", "BUCKET-055", "some reductions add from the last rank down", "OVL-07", at("same_bits", "", 3),
-       at("same_bits", "", 2), same_sum, with(random_race)},
+      {"ovl.random_race", "BUCKET-055", "some reductions add from the last rank down", "OVL-07",
+       at_reducer("same_bits", "", 3), at_reducer("same_bits", "", 2), same_sum, with(random_race)},
       {"bkt.fused_adds_otherwise", "BUCKET-056", "buckets of several gradients are added from the last rank down",
-       "BKT-14", at("fused", "memory=views", 3), at("fused", "memory=views", 2), same_sum, with(fused_adds_otherwise)},
+       "BKT-14", at_reducer("fused", "memory=views", 3), at_reducer("fused", "memory=views", 2), same_sum,
+       with(fused_adds_otherwise)},
       {"red.join_divides_by_all", "BUCKET-057", "sums are divided by all ranks, also by those that have no rows left",
        "DDP join: divide_by_initial_world_size", join("uneven", "present_ranks", 2), join("even", "present_ranks", 2),
        "all have rows to the end", scaling([](const Scaling& scaling) {
@@ -355,10 +356,10 @@ std::vector<Mutant> additions() {
 
 std::vector<Mutant> starting() {
   const auto limit = [](const char* check, const char* limit, int world) {
-    return at(check, std::string("limit=") + limit, world);
+    return at_reducer(check, std::string("limit=") + limit, world);
   };
   const auto order = [](const char* limit, int world) {
-    return at("starts_in_plan_order", std::string("limit=") + limit + ",passes=1", world);
+    return at_reducer("starts_in_plan_order", std::string("limit=") + limit + ",passes=1", world);
   };
   return {
       {"bkt.set_order", "BUCKET-058", "each rank starts its buckets in an order of its own", "BKT-16",
@@ -386,10 +387,11 @@ std::vector<Mutant> starting() {
                 steps.may_start = [](const Waiting& bucket) { return bucket.missing < bucket.members; };
               })}),
       {"ovl.broadcast_before_init", "BUCKET-086", "initial values are broadcast when the reducer is made", "OVL-10",
-       at("initial_values", "given=after", 2), at("initial_values", "given=before", 2), "they are given by then",
+       at_reducer("initial_values", "given=after", 2), at_reducer("initial_values", "given=before", 2),
+       "they are given by then",
        with([](ReducerSteps& steps) { steps.broadcasts_initial = [](bool first_pass) { return !first_pass; }; })},
       {"bkt.buffers_each_mb", "BUCKET-061", "buffers are broadcast in every pass", "BKT-20",
-       at("buffers", "passes=3", 2), at("buffers", "passes=1", 2), "a step has one",
+       at_reducer("buffers", "passes=3", 2), at_reducer("buffers", "passes=1", 2), "a step has one",
        with([](ReducerSteps& steps) { steps.broadcasts_buffers = [](bool) { return true; }; })},
   };
 }
@@ -403,26 +405,27 @@ Divisors both_halves_alike(const Scaling& scaling) {
 
 std::vector<Mutant> numbers() {
   const auto division = [](const char* kind, int world) {
-    return at("division", std::string("division=") + kind + ",memory=views", world);
+    return at_reducer("division", std::string("division=") + kind + ",memory=views", world);
   };
   const auto half = [](const char* values, int world) {
-    return at("half_stays_finite", std::string("dtype=f16,values=") + values, world);
+    return at_reducer("half_stays_finite", std::string("dtype=f16,values=") + values, world);
   };
   const auto wires = [](int buffers, int buckets) {
-    return at("wire_buffers", "buffers=" + std::to_string(buffers) + ",buckets=" + std::to_string(buckets), 2);
+    return at_reducer("wire_buffers", "buffers=" + std::to_string(buffers) + ",buckets=" + std::to_string(buckets), 2);
   };
   return {
       {"red.avg_factor", "BUCKET-062", "the sum is divided by what was already divided by before", "RED-02",
        division("before", 3), division("split", 4), "both parts are 2", scaling(both_halves_alike)},
       {"red.expert_unscaled", "BUCKET-085", "the gradients of an expert are divided by the ranks that hold it",
-       "RED-03", at("experts", "experts=2", 4), at("experts", "experts=1", 4), "every rank holds the expert",
-       scaling([](const Scaling& scaling) {
+       "RED-03", at_reducer("experts", "experts=2", 4), at_reducer("experts", "experts=1", 4),
+       "every rank holds the expert", scaling([](const Scaling& scaling) {
          Scaling of_group = scaling;
          of_group.split.reset();
          return bucketing::divisors_of(of_group);
        })},
-      {"red.scale_sum_loss", "BUCKET-063", "sums are divided by the ranks", "RED-11", at("sum", "result=sum", 2),
-       at("sum", "result=average", 2), "they are to be", scaling([](const Scaling& scaling) {
+      {"red.scale_sum_loss", "BUCKET-063", "sums are divided by the ranks", "RED-11",
+       at_reducer("sum", "result=sum", 2), at_reducer("sum", "result=average", 2), "they are to be",
+       scaling([](const Scaling& scaling) {
          Scaling average = scaling;
          average.average = true;
          return bucketing::divisors_of(average);
@@ -444,9 +447,11 @@ std::vector<Mutant> numbers() {
 }
 
 std::vector<Mutant> refused() {
-  const auto plans = [](const char* differs) { return at("other_plans", std::string("differs=") + differs, 2); };
-  const auto refusal = [](const char* what) { return at("refusals", std::string("what=") + what, 3); };
-  const auto late = [](const char* what) { return at("late", std::string("late=") + what, 3); };
+  const auto plans = [](const char* differs) {
+    return at_reducer("other_plans", std::string("differs=") + differs, 2);
+  };
+  const auto refusal = [](const char* what) { return at_reducer("refusals", std::string("what=") + what, 3); };
+  const auto late = [](const char* what) { return at_reducer("late", std::string("late=") + what, 3); };
   return {
       {"bkt.plans_not_compared", "BUCKET-066", "plans are not compared", "BKT-02", plans("limits"), plans("nothing"),
        "they are the same", with([](ReducerSteps& steps) { steps.agree = [](auto&&...) {}; })},
@@ -476,14 +481,14 @@ comm::Work add_in_bf16(Communicator& group, Buffer values, comm::ReduceOp op) {
   auto* to = static_cast<float*>(values.data);
   for (std::size_t i = 0; i < count; ++i) {
     to[i] = all[i];
-    for (std::size_t at = i + count; at < all.size(); at += count)
-      to[i] = comm::to_float(comm::to_bfloat16(to[i] + all[at]));
+    for (std::size_t at_reducer = i + count; at_reducer < all.size(); at_reducer += count)
+      to[i] = comm::to_float(comm::to_bfloat16(to[i] + all[at_reducer]));
   }
   return {};
 }
 
 std::vector<Mutant> memory() {
-  const auto of = [](const char* check, const std::string& parameters) { return at(check, parameters, 3); };
+  const auto of = [](const char* check, const std::string& parameters) { return at_reducer(check, parameters, 3); };
   return {
       {"bkt.shared_memory_taken", "BUCKET-100", "gradients that share memory are reduced in it",
        "a view that is handed in beside its base", of("shared_memory", "shared=end"),
@@ -519,11 +524,12 @@ std::vector<Mutant> memory() {
        with([](ReducerSteps& steps) { steps.start = add_in_bf16; })},
       {"ovl.told_at_the_start", "BUCKET-103", "who asks is told of a bucket when it is started",
        "OVL-01: a reader that waits for nothing", of("told", "limit=flat,memory=own"),
-       at("told", "limit=flat,memory=own", 1), "alone, a sum is there from the start",
+       at_reducer("told", "limit=flat,memory=own", 1), "alone, a sum is there from the start",
        with([](ReducerSteps& steps) { steps.tells = [](bool is_reduced) { return !is_reduced; }; })},
       {"bkt.delayed_first", "BUCKET-107", "the last bucket is started as soon as it is complete, ahead of all others",
        "a queue of what is complete", of("left_alone", "delayed=first_ready"),
-       at("starts_in_plan_order", "limit=flat,passes=1", 3), "there is one bucket", with([](ReducerSteps& steps) {
+       at_reducer("starts_in_plan_order", "limit=flat,passes=1", 3), "there is one bucket",
+       with([](ReducerSteps& steps) {
          steps.order = [](const Plan& plan, const Communicator& group) {
            std::vector<int> order = bucketing::order_of(plan, group);
            if (!order.empty()) std::ranges::rotate(order, order.end() - 1);
@@ -531,7 +537,7 @@ std::vector<Mutant> memory() {
          };
        })},
       {"red.neighbours_part", "BUCKET-104", "each rank takes the next one's part for its own",
-       "a rank of another group: RED-01", of("shared_out", "division=sum"), at("shared_out", "division=sum", 1),
+       "a rank of another group: RED-01", of("shared_out", "division=sum"), at_reducer("shared_out", "division=sum", 1),
        "there is one part",
        with([](ReducerSteps& steps) { steps.part_of_rank = [](int rank, int ranks) { return (rank + 1) % ranks; }; })},
   };
@@ -539,10 +545,10 @@ std::vector<Mutant> memory() {
 
 std::vector<Mutant> instances() {
   const auto of = [](int instances, int world) {
-    return at("instances", "instances=" + std::to_string(instances) + ",division=collective", world);
+    return at_reducer("instances", "instances=" + std::to_string(instances) + ",division=collective", world);
   };
   const auto lazy = [](const char* memory, const char* lacking) {
-    return at("lazy", std::string("memory=") + memory + ",lacking=" + lacking, 2);
+    return at_reducer("lazy", std::string("memory=") + memory + ",lacking=" + lacking, 2);
   };
   return {
       {"bkt.instances_apart", "BUCKET-213", "each instance has a mean of its own",
@@ -607,8 +613,8 @@ MakeSteps without_directions(std::int64_t from) {
     training::ExecutorSteps steps;
     steps.power_sgd.orthonormalise_narrow = [from](std::span<double> matrix, std::int64_t columns, double epsilon) {
       bucketing::orthonormalise(matrix, columns, epsilon);
-      for (std::size_t at = 0; at < matrix.size(); ++at)
-        if (static_cast<std::int64_t>(at) % columns >= from) matrix[at] = 0;
+      for (std::size_t at_reducer = 0; at_reducer < matrix.size(); ++at_reducer)
+        if (static_cast<std::int64_t>(at_reducer) % columns >= from) matrix[at_reducer] = 0;
     };
     return suite::Steps(std::move(steps));
   };
@@ -628,25 +634,28 @@ void last_bucket_alone(ReducerSteps& steps) {
 }
 
 std::vector<Mutant> of_models() {
-  const auto at = [](const char* check, const std::string& parameters, int world) {
+  const auto at_reducer = [](const char* check, const std::string& parameters, int world) {
     return std::string("bucketing.training.") + check + "[" + parameters + ",world=" + std::to_string(world) + "]";
   };
   const auto buckets = [&](const char* buckets) {
-    return at("single_device", std::string("model=mlp,buckets=") + buckets + ",accumulation=1", 2);
+    return at_reducer("single_device", std::string("model=mlp,buckets=") + buckets + ",accumulation=1", 2);
   };
   const auto overlapped = [&](const char* micro_batches) {
-    return at("overlapped", std::string("model=gpt,micro_batches=") + micro_batches, 2);
+    return at_reducer("overlapped", std::string("model=gpt,micro_batches=") + micro_batches, 2);
   };
   const auto rows = [&](const char* rows) {
-    return at("uneven_rows", std::string("rows=") + rows + ",divisor=present_ranks,accumulation=1", 2);
+    return at_reducer("uneven_rows", std::string("rows=") + rows + ",divisor=present_ranks,accumulation=1", 2);
   };
   const auto statistics = [&](const char* statistics) {
-    return at("statistics", std::string("statistics=") + statistics + ",reduced=afterwards,accumulation=1", 2);
+    return at_reducer("statistics", std::string("statistics=") + statistics + ",reduced=afterwards,accumulation=1", 2);
   };
   const auto hooked = [&](const char* compression, int world = 2) {
-    return at("hooked", std::string("model=perceptron,compression=") + compression + ",reduced=afterwards", world);
+    return at_reducer("hooked", std::string("model=perceptron,compression=") + compression + ",reduced=afterwards",
+                      world);
   };
-  const auto models = [&](const char* buckets) { return at("models", std::string("model=gpt,buckets=") + buckets, 2); };
+  const auto models = [&](const char* buckets) {
+    return at_reducer("models", std::string("model=gpt,buckets=") + buckets, 2);
+  };
   return {
       {"bkt.first_bucket_alone", "BUCKET-070", "only the first bucket is reduced", "BKT-19: a loop over one bucket",
        buckets("several"), buckets("flat"), "there is one", training_with([](ReducerSteps& steps) {
@@ -654,8 +663,8 @@ std::vector<Mutant> of_models() {
        })},
       {"red.compressed_sum", "BUCKET-080", "compressed gradients are added and not divided",
        "DDP fp16_compress_hook: the hook divides, not the reducer",
-       at("compressed", "model=mlp,dtype=bf16,accumulation=1", 2),
-       at("compressed", "model=mlp,dtype=bf16,accumulation=1", 1), "alone, the sum is the mean",
+       at_reducer("compressed", "model=mlp,dtype=bf16,accumulation=1", 2),
+       at_reducer("compressed", "model=mlp,dtype=bf16,accumulation=1", 1), "alone, the sum is the mean",
        training_with(sum_where_compressed)},
       {"bkt.ready_at_first_use", "BUCKET-081",
        "a gradient counts as ready the first time in a pass, also where more is added to it", "BKT-18", overlapped("2"),

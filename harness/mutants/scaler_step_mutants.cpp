@@ -124,7 +124,7 @@ void kept_in_16_bits(ScalerSteps& steps) {
   };
 }
 
-std::string at(const char* check, const std::string& parameters, const char* grid) {
+std::string at_scaler(const char* check, const std::string& parameters, const char* grid) {
   const int world = (grid[0] - '0') * (grid[2] - '0') * (grid[4] - '0');
   return std::string("scaler.optimizer.") + check + "[" + parameters + (parameters.empty() ? "" : ",") +
          "grid=" + grid + ",world=" + std::to_string(world) + "]";
@@ -132,16 +132,16 @@ std::string at(const char* check, const std::string& parameters, const char* gri
 
 std::vector<Mutant> deciding() {
   const auto skips = [](const char* found, const char* grid) {
-    return at("model_group_skips", std::string("found=") + found, grid);
+    return at_scaler("model_group_skips", std::string("found=") + found, grid);
   };
   const auto two = [](const char* found, const char* grid) {
-    return at("two_reductions_decide_alike", std::string("found=") + found, grid);
+    return at_scaler("two_reductions_decide_alike", std::string("found=") + found, grid);
   };
   const auto replicas = [](const char* found, const char* grid) {
-    return at("replicas_skip_together", std::string("found=") + found, grid);
+    return at_scaler("replicas_skip_together", std::string("found=") + found, grid);
   };
   const auto shards = [](const char* found, const char* grid) {
-    return at("shards_are_one", std::string("found=") + found + ",p=2", grid);
+    return at_scaler("shards_are_one", std::string("found=") + found + ",p=2", grid);
   };
   return {
       {"amp.tensor_group_only", "SCALER-060", "the tensor group decides", "AMP-01", skips("one", "2x2x1"),
@@ -176,17 +176,17 @@ std::vector<Mutant> deciding() {
          steps.norm_group = [](const ScalerGroups&) -> Communicator* { return nullptr; };
        })},
       {"amp.no_reset", "SCALER-063", "the flag of the last step stays", "AMP-11: the buffer of flags is used again",
-       at("flags_begin_anew", "found=one", "1x1x1"), at("flags_begin_anew", "found=nobody", "1x1x1"), "it was not set",
-       with([](ScalerSteps& steps) { steps.first_flag = [](float last) { return last; }; })},
+       at_scaler("flags_begin_anew", "found=one", "1x1x1"), at_scaler("flags_begin_anew", "found=nobody", "1x1x1"),
+       "it was not set", with([](ScalerSteps& steps) { steps.first_flag = [](float last) { return last; }; })},
   };
 }
 
 std::vector<Mutant> taking_part() {
   const auto empty = [](const char* empty, const char* grid) {
-    return at("empty_ranks_take_part", std::string("empty=") + empty, grid);
+    return at_scaler("empty_ranks_take_part", std::string("empty=") + empty, grid);
   };
   const auto calls = [](const char* norm, const char* grid) {
-    return at("same_calls_in_every_step", std::string("norm=") + norm, grid);
+    return at_scaler("same_calls_in_every_step", std::string("norm=") + norm, grid);
   };
   return {
       {"amp.empty_rank_skips", "SCALER-064", "a rank without parameters stays out of the decision", "AMP-06",
@@ -212,10 +212,10 @@ std::vector<Mutant> taking_part() {
 
 std::vector<Mutant> looking() {
   const auto places = [](const char* value, const char* dtype, const char* grid) {
-    return at("found_in_every_place", std::string("value=") + value + ",dtype=" + dtype, grid);
+    return at_scaler("found_in_every_place", std::string("value=") + value + ",dtype=" + dtype, grid);
   };
   const auto sums = [](const char* values, const char* grid) {
-    return at("sum_over_replicas_overflows", std::string("values=") + values, grid);
+    return at_scaler("sum_over_replicas_overflows", std::string("values=") + values, grid);
   };
   return {
       {"amp.first_only", "SCALER-066", "only the first gradient is looked at", "AMP-04", places("inf", "f16", "1x1x1"),
@@ -231,13 +231,13 @@ std::vector<Mutant> looking() {
 
 std::vector<Mutant> stepping() {
   const auto trace = [](const char* overflows, const char* grid) {
-    return at("skipped_steps_leave_no_trace", std::string("overflows=") + overflows, grid);
+    return at_scaler("skipped_steps_leave_no_trace", std::string("overflows=") + overflows, grid);
   };
   const auto masters = [](const char* dtype) {
-    return at("masters_are_stepped_in_f32", std::string("dtype=") + dtype, "1x1x1");
+    return at_scaler("masters_are_stepped_in_f32", std::string("dtype=") + dtype, "1x1x1");
   };
   const auto resumes = [](const char* resumed) {
-    return at("resumes_bit_for_bit", std::string("resumed=") + resumed, "2x1x1");
+    return at_scaler("resumes_bit_for_bit", std::string("resumed=") + resumed, "2x1x1");
   };
   return {
       {"amp.skip_updates_momentum", "SCALER-068", "a skipped step goes into the momentum",
@@ -258,10 +258,10 @@ std::vector<Mutant> stepping() {
 
 std::vector<Mutant> norms() {
   const auto norm = [](const char* p, const char* grid) {
-    return at("norm_is_the_models", std::string("p=") + p, grid);
+    return at_scaler("norm_is_the_models", std::string("p=") + p, grid);
   };
   const auto clipped = [](const char* most, const char* grid) {
-    return at("clipped_as_they_are_now", std::string("max_norm=") + most, grid);
+    return at_scaler("clipped_as_they_are_now", std::string("max_norm=") + most, grid);
   };
   const auto counting = [](std::function<bool(const ModelParameter&, int)> counts) {
     return with([counts = std::move(counts)](ScalerSteps& steps) { steps.counts = counts; });
@@ -289,14 +289,14 @@ std::vector<Mutant> norms() {
       {"clp.stale_cache", "SCALER-071", "the first step's norm is used in all", "CLP-06", clipped("0.5", "2x1x1"),
        clipped("1e6", "2x1x1"), "nothing need be clipped", with(stale_cache)},
       {"amp.zeros_of_copies", "SCALER-072", "zeros are counted in every copy", "one loop more than the norm has",
-       at("zeros_are_counted_once", "", "3x1x1"), at("zeros_are_counted_once", "", "1x1x1"), "there are no copies",
-       counting([](const ModelParameter&, int) { return true; })},
+       at_scaler("zeros_are_counted_once", "", "3x1x1"), at_scaler("zeros_are_counted_once", "", "1x1x1"),
+       "there are no copies", counting([](const ModelParameter&, int) { return true; })},
   };
 }
 
 std::vector<Mutant> injecting() {
   const auto injected = [](const char* moment, const char* grid) {
-    return at("injected_anywhere", std::string("moment=") + moment + ",value=inf", grid);
+    return at_scaler("injected_anywhere", std::string("moment=") + moment + ",value=inf", grid);
   };
   return {
       {"amp.looked_at_before_the_sum", "SCALER-082", "gradients are looked at before replicas' are added up", "AMP-12",

@@ -88,7 +88,7 @@ MakeSteps slowing(SlowElement change) {
   });
 }
 
-std::string at(const std::string& check, const std::string& parameters, int world) {
+std::string at_slowmo(const std::string& check, const std::string& parameters, int world) {
   return "slowmo." + check + "[" + parameters + (parameters.empty() ? "" : ",") + "world=" + std::to_string(world) +
          "]";
 }
@@ -118,7 +118,7 @@ suite::Steps no_barrier() {
 
 std::vector<Mutant> times() {
   const auto on_time = [](int every, int groups) {
-    return at("average.on_time", "every=" + std::to_string(every) + ",groups=" + std::to_string(groups), 2);
+    return at_slowmo("average.on_time", "every=" + std::to_string(every) + ",groups=" + std::to_string(groups), 2);
   };
   return {
       {"slo.wrong_step", "SLOWMO-010", "LocalSGD averages a step early, from the first step on",
@@ -133,47 +133,49 @@ std::vector<Mutant> times() {
          };
        })},
       {"slo.no_average", "SLOWMO-011", "parameters are not averaged where every step should", "SLO-02",
-       at("average.equals_synchronous", "node=1", 2), at("average.equals_synchronous", "node=1", 1),
+       at_slowmo("average.equals_synchronous", "node=1", 2), at_slowmo("average.equals_synchronous", "node=1", 1),
        "alone, there is nothing to average",
        planning([](const Setting&, std::int64_t, StepPlan& plan) { plan.average = false; })},
       {"slo.average_grads", "SLOWMO-011", "gradients are averaged where parameters should be, when they are used up",
-       "SLO-02", at("average.equals_synchronous", "node=1", 2), at("average.equals_synchronous", "node=1", 1),
-       "alone, there is nothing to average", with([](SlowMoSteps& steps) {
+       "SLO-02", at_slowmo("average.equals_synchronous", "node=1", 2),
+       at_slowmo("average.equals_synchronous", "node=1", 1), "alone, there is nothing to average",
+       with([](SlowMoSteps& steps) {
          steps.averaged = [](std::span<const Buffer>, std::span<const Buffer> gradients) {
            return std::vector<Buffer>(gradients.begin(), gradients.end());
          };
        })},
       {"slo.skip_none_grad", "SLOWMO-046", "parameters without a gradient are left out of the average", "SLO-02",
-       at("average.without_gradients", "gradients=some", 2), at("average.without_gradients", "gradients=all", 2),
-       "every parameter has one", with([](SlowMoSteps& steps) {
+       at_slowmo("average.without_gradients", "gradients=some", 2),
+       at_slowmo("average.without_gradients", "gradients=all", 2), "every parameter has one",
+       with([](SlowMoSteps& steps) {
          steps.averaged = [](std::span<const Buffer> parameters, std::span<const Buffer> gradients) {
            const auto with_gradients = parameters.first(std::min(parameters.size(), gradients.size()));
            return std::vector<Buffer>(with_gradients.begin(), with_gradients.end());
          };
        })},
       {"slo.node_gradients_by_world", "SLOWMO-011", "gradients of a node are divided by all ranks",
-       "average by world size instead of node size", at("average.equals_synchronous", "node=2", 4),
-       at("average.equals_synchronous", "node=2", 2), "the node is the world",
+       "average by world size instead of node size", at_slowmo("average.equals_synchronous", "node=2", 4),
+       at_slowmo("average.equals_synchronous", "node=2", 2), "the node is the world",
        dividing(Mean::gradients_of_node, [](const Setting& setting) { return setting.world; })},
       {"slo.nodes_by_world", "SLOWMO-011", "parameters of nodes are divided by all ranks",
-       "average by world size instead of the number of nodes", at("average.equals_synchronous", "node=2", 4),
-       at("average.equals_synchronous", "node=1", 3), "each rank is a node",
+       "average by world size instead of the number of nodes", at_slowmo("average.equals_synchronous", "node=2", 4),
+       at_slowmo("average.equals_synchronous", "node=1", 3), "each rank is a node",
        dividing(Mean::parameters_of_nodes, [](const Setting& setting) { return setting.world; })},
       {"slo.no_barrier", "SLOWMO-019", "the gradients' reduction is not waited for, and found when the next one is due",
-       "SLO-04", at("average.gradients_are_complete", "node=2", 4), at("average.gradients_are_complete", "node=1", 3),
-       "nodes of one rank reduce nothing", no_barrier},
+       "SLO-04", at_slowmo("average.gradients_are_complete", "node=2", 4),
+       at_slowmo("average.gradients_are_complete", "node=1", 3), "nodes of one rank reduce nothing", no_barrier},
       {"slo.fragment_skip", "SLOWMO-045", "parts take turns, and there is a part more than turns", "SLO-05",
-       at("average.every_parameter", "tensors=many", 2), at("average.every_parameter", "tensors=one", 2),
+       at_slowmo("average.every_parameter", "tensors=many", 2), at_slowmo("average.every_parameter", "tensors=one", 2),
        "there is one part", with([](SlowMoSteps& steps) {
          steps.averaged = [](std::span<const Buffer> parameters, std::span<const Buffer>) {
            return std::vector<Buffer>(parameters.begin(), parameters.end() - (parameters.size() > 1 ? 1 : 0));
          };
        })},
       {"slo.average_twice", "SLOWMO-012", "LocalSGD averages in a slow step, too", "SLO-06",
-       at("slow.averages_once", "every=1,memory=whole", 2), "", "both fall on one step in every case",
+       at_slowmo("slow.averages_once", "every=1,memory=whole", 2), "", "both fall on one step in every case",
        planning([](const Setting&, std::int64_t, StepPlan& plan) { plan.average = plan.local_sgd; })},
       {"slo.skip_both", "SLOWMO-012", "in a slow step nobody averages", "SLO-06",
-       at("slow.periods", "every=2,memory=whole", 2), "", "every case has slow steps",
+       at_slowmo("slow.periods", "every=2,memory=whole", 2), "", "every case has slow steps",
        planning([](const Setting&, std::int64_t, StepPlan& plan) { plan.slow_average = false; })},
   };
 }
@@ -182,7 +184,7 @@ std::vector<Mutant> times() {
 
 std::vector<Mutant> slow_steps() {
   const auto paper = [](const char* rule, const char* memory, int world) {
-    return at("slow.as_the_paper", std::string("rule=") + rule + ",groups=1,memory=" + memory, world);
+    return at_slowmo("slow.as_the_paper", std::string("rule=") + rule + ",groups=1,memory=" + memory, world);
   };
   return {
       {"slo.sign", "SLOWMO-013", "the difference has the wrong sign", "SLO-03", paper("both", "whole", 2), "",
@@ -230,11 +232,11 @@ std::vector<Mutant> slow_steps() {
          x = old -= rule.fast_learning_rate * momentum;
        })},
       {"slo.all_by_nodes", "SLOWMO-014", "the slow step divides the sum of all ranks by the number of nodes",
-       "the divisor of the other average", at("slow.inside_nodes", "node=2,memory=efficient", 4),
-       at("slow.inside_nodes", "node=1,memory=efficient", 4), "each rank is a node",
+       "the divisor of the other average", at_slowmo("slow.inside_nodes", "node=2,memory=efficient", 4),
+       at_slowmo("slow.inside_nodes", "node=1,memory=efficient", 4), "each rank is a node",
        dividing(Mean::parameters_of_all, [](const Setting& setting) { return setting.nodes; })},
       {"slo.shard_off_by_one", "SLOWMO-015", "shards end an element early", "shard boundary off by one",
-       at("slow.shards_do_not_matter", "shards=2", 2), at("slow.shards_do_not_matter", "shards=1", 1),
+       at_slowmo("slow.shards_do_not_matter", "shards=2", 2), at_slowmo("slow.shards_do_not_matter", "shards=1", 1),
        "a shard of all ends where all end", with([](SlowMoSteps& steps) {
          steps.shard = [](std::int64_t elements, int shards, int index) {
            Range range = slowmo::shard_range(elements, shards, index);
@@ -243,16 +245,16 @@ std::vector<Mutant> slow_steps() {
          };
        })},
       {"slo.shards_cut_short", "SLOWMO-015", "shards have floor(E / K) elements, and the rest belongs to nobody",
-       "a quotient is rounded down", at("slow.shards_do_not_matter", "shards=5", 5),
-       at("slow.shards_do_not_matter", "shards=2", 2), "2 divides the elements", with([](SlowMoSteps& steps) {
+       "a quotient is rounded down", at_slowmo("slow.shards_do_not_matter", "shards=5", 5),
+       at_slowmo("slow.shards_do_not_matter", "shards=2", 2), "2 divides the elements", with([](SlowMoSteps& steps) {
          steps.shard = [](std::int64_t elements, int shards, int index) {
            const std::int64_t length = elements / shards;
            return Range{index * length, (index + 1) * length};
          };
        })},
       {"slo.all_keep_shards", "SLOWMO-016", "ranks beyond the shards keep slow momentum, too", "REF-10",
-       at("slow.shards_are_kept", "shards=2", 3), at("slow.shards_are_kept", "shards=32", 3), "every rank has a shard",
-       with([](SlowMoSteps& steps) {
+       at_slowmo("slow.shards_are_kept", "shards=2", 3), at_slowmo("slow.shards_are_kept", "shards=32", 3),
+       "every rank has a shard", with([](SlowMoSteps& steps) {
          steps.settle = [](const slowmo::Options& options, int rank, int world) {
            Setting setting = slowmo::settle(options, rank, world);
            setting.owns_shard = true;
@@ -263,12 +265,13 @@ std::vector<Mutant> slow_steps() {
          };
        })},
       {"slo.own_start", "SLOWMO-017", "each rank starts with its own parameters", "nothing is broadcast",
-       at("slow.starts_together", "start=apart,memory=whole", 2),
-       at("slow.starts_together", "start=together,memory=whole", 2), "all have the same",
+       at_slowmo("slow.starts_together", "start=apart,memory=whole", 2),
+       at_slowmo("slow.starts_together", "start=together,memory=whole", 2), "all have the same",
        with([](SlowMoSteps& steps) { steps.shares_start = [](const Setting&) { return false; }; })},
       {"slo.begins_late", "SLOWMO-018", "slow buffers begin with what a rank has after its first step",
-       "FairScale makes them in the first step()", at("slow.begins_before_the_first_step", "", 2),
-       at("slow.begins_before_the_first_step", "", 1), "alone, a late start shows in the numbers, not between ranks",
+       "FairScale makes them in the first step()", at_slowmo("slow.begins_before_the_first_step", "", 2),
+       at_slowmo("slow.begins_before_the_first_step", "", 1),
+       "alone, a late start shows in the numbers, not between ranks",
        with([](SlowMoSteps& steps) { steps.begins_early = [](const Setting&) { return false; }; })},
   };
 }
@@ -277,7 +280,7 @@ std::vector<Mutant> slow_steps() {
 
 std::vector<Mutant> gossiping() {
   const auto over = [](const char* check, const char* graph, int world) {
-    return at(check, std::string("graph=") + graph, world);
+    return at_slowmo(check, std::string("graph=") + graph, world);
   };
   const char* regular = "weights stay 1 where mixing is regular";
   return {
@@ -296,16 +299,16 @@ std::vector<Mutant> gossiping() {
          steps.push_sum.sent = [](const gossip::Shares& shares, std::size_t peer) { return 0.5 * shares.sent[peer]; };
        })},
       {"slo.not_shared_in_node", "SLOWMO-022", "what the master mixed stays with it", "only masters gossip",
-       at("gossip.inside_nodes", "graph=hub,node=2", 4), at("gossip.inside_nodes", "graph=hub,node=1", 4),
+       at_slowmo("gossip.inside_nodes", "graph=hub,node=2", 4), at_slowmo("gossip.inside_nodes", "graph=hub,node=1", 4),
        "each rank is a master", with([](SlowMoSteps& steps) { steps.shares_in_node = [] { return false; }; })},
       {"slo.weight_stays", "SLOWMO-023", "an exact average leaves the weights", "FairScale does not set it back",
-       at("gossip.exact_average", "graph=hub,average=whole", 3),
-       at("gossip.exact_average", "graph=ring,average=whole", 3), regular, with([](SlowMoSteps& steps) {
+       at_slowmo("gossip.exact_average", "graph=hub,average=whole", 3),
+       at_slowmo("gossip.exact_average", "graph=ring,average=whole", 3), regular, with([](SlowMoSteps& steps) {
          steps.weight_after_average = [](const Setting&, double weight) { return weight; };
        })},
       {"slo.gossips_every_other_step", "SLOWMO-024", "gossip is left out of every other step", "a rotation is skipped",
-       at("gossip.complete_graph_averages", "algorithm=push_sum", 3),
-       at("gossip.complete_graph_averages", "algorithm=push_sum", 1), "alone, there is nobody to gossip with",
+       at_slowmo("gossip.complete_graph_averages", "algorithm=push_sum", 3),
+       at_slowmo("gossip.complete_graph_averages", "algorithm=push_sum", 1), "alone, there is nobody to gossip with",
        planning([](const Setting&, std::int64_t step, StepPlan& plan) { plan.gossip = plan.gossip && step % 2 == 0; })},
       {"slo.eval_gossips", "SLOWMO-025", "evaluation gossips", "a switch that is not asked",
        over("gossip.evaluation_does_not_gossip", "ring", 3), "", "every case evaluates",
@@ -323,40 +326,40 @@ std::vector<Mutant> gossiping() {
        }},
       {"slo.retries_without_pause", "SLOWMO-110",
        "a round that is cut is made again at once, as often as the time allows", "a loop around a retry",
-       at("gossip.gives_up", "overlap=no,wire=cut", 3), at("gossip.gives_up", "overlap=no,wire=whole", 3),
+       at_slowmo("gossip.gives_up", "overlap=no,wire=cut", 3), at_slowmo("gossip.gives_up", "overlap=no,wire=whole", 3),
        "nothing is cut", with([](SlowMoSteps& steps) {
          steps.push_sum.pause = [](std::chrono::milliseconds) { return std::chrono::milliseconds(0); };
        })},
       {"slo.thread_retries_without_pause", "SLOWMO-110", "the gossip thread makes a round that is cut again at once",
-       "a loop around a retry", at("gossip.gives_up", "overlap=yes,wire=cut", 2),
-       at("gossip.gives_up", "overlap=yes,wire=whole", 2), "nothing is cut", with([](SlowMoSteps& steps) {
+       "a loop around a retry", at_slowmo("gossip.gives_up", "overlap=yes,wire=cut", 2),
+       at_slowmo("gossip.gives_up", "overlap=yes,wire=whole", 2), "nothing is cut", with([](SlowMoSteps& steps) {
          steps.push_sum.pause = [](std::chrono::milliseconds) { return std::chrono::milliseconds(0); };
        })},
       {"slo.lazy_with_lag", "SLOWMO-026", "mixing is lazy although gossip lags behind the optimizer",
-       "the source is eager then, and says nowhere why", at("gossip.overlaps", "graph=ring,lag=2,node=1", 3),
-       at("gossip.overlaps", "graph=ring,lag=0,node=1", 3), "nothing is added meanwhile",
+       "the source is eager then, and says nowhere why", at_slowmo("gossip.overlaps", "graph=ring,lag=2,node=1", 3),
+       at_slowmo("gossip.overlaps", "graph=ring,lag=0,node=1", 3), "nothing is added meanwhile",
        with([](SlowMoSteps& steps) { steps.lazy = [](bool can_be, int) { return can_be; }; })},
       {"slo.overlap_loses_values", "SLOWMO-026",
        "beside the backward values are sent with half their share, and weights in full",
-       "a factor that the weight lacks", at("gossip.overlaps", "graph=hub,lag=0,node=1", 3),
-       at("gossip.overlaps", "graph=ring,lag=0,node=1", 3), "lazy mixing sends everything",
+       "a factor that the weight lacks", at_slowmo("gossip.overlaps", "graph=hub,lag=0,node=1", 3),
+       at_slowmo("gossip.overlaps", "graph=ring,lag=0,node=1", 3), "lazy mixing sends everything",
        with([](SlowMoSteps& steps) {
          steps.push_sum.sent = [](const gossip::Shares& shares, std::size_t peer) { return 0.5 * shares.sent[peer]; };
        })},
       {"slo.overlap_stays_with_master", "SLOWMO-026", "what came beside the backward stays with the master of a node",
-       "only masters gossip", at("gossip.overlaps", "graph=ring,lag=0,node=2", 4),
-       at("gossip.overlaps", "graph=ring,lag=0,node=1", 4), "each rank is a master",
+       "only masters gossip", at_slowmo("gossip.overlaps", "graph=ring,lag=0,node=2", 4),
+       at_slowmo("gossip.overlaps", "graph=ring,lag=0,node=1", 4), "each rank is a master",
        with([](SlowMoSteps& steps) { steps.shares_in_node = [] { return false; }; })},
       {"slo.collects_late", "SLOWMO-028", "what was handed over is collected a step late", "synch_freq counts from 1",
-       at("gossip.lags", "graph=ring,lag=2", 3), "", "every case lags",
+       at_slowmo("gossip.lags", "graph=ring,lag=2", 3), "", "every case lags",
        with([](SlowMoSteps& steps) { steps.collects = [](int behind, int lag) { return behind > lag; }; })},
       {"slo.retry_mixes_anew", "SLOWMO-027", "a round that is made again is mixed anew", "mass is lost on a retry",
-       at("gossip.made_again", "graph=hub,when=once", 3), at("gossip.made_again", "graph=ring,when=once", 3),
-       "lazy values are mixed when they have come",
+       at_slowmo("gossip.made_again", "graph=hub,when=once", 3),
+       at_slowmo("gossip.made_again", "graph=ring,when=once", 3), "lazy values are mixed when they have come",
        with([](SlowMoSteps& steps) { steps.push_sum.retry_mixes = [] { return true; }; })},
       {"slo.left_under_way", "SLOWMO-026", "evaluation forgets the round that is under way",
-       "FairScale turns gossip off before it asks the queue", at("gossip.overlaps", "graph=hub,lag=2,node=1", 3),
-       at("gossip.overlaps", "graph=ring,lag=0,node=1", 3), regular,
+       "FairScale turns gossip off before it asks the queue", at_slowmo("gossip.overlaps", "graph=hub,lag=2,node=1", 3),
+       at_slowmo("gossip.overlaps", "graph=ring,lag=0,node=1", 3), regular,
        with([](SlowMoSteps& steps) { steps.drains = [] { return false; }; })},
   };
 }
@@ -365,11 +368,11 @@ std::vector<Mutant> gossiping() {
 
 std::vector<Mutant> states() {
   const auto halves = [](const char* loss, int world) {
-    return at("halves.keep_errors", std::string("masters=flat,loss=") + loss, world);
+    return at_slowmo("halves.keep_errors", std::string("masters=flat,loss=") + loss, world);
   };
   const auto resumes = [](const char* base, const char* memory, int before) {
-    return at("checkpoint.resumes",
-              std::string("base=") + base + ",memory=" + memory + ",before=" + std::to_string(before), 3);
+    return at_slowmo("checkpoint.resumes",
+                     std::string("base=") + base + ",memory=" + memory + ",before=" + std::to_string(before), 3);
   };
   return {
       {"slo.error_sign", "SLOWMO-030", "what a half has lost is taken twice instead of given back",
@@ -386,27 +389,29 @@ std::vector<Mutant> states() {
        halves("some", 2), halves("none", 2), "they are alike",
        with([](SlowMoSteps& steps) { steps.copies_back = [] { return false; }; })},
       {"slo.buffers_not_broadcast", "SLOWMO-032", "buffers are not broadcast", "broadcast_buffers is ignored",
-       at("buffers.of_rank_0", "broadcast=yes", 2), at("buffers.of_rank_0", "broadcast=no", 2), "they shall not be",
+       at_slowmo("buffers.of_rank_0", "broadcast=yes", 2), at_slowmo("buffers.of_rank_0", "broadcast=no", 2),
+       "they shall not be",
        with([](SlowMoSteps& steps) { steps.broadcasts_buffers = [](bool, std::int64_t) { return false; }; })},
       {"slo.buffers_always_broadcast", "SLOWMO-032", "buffers are broadcast although they shall not be",
-       "broadcast_buffers is ignored", at("buffers.of_rank_0", "broadcast=no", 2),
-       at("buffers.of_rank_0", "broadcast=yes", 2), "they shall be",
+       "broadcast_buffers is ignored", at_slowmo("buffers.of_rank_0", "broadcast=no", 2),
+       at_slowmo("buffers.of_rank_0", "broadcast=yes", 2), "they shall be",
        with([](SlowMoSteps& steps) { steps.broadcasts_buffers = [](bool, std::int64_t) { return true; }; })},
       {"slo.own_buffers_at_the_start", "SLOWMO-032", "buffers are each rank's own until the first forward",
-       "parameters alone are broadcast at the start", at("buffers.of_rank_0", "broadcast=yes", 2),
-       at("buffers.of_rank_0", "broadcast=no", 2), "they shall be",
+       "parameters alone are broadcast at the start", at_slowmo("buffers.of_rank_0", "broadcast=yes", 2),
+       at_slowmo("buffers.of_rank_0", "broadcast=no", 2), "they shall be",
        with([](SlowMoSteps& steps) { steps.shares_buffers = [](bool) { return false; }; })},
       {"slo.one_bucket", "SLOWMO-033", "all buffers travel in one message", "the bucket's size is ignored",
-       at("buffers.in_buckets", "sizes=large", 2), at("buffers.in_buckets", "sizes=small", 2), "they fit in one",
-       with([](SlowMoSteps& steps) { steps.bucket_bytes = [] { return std::int64_t{1} << 40; }; })},
+       at_slowmo("buffers.in_buckets", "sizes=large", 2), at_slowmo("buffers.in_buckets", "sizes=small", 2),
+       "they fit in one", with([](SlowMoSteps& steps) { steps.bucket_bytes = [] { return std::int64_t{1} << 40; }; })},
       {"slo.checkpoint_without_weight", "SLOWMO-034", "a checkpoint's push-sum weight is 1",
        "checkpoint without weight", resumes("sgp", "whole", 3), resumes("localsgd", "whole", 3), "there is no push-sum",
        saving([](Checkpoint& checkpoint) {
          if (checkpoint.push_sum_weight) checkpoint.push_sum_weight = 1;
        })},
       {"slo.checkpoint_without_numerator_flag", "SLOWMO-111", "a checkpoint takes estimates for numerators", "REF-13",
-       at("checkpoint.at_the_estimate", "graph=hub", 3), at("checkpoint.at_the_estimate", "graph=none", 3),
-       "there is no push-sum", saving([](Checkpoint& checkpoint) {
+       at_slowmo("checkpoint.at_the_estimate", "graph=hub", 3),
+       at_slowmo("checkpoint.at_the_estimate", "graph=none", 3), "there is no push-sum",
+       saving([](Checkpoint& checkpoint) {
          if (checkpoint.is_numerator) checkpoint.is_numerator = true;
        })},
       {"slo.checkpoint_without_momentum", "SLOWMO-034", "slow momentum begins anew after a resume",
@@ -423,8 +428,8 @@ std::vector<Mutant> states() {
          if (checkpoint.round) checkpoint.round = 0;
        })},
       {"slo.rates_looked_at_late", "SLOWMO-039", "a rate of 0 is found when parameters are averaged already",
-       "FairScale raises behind the division", at("slow.rate_of_0", "rate=zero", 2),
-       at("slow.rate_of_0", "rate=usual", 2), "no rate is 0",
+       "FairScale raises behind the division", at_slowmo("slow.rate_of_0", "rate=zero", 2),
+       at_slowmo("slow.rate_of_0", "rate=usual", 2), "no rate is 0",
        with([](SlowMoSteps& steps) { steps.looks_at_rates_first = [](const Setting&) { return false; }; })},
   };
 }
@@ -432,10 +437,10 @@ std::vector<Mutant> states() {
 // ---- what is said ----
 
 std::vector<Mutant> said() {
-  const auto refused = [](const char* what) { return at("options.refused", std::string("what=") + what, 3); };
-  const auto warned = [](const char* what) { return at("options.warned", std::string("what=") + what, 2); };
+  const auto refused = [](const char* what) { return at_slowmo("options.refused", std::string("what=") + what, 3); };
+  const auto warned = [](const char* what) { return at_slowmo("options.warned", std::string("what=") + what, 2); };
   const auto option = [](const char* check, const char* parameters, int world) {
-    return at(std::string("options.") + check, parameters, world);
+    return at_slowmo(std::string("options.") + check, parameters, world);
   };
   return {
       {"slo.groups_ignored", "SLOWMO-112", "groups are made although the caller gives them",
@@ -476,15 +481,16 @@ std::vector<Mutant> said() {
        refused("overlap"), refused("nothing"), "it is off",
        taking([](slowmo::Options& options) { options.accepts_stale = true; })},
       {"slo.over_refusal", "SLOWMO-036", "negative slow momentum is refused", "a range is narrower than needed",
-       at("options.taken", "what=negative_momentum", 3), at("options.taken", "what=more_shards_than_ranks", 3),
-       "it is 0.5", settling([](const slowmo::Options& options, Setting&) {
+       at_slowmo("options.taken", "what=negative_momentum", 3),
+       at_slowmo("options.taken", "what=more_shards_than_ranks", 3), "it is 0.5",
+       settling([](const slowmo::Options& options, Setting&) {
          if (options.slow_momentum < 0) throw InvalidArgument("slowmo: slow_momentum is below 0");
        })},
       {"slo.silent", "SLOWMO-037", "warnings are not given", "a log that nobody reads", warned("frequencies"),
        warned("nothing"), "there is none",
        settling([](const slowmo::Options&, Setting& setting) { setting.warnings.clear(); })},
       {"slo.one_node_averages", "SLOWMO-038", "with one node, LocalSGD stays on", "REF-09",
-       at("options.one_node", "base=localsgd", 2), "", "every case has one node",
+       at_slowmo("options.one_node", "base=localsgd", 2), "", "every case has one node",
        settling([](const slowmo::Options& options, Setting& setting) {
          setting.local_sgd = options.base == slowmo::BaseAlgorithm::local_sgd;
        })},
@@ -503,9 +509,11 @@ MakeSteps by_rule(std::function<void(slowmo::OuterRule&)> change) {
 }
 
 std::vector<Mutant> outer_rules() {
-  const auto published = [](const char* rule) { return at("lattice.as_published", std::string("rule=") + rule, 2); };
+  const auto published = [](const char* rule) {
+    return at_slowmo("lattice.as_published", std::string("rule=") + rule, 2);
+  };
   const auto groups = [](const char* levels, int warmup) {
-    return at("average.in_groups", std::string("levels=") + levels + ",warmup=" + std::to_string(warmup), 4);
+    return at_slowmo("average.in_groups", std::string("levels=") + levels + ",warmup=" + std::to_string(warmup), 4);
   };
   return {
       {"slo.heavy_ball_for_nesterov", "SLOWMO-040", "Nesterov momentum is taken for heavy ball", "one line is left out",
@@ -514,22 +522,23 @@ std::vector<Mutant> outer_rules() {
       {"slo.gradient_ignored", "SLOWMO-040", "the block learning rate is taken to be 1", "its default",
        published("bmuf"), published("diloco"), "it is 1", by_rule([](slowmo::OuterRule& rule) { rule.gradient = 1; })},
       {"slo.rule_by_fast_rate", "SLOWMO-042", "all momentum is of differences themselves",
-       "the rate is thought to be constant", at("lattice.rates_that_change", "rate=changes", 2),
-       at("lattice.rates_that_change", "rate=stays", 2), "it is",
+       "the rate is thought to be constant", at_slowmo("lattice.rates_that_change", "rate=changes", 2),
+       at_slowmo("lattice.rates_that_change", "rate=stays", 2), "it is",
        by_rule([](slowmo::OuterRule& rule) { rule.by_fast_rate = false; })},
       {"slo.rule_without_momentum", "SLOWMO-041", "momentum is left out of some rules", "a case that is forgotten",
-       at("lattice.coincide", "what=slowmo_is_bmuf", 3), at("lattice.coincide", "what=slowmo_is_lookahead", 3),
-       "there is none", by_rule([](slowmo::OuterRule& rule) {
+       at_slowmo("lattice.coincide", "what=slowmo_is_bmuf", 3),
+       at_slowmo("lattice.coincide", "what=slowmo_is_lookahead", 3), "there is none",
+       by_rule([](slowmo::OuterRule& rule) {
          if (!rule.by_fast_rate) rule.momentum = 0;
        })},
       {"slo.mean_is_left_out", "SLOWMO-041", "a slow step that adds no momentum leaves each rank where it is",
-       "a slow step that is skipped with its average", at("lattice.coincide", "what=slowmo_is_local_sgd", 3),
-       at("lattice.coincide", "what=slowmo_is_bmuf", 3), "there is momentum",
+       "a slow step that is skipped with its average", at_slowmo("lattice.coincide", "what=slowmo_is_local_sgd", 3),
+       at_slowmo("lattice.coincide", "what=slowmo_is_bmuf", 3), "there is momentum",
        planning([](const Setting& setting, std::int64_t, StepPlan& plan) {
          if (plan.slow && setting.outer.is_mean()) plan.slow_average = false;
        })},
       {"slo.begin_ignored", "SLOWMO-043", "LocalSGD begins at once", "post-local SGD without its first part",
-       at("average.post_local", "begin=4", 2), at("average.post_local", "begin=0", 2), "it shall",
+       at_slowmo("average.post_local", "begin=4", 2), at_slowmo("average.post_local", "begin=0", 2), "it shall",
        settling([](const slowmo::Options&, Setting& setting) { setting.local_sgd_begin = 0; })},
       {"slo.two_levels_in_one_call", "SLOWMO-044", "the lowest level that is due averages, not the highest",
        "periods are tried from the shortest on", groups("two", 0), groups("one", 0), "there is one level",
@@ -562,7 +571,7 @@ class NeverWaits final : public device::RuntimeDecorator {
 
 std::vector<Mutant> on_devices() {
   const auto steps = [](const std::string& run, const char* type, int world = 2) {
-    return at("device.steps", "run=" + run + ",dtype=" + type, world);
+    return at_slowmo("device.steps", "run=" + run + ",dtype=" + type, world);
   };
   using SlowWork = slowmo::SlowStepWork<slowmo::SlowStepAsPaper>;
   return {
@@ -577,23 +586,23 @@ std::vector<Mutant> on_devices() {
               "a stream that was not handed on", steps("localsgd", "f32"), "", "each step launches kernels",
               launching_by_default()}),
       {"slo.device_host_waits", "SLOWMO-181", "the host waits for each kernel", "a stream is synchronized",
-       at("device.host_goes_on", "run=localsgd,dtype=f32", 2), steps("localsgd", "f32"),
+       at_slowmo("device.host_goes_on", "run=localsgd,dtype=f32", 2), steps("localsgd", "f32"),
        "nobody looks at what the host does", waiting_for_kernels()},
       racing({"slo.staging_not_awaited", "SLOWMO-182", "what goes by way of the host is sent before it is there",
-              "a copy that is not waited for", at("device.by_way_of_the_host", "run=localsgd,dtype=f32", 2),
+              "a copy that is not waited for", at_slowmo("device.by_way_of_the_host", "run=localsgd,dtype=f32", 2),
               steps("localsgd", "f32"), "nothing goes by way of the host",
               [](std::shared_ptr<device::Runtime> inner) -> std::shared_ptr<device::Runtime> {
                 return std::make_shared<NeverWaits>(std::move(inner));
               }}),
       {"slo.never_stages", "SLOWMO-182", "a communication device is taken, and ignored", "an option that nobody reads",
-       at("device.by_way_of_the_host", "run=localsgd,dtype=f32", 2), steps("localsgd", "f32"), "none is asked for",
-       with([](SlowMoSteps& steps) { steps.stages = [](bool) { return false; }; })},
+       at_slowmo("device.by_way_of_the_host", "run=localsgd,dtype=f32", 2), steps("localsgd", "f32"),
+       "none is asked for", with([](SlowMoSteps& steps) { steps.stages = [](bool) { return false; }; })},
       {"slo.looks_at_groups_late", "SLOWMO-183", "the optimizer's tensors are looked at when they are to be broadcast",
-       "a check behind what it is to guard", at("device.refuses", "", 2), steps("localsgd", "f32"),
+       "a check behind what it is to guard", at_slowmo("device.refuses", "", 2), steps("localsgd", "f32"),
        "all are in one memory",
        with([](SlowMoSteps& steps) { steps.looks_at_groups_first = [](const Setting&) { return false; }; })},
       {"slo.stages_unasked", "SLOWMO-183", "all goes by way of the host, asked or not", "a default that is on",
-       at("device.refuses", "", 2), steps("localsgd", "f32"), "values are the same",
+       at_slowmo("device.refuses", "", 2), steps("localsgd", "f32"), "values are the same",
        with([](SlowMoSteps& steps) { steps.stages = [](bool) { return true; }; })},
   };
 }

@@ -281,7 +281,8 @@ using Regroup = std::function<json(const Axes& axes, const std::vector<std::stri
 
 RewriteAnswer groups_of_tokens(Regroup regroup) {
   return results_of("topology.rank_generator", [regroup = std::move(regroup)](const json& args, json& result) {
-    for (auto& [tokens, groups] : result["groups"].items()) groups = regroup(axes_in_order(args), split(tokens), groups);
+    for (auto& [tokens, groups] : result["groups"].items())
+      groups = regroup(axes_in_order(args), split(tokens), groups);
   });
 }
 

@@ -48,7 +48,7 @@ std::vector<float> made(int rank, int peer, std::size_t count, float factor = 1)
 int other_of(Communicator& world) { return world.rank() ^ 1; }
 
 template <class Ready>
-void await(const Ready& ready) {
+void await_exchange(const Ready& ready) {
   while (!ready()) std::this_thread::yield();
 }
 
@@ -100,10 +100,10 @@ TEST(PairExchange, IsMadeWithoutTheRankThatIsElsewhere) {
     std::vector<float> values = brought(world.rank(), 200'000);
     const PairPart part = part_of(values);
     const PairExchange exchange{.peer = other_of(world), .parts = {&part, 1}, .update = crossed};
-    if (world.rank() == 1) await([&] { return is_posted.load(); });
+    if (world.rank() == 1) await_exchange([&] { return is_posted.load(); });
     Work work = world.pair_exchanges()->start(exchange);
     is_posted = true;
-    if (world.rank() == 0) await([&] { return is_made.load(); });
+    if (world.rank() == 0) await_exchange([&] { return is_made.load(); });
     work.wait();
     is_made = true;
     EXPECT_EQ(values, made(world.rank(), other_of(world), values.size()));
@@ -115,13 +115,13 @@ TEST(PairExchange, TestDoesNotBlockAndCompletesIt) {
   run_ranks(2, [&](Communicator& world) {
     std::vector<float> values = brought(world.rank(), 1000);
     const PairPart part = part_of(values);
-    if (world.rank() == 1) await([&] { return is_posted.load(); });
+    if (world.rank() == 1) await_exchange([&] { return is_posted.load(); });
     Work work = world.pair_exchanges()->start({.peer = other_of(world), .parts = {&part, 1}, .update = crossed});
     if (world.rank() == 0) {
       EXPECT_FALSE(work.test());
       is_posted = true;
     }
-    await([&] { return work.test(); });
+    await_exchange([&] { return work.test(); });
     EXPECT_EQ(values, made(world.rank(), other_of(world), values.size()));
   });
 }
@@ -227,7 +227,7 @@ TEST(PairExchange, ThatWasMetIsMadeAlthoughTheGroupFails) {
     std::vector<float> values = brought(world.rank(), 300'000);
     const PairPart part = part_of(values);
     const PairExchange exchange{.peer = other_of(world), .parts = {&part, 1}, .update = crossed};
-    if (world.rank() == 1) await([&] { return is_posted.load(); });
+    if (world.rank() == 1) await_exchange([&] { return is_posted.load(); });
     Work work = group->pair_exchanges()->start(exchange);
     is_posted = true;
     if (world.rank() == 1) group->abort("a test ends it");

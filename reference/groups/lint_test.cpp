@@ -30,15 +30,15 @@ std::vector<Creation> unnamed(const std::vector<std::vector<int>>& lists) {
 }
 
 // What the report says, without warnings: "order 2@1" is an error of that kind at rank 2, creation 1.
-std::vector<std::string> errors_of(const LintReport& report) {
+std::vector<std::string> lint_errors_of(const LintReport& report) {
   std::vector<std::string> errors;
   for (const Finding& finding : report.findings)
     if (finding.severity == Severity::error)
       errors.push_back(finding.kind + " " + std::to_string(finding.rank) + "@" + std::to_string(finding.sequence));
   return errors;
 }
-std::vector<std::string> errors_of(const CreationLog& log, CreationRule rule) {
-  return errors_of(lint(log, {.rule = rule}));
+std::vector<std::string> lint_errors_of(const CreationLog& log, CreationRule rule) {
+  return lint_errors_of(lint(log, {.rule = rule}));
 }
 
 TEST(Lint, APlanThatAllFollowIsFreeOfErrorsUnderBothRules) {
@@ -57,12 +57,12 @@ TEST(Lint, TwoRanksInAnotherOrderAreNamedWithBothLists) {
   const auto ab = unnamed({{0, 1, 2}, {0, 1}});
   const auto ba = unnamed({{0, 1}, {0, 1, 2}});
   const LintReport all = lint({.creations = {ab, ab, ba}}, {.rule = kAll});
-  EXPECT_THAT(errors_of(all), ElementsAre("order 2@0"));
+  EXPECT_THAT(lint_errors_of(all), ElementsAre("order 2@0"));
   EXPECT_EQ(all.findings[0].message, "makes [0 1] where rank 0 makes [0 1 2]");
   EXPECT_EQ(all.completed, 0U);
 
   const LintReport members = lint({.creations = {ab, ba, ab}}, {.rule = kMembers});
-  EXPECT_THAT(errors_of(members), ElementsAre("order 1@0", "order 0@0", "cycle 0@0"));
+  EXPECT_THAT(lint_errors_of(members), ElementsAre("order 1@0", "order 0@0", "cycle 0@0"));
   EXPECT_EQ(members.findings[0].message,
             "makes [0 1] where rank 0, in its creation 0, waits for it in [0 1 2], which it makes as its creation 1");
   EXPECT_EQ(members.findings[2].message, "rank 0 in [0 1 2] waits for rank 1 in [0 1] waits for rank 0");
@@ -72,27 +72,27 @@ TEST(Lint, OrdersThatDifferOnRanksThatShareNoGroupDoNotMatterToMembersOnly) {
   const auto ab = unnamed({{0, 1}, {2, 3}});
   const auto ba = unnamed({{2, 3}, {0, 1}});
   const CreationLog log{.creations = {ab, ba, ba, ab}};
-  EXPECT_THAT(errors_of(log, kMembers), IsEmpty());
-  EXPECT_THAT(errors_of(log, kAll), ElementsAre("order 1@0"));
+  EXPECT_THAT(lint_errors_of(log, kMembers), IsEmpty());
+  EXPECT_THAT(lint_errors_of(log, kAll), ElementsAre("order 1@0"));
 }
 
 TEST(Lint, ACycleOfThreeGroupsHangsThoughNoPairDisagrees) {
   const CreationLog log{.creations = {unnamed({{0, 1}, {0, 2}}), unnamed({{1, 2}, {0, 1}}), unnamed({{0, 2}, {1, 2}})}};
   const LintReport report = lint(log, {.rule = kMembers});
   EXPECT_FALSE(report.valid());
-  EXPECT_THAT(errors_of(report), ElementsAre("order 1@0", "order 2@0", "order 0@0", "cycle 0@0"));
+  EXPECT_THAT(lint_errors_of(report), ElementsAre("order 1@0", "order 2@0", "order 0@0", "cycle 0@0"));
   EXPECT_EQ(report.findings.back().kind, "cycle");
 }
 
 TEST(Lint, ARankThatMakesFewerGroupsKeepsTheOthersWaiting) {
   const CreationLog log{.creations = {unnamed({{0, 1}, {0, 1, 2}}), unnamed({{0, 1}}), unnamed({{0, 1}, {0, 1, 2}})}};
   const LintReport all = lint(log, {.rule = kAll});
-  EXPECT_THAT(errors_of(all), ElementsAre("missing 1@1"));
+  EXPECT_THAT(lint_errors_of(all), ElementsAre("missing 1@1"));
   EXPECT_THAT(all.findings[0].message, HasSubstr("makes nothing after 1 creations, where rank 0 waits for all to make "
                                                  "[0 1 2]"));
   EXPECT_EQ(all.completed, 3U);
   const LintReport members = lint(log, {.rule = kMembers});
-  EXPECT_THAT(errors_of(members), ElementsAre("missing 1@-1"));
+  EXPECT_THAT(lint_errors_of(members), ElementsAre("missing 1@-1"));
   EXPECT_THAT(members.findings[0].message,
               HasSubstr("rank 0, in its creation 1, waits for it in [0 1 2] (and 1 more)"));
   EXPECT_EQ(members.completed, 2U);
@@ -100,20 +100,20 @@ TEST(Lint, ARankThatMakesFewerGroupsKeepsTheOthersWaiting) {
 
 TEST(Lint, OwnGroupsAloneAreRightForMembersOnlyAndWrongForAllRanks) {
   const CreationLog log{.creations = {unnamed({{0, 1}}), unnamed({{0, 1}}), unnamed({{2, 3}}), unnamed({{2, 3}})}};
-  EXPECT_THAT(errors_of(log, kMembers), IsEmpty());
-  EXPECT_THAT(errors_of(log, kAll), ElementsAre("order 2@0"));
+  EXPECT_THAT(lint_errors_of(log, kMembers), IsEmpty());
+  EXPECT_THAT(lint_errors_of(log, kAll), ElementsAre("order 2@0"));
 }
 
 TEST(Lint, AWaitForAGroupThatAWaitingRankNeverMakesIsNamed) {
   const CreationLog log{.creations = {unnamed({{0, 1}}), unnamed({{1, 2}}), unnamed({{0, 2}, {1, 2}})}};
-  EXPECT_THAT(errors_of(log, kMembers), ElementsAre("missing 1@0", "order 2@0", "missing 0@0", "cycle 0@0"));
+  EXPECT_THAT(lint_errors_of(log, kMembers), ElementsAre("missing 1@0", "order 2@0", "missing 0@0", "cycle 0@0"));
 }
 
 TEST(Lint, TheSameMembersInAnotherOrderMeetButAreReported) {
   const CreationLog log{.creations = {unnamed({{0, 1}}), unnamed({{1, 0}})}};
   for (const CreationRule rule : {kAll, kMembers}) {
     const LintReport report = lint(log, {.rule = rule});
-    EXPECT_THAT(errors_of(report), ElementsAre("member_order 1@0"));
+    EXPECT_THAT(lint_errors_of(report), ElementsAre("member_order 1@0"));
     EXPECT_EQ(report.findings[0].message, "gives the members as [1 0], rank 0 in its creation 0 as [0 1]");
     EXPECT_EQ(report.completed, 2U);
   }
@@ -121,19 +121,19 @@ TEST(Lint, TheSameMembersInAnotherOrderMeetButAreReported) {
 
 TEST(Lint, FaultyListsAreReportedOnce) {
   const auto creations = unnamed({{}, {0, 1, 0}, {0, 2}});
-  EXPECT_THAT(errors_of({.creations = {creations, creations}}, kAll),
+  EXPECT_THAT(lint_errors_of({.creations = {creations, creations}}, kAll),
               ElementsAre("empty 0@0", "repeated 0@1", "range 0@2"));
-  EXPECT_THAT(errors_of({.creations = {creations, creations}}, kMembers),
+  EXPECT_THAT(lint_errors_of({.creations = {creations, creations}}, kMembers),
               ElementsAre("missing 0@2", "empty 0@0", "repeated 0@1", "range 0@2"));
   const LintReport below = lint({.creations = {unnamed({{0, -1}})}}, {.rule = kMembers});
-  EXPECT_THAT(errors_of(below), ElementsAre("missing 0@0", "range 0@0"));
+  EXPECT_THAT(lint_errors_of(below), ElementsAre("missing 0@0", "range 0@0"));
   EXPECT_EQ(below.findings[0].message, "in [0 -1] waits for rank -1, which is not in the world of 1 ranks");
 }
 
 TEST(Lint, GroupsOfAModeMustNotShareRanks) {
   const std::vector<Creation> creations{{"DATA", {0, 1}}, {"DATA", {1, 2, 0}}, {"TENSOR", {0, 2}}, {"TENSOR", {1}}};
   const LintReport report = lint({.creations = {creations, creations, creations}});
-  EXPECT_THAT(errors_of(report), ElementsAre("overlap 0@1"));
+  EXPECT_THAT(lint_errors_of(report), ElementsAre("overlap 0@1"));
   EXPECT_EQ(report.findings[0].message,
             "is in two groups of mode 'DATA': [0 1] of its creation 0, and [1 2 0] (and 1 more)");
 }
@@ -142,7 +142,7 @@ TEST(Lint, TheSameGroupOfAModeMayBeMadeAgain) {
   const std::vector<Creation> twice{{"DATA", {0, 1}}, {"DATA", {0, 1}}};
   EXPECT_THAT(lint({.creations = {twice, twice}}).findings, IsEmpty());
   const std::vector<Creation> other{{"DATA", {0, 1}}, {"DATA", {0, 1}}, {"DATA", {0}}};
-  EXPECT_THAT(errors_of({.creations = {other, other}}, kAll), ElementsAre("overlap 0@2"));
+  EXPECT_THAT(lint_errors_of({.creations = {other, other}}, kAll), ElementsAre("overlap 0@2"));
 }
 
 TEST(Lint, RanksThatCallTheirMeetingByTwoNamesHaveCrossedTheirCommunicators) {
@@ -151,7 +151,7 @@ TEST(Lint, RanksThatCallTheirMeetingByTwoNamesHaveCrossedTheirCommunicators) {
   for (const CreationRule rule : {kAll, kMembers}) {
     const LintReport report = lint({.creations = {data_first, model_first}}, {.rule = rule});
     EXPECT_FALSE(report.valid());
-    EXPECT_THAT(errors_of(report), ElementsAre("mode 1@0", "mode 1@1"));
+    EXPECT_THAT(lint_errors_of(report), ElementsAre("mode 1@0", "mode 1@1"));
     EXPECT_EQ(report.findings[0].message, "calls [0 1] 'MODEL', rank 0 in its creation 0 calls it 'DATA'");
   }
 }
@@ -160,7 +160,7 @@ TEST(Lint, NamesAreComparedAlsoWhereTheFirstRankGivesNone) {
   const CreationLog log{.creations = {{{"", {0, 1, 2}}}, {{"DATA", {0, 1, 2}}}, {{"MODEL", {0, 1, 2}}}}};
   for (const CreationRule rule : {kAll, kMembers}) {
     const LintReport report = lint(log, {.rule = rule});
-    EXPECT_THAT(errors_of(report), ElementsAre("mode 2@0"));
+    EXPECT_THAT(lint_errors_of(report), ElementsAre("mode 2@0"));
     EXPECT_EQ(report.findings[0].severity, Severity::warning);
     EXPECT_EQ(report.findings[0].message, "gives [0 1 2] no name, rank 1 in its creation 0 calls it 'DATA'");
   }

@@ -152,7 +152,7 @@ TEST(Automatic, IsShorterThanTheFamiliesWhereMessagesTakeTime) {
   EXPECT_EQ(found.makespan, found.lower_bound);
 }
 
-std::string refusal(const Shape& shape, const AutomaticOptions& options = {}) {
+std::string automatic_refusal(const Shape& shape, const AutomaticOptions& options = {}) {
   try {
     (void)automatic(shape, options);
   } catch (const InvalidArgument& error) {
@@ -164,16 +164,16 @@ TEST(Automatic, RefusesWithTheRule) {
   const auto limited = [](std::vector<int> limits) {
     return AutomaticOptions{.costs = {}, .activation_limits = std::move(limits)};
   };
-  EXPECT_EQ(refusal({4, 8, 1}, limited({0})),
+  EXPECT_EQ(automatic_refusal({4, 8, 1}, limited({0})),
             "auto: a rank with 1 stage needs a memory limit of at least 1 activation, got 0");
-  EXPECT_EQ(refusal({4, 8, 2}, limited({8, 8, 1, 8})),
+  EXPECT_EQ(automatic_refusal({4, 8, 2}, limited({8, 8, 1, 8})),
             "auto: a rank with 2 stages needs a memory limit of at least 2 activations, got 1 on rank 2");
-  EXPECT_EQ(refusal({4, 8, 2}, limited({2})), "");
-  EXPECT_EQ(refusal({4, 8, 1}, limited({8, 8})),
+  EXPECT_EQ(automatic_refusal({4, 8, 2}, limited({2})), "");
+  EXPECT_EQ(automatic_refusal({4, 8, 1}, limited({8, 8})),
             "auto: there is a memory limit for all ranks or one for each of 4, got 2");
-  EXPECT_EQ(refusal({4, 8, 3}), "auto: a rank has 1 or 2 stages, got 3");
-  EXPECT_THAT(refusal({64, 4096, 1}), HasSubstr("more than 131072 computations"));
-  EXPECT_THAT(refusal({4, 8, 1}, {.costs = {.stages = {{-1, 1, 1, {}}}}, .activation_limits = {}}),
+  EXPECT_EQ(automatic_refusal({4, 8, 3}), "auto: a rank has 1 or 2 stages, got 3");
+  EXPECT_THAT(automatic_refusal({64, 4096, 1}), HasSubstr("more than 131072 computations"));
+  EXPECT_THAT(automatic_refusal({4, 8, 1}, {.costs = {.stages = {{-1, 1, 1, {}}}}, .activation_limits = {}}),
               HasSubstr("the time of F must be a number from 0 on, got -1"));
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string refusal_of(const Schedule& schedule, Schedule (*lowering)(const Schedule&)) {
+std::string lowering_refusal(const Schedule& schedule, Schedule (*lowering)(const Schedule&)) {
   try {
     (void)lowering(schedule);
   } catch (const InvalidArgument& error) {
@@ -98,23 +98,23 @@ TEST(Lowering, ReceivesEarlierWhereTheOrderCrosses) {
 TEST(Lowering, RefusesWhatCannotBeKept) {
   const Schedule circle = parse_csv("0F0,0B0,0F1,0B1\n1F0,1F1,1B1,1B0");
   for (const auto lowering : {ours, add_send_recv})
-    EXPECT_EQ(refusal_of(circle, lowering),
+    EXPECT_EQ(lowering_refusal(circle, lowering),
               "lowering: the computations wait for each other: rank 0 for what 0B0 needs, rank 1 for what 1F1 needs");
   for (const auto lowering : {ours, add_send_recv}) {
-    EXPECT_THAT(refusal_of(parse_csv("0F0,0SEND_F0\n1F0"), lowering), HasSubstr("rank 0, position 1: 0SEND_F0"));
+    EXPECT_THAT(lowering_refusal(parse_csv("0F0,0SEND_F0\n1F0"), lowering), HasSubstr("rank 0, position 1: 0SEND_F0"));
     Schedule elsewhere = parse_csv("0F0\n1F0");
     elsewhere.stage_to_rank = {1, 0};
-    EXPECT_THAT(refusal_of(elsewhere, lowering), HasSubstr("its stage is on rank 1"));
+    EXPECT_THAT(lowering_refusal(elsewhere, lowering), HasSubstr("its stage is on rank 1"));
     elsewhere.stage_to_rank = {0, 2};
-    EXPECT_THAT(refusal_of(elsewhere, lowering), HasSubstr("a stage is on rank 2, but there are ranks 0 to 1"));
+    EXPECT_THAT(lowering_refusal(elsewhere, lowering), HasSubstr("a stage is on rank 2, but there are ranks 0 to 1"));
     Schedule fewer = parse_csv("0F0,0F1\n1F0,1F1");
     fewer.micro_batches = 1;
-    EXPECT_THAT(refusal_of(fewer, lowering), HasSubstr("0F1 has a micro-batch"));
+    EXPECT_THAT(lowering_refusal(fewer, lowering), HasSubstr("0F1 has a micro-batch"));
     fewer.stages = 3;
-    EXPECT_THAT(refusal_of(fewer, lowering), HasSubstr("3 stages"));
-    EXPECT_THAT(refusal_of(parse_csv("1F0,0F0"), lowering), HasSubstr("rank 0 for what 1F0 needs"));
+    EXPECT_THAT(lowering_refusal(fewer, lowering), HasSubstr("3 stages"));
+    EXPECT_THAT(lowering_refusal(parse_csv("1F0,0F0"), lowering), HasSubstr("rank 0 for what 1F0 needs"));
   }
-  EXPECT_THAT(refusal_of(parse_csv("0F0,0F0\n1F0"), ours), HasSubstr("what 0SEND_F0 sends is made twice"));
+  EXPECT_THAT(lowering_refusal(parse_csv("0F0,0F0\n1F0"), ours), HasSubstr("what 0SEND_F0 sends is made twice"));
   const Schedule twice = parse_csv("0F0,0F1,0F0,0B1,0B0\n1F1,1B1,1F0,1B0");
   for (const Metadata metadata : {Metadata::none, Metadata::once, Metadata::each})
     EXPECT_THROW((void)lower(twice, metadata), InvalidArgument) << static_cast<int>(metadata);
@@ -122,7 +122,7 @@ TEST(Lowering, RefusesWhatCannotBeKept) {
   Schedule sparse{.stages = 1 << 20, .micro_batches = 1 << 20, .stage_to_rank = {}, .ranks = {{}}};
   sparse.stage_to_rank.assign(1 << 20, 0);
   for (const auto lowering : {ours, add_send_recv, defer_receives})
-    EXPECT_THAT(refusal_of(sparse, lowering), HasSubstr("need more than the 0 actions"));
+    EXPECT_THAT(lowering_refusal(sparse, lowering), HasSubstr("need more than the 0 actions"));
 }
 
 TEST(Lowering, SizesRowsAheadSoThatNoneIsCopiedWhileItGrows) {
@@ -341,7 +341,7 @@ TEST(SendWaits, KeepAtMostSoManySendsUnderWay) {
             "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0WAIT_SEND_F0,0WAIT_SEND_F1");
   EXPECT_THROW((void)add_send_waits(schedule, 0), InvalidArgument);
   EXPECT_THROW((void)add_send_waits(add_send_waits(schedule, 1), 1), InvalidArgument);
-  EXPECT_THAT(refusal_of(add_send_waits(schedule, 1), ours), HasSubstr("is a message"));
+  EXPECT_THAT(lowering_refusal(add_send_waits(schedule, 1), ours), HasSubstr("is a message"));
 }
 
 TEST(SendWaits, AreProvedForAllFamilies) {

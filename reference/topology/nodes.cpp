@@ -119,7 +119,7 @@ std::int64_t volume_of(const Volume& bytes, const std::string& axis) {
 }
 
 // Nothing where 63 bits do not hold it.
-std::optional<std::int64_t> product_of(std::int64_t a, std::int64_t b) {
+std::optional<std::int64_t> product_of_lengths(std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? std::nullopt : std::optional(product);
 }
@@ -150,7 +150,7 @@ class Scorer {
     int stride = 1;
     for (auto name = slowest_first.rbegin(); name != slowest_first.rend() && total; ++name) {
       const int size = topology_.dimension(*name);
-      const auto bytes = product_of(crossing_edges(size, stride), volume_of(bytes_, *name));
+      const auto bytes = product_of_lengths(crossing_edges(size, stride), volume_of(bytes_, *name));
       total = bytes ? sum_of(*total, *bytes) : std::nullopt;
       stride *= size;
     }
@@ -238,7 +238,7 @@ Placement placement(const Topology& topology, const Nodes& nodes, const Volume& 
   for (const Axis& axis : topology.axes()) {
     const Crossing crossing = crossing_of(axis, topology, nodes);
     const std::int64_t volume = volume_of(bytes, axis.name);
-    const auto crossing_bytes = product_of(crossing.edges, volume);
+    const auto crossing_bytes = product_of_lengths(crossing.edges, volume);
     if (!crossing_bytes)
       throw OutOfRange(fmt::format("placement: {} messages of {} bytes along axis '{}' are more than 63 bits count",
                                    crossing.edges, volume, axis.name));

@@ -36,7 +36,7 @@ Sizes sizes_of(const Nodes& nodes) {
 }
 
 // Every message of every ring, one by one.
-Placement counted(const Topology& topology, const Nodes& nodes, const Volume& bytes) {
+Placement counted_ranks(const Topology& topology, const Nodes& nodes, const Volume& bytes) {
   Placement placement;
   for (const Axis& axis : topology.axes()) {
     int& groups = placement.crossing_groups[axis.name];
@@ -69,7 +69,7 @@ TEST(Placement, CountsEveryMessageOfEveryRing) {
     const Nodes nodes = random_nodes(random, topology.world_size() + offset + static_cast<int>(random() % 4));
     SCOPED_TRACE(topology.to_string() + " from " + std::to_string(offset) + ", nodes at " +
                  testing::PrintToString(sizes_of(nodes)));
-    const Placement wanted = counted(topology, nodes, bytes);
+    const Placement wanted = counted_ranks(topology, nodes, bytes);
     const Placement scored = placement(topology, nodes, bytes);
     EXPECT_EQ(scored.crossing_groups, wanted.crossing_groups);
     EXPECT_EQ(scored.crossing_bytes, wanted.crossing_bytes);
@@ -88,7 +88,8 @@ TEST(Placement, OrdersAreScoredAsWorldsOfTheirOwn) {
   for (const OrderScore& score : scores) {
     Sizes sizes;
     for (const std::string& name : score.axes) sizes.push_back(given.dimension(name));
-    EXPECT_EQ(score.total, counted(world(score.axes, sizes), nodes, bytes).total) << testing::PrintToString(score.axes);
+    EXPECT_EQ(score.total, counted_ranks(world(score.axes, sizes), nodes, bytes).total)
+        << testing::PrintToString(score.axes);
   }
   EXPECT_TRUE(std::ranges::is_sorted(scores, {}, &OrderScore::total));
   EXPECT_EQ(best_order(given, nodes, bytes), scores.front());

@@ -20,9 +20,9 @@ enum class PartitionConvention { plumbline, colossalai, deepspeed, deepspeed06 }
 
 PartitionConvention convention_of(const Arguments& arguments) {
   return arguments.convention<PartitionConvention>({{"plumbline", PartitionConvention::plumbline},
-                                           {"colossalai", PartitionConvention::colossalai},
-                                           {"deepspeed", PartitionConvention::deepspeed},
-                                           {"deepspeed-0.6", PartitionConvention::deepspeed06}});
+                                                    {"colossalai", PartitionConvention::colossalai},
+                                                    {"deepspeed", PartitionConvention::deepspeed},
+                                                    {"deepspeed-0.6", PartitionConvention::deepspeed06}});
 }
 
 // Answers of more than a million parts are of no use to anybody, and of more memory than there is.

@@ -11,7 +11,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 // Two ranks with a parameter of 1 each, whose gradients are 1 and 3 in each of four steps.
-json question(const char* changes) {
+json slowmo_question(const char* changes) {
   json args = json::parse(R"({"world_size": 2, "nprocs_per_node": 1, "slowmo_momentum": 0, "localsgd_frequency": 2,
     "optimizer": {"lr": 0.5}, "ranks": [{"init_params": [1]}, {"init_params": [1]}]})");
   for (int step = 0; step < 4; ++step) args["steps"].push_back({{{"grads", {1}}}, {{"grads", {3}}}});
@@ -22,8 +22,10 @@ json question(const char* changes) {
   }
   return args;
 }
-json steps_of(const char* changes) { return ask("slowmo.trace", question(changes).dump().c_str())["steps"]; }
-std::string refusal_of(const char* changes) { return error_of("slowmo.trace", question(changes).dump().c_str()); }
+json steps_of(const char* changes) { return ask("slowmo.trace", slowmo_question(changes).dump().c_str())["steps"]; }
+std::string refusal_of(const char* changes) {
+  return error_of("slowmo.trace", slowmo_question(changes).dump().c_str());
+}
 
 TEST(SlowMoTrace, AveragesEveryFewSteps) {
   const json steps = steps_of("{}");

@@ -18,7 +18,7 @@ namespace {
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<Status>::is_always_lock_free);
 static_assert(static_cast<int>(Status::not_come) == 0);
 
-[[noreturn]] void refuse(const std::filesystem::path& file) {
+[[noreturn]] void refuse_file(const std::filesystem::path& file) {
   throw RuntimeFailure(fmt::format("backend nccl: cannot share '{}': {}", file.string(), std::strerror(errno)));
 }
 
@@ -29,16 +29,16 @@ SharedFile::SharedFile(std::filesystem::path file, std::size_t bytes) : file_(st
   int descriptor = -1;
   if (!file_.empty()) {
     descriptor = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (descriptor < 0) refuse(file_);
+    if (descriptor < 0) refuse_file(file_);
     if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) {
       ::close(descriptor);
-      refuse(file_);
+      refuse_file(file_);
     }
   }
   data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED,
                  descriptor, 0);
   if (descriptor >= 0) ::close(descriptor);
-  if (data_ == MAP_FAILED) refuse(file_);
+  if (data_ == MAP_FAILED) refuse_file(file_);
 }
 
 SharedFile::~SharedFile() { ::munmap(data_, bytes_); }

@@ -92,7 +92,8 @@ bool Patience::is_over() const { return end_ && Clock::now() >= *end_; }
 void Patience::pause() {
   constexpr int kLooksBeforeYield = 200;
   constexpr Clock::duration kYielding = std::chrono::microseconds(500);
-  constexpr Clock::duration kShortestSleep = std::chrono::microseconds(10), kLongestSleep = std::chrono::milliseconds(1);
+  constexpr Clock::duration kShortestSleep = std::chrono::microseconds(10),
+                            kLongestSleep = std::chrono::milliseconds(1);
   if (++looks_ <= kLooksBeforeYield) return;
   const Clock::duration waited = Clock::now() - begin_;
   if (waited < kYielding)

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kDeviation = 0.02;
 
-void check(const Transformer& settings) {
+void check_transformer(const Transformer& settings) {
   for (const auto& [name, value] :
        {std::pair{"tokens", settings.tokens}, std::pair{"length", settings.length}, std::pair{"width", settings.width},
         std::pair{"heads", settings.heads}, std::pair{"layers", std::int64_t{settings.layers}}})
@@ -92,7 +92,7 @@ Layer transformer_block(Products& products, const std::string& name, const Trans
 }
 
 Blocks transformer(const Transformer& settings) {
-  check(settings);
+  check_transformer(settings);
   Blocks blocks{{"embeddings", [=](StageTensors& tensors) { return embeddings(tensors, settings); }}};
   for (int i = 0; i < settings.layers; ++i)
     blocks.push_back({fmt::format("transformer block {}", i), [=](StageTensors& tensors) {

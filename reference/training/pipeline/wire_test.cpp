@@ -18,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-at::Tensor counted(const std::vector<std::int64_t>& shape, at::ScalarType type = at::kFloat) {
+at::Tensor counted_values(const std::vector<std::int64_t>& shape, at::ScalarType type = at::kFloat) {
   std::int64_t count = 1;
   for (const std::int64_t size : shape) count *= size;
   return at::arange(count, at::TensorOptions(type)).view(shape);
@@ -34,10 +34,10 @@ Tensors sent(const Tensors& tensors, const Description& description, WireType wi
 }
 
 TEST(Wire, SeveralTensorsOfAnyTypeShapeAndOrderArrive) {
-  const at::Tensor image = counted({2, 3, 4, 5}).contiguous(at::MemoryFormat::ChannelsLast);
-  const at::Tensor gaps = counted({4, 6}).narrow(1, 1, 3);
-  const Tensors tensors{counted({7}), counted({2, 3}, at::kLong), at::empty({0, 4}),         image,
-                        gaps,         at::full({}, 2.5),          counted({3}, at::kInt) > 0};
+  const at::Tensor image = counted_values({2, 3, 4, 5}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor gaps = counted_values({4, 6}).narrow(1, 1, 3);
+  const Tensors tensors{counted_values({7}), counted_values({2, 3}, at::kLong), at::empty({0, 4}), image, gaps,
+                        at::full({}, 2.5),   counted_values({3}, at::kInt) > 0};
   const Description description = describe(tensors);
   const Tensors arrived = sent(tensors, description);
   ASSERT_EQ(arrived.size(), tensors.size());
@@ -54,8 +54,8 @@ TEST(Wire, SeveralTensorsOfAnyTypeShapeAndOrderArrive) {
 }
 
 TEST(Wire, GradientsAreThoseOfTheTensorsThatHaveOne) {
-  const Tensors tensors{counted({2}).requires_grad_(), counted({3}, at::kLong), counted({4}),
-                        counted({5}).requires_grad_()};
+  const Tensors tensors{counted_values({2}).requires_grad_(), counted_values({3}, at::kLong), counted_values({4}),
+                        counted_values({5}).requires_grad_()};
   const Description gradients = gradients_of(describe(tensors));
   EXPECT_EQ(text_of(gradients), "Float [2], Float [5]");
   EXPECT_EQ(text_of({}), "nothing");
@@ -64,7 +64,7 @@ TEST(Wire, GradientsAreThoseOfTheTensorsThatHaveOne) {
 }
 
 TEST(Wire, AWireTypeIsOfFloatingTensorsAlone) {
-  const Tensors tensors{at::full({3}, 1.0 / 3), counted({3}, at::kLong) + 70000};
+  const Tensors tensors{at::full({3}, 1.0 / 3), counted_values({3}, at::kLong) + 70000};
   const Description description = describe(tensors);
   EXPECT_EQ(pack(tensors, description, at::kHalf).numel(), 64 + 24);
   const Tensors arrived = sent(tensors, description, at::kHalf);
@@ -75,7 +75,7 @@ TEST(Wire, AWireTypeIsOfFloatingTensorsAlone) {
 }
 
 TEST(Wire, DescriptionsComeBackAndNonsenseIsRefused) {
-  const Description description = describe({counted({2, 3}).requires_grad_(), at::empty({0}, at::kLong)});
+  const Description description = describe({counted_values({2, 3}).requires_grad_(), at::empty({0}, at::kLong)});
   EXPECT_EQ(from_words(to_words(description)), description);
   const Description many(60, description.front());
   try {
