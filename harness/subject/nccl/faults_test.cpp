@@ -434,6 +434,32 @@ TEST_F(NcclWithdrawal, AnErrorOfACollectiveIsToldWhileItsRankIsElsewhere) {
   world.barrier();
 }
 
+// Who waits for its stream makes no call that could learn of the error.
+TEST_F(NcclWithdrawal, AnErrorEndsWhatOthersWaitForInTheirStreams) {
+  if (n < 2) return;
+  open("error-in-stream");
+  OnDevice data(5);
+  const Call call{.operation = Operation::all_reduce, .in = data.view(), .out = data.view()};
+  if (me == 1) {
+    const DoubleFault fault("async_error");
+    devices()->pause(job()->process.device, 300ms,
+                     stream_.get());  // the error comes when the others wait for their streams
+    Work work = first->start(call);
+    for (int rank = 0; rank < n; ++rank)
+      if (rank != 1) await_word("has-ended-" + std::to_string(rank), "rank " + std::to_string(rank));
+    EXPECT_THAT(words_of<RuntimeFailure>([&] { work.wait(kGenerous); }), HasSubstr("remote process exited"));
+  } else {
+    Work work = first->start(call);
+    work.wait(kGenerous);
+    device::OwnEvent behind(devices(), job()->process.device);
+    behind.record(stream_.get());
+    await([&] { return behind.is_reached(); }, "the stream of rank " + std::to_string(me));
+    tell("has-ended-" + std::to_string(me));
+    EXPECT_THAT(words_of<PeerFailed>([&] { first->barrier(10s); }), HasSubstr("remote process exited"));
+  }
+  world.barrier();
+}
+
 TEST_F(NcclWithdrawal, AnAbortKeepsBackMessagesThatNobodyHasTaken) {
   if (n < 2) return;
   open("messages-of-an-aborted-group");

@@ -203,7 +203,12 @@ void Group::pump() {
 }
 
 Left Group::move_on() noexcept {
-  if (lane_->left() == Left::nothing || is_aborted()) return Left::nothing;
+  if (lane_->left() == Left::nothing) return Left::nothing;
+  // The caller may wait for the device, which waits for a member that will never do its part.
+  if (is_bad(look().worst)) {
+    lane_->abort();
+    return Left::nothing;
+  }
   try {
     lane_->pump();
   } catch (const std::exception& error) {

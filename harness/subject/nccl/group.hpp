@@ -39,8 +39,11 @@ class Group : public std::enable_shared_from_this<Group> {
   [[nodiscard]] std::vector<int> missing(std::uint64_t number) const;
   /// Moves on whatever can move. Throws RuntimeFailure, of the device DeviceFailure, having failed the group.
   void pump();
-  /// Moves on this group's calls, for whoever looks. Tells the others of an error, which this rank meets in its next pump().
+  /// Moves on this group's calls, for whoever looks. Tells the others of an error, which this rank meets in its next pump(). Where
+  /// another member has failed, ends what this rank has under way: its stream goes on, and its next look meets has_ended().
   Left move_on() noexcept;
+  /// Whether its calls were ended: what their events say since is nothing.
+  [[nodiscard]] bool has_ended() const { return lane_->is_dead(); }
 
   // ---- failure ----
 
@@ -56,8 +59,8 @@ class Group : public std::enable_shared_from_this<Group> {
   void expect_sound();
   /// Fails the group; ends what it has under way on this rank. In a Turn.
   void fail(Status status, const std::string& reason) noexcept;
-  /// Fails it and the groups made from it. Any thread; what is under way ends when this rank next looks, and what waits for NCCL stays
-  /// out of it.
+  /// Fails it and the groups made from it. Any thread; the process' thread ends what is under way, and what waits for NCCL stays out of
+  /// it.
   void abort(const std::string& reason) noexcept;
   /// The handle is gone: no calls will come.
   void leave() noexcept;

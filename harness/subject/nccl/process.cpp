@@ -93,7 +93,7 @@ void Patience::pause() {
   constexpr int kLooksBeforeYield = 200;
   constexpr Clock::duration kYielding = std::chrono::microseconds(500);
   constexpr Clock::duration kShortestSleep = std::chrono::microseconds(10),
-                            kLongestSleep = std::chrono::milliseconds(1);
+                            kLongestSleep = std::chrono::microseconds(100);
   if (++looks_ <= kLooksBeforeYield) return;
   const Clock::duration waited = Clock::now() - begin_;
   if (waited < kYielding)

@@ -80,7 +80,7 @@ class Process {
 };
 
 /// Lets others run between two looks at what is waited for: first by looking again, then by giving the core away, and from half a
-/// millisecond on by sleeping for a sixteenth of the time waited so far, a millisecond at most.
+/// millisecond on by sleeping for a sixteenth of the time waited so far, 0.1 ms at most: on few cores those who are waited for need them.
 class Patience {
  public:
   /// `limit`: nothing waits without end.

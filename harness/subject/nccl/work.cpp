@@ -76,6 +76,7 @@ bool NcclWork::look(Extent extent) {
   const Process::Turn turn(group_->job->process);
   group_->pump();
   for (const Part& part : parts_) expect_message(part);
+  if (group_->has_ended()) judge(group_->look());
   const bool has_bad_news = news.worst > Status::left;
   const bool is_met_by_all = std::ranges::all_of(parts_, [this](const Part& part) { return is_met(part); });
   // A member that failed may have ended what was under way on its device.
