@@ -74,7 +74,12 @@ class StagedWork final : public comm::Work::State {
 
  private:
   void take_back() {
-    desk_->take_back(mirror_);
+    try {
+      desk_->take_back(mirror_);
+    } catch (...) {
+      desk_->settle(desk_->stream);  // of now, which may be another than that of the start
+      throw;
+    }
     done_ = true;
   }
   std::shared_ptr<Desk> desk_;
