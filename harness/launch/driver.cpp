@@ -533,7 +533,7 @@ class Driver {
       auto& place = running.ranks[static_cast<std::size_t>(result.rank)];
       place = place ? contradicted(*place, std::move(result)) : std::move(result);
     } else if (type == "stray") {
-      running.strays.push_back({message.at("where"), message.at("message")});
+      running.strays.push_back(message.at("failure").get<record::Failure>());
     } else if (type == "idle") {
       ++running.idle;
     } else if (type == "progress" || type == "output") {

@@ -15,10 +15,19 @@ constexpr std::size_t kLongestMessage = 4000;
 
 thread_local RankCollector* collector = nullptr;
 
+// "TRAIN-006" of "Failed\nTRAIN-006: step 0, …"; nothing where no line begins so.
+std::string named_in(const std::string& message) {
+  static const std::regex pattern("(^|\n)([A-Z]+-[0-9]{3}): ");
+  std::smatch match;
+  return std::regex_search(message, match, pattern) ? match[2].str() : std::string();
+}
+
 record::Failure failure_of(const testing::TestPartResult& part) {
   std::string file = part.file_name() == nullptr ? "" : part.file_name();
   file.erase(0, file.rfind('/') + 1);
-  return failure(fmt::format("{}:{}", file, part.line_number()), part.message());
+  record::Failure out = failure(fmt::format("{}:{}", file, part.line_number()), part.message());
+  out.requirement = named_in(out.message);
+  return out;
 }
 
 // The last listener, for it throws.
@@ -94,31 +103,20 @@ record::Failure uncaught(const std::optional<std::string>& what) {
 RankCollector::RankCollector() : outer_(std::exchange(collector, this)) {}
 RankCollector::~RankCollector() { collector = outer_; }
 
-namespace {
-
-// "TRAIN-006" of "Failed\nTRAIN-006: step 0, …"; nothing where no line begins so.
-std::string named_in(const std::string& message) {
-  static const std::regex pattern("(^|\n)([A-Z]+-[0-9]{3}): ");
-  std::smatch match;
-  return std::regex_search(message, match, pattern) ? match[2].str() : std::string();
-}
-
-}  // namespace
-
 std::vector<std::string> RankCollector::violated() const {
   if (one_names_none_) return {};
   return {named_.begin(), named_.end()};
 }
 
 void RankCollector::add(record::Failure failure) {
-  // What an exception says is the subject's words, or the library's.
-  if (!failure.uncaught) failure.requirement = named_in(failure.message);
   if (failure.requirement.empty())
     one_names_none_ = true;
   else
     named_.insert(failure.requirement);
-  if (failures_.size() < kMostFailures) return failures_.push_back(std::move(failure));
-  failures_.back() = {"", fmt::format("and {} more failures", ++dropped_ + 1)};
+  // An exception is the last of a body, and says how it ended: it stays.
+  if (failures_.size() < kMostFailures || failure.uncaught) return failures_.push_back(std::move(failure));
+  // The line names what the failure in whose place it is named, and no more.
+  failures_.back() = {"", fmt::format("and {} more failures", ++dropped_ + 1), failures_.back().requirement};
 }
 
 CaseRunner::CaseRunner(int cases) {

@@ -305,8 +305,7 @@ class Worker {
       one.check->body(context);
     };
     const auto strays = runner_->run(one.number, [&] { run_ranks(command, under_arm, body); });
-    for (const record::Failure& stray : strays)
-      driver_->send({{"type", "stray"}, {"run", run}, {"where", stray.where}, {"message", stray.message}});
+    for (const record::Failure& stray : strays) driver_->send({{"type", "stray"}, {"run", run}, {"failure", stray}});
     driver_->send({{"type", "idle"}, {"run", run}});
   }
 
