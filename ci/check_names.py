@@ -1,4 +1,5 @@
-"""Where files are compiled together, a function of one file's own must not overload another's: a call would silently change hands.
+"""Where files are compiled together, a function of one file's own must not overload one of another's own: a call would silently change
+hands. (What headers declare is seen by files that are compiled apart, too.)
 
 usage: check_names.py BUILD
 
@@ -8,7 +9,7 @@ import re, sys
 from collections import defaultdict
 from pathlib import Path
 
-FUNCTION = re.compile(r"^(?![\s/#}]|namespace|using|return|template|struct|class|enum)[\w:<>,&*\[\]\s.]+?[ *&]([a-z_]\w*)\(")
+FUNCTION = re.compile(r"^(?![\s/#}]|namespace|using|return|template|struct|class|enum)[\w:<>,&*()\[\]\s.]+?[ *&]([a-z_]\w*)\(")
 
 
 def own_functions(source):
@@ -26,6 +27,10 @@ def own_functions(source):
 
 def main(build):
     together = sorted(build.glob("**/Unity/*.cxx"))
+    cache = build / "CMakeCache.txt"
+    if not together and cache.exists() and "PLUMBLINE_UNITY:BOOL=ON" in cache.read_text():
+        print(f"{build}: files are compiled together, and no */Unity/*.cxx is there to look at")
+        return 1
     wrong = 0
     for unit in together:
         files = [Path(name) for name in re.findall(r'#include "([^"]+\.cpp)"', unit.read_text())]
