@@ -22,6 +22,10 @@ void Place::copy(void* to, const void* from, std::size_t bytes) const {
 void Place::copy(std::span<const ScaledCopy> pairs) const {
   if (!is_host()) return launch(scaled_copy_work(pairs, times(1), device()));
   for (const auto& [from, to] : pairs) {
+    if (from.count != to.count || from.dtype != to.dtype)
+      throw InvalidArgument(fmt::format("a copy of {} {} to {} {}", from.count, comm::name_of(from.dtype), to.count,
+                                        comm::name_of(to.dtype)));
+    if (from.data == to.data) continue;
     // Flags come by the hundred: of one number a call that copies any length takes ten times as long as the copy.
     if (from.count == 1 && from.dtype == comm::DType::f32)
       std::memcpy(to.data, from.data, sizeof(float));

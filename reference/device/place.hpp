@@ -48,7 +48,7 @@ class Place {
   /// Copies bytes within this place's memory, or between the host's and it.
   void copy(void* to, const void* from, std::size_t bytes) const;
   /// Each `from` to its `to`, byte for byte, all at this place: on a device in one launch of as many as a table holds. Pairs are the
-  /// same memory or do not overlap, and are of one type and length. Throws on a device what scaled_copy_work() throws.
+  /// same memory or do not overlap, and are of one type and length: else throws InvalidArgument, on a device what scaled_copy_work() throws.
   void copy(std::span<const ScaledCopy> pairs) const;
   void fill(void* to, std::byte value, std::size_t bytes) const;
   /// Waits until all that was put into the stream is done.

@@ -64,7 +64,6 @@ TEST(Place, DoesWorkInTheOrderOfItsStream) {
   EXPECT_THAT(halved, testing::ElementsAre(1.5F, 2.5F));
 }
 
-// A kernel looks at what it is given, as those of collectives do.
 // Of every number of bytes up to two words, some more than a table holds.
 TEST(Place, CopiesManyTensorsEachToItsOwn) {
   const auto runtime = make_emulated({.devices = 1, .longest_delay = 30us});
@@ -92,13 +91,17 @@ TEST(Place, CopiesManyTensorsEachToItsOwn) {
     place.copy(copies);
     EXPECT_EQ(bytes_of(place, to), expected) << comm::name_of(place.device());
     const Buffer one{from.data, 1, DType::f32, place.device()}, other{to.data, 1, DType::f32, place.device()};
+    set_bytes(place, one, std::vector<std::byte>(4, std::byte{7}));
     place.copy(std::array{ScaledCopy{one, other}});
-    EXPECT_EQ(bytes_of(place, other), bytes_of(place, one));
+    EXPECT_EQ(bytes_of(place, other), std::vector<std::byte>(4, std::byte{7}));
+    const Buffer two{to.data, 2, DType::f32, place.device()};
+    EXPECT_THROW(place.copy(std::array{ScaledCopy{one, two}}), Error) << comm::name_of(place.device());
   }
   EXPECT_THAT([&] { set_bytes({}, {}, std::vector<std::byte>(1)); },
               ThrowsMessage<InvalidArgument>("1 bytes for a tensor of 0"));
 }
 
+// A kernel looks at what it is given, as those of collectives do.
 TEST(Place, LaunchesNothingOnTheHostsMemory) {
   const Place place({make_emulated({.devices = 1})}, 0);
   float value = 1;
