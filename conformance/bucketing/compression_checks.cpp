@@ -242,7 +242,7 @@ double norm(const Matrix& matrix) {
   for (const double value : matrix) sum += value * value;
   return std::sqrt(sum);
 }
-Matrix difference_of_values(const Matrix& a, const Matrix& b) {
+Matrix difference_of_matrices(const Matrix& a, const Matrix& b) {
   Matrix result(a.size());
   for (std::size_t i = 0; i < a.size(); ++i) result[i] = a[i] - b[i];
   return result;
@@ -297,7 +297,7 @@ void low_rank(Context& context) {
   HookedSteps hooked(context.world(), {24 * 40}, 0, sgd.hook());
   const std::vector<float> used = hooked.step(0, made)[0];
   const Matrix mean = mean_of(made, ranks, 0, 0, 24 * 40);
-  EXPECT_LE(norm(difference_of_values(widened(used), mean)), 1e-4 * norm(mean))
+  EXPECT_LE(norm(difference_of_matrices(widened(used), mean)), 1e-4 * norm(mean))
       << "BUCKET-203: the distance from the mean";
   expect_same_bits(context, {used}, "BUCKET-203");
 }
@@ -328,7 +328,7 @@ void expect_projection(const Matrix& projection, const Matrix& there, const Matr
                        const std::string& where) {
   const double size = norm(there);
   EXPECT_GT(norm(projection), 0.02 * size) << "BUCKET-204: nothing is left, " << where;
-  EXPECT_LE(norm(transposed_product(projection, difference_of_values(there, projection), shape)), 1e-4 * size * size)
+  EXPECT_LE(norm(transposed_product(projection, difference_of_matrices(there, projection), shape)), 1e-4 * size * size)
       << "BUCKET-204: not a projection of the mean and of what was left over, " << where;
   EXPECT_LE(beyond_rank(projection, shape, rank), 1e-4 * size) << "BUCKET-204: more directions, " << where;
 }
@@ -338,7 +338,7 @@ void expect_kept(Context& context, std::span<const float> error, const Matrix& l
   ASSERT_EQ(error.size(), left.size()) << "BUCKET-204: numbers that are kept, " << where;
   std::vector<float> mean(error.begin(), error.end());
   context.world().all_reduce({mean.data(), std::ssize(mean)}, {mean.data(), std::ssize(mean)}, comm::ReduceOp::avg);
-  EXPECT_LE(norm(difference_of_values(widened(mean), left)), 1e-4 * size)
+  EXPECT_LE(norm(difference_of_matrices(widened(mean), left)), 1e-4 * size)
       << "BUCKET-204: what the ranks keep is not what is left over, " << where;
 }
 
@@ -366,7 +366,7 @@ void feed_back(Context& context, const Factorised& of, bool feeds_back, const st
       Matrix there = mean_of(made, context.size(), step, static_cast<int>(i), sizes[i]);
       for (std::size_t at = 0; feeds_back && at < there.size(); ++at) there[at] += left[i][at];
       const Matrix found = widened(used[i]);
-      left[i] = difference_of_values(there, found);
+      left[i] = difference_of_matrices(there, found);
       if (!of.is_compressed(i)) {
         EXPECT_LE(norm(left[i]), 1e-6 * norm(there)) << "BUCKET-204: what is not compressed, " << where;
         continue;
@@ -406,7 +406,7 @@ void warm_start(Context& context) {
   for (int step = 0; step < 20; ++step) used = hooked.step(step, made)[0];
   Matrix best(256);
   for (std::size_t at = 0; at < best.size(); ++at) best[at] = part(0, 2, at) * (1 + context.size()) / 2.0;
-  EXPECT_LE(norm(difference_of_values(widened(used), best)), 1e-3 * norm(best))
+  EXPECT_LE(norm(difference_of_matrices(widened(used), best)), 1e-3 * norm(best))
       << "BUCKET-205: the distance from the best approximation, of a length of " << norm(best);
 }
 
@@ -436,7 +436,7 @@ void start(Context& context) {
         << "BUCKET-206: numbers of the reductions of step " << step;
     const Matrix mean = mean_of(made, context.size(), step, 0, 256);
     if (compressed) continue;
-    EXPECT_LE(norm(difference_of_values(widened(used[0]), mean)), 1e-6 * norm(mean)) << "BUCKET-206: step " << step;
+    EXPECT_LE(norm(difference_of_matrices(widened(used[0]), mean)), 1e-6 * norm(mean)) << "BUCKET-206: step " << step;
   }
 }
 

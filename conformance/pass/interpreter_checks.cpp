@@ -23,7 +23,6 @@ using suite::Door;
 
 namespace {
 
-
 bool is_power_of_two(int number) { return (number & (number - 1)) == 0; }
 
 // ---- an adapter's pass, run by us ----

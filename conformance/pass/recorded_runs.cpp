@@ -27,7 +27,6 @@ using suite::Door;
 
 namespace {
 
-
 template <class Judge>
 void judge_recorded(Context& context, const Judge& judge) {
   const json record = recorded("pass", context.parameters().text("programs"));

@@ -227,7 +227,7 @@ void who_skips(Context& context, Deciding deciding, bool across_replicas, const 
   }
 }
 
-void optimizer_skips(Context& context) { who_skips(context, Deciding::model, false, "SCALER-060"); }
+void optimizer_skips_by_model_group(Context& context) { who_skips(context, Deciding::model, false, "SCALER-060"); }
 void two_reductions_decide_alike(Context& context) {
   who_skips(context, Deciding::tensor_then_pipeline, false, "SCALER-061");
 }
@@ -474,7 +474,7 @@ double norm_of_model(const Place& place, int step, double p) {
   return std::isinf(p) ? sum : std::pow(sum, 1 / p);
 }
 
-void optimizer_norm_is_the_models(Context& context) {
+void optimizer_norm_is_the_model_groups(Context& context) {
   const std::string name = context.parameters().text("p");
   const double p = name == "inf" ? HUGE_VAL : std::stod(name);
   Trainer trainer(context, {.options = {.clip_norm = 1e6, .norm_type = p}});
@@ -570,7 +570,7 @@ void add_optimizer_checks(suite::Suite& suite) {
                .body = body});
   };
   const suite::Axis found{"found", {"nobody", "one", "two", "everybody"}};
-  add("model_group_skips", "SCALER-060@3df5", {found}, optimizer_skips);
+  add("model_group_skips", "SCALER-060@3df5", {found}, optimizer_skips_by_model_group);
   add("two_reductions_decide_alike", "SCALER-061@d676", {found}, two_reductions_decide_alike);
   add("replicas_skip_together", "SCALER-062@7c99", {found}, replicas_skip_together);
   add("shards_are_one", "SCALER-112@f59a", {{"found", {"nobody", "one"}}, {"p", {"2", "inf"}}}, shards_are_one,
@@ -589,7 +589,7 @@ void add_optimizer_checks(suite::Suite& suite) {
       {"1x1x1", "2x1x1", "1x3x1", "2x2x1"});
   add("masters_are_stepped_in_f32", "SCALER-069@56bd", {{"dtype", {"f16", "bf16", "f32"}}}, masters_are_stepped_in_f32,
       {"1x1x1", "1x3x1"});
-  add("norm_is_the_models", "SCALER-070@7183", {{"p", {"1", "2", "3", "inf"}}}, optimizer_norm_is_the_models);
+  add("norm_is_the_models", "SCALER-070@7183", {{"p", {"1", "2", "3", "inf"}}}, optimizer_norm_is_the_model_groups);
   add("clipped_as_they_are_now", "SCALER-071@3f72", {{"max_norm", {"0.5", "1e6"}}}, clipped_as_they_are_now);
   add("zeros_are_counted_once", "SCALER-072@d970", {}, zeros_are_counted_once);
   add("resumes_bit_for_bit", "SCALER-073@e9b2", {{"resumed", {"no", "yes"}}}, resumes_bit_for_bit,

@@ -17,7 +17,7 @@ using suite::Door;
 
 namespace {
 
-double bubble_of_all(const Run& run) { return run.makespan - *std::ranges::max_element(run.work); }
+double bubble_of_the_busiest(const Run& run) { return run.makespan - *std::ranges::max_element(run.work); }
 
 // ---- V-Half and V-Min ----
 
@@ -32,7 +32,8 @@ std::string problem_of_memory(const PlanShape& shape, const Schedule& schedule) 
   const Run run = run_of(schedule);
   if (!run.stuck.empty()) return run.stuck;
   const int longest = p == 1 ? 0 : half ? 3 * (p - 1) : 4 * (p - 1) + 1;
-  if (bubble_of_all(run) > longest) return fmt::format("the bubble is {}, {} are enough", bubble_of_all(run), longest);
+  if (bubble_of_the_busiest(run) > longest)
+    return fmt::format("the bubble is {}, {} are enough", bubble_of_the_busiest(run), longest);
   return {};
 }
 

@@ -430,7 +430,7 @@ void accepts_whole_plans(Context& context) {
 
 // ---- what is no plan ----
 
-void refuses_no_question(Context& context) {
+void refuses_what_is_no_plan(Context& context) {
   const std::string& fault = context.parameters().text("fault");
   json args = question_of_rows({"0F0,0B0", "1F0,1B0"}, {0, 1}, 1);
   if (fault == "no_micro_batches") args["microbatches"] = 0;
@@ -467,7 +467,7 @@ void add_judging_checks(suite::Suite& suite) {
       {{"put_in", {"nothing", "turned_pairs", "messages", "shapes", "sharding"}}}, accepts_whole_plans);
   add("refuses", "SCHED-084@cf76",
       {{"fault", {"no_micro_batches", "places_too_few", "place_outside", "cell", "half_a_pair", "huge_micro_batch"}}},
-      refuses_no_question);
+      refuses_what_is_no_plan);
 }
 
 }  // namespace plumbline::conformance

@@ -60,7 +60,9 @@ std::string problem_of_refusal(suite::Adapter& adapter, const std::string& op, c
 }
 
 std::string problem_of_bad_question(suite::Context& context, const std::vector<BadQuestion>& questions) {
-  const auto one = std::ranges::find(questions, context.parameters().text("fault"), &BadQuestion::fault);
+  const std::string& fault = context.parameters().text("fault");
+  const auto one = std::ranges::find(questions, fault, &BadQuestion::fault);
+  if (one == questions.end()) return fmt::format("there is no question with fault '{}'", fault);
   return problem_of_refusal(context.adapter(), one->op, one->args);
 }
 

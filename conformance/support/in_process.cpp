@@ -121,8 +121,10 @@ class Run {
     if (folder_) communicator = arms::under(arm_, std::move(communicator), folder_->path(), kPatience);
     if (wrap_) communicator = wrap_(std::move(communicator));
     try {
-      RankContext context(one_, communicator.get(), nullptr, seat);
-      failures.collect([&] { one_.check->body(context); });
+      failures.collect([&] {
+        RankContext context(one_, communicator.get(), nullptr, seat);
+        one_.check->body(context);
+      });
     } catch (const comm::PeerFailed& error) {
       consequence = error.what();
     }
@@ -158,8 +160,10 @@ std::vector<Failure> run_on_devices(const suite::Case& one, const Wrap& wrap) {
 
 std::vector<Failure> run_in_process(const suite::Case& one, suite::Adapter& adapter) {
   FailuresOfThread failures;
-  RankContext context(one, nullptr, &adapter);
-  failures.collect([&] { one.check->body(context); });
+  failures.collect([&] {
+    RankContext context(one, nullptr, &adapter);
+    one.check->body(context);
+  });
   return failures.all();
 }
 

@@ -296,7 +296,8 @@ class PipelineBench {
     for (record::Measurement measurement : measurements_of(row, driver_.group.subject.backend)) {
       if (options_.device != "cpu") {
         measurement.labels["device"] = options_.device;
-        measurement.derived["clock_uncertainty_seconds"] = last_.at("clock_uncertainty");  // of each rank
+        measurement.derived["clock_uncertainty_seconds"] =
+            last_.at("clock_uncertainty");  // of the rank that knows it worst
         measurement.derived["clocks_apart_seconds"] = last_.at("clocks_apart");            // of two
       }
       writer_->write(measurement);

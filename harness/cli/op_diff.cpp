@@ -11,7 +11,7 @@ using program::Op;
 
 namespace {
 
-std::string text_of_diff(const program::Attribute& attribute) {
+std::string text_of_attribute(const program::Attribute& attribute) {
   return std::visit(
       [](const auto& value) -> std::string {
         using Value = std::decay_t<decltype(value)>;
@@ -34,7 +34,7 @@ std::string line_of(const Op& op) {
   if (op.reduction) line += fmt::format(" {}", comm::name_of(*op.reduction));
   if (op.on_calculation_stream) line += *op.on_calculation_stream ? " in order" : " off the calculation stream";
   if (!op.stream.empty()) line += " on " + op.stream;
-  for (const auto& [name, value] : op.attributes) line += fmt::format(" {}={}", name, text_of_diff(value));
+  for (const auto& [name, value] : op.attributes) line += fmt::format(" {}={}", name, text_of_attribute(value));
   return line;
 }
 

@@ -409,10 +409,9 @@ struct At {
   int data = 1;
   int world = 2;
 };
-std::string single_device(const At& at_pipeline) {
+std::string single_device(const At& at) {
   return fmt::format("pipeline.training.single_device[schedule={},micro_batches={},accumulation={},data={},world={}]",
-                     at_pipeline.schedule, at_pipeline.micro_batches, at_pipeline.accumulation, at_pipeline.data,
-                     at_pipeline.world);
+                     at.schedule, at.micro_batches, at.accumulation, at.data, at.world);
 }
 std::string tied(const char* model, const char* schedule, int data, int world, int accumulation = 1) {
   return fmt::format("pipeline.training.tied[model={},schedule={},accumulation={},data={},world={}]", model, schedule,
