@@ -140,8 +140,7 @@ void accepts(Context& context) {
   for (int trial = 0; trial < 150; ++trial) {
     const Schedule schedule = random_plan(random, messages);
     const std::vector<int> peaks = peaks_of(schedule);
-    json args = question_of_rows(rows_of(schedule).get<std::vector<std::string>>(), schedule.stage_to_rank,
-                                 schedule.micro_batches);
+    json args = question_of_plan(schedule);
     const std::string problem = problem_of(context.adapter(), "schedules.check", args, [&](const json& result) {
       return first_difference({{"valid", true}, {"peak_activations", peaks}}, result);
     });

@@ -30,10 +30,6 @@ namespace {
 constexpr int kNowhere = -1;   // the position of what is not there
 constexpr int kAnywhere = -2;  // the rank of what several are part of
 
-json question_of_plan(const Schedule& schedule) {
-  return question_of_rows(rows_of(schedule).get<std::vector<std::string>>(), schedule.stage_to_rank,
-                          schedule.micro_batches);
-}
 
 std::string name_of_action(const Action& action) {
   return to_string(

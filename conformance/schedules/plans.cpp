@@ -79,6 +79,11 @@ json question_of_rows(const std::vector<std::string>& rows, const std::vector<in
           {"microbatches", micro_batches}};
 }
 
+json question_of_plan(const Schedule& schedule) {
+  return question_of_rows(rows_of(schedule).get<std::vector<std::string>>(), schedule.stage_to_rank,
+                          schedule.micro_batches);
+}
+
 json question_of(const PlanShape& shape) {
   return {{"schedule", shape.schedule},
           {"pp", shape.ranks},

@@ -45,6 +45,7 @@ struct PlanShape {
 /// The arguments of schedules.check.
 [[nodiscard]] nlohmann::json question_of_rows(const std::vector<std::string>& rows,
                                               const std::vector<int>& stage_to_rank, int micro_batches);
+[[nodiscard]] nlohmann::json question_of_plan(const schedules::Schedule& schedule);
 
 /// The schedule of an answer. Throws InvalidArgument for rows that are none.
 [[nodiscard]] schedules::Schedule schedule_of(const nlohmann::json& rows, const nlohmann::json& stage_to_rank,

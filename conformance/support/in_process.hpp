@@ -21,8 +21,9 @@ struct Failure {
 
 /// Makes a wrong communicator of a right one.
 using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)>;
-/// Runs a case of the backend door with a thread per rank. Returns what failed: nothing when it passed. A rank that only suffered from another's failure is left out, unless all did. The arm stands
-/// directly around the backend's communicator, below `wrap`.
+/// Runs a case of the backend door with a thread per rank. Returns what failed: nothing when it passed. A rank that
+/// only suffered from another's failure is left out, unless all did. The arm stands directly around the backend's
+/// communicator, below `wrap`.
 [[nodiscard]] std::vector<Failure> run_in_process(const suite::Case& one, const Wrap& wrap = {},
                                                   const suite::Arm& arm = {});
 
