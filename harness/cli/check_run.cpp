@@ -330,7 +330,7 @@ std::optional<launch::Outcome> CheckRun::before(const suite::PlannedCase& planne
 
 // ---- results ----
 
-bool CheckRun::is_bad(const Result& result) const { return record::is_bad(result, options_.allow_unexpected_pass); }
+bool CheckRun::is_bad(const Result& result) const { return record::is_bad(result, header_); }
 
 // A first result, or one of a further try.
 bool CheckRun::take(const suite::PlannedCase& planned, const launch::Outcome& outcome) {

@@ -99,7 +99,7 @@ void print_verdicts(const record::Run& run, const std::string& id) {
   fmt::print("  verdict    {} on {}: {}\n", run.header.started, run.header.subject,
              counts.empty() ? "not in this record" : fmt::format("{}", fmt::join(counts, ", ")));
   for (const record::Result& result : results)
-    if (record::is_bad(result, run.header.allow_unexpected_pass)) {
+    if (record::is_bad(result, run.header)) {
       fmt::print("             {} {}: {}\n", name_of(record::judge(result)), title_of(result), result.reason);
       fmt::print("             repeat: {}\n", result.repeat);
       return;

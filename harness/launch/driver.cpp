@@ -132,6 +132,7 @@ class Driver {
         while (!stopping_ && advance(slot)) {
         }
       poll();
+      if (options_.until && Clock::now() >= *options_.until) stopping_ = true;
       if (interrupts_.arrived()) {
         finish_all();
         return false;

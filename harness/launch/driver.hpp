@@ -49,6 +49,8 @@ struct Options {
   int jobs = 1;
   bool stacks = true;  // of ranks that hang are worth the seconds that they take
   std::chrono::seconds start_limit{60};
+  /// Nothing is started from then on, and what runs is ended without an outcome.
+  std::optional<std::chrono::steady_clock::time_point> until = {};
 };
 
 /// Where a worker reaches the driver and finds its group's folder. Empty: nobody is expected any more.
@@ -72,7 +74,8 @@ struct Observer {
   std::function<void(const Rendezvous& rendezvous)> listening = {};
 };
 
-/// Runs the assignments in their order, `jobs` at a time. Returns false when it was interrupted by a signal. Throws
+/// Runs the assignments in their order, `jobs` at a time, until all have or Options::until. Returns false when it was
+/// interrupted by a signal. Throws
 /// InvalidArgument or NotAvailable when the subject cannot be started, RuntimeFailure when groups do not start; whatever
 /// happens, no process is left.
 bool run(const std::vector<Assignment>& assignments, const Options& options, const Observer& observer);

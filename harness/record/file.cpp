@@ -113,6 +113,8 @@ void Writer::subject(const json& description) {
 
 void Writer::note(const std::string& text) { append({{"type", "note"}, {"text", text}}); }
 
+void Writer::stopped(const std::string& why) { append_content({{"type", "stopped"}, {"why", why}}); }
+
 void Writer::complete(double seconds) { append_content({{"type", "complete"}, {"seconds", seconds}}); }
 
 Run read(const fs::path& file) {
@@ -134,7 +136,8 @@ Run read(const fs::path& file) {
       if (type == "measurement") run.measurements.push_back(line.get<Measurement>());
       if (type == "step") run.steps.push_back(line.get<Step>());
       if (type == "complete") run.complete = true, run.seconds = line.at("seconds").get<double>();
-      if (type == "resumed") run.complete = false;
+      if (type == "resumed") run.complete = false, run.stopped.clear();
+      if (type == "stopped") run.stopped = line.at("why").get<std::string>();
       if (type == "result") {
         auto result = line.get<Result>();
         std::vector<Result>& list = result.role == "control" ? run.controls : run.results;

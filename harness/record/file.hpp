@@ -30,6 +30,8 @@ class Writer {
   void subject(const nlohmann::json& description);
   /// Anything else worth keeping: {"type":"note", …}.
   void note(const std::string& text);
+  /// The run ends here on purpose, and why.
+  void stopped(const std::string& why);
   void complete(double seconds);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }

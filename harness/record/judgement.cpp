@@ -16,9 +16,9 @@ bool passes(Verdict verdict) { return verdict == Verdict::pass || verdict == Ver
 
 // From good to bad.
 int badness_of(Verdict verdict) {
-  constexpr std::array order{Verdict::skip,   Verdict::pass,    Verdict::warn,   Verdict::flake,
-                             Verdict::refuse, Verdict::fail,    Verdict::hang,   Verdict::crash,
-                             Verdict::error,  Verdict::missing, Verdict::aborted};
+  constexpr std::array order{Verdict::skip,   Verdict::pass,    Verdict::warn,    Verdict::flake,
+                             Verdict::refuse, Verdict::fail,    Verdict::hang,    Verdict::crash,
+                             Verdict::error,  Verdict::missing, Verdict::aborted, Verdict::not_run};
   return static_cast<int>(std::ranges::find(order, verdict) - order.begin());
 }
 
@@ -51,9 +51,10 @@ Judgement judge(Verdict verdict, const std::optional<Expectation>& expectation) 
   return verdict == Verdict::pass ? Judgement::unexpected_pass : as_it_is;
 }
 
-bool is_bad(const Result& result, bool allow_unexpected_pass) {
+bool is_bad(const Result& result, bool allow_unexpected_pass, bool warnings_fail) {
   const Judgement judgement = judge(result);
   if (judgement == Judgement::unexpected_pass) return !allow_unexpected_pass;
+  if (judgement == Judgement::warn) return warnings_fail;
   if (judgement == Judgement::flake) return !(result.expectation && result.expectation->verdict == Verdict::flake);
   return judgement == Judgement::missing || (judgement < Judgement::expected_fail && is_failure(result.verdict));
 }

@@ -26,6 +26,7 @@ enum class Judgement {
   missing,
   aborted,
   flake,
+  not_run,          // "not-run": the run was stopped on purpose before it
   expected_fail,    // "expected-fail": it ends as its owner said
   unexpected_pass,  // "unexpected-pass": it passes, though its owner said otherwise
   waived,           // it fails, and the suite's maintainers waived it
@@ -38,9 +39,13 @@ enum class Judgement {
 [[nodiscard]] Judgement judge(Verdict verdict, const std::optional<Expectation>& expectation);
 [[nodiscard]] inline Judgement judge(const Result& result) { return judge(result.verdict, result.expectation); }
 
-/// Whether the result makes the exit status 1: fail, refuse, hang, crash, missing, a flake that nobody expected, and an
-/// unexpected pass unless those are allowed.
-[[nodiscard]] bool is_bad(const Result& result, bool allow_unexpected_pass);
+/// Whether the result makes the exit status 1: fail, refuse, hang, crash, missing, a flake that nobody expected, an
+/// unexpected pass unless those are allowed, and a warning where warnings fail.
+[[nodiscard]] bool is_bad(const Result& result, bool allow_unexpected_pass, bool warnings_fail = false);
+/// By the options of the result's run.
+[[nodiscard]] inline bool is_bad(const Result& result, const Header& header) {
+  return is_bad(result, header.allow_unexpected_pass, header.warnings_fail);
+}
 
 /// Why it is judged so, in one line: the result's reason, with that of the expectation and where it stands.
 [[nodiscard]] std::string words_of(const Result& result);

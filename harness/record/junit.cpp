@@ -63,12 +63,12 @@ std::string details(const Result& result) {
 // among the passes, as they do with properties, nor turn red.
 enum class Shown { passed, skipped, failed, error };
 
-Shown shown(const Result& result, bool allow_unexpected_pass) {
+Shown shown(const Result& result, const Header& header) {
   const Judgement judgement = judge(result);
   if (judgement == Judgement::error || judgement == Judgement::inconclusive || judgement == Judgement::missing ||
-      judgement == Judgement::aborted)
+      judgement == Judgement::aborted || judgement == Judgement::not_run)
     return Shown::error;
-  if (is_bad(result, allow_unexpected_pass)) return Shown::failed;
+  if (is_bad(result, header)) return Shown::failed;
   const bool passed =
       judgement == Judgement::pass || judgement == Judgement::warn || judgement == Judgement::unexpected_pass;
   return passed ? Shown::passed : Shown::skipped;
@@ -102,7 +102,7 @@ std::string to_junit(const Run& run) {
   for (const Result& result : with_missing(run)) {
     Totals& totals = suites[result.check.substr(0, result.check.find('.'))];
     ++totals.tests;
-    const Shown how = shown(result, run.header.allow_unexpected_pass);
+    const Shown how = shown(result, run.header);
     totals.failures += how == Shown::failed;
     totals.errors += how == Shown::error;
     totals.skipped += how == Shown::skipped;

@@ -15,8 +15,9 @@ namespace plumbline::record {
 using nlohmann::json;
 
 namespace {
-constexpr std::array<std::string_view, 12> kVerdicts{"pass",  "warn",  "skip",         "fail",    "refuse",  "hang",
-                                                     "crash", "error", "inconclusive", "missing", "aborted", "flake"};
+constexpr std::array<std::string_view, 13> kVerdicts{"pass",    "warn",  "skip",   "fail",         "refuse",
+                                                     "hang",    "crash", "error",  "inconclusive", "missing",
+                                                     "aborted", "flake", "not-run"};
 constexpr std::array<std::string_view, 3> kKinds{"expectation", "waiver", "suite-issue"};
 Verdict verdict_from(const json& value) { return parse_verdict(value.get<std::string>()).value_or(Verdict::error); }
 }  // namespace
@@ -176,6 +177,7 @@ void to_json(json& out, const Measurement& measurement) {
          {"unit", measurement.unit},
          {"derived", measurement.derived},
          {"answer_checked", measurement.answer_checked}};
+  if (!measurement.case_id.empty()) out["case"] = measurement.case_id;
 }
 
 void from_json(const json& in, Measurement& measurement) {
@@ -185,6 +187,7 @@ void from_json(const json& in, Measurement& measurement) {
   measurement.unit = in.at("unit").get<std::string>();
   measurement.derived = in.at("derived").get<std::map<std::string, double>>();
   measurement.answer_checked = in.at("answer_checked").get<bool>();
+  measurement.case_id = in.value("case", "");
 }
 
 void to_json(json& out, const Step& step) {
@@ -233,6 +236,13 @@ void to_json(json& out, const Header& header) {
   if (!header.expectations.empty()) out["expectations"] = header.expectations;
   if (!header.facts.empty()) out["facts"] = header.facts;
   if (header.allow_unexpected_pass) out["allow_unexpected_pass"] = true;
+  if (header.warnings_fail) out["warnings_fail"] = true;
+  if (!header.subject_name.empty()) out["subject_name"] = header.subject_name;
+  if (!header.labels.empty()) out["labels"] = header.labels;
+  if (header.budget_seconds > 0) out["budget_seconds"] = header.budget_seconds;
+  for (const auto& [id, sentence] : header.requirements)
+    out["requirements"][id] = {{"level", sentence.level}, {"text", sentence.text}};
+  for (const auto& [id, place] : header.checks) out["checks"][id] = {{"file", place.file}, {"line", place.line}};
   if (header.shard)
     out["shard"] = {
         {"index", header.shard->index}, {"count", header.shard->count}, {"whole_plan", header.shard->whole_plan}};
@@ -252,6 +262,16 @@ void from_json(const json& in, Header& header) {
   header.expectations = in.value("expectations", std::vector<std::string>{});
   header.facts = in.value("facts", std::map<std::string, std::string>{});
   header.allow_unexpected_pass = in.value("allow_unexpected_pass", false);
+  header.warnings_fail = in.value("warnings_fail", false);
+  header.subject_name = in.value("subject_name", "");
+  header.labels = in.value("labels", std::map<std::string, std::string>{});
+  header.budget_seconds = in.value("budget_seconds", 0.0);
+  const json requirements = in.value("requirements", json::object());
+  for (const auto& [id, sentence] : requirements.items())
+    header.requirements[id] = {sentence.at("level").get<std::string>(), sentence.at("text").get<std::string>()};
+  const json checks = in.value("checks", json::object());
+  for (const auto& [id, place] : checks.items())
+    header.checks[id] = {place.at("file").get<std::string>(), place.at("line").get<int>()};
   if (in.contains("shard")) {
     const json& shard = in.at("shard");
     header.shard = {shard.at("index").get<int>(), shard.at("count").get<int>(),

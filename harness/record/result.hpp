@@ -18,8 +18,22 @@ inline constexpr int kSchema = 1;
 
 /// Of a case, and of one rank in it: the subject's own word, whatever anybody expected. `aborted`: ended because another
 /// rank failed. `error`: the harness failed. `missing`: planned, but no result. `flake`: of several tries some passed and
-/// some failed.
-enum class Verdict { pass, warn, skip, fail, refuse, hang, crash, error, inconclusive, missing, aborted, flake };
+/// some failed. `not_run`: planned, and the run was stopped on purpose before it.
+enum class Verdict {
+  pass,
+  warn,
+  skip,
+  fail,
+  refuse,
+  hang,
+  crash,
+  error,
+  inconclusive,
+  missing,
+  aborted,
+  flake,
+  not_run
+};
 [[nodiscard]] std::string_view name_of(Verdict verdict);
 [[nodiscard]] std::optional<Verdict> parse_verdict(std::string_view name);
 /// Whether the subject is at fault: fail, refuse, hang, crash. A flake is at fault sometimes and is none of them.
@@ -88,6 +102,8 @@ struct Result {
 
 struct Measurement {
   std::string benchmark;
+  /// The same whether it was measured or not (Result::case_id): "collectives.barrier[bytes=0,world=2]".
+  std::string case_id = {};
   std::map<std::string, std::string> labels;  // subject, world, bytes, dtype, op, …
   std::vector<double> samples;                // of the unit, one a repetition, the slowest rank each
   std::string unit;                           // "seconds"
@@ -112,6 +128,18 @@ struct Planned {
   std::string mutant = {};
   /// That of its Result.
   [[nodiscard]] std::string key() const;
+};
+
+/// A requirement as the suite of the run has it.
+struct Sentence {
+  std::string level;  // "must", "should", "may"
+  std::string text;
+};
+
+/// Where a check stands in the suite's sources.
+struct Place {
+  std::string file;  // "conformance/collectives/copy_checks.cpp"
+  int line = 0;
 };
 
 /// The part of a whole run that a record has.
@@ -139,7 +167,18 @@ struct Header {
   std::map<std::string, std::string> facts;
   /// A case that passes against its expectation does not fail the run.
   bool allow_unexpected_pass = false;
+  /// A warning fails the run.
+  bool warnings_fail = false;
   std::optional<ShardOf> shard;
+  /// How reports name the subject, where somebody chose it (--subject-name); else name_of_subject() does.
+  std::string subject_name;
+  /// What somebody wants to know the run by (--label): in reports and metrics.
+  std::map<std::string, std::string> labels;
+  /// Seconds after which nothing more is begun; 0: no such limit.
+  double budget_seconds = 0;
+  /// Of the plan's requirements and checks: reports are made from the record alone.
+  std::map<std::string, Sentence> requirements;  // by id
+  std::map<std::string, Place> checks;           // by id
 };
 
 /// A run that was read back: the last attempt of each key holds.
@@ -153,6 +192,8 @@ struct Run {
   std::vector<Step> steps;
   bool complete = false;
   double seconds = 0;
+  /// Why it was ended on purpose before all that was planned had run: "the budget of 60 s is spent"; empty: it was not.
+  std::string stopped;
 };
 
 void to_json(nlohmann::json& json, const Expectation& expectation);

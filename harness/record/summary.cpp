@@ -9,9 +9,10 @@ namespace {
 // From good to bad, for a requirement.
 int badness(Judgement judgement) {
   constexpr std::array order{
-      Judgement::skip,         Judgement::pass,  Judgement::warn,    Judgement::waived,  Judgement::expected_fail,
-      Judgement::inconclusive, Judgement::error, Judgement::missing, Judgement::aborted, Judgement::flake,
-      Judgement::refuse,       Judgement::hang,  Judgement::crash,   Judgement::fail,    Judgement::unexpected_pass};
+      Judgement::skip,          Judgement::pass,         Judgement::warn,    Judgement::waived,
+      Judgement::expected_fail, Judgement::inconclusive, Judgement::not_run, Judgement::error,
+      Judgement::missing,       Judgement::aborted,      Judgement::flake,   Judgement::refuse,
+      Judgement::hang,          Judgement::crash,        Judgement::fail,    Judgement::unexpected_pass};
   return static_cast<int>(std::ranges::find(order, judgement) - order.begin());
 }
 
@@ -34,8 +35,9 @@ std::vector<Result> with_missing(const Run& run) {
                        .seed = planned.seed,
                        .repetition = planned.repetition,
                        .mutant = planned.mutant,
-                       .verdict = Verdict::missing,
-                       .reason = "planned, but the run ended before it"});
+                       .verdict = run.stopped.empty() ? Verdict::missing : Verdict::not_run,
+                       .reason = run.stopped.empty() ? "planned, but the run ended before it"
+                                                     : "planned, and not run: " + run.stopped});
   }
   for (const Result& result : run.results)
     if (by_key.contains(result.key())) results.push_back(result);
@@ -63,10 +65,10 @@ std::map<Judgement, int> count_judgements(const std::vector<Result>& results) {
 
 int exit_status(const Run& run) {
   const std::vector<Result> results = with_missing(run);
-  if (std::ranges::any_of(results, [&](const Result& one) { return is_bad(one, run.header.allow_unexpected_pass); }))
-    return 1;
+  if (std::ranges::any_of(results, [&](const Result& one) { return is_bad(one, run.header); })) return 1;
   const auto counts = count_judgements(results);
-  if (counts.contains(Judgement::error) || counts.contains(Judgement::inconclusive)) return 3;
+  for (const Judgement of_harness : {Judgement::error, Judgement::inconclusive, Judgement::not_run})
+    if (counts.contains(of_harness)) return 3;
   const bool ran = std::ranges::any_of(
       results, [](const Result& one) { return one.verdict != Verdict::skip && one.verdict != Verdict::aborted; });
   return ran || !run.measurements.empty() ? 0 : 3;

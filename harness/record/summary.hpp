@@ -11,7 +11,8 @@
 
 namespace plumbline::record {
 
-/// The results in the plan's order, with `missing` for what was planned and has none.
+/// The results in the plan's order, with `missing`, or `not_run` of a run that was stopped on purpose, for what was planned
+/// and has none.
 [[nodiscard]] std::vector<Result> with_missing(const Run& run);
 
 /// Of a requirement: the worst of its cases; skip when all were skipped.
@@ -20,8 +21,8 @@ namespace plumbline::record {
 /// How many results are judged so.
 [[nodiscard]] std::map<Judgement, int> count_judgements(const std::vector<Result>& results);
 
-/// 0 all as it was expected; 1 a result is bad (is_bad), a planned case without one among them; 3 the harness failed, or
-/// nothing ran.
+/// 0 all as it was expected; 1 a result is bad (is_bad), a planned case without one among them; 3 the harness failed,
+/// nothing ran, or the run was stopped on purpose before all had run.
 [[nodiscard]] int exit_status(const Run& run);
 
 }  // namespace plumbline::record

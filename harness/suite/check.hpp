@@ -138,6 +138,8 @@ struct Check {
   bool beside_host = false;     // and the host's over the same backend, for what is right
   bool spoils_group = false;    // leaves calls behind that nobody completes: the group is not used again
   std::function<void(Context&)> body;
+  std::string file = {};  // where it was added to the suite: "conformance/collectives/copy_checks.cpp"
+  int line = 0;
 };
 
 /// One case of a check.

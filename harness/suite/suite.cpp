@@ -12,9 +12,24 @@
 
 namespace plumbline::suite {
 
-void Suite::add(Check check) {
+namespace {
+
+// As the sources have it: the compiler was given a path of the machine that built this.
+std::string path_in_sources(std::string_view file) {
+  std::size_t begin = std::string_view::npos;
+  for (const std::string_view folder : {"/conformance/", "/harness/"})
+    if (const std::size_t at = file.rfind(folder); at != std::string_view::npos)
+      begin = begin == std::string_view::npos ? at : std::max(begin, at);
+  return std::string(begin == std::string_view::npos ? file : file.substr(begin + 1));
+}
+
+}  // namespace
+
+void Suite::add(Check check, const std::source_location& where) {
   if (std::ranges::any_of(checks_, [&](const Check& other) { return other.id == check.id; }))
     throw InvalidArgument(fmt::format("check '{}' is registered twice", check.id));
+  check.file = path_in_sources(where.file_name());
+  check.line = static_cast<int>(where.line());
   checks_.push_back(std::move(check));
   for (Case& one : cases_of(checks_.back())) {
     one.number = static_cast<int>(cases_.size());

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <map>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,8 @@ struct Profile {
 
 class Suite {
  public:
-  /// Adds a check. Throws InvalidArgument for an id used twice.
-  void add(Check check);
+  /// Adds a check, which keeps the file and line of the call. Throws InvalidArgument for an id used twice.
+  void add(Check check, const std::source_location& where = std::source_location::current());
   void add(Profile profile) { profiles_.push_back(std::move(profile)); }
   RequirementTable requirements;
   std::vector<Waiver> waivers;
