@@ -66,13 +66,32 @@ configure_with_torch() {
   configure "$@"
 }
 
+# Of ninja's lines "[edges done/edges]": one whenever another tenth is done. All of them go to the file.
+tenths_of_build() {
+  local line done_tenths=0
+  while IFS= read -r line; do
+    printf '%s\n' "$line" >>"$1"
+    [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
+    ((BASH_REMATCH[1] * 10 / BASH_REMATCH[2] > done_tenths)) || continue
+    done_tenths=$((BASH_REMATCH[1] * 10 / BASH_REMATCH[2]))
+    say "  ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]} steps"
+  done
+}
+
 build() {
   configure_with_torch "$@"
   say "building with $JOBS jobs"
   if [[ -t 1 ]]; then
     cmake --build "$BUILD" --parallel "$JOBS" || die 'the build failed'
   else
-    quietly cmake --build "$BUILD" --parallel "$JOBS"
+    local log
+    log=$(mktemp)
+    if ! NINJA_STATUS='[%f/%t] ' cmake --build "$BUILD" --parallel "$JOBS" 2>&1 | tenths_of_build "$log"; then
+      tail -n 40 "$log" >&2
+      rm -f "$log"
+      die 'the build failed'
+    fi
+    rm -f "$log"
   fi
   say 'built'
 }
