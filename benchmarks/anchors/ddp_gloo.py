@@ -67,6 +67,9 @@ def worker(rank, arguments, store, out):
         Path(out).write_text(json.dumps(found))
     dist.barrier()  # who leaves first is missed by nobody
     dist.destroy_process_group()
+    # DistributedDataParallel keeps the threads of group and store (torch 2.13), and the interpreter's end may abort while they run.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def failure(ranks, words):
