@@ -1,5 +1,6 @@
 #include "conformance/support/asking.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -51,10 +52,17 @@ std::string first_difference(const json& expected, const json& got, const std::s
   return fmt::format("{}: expected {}, got {}", where, shortened(expected), shortened(got));
 }
 
+bool refuses_bad_value(const Answer& answer, const json& args) {
+  const auto convention = args.find("convention");
+  if (convention == args.end() || convention->is_null() || *convention == "plumbline")
+    return answer.kind == "invalid_argument" || answer.kind == "out_of_range" || answer.kind == "not_found";
+  return answer.is_refused() && answer.kind != "unsupported";
+}
+
 std::string problem_of_refusal(suite::Adapter& adapter, const std::string& op, const json& args) {
   const Answer answer = answer_to(adapter, op, args);
   if (!answer.is_refused()) return fmt::format("{} {} is answered: {}", op, args.dump(), answer.result.dump());
-  if (answer.kind != "invalid_argument" && answer.kind != "out_of_range")
+  if (!refuses_bad_value(answer, args))
     return fmt::format("{} {} is refused as '{}': {}", op, args.dump(), answer.kind, answer.message);
   return {};
 }
@@ -71,6 +79,36 @@ suite::Axis faults_of(const std::vector<BadQuestion>& questions, const std::vect
   for (const BadQuestion& one : questions)
     if (std::ranges::find(operations, one.op) != operations.end()) axis.values.push_back(one.fault);
   return axis;
+}
+
+OptionsOfCase options_of(std::vector<AskedOption> asked) {
+  return [asked = std::move(asked)](const suite::Parameters& parameters) {
+    suite::OptionValues options;
+    for (const AskedOption& one : asked) {
+      std::vector<std::string> values = one.values;
+      if (!one.by.empty()) {
+        if (const auto found = one.by.find(parameters.text(one.parameter)); found != one.by.end()) values = found->second;
+      } else if (!one.parameter.empty()) {
+        values = {parameters.text(one.parameter)};
+      }
+      if (!values.empty()) options[one.operation][one.argument].insert(values.begin(), values.end());
+    }
+    return options;
+  };
+}
+
+OperationsOfCase operations_by(std::string parameter, std::map<std::string, std::vector<std::string>> by) {
+  return [parameter = std::move(parameter), by = std::move(by)](const suite::Parameters& parameters,
+                                                                std::string_view operation) {
+    const auto found = by.find(parameters.text(parameter));
+    return found == by.end() || std::ranges::find(found->second, operation) != found->second.end();
+  };
+}
+
+OperationsOfCase operation_of_fault(const std::vector<BadQuestion>& questions) {
+  std::map<std::string, std::vector<std::string>> by;
+  for (const BadQuestion& one : questions) by[one.fault] = {one.op};
+  return operations_by("fault", std::move(by));
 }
 
 void report_words(const std::string& problem, std::source_location where) {

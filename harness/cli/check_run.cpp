@@ -13,6 +13,7 @@
 #include "harness/launch/speed.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/record/summary.hpp"
+#include "harness/subject/adapter/client.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -153,8 +154,15 @@ void CheckRun::make_header() {
   }
 }
 
+// What an adapter would not be asked is said behind the case, and why: it is started to hear what it claims.
 void CheckRun::list() const {
-  for (const suite::PlannedCase& planned : plan_) fmt::print("{}\n", title_of(blank_result(planned, settings_)));
+  const std::string& adapter = driver_.group.subject.adapter;
+  const nlohmann::json claims = adapter.empty() ? nlohmann::json() : subject::open_adapter(adapter)->claims();
+  for (const suite::PlannedCase& planned : plan_) {
+    const auto outcome = claims.is_null() ? std::nullopt : outcome_without_run(planned, settings_, claims);
+    const std::string words = outcome ? fmt::format("  {}: {}", name_of(outcome->verdict), outcome->reason) : "";
+    fmt::print("{}{}\n", title_of(blank_result(planned, settings_)), words);
+  }
 }
 
 // What all results of a record have in common.

@@ -32,7 +32,9 @@ Facts facts_of_environment(const nlohmann::json& environment) {
 
 suite::Identity identity_of(const nlohmann::json& description, const Facts& facts) {
   const nlohmann::json capabilities = description.value("capabilities", nlohmann::json::object());
-  suite::Identity identity{capabilities.value("backend", ""), suite::version_in(capabilities.value("version", ""))};
+  const std::string of_backend = capabilities.value("version", "");
+  suite::Identity identity{capabilities.value("backend", ""),
+                           suite::version_in(of_backend.empty() ? description.value("version", "") : of_backend)};
   for (const char* command : {"adapter", "job"})
     if (const auto found = facts.find(command); found != facts.end()) identity.name = found->second;
   return identity;

@@ -757,7 +757,7 @@ std::vector<Mutant> check_mutants() {
        check + "warnings_are_no_errors[warning=waits]", "", "every case has a warning",
        results_of(kCheck, [](const json&, json& result) { result["valid"] = result["problems"].empty(); })},
       {"bkt.takes_other_models", "BUCKET-036", "data of another model are read",
-       "sizes are not held against the gradients", check + "bad_plans[fault=number_of_another_model]",
+       "sizes are not held against the gradients", check + "bad_torch_plans[fault=number_of_another_model]",
        check + "bad_plans[fault=no_buckets]", "the plan is ours",
        takes(kRead, [](const json&) { return true; }, {{"plan", {{"buckets", json::array()}}}})},
   };

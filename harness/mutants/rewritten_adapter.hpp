@@ -15,6 +15,7 @@ class RewrittenAdapter final : public suite::Adapter {
   nlohmann::json ask(const std::string& op, const nlohmann::json& args) override;
   [[nodiscard]] const std::set<std::string>& operations() const override { return inner_.operations(); }
   [[nodiscard]] std::optional<std::set<std::string>> conventions() const override { return inner_.conventions(); }
+  [[nodiscard]] nlohmann::json claims() const override { return inner_.claims(); }
   void answer_by(std::chrono::steady_clock::time_point deadline) override { inner_.answer_by(deadline); }
 
  private:

@@ -106,9 +106,12 @@ void Writer::append_content(const json& line) {
 
 void Writer::subject(const json& description) {
   if (std::exchange(described_, true)) return;
-  append({{"type", "subject"},
-          {"capabilities", description.value("capabilities", json::object())},
-          {"environment", description.value("environment", json::object())}});
+  json line{{"type", "subject"},
+            {"capabilities", description.value("capabilities", json::object())},
+            {"environment", description.value("environment", json::object())}};
+  for (const char* claim : {"name", "version", "conventions", "operations", "options"})
+    if (const auto said = description.find(claim); said != description.end()) line[claim] = *said;
+  append(line);
 }
 
 void Writer::note(const std::string& text) { append({{"type", "note"}, {"text", text}}); }

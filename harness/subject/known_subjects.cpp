@@ -13,7 +13,7 @@ std::vector<suite::KnownSubject> known_subjects() {
        suite::Door::backend,
        {{"capabilities", suite::description_of(comm::local_capabilities(comm::Device::Kind::emulated))}},
        "emulated"},
-      {"adapter reference", suite::Door::adapter, {{"operations", LocalAdapter(reference_service()).operations()}}},
+      {"adapter reference", suite::Door::adapter, LocalAdapter(reference_service()).claims()},
       {"the reference's job", suite::Door::job, nlohmann::json::object()}};
 }
 

@@ -32,4 +32,18 @@ class AdapterError : public Error {
   std::map<std::string, std::string> fields_;
 };
 
+/// Questions that are not put to the subject. They end the case; no check catches them, for they are no std::exception.
+/// A check asks what it does not declare: a fault of the suite, whatever the subject is.
+struct UndeclaredQuestion {
+  std::string what;
+};
+/// A case ended without having asked all that its check declares: nothing is known of the rest.
+struct UnaskedQuestion {
+  std::string what;
+};
+/// The subject does not claim the value of an option that is asked for: the case is skipped.
+struct UnclaimedQuestion {
+  std::string what;
+};
+
 }  // namespace plumbline::suite

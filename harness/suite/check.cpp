@@ -75,6 +75,12 @@ Axis worlds(std::vector<int> sizes) {
   return axis;
 }
 
+std::vector<std::string> Case::operations() const {
+  std::vector<std::string> asked = check->operations;
+  if (check->asks) std::erase_if(asked, [&](const std::string& each) { return !check->asks(parameters, each); });
+  return asked;
+}
+
 std::vector<Case> cases_of(const Check& check) {
   std::size_t total = 1;
   for (const Axis& axis : check.axes) total *= axis.values.size();

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -61,6 +62,9 @@ struct Axis {
 /// The world sizes that a check runs at: {1, 2, 3, 4, 5, 6, 8} unless it says otherwise; never only powers of two.
 [[nodiscard]] Axis worlds(std::vector<int> sizes = {1, 2, 3, 4, 5, 6, 8});
 
+/// Values of options (schedules, graphs, dtypes, devices, forms): by operation and argument.
+using OptionValues = std::map<std::string, std::map<std::string, std::set<std::string>>>;
+
 /// Asks an adapter; see the adapter protocol.
 class Adapter {
  public:
@@ -70,6 +74,8 @@ class Adapter {
   [[nodiscard]] virtual const std::set<std::string>& operations() const = 0;
   /// The conventions that it knows, where it says so.
   [[nodiscard]] virtual std::optional<std::set<std::string>> conventions() const { return {}; }
+  /// What its greeting claims: "operations", and where it says so "name", "version", "conventions" (name to version), "options".
+  [[nodiscard]] virtual nlohmann::json claims() const { return {{"operations", operations()}}; }
   /// Answers that have not come by then are no more waited for. Said anew for each case, and when it makes progress.
   virtual void answer_by(std::chrono::steady_clock::time_point) {}
 };
@@ -130,8 +136,12 @@ struct Check {
   std::function<bool(const Parameters&)> applies = {};  // cases of the axes' product that make sense; all by default
   std::vector<comm::Capability> needs = {};             // beside those of its requirements
   std::vector<std::string> modules = {};                // "training": what must be there to run it
-  std::vector<std::string> operations = {};             // of an adapter check
-  std::string convention = {};                          // whose rule an adapter check asks for; empty: our own
+  // Of an adapter check: what it asks. A case that ends without having asked one of its operations is `missing`; one that asks
+  // anything else is an `error`.
+  std::vector<std::string> operations = {};
+  std::function<bool(const Parameters&, std::string_view operation)> asks = {};  // where not every case asks all of them
+  std::string convention = "plumbline";                                          // whose rule
+  std::function<OptionValues(const Parameters&)> options = {};                   // which values of options
   std::chrono::milliseconds limit = std::chrono::seconds(20);
   bool deadlock_prone = false;  // runs in all arms: see arm.hpp
   bool on_device = false;       // uses memory of a device itself; others' is staged where a run has a device
@@ -152,6 +162,10 @@ struct Case {
   [[nodiscard]] int world() const { return check->door == Door::backend ? parameters.world() : 1; }
   /// The ranks that the case is about: those of a job, too.
   [[nodiscard]] int ranks() const { return check->door == Door::adapter ? 1 : parameters.world(); }
+  /// The operations that a case of the adapter door asks.
+  [[nodiscard]] std::vector<std::string> operations() const;
+  /// The values of options that it asks for.
+  [[nodiscard]] OptionValues options() const { return check->options ? check->options(parameters) : OptionValues(); }
   /// "collectives" of "collectives.all_reduce.exact".
   [[nodiscard]] std::string component() const { return check->id.substr(0, check->id.find('.')); }
 };

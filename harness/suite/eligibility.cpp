@@ -60,20 +60,43 @@ std::optional<Lacking> lacking_of_device(const Check& check, const nlohmann::jso
   return std::nullopt;
 }
 
+// What an adapter does not claim of what a case asks. One that names no conventions is asked for all, and one that names no
+// values of an option for all of them: the protocol demands neither.
+std::optional<Lacking> lacking_of_adapter(const Case& one, const nlohmann::json& description) {
+  const auto operations = description.value("operations", Words{});
+  for (const std::string& operation : one.operations())
+    if (!has(operations, operation)) return Lacking{"operation " + operation};
+  if (const auto conventions = description.find("conventions"); conventions != description.end()) {
+    const std::string& asked = one.check->convention;
+    if (conventions->is_array() ? !has(conventions->get<Words>(), asked) : !conventions->contains(asked))
+      return Lacking{"convention " + asked};
+  }
+  const auto claimed = description.value("options", OptionValues());
+  for (const auto& [operation, arguments] : one.options()) {
+    const auto of_operation = claimed.find(operation);
+    if (of_operation == claimed.end()) continue;
+    for (const auto& [argument, values] : arguments) {
+      const auto of_argument = of_operation->second.find(argument);
+      if (of_argument == of_operation->second.end()) continue;
+      for (const std::string& value : values)
+        if (!claims_value(of_argument->second, value))
+          return Lacking{fmt::format("{} {} of {}", argument, value, operation)};
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+bool claims_value(const std::set<std::string>& values, std::string_view value) {
+  if (values.contains(std::string(value))) return true;
+  const std::size_t colon = value.find(':');
+  return colon != std::string_view::npos && values.contains(std::string(value.substr(0, colon)));
+}
 
 std::optional<Lacking> lacking(const Suite& suite, const Profile& profile, const Case& one,
                                const nlohmann::json& description, const std::string& device) {
-  if (one.check->door == Door::adapter) {
-    const auto operations = description.value("operations", Words{});
-    for (const std::string& operation : one.check->operations)
-      if (!has(operations, operation)) return Lacking{"operation " + operation};
-    // Who names no conventions is asked for all: the protocol does not demand the list.
-    if (const std::string& convention = one.check->convention;
-        !convention.empty() && description.contains("conventions"))
-      if (!has(description.at("conventions").get<Words>(), convention)) return Lacking{"convention " + convention};
-    return std::nullopt;
-  }
+  if (one.check->door == Door::adapter) return lacking_of_adapter(one, description);
   if (one.check->door != Door::backend) return std::nullopt;
   if (const auto lack = lacking_of_device(*one.check, description, device)) return lack;
   const nlohmann::json& capabilities = description.at("capabilities");

@@ -15,7 +15,7 @@ namespace plumbline::suite {
 
 /// Something that a case needs and the subject does not claim.
 struct Lacking {
-  std::string what;        // "capability groups", "dtype bf16", "operation comm.ring_sum"
+  std::string what;        // "capability groups", "dtype bf16", "operation comm.ring_sum", "graph ring of gossip.graph"
   bool mandatory = false;  // the profile demands it: then it is a failure
 };
 
@@ -23,8 +23,11 @@ struct Lacking {
 /// through the host's memory where the backend takes no other.
 [[nodiscard]] bool uses_device_memory(const Check& check, std::string_view device);
 
+/// Whether one of the values of an option is that one, or the kind of which it is one: cuda of cuda:1.
+[[nodiscard]] bool claims_value(const std::set<std::string>& values, std::string_view value);
+
 /// The first thing that the subject lacks for the case on that device, or nothing. `description` is what the subject said of itself
-/// when it was ready: {"capabilities": {"claims", "dtypes", "devices"}, "operations"}, and "device_missing", why the run's device is
+/// when it was ready: {"capabilities": {"claims", "dtypes", "devices"}}, what an adapter claims (Adapter::claims), and "device_missing", why the run's device is
 /// not there.
 [[nodiscard]] std::optional<Lacking> lacking(const Suite& suite, const Profile& profile, const Case& one,
                                              const nlohmann::json& description, const std::string& device = "cpu");

@@ -30,6 +30,63 @@ TEST_F(Eligibility, AsksAnAdapterThatNamesNoConventionsForAll) {
   EXPECT_EQ(lacks({{"operations", {"topology.query"}}}), "operation topology.grid");
 }
 
+TEST_F(Eligibility, TakesConventionsWithTheVersionThatEachMeans) {
+  EXPECT_EQ(lacks({{"operations", {"topology.grid"}}, {"conventions", {{"megatron", "0.19"}}}}), "convention deepspeed");
+  EXPECT_EQ(lacks({{"operations", {"topology.grid"}}, {"conventions", {{"deepspeed", "0.19"}}}}), "");
+}
+
+TEST_F(Eligibility, AsksForOurOwnConventionOnlyWhoClaimsIt) {
+  const Check check{.id = "grid.stages", .door = Door::adapter, .operations = {"topology.grid"}, .body = [](Context&) {}};
+  const auto lacks_ours = [&](const nlohmann::json& conventions) {
+    const auto lack = lacking(suite_, {}, Case{.check = &check, .parameters = {}},
+                              {{"operations", {"topology.grid"}}, {"conventions", conventions}});
+    return lack ? lack->what : "";
+  };
+  EXPECT_EQ(lacks_ours({{"deepspeed", "0.19"}}), "convention plumbline");
+  EXPECT_EQ(lacks_ours(nlohmann::json::array()), "convention plumbline") << "it says that it knows none";
+  EXPECT_EQ(lacks_ours({{"plumbline", ""}}), "");
+}
+
+TEST_F(Eligibility, AsksAnAdapterOnlyForValuesOfOptionsThatItHas) {
+  const Check check{.id = "bucketing.assign",
+                    .door = Door::adapter,
+                    .axes = {{"device", {"cpu", "cuda:1"}}},
+                    .operations = {"bucketing.assign"},
+                    .options =
+                        [](const Parameters& parameters) {
+                          return OptionValues{{"bucketing.assign", {{"device", {parameters.text("device")}}}}};
+                        },
+                    .body = [](Context&) {}};
+  const auto lacks_of = [&](const char* device, const nlohmann::json& options) {
+    nlohmann::json description{{"operations", {"bucketing.assign"}}};
+    if (!options.is_null()) description["options"] = {{"bucketing.assign", options}};
+    Case one{.check = &check, .parameters = {}};
+    one.parameters.set("device", device);
+    const auto lack = lacking(suite_, {}, one, description);
+    return lack ? lack->what : "";
+  };
+  EXPECT_EQ(lacks_of("cuda:1", {{"device", {"cpu"}}}), "device cuda:1 of bucketing.assign");
+  EXPECT_EQ(lacks_of("cuda:1", {{"device", {"cpu", "cuda:0"}}}), "device cuda:1 of bucketing.assign");
+  EXPECT_EQ(lacks_of("cpu", {{"device", {"cpu"}}}), "");
+  EXPECT_EQ(lacks_of("cuda:1", {{"device", {"cuda"}}}), "") << "all of that kind";
+  EXPECT_EQ(lacks_of("cuda:1", {{"dtype", {"f32"}}}), "") << "an option that is not named is had whole";
+  EXPECT_EQ(lacks_of("cuda:1", nullptr), "");
+  EXPECT_EQ(lacks_of("cpu", {{"device", nlohmann::json::array()}}), "device cpu of bucketing.assign");
+}
+
+TEST_F(Eligibility, AsksForTheOperationsOfACaseAlone) {
+  const Check check{.id = "refusals",
+                    .door = Door::adapter,
+                    .axes = {{"of", {"a", "b"}}},
+                    .operations = {"a", "b"},
+                    .asks = [](const Parameters& parameters, std::string_view op) { return parameters.text("of") == op; },
+                    .body = [](Context&) {}};
+  Case one{.check = &check, .parameters = {}};
+  one.parameters.set("of", "b");
+  EXPECT_FALSE(lacking(suite_, {}, one, {{"operations", {"b"}}}));
+  EXPECT_EQ(lacking(suite_, {}, one, {{"operations", {"a"}}}).value().what, "operation b");
+}
+
 TEST_F(Eligibility, AsksWhoTakesNoMemoryOfTheHostForNoneBesideIt) {
   const auto lacks_of = [this](bool beside_host, const nlohmann::json& devices) {
     const Check check{

@@ -188,10 +188,7 @@ class Worker {
     if (!device_missing_.empty()) ready["device_missing"] = device_missing_;
     ready["rank"] = 0;
     host_->run(1, std::chrono::seconds(1), [&](Seat& seat) { ready["rank"] = seat.rank(); });
-    if (adapter_ != nullptr) {
-      ready["operations"] = adapter_->operations();
-      if (const auto conventions = adapter_->conventions()) ready["conventions"] = *conventions;
-    }
+    if (adapter_ != nullptr) ready.update(adapter_->claims());
     driver_->send(ready);
     return true;
   }

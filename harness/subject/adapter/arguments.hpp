@@ -132,6 +132,8 @@ class Arguments {
   template <class T>
   [[nodiscard]] T convention(Choices<T> choices) const;
 
+  /// The fields that were asked for so far.
+  [[nodiscard]] const std::set<std::string, std::less<>>& asked() const { return fields_->asked; }
   /// Throws InvalidArgument, naming the field, when the request has one that nobody asked for; looks into all
   /// objects that were read as Arguments.
   void expect_no_others() const { reading_->expect_no_others(); }

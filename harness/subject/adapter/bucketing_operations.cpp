@@ -368,16 +368,128 @@ json agree(const Arguments& arguments) {
 }  // namespace
 
 void add_bucketing_operations(AdapterService& service) {
-  service.add("bucketing.assign", assign);
-  service.add("bucketing.capacity_config", capacity_config);
-  service.add("bucketing.ddp_runs", ddp_runs);
-  service.add("bucketing.layout", layout);
-  service.add("bucketing.flatten", flatten);
-  service.add("bucketing.check", check);
-  service.add("bucketing.read", read);
-  service.add("bucketing.exposed", exposed);
-  service.add("bucketing.equal_buckets", equal_buckets);
-  service.add("bucketing.agree", agree);
+  const Words torch{"plumbline", "torch"}, ours{"plumbline"};
+  const ArgumentRow numel{"numel", "list of integer", "elements of each gradient"},
+      dtype{"dtype", "text or list of text", "of all, or of each", kRequired,
+            {"f16", "bf16", "f32", "f64", "i32", "i64", "u8", "c32", "c64", "c128", "float16", "bfloat16", "float32",
+             "float64", "int32", "int64", "uint8", "complex32", "complex64", "complex128"}},
+      device{"device", "text or list of text", "of all, or of each: a kind, or kind:index", R"("cpu")",
+             {"cpu", "cuda", "hip", "xla", "xpu", "mps", "meta"}},
+      sparse{"expect_sparse_gradient", "list of boolean", "of each gradient; null: none is", kOptional},
+      cap{"bucket_cap_mb", "number", "MiB; null: the default", kOptional},
+      caps{"bucket_cap_mb_list", "list of number", "MiB of each bucket", kOptional},
+      plan{"plan", "object", "buckets with their members (reference/bucketing/plan_json.hpp)"},
+      gradients{"gradients", "list of object", "each name, elements, dtype, device, group, sparse"},
+      backward{"backward", "number", "seconds of the whole backward"}, world{"world_size", "integer", "ranks"},
+      latency{"latency", "number", "seconds of a reduction", "0.0"},
+      bandwidth{"bandwidth", "number", "bytes a second; 0: bytes take no time", "0.0"};
+  const ResultRow buckets{"buckets", "list of list of integer", "indices of the gradients of each"};
+  service.add({"bucketing.assign",
+               "buckets by size",
+               torch,
+               {numel,
+                dtype,
+                device,
+                {"limits", "list of integer", "bytes of each bucket, the last one of all others"},
+                sparse,
+                {"tensor_indices", "list of integer", "the order; null: that of registration", kOptional}},
+               {buckets, {"bucket_limits", "list of integer", "bytes; 0: none"}}},
+              assign);
+  service.add({"bucketing.capacity_config",
+               "the limits of buckets",
+               torch,
+               {cap, caps},
+               {{"bucket_bytes_cap", "integer", "bytes"},
+                {"per_bucket_bytes_caps", "list of integer", "bytes of each bucket"},
+                {"first_bucket_bytes_cap", "integer", "bytes"},
+                {"limits", "list of object", "by static_graph and find_unused_parameters: initial, rebuild"}}},
+              capacity_config);
+  service.add({"bucketing.ddp_runs",
+               "which buckets are reduced in each iteration",
+               torch,
+               {numel,
+                dtype,
+                device,
+                sparse,
+                cap,
+                caps,
+                {"find_unused_parameters", "boolean", "unused parameters are looked for", "false"},
+                {"static_graph", "boolean", "every iteration uses the same parameters", "false"},
+                {"ready", "list of integer", "the order in which gradients are ready; null: the reverse of registration", kOptional},
+                {"iterations", "integer", "iterations"}},
+               {{"launches", "list of list of object", "of each iteration index, numel, is_last, params"}}},
+              ddp_runs);
+  service.add({"bucketing.layout",
+               "offsets in one buffer",
+               {"plumbline", "megatron"},
+               {numel,
+                {"bucket_size_elements", "integer", "null: one bucket", kOptional},
+                {"data_parallel_world_size", "integer", "of the distributed optimizer: replicas", kOptional},
+                {"pad_buckets_for_high_nccl_busbw", "boolean", "of the distributed optimizer", "false"},
+                {"shared_embedding", "list of integer", "of the distributed optimizer: parameters with buckets of their own", kOptional}},
+               {{"param_index", "list of list of integer", "of each parameter start, end, bucket"},
+                {"bucket_indices", "list of list of integer", "of each bucket start and end"},
+                {"per_bucket_numel_unpadded", "list of integer", "elements"}}},
+              layout);
+  service.add({"bucketing.flatten",
+               "buckets without a limit, by type",
+               {"plumbline", "colossalai"},
+               {numel,
+                dtype,
+                device,
+                {"group", "list of integer", "of each gradient; null: one group", kOptional},
+                sparse,
+                {"order", "list of integer", "the order in which gradients are ready", kOptional},
+                {"fused", "boolean", "false: a bucket for each gradient", "true"}},
+               {buckets,
+                {"groups", "list of integer", "of each bucket"},
+                {"numel", "list of integer", "elements of each bucket"}}},
+              flatten);
+  service.add({"bucketing.check",
+               "what is wrong with a plan",
+               ours,
+               {plan,
+                gradients,
+                {"limits", "list of integer", "bytes", kOptional},
+                {"closing", "text", "when a bucket closes: after_reaching or before_exceeding", R"("after_reaching")"},
+                {"planned_in_reverse", "boolean", "the plan lists the last gradient first", "false"},
+                {"member_alignment", "integer", "elements that offsets are multiples of", "1"},
+                {"bucket_alignment", "integer", "elements that buckets are multiples of", "1"},
+                {"order", "list of integer", "in which gradients are to be planned", kOptional},
+                {"ready", "list of integer", "in which gradients are ready", kOptional},
+                {"frozen", "list of integer", "gradients that there are none of", kOptional},
+                {"alone", "list of integer", "gradients with buckets of their own", kOptional}},
+               {{"valid", "boolean", "no problem is an error"},
+                {"problems", "list of object", "each kind, severity, bucket, gradient, message"}}},
+              check);
+  service.add({"bucketing.read",
+               "a plan as a framework writes it",
+               {"plumbline", "torch", "megatron", "paddle"},
+               {{"plan", "object or list of any", "ours; logging data; a layout; groups"}, gradients},
+               {{"plan", "object", "ours"}}},
+              read);
+  service.add({"bucketing.exposed",
+               "how long reductions take beside a backward",
+               ours,
+               {plan, {"ready", "list of number", "seconds at which each gradient is ready"}, backward, world, latency, bandwidth},
+               {{"launches", "list of object", "each ready, start, end"},
+                {"communication", "number", "seconds"},
+                {"exposed", "number", "seconds after the backward"},
+                {"overlap_ratio", "number", "part of the communication that is hidden"}}},
+              exposed);
+  service.add({"bucketing.equal_buckets",
+               "the exposed time of equal buckets",
+               ours,
+               {backward, {"bytes", "number", "of all gradients"}, {"buckets", "list of integer", "numbers of buckets"}, world, latency, bandwidth},
+               {{"exposed", "list of number", "seconds of each"}, {"best_count", "number", "buckets"}}},
+              equal_buckets);
+  service.add({"bucketing.agree",
+               "whether ranks have the same plan",
+               ours,
+               {{"ranks", "list of object", "each gradients, plan, shapes; at most 64"}},
+               {{"agrees", "boolean", "no rank sees a difference"},
+                {"differences", "list of any", "of each rank null, or subject, opinions, message"}}},
+              agree);
 }
 
 }  // namespace plumbline::subject

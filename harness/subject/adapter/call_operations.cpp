@@ -181,6 +181,19 @@ json calls(const Arguments& arguments) {
 
 }  // namespace
 
-void add_call_operations(AdapterService& service) { service.add("comm.calls", calls); }
+void add_call_operations(AdapterService& service) {
+  service.add(
+      {"comm.calls",
+       "calls of one group of ranks, one after the other, on memory that the question gives",
+       {"plumbline"},
+       {{"world_size", "integer", "ranks, at most 16"},
+        {"dtype", "text", "type of the memory", R"("float32")", {"float32", "float64", "int32", "int64"}},
+        {"memory", "list of list of number", "the elements that each rank has before the first call"},
+        {"calls", "list of object",
+         "each operation, op, root, tag, and the windows in and out of the memory (first, count, dtype); create_group has "
+         "ranks, a list for each rank"}},
+       {{"calls", "list of object", "of each call errors (of each rank its kind, or null) and memory (of each rank)"}}},
+      calls);
+}
 
 }  // namespace plumbline::subject

@@ -64,17 +64,38 @@ json read_reply(const std::string& line, std::int64_t id, const std::string& op)
 
 json hello_arguments() { return {{"protocol", kAdapterProtocol}}; }
 
+// {"torch": "2.13"}, or a list of names.
+std::optional<std::map<std::string, std::string>> conventions_in(const Arguments& fields) {
+  if (!fields.has("conventions")) return std::nullopt;
+  const auto given = fields.get<json>("conventions");
+  if (!given.is_array() && !given.is_object())
+    fields.refuse(fmt::format(R"(conventions must be an object with the version that each means, {{"torch": "2.13"}}, or a list, got {})",
+                              describe(given)));
+  if (given.is_object()) return fields.get<std::map<std::string, std::string>>("conventions");
+  std::map<std::string, std::string> named;
+  for (const auto& name : fields.get<std::vector<std::string>>("conventions")) named.emplace(name, "");
+  return named;
+}
+
+// {"schedules.generate": {"schedule": ["ScheduleGPipe"]}}
+suite::OptionValues options_in(const Arguments& fields) {
+  suite::OptionValues options;
+  using ByArgument = std::map<std::string, std::vector<std::string>>;
+  for (const auto& [operation, arguments] : fields.get<std::map<std::string, ByArgument>>("options", {}))
+    for (const auto& [argument, values] : arguments) options[operation][argument] = {values.begin(), values.end()};
+  return options;
+}
+
 AdapterIdentity read_hello(const json& result) {
   const Arguments fields("hello", result);
   if (const auto protocol = fields.get<std::int64_t>("protocol"); protocol != kAdapterProtocol)
     fields.refuse(fmt::format("protocol must be {}, got {}", kAdapterProtocol, protocol));
   const auto operations = fields.get<std::vector<std::string>>("ops");
-  const auto conventions = fields.find<std::vector<std::string>>("conventions");
-  return {
-      .name = fields.get<std::string>("name"),
-      .version = fields.get<std::string>("version"),
-      .operations = {operations.begin(), operations.end()},
-      .conventions = conventions ? std::optional(std::set(conventions->begin(), conventions->end())) : std::nullopt};
+  return {.name = fields.get<std::string>("name"),
+          .version = fields.get<std::string>("version"),
+          .operations = {operations.begin(), operations.end()},
+          .conventions = conventions_in(fields),
+          .options = options_in(fields)};
 }
 
 // Writing to a program that is gone raises SIGPIPE in this thread; while this lives it is an error of write()
@@ -120,6 +141,19 @@ std::string last_words(std::string_view log) {
 }
 
 }  // namespace
+
+std::optional<std::set<std::string>> AdapterIdentity::convention_names() const {
+  if (!conventions) return std::nullopt;
+  std::set<std::string> names;
+  for (const auto& [convention, means] : *conventions) names.insert(convention);
+  return names;
+}
+
+json AdapterIdentity::claims() const {
+  json claims{{"name", name}, {"version", version}, {"operations", operations}, {"options", options}};
+  if (conventions) claims["conventions"] = *conventions;
+  return claims;
+}
 
 AdapterClient::AdapterClient(std::string command, AdapterOptions options)
     : command_(std::move(command)), options_(options), lines_(kLongestLine) {

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -29,12 +30,19 @@ struct AdapterOptions {
   std::chrono::milliseconds limit = std::chrono::seconds(30);
 };
 
-/// What hello told.
+/// What hello said.
 struct AdapterIdentity {
   std::string name;
   std::string version;
   std::set<std::string> operations;
-  std::optional<std::set<std::string>> conventions;  // nothing: it did not say
+  /// The version that each means, empty where it does not say; nothing: it names no conventions.
+  std::optional<std::map<std::string, std::string>> conventions;
+  /// Those that it names; it has all values of any other.
+  suite::OptionValues options = {};
+
+  [[nodiscard]] std::optional<std::set<std::string>> convention_names() const;
+  /// As of suite::Adapter::claims().
+  [[nodiscard]] nlohmann::json claims() const;
 };
 
 class AdapterClient final : public suite::Adapter {
@@ -48,7 +56,10 @@ class AdapterClient final : public suite::Adapter {
   /// again.
   nlohmann::json ask(const std::string& op, const nlohmann::json& args) override;
   [[nodiscard]] const std::set<std::string>& operations() const override { return identity_.operations; }
-  [[nodiscard]] std::optional<std::set<std::string>> conventions() const override { return identity_.conventions; }
+  [[nodiscard]] std::optional<std::set<std::string>> conventions() const override {
+    return identity_.convention_names();
+  }
+  [[nodiscard]] nlohmann::json claims() const override { return identity_.claims(); }
   void answer_by(std::chrono::steady_clock::time_point deadline) override { deadline_ = deadline; }
   [[nodiscard]] const AdapterIdentity& identity() const { return identity_; }
 
@@ -77,6 +88,10 @@ class LocalAdapter final : public suite::Adapter {
   explicit LocalAdapter(AdapterService service);
   nlohmann::json ask(const std::string& op, const nlohmann::json& args) override;
   [[nodiscard]] const std::set<std::string>& operations() const override { return identity_.operations; }
+  [[nodiscard]] std::optional<std::set<std::string>> conventions() const override {
+    return identity_.convention_names();
+  }
+  [[nodiscard]] nlohmann::json claims() const override { return identity_.claims(); }
   [[nodiscard]] const AdapterIdentity& identity() const { return identity_; }
 
  private:

@@ -39,12 +39,12 @@ std::string at_question(const std::string& script) { return after_hello("read re
 std::string answering(const std::string& line) { return at_question("echo '" + line + "'; sleep 60"); }
 
 // An adapter in Python, of a dictionary's text.
-std::string python_adapter(const std::string& operations) {
+std::string python_adapter(const std::string& operations, const std::string& claims = "") {
   return fmt::format(
-      "PYTHONPATH={} exec {} -B -c '\nimport os, sys, time\nfrom plumbline_adapter import AdapterError, "
+      "PYTHONPATH={} exec {} -B -c '\nimport ctypes, os, sys, time\nfrom plumbline_adapter import AdapterError, "
       "serve\n"
-      "def refuse(kind): raise AdapterError(kind, \"no\")\nserve(\"python\", \"2\", {{{}}})'",
-      PYTHON_FOLDER, PYTHON, operations);
+      "def refuse(kind): raise AdapterError(kind, \"no\")\nserve(\"python\", \"2\", {{{}}}{})'",
+      PYTHON_FOLDER, PYTHON, operations, claims);
 }
 
 template <class Body>
@@ -155,6 +155,42 @@ TEST(AdapterClient, NeedsACommandThatSpeaksTheProtocol) {
   EXPECT_THAT(
       failure_of([] { AdapterClient(R"(echo '{"id":1,"error":{"kind":"unsupported","message":"too old"}}')"); }),
       HasSubstr("it refused (unsupported: too old)"));
+}
+
+// What an adapter whose greeting has these fields claims, or why it cannot be asked.
+std::string greeting_with(const std::string& fields) {
+  const std::string greeting = R"({"protocol":1,"name":"n","version":"1","ops":["a.b"],)" + fields + "}";
+  try {
+    const AdapterClient client("echo '{\"id\":1,\"result\":" + greeting + "}'", kPatient);
+    json claims = client.claims();
+    for (const char* field : {"name", "version", "operations"}) claims.erase(field);
+    return claims.dump();
+  } catch (const RuntimeFailure& error) {
+    const std::string words = error.what();
+    return words.substr(words.find("no greeting"));
+  }
+}
+
+TEST(AdapterClient, ReadsWhatAnAdapterClaims) {
+  EXPECT_EQ(greeting_with(R"("conventions":{"torch":"2.13"})"), R"({"conventions":{"torch":"2.13"},"options":{}})");
+  EXPECT_EQ(greeting_with(R"("conventions":["torch","gloo"])"),
+            R"({"conventions":{"gloo":"","torch":""},"options":{}})");
+  EXPECT_EQ(greeting_with(R"("conventions":null,"options":null)"), R"({"options":{}})");
+  EXPECT_EQ(greeting_with(R"("options":{"a.b":{"graph":["ring","star"],"dtype":[]}})"),
+            R"({"options":{"a.b":{"dtype":[],"graph":["ring","star"]}}})");
+}
+
+TEST(AdapterClient, NamesWhatIsWrongWithAGreeting) {
+  EXPECT_THAT(greeting_with(R"("conventions":"torch")"),
+              HasSubstr("hello: conventions must be an object with the version that each means, {\"torch\": \"2.13\"}, or "
+                        "a list, got 'torch'"));
+  EXPECT_THAT(greeting_with(R"("conventions":{"torch":2.13})"), HasSubstr("conventions.torch must be a text, got 2.13"));
+  EXPECT_THAT(greeting_with(R"("conventions":[1])"), HasSubstr("conventions[0] must be a text, got 1"));
+  EXPECT_THAT(greeting_with(R"("options":[])"), HasSubstr("options must be an object, got a list of 0"));
+  EXPECT_THAT(greeting_with(R"("options":{"a.b":["ring"]})"), HasSubstr("options.a.b must be an object"));
+  EXPECT_THAT(greeting_with(R"("options":{"a.b":{"graph":"ring"}})"), HasSubstr("options.a.b.graph must be a list"));
+  EXPECT_THAT(greeting_with(R"("options":{"a.b":{"graph":["ring",1]}})"),
+              HasSubstr("options.a.b.graph[1] must be a text, got 1"));
 }
 
 TEST(AdapterClient, SaysHowAnAdapterDiedAndWhatItWroteLast) {
@@ -384,7 +420,9 @@ TEST(PythonHelper, ReportsExceptionsByKind) {
   AdapterClient client(
       python_adapter("\"value\": lambda: int(\"x\"), \"index\": lambda: [][1], \"key\": lambda: {}[1], "
                      "\"not_implemented\": lambda: (_ for _ in ()).throw(NotImplementedError(\"later\")), "
-                     "\"exit\": sys.exit, \"zero\": lambda: 1 / 0, \"unwritable\": lambda: {1, 2}"));
+                     "\"exit\": sys.exit, \"zero\": lambda: 1 / 0, \"unwritable\": lambda: {1, 2}, "
+                     "\"attribute\": lambda: os.nothing, \"state\": lambda: (_ for _ in ()).throw(RuntimeError(\"now\")), "
+                     "\"assertion\": lambda: (_ for _ in ()).throw(AssertionError())"));
   const auto kind = [&](const std::string& op) -> std::string {
     try {
       return "result " + client.ask(op, json::object()).dump();
@@ -397,7 +435,10 @@ TEST(PythonHelper, ReportsExceptionsByKind) {
   EXPECT_EQ(kind("key"), "not_found");
   EXPECT_EQ(kind("not_implemented"), "unsupported");
   EXPECT_EQ(kind("exit"), "failed");
-  EXPECT_EQ(kind("zero"), "failed");
+  EXPECT_EQ(kind("zero"), "invalid_argument");
+  EXPECT_EQ(kind("attribute"), "invalid_argument");
+  EXPECT_EQ(kind("assertion"), "invalid_argument");
+  EXPECT_EQ(kind("state"), "state");
   EXPECT_EQ(kind("unwritable"), "invalid_argument");
 }
 
@@ -408,6 +449,31 @@ TEST(PythonHelper, TakesTheSignatureForTheFields) {
   for (const char* args : {"{}", R"({"a":null})", R"({"a":1,"d":2})", R"({"a":1,"d":null})"})
     EXPECT_THAT([&] { (void)client.ask("f", json::parse(args)); },
                 ThrowsMessage<AdapterError>(HasSubstr("invalid_argument")));
+}
+
+TEST(PythonHelper, ClaimsAndRefusesConventions) {
+  AdapterClient client(
+      python_adapter(R"("f": lambda n: n, "g": lambda convention="plumbline": convention)",
+                     R"(, conventions={"torch": "2.13"}, options={"f": {"n": ["1"]}})"));
+  EXPECT_EQ(client.claims().at("conventions"), (json{{"torch", "2.13"}}));
+  EXPECT_EQ(client.claims().at("options"), json::parse(R"({"f":{"n":["1"]}})"));
+  EXPECT_EQ(client.ask("f", {{"n", 1}, {"convention", "torch"}}), 1);
+  EXPECT_EQ(client.ask("g", {{"convention", "torch"}}), "torch");
+  for (const char* op : {"f", "g"})
+    for (const json& convention : {json("gloo"), json()})
+      EXPECT_THAT([&] { (void)client.ask(op, {{"n", 1}, {"convention", convention}}); },
+                  ThrowsMessage<AdapterError>(HasSubstr("unsupported: " + std::string(op) + ": convention")));
+}
+
+TEST(PythonHelper, KeepsWhatAFrameworkPrintsOutOfTheGreeting) {
+  AdapterClient client(fmt::format(
+      "PYTHONPATH={} exec {} -B -c '\nfrom plumbline_adapter import serve\nimport ctypes, logging, os, sys\n"
+      "os.write(1, b\"at once\")\nctypes.CDLL(None).puts(b\"C\")\nctypes.CDLL(None).fflush(None)\n"
+      "logging.basicConfig(stream=sys.stdout)\nlogging.error(\"log\")\nprint(\"import\")\n"
+      "serve(\"python\", \"2\", {{\"one\": lambda: [os.write(1, b\"x\"), print(\"y\"), 1]}})'",
+      PYTHON_FOLDER, PYTHON));
+  EXPECT_EQ(client.identity().name, "python");
+  EXPECT_EQ(client.ask("one", json::object()), json::parse("[1,null,1]"));
 }
 
 TEST(PythonHelper, WritesNumbersThatAreNotFiniteAndKeepsPrintsOutOfTheReplies) {

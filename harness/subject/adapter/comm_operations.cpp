@@ -141,6 +141,19 @@ json ring_sum(const Arguments& arguments) {
 
 }  // namespace
 
-void add_comm_operations(AdapterService& service) { service.add("comm.ring_sum", ring_sum); }
+void add_comm_operations(AdapterService& service) {
+  service.add({"comm.ring_sum",
+               "sums in the order of the convention, bit for bit",
+               {"plumbline", "gloo"},
+               {{"world_size", "integer", "ranks"},
+                {"elements", "integer", "elements of each rank's input"},
+                {"dtype", "text", "type of the elements", kRequired, {"float16", "bfloat16", "float32", "float64"}},
+                {"op", "text", "all_reduce or reduce"},
+                {"dst", "integer", "the rank that receives the sum, of reduce", kOptional},
+                {"group", "list of integer", "ranks that take part, in the group's order; null: all", kOptional},
+                {"inputs", "list of list of number", "the elements of each rank of the world"}},
+               {{"output", "list of number", "the sum"}}},
+              ring_sum);
+}
 
 }  // namespace plumbline::subject

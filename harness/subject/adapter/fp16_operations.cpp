@@ -193,6 +193,27 @@ json clip_over_ranks(const Arguments& arguments, bool as_colossalai) {
   return {{"ranks", std::move(ranks)}};
 }
 
-void add_fp16_operations(AdapterService& service) { service.add("scaler.fp16_optimizer", fp16_optimizer); }
+void add_fp16_operations(AdapterService& service) {
+  service.add({"scaler.fp16_optimizer",
+               "steps of an optimizer with fp32 master weights over ranks",
+               {"plumbline", "colossalai"},
+               {{"world_size", "integer", "ranks, at most 16"},
+                {"tensor", "integer", "tensor ranks"},
+                {"pipeline", "integer", "stages"},
+                {"data", "integer", "replicas"},
+                {"scaler", "object", "init of scaler.trace in the convention colossalai"},
+                {"clip_grad", "number", "the largest norm; 0: none", "0.0"},
+                {"params0", "list of list of list of number",
+                 "of each rank, the parameter that is cut over the tensor group, then the whole one"},
+                {"steps", "list of list of object", "of each step and rank grads_scaled"},
+                {"lr", "number", "learning rate", "0.25"},
+                {"momentum", "number", "of the optimizer", "0.5"},
+                {"bad", "any", "recorded beside them", kOptional},
+                {"groups", "any", "recorded beside them", kOptional}},
+               {{"steps", "list of list of object",
+                 "of each step and rank scale_before, stepped, found_inf, grad_norm, scale, growth_tracker, "
+                 "hysteresis_tracker, params, main_params, main_grads"}}},
+              fp16_optimizer);
+}
 
 }  // namespace plumbline::subject

@@ -442,13 +442,131 @@ json simulate(const Arguments& arguments) {
 }  // namespace
 
 void add_gossip_operations(AdapterService& service) {
-  service.add("gossip.graph", graph);
-  service.add("gossip.blocking", blocking);
-  service.add("gossip.trace", trace);
-  service.add("gossip.topology", topology);
-  service.add("gossip.turns", turns);
-  service.add("gossip.spectrum", spectrum);
-  service.add("gossip.simulate", simulate);
+  const Words fairscale{"plumbline", "fairscale"}, ours{"plumbline"};
+  Words graphs, own;
+  for (const GraphKind kind : gossip::kNamedGraphs) own.emplace_back(name_of(kind));
+  graphs = own;
+  for (const GraphKind kind : gossip::kNamedGraphs)
+    if (!gossip::fairscale_name_of(kind).empty()) graphs.emplace_back(gossip::fairscale_name_of(kind));
+  const Words bluefog{"ExponentialTwoGraph", "ExponentialGraph", "SymmetricExponentialGraph", "RingGraph",
+                      "MeshGrid2DGraph",     "StarGraph",        "FullyConnectedGraph"};
+  Words topologies = own;
+  topologies.insert(topologies.end(), bluefog.begin(), bluefog.end());
+  const ArgumentRow name{"graph", "text", "our name or FairScale's", kRequired, graphs},
+      some_name{"graph", "text", "our name or FairScale's; of phone_book any", kOptional, graphs},
+      nodes{"world_size", "integer", "nodes"},
+      each{"nprocs_per_node", "integer", "ranks of a node", "1"},
+      peers{"peers_per_itr", "integer", "peers of a round; null: 1, or all", kOptional},
+      rows{"rows", "integer", "of a mesh", "0"}, center{"center", "integer", "of a star", "0"},
+      seed{"seed", "integer", "of random matchings", "0"},
+      mixing{"mixing", "text", "how weights are shared", R"("uniform")", {"uniform", "skew", "skewed", "metropolis-hastings"}},
+      rounds{"rounds", "integer", "rounds"};
+  service.add({"gossip.graph",
+               "who sends to whom",
+               fairscale,
+               {name,
+                nodes,
+                each,
+                peers,
+                rows,
+                center,
+                seed,
+                {"rotations", "integer", "turns after the first", "0"},
+                {"plan", "list of list of any", R"(["rotate"] and ["set", peers], in place of rotations)", kOptional},
+                {"book_rows", "list of integer or object", "nodes whose peer lists alone are asked for", kOptional}},
+               {{"regular", "boolean", "every node has as many peers"},
+                {"bipartite", "boolean", "some nodes only answer"},
+                {"dynamic", "boolean", "peers change by the turn"},
+                {"passive", "list of boolean", "of each node"},
+                {"phone_book", "list of list of integer", "peer list of each node"},
+                {"ranks", "list of any", "of each node out, in, out_edges, in_edges, mixing; of a plan out and in of each step"},
+                {"book_rows", "map of list of integer", "peer lists of the nodes asked for"}}},
+              graph);
+  service.add({"gossip.blocking",
+               "whether a round ends with blocking sends, one at a time",
+               fairscale,
+               {name, nodes, each, peers, rows, center, seed},
+               {{"blocked", "boolean", "it never ends"}}},
+              blocking);
+  service.add({"gossip.trace",
+               "rounds of averaging with peers",
+               fairscale,
+               {{"algorithm", "text", "its name", kRequired, {"PushSum", "PushPull"}},
+                some_name,
+                {"phone_book", "list of list of integer", "peer list of each node, in place of a graph", kOptional},
+                {"regular", "boolean", "of phone_book: every node has as many peers", "false"},
+                nodes,
+                each,
+                peers,
+                rows,
+                center,
+                seed,
+                mixing,
+                {"weights", "list of list of map of number", "by rank and round, in place of mixing", kOptional},
+                {"dtype", "text", "type of the values", R"("float32")", {"float16", "bfloat16", "float32", "float64"}},
+                rounds,
+                {"ranks", "list of object", "each x0"}},
+               {{"ranks", "list of object", "each rounds: out, in, x, w, debiased"}}},
+              trace);
+  service.add({"gossip.topology",
+               "weights between nodes",
+               {"plumbline", "bluefog"},
+               {{"topology", "text", "our name, or BlueFog's", kRequired, topologies},
+                {"args", "object",
+                 "size; of BlueFog's base, connect_style, center_rank, shape; of ours peers, rows, center, seed, mixing, round"},
+                {"args.mixing", "text", "how weights are shared", R"("uniform")", {"uniform", "skew", "skewed", "metropolis-hastings"}, ours}},
+               {{"weights", "list of list of number", "by from and to"},
+                {"regular", "boolean", "every node has as many peers"},
+                {"row_sums_one", "boolean", "every row sums to 1"},
+                {"column_sums_one", "boolean", "every column sums to 1"},
+                {"recv", "list of object", "of each node self and neighbors"},
+                {"send", "list of object", "of each node self and neighbors"}}},
+              topology);
+  service.add({"gossip.turns",
+               "BlueFog's generators of peers",
+               {"bluefog"},
+               {{"generator", "text", "its name", kRequired,
+                 {"GetDynamicOnePeerSendRecvRanks", "GetExp2DynamicSendRecvMachineRanks",
+                  "GetInnerOuterRingDynamicSendRecvRanks", "GetInnerOuterExpo2DynamicSendRecvRanks"}},
+                {"steps", "integer", "steps"},
+                {"topology", "text", "of GetDynamicOnePeerSendRecvRanks", kOptional, bluefog},
+                {"size", "integer", "of GetDynamicOnePeerSendRecvRanks: ranks", kOptional},
+                {"world_size", "integer", "of those of machines: ranks", kOptional},
+                {"local_size", "integer", "of those of machines: ranks of each", kOptional}},
+               {{"ranks", "list of any", "of each rank and step whom it sends to and receives from"}}},
+              turns);
+  service.add({"gossip.spectrum",
+               "how fast nodes agree",
+               ours,
+               {name, nodes, each, peers, rows, center, seed, mixing},
+               {{"rounds", "integer", "of a period"},
+                {"doubly_stochastic", "boolean", "rows and columns sum to 1"},
+                {"contraction", "number", "of a period"},
+                {"per_round", "number", "of a round"},
+                {"spectral_gap", "number", "1 - per_round"}}},
+              spectrum);
+  service.add({"gossip.simulate",
+               "the errors of values that nodes average",
+               ours,
+               {name,
+                nodes,
+                each,
+                peers,
+                rows,
+                center,
+                seed,
+                mixing,
+                rounds,
+                {"values", "list of number", "one of each node", kOptional},
+                {"value_seed", "integer", "of random values, in place of values", kOptional}},
+               {{"mean", "number", "of the values"},
+                {"error", "list of number", "by round"},
+                {"sum", "list of number", "by round"},
+                {"weight_sum", "list of number", "by round"},
+                {"least_weight", "list of number", "by round"},
+                {"numerators", "list of number", "at the end"},
+                {"weights", "list of number", "at the end"}}},
+              simulate);
 }
 
 }  // namespace plumbline::subject

@@ -348,11 +348,58 @@ json conventions(const Arguments& arguments) {
 }  // namespace
 
 void add_group_operations(AdapterService& service) {
-  service.add("groups.conventions", conventions);
-  service.add("groups.lint", lint);
-  service.add("groups.parallel_groups", parallel_groups);
-  service.add("groups.shared_module", shared_module);
-  service.add("topology.initialize_model_parallel", initialize_model_parallel);
+  const Words colossalai{"plumbline", "colossalai"};
+  const std::vector<ArgumentRow> world{
+      {"world_size", "integer", "ranks"},
+      {"parallel", "object", "pipeline: a number or {size}; tensor: {size, mode, depth}, of plumbline also a number", kOptional}};
+  const ResultRow calls{"new_group_calls", "list of list of integer", "the groups in the order of their creation"};
+  const ResultRow named_calls{"new_group_calls", "list of any", "description and ranks, in the order of creation"};
+  auto with_stages = world;
+  with_stages.push_back({"pipeline_ranks", "list of integer", "stages that share the module"});
+  service.add({"groups.conventions",
+               "who is in a group with whom by several conventions",
+               {"plumbline"},
+               {{"sizes", "object", "pipeline, data, tensor, world"},
+                {"conventions", "list of text", "those compared; null: all", kOptional}},
+               {{"modes", "list of object", "each mode, differs, agreements: conventions and their groups"},
+                {"plans", "list of object", "each convention and its new_group_calls"},
+                {"same_order", "boolean", "all create their groups in one order"}}},
+              conventions);
+  service.add({"groups.lint",
+               "whether creations of groups can hang",
+               {"plumbline"},
+               {{"creations", "list of object", "each rank, ranks, mode, sequence"},
+                {"rule", "text", "who has to take part: all_ranks or members_only", R"("all_ranks")"},
+                {"world_size", "integer", "ranks; null: what the creations demand", kOptional},
+                {"partial_modes", "list of text", "modes that may leave ranks out", kOptional}},
+               {{"valid", "boolean", "no finding is an error"},
+                {"findings", "list of object", "each severity, kind, rank, sequence, message"}}},
+              lint);
+  service.add({"groups.parallel_groups",
+               "the groups of a parallel configuration",
+               colossalai,
+               world,
+               {{"data_parallel_size", "integer", "replicas"},
+                {"pipeline_parallel_size", "integer", "stages"},
+                {"tensor_parallel_size", "integer", "tensor ranks"},
+                {"initialized_modes", "list of text", "modes that have groups"},
+                {"groups", "map of list of list of integer", "by mode"},
+                calls,
+                {"ranks", "list of object", "by mode local_rank, world_size, ranks, new_group_index, next, prev"}}},
+              parallel_groups);
+  service.add({"groups.shared_module",
+               "the groups of stages that share a module",
+               colossalai,
+               with_stages,
+               {calls, {"ranks", "list of object", "each ranks_in_group, new_group_index, register_module"}}},
+              shared_module);
+  service.add({"topology.initialize_model_parallel",
+               "the groups of Megatron-LM",
+               {"plumbline", "megatron"},
+               {{"world_size", "integer", "ranks"},
+                {"args", "object", "arguments of Megatron-core's function that decide about groups, by name", kOptional}},
+               {named_calls, {"ranks", "list of object", "every getter by name"}}},
+              initialize_model_parallel);
 }
 
 }  // namespace plumbline::subject

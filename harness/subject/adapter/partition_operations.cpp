@@ -158,11 +158,69 @@ json partition_costs(const Arguments& arguments) {
 }  // namespace
 
 void add_partition_operations(AdapterService& service) {
-  service.add("schedules.partition_method", partition_method);
-  service.add("schedules.pipeline_layout", pipeline_layout);
-  service.add("schedules.partition_counted", partition_counted);
-  service.add("schedules.partition_measured", partition_measured);
-  service.add("schedules.partition_costs", partition_costs);
+  const ArgumentRow micro_batches{"microbatches", "integer", "micro-batches"};
+  const ArgumentRow measured{"layers", "list of object",
+                             "each forward and backward in seconds, weight_gradient, parameters, parameter_bytes, "
+                             "activation_bytes, output_bytes"};
+  const ArgumentRow memory{"memory", "integer", "bytes of a rank; null: no limit", kOptional};
+  const ArgumentRow bandwidth{"bandwidth", "number", "bytes a second; null: messages take no time", kOptional};
+  const ResultRow parts{"parts", "list of list of list of integer", "the intervals of each rank"};
+  service.add({"schedules.partition_method",
+               "parts of described layers, by the name of a method",
+               {"colossalai", "deepspeed", "deepspeed-0.6"},
+               {{"method", "text", "uniform, parameters or type:EXPRESSION; layer or parameter of ColossalAI", kRequired,
+                 {"uniform", "parameters", "layer", "parameter"}},
+                {"layers", "list of object", "each type (null: a nameless function) and parameters"},
+                {"num_parts", "integer", "parts", kOptional, {}, {"deepspeed", "deepspeed-0.6"}},
+                {"pp", "integer", "pipeline stages", kOptional, {}, {"colossalai"}},
+                {"chunks", "integer", "parts of each stage", "1", {}, {"colossalai"}}},
+               {{"boundaries", "list of integer", "the first layer of each part, and the end"},
+                parts,
+                {"warned", "boolean", "a part is empty"}}},
+              partition_method);
+  service.add({"schedules.pipeline_layout",
+               "a pipeline layout that is written down",
+               {"plumbline", "megatron"},
+               {{"layout", "text", R"(stages and their layers: "Et*3|(tt|)*2m|L")"},
+                {"pp", "integer", "pipeline ranks"},
+                {"num_layers", "integer", "transformer layers that the layout has to have"},
+                {"mtp_num_layers", "integer", "layers of multi-token prediction; null: none", kOptional}},
+               {{"stages", "list of text", "the layers of each stage, from the input on"},
+                parts,
+                {"mtp_standalone", "boolean", "prediction layers have stages of their own"}}},
+              pipeline_layout);
+  service.add({"schedules.partition_counted",
+               "transformer layers, where embedding and loss count as layers",
+               {"plumbline", "megatron"},
+               {{"num_layers", "integer", "transformer layers"},
+                {"pp", "integer", "pipeline ranks"},
+                {"chunks", "integer", "stages of each rank", "1"},
+                {"embedding", "boolean", "counted as a layer", "false"},
+                {"loss", "boolean", "counted as a layer", "false"}},
+               {parts}},
+              partition_counted);
+  service.add({"schedules.partition_measured",
+               "stages of measured layers with the shortest period",
+               {"plumbline"},
+               {measured, {"pp", "integer", "stages"}, micro_batches, memory, bandwidth},
+               {{"boundaries", "list of integer", "the first layer of each stage, and the end"},
+                {"stages", "list of object", "of each seconds, message and bytes"},
+                {"period", "number", "seconds of the slowest stage or message"}}},
+              partition_measured);
+  service.add({"schedules.partition_costs",
+               "what partitions of measured layers cost under a schedule",
+               {"plumbline"},
+               {measured,
+                {"schedule", "text", "its name", kRequired, own_schedules()},
+                {"pp", "integer", "ranks"},
+                micro_batches,
+                {"stages_per_rank", "integer", "stages of each rank", "1"},
+                memory,
+                bandwidth,
+                {"latency", "number", "seconds of a message", "0.0"}},
+               {{"candidates", "list of object",
+                 "of each name, boundaries, slowest_stage, makespan, barrier_bubble, idle_part, peak_bytes"}}},
+              partition_costs);
 }
 
 }  // namespace plumbline::subject

@@ -44,6 +44,23 @@ json dp_pass(const Arguments& arguments) {
 
 }  // namespace
 
-void add_program_operations(AdapterService& service) { service.add("bucketing.dp_pass", dp_pass); }
+void add_program_operations(AdapterService& service) {
+  service.add({"bucketing.dp_pass",
+               "the data-parallel pass over a program",
+               {"plumbline", "paddle"},
+               {{"program", "any", "ops and variables (reference/program/program_json.hpp)"},
+                {"rings", "object or list of any", "ranks by ring"},
+                {"options", "object",
+                 "gradient_scale, use_sharding, sequential_run, global_rank, dist_context, context_passes", kOptional},
+                {"max_fuse_numel", "integer", "elements of a fused reduction", kOptional},
+                {"max_overlap_rings", "integer", "rings for overlap", kOptional}},
+               {{"analysis", "object", "what the pass found (reference/program/pass_json.hpp)"},
+                {"stages", "any", "the program after each stage"},
+                {"groups", "list of object", "fused reductions"},
+                {"summary", "object", "of the pass"},
+                {"final", "any", "the program at the end"},
+                {"skipped", "any", "why the pass did nothing"}}},
+              dp_pass);
+}
 
 }  // namespace plumbline::subject

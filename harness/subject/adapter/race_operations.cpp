@@ -22,6 +22,14 @@ json race_check(const Arguments& arguments) {
 
 }  // namespace
 
-void add_race_operations(AdapterService& service) { service.add("bucketing.race_check", race_check); }
+void add_race_operations(AdapterService& service) {
+  service.add({"bucketing.race_check",
+               "ops of a program that nothing orders",
+               {"plumbline"},
+               {{"program", "any", "ops and variables (reference/program/program_json.hpp)"},
+                {"rings", "object or list of any", "ranks by ring"}},
+               {{"races", "list of object", "each variable, first, second (positions of ops), why"}}},
+              race_check);
+}
 
 }  // namespace plumbline::subject

@@ -495,9 +495,67 @@ scaler::HysteresisRule hysteresis_rule(const Arguments& init, HasMaximum has_max
 }
 
 void add_scaler_operations(AdapterService& service) {
-  service.add("scaler.trace", trace);
-  service.add("scaler.found_inf", found_inf);
-  service.add("scaler.clip_grad_norm", clip_grad_norm);
+  const Words torch{"plumbline", "torch"}, colossalai{"plumbline", "colossalai"}, over_ranks = colossalai,
+      by_flags{"megatron", "colossalai"};
+  const Words dtypes{"float16", "bfloat16", "float32", "float64"};
+  const ArgumentRow norm_type{"norm_type", R"(number)", "order of the norm", "2.0"},
+      max_norm{"max_norm", "number", "the largest norm"};
+  const ArgumentRow world{"world_size", "integer", "ranks"}, tensor{"tensor", "integer", "tensor ranks"},
+      pipeline{"pipeline", "integer", "stages"}, data{"data", "integer", "replicas"};
+  const auto of = [](ArgumentRow row, const Words& conventions, const char* otherwise = nullptr) {
+    row.conventions = conventions;
+    if (otherwise != nullptr) row.otherwise = otherwise;
+    return row;
+  };
+  service.add(
+      {"scaler.trace",
+       "a loss scale, step by step; each convention is asked in the form of its own system",
+       {"plumbline", "torch", "megatron", "colossalai", "deepspeed"},
+       {{"init", "object", "arguments of the scaler, by the names of its system", kOptional},
+        {"dtype", "text", "type of gradients and parameters", R"("float32")", dtypes, torch},
+        {"sizes", "list of list of integer", "elements of the parameters of each optimizer", kOptional, {}, torch},
+        {"lr", "number", "learning rate", "0.5", {}, torch},
+        {"ops", "list of list of any",
+         R"(["scale", values], ["grads", optimizer, lists], ["unscale", optimizer], ["clip", optimizer, max_norm, p], )"
+         R"(["step", optimizer], ["update"], ["update", scale], ["save"], ["load", init], ["load_empty"], ["set", name, value])",
+         kOptional, {}, torch},
+        {"found_inf", "list of boolean", "of each step", kOptional, {}, by_flags},
+        {"constant", "boolean", "the scale never changes; null: init has initial_scale alone", kOptional, {}, by_flags},
+        {"scaler", "text", "the class", R"("DynamicLossScaler")", {"DynamicLossScaler", "FP16_Optimizer._update_scale"}, {"deepspeed"}},
+        {"overflow", "list of boolean", "of each step", kOptional, {}, {"deepspeed"}}},
+       {{"results", "list of object", "of ops: what each gives, scale, growth_tracker, the optimizer's state, error"},
+        {"trace", "list of object", "of flags: the state before the first step and after each"},
+        {"state_dict", "object", "of found_inf: the state at the end"}}},
+      trace);
+  service.add({"scaler.found_inf",
+               "which ranks skip a step",
+               colossalai,
+               {world, tensor, pipeline, data, {"local_found_inf", "list of integer", "ranks that found one"}},
+               {{"skips_local_only", "list of integer", "each decides alone"},
+                {"skips_tensor_only", "list of integer", "tensor groups decide"},
+                {"skips_tensor_then_pipeline", "list of integer", "tensor groups, then pipelines"},
+                {"skips_model", "list of integer", "model groups decide"},
+                {"skips_model_if_data_parallel_gradients_were_reduced_first", "list of integer", "after the reduction"},
+                {"skips_model_and_data", "list of integer", "model groups and replicas"}}},
+              found_inf);
+  service.add({"scaler.clip_grad_norm",
+               "gradients clipped by their norm: of one process, or over ranks",
+               {"plumbline", "torch", "colossalai"},
+               {of({"grads", "list of list of number", "gradients"}, torch, kOptional),
+                {"dtype", "text", "type of the gradients", R"("float32")", dtypes, torch},
+                max_norm,
+                norm_type,
+                {"error_if_nonfinite", "boolean", "refuse a norm that is not finite", "false", {}, torch},
+                {"ranks", "list of object", "each grads: the one that is cut over the tensor group, then whole ones", kOptional, {}, over_ranks},
+                of(world, over_ranks, kOptional),
+                of(tensor, over_ranks, kOptional),
+                of(pipeline, over_ranks, kOptional),
+                of(data, over_ranks, kOptional)},
+               {{"total_norm", "number", "of one process"},
+                {"clipped", "list of list of number", "of one process"},
+                {"ranks", "list of object", "of each norm and clipped"}},
+               {{"ranks", "ranks"}, {"gradients", ""}}},
+              clip_grad_norm);
 }
 
 }  // namespace plumbline::subject

@@ -144,8 +144,43 @@ json simulate(const Arguments& arguments) {
 }  // namespace
 
 void add_schedule_check_operations(AdapterService& service) {
-  service.add("schedules.check", check);
-  service.add("schedules.simulate", simulate);
+  const std::vector<ArgumentRow> rows{{"ranks", "list of text", "a CSV row of actions for each rank"},
+                                      {"stage_to_rank", "list of integer", "the rank of each stage"},
+                                      {"num_stages", "integer", "stages"},
+                                      {"forward_only", "boolean", "no backward is demanded", "false"}};
+  const auto with_rows = [&](std::vector<ArgumentRow> arguments) {
+    arguments.insert(arguments.begin(), rows.begin(), rows.end());
+    return arguments;
+  };
+  const ResultRow peaks{"peak_activations", "list of integer", "the most activations that each rank keeps"};
+  service.add({"schedules.check",
+               "whether a schedule is right",
+               {"plumbline"},
+               with_rows({{"microbatches", "integer", "micro-batches"},
+                          {"matching", "text", "how messages find their receives: name or fifo", R"("name")"}}),
+               {{"valid", "boolean", "no problem is an error"},
+                {"problems", "list of object", "each kind, severity, rank, position (or null), action, message, cycle"},
+                {"deadlock_free", "object", "buffered and rendezvous"},
+                peaks}},
+              check);
+  service.add({"schedules.simulate",
+               "the times of a schedule",
+               {"plumbline"},
+               with_rows({{"durations", "object", "seconds of F, B, I and W: a number, or one for each stage; B is I + W"},
+                          {"latency", "number", "seconds of a message", "0.0"},
+                          {"bandwidth", "number", "bytes a second; null: bytes take no time", kOptional},
+                          {"message_bytes", "number or list of number", "bytes of a message, or of each boundary", kOptional},
+                          {"straggling", "list of number", "by which factor each rank is slower", kOptional},
+                          {"jitter", "number", "relative spread of times", "0.0"},
+                          {"seed", "integer", "of the jitter", kOptional}}),
+               {{"makespan", "number", "seconds from the first start to the last end"},
+                {"barrier_bubble", "number", "idle part of all ranks until the last end"},
+                {"span_bubble", "list of number", "idle part of each rank between its first start and last end"},
+                {"start_times", "list of list of number", "seconds at which each cell starts"},
+                peaks,
+                {"links", "list of object", "of each from, to, messages, bytes"},
+                {"idle", "list of object", "of each rank transfer, straggler, imbalance, fill, drain, dependency"}}},
+              simulate);
 }
 
 }  // namespace plumbline::subject

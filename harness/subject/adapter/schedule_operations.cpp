@@ -146,10 +146,41 @@ json count_layer_params(const Arguments& arguments) {
 }  // namespace
 
 void add_schedule_operations(AdapterService& service) {
-  service.add("schedules.partition_uniform", partition_uniform);
-  service.add("schedules.partition_balanced", partition_balanced);
-  service.add("schedules.partition_optimal", partition_optimal);
-  service.add("schedules.count_layer_params", count_layer_params);
+  const Words all{"plumbline", "colossalai", "deepspeed", "deepspeed-0.6"};
+  const Words by_parts{"plumbline", "deepspeed", "deepspeed-0.6"}, by_rank{"plumbline", "colossalai"};
+  const std::vector<ArgumentRow> parts{
+      {"num_parts", "integer", "parts", kOptional, {}, by_parts},
+      {"pp", "integer", "pipeline stages, in place of num_parts", kOptional, {}, by_rank},
+      {"chunks", "integer", "parts of each stage, with pp", "1", {}, by_rank}};
+  const std::vector<ResultRow> results{{"boundaries", "list of integer", "of num_parts: the first item of each, and the end"},
+                                       {"parts", "list of list of list of integer", "of pp: the intervals of each rank"},
+                                       {"warned", "boolean", "of pp: a part is empty"}};
+  const std::vector<FormRow> forms{{"num_parts", "num_parts"}, {"pp", "pp"}};
+  const auto with_parts = [&](std::vector<ArgumentRow> arguments) {
+    arguments.insert(arguments.end(), parts.begin(), parts.end());
+    return arguments;
+  };
+  service.add({"schedules.partition_uniform", "parts of as equal numbers of items as can be", all,
+               with_parts({{"num_items", "integer", "items"},
+                           {"first", "integer", "size of the first part; null: as the others", kOptional, {}, {"plumbline"}},
+                           {"last", "integer", "size of the last part; null: as the others", kOptional, {}, {"plumbline"}}}),
+               results, forms},
+              partition_uniform);
+  service.add({"schedules.partition_balanced", "parts of as equal weights as the convention finds", all,
+               with_parts({{"weights", "list of number", "weight of each item"}}), results, forms},
+              partition_balanced);
+  service.add({"schedules.partition_optimal",
+               "parts of which the heaviest is as light as can be",
+               {"plumbline"},
+               {{"weights", "list of number", "weight of each item"}, {"parts", "integer", "parts"}},
+               {{"boundaries", "list of integer", "the first item of each part, and the end"}}},
+              partition_optimal);
+  service.add({"schedules.count_layer_params",
+               "parameters of layers",
+               {"plumbline", "colossalai"},
+               {{"layers", "list of object", "each its type, and its configuration by name"}},
+               {{"counts", "list of integer", "trainable parameters of each layer"}}},
+              count_layer_params);
 }
 
 }  // namespace plumbline::subject

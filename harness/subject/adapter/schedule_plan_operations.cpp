@@ -48,17 +48,18 @@ json stage_to_rank(const Arguments& arguments) {
   return {{"result", schedules::stage_to_rank(arguments.get<int>("pp"), arguments.get<int>("num_stages"), style)}};
 }
 
+constexpr std::pair<std::string_view, Family> kTorchNames[]{
+    {"ScheduleGPipe", Family::gpipe},
+    {"Schedule1F1B", Family::one_f_one_b},
+    {"ScheduleInterleaved1F1B", Family::interleaved},
+    {"ScheduleLoopedBFS", Family::looped_breadth_first},
+    {"ScheduleInterleavedZeroBubble", Family::interleaved_zero_bubble},
+    {"ScheduleZBVZeroBubble", Family::zbv},
+    {"ScheduleDualPipeV", Family::dualpipev}};
+
 // PyTorch's names, and our own.
 Family read_family(const Arguments& arguments) {
   const auto name = arguments.get<std::string>("schedule");
-  constexpr std::pair<std::string_view, Family> kTorchNames[]{
-      {"ScheduleGPipe", Family::gpipe},
-      {"Schedule1F1B", Family::one_f_one_b},
-      {"ScheduleInterleaved1F1B", Family::interleaved},
-      {"ScheduleLoopedBFS", Family::looped_breadth_first},
-      {"ScheduleInterleavedZeroBubble", Family::interleaved_zero_bubble},
-      {"ScheduleZBVZeroBubble", Family::zbv},
-      {"ScheduleDualPipeV", Family::dualpipev}};
   for (const auto& [known, family] : kTorchNames)
     if (name == known) return family;
   return schedules::family_of(name);
@@ -196,13 +197,88 @@ json trace(const Arguments& arguments) {
 
 }  // namespace
 
+Words own_schedules() {
+  Words names;
+  for (const Family family : schedules::families()) names.emplace_back(name_of(family));
+  return names;
+}
+
 void add_schedule_plan_operations(AdapterService& service) {
-  service.add("schedules.stage_to_rank", stage_to_rank);
-  service.add("schedules.generate", generate);
-  service.add("schedules.load_csv", load_csv);
-  service.add("schedules.lower", lower);
-  service.add("schedules.instruction_stream", instruction_stream);
-  service.add("schedules.trace", trace);
+  const Words both{"plumbline", "torch"}, ours{"plumbline"};
+  Words generated = own_schedules();
+  for (const auto& [name, family] : kTorchNames) generated.emplace_back(name);
+  const ArgumentRow pp{"pp", "integer", "ranks"}, micro_batches{"microbatches", "integer", "micro-batches"},
+      chunks{"stages_per_rank", "integer", "stages of each rank", "1"},
+      stages{"num_stages", "integer", "stages"};
+  const ResultRow places{"stage_to_rank", "list of integer", "the rank of each stage"};
+  service.add({"schedules.stage_to_rank",
+               "which rank has which stage",
+               both,
+               {pp, stages, {"style", "text", "in which order ranks follow", kRequired, {"loop", "v"}}},
+               {{"result", "list of integer", "the rank of each stage"}}},
+              stage_to_rank);
+  service.add({"schedules.generate",
+               "the computations of a schedule",
+               both,
+               {{"schedule", "text", "its name: ours or PyTorch's", kRequired, generated},
+                pp,
+                micro_batches,
+                chunks,
+                {"durations", "object", "of auto: seconds of F, B, I and W: a number, or one for each stage", kOptional, {}, ours},
+                {"latency", "number", "of auto: seconds of a message", kOptional, {}, ours},
+                {"bandwidth", "number", "of auto: bytes a second", kOptional, {}, ours},
+                {"message_bytes", "number or list of number", "of auto: bytes of a message", kOptional, {}, ours},
+                {"memory_limit", "integer or list of integer", "of auto: activations that a rank may keep", kOptional, {}, ours}},
+               {{"compute_only", "list of text", "a CSV row of computations for each rank"},
+                places,
+                {"makespan", "number", "of auto: seconds"},
+                {"lower_bound", "number", "of auto: seconds that no schedule is below"},
+                {"made_by", "text", "of auto: the rule that it was found by"}}},
+              generate);
+  service.add({"schedules.load_csv",
+               "a schedule that is written down",
+               both,
+               {{"csv", "list of text", "a row for each rank"},
+                {"format", "text", "what the rows have: compute_only or compute_comms", R"("compute_only")"},
+                pp,
+                micro_batches,
+                chunks},
+               {{"accepted", "boolean", "true"}, {"result", "object", "with_comms and stage_to_rank"}}},
+              load_csv);
+  service.add({"schedules.lower",
+               "the messages of a schedule",
+               both,
+               {{"compute_only", "list of text", "a CSV row of computations for each rank"},
+                {"stage_to_rank", "list of integer", "the rank of each stage"},
+                stages,
+                {"metadata", "text", "messages preceded by their shape: none, once or each", R"("none")", {}, ours},
+                {"max_outstanding_sends", "integer", "sends that are not waited for; null: any", kOptional, {}, ours}},
+               {{"send_recv", "list of text", "with messages"},
+                {"with_comms", "list of text", "also with sharding and reductions"},
+                {"with_comms_defer_recv", "list of text", "of torch: receives as late as they may be"},
+                {"merge_bw", "list of text", "of torch: halves of backwards joined"}}},
+              lower);
+  service.add({"schedules.instruction_stream",
+               "DeepSpeed's instructions of each stage",
+               {"plumbline", "deepspeed", "deepspeed-0.6"},
+               {{"schedule", "text", "its class", kRequired, {"TrainSchedule", "InferenceSchedule", "DataParallelSchedule"}},
+                pp,
+                micro_batches},
+               {{"stages", "list of object", "of each stage, num_pipe_buffers, is_first_stage, is_last_stage, steps"}}},
+              instruction_stream);
+  service.add({"schedules.trace",
+               "what each rank of a pipeline does",
+               {"plumbline", "colossalai", "megatron"},
+               {{"schedule", "text", "its name: of one stage a rank, or of several", kRequired,
+                 {"1F1B", "interleaved", "PipelineSchedule", "InterleavedPipelineSchedule"}},
+                pp,
+                micro_batches,
+                chunks,
+                {"forward_only", "boolean", "without backwards", "false"},
+                {"tensor_shape_given", "boolean", "shapes of messages are known", "true", {}, {"colossalai"}},
+                {"microbatch_group_size", "integer", "micro-batches of a group; null: pp", kOptional, {}, {"plumbline", "megatron"}}},
+               {{"trace", "list of text", "a row for each rank"}}},
+              trace);
 }
 
 }  // namespace plumbline::subject

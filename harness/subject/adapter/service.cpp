@@ -1,5 +1,6 @@
 #include "harness/subject/adapter/service.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -7,6 +8,7 @@
 #include <new>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "harness/subject/adapter/lines.hpp"
@@ -40,6 +42,20 @@ void write_all(int out, std::string_view bytes) {
   }
 }
 
+void expect_of_row(const OperationRow& row, const json& args) {
+  const std::string convention = convention_asked(args);
+  if (std::ranges::count(row.conventions, convention) == 0) return;  // the operation says which it has
+  for (const auto& [name, value] : args.items())
+    if (name != "convention" && !row.takes(name, convention)) {
+      Words known;
+      for (const ArgumentRow& argument : row.arguments)
+        if (row.takes(argument.name, convention) && argument.name.find('.') == std::string::npos)
+          known.push_back(argument.name);
+      throw InvalidArgument(fmt::format("{}: unknown field {}; in the convention {} there are {}", row.name, excerpt(name),
+                                        convention, fmt::join(known, ", ")));
+    }
+}
+
 // With fields beside kind and message.
 std::string error_line(const json& id, std::string_view kind, std::string_view message,
                        const std::map<std::string, std::string>& fields) {
@@ -50,21 +66,33 @@ std::string error_line(const json& id, std::string_view kind, std::string_view m
 
 }  // namespace
 
-AdapterService::AdapterService(std::string name, std::string version)
-    : name_(std::move(name)), version_(std::move(version)) {}
+AdapterService::AdapterService(std::string name, std::string version, std::map<std::string, std::string> conventions)
+    : name_(std::move(name)), version_(std::move(version)), conventions_(std::move(conventions)) {}
 
-void AdapterService::add(const std::string& name, Operation operation) {
-  if (name == "hello" || !operations_.emplace(name, std::move(operation)).second)
+void AdapterService::add(OperationRow row, Operation operation) {
+  const std::string name = row.name;
+  if (name == "hello" || !operations_.emplace(name, Entry{std::move(row), std::move(operation)}).second)
     throw InvalidArgument(fmt::format("adapter: operation '{}' is there already", name));
+}
+
+const OperationRow& AdapterService::row(const std::string& name) const {
+  const auto found = operations_.find(name);
+  if (found == operations_.end())
+    throw Unsupported(fmt::format("there is no operation {}; hello lists those that there are", excerpt(name)));
+  return found->second.row;
 }
 
 json AdapterService::hello(const Arguments& arguments) const {
   const auto protocol = arguments.get<std::int64_t>("protocol", kAdapterProtocol);
   if (protocol != kAdapterProtocol)
     throw Unsupported(fmt::format("hello: protocol must be {}, got {}", kAdapterProtocol, protocol));
-  json ops = json::array();
-  for (const auto& [name, operation] : operations_) ops.push_back(name);
-  return {{"protocol", kAdapterProtocol}, {"name", name_}, {"version", version_}, {"ops", ops}};
+  json ops = json::array(), options = json::object();
+  for (const auto& [name, entry] : operations_) {
+    ops.push_back(name);
+    if (const auto values = entry.row.options(); !values.empty()) options[name] = values;
+  }
+  return {{"protocol", kAdapterProtocol}, {"name", name_},       {"version", version_},
+          {"ops", ops},                   {"options", options}, {"conventions", conventions_}};
 }
 
 json AdapterService::answer(const json& request) const {
@@ -74,11 +102,14 @@ json AdapterService::answer(const json& request) const {
   const json& args = fields.has("args") ? request["args"] : none;
   (void)fields.has("id");  // read already
   fields.expect_no_others();
-  const auto operation = operations_.find(op);
-  if (op != "hello" && operation == operations_.end())
-    throw Unsupported(fmt::format("there is no operation {}; hello lists those that there are", excerpt(op)));
   const Arguments arguments(op, args);
-  json result = op == "hello" ? hello(arguments) : operation->second(arguments);
+  if (op == "hello") {
+    json greeting = hello(arguments);
+    arguments.expect_no_others();
+    return greeting;
+  }
+  expect_of_row(row(op), args);
+  json result = operations_.at(op).operation(arguments);
   arguments.expect_no_others();
   return result;
 }
@@ -132,7 +163,18 @@ void AdapterService::serve(int in, int out) const {
 }
 
 AdapterService reference_service() {
-  AdapterService service("plumbline reference", PLUMBLINE_VERSION);
+  // The versions whose answers are recorded in conformance/*/vectors.
+  AdapterService service("plumbline reference", PLUMBLINE_VERSION,
+                         {{"plumbline", PLUMBLINE_VERSION},
+                          {"bluefog", "0.3.0"},
+                          {"colossalai", "96780e6"},
+                          {"deepspeed", "0.19.8"},
+                          {"deepspeed-0.6", "0.6.3"},
+                          {"fairscale", "0.4.13"},
+                          {"gloo", "torch 2.13.0"},
+                          {"megatron", "core 0.19.2"},
+                          {"paddle", "3.3.1"},
+                          {"torch", "2.13.0"}});
   add_comm_operations(service);
   add_call_operations(service);
   add_schedule_operations(service);

@@ -2,7 +2,7 @@
 //
 // Model   Operations are registered by name. Whatever comes in, a line is answered by one line: what an
 //         operation throws becomes an error reply under Error::kind(), and nothing ends the process but the
-//         end of input.
+//         end of input. Beside each operation stands its row: what it is asked, in which conventions, with which options.
 // Threads One at a time.
 #pragma once
 
@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/subject/adapter/arguments.hpp"
+#include "harness/subject/adapter/operation_row.hpp"
 
 namespace plumbline::subject {
 
@@ -23,11 +24,20 @@ class AdapterService {
   /// it did not ask for make the reply an error.
   using Operation = std::function<nlohmann::json(const Arguments& arguments)>;
 
-  /// `name` and `version` are what hello tells.
-  AdapterService(std::string name, std::string version);
+  /// `name` and `version` are what hello says, `conventions` the version that each of them means.
+  AdapterService(std::string name, std::string version, std::map<std::string, std::string> conventions);
 
-  /// Throws InvalidArgument for a name used twice.
-  void add(const std::string& name, Operation operation);
+  /// Arguments that the row does not name are refused. Throws InvalidArgument for a name used twice.
+  void add(OperationRow row, Operation operation);
+
+  struct Entry {
+    OperationRow row;
+    Operation operation;
+  };
+  /// By name.
+  [[nodiscard]] const std::map<std::string, Entry>& operations() const { return operations_; }
+  /// The row of an operation. Throws Unsupported where there is none.
+  [[nodiscard]] const OperationRow& row(const std::string& name) const;
 
   /// The reply to a line, both without newline.
   [[nodiscard]] std::string handle(std::string_view line) const;
@@ -42,7 +52,8 @@ class AdapterService {
 
   std::string name_;
   std::string version_;
-  std::map<std::string, Operation> operations_;
+  std::map<std::string, std::string> conventions_;
+  std::map<std::string, Entry> operations_;
 };
 
 /// The service of all components of the reference.

@@ -19,8 +19,9 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 AdapterService service_that(AdapterService::Operation operation) {
-  AdapterService service("test", "1");
-  service.add("op", std::move(operation));
+  AdapterService service("test", "1", {});
+  service.add({"op", "", {"plumbline"}, {{"n", "integer", "a number"}, {"other", "text", "of others", "null", {"a"}, {"torch"}}}, {}},
+              std::move(operation));
   return service;
 }
 
@@ -62,7 +63,12 @@ TEST(AdapterService, SurvivesEveryOtherException) {
 TEST(AdapterService, RefusesFieldsThatAnOperationDidNotAskFor) {
   const auto service = service_that([](const Arguments& arguments) { return json(arguments.get<int>("n")); });
   EXPECT_EQ(reply_of(service, R"({"n":5})"), (json{{"id", 7}, {"result", 5}}));
-  EXPECT_EQ(reply_of(service, R"({"n":5,"m":null})"), error("invalid_argument", "op: unknown field 'm'; there are n"));
+  EXPECT_EQ(reply_of(service, R"({"n":5,"m":null})"),
+            error("invalid_argument", "op: unknown field 'm'; in the convention plumbline there are n"));
+  EXPECT_EQ(reply_of(service, R"({"n":5,"other":"a"})"),
+            error("invalid_argument", "op: unknown field 'other'; in the convention plumbline there are n"));
+  EXPECT_EQ(reply_of(service_that([](const Arguments&) { return json(1); }), R"({"n":5})"),
+            error("invalid_argument", "op: unknown field 'n'; there are ")) << "in its row, and not read";
 }
 
 TEST(AdapterService, WritesMessagesThatAreNoUtf8) {
@@ -78,18 +84,26 @@ TEST(AdapterService, RefusesToWriteALineThatIsTooLong) {
 }
 
 TEST(AdapterService, ListsItsOperationsSorted) {
-  AdapterService service("test", "3");
-  for (const char* name : {"b.x", "a.z", "a.y"}) service.add(name, [](const Arguments&) { return json(); });
+  AdapterService service("test", "3", {{"torch", "2.13"}});
+  for (const char* name : {"b.x", "a.z", "a.y"})
+    service.add({name, "", {"torch"}, {{"dtype", "text", "type", "null", name[0] == 'b' ? Words{"f32"} : Words{}}}, {}},
+                [](const Arguments&) { return json(); });
   const json hello = json::parse(service.handle(R"({"id":1,"op":"hello","args":{"protocol":1}})"));
   EXPECT_EQ(hello,
             (json{{"id", 1},
-                  {"result", {{"protocol", 1}, {"name", "test"}, {"version", "3"}, {"ops", {"a.y", "a.z", "b.x"}}}}}));
+                  {"result",
+                   {{"protocol", 1},
+                    {"name", "test"},
+                    {"version", "3"},
+                    {"ops", {"a.y", "a.z", "b.x"}},
+                    {"options", {{"b.x", {{"dtype", {"f32"}}}}}},
+                    {"conventions", {{"torch", "2.13"}}}}}}));
 }
 
 TEST(AdapterService, TakesANameOnce) {
   auto service = service_that([](const Arguments&) { return json(); });
-  EXPECT_THAT([&] { service.add("op", {}); }, ThrowsMessage<InvalidArgument>(HasSubstr("'op'")));
-  EXPECT_THAT([&] { service.add("hello", {}); }, ThrowsMessage<InvalidArgument>(HasSubstr("'hello'")));
+  EXPECT_THAT([&] { service.add({.name = "op", .what = "", .conventions = {}, .arguments = {}, .results = {}}, {}); }, ThrowsMessage<InvalidArgument>(HasSubstr("'op'")));
+  EXPECT_THAT([&] { service.add({.name = "hello", .what = "", .conventions = {}, .arguments = {}, .results = {}}, {}); }, ThrowsMessage<InvalidArgument>(HasSubstr("'hello'")));
 }
 
 TEST(AdapterService, NamesWhatIsWrongWithARingSum) {

@@ -204,6 +204,52 @@ json trace(const Arguments& arguments) {
 
 }  // namespace
 
-void add_slowmo_operations(AdapterService& service) { service.add("slowmo.trace", trace); }
+void add_slowmo_operations(AdapterService& service) {
+  Words graphs{"Hub"};
+  for (const gossip::GraphKind kind : gossip::kNamedGraphs) {
+    graphs.emplace_back(name_of(kind));
+    if (!gossip::fairscale_name_of(kind).empty()) graphs.emplace_back(gossip::fairscale_name_of(kind));
+  }
+  service.add(
+      {"slowmo.trace",
+       "steps of data-parallel training that averages parameters",
+       {"plumbline", "fairscale"},
+       {{"world_size", "integer", "ranks, at most 64"},
+        {"nprocs_per_node", "integer", "ranks of a node"},
+        {"base", "text", "the base algorithm", R"("localsgd")", {"localsgd", "sgp", "none"}},
+        {"slowmo_momentum", "number", "of the slow update", "0.5"},
+        {"slowmo_lr", "number", "of the slow update", "1.0"},
+        {"slowmo_frequency", "integer", "steps between slow updates", "48"},
+        {"memory_efficient", "boolean", "each rank keeps a shard of the slow state", "true"},
+        {"num_shards", "integer", "shards without memory_efficient", "32"},
+        {"localsgd_frequency", "integer", "steps between averages", "3"},
+        {"broadcast_buffers", "boolean", "buffers are rank 0's", "true"},
+        {"graph", "text", "of sgp: our name, FairScale's or Hub; null: n-peer exponential", kOptional, graphs},
+        {"phone_book", "list of list of integer", "of sgp: peer list of each node, in place of a graph", kOptional},
+        {"regular", "boolean", "of phone_book: every node has as many peers", "false"},
+        {"peers_per_itr", "integer", "of sgp: peers of a round", "1"},
+        {"mixing", "text", "of sgp: how weights are shared", R"("uniform")", {"uniform", "skew", "metropolis-hastings"}},
+        {"push_sum", "boolean", "of sgp: parameters come with a weight", "true"},
+        {"sgp_average_params", "boolean", "of sgp: parameters are averaged before the slow update", "false"},
+        {"overlap", "boolean", "of sgp: a round beside the next step", "false"},
+        {"optimizer", "object", "name, lr, momentum, dampening, weight_decay, nesterov, betas, eps"},
+        {"optimizer.name", "text", "its name", R"("sgd")", {"sgd", "adam"}},
+        {"lrs", "list of number", "learning rate of each step", kOptional},
+        {"groups", "object", "split, lrs: parameters from split on are the first group", kOptional},
+        {"dims", "list of integer", "widths of two linear layers; null: one parameter", kOptional},
+        {"fp16", "text", "parameters of 16 bits: how master weights are kept", kOptional, {"flat", "list", "none"}},
+        {"double_tail", "boolean", "the last layer has 64 bits", "false"},
+        {"init_first", "boolean", "the state is made before the first step", "false"},
+        {"resume_at", "integer", "step before which the state is saved and read back", kOptional},
+        {"same_init", "boolean", "recorded beside them", "true"},
+        {"buffer", "boolean", "recorded beside them", "false"},
+        {"ranks", "list of object", "each init_params"},
+        {"steps", "list of list of object", "of each rank grads, or grads_local to be averaged in the node; buffer_before"}},
+       {{"steps", "list of list of object",
+         "of each rank plan, params_in_forward, params_after_optimizer, params, fp32, ps_weight, is_numerator, slow, "
+         "buffer_after_forward, or error, which ends the list"},
+        {"warnings", "list of text", "of rank 0"}}},
+      trace);
+}
 
 }  // namespace plumbline::subject

@@ -591,14 +591,106 @@ json placement(const Arguments& arguments) {
 }  // namespace
 
 void add_topology_operations(AdapterService& service) {
-  service.add("topology.process_topology", process_topology);
-  service.add("topology.query", query);
-  service.add("topology.prime_factors", prime_factors);
-  service.add("topology.grid", grid);
-  service.add("topology.rank_generator", rank_generator);
-  service.add("topology.hyper_comm_grid", hyper_comm_grid);
-  service.add("topology.device_mesh", device_mesh);
-  service.add("topology.placement", placement);
+  const Words deepspeed{"plumbline", "deepspeed"}, megatron{"plumbline", "megatron"};
+  const ArgumentRow axes{"axes", "list of text", "names, the slowest first"},
+      dims{"dims", "list of integer", "sizes of the axes"},
+      names{"dim_names", "list of text", "names of the dimensions"},
+      shape{"shape", "list of integer", "sizes of the dimensions"},
+      offset{"rank_offset", "integer", "the first rank", "0"};
+  service.add(
+      {"topology.process_topology",
+       "ranks on a grid of named axes",
+       deepspeed,
+       {axes,
+        dims,
+        {"filter_match", "list of object", "each filter: positions by axis", kOptional},
+        {"rank_repr", "list of object", "each rank, omit_axes, inner_sep, outer_sep; null: the default", kOptional}},
+       {{"world_size", "integer", "ranks"},
+        {"coords", "list of list of integer", "positions of each rank"},
+        {"rank_of_coord", "list of integer", "the rank at each of coords"},
+        {"get_dim", "map of integer", "size by axis; in the convention deepspeed also of the axis absent"},
+        {"axis_comm_lists", "map of list of list of integer", "groups by axis"},
+        {"axis_list", "map of list of list of integer", "ranks by axis and position; of deepspeed one position more"},
+        {"filter_match", "list of object", "the questions, each with its ranks"},
+        {"rank_repr", "list of object", "the questions, each with its repr"}}},
+      process_topology);
+  service.add({"topology.query",
+               "one method of a grid of named axes",
+               deepspeed,
+               {axes,
+                dims,
+                {"call", "text", "the method: get_rank, get_coord, get_dim, …", kRequired},
+                {"kwargs", "object", "its arguments by name; stage_to_global also has the rank that asks", kOptional}},
+               {{"result", "any", "what it returns"}}},
+              query);
+  service.add({"topology.prime_factors",
+               "prime factors in ascending order",
+               deepspeed,
+               {{"n", "integer", "from 1 on"}},
+               {{"factors", "list of integer", "the factors"}}},
+              prime_factors);
+  service.add({"topology.grid",
+               "a grid of pipeline, data and tensor ranks, and its groups",
+               deepspeed,
+               {{"world_size", "integer", "ranks"},
+                {"axes", "list of text", "names, the slowest first; null: pipe and data of the prime factors", kOptional},
+                {"dims", "list of integer", "sizes of the axes, with axes", kOptional}},
+               {{"pipe_parallel_size", "integer", "stages"},
+                {"data_parallel_size", "integer", "replicas"},
+                {"model_parallel_size", "integer", "tensor ranks"},
+                {"slice_parallel_size", "integer", "the same"},
+                {"p2p_groups", "list of list of integer", "each rank and the one of the next stage"},
+                {"new_group_calls", "list of list of integer", "the groups in the order of their creation"},
+                {"ranks", "list of object", "every getter by name; stage_to_global; positions in new_group_calls"}}},
+              grid);
+  service.add({"topology.rank_generator",
+               "groups by an order of parallelisms",
+               megatron,
+               {{"sizes", "map of integer", "of tp, pp, dp, ep, cp, gtp_remat"},
+                {"order", "text", "names, the fastest first: tp-cp-ep-dp-pp"},
+                offset,
+                {"tokens", "list of text", "names whose groups are asked for, joined by -; null: every name", kOptional}},
+               {{"normalized_order", "text", "with every name"},
+                {"ordered_size", "list of integer", "sizes in that order"},
+                {"world_size", "integer", "ranks"},
+                {"groups", "map of list of list of integer", "by token"}}},
+              rank_generator);
+  service.add({"topology.hyper_comm_grid",
+               "groups of a grid of dimensions and of views of it",
+               megatron,
+               {shape,
+                names,
+                {"world_size", "integer", "ranks of the world; null: enough", kOptional},
+                offset,
+                {"dims", "list of text", "dimensions joined by -; null: each name and each pair of names", kOptional},
+                {"views", "map of object", "by name, each shape, dim_names, shared, dims", kOptional}},
+               {{"groups", "map of list of list of integer", "by dimensions"},
+                {"views", "map of object", "by name, each groups and owners"}}},
+              hyper_comm_grid);
+  service.add({"topology.device_mesh",
+               "a mesh of devices",
+               {"plumbline", "torch"},
+               {shape,
+                names,
+                {"slices", "list of text", "dimensions joined by -", kOptional},
+                {"world_size", "integer", "ranks of the world; null: the mesh", kOptional}},
+               {{"mesh", "any", "ranks, nested by dimension"},
+                {"groups", "map of list of list of integer", "by dimension"},
+                {"ranks", "list of object", "each coordinate, group_ranks, local_rank, slices, flatten"}}},
+              device_mesh);
+  service.add({"topology.placement",
+               "what groups send between nodes",
+               {"plumbline"},
+               {axes,
+                dims,
+                {"ranks_per_node", "integer or list of integer", "of every node, or of each"},
+                {"bytes", "map of number", "that a rank sends along the ring of its group, by axis"}},
+               {{"crossing_groups", "map of integer", "groups of several nodes, by axis"},
+                {"crossing_bytes", "map of number", "bytes between nodes, by axis"},
+                {"total", "number", "their sum"},
+                {"best_order", "list of text", "axes, the slowest first"},
+                {"best_total", "number", "of that order"}}},
+              placement);
 }
 
 }  // namespace plumbline::subject

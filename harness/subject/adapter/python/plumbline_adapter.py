@@ -1,19 +1,31 @@
 """Makes an adapter of a dictionary of functions: answers the adapter protocol on standard input and output.
 
-    from plumbline_adapter import serve
-    serve("my topology", "1.2", {"topology.prime_factors": lambda n: {"factors": factors_of(n)}})
+    from plumbline_adapter import serve  # first: what a framework prints goes to standard error from here on
+    import my_framework
+    serve("my topology", "1.2", {"topology.prime_factors": lambda n: {"factors": factors_of(n)}},
+          conventions={"plumbline": "0.1"}, options={})
 
 A function gets the fields of "args" by name, null ones left out, and returns the "result", whose floats need not be
-finite. To refuse, raise AdapterError(kind, message) or one of KINDS; any other exception is reported as failed.
+finite. It may take `convention`; without it, the same rule answers all of `conventions`, those that the adapter follows
+with the version that each means (or a list). `options` says by operation and argument which values it has, where it has
+not all. To refuse, raise AdapterError(kind, message) or one of KINDS; any other exception is reported as failed.
 """
 import inspect
 import json
 import math
+import os
 import sys
 
+# Replies alone go to standard output, whatever prints there: Python, a logger that has kept sys.stdout, C code.
+sys.stdout.flush()
+_REPLIES = os.fdopen(os.dup(1), "wb")
+os.dup2(2, 1)
+
 LONGEST_LINE = 64 << 20
-KINDS = {ValueError: "invalid_argument", TypeError: "invalid_argument", RecursionError: "invalid_argument",
-         IndexError: "out_of_range", KeyError: "not_found", NotImplementedError: "unsupported"}
+KINDS = {AssertionError: "invalid_argument", AttributeError: "invalid_argument", NameError: "invalid_argument",
+         TypeError: "invalid_argument", ValueError: "invalid_argument", ArithmeticError: "invalid_argument",
+         RecursionError: "invalid_argument", IndexError: "out_of_range", KeyError: "not_found",
+         NotImplementedError: "unsupported", RuntimeError: "state"}
 
 
 class AdapterError(Exception):
@@ -37,17 +49,21 @@ def _plain(value):
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _call(operations, op, args):
+def _call(operations, conventions, op, args):
     if op not in operations:
         raise AdapterError("unsupported", "there is no operation %.60r" % op)
-    signature = inspect.signature(operations[op])
-    if op != "hello" and args.get("convention") == "plumbline" and "convention" not in signature.parameters:
-        args = {**args, "convention": None}  # what a function without this argument follows anyway
-    given = {n: v for n, v in args.items() if v is not None or n not in {*signature.parameters, "convention"}}
-    return operations[op](**signature.bind(**given).arguments)
+    names = inspect.signature(operations[op]).parameters
+    if op != "hello":
+        takes, convention = "convention" in names, args.get("convention") or "plumbline"
+        known = list(conventions or ([] if takes else ["plumbline"]))
+        if known and convention not in known:
+            raise AdapterError("unsupported", "%s: convention %.60r; there are %s" % (op, convention, ", ".join(known)))
+        args = args if takes else {**args, "convention": None}
+    given = {n: v for n, v in args.items() if v is not None or n not in {*names, "convention"}}
+    return operations[op](**inspect.signature(operations[op]).bind(**given).arguments)
 
 
-def _reply(operations, line, reply):
+def _reply(operations, conventions, line, reply):
     if len(line) > LONGEST_LINE:
         raise ValueError("the line is longer than %d bytes" % LONGEST_LINE)
     request = json.loads(line.decode(), parse_int=_number, parse_float=_number, parse_constant=_number)
@@ -56,24 +72,26 @@ def _reply(operations, line, reply):
     reply["id"], op, args = request.pop("id"), request.pop("op", None), request.pop("args", None)
     if not isinstance(op, str) or not isinstance(args, (dict, type(None))) or request:
         raise ValueError("a request must have a text op, an object args, and nothing else")
-    return json.dumps({**reply, "result": _plain(_call(operations, op, args or {}))}, allow_nan=False)
+    return json.dumps({**reply, "result": _plain(_call(operations, conventions, op, args or {}))}, allow_nan=False)
 
 
-def serve(name, version, operations):
+def serve(name, version, operations, conventions=None, options=None):
     def hello(protocol=1):
         if protocol != 1:
             raise AdapterError("unsupported", "protocol must be 1, got %r" % (protocol,))
-        return {"protocol": 1, "name": name, "version": version, "ops": sorted(operations)}
+        claims = {"conventions": conventions, "options": options}
+        return {"protocol": 1, "name": name, "version": version, "ops": sorted(operations),
+                **{claim: value for claim, value in claims.items() if value is not None}}
 
-    source, target, sys.stdout = sys.stdin.buffer, sys.stdout.buffer, sys.stderr  # print() writes no replies
+    source = sys.stdin.buffer
     while line := source.readline(LONGEST_LINE + 2):
         rest, reply = line, {"id": None}
         while rest and not rest.endswith(b"\n"):  # a line too long, or the last one: the rest is not kept
             rest = source.readline(1 << 16)
         try:
-            answer = _reply({**operations, "hello": hello}, line.rstrip(b"\n"), reply)
+            answer = _reply({**operations, "hello": hello}, conventions, line.rstrip(b"\n"), reply)
         except (Exception, SystemExit) as error:
             kind = getattr(error, "kind", next((KINDS[t] for t in type(error).__mro__ if t in KINDS), "failed"))
             answer = json.dumps({**reply, "error": {"kind": kind, "message": str(error) or repr(error)}})
-        target.write(answer.encode() + b"\n")
-        target.flush()
+        _REPLIES.write(answer.encode() + b"\n")
+        _REPLIES.flush()

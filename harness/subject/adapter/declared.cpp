@@ -1,0 +1,69 @@
+#include "harness/subject/adapter/declared.hpp"
+
+#include <fmt/format.h>
+
+#include "harness/suite/adapter_error.hpp"
+#include "harness/suite/eligibility.hpp"
+
+namespace plumbline::subject {
+
+using nlohmann::json;
+using suite::OptionValues;
+
+namespace {
+
+// The values of an option; nothing where it is not named.
+const std::set<std::string>* values_of(const OptionValues& options, const std::string& op, const std::string& argument) {
+  const auto of_operation = options.find(op);
+  if (of_operation == options.end()) return nullptr;
+  const auto of_argument = of_operation->second.find(argument);
+  return of_argument == of_operation->second.end() ? nullptr : &of_argument->second;
+}
+
+}  // namespace
+
+const AdapterService& operation_table() {
+  static const AdapterService table = reference_service();
+  return table;
+}
+
+DeclaredAdapter::DeclaredAdapter(suite::Adapter& inner, const suite::Case& one)
+    : inner_(inner), one_(one), options_(one.options()), claimed_(inner.claims().value("options", OptionValues())) {
+  for (const std::string& operation : one.operations()) operations_.insert(operation);
+}
+
+json DeclaredAdapter::ask(const std::string& op, const json& args) {
+  const auto undeclared = [&](const std::string& what) {
+    throw suite::UndeclaredQuestion{
+        fmt::format("{} asks {}, which check {} does not declare", one_.id(), what, one_.check->id)};
+  };
+  if (!operations_.contains(op)) undeclared("operation " + op);
+  if (const std::string convention = convention_asked(args); convention != one_.check->convention)
+    undeclared(fmt::format("{} in convention {}", op, convention));
+  for (const auto& [argument, values] : operation_table().row(op).options_asked(args))
+    for (const std::string& value : values) {
+      const std::string what = fmt::format("{} {} of {}", argument, value, op);
+      if (const auto* claimed = values_of(claimed_, op, argument); claimed && !suite::claims_value(*claimed, value))
+        throw suite::UnclaimedQuestion{fmt::format("needs {}, which the subject does not claim", what)};
+      if (const auto* declared = values_of(options_, op, argument); !declared || !declared->contains(value))
+        undeclared(what);
+      asked_options_[op][argument].insert(value);
+    }
+  asked_operations_.insert(op);
+  return inner_.ask(op, args);
+}
+
+void DeclaredAdapter::expect_all_asked() const {
+  const auto unasked = [&](const std::string& what) {
+    throw suite::UnaskedQuestion{fmt::format("{} ended without having asked {}", one_.id(), what)};
+  };
+  for (const std::string& operation : operations_)
+    if (!asked_operations_.contains(operation)) unasked("operation " + operation);
+  for (const auto& [operation, arguments] : options_)
+    for (const auto& [argument, values] : arguments)
+      for (const std::string& value : values)
+        if (const auto* asked = values_of(asked_options_, operation, argument); !asked || !asked->contains(value))
+          unasked(fmt::format("{} {} of {}", argument, value, operation));
+}
+
+}  // namespace plumbline::subject

@@ -1,0 +1,42 @@
+// harness/subject/adapter/declared.hpp: holds the questions of a case to what its check declares and what the subject claims.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "harness/subject/adapter/service.hpp"
+#include "harness/suite/check.hpp"
+
+namespace plumbline::subject {
+
+/// Passes the questions of one case on.
+class DeclaredAdapter final : public suite::Adapter {
+ public:
+  /// `inner` and `one` must outlive it.
+  DeclaredAdapter(suite::Adapter& inner, const suite::Case& one);
+
+  /// Throws suite::UndeclaredQuestion for an operation, a convention or a value of an option that the check does not declare,
+  /// suite::UnclaimedQuestion for a value of an option that the subject does not claim; those are not asked. Else as `inner`.
+  nlohmann::json ask(const std::string& op, const nlohmann::json& args) override;
+  [[nodiscard]] const std::set<std::string>& operations() const override { return inner_.operations(); }
+  [[nodiscard]] std::optional<std::set<std::string>> conventions() const override { return inner_.conventions(); }
+  [[nodiscard]] nlohmann::json claims() const override { return inner_.claims(); }
+  void answer_by(std::chrono::steady_clock::time_point deadline) override { inner_.answer_by(deadline); }
+
+  /// Throws suite::UnaskedQuestion where the check declares an operation or a value that the case has not asked so far.
+  void expect_all_asked() const;
+
+ private:
+  suite::Adapter& inner_;
+  const suite::Case& one_;
+  std::set<std::string> operations_;  // declared
+  suite::OptionValues options_;       // declared
+  suite::OptionValues claimed_;
+  std::set<std::string> asked_operations_;
+  suite::OptionValues asked_options_;
+};
+
+/// The rows of the reference's operations, by which questions are read.
+[[nodiscard]] const AdapterService& operation_table();
+
+}  // namespace plumbline::subject

@@ -1,0 +1,102 @@
+#include "harness/subject/adapter/operation_row.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "harness/suite/eligibility.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::subject {
+
+using nlohmann::json;
+
+namespace {
+
+// Adds the texts that stand at a path, through lists, and the names of an object's fields; nothing where there is none.
+void add_texts_at(const json& value, std::string_view path, std::set<std::string>& texts) {
+  if (value.is_array()) {
+    for (const json& item : value) add_texts_at(item, path, texts);
+  } else if (path.empty()) {
+    if (value.is_string()) texts.insert(value.get<std::string>());
+    if (value.is_object())
+      for (const auto& [name, field] : value.items()) texts.insert(name);
+  } else if (value.is_object()) {
+    const std::size_t dot = path.find('.');
+    const auto field = value.find(std::string(path.substr(0, dot)));
+    if (field != value.end())
+      add_texts_at(*field, dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1), texts);
+  }
+}
+
+bool has(const json& args, const std::string& name) {
+  const auto field = args.find(name);
+  return field != args.end() && !field->is_null();
+}
+
+}  // namespace
+
+const ArgumentRow* OperationRow::find(std::string_view argument) const {
+  const auto found = std::ranges::find(arguments, argument, &ArgumentRow::name);
+  return found == arguments.end() ? nullptr : &*found;
+}
+
+bool OperationRow::takes(std::string_view argument, std::string_view convention) const {
+  const ArgumentRow* row = find(argument);
+  return row != nullptr && (row->conventions.empty() || std::ranges::count(row->conventions, convention) > 0);
+}
+
+suite::OptionValues::mapped_type OperationRow::options() const {
+  suite::OptionValues::mapped_type all;
+  for (const ArgumentRow& argument : arguments)
+    if (!argument.options.empty()) all[argument.name] = {argument.options.begin(), argument.options.end()};
+  for (const FormRow& form : forms) all["form"].insert(form.name);
+  return all;
+}
+
+suite::OptionValues::mapped_type OperationRow::options_asked(const json& args) const {
+  suite::OptionValues::mapped_type asked;
+  if (!args.is_object()) return asked;
+  const std::string convention = convention_asked(args);
+  for (const ArgumentRow& argument : arguments) {
+    if (argument.options.empty() || !takes(argument.name, convention)) continue;
+    std::set<std::string> texts;
+    add_texts_at(args, argument.name, texts);
+    const json otherwise = argument.otherwise == kRequired ? json() : json::parse(argument.otherwise);
+    if (texts.empty() && !has(args, argument.name)) add_texts_at(otherwise, "", texts);
+    // What is no value of the option is a bad question, which a subject with any of them refuses.
+    const std::set<std::string> known(argument.options.begin(), argument.options.end());
+    std::erase_if(texts, [&](const std::string& each) { return !suite::claims_value(known, each); });
+    if (!texts.empty()) asked[argument.name] = std::move(texts);
+  }
+  const auto form = std::ranges::find_if(
+      forms, [&](const FormRow& each) { return each.field.empty() || has(args, each.field); });
+  if (form != forms.end()) asked["form"] = {form->name};
+  return asked;
+}
+
+std::string convention_asked(const json& args) {
+  const auto field = args.find("convention");
+  return field == args.end() || !field->is_string() ? "plumbline" : field->get<std::string>();
+}
+
+bool is_of_type(const json& value, std::string_view type) {
+  constexpr std::string_view kOr = " or ", kList = "list of ", kMap = "map of ";
+  if (const std::size_t at = type.find(kOr); at != std::string_view::npos)
+    return is_of_type(value, type.substr(0, at)) || is_of_type(value, type.substr(at + kOr.size()));
+  const auto all_are = [&](std::string_view inner) {
+    return std::ranges::all_of(value, [&](const json& item) { return is_of_type(item, inner); });
+  };
+  if (type.starts_with(kList)) return value.is_array() && all_are(type.substr(kList.size()));
+  if (type.starts_with(kMap)) return value.is_object() && all_are(type.substr(kMap.size()));
+  if (type == "any") return true;
+  if (type == "null") return value.is_null();
+  if (type == "boolean") return value.is_boolean();
+  if (type == "integer") return value.is_number_integer();
+  if (type == "number") return value.is_number() || value == "inf" || value == "-inf" || value == "nan";
+  if (type == "text") return value.is_string();
+  if (type == "object") return value.is_object();
+  throw InvalidArgument(fmt::format("'{}' is no type of an argument", type));
+}
+
+}  // namespace plumbline::subject
