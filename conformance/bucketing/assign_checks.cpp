@@ -398,43 +398,96 @@ void refuses_bad_assignments(Context& context) { report_words(problem_of_bad_que
 }  // namespace
 
 void add_assign_checks(suite::Suite& suite) {
+  const std::string runs = "bucketing.ddp_runs";
+  const std::vector<std::string> any_type{"bf16", "c64", "f16", "f32", "f64"}, one_type{"f32"}, two_types{"f32", "f64"},
+      here{"cpu"}, both{"cpu", "cuda:1"};
+  const auto of_each = [](const suite::Axis& axis, const std::vector<std::string>& plain,
+                          std::map<std::string, std::vector<std::string>> other) {
+    for (const std::string& value : axis.values) other.emplace(value, plain);
+    return other;
+  };
   const suite::Axis drawn{"gradients",
                           {"equal", "one_type", "limits", "types", "sparse", "ordered", "around_limit", "large"}};
   const suite::Axis options{"options", {"neither", "find_unused_parameters", "static_graph", "both"}};
+  const std::vector<AskedOption> of_drawn{
+      {kAssign, "dtype", {}, "gradients", of_each(drawn, one_type, {{"types", any_type}, {"ordered", any_type}})},
+      {kAssign, "device", {}, "gradients", of_each(drawn, here, {{"types", both}, {"ordered", both}})}};
+  const std::vector<AskedOption> of_runs{
+      {runs,
+       "dtype",
+       {},
+       "options",
+       {{"neither", two_types}, {"find_unused", two_types}, {"static_graph", one_type}}},
+      {runs, "device", here}};
   const auto add = [&](const char* name, const char* requirement, std::vector<std::string> operations, suite::Axis axis,
-                       void (*body)(Context&), const char* convention = "") {
+                       void (*body)(Context&), std::vector<AskedOption> options, const char* convention = "plumbline",
+                       OperationsOfCase asks = {}) {
     suite.add({.id = std::string("bucketing.assign.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
                .axes = {std::move(axis)},
                .operations = std::move(operations),
+               .asks = std::move(asks),
                .convention = convention,
+               .options = options_of(std::move(options)),
                .body = body});
   };
-  add("each_gradient_once", "BUCKET-001@3fd3", {kAssign}, drawn, judge<>);
-  add("one_type_and_device", "BUCKET-002@d7be", {kAssign}, drawn, judge<one_type_each>);
-  add("closes_on_reaching", "BUCKET-003@22b3", {kAssign}, drawn, judge<closed_on_reaching>);
-  add("limits_in_turn", "BUCKET-004@d0ce", {kAssign}, drawn, judge<limits_in_turn>);
-  add("sparse_alone", "BUCKET-005@ddae", {kAssign}, drawn, judge<sparse_alone>);
-  add("order_kept", "BUCKET-006@cc2c", {kAssign}, drawn, judge<order_kept>);
-  add("buckets_in_order", "BUCKET-007@4d71", {kAssign}, drawn, judge<buckets_in_order>);
+  add("each_gradient_once", "BUCKET-001@3fd3", {kAssign}, drawn, judge<>, of_drawn);
+  add("one_type_and_device", "BUCKET-002@d7be", {kAssign}, drawn, judge<one_type_each>, of_drawn);
+  add("closes_on_reaching", "BUCKET-003@22b3", {kAssign}, drawn, judge<closed_on_reaching>, of_drawn);
+  add("limits_in_turn", "BUCKET-004@d0ce", {kAssign}, drawn, judge<limits_in_turn>, of_drawn);
+  add("sparse_alone", "BUCKET-005@ddae", {kAssign}, drawn, judge<sparse_alone>, of_drawn);
+  add("order_kept", "BUCKET-006@cc2c", {kAssign}, drawn, judge<order_kept>, of_drawn);
+  add("buckets_in_order", "BUCKET-007@4d71", {kAssign}, drawn, judge<buckets_in_order>, of_drawn);
   add("launches_follow_the_limit", "BUCKET-008@e34b", {kAssign}, {"dtype", {"f16", "f32", "f64", "c64"}},
-      launches_follow_the_limit);
-  add("bad_arguments", "BUCKET-009@e46a", {kAssign}, faults_of(bad_assignments(), {kAssign}), refuses_bad_assignments);
+      launches_follow_the_limit, {{kAssign, "dtype", {}, "dtype"}, {kAssign, "device", here}});
+  add("bad_arguments", "BUCKET-009@e46a", {kAssign}, faults_of(bad_assignments(), {kAssign}), refuses_bad_assignments,
+      {{kAssign,
+        "dtype",
+        {},
+        "fault",
+        of_each(faults_of(bad_assignments(), {kAssign}), one_type, {{"unknown_type", {}}})},
+       {kAssign, "device", here}});
   add("torch_recorded", "BUCKET-010@20b2", {kAssign},
-      {"gradients", {"one_type", "limits", "types", "sparse", "ordered", "refused"}}, torch_recorded, "torch");
-  add("torch_properties", "BUCKET-010@20b2", {kAssign}, drawn, torch_properties, "torch");
+      {"gradients", {"one_type", "limits", "types", "sparse", "ordered", "refused"}}, torch_recorded,
+      {{kAssign,
+        "dtype",
+        {},
+        "gradients",
+        {{"one_type", any_type},
+         {"limits", {"f16", "f32", "f64"}},
+         {"types", any_type},
+         {"sparse", any_type},
+         {"ordered", any_type},
+         {"refused", one_type}}},
+       {kAssign,
+        "device",
+        {},
+        "gradients",
+        {{"one_type", here},
+         {"limits", here},
+         {"types", {"cpu", "meta"}},
+         {"sparse", here},
+         {"ordered", {"cpu", "meta"}},
+         {"refused", here}}}},
+      "torch");
+  add("torch_properties", "BUCKET-010@20b2", {kAssign}, drawn, torch_properties, of_drawn, "torch");
   add("torch_capacity", "BUCKET-011@254e", {"bucketing.capacity_config"}, {"caps", {"default", "one", "list"}},
-      torch_capacity, "torch");
+      torch_capacity, {}, "torch");
   add("ddp_recorded", "BUCKET-012@6980", {"bucketing.ddp_runs"},
-      {"options", {"neither", "find_unused", "static_graph"}}, ddp_recorded, "torch");
-  add("rebuilt_once", "BUCKET-013@79ff", {"bucketing.ddp_runs", kAssign}, options, rebuilt_once, "torch");
+      {"options", {"neither", "find_unused", "static_graph"}}, ddp_recorded, of_runs, "torch");
+  add("rebuilt_once", "BUCKET-013@79ff", {"bucketing.ddp_runs", kAssign}, options, rebuilt_once,
+      {{runs, "dtype", any_type}, {runs, "device", both}, {kAssign, "dtype", any_type}, {kAssign, "device", both}},
+      "torch");
   add("default_capacity", "BUCKET-041@7f9d", {"bucketing.capacity_config"}, {"caps", {"default", "one", "list"}},
-      default_capacity);
+      default_capacity, {});
   add("default_runs", "BUCKET-041@7f9d", {"bucketing.ddp_runs"},
-      {"options", {"neither", "find_unused", "static_graph"}}, default_runs);
+      {"options", {"neither", "find_unused", "static_graph"}}, default_runs, of_runs);
   add("bad_caps", "BUCKET-014@f215", {"bucketing.capacity_config", "bucketing.ddp_runs"},
-      faults_of(bad_assignments(), {"bucketing.capacity_config", "bucketing.ddp_runs"}), refuses_bad_assignments);
+      faults_of(bad_assignments(), {"bucketing.capacity_config", "bucketing.ddp_runs"}), refuses_bad_assignments,
+      {{runs, "dtype", {}, "fault", {{"negative_iterations", one_type}, {"order_unknown", one_type}}},
+       {runs, "device", {}, "fault", {{"negative_iterations", here}, {"order_unknown", here}}}},
+      "plumbline", operation_of_fault(bad_assignments()));
 }
 
 }  // namespace plumbline::conformance

@@ -10,6 +10,9 @@
 #include "conformance/support/asking.hpp"
 #include "conformance/support/property.hpp"
 #include "conformance/support/recorded.hpp"
+#include "reference/bucketing/check_plan.hpp"
+#include "reference/bucketing/plan_json.hpp"
+#include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {
 
@@ -432,11 +435,20 @@ json indices_of(const json& plan) {
 }
 
 // A plan that was read is held against its gradients by the same subject: it is right.
-std::string problem_of_read(suite::Adapter& adapter, const json& plan, const json& gradients, const json& rules) {
-  json args = rules;
-  args.update({{"plan", plan}, {"gradients", gradients}});
-  return problem_of(adapter, kCheck, args,
-                    [](const json& result) { return first_difference({{"valid", true}}, result); });
+// Whether the plan that a subject has read is one of the gradients, by our own rules.
+std::string problem_of_read(const json& plan, const json& gradients, const json& rules) {
+  bucketing::PlanRules held;
+  held.member_alignment = rules.value("member_alignment", held.member_alignment);
+  held.bucket_alignment = rules.value("bucket_alignment", held.bucket_alignment);
+  try {
+    const auto found =
+        bucketing::check_plan(bucketing::plan_of_json(plan), bucketing::gradients_of_json(gradients).gradients, held);
+    for (const bucketing::PlanProblem& problem : found)
+      if (problem.severity == bucketing::Severity::error) return "the plan that is read is wrong: " + problem.message;
+  } catch (const Error& error) {
+    return fmt::format("what is read is no plan: {}", error.what());
+  }
+  return {};
 }
 
 void reads_torch(Context& context) {
@@ -458,7 +470,7 @@ void reads_torch(Context& context) {
                               for (json& bucket : got) std::sort(bucket.begin(), bucket.end());
                               if (got != launched)
                                 return fmt::format("read {}, launched were {}", got.dump(), launched.dump());
-                              return problem_of_read(context.adapter(), result.at("plan"), gradients, json::object());
+                              return problem_of_read(result.at("plan"), gradients, json::object());
                             }));
   }
 }
@@ -488,7 +500,7 @@ void reads_megatron(Context& context) {
         context.adapter(), kRead, {{"convention", "megatron"}, {"plan", one}, {"gradients", gradients}},
         [&](const json& result) {
           const std::string problem = first_difference(expected, result.at("plan").at("buckets"));
-          return problem.empty() ? problem_of_read(context.adapter(), result.at("plan"), gradients, rest) : problem;
+          return problem.empty() ? problem_of_read(result.at("plan"), gradients, rest) : problem;
         }));
   }
 }
@@ -685,28 +697,33 @@ suite::Axis keys_of(const char* name, const Map& map) {
 
 void add_bucket_plan_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, const char* requirement, std::vector<std::string> operations, suite::Axis axis,
-                       void (*body)(Context&), const char* convention = "") {
+                       void (*body)(Context&), const char* convention = "plumbline", OperationsOfCase asks = {}) {
     suite.add({.id = std::string("bucketing.plan.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
                .axes = {std::move(axis)},
                .operations = std::move(operations),
+               .asks = std::move(asks),
                .convention = convention,
                .body = body});
   };
   add("right_plans_pass", "BUCKET-028@7a15", {kCheck}, keys_of("plan", right_plans()), right_plans_pass);
   add("faults_are_found", "BUCKET-029@ab70", {kCheck}, keys_of("fault", faults()), faults_are_found);
   add("warnings_are_no_errors", "BUCKET-030@d9f8", {kCheck}, {"warning", {"empty", "waits"}}, warnings_are_no_errors);
-  add("reads_torch", "BUCKET-031@cca3", {kRead, kCheck}, {"buckets", {"first", "rebuilt"}}, reads_torch, "torch");
-  add("reads_megatron", "BUCKET-032@4acf", {kRead, kCheck}, {"buckets", {"plain", "padded"}}, reads_megatron,
-      "megatron");
+  add("reads_torch", "BUCKET-031@cca3", {kRead}, {"buckets", {"first", "rebuilt"}}, reads_torch, "torch");
+  add("reads_megatron", "BUCKET-032@4acf", {kRead}, {"buckets", {"plain", "padded"}}, reads_megatron, "megatron");
   add("reads_paddle", "BUCKET-033@09da", {kRead}, {"buckets", {"recorded"}}, reads_paddle, "paddle");
   add("exposed_by_recurrence", "BUCKET-034@9f50", {kExposed}, {"times", {"any", "late_first", "free", "one_rank"}},
       exposed_by_recurrence);
   add("equal_buckets", "BUCKET-035@5422", {kEqual}, {"bound", {"communication", "backward"}}, equal_buckets);
-  add("bad_plans", "BUCKET-036@1c36", {kCheck, kRead}, faults_of(bad_plans(), {kCheck, kRead}), refuses_bad_plans);
+  add("bad_plans", "BUCKET-036@1c36", {kCheck}, faults_of(bad_plans(), {kCheck}), refuses_bad_plans);
+  add("bad_torch_plans", "BUCKET-036@1c36", {kRead},
+      {"fault", {"sizes_of_another_model", "number_of_another_model"}}, refuses_bad_plans, "torch");
+  add("bad_megatron_plans", "BUCKET-036@1c36", {kRead}, {"fault", {"layout_of_another_model"}}, refuses_bad_plans,
+      "megatron");
+  add("bad_paddle_plans", "BUCKET-036@1c36", {kRead}, {"fault", {"group_of_another_model"}}, refuses_bad_plans, "paddle");
   add("bad_times", "BUCKET-037@5342", {kExposed, kEqual}, faults_of(bad_plans(), {kExposed, kEqual}),
-      refuses_bad_plans);
+      refuses_bad_plans, "plumbline", operation_of_fault(bad_plans()));
 }
 
 }  // namespace plumbline::conformance

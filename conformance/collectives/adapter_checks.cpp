@@ -46,6 +46,11 @@ void add_adapter_checks(suite::Suite& suite) {
              .door = suite::Door::adapter,
              .axes = {{"ranks", {"2", "3", "4", "5"}}},  // all that are recorded
              .operations = {"comm.ring_sum"},
+             .convention = "gloo",
+             .options =
+                 [](const suite::Parameters&) {  // those that are recorded
+                   return suite::OptionValues{{"comm.ring_sum", {{"dtype", {"float16", "float32", "float64"}}}}};
+                 },
              .body = ring_sum});
 }
 

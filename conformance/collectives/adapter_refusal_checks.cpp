@@ -135,6 +135,8 @@ void bad_lists(Context& context) {
   expect_refused(context, "float32", call, "invalid_argument");
 }
 
+suite::OptionValues of_type(const std::string& dtype) { return {{"comm.calls", {{"dtype", {dtype}}}}}; }
+
 }  // namespace
 
 void add_adapter_refusal_checks(suite::Suite& suite) {
@@ -145,6 +147,7 @@ void add_adapter_refusal_checks(suite::Suite& suite) {
                       {"integers", {"int32", "int64"}},
                       {"ranks", {"1", "3"}}},
              .operations = {"comm.calls"},
+             .options = [](const suite::Parameters& parameters) { return of_type(parameters.text("integers")); },
              .body = integer_average});
   suite.add({.id = "collectives.adapter.bad_arguments",
              .verifies = {"COLL-028@4c9d"},
@@ -159,6 +162,7 @@ void add_adapter_refusal_checks(suite::Suite& suite) {
                    return parameters.number("ranks") > 1 || parameters.text("fault") != "no_multiple_of_the_members";
                  },
              .operations = {"comm.calls"},
+             .options = [](const suite::Parameters&) { return of_type("float32"); },
              .body = bad_arguments});
   suite.add({.id = "collectives.adapter.bad_lists",
              .verifies = {"COLL-036@d439"},
@@ -170,6 +174,7 @@ void add_adapter_refusal_checks(suite::Suite& suite) {
                    return parameters.number("ranks") > 1 || parameters.text("list") != "without_the_caller";
                  },
              .operations = {"comm.calls"},
+             .options = [](const suite::Parameters&) { return of_type("float32"); },
              .body = bad_lists});
 }
 

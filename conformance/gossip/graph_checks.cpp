@@ -305,21 +305,33 @@ void refusals(Context& context) {
 }  // namespace
 
 void add_gossip_graph_checks(suite::Suite& suite) {
+  const AskedOption of_case{kGraph, "graph", {}, "graph"};
+  const auto of_graphs = [](std::vector<std::string> graphs) {
+    return std::vector<AskedOption>{{kGraph, "graph", std::move(graphs)}};
+  };
   const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
-                       std::vector<std::string> operations = {kGraph}) {
+                       std::vector<std::string> operations = {kGraph}, std::vector<AskedOption> options = {}) {
+    if (options.empty()) options = {of_case};
     suite.add({.id = std::string("gossip.graph.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
                .axes = std::move(axes),
                .operations = std::move(operations),
+               .options = options_of(std::move(options)),
                .body = body});
   };
   const suite::Axis all{"graph", all_graphs()};
   add("inverse", "GOSSIP-010@1282", {all}, inverse);
   add("no_repeats", "GOSSIP-011@1c6f", {all}, no_repeats);
   add("named", "GOSSIP-012@affe", {all}, named);
-  add("levels", "GOSSIP-013@d145", {{"peers", {"1", "2", "3", "4", "9"}}}, levels);
-  add("one_node", "GOSSIP-014@d2de", {all}, one_node, {kGraph, "gossip.simulate", "gossip.topology"});
+  add("levels", "GOSSIP-013@d145", {{"peers", {"1", "2", "3", "4", "9"}}}, levels, {kGraph},
+      of_graphs({"n-peer-exponential"}));
+  add("one_node", "GOSSIP-014@d2de", {all}, one_node, {kGraph, "gossip.simulate", "gossip.topology"},
+      {of_case,
+       {"gossip.simulate", "graph", {}, "graph"},
+       {"gossip.simulate", "mixing", {"uniform"}},
+       {"gossip.topology", "topology", {}, "graph"},
+       {"gossip.topology", "args.mixing", {"uniform"}}});
   add("in_turn", "GOSSIP-015@92e6",
       {{"graph",
         {"directed-exponential", "n-peer-exponential", "bipartite-exponential", "directed-linear", "bipartite-linear",
@@ -330,13 +342,25 @@ void add_gossip_graph_checks(suite::Suite& suite) {
         {"directed-exponential", "n-peer-exponential", "bipartite-exponential", "directed-linear", "bipartite-linear",
          "ring"}}},
       set_anew);
-  add("ranks_of_nodes", "GOSSIP-017@3245", {{"ranks", {"1", "2", "3"}}}, ranks_of_nodes);
+  add("ranks_of_nodes", "GOSSIP-017@3245", {{"ranks", {"1", "2", "3"}}}, ranks_of_nodes, {kGraph},
+      of_graphs({"bipartite-exponential", "bipartite-linear", "complete", "directed-exponential", "directed-linear", "mesh",
+                 "n-peer-exponential", "ring", "star", "static-exponential"}));
   add("sides", "GOSSIP-018@56f8", {{"graph", {"bipartite-exponential", "bipartite-linear"}}}, sides,
-      {kGraph, "gossip.blocking"});
-  add("matchings", "GOSSIP-019@881d", {}, matchings);
+      {kGraph, "gossip.blocking"}, {of_case, {"gossip.blocking", "graph", {}, "graph"}});
+  add("matchings", "GOSSIP-019@881d", {}, matchings, {kGraph}, of_graphs({"random-matching"}));
   add("refusals", "GOSSIP-020@bb55",
       {{"what", {"unknown_graph", "too_many_peers", "no_peers", "no_nodes", "no_ranks", "odd_sides", "no_mesh"}}},
-      refusals);
+      refusals, {kGraph},
+      {{kGraph,
+        "graph",
+        {},
+        "what",
+        {{"too_many_peers", {"n-peer-exponential", "random-matching", "ring", "star"}},
+         {"no_peers", {"ring"}},
+         {"no_nodes", {"ring"}},
+         {"no_ranks", {"ring"}},
+         {"odd_sides", {"bipartite-exponential", "bipartite-linear"}},
+         {"no_mesh", {"mesh", "star"}}}}});
 }
 
 }  // namespace plumbline::conformance

@@ -429,7 +429,7 @@ void equals_shares(Context& context) {
 
 void add_gossip_rate_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes,
-                       std::vector<std::string> operations, void (*body)(Context&),
+                       std::vector<std::string> operations, void (*body)(Context&), std::vector<AskedOption> options,
                        std::function<bool(const suite::Parameters&)> applies = {}) {
     suite.add({.id = std::string("gossip.") + name,
                .verifies = {requirement},
@@ -437,6 +437,7 @@ void add_gossip_rate_checks(suite::Suite& suite) {
                .axes = std::move(axes),
                .applies = std::move(applies),
                .operations = std::move(operations),
+               .options = options_of(std::move(options)),
                .body = body});
   };
   // Of those where whoever is sent to answers.
@@ -445,25 +446,49 @@ void add_gossip_rate_checks(suite::Suite& suite) {
     return parameters.text("mixing") != "metropolis-hastings" || graph == "mesh" || graph == "star" ||
            graph == "complete" || graph == "random-matching";
   };
+  const AskedOption weighed{kTopology, "topology", {}, "graph"}, weights{kTopology, "args.mixing", {}, "mixing"},
+      graph{kGraphAnswers, "graph", {}, "graph"}, spectrum{kSpectrum, "graph", {}, "graph"},
+      simulated{kSimulate, "graph", {}, "graph"}, simulated_weights{kSimulate, "mixing", {}, "mixing"};
+  const auto mixed = [](const char* operation, const char* argument, const char* value) {
+    return AskedOption{operation, argument, {value}};
+  };
+  // Of graphs whose nodes have other numbers of peers.
+  const auto by_graph = [](const char* operation, const char* argument) {
+    AskedOption option{operation, argument, {}, "graph"};
+    for (const std::string& name : all_graphs())
+      option.by[name] = {name == "mesh" || name == "star" ? "metropolis-hastings" : "uniform"};
+    return option;
+  };
   const suite::Axis all{"graph", all_graphs()}, mixing{"mixing", {"uniform", "skewed", "metropolis-hastings"}};
-  add("shares.stochastic", "GOSSIP-021@1581", {all, mixing}, {kTopology, kGraphAnswers}, stochastic, mixes);
+  add("shares.stochastic", "GOSSIP-021@1581", {all, mixing}, {kTopology, kGraphAnswers}, stochastic,
+      {weighed, weights, graph}, mixes);
   add("shares.rules", "GOSSIP-022@59eb", {all, {"mixing", {"uniform", "metropolis-hastings"}}},
-      {kTopology, kGraphAnswers}, share_rules, mixes);
-  add("spectrum.closed_forms", "GOSSIP-023@a729", {}, {kSpectrum}, closed);
+      {kTopology, kGraphAnswers}, share_rules, {weighed, weights, graph}, mixes);
+  add("spectrum.closed_forms", "GOSSIP-023@a729", {}, {kSpectrum}, closed,
+      {{kSpectrum, "graph", {"complete", "n-peer-exponential", "ring", "static-exponential"}},
+       mixed(kSpectrum, "mixing", "uniform")});
   add("spectrum.bound", "GOSSIP-024@bfb8",
       {{"graph",
         {"directed-exponential", "n-peer-exponential", "bipartite-exponential", "directed-linear", "bipartite-linear",
          "ring", "static-exponential", "mesh", "star", "complete"}}},
-      {kSpectrum, kSimulate, kTopology}, bound);
+      {kSpectrum, kSimulate, kTopology}, bound,
+      {simulated, spectrum, weighed, by_graph(kSimulate, "mixing"), by_graph(kSpectrum, "mixing"),
+       by_graph(kTopology, "args.mixing")});
   add("simulate.million", "GOSSIP-112@1511",
       {{"graph", {"directed-exponential", "n-peer-exponential", "ring", "static-exponential"}}}, {kSpectrum, kSimulate},
-      million);
+      million,
+      {simulated, spectrum, mixed(kSimulate, "mixing", "uniform"), mixed(kSpectrum, "mixing", "uniform")});
   add("spectrum.long_run", "GOSSIP-025@b4fd",
       {{"graph", {"directed-exponential", "directed-linear", "ring", "static-exponential", "mesh", "star"}}},
-      {kSpectrum, kSimulate}, long_run);
-  add("simulate.exact_rounds", "GOSSIP-026@6f71", {}, {kSimulate}, exact_rounds);
-  add("simulate.conserves", "GOSSIP-027@6109", {all, {"mixing", {"uniform", "skewed"}}}, {kSimulate}, conserves);
-  add("simulate.equals_shares", "GOSSIP-028@c54f", {all, mixing}, {kSimulate, kTopology}, equals_shares, mixes);
+      {kSpectrum, kSimulate}, long_run,
+      {simulated, spectrum, mixed(kSimulate, "mixing", "skewed"), mixed(kSpectrum, "mixing", "skewed")});
+  add("simulate.exact_rounds", "GOSSIP-026@6f71", {}, {kSimulate}, exact_rounds,
+      {{kSimulate, "graph", {"complete", "directed-exponential", "n-peer-exponential", "ring", "static-exponential"}},
+       mixed(kSimulate, "mixing", "uniform")});
+  add("simulate.conserves", "GOSSIP-027@6109", {all, {"mixing", {"uniform", "skewed"}}}, {kSimulate}, conserves,
+      {simulated, simulated_weights});
+  add("simulate.equals_shares", "GOSSIP-028@c54f", {all, mixing}, {kSimulate, kTopology}, equals_shares,
+      {simulated, simulated_weights, weighed, weights}, mixes);
 }
 
 }  // namespace plumbline::conformance

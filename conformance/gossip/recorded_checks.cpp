@@ -213,6 +213,23 @@ void bluefog_turns(Context& context) {
   }
 }
 
+// What the recorded runs are of.
+suite::OptionValues traced_options(const suite::Parameters& parameters) {
+  const bool push_sum = parameters.text("algorithm") == "PushSum", lazy = parameters.text("mixing") == "lazy";
+  auto options = options_of({{"gossip.trace", "algorithm", {}, "algorithm"},
+                             {"gossip.trace", "mixing", {"uniform"}},
+                             {"gossip.trace", "dtype", {"float32"}}})(parameters);
+  auto& asked = options["gossip.trace"];
+  if (push_sum) asked["dtype"].insert("float16");
+  if (push_sum && !lazy) asked["dtype"].insert("float64");
+  if (lazy)
+    asked["graph"] = {"DynamicBipartiteExponentialGraph", "DynamicBipartiteLinearGraph", "DynamicDirectedExponentialGraph",
+                      "DynamicDirectedLinearGraph", "NPeerDynamicDirectedExponentialGraph", "RingGraph"};
+  else
+    asked["graph"] = {push_sum ? "NPeerDynamicDirectedExponentialGraph" : "RingGraph"};
+  return options;
+}
+
 }  // namespace
 
 void add_recorded_gossip_checks(suite::Suite& suite) {
@@ -221,7 +238,8 @@ void add_recorded_gossip_checks(suite::Suite& suite) {
       {"DynamicDirectedExponentialGraph", "NPeerDynamicDirectedExponentialGraph", "DynamicBipartiteExponentialGraph",
        "DynamicDirectedLinearGraph", "DynamicBipartiteLinearGraph", "RingGraph"}};
   const auto add = [&](const char* name, const char* requirement, const char* operation, suite::Axis axis,
-                       void (*body)(Context&), const char* convention = "fairscale") {
+                       void (*body)(Context&), const char* convention = "fairscale", std::vector<AskedOption> options = {}) {
+    if (options.empty()) options = {{operation, axis.name, {}, axis.name}};
     std::vector<suite::Axis> axes;
     if (!axis.name.empty()) axes.push_back(std::move(axis));
     suite.add({.id = std::string("gossip.") + name,
@@ -230,6 +248,7 @@ void add_recorded_gossip_checks(suite::Suite& suite) {
                .axes = std::move(axes),
                .operations = {operation},
                .convention = convention,
+               .options = options_of(std::move(options)),
                .body = body});
   };
   add("graph.fairscale_books", "GOSSIP-001@bdb6", "gossip.graph", graphs, books);
@@ -241,8 +260,10 @@ void add_recorded_gossip_checks(suite::Suite& suite) {
              .axes = {{"algorithm", {"PushSum", "PushPull"}}, {"mixing", {"lazy", "eager"}}},
              .operations = {"gossip.trace"},
              .convention = "fairscale",
+             .options = traced_options,
              .body = traces});
-  add("blocking.fairscale", "GOSSIP-005@ef28", "gossip.blocking", {}, blocking);
+  add("blocking.fairscale", "GOSSIP-005@ef28", "gossip.blocking", {}, blocking, "fairscale",
+      {{"gossip.blocking", "graph", graphs.values}});
   add("topology.bluefog", "GOSSIP-006@84ac", "gossip.topology",
       {"topology",
        {"ExponentialTwoGraph", "ExponentialGraph", "SymmetricExponentialGraph", "RingGraph", "MeshGrid2DGraph",
@@ -252,7 +273,15 @@ void add_recorded_gossip_checks(suite::Suite& suite) {
       {"generator",
        {"GetDynamicOnePeerSendRecvRanks", "GetExp2DynamicSendRecvMachineRanks", "GetInnerOuterRingDynamicSendRecvRanks",
         "GetInnerOuterExpo2DynamicSendRecvRanks"}},
-      bluefog_turns, "bluefog");
+      bluefog_turns, "bluefog",
+      {{"gossip.turns", "generator", {}, "generator"},
+       {"gossip.turns",
+        "topology",
+        {},
+        "generator",
+        {{"GetDynamicOnePeerSendRecvRanks",
+          {"ExponentialTwoGraph", "FullyConnectedGraph", "MeshGrid2DGraph", "RingGraph", "StarGraph",
+           "SymmetricExponentialGraph"}}}}});
 }
 
 }  // namespace plumbline::conformance

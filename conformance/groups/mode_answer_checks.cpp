@@ -38,8 +38,7 @@ std::string problem_of_recorded(suite::Adapter& adapter, const json& one) {
   if (one.contains("error")) {
     const Answer answer = answer_to(adapter, kParallelGroups, args);
     if (!answer.is_refused()) return "is refused in the record, here answered";
-    const bool fits = answer.kind == "invalid_argument" || answer.kind == "not_found" || answer.kind == "out_of_range";
-    return fits ? "" : fmt::format("is refused as '{}': {}", answer.kind, answer.message);
+    return refuses_bad_value(answer, args) ? "" : fmt::format("is refused as '{}': {}", answer.kind, answer.message);
   }
   json expected = one;
   for (const char* input : {"kind", "world_size", "parallel"}) expected.erase(input);
@@ -324,7 +323,7 @@ void refusals(Context& context) {
       bad_sizes(), [&](const Bad& one) { return context.parameters().text("fault") == one.fault; });
   const Answer answer = answer_to(context.adapter(), kParallelGroups, bad.args);
   if (!answer.is_refused()) return report_words("answered: " + answer.result.dump().substr(0, 160));
-  if (answer.kind != "invalid_argument" && answer.kind != "not_found")
+  if (!refuses_bad_value(answer, bad.args))
     report_words(fmt::format("refused as '{}': {}", answer.kind, answer.message));
   expect_named(answer.message, bad.words);
 }
@@ -483,15 +482,16 @@ void add_mode_answer_checks(suite::Suite& suite) {
     suite.add(answer_check(
         part + "layouts", "GROUP-037@0b5f", {layouts_axis()},
         [convention](Context& context) { layouts(context, convention); }, kParallelGroups, convention));
-  suite.add(answer_check("groups.answers.refusals", "GROUP-025@063a", {faults_axis()}, refusals, kParallelGroups, ""));
+  suite.add(answer_check("groups.answers.refusals", "GROUP-025@063a", {faults_axis()}, refusals, kParallelGroups,
+                         "plumbline"));
   suite.add(answer_check("groups.conventions.refusals", "GROUP-025@063a",
                          {{"fault", {"another_world", "no_stage", "unknown_convention"}}}, conventions_refused,
-                         "groups.conventions", ""));
+                         "groups.conventions", "plumbline"));
   suite.add(answer_check("groups.conventions.compared", "GROUP-026@912a", {sizes_axis()}, conventions_compared,
-                         "groups.conventions", ""));
+                         "groups.conventions", "plumbline"));
   suite.add(answer_check("groups.conventions.ordered", "GROUP-027@1529",
                          {{"convention", {"deepspeed", "megatron", "colossalai"}}, sizes_axis()}, conventions_ordered,
-                         "groups.conventions", ""));
+                         "groups.conventions", "plumbline"));
 }
 
 }  // namespace plumbline::conformance

@@ -540,11 +540,11 @@ void add_pass_rule_checks(suite::Suite& suite) {
   // An op of the forward among those of the backward hides reductions from the source.
   std::vector<std::string> all = kinds();
   all.emplace_back("forward");
-  const auto add = [&](const char* name, const char* requirement, void (*body)(Context&), const char* convention = "") {
+  const auto add = [&](const char* name, const char* requirement, void (*body)(Context&), const char* convention = "plumbline") {
     suite.add({.id = std::string("pass.rule.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
-               .axes = {{"step", *convention == 0 ? all : kinds()}},
+               .axes = {{"step", std::string_view(convention) == "plumbline" ? all : kinds()}},
                .operations = {kPass},
                .convention = convention,
                .body = body});

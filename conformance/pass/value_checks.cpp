@@ -110,7 +110,6 @@ void add_pass_value_checks(suite::Suite& suite) {
                .door = Door::adapter,
                .axes = {std::move(axis)},
                .operations = {kPass},
-               .convention = "",
                .body = body});
   };
   add("of_steps", "PASS-011@e8af",

@@ -318,12 +318,16 @@ void add_scale_rule_checks(suite::Suite& suite) {
   const suite::Axis overflows{"overflows", {"none", "few", "many", "all"}};
   const auto add = [&](const std::string& convention, const char* name, const char* requirement,
                        std::vector<suite::Axis> axes, std::function<void(Context&)> body) {
+    // FP16_Optimizer has a constant scale, and unscales.
+    const bool is_fused = name == std::string_view("constant_stays") || name == std::string_view("unscales_with_the_new_scale");
     suite.add({.id = "scaler." + convention + "." + name,
                .verifies = {requirement},
                .door = Door::adapter,
                .axes = std::move(axes),
                .operations = {kTrace},
                .convention = convention,
+               .options = convention != "deepspeed" ? OptionsOfCase()
+                          : options_of({{kTrace, "scaler", {is_fused ? "FP16_Optimizer._update_scale" : "DynamicLossScaler"}}}),
                .body = std::move(body)});
   };
   std::vector<std::string> wrong{"nothing",    "scale_zero",    "scale_infinite", "scale_nan",    "minimum_zero",

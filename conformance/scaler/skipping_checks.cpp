@@ -342,12 +342,13 @@ void norms_over_ranks(Context& context) {
 
 void add_skipping_checks(suite::Suite& suite) {
   const auto add = [&](const std::string& name, const char* requirement, std::vector<suite::Axis> axes,
-                       const char* operation, void (*body)(Context&)) {
+                       const char* operation, void (*body)(Context&), std::vector<AskedOption> options = {}) {
     suite.add({.id = "scaler." + name,
                .verifies = {requirement},
                .door = Door::adapter,
                .axes = std::move(axes),
                .operations = {operation},
+               .options = options_of(std::move(options)),
                .body = body});
   };
   const suite::Axis all{"grid", {"any", "tensor", "pipeline", "data", "model", "alone"}};
@@ -360,14 +361,17 @@ void add_skipping_checks(suite::Suite& suite) {
       {{"what", {"nothing", "other_product", "size_zero", "rank_outside", "rank_below", "unknown_field"}}}, kFoundInf,
       grid_is_refused);
   const suite::Axis orders{"p", {"1", "2", "3", "0.5", "inf"}};
+  const AskedOption of_one_type{kClip, "dtype", {"float32"}};
+  const std::vector<AskedOption> of_one_process{of_one_type, {kClip, "form", {"gradients"}}};
   const suite::Axis lists{"lists", {"none", "one", "several"}};
-  add("clipping.norm_is_of_all", "SCALER-050@882f", {orders, lists}, kClip, norms<norm_is_of_all>);
-  add("clipping.all_shrink_alike", "SCALER-051@2d66", {orders, lists}, kClip, norms<all_shrink_alike>);
+  add("clipping.norm_is_of_all", "SCALER-050@882f", {orders, lists}, kClip, norms<norm_is_of_all>, of_one_process);
+  add("clipping.all_shrink_alike", "SCALER-051@2d66", {orders, lists}, kClip, norms<all_shrink_alike>,
+      of_one_process);
   add("clipping.non_finite_is_told", "SCALER-052@6a05",
-      {{"value", {"2", "inf", "-inf", "nan"}}, {"raise", {"no", "yes"}}}, kClip, non_finite_is_told);
+      {{"value", {"2", "inf", "-inf", "nan"}}, {"raise", {"no", "yes"}}}, kClip, non_finite_is_told, of_one_process);
   add("clipping.norm_over_ranks", "SCALER-081@4d77",
       {{"p", {"1", "2", "3", "inf"}}, {"grid", {"alone", "tensor", "pipeline", "model", "any"}}}, kClip,
-      norms_over_ranks);
+      norms_over_ranks, {of_one_type, {kClip, "form", {"ranks"}}});
 }
 
 }  // namespace plumbline::conformance

@@ -411,6 +411,7 @@ void add_torch_scaler_checks(suite::Suite& suite) {
                .door = Door::adapter,
                .axes = std::move(axes),
                .operations = {kTrace},
+               .options = options_of({{kTrace, "dtype", {"float32"}}}),
                .body = body});
   };
   add("overflow_backs_off", "SCALER-001@f32b", {overflows}, steps<overflow_backs_off>);

@@ -157,18 +157,28 @@ void says_the_least_limit(Context& context) {
 
 void add_automatic_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes,
-                       void (*body)(Context&)) {
+                       void (*body)(Context&), AskedOption schedules = {"schedules.generate", "schedule", {"auto"}}) {
     suite.add({.id = std::string("schedules.memory.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
                .axes = std::move(axes),
                .operations = {"schedules.generate"},
+               .options = options_of({std::move(schedules)}),
                .body = body});
   };
   const suite::Axis chunks{"chunks", {"1", "2"}};
-  add("less_memory", "SCHED-067@6ecd", {{"schedule", {"v-half", "v-min"}}}, less_memory);
+  add("less_memory", "SCHED-067@6ecd", {{"schedule", {"v-half", "v-min"}}}, less_memory,
+      {"schedules.generate", "schedule", {}, "schedule"});
   add("within_the_limit", "SCHED-068@bbed", {chunks, {"limit", {"least", "some", "all"}}}, within_the_limit);
-  add("no_longer_than_others", "SCHED-069@3a16", {chunks}, no_longer_than_others);
+  add("no_longer_than_others", "SCHED-069@3a16", {chunks}, no_longer_than_others,
+      {"schedules.generate",
+       "schedule",
+       {},
+       "chunks",
+       {{"1",
+         {"1f1b", "auto", "gpipe", "interleaved", "interleaved-zero-bubble", "looped-bfs", "zb-h1", "zb-h2"}},
+        {"2",
+         {"auto", "dualpipev", "interleaved", "interleaved-zero-bubble", "looped-bfs", "v-half", "v-min", "zbv"}}}});
   add("says_the_least_limit", "SCHED-070@31ec", {chunks}, says_the_least_limit);
 }
 

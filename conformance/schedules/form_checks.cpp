@@ -592,27 +592,36 @@ void does_not_load(Context& context) {
 void add_form_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, const char* requirement, std::vector<std::string> operations,
                        std::vector<suite::Axis> axes, void (*body)(Context&),
-                       bool (*applies)(const suite::Parameters&) = nullptr) {
+                       bool (*applies)(const suite::Parameters&) = nullptr, std::vector<AskedOption> options = {}) {
     suite.add({.id = std::string("schedules.forms.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
                .axes = std::move(axes),
                .applies = applies,
                .operations = std::move(operations),
+               .options = options_of(std::move(options)),
                .body = body});
   };
-  add("places", "SCHED-113@3d64", {"schedules.stage_to_rank"}, {{"style", {"loop", "v"}}}, places);
+  add("places", "SCHED-113@3d64", {"schedules.stage_to_rank"}, {{"style", {"loop", "v"}}}, places, nullptr,
+      {{"schedules.stage_to_rank", "style", {}, "style"}});
   add("no_places", "SCHED-113@3d64", {"schedules.stage_to_rank"},
-      {{"fault", {"no_ranks", "no_stages", "ranks_do_not_divide", "style"}}}, no_places);
+      {{"fault", {"no_ranks", "no_stages", "ranks_do_not_divide", "style"}}}, no_places, nullptr,
+      {{"schedules.stage_to_rank",
+        "style",
+        {},
+        "fault",
+        {{"no_ranks", {"v"}}, {"no_stages", {"v"}}, {"ranks_do_not_divide", {"v"}}}}});
   add("streams", "SCHED-114@f6a0", {"schedules.instruction_stream"},
-      {{"schedule", {"TrainSchedule", "InferenceSchedule", "DataParallelSchedule"}}}, streams);
+      {{"schedule", {"TrainSchedule", "InferenceSchedule", "DataParallelSchedule"}}}, streams, nullptr,
+      {{"schedules.instruction_stream", "schedule", {}, "schedule"}});
   add("traces", "SCHED-115@7cc7", {"schedules.trace"},
-      {{"schedule", {"1F1B", "interleaved"}}, {"direction", {"forward", "both"}}}, traces);
+      {{"schedule", {"1F1B", "interleaved"}}, {"direction", {"forward", "both"}}}, traces, nullptr,
+      {{"schedules.trace", "schedule", {}, "schedule"}});
   add("loads", "SCHED-116@6e30", {"schedules.generate", "schedules.load_csv"},
       {{"schedule",
         {"gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "interleaved-zero-bubble", "zbv", "dualpipev"}},
        {"micro_batches", {"p", "2p"}}},
-      loads, some_allowed);
+      loads, some_allowed, {{"schedules.generate", "schedule", {}, "schedule"}});
   add("does_not_load", "SCHED-116@6e30", {"schedules.load_csv"},
       {{"fault",
         {"backward_first", "weight_gradient_first", "lost_forward", "lost_weight_gradient", "two_places",

@@ -393,16 +393,23 @@ void refuses_no_plan(Context& context) {
 
 void add_lowering_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, const char* requirement, std::vector<suite::Axis> axes, void (*body)(Context&),
-                       bool (*applies)(const suite::Parameters&) = nullptr) {
+                       bool (*applies)(const suite::Parameters&) = nullptr, std::vector<std::string> schedules = {}) {
+    std::vector<std::string> operations{"schedules.lower"};
+    std::vector<AskedOption> generated;
+    if (applies != nullptr) generated = {{"schedules.generate", "schedule", {}, "schedule"}};
+    if (!schedules.empty()) generated = {{"schedules.generate", "schedule", std::move(schedules)}};
+    if (!generated.empty()) operations.emplace_back("schedules.generate");
     suite.add({.id = std::string("schedules.lowering.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
                .axes = std::move(axes),
                .applies = applies,
-               .operations = {"schedules.generate", "schedules.lower"},
+               .operations = std::move(operations),
+               .options = options_of(std::move(generated)),
                .body = body});
   };
   const std::vector<suite::Axis> shapes{schedules_axis(), micro_batches_axis()};
+  const std::vector<std::string> described{"1f1b", "forward-only", "interleaved", "zbv"};
   const suite::Axis metadata{"metadata", {"once", "each"}};
   add("each_message_once", "SCHED-033@cabe", shapes, messages_once, some_allowed);
   add("where_due", "SCHED-034@8dd4", shapes, where_due, some_allowed);
@@ -411,14 +418,15 @@ void add_lowering_checks(suite::Suite& suite) {
       {{"schedule", {"gpipe", "1f1b", "interleaved", "zb-h1", "forward-only"}}, micro_batches_axis()}, holds_nobody_up,
       some_allowed);
   add("in_one_order", "SCHED-036@91de", shapes, in_one_order, some_allowed);
-  add("shapes_ahead", "SCHED-037@8882", {metadata}, shapes_ahead);
-  add("shapes_without_deadlock", "SCHED-038@766e", {metadata}, shapes_without_deadlock);
+  add("shapes_ahead", "SCHED-037@8882", {metadata}, shapes_ahead, nullptr, described);
+  add("shapes_without_deadlock", "SCHED-038@766e", {metadata}, shapes_without_deadlock, nullptr, described);
   const suite::Axis any_metadata{"metadata", {"none", "once", "each"}};
   add("any_plan", "SCHED-088@4bcf", {any_metadata}, lowers_any_plan);
   add("sharding", "SCHED-089@0d88", shapes, shards_any_plan, some_allowed);
   add("refuses_no_plan", "SCHED-090@9854", {{"fault", {"twice", "places_too_few", "place_outside", "cell"}}},
       refuses_no_plan);
-  add("each_send_waited_for", "SCHED-071@1c3e", {{"most", {"1", "2", "4"}}}, each_send_waited_for);
+  add("each_send_waited_for", "SCHED-071@1c3e", {{"most", {"1", "2", "4"}}}, each_send_waited_for, nullptr,
+      {"1f1b", "interleaved", "v-half", "zb-h2", "zbv"});
   add("refuses", "SCHED-039@2f16", {{"fault", {"circle", "message", "stage", "rank"}}}, refuses_bad_orders);
 }
 

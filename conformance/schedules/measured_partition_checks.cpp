@@ -332,6 +332,8 @@ void add_measured_partition_checks(suite::Suite& suite) {
                .door = Door::adapter,
                .axes = std::move(axes),
                .operations = {operation},
+               .options = operation == std::string_view(kCosts) ? options_of({{kCosts, "schedule", {"gpipe"}}})
+                                                                : OptionsOfCase(),
                .body = body});
   };
   add("shortest_period", "SCHED-107@0803", kMeasured, {{"times", {"proportional", "random"}}}, shortest_period);

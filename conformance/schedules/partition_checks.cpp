@@ -420,42 +420,60 @@ void add_partition_checks(suite::Suite& suite) {
   const suite::Axis items{"items", {"0", "1", "3", "8", "30", "38", "1000"}},
       parts{"parts", {"1", "3", "4", "8", "9", "48"}};
   const auto add = [&](const char* name, const char* requirement, std::vector<std::string> operations,
-                       std::vector<suite::Axis> axes, void (*body)(Context&), const char* convention = "") {
+                       std::vector<suite::Axis> axes, void (*body)(Context&), std::vector<AskedOption> options = {},
+                       const char* convention = "plumbline", OperationsOfCase asks = {}) {
     suite.add({.id = std::string("schedules.partition.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
                .axes = std::move(axes),
                .operations = std::move(operations),
+               .asks = std::move(asks),
                .convention = convention,
+               .options = options_of(std::move(options)),
                .body = body});
   };
   const std::vector<std::string> uniform{"schedules.partition_uniform"}, balanced{"schedules.partition_balanced"},
       either{"schedules.partition_uniform", "schedules.partition_balanced"}, optimal{"schedules.partition_optimal"};
+  const std::string in_uniform = uniform.front(), in_balanced = balanced.front();
+  const std::vector<AskedOption> by_parts{{in_uniform, "form", {"num_parts"}}}, by_rank{{in_uniform, "form", {"pp"}}};
+  const auto of_kind = operations_by("kind", {{"uniform", uniform}, {"balanced", balanced}});
+  const auto form_of_kind = [&](const char* form) {
+    return std::vector<AskedOption>{{in_uniform, "form", {}, "kind", {{"uniform", {form}}}},
+                                    {in_balanced, "form", {}, "kind", {{"balanced", {form}}}}};
+  };
   const suite::Axis kinds{"kind", {"uniform", "balanced"}}, weights{"weights", {"equal", "divisible", "random"}};
-  add("every_item_once", "SCHED-001@8c0f", uniform, {items, parts}, every_item_once);
-  add("even_sizes", "SCHED-002@2812", uniform, {items, parts}, even_sizes);
-  add("ends_act_alone", "SCHED-003@1760", uniform, {{"given", {"first", "last", "both"}}}, ends_act_alone);
+  add("every_item_once", "SCHED-001@8c0f", uniform, {items, parts}, every_item_once, by_rank);
+  add("even_sizes", "SCHED-002@2812", uniform, {items, parts}, even_sizes, by_parts);
+  add("ends_act_alone", "SCHED-003@1760", uniform, {{"given", {"first", "last", "both"}}}, ends_act_alone,
+      by_parts);
   add("ends_that_do_not_fit", "SCHED-004@2842", uniform,
-      {suite::Axis{"fault", {"ends_too_large", "rest_without_owner"}}}, refuses_bad_partitions);
+      {suite::Axis{"fault", {"ends_too_large", "rest_without_owner"}}}, refuses_bad_partitions, by_parts);
   add("chunks_in_turn", "SCHED-005@c270", uniform, {{"stages", {"1", "3"}}, {"chunks", {"1", "2", "4"}}},
-      chunks_in_turn);
+      chunks_in_turn, by_rank);
   add("least_heaviest", "SCHED-006@45f2", optimal, {weights}, least_heaviest);
   add("least_heaviest_of_fractions", "SCHED-006@45f2", optimal, {{"unit", {"small", "eighth"}}},
       least_heaviest_of_fractions);
   add("none_empty", "SCHED-007@9698", optimal, {weights}, none_empty);
-  add("colossalai", "SCHED-008@684c", either, {kinds}, colossalai, "colossalai");
-  add("falls_back_to_uniform", "SCHED-009@6b9b", balanced, {{"items", {"4", "7", "8"}}}, falls_back_to_uniform,
-      "colossalai");
-  add("deepspeed", "SCHED-010@fb91", either, {kinds}, deepspeed, "deepspeed");
-  add("deepspeed_06", "SCHED-011@370f", either, {kinds}, deepspeed06, "deepspeed-0.6");
+  add("colossalai", "SCHED-008@684c", either, {kinds}, colossalai, form_of_kind("pp"), "colossalai", of_kind);
+  add("falls_back_to_uniform", "SCHED-009@6b9b", either, {{"items", {"4", "7", "8"}}}, falls_back_to_uniform,
+      {{in_uniform, "form", {"pp"}}, {in_balanced, "form", {"pp"}}}, "colossalai");
+  add("deepspeed", "SCHED-010@fb91", either, {kinds}, deepspeed, form_of_kind("num_parts"), "deepspeed", of_kind);
+  add("deepspeed_06", "SCHED-011@370f", either, {kinds}, deepspeed06, form_of_kind("num_parts"), "deepspeed-0.6",
+      of_kind);
   add("layer_counts", "SCHED-012@dab7", {"schedules.count_layer_params"}, {{"recorded", {"0", "1", "2"}}},
       layer_counts);
   add("layers_by_hand", "SCHED-012@dab7", {"schedules.count_layer_params"},
       {{"family", {"bilinear", "convolution", "norm", "recurrent", "other"}}}, layers_by_hand);
-  add("bad_arguments", "SCHED-013@bad1", uniform,
+  add("bad_arguments", "SCHED-013@bad1", {in_uniform, optimal.front()},
       {suite::Axis{"fault",
                    {"no_parts", "negative_items", "no_optimal_parts", "negative_weight", "weight_not_a_number"}}},
-      refuses_bad_partitions);
+      refuses_bad_partitions,
+      {{in_uniform, "form", {}, "fault", {{"no_parts", {"num_parts"}}, {"negative_items", {"num_parts"}}}}}, "plumbline",
+      operations_by("fault", {{"no_parts", uniform},
+                              {"negative_items", uniform},
+                              {"no_optimal_parts", optimal},
+                              {"negative_weight", optimal},
+                              {"weight_not_a_number", optimal}}));
 }
 
 }  // namespace plumbline::conformance

@@ -58,12 +58,11 @@ void unknown_methods(Context& context) {
   const std::string& method = methods.at(context.parameters().text("fault"));
   const std::string named = method.substr(method.find(':') + 1);
   const json layers{{{"type", "Linear"}, {"parameters", 4}}, {{"type", "ReLU"}, {"parameters", 0}}};
-  const Answer answer =
-      answer_to(context.adapter(), kMethod,
-                {{"convention", "deepspeed"}, {"method", method}, {"layers", layers}, {"num_parts", 2}});
+  const json args{{"convention", "deepspeed"}, {"method", method}, {"layers", layers}, {"num_parts", 2}};
+  const Answer answer = answer_to(context.adapter(), kMethod, args);
   if (!answer.is_refused())
     report_words(fmt::format("method '{}' is answered: {}", method, answer.result.dump()));
-  else if (answer.kind == "failed" || answer.message.find(named) == std::string::npos)
+  else if (!refuses_bad_value(answer, args) || answer.message.find(named) == std::string::npos)
     report_words(
         fmt::format("method '{}' is refused as '{}', which does not name it: {}", method, answer.kind, answer.message));
 }
@@ -189,29 +188,42 @@ void counted_evenly(Context& context) {
 }  // namespace
 
 void add_partition_name_checks(suite::Suite& suite) {
-  const auto add = [&](const char* name, const char* requirement, const char* operation, std::vector<suite::Axis> axes,
-                       void (*body)(Context&), const char* convention = "") {
+  const auto add = [&](const char* name, const char* requirement, std::vector<std::string> operations,
+                       std::vector<suite::Axis> axes, void (*body)(Context&), const char* convention = "plumbline",
+                       std::vector<AskedOption> options = {}, OperationsOfCase asks = {}) {
     suite.add({.id = std::string("schedules.partition.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
                .axes = std::move(axes),
-               .operations = {operation},
+               .operations = std::move(operations),
+               .asks = std::move(asks),
                .convention = convention,
+               .options = options_of(std::move(options)),
                .body = body});
   };
+  const char* const uniform = "schedules.partition_uniform";
+  const char* const balanced = "schedules.partition_balanced";
+  const auto by_method = operations_by("method", {{"even", {kMethod, uniform}}, {"weighed", {kMethod, balanced}}});
+  const auto methods_and_form = [&](const char* even, const char* weighed_too, const char* weighed, const char* form) {
+    return std::vector<AskedOption>{
+        {kMethod, "method", {}, "method", {{"even", {even, weighed_too}}, {"weighed", {weighed, "parameters"}}}},
+        {uniform, "form", {}, "method", {{"even", {form}}}},
+        {balanced, "form", {}, "method", {{"weighed", {form}}}}};
+  };
   const suite::Axis counted{"counted", {"none", "embedding", "loss", "both"}}, methods{"method", {"even", "weighed"}};
-  add("deepspeed_methods", "SCHED-100@c059", kMethod, {{"method", {"uniform", "parameters", "type:"}}},
-      deepspeed_methods, "deepspeed");
-  add("unknown_methods", "SCHED-101@02c6", kMethod, {{"fault", {"unknown", "profile", "no_match", "bad_expression"}}},
+  add("deepspeed_methods", "SCHED-100@c059", {kMethod}, {{"method", {"uniform", "parameters", "type:"}}},
+      deepspeed_methods, "deepspeed",
+      {{kMethod, "method", {}, "method", {{"uniform", {"uniform"}}, {"parameters", {"parameters"}}}}});
+  add("unknown_methods", "SCHED-101@02c6", {kMethod}, {{"fault", {"unknown", "profile", "no_match", "bad_expression"}}},
       unknown_methods, "deepspeed");
-  add("colossalai_methods", "SCHED-102@d08c", kMethod, {{"convention", {"colossalai"}}, methods}, dealt_by_weight,
-      "colossalai");
-  add("deepspeed_06_methods", "SCHED-102@d08c", kMethod, {{"convention", {"deepspeed-0.6"}}, methods}, dealt_by_weight,
-      "deepspeed-0.6");
-  add("layouts", "SCHED-103@540b", kLayout, {{"text", {"plain", "repeated", "prediction"}}}, layouts, "megatron");
-  add("refused_layouts", "SCHED-104@4e70", kLayout, {{"wrong", {"text", "model"}}}, refused_layouts, "megatron");
-  add("counted_as_megatron", "SCHED-105@cb2b", kCounted, {counted}, counted_as_megatron, "megatron");
-  add("counted_evenly", "SCHED-106@5812", kCounted, {counted, {"parts", {"1", "2", "4"}}}, counted_evenly);
+  add("colossalai_methods", "SCHED-102@d08c", {kMethod, uniform, balanced}, {{"convention", {"colossalai"}}, methods},
+      dealt_by_weight, "colossalai", methods_and_form("layer", "parameters", "parameter", "pp"), by_method);
+  add("deepspeed_06_methods", "SCHED-102@d08c", {kMethod, uniform, balanced}, {{"convention", {"deepspeed-0.6"}}, methods},
+      dealt_by_weight, "deepspeed-0.6", methods_and_form("uniform", "parameter", "parameter", "num_parts"), by_method);
+  add("layouts", "SCHED-103@540b", {kLayout}, {{"text", {"plain", "repeated", "prediction"}}}, layouts, "megatron");
+  add("refused_layouts", "SCHED-104@4e70", {kLayout}, {{"wrong", {"text", "model"}}}, refused_layouts, "megatron");
+  add("counted_as_megatron", "SCHED-105@cb2b", {kCounted}, {counted}, counted_as_megatron, "megatron");
+  add("counted_evenly", "SCHED-106@5812", {kCounted}, {counted, {"parts", {"1", "2", "4"}}}, counted_evenly);
 }
 
 }  // namespace plumbline::conformance

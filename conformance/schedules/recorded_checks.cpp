@@ -35,7 +35,7 @@ void ask(Context& context, const char* convention, const std::string& op, json a
   const Answer answer = answer_to(context.adapter(), op, args);
   if (!answer.is_refused())
     report_words(words + " is refused in the record, here answered: " + answer.result.dump().substr(0, 120));
-  else if (answer.kind != "invalid_argument" && answer.kind != "not_found" && answer.kind != "out_of_range")
+  else if (!refuses_bad_value(answer, args))
     report_words(fmt::format("{} is refused as '{}': {}", words, answer.kind, answer.message));
 }
 
@@ -151,12 +151,17 @@ void megatron(Context& context) { traces(context, "megatron"); }
 void add_recorded_schedule_checks(suite::Suite& suite) {
   const auto add = [&](const char* name, const char* requirement, const char* operation, const char* convention,
                        suite::Axis axis, void (*body)(Context&)) {
+    // What the axis is called is also an option of some operations; torch_lowering is given rows.
+    const std::string option =
+        (axis.name == "schedule" && operation != std::string_view("lower")) || axis.name == "style" ? axis.name : "";
     suite.add({.id = std::string("schedules.recorded.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
                .axes = {std::move(axis)},
                .operations = {std::string("schedules.") + operation},
                .convention = convention,
+               .options = option.empty() ? OptionsOfCase()
+                                         : options_of({{std::string("schedules.") + operation, option, {}, option}}),
                .body = body});
   };
   add("torch_order", "SCHED-024@4066", "generate", "torch",

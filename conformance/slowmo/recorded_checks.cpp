@@ -101,20 +101,34 @@ void as_fairscale(Context& context) {
 }  // namespace
 
 void add_slowmo_recorded_checks(suite::Suite& suite) {
-  const auto add = [&](const char* name, const char* requirement, std::vector<std::string> kinds) {
+  const std::string kTrace = "slowmo.trace";
+  const AskedOption averages{kTrace, "base", {"localsgd"}}, either{kTrace, "base", {"localsgd", "sgp"}},
+      uniform{kTrace, "mixing", {"uniform"}};
+  const auto add = [&](const char* name, const char* requirement, std::vector<std::string> kinds,
+                       std::vector<AskedOption> options) {
+    options.push_back({kTrace, "optimizer.name", {"sgd"}});
     suite.add({.id = std::string("slowmo.recorded.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
                .axes = {{"runs", std::move(kinds)}},
-               .operations = {"slowmo.trace"},
+               .operations = {kTrace},
                .convention = "fairscale",
+               .options = options_of(std::move(options)),
                .body = as_fairscale});
   };
-  add("averages", "SLOWMO-001@d10d", {"base"});
-  add("slow_steps", "SLOWMO-002@8e45", {"slow", "first"});
-  add("gossip", "SLOWMO-003@19df", {"sgp", "slow_sgp"});
-  add("halves", "SLOWMO-004@6f56", {"halves"});
-  add("resumed", "SLOWMO-005@080c", {"resume"});
+  add("averages", "SLOWMO-001@d10d", {"base"}, {averages, uniform});
+  add("slow_steps", "SLOWMO-002@8e45", {"slow", "first"}, {averages, uniform});
+  add("gossip", "SLOWMO-003@19df", {"sgp", "slow_sgp"},
+      {{kTrace, "base", {"sgp"}},
+       {kTrace,
+        "graph",
+        {},
+        "runs",
+        {{"sgp", {"DynamicBipartiteExponentialGraph", "Hub", "NPeerDynamicDirectedExponentialGraph"}},
+         {"slow_sgp", {"Hub"}}}},
+       {kTrace, "mixing", {}, "runs", {{"sgp", {"skew", "uniform"}}, {"slow_sgp", {"uniform"}}}}});
+  add("halves", "SLOWMO-004@6f56", {"halves"}, {either, uniform, {kTrace, "fp16", {"flat", "list"}}});
+  add("resumed", "SLOWMO-005@080c", {"resume"}, {either, uniform, {kTrace, "graph", {"Hub"}}});
 }
 
 }  // namespace plumbline::conformance

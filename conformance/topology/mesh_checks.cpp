@@ -149,7 +149,7 @@ void out_of_order(Context& context) {
   const Answer answer = answer_to(context.adapter(), "topology.device_mesh", args);
   if (!answer.is_refused())
     report_words(fmt::format("the slice {} of [a,b,c] is taken: {}", slice, answer.result.dump().substr(0, 120)));
-  else if (answer.kind != "invalid_argument" && answer.kind != "not_found" && answer.kind != "out_of_range")
+  else if (!refuses_bad_value(answer, args))
     report_words(fmt::format("the slice {} is refused as '{}', which says nothing of it: {}", slice, answer.kind,
                              answer.message));
 }

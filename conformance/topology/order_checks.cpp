@@ -111,7 +111,8 @@ void merged(Context& context) {
     if (shape.axes.size() > 2)
       tokens[fmt::format("{}-{}-{}", shape.axes[2], shape.axes[0], shape.axes[1])] = {shape.axes[0], shape.axes[1],
                                                                                       shape.axes[2]};
-    return tokens.empty() ? std::string() : problem_of_groups(context.adapter(), shape, tokens);
+    if (tokens.empty()) tokens[shape.axes.front()] = {shape.axes.front()};  // which cannot be merged
+    return problem_of_groups(context.adapter(), shape, tokens);
   });
 }
 

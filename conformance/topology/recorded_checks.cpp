@@ -47,7 +47,7 @@ void ask(suite::Adapter& adapter, const std::string& convention, Recorded questi
   if (!answer.is_refused())
     report_words(
         fmt::format("{} is refused in the record, here answered: {}", words, answer.result.dump().substr(0, 120)));
-  else if (answer.kind == "unsupported" || answer.kind == "failed" || answer.kind == "state")
+  else if (!refuses_bad_value(answer, question.args))
     report_words(fmt::format("{} is refused as '{}', which says nothing of the argument: {}", words, answer.kind,
                              answer.message));
 }
@@ -240,6 +240,9 @@ void add_recorded_checks(suite::Suite& suite) {
       recorded_check("deepspeed", "topology.deepspeed.recorded", "TOPO-045@83e2",
                      {"topology.process_topology", "topology.prime_factors", "topology.grid"}, deepspeed);
   deepspeed_check.axes = {{"kind", {"process_topology", "prime_factors", "pipeline_parallel_grid"}}};
+  deepspeed_check.asks = operations_by("kind", {{"process_topology", {"topology.process_topology"}},
+                                                {"prime_factors", {"topology.prime_factors"}},
+                                                {"pipeline_parallel_grid", {"topology.grid"}}});
   suite.add(std::move(deepspeed_check));
   suite.add(recorded_check("deepspeed", "topology.deepspeed.corners", "TOPO-046@c8e1",
                            {"topology.query", "topology.prime_factors", "topology.grid"}, deepspeed_corners));

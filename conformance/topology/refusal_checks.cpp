@@ -247,15 +247,11 @@ const Bad& asked(const std::vector<Bad>& list, const Context& context) {
   return *std::ranges::find(list, context.parameters().text("fault"), &Bad::fault);
 }
 
-bool is_fitting(const std::string& kind) {
-  return kind == "invalid_argument" || kind == "out_of_range" || kind == "not_found";
-}
-
 void refused(Context& context, const Bad& bad) {
   const Answer answer = answer_to(context.adapter(), bad.op, bad.args);
   if (!answer.is_refused())
     report_words(fmt::format("{} {} is answered: {}", bad.op, bad.args.dump(), answer.result.dump().substr(0, 120)));
-  else if (!is_fitting(answer.kind))
+  else if (!refuses_bad_value(answer, bad.args))
     report_words(fmt::format("{} {} is refused as '{}', which says nothing of the argument: {}", bad.op,
                              bad.args.dump(), answer.kind, answer.message));
 }
@@ -337,26 +333,30 @@ std::vector<std::string> operations_of(const std::vector<Bad>& list) {
 }
 
 suite::Check refusal_check(std::string id, std::string verifies, suite::Axis axis, std::function<void(Context&)> body,
-                           std::vector<std::string> operations = {"topology.query"}) {
+                           std::vector<std::string> operations = {"topology.query"}, OperationsOfCase asks = {}) {
   return {.id = std::move(id),
           .verifies = {std::move(verifies)},
           .door = suite::Door::adapter,
           .axes = {std::move(axis)},
           .operations = std::move(operations),
+          .asks = std::move(asks),
           .body = std::move(body)};
 }
 
 }  // namespace
 
 void add_topology_refusal_checks(suite::Suite& suite) {
+  std::map<std::string, std::vector<std::string>> by_fault;
+  for (const Bad& bad : bad_worlds()) by_fault[bad.fault] = {bad.op};
+  const OperationsOfCase asks_world = operations_by("fault", by_fault);
   suite.add(refusal_check("topology.refusals.partial_coordinates", "TOPO-012@aa20", {"given", {"all_but_one", "one"}},
                           partial_coordinates));
   suite.add(refusal_check("topology.refusals.places", "TOPO-013@a527", faults(bad_places()), refused_places));
   suite.add(refusal_check("topology.refusals.places_told", "TOPO-014@6dd9", faults(bad_places()), places_told));
   suite.add(refusal_check("topology.refusals.worlds", "TOPO-015@0f6f", faults(bad_worlds()), worlds,
-                          operations_of(bad_worlds())));
+                          operations_of(bad_worlds()), asks_world));
   suite.add(refusal_check("topology.refusals.worlds_told", "TOPO-016@c7b3", faults(bad_worlds()), worlds_told,
-                          operations_of(bad_worlds())));
+                          operations_of(bad_worlds()), asks_world));
   suite.add(refusal_check("topology.refusals.unknown_axis", "TOPO-017@814b",
                           {"call", {"get_dim", "get_axis_comm_lists", "get_axis_list"}}, unknown_axis));
   suite::Check lenient = refusal_check("topology.deepspeed.unknown_axis", "TOPO-018@83b5",

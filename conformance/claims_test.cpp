@@ -1,0 +1,309 @@
+// What checks of adapters declare, what they ask, and the table of operations hold together: a subject that lacks something is not
+// asked for it, one that claims it answers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/suite.hpp"
+#include "conformance/support/in_process.hpp"
+#include "harness/subject/adapter/client.hpp"
+#include "harness/subject/adapter/declared.hpp"
+#include "harness/suite/eligibility.hpp"
+
+namespace plumbline::conformance {
+namespace {
+
+using nlohmann::json;
+using subject::AdapterService;
+using subject::ArgumentRow;
+using subject::OperationRow;
+using testing::IsEmpty;
+using Words = std::set<std::string>;
+
+const suite::Suite& whole_suite() {
+  static const std::unique_ptr<suite::Suite> suite = make_suite();
+  return *suite;
+}
+
+std::vector<const suite::Case*> adapter_cases() {
+  std::vector<const suite::Case*> cases;
+  for (const suite::Case& one : whole_suite().cases())
+    if (one.check->door == suite::Door::adapter) cases.push_back(&one);
+  return cases;
+}
+
+// The first case of each check, where `holds`.
+template <class Holds>
+std::vector<const suite::Case*> first_cases(const Holds& holds) {
+  std::set<const suite::Check*> seen;
+  std::vector<const suite::Case*> cases;
+  for (const suite::Case* one : adapter_cases())
+    if (holds(*one) && seen.insert(one->check).second) cases.push_back(one);
+  return cases;
+}
+
+const std::map<std::string, AdapterService::Entry>& table() { return subject::operation_table().operations(); }
+
+// ---- the reference, watched ----
+
+// What was seen of an operation's questions and answers.
+struct Seen {
+  Words read, answered;
+  std::vector<json> questions;  // the first that were answered
+  std::set<std::string> wrong;  // against the row
+};
+
+class Watched final : public suite::Adapter {
+ public:
+  Watched() : service_("watched", "1", {}) {
+    for (const auto& [name, entry] : table())
+      service_.add(entry.row, [this, &entry = entry](const subject::Arguments& arguments) {
+        Seen& seen = seen_[entry.row.name];
+        const auto note = [&] {
+          for (const std::string& field : arguments.asked()) seen.read.insert(field);
+        };
+        try {
+          json result = entry.operation(arguments);
+          note();
+          return result;
+        } catch (...) {
+          note();
+          throw;
+        }
+      });
+    local_ = std::make_unique<subject::LocalAdapter>(service_);
+  }
+  json ask(const std::string& op, const json& args) override {
+    json result = local_->ask(op, args);
+    const OperationRow& row = service_.row(op);
+    Seen& seen = seen_[op];
+    for (const auto& [name, value] : args.items())
+      if (const ArgumentRow* argument = row.find(name); argument != nullptr && !value.is_null())
+        if (!is_of_type(value, argument->type)) seen.wrong.insert(name + " is no " + argument->type);
+    for (const auto& [name, value] : result.items()) {
+      seen.answered.insert(name);
+      const auto field = std::ranges::find(row.results, name, &subject::ResultRow::name);
+      if (field == row.results.end())
+        seen.wrong.insert("answers " + name);
+      else if (!is_of_type(value, field->type))
+        seen.wrong.insert("answer " + name + " is no " + field->type + ": " + value.dump().substr(0, 80));
+    }
+    constexpr std::size_t kKept = 60;
+    if (seen.questions.size() < kKept) seen.questions.push_back(args);
+    return result;
+  }
+  [[nodiscard]] const Words& operations() const override { return local_->operations(); }
+  [[nodiscard]] const std::map<std::string, Seen>& seen() const { return seen_; }
+
+ private:
+  std::map<std::string, Seen> seen_;
+  AdapterService service_;
+  std::unique_ptr<subject::LocalAdapter> local_;
+};
+
+// Every case has been run on the reference; what failed, and what was seen.
+struct WholeRun {
+  Watched reference;
+  std::vector<std::string> failures;
+};
+const WholeRun& whole_run() {
+  static const WholeRun run = [] {
+    WholeRun all;
+    for (const suite::Case* one : adapter_cases())
+      for (const Failure& failure : run_in_process(*one, all.reference))
+        all.failures.push_back(one->id() + ": " + failure.text);
+    return all;
+  }();
+  return run;
+}
+
+// Each question is to an operation, in the convention and for values of options that the check declares, and all that it declares is
+// asked: else run_in_process() fails.
+TEST(Checks, AskWhatTheyDeclare) { EXPECT_THAT(whole_run().failures, IsEmpty()); }
+
+TEST(Checks, HaveTheConventionsOfTheirOperations) {
+  for (const suite::Case* one : first_cases([](const suite::Case&) { return true; }))
+    for (const std::string& operation : one->check->operations) {
+      ASSERT_TRUE(table().contains(operation)) << one->check->id << " asks " << operation;
+      EXPECT_THAT(table().at(operation).row.conventions, testing::Contains(one->check->convention)) << one->check->id;
+    }
+}
+
+// ---- the table ----
+
+TEST(Operations, HaveARowThatIsWhole) {
+  const auto conventions = subject::LocalAdapter(subject::reference_service()).conventions().value();
+  for (const auto& [name, entry] : table()) {
+    const OperationRow& row = entry.row;
+    EXPECT_FALSE(row.what.empty() || row.conventions.empty() || row.arguments.empty() || row.results.empty()) << name;
+    for (const std::string& convention : row.conventions) EXPECT_TRUE(conventions.contains(convention)) << name;
+    Words names;
+    for (const ArgumentRow& argument : row.arguments) {
+      const std::string words = name + ": " + argument.name;
+      EXPECT_TRUE(names.insert(argument.name).second) << words << " twice";
+      EXPECT_FALSE(argument.what.empty()) << words;
+      for (const std::string& convention : argument.conventions)
+        EXPECT_THAT(row.conventions, testing::Contains(convention)) << words;
+      const bool is_optional = argument.otherwise != subject::kRequired;
+      const json otherwise = is_optional ? json::parse(argument.otherwise) : json();
+      EXPECT_TRUE(otherwise.is_null() || is_of_type(otherwise, argument.type)) << words << " = " << argument.otherwise;
+    }
+    for (const subject::ResultRow& result : row.results) EXPECT_FALSE(result.what.empty()) << name << ": " << result.name;
+    for (const subject::FormRow& form : row.forms)
+      EXPECT_TRUE(form.field.empty() || row.find(form.field) != nullptr) << name << ": " << form.field;
+  }
+}
+
+TEST(Operations, ReadAndAnswerWhatTheirRowsName) {
+  for (const auto& [name, entry] : table()) {
+    ASSERT_TRUE(whole_run().reference.seen().contains(name)) << "no check asks " << name;
+    const Seen& seen = whole_run().reference.seen().at(name);
+    EXPECT_THAT(seen.wrong, IsEmpty()) << name;
+    Words arguments{"convention"}, results;
+    for (const ArgumentRow& argument : entry.row.arguments)
+      if (argument.name.find('.') == std::string::npos) arguments.insert(argument.name);
+    for (const subject::ResultRow& result : entry.row.results) results.insert(result.name);
+    EXPECT_EQ(seen.read, arguments) << name;
+    EXPECT_EQ(seen.answered, results) << name;
+  }
+}
+
+// The question with another value of an option; nothing where it does not stand in the question itself.
+std::optional<json> with_value(json args, const std::string& argument, const std::string& value) {
+  if (!args.contains(argument)) return std::nullopt;
+  json& field = args[argument];
+  if (field.is_array())
+    for (json& each : field) each = value;
+  else
+    field = value;
+  return args;
+}
+
+TEST(Operations, AnswerEveryValueOfTheirOptions) {
+  subject::LocalAdapter reference(subject::reference_service());
+  for (const auto& [name, entry] : table())
+    for (const auto& [argument, values] : entry.row.options())
+      for (const std::string& value : values) {
+        const auto answers = [&, &argument = argument](const json& args) {
+          const auto asked = entry.row.options_asked(args);
+          if (asked.contains(argument) && asked.at(argument).contains(value)) return true;
+          const auto other = with_value(args, argument, value);
+          if (!other) return false;
+          try {
+            (void)reference.ask(name, *other);
+            return true;
+          } catch (const suite::AdapterError&) {
+            return false;
+          }
+        };
+        EXPECT_TRUE(std::ranges::any_of(whole_run().reference.seen().at(name).questions, answers))
+            << name << ": " << argument << " " << value;
+      }
+}
+
+// ---- subjects that have a part ----
+
+// The reference, without what `lacks` says of a question: that is refused as unsupported.
+class Partial final : public suite::Adapter {
+ public:
+  using Lacks = std::function<bool(const std::string& op, const json& args)>;
+  explicit Partial(Lacks lacks) : lacks_(std::move(lacks)) {}
+  json ask(const std::string& op, const json& args) override {
+    if (lacks_(op, args)) throw suite::AdapterError(op, "unsupported", "not here");
+    return inner_.ask(op, args);
+  }
+  [[nodiscard]] const Words& operations() const override { return inner_.operations(); }
+
+ private:
+  Lacks lacks_;
+  subject::LocalAdapter inner_{subject::reference_service()};
+};
+
+bool has_options(const suite::Case& one) { return !one.options().empty(); }
+
+// Whether a question asks for a value of an option that `options` does not have.
+bool asks_beyond(const suite::OptionValues& options, const std::string& op, const json& args) {
+  const auto of_operation = options.find(op);
+  for (const auto& [argument, values] : table().at(op).row.options_asked(args))
+    for (const std::string& value : values)
+      if (of_operation == options.end() || !of_operation->second.contains(argument) ||
+          !of_operation->second.at(argument).contains(value))
+        return true;
+  return false;
+}
+
+// All that a case does not declare may be missing.
+TEST(AnHonestPartialAdapter, NeverFails) {
+  for (const suite::Case* one : first_cases([](const suite::Case&) { return true; })) {
+    Partial adapter([&, options = one->options(), operations = one->operations()](const std::string& op, const json& args) {
+      return std::ranges::count(operations, op) == 0 || asks_beyond(options, op, args) ||
+             subject::convention_asked(args) != one->check->convention;
+    });
+    EXPECT_THAT(run_in_process(*one, adapter), IsEmpty()) << one->id();
+  }
+}
+
+// Whichever declared value of an option is left out, the case is skipped and says so.
+TEST(AnHonestPartialAdapter, IsNotAskedForWhatItLeavesOut) {
+  const json whole = subject::LocalAdapter(subject::reference_service()).claims();
+  for (const suite::Case* one : first_cases(has_options)) {
+    EXPECT_FALSE(suite::lacking(whole_suite(), {}, *one, whole)) << one->id();
+    for (const auto& [operation, arguments] : one->options())
+      for (const auto& [argument, values] : arguments)
+        for (const std::string& value : values) {
+          json claims = whole;
+          json& left = claims["options"][operation][argument];
+          ASSERT_FALSE(left.empty()) << one->id() << " declares " << argument << " of " << operation;
+          left = json::array();
+          for (const std::string& each : table().at(operation).row.options().at(argument))
+            if (!suite::claims_value({each}, value)) left.push_back(each);
+          const auto lack = suite::lacking(whole_suite(), {}, *one, claims);
+          ASSERT_TRUE(lack) << one->id() << " without " << value;
+          EXPECT_EQ(lack->what, argument + " " + value + " of " + operation);
+        }
+  }
+}
+
+TEST(AnAdapterThatClaimsAnOptionAndRefusesIt, Fails) {
+  for (const suite::Case* one : first_cases(has_options)) {
+    Partial adapter([&, options = one->options()](const std::string& op, const json& args) {
+      return options.contains(op) && !asks_beyond(options, op, args) && !table().at(op).row.options_asked(args).empty();
+    });
+    EXPECT_THAT(run_in_process(*one, adapter), testing::Not(IsEmpty())) << one->id();
+  }
+}
+
+// The guard itself: a check that asks what it does not declare, or not what it declares.
+std::vector<Failure> failures_of(suite::Check check) {
+  check.door = suite::Door::adapter;
+  check.id = "toys.asks";
+  const suite::Case one{.check = &check, .parameters = {}};
+  subject::LocalAdapter reference(subject::reference_service());
+  return run_in_process(one, reference);
+}
+void asks_for_factors(suite::Context& context) { (void)context.adapter().ask("topology.prime_factors", {{"n", 12}}); }
+void asks_for_a_style(suite::Context& context) {
+  (void)context.adapter().ask("schedules.stage_to_rank", {{"pp", 2}, {"num_stages", 4}, {"style", "v"}});
+}
+
+TEST(ACheck, FailsThatAsksWhatItDoesNotDeclare) {
+  const auto says = [](const char* words) {
+    return testing::ElementsAre(testing::Field(&Failure::text, testing::HasSubstr(words)));
+  };
+  EXPECT_THAT(failures_of({.operations = {"topology.prime_factors"}, .body = asks_for_factors}), IsEmpty());
+  EXPECT_THAT(failures_of({.operations = {"topology.grid"}, .body = asks_for_factors}),
+              says("asks operation topology.prime_factors, which check toys.asks does not declare"));
+  EXPECT_THAT(failures_of({.operations = {"topology.prime_factors"}, .convention = "deepspeed", .body = asks_for_factors}),
+              says("topology.prime_factors in convention plumbline"));
+  EXPECT_THAT(failures_of({.operations = {"schedules.stage_to_rank"}, .body = asks_for_a_style}),
+              says("asks style v of schedules.stage_to_rank"));
+  const auto both = [](const suite::Parameters&) {
+    return suite::OptionValues{{"schedules.stage_to_rank", {{"style", {"loop", "v"}}}}};
+  };
+  EXPECT_THAT(failures_of({.operations = {"schedules.stage_to_rank"}, .options = both, .body = asks_for_a_style}),
+              says("ended without having asked style loop of schedules.stage_to_rank"));
+  EXPECT_THAT(failures_of({.operations = {"topology.prime_factors"}, .body = [](suite::Context&) {}}),
+              says("ended without having asked operation topology.prime_factors"));
+}
+
+}  // namespace
+}  // namespace plumbline::conformance
