@@ -9,6 +9,7 @@
 #include <string>
 
 #include "reference/comm/communicator.hpp"
+#include "reference/comm/interface.hpp"
 
 namespace plumbline::device {
 class Runtime;  // reference/device/runtime.hpp
@@ -39,11 +40,9 @@ class Backend {
 };
 
 /// The factory's name in a module, and its type. Throws InvalidArgument for an unknown option or a bad value, and
-/// RuntimeFailure when the runtime does not start.
+/// RuntimeFailure when the runtime does not start. The module defines it with PLUMBLINE_EXPORT, which also
+/// makes it say the interface that it was compiled with (interface.hpp).
 inline constexpr const char* kBackendFactory = "plumbline_open_backend";
 using BackendFactory = Backend*(const BackendOptions& options);
 
 }  // namespace plumbline::subject
-
-/// Marks what a module exports.
-#define PLUMBLINE_EXPORT extern "C" __attribute__((visibility("default")))

@@ -67,6 +67,20 @@ std::vector<std::string> module_names() {
 
 fs::path module_file(const std::string& name) { return modules_folder() / ("libplumbline_" + name + ".so"); }
 
+std::string problem_of_interface(void* module, const fs::path& file) {
+  const auto words = [](std::uint64_t number) { return fmt::format("{}-{:04x}", number >> 16, number & 0xffff); };
+  const std::string own = words(comm::own_interface());
+  const auto function = reinterpret_cast<comm::InterfaceFunction*>(dlsym(module, comm::kInterfaceFunction));
+  if (function == nullptr)
+    return fmt::format("'{}' names no interface, and this program has interface {}; build it with these headers",
+                       file.string(), own);
+  const std::string others = words(function());
+  if (others == own) return {};
+  return fmt::format("'{}' was built with interface {}, and this program has interface {}; build it again with these "
+                     "headers",
+                     file.string(), others, own);
+}
+
 void* open_module(const std::string& name, const std::string& symbol, const std::string& what) {
   const fs::path file = module_file(name);
   if (!fs::exists(file))
@@ -77,6 +91,8 @@ void* open_module(const std::string& name, const std::string& symbol, const std:
   if (module == nullptr)
     throw NotAvailable(
         fmt::format("{}: cannot be loaded: {}; {}", what, what_is_missing(dlerror()), remedy(name, true)));
+  if (const std::string problem = problem_of_interface(module, file); !problem.empty())
+    throw NotAvailable(fmt::format("{}: {}", what, problem));
   void* address = dlsym(module, symbol.c_str());
   if (address == nullptr)
     throw NotAvailable(

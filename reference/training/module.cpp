@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/comm/interface.hpp"
 #include "reference/record/run_files.hpp"
 #include "reference/training/device.hpp"
 #include "reference/training/executor.hpp"
@@ -319,6 +320,6 @@ class TorchTraining final : public Training {
 }  // namespace
 }  // namespace plumbline::training
 
-extern "C" __attribute__((visibility("default"))) plumbline::training::Training* plumbline_open_training() {
+PLUMBLINE_EXPORT plumbline::training::Training* plumbline_open_training() {
   return new plumbline::training::TorchTraining;
 }
