@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "benchmarks/answers.hpp"
 #include "benchmarks/memory.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local/kernels.hpp"
@@ -14,7 +15,7 @@ using comm::Communicator;
 using device::Place;
 
 // Repeats one call. The inputs are zero, for an in-place reduction that is repeated must not overflow; the check makes one
-// call on ones.
+// call on numbers that depend on rank and index.
 class CallOperation final : public Operation {
  public:
   CallOperation(Communicator& world, const Place& place, Call call, bool in_place)
@@ -31,12 +32,10 @@ class CallOperation final : public Operation {
   [[nodiscard]] std::int64_t bytes() const override { return 4 * std::max(call_.in.count, call_.out.count); }
   std::optional<bool> check() override {
     if (bytes() == 0) return std::nullopt;
-    const bool receives = call_.operation == comm::Operation::broadcast && world_.rank() != call_.root;
-    in_.fill(receives ? 0 : 1);
-    out_.fill(0);
+    const Memory& result = in_place_ ? in_ : out_;
+    give(world_, call_, in_, result);
     run();
-    const bool right =
-        (in_place_ ? in_ : out_).all_are(static_cast<float>(is_reduction(call_.operation) ? world_.size() : 1));
+    const bool right = is_answer(world_, call_, result);
     in_.fill(0);
     out_.fill(0);
     return right;
@@ -65,22 +64,22 @@ class PingPong final : public Operation {
   std::optional<bool> check() override {
     if (bytes() == 0) return std::nullopt;
     if (world_.rank() > 1) return true;
-    const float value = static_cast<float>(++checks_);
+    // Another number at each place, and others at the next check.
+    const std::vector<std::byte> sent = given_by(++checks_ % kDifferent, kDifferent, comm::DType::f32);
     if (world_.rank() == 1) {
-      set_last(0);
+      memory_.fill(-1);
       run();
-      return last() == value;
+      return memory_.has(0, memory_.elements(), sent);
     }
-    set_last(value);
+    memory_.put(0, memory_.elements(), sent);
     world_.send(memory_.buffer(), 1);
-    set_last(0);
+    memory_.fill(-1);
     world_.recv(memory_.buffer(), 1);
-    return last() == value;
+    return memory_.has(0, memory_.elements(), sent);
   }
 
  private:
-  [[nodiscard]] float last() const { return memory_.at(memory_.elements() - 1); }
-  void set_last(float value) const { memory_.set(memory_.elements() - 1, value); }
+  static constexpr int kDifferent = 8;
   Communicator& world_;
   Memory memory_;
   int checks_ = 0;
@@ -98,10 +97,11 @@ class Copy final : public Operation {
   }
   [[nodiscard]] std::int64_t bytes() const override { return static_cast<std::int64_t>(from_.bytes()); }
   std::optional<bool> check() override {
-    from_.fill(7);
-    to_.fill(0);
+    const std::vector<std::byte> copied = given_by(0, 1, comm::DType::f32);
+    from_.put(0, from_.elements(), copied);
+    to_.fill(-1);
     run();
-    return to_.all_are(7);
+    return to_.has(0, to_.elements(), copied);
   }
 
  private:

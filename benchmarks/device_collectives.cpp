@@ -6,7 +6,8 @@
 //         it: where it is longer, the host is what is measured.
 // Bytes   What a call must move at least: each input read once, each output written once. The share is that of the copy's speed, whose
 //         bytes are read and written as well.
-// Verdict Prints a row a call and size. Exit status 3, with the reason, where there is no such device.
+// Verdict Prints a row a call and size. Exit status 3, with the reason, where there is no such device, or an answer is wrong: one of
+//         each call and size is checked before it is timed.
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -16,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "benchmarks/answers.hpp"
 #include "benchmarks/device_timing.hpp"
 #include "harness/device/devices.hpp"
 #include "reference/comm/device_choice.hpp"
@@ -27,7 +29,11 @@
 namespace {
 
 using plumbline::InvalidArgument;
+using plumbline::RuntimeFailure;
+using plumbline::bench::give;
+using plumbline::bench::is_answer;
 using plumbline::bench::median;
+using plumbline::bench::Memory;
 using plumbline::bench::StreamTimer;
 using plumbline::comm::Buffer;
 using plumbline::comm::Call;
@@ -35,8 +41,8 @@ using plumbline::comm::Communicator;
 using plumbline::comm::Device;
 using plumbline::comm::DType;
 using plumbline::comm::Operation;
-using plumbline::device::Memory;
 using plumbline::device::OwnStream;
+using plumbline::device::Place;
 using plumbline::device::Runtime;
 using Clock = std::chrono::steady_clock;
 
@@ -82,12 +88,17 @@ Figures measure(const std::shared_ptr<Runtime>& runtime, Device device, const Su
         Call call = call_of(subject, bytes, ranks);
         const OwnStream stream(runtime, device.index);
         world.use_stream(stream.get());
-        const Memory in(runtime, device.index, call.in.bytes()),
-            out(runtime, device.index, subject.in_place ? 0 : call.out.bytes());
-        runtime->fill(device.index, in.data(), std::byte{}, in.bytes(), stream.get());
-        call.in.device = call.out.device = device;
-        call.in.data = in.data();
-        call.out.data = subject.in_place ? in.data() : out.data();
+        const Place place({runtime, stream.get()}, device.index);
+        const Memory in(place, call.in.count, subject.dtype),
+            out(place, subject.in_place ? 0 : call.out.count, subject.dtype);
+        const Memory& result = subject.in_place ? in : out;
+        call.in = in.buffer();
+        call.out = result.buffer();
+        give(world, call, in, result);
+        world.run(call);
+        if (!is_answer(world, call, result))
+          throw RuntimeFailure(fmt::format("{}: a wrong answer on rank {}", subject.name, world.rank()));
+        runtime->fill(device.index, in.data(), std::byte{}, in.bytes(), stream.get());  // rows of sums must not grow
         const StreamTimer timer(runtime, device.index, stream.get());
         std::vector<double> on_device, on_host;
         for (int row = 0; row < kRows; ++row) {
@@ -111,7 +122,7 @@ Figures measure(const std::shared_ptr<Runtime>& runtime, Device device, const Su
 // Seconds for a copy of so many bytes on the device.
 double copy_seconds(const std::shared_ptr<Runtime>& runtime, Device device, std::size_t bytes) {
   const OwnStream stream(runtime, device.index);
-  const Memory from(runtime, device.index, bytes), to(runtime, device.index, bytes);
+  const plumbline::device::Memory from(runtime, device.index, bytes), to(runtime, device.index, bytes);
   runtime->fill(device.index, from.data(), std::byte{}, bytes, stream.get());
   const StreamTimer timer(runtime, device.index, stream.get());
   std::vector<double> samples;

@@ -27,35 +27,60 @@ comm::Buffer Memory::part(std::int64_t first, std::int64_t count) const {
 }
 
 template <class Body>
-bool Memory::in_pieces(const Body& body) const {
-  for (std::int64_t first = 0; first < elements_; first += kPiece)
-    if (!body(part(first, std::min(kPiece, elements_ - first)))) return false;
+bool Memory::in_pieces(const comm::Buffer& of, const Body& body) {
+  for (std::int64_t first = 0; first < of.count; first += kPiece) {
+    comm::Buffer piece = of;
+    piece.data = static_cast<std::byte*>(of.data) + static_cast<std::size_t>(first) * comm::size_of(of.dtype);
+    piece.count = std::min(kPiece, of.count - first);
+    if (!body(piece, first)) return false;
+  }
   return true;
 }
 
-void Memory::fill(float value) const {
-  const std::vector<float> piece(static_cast<std::size_t>(std::min(kPiece, elements_)), value);
-  in_pieces([&](const comm::Buffer& part) {
-    place_.copy(part.data, piece.data(), part.bytes());
+namespace {
+
+// What repeats the period, beginning with its byte `at`.
+std::span<const std::byte> repeated(std::span<const std::byte> period, std::size_t at, std::span<std::byte> to) {
+  at %= period.size();
+  for (std::size_t done = 0; done < to.size(); at = 0) {
+    const std::size_t step = std::min(to.size() - done, period.size() - at);
+    std::memcpy(to.data() + done, period.data() + at, step);
+    done += step;
+  }
+  return to;
+}
+
+}  // namespace
+
+void Memory::put(std::int64_t first, std::int64_t count, std::span<const std::byte> period, std::int64_t from) const {
+  std::vector<std::byte> piece(static_cast<std::size_t>(std::min(kPiece, count)) * comm::size_of(dtype_));
+  in_pieces(part(first, count), [&](const comm::Buffer& part, std::int64_t at) {
+    const std::size_t begin = static_cast<std::size_t>(from + at) * comm::size_of(dtype_);
+    place_.copy(part.data, repeated(period, begin, std::span(piece).first(part.bytes())).data(), part.bytes());
+    place_.synchronize();  // the piece is free again
     return true;
   });
-  place_.synchronize();
 }
 
-bool Memory::all_are(float value) const {
-  const std::vector<float> piece(static_cast<std::size_t>(std::min(kPiece, elements_)), value);
-  return in_pieces([&](const comm::Buffer& part) {
-    return std::memcmp(bytes_of(place_, part).data(), piece.data(), part.bytes()) == 0;
+bool Memory::has(std::int64_t first, std::int64_t count, std::span<const std::byte> period, std::int64_t from) const {
+  std::vector<std::byte> piece(static_cast<std::size_t>(std::min(kPiece, count)) * comm::size_of(dtype_));
+  return in_pieces(part(first, count), [&](const comm::Buffer& part, std::int64_t at) {
+    const std::size_t begin = static_cast<std::size_t>(from + at) * comm::size_of(dtype_);
+    const auto expected = repeated(period, begin, std::span(piece).first(part.bytes()));
+    return std::memcmp(bytes_of(place_, part).data(), expected.data(), part.bytes()) == 0;
   });
 }
 
-bool Memory::all_are_near(double value, double share) const {
-  return in_pieces([&](const comm::Buffer& part) {
+bool Memory::all_are_near(double value, double share, std::span<const float> factors) const {
+  return in_pieces(buffer(), [&](const comm::Buffer& part, std::int64_t first) {
     const std::vector<std::byte> found = bytes_of(place_, part);
+    std::size_t index = static_cast<std::size_t>(first) % factors.size();
     for (std::size_t at = 0; at < found.size(); at += sizeof(float)) {
       float one = 0;
       std::memcpy(&one, found.data() + at, sizeof one);
-      if (!(std::abs(one - value) <= share * value)) return false;
+      const double expected = value * factors[index++];
+      if (!(std::abs(one - expected) <= share * expected)) return false;
+      if (index == factors.size()) index = 0;
     }
     return true;
   });
@@ -65,10 +90,6 @@ float Memory::at(std::int64_t element) const {
   float value = 0;
   std::memcpy(&value, bytes_of(place_, part(element, 1)).data(), sizeof value);
   return value;
-}
-
-void Memory::set(std::int64_t element, float value) const {
-  set_bytes(place_, part(element, 1), std::as_bytes(std::span(&value, 1)));
 }
 
 }  // namespace plumbline::bench

@@ -35,12 +35,16 @@ class Memory {
     return {reinterpret_cast<float*>(data()), static_cast<std::size_t>(elements_)};
   }
 
-  void fill(float value) const;
-  [[nodiscard]] bool all_are(float value) const;
-  /// Whether all are that value but for a share of it: what a mean comes to depends on the order of additions.
-  [[nodiscard]] bool all_are_near(double value, double share) const;
+  /// The elements [first, first + count): those of `period` again and again, beginning with its element `from`.
+  void put(std::int64_t first, std::int64_t count, std::span<const std::byte> period, std::int64_t from = 0) const;
+  [[nodiscard]] bool has(std::int64_t first, std::int64_t count, std::span<const std::byte> period,
+                         std::int64_t from = 0) const;
+  void fill(float value) const { put(0, elements_, std::as_bytes(std::span(&value, 1))); }
+  [[nodiscard]] bool all_are(float value) const { return has(0, elements_, std::as_bytes(std::span(&value, 1))); }
+  /// Whether all are that value times the factors, again and again, but for a share of it: what a mean comes to depends on the
+  /// order of additions.
+  [[nodiscard]] bool all_are_near(double value, double share, std::span<const float> factors) const;
   [[nodiscard]] float at(std::int64_t element) const;
-  void set(std::int64_t element, float value) const;
 
  private:
   struct Free {
@@ -48,7 +52,7 @@ class Memory {
   };
   // Calls `body` with places of up to so many values, until it returns false.
   template <class Body>
-  bool in_pieces(const Body& body) const;
+  static bool in_pieces(const comm::Buffer& of, const Body& body);
 
   device::Place place_;
   std::int64_t elements_;
