@@ -312,6 +312,11 @@ launch::Observer CheckRun::observer(const Pass& pass) {
                     one.id());
   };
   observer.end = [&](std::size_t index, const launch::Outcome& outcome) {
+    for (const std::string& warning : outcome.warnings) {
+      const std::string line = fmt::format("warning: {}: {}", pass.cases[index]->one->id(), warning);
+      writer_->note(line);
+      console_->line(line);
+    }
     return pass.take(*pass.cases[index], outcome);
   };
   observer.log = [this](const std::string& line) {

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "harness/launch/flight_compare.hpp"
+#include "harness/launch/slow_calls.hpp"
 #include "harness/launch/stacks.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
@@ -353,6 +354,7 @@ class Driver {
       outcome.ranks.push_back(std::move(result));
     }
     merge(running, outcome, group);
+    outcome.warnings = slow_calls(flights);
     const std::string crossed = crossed_order(flights);
     if (outcome.verdict == Verdict::pass) {
       const std::string difference = first_difference(flights, Compared::completed);

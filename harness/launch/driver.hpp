@@ -41,6 +41,7 @@ struct Outcome {
   std::vector<record::RankResult> ranks;
   std::string output;
   double seconds = 0;
+  std::vector<std::string> warnings;  // what changes no verdict, a line each: calls far slower than their like
 };
 
 struct Options {
