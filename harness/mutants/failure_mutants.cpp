@@ -92,6 +92,17 @@ class LimitInOtherUnit final : public Changed<LimitInOtherUnit> {
   }
 };
 
+// Half of each limit, and barriers that keep their members longer than that.
+class LimitHalvedAfterBarrier final : public Changed<LimitHalvedAfterBarrier> {
+ public:
+  using Changed::Changed;
+  template <class Action>
+  void make(const Action& action, const Call& call, comm::Timeout timeout, bool waits) {
+    action(waits && timeout ? comm::Timeout(*timeout / 2) : timeout);
+    if (!waits && call.operation == Operation::barrier) std::this_thread::sleep_for(30ms);
+  }
+};
+
 class LimitCapped final : public Changed<LimitCapped> {
  public:
   using Changed::Changed;
@@ -300,6 +311,9 @@ std::vector<Mutant> failure_mutants() {
       {"col.limit_in_other_unit", "COLL-050", "a wait gives up after a hundredth of its limit", "COL-08",
        "collectives.limits.wait[world=2]", "collectives.limits.blocking[world=2]", "the limit is no wait's",
        wrap_in<LimitInOtherUnit>},
+      {"col.limit_halved_after_barrier", "COLL-050", "waits end at half of their limit, and barriers are slow",
+       "COL-08: a clock that was started too early hides it", "collectives.limits.wait[world=3]",
+       "collectives.limits.late_but_in_time[world=2]", "the limit is far away", wrap_in<LimitHalvedAfterBarrier>},
       {"col.limit_capped", "COLL-050", "a wait gives up after 20 ms, whatever its limit", "COL-08",
        "collectives.limits.late_but_in_time[world=2]", "collectives.limits.wait[world=2]", "that limit is 20 ms",
        wrap_in<LimitCapped>},
