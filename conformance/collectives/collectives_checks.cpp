@@ -9,6 +9,8 @@ void add_collectives_checks(suite::Suite& suite) {
   add_copy_checks(suite);
   add_buffer_checks(suite);
   add_length_checks(suite);
+  add_reuse_checks(suite);
+  add_growth_checks(suite);
   add_refusal_checks(suite);
   add_group_checks(suite);
   add_nonblocking_checks(suite);

@@ -14,6 +14,8 @@ void add_special_number_checks(suite::Suite& suite);
 void add_copy_checks(suite::Suite& suite);
 void add_buffer_checks(suite::Suite& suite);
 void add_length_checks(suite::Suite& suite);
+void add_reuse_checks(suite::Suite& suite);
+void add_growth_checks(suite::Suite& suite);
 void add_refusal_checks(suite::Suite& suite);
 void add_group_checks(suite::Suite& suite);
 void add_nonblocking_checks(suite::Suite& suite);

@@ -117,8 +117,8 @@ ExactNumbers::ExactNumbers(DType dtype, ReduceOp op, int ranks, std::uint64_t se
   }
 }
 
-void ExactNumbers::tile(const std::vector<std::byte>& period, std::int64_t first, std::span<std::byte> to) const {
-  std::size_t at = static_cast<std::size_t>(first) * element_ % period.size();
+void tile(std::span<const std::byte> period, std::size_t element, std::int64_t first, std::span<std::byte> to) {
+  std::size_t at = static_cast<std::size_t>(first) * element % period.size();
   for (std::size_t done = 0; done < to.size();) {
     const std::size_t step = std::min(to.size() - done, period.size() - at);
     std::memcpy(to.data() + done, period.data() + at, step);

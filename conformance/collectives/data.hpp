@@ -27,20 +27,21 @@ void fill_with_bits(std::uint64_t seed, int rank, comm::DType dtype, std::int64_
 /// payloads, infinities, zeros, subnormals, the extremes.
 void fill_with_special_bits(int rank, comm::DType dtype, std::int64_t first, std::span<std::byte> to);
 
+/// Elements [first, first + n) of what repeats `period`, n elements of so many bytes fitting `to`.
+void tile(std::span<const std::byte> period, std::size_t element, std::int64_t first, std::span<std::byte> to);
+
 /// Set 1. Exact in any order for up to 12 ranks. Elements repeat with a period that no power of two divides.
 class ExactNumbers {
  public:
   ExactNumbers(comm::DType dtype, comm::ReduceOp op, int ranks, std::uint64_t seed);
   /// Elements [first, first + n) of what `rank` gives, where n elements fit `to`.
   void give(int rank, std::int64_t first, std::span<std::byte> to) const {
-    tile(given_[static_cast<std::size_t>(rank)], first, to);
+    tile(given_[static_cast<std::size_t>(rank)], element_, first, to);
   }
   /// Elements [first, first + n) of the reduction.
-  void result(std::int64_t first, std::span<std::byte> to) const { tile(result_, first, to); }
+  void result(std::int64_t first, std::span<std::byte> to) const { tile(result_, element_, first, to); }
 
  private:
-  void tile(const std::vector<std::byte>& period, std::int64_t first, std::span<std::byte> to) const;
-
   std::size_t element_;
   std::vector<std::vector<std::byte>> given_;  // one period a rank
   std::vector<std::byte> result_;

@@ -183,6 +183,53 @@ void streams_apart(Context& context) {
   EXPECT_TRUE(apart) << "a group's call waited for the stream of another group";
 }
 
+// Calls on the same buffers, a member's next input put into its stream behind each. The host waits for none of them.
+void device_back_to_back(Context& context) {
+  constexpr std::size_t kCalls = 64;
+  const DeviceSeat& seat = context.device_seat();
+  const int device = seat.device.index;
+  Communicator& world = context.world();
+  const OwnStream stream(seat.runtime, device);
+  world.use_stream(stream.get());
+  const auto copy = [&](void* to, const void* from, std::size_t bytes) {
+    if (bytes > 0) seat.runtime->copy(device, to, from, bytes, stream.get());
+  };
+  for (const std::int64_t elements : {5, 3000}) {
+    std::vector<Exercise> exercises;
+    for (std::size_t call = 0; call < kCalls; ++call)
+      exercises.emplace_back(world, Trial{.operation = operation_of(context.parameters()),
+                                          .root = world.size() - 1,
+                                          .elements = elements,
+                                          .seed = context.seed() + call});
+    std::size_t in_bytes = 0, out_bytes = 0;
+    for (const Call& call : exercises.front().calls()) {
+      in_bytes = std::max(in_bytes, call.in.bytes());
+      out_bytes = std::max(out_bytes, call.out.bytes());
+    }
+    const Memory in(seat.runtime, device, in_bytes), out(seat.runtime, device, out_bytes);
+    for (std::size_t turn = 0; turn < kCalls; ++turn) {
+      const std::vector<Call>& on_host = exercises[turn].calls();
+      std::vector<Call> there = on_host;
+      for (Call& call : there) {
+        copy(in.data(), call.in.data, call.in.bytes());
+        copy(out.data(), call.out.data, call.out.bytes());
+        call.in = {in.data(), call.in.count, call.in.dtype, seat.device};
+        call.out = {out.data(), call.out.count, call.out.dtype, seat.device};
+      }
+      if (there.size() == 1 && turn % 2 == 0)
+        world.run(there.front());
+      else
+        world.start(there).wait();
+      for (const Call& call : on_host) copy(call.out.data, out.data(), call.out.bytes());
+    }
+    stream.synchronize();
+    for (std::size_t turn = 0; turn < kCalls; ++turn)
+      if (const std::string problem = exercises[turn].problem(); !problem.empty())
+        report(fmt::format("call {} on the same buffers: {}", turn, problem));
+    world.barrier();  // the buffers live until all have their result
+  }
+}
+
 // Lengths and starts around vectors and blocks of kernels, in place and not.
 void odd_lengths(Context& context) {
   const DeviceSeat& seat = context.device_seat();
@@ -367,6 +414,11 @@ void add_device_checks(suite::Suite& suite) {
              .axes = {suite::worlds({1, 2, 3})},
              .on_device = true,
              .body = streams_apart});
+  suite.add({.id = "collectives.device.back_to_back",
+             .verifies = {"DEVICE-051@c373"},
+             .axes = {operations_axis(exercised_operations()), suite::worlds({1, 2, 3})},
+             .on_device = true,
+             .body = device_back_to_back});
   suite.add({.id = "collectives.device.odd_lengths",
              .verifies = {"DEVICE-005@e5af"},
              .axes = {suite::dtypes(), suite::worlds({1, 2, 3})},

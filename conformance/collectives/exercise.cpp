@@ -13,8 +13,6 @@ namespace plumbline::conformance {
 using comm::Call;
 using comm::Operation;
 
-namespace {
-
 bool takes_all_blocks(Operation operation) {
   return operation == Operation::reduce_scatter || operation == Operation::all_to_all ||
          operation == Operation::scatter;
@@ -22,6 +20,8 @@ bool takes_all_blocks(Operation operation) {
 bool gives_all_blocks(Operation operation) {
   return operation == Operation::all_gather || operation == Operation::all_to_all || operation == Operation::gather;
 }
+
+namespace {
 
 void invert(std::span<std::byte> bytes) {
   for (std::byte& byte : bytes) byte = ~byte;
@@ -36,7 +36,6 @@ comm::DType some_dtype(const comm::Capabilities& capabilities) {
 Exercise::Exercise(int rank, int ranks, const Trial& trial, comm::DType otherwise)
     : rank_(rank), ranks_(ranks), trial_(trial), dtype_(trial.dtype.value_or(otherwise)), in_(0), out_(0) {
   prepare_data();
-  if (!writes_output()) invert(expected_);  // not what the root gets
   place_buffers();
   make_calls();
 }
@@ -104,10 +103,27 @@ void Exercise::place_buffers() {
   } else {
     in_ = GuardedBuffer(given_.size(), static_cast<std::size_t>(trial_.in_offset) * element);
     out_ = GuardedBuffer(expected_.size(), static_cast<std::size_t>(trial_.out_offset) * element);
-    std::ranges::copy(given_, in_.bytes().begin());
   }
+  fill_buffers();
+}
+
+// Once for each preparation of the data.
+void Exercise::fill_buffers() {
+  if (!writes_output()) invert(expected_);  // not what the root gets
   begin(out_.bytes().subspan(out_at_, expected_.size()));
-  if (shares_a_buffer()) std::ranges::copy(given_, out_.bytes().subspan(in_at_).begin());
+  std::ranges::copy(given_, shares_a_buffer() ? out_.data() + in_at_ : in_.data());
+}
+
+void Exercise::renew(std::uint64_t seed) {
+  trial_.seed = seed;
+  prepare_data();
+  fill_buffers();
+}
+
+void Exercise::overwrite_input() {
+  const bool root_of_broadcast = trial_.operation == Operation::broadcast && rank_ == trial_.root;
+  invert(root_of_broadcast ? expected_ : given_);
+  std::ranges::copy(root_of_broadcast ? expected_ : given_, root_of_broadcast ? out_.data() : in_.data());
 }
 
 void Exercise::make_calls() {
@@ -184,7 +200,8 @@ const std::vector<Operation>& exercised_operations() {
 }
 
 std::vector<std::int64_t> usual_lengths(int ranks) {
-  const std::set<std::int64_t> lengths{0, 1, ranks - 1, ranks, ranks + 1, 15, 16, 17, 63, 64, 65};
+  const std::set<std::int64_t> lengths{0,  1,  ranks - 1, ranks, ranks + 1, 7,  8,  9, 15,
+                                        16, 17, 31,        32,    33,        63, 64, 65};
   return {lengths.begin(), lengths.end()};
 }
 

@@ -47,6 +47,11 @@ class Exercise {
   void run(comm::Communicator& group) const;
   [[nodiscard]] comm::Work start(comm::Communicator& group) const { return group.start(calls_); }
 
+  /// After the call: this rank itself writes other bytes where its input was, and those must stay. Not in place.
+  void overwrite_input();
+  /// Other data in the same buffers, for another call.
+  void renew(std::uint64_t seed);
+
   // Each returns one line that names the call, or "" when there is nothing to say.
   /// What is wrong after the call: its result, its input, what lies outside.
   [[nodiscard]] std::string problem() const;
@@ -63,6 +68,7 @@ class Exercise {
   [[nodiscard]] std::string named(const std::string& problem) const;
   void prepare_data();
   void place_buffers();
+  void fill_buffers();
   void make_calls();
   [[nodiscard]] bool writes_output() const;
   void begin(std::span<std::byte> output) const;
@@ -81,10 +87,14 @@ class Exercise {
   std::vector<comm::Call> calls_;
 };
 
+/// Whether a rank's input, or its output, has a block for each rank.
+[[nodiscard]] bool takes_all_blocks(comm::Operation operation);
+[[nodiscard]] bool gives_all_blocks(comm::Operation operation);
+
 /// The operations that an Exercise can make: all collectives with data, and send for the ring shift.
 [[nodiscard]] const std::vector<comm::Operation>& exercised_operations();
 
-/// 0, 1, n-1, n, n+1 and around vector widths: 15, 16, 17, 63, 64, 65.
+/// 0, 1, n-1, n, n+1 and around vector widths: 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65.
 [[nodiscard]] std::vector<std::int64_t> usual_lengths(int ranks);
 
 }  // namespace plumbline::conformance

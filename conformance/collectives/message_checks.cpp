@@ -161,16 +161,6 @@ void to_self(Context& context) {
   }
 }
 
-// How a sender learns that its message is complete.
-enum class Way { wait, test, block };
-
-void complete(Communicator& group, const Call& send, Way way) {
-  if (way == Way::block) return group.run(send);
-  Work work = group.start(send);
-  if (way == Way::wait) return work.wait();
-  while (!work.test()) std::this_thread::yield();
-}
-
 // Each member in turn sends to all others, who are late to receive, and makes something else of a buffer as soon as its
 // send is complete. All buffers live until all messages have arrived.
 void buffer_is_free_afterwards(Context& context) {
@@ -178,7 +168,7 @@ void buffer_is_free_afterwards(Context& context) {
   const std::size_t count = context.parameters().text("size") == "large" ? 20000 : 3;
   constexpr auto kLate = std::chrono::milliseconds(2);
   for (int from = 0; from < world.size(); ++from)
-    for (const Way way : {Way::wait, Way::test, Way::block}) {
+    for (const Way way : ways(context.capabilities())) {
       const auto numbers = [&](int to) {
         return std::vector(count, std::int64_t{1000} * from + 10 * to + static_cast<int>(way));
       };
@@ -187,7 +177,8 @@ void buffer_is_free_afterwards(Context& context) {
         for (int to = 0; to < world.size(); ++to) {
           if (to == from) continue;
           sent.emplace_back(numbers(to));
-          complete(world, {.operation = Operation::send, .root = to, .in = carried(world, sent.back())}, way);
+          const Call send{.operation = Operation::send, .root = to, .in = carried(world, sent.back())};
+          complete(world, std::span(&send, 1), way);
           sent.back().overwrite();
         }
         world.barrier();

@@ -97,6 +97,62 @@ void nan_in_min_max(Context& context) {
     });
 }
 
+// Which members give NaN at an index: each alone, two neighbours, all but one, all; each of them with the smallest of the
+// values, 1 to n or their opposites, at every place.
+bool gives_nan(int rank, std::int64_t index, int n) {
+  const std::int64_t first = index % n;
+  switch (index / n / n % 4) {
+    case 0:
+      return rank == first;
+    case 1:
+      return rank == first || rank == (first + 1) % n;
+    case 2:
+      return rank != first;
+    default:
+      return true;
+  }
+}
+long double value_beside_nan(int rank, std::int64_t index, int n) {
+  const auto value = static_cast<long double>(1 + (rank + index / n) % n);
+  return index / n / n / 4 % 2 == 0 ? value : -value;
+}
+
+void nan_or_the_others(Context& context) {
+  const DType dtype = context.parameters().dtype();
+  const std::size_t element = size_of(dtype);
+  const int n = context.size();
+  for (const ReduceOp op : {ReduceOp::min, ReduceOp::max})
+    for (const comm::Operation operation : kReductions) {
+      const Reduction reduction{operation, dtype, op, 8 * n * n};
+      std::vector<std::byte> in(static_cast<std::size_t>(reduction.given(n)) * element);
+      for (std::size_t at = 0; at < in.size(); at += element) {
+        const auto index = static_cast<std::int64_t>(at / element);
+        const long double nan = index % 2 == 0 ? kNan : -kNan;
+        const long double value = value_beside_nan(context.rank(), index, n);
+        put_bits(dtype, in.data() + at, nearest_bits(dtype, gives_nan(context.rank(), index, n) ? nan : value));
+      }
+      // That of the others, NaN where there is none. The output begins as its complement, which is neither.
+      std::vector<std::byte> expected(reduction.reaches(context.rank(), n)
+                                          ? static_cast<std::size_t>(reduction.count) * element
+                                          : 0);
+      for (std::size_t at = 0; at < expected.size(); at += element) {
+        const std::int64_t index = reduction.first(context.rank()) + static_cast<std::int64_t>(at / element);
+        std::vector<long double> others;
+        for (int rank = 0; rank < n; ++rank)
+          if (!gives_nan(rank, index, n)) others.push_back(value_beside_nan(rank, index, n));
+        put_bits(dtype, expected.data() + at, nearest_bits(dtype, others.empty() ? kNan : reduce_numbers(op, others)));
+      }
+      const Reduced got = reduce(context.world(), reduction, in, expected);
+      // What is NaN is right everywhere.
+      std::vector<std::byte> allowed = expected;
+      for (std::size_t at = 0; at < expected.size(); at += element)
+        if (const std::uint64_t bits = bits_at(dtype, got.out.bytes().data() + at); std::isnan(number_of(dtype, bits)))
+          put_bits(dtype, allowed.data() + at, bits);
+      const std::string problem = first_difference_but_nan(dtype, allowed, got.out.bytes());
+      if (!problem.empty()) report(got.call + ", some of NaN: neither NaN nor that of the other members: " + problem);
+    }
+}
+
 void subnormals(Context& context) {
   const DType dtype = context.parameters().dtype();
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max})
@@ -126,6 +182,7 @@ void add_special_number_checks(suite::Suite& suite) {
   };
   add("collectives.reductions.nonfinite", "COLL-005@41db", nonfinite);
   add("collectives.reductions.nan_in_min_max", "COLL-006@4cb1", nan_in_min_max);
+  add("collectives.reductions.nan_or_the_others", "COLL-062@8f7b", nan_or_the_others);
   add("collectives.reductions.subnormals", "COLL-007@0284", subnormals);
   add("collectives.reductions.zero_sign", "COLL-008@9c0e", zero_sign);
 }

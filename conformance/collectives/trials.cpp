@@ -1,6 +1,7 @@
 #include "conformance/collectives/trials.hpp"
 
 #include <algorithm>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -59,6 +60,18 @@ void expect_number(comm::Communicator& group, std::int64_t number, int from, int
   GuardedOutput received(std::vector{number}, where);
   group.recv(carried(group, received), from, tag);
   report(received.wrong_result(), where);
+}
+
+std::vector<Way> ways(const comm::Capabilities& capabilities) {
+  if (!capabilities.has(comm::Capability::nonblocking)) return {Way::block};
+  return {Way::block, Way::wait, Way::test};
+}
+
+void complete(comm::Communicator& group, std::span<const comm::Call> calls, Way way) {
+  if (way == Way::block && calls.size() == 1) return group.run(calls.front());
+  comm::Work work = group.start(calls);
+  if (way != Way::test) return work.wait();
+  while (!work.test()) std::this_thread::yield();
 }
 
 std::vector<DType> claimed(const comm::Capabilities& capabilities, std::span<const DType> dtypes) {

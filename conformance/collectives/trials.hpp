@@ -39,6 +39,13 @@ void send_number(comm::Communicator& group, std::int64_t number, int to, int tag
 void expect_number(comm::Communicator& group, std::int64_t number, int from, int tag = 0,
                    std::source_location where = std::source_location::current());
 
+/// How a member learns that calls are complete. What is not one call cannot block: then it is waited for.
+enum class Way { block, wait, test };
+/// The ways that the backend has.
+[[nodiscard]] std::vector<Way> ways(const comm::Capabilities& capabilities);
+/// Makes the calls, and returns when they are complete.
+void complete(comm::Communicator& group, std::span<const comm::Call> calls, Way way);
+
 /// What the backend claims of these dtypes.
 [[nodiscard]] std::vector<comm::DType> claimed(const comm::Capabilities& capabilities,
                                                std::span<const comm::DType> dtypes = comm::kAllDTypes);

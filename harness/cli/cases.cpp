@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "harness/expectations/facts.hpp"
+#include "harness/record/environment.hpp"
 #include "harness/subject/modules.hpp"
 #include "harness/suite/eligibility.hpp"
 #include "reference/training/training.hpp"
@@ -105,6 +106,13 @@ std::optional<launch::Outcome> outcome_without_run(const suite::PlannedCase& pla
                                                    const nlohmann::json& description) {
   if (planned.arm.kind == suite::Arm::Kind::rendezvous && !description.value("one_host", true))
     return launch::Outcome{.verdict = Verdict::skip, .reason = "the rendezvous arm needs all ranks on one host"};
+  if (planned.one->parameters.has("gib")) {  // of memory that the case's ranks take together
+    constexpr double kGib = std::uint64_t{1} << 30;
+    const auto needed = static_cast<double>(planned.one->parameters.number("gib"));
+    if (const double there = static_cast<double>(record::available_memory()) / kGib; there < needed)
+      return launch::Outcome{.verdict = Verdict::skip,
+                             .reason = fmt::format("needs {} GiB of memory, and {:.1f} are available", needed, there)};
+  }
   const auto lack = suite::lacking(settings.suite, settings.profile, *planned.one, description, settings.device);
   if (!lack) return std::nullopt;
   if (!lack->mandatory)

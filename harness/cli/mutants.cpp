@@ -147,11 +147,21 @@ class MutantRun {
   // Why nothing can be learnt of it here, if that is so.
   std::string why_left_out(const Mutant& mutant) {
     if (const std::string why = mutants::why_not_under_sanitizer(mutant); !why.empty()) return why;
+    const auto shows = case_of_id_.find(mutant.shows);
+    if (shows != case_of_id_.end() && shows->second->parameters.has("gib") && !is_named(mutant))
+      return "their cases take gigabytes of memory: --filter with their names runs them";
     if (!options_.without_missing) return {};
     for (const std::string& id : {mutant.shows, mutant.hides})
       if (const auto one = case_of_id_.find(id); one != case_of_id_.end())
         if (const std::string why = modules_.why_not(*one->second->check); !why.empty()) return "a case " + why;
     return {};
+  }
+
+  // Whether a filter is its name, or that of the requirement that it violates.
+  [[nodiscard]] bool is_named(const Mutant& mutant) const {
+    return std::ranges::any_of(options_.filters, [&](const std::string& filter) {
+      return filter == mutant.name || filter == mutant.violates;
+    });
   }
 
   [[nodiscard]] std::string words_of_left_out() const {
@@ -180,6 +190,7 @@ class MutantRun {
     if (!options_.full) return;
     for (const auto& [id, one] : case_of_id_) {
       if (one->check->door != door_of(mutant)) continue;
+      if (one->parameters.has("gib") && !is_named(mutant)) continue;
       if (!options_.worlds.empty() && std::ranges::count(options_.worlds, one->ranks()) == 0) continue;
       if (options_.without_missing && !modules_.why_not(*one->check).empty()) continue;
       if (id != mutant.shows && id != mutant.hides) add_trial(mutant, planned(*one, "plain"));

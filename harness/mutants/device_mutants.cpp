@@ -74,6 +74,19 @@ class DoneNotAwaited final : public KnowsItsStreams {
   }
 };
 
+// The caller's stream on the first device does not wait for the end of calls, which take their time.
+class FirstRankGoesOn final : public KnowsItsStreams {
+ public:
+  using KnowsItsStreams::KnowsItsStreams;
+  void wait(int device, Stream stream, Event event) override {
+    if (device != 0 || is_own(stream)) RuntimeDecorator::wait(device, stream, event);
+  }
+  void fold(int device, const FoldTable& table, Stream stream) override {
+    pause(device, std::chrono::milliseconds(2), stream);
+    RuntimeDecorator::fold(device, table, stream);
+  }
+};
+
 class RecordedElsewhere final : public RuntimeDecorator {
  public:
   using RuntimeDecorator::RuntimeDecorator;
@@ -387,6 +400,11 @@ std::vector<Mutant> device_mutants() {
       {"dev.one_wait_a_call", "DEVICE-050", "a call that was waited for is forgotten",
        "a call that is over for the host", waits("send", 2, "second"), waits("send", 2, "first"), "there is one wait",
        Wrap(wrapped_with<StartedOtherwise<OneWait>>)},
+      racing({"dev.first_rank_goes_on", "DEVICE-051",
+              "the stream of a member that gets nothing does not wait for a call",
+              "a call that ends when its own result is there",
+              "collectives.device.back_to_back[operation=reduce,world=2]", mixed, "no data are moved",
+              WrapRuntime(around<FirstRankGoesOn>)}),
       {"dev.one_stream_for_all", "DEVICE-004", "all groups launch in one stream", "a stream for each device",
        "collectives.device.streams_apart[world=2]", sum, "there is one group", WrapRuntime(around<OneStreamForAll>)},
       {"dev.tail_dropped", "DEVICE-005", "what is left over after the last vector is not added", "COL-02",

@@ -2,6 +2,10 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
+#include <list>
+#include <map>
+#include <optional>
 
 #include "harness/mutants/faulty.hpp"
 #include "harness/mutants/kinds.hpp"
@@ -196,6 +200,29 @@ After min_max_ignore_nan(Call& call, const Place&) {
   return [cleaned] {};
 }
 
+// C's a < b ? a : b, one member's element after the other.
+After min_max_by_comparison(Call& call, const Place& place) {
+  if (!reduces_f32(call) || call.in.count == 0 || (call.op != ReduceOp::min && call.op != ReduceOp::max)) return {};
+  const int ranks = place.group.size();
+  const auto all = std::make_shared<std::vector<float>>(static_cast<std::size_t>(call.in.count * ranks));
+  const auto out = call.out;
+  const bool is_min = call.op == ReduceOp::min;
+  call.operation = Operation::all_gather;
+  call.op = ReduceOp::sum;
+  call.out = {all->data(), call.in.count * ranks, DType::f32};
+  return [all, out, is_min, ranks] {
+    const auto count = static_cast<std::size_t>(out.count);
+    for (std::size_t i = 0; i < count; ++i) {
+      float value = (*all)[i];
+      for (std::size_t rank = 1; rank < static_cast<std::size_t>(ranks); ++rank) {
+        const float next = (*all)[rank * count + i];
+        value = (is_min ? value < next : value > next) ? value : next;
+      }
+      std::memcpy(element(out, static_cast<std::int64_t>(i)), &value, sizeof value);
+    }
+  };
+}
+
 After flushes_subnormals(Call& call, const Place&) {
   if (!reduces_f32(call)) return {};
   return [call] {
@@ -380,6 +407,57 @@ After in_place_scratch_behind(Call& call, const Place&) {
   return [call] { *element(call.out, call.out.count) ^= std::byte{0xff}; };
 }
 
+// ---- lengths ----
+
+/// Calls that are wrong by their size.
+struct WrongSize {
+  std::size_t more_than;                                        // bytes of the longer buffer
+  std::size_t up_to = std::numeric_limits<std::size_t>::max();  // bytes of it
+  int world = 0;                            // of so many members only; 0: of any number
+  std::optional<Operation> operation = {};  // of this alone
+};
+
+// The last element of what comes is left as it was.
+Wrap wrong_at(const WrongSize& size) {
+  return with_fault([size](Call& call, const Place& place) -> After {
+    const std::size_t bytes = std::max(call.in.bytes(), call.out.bytes());
+    const bool concerned = bytes > size.more_than && bytes <= size.up_to && place.group.size() > 1 &&
+                           (size.world == 0 || size.world == place.group.size()) &&
+                           call.operation == size.operation.value_or(call.operation);
+    return concerned && call.out.count > 0 ? restore(call.out, call.out.count - 1, 1) : After{};
+  });
+}
+
+// ---- from call to call ----
+
+// As a copy is that was made for this address, and is taken for what lies there now.
+Wrap stale_input() {
+  return with_fault([seen = std::map<const void*, std::vector<std::byte>>()](Call& call, const Place& place) mutable {
+    if (is_point_to_point(call.operation) || call.in.count == 0) return After{};
+    const Memory now = copy_of(call.in);
+    const Memory before = std::make_shared<std::vector<std::byte>>(std::exchange(seen[call.in.data], *now));
+    constexpr int kOften = 16;
+    if (place.number % kOften != 0 || before->size() != now->size()) return After{};
+    call.in.data = before->data();
+    return After([before] {});
+  });
+}
+
+Wrap leaks_at_each_call() {
+  return with_fault([kept = std::list<std::array<std::byte, 24>>()](Call& call, const Place&) mutable {
+    if (call.operation == Operation::reduce) kept.emplace_back();
+    return After{};
+  });
+}
+
+Wrap keeps_staging() {
+  return with_fault([kept = std::list<std::vector<std::byte>>()](Call& call, const Place&) mutable {
+    constexpr std::size_t kLong = 65536;
+    if (call.operation == Operation::send && call.in.bytes() >= kLong) kept.push_back(*copy_of(call.in));
+    return After{};
+  });
+}
+
 // ---- what is refused ----
 
 After refuses_zero_elements(Call& call, const Place& place) {
@@ -462,6 +540,11 @@ std::vector<Mutant> result_mutants() {
        "collectives.reductions.nan_in_min_max[dtype=f32,world=3]",
        "collectives.reductions.nonfinite[dtype=f32,world=3]", "min and max get infinities there, and no NaN",
        with_fault(min_max_ignore_nan)},
+      {"col.min_max_by_comparison", "COLL-062", "min and max of f32 are folded by a < b ? a : b",
+       "MPI implementations' loops in C: NaN hides what came before it",
+       "collectives.reductions.nan_or_the_others[dtype=f32,world=4]",
+       "collectives.reductions.nonfinite[dtype=f32,world=3]", "min and max get infinities there, and no NaN",
+       with_fault(min_max_by_comparison)},
       {"col.flushes_subnormals", "COLL-007", "subnormal results become zero",
        "flush-to-zero left on in the thread that adds", "collectives.reductions.subnormals[dtype=f32,world=3]",
        "collectives.all_reduce.exact[dtype=f32,op=sum,world=3]", "integers are normal numbers",
@@ -546,6 +629,38 @@ std::vector<Mutant> result_mutants() {
       {"col.loses_large_tail", "COLL-026", "from 1 MiB on the last element stays unreduced", "COL-01: some sizes only",
        "collectives.lengths.all_reduce[dtype=f32,world=6]", "collectives.reductions.rounding_bound[dtype=f32,world=6]",
        "calls stay below 1 MiB", with_fault(loses_large_tail)},
+      {"col.wrong_above_1_mib_of_two", "COLL-026", "of two members, the last element is lost above 1 MiB",
+       "COL-01: an algorithm that two ranks alone take", "collectives.lengths.boundaries[operation=all_reduce,world=2]",
+       "collectives.lengths.boundaries[operation=all_reduce,world=3]", "there are three members",
+       wrong_at({.more_than = 1 << 20, .world = 2})},
+      {"col.wrong_above_4_mib", "COLL-026", "above 4 MiB the last element is lost", "COL-01: some sizes only",
+       "collectives.lengths.large[operation=all_gather,world=6]",
+       "collectives.lengths.boundaries[operation=all_gather,world=3]", "no buffer is longer than that",
+       wrong_at({.more_than = 4 << 20})},
+      {"col.wrong_above_32_mib", "COLL-026", "above 32 MiB the last element is lost", "COL-01: some sizes only",
+       "collectives.lengths.large[operation=send,world=2]", "collectives.lengths.large[operation=send,world=3]",
+       "of three members, 8 MiB are sent", wrong_at({.more_than = 32 << 20})},
+      {"col.wrong_at_16_mib", "COLL-026", "of 16 MiB exactly the last element stays unreduced",
+       "COL-10: < in place of <=", "collectives.lengths.large[operation=all_reduce,world=2]",
+       "collectives.lengths.large[operation=all_reduce,world=3]", "there, 64 MiB are reduced",
+       wrong_at({.more_than = (16 << 20) - 1, .up_to = 16 << 20, .operation = Operation::all_reduce})},
+      {"col.gather_wrong_above_6_mib", "COLL-026", "of three members, gather loses its last element above 6 MiB",
+       "COL-01: some sizes only", "collectives.lengths.large[operation=gather,world=3]",
+       "collectives.lengths.large[operation=gather,world=2]", "there are two members",
+       wrong_at({.more_than = 6 << 20, .world = 3, .operation = Operation::gather})},
+      {"col.bytes_in_31_bits", "COLL-066", "the last element is lost where a buffer's bytes pass 31 bits",
+       "COL-01: a byte count in an int", "collectives.lengths.huge[gib=10,operation=all_gather,world=2]",
+       "collectives.lengths.large[operation=all_gather,world=2]", "buffers have 64 MiB",
+       wrong_at({.more_than = std::numeric_limits<std::int32_t>::max()})},
+      {"col.stale_input", "COLL-064", "each sixteenth collective sends what its input held at the call before",
+       "OVL-04: a cache of registered memory, by address",
+       "collectives.buffers.back_to_back[operation=all_reduce,world=2]", "collectives.messages.tags[world=2]", "there are messages alone", stale_input()},
+      {"col.leaks_at_each_call", "COLL-065", "each reduce leaves 24 bytes behind", "GRP-08",
+       "collectives.memory.does_not_grow[world=2]", "collectives.reduce.exact[dtype=f32,world=3]",
+       "nobody looks at the memory", leaks_at_each_call(), "plain", "plain", Sanitized::measured},
+      {"col.keeps_staging", "COLL-065", "copies of messages of 64 KiB and more are kept", "GRP-08",
+       "collectives.memory.does_not_grow[world=2]", "collectives.messages.every_pair[world=2]",
+       "nobody looks at the memory", keeps_staging(), "plain", "plain", Sanitized::measured},
       {"col.refuses_zero_elements", "COLL-027", "a count of zero is refused", "GRP-07",
        "collectives.lengths.zero[world=2]", "collectives.lengths.boundaries[operation=all_reduce,world=2]",
        "no count is zero", with_fault(refuses_zero_elements)},

@@ -1,6 +1,9 @@
 // Communicators whose started calls, batches and messages are wrong.
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstring>
+#include <thread>
 
 #include "harness/mutants/faulty.hpp"
 #include "harness/mutants/kinds.hpp"
@@ -161,16 +164,19 @@ class CompletesEarly final : public Simple<CompletesEarly> {
   std::vector<std::unique_ptr<Running>> abandoned_;
 };
 
+// When a group goes.
+void wait_for_all(std::vector<Work>& sends) {
+  for (Work& send : sends) try {
+      send.wait();
+    } catch (const Error&) {  // nobody is left to hear of it
+    }
+}
+
 // Started sends are complete at once. They are waited for when the group goes.
 class SendDoneEarly final : public Simple<SendDoneEarly> {
  public:
   using Simple::Simple;
-  ~SendDoneEarly() override {
-    for (Work& send : under_way_) try {
-        send.wait();
-      } catch (const Error&) {  // nobody is left to hear of it
-      }
-  }
+  ~SendDoneEarly() override { wait_for_all(under_way_); }
   SendDoneEarly(const SendDoneEarly&) = delete;
   SendDoneEarly& operator=(const SendDoneEarly&) = delete;
 
@@ -181,6 +187,64 @@ class SendDoneEarly final : public Simple<SendDoneEarly> {
     under_way_.push_back(std::move(work));
     return {};
   }
+  std::vector<Work> under_way_;
+};
+
+// Collectives of f32 by messages whose giver does not wait for them. The last member takes its time to receive.
+class ReadsInputLate final : public Simple<ReadsInputLate> {
+ public:
+  using Simple::Simple;
+  ~ReadsInputLate() override { wait_for_all(under_way_); }
+  ReadsInputLate(const ReadsInputLate&) = delete;
+  ReadsInputLate& operator=(const ReadsInputLate&) = delete;
+
+ private:
+  void do_run(const Call& call, comm::Timeout timeout) override {
+    if (call.operation == Operation::barrier || is_point_to_point(call.operation) || call.dtype() != comm::DType::f32 ||
+        call.op != comm::ReduceOp::sum || call.in.data == call.out.data)
+      return Simple::do_run(call, timeout);
+    for (int to = 0; to < size(); ++to)
+      if (to != rank() && gives(call, rank(), to)) {
+        const Call send{.operation = Operation::send, .root = to, .tag = kTag, .in = given(call, to)};
+        under_way_.push_back(Simple::do_start(std::span(&send, 1)));
+      }
+    if (rank() == size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::vector<float> sum(is_reduction(call.operation) ? static_cast<std::size_t>(call.out.count) : 0), next(sum);
+    for (int from = 0; from < size(); ++from) {
+      if (!gives(call, from, rank())) continue;
+      const comm::Buffer place = is_reduction(call.operation)
+                                     ? comm::Buffer{next.data(), call.out.count, comm::DType::f32}
+                                     : place_of(call, from);
+      if (from != rank())
+        Simple::do_run({.operation = Operation::recv, .root = from, .tag = kTag, .out = place}, {});
+      else if (call.operation != Operation::broadcast && place.count > 0)
+        std::memcpy(place.data, given(call, from).data, place.bytes());
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += next[i];
+    }
+    if (!sum.empty() && gives(call, rank(), rank())) std::memcpy(call.out.data, sum.data(), call.out.bytes());
+  }
+
+  static bool gives(const Call& call, int from, int to) {
+    if (call.operation == Operation::reduce || call.operation == Operation::gather) return to == call.root;
+    return (call.operation != Operation::broadcast && call.operation != Operation::scatter) || from == call.root;
+  }
+  [[nodiscard]] comm::ConstBuffer given(const Call& call, int to) const {
+    if (call.operation == Operation::broadcast) return call.out;
+    const bool has_blocks = call.operation == Operation::all_to_all || call.operation == Operation::reduce_scatter ||
+                            call.operation == Operation::scatter;
+    if (!has_blocks) return call.in;
+    const std::int64_t block = call.in.count / size();
+    return {element(call.in, to * block), block, call.in.dtype};
+  }
+  [[nodiscard]] comm::Buffer place_of(const Call& call, int from) const {
+    const bool has_blocks = call.operation == Operation::all_to_all || call.operation == Operation::all_gather ||
+                            call.operation == Operation::gather;
+    if (!has_blocks) return call.out;
+    const std::int64_t block = call.out.count / size();
+    return {element(call.out, from * block), block, call.out.dtype};
+  }
+
+  static constexpr int kTag = 32766;  // nobody else's
   std::vector<Work> under_way_;
 };
 
@@ -275,6 +339,11 @@ std::vector<Mutant> work_mutants() {
        "collectives.messages.buffer_is_free_afterwards[size=small,world=3]",
        "collectives.messages.buffer_is_free_afterwards[size=small,world=3]",
        "short messages are read when they are started", wrap_in<SendDoneEarly>, "chaos:1"},
+      racing({"col.reads_input_late", "COLL-063", "an input is read by members after its call is complete on its own",
+              "OVL-04: a call that ends when its own result is there",
+              "collectives.buffers.input_is_free_afterwards[operation=all_reduce,world=3]",
+              "collectives.all_gather.exact[world=3]", "short messages are read when they are started",
+              wrap_in<ReadsInputLate>}),
       {"col.empty_messages_skipped", "COLL-048", "messages without elements are not made",
        "an early return on a count of zero", "collectives.messages.empty[world=2]",
        "collectives.messages.order[world=2]", "every message has an element", wrap_in<EmptyMessagesSkipped>},

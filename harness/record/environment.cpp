@@ -1,5 +1,6 @@
 #include "harness/record/environment.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -65,6 +66,22 @@ std::string host_identity(const HostFacts& facts) {
   for (const std::string& part : {facts.name, facts.machine, facts.boot, facts.processes})
     for (const char c : part + "\n") hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return fmt::format("{:016x}", hash);
+}
+
+std::uint64_t available_memory() {
+  const auto number_in = [](const std::string& text) -> std::uint64_t {
+    return std::strtoull(text.c_str(), nullptr, 10);
+  };
+  std::uint64_t bytes = number_in(field_of("/proc/meminfo", "MemAvailable")) * 1024;
+  // Of a control group: version 2, or 1. Without a limit the word is "max", or a number that no machine has.
+  for (const auto& [most, used] :
+       {std::pair{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+        std::pair{"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}}) {
+    const std::uint64_t limit = number_in(first_line(most));
+    const std::uint64_t taken = std::min(limit, number_in(first_line(used)));
+    if (limit > 0) bytes = std::min(bytes, limit - taken);
+  }
+  return bytes;
 }
 
 nlohmann::json capture_environment() {

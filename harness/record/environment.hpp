@@ -1,6 +1,7 @@
 // harness/record/environment.hpp: the machine and settings under which a run was made.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct HostFacts {
 /// Host (by more than its name), CPU, cores, memory, kernel, frequency governor, container, load before the run, compiler,
 /// and the variables that change what communication libraries and LibTorch do.
 [[nodiscard]] nlohmann::json capture_environment();
+
+/// Bytes of memory that this process and its children can still have, by the kernel and by the container's limit.
+[[nodiscard]] std::uint64_t available_memory();
 
 /// This process' own: "plumbline", "check", …
 [[nodiscard]] std::vector<std::string> command_line();

@@ -37,6 +37,21 @@ bool filter_matches(const std::string& filter, const Case& one, const std::vecto
   return matches(filter, one.check->id) || matches(filter, one.id());
 }
 
+// Whether a check is outside of profiles: what all its requirements are tagged with takes more than most machines have.
+bool is_huge(const std::vector<const Requirement*>& requirements) {
+  return !requirements.empty() && std::ranges::all_of(requirements, [](const Requirement* requirement) {
+    return std::ranges::count(requirement->tags, "huge") > 0;
+  });
+}
+
+// Whether a filter asks for a case by the tag, or by an id without * and ? in the check's name.
+bool asks_for_huge(const std::string& filter, const Case& one, const std::vector<const Requirement*>& requirements) {
+  if (filter == "tag:huge") return true;
+  const std::string literal = filter.substr(0, filter.find_first_of("*?"));
+  return literal.starts_with(one.check->id) ||
+         std::ranges::any_of(requirements, [&](const Requirement* requirement) { return requirement->id == filter; });
+}
+
 // The names of the profiles that have checks of a door.
 std::vector<std::string> profiles_with(const Suite& suite, Door door) {
   std::vector<std::string> names;
@@ -115,9 +130,13 @@ std::vector<PlannedCase> make_plan(const Suite& suite, const Selection& selectio
     const bool sized = selection.door == Door::adapter || selection.worlds.empty() ||
                        std::ranges::count(selection.worlds, one.ranks()) > 0;
     const bool fits = selection.largest_world == 0 || one.world() <= selection.largest_world;
-    bool wanted = selection.filters.empty();
-    for (std::size_t i = 0; i < selection.filters.size(); ++i)
-      if (filter_matches(selection.filters[i], one, requirements)) used[i] = wanted = true;
+    const bool huge = is_huge(requirements);
+    bool wanted = selection.filters.empty() && !huge;
+    for (std::size_t i = 0; i < selection.filters.size(); ++i) {
+      const std::string& filter = selection.filters[i];
+      if (!filter_matches(filter, one, requirements)) continue;
+      if (!huge || asks_for_huge(filter, one, requirements)) used[i] = wanted = true;
+    }
     if (sized && fits && wanted) chosen.push_back(&one);
   }
   if (const auto others = profiles_with(suite, selection.door); std::ranges::count(others, profile.name) == 0)

@@ -24,7 +24,8 @@ struct Selection {
   Door door = Door::backend;
   std::string profile = "collectives";
   /// Any of these must match, where there are any: a case or check id, a requirement id, component:X, tag:X or source:X;
-  /// * and ? stand for any text and any character.
+  /// * and ? stand for any text and any character. A check whose requirements are all tagged "huge" is in no profile's plan: it
+  /// runs only where a filter is tag:huge, or names the check or its requirement in full.
   std::vector<std::string> filters;
   std::vector<int> worlds;  // only these, where there are any
   int largest_world = 0;    // 0: no limit

@@ -1,6 +1,8 @@
 // Requirements, selections and plans of a small suite.
 #include "harness/suite/plan.hpp"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,6 +66,35 @@ TEST(Plan, GoesFromSmallWorldsToLarge) {
               ElementsAre("toys.drop[height=low,world=1]", "toys.drop[height=high,world=1]", "toys.look[world=1]",
                           "toys.drop[height=low,world=2]", "toys.drop[height=high,world=2]", "toys.look[world=2]",
                           "toys.drop[height=low,world=3]", "toys.drop[height=high,world=3]"));
+}
+
+TEST(Plan, HasWhatIsHugeOnlyWhereItIsAskedFor) {
+  const auto suite = toys();
+  suite->requirements.add_toml(R"(component = "toys"
+[[requirement]]
+id = "TOY-003"
+level = "must"
+since = "0.1"
+text = "A toy floats in the sea."
+source = ["a catalogue"]
+checks = ["toys.float"]
+mutants = ["toy.sinks"]
+tags = ["huge", "water"]
+)",
+                               "more.toml");
+  suite->add({.id = "toys.float",
+              .verifies = {"TOY-003@" + sentence_hash("A toy floats in the sea.")},
+              .axes = {worlds({1})},
+              .body = [](Context&) {}});
+  const auto has_it = [&](std::vector<std::string> filters) {
+    const auto plan = ids(make_plan(*suite, all(std::move(filters))));
+    return std::ranges::count(plan, "toys.float[world=1]") > 0;
+  };
+  for (const char* filter : {"tag:huge", "TOY-003", "toys.float", "toys.float*", "toys.float[world=1]"})
+    EXPECT_TRUE(has_it({filter})) << filter;
+  EXPECT_FALSE(has_it({}));
+  for (const char* filter : {"toys.*", "TOY-*", "component:toys", "*"}) EXPECT_FALSE(has_it({filter})) << filter;
+  EXPECT_THROW((void)has_it({"toys.f*"}), NotFound);
 }
 
 TEST(Plan, SelectsByIdTagSourceAndWorld) {

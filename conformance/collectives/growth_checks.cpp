@@ -1,0 +1,85 @@
+// That calls leave no memory behind.
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/collectives/trials.hpp"
+#include "conformance/support/holdings.hpp"
+
+namespace plumbline::conformance {
+
+using comm::Operation;
+using suite::Context;
+
+namespace {
+
+// Calls that are made again and again on the same buffers.
+class Rounds {
+ public:
+  explicit Rounds(Context& context) : context_(context) {
+    for (const Operation operation : exercised_operations())
+      usual_.emplace_back(context.world(), Trial{.operation = operation, .elements = 16});
+    for (const Operation operation : {Operation::all_reduce, Operation::send})
+      long_.emplace_back(context.world(), Trial{.operation = operation, .elements = 70000});
+  }
+  void make(int rounds) {
+    constexpr int kFromLongToLong = 25;
+    for (int round = 0; round < rounds; ++round) {
+      for (const Exercise& exercise : usual_) exercise.run(context_.world());
+      if (starts_) usual_.front().start(context_.world()).wait();
+      if (round % kFromLongToLong == 0)
+        for (const Exercise& exercise : long_) exercise.run(context_.world());
+    }
+    for (auto* exercises : {&usual_, &long_})
+      for (Exercise& exercise : *exercises) {
+        report(exercise.problem());
+        exercise.renew(++seed_);
+      }
+    context_.progress("making calls");
+  }
+
+ private:
+  Context& context_;
+  const bool starts_ = context_.capabilities().has(comm::Capability::nonblocking);
+  std::uint64_t seed_ = context_.seed();
+  std::vector<Exercise> usual_, long_;
+};
+
+// What grows in every window grows with the calls: an allocator's caches, a runtime's lists of free requests and its buffers
+// that are touched for the first time come to their end.
+void does_not_grow(Context& context) {
+  constexpr int kRounds = 100, kWindows = 4;
+  // An allocation has 32 bytes at least; 16 are allowed a round, for what a runtime notes of itself now and then.
+  constexpr std::int64_t kAllocated = 16 * kRounds;
+  constexpr std::int64_t kResident = 256 * 1024;  // in pages of mappings of the backend's own
+  Rounds rounds(context);
+  rounds.make(kRounds);
+  Holdings before = holdings_at_rest(context.world());
+  std::int64_t allocated = std::numeric_limits<std::int64_t>::max(), resident = allocated;
+  for (int window = 0; window < kWindows; ++window) {
+    rounds.make(kRounds);
+    const Holdings after = holdings_at_rest(context.world());
+    allocated = std::min(allocated, after.allocated - before.allocated);
+    resident = std::min(resident, after.anonymous - before.anonymous);
+    before = after;
+  }
+  if (!figures_of_memory_tell()) return;
+  if (allocated > kAllocated || resident > kResident)
+    report(fmt::format("memory grows with the calls: in each of {} times {} rounds of calls by {} bytes allocated and "
+                       "{} bytes resident or more",
+                       kWindows, kRounds, allocated, resident));
+}
+
+}  // namespace
+
+void add_growth_checks(suite::Suite& suite) {
+  suite.add({.id = "collectives.memory.does_not_grow",
+             .verifies = {"COLL-065@2f59"},
+             .axes = {suite::worlds({1, 2, 3})},
+             .limit = std::chrono::seconds(60),
+             .body = does_not_grow});
+}
+
+}  // namespace plumbline::conformance
