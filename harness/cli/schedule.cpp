@@ -285,12 +285,7 @@ std::string deadlock_text(const CheckReport& report) {
 
 std::string check_text(const ScheduleOptions& options, const Schedule& schedule, const CheckReport& report) {
   std::string text;
-  std::size_t errors = 0;
-  for (const schedules::Problem& problem : report.problems) {
-    text += to_string(problem) + '\n';
-    errors += problem.severity == schedules::ProblemSeverity::error ? 1 : 0;
-  }
-  const std::size_t warnings = report.problems.size() - errors;
+  for (const schedules::Problem& problem : report.problems) text += to_string(problem) + '\n';
   if (report.omitted > 0) text += fmt::format("and {} more\n", report.omitted);
   std::size_t actions = 0;
   for (const auto& row : schedule.ranks) actions += row.size();
@@ -298,7 +293,7 @@ std::string check_text(const ScheduleOptions& options, const Schedule& schedule,
       fmt::format("{}: {}: {} on {}, {}, {}; {}; {}, {}\n", report.valid() ? "VALID" : "NOT VALID", options.check,
                   counted(static_cast<std::size_t>(schedule.stages), "stage"), counted(schedule.ranks.size(), "rank"),
                   counted(static_cast<std::size_t>(schedule.micro_batches), "micro-batch"), counted(actions, "cell"),
-                  deadlock_text(report), counted(errors, "error"), counted(warnings, "warning"));
+                  deadlock_text(report), counted(report.errors, "error"), counted(report.warnings, "warning"));
   constexpr std::size_t kShown = 64;
   if (!report.peak_activations.empty() && report.peak_activations.size() <= kShown)
     text += fmt::format("peak activations by rank: {}\n", fmt::join(report.peak_activations, " "));
