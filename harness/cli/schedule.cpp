@@ -246,7 +246,9 @@ void write_schedule(const ScheduleOptions& options, ScheduleRequest request) {
 void list_schedules() {
   for (const schedules::Family family : schedules::families())
     fmt::print("{:<24} {}\n", schedules::name_of(family), rule_of(family));
-  fmt::print("--stages counts ranks; --chunks is how many of the model's stages each of them has.\n");
+  fmt::print("--stages counts ranks; --chunks is how many of the model's stages each of them has.\n"
+             "PyTorch's names (1F1B, Interleaved1F1B, ZBVZeroBubble) and those of run specifications (interleaved-1f1b) "
+             "are taken, too, in upper and lower case.\n");
 }
 
 // Where the stages' ranks are told, nothing has to be inferred, and what does not fit is a finding.

@@ -48,21 +48,8 @@ json stage_to_rank(const Arguments& arguments) {
   return {{"result", schedules::stage_to_rank(arguments.get<int>("pp"), arguments.get<int>("num_stages"), style)}};
 }
 
-constexpr std::pair<std::string_view, Family> kTorchNames[]{
-    {"ScheduleGPipe", Family::gpipe},
-    {"Schedule1F1B", Family::one_f_one_b},
-    {"ScheduleInterleaved1F1B", Family::interleaved},
-    {"ScheduleLoopedBFS", Family::looped_breadth_first},
-    {"ScheduleInterleavedZeroBubble", Family::interleaved_zero_bubble},
-    {"ScheduleZBVZeroBubble", Family::zbv},
-    {"ScheduleDualPipeV", Family::dualpipev}};
-
-// PyTorch's names, and our own.
 Family read_family(const Arguments& arguments) {
-  const auto name = arguments.get<std::string>("schedule");
-  for (const auto& [known, family] : kTorchNames)
-    if (name == known) return family;
-  return schedules::family_of(name);
+  return schedules::family_of(arguments.get<std::string>("schedule"));
 }
 
 // What it is made for: equal times, free messages and any memory unless told.
@@ -206,7 +193,7 @@ Words own_schedules() {
 void add_schedule_plan_operations(AdapterService& service) {
   const Words both{"plumbline", "torch"}, ours{"plumbline"};
   Words generated = own_schedules();
-  for (const auto& [name, family] : kTorchNames) generated.emplace_back(name);
+  std::ranges::move(schedules::torch_class_names(), std::back_inserter(generated));
   const ArgumentRow pp{"pp", "integer", "ranks"}, micro_batches{"microbatches", "integer", "micro-batches"},
       chunks{"stages_per_rank", "integer", "stages of each rank", "1"},
       stages{"num_stages", "integer", "stages"};
