@@ -115,14 +115,39 @@ Schedule read_schedule(const Arguments& arguments) {
   return schedule;
 }
 
+bool is_idle(const schedules::Action& action) { return action.kind == schedules::ActionKind::idle; }
+
+// PyTorch lowers no rank that computes nothing.
+void require_computations(const Arguments& arguments, const Schedule& schedule) {
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    if (std::ranges::all_of(schedule.ranks[rank], is_idle))
+      arguments.refuse(fmt::format("compute_only[{}] has no computation", rank));
+}
+
+// PyTorch's pass that puts messages in takes an idle cell as a step. Its runtime, which its own schedules go through, drops
+// idle cells before that pass.
+bool drops_idle_cells(const Arguments& arguments, const Schedule& schedule) {
+  enum class Idle { steps, dropped };
+  const auto asked = arguments.has("idle") ? std::optional(arguments.choice<Idle>(
+                                                 "idle", {{"steps", Idle::steps}, {"dropped", Idle::dropped}}))
+                                           : std::nullopt;
+  if (asked) return *asked == Idle::dropped;
+  const bool has_idle =
+      std::ranges::any_of(schedule.ranks, [](const auto& row) { return std::ranges::any_of(row, is_idle); });
+  return has_idle && schedules::is_generated_by_torch(schedule);
+}
+
 json lower(const Arguments& arguments) {
   using schedules::Metadata;
   const Schedule schedule = read_schedule(arguments);
   if (convention_of(arguments) == Convention::torch) {
+    require_computations(arguments, schedule);
+    const bool drops_idle = drops_idle_cells(arguments, schedule);
     const Schedule lowered = schedules::lower_as_torch(schedule);
     return {{"with_comms", rows_of(lowered)},
             {"with_comms_defer_recv", rows_of(schedules::defer_receives(lowered))},
-            {"send_recv", rows_of(schedules::add_send_recv(schedules::without_idle(schedule)))},
+            {"send_recv",
+             rows_of(schedules::add_send_recv(drops_idle ? schedules::without_idle(schedule) : schedule))},
             {"merge_bw", rows_of(schedules::merge_backward_halves(schedule))}};
   }
   const auto metadata = arguments.choice<Metadata>(
