@@ -1273,12 +1273,104 @@ class Commands(unittest.TestCase):
         self.buckets(*megatron, "--instances", "4", status=2)
         self.assertIn("6 ranks in 4 instances of the distributed optimizer", self.done.stderr)
         self.buckets("--gradients", "gradients.csv", "--rule", "megatron", "--instances", "2", status=2)
-        self.assertIn("they need --distributed-optimizer", self.done.stderr)
+        self.assertIn("--instances: it needs --distributed-optimizer", self.done.stderr)
         self.buckets("--gradients", "gradients.csv", "--distributed-optimizer", "3", status=2)
-        self.assertIn("they are of --rule megatron", self.done.stderr)
+        self.assertIn("--distributed-optimizer: it is of --rule megatron", self.done.stderr)
         (folder / "gradients.csv").write_text("name,elements,dtype\na,100,f32\na,100,f32\n")
         self.buckets("--gradients", "gradients.csv", status=2)
         self.assertIn("--gradients gradients.csv: gradients, line 3: the name 'a' is that of gradients, line 2 already", self.done.stderr)
+
+    def test_buckets_of_a_plan_that_is_padded_and_of_one_that_is_not(self):
+        folder = Path(self.folder)
+        (folder / "gradients.csv").write_text("name,elements,dtype\nembed,30,f32\nfc1,21,f32\nfc2,20,f32\nhead,15,f32\n")
+        plan = self.buckets("--gradients", "gradients.csv", "--rule", "megatron", "--distributed-optimizer", "4", "--format", "json")
+        (folder / "padded.json").write_text(plan)
+        check = ("--gradients", "gradients.csv", "--check")
+        for options in ((), ("--distributed-optimizer", "4"), ("--rule", "megatron"), ("--rule", "megatron", "--distributed-optimizer", "4")):
+            self.assertIn("members at multiples of 64 elements, buckets of multiples of 128, 0 problems",
+                          self.buckets(*check, "padded.json", *options))
+        # Of 384 ranks a bucket has a multiple of lcm(384, 128).
+        self.assertIn("error: alignment: bucket 0 has 256 elements, no multiple of 384",
+                      self.buckets(*check, "padded.json", "--distributed-optimizer", "384", status=1))
+        (folder / "plain.json").write_text('{"schema": 1, "buckets": [{"dtype": "f32", "elements": 35, "members": [[3, 0], [2, 15]]},'
+                                           ' {"dtype": "f32", "elements": 51, "members": [[1, 0], [0, 21]]}]}')
+        (folder / "layout.json").write_text('{"param_index": [[56, 86, 1], [35, 56, 1], [15, 35, 0], [0, 15, 0]], "bucket_indices": [[0, 35], [35, 86]]}')
+        for file in ("plain.json", "layout.json"):
+            self.assertIn("0 problems", self.buckets(*check, file))
+            text = self.buckets(*check, file, "--distributed-optimizer", "4", status=1)
+            self.assertIn("error: alignment: bucket 0 has 35 elements, no multiple of 128\n"
+                          "error: alignment: gradient 2 starts at element 15 of bucket 0, no multiple of 64 ('fc2')\n", text)
+        # A layout does not say what its padding is for.
+        (folder / "layout.json").write_text('{"param_index": [[192, 222, 0], [128, 149, 0], [64, 84, 0], [0, 15, 0]], "bucket_indices": [[0, 256]]}')
+        self.assertIn("--distributed-optimizer RANKS does", self.buckets(*check, "layout.json", status=1))
+        self.assertIn("Megatron-core's layout: 1 buckets", self.buckets(*check, "layout.json", "--distributed-optimizer", "4"))
+
+    def test_buckets_of_what_others_write_about_theirs(self):
+        folder = Path(self.folder)
+        (folder / "gradients.csv").write_text("name,elements,dtype\nembed,30,f32\nfc1,21,f32\nfc2,20,f32\nhead,15,f32\n")
+        for file, form, value in (
+                ("rebuilt.json", "DDP's logging data", {"world_size": 2, "rank": 0, "num_parameter_tensors": 4, "total_parameter_size_bytes": 344,
+                 "bucket_sizes": "344", "rebuilt_bucket_sizes": "140, 204", "rebuilt_per_bucket_param_indices": "3 2, 1 0", "backend_name": "gloo"}),
+                ("sizes.json", "DDP's logging data", {"bucket_sizes": "140, 204", "num_parameter_tensors": 4}),
+                ("groups.json", "Paddle's groups", [{"gradients": ["head", "fc2"], "numel": 35, "ring_id": 12}, {"gradients": ["fc1", "embed"]}]),
+                ("pass.json", "Paddle's groups", {"case": "mlp", "groups": [{"gradients": ["head", "fc2", "fc1", "embed"]}]})):
+            (folder / file).write_text(json.dumps(value))
+            self.assertIn(f"OK: {file}, {form}: ", self.buckets("--gradients", "gradients.csv", "--check", file))
+        (folder / "groups.json").write_text('[{"gradients": ["head", "fc2"]}, {"gradients": ["fc2", "embed"]}]')
+        text = self.buckets("--gradients", "gradients.csv", "--check", "groups.json", status=1)
+        self.assertIn("error: doubled: gradient 2 is in 2 places ('fc2')\nerror: missing: gradient 1 is in no bucket ('fc1')\n", text)
+        for wrong, words in (('{"a": 1}', "a plan must have buckets (ours), param_index and bucket_indices (Megatron-core's layout)"),
+                             ("3", "got 3"), ("{", "it is no JSON"), ('{"buckets": 3}', "plan.buckets must be a list, got 3"),
+                             ('{"buckets": [], "member_alignment": 0}', "plan.member_alignment must be 1 or more, got 0"),
+                             ('{"param_index": []}', "layout.param_index has 0 parameters; there are 4 gradients"),
+                             ('{"bucket_sizes": "141, 203"}', "a bucket of 203 bytes is none of these gradients"),
+                             ('[{"gradients": ["x"]}]', "has 'x', and no gradient is called so")):
+            (folder / "wrong.json").write_text(wrong)
+            self.buckets("--gradients", "gradients.csv", "--check", "wrong.json", status=2)
+            self.assertIn("--check wrong.json: ", self.done.stderr)
+            self.assertIn(words, self.done.stderr)
+
+    def test_buckets_hold_a_plan_to_a_rule(self):
+        folder = Path(self.folder)
+        (folder / "gradients.csv").write_text("name,elements,dtype\na,100,f32\nb,100,f32\nc,100,f16\nd,100,f32\n")
+        (folder / "order.txt").write_text("b\nd\na\nc\n")
+        rules = {"torch": ("--limits", "800"), "megatron": (), "colossalai": (), "flat": (), "unfused": ()}
+        for rule, options in rules.items():
+            for order in ((), ("--order", "order.txt")):
+                if rule == "megatron" and order:
+                    continue
+                (folder / f"{rule}.json").write_text(self.buckets("--gradients", "gradients.csv", "--rule", rule, *options, *order, "--format", "json"))
+                self.assertIn("OK", self.buckets("--gradients", "gradients.csv", "--check", f"{rule}.json", "--rule", rule, *options, *order))
+        check = ("--gradients", "gradients.csv", "--check")
+        self.assertIn("error: cap: bucket ", self.buckets(*check, "unfused.json", "--rule", "torch", "--limits", "800", "--order", "order.txt", status=1))
+        self.assertIn("error: cap: bucket ", self.buckets(*check, "flat.json", "--rule", "unfused", "--order", "order.txt", status=1))
+        self.assertIn("error: order: gradient ", self.buckets(*check, "flat.json", "--rule", "megatron", status=1))
+        (folder / "order.txt").write_text("c\na\nb\nd\n")
+        self.assertIn("warning: waits: bucket ", self.buckets(*check, "unfused.json", "--order", "order.txt"))
+
+    def test_buckets_refuse_options_that_would_be_ignored(self):
+        folder = Path(self.folder)
+        (folder / "gradients.csv").write_text("name,elements,dtype\na,100,f32\n")
+        (folder / "order.txt").write_text("a\n")
+        (folder / "plan.json").write_text('{"buckets": [{"dtype": "f32", "elements": 100, "members": [[0, 0]]}]}')
+        for options, words in (("--rule flat --limits 1MiB", "--limits: it is of --rule torch"),
+                               ("--check plan.json --limits 1MiB", "--limits: it is of --rule torch"),
+                               ("--check plan.json --rule flat --distributed-optimizer 2", "--distributed-optimizer: it is of --rule megatron"),
+                               ("--check plan.json --pad-for-bandwidth", "--pad-for-bandwidth: it needs --distributed-optimizer"),
+                               ("--check plan.json --distributed-optimizer 0", "--distributed-optimizer: 0 ranks; there must be 1 or more"),
+                               ("--check plan.json --format json", "--format: the report of --check is text"),
+                               ("--check plan.json --ranks 4", "--ranks: it is of --format svg"),
+                               ("--backward 1", "--backward: it is of --format svg"),
+                               ("--rule megatron --order order.txt", "--order: --rule megatron goes from the last gradient to the first")):
+            self.buckets("--gradients", "gradients.csv", *options.split(), status=2)
+            self.assertIn(words, self.done.stderr)
+        for empty in ("", "name,elements,dtype\n"):
+            (folder / "empty.csv").write_text(empty)
+            self.buckets("--gradients", "empty.csv", status=2)
+            self.assertIn("--gradients empty.csv: there is no gradient in it", self.done.stderr)
+        (folder / "empty.json").write_text("[]")
+        self.buckets("--gradients", "empty.json", status=2)
+        self.assertIn("--gradients empty.json: there is no gradient in it", self.done.stderr)
 
     def test_buckets_as_a_picture(self):
         (Path(self.folder) / "gradients.csv").write_text("name,elements,dtype\na<b,1000000,f32\nb,500000,f32\n")
