@@ -1,5 +1,6 @@
 // schedules.stage_to_rank, generate, load_csv, lower, instruction_stream, trace.
 #include <algorithm>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -263,6 +264,7 @@ void add_schedule_plan_operations(AdapterService& service) {
                {{"compute_only", "list of text", "a CSV row of computations for each rank"},
                 {"stage_to_rank", "list of integer", "the rank of each stage"},
                 stages,
+                {"idle", "text", "of send_recv: idle cells count as steps, or are dropped; null: dropped of PyTorch's own schedules", kOptional, {}, {"torch"}},
                 {"metadata", "text", "messages preceded by their shape: none, once or each", R"("none")", {}, ours},
                 {"max_outstanding_sends", "integer", "sends that are not waited for; null: any", kOptional, {}, ours}},
                {{"send_recv", "list of text", "with messages"},
