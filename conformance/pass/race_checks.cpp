@@ -353,6 +353,47 @@ void refuses(Context& context) {
   report_words(problem_of_refusal(context.adapter(), kRaces, refused().at(context.parameters().text("fault"))));
 }
 
+// ---- fused variables that are reduced too early ----
+
+constexpr int kFusedGradients = 3;
+
+// Made one, produced and reduced on one stream, in that order; the gradient `late` is produced behind the reduction.
+Program reduced_in_one_stream(bool copies, int late) {
+  Program program = fused(kFusedGradients);
+  std::erase_if(program.ops, [](const Op& op) { return op.type == "nop"; });
+  for (Op& op : program.ops) op.stream.clear();
+  program.ops.front().attributes["copy_data"] = copies;
+  const auto first = program.ops.begin() + 1, reduction = first + kFusedGradients;
+  if (late >= 0) std::rotate(first + late, first + late + 1, reduction + 1);
+  return program;
+}
+
+bool has_number(const std::string& words, std::size_t number) {
+  const std::string digits = std::to_string(number);
+  const auto is_digit = [](char letter) { return letter >= '0' && letter <= '9'; };
+  for (std::size_t at = words.find(digits); at != words.npos; at = words.find(digits, at + 1))
+    if ((at == 0 || !is_digit(words[at - 1])) &&
+        (at + digits.size() == words.size() || !is_digit(words[at + digits.size()])))
+      return true;
+  return false;
+}
+
+void reduced_before_produced(Context& context) {
+  const bool copies = context.parameters().text("copies") == "yes";
+  const auto late = static_cast<int>(context.parameters().number("late"));
+  report_words(problem_of(context.adapter(), kRaces, question_of(reduced_in_one_stream(copies, -1)),
+                          [](const json& result) { return first_difference({{"races", json::array()}}, result); }));
+  const json args = question_of(reduced_in_one_stream(copies, late));
+  report_words(problem_of_refusal(context.adapter(), kRaces, args));
+  const Answer answer = answer_to(context.adapter(), kRaces, args);
+  const std::string gradient = "g" + std::to_string(late);
+  constexpr std::size_t kReduction = kFusedGradients;  // behind coalesce_tensor and all producers but one
+  if (answer.is_refused() && (answer.message.find(gradient) == answer.message.npos ||
+                              !has_number(answer.message, kReduction) || !has_number(answer.message, kReduction + 1)))
+    report_words(fmt::format("'{}' is produced by op {}, after op {} reduces it; the refusal does not say so: {}",
+                             gradient, kReduction + 1, kReduction, answer.message));
+}
+
 template <class Map>
 std::vector<std::string> keys_of(const Map& map) {
   std::vector<std::string> keys;
@@ -378,6 +419,8 @@ void add_race_checks(suite::Suite& suite) {
   add("taken_away", "PASS-081@90b1", {kRaces}, {{"taken", keys_of(taken())}}, taken_away);
   add("by_closure", "PASS-082@46cb", {kRaces}, {{"programs", kinds_of_order()}}, by_closure);
   add("bad_programs", "PASS-083@128d", {kRaces}, {{"fault", keys_of(refused())}}, refuses);
+  add("reduced_before_produced", "PASS-092@907f", {kRaces}, {{"copies", {"no", "yes"}}, {"late", {"0", "1", "2"}}},
+      reduced_before_produced);
   add("pass_leaves_none", "PASS-084@ed2c", {kPass}, {{"steps", kinds_of_steps()}}, pass_leaves_none);
 }
 

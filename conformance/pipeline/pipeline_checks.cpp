@@ -16,6 +16,7 @@
 #include "conformance/training/judge.hpp"
 #include "conformance/training/report.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/record/layout.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/training.hpp"
 
@@ -36,28 +37,58 @@ constexpr std::string_view kRefusal = "PIPE-010@be78";
 
 // ---- whole runs ----
 
-// What the judge finds, by the requirements of a pipeline.
-using Renaming = std::map<std::string, std::string_view, std::less<>>;
-Renaming of_pipelines() {
-  return {{id_of(ids::kCoverage), kCoverage},
-          {id_of(ids::kGivenWeights), kValues},
-          {id_of(ids::kContinuity), kValues},
-          {id_of(ids::kUpdate), kValues},
-          {id_of(ids::kEqualParameters), kCopies},
-          {id_of(ids::kEqualGradients), kCopies},
-          {id_of(ids::kGradient), kGradient},
-          {id_of(ids::kGradientBits), kGradient},
-          {id_of(ids::kUnionGradient), kGradient},
-          {id_of(ids::kOwnRows), kGradient},
-          {id_of(ids::kLoss), kLoss}};
+// The requirement of a pipeline that a finding of the judge violates.
+std::string_view requirement_of(const Finding& finding) {
+  static const std::map<std::string, std::string_view, std::less<>> names{{id_of(ids::kCoverage), kCoverage},
+                                                                          {id_of(ids::kGivenWeights), kValues},
+                                                                          {id_of(ids::kContinuity), kValues},
+                                                                          {id_of(ids::kUpdate), kValues},
+                                                                          {id_of(ids::kEqualParameters), kCopies},
+                                                                          {id_of(ids::kEqualGradients), kCopies},
+                                                                          {id_of(ids::kGradient), kGradient},
+                                                                          {id_of(ids::kGradientBits), kGradient},
+                                                                          {id_of(ids::kUnionGradient), kGradient},
+                                                                          {id_of(ids::kOwnRows), kGradient},
+                                                                          {id_of(ids::kLoss), kLoss}};
+  return names.at(finding.requirement);
 }
 
-std::vector<Finding> renamed(std::vector<Finding> findings, const Renaming& names) {
-  for (Finding& finding : findings) finding.requirement = id_of(names.at(finding.requirement));
-  return findings;
+// The parameters that several layers share, and on how many pipeline ranks each lies.
+std::map<std::string, std::size_t> shared_parameters(const job::RunSpec& spec) {
+  std::map<std::string, std::size_t> shared;
+  for (const job::Parameter& parameter : job::parameters_of(spec)) {
+    const bool is_shared = std::ranges::any_of(spec.layers, [&](const job::Layer& layer) {
+      const auto* const tied = std::get_if<job::TiedLinear>(&layer);
+      return tied != nullptr && parameter.name == fmt::format("{}.weight", tied->with);
+    });
+    if (is_shared) shared[parameter.name] = job::holders_of(spec, parameter).size();
+  }
+  return shared;
 }
 
-void run_and_judge(Context& context, const Renaming& names) {
+// What the judge finds, by the requirements of a pipeline. A gradient or an update of a shared parameter that is wrong violates
+// what is asked of all parameters, and what is asked of shared ones; copies that lie on several stages are those of shared ones.
+std::vector<Finding> of_pipelines(const std::vector<Finding>& findings, const job::RunSpec& spec) {
+  const std::map<std::string, std::size_t> shared = shared_parameters(spec);
+  std::vector<Finding> list;
+  for (Finding finding : findings) {
+    const std::string_view violated = requirement_of(finding);
+    const bool is_update = finding.requirement == id_of(ids::kUpdate);
+    const auto found = shared.find(finding.parameter);
+    const bool is_shared = found != shared.end(), on_several = is_shared && found->second > 1;
+    if (violated != kCopies || !on_several) {
+      finding.requirement = id_of(violated);
+      list.push_back(finding);
+    }
+    if (is_shared && (violated == kGradient || is_update || (violated == kCopies && on_several))) {
+      finding.requirement = id_of(kTied);
+      list.push_back(finding);
+    }
+  }
+  return list;
+}
+
+void single_device(Context& context) {
   const job::RunSpec spec = prepared(context, settings_of(context));
   context.training().run(spec, context.world(), folder_of(context, "record"), {}, steps_of(context));
   context.world().barrier();
@@ -67,28 +98,19 @@ void run_and_judge(Context& context, const Renaming& names) {
       .reduction = Reduction{.accumulator = capabilities.accumulator(comm::DType::f32, comm::ReduceOp::avg),
                              .rank_order = capabilities.has(comm::Capability::rank_order)},
       .device = context.device()};
-  report(renamed(
+  report(of_pipelines(
       judge(spec, job::TrainingRecord(spec, folder_of(context, "record")), context.training(), options).findings,
-      names));
+      spec));
 }
-
-void single_device(Context& context) { run_and_judge(context, of_pipelines()); }
-
-Renaming of_tied_parameters() {
-  Renaming names = of_pipelines();
-  for (auto& [id, citation] : names) citation = kTied;
-  return names;
-}
-
-void tied(Context& context) { run_and_judge(context, of_tied_parameters()); }
 
 // Programs of others. They take seconds to start, so that a few runs must tell much.
 void job(Context& context) {
-  const bool is_tied = text_or(context.parameters(), "model", "mlp").starts_with("tied");
-  report(renamed(
-      findings_of_job(
-          context, [&](const std::filesystem::path& folder) { return written(context, settings_of(context), folder); }),
-      is_tied ? of_tied_parameters() : of_pipelines()));
+  job::RunSpec spec;
+  const std::vector<Finding> findings = findings_of_job(context, [&](const std::filesystem::path& folder) {
+    spec = written(context, settings_of(context), folder);
+    return spec;
+  });
+  report(of_pipelines(findings, spec));
 }
 
 // ---- what cannot be run ----
@@ -268,7 +290,7 @@ void add_pipeline_checks(suite::Suite& suite) {
              .modules = {"training"},
              .body = single_device});
   suite.add({.id = "pipeline.training.tied",
-             .verifies = cited({kTied}),
+             .verifies = cited({kCoverage, kGradient, kValues, kCopies, kLoss, kTied}),
              .axes = {{"model", {"tied", "tied_within", "tied_thrice", "mlp"}},
                       schedules_axis({"1f1b", "interleaved-1f1b", "zb-h1", "zbv"}),
                       {"accumulation", {"1", "3"}},
@@ -277,7 +299,7 @@ void add_pipeline_checks(suite::Suite& suite) {
              .applies = is_planned_tied,
              .modules = {"training"},
              .deadlock_prone = true,
-             .body = tied});
+             .body = single_device});
   suite.add({.id = "pipeline.job.single_device",
              .verifies = cited({kCoverage, kGradient, kValues, kCopies, kLoss, kTied}),
              .door = suite::Door::job,

@@ -75,6 +75,14 @@ TEST(PipelineJobs, AreHeldToTheSingleDevice) {
   EXPECT_THAT(
       failures("single_device[model=tied,schedule=1f1b,micro_batches=2p,accumulation=1,data=1,world=3]", "tie.none"),
       testing::ContainsRegex("PIPE-006: step 0, rank 2, 2.weight.*differs from that of rank 1"));
+  // What a pipeline with shared parameters violates is named, of shared parameters and of others.
+  const char* tied = "single_device[model=tied,schedule=1f1b,micro_batches=2p,accumulation=1,data=1,world=3]";
+  EXPECT_THAT(failures(tied, "pipe.sum_not_mean"),
+              testing::AllOf(testing::ContainsRegex("PIPE-002: step 0, rank 0, 0.weight"),
+                             testing::ContainsRegex("PIPE-006: step 0, rank [12], 2.weight"),
+                             testing::Not(testing::ContainsRegex("PIPE-006: step [0-9], rank [0-9], [01].weight"))));
+  EXPECT_THAT(failures(tied, "pipe.last_loss"),
+              testing::AllOf(testing::HasSubstr("PIPE-005: step 0"), testing::Not(testing::HasSubstr("PIPE-006"))));
   EXPECT_THAT(failures("optimizers[optimizer=sgd_decay,schedule=zbv,world=2]", "pipe.momentum_on_rank_0_alone"),
               testing::HasSubstr("PIPE-003: step 1, rank 1, "));
 }

@@ -239,7 +239,7 @@ class PipelineBench {
                    {"chunks", of.shape.stages_per_rank},
                    {"repetitions", options_.repetitions}};
     if (of.libtorch) {
-      arguments.update({{"schedule", name_in_specifications(of.family)},
+      arguments.update({{"schedule", schedules::name_in_specifications(of.family)},
                         {"width", options_.width},
                         {"rows", options_.rows},
                         {"device", options_.device},
@@ -252,11 +252,6 @@ class PipelineBench {
                         {"message_bytes", options_.message_bytes}});
     }
     return arguments;
-  }
-  static std::string name_in_specifications(Family family) {
-    if (family == Family::interleaved) return "interleaved-1f1b";
-    if (family == Family::interleaved_zero_bubble) return "interleaved-zb";
-    return std::string(schedules::name_of(family));
   }
 
   [[nodiscard]] std::vector<launch::Assignment> assignments() const {

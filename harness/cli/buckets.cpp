@@ -1,10 +1,15 @@
 // `plumbline buckets`: which gradients are reduced together by a rule, and whether a plan from a file is right.
 #include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <sstream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/arguments.hpp"
@@ -34,9 +39,32 @@ struct BucketsOptions {
   std::string distributed_optimizer;
   std::string instances;  // of it; "": one
   bool pad_for_bandwidth = false;
+  std::vector<std::string> given;  // the options that were given, and not left at what they are by default
   // Of the picture.
   std::string backward = "0.1", ranks = "8", latency = "2e-5", bandwidth = "1e10";
 };
+
+bool was_given(const BucketsOptions& options, std::string_view name) {
+  return std::ranges::find(options.given, name) != options.given.end();
+}
+
+// An option that would change nothing is one that somebody misunderstands.
+void refuse_without_effect(const BucketsOptions& options) {
+  const auto refuse = [&](std::initializer_list<const char*> names, const std::string& words) {
+    for (const char* name : names)
+      if (was_given(options, name)) throw InvalidArgument(fmt::format("{}: {}", name, words));
+  };
+  const bool checks = !options.check.empty(), has_rule = was_given(options, "--rule");
+  if (options.format != "svg") refuse({"--backward", "--ranks", "--latency", "--bandwidth"}, "it is of --format svg");
+  if (checks && options.format != "text") refuse({"--format"}, "the report of --check is text");
+  if (options.rule != "torch" || (checks && !has_rule)) refuse({"--limits"}, "it is of --rule torch");
+  if (options.rule != "megatron" && !(checks && !has_rule))
+    refuse({"--distributed-optimizer", "--instances", "--pad-for-bandwidth"}, "it is of --rule megatron");
+  if (options.distributed_optimizer.empty())
+    refuse({"--instances", "--pad-for-bandwidth"}, "it needs --distributed-optimizer");
+  if (options.rule == "megatron" && !checks)
+    refuse({"--order"}, "--rule megatron goes from the last gradient to the first");
+}
 
 std::vector<std::int64_t> limits_of(const BucketsOptions& options) {
   std::vector<std::int64_t> limits;
@@ -62,15 +90,24 @@ auto from_file(const char* option, const std::string& file, const Read& read) {
   }
 }
 
-NamedGradients gradients_of(const BucketsOptions& options) {
-  if (options.gradients.empty())
-    throw InvalidArgument("--gradients: it names no file; name,elements,dtype begins a table");
+NamedGradients read_gradients(const BucketsOptions& options) {
   if (options.gradients.ends_with(".json")) {
     const json value = parsed("--gradients", options.gradients);
     return from_file("--gradients", options.gradients, [&] { return bucketing::gradients_of_json(value); });
   }
   const std::string text = read_text("--gradients", options.gradients);
   return from_file("--gradients", options.gradients, [&] { return bucketing::gradients_of_csv(text); });
+}
+
+NamedGradients gradients_of(const BucketsOptions& options) {
+  if (options.gradients.empty())
+    throw InvalidArgument("--gradients: it names no file; name,elements,dtype begins a table");
+  NamedGradients named = read_gradients(options);
+  if (named.gradients.empty())
+    throw InvalidArgument(fmt::format(
+        "--gradients {}: there is no gradient in it; a table has a line for each after name,elements,dtype",
+        options.gradients));
+  return named;
 }
 
 // The gradients as they become ready: a name a line. Empty without a file.
@@ -112,21 +149,54 @@ bucketing::MegatronOptions megatron_options(const BucketsOptions& options) {
   return megatron;
 }
 
+void require_rule(const std::string& rule) {
+  constexpr std::array<std::string_view, 5> kRules{"torch", "megatron", "colossalai", "flat", "unfused"};
+  if (std::ranges::find(kRules, rule) == kRules.end())
+    throw InvalidArgument(fmt::format("--rule: there is no '{}'; there are {}", rule, fmt::join(kRules, ", ")));
+}
+
+bucketing::Alignment alignment_of(const BucketsOptions& options) {
+  const bucketing::MegatronOptions megatron = megatron_options(options);
+  if (!megatron.distributed_optimizer) return {};
+  return {.member = bucketing::kMegatronParameterStart,
+          .bucket = bucketing::megatron_bucket_multiple(*megatron.distributed_optimizer)};
+}
+
 Plan planned(const BucketsOptions& options, const NamedGradients& named, const std::vector<int>& order) {
-  const bool has_details = options.pad_for_bandwidth || !options.instances.empty();
-  if (options.rule != "megatron" && (!options.distributed_optimizer.empty() || has_details))
-    throw InvalidArgument("--distributed-optimizer, --instances, --pad-for-bandwidth: they are of --rule megatron");
-  if (has_details && options.distributed_optimizer.empty())
-    throw InvalidArgument("--instances, --pad-for-bandwidth: they need --distributed-optimizer");
   if (options.rule == "torch")
     return order.empty() ? reversed(bucketing::plan_by_size(named.gradients, limits_of(options)))
                          : bucketing::plan_by_size(named.gradients, limits_of(options), order);
   if (options.rule == "flat") return bucketing::plan_flat(named.gradients, order);
   if (options.rule == "unfused") return bucketing::plan_unfused(named.gradients, order);
   if (options.rule == "colossalai") return bucketing::plan_as_colossalai(named.gradients, order);
-  if (options.rule == "megatron") return bucketing::plan_as_megatron(named.gradients, megatron_options(options));
-  throw InvalidArgument(
-      fmt::format("--rule: there is no '{}'; there are torch, megatron, colossalai, flat, unfused", options.rule));
+  return bucketing::plan_as_megatron(named.gradients, megatron_options(options));
+}
+
+// What a plan is held to beside what all are: what was asked for, and the alignment that it says itself.
+bucketing::PlanRules rules_of(const BucketsOptions& options, std::size_t gradients, const std::vector<int>& order,
+                              const bucketing::Alignment& of_plan) {
+  const bool is_aligned = !options.distributed_optimizer.empty();
+  const bucketing::Alignment alignment = is_aligned ? alignment_of(options) : of_plan;
+  bucketing::PlanRules rules{.member_alignment = alignment.member, .bucket_alignment = alignment.bucket};
+  if (!order.empty()) rules.ready = order;
+  if (!was_given(options, "--rule")) return rules;
+  const bool is_megatron = options.rule == "megatron";
+  if (!is_megatron) rules.member_alignment = rules.bucket_alignment = 1;  // no other rule pads
+  std::vector<int> planned = order;
+  if (order.empty() || is_megatron) {
+    planned.resize(gradients);
+    std::iota(planned.begin(), planned.end(), 0);
+  }
+  if (is_megatron) {
+    std::ranges::reverse(planned);  // buckets may have any size: a plan does not say which was asked for
+  } else if (options.rule == "torch") {
+    rules.limits = limits_of(options);
+    rules.planned_in_reverse = order.empty();
+  } else {
+    rules.limits = {options.rule == "unfused" ? 0 : std::numeric_limits<std::int64_t>::max()};
+  }
+  rules.order = std::move(planned);
+  return rules;
 }
 
 std::string table_of(const Plan& plan, const NamedGradients& named) {
@@ -187,29 +257,45 @@ std::string name_of_gradient(const NamedGradients& named, int gradient) {
   return name == fmt::format("gradient {}", gradient) ? std::string() : fmt::format(" ('{}')", name);
 }
 
-int checked(const BucketsOptions& options, const NamedGradients& named) {
+int checked(const BucketsOptions& options, const NamedGradients& named, const std::vector<int>& order) {
   const json value = parsed("--check", options.check);
-  const Plan plan = from_file("--check", options.check, [&] { return bucketing::plan_of_json(value); });
-  const auto problems = bucketing::check_plan(plan, named.gradients);
+  const auto [plan, form] =
+      from_file("--check", options.check, [&] { return bucketing::plan_of_any_form(value, named); });
+  const bucketing::Alignment of_plan =
+      from_file("--check", options.check, [&] { return bucketing::alignment_of_json(value); });
+  const bucketing::PlanRules rules = rules_of(options, named.gradients.size(), order, of_plan);
+  const auto problems = bucketing::check_plan(plan, named.gradients, rules);
   const bool is_right = bucketing::is_right(problems);
   std::string text;
   for (const bucketing::PlanProblem& problem : problems) {
     text += fmt::format("{}: {}: {}{}\n", problem.severity == bucketing::Severity::error ? "error" : "warning",
                         bucketing::name_of(problem.fault), problem.message, name_of_gradient(named, problem.gradient));
   }
-  write(options, text + fmt::format("{}: {}: {} buckets, {} gradients, {} problems\n", is_right ? "OK" : "NOT OK",
-                                    options.check, plan.buckets.size(), named.gradients.size(), problems.size()));
+  const bool is_padded = rules.member_alignment > 1 || rules.bucket_alignment > 1;
+  const bool has_gap = std::ranges::count(problems, bucketing::PlanFault::gap, &bucketing::PlanProblem::fault) > 0;
+  if (has_gap && !is_padded)
+    text += "padding is a gap where nothing says what it is for: --distributed-optimizer RANKS does\n";
+  const std::string held = is_padded ? fmt::format("members at multiples of {} elements, buckets of multiples of {}, ",
+                                                   rules.member_alignment, rules.bucket_alignment)
+                                     : std::string();
+  write(options, text + fmt::format("{}: {}{}: {} buckets, {} gradients, {}{} problems\n", is_right ? "OK" : "NOT OK",
+                                    options.check, form.empty() ? "" : ", " + form, plan.buckets.size(),
+                                    named.gradients.size(), held, problems.size()));
   return is_right ? 0 : 1;
 }
 
 int run_buckets(const BucketsOptions& options) {
   if (options.format != "text" && options.format != "json" && options.format != "svg")
     throw InvalidArgument(fmt::format("--format: there is no '{}'; there are text, json and svg", options.format));
+  require_rule(options.rule);
+  refuse_without_effect(options);
+  (void)limits_of(options);
+  (void)alignment_of(options);
   const NamedGradients named = gradients_of(options);
-  if (!options.check.empty()) return checked(options, named);
   const std::vector<int> order = order_of(options, named);
+  if (!options.check.empty()) return checked(options, named, order);
   const Plan plan = planned(options, named, order);
-  write(options, options.format == "json"  ? bucketing::json_of(plan).dump() + '\n'
+  write(options, options.format == "json"  ? bucketing::json_of(plan, alignment_of(options)).dump() + '\n'
                  : options.format == "svg" ? picture_of(options, plan, named, order)
                                            : table_of(plan, named));
   return 0;
@@ -226,21 +312,26 @@ Command add_buckets(CLI::App& app, const Program&) {
                    "The gradients in the order of registration: a table with columns name, elements, dtype, device, "
                    "group, sparse, or .json")
       ->type_name("FILE");
-  CLI::Option* const rule = command->add_option("--rule", options->rule, "torch, megatron, colossalai, flat or unfused")
-                                ->capture_default_str();
+  command
+      ->add_option("--rule", options->rule,
+                   "torch, megatron, colossalai, flat or unfused; with --check, the rule that the plan is held to")
+      ->capture_default_str();
   command->add_option("--limits", options->limits, "Bytes of torch's buckets, the last for ever: 100, 64KiB, 25MiB")
       ->type_name("LIST")
       ->capture_default_str();
   command
       ->add_option("--check", options->check,
-                   "Whether the plan in this file covers each gradient once, at a place of its own")
-      ->type_name("FILE")
-      ->excludes(rule);
-  command->add_option("--order", options->order, "The names of all gradients as a backward makes them, one a line")
+                   "Whether the plan in this file covers each gradient once, at a place of its own: ours as JSON, "
+                   "Megatron-core's layout, DDP's logging data or Paddle's groups")
+      ->type_name("FILE");
+  command
+      ->add_option("--order", options->order,
+                   "The names of all gradients as a backward makes them, one a line; with --check, buckets that wait for "
+                   "others are warned of")
       ->type_name("FILE");
   command
       ->add_option("--distributed-optimizer", options->distributed_optimizer,
-                   "Pad megatron's buckets for a distributed optimizer of so many ranks")
+                   "Pad megatron's buckets for a distributed optimizer of so many ranks; with --check, hold a plan to it")
       ->type_name("RANKS");
   command
       ->add_option("--instances", options->instances,
@@ -258,7 +349,11 @@ Command add_buckets(CLI::App& app, const Program&) {
   command->add_option("--out", options->out,
                       "A file in place of standard output; in a folder, buckets.txt, .json or .svg");
   command->footer("Example: plumbline buckets --gradients gradients.csv --rule torch --limits 1MiB,25MiB");
-  return [options] { return run_buckets(*options); };
+  return [options, command] {
+    for (const CLI::Option* option : command->get_options())
+      if (option->count() > 0) options->given.push_back(option->get_name());
+    return run_buckets(*options);
+  };
 }
 
 }  // namespace plumbline::cli

@@ -253,6 +253,8 @@ TRAINING_REFUSALS = [
     ("schedule", 2, "--name: it names no schedule"),
     ("schedule --name 1f1c --stages 4 --micro-batches 8", 2, "--name '1f1c': no such schedule; did you mean 1f1b?"),
     ("schedule --name zbh1 --stages 4 --micro-batches 8", 2, "did you mean zb-h1?"),
+    ("schedule --name ZBVZeroBuble --stages 4 --micro-batches 8", 2, "did you mean zbv?"),
+    ("schedule --name Interleaved1F1 --stages 4 --micro-batches 8", 2, "did you mean interleaved?"),
     ("schedule --name gpipe --micro-batches 8", 2, "--stages: it is needed"),
     ("schedule --name gpipe --stages 4", 2, "--micro-batches: it is needed"),
     ("schedule --name gpipe --stages 4 --micro-batches 0", 2, "--micro-batches: it is 1 or more, got 0"),
@@ -1107,7 +1109,7 @@ class Commands(unittest.TestCase):
 
     def test_schedule_lists_its_names(self):
         lines = self.schedule("--list").splitlines()
-        self.assertEqual([line.split()[0] for line in lines[:-1]],
+        self.assertEqual([line.split()[0] for line in lines[:-2]],
                          ["gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble", "zbv",
                           "v-half", "v-min", "dualpipev", "forward-only", "auto"])
 
@@ -1138,6 +1140,25 @@ class Commands(unittest.TestCase):
                 text = self.check_schedule(csv, *arguments, status=1)
                 self.assertTrue(text.startswith(words) or "\n" + words in text, text)
                 self.assertIn("\nNOT VALID: s.csv: ", text)
+
+    def test_a_verdict_counts_problems_that_are_not_listed(self):
+        (Path(self.folder) / "short.csv").write_text("0F0,0B0\n")
+        self.assertEqual(self.run_plumbline("schedule", "--check", "short.csv", "--micro-batches", "41"), 1, self.done.stderr)
+        lines = self.done.stdout.splitlines()
+        self.assertEqual(len([line for line in lines if line.startswith("error missing: ")]), 20)
+        self.assertIn("and 60 more", lines)
+        self.assertIn("80 errors, 0 warnings", self.done.stdout)
+
+    def test_schedules_have_several_names(self):
+        shape = ("--stages", "2", "--micro-batches", "4", "--format", "csv")
+        for names in (("1f1b", "1F1B", "Schedule1F1B"), ("interleaved", "interleaved-1f1b", "Interleaved1F1B", "INTERLEAVED1F1B"),
+                      ("gpipe", "GPipe"), ("looped-bfs", "LoopedBFS"), ("interleaved-zero-bubble", "interleaved-zb", "InterleavedZeroBubble"),
+                      ("zbv", "ZBVZeroBubble", "ScheduleZBVZeroBubble"), ("dualpipev", "DualPipeV")):
+            plans = set()
+            for name in names:
+                self.assertEqual(self.run_plumbline("schedule", "--name", name, *shape), 0, self.done.stderr)
+                plans.add(self.done.stdout)
+            self.assertEqual(len(plans), 1, names)
 
     def test_schedules_that_are_none(self):
         for csv, arguments, words in (
@@ -1273,12 +1294,104 @@ class Commands(unittest.TestCase):
         self.buckets(*megatron, "--instances", "4", status=2)
         self.assertIn("6 ranks in 4 instances of the distributed optimizer", self.done.stderr)
         self.buckets("--gradients", "gradients.csv", "--rule", "megatron", "--instances", "2", status=2)
-        self.assertIn("they need --distributed-optimizer", self.done.stderr)
+        self.assertIn("--instances: it needs --distributed-optimizer", self.done.stderr)
         self.buckets("--gradients", "gradients.csv", "--distributed-optimizer", "3", status=2)
-        self.assertIn("they are of --rule megatron", self.done.stderr)
+        self.assertIn("--distributed-optimizer: it is of --rule megatron", self.done.stderr)
         (folder / "gradients.csv").write_text("name,elements,dtype\na,100,f32\na,100,f32\n")
         self.buckets("--gradients", "gradients.csv", status=2)
         self.assertIn("--gradients gradients.csv: gradients, line 3: the name 'a' is that of gradients, line 2 already", self.done.stderr)
+
+    def test_buckets_of_a_plan_that_is_padded_and_of_one_that_is_not(self):
+        folder = Path(self.folder)
+        (folder / "gradients.csv").write_text("name,elements,dtype\nembed,30,f32\nfc1,21,f32\nfc2,20,f32\nhead,15,f32\n")
+        plan = self.buckets("--gradients", "gradients.csv", "--rule", "megatron", "--distributed-optimizer", "4", "--format", "json")
+        (folder / "padded.json").write_text(plan)
+        check = ("--gradients", "gradients.csv", "--check")
+        for options in ((), ("--distributed-optimizer", "4"), ("--rule", "megatron"), ("--rule", "megatron", "--distributed-optimizer", "4")):
+            self.assertIn("members at multiples of 64 elements, buckets of multiples of 128, 0 problems",
+                          self.buckets(*check, "padded.json", *options))
+        # Of 384 ranks a bucket has a multiple of lcm(384, 128).
+        self.assertIn("error: alignment: bucket 0 has 256 elements, no multiple of 384",
+                      self.buckets(*check, "padded.json", "--distributed-optimizer", "384", status=1))
+        (folder / "plain.json").write_text('{"schema": 1, "buckets": [{"dtype": "f32", "elements": 35, "members": [[3, 0], [2, 15]]},'
+                                           ' {"dtype": "f32", "elements": 51, "members": [[1, 0], [0, 21]]}]}')
+        (folder / "layout.json").write_text('{"param_index": [[56, 86, 1], [35, 56, 1], [15, 35, 0], [0, 15, 0]], "bucket_indices": [[0, 35], [35, 86]]}')
+        for file in ("plain.json", "layout.json"):
+            self.assertIn("0 problems", self.buckets(*check, file))
+            text = self.buckets(*check, file, "--distributed-optimizer", "4", status=1)
+            self.assertIn("error: alignment: bucket 0 has 35 elements, no multiple of 128\n"
+                          "error: alignment: gradient 2 starts at element 15 of bucket 0, no multiple of 64 ('fc2')\n", text)
+        # A layout does not say what its padding is for.
+        (folder / "layout.json").write_text('{"param_index": [[192, 222, 0], [128, 149, 0], [64, 84, 0], [0, 15, 0]], "bucket_indices": [[0, 256]]}')
+        self.assertIn("--distributed-optimizer RANKS does", self.buckets(*check, "layout.json", status=1))
+        self.assertIn("Megatron-core's layout: 1 buckets", self.buckets(*check, "layout.json", "--distributed-optimizer", "4"))
+
+    def test_buckets_of_what_others_write_about_theirs(self):
+        folder = Path(self.folder)
+        (folder / "gradients.csv").write_text("name,elements,dtype\nembed,30,f32\nfc1,21,f32\nfc2,20,f32\nhead,15,f32\n")
+        for file, form, value in (
+                ("rebuilt.json", "DDP's logging data", {"world_size": 2, "rank": 0, "num_parameter_tensors": 4, "total_parameter_size_bytes": 344,
+                 "bucket_sizes": "344", "rebuilt_bucket_sizes": "140, 204", "rebuilt_per_bucket_param_indices": "3 2, 1 0", "backend_name": "gloo"}),
+                ("sizes.json", "DDP's logging data", {"bucket_sizes": "140, 204", "num_parameter_tensors": 4}),
+                ("groups.json", "Paddle's groups", [{"gradients": ["head", "fc2"], "numel": 35, "ring_id": 12}, {"gradients": ["fc1", "embed"]}]),
+                ("pass.json", "Paddle's groups", {"case": "mlp", "groups": [{"gradients": ["head", "fc2", "fc1", "embed"]}]})):
+            (folder / file).write_text(json.dumps(value))
+            self.assertIn(f"OK: {file}, {form}: ", self.buckets("--gradients", "gradients.csv", "--check", file))
+        (folder / "groups.json").write_text('[{"gradients": ["head", "fc2"]}, {"gradients": ["fc2", "embed"]}]')
+        text = self.buckets("--gradients", "gradients.csv", "--check", "groups.json", status=1)
+        self.assertIn("error: missing: gradient 1 is in no bucket ('fc1')\nerror: doubled: gradient 2 is in 2 places ('fc2')\n", text)
+        for wrong, words in (('{"a": 1}', "a plan must have buckets (ours), param_index and bucket_indices (Megatron-core's layout)"),
+                             ("3", "got 3"), ("{", "it is no JSON"), ('{"buckets": 3}', "plan.buckets must be a list, got 3"),
+                             ('{"buckets": [], "member_alignment": 0}', "plan.member_alignment must be 1 or more, got 0"),
+                             ('{"param_index": []}', "layout.param_index has 0 parameters; there are 4 gradients"),
+                             ('{"bucket_sizes": "141, 203"}', "a bucket of 203 bytes is none of these gradients"),
+                             ('[{"gradients": ["x"]}]', "has 'x', and no gradient is called so")):
+            (folder / "wrong.json").write_text(wrong)
+            self.buckets("--gradients", "gradients.csv", "--check", "wrong.json", status=2)
+            self.assertIn("--check wrong.json: ", self.done.stderr)
+            self.assertIn(words, self.done.stderr)
+
+    def test_buckets_hold_a_plan_to_a_rule(self):
+        folder = Path(self.folder)
+        (folder / "gradients.csv").write_text("name,elements,dtype\na,100,f32\nb,100,f32\nc,100,f16\nd,100,f32\n")
+        (folder / "order.txt").write_text("b\nd\na\nc\n")
+        rules = {"torch": ("--limits", "800"), "megatron": (), "colossalai": (), "flat": (), "unfused": ()}
+        for rule, options in rules.items():
+            for order in ((), ("--order", "order.txt")):
+                if rule == "megatron" and order:
+                    continue
+                (folder / f"{rule}.json").write_text(self.buckets("--gradients", "gradients.csv", "--rule", rule, *options, *order, "--format", "json"))
+                self.assertIn("OK", self.buckets("--gradients", "gradients.csv", "--check", f"{rule}.json", "--rule", rule, *options, *order))
+        check = ("--gradients", "gradients.csv", "--check")
+        self.assertIn("error: cap: bucket ", self.buckets(*check, "unfused.json", "--rule", "torch", "--limits", "800", "--order", "order.txt", status=1))
+        self.assertIn("error: cap: bucket ", self.buckets(*check, "flat.json", "--rule", "unfused", "--order", "order.txt", status=1))
+        self.assertIn("error: order: gradient ", self.buckets(*check, "flat.json", "--rule", "megatron", status=1))
+        (folder / "order.txt").write_text("c\na\nb\nd\n")
+        self.assertIn("warning: waits: bucket ", self.buckets(*check, "unfused.json", "--order", "order.txt"))
+
+    def test_buckets_refuse_options_that_would_be_ignored(self):
+        folder = Path(self.folder)
+        (folder / "gradients.csv").write_text("name,elements,dtype\na,100,f32\n")
+        (folder / "order.txt").write_text("a\n")
+        (folder / "plan.json").write_text('{"buckets": [{"dtype": "f32", "elements": 100, "members": [[0, 0]]}]}')
+        for options, words in (("--rule flat --limits 1MiB", "--limits: it is of --rule torch"),
+                               ("--check plan.json --limits 1MiB", "--limits: it is of --rule torch"),
+                               ("--check plan.json --rule flat --distributed-optimizer 2", "--distributed-optimizer: it is of --rule megatron"),
+                               ("--check plan.json --pad-for-bandwidth", "--pad-for-bandwidth: it needs --distributed-optimizer"),
+                               ("--check plan.json --distributed-optimizer 0", "--distributed-optimizer: 0 ranks; there must be 1 or more"),
+                               ("--check plan.json --format json", "--format: the report of --check is text"),
+                               ("--check plan.json --ranks 4", "--ranks: it is of --format svg"),
+                               ("--backward 1", "--backward: it is of --format svg"),
+                               ("--rule megatron --order order.txt", "--order: --rule megatron goes from the last gradient to the first")):
+            self.buckets("--gradients", "gradients.csv", *options.split(), status=2)
+            self.assertIn(words, self.done.stderr)
+        for empty in ("", "name,elements,dtype\n"):
+            (folder / "empty.csv").write_text(empty)
+            self.buckets("--gradients", "empty.csv", status=2)
+            self.assertIn("--gradients empty.csv: there is no gradient in it", self.done.stderr)
+        (folder / "empty.json").write_text("[]")
+        self.buckets("--gradients", "empty.json", status=2)
+        self.assertIn("--gradients empty.json: there is no gradient in it", self.done.stderr)
 
     def test_buckets_as_a_picture(self):
         (Path(self.folder) / "gradients.csv").write_text("name,elements,dtype\na<b,1000000,f32\nb,500000,f32\n")
@@ -1364,14 +1477,41 @@ class Commands(unittest.TestCase):
         self.assertIn("closed by the limit at op", self.pass_of(self.step(), "--max-fuse-numel", "4"))
 
     def test_pass_checks_for_races(self):
-        self.assertIn("OK: 0 races before the pass, 0 behind it", self.pass_of(self.step(), "--check"))
+        self.assertIn("OK: 0 races before the pass, 0 after it", self.pass_of(self.step(), "--check"))
         hidden = self.step()
         hidden["ops"][5]["attrs"]["op_role"] = 0  # an op of the forward in the backward, behind the first reduction
-        self.assertIn("OK: 0 races before the pass, 0 behind it", self.pass_of(hidden, "--check"))
+        self.assertIn("OK: 0 races before the pass, 0 after it", self.pass_of(hidden, "--check"))
         hidden["ops"].insert(8, dict(hidden["ops"][0], inputs={"X": ["x"]}, outputs={"Out": ["y@GRAD"]}))
         text = self.pass_of(hidden, "--check", "--convention", "paddle", status=1)
-        self.assertIn("race behind the pass: w@GRAD: op", text)
+        self.assertIn("race after the pass: w@GRAD: op", text)
         self.assertIn("NOT OK: 0 races before the pass", text)
+
+    # Both gradients in one variable, whose reduction stands before the op that makes the second of them.
+    def test_pass_checks_that_no_gradient_is_made_after_its_buckets_reduction(self):
+        def fused(reduced_at, copies, coalesced_at=2):
+            program = self.step()
+            names = ["w@GRAD", "b@GRAD"]
+            ops = [op for op in program["ops"] if op["type"] not in ("all_reduce", "scale")]  # relu, fill, two derivatives, two updates
+            reduction = dict(program["ops"][3], inputs={"x": ["fused"]}, outputs={"out": ["fused"]})
+            ops.insert(reduced_at, reduction)
+            ops.insert(coalesced_at, {"type": "coalesce_tensor", "inputs": {"Input": names}, "outputs": {"Output": names, "FusedOutput": ["fused"]},
+                                      "attrs": {"op_role": 1, "copy_data": copies, "dtype": "float32"}})
+            program["vars"].append({"name": "fused", "shape": [8], "dtype": "float32", "persistable": False, "parameter": False})
+            return dict(program, ops=ops)
+        for copies in (False, True):
+            self.assertIn("OK: 0 races before the pass, 0 after it", self.pass_of(fused(4, copies), "--check"))
+            text = self.pass_of(fused(3, copies), "--check", status=1)
+            self.assertEqual(text, "error: used_before_written: op 4 (all_reduce) reads 'b@GRAD', which is a part of 'fused', before op 5 (relu_grad), "
+                                   "the first to write it\nNOT OK: 1 error in the order of ops; the pass is not applied\n")
+            found = json.loads(self.pass_of(fused(3, copies), "--check", "--format", "json", status=1))["problems"]
+            self.assertEqual([(one["fault"], one["op"], one["variable"]) for one in found], [("used_before_written", 4, "b@GRAD")])
+            self.pass_of(fused(3, copies), status=2)
+            self.assertIn("op 4 (all_reduce) reads 'b@GRAD', which is a part of 'fused', before op 5 (relu_grad)", self.done.stderr)
+        # What was made before the memory became one is there only where it is copied.
+        self.assertIn("OK: 0 races before the pass, 0 after it", self.pass_of(fused(4, True, coalesced_at=3), "--check"))
+        text = self.pass_of(fused(4, False, coalesced_at=3), "--check", status=1)
+        self.assertIn("error: not_copied: op 5 (all_reduce) reads 'w@GRAD', which is a part of 'fused', after op 3 (coalesce_tensor), "
+                      "which does not copy what op 2 (relu_grad) wrote\n", text)
 
     def test_pass_refuses_programs_that_cannot_run(self):
         def changed(change):
@@ -1384,7 +1524,7 @@ class Commands(unittest.TestCase):
                 ('{"vars": [],\n "ops": [,]}', "program program.json, line 2, column 10: this is not JSON"),
                 (changed(lambda one: one["ops"][0].update(type="rellu")), "op 0 has the type 'rellu', which is not known"),
                 (changed(lambda one: one["ops"][0]["inputs"].update(Z=["x"])), "op 0 (relu) has inputs 'Z'; there are X"),
-                (early, "op 0 (scale) reads 'w@GRAD' ahead of op 3 (relu_grad), the first to write it"),
+                (early, "op 0 (scale) reads 'w@GRAD' before op 3 (relu_grad), the first to write it"),
                 (cycle, "which needs what it makes itself"),
                 (changed(lambda one: one["rings"].pop("12")), "runs over ring 12, and there is no such ring"),
                 (changed(lambda one: one["vars"][0].update(shape=[-4])), "program program.json.vars[0]"),

@@ -57,7 +57,7 @@ Asked asked_in(const PassCommand& command) {
   Asked asked{.program = program::program_of_json(value, name),
               .rings = program::rings_of_json(rings, name + ": rings")};
   try {
-    require_valid(asked.program, asked.rings);
+    require_valid(asked.program, asked.rings, {.order = !command.check});  // of the order --check is to report
   } catch (const program::InvalidProgram& error) {
     throw InvalidArgument(fmt::format("{}: {}", name, error.what()));
   }
@@ -146,11 +146,38 @@ void write(const PassCommand& command, const std::string& text) {
   fmt::print("written: {}\n", file.string());
 }
 
+json json_of(const std::vector<program::ProgramProblem>& problems) {
+  json list = json::array();
+  for (const program::ProgramProblem& problem : problems)
+    list.push_back({{"fault", name_of(problem.fault)},
+                    {"op", problem.op},
+                    {"variable", problem.variable},
+                    {"message", problem.message}});
+  return list;
+}
+
+// A program whose ops read what is not written yet is no subject of a pass.
+int report_order(const PassCommand& command, const std::vector<program::ProgramProblem>& problems) {
+  if (command.format == "json") {
+    write(command, json{{"problems", json_of(problems)}}.dump() + '\n');
+    return 1;
+  }
+  std::string text;
+  for (const program::ProgramProblem& problem : problems)
+    text += fmt::format("error: {}: {}\n", name_of(problem.fault), problem.message);
+  write(command, text + fmt::format("NOT OK: {} error{} in the order of ops; the pass is not applied\n", problems.size(),
+                                    problems.size() == 1 ? "" : "s"));
+  return 1;
+}
+
 int run_pass(const PassCommand& command) {
   if (command.format != "text" && command.format != "json")
     throw InvalidArgument(fmt::format("--format: there is no '{}'; there are text and json", command.format));
   const program::PassOptions options = options_of(command);
   const Asked asked = asked_in(command);
+  if (command.check)
+    if (const auto problems = find_problems(asked.program, asked.rings); !problems.empty())
+      return report_order(command, problems);
   const program::PassResult result = apply_data_parallel_pass(asked.program, asked.rings, options);
   std::vector<OpChange> changes;
   if (command.diff) changes = changes_between(asked.program.ops, result.program.ops);
@@ -165,8 +192,8 @@ int run_pass(const PassCommand& command) {
     std::string text = command.diff ? text_of(changes) : text_of(result.program);
     text += summary_of(result);
     if (command.check)
-      text += text_of(before, "before the pass") + text_of(after, "behind the pass") +
-              fmt::format("{}: {} races before the pass, {} behind it\n", after.empty() ? "OK" : "NOT OK",
+      text += text_of(before, "before the pass") + text_of(after, "after the pass") +
+              fmt::format("{}: {} races before the pass, {} after it\n", after.empty() ? "OK" : "NOT OK",
                           before.size(), after.size());
     write(command, text);
   }
@@ -196,7 +223,8 @@ Command add_pass(CLI::App& app, const Program&) {
   command->add_flag("--keep-scaling", options->keeps_scaling, "Leave the scaling of gradients where it is");
   command->add_flag("--diff", options->diff, "Show the ops that are gone and those that are new in place of all");
   command->add_flag("--check", options->check,
-                    "Whether ops touch memory in an order that nothing keeps; 1 where some do");
+                    "Whether ops read what is written later, or touch memory in an order that nothing keeps; 1 where some "
+                    "do");
   command->add_option("--format", options->format, "text or json")->capture_default_str();
   command->add_option("--out", options->out, "A file in place of standard output; in a folder, pass.txt or .json");
   command->footer("Example: plumbline pass program.json --diff --check");

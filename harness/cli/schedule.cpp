@@ -246,7 +246,9 @@ void write_schedule(const ScheduleOptions& options, ScheduleRequest request) {
 void list_schedules() {
   for (const schedules::Family family : schedules::families())
     fmt::print("{:<24} {}\n", schedules::name_of(family), rule_of(family));
-  fmt::print("--stages counts ranks; --chunks is how many of the model's stages each of them has.\n");
+  fmt::print("--stages counts ranks; --chunks is how many of the model's stages each of them has.\n"
+             "PyTorch's names (1F1B, Interleaved1F1B, ZBVZeroBubble) and those of run specifications (interleaved-1f1b) "
+             "are taken, too, in upper and lower case.\n");
 }
 
 // Where the stages' ranks are told, nothing has to be inferred, and what does not fit is a finding.
@@ -285,12 +287,7 @@ std::string deadlock_text(const CheckReport& report) {
 
 std::string check_text(const ScheduleOptions& options, const Schedule& schedule, const CheckReport& report) {
   std::string text;
-  std::size_t errors = 0;
-  for (const schedules::Problem& problem : report.problems) {
-    text += to_string(problem) + '\n';
-    errors += problem.severity == schedules::ProblemSeverity::error ? 1 : 0;
-  }
-  const std::size_t warnings = report.problems.size() - errors;
+  for (const schedules::Problem& problem : report.problems) text += to_string(problem) + '\n';
   if (report.omitted > 0) text += fmt::format("and {} more\n", report.omitted);
   std::size_t actions = 0;
   for (const auto& row : schedule.ranks) actions += row.size();
@@ -298,7 +295,7 @@ std::string check_text(const ScheduleOptions& options, const Schedule& schedule,
       fmt::format("{}: {}: {} on {}, {}, {}; {}; {}, {}\n", report.valid() ? "VALID" : "NOT VALID", options.check,
                   counted(static_cast<std::size_t>(schedule.stages), "stage"), counted(schedule.ranks.size(), "rank"),
                   counted(static_cast<std::size_t>(schedule.micro_batches), "micro-batch"), counted(actions, "cell"),
-                  deadlock_text(report), counted(errors, "error"), counted(warnings, "warning"));
+                  deadlock_text(report), counted(report.errors, "error"), counted(report.warnings, "warning"));
   constexpr std::size_t kShown = 64;
   if (!report.peak_activations.empty() && report.peak_activations.size() <= kShown)
     text += fmt::format("peak activations by rank: {}\n", fmt::join(report.peak_activations, " "));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -26,13 +27,15 @@ Lowering lowering_of(const std::string& name) {
 }
 
 Family family_named(const std::string& name, const std::string& option) {
+  if (const auto family = schedules::find_family(name)) return *family;
+  // Of all names in one case: a misspelt name of PyTorch's is nearest to PyTorch's.
   std::vector<std::string> names;
-  for (const Family family : schedules::families()) {
-    if (schedules::name_of(family) == name) return family;
-    names.emplace_back(schedules::name_of(family));
-  }
+  for (const auto& [known, family] : schedules::family_names()) names.push_back(known);
+  std::string sought = name;
+  std::ranges::transform(sought, sought.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  const std::string nearest = mutants::nearest_names(sought, std::move(names), 1).front();
   throw NotFound(fmt::format("{} '{}': no such schedule; did you mean {}? plumbline schedule --list names all", option,
-                             name, mutants::nearest_names(name, std::move(names), 1).front()));
+                             name, schedules::name_of(*schedules::find_family(nearest))));
 }
 
 std::string_view rule_of(Family family) {

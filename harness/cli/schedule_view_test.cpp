@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
@@ -111,12 +112,15 @@ TEST(ScheduleView, ticks_are_round_and_few) {
 }
 
 TEST(ScheduleView, a_wrong_name_is_answered_with_the_nearest) {
-  try {
-    (void)family_named("zb-h3");
-    FAIL();
-  } catch (const NotFound& error) {
-    EXPECT_NE(std::string(error.what()).find("did you mean zb-h1"), std::string::npos) << error.what();
-  }
+  for (const auto& [wrong, nearest] : {std::pair{"zb-h3", "zb-h1"}, {"ZBVZeroBuble", "zbv"}, {"1F1", "1f1b"},
+                                       {"Interleaved1F1", "interleaved"}, {"ScheduleGPip", "gpipe"}})
+    try {
+      (void)family_named(wrong);
+      ADD_FAILURE() << wrong;
+    } catch (const NotFound& error) {
+      EXPECT_NE(std::string(error.what()).find(fmt::format("did you mean {}?", nearest)), std::string::npos)
+          << error.what();
+    }
 }
 
 TEST(ScheduleView, pictures_beyond_the_stated_size_are_refused) {

@@ -34,6 +34,12 @@ RewriteAnswer checks_with(std::function<void(RaceSteps&)> change) {
   });
 }
 
+bool copies_members(const json& ops) {
+  return std::ranges::any_of(ops, [](const json& op) {
+    return op.at("type") == "coalesce_tensor" && op.at("attrs").value("copy_data", false);
+  });
+}
+
 bool has_left(const Op& op) { return program::stream_of(op).starts_with("ring "); }
 
 std::vector<Mutant> checker_mutants() {
@@ -97,6 +103,19 @@ std::vector<Mutant> checker_mutants() {
        check + "bad_programs[fault=negative_shape]", "its rings are there",
        takes(kRaces, [](const json& args) { return !args.value("rings", json::object()).contains("12"); },
              {{"races", json::array()}})},
+      {"pass.race_takes_copies_for_produced", "PASS-092", "members that are copied are taken for produced",
+       "copy_data is taken for a gradient's value", check + "reduced_before_produced[copies=yes,late=1]",
+       check + "reduced_before_produced[copies=no,late=1]", "nothing is copied",
+       takes(kRaces, [](const json& args) { return copies_members(args.at("program").at("ops")); },
+             {{"races", json::array()}})},
+      {"pass.race_names_no_gradient", "PASS-092", "what is reduced too early is refused without a name",
+       "a message without its subject", check + "reduced_before_produced[copies=no,late=0]",
+       check + "bad_programs[fault=negative_shape]", "the refusal alone is asked for",
+       [](const std::string& op, const json&, json reply) {
+         if (op == kRaces && reply.contains("error"))
+           reply["error"]["message"] = "race_check: an op is out of order";
+         return reply;
+       }},
       {"pass.race_one_issuing_stream", "PASS-090", "all ops are issued to one stream", "execution_stream is not read",
        check + "recorded_by_paddle[programs=order]", check + "recorded_by_paddle[programs=entry]",
        "dependencies order what is fused", checks_with([](RaceSteps& steps) {

@@ -37,15 +37,8 @@ class Buffer {
 
  private:
   void take(const DistributedOptimizer& optimizer) {
-    if (optimizer.ranks < 1)
-      throw InvalidArgument(fmt::format("a group of {} ranks; there is one at least", optimizer.ranks));
     parameter_start_ = kMegatronParameterStart;
-    if (optimizer.instances < 1 || optimizer.ranks % optimizer.instances != 0)
-      throw InvalidArgument(
-          fmt::format("{} ranks in {} instances of the distributed optimizer; each has equally many, 1 or more",
-                      optimizer.ranks, optimizer.instances));
-    bucket_end_ = std::lcm(std::int64_t{optimizer.ranks / optimizer.instances}, kMegatronBucketEnd);
-    if (optimizer.pads_for_bandwidth) bucket_end_ = std::lcm(bucket_end_, kMegatronBandwidth);
+    bucket_end_ = megatron_bucket_multiple(optimizer);
     for (const int embedding : optimizer.shared_embedding) {
       if (embedding < 0 || static_cast<std::size_t>(embedding) >= elements_.size())
         throw InvalidArgument(fmt::format("the shared embedding is parameter {} of {}", embedding, elements_.size()));
@@ -118,6 +111,17 @@ void append(Plan& plan, const MegatronLayout& layout, std::span<const int> param
 }
 
 }  // namespace
+
+std::int64_t megatron_bucket_multiple(const DistributedOptimizer& optimizer) {
+  if (optimizer.ranks < 1)
+    throw InvalidArgument(fmt::format("a group of {} ranks; there is one at least", optimizer.ranks));
+  if (optimizer.instances < 1 || optimizer.ranks % optimizer.instances != 0)
+    throw InvalidArgument(
+        fmt::format("{} ranks in {} instances of the distributed optimizer; each has equally many, 1 or more",
+                    optimizer.ranks, optimizer.instances));
+  const std::int64_t multiple = std::lcm(std::int64_t{optimizer.ranks / optimizer.instances}, kMegatronBucketEnd);
+  return optimizer.pads_for_bandwidth ? std::lcm(multiple, kMegatronBandwidth) : multiple;
+}
 
 std::int64_t megatron_default_elements(int ranks) {
   return std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * ranks);

@@ -51,6 +51,10 @@ struct MegatronLayout {
   friend bool operator==(const MegatronLayout&, const MegatronLayout&) = default;
 };
 
+/// The elements that every bucket is a multiple of. Throws InvalidArgument for fewer than one rank, and for instances that the
+/// ranks are not divided into.
+[[nodiscard]] std::int64_t megatron_bucket_multiple(const DistributedOptimizer& optimizer);
+
 /// max(40,000,000, 1,000,000 x ranks), the size that is taken by default.
 [[nodiscard]] std::int64_t megatron_default_elements(int ranks);
 

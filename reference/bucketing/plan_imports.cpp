@@ -1,5 +1,7 @@
 // Plans of PyTorch, Megatron-LM and Paddle, from what those write about them.
+#include <algorithm>
 #include <charconv>
+#include <initializer_list>
 #include <map>
 #include <string_view>
 
@@ -236,6 +238,27 @@ Plan plan_of_paddle_groups(const json& value, std::span<const std::string> names
                                         plan.buckets.back().elements));
   }
   return plan;
+}
+
+// ---- whichever it is ----
+
+ReadPlan plan_of_any_form(const json& value, const NamedGradients& gradients) {
+  const auto has_any = [&](std::initializer_list<const char*> fields) {
+    return value.is_object() && std::ranges::any_of(fields, [&](const char* field) { return value.contains(field); });
+  };
+  if (has_any({"buckets", "schema"})) return {plan_of_json(value), ""};
+  if (has_any({"param_index", "bucket_indices"}))
+    return {plan_of_megatron_layout(value, gradients.gradients), "Megatron-core's layout"};
+  if (has_any({"bucket_sizes", "rebuilt_bucket_sizes", "rebuilt_per_bucket_param_indices", "num_parameter_tensors"}))
+    return {plan_of_ddp_logging(value, gradients.gradients), "DDP's logging data"};
+  if (value.is_array() || has_any({"groups"}))  // alone, or in all that is written of a pass
+    return {plan_of_paddle_groups(value.is_array() ? value : value.at("groups"), gradients.names, gradients.gradients),
+            "Paddle's groups"};
+  throw InvalidArgument(fmt::format(
+      "a plan must have buckets (ours), param_index and bucket_indices (Megatron-core's layout), bucket_sizes or "
+      "rebuilt_per_bucket_param_indices (DDP's logging data), or be a list of groups (Paddle's), got {}",
+      value.is_object() && !value.empty() ? fmt::format("an object with {}", value.begin().key())
+                                          : reading::excerpt(value)));
 }
 
 }  // namespace plumbline::bucketing

@@ -60,7 +60,7 @@ Bucket bucket_of(const json& value, const std::string& where) {
 Plan plan_of_json(const json& value) {
   const reading::Object object(value, "plan");
   if (object.integer("schema", 1) != 1) reading::refuse("plan.schema", "1", object.at("schema"));
-  object.expect_only({"schema", "buckets"});
+  object.expect_only({"schema", "buckets", "member_alignment", "bucket_alignment"});
   Plan plan;
   for (const json& one : reading::list(object.at("buckets"), "plan.buckets")) {
     const std::string where = fmt::format("plan.buckets[{}]", plan.buckets.size());
@@ -72,6 +72,24 @@ Plan plan_of_json(const json& value) {
     plan.buckets.push_back(bucket);
   }
   return plan;
+}
+
+Alignment alignment_of_json(const json& value) {
+  if (!value.is_object()) return {};
+  const reading::Object object(value, "plan");
+  const Alignment alignment{.member = object.integer("member_alignment", 1),
+                            .bucket = object.integer("bucket_alignment", 1)};
+  if (alignment.member < 1) reading::refuse("plan.member_alignment", "1 or more", object.at("member_alignment"));
+  if (alignment.bucket < 1) reading::refuse("plan.bucket_alignment", "1 or more", object.at("bucket_alignment"));
+  return alignment;
+}
+
+json json_of(const Plan& plan, const Alignment& alignment) {
+  json value = json_of(plan);
+  if (alignment == Alignment{}) return value;
+  value["member_alignment"] = alignment.member;
+  value["bucket_alignment"] = alignment.bucket;
+  return value;
 }
 
 // ---- gradients ----

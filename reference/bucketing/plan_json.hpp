@@ -3,7 +3,8 @@
 // Form    {"schema": 1, "buckets": [{"dtype": "f32", "device": "cpu", "group": 0, "sparse": false, "elements": 192,
 //          "limit_bytes": 1048576, "members": [[gradient, begin], ...]}, ...]}
 //         Buckets stand in launch order; places and sizes are elements. device, group, sparse and limit_bytes may be left out (cpu,
-//         0, false, 0). A plan that is read need not be right: that is for check_plan() to say.
+//         0, false, 0). A plan that is padded may say for which alignment, as "member_alignment" and "bucket_alignment". A plan
+//         that is read need not be right: that is for check_plan() to say.
 // Errors  InvalidArgument that names the field and what it must be; OutOfRange for numbers that 64 bits do not hold.
 #pragma once
 
@@ -20,6 +21,15 @@ namespace plumbline::bucketing {
 
 [[nodiscard]] nlohmann::json json_of(const Plan& plan);
 [[nodiscard]] Plan plan_of_json(const nlohmann::json& value);
+
+/// Elements: members start at multiples of the one, buckets are multiples of the other.
+struct Alignment {
+  std::int64_t member = 1, bucket = 1;
+  friend bool operator==(const Alignment&, const Alignment&) = default;
+};
+/// What a plan of our form says of its padding; 1 where it says nothing, as those of others do.
+[[nodiscard]] Alignment alignment_of_json(const nlohmann::json& value);
+[[nodiscard]] nlohmann::json json_of(const Plan& plan, const Alignment& alignment);
 
 /// What DDP's _get_ddp_logging_data() says of its buckets: those that it rebuilt, by their indices; before that their sizes alone,
 /// from which the members follow, since buckets are launched from the last to the first and gathered in the order of
@@ -43,5 +53,13 @@ struct NamedGradients {
 [[nodiscard]] NamedGradients gradients_of_json(const nlohmann::json& value);
 /// The same fields as the columns of a table, whose first line names them: name,elements,dtype.
 [[nodiscard]] NamedGradients gradients_of_csv(std::string_view text);
+
+/// A plan in whichever of these forms it is, and what that is called: empty for our own. Throws InvalidArgument, naming the
+/// forms, for what has none of them.
+struct ReadPlan {
+  Plan plan;
+  std::string form;
+};
+[[nodiscard]] ReadPlan plan_of_any_form(const nlohmann::json& value, const NamedGradients& gradients);
 
 }  // namespace plumbline::bucketing

@@ -10,12 +10,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "reference/program/steps.hpp"
+
 namespace plumbline::program {
 
 std::string_view name_of(ProgramFault fault) {
-  constexpr std::array<std::string_view, 8> kNames{
+  constexpr std::array<std::string_view, 9> kNames{
       "undeclared_variable", "shape",        "unknown_op",          "unknown_slot",
-      "missing_ring",        "unknown_ring", "used_before_written", "cyclic_dependency"};
+      "missing_ring",        "unknown_ring", "used_before_written", "cyclic_dependency",
+      "not_copied"};
   return kNames[static_cast<std::size_t>(fault)];
 }
 
@@ -101,18 +104,115 @@ void find_bad_ring(const Program& program, const Rings& rings, int position, std
 
 // ---- order ----
 
-/// The first op that gives a variable a value, as far as that is not made of an older one.
-std::map<std::string, int> first_writers(const Program& program) {
-  std::map<std::string, int> writers;
-  for (int position = 0; const Op& op : program.ops) {
-    const std::vector<std::string> inputs = names_in(op.inputs);
-    const std::set<std::string> read(inputs.begin(), inputs.end());
-    for (const std::string& name : names_in(op.outputs))
-      if (!read.contains(name)) writers.try_emplace(name, position);
-    ++position;
-  }
-  return writers;
+constexpr std::string_view kCoalesceType = "coalesce_tensor";
+
+// What an op reads: a variable by its own name, or by that of the fused one that it is a part of.
+struct ReadName {
+  std::string name, whole;  // whole is empty: by its own
+};
+std::string words_of(const ReadName& read) {
+  return read.whole.empty() ? fmt::format("'{}'", read.name)
+                            : fmt::format("'{}', which is a part of '{}',", read.name, read.whole);
 }
+
+// Dependency ops and waits are there for their names; coalesce_tensor names the memory that it makes one.
+bool reads_and_writes(const Op& op) {
+  return op.type != kCoalesceType && op.type != "nop" && op.type != "c_wait_compute" && op.type != "c_wait_comm";
+}
+
+bool copies_members(const Op& coalesce) {
+  const auto found = coalesce.attributes.find("copy_data");
+  const bool* const value = found == coalesce.attributes.end() ? nullptr : std::get_if<bool>(&found->second);
+  return value != nullptr && *value;
+}
+
+// A variable that is read although its value stayed behind when its memory became a part of another one.
+struct NotCopied {
+  int reader = 0, coalesce = 0, writer = 0;
+  ReadName read;
+};
+
+// One walk through the ops: who is the first to give a variable a value that is not made of an older one, which parts an op
+// reads by the names of fused variables, and which values are lost.
+class MemoryWalk {
+ public:
+  explicit MemoryWalk(const Program& program) : program_(program) {
+    for (const Op& op : program.ops) {
+      take(op);
+      ++position_;
+    }
+  }
+  [[nodiscard]] const std::map<std::string, int>& writers() const { return writers_; }
+  [[nodiscard]] const std::vector<ReadName>& parts_read(int position) const {
+    static const std::vector<ReadName> kNone;
+    const auto found = parts_read_.find(position);
+    return found == parts_read_.end() ? kNone : found->second;
+  }
+  [[nodiscard]] const std::vector<NotCopied>& not_copied() const { return not_copied_; }
+
+ private:
+  void take(const Op& op) {
+    parts_.see(op);
+    if (op.type == kCoalesceType) {
+      has_parts_ = true;
+      empty_members(op);
+    }
+    const bool touches = reads_and_writes(op);
+    std::set<std::string> read;
+    for (const std::string& name : names_in(op.inputs)) {
+      read.insert(name);
+      if (!touches) continue;
+      note_read({.name = name, .whole = {}});
+      for (const std::string& part : parts_of(name)) {
+        read.insert(part);
+        note_read({.name = part, .whole = name});
+        parts_read_[position_].push_back({.name = part, .whole = name});
+      }
+    }
+    if (!touches && op.type != kCoalesceType) return;
+    for (const std::string& name : names_in(op.outputs)) {
+      note_written(name, read);
+      if (touches)
+        for (const std::string& part : parts_of(name)) note_written(part, read);
+    }
+  }
+  [[nodiscard]] std::vector<std::string> parts_of(const std::string& name) const {
+    if (!has_parts_) return {};
+    std::vector<std::string> parts = parts_.names({{"", {name}}});
+    if (parts.size() == 1 && parts.front() == name) parts.clear();
+    return parts;
+  }
+  void empty_members(const Op& coalesce) {
+    const auto members = coalesce.outputs.find("Output");
+    if (members == coalesce.outputs.end() || copies_members(coalesce)) return;
+    for (const std::string& name : members->second)
+      if (writers_.contains(name) && !persists(name)) emptied_by_[name] = position_;
+  }
+  void note_read(const ReadName& read) {
+    const auto found = emptied_by_.find(read.name);
+    if (found == emptied_by_.end()) return;
+    not_copied_.push_back(
+        {.reader = position_, .coalesce = found->second, .writer = writers_.at(read.name), .read = read});
+    emptied_by_.erase(found);
+  }
+  void note_written(const std::string& name, const std::set<std::string>& read) {
+    if (read.contains(name)) return;
+    writers_.try_emplace(name, position_);
+    if (program_.ops[static_cast<std::size_t>(position_)].type != kCoalesceType) emptied_by_.erase(name);
+  }
+  [[nodiscard]] bool persists(const std::string& name) const {
+    const auto variable = program_.variables.find(name);
+    return variable != program_.variables.end() && variable->second.persistable;
+  }
+
+  const Program& program_;
+  int position_ = 0;
+  Parts parts_;
+  bool has_parts_ = false;
+  std::map<std::string, int> writers_, emptied_by_;
+  std::map<int, std::vector<ReadName>> parts_read_;  // by op
+  std::vector<NotCopied> not_copied_;                // in the order of their readers
+};
 
 // Which ops need each other, each directly or by others: ops of one number do. A number is that of the circle's op that a
 // walk along needs meets first (Tarjan, "Depth-first search and linear graph algorithms", 1972), without recursion.
@@ -175,19 +275,20 @@ class Circles {
 class Order {
  public:
   explicit Order(const Program& program)
-      : program_(program), writers_(first_writers(program)), needs_(needs()), circles_(needs_) {}
+      : program_(program), memory_(program), writers_(memory_.writers()), needs_(needs()), circles_(needs_) {}
 
   void find_problems(int position, std::vector<ProgramProblem>& problems) {
-    for (const std::string& name : needed_names(position)) {
-      const int writer = writers_.at(name);
+    find_not_copied(position, problems);
+    for (const ReadName& read : needed_names(position)) {
+      const int writer = writers_.at(read.name);
       if (writer <= position) continue;
       const bool cyclic = circles_.same(position, writer);
       ProgramProblem problem{
           .fault = cyclic ? ProgramFault::cyclic_dependency : ProgramFault::used_before_written,
           .op = position,
-          .variable = name,
-          .message = fmt::format("{} reads '{}' ahead of {}, the first to write it", name_of_op(program_, position),
-                                 name, name_of_op(program_, writer))};
+          .variable = read.name,
+          .message = fmt::format("{} reads {} before {}, the first to write it", name_of_op(program_, position),
+                                 words_of(read), name_of_op(program_, writer))};
       if (cyclic) problem.message += ", which needs what it makes itself";
       if (cyclic && ways_told_++ < kMostWays) problem.message += ": ops " + text_of(way_to(writer, position));
       problems.push_back(std::move(problem));
@@ -199,24 +300,39 @@ class Order {
   static constexpr std::size_t kMostOfWay = 16;
 
   // What an op reads that another op writes first, each once.
-  [[nodiscard]] std::vector<std::string> needed_names(int position) const {
+  [[nodiscard]] std::vector<ReadName> needed_names(int position) const {
     const Op& op = program_.ops[static_cast<std::size_t>(position)];
-    std::vector<std::string> needed;
-    if (op.type == "coalesce_tensor") return needed;  // memory that is made one is named as input, and not read
+    std::vector<ReadName> needed;
+    if (op.type == kCoalesceType) return needed;  // memory that is made one is named as input, and not read
     std::set<std::string> seen;
-    for (const std::string& name : names_in(op.inputs)) {
-      const auto writer = writers_.find(name), none = writers_.end();
-      const auto variable = program_.variables.find(name);
+    const auto need = [&](const ReadName& read) {
+      const auto writer = writers_.find(read.name), none = writers_.end();
+      const auto variable = program_.variables.find(read.name);
       const bool persists = variable != program_.variables.end() && variable->second.persistable;
-      if (writer != none && writer->second != position && !persists && seen.insert(name).second) needed.push_back(name);
-    }
+      if (writer != none && writer->second != position && !persists && seen.insert(read.name).second)
+        needed.push_back(read);
+    };
+    for (const std::string& name : names_in(op.inputs)) need({.name = name, .whole = {}});
+    for (const ReadName& part : memory_.parts_read(position)) need(part);
     return needed;
+  }
+  void find_not_copied(int position, std::vector<ProgramProblem>& problems) {
+    const std::vector<NotCopied>& all = memory_.not_copied();
+    for (; next_not_copied_ < all.size() && all[next_not_copied_].reader == position; ++next_not_copied_) {
+      const auto& [reader, coalesce, writer, read] = all[next_not_copied_];
+      problems.push_back({.fault = ProgramFault::not_copied,
+                          .op = position,
+                          .variable = read.name,
+                          .message = fmt::format("{} reads {} after {}, which does not copy what {} wrote",
+                                                 name_of_op(program_, position), words_of(read),
+                                                 name_of_op(program_, coalesce), name_of_op(program_, writer))});
+    }
   }
   // Of each op the ops that write what it needs.
   [[nodiscard]] std::vector<std::vector<int>> needs() const {
     std::vector<std::vector<int>> needs(program_.ops.size());
     for (std::size_t op = 0; op < needs.size(); ++op)
-      for (const std::string& name : needed_names(static_cast<int>(op))) needs[op].push_back(writers_.at(name));
+      for (const ReadName& read : needed_names(static_cast<int>(op))) needs[op].push_back(writers_.at(read.name));
     return needs;
   }
 
@@ -240,10 +356,12 @@ class Order {
   }
 
   const Program& program_;
-  std::map<std::string, int> writers_;
+  MemoryWalk memory_;
+  const std::map<std::string, int>& writers_;
   std::vector<std::vector<int>> needs_;
   Circles circles_;
   std::size_t ways_told_ = 0;
+  std::size_t next_not_copied_ = 0;
 };
 
 }  // namespace

@@ -1,6 +1,9 @@
 // Programs that cannot run are told from those that can, and every fault is named.
 #include "reference/program/validate.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,7 +77,7 @@ TEST(Validate, FindsWhatIsReadTooEarly) {
   Program program = samples::chain(2, 12, 0.5);
   std::swap(program.ops[0], program.ops[1]);
   EXPECT_THAT(faults_of(program), ElementsAre(ProgramFault::used_before_written));
-  EXPECT_THAT(message_of(program), HasSubstr("op 0 (matmul_v2) reads 'x1' ahead of op 1 (matmul_v2)"));
+  EXPECT_THAT(message_of(program), HasSubstr("op 0 (matmul_v2) reads 'x1' before op 1 (matmul_v2)"));
   EXPECT_THAT(faults_of(program, {.order = false}), IsEmpty());
   program.variables["x1"].persistable = true;  // of the step before
   EXPECT_THAT(faults_of(program), IsEmpty());
@@ -86,7 +89,7 @@ TEST(Validate, FindsCycles) {
                  op("relu", {{"X", {"c"}}}, {{"Out", {"b"}}})};
   samples::declare(program);
   EXPECT_THAT(faults_of(program), ElementsAre(ProgramFault::cyclic_dependency));
-  EXPECT_THAT(message_of(program), HasSubstr("op 0 (relu) reads 'b' ahead of op 2 (relu)"));
+  EXPECT_THAT(message_of(program), HasSubstr("op 0 (relu) reads 'b' before op 2 (relu)"));
 }
 
 // A circle of so many ops, and a walk along it that is found by asking for one op more than once must end soon.
@@ -124,6 +127,64 @@ TEST(Validate, TakesWhatComesFromOutsideForWritten) {
   program.ops[0].ring = 0;
   samples::declare(program);
   EXPECT_THAT(faults_of(program), IsEmpty());
+}
+
+// Parts g and h of one variable; `ops` come behind the op that makes it.
+Program fused_step(bool copies, std::vector<Op> ops, std::vector<Op> before = {}) {
+  Program program{.ops = std::move(before)};
+  program.ops.push_back(
+      op("coalesce_tensor", {{"Input", {"g", "h"}}}, {{"Output", {"g", "h"}}, {"FusedOutput", {"all"}}}));
+  program.ops.back().attributes["copy_data"] = copies;
+  std::ranges::move(ops, std::back_inserter(program.ops));
+  samples::declare(program);
+  return program;
+}
+Op writer_of(const std::string& name) { return op("relu", {{"X", {"x"}}}, {{"Out", {name}}}); }
+Op reader_of(const std::string& name) { return op("square", {{"X", {name}}}, {{"Out", {"seen"}}}); }
+
+TEST(Validate, WhoReadsAFusedVariableReadsItsParts) {
+  const Op reduction = samples::reduction_of("all", 12);
+  for (const bool copies : {false, true}) {
+    EXPECT_THAT(faults_of(fused_step(copies, {writer_of("g"), writer_of("h"), reduction})), IsEmpty());
+    const Program early = fused_step(copies, {writer_of("g"), reduction, writer_of("h")});
+    EXPECT_THAT(faults_of(early), ElementsAre(ProgramFault::used_before_written));
+    EXPECT_EQ(message_of(early),
+              "op 2 (all_reduce) reads 'h', which is a part of 'all', before op 3 (relu), the first to write it");
+    // A dependency op touches nothing, and is no writer either.
+    const Op nop = op("nop", {{"X", {"all"}}}, {{"Out", {"g", "h"}}});
+    EXPECT_THAT(faults_of(fused_step(copies, {nop, writer_of("g"), writer_of("h"), reduction})), IsEmpty());
+    EXPECT_THAT(message_of(fused_step(copies, {writer_of("g"), reduction, nop, writer_of("h")})),
+                HasSubstr("before op 4 (relu)"));
+    // The whole is written first.
+    EXPECT_THAT(faults_of(fused_step(copies, {writer_of("all"), reduction, writer_of("h")})), IsEmpty());
+    EXPECT_THAT(faults_of(fused_step(copies, {writer_of("all"), reader_of("h")})), IsEmpty());
+    EXPECT_THAT(faults_of(fused_step(copies, {reader_of("h"), writer_of("all")})),
+                ElementsAre(ProgramFault::used_before_written));
+  }
+  Program kept = fused_step(false, {writer_of("g"), reduction, writer_of("h")});
+  kept.variables["h"].persistable = true;
+  EXPECT_THAT(faults_of(kept), IsEmpty());
+  // Parts of another one by now.
+  Program moved = fused_step(false, {writer_of("g"), writer_of("h")});
+  moved.ops.push_back(op("coalesce_tensor", {{"Input", {"h"}}}, {{"Output", {"h"}}, {"FusedOutput", {"other"}}}));
+  moved.ops.insert(moved.ops.end(), {reader_of("all"), writer_of("h"), reader_of("other")});
+  samples::declare(moved);
+  EXPECT_THAT(faults_of(moved), IsEmpty());
+}
+
+TEST(Validate, WhatIsNotCopiedIsLost) {
+  const Op reduction = samples::reduction_of("all", 12);
+  const Program lost = fused_step(false, {writer_of("h"), reduction}, {writer_of("g")});
+  EXPECT_THAT(faults_of(lost), ElementsAre(ProgramFault::not_copied));
+  EXPECT_EQ(message_of(lost),
+            "op 3 (all_reduce) reads 'g', which is a part of 'all', after op 1 (coalesce_tensor), which does not copy "
+            "what op 0 (relu) wrote");
+  EXPECT_EQ(name_of(ProgramFault::not_copied), "not_copied");
+  EXPECT_THAT(message_of(fused_step(false, {reader_of("g")}, {writer_of("g")})),
+              HasSubstr("op 2 (square) reads 'g' after op 1 (coalesce_tensor), which does not copy what op 0 (relu)"));
+  EXPECT_THAT(faults_of(fused_step(true, {writer_of("h"), reduction}, {writer_of("g")})), IsEmpty());
+  EXPECT_THAT(faults_of(fused_step(false, {writer_of("h"), writer_of("g"), reduction}, {writer_of("g")})), IsEmpty());
+  EXPECT_THAT(faults_of(fused_step(false, {writer_of("all"), reduction}, {writer_of("g")})), IsEmpty());
 }
 
 TEST(Validate, FindsShapesThatCannotBe) {

@@ -9,6 +9,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/record/layout.hpp"
+#include "reference/schedules/names.hpp"
 
 namespace plumbline::job {
 namespace {
@@ -87,9 +88,7 @@ Problem problem_of_run(const RunSpec& spec) {
                                at_least("run.micro_batches", run.micro_batches, 1),
                                at_least("run.accumulation", run.accumulation, 1),
                                one_of("run.dtype", run.dtype, {"float32", "bfloat16", "float16"}),
-                               one_of("run.schedule", run.schedule,
-                                      {"gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2",
-                                       "interleaved-zb", "zbv", "v-half", "v-min", "dualpipev"}),
+                               one_of("run.schedule", run.schedule, schedules::names_in_specifications()),
                                problem_of_chunks(run), at_least("run.bucket_bytes", run.bucket_bytes, 0)}))
     return problem;
   const std::int64_t parts = std::int64_t{spec.parallel.data} * run.micro_batches;

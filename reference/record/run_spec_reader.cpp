@@ -5,6 +5,7 @@
 
 #include "reference/record/run_spec.hpp"
 #include "reference/record/toml_fields.hpp"
+#include "reference/schedules/names.hpp"
 
 namespace plumbline::job {
 namespace {
@@ -29,6 +30,8 @@ Run run_of(Fields fields) {
   fields.integer("accumulation", run.accumulation);
   fields.text("dtype", run.dtype);
   fields.text("schedule", run.schedule);
+  if (const auto family = schedules::find_family(run.schedule))
+    if (const auto name = schedules::name_in_specifications(*family); !name.empty()) run.schedule = name;
   fields.integer("chunks", run.chunks);
   fields.integer("bucket_bytes", run.bucket_bytes);
   fields.text("device", run.device);

@@ -135,6 +135,11 @@ TEST(RunSpec, ReadsEveryField) {
   EXPECT_EQ(spec.run.accumulation, 3);
   EXPECT_EQ(spec.run.dtype, "bfloat16");
   EXPECT_EQ(spec.run.schedule, "interleaved-1f1b");
+  for (const char* name : {"interleaved", "Interleaved1F1B", "ScheduleInterleaved1F1B"}) {
+    std::string other(kFull);
+    other.replace(other.find("interleaved-1f1b"), std::string("interleaved-1f1b").size(), name);
+    EXPECT_EQ(parse_run_spec(other, "run/spec.toml").run.schedule, "interleaved-1f1b") << name;
+  }
   EXPECT_EQ(spec.run.chunks, 2);
   EXPECT_EQ(spec.run.bucket_bytes, 1024);
   EXPECT_EQ(spec.run.device, "cuda:1");

@@ -86,6 +86,7 @@ class Report {
   // Whether another problem of the kind still has room: only then is its message put into words.
   [[nodiscard]] bool wants(ProblemKind kind, ProblemSeverity severity = ProblemSeverity::error) {
     failed_ = failed_ || severity == ProblemSeverity::error;
+    ++(severity == ProblemSeverity::error ? report_.errors : report_.warnings);
     if (counts_[static_cast<std::size_t>(kind)]++ < most_) return true;
     ++report_.omitted;
     return false;
@@ -563,6 +564,8 @@ class Checker {
     result.deadlock_free_rendezvous = proof.deadlock_free_rendezvous;
     std::ranges::move(proof.problems, std::back_inserter(result.problems));
     result.omitted += proof.omitted;
+    result.errors += proof.errors;
+    result.warnings += proof.warnings;
   }
 
   void prove_messages() {
@@ -698,10 +701,7 @@ std::string to_string(const Problem& problem) {
                      to_string(action), problem.message);
 }
 
-bool CheckReport::valid() const {
-  return std::ranges::none_of(problems,
-                              [](const Problem& problem) { return problem.severity == ProblemSeverity::error; });
-}
+bool CheckReport::valid() const { return errors == 0; }
 
 CheckReport check(const Schedule& schedule, const CheckOptions& options) {
   refuse_unless_schedule(schedule, options);

@@ -95,6 +95,7 @@ struct CheckOptions {
 struct CheckReport {
   std::vector<Problem> problems;
   std::size_t omitted = 0;  // problems beyond most_of_a_kind
+  std::size_t errors = 0, warnings = 0;  // all of them, omitted ones included
   /// False also where other problems leave it unproved.
   bool deadlock_free_buffered = false;
   bool deadlock_free_rendezvous = false;

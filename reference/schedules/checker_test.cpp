@@ -215,7 +215,20 @@ TEST(Checker, CountsProblemsBeyondTheFirstOfAKind) {
   const CheckReport report = check(from_rows({"0F0"}, 100), {.most_of_a_kind = 3});
   EXPECT_EQ(report.problems.size(), 3U);
   EXPECT_EQ(report.omitted, 196U);
+  EXPECT_EQ(report.errors, 199U);
+  EXPECT_EQ(report.warnings, 0U);
   EXPECT_FALSE(report.valid());
+  // Messages that cross, so that first-in-first-out would deliver others: a warning, beside the ranks' deadlock.
+  const auto crossed = [](std::size_t most) {
+    return check(from_rows({"0F0,0F1,0SEND_F0,0SEND_F1", "1RECV_F1,1RECV_F0,1F0,1F1"}, 2),
+                 {.forward_only = true, .most_of_a_kind = most});
+  };
+  EXPECT_EQ(crossed(20).warnings, 1U);
+  EXPECT_EQ(crossed(20).errors, crossed(20).problems.size() - 1);
+  EXPECT_THAT(crossed(0).problems, IsEmpty());
+  EXPECT_EQ(crossed(0).warnings, 1U);
+  EXPECT_EQ(crossed(0).errors, crossed(20).errors);
+  EXPECT_FALSE(crossed(0).valid());
 }
 
 TEST(Checker, RefusesWhatIsNoSchedule) {

@@ -15,29 +15,6 @@ namespace {
 
 using detail::Row;
 
-struct Name {
-  Family family;
-  std::string_view name;
-};
-constexpr std::array kNames{Name{Family::gpipe, "gpipe"},
-                            Name{Family::one_f_one_b, "1f1b"},
-                            Name{Family::interleaved, "interleaved"},
-                            Name{Family::looped_breadth_first, "looped-bfs"},
-                            Name{Family::zb_h1, "zb-h1"},
-                            Name{Family::zb_h2, "zb-h2"},
-                            Name{Family::interleaved_zero_bubble, "interleaved-zero-bubble"},
-                            Name{Family::zbv, "zbv"},
-                            Name{Family::v_half, "v-half"},
-                            Name{Family::v_min, "v-min"},
-                            Name{Family::dualpipev, "dualpipev"},
-                            Name{Family::forward_only, "forward-only"},
-                            Name{Family::automatic, "auto"}};
-constexpr std::array kFamilies = [] {
-  std::array<Family, kNames.size()> families{};
-  for (std::size_t i = 0; i < kNames.size(); ++i) families[i] = kNames[i].family;
-  return families;
-}();
-
 constexpr std::int64_t kMostComputations = std::int64_t{1} << 26;
 
 void require_stages_per_rank(Family family, const Shape& shape, int needed) {
@@ -94,17 +71,6 @@ Schedule forward_only(const Shape& shape) {
 }
 
 }  // namespace
-
-std::string_view name_of(Family family) { return std::ranges::find(kNames, family, &Name::family)->name; }
-
-Family family_of(std::string_view name) {
-  if (const auto found = std::ranges::find(kNames, name, &Name::name); found != kNames.end()) return found->family;
-  std::string names;
-  for (const Name& known : kNames) names.append(names.empty() ? "" : ", ").append(known.name);
-  throw NotFound(fmt::format("schedule: there is no '{}', but {}", name, names));
-}
-
-std::span<const Family> families() { return kFamilies; }
 
 Schedule generate(Family family, const Shape& shape) {
   detail::require_shape(shape);
@@ -167,6 +133,24 @@ Schedule generate_as_torch(Family family, const Shape& shape) {
     return detail::interleaved(shape, round_of(family, shape));
   }
   return generate(family, shape);
+}
+
+bool is_generated_by_torch(const Schedule& schedule) {
+  const auto ranks = static_cast<int>(schedule.ranks.size());
+  if (ranks == 0 || schedule.stages <= ranks || schedule.stages % ranks != 0) return false;
+  const Shape shape{
+      .ranks = ranks, .micro_batches = schedule.micro_batches, .stages_per_rank = schedule.stages / ranks};
+  const auto is_of = [&](Family family) {
+    try {
+      const Schedule own = generate_as_torch(family, shape);
+      return own.stage_to_rank == schedule.stage_to_rank && own.ranks == schedule.ranks;
+    } catch (const InvalidArgument&) {  // it does not have the shape
+      return false;
+    }
+  };
+  constexpr std::array kOfSeveralStages{Family::interleaved, Family::looped_breadth_first,
+                                        Family::interleaved_zero_bubble, Family::zbv, Family::dualpipev};
+  return std::ranges::any_of(kOfSeveralStages, is_of);
 }
 
 Schedule interleaved_in_groups(const Shape& shape, int group) {

@@ -11,9 +11,7 @@
 //         DeepSeek-AI, arXiv:2412.19437 (DualPipe); torch.distributed.pipelining.schedules for the cells.
 #pragma once
 
-#include <span>
-#include <string_view>
-
+#include "reference/schedules/names.hpp"
 #include "reference/schedules/schedule.hpp"
 
 namespace plumbline::schedules {
@@ -25,30 +23,6 @@ struct Shape {
   int stages_per_rank = 1;
 };
 
-enum class Family {
-  gpipe,        // all forwards, then all backwards, the first micro-batch first; v = 1
-  one_f_one_b,  // min(p-r-1, m) forwards, then forwards and backwards in turn; v = 1
-  interleaved,  // the same in rounds of max(1, m/p), which must divide m; each round goes through all chunks. For v = 1
-                // it is 1F1B itself, for any m
-  looped_breadth_first,     // a chunk's micro-batches all at once; backwards in reverse
-  zb_h1,                    // 1F1B whose weight gradients lag by r micro-batches; v = 1
-  zb_h2,                    // twice as many forwards ahead, and a lag of 2r: no bubble for equal times; v = 1
-  interleaved_zero_bubble,  // interleaved with the warm-up of zb_h1 and its lag; the same rounds
-  zbv,                      // PyTorch's fixed pattern; v = 2
-  v_half,                   // half of 1F1B's bubble, and about half of its activations, for equal times; v = 2
-  v_min,                    // two thirds of its bubble and about a third of its activations; v = 2
-  dualpipev,                // forward and backward at once; v = 2, m >= 2p
-  forward_only,             // inference: in groups of p micro-batches, each through all chunks
-  automatic                 // the shortest that automatic() (automatic.hpp) finds for equal times; v = 1, or 2 in a V
-};
-/// "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble", "zbv", "v-half", "v-min",
-/// "dualpipev", "forward-only", "auto".
-[[nodiscard]] std::string_view name_of(Family family);
-/// Throws NotFound that lists the names.
-[[nodiscard]] Family family_of(std::string_view name);
-/// All of them.
-[[nodiscard]] std::span<const Family> families();
-
 /// Throws InvalidArgument, with the rule, for a shape that the family does not have, for numbers below 1, and for more
 /// than 2^26 computations of a kind.
 [[nodiscard]] Schedule generate(Family family, const Shape& shape);
@@ -56,6 +30,9 @@ enum class Family {
 /// forbids. Throws Unsupported for what PyTorch does not have (zb_h1, zb_h2, v_half, v_min, automatic, and forward_only
 /// as a schedule).
 [[nodiscard]] Schedule generate_as_torch(Family family, const Shape& shape);
+
+/// Whether the rows, idle cells included, are those of one of PyTorch's schedules of several stages a rank.
+[[nodiscard]] bool is_generated_by_torch(const Schedule& schedule);
 
 /// Interleaved 1F1B with groups of `group` micro-batches, which go through all chunks, where the last group may be
 /// smaller. Throws InvalidArgument unless p <= group <= m and the last group is full or has at least p.

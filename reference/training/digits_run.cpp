@@ -12,6 +12,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/record/safetensors.hpp"
+#include "reference/schedules/names.hpp"
 #include "reference/training/random.hpp"
 
 namespace plumbline::training {
@@ -99,11 +100,11 @@ void check_name(const char* setting, const std::string& value, std::span<const s
     throw InvalidArgument(fmt::format("{} '{}'; it must be {}", setting, value, fmt::join(known, ", ")));
 }
 
-// Specifications have names of their own for two schedules.
+// The schedule as specifications call it; what is none stays for problem_of() to refuse.
 std::string name_in_specification(const std::string& schedule) {
-  if (schedule == "interleaved") return "interleaved-1f1b";
-  if (schedule == "interleaved-zero-bubble") return "interleaved-zb";
-  return schedule;
+  const auto family = schedules::find_family(schedule);
+  const auto name = family ? schedules::name_in_specifications(*family) : std::string_view();
+  return name.empty() ? schedule : std::string(name);
 }
 
 // Nothing for a rank that there is not.

@@ -42,7 +42,7 @@ struct DigitsRun {
   std::string device = "cpu";
   int pipeline = 1;
   int chunks = 1;                 // stages of a pipeline rank
-  std::string schedule = "1f1b";  // a name of run.schedule, or of schedules::Family
+  std::string schedule = "1f1b";  // by any of its names
   int tied_uses = 2;  // of the tied model's shared weight, each on a stage of its own from tied_uses + 1 stages on
   std::int64_t bucket_bytes = 25 << 20;
   int tensor = 1;

@@ -244,15 +244,16 @@ json flatten(const Arguments& arguments) {
 
 // ---- plans of anybody ----
 
-bucketing::PlanRules rules_in(const Arguments& arguments) {
+// Padding is for what the plan says, unless it is held to something else.
+bucketing::PlanRules rules_in(const Arguments& arguments, const bucketing::Alignment& of_plan) {
   using bucketing::Closing;
   return {.limits = arguments.get<std::vector<std::int64_t>>("limits", {}),
           .closing = arguments.choice<Closing>(
               "closing", {{"after_reaching", Closing::after_reaching}, {"before_exceeding", Closing::before_exceeding}},
               Closing::after_reaching),
           .planned_in_reverse = arguments.get<bool>("planned_in_reverse", false),
-          .member_alignment = arguments.get<std::int64_t>("member_alignment", 1),
-          .bucket_alignment = arguments.get<std::int64_t>("bucket_alignment", 1),
+          .member_alignment = arguments.get<std::int64_t>("member_alignment", of_plan.member),
+          .bucket_alignment = arguments.get<std::int64_t>("bucket_alignment", of_plan.bucket),
           .order = arguments.find<std::vector<int>>("order"),
           .ready = arguments.find<std::vector<int>>("ready"),
           .frozen = arguments.get<std::vector<int>>("frozen", {}),
@@ -261,9 +262,10 @@ bucketing::PlanRules rules_in(const Arguments& arguments) {
 
 json check(const Arguments& arguments) {
   (void)arguments.convention<By>({{"plumbline", By::plumbline}});
-  const Plan plan = bucketing::plan_of_json(arguments.get<json>("plan"));
+  const auto value = arguments.get<json>("plan");
+  const Plan plan = bucketing::plan_of_json(value);
   const bucketing::NamedGradients named = bucketing::gradients_of_json(arguments.get<json>("gradients"));
-  const bucketing::PlanRules rules = rules_in(arguments);
+  const bucketing::PlanRules rules = rules_in(arguments, bucketing::alignment_of_json(value));
   arguments.expect_no_others();
   const auto found = bucketing::check_plan(plan, named.gradients, rules);
   const auto or_null = [](int number) { return number < 0 ? json() : json(number); };

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,11 +36,19 @@ Convention read_convention(const Arguments& arguments) {
       {{"plumbline", Convention::plumbline}, {"colossalai", Convention::colossalai}});
 }
 
+// ColossalAI looks up the fields that it knows, and leaves all others unread.
+void leave_others_unread(const Arguments& fields, const json& given) {
+  for (const auto& [name, value] : given.items()) (void)fields.has(name);
+}
+
 // A size that is a number, or {size}.
-int read_size(const Arguments& fields, const char* name) {
+int read_size(const Arguments& fields, const char* name, Convention convention) {
   const auto value = fields.find<json>(name);
   if (!value) return 1;
-  return value->is_object() ? fields.get<Arguments>(name).get<int>("size") : fields.get<int>(name);
+  if (!value->is_object()) return fields.get<int>(name);
+  const auto size = fields.get<Arguments>(name);
+  if (convention == Convention::colossalai) leave_others_unread(size, *value);
+  return size.get<int>("size");
 }
 
 // A tensor size, with its mode and depth. ColossalAI takes no plain number, and the word "none" for no mode neither.
@@ -55,27 +62,32 @@ void read_tensor(const Arguments& fields, Convention convention, groups::Paralle
   const auto tensor = fields.get<Arguments>("tensor");
   configuration.tensor = tensor.get<int>("size");
   const auto mode = tensor.find<std::string>("mode");
-  const auto depth = tensor.find<int>("depth");
-  if (mode || convention == Convention::plumbline) configuration.depth = depth;  // ColossalAI's looks at it with a mode
-  if (!mode) return;
-  if (convention == Convention::colossalai && mode == "none")
-    fields.refuse("parallel.tensor.mode must be null, 1d, 2d, 2.5d, 3d or sequence, got 'none'");
-  configuration.mode = groups::parse_tensor_mode(*mode);
+  if (convention == Convention::colossalai) {
+    if (!mode) return leave_others_unread(tensor, *value);  // it hands the others to the mode's initializer
+    if (*mode == "none") fields.refuse("parallel.tensor.mode must be null, 1d, 2d, 2.5d, 3d or sequence, got 'none'");
+    if (*mode != "2.5d" && value->contains("depth"))
+      fields.refuse(fmt::format("parallel.tensor.depth is of mode 2.5d alone; the mode is {}", *mode));
+  }
+  configuration.depth = tensor.find<int>("depth");
+  if (mode) configuration.mode = groups::parse_tensor_mode(*mode);
 }
 
 // A size that is left out is 1. ColossalAI takes null for a size of a type that it does not know.
-void refuse_null_sizes(const Arguments& fields, const Arguments& arguments) {
-  const auto given = arguments.get<std::map<std::string, json>>("parallel");
+void refuse_null_sizes(const Arguments& fields, const json& given) {
   for (const char* name : {"pipeline", "tensor"})
-    if (const auto size = given.find(name); size != given.end() && size->second.is_null())
+    if (const auto size = given.find(name); size != given.end() && size->is_null())
       fields.refuse(fmt::format("parallel.{} must be a number or an object with a size, got null", name));
 }
 
 groups::ParallelConfiguration read_parallel(const Arguments& arguments, Convention convention) {
   groups::ParallelConfiguration configuration;
   if (const auto fields = arguments.find<Arguments>("parallel")) {
-    if (convention == Convention::colossalai) refuse_null_sizes(*fields, arguments);
-    configuration.pipeline = read_size(*fields, "pipeline");
+    if (convention == Convention::colossalai) {
+      const auto given = arguments.get<json>("parallel");
+      refuse_null_sizes(*fields, given);
+      leave_others_unread(*fields, given);
+    }
+    configuration.pipeline = read_size(*fields, "pipeline", convention);
     read_tensor(*fields, convention, configuration);
   }
   return configuration;

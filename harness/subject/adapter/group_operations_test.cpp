@@ -45,6 +45,30 @@ TEST(ParallelGroups, WhatTheSourceRefusesIsRefused) {
   EXPECT_THAT(refused(R"({"convention": "megatron", "world_size": 8})"), HasSubstr("plumbline, colossalai"));
 }
 
+// ColossalAI computes the size of data parallelism, and looks up pipeline and tensor alone.
+TEST(ParallelGroups, ColossalaiLeavesFieldsUnreadThatItDoesNotKnow) {
+  const auto asked = [](const std::string& parallel) {
+    return R"({"convention": "colossalai", "world_size": 8, "parallel": )" + parallel + "}";
+  };
+  const json plain = ask("groups.parallel_groups", asked(R"({"pipeline": 2, "tensor": {"size": 2}})").c_str());
+  EXPECT_EQ(plain.at("data_parallel_size"), 2);
+  for (const char* parallel :
+       {R"({"pipeline": 2, "tensor": {"size": 2}, "data": 4})",
+        R"({"pipeline": 2, "tensor": {"size": 2}, "data": null, "zero": {"level": 1}})",
+        R"({"pipeline": {"size": 2, "chunks": 3}, "tensor": {"size": 2, "mode": null, "depth": "x", "rows": 1}})"})
+    EXPECT_EQ(ask("groups.parallel_groups", asked(parallel).c_str()), plain) << parallel;
+  // What stands beside a mode goes to its initializer.
+  for (const char* parallel : {R"({"tensor": {"size": 2, "mode": "1d", "rows": 1}})",
+                               R"({"tensor": {"size": 2, "mode": "1d", "depth": 1}})",
+                               R"({"tensor": {"size": 2, "mode": "1d", "depth": null}})",
+                               R"({"tensor": {"size": 4, "mode": "2.5d", "depth": 1, "rows": 1}})"})
+    EXPECT_THAT(error_of("groups.parallel_groups", asked(parallel).c_str()), HasSubstr("parallel.tensor.")) << parallel;
+  EXPECT_EQ(ask("groups.shared_module", R"({"convention": "colossalai", "world_size": 8, "pipeline_ranks": [1, 3],
+                                            "parallel": {"pipeline": 4, "data": 1}})")
+                .at("new_group_calls"),
+            json::parse("[[1,3],[5,7]]"));
+}
+
 TEST(ParallelGroups, ByDefaultATensorSizeMayBeANumber) {
   EXPECT_EQ(ask("groups.parallel_groups", R"({"world_size": 4, "parallel": {"tensor": 2}})").at("groups").at("TENSOR"),
             json::parse("[[0,1],[2,3]]"));

@@ -74,7 +74,7 @@ TEST(DpPass, RefusesOpsThatNeedEachOther) {
   json& ops = args["program"]["ops"];
   std::rotate(ops.begin(), ops.begin() + 1, ops.end() - 1);
   EXPECT_THAT(error_of("bucketing.dp_pass", args.dump().c_str()),
-              HasSubstr("op 0 (reduce_sum_grad) reads 'loss@GRAD' ahead of op 3 (fill_constant)"));
+              HasSubstr("op 0 (reduce_sum_grad) reads 'loss@GRAD' before op 3 (fill_constant)"));
   args["convention"] = "paddle";  // does not look
   EXPECT_NO_THROW((void)ask("bucketing.dp_pass", args.dump().c_str()));
 }

@@ -1,5 +1,6 @@
 // schedules.stage_to_rank, generate, load_csv, lower, instruction_stream, trace.
 #include <algorithm>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -48,21 +49,8 @@ json stage_to_rank(const Arguments& arguments) {
   return {{"result", schedules::stage_to_rank(arguments.get<int>("pp"), arguments.get<int>("num_stages"), style)}};
 }
 
-constexpr std::pair<std::string_view, Family> kTorchNames[]{
-    {"ScheduleGPipe", Family::gpipe},
-    {"Schedule1F1B", Family::one_f_one_b},
-    {"ScheduleInterleaved1F1B", Family::interleaved},
-    {"ScheduleLoopedBFS", Family::looped_breadth_first},
-    {"ScheduleInterleavedZeroBubble", Family::interleaved_zero_bubble},
-    {"ScheduleZBVZeroBubble", Family::zbv},
-    {"ScheduleDualPipeV", Family::dualpipev}};
-
-// PyTorch's names, and our own.
 Family read_family(const Arguments& arguments) {
-  const auto name = arguments.get<std::string>("schedule");
-  for (const auto& [known, family] : kTorchNames)
-    if (name == known) return family;
-  return schedules::family_of(name);
+  return schedules::family_of(arguments.get<std::string>("schedule"));
 }
 
 // What it is made for: equal times, free messages and any memory unless told.
@@ -128,14 +116,39 @@ Schedule read_schedule(const Arguments& arguments) {
   return schedule;
 }
 
+bool is_idle(const schedules::Action& action) { return action.kind == schedules::ActionKind::idle; }
+
+// PyTorch lowers no rank that computes nothing.
+void require_computations(const Arguments& arguments, const Schedule& schedule) {
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    if (std::ranges::all_of(schedule.ranks[rank], is_idle))
+      arguments.refuse(fmt::format("compute_only[{}] has no computation", rank));
+}
+
+// PyTorch's pass that puts messages in takes an idle cell as a step. Its runtime, which its own schedules go through, drops
+// idle cells before that pass.
+bool drops_idle_cells(const Arguments& arguments, const Schedule& schedule) {
+  enum class Idle { steps, dropped };
+  const auto asked = arguments.has("idle") ? std::optional(arguments.choice<Idle>(
+                                                 "idle", {{"steps", Idle::steps}, {"dropped", Idle::dropped}}))
+                                           : std::nullopt;
+  if (asked) return *asked == Idle::dropped;
+  const bool has_idle =
+      std::ranges::any_of(schedule.ranks, [](const auto& row) { return std::ranges::any_of(row, is_idle); });
+  return has_idle && schedules::is_generated_by_torch(schedule);
+}
+
 json lower(const Arguments& arguments) {
   using schedules::Metadata;
   const Schedule schedule = read_schedule(arguments);
   if (convention_of(arguments) == Convention::torch) {
+    require_computations(arguments, schedule);
+    const bool drops_idle = drops_idle_cells(arguments, schedule);
     const Schedule lowered = schedules::lower_as_torch(schedule);
     return {{"with_comms", rows_of(lowered)},
             {"with_comms_defer_recv", rows_of(schedules::defer_receives(lowered))},
-            {"send_recv", rows_of(schedules::add_send_recv(schedules::without_idle(schedule)))},
+            {"send_recv",
+             rows_of(schedules::add_send_recv(drops_idle ? schedules::without_idle(schedule) : schedule))},
             {"merge_bw", rows_of(schedules::merge_backward_halves(schedule))}};
   }
   const auto metadata = arguments.choice<Metadata>(
@@ -206,7 +219,7 @@ Words own_schedules() {
 void add_schedule_plan_operations(AdapterService& service) {
   const Words both{"plumbline", "torch"}, ours{"plumbline"};
   Words generated = own_schedules();
-  for (const auto& [name, family] : kTorchNames) generated.emplace_back(name);
+  std::ranges::move(schedules::torch_class_names(), std::back_inserter(generated));
   const ArgumentRow pp{"pp", "integer", "ranks"}, micro_batches{"microbatches", "integer", "micro-batches"},
       chunks{"stages_per_rank", "integer", "stages of each rank", "1"},
       stages{"num_stages", "integer", "stages"};
@@ -251,6 +264,7 @@ void add_schedule_plan_operations(AdapterService& service) {
                {{"compute_only", "list of text", "a CSV row of computations for each rank"},
                 {"stage_to_rank", "list of integer", "the rank of each stage"},
                 stages,
+                {"idle", "text", "of send_recv: idle cells count as steps, or are dropped; null: dropped of PyTorch's own schedules", kOptional, {}, {"torch"}},
                 {"metadata", "text", "messages preceded by their shape: none, once or each", R"("none")", {}, ours},
                 {"max_outstanding_sends", "integer", "sends that are not waited for; null: any", kOptional, {}, ours}},
                {{"send_recv", "list of text", "with messages"},

@@ -63,6 +63,56 @@ TEST(SchedulePlans, AreLoweredAsPytorchDoesAndAsWeDo) {
       HasSubstr("micro-batch 2000000000"));
 }
 
+// Recorded from _add_send_recv of PyTorch 2.13, which was given these rows.
+TEST(SchedulePlans, IdleCellsAreStepsAsForPytorchsPass) {
+  const auto sent = [](json args) {
+    args["convention"] = "torch";
+    return ask("schedules.lower", args.dump().c_str()).at("send_recv");
+  };
+  json plain = {{"compute_only", {"0F0,0F1,,0B0,,0B1", ",1F0,1B0,1F1,1B1,"}},
+                {"stage_to_rank", {0, 1}},
+                {"num_stages", 2}};
+  EXPECT_EQ(sent(plain), json::parse(R"(["0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1",
+                                         "1RECV_F0,1RECV_F1,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1"])"));
+  plain["idle"] = "dropped";
+  EXPECT_EQ(sent(plain)[1], "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1");
+  EXPECT_EQ(sent({{"compute_only",
+                   {"0F0,0F1,,,3F0,3B0,3F1,0B0,,3B1,0B1", ",1F0,,2F0,1F1,,2F1,2B0,1B0,,2B1,1B1"}},
+                  {"stage_to_rank", {0, 1, 1, 0}},
+                  {"num_stages", 4}})[1],
+            "1RECV_F0,1RECV_F1,1F0,2F0,2SEND_F0,1F1,2RECV_B0,2F1,2SEND_F1,2B0,1B0,1SEND_B0,2RECV_B1,2B1,1B1,1SEND_B1");
+  EXPECT_EQ(sent({{"compute_only", {"0F0,0F1,,(0F2;0B0)OVERLAP_F_B,,0B1,0B2", ",1F0,1B0,,1F1,1B1,1F2,1B2"}},
+                  {"stage_to_rank", {0, 1}},
+                  {"num_stages", 2}}),
+            json::parse(R"(["0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,(0F2;0B0)OVERLAP_F_B,0SEND_F2,0RECV_B1,0B1,0RECV_B2,0B2",
+                            "1RECV_F0,1RECV_F1,1F0,1B0,1SEND_B0,1RECV_F2,1F1,1B1,1SEND_B1,1F2,1B2,1SEND_B2"])"));
+  // A schedule of PyTorch's own goes through its runtime, which drops idle cells first.
+  json own = {{"compute_only", {"0F0,0F1,2F0,2F1,,,2B1,2B0,0B1,0B0", ",1F0,1F1,3F0,3F1,3B1,3B0,1B1,1B0"}},
+              {"stage_to_rank", {0, 1, 0, 1}},
+              {"num_stages", 4}};
+  const json runtime = sent(own);
+  own["idle"] = "dropped";
+  EXPECT_EQ(sent(own), runtime);
+  own["idle"] = "steps";
+  EXPECT_NE(sent(own), runtime);
+  EXPECT_THAT(error_of("schedules.lower", R"({"convention": "torch", "compute_only": ["0F0,0B0", ","],
+                                              "stage_to_rank": [0], "num_stages": 1})"),
+              HasSubstr("compute_only[1] has no computation"));
+  EXPECT_THAT(error_of("schedules.lower", R"({"compute_only": ["0F0,0B0"], "stage_to_rank": [0], "num_stages": 1,
+                                              "idle": "steps"})"),
+              HasSubstr("idle"));
+}
+
+TEST(SchedulePlans, AreGeneratedByAnyName) {
+  const auto made = [](const char* name) {
+    const json args = {{"schedule", name}, {"pp", 2}, {"microbatches", 4}, {"stages_per_rank", 2}};
+    return ask("schedules.generate", args.dump().c_str());
+  };
+  const json interleaved = made("interleaved");
+  for (const char* name : {"ScheduleInterleaved1F1B", "Interleaved1F1B", "interleaved1f1b", "interleaved-1f1b"})
+    EXPECT_EQ(made(name), interleaved) << name;
+}
+
 TEST(SchedulePlans, AreLoadedFromRows) {
   const json loaded = ask("schedules.load_csv", R"({"csv": ["0F0,0B0", "1F0,1B0"], "format": "compute_only", "pp": 2,
                                                     "stages_per_rank": 1, "microbatches": 1})");

@@ -12,7 +12,7 @@ namespace plumbline::training {
 /// shape that the schedule does not have.
 [[nodiscard]] schedules::Schedule schedule_of(const job::RunSpec& spec, int micro_batches);
 
-/// The computations of a schedule that has one of run.schedule's names. Throws NotFound for another name, InvalidArgument for
+/// The computations of a schedule by any of its names. Throws NotFound for another name, InvalidArgument for
 /// a shape that the schedule does not have.
 [[nodiscard]] schedules::Schedule schedule_named(const std::string& name, const schedules::Shape& shape);
 

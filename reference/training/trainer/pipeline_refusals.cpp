@@ -31,8 +31,8 @@ void check_interleaved(const TrainerSettings& settings) {
 void check_schedule(const PipelineRun& run) {
   const TrainerSettings& settings = run.settings;
   if (run.schedule.empty()) return check_interleaved(settings);
-  if (run.schedule != "interleaved-1f1b" && run.schedule != "interleaved-zb")
-    check_name("schedule", run.schedule, kPipelineSchedules);
+  const auto family = schedules::find_family(run.schedule);
+  check_name("schedule", family ? std::string(schedules::name_of(*family)) : run.schedule, kPipelineSchedules);
   try {
     (void)schedule_named(
         run.schedule,

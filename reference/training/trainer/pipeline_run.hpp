@@ -31,7 +31,7 @@ struct ExecutorSteps;  // steps.hpp
 
 inline constexpr std::array<std::string_view, 4> kPipelineModels{"resnet50", "resnet_small", "perceptron", "gpt"};
 inline constexpr std::array<std::string_view, 3> kPipelineData{"cifar10", "digits", "text"};
-/// Those that train, as schedules::Family has them; run.schedule's names for two of them hold, too.
+/// Those that train, by our names; their others (schedules/names.hpp) hold, too.
 inline constexpr std::array<std::string_view, 11> kPipelineSchedules{
     "gpipe", "1f1b",   "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble",
     "zbv",   "v-half", "v-min",       "dualpipev"};

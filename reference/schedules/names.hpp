@@ -1,0 +1,54 @@
+// reference/schedules/names.hpp: the schedules that there are, and every name by which one is asked for.
+//
+// Names   Ours ("interleaved"), PyTorch's as get_schedule_class() takes them ("Interleaved1F1B", also with "Schedule" before
+//         it, as its classes are called), and those of run specifications ("interleaved-1f1b"). All are taken in upper and
+//         lower case, wherever a schedule is named.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace plumbline::schedules {
+
+enum class Family {
+  gpipe,        // all forwards, then all backwards, the first micro-batch first; v = 1
+  one_f_one_b,  // min(p-r-1, m) forwards, then forwards and backwards in turn; v = 1
+  interleaved,  // the same in rounds of max(1, m/p), which must divide m; each round goes through all chunks. For v = 1
+                // it is 1F1B itself, for any m
+  looped_breadth_first,     // a chunk's micro-batches all at once; backwards in reverse
+  zb_h1,                    // 1F1B whose weight gradients lag by r micro-batches; v = 1
+  zb_h2,                    // twice as many forwards ahead, and a lag of 2r: no bubble for equal times; v = 1
+  interleaved_zero_bubble,  // interleaved with the warm-up of zb_h1 and its lag; the same rounds
+  zbv,                      // PyTorch's fixed pattern; v = 2
+  v_half,                   // half of 1F1B's bubble, and about half of its activations, for equal times; v = 2
+  v_min,                    // two thirds of its bubble and about a third of its activations; v = 2
+  dualpipev,                // forward and backward at once; v = 2, m >= 2p
+  forward_only,             // inference: in groups of p micro-batches, each through all chunks
+  automatic                 // the shortest that automatic() (automatic.hpp) finds for equal times; v = 1, or 2 in a V
+};
+/// "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble", "zbv", "v-half", "v-min",
+/// "dualpipev", "forward-only", "auto".
+[[nodiscard]] std::string_view name_of(Family family);
+/// The name that a run specification has, "interleaved-1f1b" for interleaved and "interleaved-zb" for its zero bubble; empty
+/// for forward_only and automatic, which train nothing of a specification.
+[[nodiscard]] std::string_view name_in_specifications(Family family);
+/// All of those.
+[[nodiscard]] std::vector<std::string> names_in_specifications();
+
+/// What PyTorch's classes are called: "ScheduleGPipe", "Schedule1F1B", …
+[[nodiscard]] std::vector<std::string> torch_class_names();
+
+/// By any of its names; nothing for another name.
+[[nodiscard]] std::optional<Family> find_family(std::string_view name);
+/// Throws NotFound that lists our names.
+[[nodiscard]] Family family_of(std::string_view name);
+/// All of them.
+[[nodiscard]] std::span<const Family> families();
+/// Every name, in lower case, with its family.
+[[nodiscard]] std::vector<std::pair<std::string, Family>> family_names();
+
+}  // namespace plumbline::schedules

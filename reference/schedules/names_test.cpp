@@ -1,0 +1,60 @@
+// Every name by which a schedule is asked for.
+#include "reference/schedules/names.hpp"
+
+#include <cctype>
+#include <set>
+#include <string>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::schedules {
+namespace {
+
+TEST(ScheduleNames, ArePytorchsInAnyCaseThoseOfSpecificationsAndOurs) {
+  // The names that get_schedule_class() of PyTorch 2.13 takes, apart from those of its two base classes.
+  constexpr std::pair<const char*, Family> kTorch[]{{"1F1B", Family::one_f_one_b},
+                                                    {"Interleaved1F1B", Family::interleaved},
+                                                    {"GPipe", Family::gpipe},
+                                                    {"LoopedBFS", Family::looped_breadth_first},
+                                                    {"InterleavedZeroBubble", Family::interleaved_zero_bubble},
+                                                    {"ZBVZeroBubble", Family::zbv},
+                                                    {"DualPipeV", Family::dualpipev}};
+  for (const auto& [name, family] : kTorch) {
+    std::string upper(name), lower(name);
+    for (char& letter : upper) letter = static_cast<char>(std::toupper(letter));
+    for (char& letter : lower) letter = static_cast<char>(std::tolower(letter));
+    for (const std::string& asked : {std::string(name), upper, lower, std::string("Schedule") + name})
+      EXPECT_EQ(find_family(asked), family) << asked;
+  }
+  EXPECT_EQ(family_of("interleaved-1f1b"), Family::interleaved);
+  EXPECT_EQ(family_of("interleaved-zb"), Family::interleaved_zero_bubble);
+  for (const Family family : families()) EXPECT_EQ(family_of(name_of(family)), family);
+}
+
+TEST(ScheduleNames, AreEachOfOneFamily) {
+  std::set<std::string> seen;
+  for (const auto& [name, family] : family_names()) {
+    EXPECT_TRUE(seen.insert(name).second) << name;
+    EXPECT_EQ(find_family(name), family) << name;
+  }
+  for (const std::string& name : names_in_specifications()) EXPECT_EQ(name_in_specifications(family_of(name)), name);
+  EXPECT_EQ(names_in_specifications().size(), families().size() - 2) << "all that train";
+}
+
+TEST(ScheduleNames, OthersAreNone) {
+  for (const char* name : {"", "schedule", "PipelineScheduleSingle", "Schedulezb-h1", "1f1b "})
+    EXPECT_EQ(find_family(name), std::nullopt) << name;
+  try {
+    (void)family_of("2f2b");
+    FAIL();
+  } catch (const NotFound& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("there is no '2f2b', but gpipe, 1f1b, interleaved, looped-bfs, "));
+  }
+}
+
+}  // namespace
+}  // namespace plumbline::schedules
