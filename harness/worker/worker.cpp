@@ -426,6 +426,17 @@ class Worker {
     seat.abort(fmt::format("rank {} failed: {}", seat.rank(), collector.failures().front().message));
   }
 
+  // An adapter whose program came to its end has no other verdict, whatever the check made of the error that it got.
+  void note_end_of_adapter(record::RankResult& result) {
+    auto* const client = dynamic_cast<subject::AdapterClient*>(adapter_.get());
+    const auto end = client == nullptr ? std::nullopt : client->take_end();
+    if (!end) return;
+    result.verdict = end->hung ? Verdict::hang : Verdict::crash;
+    std::erase_if(result.failures, [&](const record::Failure& one) { return one.uncaught; });
+    result.failures.insert(result.failures.begin(), failure("", end->why));
+    result.violated.clear();
+  }
+
   record::RankResult run_rank(Seat& seat, const Wrap& wrap, const Body& body) {
     const auto begin = std::chrono::steady_clock::now();
     record::RankResult result{.rank = seat.rank(), .verdict = Verdict::pass};
@@ -447,6 +458,7 @@ class Worker {
       body(seat.rank(), world.get());
     };
     run_body(seat, run, collector, result);
+    note_end_of_adapter(result);
     world.reset();
     result.seconds = seconds_since(begin);
     return result;
