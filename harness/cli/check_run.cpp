@@ -298,6 +298,7 @@ bool CheckRun::run_pass(const Pass& pass) {
     const std::string isolation = pass.alone ? fmt::format("{}", assignments.size()) : planned->one->component();
     assignments.push_back(assignment_of(*planned, settings_, isolation));
   }
+  if (latest_.empty()) assignments.front().command["first"] = true;
   return launch::run(assignments, pass.driver, observer(pass));
 }
 
