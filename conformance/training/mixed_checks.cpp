@@ -47,8 +47,18 @@ struct Grid {
 
 bool fills_world(const Parameters& parameters) { return Grid(parameters.text("grid")).world() == parameters.world(); }
 
+// On one replica alone, each of three once: two steps after each other, and one after a growth of the scale.
+std::vector<job::Injection> injections_of_replicas(bool reduced) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  return {{.step = 1, .rank = 0, .value = infinity, .reduced = reduced},
+          {.step = 2, .rank = 1, .value = std::numeric_limits<double>::quiet_NaN(), .reduced = reduced},
+          {.step = 5, .rank = 2, .value = -infinity, .reduced = reduced}};
+}
+constexpr int kStepsOfReplicas = 8;
+
 // Where something is written into a gradient: in two steps, on two ranks.
 std::vector<job::Injection> injections_of(const Parameters& parameters, int world) {
+  if (parameters.has("moment")) return injections_of_replicas(parameters.text("moment") == "reduced");
   const std::string kind = value_or(parameters, "overflow", "none");
   if (kind == "none" || kind == "scale") return {};
   const double value = kind == "nan"     ? std::numeric_limits<double>::quiet_NaN()
@@ -66,9 +76,9 @@ std::string dtype_of(const Parameters& parameters) {
   return precision.ends_with("bf16") ? "bfloat16" : "float16";
 }
 
-// bf16 has float32's range, and needs no scale.
+// bf16 has float32's range, and needs no scale; a scaler is what survives an injection.
 std::optional<job::Scaler> scaler_of(const Parameters& parameters) {
-  if (dtype_of(parameters) != "float16") return {};
+  if (dtype_of(parameters) != "float16" && !parameters.has("moment")) return {};
   const bool too_large = value_or(parameters, "overflow", "none") == "scale";
   return job::Scaler{
       .init_scale = too_large ? 0x1p26 : 1024, .backoff_factor = too_large ? 0x1p-6 : 0.5, .growth_interval = 2};
@@ -80,7 +90,7 @@ training::DigitsRun settings_for(Context& context) {
   return {.model = value_or(parameters, "model", "pairs"),
           .optimizer = value_or(parameters, "optimizer", "sgd"),
           .data = grid.data,
-          .steps = kSteps,
+          .steps = parameters.has("moment") ? kStepsOfReplicas : kSteps,
           .global_batch = std::int64_t{12} * grid.data,
           .micro_batches = 2,
           .seed = context.seed() & INT64_MAX,  // a specification's seed has 63 bits
@@ -219,6 +229,7 @@ constexpr std::array kTrained{MixedCase{"fp16", "1x1x1"}, MixedCase{"fp16", "2x1
 constexpr std::array kOverflows{MixedCase{"none", "2x2x1"},  MixedCase{"inf", "2x2x2"},     MixedCase{"nan", "2x2x1"},
                                 MixedCase{"nan", "1x3x1"},   MixedCase{"inf", "1x1x1"},     MixedCase{"large", "1x2x1"},
                                 MixedCase{"scale", "2x1x2"}, MixedCase{"reduced", "2x1x2"}, MixedCase{"inf", "1x1x2"}};
+constexpr std::array kJobs{MixedCase{"none", "1x1x2"}, MixedCase{"inf", "2x2x1"}, MixedCase{"scale", "1x1x3"}};
 constexpr std::array kClipped{MixedCase{"2", "2x1x1"}, MixedCase{"1", "2x1x2"}, MixedCase{"inf", "3x1x1"},
                               MixedCase{"2", "2x2x1"}, MixedCase{"2", "1x2x1"}, MixedCase{"2", "1x1x1"}};
 
@@ -320,12 +331,25 @@ void add_mixed_checks(suite::Suite& suite) {
   suite.add({.id = "scaler.job.single_device",
              .verifies = cited({kTraining, kSkipsTogether, kScale, kSkipLeaves}),
              .door = suite::Door::job,
-             .axes = {{"precision", {"fp16"}}, {"overflow", {"inf", "scale"}}, grids(), all_worlds()},
+             .axes = {{"precision", {"fp16", "bf16"}},
+                      {"overflow", {"none", "inf", "scale"}},
+                      grids(),
+                      all_worlds()},
              .applies =
                  [](const Parameters& parameters) {
-                   const bool is_inf = parameters.text("overflow") == "inf";
-                   return fills_world(parameters) && parameters.text("grid") == (is_inf ? "2x2x1" : "1x1x3");
+                   if ((parameters.text("precision") == "bf16") != (parameters.text("overflow") == "none")) return false;
+                   return is_one_of(kJobs, parameters, "overflow");
                  },
+             .modules = {"training"},
+             .limit = std::chrono::seconds(75),
+             .body = job_in_16_bits});
+  suite.add({.id = "scaler.job.one_replica",
+             .verifies = cited({kTraining, kSkipsTogether, kScale, kSkipLeaves}),
+             .door = suite::Door::job,
+             .axes = {{"precision", {"fp16", "bf16"}},
+                      {"moment", {"local", "reduced"}},
+                      {"grid", {"1x1x3"}},
+                      suite::worlds({3})},
              .modules = {"training"},
              .limit = std::chrono::seconds(75),
              .body = job_in_16_bits});

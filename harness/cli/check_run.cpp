@@ -26,6 +26,8 @@ namespace {
 
 /// More cases than this are not run again: what fails so often needs no second opinion.
 constexpr std::size_t kMostRunAgain = 50;
+/// Of cases that hung, each of which takes its whole limit once more.
+constexpr std::size_t kMostHangsRunAgain = 5;
 
 // ---- options ----
 
@@ -296,6 +298,7 @@ bool CheckRun::run_pass(const Pass& pass) {
     const std::string isolation = pass.alone ? fmt::format("{}", assignments.size()) : planned->one->component();
     assignments.push_back(assignment_of(*planned, settings_, isolation));
   }
+  if (latest_.empty()) assignments.front().command["first"] = true;
   return launch::run(assignments, pass.driver, observer(pass));
 }
 
@@ -369,9 +372,22 @@ bool CheckRun::take(const suite::PlannedCase& planned, const launch::Outcome& ou
     }
   }
   write(result);
-  if (!wants_another_try(result)) console_->result(result);
+  if (!wants_another_try(result))
+    console_->result(result);
+  else if (result.verdict == Verdict::hang)
+    announce_hang(result);
   if (options_.fail_fast && is_bad(result)) stopped_ = true;
   return !stopped_;
+}
+
+// A hang takes its whole limit, and once more when it is tried again: nobody should wait for that without knowing.
+void CheckRun::announce_hang(const Result& result) {
+  constexpr int kAnnounced = 3;
+  if (++hangs_ > kAnnounced) return;
+  console_->line(fmt::format("hang {}: {}\n      it is tried once more at the end, alone; {}", title_of(result),
+                             result.reason.substr(0, result.reason.find(';')),
+                             hangs_ < kAnnounced ? "--time-limit SECONDS sets how long a case may take"
+                                                 : "more hangs are not announced; --fail-fast ends a run at the first"));
 }
 
 bool CheckRun::wants_another_try(const Result& result) const {
@@ -392,15 +408,20 @@ bool CheckRun::second_tries() {
       if (const auto result = latest_.find(blank_result(planned, settings_).key());
           result != latest_.end() && !given_up.contains(result->first) && wants_another_try(result->second))
         again.push_back(&planned);
-    if (again.size() > kMostRunAgain) {
-      for (std::size_t i = kMostRunAgain; i < again.size(); ++i) {
-        const std::string key = blank_result(*again[i], settings_).key();
-        given_up.insert(key);
-        console_->result(latest_.at(key));
-      }
-      writer_->note(fmt::format("{} cases are to be tried again; the first {} are", again.size(), kMostRunAgain));
-      again.resize(kMostRunAgain);
-    }
+    const auto only_first = [&](std::size_t most, const char* which, const auto& counts) {
+      std::size_t number = 0;
+      std::erase_if(again, [&](const suite::PlannedCase* planned) {
+        const Result& result = latest_.at(blank_result(*planned, settings_).key());
+        if (!counts(result) || ++number <= most) return false;
+        given_up.insert(result.key());
+        console_->result(result);
+        return true;
+      });
+      if (number > most)
+        writer_->note(fmt::format("{} cases{} are to be tried again; the first {} are", number, which, most));
+    };
+    only_first(kMostHangsRunAgain, " that hung", [](const Result& one) { return one.verdict == Verdict::hang; });
+    only_first(kMostRunAgain, "", [](const Result&) { return true; });
     if (!run_pass({.driver = driver_,
                    .cases = again,
                    .alone = true,

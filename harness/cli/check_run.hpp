@@ -76,6 +76,7 @@ class CheckRun {
 
   bool take(const suite::PlannedCase& planned, const launch::Outcome& outcome);
   [[nodiscard]] bool wants_another_try(const record::Result& result) const;
+  void announce_hang(const record::Result& result);
   bool second_tries();
   bool control_arm();
   void take_control(const suite::PlannedCase& planned, const launch::Outcome& outcome);
@@ -101,6 +102,7 @@ class CheckRun {
   record::Header header_;
   std::optional<record::Writer> writer_;
   Console* console_ = nullptr;
+  int hangs_ = 0;  // that are to be tried again
   bool stopped_ = false;
 };
 

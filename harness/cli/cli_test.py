@@ -4,7 +4,7 @@ usage: cli_test.py PLUMBLINE MODULES [unittest arguments]
 
 MODULES are the optional parts of the build: "mpi,training,metrics", or "".
 """
-import json, os, re, resource, shutil, signal, subprocess, sys, tempfile, unittest
+import json, os, re, resource, shlex, shutil, signal, subprocess, sys, tempfile, unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -509,6 +509,18 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("check", "--adapter", "/nonexistent", "--out", "out"), 3)
         self.assertEqual((self.folder / "out/run.jsonl").read_bytes(), before)
         self.assertEqual(sorted(os.listdir(self.folder / "out")), ["junit.xml", *METRICS, "run.jsonl"])
+
+    # HARNESS-043@f042
+    def test_an_adapter_that_crashes_once_is_a_flake(self):
+        # It answers the greeting, and is gone at the first question; from its second start on it is right.
+        adapter = shlex.join([PLUMBLINE, "adapter"])
+        once = f"if [ -e ran ]; then exec {adapter}; fi; touch ran; head -n 1 | {adapter}"
+        case = "collectives.adapter.ring_sum[ranks=2]"
+        self.assertEqual(self.run_plumbline("check", "--adapter", once, "--filter", case, "--out", "out", "--no-control"), 1)
+        results = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines() if '"result"' in line]
+        self.assertEqual([result["verdict"] for result in results], ["crash", "flake"], self.done.stdout)
+        self.assertEqual(results[1]["tries"], ["crash", "pass"])
+        self.assertIn("closed its output", results[1]["reason"])
 
     def test_standard_output_that_is_full(self):
         for command in (PASS, ["requirements"], ["doctor"], TOPOLOGY, SCHEDULE, [*SCHEDULE, "--format", "csv"],

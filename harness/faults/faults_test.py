@@ -353,7 +353,7 @@ class Faults(Harness):
             found.append(tuple(verdicts[case] for case in sorted(verdicts)))
         return found
 
-    # HARNESS-006@e803
+    # HARNESS-006@1935
     def test_a_crash_in_company_alone_is_a_flake(self):
         result = self.run_checks("faults.leaves_state*", "faults.crashes_in_company*", status=1)["faults.crashes_in_company[world=1]"]
         self.assertEqual((result["verdict"], result["tries"]), ("flake", ["crash", "pass"]))
@@ -361,7 +361,7 @@ class Faults(Harness):
         self.assertEqual(self.ranks(result), ["crash"], "the evidence is that of the crash")
         self.assertIn("received signal 11", result["output"])
 
-    # HARNESS-006@e803
+    # HARNESS-006@1935
     @unittest.skipIf(PROCESSES, "a hundred starts of mpirun; the rule is the same")
     def test_of_many_crashes_the_first_fifty_are_tried_again(self):
         self.run_checks("faults.segfault[where=all,world=1]", options=["--repeat", "101", "--jobs", "2"], status=1)
@@ -369,6 +369,20 @@ class Faults(Harness):
         self.assertEqual((tries.count(1), tries.count(2)), (101, 50))
         notes = [line["text"] for line in self.lines() if line["type"] == "note"]
         self.assertEqual(notes, ["101 cases are to be tried again; the first 50 are"])
+
+    # HARNESS-006@1935
+    @unittest.skipIf(PROCESSES, "the rule is the same")
+    def test_of_many_hangs_the_first_five_are_tried_again(self):
+        self.run_checks("faults.sleep[where=all,world=1]", options=["--repeat", "6", "--jobs", "3", "--time-limit", "0.3"], status=1)
+        tries = [len(line.get("tries", "x")) for line in self.lines() if line["type"] == "result"]
+        self.assertEqual((tries.count(1), tries.count(2)), (6, 5))
+        notes = [line["text"] for line in self.lines() if line["type"] == "note"]
+        self.assertEqual(notes, ["6 cases that hung are to be tried again; the first 5 are"])
+        # A person learns of it before the time is spent once more.
+        announced = [line for line in self.output.splitlines() if line.startswith("hang ")]
+        self.assertEqual(len(announced), 3, self.output)
+        self.assertIn("--time-limit SECONDS", self.output)
+        self.assertIn("--fail-fast ends a run at the first", self.output)
 
     # HARNESS-007@2d2f
     def test_what_the_reference_fails_too_is_inconclusive(self):

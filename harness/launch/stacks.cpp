@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <initializer_list>
 #include <list>
 #include <map>
 #include <string_view>
@@ -18,6 +16,7 @@
 #include <unistd.h>
 
 #include "harness/launch/process.hpp"
+#include "harness/subject/guarded_process.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::launch {
@@ -81,18 +80,10 @@ std::map<pid_t, std::string> by_debugger(const std::vector<pid_t>& processes) {
 
 using Clock = std::chrono::steady_clock;
 
-// Whether a line of a thread's status, "SigCgt:", has a signal.
-bool status_has(const fs::path& thread, std::initializer_list<std::string_view> lines, int signal) {
-  std::ifstream status(thread / "status");
-  const std::uint64_t bit = std::uint64_t{1} << (signal - 1);
-  for (std::string line; std::getline(status, line);)
-    for (const std::string_view name : lines)
-      if (line.starts_with(name) && (std::strtoull(line.c_str() + name.size(), nullptr, 16) & bit) != 0) return true;
-  return false;
-}
-
 // Whether a thread has yet to return from its handler: the signal waits for it, or is blocked while the handler runs.
-bool answering(const fs::path& thread) { return status_has(thread, {"SigPnd:", "SigBlk:"}, stack_signal()); }
+bool answering(const fs::path& thread) {
+  return subject::status_has(thread.string(), {"SigPnd:", "SigBlk:"}, stack_signal());
+}
 
 // One after the other, since they share a file. Who is stopped, or keeps the signal blocked, never answers; who does not
 // catch it yet would die of it.
@@ -100,7 +91,7 @@ void ask_threads(pid_t process, Clock::time_point limit) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(fmt::format("/proc/{}/task", process), error)) {
     const fs::path& thread = entry.path();
-    if (!status_has(thread, {"SigCgt:"}, stack_signal()) || answering(thread)) continue;
+    if (!subject::status_has(thread.string(), {"SigCgt:"}, stack_signal()) || answering(thread)) continue;
     ::syscall(SYS_tgkill, process, std::atoi(thread.filename().c_str()), stack_signal());
     do std::this_thread::sleep_for(10ms);
     while (answering(thread) && Clock::now() < limit);

@@ -30,18 +30,26 @@ std::optional<int> stage_of(const RunSpec& spec, const RecordedTensor& tensor) {
 }
 
 // Bytes and numbers are all that a record holds.
-void copy_rest(const job::SafetensorsReader& from, const std::string& name, const job::TensorInfo& info,
-               job::SafetensorsWriter& to) {
+std::vector<std::uint8_t> bytes_of(const job::SafetensorsReader& from, const std::string& name,
+                                   const job::TensorInfo& info) {
   if (info.dtype != comm::DType::u8)
     throw Unsupported(
         fmt::format("'{}': tensor '{}' is {}; only F32 and U8 can be copied", from.file().string(), name, info.type));
-  to.add<std::uint8_t>(name, info.shape, from.read<std::uint8_t>(name));
+  return from.read<std::uint8_t>(name);
+}
+
+bool is_injected_elsewhere(const RunSpec& spec, int rank, const std::string& name) {
+  return std::ranges::any_of(spec.injections, [&](const job::Injection& one) {
+    return one.rank != rank && name == fmt::format("step{}/skipped", one.step);
+  });
 }
 
 }  // namespace
 
-ChangeRecord with_tensors(std::function<void(const RunSpec&, int rank, RecordedTensor&)> change) {
-  return [change = std::move(change)](const RunSpec& spec, const std::filesystem::path& folder) {
+ChangeRecord with_tensors(std::function<void(const RunSpec&, int rank, RecordedTensor&)> change,
+                          std::function<void(const RunSpec&, int rank, RecordedBytes&)> change_bytes) {
+  return [change = std::move(change), change_bytes = std::move(change_bytes)](const RunSpec& spec,
+                                                                              const std::filesystem::path& folder) {
     for (int rank = 0; rank < spec.parallel.world(); ++rank) {
       const std::filesystem::path file = job::record_file(folder, rank);
       if (!std::filesystem::exists(file)) continue;
@@ -50,7 +58,9 @@ ChangeRecord with_tensors(std::function<void(const RunSpec&, int rank, RecordedT
       for (const auto& [key, value] : reader.metadata()) writer.metadata(key, value);
       for (const auto& [name, info] : reader.tensors()) {
         if (info.dtype != comm::DType::f32) {
-          copy_rest(reader, name, info, writer);
+          RecordedBytes bytes{name, bytes_of(reader, name, info)};
+          if (change_bytes) change_bytes(spec, rank, bytes);
+          writer.add<std::uint8_t>(name, info.shape, bytes.values);
           continue;
         }
         RecordedTensor tensor{name, info.shape, reader.read<float>(name)};
@@ -87,6 +97,10 @@ void leave_out_last_decay(const RunSpec& spec, int, RecordedTensor& tensor) {
   if (sgd == nullptr || !is_of(tensor, job::Moment::after) || !tensor.name.starts_with(last)) return;
   const auto without = static_cast<float>(1 + sgd->lr * sgd->weight_decay);
   for (float& value : tensor.values) value *= without;
+}
+
+void skip_by_own_gradients(const RunSpec& spec, int rank, RecordedBytes& bytes) {
+  if (is_injected_elsewhere(spec, rank, bytes.name)) bytes.values.front() = 0;
 }
 
 void scale_first_stage_again(const RunSpec& spec, int, RecordedTensor& tensor) {
@@ -141,6 +155,10 @@ std::vector<Mutant> job_mutants() {
        "a launcher that knows one order", "pipeline.job.order[order=data_first,schedule=1f1b,data=2,world=4]",
        "pipeline.job.order[order=pipeline_first,schedule=1f1b,data=2,world=4]", "it is the usual order",
        ChangeRecord(exchange_ranks)},
+      {"job.skips_by_own_gradients", "SCALER-091", "a rank skips by what is written into its own gradients alone",
+       "AMP-02", "scaler.job.one_replica[precision=fp16,moment=local,grid=1x1x3,world=3]",
+       "scaler.job.single_device[precision=fp16,overflow=scale,grid=1x1x3,world=3]", "all ranks overflow",
+       with_tensors([](const RunSpec&, int, RecordedTensor&) {}, skip_by_own_gradients)},
       {"job.last_gradients_missing", "TRAIN-001", "the gradients of the last step are missing",
        "a record that is written before the last step is complete", two, "", "every run has a last step",
        with_tensors(omit_last_gradients)},

@@ -15,10 +15,18 @@ struct RecordedTensor {
   std::vector<float> values;
 };
 
+/// A tensor of bytes: "step2/skipped".
+struct RecordedBytes {
+  std::string name;
+  std::vector<std::uint8_t> values;
+};
+
 /// A ChangeRecord that passes each float tensor of each rank's file to `change`, which may do to it what it likes; a
-/// tensor whose name it empties is left out. Everything else of the files stays as it is. Ranks without a file are
-/// passed over.
-[[nodiscard]] ChangeRecord with_tensors(std::function<void(const job::RunSpec&, int rank, RecordedTensor&)> change);
+/// tensor whose name it empties is left out. Tensors of bytes go to `change_bytes`, which may change their values.
+/// Everything else of the files stays as it is. Ranks without a file are passed over.
+[[nodiscard]] ChangeRecord with_tensors(
+    std::function<void(const job::RunSpec&, int rank, RecordedTensor&)> change,
+    std::function<void(const job::RunSpec&, int rank, RecordedBytes&)> change_bytes = {});
 
 /// The sum of the gradients is divided by two instead of by the number of data ranks.
 void scale_gradients_for_two(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
@@ -29,6 +37,8 @@ void drift_on_rank_2(const job::RunSpec& spec, int rank, RecordedTensor& tensor)
 void leave_out_last_decay(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
 /// Matrices are written with their dimensions exchanged.
 void exchange_dimensions(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
+/// In a step in which something was written into a gradient, the other ranks record that they made the step.
+void skip_by_own_gradients(const job::RunSpec& spec, int rank, RecordedBytes& bytes);
 /// The gradients of the first stage are divided by the number of micro-batches.
 void scale_first_stage_again(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
 /// Each rank's file is that of the rank which has its place in the usual order of the axes.

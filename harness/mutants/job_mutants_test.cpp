@@ -107,6 +107,19 @@ TEST_F(JobMutant, LeavesOutTheGradientsOfTheLastStep) {
   }
 }
 
+TEST(JobMutants, LetOtherRanksMakeAStepThatOneSkips) {
+  job::RunSpec spec;
+  spec.injections = {{.step = 2, .rank = 1}};
+  const auto left = [&](const std::string& name, int rank) {
+    RecordedBytes bytes{name, {1}};
+    skip_by_own_gradients(spec, rank, bytes);
+    return bytes.values.front();
+  };
+  EXPECT_EQ(left("step2/skipped", 0), 0);
+  EXPECT_EQ(left("step2/skipped", 1), 1);
+  EXPECT_EQ(left("step1/skipped", 0), 1) << "overflowed by itself";
+}
+
 TEST_F(JobMutant, ChangesTheGradientsOfTheFirstStageAlone) {
   spec_.run.micro_batches = 2;
   change("job.first_stage_scaled_again");

@@ -198,7 +198,7 @@ Wrong washed_away(const OfTries& verdict) {
   return wrong;
 }
 
-// HARNESS-006@e803
+// HARNESS-006@1935
 TEST(Rules, ASecondTryThatPassesMakesAFlake) {
   EXPECT_THAT(washed_away([](const auto& tries) { return verdict_of(tries); }), IsEmpty());
   EXPECT_THAT(washed_away([](const auto& tries) { return tries.back(); }), Not(IsEmpty()))

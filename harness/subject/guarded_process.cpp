@@ -4,8 +4,11 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -168,7 +171,9 @@ void tell_end(pid_t pid, int news) {
   siginfo_t info{};
   while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
   }
-  const ProcessEnd end{.by_signal = info.si_code != CLD_EXITED, .number = info.si_status};
+  const ProcessEnd end{.by_signal = info.si_code != CLD_EXITED,
+                       .number = info.si_status,
+                       .at = std::chrono::steady_clock::now()};  // a system call
   (void)!::write(news, &end, sizeof end);
 }
 
@@ -222,6 +227,12 @@ Pipe make_pipe() {
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
+std::optional<int> ProcessEnd::killed_by() const {
+  constexpr int kOfAShell = 128;
+  const int signal = by_signal ? number : number - kOfAShell;
+  return signal > 0 && signal <= SIGRTMAX ? std::optional(signal) : std::nullopt;
+}
+
 std::string ProcessEnd::words() const {
   if (!by_signal) return fmt::format("exited with status {}", number);
   return fmt::format("was killed by signal {} ({})", number, strsignal(number));
@@ -273,12 +284,34 @@ std::optional<ProcessEnd> GuardedProcess::ended(std::chrono::milliseconds wait) 
     if (ready <= 0) return std::nullopt;
     ProcessEnd end;
     // A guard that says nothing was killed itself, and the program with it.
-    end_ = read_whole(news_.get(), end) ? end : ProcessEnd{.by_signal = true, .number = SIGKILL};
+    end_ = read_whole(news_.get(), end) ? end : ProcessEnd{
+                                              .by_signal = true, .number = SIGKILL, .at = std::chrono::steady_clock::now()};
   }
   return end_;
 }
 
 void GuardedProcess::signal(int number) const { ::kill(-pid_, number); }
+
+std::vector<pid_t> GuardedProcess::processes() const {
+  std::map<pid_t, pid_t> parents;
+  for_each_number_in("/proc",
+                     [&parents](const char* name, pid_t pid, int) { parents.emplace(pid, parent_of(name)); });
+  std::vector<pid_t> found{guard_};
+  for (std::size_t next = 0; next < found.size(); ++next)
+    for (const auto& [pid, parent] : parents)
+      if (parent == found[next]) found.push_back(pid);
+  found.erase(found.begin());
+  return found;
+}
+
+bool status_has(const std::string& folder, std::initializer_list<std::string_view> lines, int signal) {
+  std::ifstream status(folder + "/status");
+  const std::uint64_t bit = std::uint64_t{1} << (signal - 1);
+  for (std::string line; std::getline(status, line);)
+    for (const std::string_view name : lines)
+      if (line.starts_with(name) && (std::strtoull(line.c_str() + name.size(), nullptr, 16) & bit) != 0) return true;
+  return false;
+}
 
 std::vector<std::string> our_environment() {
   std::vector<std::string> list;

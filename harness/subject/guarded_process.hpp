@@ -6,8 +6,10 @@
 #pragma once
 
 #include <chrono>
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <sys/types.h>
@@ -42,7 +44,11 @@ struct Pipe {
 struct ProcessEnd {
   bool by_signal = false;
   int number = 0;
-  [[nodiscard]] bool is_success() const { return !by_signal && number == 0; }
+  std::chrono::steady_clock::time_point at{};  // when its guard noticed
+  [[nodiscard]] bool by_exit(int status) const { return !by_signal && number == status; }
+  [[nodiscard]] bool is_success() const { return by_exit(0); }
+  /// The signal, also where a shell reports one of its command as its own status.
+  [[nodiscard]] std::optional<int> killed_by() const;
   /// "exited with status 3", "was killed by signal 9 (Killed)".
   [[nodiscard]] std::string words() const;
 };
@@ -68,6 +74,8 @@ class GuardedProcess {
   [[nodiscard]] int news() const { return news_.get(); }
   /// To its process group.
   void signal(int number) const;
+  /// The program and all that it has started, in whatever session, as long as they live.
+  [[nodiscard]] std::vector<pid_t> processes() const;
 
  private:
   Descriptor life_;  // the guard waits for its end; nobody else has it
@@ -79,5 +87,9 @@ class GuardedProcess {
 
 /// Our environment as GuardedProcess takes it.
 [[nodiscard]] std::vector<std::string> our_environment();
+
+/// Whether one of these lines of a process' status has the signal: "SigCgt:", "SigPnd:". `folder` is "/proc/42", or that
+/// of one of its threads.
+[[nodiscard]] bool status_has(const std::string& folder, std::initializer_list<std::string_view> lines, int signal);
 
 }  // namespace plumbline::subject

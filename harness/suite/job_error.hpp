@@ -24,6 +24,19 @@ class JobCrashed : public JobFailure {
   using JobFailure::JobFailure;
 };
 
+/// On every rank the shell did not find the program, or could not execute it. Where that is so of the first run, nothing
+/// is known of any program.
+class JobAbsent : public JobCrashed {
+ public:
+  using JobCrashed::JobCrashed;
+};
+
+/// The program declared that it does not support the run: verdict `skip`, and what() has its reason.
+class JobUnsupported : public JobFailure {
+ public:
+  using JobFailure::JobFailure;
+};
+
 /// The time was up: verdict `hang`.
 class JobHung : public JobFailure {
  public:

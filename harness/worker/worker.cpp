@@ -20,6 +20,7 @@
 #include "harness/launch/driver.hpp"
 #include "harness/launch/flight.hpp"
 #include "harness/launch/process.hpp"
+#include "harness/launch/stacks.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "harness/mutants/rewritten_adapter.hpp"
 #include "harness/record/environment.hpp"
@@ -169,7 +170,10 @@ class Worker {
       if (!options_.backend.empty() && options_.backend != "local" && runtime_ == nullptr) (void)open_devices();
       if (!options_.adapter.empty()) adapter_ = subject::open_adapter(options_.adapter);
       if (!options_.job.empty()) {
-        subject::JobOptions job{.command = options_.job, .launches_ranks = options_.job_launches_ranks};
+        subject::JobOptions job{.command = options_.job,
+                                .launches_ranks = options_.job_launches_ranks,
+                                .stacks = launch::stacks_of,
+                                .asking = [this] { asking_(); }};
         job_ = std::make_unique<ReportedJob>(std::make_unique<subject::JobProgram>(std::move(job)),
                                              [this] { return change<mutants::ChangeRecord>(); });
       }
@@ -284,6 +288,10 @@ class Worker {
               give_time(command);
               driver_->send({{"type", "progress"}, {"run", run}, {"rank", rank}, {"what", what}});
             }};
+    asking_ = [this, run] {
+      driver_->send({{"type", "progress"}, {"run", run}, {"rank", 0}, {"what", "asking ranks where they stand"}});
+    };
+    is_first_ = command.value("first", false);
     give_time(command);
     const suite::Arm arm = suite::Arm::parse(command.value("arm", "plain"));
     const auto under_arm = [&](std::unique_ptr<comm::Communicator> inner) {
@@ -391,8 +399,7 @@ class Worker {
   }
 
   // Runs the body; how it ended is in `result`, and what assertions said in the collector.
-  static void run_body(Seat& seat, const std::function<void()>& body, RankCollector& collector,
-                       record::RankResult& result) {
+  void run_body(Seat& seat, const std::function<void()>& body, RankCollector& collector, record::RankResult& result) {
     const auto ends = [&](Verdict verdict, const std::exception& error) {
       result.verdict = verdict;
       result.failures.push_back(failure("", error.what()));
@@ -404,6 +411,11 @@ class Worker {
     } catch (const Unsupported& error) {
       ends(Verdict::refuse, error);  // a legal case
       seat.abort(fmt::format("rank {} was refused: {}", seat.rank(), result.failures.back().message));
+    } catch (const suite::JobUnsupported& error) {
+      ends(Verdict::skip, error);
+    } catch (const suite::JobAbsent& error) {
+      if (is_first_) driver_->send({{"type", "cannot_start"}, {"message", error.what()}});
+      ends(Verdict::crash, error);
     } catch (const suite::JobCrashed& error) {
       ends(Verdict::crash, error);
     } catch (const suite::JobHung& error) {
@@ -424,6 +436,17 @@ class Worker {
     result.failures.insert(result.failures.begin(), collector.failures().begin(), collector.failures().end());
     result.violated = collector.violated();
     seat.abort(fmt::format("rank {} failed: {}", seat.rank(), collector.failures().front().message));
+  }
+
+  // An adapter whose program came to its end has no other verdict, whatever the check made of the error that it got.
+  void note_end_of_adapter(record::RankResult& result) {
+    auto* const client = dynamic_cast<subject::AdapterClient*>(adapter_.get());
+    const auto end = client == nullptr ? std::nullopt : client->take_end();
+    if (!end) return;
+    result.verdict = end->hung ? Verdict::hang : Verdict::crash;
+    std::erase_if(result.failures, [&](const record::Failure& one) { return one.uncaught; });
+    result.failures.insert(result.failures.begin(), failure("", end->why));
+    result.violated.clear();
   }
 
   record::RankResult run_rank(Seat& seat, const Wrap& wrap, const Body& body) {
@@ -447,6 +470,7 @@ class Worker {
       body(seat.rank(), world.get());
     };
     run_body(seat, run, collector, result);
+    note_end_of_adapter(result);
     world.reset();
     result.seconds = seconds_since(begin);
     return result;
@@ -462,6 +486,8 @@ class Worker {
   std::string device_missing_;                // why there is none
   std::unique_ptr<suite::Adapter> adapter_;
   std::unique_ptr<suite::Job> job_;
+  std::function<void()> asking_ = [] {};  // tells the driver that hung ranks of the job are being asked
+  bool is_first_ = false;                 // nothing of the subject has run before this case
   const mutants::Mutant* mutant_ = nullptr;
   std::unique_ptr<CaseRunner> runner_;
   std::mutex rings_mutex_;

@@ -164,7 +164,10 @@ AdapterClient::AdapterClient(std::string command, AdapterOptions options)
 }
 
 void AdapterClient::start() {
-  if (!broken_hello_.empty()) throw RuntimeFailure(broken_hello_);
+  if (!broken_hello_.empty()) {
+    if (!end_) end_ = AdapterEnd{.why = broken_hello_};
+    throw RuntimeFailure(broken_hello_);
+  }
   process_ = std::make_unique<PipedProcess>(command_);
   lines_ = LineBuffer(kLongestLine);
   errors_.clear();
@@ -207,13 +210,14 @@ std::string AdapterClient::exchange(const std::string& line, const std::string& 
     if (lines_.is_dropping()) give_up(op, fmt::format("wrote a line of more than {} bytes", kLongestLine));
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     if (left <= 0ms)
-      give_up(op, fmt::format("gave no answer in {:.1f} s", std::chrono::duration<double>(deadline - begin).count()));
+      give_up(op, fmt::format("gave no answer in {:.1f} s", std::chrono::duration<double>(deadline - begin).count()),
+              Cause::silence);
     std::array<pollfd, 3> ends{pollfd{process_->output.get(), POLLIN, 0}, pollfd{process_->errors.get(), POLLIN, 0},
                                pollfd{unsent.empty() ? -1 : process_->input.get(), POLLOUT, 0}};
     ::poll(ends.data(), ends.size(), static_cast<int>(left.count()));
     if (ends[2].revents != 0) send_some(unsent);
     if (ends[1].revents != 0) hear_errors();
-    if (ends[0].revents != 0 && !receive_some()) give_up(op, "closed its output");
+    if (ends[0].revents != 0 && !receive_some()) give_up(op, "closed its output", Cause::end);
   }
 }
 
@@ -239,13 +243,14 @@ void AdapterClient::hear_errors() {
   if (received.is_end) process_->errors.reset();
 }
 
-void AdapterClient::give_up(const std::string& op, const std::string& why) {
+void AdapterClient::give_up(const std::string& op, const std::string& why, Cause cause) {
   std::string message = fmt::format("adapter '{}': {}: it {}", command_, op, why);
   if (const auto end = process_->ended(100ms)) message += fmt::format("; it {}", *end);
   if (process_->errors.get() >= 0) hear_errors();
   if (!errors_.empty()) message += fmt::format("; on standard error it last wrote: {}", last_words(errors_));
   process_->grace = 50ms;  // it has forfeited our patience
   process_ = nullptr;
+  if (cause != Cause::words && !end_) end_ = AdapterEnd{.hung = cause == Cause::silence, .why = message};
   throw RuntimeFailure(message);
 }
 

@@ -14,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -28,6 +29,12 @@ namespace plumbline::subject {
 struct AdapterOptions {
   /// Of one question, hello included, as long as answer_by() was not called.
   std::chrono::milliseconds limit = std::chrono::seconds(30);
+};
+
+/// The end of a program in the middle of a question.
+struct AdapterEnd {
+  bool hung = false;  // it gave no answer in its time, and was ended; else it ended, or closed its output, by itself
+  std::string why;    // the message of the error that the question had
 };
 
 /// What hello said.
@@ -62,6 +69,8 @@ class AdapterClient final : public suite::Adapter {
   [[nodiscard]] nlohmann::json claims() const override { return identity_.claims(); }
   void answer_by(std::chrono::steady_clock::time_point deadline) override { deadline_ = deadline; }
   [[nodiscard]] const AdapterIdentity& identity() const { return identity_; }
+  /// The first end of its program since this was last called.
+  [[nodiscard]] std::optional<AdapterEnd> take_end() { return std::exchange(end_, std::nullopt); }
 
  private:
   void start();
@@ -70,7 +79,8 @@ class AdapterClient final : public suite::Adapter {
   void send_some(std::string_view& unsent);
   bool receive_some();
   void hear_errors();
-  [[noreturn]] void give_up(const std::string& op, const std::string& why);
+  enum class Cause { words, silence, end };
+  [[noreturn]] void give_up(const std::string& op, const std::string& why, Cause cause = Cause::words);
 
   std::string command_;
   AdapterOptions options_;
@@ -81,6 +91,7 @@ class AdapterClient final : public suite::Adapter {
   std::string errors_;  // the end of what it wrote on standard error
   std::int64_t last_id_ = 0;
   std::string broken_hello_;  // why it is not started again
+  std::optional<AdapterEnd> end_;
 };
 
 class LocalAdapter final : public suite::Adapter {

@@ -212,6 +212,24 @@ TEST(AdapterClient, EndsAnAdapterThatDoesNotAnswer) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
 }
 
+// HARNESS-043@f042
+TEST(AdapterClient, KnowsTheFirstEndOfItsProgram) {
+  AdapterClient client(at_question("exit 3"));
+  EXPECT_FALSE(client.take_end());
+  for (int question = 0; question < 2; ++question) EXPECT_THROW((void)client.ask("x", 1), RuntimeFailure);
+  const auto end = client.take_end();
+  ASSERT_TRUE(end);
+  EXPECT_FALSE(end->hung);
+  EXPECT_THAT(end->why, HasSubstr("it exited with status 3"));
+  EXPECT_FALSE(client.take_end()) << "it was told";
+  AdapterClient slow(at_question("sleep 60"), kHasty);
+  EXPECT_THROW((void)slow.ask("x", 1), RuntimeFailure);
+  EXPECT_TRUE(slow.take_end().value().hung);
+  AdapterClient babbles(at_question("echo words; sleep 60"));
+  EXPECT_THROW((void)babbles.ask("x", 1), RuntimeFailure);
+  EXPECT_FALSE(babbles.take_end()) << "it breaks the protocol, and lives";
+}
+
 TEST(AdapterClient, EndsAnAdapterThatDoesNotReadTheQuestion) {
   AdapterClient client(after_hello("sleep 60"), kHasty);
   EXPECT_THAT(failure_of([&] { (void)client.ask("x", std::string(1 << 20, 'x')); }), HasSubstr("gave no answer"));

@@ -1,5 +1,6 @@
 #include "harness/subject/guarded_process.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
@@ -53,6 +54,40 @@ TEST_F(GuardedProcessTest, SaysNothingOfOneThatRuns) {
   process->signal(SIGTERM);
   EXPECT_EQ(process->ended(10s)->words(), "was killed by signal 15 (Terminated)");
   EXPECT_EQ(process->ended(0ms)->number, SIGTERM) << "it says so again";
+}
+
+TEST_F(GuardedProcessTest, KnowsTheSignalThatAShellReports) {
+  EXPECT_EQ(start("kill -SEGV $$")->ended(10s)->killed_by(), SIGSEGV);
+  EXPECT_EQ(start("sh -c 'kill -SEGV $$' 2>/dev/null; exit $?")->ended(10s)->killed_by(), SIGSEGV);
+  EXPECT_EQ(start("exit 77")->ended(10s)->killed_by(), std::nullopt);
+  EXPECT_TRUE(start("exit 77")->ended(10s)->by_exit(77));
+  EXPECT_FALSE(start("kill -SEGV $$")->ended(10s)->by_exit(SIGSEGV));
+}
+
+TEST_F(GuardedProcessTest, KnowsWhenItEnded) {
+  const auto before = std::chrono::steady_clock::now();
+  const auto slow = start("sleep 0.2");
+  const auto at = start("exit 0")->ended(10s)->at;
+  EXPECT_GT(at, before);
+  EXPECT_GT(slow->ended(10s)->at, at) << "whenever it is asked";
+}
+
+TEST_F(GuardedProcessTest, ListsAllThatTheProgramHasStarted) {
+  const auto process = start("setsid sh -c 'echo $$ > " + file("pid") + "; exec sleep 60' & sleep 60");
+  const pid_t pid = pid_in(file("pid"));
+  ASSERT_GT(pid, 0);
+  const std::vector<pid_t> processes = process->processes();
+  EXPECT_EQ(std::ranges::count(processes, pid), 1);
+  EXPECT_EQ(std::ranges::count(processes, ::getpid()), 0);
+  EXPECT_GE(processes.size(), 3u);
+}
+
+TEST_F(GuardedProcessTest, TellsWhichSignalsAProcessCatches) {
+  const auto process = start("trap : USR1; echo $$ > " + file("pid") + "; while :; do sleep 0.1; done");
+  const std::string folder = "/proc/" + std::to_string(pid_in(file("pid")));
+  EXPECT_TRUE(status_has(folder, {"SigCgt:"}, SIGUSR1));
+  EXPECT_FALSE(status_has(folder, {"SigCgt:"}, SIGUSR2));
+  EXPECT_FALSE(status_has("/proc/0", {"SigCgt:"}, SIGUSR1)) << "there is none";
 }
 
 TEST_F(GuardedProcessTest, GivesTheEnvironmentAndTheFolder) {

@@ -45,13 +45,14 @@ class JobDoor(unittest.TestCase):
         self.assertEqual(left_behind(), [], "processes are left")
         self.assertEqual(os.listdir(SCRATCH), [], "files are left")
 
-    def command(self, job, *options):
-        return [PLUMBLINE, "check", "--profile", "data-parallel", "--job", job, "--no-control", "--out", "out", *options]
+    def command(self, job, *options, profile="data-parallel"):
+        return [PLUMBLINE, "check", "--profile", profile, "--job", job, "--no-control", "--out", "out", *options]
 
-    def check(self, job, *options, status):
+    def check(self, job, *options, status, **more):
         begin = time.time()
-        done = subprocess.run(self.command(job, *options), cwd=self.folder, capture_output=True, text=True, errors="replace", timeout=120)
+        done = subprocess.run(self.command(job, *options, **more), cwd=self.folder, capture_output=True, text=True, errors="replace", timeout=120)
         self.seconds = time.time() - begin
+        self.printed = done.stdout
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         lines = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
         self.assertEqual(lines[-1]["type"], "complete")
@@ -95,16 +96,52 @@ class Programs(JobDoor):
         self.assertIn("plumbline: --job: the command is empty; it must be a shell command", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
 
+    # HARNESS-042@1ba6
     def test_a_command_that_is_not_there(self):
-        result, _ = self.failure("no_such_trainer --fast", verdict="crash")
-        self.assertIn("exited with status 127 (the shell did not find the command)", result["reason"])
+        for job, words in (("/no/such", "rank 0 exited with status 127 (the shell did not find the command)"),
+                           ("/dev/null --fast", "126 (the shell could not execute the command)")):
+            with self.subTest(job):
+                done = subprocess.run(self.command(job), cwd=self.folder, capture_output=True, text=True)
+                self.assertEqual(done.returncode, 3, done.stdout)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                for part in ("plumbline: ", f"job '{job}'", words):
+                    self.assertIn(part, done.stderr)
 
+    # HARNESS-042@1ba6
+    def test_a_command_that_is_missing_later(self):
+        # Then there was a program, and its end is its own.
+        job = f"if [ -e ran ]; then exec /no/such; fi; touch ran; exec {REFERENCE}"
+        results = self.check(job, "--job-launches-ranks", "--world-size", "3", status=1)
+        self.assertEqual([result["verdict"] for result in results], ["pass", "crash", "crash"])
+        self.assertIn("exited with status 127", results[1]["reason"])
+
+    # HARNESS-040@0d89
+    def test_what_a_program_does_not_support(self):
+        job = f"if grep -q batch_norm2d $PLUMBLINE_SPEC; then echo no batch_norm2d here >&2; exit 77; fi; exec {REFERENCE}"
+        results = self.check(job, "--job-launches-ranks", "--world-size", "3", status=0)
+        self.assertEqual(len(results), 3)
+        for result in results:
+            unsupported = result["parameters"]["model"] == "conv_norm"
+            self.assertEqual((result["verdict"], result.get("reason", "")), ("skip", "no batch_norm2d here") if unsupported else ("pass", ""))
+        # A launcher has a status of its own; a run of which nothing is supported has shown nothing.
+        results = self.check("echo no training here > $PLUMBLINE_RECORD/unsupported; exit 1", "--job-launches-ranks", "--filter", ONE, status=3)
+        self.assertEqual([(result["verdict"], result["reason"]) for result in results], [("skip", "no training here")])
+        # What some ranks do is no skip.
+        result, _ = self.failure("[ $RANK = 0 ] && exit 77", verdict="crash")
+        self.assertIn("rank 0 exited with status 77 (it does not support the run)", result["reason"])
+
+    # HARNESS-041@4e6d
     def test_a_hang(self):
-        result, _ = self.failure("trap '' TERM; [ $RANK = 1 ] && exit 0; echo waiting; while :; do sleep 1; done", "--time-limit", "4",
-                                 verdict="hang")
-        self.assertIn("no end within 3.2 s: rank 0 still ran and was ended; rank 0 last wrote: waiting", result["reason"])
-        self.assertIn("rank 1 exited with status 0", result["reason"])
+        job = "trap '' TERM; [ $RANK = 1 ] && exit 0; echo step2/grad/0.bias > $PLUMBLINE_RECORD/rank0.progress; echo waiting; while :; do sleep 1; done"
+        result, _ = self.failure(job, "--time-limit", "4", verdict="hang")
+        self.assertIn("no end within 3.2 s: rank 0 still ran and was ended (a job has 80 % of the --time-limit); "
+                      "rank 0 last recorded step2/grad/0.bias; rank 0 ", result["reason"])
+        self.assertIn("; rank 0 last wrote: waiting; rank 1 exited with status 0", result["reason"])
         self.assertLess(self.seconds, SOON)
+        # It has taken its limit twice, and has said so before the second time.
+        (announced,) = [line for line in self.printed.splitlines() if line.startswith("hang ")]
+        self.assertIn("no end within 3.2 s", announced)
+        self.assertIn("tried once more at the end, alone; --time-limit SECONDS sets", self.printed)
 
     def test_records_that_are_none(self):
         cases = {"true": "no such file",  # nothing at all
@@ -236,6 +273,39 @@ class Ddp(JobDoor):
         found = self.findings("not_divided", "*model=conv,*micro_batches=2,*world=2]")
         self.assertRegex(found, r"TRAIN-006: step 0, rank 0, 0\.weight\[\d+\]")
         self.assertNotIn("TRAIN-010", found)
+
+    def test_an_overflow_on_one_replica(self):
+        for precision, moment in (("fp16", "local"), ("bf16", "reduced")):
+            with self.subTest(precision):
+                filter = f"scaler.job.one_replica[precision={precision},moment={moment},*"
+                (result,) = self.check(self.sample("ddp_gloo.py"), "--filter", filter, profile="mixed-precision", status=0)
+                self.assertEqual(result["verdict"], "pass")
+        (result,) = self.check(self.sample("ddp_gloo.py"), "--filter", "scaler.job.*2x2x1*", profile="mixed-precision", status=3)
+        self.assertEqual(result["verdict"], "skip")
+        self.assertIn("2 pipeline ranks: this program is data-parallel alone", result["reason"])
+
+    def test_ranks_that_look_before_the_sum(self):
+        filter = "scaler.job.one_replica[precision=fp16,moment=local,*"
+        (result,) = self.check(self.sample("ddp_gloo_faulty.py", "looks_before_the_sum"), "--filter", filter, profile="mixed-precision", status=1)
+        self.assertEqual(result["verdict"], "fail", result["reason"])
+        self.assertIn("SCALER-091", result["violated"])
+        found = "\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"])
+        self.assertRegex(found, r"SCALER-091: step 1, rank 1, 0\.weight: the step was made, although inf was written into a gradient of rank 0")
+
+    # HARNESS-041@4e6d
+    def test_a_rank_that_others_wait_for(self):
+        (self.folder / "train.py").write_text(
+            "import time\nfrom plumbline_job import Run\n"
+            "def wait(others):\n    time.sleep(600)\n"
+            "run = Run()\nfor step in range(2):\n    run.record(step, 'loss', 0.5)\n"
+            "    if step == 1: wait(run.world)\n    run.record(step, 'skipped', run.rank == 1)\n")
+        job = f"PYTHONPATH={SAMPLES} {PYTHON} -B train.py; exit $?"
+        (result,) = self.check(job, "--filter", ONE, "--fail-fast", "--time-limit", "10", status=1)
+        self.assertEqual(result["verdict"], "hang", result["reason"])
+        for rank in (0, 1):
+            self.assertIn(f"rank {rank} last recorded step1/loss; ", result["reason"])
+            self.assertIn(f"rank {rank} stood in wait (train.py:4) < <module> (train.py:8); rank {rank} wrote nothing", result["reason"])
+            self.assertIn(f"---- rank {rank}, asked where it stood\n", result["output"])
 
     def test_rows_of_another_rank(self):
         found = self.findings("other_rows")

@@ -5,7 +5,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <optional>
 #include <random>
@@ -17,8 +19,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "harness/subject/adapter/protocol.hpp"
+#include "harness/subject/job/progress.hpp"
 #include "harness/subject/job/rank_process.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -29,7 +34,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto kTimeToEnd = 500ms;  // after SIGTERM
+constexpr auto kTimeToEnd = 500ms;   // after SIGTERM
+constexpr auto kTimeToAnswer = 2s;   // of ranks that are asked where they stand
+constexpr auto kAnswerEnds = 200ms;  // after the last that was heard
 
 // Whether nobody has the port at any address, at which a program may listen. Of port 0: which one the system gives.
 std::optional<int> free_port_at(int port) {
@@ -77,7 +84,7 @@ class JobRun {
  public:
   JobRun(const JobOptions& options, Clock::time_point deadline, int world, const std::filesystem::path& spec,
          const std::filesystem::path& record)
-      : options_(options), deadline_(std::max(deadline, begun_)), world_(world) {
+      : options_(options), deadline_(std::max(deadline, begun_)), world_(world), record_(record) {
     environment_ = our_environment();
     std::erase_if(environment_, [](const std::string& entry) {
       const std::string_view name = std::string_view(entry).substr(0, entry.find('='));
@@ -90,7 +97,9 @@ class JobRun {
                                       {"PLUMBLINE_SPEC", spec.string()},
                                       {"PLUMBLINE_RECORD", record.string()}})
       environment_.push_back(fmt::format("{}={}", name, value));
-    if (std::getenv("OMP_NUM_THREADS") == nullptr) environment_.emplace_back("OMP_NUM_THREADS=1");
+    for (const char* setting : {"OMP_NUM_THREADS=1", "PYTHONFAULTHANDLER=1"})
+      if (std::getenv(std::string(setting, std::strchr(setting, '=')).c_str()) == nullptr)
+        environment_.emplace_back(setting);
   }
 
   std::string run() {
@@ -98,14 +107,19 @@ class JobRun {
     while (anybody_runs() && Clock::now() < deadline_ && (failed_ == nullptr || Clock::now() < grace_end_))
       attend(failed_ == nullptr ? deadline_ : std::min(deadline_, grace_end_));
     gave_up_ = Clock::now();
+    ending_ = true;
     const std::string left = names_of_running();
-    std::vector<const RankProcess*> ended_by_us;
     for (const auto& process : processes_)
-      if (process->runs()) ended_by_us.push_back(process.get());
+      if (process->runs()) ended_by_us_.push_back(process.get());
+    const bool hung = failed_ == nullptr && !ended_by_us_.empty();
+    if (hung && !reason_of_file()) ask_where_they_stand();
     end_all();
-    if (failed_ != nullptr) throw suite::JobCrashed(crash_message(ended_by_us), output());
-    if (!ended_by_us.empty()) throw suite::JobHung(hang_message(ended_by_us, left), output());
-    return output();
+    if (const auto reason = why_unsupported()) throw suite::JobUnsupported(*reason, output());
+    if (hung) throw suite::JobHung(hang_message(left), output());
+    if (failed_ == nullptr) return output();
+    choose_cause();
+    if (is_absent()) throw suite::JobAbsent(crash_message(), output());
+    throw suite::JobCrashed(crash_message(), output());
   }
 
  private:
@@ -145,13 +159,130 @@ class JobRun {
     process.notice_end();
     if (process.runs() || process.end().is_success() || failed_ != nullptr || ending_) return;
     failed_ = &process;
-    failed_after_ = Clock::now() - begun_;
     grace_end_ = Clock::now() + options_.grace;
+  }
+
+  [[nodiscard]] bool was_ended_by_us(const RankProcess& process) const {
+    return std::ranges::find(ended_by_us_, &process) != ended_by_us_.end();
+  }
+
+  // Of those that failed by themselves.
+  void choose_cause() {
+    std::vector<RankProcess*> failed;
+    std::vector<ProcessEnd> ends;
+    for (const auto& process : processes_) {
+      if (was_ended_by_us(*process) || process->end().is_success()) continue;
+      failed.push_back(process.get());
+      ends.push_back(process->end());
+    }
+    failed_ = failed[cause_among(ends)];
+  }
+
+  // ---- what is no crash ----
+
+  // The words of a file `unsupported`.
+  [[nodiscard]] std::optional<std::string> reason_of_file() const {
+    const auto text = start_of_file(record_ / "unsupported");
+    if (!text) return std::nullopt;
+    return text->empty() ? "the program wrote a file 'unsupported' without a reason" : *text;
+  }
+
+  [[nodiscard]] bool all_that_ended(const std::function<bool(const ProcessEnd&)>& so) const {
+    return std::ranges::all_of(
+        processes_, [&](const auto& process) { return was_ended_by_us(*process) || so(process->end()); });
+  }
+
+  [[nodiscard]] std::optional<std::string> why_unsupported() const {
+    if (auto reason = reason_of_file()) return reason;
+    if (failed_ == nullptr) return std::nullopt;
+    if (!all_that_ended([](const ProcessEnd& end) { return end.by_exit(kUnsupportedStatus); })) return std::nullopt;
+    const std::string words = failed_->last_words();
+    return words.empty() ? fmt::format("{} {} without a reason", failed_->name(), failed_->end_words()) : words;
+  }
+
+  [[nodiscard]] bool is_absent() const {
+    return ended_by_us_.empty() && all_that_ended([](const ProcessEnd& end) {
+             return end.by_exit(kNotFound) || end.by_exit(kCannotExecute);
+           });
+  }
+
+  // ---- where a hung rank stands ----
+
+  [[nodiscard]] static bool is_python(pid_t process) {
+    std::error_code error;
+    const auto program = std::filesystem::read_symlink(fmt::format("/proc/{}/exe", process), error);
+    return program.filename().string().starts_with("python");
+  }
+
+  void ask_where_they_stand() {
+    for (RankProcess* process : ended_by_us_) {
+      process->hear();
+      process->begin_answer();
+    }
+    ask_by(SIGUSR1, [](pid_t) { return true; });
+    ask_by(SIGABRT, is_python);
+    look_from_outside();
+  }
+
+  // Asks those that have not answered and that would not die of the signal.
+  void ask_by(int signal, const std::function<bool(pid_t)>& asks) {
+    if (options_.asking) options_.asking();
+    bool asked = false;
+    for (const RankProcess* process : ended_by_us_) {
+      if (!process->runs() || !innermost_frames(process->answer()).empty()) continue;
+      for (const pid_t pid : process->processes()) {
+        if (!asks(pid) || !status_has(fmt::format("/proc/{}", pid), {"SigCgt:"}, signal)) continue;
+        const rlimit none{0, 0};
+        if (signal == SIGABRT) ::prlimit(pid, RLIMIT_CORE, &none, nullptr);
+        asked |= ::kill(pid, signal) == 0;
+      }
+    }
+    if (!asked) return;
+    const auto end = Clock::now() + kTimeToAnswer;
+    for (auto heard = end; Clock::now() < std::min(end, heard + kAnswerEnds);) {
+      const std::size_t before = bytes_of_answers();
+      attend(std::min(end, Clock::now() + kAnswerEnds / 2));
+      if (bytes_of_answers() != before) heard = Clock::now();
+    }
+  }
+
+  [[nodiscard]] std::size_t bytes_of_answers() const {
+    std::size_t bytes = 0;
+    for (const RankProcess* process : ended_by_us_) bytes += process->answer().size();
+    return bytes;
+  }
+
+  void look_from_outside() {
+    if (!options_.stacks) return;
+    for (RankProcess* process : ended_by_us_) {
+      if (!process->runs() || !innermost_frames(process->answer()).empty()) continue;
+      auto stacks = std::async(std::launch::async, options_.stacks, process->processes());
+      while (stacks.wait_for(500ms) != std::future_status::ready)
+        if (options_.asking) options_.asking();
+      process->hear();
+      process->set_answer(process->answer() + stacks.get());
+    }
+  }
+
+  // What each rank has recorded, as far as is known; nothing of ranks that ended well.
+  [[nodiscard]] std::string progress() const {
+    std::string text;
+    for (int rank = 0; rank < world_; ++rank) {
+      const bool is_own = !options_.launches_ranks;
+      if (is_own && !was_ended_by_us(*processes_[static_cast<std::size_t>(rank)])) continue;
+      const std::string last = last_recorded(record_, rank);
+      text += fmt::format("; rank {} {}", rank, last.empty() ? "recorded nothing" : "last recorded " + last);
+    }
+    return text;
+  }
+
+  [[nodiscard]] static std::string standing(const RankProcess& process) {
+    const std::string frames = innermost_frames(process.answer());
+    return fmt::format("{} {}", process.name(), frames.empty() ? "gave no stack" : "stood in " + frames);
   }
 
   // What still runs gets a moment to end its own children; the rest falls with the guards.
   void end_all() {
-    ending_ = true;
     for (const auto& process : processes_)
       if (process->runs()) process->signal(SIGTERM);
     for (const auto until = Clock::now() + kTimeToEnd; anybody_runs() && Clock::now() < until;) attend(until);
@@ -164,31 +295,32 @@ class JobRun {
                          : fmt::format("{} last wrote: {}", process.name(), words);
   }
 
-  [[nodiscard]] std::string crash_message(const std::vector<const RankProcess*>& ended_by_us) const {
+  // The cause first.
+  [[nodiscard]] std::string crash_message() const {
+    const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
     std::string message =
         fmt::format("job '{}': {} {} after {:.1f} s; {}", options_.command, failed_->name(), failed_->end_words(),
-                    std::chrono::duration<double>(failed_after_).count(), quoting(*failed_));
+                    seconds(failed_->end().at - begun_), quoting(*failed_));
     for (const auto& process : processes_) {
       if (process.get() == failed_) continue;
-      const bool by_us = std::ranges::find(ended_by_us, process.get()) != ended_by_us.end();
-      message +=
-          fmt::format("; {} {}", process->name(),
-                      by_us ? fmt::format("still ran {:.1f} s later and was ended",
-                                          std::chrono::duration<double>(gave_up_ - begun_ - failed_after_).count())
-                            : process->end_words());
+      message += fmt::format("; {} {}", process->name(),
+                             was_ended_by_us(*process)
+                                 ? fmt::format("still ran {:.1f} s later and was ended",
+                                               std::max(0.0, seconds(gave_up_ - failed_->end().at)))
+                                 : process->end_words());
     }
     return message;
   }
 
-  [[nodiscard]] std::string hang_message(const std::vector<const RankProcess*>& ended_by_us,
-                                         const std::string& names) const {
-    std::string message = fmt::format("job '{}': no end within {:.1f} s: {} still ran and {} ended", options_.command,
-                                      std::chrono::duration<double>(deadline_ - begun_).count(), names,
-                                      ended_by_us.size() == 1 ? "was" : "were");
-    for (const RankProcess* process : ended_by_us) message += "; " + quoting(*process);
+  [[nodiscard]] std::string hang_message(const std::string& names) const {
+    std::string message =
+        fmt::format("job '{}': no end within {:.1f} s: {} still ran and {} ended (a job has 80 % of the --time-limit)",
+                    options_.command, std::chrono::duration<double>(deadline_ - begun_).count(), names,
+                    ended_by_us_.size() == 1 ? "was" : "were");
+    message += progress();
+    for (const RankProcess* process : ended_by_us_) message += "; " + standing(*process) + "; " + quoting(*process);
     for (const auto& process : processes_)
-      if (std::ranges::find(ended_by_us, process.get()) == ended_by_us.end())
-        message += fmt::format("; {} {}", process->name(), process->end_words());
+      if (!was_ended_by_us(*process)) message += fmt::format("; {} {}", process->name(), process->end_words());
     return message;
   }
 
@@ -201,14 +333,18 @@ class JobRun {
 
   // A driver shows the last 4000 bytes of a case: enough for each rank's share.
   [[nodiscard]] std::string output() const {
-    const std::size_t share = 3500 / processes_.size();
+    const bool answered = bytes_of_answers() > 0;
+    const std::size_t share = 3500 / processes_.size() / (answered ? 2 : 1);
     std::string text;
-    for (const auto& process : processes_) {
-      std::string_view tail = process->tail();
-      if (tail.empty()) continue;
+    const auto add = [&](const std::string& title, std::string_view tail) {
+      if (tail.empty()) return;
       const bool cut = tail.size() > share;
       if (cut) tail.remove_prefix(tail.size() - share);
-      text += fmt::format("---- {}\n{}{}{}", process->name(), cut ? "…" : "", tail, tail.ends_with('\n') ? "" : "\n");
+      text += fmt::format("---- {}\n{}{}{}", title, cut ? "…" : "", tail, tail.ends_with('\n') ? "" : "\n");
+    };
+    for (const auto& process : processes_) {
+      add(process->name(), process->tail());
+      add(process->name() + ", asked where it stood", process->answer());
     }
     return text;
   }
@@ -217,13 +353,14 @@ class JobRun {
   const Clock::time_point begun_ = Clock::now();
   const Clock::time_point deadline_;
   const int world_;
+  const std::filesystem::path record_;
   std::vector<std::string> environment_;
   std::vector<std::unique_ptr<RankProcess>> processes_;
   RankProcess* failed_ = nullptr;  // the first
-  Clock::duration failed_after_{};
+  std::vector<RankProcess*> ended_by_us_;
   Clock::time_point grace_end_;
   Clock::time_point gave_up_;  // what still ran then, we ended
-  bool ending_ = false;
+  bool ending_ = false;      // what ends from now on is no failure
 };
 
 }  // namespace

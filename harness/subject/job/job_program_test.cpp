@@ -1,11 +1,15 @@
 #include "harness/subject/job/job_program.hpp"
 
+#include <atomic>
+#include <csignal>
 #include <cstdlib>
+#include <fstream>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/subject/job/rank_process.hpp"
 #include "harness/subject/job/scratch_test.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -22,7 +26,16 @@ class JobProgramTest : public testing::Test {
  protected:
   std::string run(const std::string& command, int world = 3, bool launches_ranks = false,
                   std::chrono::milliseconds limit = 20s, std::chrono::milliseconds grace = 300ms) {
-    JobProgram program({.command = command, .launches_ranks = launches_ranks, .limit = limit, .grace = grace});
+    JobProgram program({.command = command,
+                        .launches_ranks = launches_ranks,
+                        .limit = limit,
+                        .grace = grace,
+                        .stacks =
+                            [this](const std::vector<pid_t>& processes) {
+                              seen_from_outside_ += static_cast<int>(processes.size());
+                              return "Thread 1 (seen from outside)\n#0  wait4 ()\n";
+                            },
+                        .asking = [this] { ++asked_; }});
     return program.run(world, "/a/spec.toml", folder_.path());
   }
   // The message of the failure that a run must end in.
@@ -42,6 +55,8 @@ class JobProgramTest : public testing::Test {
 
   job::TemporaryFolder folder_;
   std::string output_;
+  std::atomic<int> seen_from_outside_ = 0;
+  std::atomic<int> asked_ = 0;
 };
 
 constexpr const char* kTell =
@@ -109,17 +124,53 @@ TEST_F(JobProgramTest, SaysHowLongTheOthersStillRan) {
   }
 }
 
+// HARNESS-044@48a2
 TEST_F(JobProgramTest, NamesTheFirstOfSeveralThatFailed) {
   const std::string why = failure_of<suite::JobCrashed>("[ $RANK = 2 ] && kill -ABRT $$; sleep 0.1; exit 1");
   EXPECT_THAT(why, AllOf(HasSubstr("rank 2 was killed by signal 6 (Aborted) after"), HasSubstr("rank 2 wrote nothing"),
                          HasSubstr("; rank 0 exited with status 1; rank 1 exited with status 1")));
 }
 
+// HARNESS-044@48a2
+TEST(CauseAmong, IsTheFirstOrOneThatASignalKilledAtTheSameTime) {
+  const auto exit_at = [](int ms, int status) {
+    return ProcessEnd{.number = status, .at = Clock::time_point(1h + std::chrono::milliseconds(ms))};
+  };
+  const auto killed_at = [&](int ms, int signal) {
+    ProcessEnd end = exit_at(ms, signal);
+    end.by_signal = true;
+    return end;
+  };
+  EXPECT_EQ(cause_among({exit_at(0, 1), killed_at(5, SIGSEGV), exit_at(9, 1)}), 1u) << "rank 0 suffered from it";
+  EXPECT_EQ(cause_among({exit_at(0, 1), exit_at(5, 128 + SIGSEGV)}), 1u) << "as a shell reports it";
+  EXPECT_EQ(cause_among({exit_at(0, 3), killed_at(500, SIGSEGV)}), 0u) << "long after it";
+  EXPECT_EQ(cause_among({killed_at(5, SIGABRT), exit_at(3, 1)}), 1u) << "an abort may be for the death of a peer";
+  EXPECT_EQ(cause_among({killed_at(5, SIGKILL), killed_at(3, SIGBUS)}), 1u);
+  EXPECT_EQ(cause_among({exit_at(7, 1)}), 0u);
+}
+
+// HARNESS-044@48a2
+TEST_F(JobProgramTest, NamesTheFirstEvenIfAnotherIsKilledLater) {
+  const std::string why = failure_of<suite::JobCrashed>(
+      "[ $RANK = 1 ] && touch $PLUMBLINE_RECORD/gone && exit 3; while ! [ -e $PLUMBLINE_RECORD/gone ]; do sleep 0.01; done; "
+      "sleep 0.2; kill -SEGV $$");
+  EXPECT_THAT(why, AllOf(HasSubstr("': rank 1 exited with status 3 after"),
+                         HasSubstr("; rank 0 was killed by signal 11 (Segmentation fault)")));
+}
+
+// HARNESS-042@1ba6
 TEST_F(JobProgramTest, SaysThatTheCommandWasNotFound) {
-  EXPECT_THAT(failure_of<suite::JobCrashed>("/nonexistent/trainer --fast", 2),
+  EXPECT_THAT(failure_of<suite::JobAbsent>("/nonexistent/trainer --fast", 2),
               AllOf(HasSubstr("exited with status 127 (the shell did not find the command)"),
                     HasSubstr("/nonexistent/trainer")));
-  EXPECT_THAT(failure_of<suite::JobCrashed>("/dev/null", 1), HasSubstr("126 (the shell could not execute"));
+  EXPECT_THAT(failure_of<suite::JobAbsent>("/dev/null", 1), HasSubstr("126 (the shell could not execute"));
+  EXPECT_THROW((void)run("[ $RANK = 1 ] && exit 127; exit 3", 2), suite::JobCrashed);
+  try {
+    (void)run("[ $RANK = 1 ] && exit 127; exit 3", 2);
+  } catch (const suite::JobAbsent&) {
+    ADD_FAILURE() << "rank 0 had a program";
+  } catch (const suite::JobCrashed&) {
+  }
   EXPECT_THAT(failure_of<suite::JobCrashed>("sh -c 'kill -ABRT $$'; exit $?", 1),
               HasSubstr("exited with status 134 (a shell's word for signal 6, Aborted)"));
   EXPECT_THROW(JobProgram({.command = " \n"}), InvalidArgument);
@@ -132,6 +183,70 @@ TEST_F(JobProgramTest, EndsWhatDoesNotEnd) {
   EXPECT_LT(Clock::now() - begin, 5s);
   EXPECT_THAT(why, AllOf(HasSubstr("no end within 0.5 s: rank 0, rank 2 still ran and were ended"),
                          HasSubstr("rank 0 last wrote: waiting"), HasSubstr("rank 1 exited with status 0")));
+}
+
+// HARNESS-040@0d89
+TEST_F(JobProgramTest, IsUnsupportedWhereAllRanksSaySo) {
+  EXPECT_EQ(failure_of<suite::JobUnsupported>("echo no float16 here >&2; exit 77"), "no float16 here");
+  EXPECT_EQ(failure_of<suite::JobUnsupported>("exit 77", 2), "rank 0 exited with status 77 (it does not support the run) "
+                                                             "without a reason");
+  EXPECT_EQ(failure_of<suite::JobUnsupported>("[ $RANK = 0 ] && echo no pipelines && exit 77; sleep 60", 2),
+            "no pipelines")
+      << "the others wait for it";
+}
+
+// HARNESS-040@0d89
+TEST_F(JobProgramTest, CrashesWhereSomeRanksSayThatItIsUnsupported) {
+  for (const std::string other : {"exit 0", "exit 1", "kill -SEGV $$"})
+    EXPECT_THAT(failure_of<suite::JobCrashed>("[ $RANK = 1 ] && " + other + "; exit 77", 2),
+                AllOf(HasSubstr("rank 0 exited with status 77 (it does not support the run)"), HasSubstr("rank 1 ")))
+        << other;
+}
+
+// HARNESS-040@0d89
+TEST_F(JobProgramTest, IsUnsupportedWhereAFileSaysSo) {
+  const std::string says = "echo no tied layers > $PLUMBLINE_RECORD/unsupported; ";
+  for (const std::string end : {"exit 0", "exit 1", "sleep 60"})
+    EXPECT_EQ(failure_of<suite::JobUnsupported>(says + end, 2, true, 500ms), "no tied layers") << end;
+  EXPECT_THAT(failure_of<suite::JobUnsupported>(": > $PLUMBLINE_RECORD/unsupported", 1), HasSubstr("without a reason"));
+  std::filesystem::remove(file("unsupported"));
+  (void)run("mkdir $PLUMBLINE_RECORD/unsupported", 1);  // no regular file
+}
+
+// HARNESS-041@4e6d
+TEST_F(JobProgramTest, AsksHungRanksWhereTheyStand) {
+  const std::string python =
+      "import faulthandler, signal, time\n"
+      "def reduce():\n  print('waiting', flush=True)\n  time.sleep(60)\n";
+  std::ofstream(file("a.py")) << python + "faulthandler.register(signal.SIGUSR1)\nreduce()\n";
+  std::ofstream(file("b.py")) << python + "reduce()\n";
+  const std::string why = failure_of<suite::JobHung>(
+      "echo step$RANK/grad/0.bias > $PLUMBLINE_RECORD/rank$RANK.progress; "
+      "case $RANK in 0) " PYTHON " -S $PLUMBLINE_RECORD/a.py; true;; 1) exec " PYTHON " -S $PLUMBLINE_RECORD/b.py;; "
+      "2) sleep 60;; *) exit 0;; esac",
+      4, false, 5s);
+  EXPECT_THAT(why, AllOf(HasSubstr("no end within 5.0 s: rank 0, rank 1, rank 2 still ran and were ended"),
+                         HasSubstr("80 % of the --time-limit"), HasSubstr("rank 0 last recorded step0/grad/0.bias"),
+                         HasSubstr("rank 2 last recorded step2/grad/0.bias"),
+                         HasSubstr("rank 0 stood in reduce (a.py:4) < <module> (a.py:6); rank 0 last wrote: waiting;"),
+                         HasSubstr("rank 1 stood in reduce (b.py:4) < <module> (b.py:5); rank 1 last wrote: waiting;"),
+                         HasSubstr("rank 2 stood in wait4; rank 2 wrote nothing"),
+                         HasSubstr("rank 3 exited with status 0")));
+  EXPECT_THAT(why, Not(HasSubstr("rank 3 last recorded")));
+  EXPECT_THAT(output_, AllOf(HasSubstr("---- rank 0\nwaiting\n---- rank 0, asked where it stood\n"),
+                             HasSubstr("a.py\", line 4 in reduce"), HasSubstr("seen from outside")));
+  EXPECT_GE(seen_from_outside_, 1) << "of rank 2 alone";
+  EXPECT_LE(seen_from_outside_, 2);
+  EXPECT_GE(asked_, 2);
+}
+
+// HARNESS-041@4e6d
+TEST_F(JobProgramTest, DoesNotKillByAsking) {
+  // A program that catches no SIGUSR1 gets none, and has its time after SIGTERM.
+  const std::string why = failure_of<suite::JobHung>(
+      "trap 'echo tidied > $PLUMBLINE_RECORD/end; exit 1' TERM; while :; do sleep 0.05; done", 1, false, 300ms);
+  EXPECT_EQ(text_of(file("end")), "tidied\n");
+  EXPECT_THAT(why, HasSubstr("rank 0 recorded nothing; rank 0 stood in wait4"));
 }
 
 TEST_F(JobProgramTest, HasTheDeadlineThatWasSaid) {

@@ -35,6 +35,16 @@ Descriptor no_input() {
 
 }  // namespace
 
+std::size_t cause_among(const std::vector<ProcessEnd>& failed) {
+  constexpr auto kSameTime = std::chrono::milliseconds(20);  // of two ends so near their order says nothing
+  const auto first = std::ranges::min_element(failed, {}, &ProcessEnd::at);
+  const auto is_killed = [&](const ProcessEnd& end) {
+    return end.killed_by().value_or(SIGABRT) != SIGABRT && end.at - first->at < kSameTime;
+  };
+  const auto killed = is_killed(*first) ? first : std::ranges::find_if(failed, is_killed);
+  return static_cast<std::size_t>((killed == failed.end() ? first : killed) - failed.begin());
+}
+
 RankProcess::RankProcess(std::string name, const std::string& command, std::vector<std::string> environment)
     : name_(std::move(name)),
       output_(make_output_pipe()),
@@ -47,12 +57,12 @@ RankProcess::RankProcess(std::string name, const std::string& command, std::vect
 }
 
 std::string RankProcess::end_words() const {
-  constexpr int kCannotExecute = 126, kNotFound = 127, kSignal = 128;  // as shells have it
   std::string words = end().words();
-  if (!end().by_signal && end().number == kNotFound) words += " (the shell did not find the command)";
-  if (!end().by_signal && end().number == kCannotExecute) words += " (the shell could not execute the command)";
-  if (const int signal = end().number - kSignal; !end().by_signal && signal > 0 && signal <= SIGRTMAX)
-    words += fmt::format(" (a shell's word for signal {}, {})", signal, strsignal(signal));
+  if (end().by_exit(kUnsupportedStatus)) words += " (it does not support the run)";
+  if (end().by_exit(kNotFound)) words += " (the shell did not find the command)";
+  if (end().by_exit(kCannotExecute)) words += " (the shell could not execute the command)";
+  if (const auto signal = end().killed_by(); signal && !end().by_signal)
+    words += fmt::format(" (a shell's word for signal {}, {})", *signal, strsignal(*signal));
   return words;
 }
 
@@ -62,8 +72,9 @@ void RankProcess::hear() {
   const ssize_t count = ::read(output(), block.data(), block.size());
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (count <= 0) return output_.reading.reset();
-  tail_.append(block.data(), static_cast<std::size_t>(count));
-  if (tail_.size() > kKept) tail_.erase(0, tail_.size() - kKept);
+  std::string& kept = answers_ ? answer_ : tail_;
+  kept.append(block.data(), static_cast<std::size_t>(count));
+  if (kept.size() > kKept) kept.erase(0, kept.size() - kKept);
 }
 
 void RankProcess::notice_end() {

@@ -1,13 +1,24 @@
 // harness/subject/job/rank_process.hpp: one process of a job, and the end of what it wrote.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "harness/subject/guarded_process.hpp"
 
 namespace plumbline::subject {
+
+/// By this exit status a program declares that it does not support what it was asked for, as Automake's tests do.
+inline constexpr int kUnsupportedStatus = 77;
+/// A shell's: it could not execute the command; it did not find it.
+inline constexpr int kCannotExecute = 126, kNotFound = 127;
+
+/// The number of the end that caused the others: the first, or of several at the same time one by a signal, from which the
+/// rest suffered. Not by SIGABRT: who aborts has found an error, which may be the death of a peer.
+[[nodiscard]] std::size_t cause_among(const std::vector<ProcessEnd>& failed);
 
 class RankProcess {
  public:
@@ -21,6 +32,8 @@ class RankProcess {
   /// "exited with status 127 (the shell did not find the command)".
   [[nodiscard]] std::string end_words() const;
   void signal(int number) const { process_.signal(number); }
+  /// It and all that it has started.
+  [[nodiscard]] std::vector<pid_t> processes() const { return process_.processes(); }
 
   /// Readable when it has written, -1 when it never will; readable when it has ended, -1 once that is known.
   [[nodiscard]] int output() const { return output_.reading.get(); }
@@ -35,12 +48,19 @@ class RankProcess {
   /// The last few thousand bytes, as they came.
   [[nodiscard]] const std::string& tail() const { return tail_; }
 
+  /// What it writes from now on is an answer to the question where it stands, and does not belong to its last words.
+  void begin_answer() { answers_ = true; }
+  [[nodiscard]] const std::string& answer() const { return answer_; }
+  void set_answer(std::string text) { answer_ = std::move(text); }
+
  private:
   std::string name_;
   Pipe output_;
   GuardedProcess process_;
   std::optional<ProcessEnd> end_;
   std::string tail_;
+  bool answers_ = false;
+  std::string answer_;
 };
 
 }  // namespace plumbline::subject

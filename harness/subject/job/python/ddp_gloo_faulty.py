@@ -40,13 +40,34 @@ def other_rows(model):
     return DistributedDataParallel(model)
 
 
+def looks_before_the_sum(model):
+    """Each rank skips by its own gradients alone, as they are before the sum that makes all of them infinite."""
+    found = []
+    reduce = ddp_gloo.reduce
+
+    def look(bucket):
+        found.append(not bucket.buffer().isfinite().all())
+        return reduce(bucket)
+
+    class OwnGradients(torch.amp.GradScaler):
+        def unscale_(self, optimizer):
+            super().unscale_(optimizer)
+            for one in self._per_optimizer_states[id(optimizer)]["found_inf_per_device"].values():
+                one.fill_(any(found))
+            found.clear()
+
+    ddp_gloo.reduce = look
+    ddp_gloo.scaler_of = lambda run, own=ddp_gloo.scaler_of: own(run, rule=OwnGradients)
+    return DistributedDataParallel(model)
+
+
 def as_rank_0(run):
     twin = object.__new__(ddp_gloo.Run)
     twin.__dict__.update(run.__dict__, rank=0)
     return twin
 
 
-FAULTS = {function.__name__: function for function in (summed, not_reduced, not_divided, other_rows)}
+FAULTS = {function.__name__: function for function in (summed, not_reduced, not_divided, other_rows, looks_before_the_sum)}
 
 if __name__ == "__main__":
     ddp_gloo.main(parallel=FAULTS[sys.argv[1]])
