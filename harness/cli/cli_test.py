@@ -527,7 +527,7 @@ class Commands(unittest.TestCase):
                     if line.startswith("plumbline_run_complete{")}
         return [error.get("message") for error in suite.iter("error")], complete
 
-    # HARNESS-030@0000
+    # HARNESS-030@3c9c
     def test_reports_are_of_this_run_or_say_that_it_has_not_finished(self):
         def finished():
             self.assertEqual(self.run_plumbline(*PASS, "--out", "out"), 0, self.done.stderr)

@@ -38,7 +38,9 @@ std::set<std::string> series(const std::string& text) {
   std::set<std::string> all;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);)
-    if (!line.starts_with('#')) EXPECT_TRUE(all.insert(line.substr(0, line.rfind(' '))).second) << line;
+    if (!line.starts_with('#')) {
+      EXPECT_TRUE(all.insert(line.substr(0, line.rfind(' '))).second) << line;
+    }
   return all;
 }
 

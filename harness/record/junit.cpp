@@ -294,7 +294,7 @@ TestCase case_of(const std::string& id, Judgement judgement, const Evidence& evi
       evidence.worst == nullptr ? "" : fmt::format("{}: {}", identity_of(*evidence.worst), words_of(*evidence.worst));
   if (one.how == Shown::failed)
     one.message =
-        fmt::format("{}: {} of {} cases; first: {}", sentence_of(header, id), evidence.bad, evidence.cases, first);
+        fmt::format("{}: {} of {} cases fail; first: {}", sentence_of(header, id), evidence.bad, evidence.cases, first);
   else if (one.how == Shown::error)
     one.message = fmt::format("{}: {}", sentence_of(header, id), first);
   else if (judgement == Judgement::warn)  // of all that servers list, the nearest to a warning

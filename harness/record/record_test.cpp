@@ -167,7 +167,7 @@ TEST_F(Record, NamesWhatCannotBeWritten) {
   EXPECT_THAT(words_of<RuntimeFailure>([] { write_file("/dev/full/x", "text"); }), HasSubstr("/dev/full/x"));
 }
 
-// HARNESS-005@3f34
+// HARNESS-005@44ff
 TEST(Summary, GivesEachLostCaseAsMissingWithItsRequirements) {
   record::Run run{.header = header({"a", "b"})};
   run.results = {result("a", Verdict::pass)};
@@ -221,7 +221,7 @@ std::vector<std::string> attributes(const std::string& xml, const std::string& e
   return values;
 }
 
-// HARNESS-031@0000
+// HARNESS-031@035c
 TEST(Junit, NamesACaseTheSameHoweverItEndsAndWhateverItsSeed) {
   std::set<std::vector<std::string>> names;
   std::set<std::string> keys;  // har.seed_in_name
@@ -304,6 +304,7 @@ TEST(Junit, ShowsAWarningAndFailsByItOnlyOnDemand) {
   EXPECT_EQ(exit_status(run), 1);
 }
 
+// HARNESS-005@44ff
 TEST(Summary, IsNotRunWhatARunThatWasStoppedHasLeft) {
   record::Run run{.header = header({"a", "b"})};
   run.results = {result("a", Verdict::pass)};
