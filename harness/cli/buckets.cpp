@@ -206,12 +206,18 @@ int run_buckets(const BucketsOptions& options) {
   if (options.format != "text" && options.format != "json" && options.format != "svg")
     throw InvalidArgument(fmt::format("--format: there is no '{}'; there are text, json and svg", options.format));
   const NamedGradients named = gradients_of(options);
-  if (named.gradients.empty())
-    throw InvalidArgument(
-        fmt::format("--gradients {}: it has no gradients; a table has a line for each", options.gradients));
-  if (!options.check.empty()) return checked(options, named);
+  const auto require_some = [&] {
+    if (named.gradients.empty())
+      throw InvalidArgument(
+          fmt::format("--gradients {}: it has no gradients; a table has a line for each", options.gradients));
+  };
+  if (!options.check.empty()) {
+    require_some();
+    return checked(options, named);
+  }
   const std::vector<int> order = order_of(options, named);
   const Plan plan = planned(options, named, order);
+  require_some();  // a wrong option is said first
   write(options, options.format == "json"  ? bucketing::json_of(plan).dump() + '\n'
                  : options.format == "svg" ? picture_of(options, plan, named, order)
                                            : table_of(plan, named));

@@ -56,9 +56,8 @@ REFUSALS = [
     ("check --label a=1 --label a=2", 2, "a was given before"),
     ("check --label a=", 2, "the value must have 1 to 200 bytes"),
     ("check --subject-name=", 2, "--subject-name"),
-    ("check --out=", 2, "--out: the value is empty"),
+    ("check --out=", 2, "--out"),
     ("check --budget 0", 2, "'0' is not a number of seconds"),
-    ("bench --out=", 2, "--out: the value is empty"),
     ("bench --sizes 3", 2, "--sizes 3: elements are f32; it must be a multiple of 4 bytes"),
     ("bench --sizes 1KB", 2, "--sizes '1KB' is not a number of bytes such as 4, 64Ki, 64KiB or 16MiB"),
     ("buckets --gradients /dev/null", 2, "--gradients /dev/null: it has no gradients"),
@@ -139,7 +138,7 @@ REFUSALS = [
     ("bench pipeline_bubble --durations F=1,F=2", 2, "--durations: F is twice"),
     ("bench pipeline_bubble --durations B=1", 2, "'B=1' is not F=SECONDS, I=SECONDS or W=SECONDS"),
     ("bench pipeline_bubble --durations F=x", 2, "--durations: 'x' is not a number"),
-    ("bench pipeline_bubble --message-bytes=-1", 2, "'-1' is not a whole number from 0"),
+    ("bench pipeline_bubble --message-bytes=-1", 2, "--message-bytes: '-1' is no number of bytes from 0 on"),
     ("bench pipeline_bubble --device emulated", 2, "--device emulated: emulated stages only wait, for as long as a device would compute, and have no memory; it is for --libtorch"),
     ("bench pipeline_bubble --device cuda --libtorch --published", 2, "--published: with --device cuda LibTorch's stages alone are measured; emulated stages only wait"),
     ("bench pipeline_bubble --device tpu", 2, "'tpu' is not cpu, cuda, cuda:N, emulated or emulated:N"),
@@ -562,7 +561,7 @@ class Commands(unittest.TestCase):
             process.kill()
         unfinished("the run has not finished")
 
-    def on_a_full_disk(self, *arguments, most=1000):
+    def on_a_full_disk(self, *arguments, most=100):
         def bound_files():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing fails in its place, as on a full disk
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
@@ -581,7 +580,7 @@ class Commands(unittest.TestCase):
     def test_training_on_a_full_disk_is_the_machines_fault(self):
         for options in (["--data-parallel", "2"], ["--data-parallel", "2", "--no-judge"]):
             with self.subTest(options):
-                self.assertEqual(self.on_a_full_disk("train", "--steps", "2", *options, "--out", "out", most=60_000), 3, self.done.stdout + self.done.stderr)
+                self.assertEqual(self.on_a_full_disk("train", "--steps", "20", *options, "--out", "out", most=1_000_000), 3, self.done.stdout + self.done.stderr)
                 self.assertIn("cannot be written", self.done.stderr)
 
     def test_a_run_is_known_by_its_labels_and_the_name_of_its_subject(self):

@@ -106,8 +106,10 @@ RankResult contradicted(const RankResult& first, RankResult second) {
 // The line of a launcher's words that says most: they come in boxes, the cause first.
 std::string telling_line(const std::string& words) {
   std::istringstream lines(words);
-  for (std::string line; std::getline(lines, line);)
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("ORTE_ERROR_LOG") != std::string::npos) continue;  // of Open MPI, about its own words
     if (std::ranges::count_if(line, [](unsigned char c) { return std::isalpha(c); }) >= 3) return line;
+  }
   return {};
 }
 
@@ -212,6 +214,8 @@ class Driver {
 
   bool watch_start(Slot& slot) {
     auto ended = slot.group->launcher_ended();
+    if (ended && options_.group.subject.needs_launcher())
+      ended = fmt::format("{} {}", options_.group.launcher == Launcher::srun ? "srun" : "mpirun", *ended);
     const auto age = Clock::now() - slot.group->started();
     const bool late = age > options_.start_limit;
     if (!ended && slot.group->lost_one() && age > kTimeToDie) ended = "a worker ended before it was ready";
