@@ -42,19 +42,22 @@ double number(const std::string& option, const std::string& text) {
   return value;
 }
 
-std::int64_t bytes_in(const std::string& option, const std::string& text) {
-  std::int64_t number = -1, unit = 1;
+std::optional<std::int64_t> parse_bytes(const std::string& text) {
+  std::int64_t number = -1, unit = 1, bytes = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string suffix(end, text.data() + text.size());
-  if (suffix == "KiB") unit = 1 << 10;
-  if (suffix == "MiB") unit = 1 << 20;
-  if (suffix == "GiB") unit = 1 << 30;
-  std::int64_t bytes = 0;
-  if (error != std::errc{} || number < 0 || (unit == 1 && !suffix.empty()) ||
-      __builtin_mul_overflow(number, unit, &bytes))
-    throw InvalidArgument(
-        fmt::format("{}: '{}' is no number of bytes from 0 on, such as 100, 64KiB or 25MiB", option, text));
+  if (suffix == "Ki" || suffix == "KiB") unit = 1 << 10;
+  if (suffix == "Mi" || suffix == "MiB") unit = 1 << 20;
+  if (suffix == "Gi" || suffix == "GiB") unit = 1 << 30;
+  const bool whole = error == std::errc{} && number >= 0 && (unit > 1 || suffix.empty());
+  if (!whole || __builtin_mul_overflow(number, unit, &bytes)) return std::nullopt;
   return bytes;
+}
+
+std::int64_t bytes_in(const std::string& option, const std::string& text) {
+  if (const auto bytes = parse_bytes(text)) return *bytes;
+  throw InvalidArgument(
+      fmt::format("{}: '{}' is no number of bytes from 0 on, such as 100, 64KiB or 25MiB", option, text));
 }
 
 std::string read_text(const std::string& option, const std::string& name) {

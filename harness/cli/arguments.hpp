@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,11 @@ namespace plumbline::cli {
 /// Throws InvalidArgument, with the option, for anything but a finite number.
 [[nodiscard]] double number(const std::string& option, const std::string& text);
 
-/// "25MiB", "64KiB", "1GiB", "100". Throws InvalidArgument, with the option, for what is no number of bytes from 0 on.
+/// The bytes of "25MiB", "25Mi", "64KiB", "64Ki", "1GiB", "100"; nothing for another text, a negative number, or one that
+/// 63 bits do not hold.
+[[nodiscard]] std::optional<std::int64_t> parse_bytes(const std::string& text);
+
+/// The same. Throws InvalidArgument, with the option, for what is no number of bytes from 0 on.
 [[nodiscard]] std::int64_t bytes_in(const std::string& option, const std::string& text);
 
 /// What is in a file. Throws NotFound, with the option, where there is none to read.

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "harness/bench/benchmark.hpp"
+#include "harness/cli/arguments.hpp"
 #include "harness/cli/bench_fusion.hpp"
 #include "harness/cli/bench_pipeline.hpp"
 #include "harness/cli/cases.hpp"
@@ -41,27 +42,21 @@ struct BenchOptions {
   double time_limit = 120;
   std::string device = "cpu";
   std::string out = "results/latest/bench";
+  double budget = 0;  // seconds; 0: none
+  ReportOptions reports;
   bool pin = false;
   bool list = false;
 };
 
-// "64Ki" -> 65536.
-std::int64_t parse_size(const std::string& text) {
-  std::size_t used = 0;
-  std::int64_t value = -1;
-  try {
-    value = std::stoll(text, &used);
-  } catch (const std::exception&) {
-  }
-  const std::string unit = text.substr(std::min(used, text.size()));
-  const std::int64_t factor = unit.empty()   ? 1
-                              : unit == "Ki" ? 1 << 10
-                              : unit == "Mi" ? 1 << 20
-                              : unit == "Gi" ? 1 << 30
-                                             : 0;
-  if (value < 0 || factor == 0 || value > (std::int64_t{1} << 40) / factor)
-    throw InvalidArgument(fmt::format("--sizes '{}' is not a number of bytes such as 4, 64Ki or 16Mi", text));
-  return value * factor;
+// "64Ki" -> 65536. What is measured has elements of four bytes.
+std::int64_t parse_size(const std::string& text, bool of_elements) {
+  constexpr std::int64_t most = std::int64_t{1} << 40;
+  const std::optional<std::int64_t> bytes = parse_bytes(text);
+  if (!bytes || *bytes > most)
+    throw InvalidArgument(fmt::format("--sizes '{}' is not a number of bytes such as 4, 64Ki, 64KiB or 16MiB", text));
+  if (of_elements && *bytes % 4 != 0)
+    throw InvalidArgument(fmt::format("--sizes {}: elements are f32; it must be a multiple of 4 bytes", text));
+  return *bytes;
 }
 
 std::string size_text(std::int64_t bytes) {
@@ -101,7 +96,7 @@ class BenchRun {
     driver.group.worker_options = device_options(options_.device);
     driver.group.worker_options.emplace_back("--no-flight");  // events would be timed too
     const launch::Subject& subject = driver.group.subject;
-    const record::Header header = header_of("bench", subject.describe());
+    const record::Header header = header_of("bench", subject, options_.device, options_.reports);
     writer_.emplace(options_.out, header);
     subject_ = subject;
     std::vector<launch::Assignment> assignments;
@@ -119,10 +114,10 @@ class BenchRun {
                              .isolation = "bench",
                              .limit = std::chrono::duration<double>(options_.time_limit)});
     for (const Job& job : jobs_) name_width_ = std::max(name_width_, job.benchmark->name.size() + 2);
-    fmt::print("{} on {}: {} measurements, {} repetitions each\n{:<{}}{:>6}{:>8}{:>14}{:>14}{:>8}{:>12}\n",
+    fmt::print("{} on {}: {} measurements, {} repetitions each\n{:<{}}{:>6}{:>8}{:>17}{:>17}{:>9}{:>12}\n",
                header.subject, options_.device, jobs_.size(), options_.repetitions, "benchmark", name_width_, "ranks",
                "bytes", "median", "minimum", "spread", "busbw GB/s");
-    return run_measurements(assignments, driver, observer(), *writer_, options_.out,
+    return run_measurements(assignments, driver, observer(), *writer_, options_.out, options_.budget,
                             [&](double seconds) { tell_record(options_.out, seconds); });
   }
 
@@ -160,7 +155,7 @@ class BenchRun {
                                         study->name));
   }
   void add_job(const bench::Benchmark& benchmark, int world, const std::string& size) {
-    const std::int64_t bytes = parse_size(size);
+    const std::int64_t bytes = parse_size(size, benchmark.has_sizes && benchmark.size_label.empty());
     const auto memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
     // Two buffers a rank, and room for what a backend puts between them.
     if (!options_.device.starts_with("cuda") && 3.0 * static_cast<double>(bytes) * world > memory)
@@ -225,7 +220,7 @@ class BenchRun {
     }
     const std::string ratio = ratio_to_baseline(job, median, measurement);
     writer_->write(measurement);
-    fmt::print("{}{:>11.3f} us{:>11.3f} us{:>7.1f}%{:>12}{}\n", name, median * 1e6,
+    fmt::print("{} {:>13.3f} us {:>13.3f} us {:>7.1f}%{:>12}{}\n", name, median * 1e6,
                quantile(measurement.samples, 0) * 1e6, spread * 100, bandwidth, ratio);
     std::cout.flush();
   }
@@ -261,8 +256,11 @@ int run_bench(const BenchOptions& options) {
       fmt::print("{:<{}}  {}\n", benchmark.name, width, benchmark.title);
     return 0;
   }
-  options.subject.require_no_job("bench");
-  return BenchRun(options, registry).run();
+  return with_unfinished_reports(options.out,
+                                 header_of("bench", options.subject.as_given(), options.device, options.reports), [&] {
+                                   options.subject.require_no_job("bench");
+                                   return BenchRun(options, registry).run();
+                                 });
 }
 
 // They would be of no effect.
@@ -300,6 +298,11 @@ Command add_bench(CLI::App& app, const Program&) {
                                                "for each rank as far as there are so many")
                                   ->check(device_name(true))
                                   ->capture_default_str();
+  command
+      ->add_option("--budget", options->budget,
+                   "Seconds after which the run ends with what was measured, and exit status 3")
+      ->check(seconds());
+  options->reports.add_to(*command);
   command->add_option("--out", options->out, "Folder of the record")->capture_default_str();
   command->add_flag("--pin", options->pin, "Bind each rank to a core");
   command->add_flag("--list", options->list, "Print the benchmarks and run nothing");

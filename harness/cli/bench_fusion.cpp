@@ -36,6 +36,7 @@ struct FusionBenchOptions {
   double seconds = 60;
   std::string device = "cpu";
   std::string out = "results/latest/allreduce_fusion";
+  ReportOptions reports;
 };
 
 std::string limit_text(std::int64_t bytes) {
@@ -95,11 +96,11 @@ class FusionBench {
 
   int run() {
     const launch::Subject& subject = driver_.group.subject;
-    const record::Header header = header_of("bench", subject.describe());
+    const record::Header header = header_of("bench", subject, options_.device, options_.reports, options_.ranks);
     writer_.emplace(options_.out, header);
     fmt::print("{} on {}, {} ranks: up to {} rounds, {} s each\n", header.subject, options_.device, options_.ranks,
                options_.rounds, options_.seconds);
-    return run_measurements(assignments(), driver_, observer(), *writer_, options_.out,
+    return run_measurements(assignments(), driver_, observer(), *writer_, options_.out, 0,
                             [&](double seconds) { tell_record(options_.out, seconds); });
   }
 
@@ -297,11 +298,16 @@ Command add_bench_fusion(CLI::App& bench) {
           "there are so many")
       ->check(device_name(true))
       ->capture_default_str();
+  options->reports.add_to(*command);
   command->add_option("--out", options->out, "Folder of the record")->capture_default_str();
   command->footer("Example: plumbline bench allreduce_fusion --backend mpi --model resnet50");
   return [options] {
-    options->subject.require_no_job("bench allreduce_fusion");
-    return FusionBench(*options).run();
+    return with_unfinished_reports(
+        options->out,
+        header_of("bench", options->subject.as_given(), options->device, options->reports, options->ranks), [&] {
+          options->subject.require_no_job("bench allreduce_fusion");
+          return FusionBench(*options).run();
+        });
   };
 }
 

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/cli/arguments.hpp"
 #include "harness/cli/bubble_published.hpp"
 #include "harness/cli/bubble_report.hpp"
 #include "harness/cli/cases.hpp"
@@ -40,13 +41,15 @@ struct PipelineBenchOptions {
   std::vector<int> stages, micro_batches;
   int chunks = 0;  // 0: the schedule's usual number
   std::string durations = "F=0.003,I=0.003,W=0.003";
-  double message_bytes = 65536;
+  std::string message_bytes = "64KiB";
   int repetitions = 7;
   bool full = false, libtorch = false, published = false;
   int width = 512, rows = 64;
   double time_limit = 120;
   std::string device = "cpu";
   std::string out = "results/latest/pipeline_bubble";
+  ReportOptions reports;
+  bool metrics_of_ranks = false;
 };
 
 double sum_of(const schedules::StageTimes& times) {
@@ -220,13 +223,14 @@ class PipelineBench {
 
   int run() {
     const launch::Subject& subject = driver_.group.subject;
-    const record::Header header = header_of("bench", subject.describe());
+    record::Header header = header_of("bench", subject, options_.device, options_.reports);
+    if (options_.metrics_of_ranks) header.facts["metrics_of_ranks"] = "on";
     writer_.emplace(options_.out, header);
     const std::string kind = options_.device == "cpu" ? fmt::format("computations of {} s", options_.durations)
                                                       : fmt::format("LibTorch's on {}", options_.device);
     fmt::print("{}: {} pipelines, {} repetitions each, {}\n\n{}\n", header.subject, grid_.pipelines(),
                options_.repetitions, kind, bubble_head());
-    return run_measurements(assignments(), driver_, observer(), *writer_, options_.out,
+    return run_measurements(assignments(), driver_, observer(), *writer_, options_.out, 0,
                             [&](double seconds) { tell(header.subject, seconds); });
   }
 
@@ -249,7 +253,7 @@ class PipelineBench {
       arguments.update({{"forward", stage.forward},
                         {"input_gradient", stage.input_gradient},
                         {"weight_gradient", stage.weight_gradient},
-                        {"message_bytes", options_.message_bytes}});
+                        {"message_bytes", static_cast<double>(bytes_in("--message-bytes", options_.message_bytes))}});
     }
     return arguments;
   }
@@ -292,8 +296,8 @@ class PipelineBench {
       if (options_.device != "cpu") {
         measurement.labels["device"] = options_.device;
         measurement.derived["clock_uncertainty_seconds"] =
-            last_.at("clock_uncertainty");  // of the rank that knows it worst
-        measurement.derived["clocks_apart_seconds"] = last_.at("clocks_apart");            // of two
+            last_.at("clock_uncertainty");                                       // of the rank that knows it worst
+        measurement.derived["clocks_apart_seconds"] = last_.at("clocks_apart");  // of two
       }
       writer_->write(measurement);
     }
@@ -391,13 +395,19 @@ void require_stages_with_memory(const PipelineBenchOptions& options) {
         fmt::format("--published: with --device {} LibTorch's stages alone are measured; {}", options.device, why));
 }
 
-int run_pipeline_bench(const PipelineBenchOptions& options) {
+int measure_bubbles(const PipelineBenchOptions& options) {
   options.subject.require_no_job("bench pipeline_bubble");
   require_stages_with_memory(options);
   if (options.libtorch)
     if (const std::string why = subject::why_not_here("training", training::kTrainingFactory); !why.empty())
       throw subject::NotAvailable("bench pipeline_bubble --libtorch needs LibTorch: " + why);
   return PipelineBench(options).run();
+}
+
+int run_pipeline_bench(const PipelineBenchOptions& options) {
+  return with_unfinished_reports(options.out,
+                                 header_of("bench", options.subject.as_given(), options.device, options.reports),
+                                 [&] { return measure_bubbles(options); });
 }
 
 }  // namespace
@@ -420,8 +430,7 @@ Command add_bench_pipeline(CLI::App& bench) {
       ->add_option("--durations", options->durations,
                    "Seconds of a rank's computations for a micro-batch: F forward, I and W the halves of backward")
       ->capture_default_str();
-  command->add_option("--message-bytes", options->message_bytes, "Of a stage's output")
-      ->check(at_least(0))
+  command->add_option("--message-bytes", options->message_bytes, "Of a stage's output: 65536, 64KiB")
       ->capture_default_str();
   command->add_option("--repetitions", options->repetitions, "Steps of each, after a first that does not count")
       ->check(at_least(1))
@@ -446,6 +455,9 @@ Command add_bench_pipeline(CLI::App& bench) {
   command->add_option("--time-limit", options->time_limit, "Seconds that one pipeline may take")
       ->check(seconds())
       ->capture_default_str();
+  command->add_flag("--metrics-of-ranks", options->metrics_of_ranks,
+                    "The bubble of each rank in metrics.prom, too: a series a rank and pipeline");
+  options->reports.add_to(*command);
   command->add_option("--out", options->out, "Folder of the record and the picture")->capture_default_str();
   command->footer("Example: plumbline bench pipeline_bubble --schedule 1f1b,zb-h1 --stages 4 --micro-batches 8,16");
   return [options] { return run_pipeline_bench(*options); };

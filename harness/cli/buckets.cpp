@@ -292,6 +292,8 @@ int run_buckets(const BucketsOptions& options) {
   (void)limits_of(options);
   (void)alignment_of(options);
   const NamedGradients named = gradients_of(options);
+  if (named.gradients.empty())
+    throw InvalidArgument(fmt::format("--gradients {}: it has no gradients; a table has a line for each", options.gradients));
   const std::vector<int> order = order_of(options, named);
   if (!options.check.empty()) return checked(options, named, order);
   const Plan plan = planned(options, named, order);

@@ -123,6 +123,19 @@ std::optional<launch::Outcome> outcome_without_run(const suite::PlannedCase& pla
                                                settings.profile.name, lack->what)};
 }
 
+void quote_suite(record::Header& header, const suite::Suite& suite) {
+  for (const record::Planned& planned : header.plan) {
+    header.checks.try_emplace(planned.case_id.substr(0, planned.case_id.find('[')));
+    for (const std::string& id : planned.requirements) header.requirements.try_emplace(id);
+  }
+  for (const suite::Check& check : suite.checks())
+    if (const auto found = header.checks.find(check.id); found != header.checks.end())
+      found->second = {check.file, check.line};
+  for (auto& [id, sentence] : header.requirements)
+    if (const suite::Requirement* row = suite.requirements.find(id))
+      sentence = {std::string(suite::name_of(row->level)), row->text};
+}
+
 std::string title_of(const Result& result) {
   std::string title = result.case_id;
   if (result.arm != suite::Arm{}.name()) title += fmt::format(" under {}", result.arm);

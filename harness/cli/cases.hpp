@@ -55,6 +55,9 @@ void require_modules(const std::vector<suite::PlannedCase>& cases, const std::st
                                                                  const CaseSettings& settings,
                                                                  const nlohmann::json& description);
 
+/// Writes into the header what reports say of the requirements and checks of its plan.
+void quote_suite(record::Header& header, const suite::Suite& suite);
+
 /// "collectives.messages.order[world=3] under rendezvous".
 [[nodiscard]] std::string title_of(const record::Result& result);
 

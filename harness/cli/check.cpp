@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "harness/cli/check_run.hpp"
+#include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/launch/attach.hpp"
 #include "reference/comm/errors.hpp"
@@ -16,9 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Inside the user's own mpirun or srun every rank runs this command.
+// Inside the user's own mpirun or srun every rank runs this command. The driver's process says in its reports why it failed.
 int run_in_job(const suite::Suite& suite, const CheckOptions& options, const Program& program,
-               const launch::JobPlace& place) {
+               const launch::JobPlace& place, const std::function<void(const std::exception&)>& failed) {
   CheckRun planned(suite, options, place.size);  // on all ranks: a wrong option is said before anything starts
   fs::create_directories(planned.folder());      // likewise
   const launch::Subject subject = options.subject.subject();
@@ -26,6 +27,7 @@ int run_in_job(const suite::Suite& suite, const CheckOptions& options, const Pro
     try {
       return planned.run(listening);
     } catch (const std::exception& error) {
+      failed(error);
       return report(error);
     }
   };
@@ -40,12 +42,14 @@ int run_in_job(const suite::Suite& suite, const CheckOptions& options, const Pro
   return launch::run_attached(place, planned.folder(), driver, worker);
 }
 
-int run_check(const CheckOptions& options, const Program& program) {
+int plan_and_run(CheckOptions& options, bool device_given, const Program& program,
+                 const std::function<void(const std::exception&)>& failed) {
+  options.device = options.subject.device_of_run(options.device, device_given);
   const suite::Suite& suite = program.suite();
   const launch::Subject subject = options.subject.subject();
   const auto place = launch::job_place();
   if (place && subject.has_processes() && options.subject.launcher == "auto" && !options.list)
-    return run_in_job(suite, options, program, *place);
+    return run_in_job(suite, options, program, *place, failed);
   if (!options.list && !subject.has_processes()) options.subject.require_no_job(subject.describe());
   CheckRun run(suite, options, 0);
   if (options.list) {
@@ -55,6 +59,20 @@ int run_check(const CheckOptions& options, const Program& program) {
   return run.run({});
 }
 
+int run_check(CheckOptions& options, bool device_given, const Program& program) {
+  const auto place = launch::job_place();
+  if (options.list || (place && place->rank > 0))
+    return plan_and_run(options, device_given, program, [](const auto&) {});
+  UnfinishedReports reports(folder_of(options), unplanned_header(options));
+  const auto failed = [&](const std::exception& error) { reports.failed(error.what()); };
+  try {
+    return plan_and_run(options, device_given, program, failed);
+  } catch (const std::exception& error) {
+    failed(error);
+    throw;
+  }
+}
+
 }  // namespace
 
 Command add_check(CLI::App& app, const Program& program) {
@@ -62,8 +80,9 @@ Command add_check(CLI::App& app, const Program& program) {
   auto options = std::make_shared<CheckOptions>();
   options->subject.add_to(*command, SubjectOptions::Kind::cases);
   command
-      ->add_option("--profile", options->selection.profile,
-                   "What the subject claims: collectives, topology, data-parallel, full")
+      ->add_option(
+          "--profile", options->selection.profile,
+          "What the subject claims: collectives, topology, pipeline, data-parallel, mixed-precision, gossip or full")
       ->capture_default_str();
   command->add_option("--filter", options->selection.filters,
                       "Only these: a requirement, check or case id with * and ?, component:X, tag:X, source:X; may be "
@@ -102,11 +121,19 @@ Command add_check(CLI::App& app, const Program& program) {
       ->type_name("FILE");
   command->add_flag("--allow-unexpected-pass", options->allow_unexpected_pass,
                     "A case that passes against its expectation does not fail the run");
+  command->add_flag("--warnings-fail", options->warnings_fail, "A warning makes the exit status 1");
   command->add_flag("--no-control", options->no_control, "Do not run on the reference what fails on the subject");
   command
       ->add_option("--time-limit", options->time_limit,
                    "Seconds a case may take, instead of each check's own, which grow on a slow machine")
       ->check(seconds());
+  command
+      ->add_option(
+          "--budget", options->budget,
+          "Seconds after which the run ends: what has not run by then is not run, and the exit status 3 unless "
+          "something failed (--resume runs the rest)")
+      ->check(seconds());
+  options->reports.add_to(*command);
   CLI::Option* const device =
       command
           ->add_option(
@@ -123,10 +150,7 @@ Command add_check(CLI::App& app, const Program& program) {
   command->footer(
       "Example: plumbline check --backend mpi --world-size 2,3 --filter 'COLL-0*'\n"
       "A job:   plumbline check --profile data-parallel --job 'python3 train.py'");
-  return [options, device, &program] {
-    options->device = options->subject.device_of_run(options->device, device->count() > 0);
-    return run_check(*options, program);
-  };
+  return [options, device, &program] { return run_check(*options, device->count() > 0, program); };
 }
 
 }  // namespace plumbline::cli

@@ -74,11 +74,6 @@ suite::Selection selection_of(const CheckOptions& options, const launch::Subject
   return selection;
 }
 
-std::string default_folder(const launch::Subject& subject) {
-  const suite::Door door = subject.door();
-  return "results/latest/check-" + (door == suite::Door::backend ? subject.backend : std::string(name_of(door)));
-}
-
 // The reference in the subject's place; nothing where it is the subject.
 std::optional<launch::Subject> control_of(const launch::Subject& subject) {
   launch::Subject control{.backend = "local"};
@@ -96,10 +91,32 @@ expectations::Facts facts_of(const launch::Subject& subject, const CheckOptions&
   if (!subject.adapter.empty()) facts["adapter"] = subject.adapter;
   if (!subject.job.empty()) facts["job"] = subject.job;
   if (!subject.mutant.empty()) facts["mutant"] = subject.mutant;
+  if (!options.selection.filters.empty())
+    facts["filter"] = fmt::format("{}", fmt::join(options.selection.filters, " "));
   return facts;
 }
 
 }  // namespace
+
+std::string folder_of(const CheckOptions& options) {
+  if (!options.out.empty()) return options.out;
+  const launch::Subject subject = options.subject.as_given();
+  const suite::Door door = subject.door();
+  return "results/latest/check-" + (door == suite::Door::backend ? subject.backend : std::string(name_of(door)));
+}
+
+record::Header unplanned_header(const CheckOptions& options) {
+  const launch::Subject subject = options.subject.as_given();
+  record::Header header{.command = "check",
+                        .subject = subject.describe(),
+                        .suite_version = PLUMBLINE_VERSION,
+                        .profile = options.selection.profile,
+                        .seed = options.selection.seed,
+                        .started = record::utc_now()};
+  header.facts = facts_of(subject, options);
+  options.reports.put_into(header);
+  return header;
+}
 
 // ---- before anything runs ----
 
@@ -126,7 +143,7 @@ CheckRun::CheckRun(const suite::Suite& suite, const CheckOptions& options, int a
   require_modules(plan_, "profile " + settings_.profile.name);
   if (!options.expectations.empty())
     book_ = expectations::Expectations::read(options.expectations, suite, expectations::today());
-  folder_ = options.out.empty() ? default_folder(driver_.group.subject) : options.out;
+  folder_ = folder_of(options);
   make_header();
 }
 
@@ -141,6 +158,9 @@ void CheckRun::make_header() {
   header_.arguments = record::command_line();
   header_.facts = facts_of(driver_.group.subject, options_);
   header_.allow_unexpected_pass = options_.allow_unexpected_pass;
+  header_.warnings_fail = options_.warnings_fail;
+  header_.budget_seconds = options_.budget;
+  options_.reports.put_into(header_);
   if (book_) header_.expectations = book_->files();
   if (selection_.shard.count > 1) {
     suite::Selection whole = selection_;
@@ -154,6 +174,7 @@ void CheckRun::make_header() {
     const Result blank = blank_result(planned, settings_);
     header_.plan.push_back({blank.case_id, blank.requirements, blank.arm, blank.seed, blank.repetition});
   }
+  quote_suite(header_, suite_);
 }
 
 // What an adapter would not be asked is said behind the case, and why: it is started to hear what it claims.
@@ -251,16 +272,24 @@ int CheckRun::run(const std::function<void(const launch::Rendezvous&)>& listenin
     for (const auto& lines : {book_->expired(), book_->soon_expired()})
       for (const std::string& line : lines) console.line(line);
   const auto begun = std::chrono::steady_clock::now();
+  if (options_.budget > 0)
+    driver_.until = begun + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                std::chrono::duration<double>(options_.budget));
   bool whole = false;
   std::exception_ptr failure;  // of the machine: what there is by then is still worth its files
+  std::string stopped;
   try {
     whole = all_passes(listening);
-  } catch (...) {
+    stopped = why_stopped(whole);
+  } catch (const std::exception& error) {
     failure = std::current_exception();
+    stopped = fmt::format("the run failed: {}", error.what());
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   if (failure && !writer_->in_place()) std::rethrow_exception(failure);  // nothing ran: the record before this stays
-  const auto run = close_record(*writer_, whole && !stopped_, seconds);
+  if (!stopped.empty() && writer_->in_place()) writer_->stopped(stopped);
+  const auto run = close_record(*writer_, stopped.empty(), seconds);
+  if (!run && whole) throw RuntimeFailure(fmt::format("{} before any case has run", stopped));
   if (!run) return interrupted();
   console.summary(*run, folder_);
   try {
@@ -275,6 +304,21 @@ int CheckRun::run(const std::function<void(const launch::Rendezvous&)>& listenin
 int CheckRun::interrupted() const {
   std::cerr << "plumbline: interrupted; plumbline check … --resume --out " << folder_ << " runs the rest\n";
   return 3;
+}
+
+bool CheckRun::budget_is_spent() const { return driver_.until && std::chrono::steady_clock::now() >= *driver_.until; }
+
+bool CheckRun::lacks_results() const {
+  return std::ranges::any_of(plan_, [&](const suite::PlannedCase& planned) {
+    return !latest_.contains(blank_result(planned, settings_).key());
+  });
+}
+
+std::string CheckRun::why_stopped(bool whole) const {
+  if (!whole) return "a signal interrupted the run";
+  if (stopped_) return "--fail-fast ended the run at the first failure";
+  if (budget_is_spent() && lacks_results()) return fmt::format("the budget of {} s is spent", options_.budget);
+  return {};
 }
 
 // False when a signal interrupted them.
@@ -448,7 +492,9 @@ bool CheckRun::control_arm() {
     bad.resize(kMostRunAgain);
   }
   if (bad.empty()) return true;
-  launch::Options driver{.group = {.subject = *control, .executable = driver_.group.executable}, .jobs = driver_.jobs};
+  launch::Options driver{.group = {.subject = *control, .executable = driver_.group.executable},
+                         .jobs = driver_.jobs,
+                         .until = driver_.until};
   return run_pass(
       {.driver = driver, .cases = bad, .is_subject = false, .take = [this](const auto& planned, const auto& outcome) {
          take_control(planned, outcome);

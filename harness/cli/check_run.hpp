@@ -14,6 +14,7 @@
 
 #include "harness/cli/cases.hpp"
 #include "harness/cli/console.hpp"
+#include "harness/cli/report_options.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/expectations/known.hpp"
 #include "harness/record/file.hpp"
@@ -31,6 +32,8 @@ struct CheckOptions {
   std::string expectations;
   std::string chaos;
   double time_limit = 0;
+  double budget = 0;  // seconds; 0: none
+  ReportOptions reports;
   bool plain = false;
   bool rendezvous = false;
   bool allow_unexpected_pass = false;
@@ -38,7 +41,14 @@ struct CheckOptions {
   bool list = false;
   bool fail_fast = false;
   bool resume = false;
+  bool warnings_fail = false;
 };
+
+/// Where the record goes.
+[[nodiscard]] std::string folder_of(const CheckOptions& options);
+
+/// What reports say of the run before anything of it is known but its options.
+[[nodiscard]] record::Header unplanned_header(const CheckOptions& options);
 
 class CheckRun {
  public:
@@ -84,6 +94,10 @@ class CheckRun {
   [[nodiscard]] std::string repeat_command(const launch::Subject& subject, const record::Result& result) const;
   void write(record::Result& result);
   [[nodiscard]] int interrupted() const;
+  [[nodiscard]] bool budget_is_spent() const;
+  /// Why the run ended before all that was planned had run, if it did on purpose; empty: it did not.
+  [[nodiscard]] std::string why_stopped(bool whole) const;
+  [[nodiscard]] bool lacks_results() const;
 
   const suite::Suite& suite_;
   const CheckOptions& options_;
@@ -103,7 +117,7 @@ class CheckRun {
   std::optional<record::Writer> writer_;
   Console* console_ = nullptr;
   int hangs_ = 0;  // that are to be tried again
-  bool stopped_ = false;
+  bool stopped_ = false;  // by --fail-fast
 };
 
 }  // namespace plumbline::cli

@@ -4,7 +4,7 @@ usage: cli_test.py PLUMBLINE MODULES [unittest arguments]
 
 MODULES are the optional parts of the build: "mpi,training,metrics", or "".
 """
-import json, os, re, resource, shlex, shutil, signal, subprocess, sys, tempfile, unittest
+import json, os, re, resource, shlex, shutil, signal, subprocess, sys, tempfile, time, unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -50,6 +50,17 @@ REFUSALS = [
     ("check --time-limit 1e10", 2, "'1e10' is not a number of seconds"),
     ("check --jobs 65", 2, "'65' is not a whole number from 1 to 64"),
     ("check --backend-option a", 2, "'a' is not KEY=VALUE"),
+    ("check --label a", 2, "'a' is not KEY=VALUE"),
+    ("check --label a-b=1", 2, "'a-b=1': the key must be letters, digits and _"),
+    ("check --label subject=a", 2, "'subject=a': every metric has a label subject already"),
+    ("check --label a=1 --label a=2", 2, "a was given before"),
+    ("check --label a=", 2, "the value must have 1 to 200 bytes"),
+    ("check --subject-name=", 2, "--subject-name"),
+    ("check --out=", 2, "--out"),
+    ("check --budget 0", 2, "'0' is not a number of seconds"),
+    ("bench --sizes 3", 2, "--sizes 3: elements are f32; it must be a multiple of 4 bytes"),
+    ("bench --sizes 1KB", 2, "--sizes '1KB' is not a number of bytes such as 4, 64Ki, 64KiB or 16MiB"),
+    ("buckets --gradients /dev/null", 2, "--gradients /dev/null: it has no gradients"),
     ("check --backend-option a=1", 2, "backend local has no options"),
     ("check --backend local --adapter reference", 2, "one subject"),
     ("check --adapter reference --world-size 2", 2, "--world-size 2"),
@@ -127,7 +138,7 @@ REFUSALS = [
     ("bench pipeline_bubble --durations F=1,F=2", 2, "--durations: F is twice"),
     ("bench pipeline_bubble --durations B=1", 2, "'B=1' is not F=SECONDS, I=SECONDS or W=SECONDS"),
     ("bench pipeline_bubble --durations F=x", 2, "--durations: 'x' is not a number"),
-    ("bench pipeline_bubble --message-bytes=-1", 2, "'-1' is not a whole number from 0"),
+    ("bench pipeline_bubble --message-bytes=-1", 2, "--message-bytes: '-1' is no number of bytes from 0 on"),
     ("bench pipeline_bubble --device emulated", 2, "--device emulated: emulated stages only wait, for as long as a device would compute, and have no memory; it is for --libtorch"),
     ("bench pipeline_bubble --device cuda --libtorch --published", 2, "--published: with --device cuda LibTorch's stages alone are measured; emulated stages only wait"),
     ("bench pipeline_bubble --device tpu", 2, "'tpu' is not cpu, cuda, cuda:N, emulated or emulated:N"),
@@ -522,6 +533,96 @@ class Commands(unittest.TestCase):
         self.assertEqual(results[1]["tries"], ["crash", "pass"])
         self.assertIn("closed its output", results[1]["reason"])
 
+    def said(self, folder):
+        """What the reports in a folder say of their run: the errors of its suite, and whether metrics count it as complete."""
+        (suite,) = [one for one in ElementTree.parse(self.folder / folder / "junit.xml").getroot() if one.get("name").startswith("plumbline run (")]
+        complete = {line.split()[-1] for name in METRICS for line in (self.folder / folder / name).read_text().splitlines()
+                    if line.startswith("plumbline_run_complete{")}
+        return [error.get("message") for error in suite.iter("error")], complete
+
+    # HARNESS-030@3c9c
+    def test_reports_are_of_this_run_or_say_that_it_has_not_finished(self):
+        def finished():
+            self.assertEqual(self.run_plumbline(*PASS, "--out", "out"), 0, self.done.stderr)
+            self.assertEqual(self.said("out"), ([], {"1"} if METRICS else set()))
+
+        def unfinished(words, folder="out"):
+            (message,), complete = self.said(folder)
+            self.assertIn(words, message)
+            self.assertEqual(complete, {"0"} if METRICS else set())
+
+        finished()
+        with self.assertRaises(ValueError, msg="har.stale_report: what an earlier run left"):
+            unfinished("")
+        ends = [("check --adapter /nonexistent", 3, "the run failed: "), ("check --filter nope", 2, "the run failed: --filter 'nope'"),
+                ("check --backend mpi --control-address nowhere" if "mpi" in MODULES else "check --backend nope", None, "the run failed: "),
+                ("bench --device emulated:7", None, "the run failed: "),
+                ("check --budget 0.001 --filter collectives.barrier*", 3, "the budget of 0.001 s is spent")]
+        for command, status, words in ends:
+            for folder in ("out", "fresh"):
+                with self.subTest(command, folder=folder):
+                    if folder == "out":
+                        finished()
+                    ended = self.run_plumbline(*command.split(), "--out", folder)
+                    self.assertIn(ended, (2, 3) if status is None else (status,), self.done.stderr)
+                    unfinished(words, folder)
+        finished()
+        with subprocess.Popen([PLUMBLINE, "check", "--out", "out"], cwd=self.folder, stdout=subprocess.DEVNULL) as process:
+            for _ in range(600):
+                if self.said("out")[0]:
+                    break
+                time.sleep(0.05)
+            process.kill()
+        unfinished("the run has not finished")
+
+    def on_a_full_disk(self, *arguments, most=100):
+        def bound_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing fails in its place, as on a full disk
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        self.done = subprocess.run([PLUMBLINE, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=120, preexec_fn=bound_files)
+        return self.done.returncode
+
+    def test_a_full_disk_is_the_machines_fault_and_leaves_no_report_of_an_earlier_run(self):
+        self.assertEqual(self.run_plumbline(*PASS, "--out", "out"), 0, self.done.stderr)
+        for command in (PASS, ["bench", "--sizes", "4"], ["mutants", "--filter", "col.leaky_barrier"]):
+            with self.subTest(command[0]):
+                self.assertEqual(self.on_a_full_disk(*command, "--out", "out"), 3, self.done.stderr)
+                self.assertIn("cannot write 'out/junit.xml': File too large", self.done.stderr)
+                self.assertEqual(os.listdir(self.folder / "out"), ["run.jsonl"])
+
+    @needs_training
+    def test_training_on_a_full_disk_is_the_machines_fault(self):
+        for options in (["--data-parallel", "2"], ["--data-parallel", "2", "--no-judge"]):
+            with self.subTest(options):
+                self.assertEqual(self.on_a_full_disk("train", "--steps", "20", *options, "--out", "out", most=1_000_000), 3, self.done.stdout + self.done.stderr)
+                self.assertIn("cannot be written", self.done.stderr)
+
+    def test_a_run_is_known_by_its_labels_and_the_name_of_its_subject(self):
+        options = ["--label", "cluster=a", "--label", "night=1", "--subject-name", "acme", "--budget", "1000", "--warnings-fail"]
+        self.assertEqual(self.run_plumbline(*PASS, *options, "--out", "out"), 0, self.done.stderr)
+        header = json.loads((self.folder / "out/run.jsonl").read_text().splitlines()[0])
+        self.assertEqual((header["labels"], header["subject_name"], header["budget_seconds"], header["warnings_fail"]),
+                         ({"cluster": "a", "night": "1"}, "acme", 1000, True))
+        root = ElementTree.parse(self.folder / "out/junit.xml").getroot()
+        self.assertEqual({suite.get("name") for suite in root}, {f"plumbline {part} (acme)" for part in ("run", "collectives", "requirements")})
+        for suite in root:
+            self.assertIn(("label.cluster", "a"), [(one.get("name"), one.get("value")) for one in suite.iter("property")])
+        for case in root.iter("testcase"):
+            if case.get("classname").startswith("collectives."):
+                self.assertTrue((Path(__file__).parents[2] / case.get("file")).read_text().splitlines()[int(case.get("line")) - 1].strip().startswith("suite.add("))
+        for name in METRICS:
+            for line in (self.folder / "out" / name).read_text().splitlines():
+                if not line.startswith("#"):
+                    self.assertIn('cluster="a"', line)
+                    self.assertIn('subject="acme"', line)
+
+    def test_help_of_check_names_every_profile(self):
+        self.assertEqual(self.run_plumbline("check", "--profile", "nope"), 2)
+        profiles = self.done.stderr.split("there are ")[1].strip().split(", ")
+        self.assertEqual(self.run_plumbline("check", "--help"), 0)
+        for profile in profiles:
+            self.assertRegex(self.done.stdout, rf"\b{profile}\b")
+
     def test_standard_output_that_is_full(self):
         for command in (PASS, ["requirements"], ["doctor"], TOPOLOGY, SCHEDULE, [*SCHEDULE, "--format", "csv"],
                         [*SCHEDULE, "--format", "trace"]):
@@ -602,6 +703,7 @@ class Commands(unittest.TestCase):
                         "expectations update", "expectations prune", "mutants", "schedule", "topology", "buckets", "gossip", "pass", "scaler", "adapter", "doctor"):
             self.assertEqual(self.run_plumbline(*command.split(), "--help"), 0)
             self.assertIn("Example: ", self.done.stdout, command)
+            self.assertEqual(self.done.stdout.count("Exit status: "), 1, command)
 
     def test_the_command_that_repeats_a_failure_repeats_it(self):
         options = ["--mutant", "col.drop_last_element", "--filter", "COLL-001", "--world-size", "2", "--fail-fast"]

@@ -115,11 +115,13 @@ void Console::summary(const record::Run& run, const std::string& folder) {
   for (const auto& [judgement, count] : record::count_judgements(results))
     counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, name_of(judgement));
   const auto requirements = record::requirement_judgements(results);
-  std::size_t passed = 0;
+  std::size_t passed = 0, not_run = 0;
   std::vector<std::string> others;
   for (const auto& [id, judgement] : requirements) {
     passed += judgement == Judgement::pass;
-    if (judgement != Judgement::pass) others.push_back(fmt::format("{} {}", id, name_of(judgement)));
+    not_run += judgement == Judgement::not_run;
+    if (judgement != Judgement::pass && judgement != Judgement::not_run)
+      others.push_back(fmt::format("{} {}", id, name_of(judgement)));
   }
   const bool good = record::exit_status(run) == 0;
   fmt::print("{}: {}, profile {}, seed {}: {} cases in {:.1f} s: {}\n",
@@ -127,6 +129,8 @@ void Console::summary(const record::Run& run, const std::string& folder) {
              run.header.seed, results.size(), run.seconds, counts);
   fmt::print("requirements: {} of {} pass", passed, requirements.size());
   if (!others.empty()) fmt::print("; {}", fmt::join(others, ", "));
+  if (not_run > 0) fmt::print("; {} not run to their end", not_run);
+  if (!run.stopped.empty()) fmt::print("\nstopped: {}; --resume --out {} runs the rest", run.stopped, folder);
   const bool nothing_ran = std::ranges::all_of(results, [](const record::Result& one) {
     return one.verdict == record::Verdict::skip || one.verdict == record::Verdict::error;
   });

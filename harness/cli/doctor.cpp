@@ -1,4 +1,5 @@
 // `plumbline doctor`: what this machine can run, and why not.
+#include <algorithm>
 #include <thread>
 
 #include <dlfcn.h>
@@ -31,37 +32,61 @@ Finding tool(const std::string& name, const std::string& use, const std::string&
 struct Start {
   std::string why_not;  // empty when it started
   std::string version;  // as the backend says it
+  int ranks = 1;
 };
 
-// Starts one rank of a backend and ends it.
-Start try_start(const std::string& name) {
+// Two, for ranks that meet show more of a backend than one that starts; of one that wants a device a rank as many as there are.
+int ranks_to_try(const SubjectOptions& options) {
+  if (!options.own_device()) return 2;
+  try {
+    return std::clamp(harness::open_runtime(comm::Device::Kind::cuda)->count(), 1, 2);
+  } catch (const std::exception&) {
+    return 1;  // starting it says why
+  }
+}
+
+// Starts ranks of a backend, has them meet in a barrier where there are two, and ends them.
+Start try_start(const std::string& name, const Program& program) {
   SubjectOptions options;
   options.backend = name;
-  Start start;
+  Start start{.ranks = ranks_to_try(options)};
   launch::Observer observer;
-  observer.before = [&start](std::size_t, const nlohmann::json& description) {
+  observer.before = [&start](std::size_t, const nlohmann::json& description) -> std::optional<launch::Outcome> {
     start.version = description.at("capabilities").value("version", "");
-    return launch::Outcome{.verdict = record::Verdict::skip};
+    if (start.ranks == 1) return launch::Outcome{.verdict = record::Verdict::pass};
+    return std::nullopt;
   };
-  observer.end = [](std::size_t, const launch::Outcome&) { return true; };
+  observer.end = [&start](std::size_t, const launch::Outcome& outcome) {
+    if (outcome.verdict != record::Verdict::pass)
+      start.why_not = fmt::format("{} ranks of it do not work together: {}: {}", start.ranks, name_of(outcome.verdict),
+                                  outcome.reason);
+    return true;
+  };
   observer.log = [](const std::string&) {};
   try {
-    (void)launch::run({{.world = 1}}, options.driver(), observer);
+    const auto& cases = program.suite().cases();
+    const std::string id = "collectives.barrier.nobody_leaves_early[world=2]";
+    const auto one = std::ranges::find(cases, id, [](const suite::Case& of_suite) { return of_suite.id(); });
+    if (one == cases.end()) throw NotFound(fmt::format("no case '{}'", id));
+    (void)launch::run({{.command = {{"type", "run"}, {"case", one->number}, {"seed", 1}}, .world = start.ranks}},
+                      options.driver(), observer);
   } catch (const std::exception& error) {
     start.why_not = error.what();
   }
   return start;
 }
 
-Finding backend(const std::string& name) {
+Finding backend(const std::string& name, const Program& program) {
   if (name == "local") return {"backend local", true, "a thread per rank, built in"};
   const std::string why_not = subject::why_not_here(name, subject::kBackendFactory);
   if (!why_not.empty()) return {"backend " + name, false, why_not};
-  const Start start = try_start(name);
+  const Start start = try_start(name, program);
   if (!start.why_not.empty()) return {"backend " + name, false, start.why_not};
   return {"backend " + name, true,
-          fmt::format("{}, a process per rank; one was started{}", start.version,
-                      launch::Subject{.backend = name}.needs_launcher() ? " by mpirun" : "")};
+          fmt::format("{}, a process per rank; {} started{}{}", start.version,
+                      start.ranks == 1 ? "one was" : fmt::format("{} were", start.ranks),
+                      launch::Subject{.backend = name}.needs_launcher() ? " by mpirun" : "",
+                      start.ranks == 1 ? "" : " and met in a barrier")};
 }
 
 // Asks the driver itself: the toolkit need not be here.
@@ -112,7 +137,7 @@ int run_doctor(const Program& program) {
              machine.at("usable_cores").get<int>(), machine.at("cores").get<int>(),
              machine.at("memory_bytes").get<double>() / (1 << 30), machine.at("kernel").get<std::string>());
   std::vector<Finding> findings;
-  for (const std::string& name : backend_names()) findings.push_back(backend(name));
+  for (const std::string& name : backend_names()) findings.push_back(backend(name, program));
   const std::string training = subject::why_not_here("training", training::kTrainingFactory);
   findings.push_back({"LibTorch", training.empty(), training.empty() ? "module training loads" : training});
   for (const suite::Profile& profile : program.suite().profiles()) {

@@ -31,20 +31,40 @@ inline void require_device(const std::string& device, const std::string& backend
         fmt::format("--device {}: backend {} moves memory of {} alone", device, backend, fmt::join(kinds, ", ")));
 }
 
-/// Makes the measurements, which `observer` writes into the record in `folder`, ends it and writes what is made from it.
-/// Then calls `tell` with the seconds that all took. Returns the exit status. Throws what launching and writing throw.
+/// Makes the measurements, which `observer` writes into the record in `folder`, until `budget` seconds are over where that is
+/// not 0, ends it and writes what is made from it. Then calls `tell` with the seconds that all took. Returns the exit status.
+/// Throws what launching and writing throw.
 inline int run_measurements(const std::vector<launch::Assignment>& assignments, const launch::Options& driver,
                             const launch::Observer& observer, record::Writer& writer, const std::string& folder,
-                            const std::function<void(double seconds)>& tell) {
+                            double budget, const std::function<void(double seconds)>& tell) {
   std::cout.flush();
   const auto begun = std::chrono::steady_clock::now();
-  const bool whole = launch::run(assignments, driver, observer);
+  launch::Options limited = driver;
+  if (budget > 0)
+    limited.until =
+        begun + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(budget));
+  std::size_t ended = 0;
+  launch::Observer counting = observer;
+  counting.end = [&](std::size_t index, const launch::Outcome& outcome) {
+    ++ended;
+    return observer.end(index, outcome);
+  };
+  const bool uninterrupted = launch::run(assignments, limited, counting);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-  const auto run = close_record(writer, whole, seconds);
-  if (!run) return 3;  // interrupted before anything was measured: the record before this stays
+  std::string stopped;
+  if (!uninterrupted)
+    stopped = "a signal interrupted the run";
+  else if (ended < assignments.size())
+    stopped =
+        fmt::format("the budget of {} s is spent: {} of {} measurements were made", budget, ended, assignments.size());
+  if (!stopped.empty() && writer.in_place()) writer.stopped(stopped);
+  const auto run = close_record(writer, stopped.empty(), seconds);
+  if (!run) throw RuntimeFailure(stopped + "; nothing was measured");  // the record before this stays
   write_outputs(folder, *run);
   tell(seconds);
-  return whole ? record::exit_status(*run) : 3;
+  if (!stopped.empty()) std::cerr << "plumbline: " << stopped << '\n';
+  const int status = record::exit_status(*run);
+  return stopped.empty() || (uninterrupted && status == 1) ? status : 3;
 }
 
 }  // namespace plumbline::cli

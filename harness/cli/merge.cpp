@@ -9,6 +9,7 @@
 #include "harness/cli/console.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/record/environment.hpp"
 #include "harness/record/summary.hpp"
 
 namespace plumbline::cli {
@@ -23,7 +24,7 @@ std::filesystem::path file_of(const std::filesystem::path& given) {
   return std::filesystem::is_directory(given) ? given / "run.jsonl" : given;
 }
 
-int run_merge(const MergeOptions& options, const Program& program) {
+int merge_shards(const MergeOptions& options, const Program& program) {
   std::vector<record::NamedRun> shards;
   for (const std::string& given : options.shards)
     shards.push_back({file_of(given).string(), record::read(file_of(given))});
@@ -36,6 +37,12 @@ int run_merge(const MergeOptions& options, const Program& program) {
   Console(program.suite(), whole.results.size(), ::isatty(STDOUT_FILENO) == 1).summary(*run, options.out);
   write_outputs(options.out, *run);
   return record::exit_status(*run);
+}
+
+int run_merge(const MergeOptions& options, const Program& program) {
+  const record::Header header{
+      .command = "check", .subject = "merged shards", .suite_version = PLUMBLINE_VERSION, .started = record::utc_now()};
+  return with_unfinished_reports(options.out, header, [&] { return merge_shards(options, program); });
 }
 
 }  // namespace

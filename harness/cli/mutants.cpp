@@ -123,6 +123,8 @@ class MutantRun {
                              .mutant = blank.mutant});
     }
     header.environment["slowness"] = slowness_;
+    header.facts["backend"] = options_.backend;
+    quote_suite(header, suite_);
     record::Writer writer(options_.out, header);
     Console console(suite_, trials_.size(), ::isatty(STDOUT_FILENO) == 1);
     fmt::print("{} mutants of backend {}: {} cases\n", mutants_.size(), options_.backend, trials_.size());
@@ -135,6 +137,7 @@ class MutantRun {
     bool whole = true;
     for (const Door door : {Door::backend, Door::adapter, Door::job}) whole = whole && run_door(door, writer, console);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    if (!whole && writer.in_place()) writer.stopped("a signal interrupted the run");
     const auto run = close_record(writer, whole, seconds);
     if (!run || !whole) throw RuntimeFailure("interrupted: the matrix is not whole");
     write_outputs(options_.out, *run);
@@ -376,7 +379,8 @@ Command add_mutants(CLI::App& app, const Program& program) {
       print_list(chosen);
       return 0;
     }
-    return MutantRun(suite, *options, chosen).run();
+    const record::Header header = header_of("mutants", fmt::format("mutants of backend {}", options->backend));
+    return with_unfinished_reports(options->out, header, [&] { return MutantRun(suite, *options, chosen).run(); });
   };
 }
 

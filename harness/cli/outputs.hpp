@@ -1,58 +1,63 @@
 // harness/cli/outputs.hpp: what a run's record begins with, and the files that are made from it, beside it.
 #pragma once
 
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <utility>
 
-#include <fmt/format.h>
-
-#include "harness/metrics/metrics.hpp"
-#include "harness/record/environment.hpp"
+#include "harness/cli/report_options.hpp"
+#include "harness/launch/group.hpp"
 #include "harness/record/file.hpp"
-#include "harness/record/junit.hpp"
 
 namespace plumbline::cli {
 
 /// What the record of this run begins with: the command line, the time and the machine are those of now.
-inline record::Header header_of(std::string command, std::string subject) {
-  return {.command = std::move(command),
-          .subject = std::move(subject),
-          .suite_version = PLUMBLINE_VERSION,
-          .started = record::utc_now(),
-          .arguments = record::command_line(),
-          .environment = record::capture_environment()};
-}
+[[nodiscard]] record::Header header_of(std::string command, std::string subject);
+/// The same of a run on one subject, with what keeps its reports apart from those of others. A world of 0 is not said.
+[[nodiscard]] record::Header header_of(std::string command, const launch::Subject& subject, const std::string& device,
+                                       const ReportOptions& reports, int world = 0);
 
 /// The files that write_outputs() puts beside the record in that folder; of metrics.prom a build without prometheus-cpp makes none.
-inline std::string names_of_outputs(const std::filesystem::path& folder) {
-  return std::filesystem::exists(folder / "metrics.prom") ? "junit.xml and metrics.prom" : "junit.xml";
-}
+[[nodiscard]] std::string names_of_outputs(const std::filesystem::path& folder);
 
 /// The last line of a run, where its record is, with its duration.
-inline void tell_record(const std::string& folder, double seconds, const std::string& beside) {
-  fmt::print("record: {}/run.jsonl ({} beside it), {:.1f} s\n", folder, beside, seconds);
-}
-inline void tell_record(const std::string& folder, double seconds) {
-  tell_record(folder, seconds, names_of_outputs(folder));
-}
+void tell_record(const std::string& folder, double seconds, const std::string& beside);
+void tell_record(const std::string& folder, double seconds);
 
-/// junit.xml and metrics.prom. Throws RuntimeFailure.
-inline void write_outputs(const std::filesystem::path& folder, const record::Run& run) {
-  record::write_file(folder / "junit.xml", record::to_junit(run));
-  if (const std::string text = metrics::to_prometheus(run); !text.empty())
-    record::write_file(folder / "metrics.prom", text);
-}
+/// junit.xml and metrics.prom, each replaced at once. Throws RuntimeFailure.
+void write_outputs(const std::filesystem::path& folder, const record::Run& run);
 
 /// Ends a record and reads it back, with the run's duration; nothing when this run left none (record::Writer::in_place).
 /// Throws what writing and reading throw.
-inline std::optional<record::Run> close_record(record::Writer& writer, bool complete, double seconds) {
-  if (complete) writer.complete(seconds);
-  if (!writer.in_place()) return std::nullopt;
-  record::Run run = record::read(writer.path());
-  run.seconds = seconds;
-  return run;
+[[nodiscard]] std::optional<record::Run> close_record(record::Writer& writer, bool complete, double seconds);
+
+/// junit.xml and metrics.prom of a run that has not finished: write_outputs() replaces them at its end.
+class UnfinishedReports {
+ public:
+  /// Writes them in place of those of an earlier run, unless another run is writing in the folder. Throws RuntimeFailure where
+  /// they cannot be written; then those of the earlier run are gone.
+  UnfinishedReports(std::filesystem::path folder, record::Header header);
+  /// Has them say why the run ended, if they still are those of the constructor.
+  void failed(const std::string& why);
+
+ private:
+  std::filesystem::path folder_;
+  record::Run run_;
+  std::string written_;  // junit.xml; empty: another run's is there
+};
+
+/// Runs `body` with reports that say that the run has not finished, from before it on, and why where it throws. `header` needs
+/// no more than command and subject.
+template <class Body>
+int with_unfinished_reports(const std::filesystem::path& folder, const record::Header& header, const Body& body) {
+  UnfinishedReports reports(folder, header);
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    reports.failed(error.what());
+    throw;
+  }
 }
 
 }  // namespace plumbline::cli

@@ -46,6 +46,25 @@ void require_command(const CLI::App& app, int argc, char** argv) {
     throw NotFound(fmt::format("no command '{}'; there are {}", argv[1], fmt::join(names, ", ")));
 }
 
+constexpr const char* kExitStatus =
+    "Exit status: 0 all as it should be, 1 the subject failed, 2 usage, 3 the harness or the machine failed, or "
+    "nothing "
+    "ran.";
+
+// What all commands have in common: an option that is given has a value, and the help ends with the exit statuses.
+void complete_command(CLI::App& command) {
+  for (CLI::Option* option : command.get_options())
+    if (option->get_items_expected_max() > 0)
+      option->check(CLI::Validator(
+          [](const std::string& value) -> std::string {
+            return value.empty() ? "the value is empty; give one, or leave the option out" : "";
+          },
+          ""));
+  if (const std::string footer = command.get_footer(); footer.find("Exit status:") == std::string::npos)
+    command.footer(footer + "\n" + kExitStatus);
+  for (CLI::App* part : command.get_subcommands([](const CLI::App*) { return true; })) complete_command(*part);
+}
+
 }  // namespace
 
 int run(int argc, char** argv, const Program& program) {
@@ -58,9 +77,7 @@ int run(int argc, char** argv, const Program& program) {
   CLI::App app("Checks and measures the building blocks of distributed training.", "plumbline");
   app.set_version_flag("--version", "plumbline " PLUMBLINE_VERSION);
   app.require_subcommand(1);
-  app.footer(
-      "Example: plumbline check --backend local\n"
-      "Exit status: 0 all as it should be, 1 the subject failed, 2 usage, 3 the harness or the machine failed.");
+  app.footer("Example: plumbline check --backend local");
   std::map<const CLI::App*, Command> commands;
   for (const auto add :
        {add_check, add_train, add_bench, add_requirements, add_explain, add_expectations, add_mutants, add_merge,
@@ -68,6 +85,7 @@ int run(int argc, char** argv, const Program& program) {
     Command command = add(app, program);
     commands[app.get_subcommands([](const CLI::App*) { return true; }).back()] = std::move(command);
   }
+  complete_command(app);
   try {
     require_command(app, argc, argv);
     app.parse(argc, argv);

@@ -120,8 +120,11 @@ schedules::SimulationOptions simulation_of(const ScheduleOptions& options, const
   if (!options.bandwidth.empty()) simulation.links.bandwidth = number("--bandwidth", options.bandwidth);
   if (simulation.links.bandwidth <= 0)
     throw InvalidArgument(fmt::format("--bandwidth: it is above 0 bytes a second, got '{}'", options.bandwidth));
-  if (!options.message_bytes.empty())
-    simulation.message_bytes = {amount("--message-bytes", options.message_bytes, "a size")};
+  if (!options.message_bytes.empty()) {
+    const auto bytes = parse_bytes(options.message_bytes);
+    simulation.message_bytes = {bytes ? static_cast<double>(*bytes)
+                                      : amount("--message-bytes", options.message_bytes, "a size")};
+  }
   simulation.straggling = stragglers_of(options.stragglers, shape.ranks);
   if (!options.jitter.empty()) simulation.jitter = amount("--jitter", options.jitter, "it");
   if (!options.seed.empty()) simulation.seed = seed_of(options.seed);
@@ -190,7 +193,8 @@ constexpr double kBytesPerParameter = 16;
 
 std::int64_t whole_bytes(const std::string& option, const std::string& text) {
   constexpr double kMost = 9007199254740992;  // beyond it a double skips numbers
-  const double value = amount(option, text, "a size");
+  const auto bytes = parse_bytes(text);
+  const double value = bytes ? static_cast<double>(*bytes) : amount(option, text, "a size");
   if (value > kMost || value != std::floor(value))
     throw InvalidArgument(fmt::format("{}: '{}' is not a whole number of bytes from 0 to 2^53", option, text));
   return static_cast<std::int64_t>(value);

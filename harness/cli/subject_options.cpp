@@ -129,13 +129,17 @@ void SubjectOptions::add_to(CLI::App& app, Kind kind) {
   if (kind == Kind::cases) app.add_option("--jobs", jobs, "Worker groups at a time")->check(at_least(1, 64));
 }
 
+launch::Subject SubjectOptions::as_given() const {
+  return {.backend = backend.empty() && adapter.empty() && job.empty() ? "local" : backend,
+          .backend_options = backend_options,
+          .adapter = adapter,
+          .job = job,
+          .job_launches_ranks = job_launches_ranks,
+          .mutant = mutant};
+}
+
 launch::Subject SubjectOptions::subject() const {
-  launch::Subject subject{.backend = backend,
-                          .backend_options = backend_options,
-                          .adapter = adapter,
-                          .job = job,
-                          .job_launches_ranks = job_launches_ranks,
-                          .mutant = mutant};
+  const launch::Subject subject = as_given();
   if (!backend.empty() + !adapter.empty() + !job.empty() > 1)
     throw InvalidArgument("--backend, --adapter and --job: give one of them, a run has one subject");
   std::set<std::string> keys;
@@ -151,7 +155,6 @@ launch::Subject SubjectOptions::subject() const {
     throw InvalidArgument(fmt::format("--backend-option '{}': {} is no backend", backend_options.front(),
                                       adapter.empty() ? "a job" : "an adapter"));
   if (!adapter.empty() || !job.empty()) return subject;
-  if (backend.empty()) subject.backend = "local";
   if (needs_host_memory && own_device())
     throw InvalidArgument(
         fmt::format("--backend {}: it moves memory of devices alone, and this command needs the host's, too; it "

@@ -29,6 +29,8 @@ struct SubjectOptions {
   /// --backend, --backend-option, --mutant, --launcher, --control-address; for cases also --adapter, --job,
   /// --job-launches-ranks and --jobs.
   void add_to(CLI::App& app, Kind kind);
+  /// The subject as the options say, whether there is such a one or not.
+  [[nodiscard]] launch::Subject as_given() const;
   /// The subject; the backend is `local` when nothing was named. Throws InvalidArgument for a bad option, NotFound for an
   /// unknown backend or mutant, NotAvailable for one that is not here.
   [[nodiscard]] launch::Subject subject() const;

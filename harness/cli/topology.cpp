@@ -38,6 +38,7 @@ std::optional<int> optional_number(const std::string& option, const std::string&
 
 // "1e9" and "4000000", exactly.
 std::int64_t byte_count(const std::string& text) {
+  if (const auto bytes = parse_bytes(text); bytes && *bytes <= (std::int64_t{1} << 53)) return *bytes;
   double value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   constexpr double kMost = 9007199254740992;  // beyond it a double skips numbers

@@ -15,6 +15,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include "harness/cli/arguments.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
@@ -59,6 +60,7 @@ struct TrainOptions {
   const CLI::App* command = nullptr;
   std::vector<CLI::Option*> of_gradients{};  // what only runs have whose ranks average gradients
   double time_limit = 120;
+  ReportOptions reports;
 };
 
 // By --precision: run.dtype, and whether LibTorch chooses where to use it.
@@ -166,14 +168,19 @@ void set_precision(TrainOptions& options) {
   }
 }
 
+// Where the verdict's record goes; empty: the training record is all that is wanted.
+std::string folder_of(const TrainOptions& options) {
+  if (!options.out.empty()) return options.out;
+  return !options.spec.empty() && !options.record.empty() ? "" : "results/latest/train";
+}
+
 class TrainRun {
  public:
-  explicit TrainRun(const TrainOptions& options) : options_(options), driver_(driver_of(options)) {
+  TrainRun(const TrainOptions& options, record::Header header)
+      : options_(options), header_(std::move(header)), driver_(driver_of(options)) {
     if (const std::string why = subject::why_not_here("training", training::kTrainingFactory); !why.empty())
       throw subject::NotAvailable("train needs LibTorch: " + why);
-    out_ = !options.out.empty()                               ? options.out
-           : !options.spec.empty() && !options.record.empty() ? ""
-                                                              : "results/latest/train";
+    out_ = folder_of(options);
     record_ = fs::absolute(options.record.empty() ? fs::path(out_) / "record" : fs::path(options.record));
   }
 
@@ -191,10 +198,11 @@ class TrainRun {
     if (!digits) spec_ = job::read_run_spec(options_.spec);
     const DigitsRanks ranks = ranks_of(options_.digits);
     require_ranks(digits ? ranks.option : options_.spec, digits ? ranks.count : spec_.parallel.world());
-    record::Header header = header_of("train", driver_.group.subject.describe());
-    header.seed = digits ? options_.digits.seed : spec_.seed;
+    header_.seed = digits ? options_.digits.seed : spec_.seed;
+    header_.facts["world"] = std::to_string(digits ? ranks.count : spec_.parallel.world());
+    header_.facts["device"] = digits ? options_.digits.device : spec_.run.device;
     // First of all that is written: it keeps other runs out of the folder.
-    if (!out_.empty()) writer_.emplace(out_, header);
+    if (!out_.empty()) writer_.emplace(out_, header_);
     const fs::path folder = fs::path(out_) / "run";
     if (digits) spec_ = training::write_digits_run(options_.digits, training::digits(), folder);
     spec_file_ = fs::absolute(digits ? folder / "spec.toml" : fs::path(options_.spec));
@@ -208,7 +216,7 @@ class TrainRun {
     const std::string what =
         digits ? fmt::format("{} with {} on the digits", options_.digits.model, options_.digits.optimizer)
                : options_.spec;
-    fmt::print("{}: {}, {} steps of {} rows on {} rank{}, {}\n", header.subject, what, spec_.run.steps,
+    fmt::print("{}: {}, {} steps of {} rows on {} rank{}, {}\n", header_.subject, what, spec_.run.steps,
                spec_.run.global_batch * spec_.run.accumulation, spec_.parallel.world(),
                spec_.parallel.world() == 1 ? "" : "s", spec_.run.device);
     std::cout.flush();
@@ -437,6 +445,7 @@ class TrainRun {
   }
 
   const TrainOptions& options_;
+  record::Header header_;
   launch::Options driver_;
   const bool terminal_ = ::isatty(STDOUT_FILENO) == 1;
   std::string out_;  // empty: the training record is all that is wanted
@@ -457,11 +466,7 @@ std::int64_t bucket_bytes_of(const std::string& text) {
   if (text == "flat") return std::numeric_limits<std::int64_t>::max();
   if (text == "none") return 1;
   if (text == "auto") return 0;
-  static const std::map<std::string, std::int64_t> units{{"", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
-  static const std::regex form("([0-9]{1,9})(|KiB|MiB|GiB)");
-  std::smatch parts;
-  std::int64_t bytes = 0;
-  if (std::regex_match(text, parts, form)) bytes = std::stoll(parts[1]) * units.at(parts[2]);
+  const std::int64_t bytes = parse_bytes(text).value_or(0);
   if (bytes < 1)
     throw InvalidArgument(fmt::format(
         "--bucket-size '{}' is not a number of bytes from 1 on such as 4096 or 25MiB, nor auto, flat or none", text));
@@ -604,7 +609,7 @@ std::string averaged_dtype(const std::string& name) {
 }
 
 // Of runs whose ranks average parameters. Throws InvalidArgument for what is of gradients that ranks average.
-AveragingRun averaging_run(const TrainOptions& options) {
+AveragingRun averaging_run(const TrainOptions& options, const record::Header& header) {
   for (const CLI::Option* option : options.of_gradients)
     if (option->count() > 0)
       throw InvalidArgument(
@@ -633,12 +638,32 @@ AveragingRun averaging_run(const TrainOptions& options) {
                           .steps = options.averaging.checkpoint_steps(),
                           .resume = options.program.resume()},
           .picture = options.averaging.picture(),
-          .out = options.out};
+          .out = options.out,
+          .header = header};
+}
+
+int run_train(TrainOptions& options, const record::Header& header) {
+  options.subject.require_no_job("train");
+  if (options.check) options.program.check();
+  options.digits.bucket_bytes = bucket_bytes_of(options.bucket_size);
+  if (is_by_names(options))
+    return run_program(options.program.run(), driver_of(options), {options.out, options.program.trace(), header},
+                       options.time_limit);
+  if (options.averaging.given())
+    return run_averaging(averaging_run(options, header), driver_of(options), options.time_limit);
+  options.averaging.require_none();
+  try {
+    require_possible(options.gradients);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("--{}", error.what()));
+  }
+  set_precision(options);
+  return TrainRun(options, header).run();
 }
 
 }  // namespace
 
-Command add_train(CLI::App& app, const Program&) {
+Command add_train(CLI::App& app, const Program& program) {
   CLI::App* command = app.add_subcommand("train", "Train on several ranks, and compare each step with a single device");
   auto options = std::make_shared<TrainOptions>();
   options->command = command;
@@ -666,6 +691,7 @@ Command add_train(CLI::App& app, const Program&) {
   command->add_option("--time-limit", options->time_limit, "Seconds without a step after which the run counts as hung")
       ->check(seconds())
       ->capture_default_str();
+  options->reports.add_to(*command);
   command->footer(
       "Example: plumbline train --model conv --data-parallel 3 --backend mpi --steps 100\n"
       "          plumbline train --pipeline 2 --data-parallel 2 --micro-batches 4 --schedule zb-h1 --steps 20\n"
@@ -676,23 +702,14 @@ Command add_train(CLI::App& app, const Program&) {
       "          plumbline train --model gpt --pipeline 2 --chunks 2 --schedule zbv --epochs 2 --check --trace t.json\n"
       "          plumbline train --model resnet_small --data-parallel 3 --join present --broadcast-buffers --check\n"
       "As a job: plumbline train --spec \"$PLUMBLINE_SPEC\" --record \"$PLUMBLINE_RECORD\" --backend local --no-judge");
-  return [options] {
-    options->subject.require_no_job("train");
-    if (options->check) options->program.check();
-    options->digits.bucket_bytes = bucket_bytes_of(options->bucket_size);
-    if (is_by_names(*options))
-      return run_program(options->program.run(), driver_of(*options), {options->out, options->program.trace()},
-                         options->time_limit);
-    if (options->averaging.given())
-      return run_averaging(averaging_run(*options), driver_of(*options), options->time_limit);
-    options->averaging.require_none();
-    try {
-      require_possible(options->gradients);
-    } catch (const InvalidArgument& error) {
-      throw InvalidArgument(fmt::format("--{}", error.what()));
-    }
-    set_precision(*options);
-    return TrainRun(*options).run();
+  return [options, &program] {
+    record::Header header = header_of("train", options->subject.as_given(), options->digits.device, options->reports);
+    const std::string folder = folder_of(*options);
+    if (folder.empty()) return run_train(*options, header);
+    for (const auto& [id, row] : program.suite().requirements.rows())
+      if (id.starts_with("TRAIN-") || id.starts_with("SCALER-"))  // what a run is judged by
+        header.requirements[id] = {std::string(suite::name_of(row.level)), row.text};
+    return with_unfinished_reports(folder, header, [&] { return run_train(*options, header); });
   };
 }
 

@@ -212,7 +212,8 @@ class AveragingCommand {
 
   int run(double limit_seconds) {
     limit_seconds_ = limit_seconds;
-    record::Header header = header_of("train", driver_.group.subject.describe());
+    record::Header header = run_.header;
+    header.facts["world"] = std::to_string(run_.digits.data);
     header.seed = run_.digits.seed;
     writer_.emplace(out_, header);
     prepare();

@@ -81,8 +81,9 @@ struct AveragingRun {
   double margin = 2;  // percent of the held-out digits
   bool judge = true;
   AveragingCheckpoints checkpoints;
-  std::string picture;  // a file; empty: averaging.svg in `out`
-  std::string out;      // empty: the usual one
+  std::string picture;    // a file; empty: averaging.svg in `out`
+  std::string out;        // empty: the usual one
+  record::Header header;  // without seed and world
 };
 /// Trains, tells how it goes, and leaves a record. Returns the exit status.
 int run_averaging(const AveragingRun& run, const launch::Options& driver, double limit_seconds);

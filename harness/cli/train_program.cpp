@@ -121,6 +121,13 @@ training::PipelineRun ProgramOptions::run() const {
 
 namespace {
 
+record::Header header_of_run(const training::PipelineRun& run, record::Header header) {
+  header.seed = run.settings.seed;
+  header.facts["world"] = std::to_string(run.settings.pipeline * run.settings.data);
+  header.facts["device"] = run.device;
+  return header;
+}
+
 class ProgramRun {
  public:
   ProgramRun(const training::PipelineRun& run, const launch::Options& driver, const ProgramOutputs& outputs)
@@ -129,13 +136,7 @@ class ProgramRun {
         out_(outputs.out),
         trace_(outputs.trace),
         timeline_file_(timeline_file(outputs.trace)),
-        writer_(out_, {.command = "train",
-                       .subject = driver.group.subject.describe(),
-                       .suite_version = PLUMBLINE_VERSION,
-                       .seed = run.settings.seed,
-                       .started = record::utc_now(),
-                       .arguments = record::command_line(),
-                       .environment = record::capture_environment()}) {}
+        writer_(out_, header_of_run(run, outputs.header)) {}
 
   int run(double limit_seconds) {
     const training::TrainerSettings& settings = run_.settings;
@@ -300,9 +301,9 @@ class ProgramRun {
 
   int finish(const TrainingTaskEnd& end, double seconds) {
     const Verdict verdict = end.result.verdict;
-    if (verdict != Verdict::pass) std::cerr << fmt::format("plumbline: train: {}\n", end.result.reason);
     // What was refused before its first epoch leaves the record that was there.
-    if (verdict == Verdict::refuse && epochs_.empty()) return 2;
+    if (verdict == Verdict::refuse && epochs_.empty()) throw InvalidArgument("train: " + end.result.reason);
+    if (verdict != Verdict::pass) std::cerr << fmt::format("plumbline: train: {}\n", end.result.reason);
     writer_.write(end.result);
     tell();
     tell_comparison(end.passed());

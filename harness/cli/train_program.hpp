@@ -57,8 +57,9 @@ class ProgramOptions {
 };
 
 struct ProgramOutputs {
-  std::string out;    // the record's folder; empty: the usual one
-  std::string trace;  // the timeline's file; empty: none
+  std::string out;        // the record's folder; empty: the usual one
+  std::string trace;      // the timeline's file; empty: none
+  record::Header header;  // without seed and world
 };
 /// Trains, tells how it goes, and leaves a record. Returns the exit status.
 int run_program(const training::PipelineRun& run, const launch::Options& driver, const ProgramOutputs& outputs,

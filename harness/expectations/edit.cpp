@@ -362,13 +362,26 @@ class Updater {
     return *std::ranges::find_if(failing_, [&](const auto& one) { return one.second.named_by(id); })->second.first;
   }
 
+  // That of all cases that the entry names, where they have one; else no case's words stand for those of others.
+  std::string reason_of(const std::string& id) const {
+    std::set<std::string> reasons;
+    std::size_t cases = 0;
+    for (const auto& [case_id, failing] : failing_) {
+      if (!failing.named_by(id)) continue;
+      ++cases;
+      for (const Result* result : failing.results) reasons.insert(short_reason(*result));
+    }
+    if (reasons.size() == 1) return *reasons.begin();
+    return fmt::format("{} case{} with {} different messages", cases, cases == 1 ? "" : "s", reasons.size());
+  }
+
   void add(const std::string& id, int cases) {
     const Result& first = first_named(id);
     if (!is_blank(lines_.back())) write("");
     write("[[expect]]");
     write("id = " + quoted(id));
     write(fmt::format("verdict = \"{}\"", name_of(first.verdict)));
-    write(fmt::format("reason = {}  # of the run of {}", quoted(short_reason(first)), started_));
+    write(fmt::format("reason = {}  # of the run of {}", quoted(reason_of(id)), started_));
     edit_.changes.push_back(
         fmt::format("'{}' {} was added ({} case{})", id, name_of(first.verdict), cases, cases == 1 ? "" : "s"));
     for (auto one = failing_.begin(); one != failing_.end();)

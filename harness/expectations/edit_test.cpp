@@ -360,6 +360,17 @@ TEST(Update, RefusesTheRecordOfAnotherSubject) {
               HasSubstr("e.toml:2: the expectations are of subject 'acme <2', and this one is 'acme 2.5'"));
 }
 
+TEST(Update, GivesNoCaseTheReasonOfAnother) {
+  record::Run run = run_with(kLookFails);
+  for (record::Result& result : run.results)
+    if (result.verdict == fail) result.reason = "wrong at " + result.case_id;
+  const Edit all = updated("", run);
+  EXPECT_THAT(all.text, HasSubstr("reason = \"2 cases with 2 different messages\""));
+  EXPECT_THAT(all.text, testing::Not(HasSubstr("wrong at")));
+  const Edit one = updated("", without(run, "toys.look[world=2]"));
+  EXPECT_THAT(one.text, HasSubstr("reason = \"wrong at toys.look[world=1]\""));
+}
+
 // ---- prune ----
 
 TEST(Prune, TakesOutWhatPassesWithItsComments) {

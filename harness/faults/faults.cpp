@@ -277,6 +277,14 @@ Suite make_suite() {
              .body = [](Context& context) {
                if (context.rank() != 1) context.world().barrier();
              }});
+  suite.add({.id = "faults.cause_and_consequence",
+             .verifies = {suite.requirements.find("HARNESS-901")->citation()},
+             .axes = {plumbline::suite::worlds({2})},
+             .limit = kLimit,
+             .body = [](Context& context) {
+               if (context.rank() == 0) throw std::runtime_error("what follows from it");
+               ADD_FAILURE() << "the cause";
+             }});
   add(suite, "z_pass", [](Context&) {});
   add_checks_with_state(suite);
   add_checks_of_two(suite);

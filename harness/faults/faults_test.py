@@ -121,6 +121,11 @@ class Faults(Harness):
     def test_kill(self):
         self.check_crash("kill", "ignal 9")
 
+    @unittest.skipUnless(PROCESSES, "of a process of its own")
+    def test_the_end_of_one_process_of_several_is_told(self):
+        self.assertIn("the process of rank 2 was killed by signal 9 (Killed) before it reported", self.verdict("kill")["reason"])
+        self.assertIn("the process of rank 2 exited with status 7 before it reported", self.verdict("exit_seven")["reason"])
+
     # HARNESS-008@7519
     def test_exit_zero(self):
         self.check_crash("exit_zero", "the process of rank")
@@ -183,6 +188,15 @@ class Faults(Harness):
         self.assertIn("first difference: collective #2 on world: ranks 0, 1 all_reduce(f32 x 4, sum), rank 2 all_reduce(f32 x 5, sum)",
                       result["reason"])
 
+    # HARNESS-032@a85a
+    def test_of_two_failures_the_cause_is_told(self):
+        result = self.run_checks("faults.cause_and_consequence*", "faults.z_pass[where=one,world=3]", status=1)["faults.cause_and_consequence[world=2]"]
+        self.assertEqual(self.ranks(result), ["fail", "fail"])
+        self.assertIn("rank 1: ", result["reason"])
+        self.assertIn("the cause", result["reason"])
+        har_lowest_rank = result["ranks"][0]["failures"][0]["message"]  # har.lowest_rank: its words are the reason
+        self.assertNotIn("the cause", har_lowest_rank)
+
     def test_failure_on_a_thread_that_is_no_rank(self):
         result = self.verdict("stray")
         self.assertEqual(result["verdict"], "fail")
@@ -212,6 +226,7 @@ class Faults(Harness):
         result = self.check_hang("sleep")
         self.assertEqual(self.ranks(result), ["hang", "hang", "hang"])
         self.assertIn("rank 1 entered barrier() #1 on world; rank 2 last made group world", result["reason"])
+        self.assertIn("--time-limit", result["reason"])
 
     def test_spin(self):
         self.check_hang("spin")
@@ -242,7 +257,7 @@ class Faults(Harness):
         self.assertNotIn("line 10 of", result["output"])
         import xml.etree.ElementTree as ElementTree
         tree = ElementTree.parse(self.out / "junit.xml")
-        self.assertEqual(len(tree.findall(".//failure")), 1)
+        self.assertEqual(len(tree.findall(".//failure")), 2, "of the case and of its requirement")
         self.assertIn("plumbline_cases{", (self.out / "metrics.prom").read_text())
 
     # HARNESS-014@06c5
@@ -253,7 +268,7 @@ class Faults(Harness):
         self.assertLess(len(text), 100_000)
         self.assertNotIn("\\u0000" * 2, text, "a record of zeros says nothing")
         import xml.etree.ElementTree as ElementTree
-        self.assertEqual(len(ElementTree.parse(self.out / "junit.xml").findall(".//failure")), 1)
+        self.assertEqual(len(ElementTree.parse(self.out / "junit.xml").findall(".//failure")), 2)
 
     # ---- lies ----
 

@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +28,7 @@ namespace {
 
 constexpr auto kTimeToAppear = 60s;
 constexpr auto kTimeToRead = 10s;
+constexpr auto kTimeToSay = 5s;  // until the driver, on rank 0, has said why a rank ended
 
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
@@ -189,8 +191,18 @@ int run_attached(const JobPlace& place, const fs::path& folder, const std::funct
     return *status;
   }
   enter_environment(said);
-  const int own = worker();
-  return place.rank == 0 ? status_of(child) : own;
+  // A runtime that cannot be initialized ends its process, with a status of its own: this one stays, and has another.
+  const pid_t rank = ::fork();
+  if (rank < 0) throw RuntimeFailure(fmt::format("cannot start the rank: {}", std::strerror(errno)));
+  if (rank == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    return worker();
+  }
+  const int own = status_of(rank);
+  if (place.rank == 0) return status_of(child);
+  if (own == 0) return 0;
+  std::this_thread::sleep_for(kTimeToSay);  // the launcher ends all ranks once one has failed
+  return 3;
 }
 
 }  // namespace plumbline::launch

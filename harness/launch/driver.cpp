@@ -4,6 +4,7 @@
 #include <cctype>
 #include <csignal>
 #include <list>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -74,8 +75,9 @@ struct Running {
   std::string cut_off;                     // why the driver ended a worker's connection
   std::vector<std::optional<RankResult>> ranks;
   std::vector<record::Failure> strays;
-  std::set<int> lost;  // ranks whose process went first, reported or not
-  int idle = 0;        // processes that are through
+  std::set<int> lost;         // ranks whose process went first, reported or not
+  std::vector<int> reported;  // ranks, as they reported
+  int idle = 0;               // processes that are through
 
   [[nodiscard]] bool all_reported() const {
     return std::ranges::all_of(ranks, [](const auto& rank) { return rank.has_value(); });
@@ -105,8 +107,10 @@ RankResult contradicted(const RankResult& first, RankResult second) {
 // The line of a launcher's words that says most: they come in boxes, the cause first.
 std::string telling_line(const std::string& words) {
   std::istringstream lines(words);
-  for (std::string line; std::getline(lines, line);)
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("ORTE_ERROR_LOG") != std::string::npos) continue;  // of Open MPI, about its own words
     if (std::ranges::count_if(line, [](unsigned char c) { return std::isalpha(c); }) >= 3) return line;
+  }
   return {};
 }
 
@@ -211,6 +215,8 @@ class Driver {
 
   bool watch_start(Slot& slot) {
     auto ended = slot.group->launcher_ended();
+    if (ended && options_.group.subject.needs_launcher())
+      ended = fmt::format("{} {}", options_.group.launcher == Launcher::srun ? "srun" : "mpirun", *ended);
     const auto age = Clock::now() - slot.group->started();
     const bool late = age > options_.start_limit;
     if (!ended && slot.group->lost_one() && age > kTimeToDie) ended = "a worker ended before it was ready";
@@ -396,13 +402,31 @@ class Driver {
     std::vector<int> crashed;
     for (const RankResult& rank : outcome.ranks)
       if (rank.verdict == Verdict::crash) crashed.push_back(rank.rank);
-    const auto ended = group.launcher_ended();
-    if (!crashed.empty())
-      return fmt::format("the process of rank {} {}", fmt::join(crashed, ", "),
-                         ended && group.processes(running.world) == 1 ? *ended : "ended before it reported");
-    if (!running.lost.empty())
-      return fmt::format("the process of rank {} ended after its report", fmt::join(running.lost, ", "));
+    // The ends that are known, of ranks that ended in the same way together.
+    const auto words_of = [&](const auto& ranks, const char* when) {
+      std::map<std::string, std::vector<int>> ends;
+      for (const int rank : ranks) ends[group.end_of(rank).value_or("ended")].push_back(rank);
+      std::vector<std::string> words;
+      for (const auto& [end, some] : ends)
+        words.push_back(fmt::format("the process of rank {} {} {}", fmt::join(some, ", "), end, when));
+      return fmt::format("{}", fmt::join(words, "; "));
+    };
+    if (!crashed.empty()) return words_of(crashed, "before it reported");
+    if (!running.lost.empty()) return words_of(running.lost, "after its report");
     return "a process of the job that has no rank in this case ended";
+  }
+
+  // Of the ranks that failed, the one whose failure is the cause: what an assertion found before an exception that ended a
+  // rank's body, for a call throws also where another rank has left; then the first to report. Null where none failed.
+  static const RankResult* cause_among(const Outcome& outcome, const Running& running) {
+    const auto place = [&](const RankResult& rank) {
+      const bool by_exception = !rank.failures.empty() && rank.failures.front().uncaught;
+      return std::pair(by_exception, std::ranges::find(running.reported, rank.rank) - running.reported.begin());
+    };
+    const RankResult* cause = nullptr;
+    for (const RankResult& rank : outcome.ranks)
+      if (rank.verdict == Verdict::fail && (cause == nullptr || place(rank) < place(*cause))) cause = &rank;
+    return cause;
   }
 
   // The verdict of the case: fail before crash before hang. Ranks that only suffered do not count, unless all did.
@@ -430,7 +454,7 @@ class Driver {
     if (const auto broken = worst(Verdict::error); broken != outcome.ranks.end()) {
       outcome.verdict = Verdict::error;
       outcome.reason = fmt::format("rank {}: {}", broken->rank, first_words(*broken));
-    } else if (const auto rank = worst(Verdict::fail); rank != outcome.ranks.end()) {
+    } else if (const RankResult* rank = cause_among(outcome, running); rank != nullptr) {
       outcome.verdict = Verdict::fail;
       outcome.reason = who(*rank) + first_words(*rank);
     } else if (const auto refused = worst(Verdict::refuse); refused != outcome.ranks.end()) {
@@ -453,6 +477,7 @@ class Driver {
       for (const RankResult& rank : outcome.ranks)
         outcome.reason +=
             fmt::format("; rank {} {}", rank.rank, rank.verdict == Verdict::hang ? rank.last_event : "is through");
+      outcome.reason += "; --time-limit SECONDS gives it another limit";
     } else if (!running.strays.empty()) {
       outcome.verdict = Verdict::fail;
       outcome.reason = fmt::format("on a thread that is no rank: {}: {}", running.strays.front().where,
@@ -536,6 +561,7 @@ class Driver {
       if (std::ranges::count(ranks, result.rank) == 0)
         return observer_.log(fmt::format("a worker reported rank {}, which it has not", result.rank));
       if (result.verdict != Verdict::pass && !running.grace) running.grace = Clock::now() + kGrace;
+      running.reported.push_back(result.rank);
       auto& place = running.ranks[static_cast<std::size_t>(result.rank)];
       place = place ? contradicted(*place, std::move(result)) : std::move(result);
     } else if (type == "stray") {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <regex>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -248,6 +249,29 @@ void WorkerGroup::add_to(std::vector<pollfd>& descriptors) const {
 bool WorkerGroup::all_ended() {
   return !children_.empty() &&
          std::ranges::all_of(children_, [](const auto& child) { return child->ended().has_value(); });
+}
+
+std::optional<std::string> WorkerGroup::end_of(int rank) {
+  if (children_.size() == static_cast<std::size_t>(processes_) && rank < processes_)
+    return children_[static_cast<std::size_t>(rank)]->ended();
+  if (processes_ == 1) return launcher_ended();
+  return end_in_words_of_launcher(tail(), rank);
+}
+
+std::optional<std::string> end_in_words_of_launcher(const std::string& words, int rank) {
+  // Open MPI: "mpirun noticed that process rank 1 with PID 77 on node a exited on signal 9 (Killed)." and, of a status,
+  // "Process name: [[4711,1],1]" with "Exit code:    7". Slurm: "srun: error: a: task 1: Killed", "…: task 1: Exited with exit code 7".
+  std::smatch parts;
+  const std::regex by_signal(fmt::format(R"(process rank {} .*exited on signal ([0-9]+) \(([^)]*)\))", rank));
+  if (std::regex_search(words, parts, by_signal))
+    return fmt::format("was killed by signal {} ({})", parts[1].str(), parts[2].str());
+  const std::regex by_status(fmt::format(R"(Process name: *\[\[[0-9]+,[0-9]+\],{}\]\s*Exit code: *([0-9]+))", rank));
+  if (std::regex_search(words, parts, by_status)) return fmt::format("exited with status {}", parts[1].str());
+  const std::regex of_slurm(
+      fmt::format(R"(srun: error: [^\n]*: tasks? {}: (Exited with exit code ([0-9]+)|[^\n]+))", rank));
+  if (!std::regex_search(words, parts, of_slurm)) return std::nullopt;
+  return parts[2].matched ? fmt::format("exited with status {}", parts[2].str())
+                          : fmt::format("ended: {}", parts[1].str());
 }
 
 std::optional<std::string> WorkerGroup::launcher_ended() {

@@ -64,6 +64,9 @@ struct GroupOptions {
   int attached_processes = 0;  // of Launcher::attached
 };
 
+/// How the process of a rank ended, as mpirun or srun says it in what it prints; nothing where it does not.
+[[nodiscard]] std::optional<std::string> end_in_words_of_launcher(const std::string& words, int rank);
+
 class WorkerGroup {
  public:
   /// Starts the processes. Throws RuntimeFailure; NotAvailable when mpirun or srun is absent; InvalidArgument for fork where a
@@ -104,6 +107,9 @@ class WorkerGroup {
   [[nodiscard]] std::vector<int> ranks_of(int connection, int world) const;
   /// How the launcher's process ended, if it has; of several that we started, the first that has.
   std::optional<std::string> launcher_ended();
+  /// How the process of that rank ended: "exited with status 3", "was killed by signal 9 (Killed)", as the kernel says of one that
+  /// we started, or else as the launcher does; nothing where nobody says.
+  std::optional<std::string> end_of(int rank);
   /// Whether all processes that we started have.
   bool all_ended();
   /// State of the process that hosts `rank`: "stopped", "sleeping", …; empty when gone or on another host.

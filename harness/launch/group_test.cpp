@@ -48,6 +48,20 @@ TEST_F(GroupTest, AWorkerOnAnotherHostOfTheSameNameIsNotHere) {
   EXPECT_THAT(group_.processes_of({1}), testing::IsEmpty()) << "a process of ours has its number";
 }
 
+TEST(Launcher, SaysHowARankEnded) {
+  const std::string killed =
+      "------\nmpirun noticed that process rank 1 with PID 77 on node a exited on signal 9 (Killed).\n------\n";
+  EXPECT_EQ(end_in_words_of_launcher(killed, 1), "was killed by signal 9 (Killed)");
+  EXPECT_EQ(end_in_words_of_launcher(killed, 0), std::nullopt);
+  const std::string left =
+      "mpirun detected that one or more processes exited with non-zero status, thus causing\nthe job to be terminated. "
+      "The first process to do so was:\n\n  Process name: [[57283,1],2]\n  Exit code:    7\n";
+  EXPECT_EQ(end_in_words_of_launcher(left, 2), "exited with status 7");
+  EXPECT_EQ(end_in_words_of_launcher(left, 1), std::nullopt);
+  EXPECT_EQ(end_in_words_of_launcher("srun: error: n1: task 3: Exited with exit code 5\n", 3), "exited with status 5");
+  EXPECT_EQ(end_in_words_of_launcher("srun: error: n1: task 0: Killed\n", 0), "ended: Killed");
+}
+
 // HARNESS-017@811a
 TEST_F(GroupTest, EachRankIsOneWorkers) {
   group_.joined(1, json::object());

@@ -1,6 +1,7 @@
 #include "harness/metrics/metrics.hpp"
 
 #include <algorithm>
+#include <ctime>
 
 #include <prometheus/gauge.h>
 #include <prometheus/registry.h>
@@ -30,31 +31,74 @@ double median(std::vector<double> samples) {
   return samples.empty() ? 0 : samples.size() % 2 == 1 ? samples[half] : (samples[half - 1] + samples[half]) / 2;
 }
 
-void add_cases(const record::Run& run, const Labels& common, Exposition& exposition) {
-  const auto results = record::with_missing(run);
-  std::map<std::pair<std::string, std::string>, int> cases;  // component, judgement
-  std::map<std::string, double> seconds;
+// What a sample is counted under, beside what it is of.
+Labels labels_of_case(const record::Result& result) {
+  Labels labels{{"component", result.check.substr(0, result.check.find('.'))},
+                {"arm", result.arm.substr(0, result.arm.find(':'))}};  // without its seed
+  for (const auto& [name, value] : result.parameters)
+    if (name == "world") labels["world"] = value;
+  return labels;
+}
+
+Labels joined(Labels labels, const Labels& others) {
+  labels.insert(others.begin(), others.end());
+  return labels;
+}
+
+void add_cases(const std::vector<record::Result>& results, const Labels& common, Exposition& exposition) {
+  std::map<std::pair<Labels, std::string>, int> cases;  // by labels and judgement
+  std::map<Labels, double> seconds;
   for (const record::Result& result : results) {
-    const std::string component = result.check.substr(0, result.check.find('.'));
-    ++cases[{component, std::string(name_of(judge(result)))}];
-    seconds[component] += result.seconds;
+    ++cases[{labels_of_case(result), std::string(name_of(judge(result)))}];
+    seconds[labels_of_case(result)] += result.seconds;
   }
-  for (const auto& [key, count] : cases) {
-    Labels labels = common;
-    labels["component"] = key.first;
-    labels["verdict"] = key.second;
-    exposition.set("plumbline_cases", "Cases of the run, by verdict", labels, count);
-  }
-  for (const auto& [component, sum] : seconds) {
-    Labels labels = common;
-    labels["component"] = component;
-    exposition.set("plumbline_cases_seconds", "Time that the cases of a component took", labels, sum);
-  }
-  for (const auto& [id, verdict] : record::requirement_judgements(results)) {
-    Labels labels = common;
-    labels["requirement"] = id;
-    labels["verdict"] = name_of(verdict);
-    exposition.set("plumbline_requirement", "1 for the verdict that a requirement has", labels, 1);
+  for (const auto& [key, count] : cases)
+    exposition.set("plumbline_cases", "Cases of the run, by verdict.",
+                   joined(joined(key.first, {{"verdict", key.second}}), common), count);
+  for (const auto& [labels, sum] : seconds)
+    exposition.set("plumbline_cases_duration_seconds", "Time that the cases took.", joined(labels, common), sum);
+  for (const auto& [id, verdict] : record::requirement_judgements(results))
+    exposition.set("plumbline_requirement", "1 for the verdict that a requirement has.",
+                   joined({{"requirement", id}, {"verdict", std::string(name_of(verdict))}}, common), 1);
+}
+
+// "2026-11-21T10:02:33Z" in seconds since 1970.
+double seconds_of(const std::string& utc) {
+  std::tm time{};
+  return ::strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%SZ", &time) == nullptr ? 0 : static_cast<double>(::timegm(&time));
+}
+
+// What keeps this run's series apart from those of others. The seed is none of it: it is another one each night.
+Labels common_labels(const record::Run& run) {
+  const record::Header& header = run.header;
+  Labels labels{{"subject", record::name_of_subject(run)}, {"command", header.command}};
+  if (!header.profile.empty()) labels["profile"] = header.profile;
+  for (const char* const fact : {"backend", "device", "mutant", "filter", "world"})
+    if (const auto found = header.facts.find(fact); found != header.facts.end()) labels[fact] = found->second;
+  if (header.shard) labels["shard"] = std::to_string(header.shard->index) + "/" + std::to_string(header.shard->count);
+  labels.insert(header.labels.begin(), header.labels.end());
+  return labels;
+}
+
+void add_run(const record::Run& run, const Labels& common, Exposition& exposition) {
+  exposition.set("plumbline_build_info", "1, with the suite's version.",
+                 joined({{"version", run.header.suite_version}}, common), 1);
+  exposition.set("plumbline_run_complete", "1 when the run came to its end.", common, run.complete ? 1 : 0);
+  exposition.set("plumbline_run_start_time_seconds", "When the run began, in seconds since 1970.", common,
+                 seconds_of(run.header.started));
+  exposition.set("plumbline_run_duration_seconds", "Duration of the run.", common, run.seconds);
+  exposition.set("plumbline_run_seed", "What random data were drawn by.", common, static_cast<double>(run.header.seed));
+}
+
+void add_measurements(const record::Run& run, const Labels& common, Exposition& exposition) {
+  const bool every_rank = run.header.facts.contains("metrics_of_ranks");
+  for (const record::Measurement& measurement : run.measurements) {
+    if (measurement.labels.contains("rank") && !every_rank) continue;  // as many series as ranks
+    const Labels labels = joined(joined({{"benchmark", measurement.benchmark}}, measurement.labels), common);
+    exposition.set("plumbline_benchmark_" + measurement.unit, "Median of the repetitions, the slowest rank of each.",
+                   labels, median(measurement.samples));
+    for (const auto& [name, value] : measurement.derived)
+      exposition.set("plumbline_benchmark_" + name, "Derived from the median.", labels, value);
   }
 }
 
@@ -62,28 +106,16 @@ void add_cases(const record::Run& run, const Labels& common, Exposition& exposit
 
 std::string to_prometheus(const record::Run& run) {
   Exposition exposition;
-  Labels common{{"subject", run.header.subject}, {"command", run.header.command}};
-  if (!run.header.profile.empty()) common["profile"] = run.header.profile;
-  exposition.set("plumbline_run_complete", "1 when the run came to its end", common, run.complete ? 1 : 0);
-  exposition.set("plumbline_run_seconds", "Duration of the run", common, run.seconds);
-  Labels version = common;
-  version["version"] = run.header.suite_version;
-  exposition.set("plumbline_suite", "1, with the suite's version", version, 1);
-  add_cases(run, common, exposition);
-  for (const record::Measurement& measurement : run.measurements) {
-    Labels labels = common;
-    labels.insert(measurement.labels.begin(), measurement.labels.end());
-    labels["benchmark"] = measurement.benchmark;
-    exposition.set("plumbline_benchmark_" + measurement.unit, "Median of the repetitions, the slowest rank each",
-                   labels, median(measurement.samples));
-    for (const auto& [name, value] : measurement.derived)
-      exposition.set("plumbline_benchmark_" + name, "Derived from the median", labels, value);
-  }
+  const Labels common = common_labels(run);
+  add_run(run, common, exposition);
+  add_cases(record::with_missing(run), common, exposition);
+  add_measurements(run, common, exposition);
   if (!run.steps.empty()) {
-    exposition.set("plumbline_train_steps", "Steps of the training run", common, static_cast<double>(run.steps.size()));
-    exposition.set("plumbline_train_loss", "Loss of the last step", common, run.steps.back().loss);
+    exposition.set("plumbline_train_steps", "Steps of the training run.", common,
+                   static_cast<double>(run.steps.size()));
+    exposition.set("plumbline_train_loss", "Loss of the last step.", common, run.steps.back().loss);
     for (const auto& [name, value] : run.steps.back().values)
-      exposition.set("plumbline_train_" + name, "Of the last step", common, value);
+      exposition.set("plumbline_train_" + name, "Of the last step.", common, value);
   }
   return exposition.text();
 }

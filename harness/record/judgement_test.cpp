@@ -118,7 +118,7 @@ TEST(Judge, IsShownInJunit) {
   EXPECT_THAT(expected, HasSubstr("<skipped message=\"fail, as expected: odd counts (e.toml:4, https://x/1)\"/>"));
   EXPECT_THAT(expected, HasSubstr("failures=\"0\" errors=\"0\" skipped=\"1\""));
   const std::string unexpected = to_junit(run_of(result(pass, expects(fail))));
-  EXPECT_THAT(unexpected, HasSubstr("<failure message=\"it passes, but e.toml:4 expects fail"));
+  EXPECT_THAT(unexpected, HasSubstr("<failure message=\"COLL-001: it passes, but e.toml:4 expects fail"));
   EXPECT_THAT(unexpected, HasSubstr("type=\"unexpected-pass\""));
   record::Run allowed = run_of(result(pass, expects(fail)));
   allowed.header.allow_unexpected_pass = true;

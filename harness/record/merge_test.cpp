@@ -47,7 +47,7 @@ TEST(Merge, HasEveryCaseOnce) {
   EXPECT_EQ(whole.seconds, 4);
 }
 
-// HARNESS-005@3f34
+// HARNESS-005@44ff
 TEST(Merge, KeepsWhatIsMissingMissing) {
   auto shards = two_shards();
   shards[0].run.results.pop_back();

@@ -3,8 +3,11 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <regex>
+#include <set>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -164,7 +167,7 @@ TEST_F(Record, NamesWhatCannotBeWritten) {
   EXPECT_THAT(words_of<RuntimeFailure>([] { write_file("/dev/full/x", "text"); }), HasSubstr("/dev/full/x"));
 }
 
-// HARNESS-005@3f34
+// HARNESS-005@44ff
 TEST(Summary, GivesEachLostCaseAsMissingWithItsRequirements) {
   record::Run run{.header = header({"a", "b"})};
   run.results = {result("a", Verdict::pass)};
@@ -202,12 +205,151 @@ TEST(Junit, CountsAndEscapes) {
   run.results[0].output = "\x1b[31m \xff]]> \xef\xbf\xbf";
   const std::string text = to_junit(run);
   EXPECT_THAT(text, HasSubstr("x=&lt;&amp;&gt;"));
-  EXPECT_THAT(text, HasSubstr("<failure message=\"because\""));
+  EXPECT_THAT(text, HasSubstr("<failure message=\"COLL-001: because\""));
   EXPECT_THAT(text, HasSubstr("<skipped message=\"because\"/>"));
-  EXPECT_THAT(text, HasSubstr("<error message=\"planned, but the run ended before it\""));
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   EXPECT_THAT(text, Not(HasSubstr("]]>")));
   EXPECT_THAT(text, Not(HasSubstr("\xef\xbf\xbf"))) << "U+FFFF is no character of XML";
+}
+
+// The attributes of that name, in order.
+std::vector<std::string> attributes(const std::string& xml, const std::string& element, const std::string& name) {
+  std::vector<std::string> values;
+  const std::regex pattern(fmt::format("<{} [^>]*\\b{}=\"([^\"]*)\"", element, name));
+  for (std::sregex_iterator match(xml.begin(), xml.end(), pattern), end; match != end; ++match)
+    values.push_back((*match)[1]);
+  return values;
+}
+
+// HARNESS-031@035c
+TEST(Junit, NamesACaseTheSameHoweverItEndsAndWhateverItsSeed) {
+  std::set<std::vector<std::string>> names;
+  std::set<std::string> keys;  // har.seed_in_name
+  for (const Verdict verdict : {Verdict::pass, Verdict::fail, Verdict::skip, Verdict::warn, Verdict::error})
+    for (const std::uint64_t seed : {1, 4711}) {
+      record::Run run{.header = header({}), .complete = true};
+      for (const char* const arm : {"plain", "rendezvous", "chaos:4711"}) {
+        Result one = result("collectives.a[world=2]", verdict);
+        one.seed = seed;
+        one.arm = std::string(arm) == "chaos:4711" ? fmt::format("chaos:{}", seed) : arm;
+        run.results.push_back(one);
+        keys.insert(one.key());
+      }
+      const std::string text = to_junit(run);
+      names.insert(attributes(text, "testcase", "name"));
+      EXPECT_THAT(text, HasSubstr(fmt::format("<property name=\"seed\" value=\"{}\"/>", seed)));
+    }
+  EXPECT_THAT(names, ElementsAre(ElementsAre("every planned case has a result", "collectives.a[world=2]",
+                                             "collectives.a[world=2] under rendezvous",
+                                             "collectives.a[world=2] under chaos", "COLL-001")));
+  EXPECT_GT(keys.size(), 3u) << "the key of a result would not do";
+}
+
+TEST(Junit, SaysOfAFailureFirstWhatWasRequiredAndWhereItsCheckStands) {
+  record::Run run{.header = header({}), .complete = true};
+  run.header.requirements["COLL-001"] = {"must", "Every member MUST have the sum."};
+  run.header.checks["collectives.a"] = {"conformance/collectives/a_checks.cpp", 7};
+  run.results = {result("collectives.a[world=2]", Verdict::fail)};
+  const std::string text = to_junit(run);
+  EXPECT_THAT(text, HasSubstr("<failure message=\"COLL-001 (must) Every member MUST have the sum.: because\""));
+  EXPECT_THAT(text, HasSubstr("file=\"conformance/collectives/a_checks.cpp\" line=\"7\""));
+  EXPECT_THAT(text, HasSubstr("<testsuite name=\"plumbline requirements (local)\" tests=\"1\" failures=\"1\""));
+}
+
+TEST(Junit, CountsCasesThatHaveNotRunOnce) {
+  record::Run run{.header = header({})};
+  for (int i = 0; i < 500; ++i)
+    run.header.plan.push_back({.case_id = fmt::format("collectives.a[world={}]", i), .requirements = {"COLL-001"}});
+  std::string text = to_junit(run);
+  EXPECT_THAT(attributes(text, "error", "message"),
+              ElementsAre("the run has not finished; 500 of 500 planned cases have no result"));
+  EXPECT_THAT(text, Not(HasSubstr("<failure")));
+  run.stopped = "the budget of 5 s is spent";
+  text = to_junit(run);
+  EXPECT_THAT(attributes(text, "error", "message"),
+              ElementsAre("the budget of 5 s is spent; 500 of 500 planned cases have no result"));
+  EXPECT_LT(text.size(), 4096u);
+}
+
+TEST(Junit, HasAtMost4KiBAFailure) {
+  record::Run run{.header = header({}), .complete = true};
+  Result one = result("collectives.a[world=2]", Verdict::fail);
+  for (std::string* text : {&one.reason, &one.output, &one.repeat})
+    for (int i = 0; i < 5000; ++i) *text += i % 3 == 0 ? "&" : "ö";
+  one.output += "the last words";
+  one.ranks = {{.rank = 0, .verdict = Verdict::fail, .failures = {{"a.cpp:1", one.reason}}}};
+  run.results = {one};
+  const std::string text = to_junit(run);
+  int failures = 0;
+  for (std::size_t at = 0; (at = text.find("<failure", at)) != std::string::npos; ++failures) {
+    const std::size_t end = text.find("</failure>", at);
+    EXPECT_LE(end + 10 - at, 4096u);
+    EXPECT_THAT(text.substr(at, end - at), HasSubstr("the last words"));
+    at = end;
+  }
+  EXPECT_EQ(failures, 2) << "of the case and of the requirement";
+}
+
+TEST(Junit, ShowsAWarningAndFailsByItOnlyOnDemand) {
+  record::Run run{.header = header({}), .complete = true};
+  run.results = {result("collectives.a", Verdict::warn)};
+  std::string text = to_junit(run);
+  EXPECT_THAT(text, HasSubstr("<system-out>WARNING: COLL-001: because"));
+  EXPECT_THAT(text, HasSubstr("<skipped message=\"WARNING: COLL-001: collectives.a: because\"/>"))
+      << "of the requirement";
+  EXPECT_THAT(text, Not(HasSubstr("<failure")));
+  EXPECT_EQ(exit_status(run), 0);
+  run.header.warnings_fail = true;
+  EXPECT_THAT(to_junit(run), HasSubstr("<failure message=\"COLL-001: because\" type=\"warn\""));
+  EXPECT_EQ(exit_status(run), 1);
+}
+
+// HARNESS-005@44ff
+TEST(Summary, IsNotRunWhatARunThatWasStoppedHasLeft) {
+  record::Run run{.header = header({"a", "b"})};
+  run.results = {result("a", Verdict::pass)};
+  run.stopped = "the budget of 5 s is spent";
+  EXPECT_EQ(with_missing(run).at(1).verdict, Verdict::not_run);
+  EXPECT_EQ(exit_status(run), 3) << "half a run proves nothing of the whole";
+  run.results[0].verdict = Verdict::fail;
+  EXPECT_EQ(exit_status(run), 1);
+}
+
+TEST(Summary, NamesTheSubjectWithoutItsCommandLine) {
+  const auto name = [](const std::string& subject, const std::string& chosen = "") {
+    return name_of_subject({.header = {.subject = subject, .subject_name = chosen}});
+  };
+  EXPECT_EQ(name("backend mpi segment_elements=7, mutant col.x"), "mpi");
+  EXPECT_EQ(name("backend local, mutant col.x"), "local");
+  EXPECT_EQ(name("adapter python3 /secret/path.py --token x"), "adapter");
+  EXPECT_EQ(name("job 'python3 train.py' (starts its ranks)"), "job");
+  EXPECT_EQ(name("adapter python3 x.py", "acme"), "acme");
+}
+
+TEST_F(Record, KeepsWhyItWasStoppedUntilItIsResumed) {
+  {
+    Writer writer(folder_, header({"a", "b"}));
+    writer.write(result("a", Verdict::pass));
+    writer.stopped("the budget of 5 s is spent");
+  }
+  EXPECT_EQ(read(file()).stopped, "the budget of 5 s is spent");
+  (void)Writer::resume(folder_);
+  EXPECT_EQ(read(file()).stopped, "");
+}
+
+TEST_F(Record, KeepsWhatReportsSayOfTheRun) {
+  Header written = header({"a"});
+  written.subject_name = "acme";
+  written.labels = {{"cluster", "a=b"}};
+  written.budget_seconds = 5;
+  written.warnings_fail = true;
+  written.requirements["COLL-001"] = {"must", "Every member MUST have the sum."};
+  written.checks["a"] = {"conformance/a.cpp", 3};
+  Writer(folder_, written).write(result("a", Verdict::pass));
+  const Header back = read(file()).header;
+  EXPECT_EQ(nlohmann::json(back), nlohmann::json(written));
+  EXPECT_EQ(back.labels.at("cluster"), "a=b");
+  EXPECT_EQ(back.checks.at("a").line, 3);
 }
 
 }  // namespace

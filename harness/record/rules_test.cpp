@@ -161,7 +161,7 @@ int status_without_plan(Run run) {
   return exit_status(run);
 }
 
-// HARNESS-005@3f34
+// HARNESS-005@44ff
 TEST(Rules, APlannedCaseWithoutAResultIsNoSilence) {
   EXPECT_THAT(silent_losses(exit_status), IsEmpty());
   EXPECT_THAT(silent_losses(status_without_plan), Not(IsEmpty())) << "har.silent_loss is found";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 
 namespace plumbline::record {
 namespace {
@@ -17,6 +18,18 @@ int badness(Judgement judgement) {
 }
 
 }  // namespace
+
+std::string name_of_subject(const Run& run) {
+  if (!run.header.subject_name.empty()) return run.header.subject_name;
+  if (const auto name = run.subject.value("name", ""); !name.empty()) return name;
+  // "backend mpi segment_elements=7", "adapter python3 my_adapter.py", "job 'python3 train.py'", "mutants of backend local"
+  std::istringstream words(run.header.subject);
+  std::string kind, name;
+  words >> kind;
+  if (kind != "backend") return kind == "adapter" || kind == "job" ? kind : run.header.subject;
+  words >> name;
+  return name.substr(0, name.find(','));
+}
 
 std::vector<Result> with_missing(const Run& run) {
   std::map<std::string, const Result*> by_key;

@@ -11,6 +11,10 @@
 
 namespace plumbline::record {
 
+/// The name that reports give the run's subject, never a command line: the one that was chosen (--subject-name), that by which
+/// it called itself, the backend's, or what kind of subject it is.
+[[nodiscard]] std::string name_of_subject(const Run& run);
+
 /// The results in the plan's order, with `missing`, or `not_run` of a run that was stopped on purpose, for what was planned
 /// and has none.
 [[nodiscard]] std::vector<Result> with_missing(const Run& run);

@@ -39,6 +39,7 @@
 #include "reference/comm/device_choice.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/device/calls.hpp"
+#include "reference/record/write_failure.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::worker {
@@ -423,6 +424,9 @@ class Worker {
     } catch (const suite::MachineFailure& error) {
       ends(Verdict::error, error);
       seat.abort(fmt::format("rank {} lacks what the machine denies: {}", seat.rank(), error.what()));
+    } catch (const job::WriteFailure& error) {
+      ends(Verdict::error, error);
+      seat.abort(fmt::format("rank {} cannot write: {}", seat.rank(), error.what()));
     } catch (const comm::PeerFailed& error) {
       // A consequence, unless nobody else failed: the driver, who knows all ranks, decides.
       ends(Verdict::aborted, error);

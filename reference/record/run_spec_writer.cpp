@@ -7,6 +7,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/record/run_spec.hpp"
+#include "reference/record/write_failure.hpp"
 
 namespace plumbline::job {
 namespace {
@@ -114,7 +115,7 @@ void write_run_spec(const RunSpec& spec, const std::filesystem::path& file) {
   std::ofstream stream(file, std::ios::binary | std::ios::trunc);
   stream << to_toml(spec);
   stream.flush();
-  if (!stream) throw RuntimeFailure(fmt::format("'{}' cannot be written", file.string()));
+  if (!stream) throw WriteFailure(fmt::format("'{}' cannot be written", file.string()));
 }
 
 }  // namespace plumbline::job

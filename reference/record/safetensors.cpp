@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/record/write_failure.hpp"
 
 namespace plumbline::job {
 
@@ -319,7 +320,7 @@ void SafetensorsWriter::write(const std::filesystem::path& file) const {
   if (stream) std::filesystem::rename(partial, file, error);
   if (!stream || error) {
     std::filesystem::remove(partial, error);
-    throw RuntimeFailure(
+    throw WriteFailure(
         fmt::format("'{}' cannot be written; is its folder there, and room on the disk?", file.string()));
   }
 }

@@ -1,0 +1,120 @@
+#include "harness/cli/outputs.hpp"
+
+#include <fstream>
+#include <sstream>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "harness/metrics/metrics.hpp"
+#include "harness/record/environment.hpp"
+#include "harness/record/junit.hpp"
+#include "reference/comm/errors.hpp"
+
+namespace plumbline::cli {
+
+namespace fs = std::filesystem;
+
+record::Header header_of(std::string command, std::string subject) {
+  return {.command = std::move(command),
+          .subject = std::move(subject),
+          .suite_version = PLUMBLINE_VERSION,
+          .started = record::utc_now(),
+          .arguments = record::command_line(),
+          .environment = record::capture_environment()};
+}
+
+record::Header header_of(std::string command, const launch::Subject& subject, const std::string& device,
+                         const ReportOptions& reports, int world) {
+  record::Header header = header_of(std::move(command), subject.describe());
+  header.facts = {{"backend", subject.backend}, {"device", device}};
+  if (!subject.mutant.empty()) header.facts["mutant"] = subject.mutant;
+  if (world > 0) header.facts["world"] = std::to_string(world);
+  reports.put_into(header);
+  return header;
+}
+
+std::string names_of_outputs(const fs::path& folder) {
+  return fs::exists(folder / "metrics.prom") ? "junit.xml and metrics.prom" : "junit.xml";
+}
+
+void tell_record(const std::string& folder, double seconds, const std::string& beside) {
+  fmt::print("record: {}/run.jsonl ({} beside it), {:.1f} s\n", folder, beside, seconds);
+}
+void tell_record(const std::string& folder, double seconds) { tell_record(folder, seconds, names_of_outputs(folder)); }
+
+void write_outputs(const fs::path& folder, const record::Run& run) {
+  record::write_file(folder / "junit.xml", record::to_junit(run));
+  if (const std::string text = metrics::to_prometheus(run); !text.empty())
+    record::write_file(folder / "metrics.prom", text);
+}
+
+std::optional<record::Run> close_record(record::Writer& writer, bool complete, double seconds) {
+  if (complete) writer.complete(seconds);
+  if (!writer.in_place()) return std::nullopt;
+  record::Run run = record::read(writer.path());
+  run.seconds = seconds;
+  return run;
+}
+
+namespace {
+
+// Held while files are changed: a run that writes in the folder has it (record::Writer).
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder) : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    held_ = folder_ >= 0 && ::flock(folder_, LOCK_EX | LOCK_NB) == 0;
+  }
+  ~FolderLock() {
+    if (folder_ >= 0) ::close(folder_);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  [[nodiscard]] bool held() const { return held_; }
+
+ private:
+  int folder_;
+  bool held_;
+};
+
+std::string text_in(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream text;
+  if (stream) text << stream.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+UnfinishedReports::UnfinishedReports(fs::path folder, record::Header header)
+    : folder_(std::move(folder)), run_{.header = std::move(header)} {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) throw RuntimeFailure(fmt::format("cannot make folder '{}': {}", folder_.string(), error.message()));
+  const FolderLock lock(folder_);
+  if (!lock.held()) return;  // another run's: the record says so
+  try {
+    write_outputs(folder_, run_);
+  } catch (const RuntimeFailure&) {
+    // On a full disk, no reports are better than those of an earlier run.
+    fs::remove(folder_ / "junit.xml", error);
+    fs::remove(folder_ / "metrics.prom", error);
+    throw;
+  }
+  written_ = record::to_junit(run_);
+}
+
+void UnfinishedReports::failed(const std::string& why) {
+  const FolderLock lock(folder_);
+  if (!lock.held() || written_.empty() || text_in(folder_ / "junit.xml") != written_) return;
+  run_.stopped = "the run failed: " + why;
+  try {
+    write_outputs(folder_, run_);
+  } catch (const RuntimeFailure&) {
+    // They say already that the run has not finished.
+  }
+}
+
+}  // namespace plumbline::cli

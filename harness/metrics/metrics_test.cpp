@@ -1,0 +1,97 @@
+// What a monitoring system reads of a run.
+#include "harness/metrics/metrics.hpp"
+
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace plumbline::metrics {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+record::Run run_of(const std::string& subject) {
+  record::Run run{.header = {.command = "check",
+                             .subject = subject,
+                             .suite_version = "0.1",
+                             .profile = "full",
+                             .seed = 7,
+                             .started = "2026-11-21T10:02:33Z"},
+                  .complete = true,
+                  .seconds = 1.5};
+  run.header.facts = {{"device", "cpu"}};
+  for (const char* const world : {"2", "3"})
+    run.results.push_back({.check = "toys.drop",
+                           .case_id = "toys.drop",
+                           .parameters = {{"world", world}},
+                           .requirements = {"TOY-001"},
+                           .arm = "chaos:7",
+                           .verdict = record::Verdict::pass});
+  return run;
+}
+
+std::set<std::string> series(const std::string& text) {
+  std::set<std::string> all;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (!line.starts_with('#')) {
+      EXPECT_TRUE(all.insert(line.substr(0, line.rfind(' '))).second) << line;
+    }
+  return all;
+}
+
+TEST(Metrics, KeepRunsApart) {
+  record::Run run = run_of("backend mpi");
+  std::set<std::string> all = series(to_prometheus(run));
+  std::size_t count = all.size();
+  const auto add = [&](const auto& change) {
+    record::Run other = run_of("backend mpi");
+    change(other);
+    const std::set<std::string> theirs = series(to_prometheus(other));
+    count += theirs.size();
+    all.insert(theirs.begin(), theirs.end());
+    EXPECT_EQ(all.size(), count) << "two runs have a series in common";
+  };
+  add([](record::Run& other) { other.header.subject = "backend local"; });
+  add([](record::Run& other) { other.header.subject_name = "acme"; });
+  add([](record::Run& other) { other.header.facts["device"] = "cuda"; });
+  add([](record::Run& other) { other.header.facts["filter"] = "TOY-001"; });
+  add([](record::Run& other) { other.header.facts["mutant"] = "toy.broken"; });
+  add([](record::Run& other) { other.header.shard = record::ShardOf{.index = 1, .count = 2, .whole_plan = ""}; });
+  add([](record::Run& other) { other.header.labels = {{"cluster", "a"}}; });
+  add([](record::Run& other) { other.header.profile = "gossip"; });
+}
+
+TEST(Metrics, SayWhenARunBeganAndWhetherItIsWhole) {
+  record::Run run = run_of("backend mpi");
+  EXPECT_THAT(to_prometheus(run), HasSubstr("plumbline_run_start_time_seconds{"));
+  EXPECT_THAT(to_prometheus(run), testing::ContainsRegex("run_start_time_seconds[{][^\n]*[}] 1795255353"));
+  EXPECT_THAT(to_prometheus(run), testing::ContainsRegex("run_complete[{][^\n]*[}] 1\n"));
+  EXPECT_THAT(to_prometheus(run), testing::ContainsRegex("build_info[{][^\n]*version=\"0.1\"[^\n]*[}] 1\n"));
+  run.complete = false;
+  EXPECT_THAT(to_prometheus(run), testing::ContainsRegex("run_complete[{][^\n]*[}] 0\n"));
+}
+
+TEST(Metrics, HaveNoCommandLineAndNoSeedAsALabel) {
+  const std::string text = to_prometheus(run_of("adapter python3 /path/my_adapter.py --token x"));
+  EXPECT_THAT(text, HasSubstr("subject=\"adapter\""));
+  EXPECT_THAT(text, Not(HasSubstr("my_adapter")));
+  EXPECT_THAT(text, HasSubstr("arm=\"chaos\""));
+  EXPECT_THAT(text, Not(HasSubstr("chaos:7")));
+}
+
+TEST(Metrics, HaveASeriesForEachRankOnlyOnDemand) {
+  record::Run run = run_of("backend mpi");
+  run.measurements = {
+      {.benchmark = "pipeline_bubble.rank", .labels = {{"rank", "0"}}, .samples = {1}, .unit = "seconds"}};
+  EXPECT_THAT(to_prometheus(run), Not(HasSubstr("pipeline_bubble.rank")));
+  run.header.facts["metrics_of_ranks"] = "on";
+  EXPECT_THAT(to_prometheus(run), HasSubstr("pipeline_bubble.rank"));
+}
+
+}  // namespace
+}  // namespace plumbline::metrics
