@@ -318,19 +318,19 @@ void ddp_recorded(Context& context) { runs_recorded(context, "torch"); }
 void default_runs(Context& context) { runs_recorded(context, "plumbline"); }
 
 // Sizes and an order that were drawn: the first buckets are PyTorch's of the registration turned round, the rebuilt ones those
-// of the ready order. Both are asked of the same subject.
+// of the ready order. Both are asked of the same subject. All parameters of a model that DDP takes are on one kind of device.
 void rebuilt_once(Context& context) {
-  const std::string& options = context.parameters().text("options");
+  const std::string &options = context.parameters().text("options"), &device = context.parameters().text("device");
   const bool searches = options != "static_graph" && options != "neither";
   Random random(context.seed());
   for (int trial = 0; trial < kTrials / 4; ++trial) {
-    const BucketQuestion drawn = draw_question("ordered", random);
+    BucketQuestion drawn = draw_question("ordered", random);
+    std::ranges::fill(drawn.device, device);
     BucketQuestion registered = drawn;
     for (std::size_t position = 0; position < drawn.size(); ++position) {
       const auto index = static_cast<std::size_t>(drawn.indices[position]);
       registered.numel[index] = drawn.numel[position];
       registered.dtype[index] = drawn.dtype[position];
-      registered.device[index] = drawn.device[position];
     }
     registered.indices.clear();
     const std::vector<double> caps{0.0001, 0.001};
