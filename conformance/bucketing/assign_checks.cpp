@@ -1,6 +1,7 @@
 // Which gradients are reduced together: PyTorch's rule, property by property, and as recorded.
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -421,11 +422,13 @@ void add_assign_checks(suite::Suite& suite) {
       {runs, "device", here}};
   const auto add = [&](const char* name, const char* requirement, std::vector<std::string> operations, suite::Axis axis,
                        void (*body)(Context&), std::vector<AskedOption> options, const char* convention = "plumbline",
-                       OperationsOfCase asks = {}) {
+                       OperationsOfCase asks = {}, std::optional<suite::Axis> second = {}) {
+    std::vector<suite::Axis> axes{std::move(axis)};
+    if (second) axes.push_back(*std::move(second));
     suite.add({.id = std::string("bucketing.assign.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
-               .axes = {std::move(axis)},
+               .axes = std::move(axes),
                .operations = std::move(operations),
                .asks = std::move(asks),
                .convention = convention,
@@ -477,8 +480,11 @@ void add_assign_checks(suite::Suite& suite) {
   add("ddp_recorded", "BUCKET-012@6980", {"bucketing.ddp_runs"},
       {"options", {"neither", "find_unused", "static_graph"}}, ddp_recorded, of_runs, "torch");
   add("rebuilt_once", "BUCKET-013@79ff", {"bucketing.ddp_runs", kAssign}, options, rebuilt_once,
-      {{runs, "dtype", any_type}, {runs, "device", both}, {kAssign, "dtype", any_type}, {kAssign, "device", both}},
-      "torch");
+      {{runs, "dtype", any_type},
+       {runs, "device", {}, "device"},
+       {kAssign, "dtype", any_type},
+       {kAssign, "device", {}, "device"}},
+      "torch", {}, suite::Axis{"device", both});
   add("default_capacity", "BUCKET-041@7f9d", {"bucketing.capacity_config"}, {"caps", {"default", "one", "list"}},
       default_capacity, {});
   add("default_runs", "BUCKET-041@7f9d", {"bucketing.ddp_runs"},

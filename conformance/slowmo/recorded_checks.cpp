@@ -282,13 +282,12 @@ void add_slowmo_recorded_checks(suite::Suite& suite) {
   const auto of_runs = [&](const char* argument, std::map<std::string, std::vector<std::string>> by) {
     return AskedOption{kTrace, argument, {}, "runs", std::move(by)};
   };
-  const AskedOption separate{kTrace, "arithmetic", {}, "arithmetic", {{"separate", {"separate"}}}};
   const auto add = [&](const char* name, const char* requirement, std::vector<std::string> kinds,
                        std::vector<AskedOption> options) {
     options.push_back({kTrace, "optimizer.name", {"sgd"}});
     options.push_back(of_runs("mixing", {{"sgp_skew", {"skew"}}}));
     options.back().values = {"uniform"};
-    options.push_back(separate);
+    options.push_back({kTrace, "arithmetic", {}, "arithmetic", {{"separate", {"separate"}}, {"any", {}}}});
     suite.add({.id = std::string("slowmo.recorded.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
@@ -296,8 +295,6 @@ void add_slowmo_recorded_checks(suite::Suite& suite) {
                .operations = {kTrace},
                .convention = "fairscale",
                .options = options_of(std::move(options)),
-               .named = options_of({separate, of_runs("graph", {{"sgp_hub", {"Hub"}}}),
-                                    of_runs("mixing", {{"sgp_skew", {"skew"}}})}),
                .body = as_fairscale});
   };
   const AskedOption averages{kTrace, "base", {"localsgd"}}, gossip{kTrace, "base", {"sgp"}};

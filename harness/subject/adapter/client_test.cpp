@@ -163,7 +163,7 @@ std::string greeting_with(const std::string& fields) {
   try {
     const AdapterClient client("echo '{\"id\":1,\"result\":" + greeting + "}'", kPatient);
     json claims = client.claims();
-    for (const char* field : {"name", "version", "operations"}) claims.erase(field);
+    for (const char* field : {"name", "version", "operations", "names_options"}) claims.erase(field);
     return claims.dump();
   } catch (const RuntimeFailure& error) {
     const std::string words = error.what();
