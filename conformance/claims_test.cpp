@@ -272,6 +272,42 @@ TEST(AnAdapterThatClaimsAnOptionAndRefusesIt, Fails) {
   }
 }
 
+// Who says nothing of options lacks what it answers `unsupported` to; its other errors are answers.
+TEST(AnAdapterThatSaysNothingOfOptions, IsSkippedWhereItLacksOne) {
+  class Silent final : public suite::Adapter {
+   public:
+    explicit Silent(bool names_options) : names_options_(names_options) {}
+    json ask(const std::string& op, const json& args) override {
+      throw suite::AdapterError(op, args.at("style") == "v" ? "unsupported" : "invalid_argument", "not here");
+    }
+    [[nodiscard]] const Words& operations() const override { return operations_; }
+    [[nodiscard]] json claims() const override {
+      return {{"operations", operations_}, {"names_options", names_options_}};
+    }
+
+   private:
+    bool names_options_;
+    Words operations_{"schedules.stage_to_rank"};
+  };
+  const suite::Check check{.id = "toys.styles",
+                           .door = suite::Door::adapter,
+                           .operations = {"schedules.stage_to_rank"},
+                           .options =
+                               [](const suite::Parameters&) {
+                                 return suite::OptionValues{{"schedules.stage_to_rank", {{"style", {"loop", "v"}}}}};
+                               },
+                           .body = [](suite::Context&) {}};
+  const suite::Case one{.check = &check, .parameters = {}};
+  const auto ask = [&](bool names_options, const char* style) {
+    Silent silent(names_options);
+    (void)subject::DeclaredAdapter(silent, one).ask("schedules.stage_to_rank",
+                                                    {{"pp", 2}, {"num_stages", 4}, {"style", style}});
+  };
+  EXPECT_THROW(ask(false, "v"), suite::UnclaimedQuestion);
+  EXPECT_THROW(ask(false, "loop"), suite::AdapterError);
+  EXPECT_THROW(ask(true, "v"), suite::AdapterError);
+}
+
 // The guard itself: a check that asks what it does not declare, or not what it declares.
 std::vector<Failure> failures_of(suite::Check check) {
   check.door = suite::Door::adapter;

@@ -1,6 +1,7 @@
 // Which gradients are reduced together: PyTorch's rule, property by property, and as recorded.
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -318,19 +319,19 @@ void ddp_recorded(Context& context) { runs_recorded(context, "torch"); }
 void default_runs(Context& context) { runs_recorded(context, "plumbline"); }
 
 // Sizes and an order that were drawn: the first buckets are PyTorch's of the registration turned round, the rebuilt ones those
-// of the ready order. Both are asked of the same subject.
+// of the ready order. Both are asked of the same subject. All parameters of a model that DDP takes are on one kind of device.
 void rebuilt_once(Context& context) {
-  const std::string& options = context.parameters().text("options");
+  const std::string &options = context.parameters().text("options"), &device = context.parameters().text("device");
   const bool searches = options != "static_graph" && options != "neither";
   Random random(context.seed());
   for (int trial = 0; trial < kTrials / 4; ++trial) {
-    const BucketQuestion drawn = draw_question("ordered", random);
+    BucketQuestion drawn = draw_question("ordered", random);
+    std::ranges::fill(drawn.device, device);
     BucketQuestion registered = drawn;
     for (std::size_t position = 0; position < drawn.size(); ++position) {
       const auto index = static_cast<std::size_t>(drawn.indices[position]);
       registered.numel[index] = drawn.numel[position];
       registered.dtype[index] = drawn.dtype[position];
-      registered.device[index] = drawn.device[position];
     }
     registered.indices.clear();
     const std::vector<double> caps{0.0001, 0.001};
@@ -421,11 +422,13 @@ void add_assign_checks(suite::Suite& suite) {
       {runs, "device", here}};
   const auto add = [&](const char* name, const char* requirement, std::vector<std::string> operations, suite::Axis axis,
                        void (*body)(Context&), std::vector<AskedOption> options, const char* convention = "plumbline",
-                       OperationsOfCase asks = {}) {
+                       OperationsOfCase asks = {}, std::optional<suite::Axis> second = {}) {
+    std::vector<suite::Axis> axes{std::move(axis)};
+    if (second) axes.push_back(*std::move(second));
     suite.add({.id = std::string("bucketing.assign.") + name,
                .verifies = {requirement},
                .door = Door::adapter,
-               .axes = {std::move(axis)},
+               .axes = std::move(axes),
                .operations = std::move(operations),
                .asks = std::move(asks),
                .convention = convention,
@@ -477,8 +480,11 @@ void add_assign_checks(suite::Suite& suite) {
   add("ddp_recorded", "BUCKET-012@6980", {"bucketing.ddp_runs"},
       {"options", {"neither", "find_unused", "static_graph"}}, ddp_recorded, of_runs, "torch");
   add("rebuilt_once", "BUCKET-013@79ff", {"bucketing.ddp_runs", kAssign}, options, rebuilt_once,
-      {{runs, "dtype", any_type}, {runs, "device", both}, {kAssign, "dtype", any_type}, {kAssign, "device", both}},
-      "torch");
+      {{runs, "dtype", any_type},
+       {runs, "device", {}, "device"},
+       {kAssign, "dtype", any_type},
+       {kAssign, "device", {}, "device"}},
+      "torch", {}, suite::Axis{"device", both});
   add("default_capacity", "BUCKET-041@7f9d", {"bucketing.capacity_config"}, {"caps", {"default", "one", "list"}},
       default_capacity, {});
   add("default_runs", "BUCKET-041@7f9d", {"bucketing.ddp_runs"},

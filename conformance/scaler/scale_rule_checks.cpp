@@ -262,7 +262,12 @@ void rule_is_refused(Context& context, const std::string& convention) {
   json init{{"initial_scale", 16.0}, {"min_scale", 1.0},     {"growth_factor", 2.0},
             {"backoff_factor", 0.5}, {"growth_interval", 3}, {"hysteresis", 2}};
   if (convention == "deepspeed")
-    init = {{"init_scale", 16.0}, {"min_scale", 1.0}, {"scale_window", 3}, {"delayed_shift", 2}};
+    // All that DeepSpeed's constructor demands: what lacks one of them is refused whatever else it says.
+    init = {{"init_scale", 16.0},
+            {"min_scale", 1.0},
+            {"scale_window", 3},
+            {"delayed_shift", 2},
+            {"consecutive_hysteresis", false}};
   const bool is_ours = convention == "deepspeed";
   const std::vector<std::pair<std::string, std::pair<const char*, json>>> changes{
       {"scale_zero", {is_ours ? "init_scale" : "initial_scale", 0.0}},
@@ -270,7 +275,7 @@ void rule_is_refused(Context& context, const std::string& convention) {
       {"scale_nan", {is_ours ? "init_scale" : "initial_scale", "nan"}},
       {"minimum_zero", {"min_scale", 0.0}},
       {"minimum_above", {"min_scale", 17.0}},
-      {"growth_one", {is_ours ? "scale_factor" : "growth_factor", 1.0}},
+      {"growth_one", {"growth_factor", 1.0}},
       {"backoff_one", {"backoff_factor", 1.0}},
       {"backoff_zero", {"backoff_factor", 0.0}},
       {"interval_zero", {is_ours ? "scale_window" : "growth_interval", 0}},
@@ -295,6 +300,7 @@ void bound_is_refused(Context& context, const std::string& convention) {
             {"backoff_factor", 0.5}, {"growth_interval", 3}, {"hysteresis", 2}};
   const std::vector<std::pair<std::string, std::pair<const char*, json>>> changes{
       {"minimum_vanishes", {"min_scale", 1e-60}},
+      {"scale_infinite", {"initial_scale", "inf"}},
       {"scale_overflows", {"initial_scale", 1e39}},
       {"growth_vanishes", {"growth_factor", 1 + 0x1p-40}},
       {"growth_overflows", {"growth_factor", 1e39}},
@@ -330,21 +336,27 @@ void add_scale_rule_checks(suite::Suite& suite) {
                           : options_of({{kTrace, "scaler", {is_fused ? "FP16_Optimizer._update_scale" : "DynamicLossScaler"}}}),
                .body = std::move(body)});
   };
-  std::vector<std::string> wrong{"nothing",    "scale_zero",    "scale_infinite", "scale_nan",    "minimum_zero",
-                                 "growth_one", "interval_zero", "no_chances",     "unknown_field"};
-  for (const std::string convention : {"deepspeed", "megatron", "colossalai"}) {
-    if (convention == "megatron") wrong.insert(wrong.end(), {"minimum_above", "backoff_one", "backoff_zero"});
-    if (convention == "colossalai") wrong.insert(wrong.end(), {"maximum_below", "maximum_one"});
+  for (const std::string convention : {"deepspeed", "megatron", "colossalai"})
     add(convention, "constant_stays", "SCALER-035@f008", {{"scale", {"1", "128", "0.5"}}},
         [convention](Context& context) { constant_stays(context, convention); });
-    add(convention, "rule_is_refused", "SCALER-036@c3ea", {{"what", wrong}},
+  add("deepspeed", "rule_is_refused", "SCALER-113@8007",
+      {{"what",
+        {"nothing", "scale_zero", "scale_infinite", "scale_nan", "minimum_zero", "interval_zero", "no_chances",
+         "unknown_field"}}},
+      [](Context& context) { rule_is_refused(context, "deepspeed"); });
+  std::vector<std::string> wrong{"nothing",       "scale_zero", "scale_nan",     "minimum_zero",
+                                 "growth_one",    "interval_zero", "no_chances", "unknown_field",
+                                 "minimum_above", "backoff_one",   "backoff_zero"};
+  for (const std::string convention : {"megatron", "colossalai"}) {
+    if (convention == "colossalai") wrong.insert(wrong.end(), {"maximum_below", "maximum_one"});
+    add(convention, "rule_is_refused", "SCALER-036@faf0", {{"what", wrong}},
         [convention](Context& context) { rule_is_refused(context, convention); });
   }
-  std::vector<std::string> none{"nothing",         "minimum_vanishes", "scale_overflows",
+  std::vector<std::string> none{"nothing",         "minimum_vanishes", "scale_infinite",  "scale_overflows",
                                 "growth_vanishes", "growth_overflows", "backoff_vanishes"};
   for (const std::string convention : {"megatron", "colossalai"}) {
     if (convention == "colossalai") none.insert(none.end(), {"maximum_infinite", "maximum_nan", "maximum_overflows"});
-    add(convention, "bound_is_refused", "SCALER-111@84ff", {{"what", none}},
+    add(convention, "bound_is_refused", "SCALER-111@52c4", {{"what", none}},
         [convention](Context& context) { bound_is_refused(context, convention); });
   }
   for (const std::string convention : {"megatron", "colossalai"}) {

@@ -619,8 +619,8 @@ RewriteAnswer rows(std::function<void(const json& args, std::size_t step, std::s
         change(args, step, rank, result["steps"][step][rank]);
   });
 }
-std::string runs(const char* check, const char* kind) {
-  return std::string("slowmo.recorded.") + check + "[runs=" + kind + "]";
+std::string runs(const char* check, const char* kind, const char* arithmetic = "any") {
+  return std::string("slowmo.recorded.") + check + "[runs=" + kind + ",arithmetic=" + arithmetic + "]";
 }
 
 std::vector<Mutant> answers() {
@@ -637,7 +637,8 @@ std::vector<Mutant> answers() {
            row["buffer_after_forward"] = args["steps"][step][rank]["buffer_before"];
        })},
       {"slo.trace_off_by_a_bit", "SLOWMO-001", "the last parameter is off by its last bit",
-       "sums are added in another order", runs("averages", "base"), "", "every list of runs has parameters",
+       "sums are added in another order", runs("averages", "base", "separate"), runs("averages", "base"),
+       "a fused multiply-add makes a larger difference",
        rows([](const json&, std::size_t, std::size_t, json& row) {
          if (!row.contains("params")) return;
          const auto value = row["params"].back().get<float>();
@@ -652,7 +653,7 @@ std::vector<Mutant> answers() {
            row["slow"]["old_params"][i] = initial[i + row["slow"]["start"].get<std::size_t>()];
        })},
       {"slo.trace_weight_of_1", "SLOWMO-003", "the weight is 1 throughout", "regular graphs alone were looked at",
-       runs("gossip", "sgp"), "", "both lists have irregular graphs",
+       runs("gossip", "sgp_book"), runs("gossip", "sgp"), "graphs are regular, and weights 1",
        rows([](const json&, std::size_t, std::size_t, json& row) {
          if (row.contains("ps_weight")) row["ps_weight"] = 1;
        })},

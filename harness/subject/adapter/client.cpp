@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "harness/subject/adapter/arguments.hpp"
+#include "harness/subject/adapter/declared.hpp"
 #include "harness/subject/adapter/protocol.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -78,8 +79,12 @@ std::optional<std::map<std::string, std::string>> conventions_in(const Arguments
 }
 
 // {"schedules.generate": {"schedule": ["ScheduleGPipe"]}}
-suite::OptionValues options_in(const Arguments& fields) {
+suite::OptionValues options_in(const Arguments& fields, const std::vector<std::string>& operations) {
   suite::OptionValues options;
+  const auto& table = operation_table().operations();
+  for (const std::string& operation : operations)
+    if (const auto entry = table.find(operation); entry != table.end())
+      if (auto assumed = entry->second.row.assumed_options(); !assumed.empty()) options[operation] = std::move(assumed);
   using ByArgument = std::map<std::string, std::vector<std::string>>;
   for (const auto& [operation, arguments] : fields.get<std::map<std::string, ByArgument>>("options", {}))
     for (const auto& [argument, values] : arguments) options[operation][argument] = {values.begin(), values.end()};
@@ -95,7 +100,8 @@ AdapterIdentity read_hello(const json& result) {
           .version = fields.get<std::string>("version"),
           .operations = {operations.begin(), operations.end()},
           .conventions = conventions_in(fields),
-          .options = options_in(fields)};
+          .options = options_in(fields, operations),
+          .names_options = fields.has("options")};
 }
 
 // Writing to a program that is gone raises SIGPIPE in this thread; while this lives it is an error of write()
@@ -150,7 +156,7 @@ std::optional<std::set<std::string>> AdapterIdentity::convention_names() const {
 }
 
 json AdapterIdentity::claims() const {
-  json claims{{"name", name}, {"version", version}, {"operations", operations}, {"options", options}};
+  json claims{{"name", name}, {"version", version}, {"operations", operations}, {"options", options}, {"names_options", names_options}};
   if (conventions) claims["conventions"] = *conventions;
   return claims;
 }

@@ -28,7 +28,7 @@ namespace plumbline::subject {
 
 struct AdapterOptions {
   /// Of one question, hello included, as long as answer_by() was not called.
-  std::chrono::milliseconds limit = std::chrono::seconds(30);
+  std::chrono::milliseconds limit = std::chrono::minutes(2);  // frameworks take long to be imported on a busy machine
 };
 
 /// The end of a program in the middle of a question.
@@ -44,8 +44,9 @@ struct AdapterIdentity {
   std::set<std::string> operations;
   /// The version that each means, empty where it does not say; nothing: it names no conventions.
   std::optional<std::map<std::string, std::string>> conventions;
-  /// Those that it names; it has all values of any other.
+  /// Those that it names, and what is assumed of others that it does not have whole; it has all values of any other.
   suite::OptionValues options = {};
+  bool names_options = true;  // or says nothing of any
 
   [[nodiscard]] std::optional<std::set<std::string>> convention_names() const;
   /// As of suite::Adapter::claims().

@@ -163,12 +163,29 @@ std::string greeting_with(const std::string& fields) {
   try {
     const AdapterClient client("echo '{\"id\":1,\"result\":" + greeting + "}'", kPatient);
     json claims = client.claims();
-    for (const char* field : {"name", "version", "operations"}) claims.erase(field);
+    for (const char* field : {"name", "version", "operations", "names_options"}) claims.erase(field);
     return claims.dump();
   } catch (const RuntimeFailure& error) {
     const std::string words = error.what();
     return words.substr(words.find("no greeting"));
   }
+}
+
+TEST(AdapterClient, AssumesOfWhoNamesNoValuesOnlyThoseOfTheSystemItself) {
+  const auto claims_of = [](const std::string& fields) {
+    return AdapterClient(R"(echo '{"id":1,"result":{"protocol":1,"name":"n","version":"1","ops":["slowmo.trace"])" + fields + "}}'",
+                         kPatient)
+        .claims();
+  };
+  const json silent = claims_of(""), naming = claims_of(R"(,"options":{"slowmo.trace":{"graph":["Hub"]}})");
+  EXPECT_EQ(silent.at("names_options"), false);
+  EXPECT_EQ(naming.at("names_options"), true);
+  const json &assumed = silent.at("options").at("slowmo.trace"), &named = naming.at("options").at("slowmo.trace");
+  EXPECT_EQ(assumed.at("arithmetic"), json::array());
+  EXPECT_EQ(assumed.at("mixing"), (json{"metropolis-hastings", "uniform"}));
+  EXPECT_THAT(assumed.at("graph").dump(), AllOf(HasSubstr("RingGraph"), testing::Not(HasSubstr("Hub"))));
+  EXPECT_EQ(named.at("graph"), json::array({"Hub"}));
+  EXPECT_EQ(named.at("arithmetic"), json::array());
 }
 
 TEST(AdapterClient, ReadsWhatAnAdapterClaims) {

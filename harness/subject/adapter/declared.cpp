@@ -28,7 +28,11 @@ const AdapterService& operation_table() {
 }
 
 DeclaredAdapter::DeclaredAdapter(suite::Adapter& inner, const suite::Case& one)
-    : inner_(inner), one_(one), options_(one.options()), claimed_(inner.claims().value("options", OptionValues())) {
+    : inner_(inner),
+      one_(one),
+      options_(one.options()),
+      claimed_(inner.claims().value("options", OptionValues())),
+      names_options_(inner.claims().value("names_options", true)) {
   for (const std::string& operation : one.operations()) operations_.insert(operation);
 }
 
@@ -50,7 +54,13 @@ json DeclaredAdapter::ask(const std::string& op, const json& args) {
       asked_options_[op][argument].insert(value);
     }
   asked_operations_.insert(op);
-  return inner_.ask(op, args);
+  try {
+    return inner_.ask(op, args);
+  } catch (const suite::AdapterError& error) {
+    if (names_options_ || error.kind() != "unsupported") throw;
+    throw suite::UnclaimedQuestion{
+        fmt::format("{} is unsupported: {} (the greeting names no options)", op, error.message())};
+  }
 }
 
 void DeclaredAdapter::expect_all_asked() const {

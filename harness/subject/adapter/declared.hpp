@@ -16,7 +16,8 @@ class DeclaredAdapter final : public suite::Adapter {
   DeclaredAdapter(suite::Adapter& inner, const suite::Case& one);
 
   /// Throws suite::UndeclaredQuestion for an operation, a convention or a value of an option that the check does not declare,
-  /// suite::UnclaimedQuestion for a value of an option that the subject does not claim; those are not asked. Else as `inner`.
+  /// suite::UnclaimedQuestion for a value of an option that the subject does not claim; those are not asked. The latter also
+  /// where a subject that says nothing of options answers `unsupported`. Else as `inner`.
   nlohmann::json ask(const std::string& op, const nlohmann::json& args) override;
   [[nodiscard]] const std::set<std::string>& operations() const override { return inner_.operations(); }
   [[nodiscard]] std::optional<std::set<std::string>> conventions() const override { return inner_.conventions(); }
@@ -32,6 +33,7 @@ class DeclaredAdapter final : public suite::Adapter {
   std::set<std::string> operations_;  // declared
   suite::OptionValues options_;       // declared
   suite::OptionValues claimed_;
+  bool names_options_;
   std::set<std::string> asked_operations_;
   suite::OptionValues asked_options_;
 };

@@ -54,6 +54,16 @@ suite::OptionValues::mapped_type OperationRow::options() const {
   return all;
 }
 
+suite::OptionValues::mapped_type OperationRow::assumed_options() const {
+  suite::OptionValues::mapped_type assumed;
+  for (const ArgumentRow& argument : arguments) {
+    if (argument.unassumed.empty()) continue;
+    std::set<std::string>& values = assumed[argument.name] = {argument.options.begin(), argument.options.end()};
+    for (const std::string& each : argument.unassumed) values.erase(each);
+  }
+  return assumed;
+}
+
 suite::OptionValues::mapped_type OperationRow::options_asked(const json& args) const {
   suite::OptionValues::mapped_type asked;
   if (!args.is_object()) return asked;

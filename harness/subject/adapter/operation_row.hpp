@@ -31,6 +31,7 @@ struct ArgumentRow {
   std::string otherwise = kRequired;  // or kOptional, or the default as JSON
   Words options = {};                 // the values of an option: a subject may have some of them
   Words conventions = {};             // those that take it, where not all of the operation's do
+  Words unassumed = {};               // values of options that a subject has only where its greeting names them
 };
 
 /// One of several forms in which an operation is asked. They are the values of its option "form".
@@ -58,6 +59,8 @@ struct OperationRow {
   [[nodiscard]] bool takes(std::string_view argument, std::string_view convention) const;
   /// All values of all options: by argument.
   [[nodiscard]] suite::OptionValues::mapped_type options() const;
+  /// What is assumed of a subject that does not name the values of an option, where that is not all of them: by argument.
+  [[nodiscard]] suite::OptionValues::mapped_type assumed_options() const;
   /// The values of options that a question asks for, defaults included.
   [[nodiscard]] suite::OptionValues::mapped_type options_asked(const nlohmann::json& args) const;
 };

@@ -154,6 +154,7 @@ Trace trace_in(const Arguments& arguments) {
   trace.rates = rates_in(arguments, optimizer.get<double>("lr"), trace.gradients.size(), trace);
   trace.begins_first = arguments.get<bool>("init_first", false);
   trace.resume_at = arguments.find<std::int64_t>("resume_at");
+  (void)arguments.choice<bool>("arithmetic", {{"separate", true}}, true);  // what it is here
   // What describes the case: starts that differ are given as such, a buffer by its values.
   (void)arguments.get<bool>("same_init", true), (void)arguments.get<bool>("buffer", false);
   return trace;
@@ -224,11 +225,11 @@ void add_slowmo_operations(AdapterService& service) {
         {"num_shards", "integer", "shards without memory_efficient", "32"},
         {"localsgd_frequency", "integer", "steps between averages", "3"},
         {"broadcast_buffers", "boolean", "buffers are rank 0's", "true"},
-        {"graph", "text", "of sgp: our name, FairScale's or Hub; null: n-peer exponential", kOptional, graphs},
+        {"graph", "text", "of sgp: our name, FairScale's or Hub; null: n-peer exponential", kOptional, graphs, {}, {"Hub"}},
         {"phone_book", "list of list of integer", "of sgp: peer list of each node, in place of a graph", kOptional},
         {"regular", "boolean", "of phone_book: every node has as many peers", "false"},
         {"peers_per_itr", "integer", "of sgp: peers of a round", "1"},
-        {"mixing", "text", "of sgp: how weights are shared", R"("uniform")", {"uniform", "skew", "metropolis-hastings"}},
+        {"mixing", "text", "of sgp: how weights are shared", R"("uniform")", {"uniform", "skew", "metropolis-hastings"}, {}, {"skew"}},
         {"push_sum", "boolean", "of sgp: parameters come with a weight", "true"},
         {"sgp_average_params", "boolean", "of sgp: parameters are averaged before the slow update", "false"},
         {"overlap", "boolean", "of sgp: a round beside the next step", "false"},
@@ -241,6 +242,7 @@ void add_slowmo_operations(AdapterService& service) {
         {"double_tail", "boolean", "the last layer has 64 bits", "false"},
         {"init_first", "boolean", "the state is made before the first step", "false"},
         {"resume_at", "integer", "step before which the state is saved and read back", kOptional},
+        {"arithmetic", "text", "separate: every product and every sum is rounded on its own; null: as the kernels round", kOptional, {"separate"}, {}, {"separate"}},
         {"same_init", "boolean", "recorded beside them", "true"},
         {"buffer", "boolean", "recorded beside them", "false"},
         {"ranks", "list of object", "each init_params"},
