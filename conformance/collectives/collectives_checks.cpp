@@ -23,6 +23,7 @@ void add_collectives_checks(suite::Suite& suite) {
   add_device_checks(suite);
   add_adapter_checks(suite);
   add_adapter_refusal_checks(suite);
+  add_adapter_size_checks(suite);
 }
 
 }  // namespace plumbline::conformance

@@ -28,5 +28,6 @@ void add_thread_checks(suite::Suite& suite);
 void add_device_checks(suite::Suite& suite);
 void add_adapter_checks(suite::Suite& suite);
 void add_adapter_refusal_checks(suite::Suite& suite);
+void add_adapter_size_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

@@ -11,6 +11,7 @@ void add_groups_checks(suite::Suite& suite) {
   add_mode_answer_checks(suite);
   add_shared_module_checks(suite);
   add_lint_checks(suite);
+  add_group_size_checks(suite);
 }
 
 }  // namespace plumbline::conformance

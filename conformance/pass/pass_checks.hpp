@@ -11,5 +11,6 @@ void add_pass_checks(suite::Suite& suite);
 void add_pass_rule_checks(suite::Suite& suite);
 void add_pass_value_checks(suite::Suite& suite);
 void add_pass_recorded_checks(suite::Suite& suite);
+void add_pass_size_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

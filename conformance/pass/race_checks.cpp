@@ -12,6 +12,7 @@
 #include "conformance/support/asking.hpp"
 #include "conformance/support/property.hpp"
 #include "conformance/support/recorded.hpp"
+#include "conformance/support/sizes.hpp"
 #include "reference/program/program_json.hpp"
 
 namespace plumbline::conformance {
@@ -394,6 +395,32 @@ void reduced_before_produced(Context& context) {
                              gradient, kReduction + 1, kReduction, answer.message));
 }
 
+// ---- long programs ----
+
+// Of the gradient before the last one, nothing waits until it is made.
+std::string one_in_long_programs(suite::Adapter& adapter, int ops) {
+  const int gradients = ops / 4, made = 3 * (gradients - 2);
+  const Program program = erased(overlapped(gradients), static_cast<std::size_t>(made) + 1);
+  return problem_of(adapter, kRaces, question_of(program), [&](const json& result) -> std::string {
+    if (result.at("races").size() != 1) return fmt::format("{} races are told, there is one", result["races"].size());
+    return first_difference({{"variable", "g" + std::to_string(gradients - 2)}, {"first", made}, {"second", made + 1}},
+                            result["races"][0], "race");
+  });
+}
+
+// As many ops as asked for, about: one order by waits, the other by names. Who finds no race anywhere has found none here: one in a
+// small program is.
+std::string none_in_long_programs(suite::Adapter& adapter, int ops) {
+  for (const Program& program : {overlapped(ops / 4), fused(ops / 2)}) {
+    const std::string words = problem_of(adapter, kRaces, question_of(program), [](const json& result) {
+      return first_difference({{"races", json::array()}}, result);
+    });
+    if (!words.empty()) return words;
+  }
+  constexpr int few = 40;
+  return one_in_long_programs(adapter, few);
+}
+
 template <class Map>
 std::vector<std::string> keys_of(const Map& map) {
   std::vector<std::string> keys;
@@ -422,6 +449,9 @@ void add_race_checks(suite::Suite& suite) {
   add("reduced_before_produced", "PASS-092@907f", {kRaces}, {{"copies", {"no", "yes"}}, {"late", {"0", "1", "2"}}},
       reduced_before_produced);
   add("pass_leaves_none", "PASS-084@ed2c", {kPass}, {{"steps", kinds_of_steps()}}, pass_leaves_none);
+  const std::vector<int> ops{40, 400, 2500, 10'000};
+  add_sized_check(suite, "pass", {kRaces, "PASS-080@e881", ops, none_in_long_programs});
+  add_sized_check(suite, "pass", {kRaces, "PASS-081@90b1", ops, one_in_long_programs, "plumbline", "one"});
 }
 
 }  // namespace plumbline::conformance

@@ -18,5 +18,7 @@ void add_skipping_checks(suite::Suite& suite);
 void add_optimizer_checks(suite::Suite& suite);
 /// What the peers answered: SCALER-014, 025, 026, 034, 045, 053, 076, 080.
 void add_recorded_scaler_checks(suite::Suite& suite);
+/// Each operation at sizes of real use.
+void add_scaler_size_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

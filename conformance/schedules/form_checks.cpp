@@ -16,6 +16,7 @@
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/support/asking.hpp"
 #include "conformance/support/property.hpp"
+#include "conformance/support/sizes.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {
@@ -587,6 +588,42 @@ void does_not_load(Context& context) {
                                   loading(shape, wrong_rows(context.parameters().text("fault")))));
 }
 
+// ---- forms of real size ----
+
+JudgeSize long_streams(const std::string& convention) {
+  return [convention](suite::Adapter& adapter, int micro_batches) {
+    for (const char* schedule : {"TrainSchedule", "InferenceSchedule"}) {
+      const StreamQuestion asked{schedule, ranks_of_size(micro_batches), micro_batches};
+      const json args{
+          {"convention", convention}, {"schedule", schedule}, {"pp", asked.stages}, {"microbatches", micro_batches}};
+      const std::string words = problem_of(adapter, "schedules.instruction_stream", args, [&](const json& result) {
+        return problem_of_reading([&] { return Streams(result, asked).problem(); });
+      });
+      if (!words.empty()) return fmt::format("{}: {}", schedule, words);
+    }
+    return std::string();
+  };
+}
+
+JudgeSize long_traces(const std::string& convention, const char* single, const char* several) {
+  return [=](suite::Adapter& adapter, int micro_batches) {
+    for (const auto& [schedule, chunks] : {std::pair(single, 1), std::pair(several, 2)}) {
+      if (chunks > 1 && micro_batches == sizes_of_plans().back()) continue;  // takes as long as all others
+      const PlanShape shape{.schedule = schedule,
+                            .ranks = ranks_of_size(micro_batches),
+                            .micro_batches = micro_batches,
+                            .chunks = chunks};
+      const json args{{"convention", convention}, {"schedule", schedule},      {"pp", shape.ranks},
+                      {"forward_only", false},    {"stages_per_rank", chunks}, {"microbatches", micro_batches}};
+      const std::string words = problem_of(adapter, "schedules.trace", args, [&](const json& result) {
+        return problem_of_reading([&] { return Traces(result.at("trace"), shape, false).problem(); });
+      });
+      if (!words.empty()) return fmt::format("{}: {}", schedule, words);
+    }
+    return std::string();
+  };
+}
+
 }  // namespace
 
 void add_form_checks(suite::Suite& suite) {
@@ -627,6 +664,18 @@ void add_form_checks(suite::Suite& suite) {
         {"backward_first", "weight_gradient_first", "lost_forward", "lost_weight_gradient", "two_places",
          "unknown_stage", "too_few_ranks", "circle", "no_action"}}},
       does_not_load);
+  const auto add_sizes = [&](const char* operation, const char* requirement, JudgeSize judge,
+                             const char* convention = "plumbline") {
+    add_sized_check(suite, "schedules", {operation, requirement, sizes_of_plans(), std::move(judge), convention});
+  };
+  const char *const stream = "schedules.instruction_stream", *const trace = "schedules.trace";
+  add_sizes(stream, "SCHED-114@f6a0", long_streams("plumbline"));
+  add_sizes(stream, "SCHED-029@7209", long_streams("deepspeed"), "deepspeed");
+  add_sizes(stream, "SCHED-030@562c", long_streams("deepspeed-0.6"), "deepspeed-0.6");
+  add_sizes(trace, "SCHED-115@7cc7", long_traces("plumbline", "1F1B", "interleaved"));
+  add_sizes(trace, "SCHED-032@30ff", long_traces("megatron", "1F1B", "interleaved"), "megatron");
+  add_sizes(trace, "SCHED-031@175c", long_traces("colossalai", "PipelineSchedule", "InterleavedPipelineSchedule"),
+            "colossalai");
 }
 
 }  // namespace plumbline::conformance

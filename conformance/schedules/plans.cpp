@@ -51,6 +51,15 @@ int micro_batches_named(const std::string& name, int ranks) {
 suite::Axis schedules_axis() { return {"schedule", schedule_names()}; }
 suite::Axis micro_batches_axis() { return {"micro_batches", {"1", "p-1", "p", "p+1", "2p", "2p+1", "5p"}}; }
 
+int ranks_of_size(int micro_batches) {
+  static const std::map<int, int> ranks{{9, 3}, {39, 13}, {148, 37}, {512, 64}};
+  return ranks.at(micro_batches);
+}
+const std::vector<int>& sizes_of_plans() {
+  static const std::vector<int> sizes{9, 39, 148, 512};
+  return sizes;
+}
+
 std::vector<PlanShape> shapes_of(const suite::Parameters& parameters) {
   std::vector<PlanShape> shapes;
   for (const int ranks : {1, 2, 3, 4, 5, 8})

@@ -37,6 +37,9 @@ struct PlanShape {
 [[nodiscard]] suite::Axis micro_batches_axis();
 /// Of p in {1, 2, 3, 4, 5, 8} and v in {1, 2, 3, 4}, those that `schedule` and `micro_batches` of the case name.
 [[nodiscard]] std::vector<PlanShape> shapes_of(const suite::Parameters& parameters);
+/// Micro-batches of plans from small ones to those of real use, and the ranks of each, which divide them.
+[[nodiscard]] const std::vector<int>& sizes_of_plans();
+[[nodiscard]] int ranks_of_size(int micro_batches);
 /// Whether a case has shapes that its schedule allows, or that it does not: one without asks nothing.
 [[nodiscard]] bool some_allowed(const suite::Parameters& parameters);
 [[nodiscard]] bool some_refused(const suite::Parameters& parameters);

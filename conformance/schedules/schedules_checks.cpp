@@ -16,6 +16,7 @@ void add_schedules_checks(suite::Suite& suite) {
   add_executor_checks(suite);
   add_message_checks_of_schedules(suite);
   add_automatic_checks(suite);
+  add_plan_size_checks(suite);
 }
 
 }  // namespace plumbline::conformance

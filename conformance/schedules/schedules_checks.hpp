@@ -20,5 +20,6 @@ void add_simulator_checks(suite::Suite& suite);
 void add_executor_checks(suite::Suite& suite);
 void add_message_checks_of_schedules(suite::Suite& suite);
 void add_automatic_checks(suite::Suite& suite);
+void add_plan_size_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

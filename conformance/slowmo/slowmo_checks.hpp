@@ -20,5 +20,7 @@ void add_slowmo_lattice_checks(suite::Suite& suite);
 void add_slowmo_device_checks(suite::Suite& suite);
 /// Answers as recorded from FairScale.
 void add_slowmo_recorded_checks(suite::Suite& suite);
+/// The trace at sizes of real use.
+void add_slowmo_size_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

@@ -11,6 +11,7 @@ void add_topology_checks(suite::Suite& suite) {
   add_placement_checks(suite);
   add_recorded_checks(suite);
   add_view_checks(suite);
+  add_topology_size_checks(suite);
 }
 
 }  // namespace plumbline::conformance

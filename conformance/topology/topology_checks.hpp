@@ -16,5 +16,6 @@ void add_mesh_checks(suite::Suite& suite);
 void add_placement_checks(suite::Suite& suite);
 void add_recorded_checks(suite::Suite& suite);
 void add_view_checks(suite::Suite& suite);
+void add_topology_size_checks(suite::Suite& suite);
 
 }  // namespace plumbline::conformance

@@ -64,4 +64,7 @@ namespace plumbline::mutants {
 /// SlowMo with another step in place of a right one, and answers of adapters about it.
 [[nodiscard]] std::vector<Mutant> slowmo_mutants();
 
+/// Answers of adapters that are right of small questions alone.
+[[nodiscard]] std::vector<Mutant> size_mutants();
+
 }  // namespace plumbline::mutants

@@ -58,7 +58,7 @@ const std::vector<Mutant>& all_mutants() {
           plan_mutants,      executor_mutants,    judgement_mutants,   partition_mutants,    topology_mutants,
           pipeline_mutants,  bucket_mutants,      pass_mutants,        reducer_mutants,      race_mutants,
           gossip_mutants,    scaler_mutants,      scaler_step_mutants, slowmo_mutants,       mixed_mutants,
-          averaging_mutants, compression_mutants, device_mutants})
+          averaging_mutants, compression_mutants, device_mutants,     size_mutants})
       std::ranges::move(kind(), std::back_inserter(made));
     std::ranges::sort(made, {}, &Mutant::name);
     return made;

@@ -1,0 +1,230 @@
+// How large the largest question of each sized check is, as counted in the question itself. An operation of the adapter door without
+// such a check, a check without a row and a row whose number is no longer asked fail.
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/suite.hpp"
+#include "conformance/support/component_tests.hpp"
+#include "conformance/support/in_process.hpp"
+
+namespace plumbline::conformance {
+
+const suite::Suite& suite_under_test() {
+  static const std::unique_ptr<suite::Suite> suite = make_suite();
+  return *suite;
+}
+
+namespace {
+
+using nlohmann::json;
+using testing::IsEmpty;
+
+// ---- the table ----
+
+struct Largest {
+  const char* check;    // behind "<component>.sizes."
+  const char* counted;  // a name of counts()
+  std::int64_t size;
+};
+
+const std::map<std::string, std::vector<Largest>>& largest() {
+  static const std::map<std::string, std::vector<Largest>> table{
+      {"topology", {}},
+  };
+  return table;
+}
+
+// ---- what is counted ----
+
+std::int64_t product(const json& numbers) {
+  std::int64_t all = 1;
+  for (const json& number : numbers) all *= number.get<std::int64_t>();
+  return all;
+}
+std::int64_t length(const json& list) { return static_cast<std::int64_t>(list.size()); }
+std::int64_t cells(const json& rows) {
+  std::int64_t count = 0;
+  for (const json& row : rows) {
+    const auto& text = row.get_ref<const std::string&>();
+    count += 1 + std::ranges::count(text, ',');
+  }
+  return count;
+}
+std::int64_t sum_of(const json& list, const std::function<std::int64_t(const json&)>& of) {
+  std::int64_t count = 0;
+  for (const json& one : list) count += of(one);
+  return count;
+}
+
+using Count = std::function<std::int64_t(const json& args)>;
+Count field(const char* name) {
+  return [name](const json& args) { return args.at(name).get<std::int64_t>(); };
+}
+Count length_of(const char* name) {
+  return [name](const json& args) { return length(args.at(name)); };
+}
+Count product_of(const char* name) {
+  return [name](const json& args) { return product(args.at(name)); };
+}
+Count cells_of(const char* name) {
+  return [name](const json& args) { return cells(args.at(name)); };
+}
+std::int64_t computations(const json& args) {
+  return args.at("pp").get<std::int64_t>() * args.at("microbatches").get<std::int64_t>() *
+         args.value("stages_per_rank", 1);
+}
+std::int64_t program_ops(const json& args) { return length(args.at("program").at("ops")); }
+
+// By operation; what a row of the table calls it.
+const std::map<std::string, std::pair<std::string, Count>>& counts() {
+  static const std::map<std::string, std::pair<std::string, Count>> table{
+      {"topology.process_topology", {"ranks", product_of("dims")}},
+      {"topology.query", {"ranks", product_of("dims")}},
+      {"topology.prime_factors", {"the number", field("n")}},
+      {"topology.grid", {"ranks", field("world_size")}},
+      {"topology.rank_generator", {"ranks", product_of("sizes")}},
+      {"topology.hyper_comm_grid", {"ranks", product_of("shape")}},
+      {"topology.device_mesh", {"ranks", product_of("shape")}},
+      {"topology.placement", {"ranks", product_of("dims")}},
+      {"topology.initialize_model_parallel", {"ranks", field("world_size")}},
+      {"groups.parallel_groups", {"ranks", field("world_size")}},
+      {"groups.shared_module", {"ranks", field("world_size")}},
+      {"groups.conventions", {"ranks", product_of("sizes")}},
+      {"groups.lint", {"creations", length_of("creations")}},
+      {"schedules.partition_uniform", {"items", field("num_items")}},
+      {"schedules.partition_balanced", {"items", length_of("weights")}},
+      {"schedules.partition_optimal", {"items", length_of("weights")}},
+      {"schedules.partition_method", {"layers", length_of("layers")}},
+      {"schedules.pipeline_layout", {"layers", field("num_layers")}},
+      {"schedules.partition_counted", {"layers", field("num_layers")}},
+      {"schedules.partition_measured", {"layers", length_of("layers")}},
+      {"schedules.partition_costs", {"ranks x micro-batches x chunks", computations}},
+      {"schedules.count_layer_params", {"layers", length_of("layers")}},
+      {"schedules.stage_to_rank", {"stages", field("num_stages")}},
+      {"schedules.generate", {"ranks x micro-batches x chunks", computations}},
+      {"schedules.lower", {"actions", cells_of("compute_only")}},
+      {"schedules.load_csv", {"actions", cells_of("csv")}},
+      {"schedules.instruction_stream", {"ranks x micro-batches x chunks", computations}},
+      {"schedules.trace", {"ranks x micro-batches x chunks", computations}},
+      {"schedules.check", {"actions", cells_of("ranks")}},
+      {"schedules.simulate", {"actions", cells_of("ranks")}},
+      {"bucketing.assign", {"gradients", length_of("numel")}},
+      {"bucketing.capacity_config", {"caps", length_of("bucket_cap_mb_list")}},
+      {"bucketing.ddp_runs", {"gradients", length_of("numel")}},
+      {"bucketing.layout", {"gradients", length_of("numel")}},
+      {"bucketing.flatten", {"gradients", length_of("numel")}},
+      {"bucketing.check", {"gradients", length_of("gradients")}},
+      {"bucketing.read", {"gradients", length_of("gradients")}},
+      {"bucketing.exposed", {"buckets", [](const json& args) { return length(args.at("plan").at("buckets")); }}},
+      {"bucketing.equal_buckets",
+       {"buckets", [](const json& args) { return args.at("buckets").back().get<std::int64_t>(); }}},
+      {"bucketing.agree",
+       {"gradients of all ranks",
+        [](const json& args) {
+          return sum_of(args.at("ranks"), [](const json& rank) { return length(rank.at("gradients")); });
+        }}},
+      {"bucketing.dp_pass", {"ops", program_ops}},
+      {"bucketing.race_check", {"ops", program_ops}},
+      {"gossip.graph", {"nodes", field("world_size")}},
+      {"gossip.blocking", {"nodes", field("world_size")}},
+      {"gossip.trace", {"nodes", field("world_size")}},
+      {"gossip.topology", {"nodes", [](const json& args) { return args.at("args").at("size").get<std::int64_t>(); }}},
+      {"gossip.turns", {"nodes", field("size")}},
+      {"gossip.spectrum", {"nodes", field("world_size")}},
+      {"gossip.simulate", {"nodes", field("world_size")}},
+      {"scaler.trace",
+       {"steps or operations",
+        [](const json& args) {
+          for (const char* name : {"ops", "found_inf", "overflow"})
+            if (args.contains(name)) return length(args.at(name));
+          return std::int64_t{0};
+        }}},
+      {"scaler.found_inf", {"ranks", field("world_size")}},
+      {"scaler.fp16_optimizer",
+       {"ranks x steps", [](const json& args) { return field("world_size")(args) * length(args.at("steps")); }}},
+      {"scaler.clip_grad_norm",
+       {"elements",
+        [](const json& args) {
+          if (args.contains("grads")) return sum_of(args.at("grads"), length);
+          return sum_of(args.at("ranks"), [](const json& rank) { return sum_of(rank.at("grads"), length); });
+        }}},
+      {"slowmo.trace",
+       {"ranks x steps", [](const json& args) { return field("world_size")(args) * length(args.at("steps")); }}},
+      {"comm.ring_sum",
+       {"ranks x elements", [](const json& args) { return field("world_size")(args) * field("elements")(args); }}},
+      {"comm.calls",
+       {"calls x elements of all ranks",
+        [](const json& args) { return length(args.at("calls")) * sum_of(args.at("memory"), length); }}},
+  };
+  return table;
+}
+
+// Asks the reference, and keeps the largest size of each operation.
+class Measuring final : public suite::Adapter {
+ public:
+  json ask(const std::string& op, const json& args) override {
+    std::int64_t& size = sizes[op];
+    size = std::max(size, counts().at(op).second(args));
+    return reference_adapter().ask(op, args);
+  }
+  [[nodiscard]] const std::set<std::string>& operations() const override { return reference_adapter().operations(); }
+  std::map<std::string, std::int64_t> sizes;
+};
+
+std::vector<const suite::Check*> sized_checks() {
+  std::vector<const suite::Check*> checks;
+  for (const suite::Check& check : suite_under_test().checks())
+    if (check.id.find(".sizes.") != std::string::npos) checks.push_back(&check);
+  return checks;
+}
+
+TEST(LargestSizes, EveryOperationHasACheck) {
+  std::set<std::string> missing = reference_adapter().operations();
+  for (const suite::Check* check : sized_checks())
+    for (const std::string& operation : check->operations) missing.erase(operation);
+  EXPECT_THAT(missing, IsEmpty());
+}
+
+// A lie may begin anywhere between a toy and real use.
+TEST(LargestSizes, AreReachedInSteps) {
+  for (const suite::Check* check : sized_checks()) {
+    const std::vector<suite::Case> cases = suite::cases_of(*check);
+    ASSERT_GE(cases.size(), 3u) << check->id;
+    std::int64_t before = 0;
+    for (const suite::Case& one : cases) {
+      EXPECT_GT(one.parameters.number("size"), before) << check->id;
+      before = one.parameters.number("size");
+    }
+    EXPECT_LE(8 * cases.front().parameters.number("size"), before) << check->id;
+  }
+}
+
+TEST(LargestSizes, AreThoseOfTheTable) {
+  std::map<std::string, Largest> rows;
+  for (const auto& [component, list] : largest())
+    for (const Largest& row : list)
+      EXPECT_TRUE(rows.emplace(component + ".sizes." + row.check, row).second) << row.check;
+  for (const suite::Check* check : sized_checks()) {
+    Measuring adapter;
+    EXPECT_THAT(run_in_process(suite::cases_of(*check).back(), adapter), IsEmpty()) << check->id;
+    const std::string& operation = check->operations.front();
+    const auto row = rows.find(check->id);
+    const std::string measured = fmt::format("\"{}\", {}", counts().at(operation).first, adapter.sizes[operation]);
+    if (row == rows.end()) {
+      ADD_FAILURE() << check->id << " has no row: {" << measured << "}";
+      continue;
+    }
+    EXPECT_EQ(fmt::format("\"{}\", {}", row->second.counted, row->second.size), measured) << check->id;
+    rows.erase(row);
+  }
+  for (const auto& [id, row] : rows) ADD_FAILURE() << id << " is no check";
+}
+
+}  // namespace
+}  // namespace plumbline::conformance

@@ -1,0 +1,37 @@
+#include "conformance/support/sizes.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "conformance/support/asking.hpp"
+
+namespace plumbline::conformance {
+
+std::string id_of(const std::string& component, const SizedCheck& one) {
+  const std::string operation = one.operation;
+  std::string name = operation.substr(operation.find('.') + 1), convention = one.convention;
+  std::ranges::replace_if(convention, [](char letter) { return letter == '-' || letter == '.'; }, '_');
+  if (*one.part != '\0') name += std::string("_") + one.part;
+  if (convention != "plumbline") name += "_" + convention;
+  return component + ".sizes." + name;
+}
+
+void add_sized_check(suite::Suite& suite, const std::string& component, SizedCheck one) {
+  suite::Axis sizes{"size", {}};
+  for (const int size : one.sizes) sizes.values.push_back(std::to_string(size));
+  std::vector<std::string> operations{one.operation};
+  operations.insert(operations.end(), one.others.begin(), one.others.end());
+  const std::string convention = one.convention;
+  suite.add({.id = id_of(component, one),
+             .verifies = {one.requirement},
+             .door = suite::Door::adapter,
+             .axes = {std::move(sizes)},
+             .operations = std::move(operations),
+             .convention = convention == "plumbline" ? "" : convention,
+             .limit = std::chrono::seconds(60),  // of adapters in any language, with megabytes to read
+             .body = [problem = std::move(one.problem)](suite::Context& context) {
+               report_words(problem(context.adapter(), static_cast<int>(context.parameters().number("size"))));
+             }});
+}
+
+}  // namespace plumbline::conformance

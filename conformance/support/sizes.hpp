@@ -1,0 +1,33 @@
+// conformance/support/sizes.hpp: checks that ask one operation at sizes from small ones to those of real use.
+//
+// Model   What is right of a world of 8 may be wrong of one of 8,000. A sized check asks its operation at several sizes, which
+//         grow about as a geometric series, and judges each answer by what follows from the question, in time about
+//         proportional to it. largest_sizes.hpp says the largest size of each operation.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/suite/suite.hpp"
+
+namespace plumbline::conformance {
+
+/// What is wrong with the answers at a size; "" when nothing is.
+using JudgeSize = std::function<std::string(suite::Adapter& adapter, int size)>;
+
+struct SizedCheck {
+  const char* operation = "";  // "schedules.check"; the others that the judge asks stand behind it
+  const char* requirement = "";
+  std::vector<int> sizes;
+  JudgeSize problem;
+  const char* convention = "plumbline";
+  const char* part = "";  // of the name, where an operation has several checks
+  std::vector<std::string> others = {};
+};
+
+/// "<component>.sizes.<operation>", with the part and with the convention of another system.
+[[nodiscard]] std::string id_of(const std::string& component, const SizedCheck& one);
+void add_sized_check(suite::Suite& suite, const std::string& component, SizedCheck one);
+
+}  // namespace plumbline::conformance
