@@ -145,7 +145,8 @@ class Comparison {
   }
 
   // `distance` is that of the values in each of the sets.
-  std::string lists_differ(const json& expected, const json& got, double Distances::* distance, const std::string& where) const {
+  std::string lists_differ(const json& expected, const json& got, double Distances::* distance,
+                           const std::string& where) const {
     if (got.size() != expected.size())
       return fmt::format("{} has {} values, it has {}", where, got.size(), expected.size());
     std::size_t beyond = 0;

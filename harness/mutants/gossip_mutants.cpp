@@ -281,6 +281,7 @@ RewriteAnswer never_turning() {
 }
 
 std::vector<Mutant> answer_mutants_of_gossip() {
+  const std::string traced = "gossip.trace.fairscale[algorithm=PushSum,";
   return {
       {"gos.fairscale_without_doubles", "GOSSIP-001", "entries that FairScale's books have twice are dropped",
        "FairScale's add_peers compares numbers with edges, so they stay",
@@ -295,15 +296,16 @@ std::vector<Mutant> answer_mutants_of_gossip() {
        "two modes of one function", "gossip.graph.fairscale_weights[graph=RingGraph]", "", "every graph has weights",
        of_fairscale(plain_as_adjusted)},
       {"gos.estimate_is_numerator", "GOSSIP-004", "the estimate is not divided by the weight",
-       "the weight is not de-biased: equal weights are 1", "gossip.trace.fairscale[algorithm=PushSum,mixing=eager,graph=phone_book]",
-       "gossip.trace.fairscale[algorithm=PushSum,mixing=lazy,graph=NPeerDynamicDirectedExponentialGraph]", "weights of regular graphs with uniform mixing are 1",
+       "the weight is not de-biased: equal weights are 1", traced + "mixing=eager,graph=phone_book]",
+       traced + "mixing=lazy,graph=NPeerDynamicDirectedExponentialGraph]",
+       "weights of regular graphs with uniform mixing are 1",
        results_of("gossip.trace",
                   [](const json&, json& result) {
                     change_rounds(result, [](json& round) { round["debiased"] = round["x"]; });
                   })},
       {"gos.scaled_before_the_sum", "GOSSIP-004", "values are multiplied by their share before they are added",
-       "the same by algebra, and rounded otherwise", "gossip.trace.fairscale[algorithm=PushSum,mixing=lazy,graph=NPeerDynamicDirectedExponentialGraph]",
-       "gossip.trace.fairscale[algorithm=PushSum,mixing=eager,graph=phone_book]", "there it is so",
+       "the same by algebra, and rounded otherwise", traced + "mixing=lazy,graph=NPeerDynamicDirectedExponentialGraph]",
+       traced + "mixing=eager,graph=phone_book]", "there it is so",
        results_of("gossip.trace", scaled_before)},
       {"gos.never_blocks", "GOSSIP-005", "no round of blocking sends is said to hang",
        "sends that are buffered hide it", "gossip.blocking.fairscale[graph=RingGraph]",

@@ -156,7 +156,11 @@ std::optional<std::set<std::string>> AdapterIdentity::convention_names() const {
 }
 
 json AdapterIdentity::claims() const {
-  json claims{{"name", name}, {"version", version}, {"operations", operations}, {"options", options}, {"names_options", names_options}};
+  json claims{{"name", name},
+              {"version", version},
+              {"operations", operations},
+              {"options", options},
+              {"names_options", names_options}};
   if (conventions) claims["conventions"] = *conventions;
   return claims;
 }

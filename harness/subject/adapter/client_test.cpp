@@ -173,9 +173,8 @@ std::string greeting_with(const std::string& fields) {
 
 TEST(AdapterClient, AssumesOfWhoNamesNoValuesOnlyThoseOfTheSystemItself) {
   const auto claims_of = [](const std::string& fields) {
-    return AdapterClient(R"(echo '{"id":1,"result":{"protocol":1,"name":"n","version":"1","ops":["slowmo.trace"])" + fields + "}}'",
-                         kPatient)
-        .claims();
+    const std::string greeting = R"({"protocol":1,"name":"n","version":"1","ops":["slowmo.trace"])" + fields + "}";
+    return AdapterClient("echo '{\"id\":1,\"result\":" + greeting + "}'", kPatient).claims();
   };
   const json silent = claims_of(""), naming = claims_of(R"(,"options":{"slowmo.trace":{"graph":["Hub"]}})");
   EXPECT_EQ(silent.at("names_options"), false);
