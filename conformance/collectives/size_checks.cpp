@@ -35,7 +35,7 @@ JudgeSize ring_sums(const std::string& convention) {
     const json args{{"convention", convention}, {"world_size", ranks}, {"elements", elements}, {"dtype", "float32"},
                     {"op", "all_reduce"},       {"dst", nullptr},      {"group", group},       {"inputs", inputs}};
     return problem_of(adapter, "comm.ring_sum", args,
-                      [&](const json& result) { return first_difference({{"output", output}}, result); });
+                      [&](const json& result) { return first_difference({{"output", output}}, result, "result"); });
   };
 }
 
