@@ -428,10 +428,10 @@ bool CheckRun::take(const suite::PlannedCase& planned, const launch::Outcome& ou
 void CheckRun::announce_hang(const Result& result) {
   constexpr int kAnnounced = 3;
   if (++hangs_ > kAnnounced) return;
-  console_->line(fmt::format("hang {}: {}\n      it is tried once more at the end, alone; {}", title_of(result),
-                             result.reason.substr(0, result.reason.find(';')),
-                             hangs_ < kAnnounced ? "--time-limit SECONDS sets how long a case may take"
-                                                 : "more hangs are not announced; --fail-fast ends a run at the first"));
+  const char* const advice = hangs_ < kAnnounced ? "--time-limit SECONDS sets how long a case may take"
+                                                 : "more hangs are not announced; --fail-fast ends a run at the first";
+  console_->line(fmt::format("hang after {:.1f} s: {}\n      it is tried once more at the end, alone; {}",
+                             result.seconds, title_of(result), advice));
 }
 
 bool CheckRun::wants_another_try(const Result& result) const {

@@ -394,7 +394,7 @@ class Faults(Harness):
         notes = [line["text"] for line in self.lines() if line["type"] == "note"]
         self.assertEqual(notes, ["6 cases that hung are to be tried again; the first 5 are"])
         # A person learns of it before the time is spent once more.
-        announced = [line for line in self.output.splitlines() if line.startswith("hang ")]
+        announced = [line for line in self.output.splitlines() if line.startswith("hang after ")]
         self.assertEqual(len(announced), 3, self.output)
         self.assertIn("--time-limit SECONDS", self.output)
         self.assertIn("--fail-fast ends a run at the first", self.output)

@@ -7,7 +7,8 @@
 // Hangs   When the time is up, ranks that still run are first asked where they stand: by SIGUSR1, if they catch it, then
 //         Python interpreters by SIGABRT, if they catch that (their environment has PYTHONFAULTHANDLER); of others
 //         JobOptions::stacks has the stacks. What each rank recorded last is in the message, too.
-// Skips   A file `unsupported` in the record's folder, or status 77 of all ranks that ended by themselves, is JobUnsupported.
+// Skips   A file `unsupported` in the record's folder, or status 77 of all ranks that ended by themselves, is
+//         JobUnsupported.
 // Threads One run at a time.
 #pragma once
 

@@ -152,8 +152,8 @@ TEST(CauseAmong, IsTheFirstOrOneThatASignalKilledAtTheSameTime) {
 // HARNESS-044@48a2
 TEST_F(JobProgramTest, NamesTheFirstEvenIfAnotherIsKilledLater) {
   const std::string why = failure_of<suite::JobCrashed>(
-      "[ $RANK = 1 ] && touch $PLUMBLINE_RECORD/gone && exit 3; while ! [ -e $PLUMBLINE_RECORD/gone ]; do sleep 0.01; done; "
-      "sleep 0.2; kill -SEGV $$");
+      "[ $RANK = 1 ] && touch $PLUMBLINE_RECORD/gone && exit 3; "
+      "while ! [ -e $PLUMBLINE_RECORD/gone ]; do sleep 0.01; done; sleep 0.2; kill -SEGV $$");
   EXPECT_THAT(why, AllOf(HasSubstr("': rank 1 exited with status 3 after"),
                          HasSubstr("; rank 0 was killed by signal 11 (Segmentation fault)")));
 }
@@ -188,8 +188,8 @@ TEST_F(JobProgramTest, EndsWhatDoesNotEnd) {
 // HARNESS-040@0d89
 TEST_F(JobProgramTest, IsUnsupportedWhereAllRanksSaySo) {
   EXPECT_EQ(failure_of<suite::JobUnsupported>("echo no float16 here >&2; exit 77"), "no float16 here");
-  EXPECT_EQ(failure_of<suite::JobUnsupported>("exit 77", 2), "rank 0 exited with status 77 (it does not support the run) "
-                                                             "without a reason");
+  EXPECT_EQ(failure_of<suite::JobUnsupported>("exit 77", 2),
+            "rank 0 exited with status 77 (it does not support the run) without a reason");
   EXPECT_EQ(failure_of<suite::JobUnsupported>("[ $RANK = 0 ] && echo no pipelines && exit 77; sleep 60", 2),
             "no pipelines")
       << "the others wait for it";

@@ -51,7 +51,8 @@ TEST(InnermostFrames, AreOfPythonsCurrentThread) {
 TEST(InnermostFrames, AreOfTheFirstThreadThatADebuggerShows) {
   const std::string dump =
       "stacks of process 7:\nThread 2 (Thread 0x7f12 (LWP 8) \"sh\"):\n#0  0x0000 in poll () from /lib/libc.so.6\n"
-      "Thread 1 (Thread 0x7f13 (LWP 7) \"sh\"):\n#0  0x00007f in wait4 () from /lib/libc.so.6\n#1  main (argc=1) at a.c:3\n";
+      "Thread 1 (Thread 0x7f13 (LWP 7) \"sh\"):\n#0  0x00007f in wait4 () from /lib/libc.so.6\n"
+      "#1  main (argc=1) at a.c:3\n";
   EXPECT_EQ(innermost_frames(dump), "wait4 < main");
 }
 

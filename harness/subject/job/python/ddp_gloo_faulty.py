@@ -63,7 +63,7 @@ def looks_before_the_sum(model):
 
 def as_rank_0(run):
     twin = object.__new__(ddp_gloo.Run)
-    twin.__dict__.update(run.__dict__, rank=0)
+    twin.__dict__.update(run.__dict__, rank=0, place={**run.place, "data": 0})
     return twin
 
 
