@@ -248,8 +248,9 @@ void ask(Context& context, const char* op, const json& args, const json& expecte
   const std::string words = op + (" " + args.dump().substr(0, 300));
   if (expected.is_null()) {
     const Answer answer = answer_to(context.adapter(), op, args);
-    if (!answer.is_refused())
-      report_words(words + " is refused in the record, here answered: " + answer.result.dump().substr(0, 120));
+    if (!refuses_bad_value(answer, args))
+      report_words(words + " is refused in the record, here " + (answer.is_refused() ? answer.kind : "answered") + ": " +
+                   answer.result.dump().substr(0, 120));
     return;
   }
   const std::string problem =

@@ -237,7 +237,7 @@ void memory_is_kept(Context& context) {
         question["memory"] = least - 1;
         if (least == 0) return {};
         const Answer answer = answer_to(context.adapter(), kMeasured, question);
-        return answer.is_refused()
+        return refuses_bad_value(answer, question)
                    ? ""
                    : fmt::format("memory {}: {} where {} is needed", least - 1, answer.result.dump(), least);
       });

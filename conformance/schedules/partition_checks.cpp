@@ -285,7 +285,8 @@ void ask_as_recorded(Adapter& adapter, const std::string& convention, const std:
   const std::string op = kind == "count_layer_params" ? "schedules.count_layer_params" : "schedules.partition_" + kind;
   const std::string words = op + " " + args.dump().substr(0, 200) + ": ";
   if (one.contains("error")) {
-    if (!answer_to(adapter, op, args).is_refused()) report_words(words + "refused in the record, here answered");
+    if (!refuses_bad_value(answer_to(adapter, op, args), args))
+      report_words(words + "refused in the record, here answered, or unsupported");
     return;
   }
   json expected = json::object();
@@ -386,7 +387,7 @@ void falls_back_to_uniform(Context& context) {
   const Answer of_weights = answer_to(context.adapter(), "schedules.partition_balanced", balanced);
   const Answer of_number = answer_to(context.adapter(), "schedules.partition_uniform", uniform);
   if (items % chunks != 0) {
-    if (!of_weights.is_refused())
+    if (!refuses_bad_value(of_weights, balanced))
       report_words(fmt::format("{} items in {} chunks: {}", items, chunks, of_weights.result.dump()));
     return;
   }

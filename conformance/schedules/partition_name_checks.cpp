@@ -28,8 +28,8 @@ void ask_name_as_recorded(Context& context, const std::string& op, const char* c
   for (const char* field : fields) args[field] = one.at(field);
   const std::string words = fmt::format("{} {}: ", op, args.dump().substr(0, 200));
   if (one.contains("error")) {
-    if (!answer_to(context.adapter(), op, args).is_refused())
-      report_words(words + "refused in the record, here answered");
+    if (!refuses_bad_value(answer_to(context.adapter(), op, args), args))
+      report_words(words + "refused in the record, here answered, or unsupported");
     return;
   }
   for (const char* field : results) expected[field] = one.at(field);
@@ -109,9 +109,9 @@ void dealt_by_weight(Context& context) {
                       [&](const json& by_weight) { return first_difference(by_weight, by_name); });
   }));
   named["method"] = of_colossalai ? "parameters" : "parameter";
-  if (!answer_to(context.adapter(), kMethod, named).is_refused())
+  if (!refuses_bad_value(answer_to(context.adapter(), kMethod, named), named))
     report_words(
-        fmt::format("{}: method {} is answered, which is another system's", convention, named["method"].dump()));
+        fmt::format("{}: method {} is not refused, which is another system's", convention, named["method"].dump()));
 }
 
 // ---- layouts ----

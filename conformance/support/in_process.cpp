@@ -11,6 +11,8 @@
 #include "harness/arms/arms.hpp"
 #include "harness/device/staged.hpp"
 #include "harness/launch/process.hpp"
+#include "harness/subject/adapter/declared.hpp"
+#include "harness/suite/adapter_error.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/device/calls.hpp"
@@ -39,6 +41,12 @@ class FailuresOfThread final : private testing::TestPartResultArray, public test
     } catch (const testing::AssertionException&) {
       // is among the failures
     } catch (const comm::PeerFailed&) {
+      throw;
+    } catch (const suite::UndeclaredQuestion&) {
+      throw;
+    } catch (const suite::UnclaimedQuestion&) {
+      throw;
+    } catch (const suite::UnaskedQuestion&) {
       throw;
     } catch (const std::exception& error) {
       all_.push_back({error.what(), true});
@@ -160,10 +168,20 @@ std::vector<Failure> run_on_devices(const suite::Case& one, const Wrap& wrap) {
 
 std::vector<Failure> run_in_process(const suite::Case& one, suite::Adapter& adapter) {
   FailuresOfThread failures;
-  failures.collect([&] {
-    RankContext context(one, nullptr, &adapter);
-    one.check->body(context);
-  });
+  subject::DeclaredAdapter declared(adapter, one);
+  try {
+    failures.collect([&] {
+      RankContext context(one, nullptr, &declared);
+      one.check->body(context);
+      if (failures.all().empty()) declared.expect_all_asked(subject::DeclaredAdapter::Values::all);
+    });
+  } catch (const suite::UnclaimedQuestion&) {
+    // skipped
+  } catch (const suite::UndeclaredQuestion& question) {
+    return {{question.what, true}};
+  } catch (const suite::UnaskedQuestion& question) {
+    return {{question.what, true}};
+  }
   return failures.all();
 }
 

@@ -316,7 +316,7 @@ Command add_buckets(CLI::App& app, const Program&) {
       ->type_name("FILE");
   command
       ->add_option("--rule", options->rule,
-                   "torch, megatron, colossalai, flat or unfused; with --check, the rule that the plan is held to")
+                   "torch, megatron, colossalai (commit 96780e6), flat or unfused; with --check, the rule that the plan is held to")
       ->capture_default_str();
   command->add_option("--limits", options->limits, "Bytes of torch's buckets, the last for ever: 100, 64KiB, 25MiB")
       ->type_name("LIST")

@@ -623,6 +623,31 @@ class Commands(unittest.TestCase):
         for profile in profiles:
             self.assertRegex(self.done.stdout, rf"\b{profile}\b")
 
+    # HARNESS-050@4079
+    def test_what_an_adapter_claims_is_asked_listed_and_recorded(self):
+        source = Path(__file__).resolve().parents[1] / "subject/adapter/python/sample_adapter.py"
+        adapter = f"{sys.executable} -B {source}"
+        rings = "collectives.adapter.ring_sum[ranks=2]"
+        self.assertEqual(self.run_plumbline("check", "--adapter", adapter, "--list"), 0, self.done.stderr)
+        lines = self.done.stdout.splitlines()
+        self.assertIn(rings, lines)
+        self.assertIn("collectives.adapter.bad_lists[list=empty,ranks=1]  skip: needs operation comm.calls, which the subject "
+                      "does not claim", lines)
+        only_ours = "import runpy, plumbline_adapter as p; serve = p.serve; p.serve = lambda *a, conventions: serve(" \
+                    "*a, conventions={'plumbline': '0.1'}); runpy.run_path('%s', run_name='__main__')" % source
+        ours = f"PYTHONPATH={source.parent} {sys.executable} -B -c \"{only_ours}\""
+        self.assertEqual(self.run_plumbline("check", "--adapter", ours, "--list", "--filter", rings), 0, self.done.stderr)
+        self.assertEqual(self.done.stdout, rings + "  skip: needs convention gloo, which the subject does not claim\n")
+        self.assertEqual(self.run_plumbline("check", "--adapter", adapter, "--filter", rings, "--out", "out"), 0,
+                         self.done.stdout)
+        record = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines()]
+        subject = next(line for line in record if line["type"] == "subject")
+        self.assertEqual(subject["name"], "plumbline sample")
+        self.assertEqual(subject["version"], "1")
+        self.assertEqual(subject["conventions"], {"gloo": "", "plumbline": ""})
+        self.assertEqual(subject["operations"], ["comm.ring_sum"])
+        self.assertEqual(subject["options"], {})
+
     def test_standard_output_that_is_full(self):
         for command in (PASS, ["requirements"], ["doctor"], TOPOLOGY, SCHEDULE, [*SCHEDULE, "--format", "csv"],
                         [*SCHEDULE, "--format", "trace"]):

@@ -200,7 +200,7 @@ void add_dialect_options(CLI::App& command, ScalerCommandOptions& options, CLI::
       add("--min-scale", options.settings.min_scale, "Minimum of those that have one")
           ->check(a_number())
           ->capture_default_str(),
-      add("--max-scale", options.settings.max_scale, "Maximum of ColossalAI's")->check(a_number()),
+      add("--max-scale", options.settings.max_scale, "Maximum of ColossalAI's (commit 96780e6)")->check(a_number()),
       command.add_flag("!--hold-at-minimum", options.settings.raise_at_minimum,
                        "DeepSpeed's holds its minimum and does not give up")};
   for (CLI::Option* setting : settings) setting->excludes(injection)->excludes(published);

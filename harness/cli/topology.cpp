@@ -208,7 +208,7 @@ void add_view_options(CLI::App& command, TopologyOptions& options) {
       .add_option(
           "--convention", options.convention,
           "Whose order of ranks and of creations: plumbline, deepspeed, megatron, colossalai, torch; megatron and "
-          "colossalai put pipe, data and model in their own order")
+          "colossalai (commit 96780e6) put pipe, data and model in their own order")
       ->capture_default_str();
   command.add_option("--ranks-per-node", options.ranks_per_node, "Consecutive ranks that share a node")->type_name("N");
   command

@@ -460,9 +460,12 @@ class Driver {
     } else if (const auto refused = worst(Verdict::refuse); refused != outcome.ranks.end()) {
       outcome.verdict = Verdict::refuse;
       outcome.reason = who(*refused) + first_words(*refused);
+    } else if (const auto unasked = worst(Verdict::missing); unasked != outcome.ranks.end()) {
+      outcome.verdict = Verdict::missing;
+      outcome.reason = first_words(*unasked);
     } else if (const auto skipped = worst(Verdict::skip); skipped != outcome.ranks.end()) {
       outcome.verdict = Verdict::skip;
-      outcome.reason = who(*skipped) + first_words(*skipped);
+      outcome.reason = first_words(*skipped);
     } else if (const auto told = worst_told(); told != outcome.ranks.end()) {
       outcome.verdict = told->verdict;
       outcome.reason = who(*told) + first_words(*told);

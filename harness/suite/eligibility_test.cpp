@@ -20,6 +20,7 @@ class Eligibility : public testing::Test {
   Suite suite_;
 };
 
+// HARNESS-050@4079
 TEST_F(Eligibility, AsksAnAdapterOnlyForConventionsThatItKnows) {
   EXPECT_EQ(lacks({{"operations", {"topology.grid"}}, {"conventions", {"megatron"}}}), "convention deepspeed");
   EXPECT_EQ(lacks({{"operations", {"topology.grid"}}, {"conventions", {"megatron", "deepspeed"}}}), "");
@@ -35,18 +36,27 @@ TEST_F(Eligibility, TakesConventionsWithTheVersionThatEachMeans) {
   EXPECT_EQ(lacks({{"operations", {"topology.grid"}}, {"conventions", {{"deepspeed", "0.19"}}}}), "");
 }
 
+// HARNESS-050@4079
 TEST_F(Eligibility, AsksForOurOwnConventionOnlyWhoClaimsIt) {
   const Check check{.id = "grid.stages", .door = Door::adapter, .operations = {"topology.grid"}, .body = [](Context&) {}};
   const auto lacks_ours = [&](const nlohmann::json& conventions) {
     const auto lack = lacking(suite_, {}, Case{.check = &check, .parameters = {}},
                               {{"operations", {"topology.grid"}}, {"conventions", conventions}});
-    return lack ? lack->what : "";
+    return lack ? lack->what : std::string();
   };
-  EXPECT_EQ(lacks_ours({{"deepspeed", "0.19"}}), "convention plumbline");
-  EXPECT_EQ(lacks_ours(nlohmann::json::array()), "convention plumbline") << "it says that it knows none";
-  EXPECT_EQ(lacks_ours({{"plumbline", ""}}), "");
+  const auto holds = [](const auto& rule) {
+    return rule({{"deepspeed", "0.19"}}) == "convention plumbline" &&
+           rule(nlohmann::json::array()) == "convention plumbline" && rule({{"plumbline", ""}}).empty();
+  };
+  // har.own_convention_of_all: a rule by which every adapter follows our own convention, whatever it claims.
+  const auto own_convention_of_all = [&](const nlohmann::json& conventions) {
+    return lacks_ours(conventions).starts_with("convention") ? std::string() : lacks_ours(conventions);
+  };
+  EXPECT_TRUE(holds(lacks_ours));
+  EXPECT_FALSE(holds(own_convention_of_all)) << "har.own_convention_of_all is found";
 }
 
+// HARNESS-050@4079
 TEST_F(Eligibility, AsksAnAdapterOnlyForValuesOfOptionsThatItHas) {
   const Check check{.id = "bucketing.assign",
                     .door = Door::adapter,

@@ -26,9 +26,11 @@
 #include "harness/record/environment.hpp"
 #include "harness/record/result.hpp"
 #include "harness/subject/adapter/client.hpp"
+#include "harness/subject/adapter/declared.hpp"
 #include "harness/subject/job/job_program.hpp"
 #include "harness/subject/modules.hpp"
 #include "harness/subject/training_module.hpp"
+#include "harness/suite/adapter_error.hpp"
 #include "harness/suite/eligibility.hpp"
 #include "harness/suite/job_error.hpp"
 #include "harness/suite/machine_error.hpp"
@@ -270,6 +272,8 @@ class Worker {
     std::optional<mutants::RewrittenAdapter> rewritten;
     suite::Adapter* adapter = adapter_.get();
     if (const auto* rewrite = change<mutants::RewriteAnswer>()) adapter = &rewritten.emplace(*adapter_, *rewrite);
+    std::optional<subject::DeclaredAdapter> declared;
+    if (adapter != nullptr) adapter = &declared.emplace(*adapter, one);
     const std::string device = command.value("device", "cpu");
     const std::string served = suite::uses_device_memory(*one.check, device) ? device : "cpu";
     const std::shared_ptr<device::Runtime> runtime =
@@ -309,6 +313,7 @@ class Worker {
     const auto body = [&](int rank, comm::Communicator* communicator) {
       RankContext context(shared, rank, communicator, steps());
       one.check->body(context);
+      if (declared) declared->expect_all_asked();
     };
     const auto strays = runner_->run(one.number, [&] { run_ranks(command, under_arm, body); });
     for (const record::Failure& stray : strays) driver_->send({{"type", "stray"}, {"run", run}, {"failure", stray}});
@@ -409,6 +414,16 @@ class Worker {
       body();
     } catch (const testing::AssertionException&) {
       // the collector has it
+    } catch (const suite::UndeclaredQuestion& question) {
+      result.verdict = Verdict::error;  // whatever else there was
+      result.failures = {failure("", question.what)};
+      return;
+    } catch (const suite::UnclaimedQuestion& question) {
+      result.verdict = Verdict::skip;
+      if (collector.failures().empty()) result.failures.push_back(failure("", question.what));
+    } catch (const suite::UnaskedQuestion& question) {
+      result.verdict = Verdict::missing;
+      if (collector.failures().empty()) result.failures.push_back(failure("", question.what));
     } catch (const Unsupported& error) {
       ends(Verdict::refuse, error);  // a legal case
       seat.abort(fmt::format("rank {} was refused: {}", seat.rank(), result.failures.back().message));

@@ -373,8 +373,7 @@ void add_bucketing_operations(AdapterService& service) {
   const Words torch{"plumbline", "torch"}, ours{"plumbline"};
   const ArgumentRow numel{"numel", "list of integer", "elements of each gradient"},
       dtype{"dtype", "text or list of text", "of all, or of each", kRequired,
-            {"f16", "bf16", "f32", "f64", "i32", "i64", "u8", "c32", "c64", "c128", "float16", "bfloat16", "float32",
-             "float64", "int32", "int64", "uint8", "complex32", "complex64", "complex128"}},
+            {"f16", "bf16", "f32", "f64", "i32", "i64", "u8", "c32", "c64", "c128"}},
       device{"device", "text or list of text", "of all, or of each: a kind, or kind:index", R"("cpu")",
              {"cpu", "cuda", "hip", "xla", "xpu", "mps", "meta"}},
       sparse{"expect_sparse_gradient", "list of boolean", "of each gradient; null: none is", kOptional},

@@ -63,17 +63,20 @@ json DeclaredAdapter::ask(const std::string& op, const json& args) {
   }
 }
 
-void DeclaredAdapter::expect_all_asked() const {
+void DeclaredAdapter::expect_all_asked(Values expected) const {
   const auto unasked = [&](const std::string& what) {
     throw suite::UnaskedQuestion{fmt::format("{} ended without having asked {}", one_.id(), what)};
   };
   for (const std::string& operation : operations_)
     if (!asked_operations_.contains(operation)) unasked("operation " + operation);
   for (const auto& [operation, arguments] : options_)
-    for (const auto& [argument, values] : arguments)
+    for (const auto& [argument, values] : arguments) {
+      const auto* asked = values_of(asked_options_, operation, argument);
+      if (asked == nullptr) unasked(fmt::format("{} of {}", argument, operation));
       for (const std::string& value : values)
-        if (const auto* asked = values_of(asked_options_, operation, argument); !asked || !asked->contains(value))
+        if (expected == Values::all && !asked->contains(value))
           unasked(fmt::format("{} {} of {}", argument, value, operation));
+    }
 }
 
 }  // namespace plumbline::subject
