@@ -1527,10 +1527,10 @@ class Commands(unittest.TestCase):
         for empty in ("", "name,elements,dtype\n"):
             (folder / "empty.csv").write_text(empty)
             self.buckets("--gradients", "empty.csv", status=2)
-            self.assertIn("--gradients empty.csv: there is no gradient in it", self.done.stderr)
+            self.assertIn("--gradients empty.csv: it has no gradients", self.done.stderr)
         (folder / "empty.json").write_text("[]")
         self.buckets("--gradients", "empty.json", status=2)
-        self.assertIn("--gradients empty.json: there is no gradient in it", self.done.stderr)
+        self.assertIn("--gradients empty.json: it has no gradients", self.done.stderr)
 
     def test_buckets_as_a_picture(self):
         (Path(self.folder) / "gradients.csv").write_text("name,elements,dtype\na<b,1000000,f32\nb,500000,f32\n")
