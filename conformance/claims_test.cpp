@@ -12,6 +12,7 @@
 #include "conformance/scaler/scaler_checks.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/slowmo/slowmo_checks.hpp"
+#include "conformance/support/component_tests.hpp"
 #include "conformance/support/in_process.hpp"
 #include "conformance/topology/topology_checks.hpp"
 #include "harness/subject/adapter/client.hpp"
@@ -45,7 +46,7 @@ const suite::Suite& whole_suite() {
 std::vector<const suite::Case*> adapter_cases() {
   std::vector<const suite::Case*> cases;
   for (const suite::Case& one : whole_suite().cases())
-    if (one.check->door == suite::Door::adapter) cases.push_back(&one);
+    if (one.check->door == suite::Door::adapter && !is_large(one)) cases.push_back(&one);
   return cases;
 }
 
