@@ -81,7 +81,7 @@ class Agreement : public Operation {
  private:
   static constexpr std::int64_t kApart = 16;  // elements: a cache line
   static std::int64_t place_of(std::size_t flag) { return static_cast<std::int64_t>(flag) * kApart; }
-  void set(std::size_t i, float value) const { memory_.set(place_of(i), value); }
+  void set(std::size_t i, float value) const { memory_.put(place_of(i), 1, std::as_bytes(std::span(&value, 1))); }
   std::size_t count_;
   Memory memory_;
   int tensor_, rank_;

@@ -22,7 +22,7 @@ struct LongRun {
 };
 
 constexpr int kSlowEvery = 4, kElements = 5;
-constexpr double kRate = 0.125;
+constexpr double kLearningRate = 0.125;
 
 // Small numbers that are none of their ranks' mean.
 double gradient_at(int step, int rank, int element) { return ((step * 5 + rank * 3 + element * 7) % 16 - 8) / 8.0; }
@@ -39,7 +39,7 @@ json question_of_run(const LongRun& run, const std::string& convention) {
             {"slowmo_frequency", kSlowEvery},
             {"num_shards", 1},
             {"localsgd_frequency", kSlowEvery},
-            {"optimizer", {{"lr", kRate}, {"momentum", 0}}}};
+            {"optimizer", {{"lr", kLearningRate}, {"momentum", 0}}}};
   json start = json::array();
   for (int element = 0; element < kElements; ++element) start.push_back(first_value(element));
   for (int rank = 0; rank < run.ranks; ++rank) args["ranks"].push_back({{"init_params", start}});
@@ -72,12 +72,12 @@ std::string problem_of_long_run(Adapter& adapter, const LongRun& run, const std:
         const auto at = static_cast<std::size_t>(element);
         auto& column = values[at];
         for (std::size_t rank = 0; rank < ranks; ++rank)
-          column[rank] -= kRate * gradient_at(step, static_cast<int>(rank), element);
+          column[rank] -= kLearningRate * gradient_at(step, static_cast<int>(rank), element);
         if ((step + 1) % kSlowEvery == 0) {
           double mean = std::accumulate(column.begin(), column.end(), 0.0) / run.ranks;
           if (run.slow_momentum > 0) {
-            memory[at] = run.slow_momentum * memory[at] + (slow[at] - mean) / kRate;
-            mean = slow[at] -= kRate * memory[at];
+            memory[at] = run.slow_momentum * memory[at] + (slow[at] - mean) / kLearningRate;
+            mean = slow[at] -= kLearningRate * memory[at];
           }
           std::ranges::fill(column, mean);
         }
