@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "conformance/suite.hpp"
+#include "conformance/support/component_tests.hpp"
 #include "conformance/support/in_process.hpp"
 #include "harness/subject/adapter/client.hpp"
 #include "harness/subject/adapter/declared.hpp"
@@ -27,7 +28,7 @@ const suite::Suite& whole_suite() {
 std::vector<const suite::Case*> adapter_cases() {
   std::vector<const suite::Case*> cases;
   for (const suite::Case& one : whole_suite().cases())
-    if (one.check->door == suite::Door::adapter) cases.push_back(&one);
+    if (one.check->door == suite::Door::adapter && !is_large(one)) cases.push_back(&one);
   return cases;
 }
 

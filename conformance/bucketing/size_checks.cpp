@@ -386,16 +386,22 @@ std::string agreeing_ranks(Adapter& adapter, int gradients) {
 void add_bucket_size_checks(suite::Suite& suite) {
   const auto add = [&](SizedCheck one) { add_sized_check(suite, "bucketing", std::move(one)); };
   const std::vector<int> gradients{10, 300, 4567, 100'000}, told{20, 300, 4567, 20'000};
-  add({"bucketing.assign", "BUCKET-003@22b3", gradients, assigned_gradients("plumbline")});
-  add({"bucketing.assign", "BUCKET-010@20b2", gradients, assigned_gradients("torch"), "torch"});
+  add(asking({{"device", {"cpu"}}, {"dtype", {"f16", "f32"}}},
+             {"bucketing.assign", "BUCKET-003@22b3", gradients, assigned_gradients("plumbline")}));
+  add(asking({{"device", {"cpu"}}, {"dtype", {"f16", "f32"}}},
+             {"bucketing.assign", "BUCKET-010@20b2", gradients, assigned_gradients("torch"), "torch"}));
   add({"bucketing.capacity_config", "BUCKET-041@7f9d", {3, 40, 1000, 10'000}, many_caps("plumbline")});
   add({"bucketing.capacity_config", "BUCKET-011@254e", {3, 40, 1000, 10'000}, many_caps("torch"), "torch"});
-  add({"bucketing.ddp_runs", "BUCKET-013@79ff", gradients, launched_buckets("plumbline")});
-  add({"bucketing.ddp_runs", "BUCKET-012@6980", gradients, launched_buckets("torch"), "torch"});
+  add(asking({{"device", {"cpu"}}, {"dtype", {"f32"}}},
+             {"bucketing.ddp_runs", "BUCKET-013@79ff", gradients, launched_buckets("plumbline")}));
+  add(asking({{"device", {"cpu"}}, {"dtype", {"f32"}}},
+             {"bucketing.ddp_runs", "BUCKET-012@6980", gradients, launched_buckets("torch"), "torch"}));
   add({"bucketing.layout", "BUCKET-017@a094", gradients, padded_layout("plumbline")});
   add({"bucketing.layout", "BUCKET-021@6583", gradients, padded_layout("megatron"), "megatron"});
-  add({"bucketing.flatten", "BUCKET-024@142c", gradients, flat_buffers});
-  add({"bucketing.flatten", "BUCKET-026@2639", gradients, flat_buffers_of_colossalai, "colossalai"});
+  add(asking({{"device", {"cpu"}}, {"dtype", {"f32"}}},
+             {"bucketing.flatten", "BUCKET-024@142c", gradients, flat_buffers}));
+  add(asking({{"device", {"cpu"}}, {"dtype", {"f32"}}},
+             {"bucketing.flatten", "BUCKET-026@2639", gradients, flat_buffers_of_colossalai, "colossalai"}));
   add({"bucketing.check", "BUCKET-028@7a15", {20, 300, 4567, 100'000}, accepted_plan});
   add({"bucketing.check", "BUCKET-029@ab70", told, overlap_is_named, "plumbline", "overlap"});
   add({"bucketing.read", "BUCKET-028@7a15", told, read_plan});

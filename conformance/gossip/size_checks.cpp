@@ -239,19 +239,31 @@ void add_gossip_size_checks(suite::Suite& suite) {
   const auto add = [&](SizedCheck one) { add_sized_check(suite, "gossip", std::move(one)); };
   const std::vector<int> nodes{8, 60, 334, 1024}, books{8, 60, 334, 1024, 1'000'002}, threads{4, 12, 33, 64};
   const char* const exponential = "NPeerDynamicDirectedExponentialGraph";
-  add({"gossip.graph", "GOSSIP-015@92e6", books, exponential_graph("plumbline", "n-peer-exponential")});
-  add({"gossip.graph", "GOSSIP-002@84b3", nodes, exponential_graph("fairscale", exponential), "fairscale"});
-  add({"gossip.blocking", "GOSSIP-018@56f8", nodes,
-       blocking_rounds("plumbline", "bipartite-exponential", "n-peer-exponential")});
-  add({"gossip.blocking", "GOSSIP-005@ef28", nodes,
-       blocking_rounds("fairscale", "DynamicBipartiteExponentialGraph", exponential), "fairscale"});
-  add({"gossip.trace", "GOSSIP-031@75ef", threads, traced_values("plumbline", "n-peer-exponential")});
-  add({"gossip.trace", "GOSSIP-004@c7a7", threads, traced_values("fairscale", exponential), "fairscale"});
-  add({"gossip.simulate", "GOSSIP-028@c54f", {8, 60, 1024, 65'536}, simulated_values});
-  add({"gossip.topology", "GOSSIP-022@59eb", nodes, whole_matrix("plumbline", "n-peer-exponential", {1})});
-  add({"gossip.topology", "GOSSIP-006@84ac", nodes, whole_matrix("bluefog", "RingGraph", {1, -1}), "bluefog"});
-  add({"gossip.turns", "GOSSIP-007@5d45", nodes, one_peer_turns, "bluefog"});
-  add({"gossip.spectrum", "GOSSIP-023@a729", nodes, closed_rates});
+  add(asking({{"graph", {"n-peer-exponential"}}},
+             {"gossip.graph", "GOSSIP-015@92e6", books, exponential_graph("plumbline", "n-peer-exponential")}));
+  add(asking({{"graph", {exponential}}},
+             {"gossip.graph", "GOSSIP-002@84b3", nodes, exponential_graph("fairscale", exponential), "fairscale"}));
+  add(asking({{"graph", {"bipartite-exponential", "n-peer-exponential"}}},
+             {"gossip.blocking", "GOSSIP-018@56f8", nodes,
+              blocking_rounds("plumbline", "bipartite-exponential", "n-peer-exponential")}));
+  add(asking({{"graph", {"DynamicBipartiteExponentialGraph", exponential}}},
+             {"gossip.blocking", "GOSSIP-005@ef28", nodes,
+              blocking_rounds("fairscale", "DynamicBipartiteExponentialGraph", exponential), "fairscale"}));
+  add(asking(
+      {{"algorithm", {"PushSum"}}, {"dtype", {"float64"}}, {"graph", {"n-peer-exponential"}}, {"mixing", {"uniform"}}},
+      {"gossip.trace", "GOSSIP-031@75ef", threads, traced_values("plumbline", "n-peer-exponential")}));
+  add(asking({{"algorithm", {"PushSum"}}, {"dtype", {"float64"}}, {"graph", {exponential}}, {"mixing", {"uniform"}}},
+             {"gossip.trace", "GOSSIP-004@c7a7", threads, traced_values("fairscale", exponential), "fairscale"}));
+  add(asking({{"graph", {"n-peer-exponential"}}, {"mixing", {"uniform"}}},
+             {"gossip.simulate", "GOSSIP-028@c54f", {8, 60, 1024, 65'536}, simulated_values}));
+  add(asking({{"topology", {"n-peer-exponential"}}, {"args.mixing", {"uniform"}}},
+             {"gossip.topology", "GOSSIP-022@59eb", nodes, whole_matrix("plumbline", "n-peer-exponential", {1})}));
+  add(asking({{"topology", {"RingGraph"}}},
+             {"gossip.topology", "GOSSIP-006@84ac", nodes, whole_matrix("bluefog", "RingGraph", {1, -1}), "bluefog"}));
+  add(asking({{"generator", {"GetDynamicOnePeerSendRecvRanks"}}, {"topology", {"ExponentialTwoGraph"}}},
+             {"gossip.turns", "GOSSIP-007@5d45", nodes, one_peer_turns, "bluefog"}));
+  add(asking({{"graph", {"complete", "ring"}}, {"mixing", {"uniform"}}},
+             {"gossip.spectrum", "GOSSIP-023@a729", nodes, closed_rates}));
 }
 
 }  // namespace plumbline::conformance

@@ -191,7 +191,7 @@ JudgeSize many_optimizers(const std::string& convention) {
     for (int rank = 0; rank < ranks; ++rank) args["params0"].push_back({{1.0, 1.0}, {1.0}});
     json expected = json::array();
     for (int step = 0; step < steps; ++step) {
-      const bool found = step % 3 == 1;
+      const bool found = rule.scale >= 128 || (rule.scale > 8 && step % 7 == 3);
       const double before = rule.scale, gradient = step % 2 == 0 ? 0.25 : -0.25;
       json asked = json::array(), rows = json::array();
       rule.step(found);
@@ -281,24 +281,34 @@ JudgeSize norms_of_ranks(const std::string& convention) {
 void add_scaler_size_checks(suite::Suite& suite) {
   const auto add = [&](SizedCheck one) { add_sized_check(suite, "scaler", std::move(one)); };
   const std::vector<int> steps{20, 300, 4567, 30'000};
-  add({kTrace, "SCALER-002@af0f", {20, 300, 4567, 10'000}, long_torch_trace("plumbline")});
-  add({kTrace, "SCALER-014@3b02", {20, 300, 4567, 10'000}, long_torch_trace("torch"), "torch"});
+  add(asking({{"dtype", {"float32"}}},
+             {kTrace, "SCALER-002@af0f", {20, 300, 4567, 10'000}, long_torch_trace("plumbline")}));
+  add(asking({{"dtype", {"float32"}}},
+             {kTrace, "SCALER-014@3b02", {20, 300, 4567, 10'000}, long_torch_trace("torch"), "torch"}));
   add({kTrace, "SCALER-025@e73a", steps, long_trace<ScaleWithChances>("megatron"), "megatron"});
   add({kTrace, "SCALER-026@ce91", steps, long_trace<ScaleWithChances>("colossalai"), "colossalai"});
-  add({kTrace, "SCALER-034@c992", steps, long_trace<ScaleWithWindow>("deepspeed"), "deepspeed"});
+  add(asking({{"scaler", {"DynamicLossScaler"}}},
+             {kTrace, "SCALER-034@c992", steps, long_trace<ScaleWithWindow>("deepspeed"), "deepspeed"}));
   add({"scaler.found_inf", "SCALER-040@d647", {12, 60, 1001, 65'536}, many_decisions("plumbline")});
   add({"scaler.found_inf", "SCALER-045@2e7d", {12, 60, 1001, 65'536}, many_decisions("colossalai"), "colossalai"});
   add({"scaler.fp16_optimizer", "SCALER-082@214f", {10, 100, 600}, many_optimizers("plumbline")});
   add({"scaler.fp16_optimizer", "SCALER-076@dbaa", {10, 100, 600}, many_optimizers("colossalai"), "colossalai"});
-  add({"scaler.clip_grad_norm", "SCALER-051@2d66", {12, 500, 7000, 100'000}, long_norms("plumbline")});
-  add({"scaler.clip_grad_norm", "SCALER-053@ff43", {12, 500, 7000, 100'000}, long_norms("torch"), "torch"});
-  add({"scaler.clip_grad_norm", "SCALER-081@4d77", {10, 300, 5000}, norms_of_ranks("plumbline"), "plumbline", "ranks"});
-  add({"scaler.clip_grad_norm",
-       "SCALER-080@a2d6",
-       {10, 300, 5000},
-       norms_of_ranks("colossalai"),
-       "colossalai",
-       "ranks"});
+  add(asking({{"dtype", {"float32"}}, {"form", {"gradients"}}},
+             {"scaler.clip_grad_norm", "SCALER-051@2d66", {12, 500, 7000, 100'000}, long_norms("plumbline")}));
+  add(asking({{"dtype", {"float32"}}, {"form", {"gradients"}}},
+             {"scaler.clip_grad_norm", "SCALER-053@ff43", {12, 500, 7000, 100'000}, long_norms("torch"), "torch"}));
+  add(asking({{"dtype", {"float32"}}, {"form", {"ranks"}}}, {"scaler.clip_grad_norm",
+                                                             "SCALER-081@4d77",
+                                                             {10, 300, 5000},
+                                                             norms_of_ranks("plumbline"),
+                                                             "plumbline",
+                                                             "ranks"}));
+  add(asking({{"form", {"ranks"}}}, {"scaler.clip_grad_norm",
+                                     "SCALER-080@a2d6",
+                                     {10, 300, 5000},
+                                     norms_of_ranks("colossalai"),
+                                     "colossalai",
+                                     "ranks"}));
 }
 
 }  // namespace plumbline::conformance

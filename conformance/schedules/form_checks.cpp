@@ -605,22 +605,15 @@ JudgeSize long_streams(const std::string& convention) {
   };
 }
 
-JudgeSize long_traces(const std::string& convention, const char* single, const char* several) {
+JudgeSize long_traces(const std::string& convention, const std::string& schedule, int chunks) {
   return [=](suite::Adapter& adapter, int micro_batches) {
-    for (const auto& [schedule, chunks] : {std::pair(single, 1), std::pair(several, 2)}) {
-      if (chunks > 1 && micro_batches == sizes_of_plans().back()) continue;  // takes as long as all others
-      const PlanShape shape{.schedule = schedule,
-                            .ranks = ranks_of_size(micro_batches),
-                            .micro_batches = micro_batches,
-                            .chunks = chunks};
-      const json args{{"convention", convention}, {"schedule", schedule},      {"pp", shape.ranks},
-                      {"forward_only", false},    {"stages_per_rank", chunks}, {"microbatches", micro_batches}};
-      const std::string words = problem_of(adapter, "schedules.trace", args, [&](const json& result) {
-        return problem_of_reading([&] { return Traces(result.at("trace"), shape, false).problem(); });
-      });
-      if (!words.empty()) return fmt::format("{}: {}", schedule, words);
-    }
-    return std::string();
+    const PlanShape shape{
+        .schedule = schedule, .ranks = ranks_of_size(micro_batches), .micro_batches = micro_batches, .chunks = chunks};
+    const json args{{"convention", convention}, {"schedule", schedule},      {"pp", shape.ranks},
+                    {"forward_only", false},    {"stages_per_rank", chunks}, {"microbatches", micro_batches}};
+    return problem_of(adapter, "schedules.trace", args, [&](const json& result) {
+      return problem_of_reading([&] { return Traces(result.at("trace"), shape, false).problem(); });
+    });
   };
 }
 
@@ -664,18 +657,41 @@ void add_form_checks(suite::Suite& suite) {
         {"backward_first", "weight_gradient_first", "lost_forward", "lost_weight_gradient", "two_places",
          "unknown_stage", "too_few_ranks", "circle", "no_action"}}},
       does_not_load);
-  const auto add_sizes = [&](const char* operation, const char* requirement, JudgeSize judge,
-                             const char* convention = "plumbline") {
-    add_sized_check(suite, "schedules", {operation, requirement, sizes_of_plans(), std::move(judge), convention});
+  const auto add_streams = [&](const char* requirement, const char* convention) {
+    const char* const stream = "schedules.instruction_stream";
+    add_sized_check(suite, "schedules",
+                    {stream,
+                     requirement,
+                     sizes_of_plans(),
+                     long_streams(convention),
+                     convention,
+                     "",
+                     {},
+                     {{stream, {{"schedule", {"TrainSchedule", "InferenceSchedule"}}}}}});
   };
-  const char *const stream = "schedules.instruction_stream", *const trace = "schedules.trace";
-  add_sizes(stream, "SCHED-114@f6a0", long_streams("plumbline"));
-  add_sizes(stream, "SCHED-029@7209", long_streams("deepspeed"), "deepspeed");
-  add_sizes(stream, "SCHED-030@562c", long_streams("deepspeed-0.6"), "deepspeed-0.6");
-  add_sizes(trace, "SCHED-115@7cc7", long_traces("plumbline", "1F1B", "interleaved"));
-  add_sizes(trace, "SCHED-032@30ff", long_traces("megatron", "1F1B", "interleaved"), "megatron");
-  add_sizes(trace, "SCHED-031@175c", long_traces("colossalai", "PipelineSchedule", "InterleavedPipelineSchedule"),
-            "colossalai");
+  add_streams("SCHED-114@f6a0", "plumbline");
+  add_streams("SCHED-029@7209", "deepspeed");
+  add_streams("SCHED-030@562c", "deepspeed-0.6");
+  const auto add_traces = [&](const char* requirement, const char* convention, const char* single,
+                              const char* several) {
+    const char* const trace = "schedules.trace";
+    const std::vector<int>& all = sizes_of_plans();
+    for (const auto& [schedule, chunks, sizes, part] :
+         {std::tuple(single, 1, all, ""),
+          std::tuple(several, 2, std::vector<int>(all.begin(), all.end() - 1), "chunks")})
+      add_sized_check(suite, "schedules",
+                      {trace,
+                       requirement,
+                       sizes,
+                       long_traces(convention, schedule, chunks),
+                       convention,
+                       part,
+                       {},
+                       {{trace, {{"schedule", {schedule}}}}}});
+  };
+  add_traces("SCHED-115@7cc7", "plumbline", "1F1B", "interleaved");
+  add_traces("SCHED-032@30ff", "megatron", "1F1B", "interleaved");
+  add_traces("SCHED-031@175c", "colossalai", "PipelineSchedule", "InterleavedPipelineSchedule");
 }
 
 }  // namespace plumbline::conformance

@@ -23,6 +23,8 @@ using suite::Adapter;
 
 namespace {
 
+const char* const kGenerate = "schedules.generate";
+
 std::size_t index(int number) { return static_cast<std::size_t>(number); }
 
 // ---- one walk over a plan ----
@@ -174,8 +176,8 @@ std::string problem_of_generated(Adapter& adapter, const PlanShape& shape, const
                                  const JudgePlan& judge) {
   json args = question_of(shape);
   args["convention"] = convention;
-  const std::string problem = problem_of(adapter, "schedules.generate", args,
-                                         [&](const json& result) { return problem_of_answer(result, shape, judge); });
+  const std::string problem =
+      problem_of(adapter, kGenerate, args, [&](const json& result) { return problem_of_answer(result, shape, judge); });
   return problem.empty() ? "" : text_of(shape) + ": " + problem;
 }
 
@@ -188,13 +190,11 @@ std::string problem_of_course(const PlanShape& shape, const Schedule& schedule) 
 struct SizedPlan {
   const char* schedule = "";
   int chunks = 1;
-  bool is_short = false;  // not asked at the largest size, which takes as long as all others
 };
 
 JudgeSize generated_plans(const std::string& convention, std::vector<SizedPlan> plans) {
   return [convention, plans = std::move(plans)](Adapter& adapter, int micro_batches) {
-    for (const auto& [schedule, chunks, is_short] : plans) {
-      if (is_short && micro_batches == sizes_of_plans().back()) continue;
+    for (const auto& [schedule, chunks] : plans) {
       const std::string words =
           problem_of_generated(adapter, plan_shape(schedule, micro_batches, chunks), convention, problem_of_course);
       if (!words.empty()) return words;
@@ -619,28 +619,35 @@ JudgeSize placed_stages(const std::string& convention) {
 void add_plan_size_checks(suite::Suite& suite) {
   const auto add = [&](SizedCheck one) { add_sized_check(suite, "schedules", std::move(one)); };
   const std::vector<int>& plans = sizes_of_plans();
-  const std::vector<SizedPlan> ours{{"1f1b"},
-                                    {"gpipe"},
-                                    {"interleaved", 8},
-                                    {"looped-bfs", 2, true},
-                                    {"zb-h1", 1, true},
-                                    {"zb-h2", 1, true},
-                                    {"interleaved-zero-bubble", 2, true},
-                                    {"zbv", 2},
-                                    {"v-half", 2, true},
-                                    {"v-min", 2, true},
-                                    {"dualpipev", 2, true},
-                                    {"forward-only", 2, true}};
-  const std::vector<SizedPlan> of_torch{{"ScheduleGPipe", 1, true},
-                                        {"Schedule1F1B"},
-                                        {"ScheduleInterleaved1F1B", 2, true},
-                                        {"ScheduleLoopedBFS", 2, true},
-                                        {"ScheduleInterleavedZeroBubble", 2, true},
-                                        {"ScheduleZBVZeroBubble", 2, true},
-                                        {"ScheduleDualPipeV", 2, true}};
-  add({"schedules.generate", "SCHED-015@76d8", plans, generated_plans("plumbline", ours)});
-  add({"schedules.generate", "SCHED-024@4066", plans, generated_plans("torch", of_torch), "torch"});
-  add({"schedules.generate", "SCHED-023@ab31", plans, kept_activations, "plumbline", "kept"});
+  // At the largest size, a few; all of them together take too long there.
+  const std::vector<int> shorter(plans.begin(), plans.end() - 1);
+  const std::vector<SizedPlan> ours{{"1f1b"}, {"gpipe"}, {"interleaved", 8}, {"zbv", 2}},
+      others{{"looped-bfs", 2}, {"zb-h1"},    {"zb-h2"},        {"interleaved-zero-bubble", 2},
+             {"v-half", 2},     {"v-min", 2}, {"dualpipev", 2}, {"forward-only", 2}},
+      of_torch{{"ScheduleGPipe"}, {"Schedule1F1B"}},
+      others_of_torch{{"ScheduleInterleaved1F1B", 2},
+                      {"ScheduleLoopedBFS", 2},
+                      {"ScheduleInterleavedZeroBubble", 2},
+                      {"ScheduleZBVZeroBubble", 2},
+                      {"ScheduleDualPipeV", 2}};
+  const auto add_generated = [&](const char* requirement, const std::vector<int>& sizes, std::vector<SizedPlan> asked,
+                                 const char* convention, const char* part) {
+    suite::OptionValues options;
+    for (const SizedPlan& one : asked) options[kGenerate]["schedule"].insert(one.schedule);
+    add({kGenerate, requirement, sizes, generated_plans(convention, std::move(asked)), convention, part, {}, options});
+  };
+  add_generated("SCHED-015@76d8", plans, ours, "plumbline", "");
+  add_generated("SCHED-015@76d8", shorter, others, "plumbline", "others");
+  add_generated("SCHED-024@4066", plans, of_torch, "torch", "");
+  add_generated("SCHED-024@4066", shorter, others_of_torch, "torch", "others");
+  add({kGenerate,
+       "SCHED-023@ab31",
+       plans,
+       kept_activations,
+       "plumbline",
+       "kept",
+       {},
+       {{kGenerate, {{"schedule", {"1f1b", "interleaved"}}}}}});
   add({"schedules.lower", "SCHED-033@cabe", plans, lowered_plans("plumbline")});
   add({"schedules.lower", "SCHED-025@d54d", plans, lowered_plans("torch"), "torch"});
   add({"schedules.load_csv", "SCHED-116@6e30", plans, loaded_plans("plumbline")});
@@ -649,36 +656,44 @@ void add_plan_size_checks(suite::Suite& suite) {
   add({"schedules.check", "SCHED-040@369b", plans, lost_action, "plumbline", "lost"});
   add({"schedules.check", "SCHED-041@f9e7", plans, early_action, "plumbline", "early"});
   add({"schedules.simulate", "SCHED-046@8b65", plans, simulated_plans});
-  add({"schedules.partition_costs", "SCHED-110@8f03", plans, costs_of_equal_layers});
+  add(asking({{"schedule", {"1f1b"}}}, {"schedules.partition_costs", "SCHED-110@8f03", plans, costs_of_equal_layers}));
   const std::vector<int> items{30, 487, 4096, 100'003}, weighed{30, 487, 2050, 10'007}, stages{8, 60, 512, 4096};
   const char* const uniform = "schedules.partition_uniform";
-  add({uniform, "SCHED-002@2812", items, even_partitions});
-  add({uniform, "SCHED-010@fb91", items, even_partitions_of_deepspeed, "deepspeed"});
-  add({uniform, "SCHED-011@370f", items, even_partitions_of_deepspeed06, "deepspeed-0.6"});
-  add({uniform, "SCHED-008@684c", items, even_partitions_of_colossalai, "colossalai"});
+  add(asking({{"form", {"num_parts"}}}, {uniform, "SCHED-002@2812", items, even_partitions}));
+  add(asking({{"form", {"num_parts"}}}, {uniform, "SCHED-010@fb91", items, even_partitions_of_deepspeed, "deepspeed"}));
+  add(asking({{"form", {"num_parts"}}},
+             {uniform, "SCHED-011@370f", items, even_partitions_of_deepspeed06, "deepspeed-0.6"}));
+  add(asking({{"form", {"pp"}}}, {uniform, "SCHED-008@684c", items, even_partitions_of_colossalai, "colossalai"}));
   const char* const balanced = "schedules.partition_balanced";
-  add({balanced, "SCHED-006@45f2", weighed, balanced_blocks(balanced, "plumbline", "weights", "num_parts")});
-  add({balanced,
-       "SCHED-010@fb91",
-       {30, 170, 512},
-       balanced_blocks(balanced, "deepspeed", "weights", "num_parts"),
-       "deepspeed"});
-  add({balanced, "SCHED-011@370f", weighed, balanced_blocks(balanced, "deepspeed-0.6", "weights", "num_parts"),
-       "deepspeed-0.6"});
-  add({balanced, "SCHED-008@684c", weighed, balanced_blocks_of_colossalai, "colossalai"});
+  add(asking({{"form", {"num_parts"}}},
+             {balanced, "SCHED-006@45f2", weighed, balanced_blocks(balanced, "plumbline", "weights", "num_parts")}));
+  add(asking({{"form", {"num_parts"}}}, {balanced,
+                                         "SCHED-010@fb91",
+                                         {30, 170, 512},
+                                         balanced_blocks(balanced, "deepspeed", "weights", "num_parts"),
+                                         "deepspeed"}));
+  add(asking({{"form", {"num_parts"}}},
+             {balanced, "SCHED-011@370f", weighed, balanced_blocks(balanced, "deepspeed-0.6", "weights", "num_parts"),
+              "deepspeed-0.6"}));
+  add(asking({{"form", {"pp"}}}, {balanced, "SCHED-008@684c", weighed, balanced_blocks_of_colossalai, "colossalai"}));
   const char* const optimal = "schedules.partition_optimal";
   add({optimal, "SCHED-006@45f2", weighed, balanced_blocks(optimal, "plumbline", "weights", "parts")});
   const char* const method = "schedules.partition_method";
-  add({method, "SCHED-100@c059", {30, 170, 512}, by_method("deepspeed", "uniform", "parameters"), "deepspeed"});
-  add({method, "SCHED-102@d08c", weighed, by_method("colossalai", "layer", "parameter"), "colossalai"});
-  add({method, "SCHED-102@d08c", weighed, by_method("deepspeed-0.6", "uniform", "parameters"), "deepspeed-0.6"});
+  add(asking({{"method", {"parameters", "uniform"}}},
+             {method, "SCHED-100@c059", {30, 170, 512}, by_method("deepspeed", "uniform", "parameters"), "deepspeed"}));
+  add(asking({{"method", {"parameter"}}},
+             {method, "SCHED-102@d08c", weighed, by_method("colossalai", "layer", "parameter"), "colossalai"}));
+  add(asking({{"method", {"parameters"}}}, {method, "SCHED-102@d08c", weighed,
+                                            by_method("deepspeed-0.6", "uniform", "parameters"), "deepspeed-0.6"}));
   add({"schedules.pipeline_layout", "SCHED-103@540b", stages, laid_out, "megatron"});
   add({"schedules.partition_counted", "SCHED-106@5812", stages, counted_ends("plumbline")});
   add({"schedules.partition_counted", "SCHED-105@cb2b", stages, counted_ends("megatron"), "megatron"});
   add({"schedules.partition_measured", "SCHED-107@0803", {30, 487, 2050}, measured_blocks});
   add({"schedules.count_layer_params", "SCHED-012@dab7", {8, 100, 1001, 10'000}, counted_layers});
-  add({"schedules.stage_to_rank", "SCHED-113@3d64", stages, placed_stages("plumbline")});
-  add({"schedules.stage_to_rank", "SCHED-028@1cb6", stages, placed_stages("torch"), "torch"});
+  add(asking({{"style", {"loop", "v"}}},
+             {"schedules.stage_to_rank", "SCHED-113@3d64", stages, placed_stages("plumbline")}));
+  add(asking({{"style", {"loop", "v"}}},
+             {"schedules.stage_to_rank", "SCHED-028@1cb6", stages, placed_stages("torch"), "torch"}));
 }
 
 }  // namespace plumbline::conformance

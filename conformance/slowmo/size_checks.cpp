@@ -107,9 +107,12 @@ JudgeSize long_runs(const std::string& convention, double slow_momentum) {
 void add_slowmo_size_checks(suite::Suite& suite) {
   const auto add = [&](SizedCheck one) { add_sized_check(suite, "slowmo", std::move(one)); };
   const std::vector<int> ranks{2, 6, 17, 64};
-  add({"slowmo.trace", "SLOWMO-013@c74b", ranks, long_runs("plumbline", 0.5)});
-  add({"slowmo.trace", "SLOWMO-010@041c", ranks, long_runs("plumbline", 0), "plumbline", "averages"});
-  add({"slowmo.trace", "SLOWMO-001@d10d", ranks, long_runs("fairscale", 0), "fairscale"});
+  add(asking({{"base", {"localsgd"}}, {"mixing", {"uniform"}}, {"optimizer.name", {"sgd"}}},
+             {"slowmo.trace", "SLOWMO-013@c74b", ranks, long_runs("plumbline", 0.5)}));
+  add(asking({{"base", {"localsgd"}}, {"mixing", {"uniform"}}, {"optimizer.name", {"sgd"}}},
+             {"slowmo.trace", "SLOWMO-010@041c", ranks, long_runs("plumbline", 0), "plumbline", "averages"}));
+  add(asking({{"base", {"localsgd"}}, {"mixing", {"uniform"}}, {"optimizer.name", {"sgd"}}},
+             {"slowmo.trace", "SLOWMO-001@d10d", ranks, long_runs("fairscale", 0), "fairscale"}));
 }
 
 }  // namespace plumbline::conformance

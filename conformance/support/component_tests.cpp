@@ -20,6 +20,11 @@ const suite::Case& case_named(const suite::Suite& suite, const std::string& id) 
   return *found;
 }
 
+bool is_large(const suite::Case& one) {
+  return one.check->id.find(".sizes.") != std::string::npos &&
+         one.parameters.text("size") != one.check->axes.front().values.front();
+}
+
 suite::Adapter& reference_adapter() {
   static const std::unique_ptr<suite::Adapter> adapter = subject::open_adapter("reference");
   return *adapter;

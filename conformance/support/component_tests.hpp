@@ -12,6 +12,8 @@ namespace plumbline::conformance {
 [[nodiscard]] suite::Suite suite_of(void (*add)(suite::Suite&));
 /// The case of that id. Throws NotFound.
 [[nodiscard]] const suite::Case& case_named(const suite::Suite& suite, const std::string& id);
+/// Whether a sized check (sizes.hpp) asks more than at its smallest size: the same questions, which take long.
+[[nodiscard]] bool is_large(const suite::Case& one);
 /// The reference behind the adapter door, opened once.
 [[nodiscard]] suite::Adapter& reference_adapter();
 

@@ -7,6 +7,11 @@
 
 namespace plumbline::conformance {
 
+SizedCheck asking(suite::OptionValues::mapped_type values, SizedCheck one) {
+  one.options[one.operation] = std::move(values);
+  return one;
+}
+
 std::string id_of(const std::string& component, const SizedCheck& one) {
   const std::string operation = one.operation;
   std::string name = operation.substr(operation.find('.') + 1), convention = one.convention;
@@ -16,22 +21,25 @@ std::string id_of(const std::string& component, const SizedCheck& one) {
   return component + ".sizes." + name;
 }
 
-void add_sized_check(suite::Suite& suite, const std::string& component, SizedCheck one) {
+void add_sized_check(suite::Suite& suite, const std::string& component, SizedCheck one,
+                     const std::source_location& where) {
   suite::Axis sizes{"size", {}};
   for (const int size : one.sizes) sizes.values.push_back(std::to_string(size));
   std::vector<std::string> operations{one.operation};
   operations.insert(operations.end(), one.others.begin(), one.others.end());
-  const std::string convention = one.convention;
   suite.add({.id = id_of(component, one),
              .verifies = {one.requirement},
              .door = suite::Door::adapter,
              .axes = {std::move(sizes)},
              .operations = std::move(operations),
-             .convention = convention == "plumbline" ? "" : convention,
+             .convention = one.convention,
+             .options = [options = std::move(one.options)](const suite::Parameters&) { return options; },
              .limit = std::chrono::seconds(60),  // of adapters in any language, with megabytes to read
-             .body = [problem = std::move(one.problem)](suite::Context& context) {
-               report_words(problem(context.adapter(), static_cast<int>(context.parameters().number("size"))));
-             }});
+             .body =
+                 [problem = std::move(one.problem)](suite::Context& context) {
+                   report_words(problem(context.adapter(), static_cast<int>(context.parameters().number("size"))));
+                 }},
+            where);
 }
 
 }  // namespace plumbline::conformance

@@ -2,10 +2,11 @@
 //
 // Model   What is right of a world of 8 may be wrong of one of 8,000. A sized check asks its operation at several sizes, which
 //         grow about as a geometric series, and judges each answer by what follows from the question, in time about
-//         proportional to it. largest_sizes.hpp says the largest size of each operation.
+//         proportional to it. The table in largest_sizes_test.cpp says the largest size of each check.
 #pragma once
 
 #include <functional>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,15 @@ struct SizedCheck {
   const char* convention = "plumbline";
   const char* part = "";  // of the name, where an operation has several checks
   std::vector<std::string> others = {};
+  suite::OptionValues options = {};  // that every case asks for
 };
+/// The check, which asks for these values of options of its operation, by argument.
+[[nodiscard]] SizedCheck asking(suite::OptionValues::mapped_type values, SizedCheck one);
 
 /// "<component>.sizes.<operation>", with the part and with the convention of another system.
 [[nodiscard]] std::string id_of(const std::string& component, const SizedCheck& one);
-void add_sized_check(suite::Suite& suite, const std::string& component, SizedCheck one);
+/// At the place of the call.
+void add_sized_check(suite::Suite& suite, const std::string& component, SizedCheck one,
+                     const std::source_location& where = std::source_location::current());
 
 }  // namespace plumbline::conformance
