@@ -16,6 +16,7 @@ namespace {
 using nlohmann::json;
 using subject::AdapterService;
 using subject::ArgumentRow;
+using subject::is_of_type;
 using subject::OperationRow;
 using testing::IsEmpty;
 using Words = std::set<std::string>;
