@@ -208,7 +208,7 @@ class ReadsInputLate final : public Simple<ReadsInputLate> {
         const Call send{.operation = Operation::send, .root = to, .tag = kTag, .in = given(call, to)};
         under_way_.push_back(Simple::do_start(std::span(&send, 1)));
       }
-    if (rank() == size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (rank() == size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     std::vector<float> sum(is_reduction(call.operation) ? static_cast<std::size_t>(call.out.count) : 0), next(sum);
     for (int from = 0; from < size(); ++from) {
       if (!gives(call, from, rank())) continue;
