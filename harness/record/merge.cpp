@@ -58,6 +58,7 @@ void require_alike(const NamedRun& first, const NamedRun& other) {
   require_same(first, other, "the whole plan", here.shard->whole_plan, there.shard->whole_plan);
   require_same(first, other, "--allow-unexpected-pass", here.allow_unexpected_pass ? "on" : "off",
                there.allow_unexpected_pass ? "on" : "off");
+  require_same(first, other, "--warnings-fail", here.warnings_fail ? "on" : "off", there.warnings_fail ? "on" : "off");
   require_same(first, other, "the list of expectations", json(here.expectations).dump(),
                json(there.expectations).dump());
   const json ours = comparable_environment(first.run), theirs = comparable_environment(other.run);
@@ -89,10 +90,18 @@ Run merge(const std::vector<NamedRun>& shards) {
   whole.header.plan_hash = first.run.header.shard->whole_plan;
   whole.header.shard.reset();
   whole.header.plan.clear();
+  whole.header.budget_seconds = 0;  // each shard was through
   std::map<std::string, std::pair<const NamedRun*, Verdict>> seen;
   for (const auto& [index, shard] : ordered) {
     require_alike(first, *shard);
     whole.seconds += shard->run.seconds;
+    const Header& header = shard->run.header;
+    whole.header.requirements.insert(header.requirements.begin(), header.requirements.end());
+    whole.header.checks.insert(header.checks.begin(), header.checks.end());
+    std::erase_if(whole.header.labels, [&](const auto& label) {  // those of single shards are not the whole's
+      const auto found = header.labels.find(label.first);
+      return found == header.labels.end() || found->second != label.second;
+    });
     for (const Planned& planned : shard->run.header.plan)
       if (seen.emplace(planned.key(), std::pair(shard, Verdict::missing)).second) whole.header.plan.push_back(planned);
     for (const Result& result : shard->run.results) {

@@ -54,6 +54,19 @@ TEST(Merge, KeepsWhatIsMissingMissing) {
   EXPECT_EQ(exit_status(merge(shards)), 1);
 }
 
+TEST(Merge, KeepsWhatReportsSayOfEveryShard) {
+  auto shards = two_shards();
+  shards[0].run.header.labels = {{"night", "1"}, {"host", "a"}};
+  shards[1].run.header.labels = {{"night", "1"}, {"host", "b"}};
+  shards[0].run.header.requirements["TOY-001"] = {"must", "One."};
+  shards[1].run.header.requirements["TOY-002"] = {"must", "Two."};
+  shards[0].run.header.checks["b"] = {"conformance/b.cpp", 2};
+  const Header whole = merge(shards).header;
+  EXPECT_EQ(whole.labels, (std::map<std::string, std::string>{{"night", "1"}}));
+  EXPECT_EQ(whole.requirements.size(), 2u);
+  EXPECT_EQ(whole.checks.at("b").line, 2);
+}
+
 // What is said of two shards after `change`.
 std::string refusal(const std::function<void(std::vector<NamedRun>&)>& change) {
   auto shards = two_shards();
