@@ -180,6 +180,11 @@ class BenchRun {
     return observer;
   }
 
+  // Whether it was measured or not.
+  static std::string case_id_of(const Job& job) {
+    return fmt::format("{}[bytes={},world={}]", job.benchmark->name, job.bytes, job.world);
+  }
+
   void take(const Job& job, const launch::Outcome& outcome) {
     const bool measured = outcome.verdict == record::Verdict::pass && last_.is_object();
     // What was moved: a rank's share is a whole number of elements.
@@ -189,15 +194,15 @@ class BenchRun {
                                          : job.benchmark->size_label.empty() ? size_text(bytes)
                                                                              : size_text(job.bytes));
     if (!measured) {
-      const record::Result result = missing_measurement(
-          job.benchmark->name, fmt::format("{}[bytes={},world={}]", job.benchmark->name, job.bytes, job.world), outcome,
-          options_.time_limit);
+      const record::Result result =
+          missing_measurement(job.benchmark->name, case_id_of(job), outcome, options_.time_limit);
       writer_->write(result);
       fmt::print("{}  {}: {}\n", name, name_of(result.verdict), result.reason);
       return;
     }
     record::Measurement measurement{
         .benchmark = job.benchmark->name,
+        .case_id = case_id_of(job),
         .labels = {{"backend", subject_.backend}, {"world", std::to_string(job.world)}, {"dtype", "f32"}},
         .samples = last_.at("samples"),
         .unit = "seconds",

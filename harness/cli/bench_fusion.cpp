@@ -155,18 +155,22 @@ class FusionBench {
     return observer;
   }
 
+  // Whether it was measured or not.
+  [[nodiscard]] std::string case_id_of(const std::string& what) const {
+    return fmt::format("allreduce_fusion[{},world={}]", what, options_.ranks);
+  }
+
   void take_failure(const std::string& what, const launch::Outcome& outcome) {
-    const record::Result result =
-        missing_measurement("allreduce_fusion", fmt::format("allreduce_fusion[{},world={}]", what, options_.ranks),
-                            outcome, limit_seconds());
+    const record::Result result = missing_measurement("allreduce_fusion", case_id_of(what), outcome, limit_seconds());
     writer_->write(result);
     fmt::print("{}: {}: {}\n", what, name_of(result.verdict), result.reason);
   }
 
-  void write(const std::string& benchmark, const std::string& size, std::int64_t bytes, std::vector<double> samples,
-             std::map<std::string, double> derived) {
+  void write(const std::string& what, const std::string& benchmark, const std::string& size, std::int64_t bytes,
+             std::vector<double> samples, std::map<std::string, double> derived) {
     record::Measurement measurement{
         .benchmark = benchmark,
+        .case_id = case_id_of(what),
         .labels = {{"backend", driver_.group.subject.backend}, {"world", std::to_string(options_.ranks)}},
         .samples = std::move(samples),
         .unit = "seconds",
@@ -197,8 +201,8 @@ class FusionBench {
                fmt::format("[{:.3f}, {:.3f}]", time.low * 1e3, time.high * 1e3), algbw / 1e9, busbw / 1e9,
                time.seconds / steps.per_tensor.seconds);
     const bool fused = name != "per tensor";
-    write(fmt::format("allreduce_fusion.{}.{}", steps.model, fused ? "rounds" : "rounds_per_tensor"), "bucket_bytes",
-          time.limit_bytes, time.samples,
+    write(steps.model, fmt::format("allreduce_fusion.{}.{}", steps.model, fused ? "rounds" : "rounds_per_tensor"),
+          "bucket_bytes", time.limit_bytes, time.samples,
           {{"launches", static_cast<double>(time.launches)},
            {"algbw_bytes_per_second", algbw},
            {"busbw_bytes_per_second", busbw},
@@ -228,8 +232,8 @@ class FusionBench {
                                         {"reductions", &times.reductions},
                                         {"serial", &times.serial},
                                         {"overlapped", &times.overlapped}})
-      write(fmt::format("allreduce_fusion.{}.beside_{}", model, kind), "bucket_bytes", kOverlapLimit, *samples,
-            {{"hidden_share", found.hidden}});
+      write(model + ", overlap", fmt::format("allreduce_fusion.{}.beside_{}", model, kind), "bucket_bytes",
+            kOverlapLimit, *samples, {{"hidden_share", found.hidden}});
     writer_->write(record::Result{
         .check = "allreduce_fusion",
         .case_id = fmt::format("allreduce_fusion[{},guideline=overlap,world={}]", model, options_.ranks),
@@ -250,8 +254,9 @@ class FusionBench {
       const double separate = bucketing::time_of(0, time.separate).seconds;
       const double fused = bucketing::time_of(0, time.fused).seconds;
       fmt::print("{:>12}{:>12.2f}{:>12.2f}\n", limit_text(time.bytes), separate * 1e6, fused * 1e6);
-      write("allreduce_fusion.crossover.separate", "bytes", time.bytes, time.separate, {});
-      write("allreduce_fusion.crossover.fused", "bytes", time.bytes, time.fused, {{"speed_up", separate / fused}});
+      write("crossover", "allreduce_fusion.crossover.separate", "bytes", time.bytes, time.separate, {});
+      write("crossover", "allreduce_fusion.crossover.fused", "bytes", time.bytes, time.fused,
+            {{"speed_up", separate / fused}});
     }
     const bucketing::Crossover found = bucketing::pays_up_to(times);
     const auto text = [](const std::optional<std::int64_t>& bytes) { return bytes ? limit_text(*bytes) : "no size"; };

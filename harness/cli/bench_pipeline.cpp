@@ -293,6 +293,7 @@ class PipelineBench {
     const BubbleRow row = bubble_row(job.of, last_);
     if (job.purpose == Purpose::executor) return take_executor(row);
     for (record::Measurement measurement : measurements_of(row, driver_.group.subject.backend)) {
+      measurement.case_id = case_id_of(row.of);
       if (options_.device != "cpu") {
         measurement.labels["device"] = options_.device;
         measurement.derived["clock_uncertainty_seconds"] =
@@ -308,12 +309,16 @@ class PipelineBench {
     rows_.push_back(row);
   }
 
+  // Whether it was measured or not.
+  static std::string case_id_of(const BubbleCase& of) {
+    return fmt::format("pipeline_bubble[schedule={},world={},micro_batches={},chunks={},devices={}]",
+                       schedules::name_of(of.family), of.shape.ranks, of.shape.micro_batches, of.shape.stages_per_rank,
+                       of.libtorch ? "libtorch" : "emulated");
+  }
+
   void take_failure(const Job& job, const launch::Outcome& outcome) {
-    const record::Result result = missing_measurement(
-        "pipeline_bubble",
-        fmt::format("pipeline_bubble[schedule={},world={},micro_batches={}]", schedules::name_of(job.of.family),
-                    job.of.shape.ranks, job.of.shape.micro_batches),
-        outcome, options_.time_limit);
+    const record::Result result =
+        missing_measurement("pipeline_bubble", case_id_of(job.of), outcome, options_.time_limit);
     writer_->write(result);
     fmt::print("{}: {}: {}\n", job.of.name(), name_of(result.verdict), result.reason);
   }
@@ -325,6 +330,7 @@ class PipelineBench {
     for (const auto& rank : schedule.ranks) actions = std::max(actions, rank.size());
     record::Measurement measurement{
         .benchmark = "pipeline_bubble.executor",
+        .case_id = case_id_of(row.of),
         .labels = {{"backend", driver_.group.subject.backend}, {"world", std::to_string(row.of.shape.ranks)}},
         .samples = {},
         .unit = "seconds",

@@ -1654,9 +1654,15 @@ class Commands(unittest.TestCase):
                 self.assertIn(words, self.done.stderr)
 
     def test_topology_of_no_axes(self):
-        for empty in ([["--axes", "", "--dims", "2"], "--axes: it names no axis"], [["--axes", "a", "--dims", ""], "--dims: it has no size"]):
-            self.assertEqual(self.run_plumbline("topology", *empty[0]), 2)
-            self.assertIn(empty[1], self.done.stderr)
+        for option, arguments in (("--axes", ["--axes", "", "--dims", "2"]), ("--dims", ["--axes", "a", "--dims", ""])):
+            self.assertEqual(self.run_plumbline("topology", *arguments), 2)
+            self.assertIn(f"{option}: the value is empty; give one, or leave the option out", self.done.stderr)
+
+    def test_values_that_are_empty_are_refused(self):
+        for arguments in (["check", "--out", ""], ["bench", "--out", ""], ["train", "--spec", ""], ["mutants", "--filter", ""]):
+            self.assertEqual(self.run_plumbline(*arguments), 2)
+            self.assertIn(f"{arguments[1]}: the value is empty; give one, or leave the option out", self.done.stderr)
+            self.assertEqual(os.listdir(self.folder), [])
 
     def topology(self, *arguments, status=0):
         self.assertEqual(self.run_plumbline("topology", *arguments), status, self.done.stdout + self.done.stderr)

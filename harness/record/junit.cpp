@@ -340,10 +340,11 @@ std::string to_junit(const Run& run) {
   for (const Measurement& measurement : run.measurements) {
     std::vector<std::string> labels;
     for (const auto& [name, value] : measurement.labels) labels.push_back(fmt::format("{}={}", name, value));
-    const std::string name =
-        measurement.case_id.empty() ? fmt::format("{}", fmt::join(labels, ",")) : measurement.case_id;
-    if (!measured.insert(measurement.benchmark + " " + name).second) continue;  // another part of the same
-    suites[component(measurement.benchmark)].add({.class_name = measurement.benchmark, .name = name});
+    const bool has_id = !measurement.case_id.empty();
+    const std::string name = has_id ? measurement.case_id : fmt::format("{}", fmt::join(labels, ","));
+    const std::string check = has_id ? name.substr(0, name.find('[')) : measurement.benchmark;
+    if (!measured.insert(check + " " + name).second) continue;  // another part of the same
+    suites[component(check)].add({.class_name = check, .name = name});
   }
   TestSuite of_requirements;
   const std::map<std::string, Evidence> evidence = evidence_of(results, run.header);

@@ -245,6 +245,17 @@ TEST(Junit, NamesACaseTheSameHoweverItEndsAndWhateverItsSeed) {
   EXPECT_GT(keys.size(), 3u) << "the key of a result would not do";
 }
 
+TEST(Junit, NamesAMeasurementTheSameWhetherItWasMadeOrNot) {
+  record::Run made{.header = header({}), .complete = true}, missing = made;
+  const std::string id = "collectives.barrier[bytes=0,world=2]";
+  for (const char* const part : {"collectives.barrier", "collectives.barrier.rank"})
+    made.measurements.push_back({.benchmark = part, .case_id = id, .samples = {1}, .unit = "seconds"});
+  missing.results = {result(id, Verdict::hang)};
+  missing.results[0].requirements.clear();
+  for (const char* const attribute : {"classname", "name"})
+    EXPECT_EQ(attributes(to_junit(made), "testcase", attribute), attributes(to_junit(missing), "testcase", attribute));
+}
+
 TEST(Junit, SaysOfAFailureFirstWhatWasRequiredAndWhereItsCheckStands) {
   record::Run run{.header = header({}), .complete = true};
   run.header.requirements["COLL-001"] = {"must", "Every member MUST have the sum."};
