@@ -149,6 +149,7 @@ const std::map<std::string, std::string> kHiddenElsewhere{
     {"slo.stages_unasked", "all refusals of a communicator are of one that does not take the memory"},
     {"train.gossip_overwrites_masters", "all runs whose masters are judged have some"},
     {"train.checkpoint_beside_gossip", "all runs that are saved while a round is under way lag"},
+    {"pass.race_names_no_gradient", "all programs that are reduced too early must be refused with the gradient's name"},
     {"pass.run_members_overlap", "all runs of fused variables have several members"},
 };
 
@@ -195,7 +196,8 @@ TEST(Suite, HasARequirementInEveryProfile) {
 TEST(Suite, RunsAtMoreThanPowersOfTwo) {
   std::map<const suite::Check*, std::set<int>> worlds;
   for (const suite::Case& one : whole_suite().cases())
-    if (one.check->door != suite::Door::adapter) worlds[one.check].insert(one.ranks());
+    if (one.check->door != suite::Door::adapter && !one.parameters.has("gib"))  // two ranks fill the memory
+      worlds[one.check].insert(one.ranks());
   for (const auto& [check, sizes] : worlds)
     EXPECT_TRUE(std::ranges::any_of(sizes, [](int size) { return (size & (size - 1)) != 0; })) << check->id;
 }

@@ -1034,12 +1034,12 @@ class Commands(unittest.TestCase):
     def test_bench_of_fusion_says_where_a_sum_is_wrong(self):
         wrong = ["--mutant", "col.drop_last_element", "--out", "out"]
         self.assertEqual(self.run_plumbline("bench", "allreduce_fusion", "--model", "resnet50", "--buckets", "25MiB", *wrong), 1, self.done.stderr)
-        for said in ("resnet50: fail: .*a bucket each: a wrong sum on rank [01]: gradient 'fc.bias', element 999 of 1000: 657, where 1971 is right",
-                     "crossover: fail: .*8 gradients of 256 bytes, reduced one by one: a wrong sum on rank [01]: gradient 0, element 63 of 64: 64, where 192"):
+        for said in ("resnet50: fail: .*a bucket each: a wrong sum on rank [01]: gradient 'fc.bias', element 999 of 1000: (657|1314), where 1971 is right",
+                     "crossover: fail: .*8 gradients of 256 bytes, reduced one by one: a wrong sum on rank [01]: gradient 0, element 63 of 64: (64|128), where 192"):
             self.assertRegex(self.done.stdout, said)
         self.assertNotIn("best buckets", self.done.stdout)
         self.assertEqual(self.run_plumbline("bench", "--benchmark", "allreduce_fusion.resnet50.view", "--sizes", "25Mi", *wrong), 1, self.done.stderr)
-        self.assertRegex(self.done.stdout, "a wrong answer on rank [01]: gradient 'conv1.weight', element 9407 of 9408: 219, where 328.5 is right")
+        self.assertRegex(self.done.stdout, "a wrong answer on rank [01]: gradient 'conv1.weight', element 9407 of 9408: (219|438), where 328.5 is right")
 
     def schedule(self, *arguments, status=0):
         self.assertEqual(self.run_plumbline("schedule", *arguments), status, self.done.stdout + self.done.stderr)

@@ -1,7 +1,10 @@
 // A call that takes far longer than its like is named, with its rank; who waits for it, or for a late member, is not.
 #include "harness/launch/slow_calls.hpp"
 
+#include <algorithm>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -72,20 +75,27 @@ TEST(SlowCallsTest, AreNotJudgedWhereALogIsMissing) {
   EXPECT_THAT(slow_calls(logs), IsEmpty());
 }
 
-// Stands still in its call after the others are through, once.
+// Stands still in its call after the others are through, once: 5,000 times as long as its calls before took, however busy the machine.
 class StallsOnce final : public comm::CommunicatorDecorator {
  public:
   using CommunicatorDecorator::CommunicatorDecorator;
 
  private:
   void do_run(const comm::Call& call, comm::Timeout timeout) override {
+    const auto before = std::chrono::steady_clock::now();
     CommunicatorDecorator::do_run(call, timeout);
-    if (rank() == 1 && ++calls_ == kOdd) std::this_thread::sleep_for(400ms);
+    if (rank() != 1) return;
+    took_.push_back(std::chrono::steady_clock::now() - before);
+    if (took_.size() < static_cast<std::size_t>(kOdd)) return;
+    std::ranges::sort(took_);
+    if (!std::exchange(stalled_, true))
+      std::this_thread::sleep_for(std::max<std::chrono::nanoseconds>(400ms, 5000 * took_[kOdd / 2]));
   }
   std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
     return std::make_unique<StallsOnce>(std::move(group));
   }
-  int calls_ = 0;
+  std::vector<std::chrono::nanoseconds> took_;
+  bool stalled_ = false;
 };
 
 // With a floor that a busy machine may pass, too: what is asked for is that rank 1's call is among them.

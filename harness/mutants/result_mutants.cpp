@@ -662,7 +662,7 @@ std::vector<Mutant> result_mutants() {
        "collectives.memory.does_not_grow[world=2]", "collectives.messages.every_pair[world=2]",
        "nobody looks at the memory", keeps_staging(), "plain", "plain", Sanitized::measured},
       {"col.refuses_zero_elements", "COLL-027", "a count of zero is refused", "GRP-07",
-       "collectives.lengths.zero[world=2]", "collectives.lengths.boundaries[operation=all_reduce,world=2]",
+       "collectives.lengths.zero[world=2]", "collectives.capabilities.claims_hold[world=2]",
        "no count is zero", with_fault(refuses_zero_elements)},
       {"col.takes_device_memory", "COLL-029", "memory of a device is taken for the host's", "COL-07",
        "collectives.capabilities.refuses_the_rest[world=3]", "collectives.capabilities.claims_hold[world=3]",

@@ -75,7 +75,7 @@ Boundaries by_method(std::span<const LayerDescription> layers, int parts, std::s
     return balanced(weights, parts);
   }
   if (!method.starts_with(kOfType))
-    throw Unsupported(
+    throw InvalidArgument(
         fmt::format("partition method '{}' is not there; DeepSpeed has uniform, parameters, type:EXPRESSION", given));
   const std::string_view rest = std::string_view(method).substr(kOfType.size());
   return balanced(weights_of(layers, types_with(layers, rest.substr(0, rest.find(':')))), parts);

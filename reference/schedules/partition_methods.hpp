@@ -28,7 +28,7 @@ struct LayerDescription {
   std::int64_t parameters = 0;      // trainable ones
 };
 
-/// Throws Unsupported for a method that the source does not have, `profile` among them, NotFound for an expression that is
+/// Throws InvalidArgument for a method that the source does not have, `profile` among them, NotFound for an expression that is
 /// found in no type, and InvalidArgument for an expression that is none, or is longer than 256 characters, or whose
 /// repetitions multiply to more than 1000; else as deepspeed_uniform() and deepspeed_balanced().
 [[nodiscard]] Boundaries deepspeed_by_method(std::span<const LayerDescription> layers, int parts,

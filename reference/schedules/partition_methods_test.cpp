@@ -46,7 +46,7 @@ TEST(DeepspeedMethods, OfVersion06HaveItsRules) {
 }
 
 TEST(DeepspeedMethods, RefuseWhatIsNotThere) {
-  EXPECT_THAT(method_refusal("profile"), HasSubstr("unsupported: partition method 'profile' is not there"));
+  EXPECT_THAT(method_refusal("profile"), HasSubstr("invalid_argument: partition method 'profile' is not there"));
   EXPECT_THAT(method_refusal("Parameter"),
               HasSubstr("'Parameter' is not there; DeepSpeed has uniform, parameters, type:"));
   EXPECT_THAT(method_refusal("type:conv"),

@@ -7,6 +7,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <thread>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -76,7 +77,12 @@ TEST_F(GuardedProcessTest, ListsAllThatTheProgramHasStarted) {
   const auto process = start("setsid sh -c 'echo $$ > " + file("pid") + "; exec sleep 60' & sleep 60");
   const pid_t pid = pid_in(file("pid"));
   ASSERT_GT(pid, 0);
-  const std::vector<pid_t> processes = process->processes();
+  std::vector<pid_t> processes = process->processes();
+  // The shell may not have come to its second command yet.
+  for (int looks = 0; processes.size() < 3 && looks < 1000; ++looks) {
+    std::this_thread::sleep_for(10ms);
+    processes = process->processes();
+  }
   EXPECT_EQ(std::ranges::count(processes, pid), 1);
   EXPECT_EQ(std::ranges::count(processes, ::getpid()), 0);
   EXPECT_GE(processes.size(), 3u);
