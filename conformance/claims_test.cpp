@@ -180,11 +180,13 @@ TEST(Operations, ReadAndAnswerWhatTheirRowsName) {
     ASSERT_TRUE(whole_run().reference.seen().contains(name)) << "no check asks " << name;
     const Seen& seen = whole_run().reference.seen().at(name);
     EXPECT_THAT(seen.wrong, IsEmpty()) << name;
-    Words arguments{"convention"}, results;
+    Words arguments, results;
     for (const ArgumentRow& argument : entry.row.arguments)
       if (argument.name.find('.') == std::string::npos) arguments.insert(argument.name);
     for (const subject::ResultRow& result : entry.row.results) results.insert(result.name);
-    EXPECT_EQ(seen.read, arguments) << name;
+    // What only a reader that several operations share looks for is refused by the row.
+    for (const std::string& argument : arguments)
+      EXPECT_TRUE(seen.read.contains(argument)) << name << " does not read " << argument;
     EXPECT_EQ(seen.answered, results) << name;
   }
 }
@@ -203,6 +205,26 @@ std::optional<json> with_value(json args, const std::string& argument, const std
   return args;
 }
 
+// Questions for values that no case of a check asks for, and that do not fit into the first questions of others.
+std::vector<json> further_questions(const std::string& operation) {
+  const json layer{{"forward", 1}, {"backward", 2}, {"weight_gradient", 1}};
+  if (operation == "gossip.topology")
+    return {{{"topology", "ring"}, {"args", {{"size", 4}, {"peers", 1}, {"mixing", "uniform"}}}}};
+  if (operation == "schedules.partition_costs")
+    return {{{"layers", json::array({layer, layer, layer, layer})}, {"schedule", "1f1b"}, {"pp", 2}, {"microbatches", 8},
+             {"stages_per_rank", 2}}};
+  if (operation == "slowmo.trace")
+    return {{{"world_size", 1}, {"nprocs_per_node", 1}, {"base", "localsgd"}, {"optimizer", {{"name", "sgd"}, {"lr", 0.125}}},
+             {"ranks", json::array({{{"init_params", {1.0, 2.0}}}})},
+             {"steps", json::array({json::array({{{"grads", {0.5, 0.5}}}})})}}};
+  return {};
+}
+
+// What no answer has: parameters of 16 bits without masters are refused by every base.
+bool is_only_refused(const std::string& operation, const std::string& argument, const std::string& value) {
+  return operation == "slowmo.trace" && argument == "fp16" && value == "none";
+}
+
 TEST(Operations, AnswerEveryValueOfTheirOptions) {
   subject::LocalAdapter reference(subject::reference_service());
   for (const auto& [name, entry] : table())
@@ -211,6 +233,7 @@ TEST(Operations, AnswerEveryValueOfTheirOptions) {
         const Seen& seen = whole_run().reference.seen().at(name);
         if (const auto asked = seen.options.find(argument); asked != seen.options.end() && asked->second.contains(value))
           continue;
+        if (is_only_refused(name, argument, value)) continue;
         const auto answers = [&, &name = name, &argument = argument](const json& args) {
           const auto other = with_value(args, argument, value);
           if (!other) return false;
@@ -221,7 +244,8 @@ TEST(Operations, AnswerEveryValueOfTheirOptions) {
             return false;
           }
         };
-        EXPECT_TRUE(std::ranges::any_of(seen.questions, answers))
+        EXPECT_TRUE(std::ranges::any_of(seen.questions, answers) ||
+                    std::ranges::any_of(further_questions(name), answers))
             << name << ": " << argument << " " << value;
       }
 }
@@ -275,19 +299,21 @@ TEST(AnHonestPartialAdapter, IsNotAskedForWhatItLeavesOut) {
   const json whole = subject::LocalAdapter(subject::reference_service()).claims();
   for (const suite::Case* one : first_cases(has_options)) {
     EXPECT_FALSE(suite::lacking(whole_suite(), {}, *one, whole)) << one->id();
-    for (const auto& [operation, arguments] : one->options())
+    for (const auto& [operation, arguments] : one->options()) {
+      const auto of_reference = table().at(operation).row.options();
       for (const auto& [argument, values] : arguments)
         for (const std::string& value : values) {
           json claims = whole;
           json& left = claims["options"][operation][argument];
           ASSERT_FALSE(left.empty()) << one->id() << " declares " << argument << " of " << operation;
           left = json::array();
-          for (const std::string& each : table().at(operation).row.options().at(argument))
+          for (const std::string& each : of_reference.at(argument))
             if (!suite::claims_value({each}, value)) left.push_back(each);
           const auto lack = suite::lacking(whole_suite(), {}, *one, claims);
           ASSERT_TRUE(lack) << one->id() << " without " << value;
           EXPECT_EQ(lack->what, argument + " " + value + " of " + operation);
         }
+    }
   }
 }
 
