@@ -207,17 +207,16 @@ std::optional<json> with_value(json args, const std::string& argument, const std
 
 // Questions for values that no case of a check asks for, and that do not fit into the first questions of others.
 std::vector<json> further_questions(const std::string& operation) {
-  const json layer{{"forward", 1}, {"backward", 2}, {"weight_gradient", 1}};
-  if (operation == "gossip.topology")
-    return {{{"topology", "ring"}, {"args", {{"size", 4}, {"peers", 1}, {"mixing", "uniform"}}}}};
-  if (operation == "schedules.partition_costs")
-    return {{{"layers", json::array({layer, layer, layer, layer})}, {"schedule", "1f1b"}, {"pp", 2}, {"microbatches", 8},
-             {"stages_per_rank", 2}}};
-  if (operation == "slowmo.trace")
-    return {{{"world_size", 1}, {"nprocs_per_node", 1}, {"base", "localsgd"}, {"optimizer", {{"name", "sgd"}, {"lr", 0.125}}},
-             {"ranks", json::array({{{"init_params", {1.0, 2.0}}}})},
-             {"steps", json::array({json::array({{{"grads", {0.5, 0.5}}}})})}}};
-  return {};
+  static const std::map<std::string, json> questions{
+      {"gossip.topology", json::parse(R"({"topology": "ring", "args": {"size": 4, "peers": 1, "mixing": "uniform"}})")},
+      {"schedules.partition_costs", json::parse(R"({"schedule": "1f1b", "pp": 2, "microbatches": 8, "stages_per_rank": 2,
+        "layers": [{"forward": 1, "backward": 2, "weight_gradient": 1}, {"forward": 1, "backward": 2, "weight_gradient": 1},
+                   {"forward": 1, "backward": 2, "weight_gradient": 1}, {"forward": 1, "backward": 2, "weight_gradient": 1}]})")},
+      {"slowmo.trace", json::parse(R"({"world_size": 1, "nprocs_per_node": 1, "base": "localsgd",
+        "optimizer": {"name": "sgd", "lr": 0.125}, "ranks": [{"init_params": [1.0, 2.0]}],
+        "steps": [[{"grads": [0.5, 0.5]}]]})")}};
+  const auto found = questions.find(operation);
+  return found == questions.end() ? std::vector<json>() : std::vector<json>(1, found->second);
 }
 
 // What no answer has: parameters of 16 bits without masters are refused by every base.

@@ -332,6 +332,8 @@ void rebuilt_once(Context& context) {
     for (std::size_t position = 0; position < drawn.size(); ++position) {
       const auto index = static_cast<std::size_t>(drawn.indices[position]);
       registered.numel[index] = drawn.numel[position];
+      // PyTorch has no gradients of embeddings of complex numbers, and no others are sparse.
+      if (!drawn.sparse.empty() && drawn.sparse[index] && drawn.dtype[position] == "c64") drawn.dtype[position] = "f32";
       registered.dtype[index] = drawn.dtype[position];
     }
     registered.indices.clear();
