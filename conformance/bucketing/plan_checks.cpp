@@ -434,7 +434,6 @@ json indices_of(const json& plan) {
   return buckets;
 }
 
-// A plan that was read is held against its gradients by the same subject: it is right.
 // Whether the plan that a subject has read is one of the gradients, by our own rules.
 std::string problem_of_read(const json& plan, const json& gradients, const json& rules) {
   bucketing::PlanRules held;

@@ -72,7 +72,7 @@ std::string long_calls(Adapter& adapter, int elements) {
   });
 }
 
-// Many calls one after the other, each of which adds up what the last one left, modulo nothing: 3 ranks, averages of differences.
+// Many calls one after the other, each on what the last one left: maxima and broadcasts of 3 ranks, alternately.
 std::string many_calls(Adapter& adapter, int count) {
   constexpr int ranks = 3, elements = 5;
   std::vector<std::vector<std::int64_t>> memory(ranks, std::vector<std::int64_t>(elements));

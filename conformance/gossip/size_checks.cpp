@@ -214,7 +214,7 @@ std::string one_peer_turns(Adapter& adapter, int nodes) {
   });
 }
 
-// Rings and static exponential graphs, by their closed forms.
+// Rings and complete graphs, by their closed forms.
 std::string closed_rates(Adapter& adapter, int nodes) {
   const double angle = 2 * std::numbers::pi / nodes;
   const double ring = (1 + 2 * std::cos(angle)) / 3;

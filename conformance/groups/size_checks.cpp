@@ -116,7 +116,7 @@ std::string two_conventions(Adapter& adapter, int ranks) {
       if (std::string words = first_difference(expected, row, mode); !words.empty()) return words;
       ++told;
     }
-    if (told != lists.size()) return fmt::format("{} modes are told", told);
+    if (told != lists.size()) return fmt::format("{} modes are reported", told);
     json plans = json::array();
     for (const auto& [convention, modes] :
          {std::pair("megatron", std::vector{"data", "model", "tensor", "pipeline"}),

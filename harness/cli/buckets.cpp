@@ -331,7 +331,7 @@ Command add_buckets(CLI::App& app, const Program&) {
       ->type_name("FILE");
   command
       ->add_option("--distributed-optimizer", options->distributed_optimizer,
-                   "Pad megatron's buckets for a distributed optimizer of so many ranks; with --check, hold a plan to it")
+                   "Pad megatron's buckets for a distributed optimizer of N ranks; with --check, hold a plan to it")
       ->type_name("RANKS");
   command
       ->add_option("--instances", options->instances,

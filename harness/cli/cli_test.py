@@ -52,7 +52,7 @@ REFUSALS = [
     ("check --backend-option a", 2, "'a' is not KEY=VALUE"),
     ("check --label a", 2, "'a' is not KEY=VALUE"),
     ("check --label a-b=1", 2, "'a-b=1': the key must be letters, digits and _"),
-    ("check --label subject=a", 2, "'subject=a': every metric has a label subject already"),
+    ("check --label subject=a", 2, "'subject=a': Plumbline's metrics have a label subject of their own"),
     ("check --label a=1 --label a=2", 2, "a was given before"),
     ("check --label a=", 2, "the value must have 1 to 200 bytes"),
     ("check --subject-name=", 2, "--subject-name"),

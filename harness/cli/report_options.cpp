@@ -33,7 +33,7 @@ std::string why_no_label(const std::string& text) {
   if (!std::regex_match(key, form) || key.starts_with("__"))
     return fmt::format("'{}': the key must be letters, digits and _, and begin with neither a digit nor __", text);
   if (taken_labels().contains(key))
-    return fmt::format("'{}': every metric has a label {} already; choose another key", text, key);
+    return fmt::format("'{}': Plumbline's metrics have a label {} of their own; choose another key", text, key);
   if (value.empty() || value.size() > kMostOfValue || has_control_characters(value))
     return fmt::format("'{}': the value must have 1 to {} bytes, without control characters", text, kMostOfValue);
   return {};

@@ -133,11 +133,11 @@ class Driver {
 
   bool run() {
     while (!stopping_ && (!pending_.empty() || busy())) {
+      if (options_.until && Clock::now() >= *options_.until) break;
       for (Slot& slot : slots_)
         while (!stopping_ && advance(slot)) {
         }
       poll();
-      if (options_.until && Clock::now() >= *options_.until) stopping_ = true;
       if (interrupts_.arrived()) {
         finish_all();
         return false;

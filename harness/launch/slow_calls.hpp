@@ -9,9 +9,9 @@
 
 namespace plumbline::launch {
 
-/// A call is slow when it takes so many times its own median,
+/// A call is slow when it takes this many times its own median.
 inline constexpr int kSlowFactor = 1000;
-/// and at least so long: a machine that lets a rank stand still for some milliseconds says nothing about a backend.
+/// A call that is faster than this is never slow: a machine that stops a rank for some milliseconds says nothing of a backend.
 inline constexpr std::chrono::nanoseconds kSlowFloor = std::chrono::seconds(1);
 
 /// A line for each slow blocking call: "rank 1: all_reduce(f32 x 5, sum) #20 on world took 1.42 s, 20286 times the median of 19

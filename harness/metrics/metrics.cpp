@@ -87,7 +87,7 @@ void add_run(const record::Run& run, const Labels& common, Exposition& expositio
   exposition.set("plumbline_run_start_time_seconds", "When the run began, in seconds since 1970.", common,
                  seconds_of(run.header.started));
   exposition.set("plumbline_run_duration_seconds", "Duration of the run.", common, run.seconds);
-  exposition.set("plumbline_run_seed", "What random data were drawn by.", common, static_cast<double>(run.header.seed));
+  exposition.set("plumbline_run_seed", "Seed of the random data.", common, static_cast<double>(run.header.seed));
 }
 
 void add_measurements(const record::Run& run, const Labels& common, Exposition& exposition) {

@@ -461,7 +461,7 @@ class Worker {
   void note_end_of_adapter(record::RankResult& result) {
     auto* const client = dynamic_cast<subject::AdapterClient*>(adapter_.get());
     const auto end = client == nullptr ? std::nullopt : client->take_end();
-    if (!end) return;
+    if (!end || result.verdict == Verdict::error) return;  // a fault of the suite is not the subject's
     result.verdict = end->hung ? Verdict::hang : Verdict::crash;
     std::erase_if(result.failures, [&](const record::Failure& one) { return one.uncaught; });
     result.failures.insert(result.failures.begin(), failure("", end->why));

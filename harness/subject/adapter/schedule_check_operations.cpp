@@ -59,6 +59,8 @@ json check(const Arguments& arguments) {
   return {
       {"valid", report.valid()},
       {"problems", std::move(problems)},
+      {"errors", report.errors},
+      {"warnings", report.warnings},
       {"deadlock_free", {{"buffered", report.deadlock_free_buffered}, {"rendezvous", report.deadlock_free_rendezvous}}},
       {"peak_activations", report.peak_activations}};
 }
@@ -160,6 +162,8 @@ void add_schedule_check_operations(AdapterService& service) {
                           {"matching", "text", "how messages find their receives: name or fifo", R"("name")"}}),
                {{"valid", "boolean", "no problem is an error"},
                 {"problems", "list of object", "each kind, severity, rank, position (or null), action, message, cycle"},
+                {"errors", "integer", "how many problems are errors, those that the list leaves out too"},
+                {"warnings", "integer", "the same of warnings"},
                 {"deadlock_free", "object", "buffered and rendezvous"},
                 peaks}},
               check);
@@ -174,8 +178,8 @@ void add_schedule_check_operations(AdapterService& service) {
                           {"jitter", "number", "relative spread of times", "0.0"},
                           {"seed", "integer", "of the jitter", kOptional}}),
                {{"makespan", "number", "seconds from the first start to the last end"},
-                {"barrier_bubble", "number", "idle part of all ranks until the last end"},
-                {"span_bubble", "list of number", "idle part of each rank between its first start and last end"},
+                {"barrier_bubble", "number", "seconds that the busiest rank is idle until the last end"},
+                {"span_bubble", "list of number", "seconds that each rank is idle between its first start and its last end"},
                 {"start_times", "list of list of number", "seconds at which each cell starts"},
                 peaks,
                 {"links", "list of object", "of each from, to, messages, bytes"},

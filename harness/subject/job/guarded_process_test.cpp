@@ -67,8 +67,9 @@ TEST_F(GuardedProcessTest, KnowsTheSignalThatAShellReports) {
 
 TEST_F(GuardedProcessTest, KnowsWhenItEnded) {
   const auto before = std::chrono::steady_clock::now();
-  const auto slow = start("sleep 0.2");
+  const auto slow = start("while [ ! -e " + file("go") + " ]; do sleep 0.01; done");
   const auto at = start("exit 0")->ended(10s)->at;
+  std::ofstream(file("go")) << "on";
   EXPECT_GT(at, before);
   EXPECT_GT(slow->ended(10s)->at, at) << "whenever it is asked";
 }

@@ -22,7 +22,7 @@ _REPLIES = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)
 
 LONGEST_LINE = 64 << 20
-KINDS = {AssertionError: "invalid_argument", AttributeError: "invalid_argument", NameError: "invalid_argument",
+KINDS = {AssertionError: "invalid_argument", AttributeError: "invalid_argument",
          TypeError: "invalid_argument", ValueError: "invalid_argument", ArithmeticError: "invalid_argument",
          RecursionError: "invalid_argument", IndexError: "out_of_range", KeyError: "not_found",
          NotImplementedError: "unsupported", RuntimeError: "state"}
