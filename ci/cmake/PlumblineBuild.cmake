@@ -148,5 +148,5 @@ function(plumbline_test name)
   target_link_libraries(${name} PRIVATE plumbline_settings plumbline_warnings ${arg_LINKS} GTest::gmock
     GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGUMENTS})
-  set_tests_properties(${name} PROPERTIES LABELS "unit;${arg_LABELS}" TIMEOUT 300)
+  set_tests_properties(${name} PROPERTIES LABELS "unit;${arg_LABELS}" TIMEOUT 900)
 endfunction()
