@@ -1,5 +1,6 @@
 #include "conformance/scaler/overflows.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -41,22 +42,34 @@ std::string text_of(const std::vector<bool>& found) {
   return text;
 }
 
+std::string problem_of_first(const ScaleRows& rows, const json& init) {
+  const double given = init.at(init.contains("init_scale") ? "init_scale" : "initial_scale").get<double>();
+  if (rows.empty()) return "there is no row";
+  return is_near(scale_at(rows, 0), given)
+             ? ""
+             : fmt::format("the first scale is {}, not the initial one, {}", rows[0].at("scale").dump(), given);
+}
+
 std::string ask_for_rows(suite::Adapter& adapter, const std::string& convention, const Overflows& asked,
-                         const std::function<std::string(const ScaleRows&)>& judge) {
+                         std::size_t end, const std::function<std::string(const ScaleRows&)>& judge) {
   const json args{{"convention", convention},
                   {"init", asked.init},
                   {convention == "deepspeed" ? "overflow" : "found_inf", asked.found}};
   return problem_of(adapter, "scaler.trace", args, [&](const json& result) -> std::string {
     const ScaleRows rows = result.at("trace").get<ScaleRows>();
-    const bool ends_early = !rows.empty() && rows.back().contains("error");
-    if (ends_early ? rows.size() > asked.found.size() + 1 : rows.size() != asked.found.size() + 1)
-      return fmt::format("{} rows for {} steps", rows.size(), asked.found.size());
+    if (std::string words = problem_of_first(rows, asked.init); !words.empty()) return words;
+    for (std::size_t row = 0; row < rows.size(); ++row)
+      if (const bool ends = rows[row].contains("error"); ends != (row == end))
+        return fmt::format("row {}: the run {}", row, ends ? "ends" : "does not end");
+    const std::size_t expected = std::min(end, asked.found.size()) + 1;
+    if (rows.size() != expected)
+      return fmt::format("{} rows for {} steps; expected {}", rows.size(), asked.found.size(), expected);
     return judge(rows);
   });
 }
 
 void judge_overflows(suite::Context& context, const std::string& convention,
-                     const std::function<json(Random&)>& draw_init, const JudgeRows& judge) {
+                     const std::function<json(Random&)>& draw_init, const JudgeRows& judge, const FindEnd& end) {
   constexpr int trials = 60;
   const Property<Overflows> property{
       .draw =
@@ -65,7 +78,7 @@ void judge_overflows(suite::Context& context, const std::string& convention,
           },
       .problem =
           [&](const Overflows& asked) {
-            return ask_for_rows(context.adapter(), convention, asked,
+            return ask_for_rows(context.adapter(), convention, asked, end ? end(asked) : kNoEnd,
                                 [&](const ScaleRows& rows) { return judge(asked, rows); });
           },
       .smaller =

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -37,13 +38,22 @@ using JudgeRows = std::function<std::string(const Overflows& asked, const ScaleR
 /// "..!.": a character a step.
 [[nodiscard]] std::string text_of(const std::vector<bool>& found);
 
-/// The rows of a rule with counters (megatron, colossalai, deepspeed), or what is wrong with the answer.
+/// The row that ends a run with an error, of those that may end so.
+using FindEnd = std::function<std::size_t(const Overflows& asked)>;
+inline constexpr std::size_t kNoEnd = std::numeric_limits<std::size_t>::max();
+
+/// "" when the first scale is the initial one: all later ones are compared with those before them.
+[[nodiscard]] std::string problem_of_first(const ScaleRows& rows, const nlohmann::json& init);
+
+/// The rows of a rule with counters (megatron, colossalai, deepspeed), which end with an error at row `end` alone, or what is
+/// wrong with the answer.
 [[nodiscard]] std::string ask_for_rows(suite::Adapter& adapter, const std::string& convention, const Overflows& asked,
-                                       const std::function<std::string(const ScaleRows&)>& judge);
+                                       std::size_t end, const std::function<std::string(const ScaleRows&)>& judge);
 
 /// Draws rules with `draw_init` and steps by the parameter "overflows", and judges the rows of each.
 void judge_overflows(suite::Context& context, const std::string& convention,
-                     const std::function<nlohmann::json(Random&)>& draw_init, const JudgeRows& judge);
+                     const std::function<nlohmann::json(Random&)>& draw_init, const JudgeRows& judge,
+                     const FindEnd& end = {});
 
 /// Whether two scales are the same up to the rounding of one product in 32 bits.
 [[nodiscard]] bool is_near(double got, double expected);

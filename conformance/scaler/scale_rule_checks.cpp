@@ -7,6 +7,7 @@
 #include "conformance/scaler/overflows.hpp"
 #include "conformance/scaler/scaler_checks.hpp"
 #include "conformance/support/asking.hpp"
+#include "conformance/support/control.hpp"
 
 namespace plumbline::conformance {
 
@@ -181,18 +182,29 @@ std::string last_chance_is_kept(const Overflows& asked, const ScaleRows& rows) {
   return {};
 }
 
-std::string stops_at_the_minimum(const Overflows& asked, const ScaleRows& rows) {
+// The first row with an overflow at the smallest scale and without a chance left, where that ends a run.
+std::size_t deepspeed_end(const Overflows& asked) {
+  if (!asked.init.at("raise_error_at_min_scale").get<bool>()) return kNoEnd;
   const auto all = deepspeed_histories(asked);
+  const auto window = asked.init.at("scale_window").get<std::int64_t>();
   const auto least = asked.init.at("min_scale").get<double>();
-  const bool raises = asked.init.at("raise_error_at_min_scale").get<bool>();
+  double scale = asked.init.at("init_scale").get<double>();
+  for (std::size_t step = 1; step < all.size(); ++step) {
+    const bool is_last = all[step].overflows >= asked.init.at("delayed_shift").get<std::int64_t>();
+    if (asked.found[step - 1] && is_last && scale == least) return step;
+    if (asked.found[step - 1] && is_last) scale = std::max(scale / 2, least);
+    if (all[step].clean > 1 && (all[step].clean - 1) % window == 0) scale *= 2;
+  }
+  return kNoEnd;
+}
+
+std::string stops_at_the_minimum(const Overflows& asked, const ScaleRows& rows) {
+  const auto least = asked.init.at("min_scale").get<double>();
   for (std::size_t step = 0; step < rows.size(); ++step) {
     if (scale_at(rows, step) < least) return fmt::format("step {}: the scale is {}", step, scale_at(rows, step));
-    if (step == 0) continue;
-    const bool is_stuck = asked.found[step - 1] && scale_at(rows, step - 1) == least &&
-                          all[step].overflows >= asked.init.at("delayed_shift").get<std::int64_t>();
-    if (rows[step].contains("error") != (is_stuck && raises))
-      return fmt::format("step {}, at scale {} with minimum {}: {}", step, scale_at(rows, step - 1), least,
-                         rows[step].contains("error") ? "it gives up" : "it goes on");
+    if (rows[step].contains("error") && scale_at(rows, step) != scale_at(rows, step - 1))
+      return fmt::format("step {} ends the run and changes the scale from {} to {}", step, scale_at(rows, step - 1),
+                         scale_at(rows, step));
   }
   return {};
 }
@@ -205,7 +217,7 @@ void deepspeed(Context& context, const JudgeRows& judge) {
         return draw_deepspeed(random, parameters.has("minimum") ? parameters.text("minimum") : "hold",
                               parameters.has("refill") ? parameters.text("refill") : "growth");
       },
-      judge);
+      judge, deepspeed_end);
 }
 
 // The optimizer's own update unscales with the scale that it has just changed.
@@ -220,6 +232,9 @@ void unscales_with_the_new_scale(Context& context) {
                   {"overflow", {false, false, false, true, false, false, false, false, true}}};
   report_words(problem_of(context.adapter(), kTrace, args, [&](const json& result) -> std::string {
     const auto rows = result.at("trace").get<ScaleRows>();
+    if (std::string words = problem_of_first(rows, args.at("init").at("args")); !words.empty()) return words;
+    if (const std::size_t expected = args.at("overflow").size() + 1; rows.size() != expected)
+      return fmt::format("{} rows; expected {}", rows.size(), expected);
     for (std::size_t step = 1; step < rows.size(); ++step) {
       if (args.at("overflow").at(step - 1).get<bool>()) {
         if (rows[step].contains("gradient_one_unscaled")) return fmt::format("step {} overflows, and unscales", step);
@@ -288,7 +303,7 @@ void rule_is_refused(Context& context, const std::string& convention) {
     if (name == what) init[change.first] = change.second;
   const json args{{"convention", convention}, {"init", init}, {is_ours ? "overflow" : "found_inf", {true}}};
   if (what == "nothing")
-    report_words(problem_of(context.adapter(), kTrace, args, [](const json&) { return std::string(); }));
+    report_words(problem_of_control(context.adapter(), kTrace, args));
   else
     report_words(problem_of_refusal(context.adapter(), kTrace, args));
 }
@@ -313,7 +328,7 @@ void bound_is_refused(Context& context, const std::string& convention) {
     if (name == what) init[change.first] = change.second;
   const json args{{"convention", convention}, {"init", init}, {"found_inf", {true}}};
   if (what == "nothing")
-    report_words(problem_of(context.adapter(), kTrace, args, [](const json&) { return std::string(); }));
+    report_words(problem_of_control(context.adapter(), kTrace, args));
   else
     report_words(problem_of_refusal(context.adapter(), kTrace, args));
 }

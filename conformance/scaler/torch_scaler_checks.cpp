@@ -9,6 +9,7 @@
 #include "conformance/scaler/overflows.hpp"
 #include "conformance/scaler/scaler_checks.hpp"
 #include "conformance/support/asking.hpp"
+#include "conformance/support/control.hpp"
 
 namespace plumbline::conformance {
 
@@ -67,7 +68,15 @@ Calls calls_of(const std::vector<bool>& found) {
   return calls;
 }
 
-template <std::string (*judge)(const Overflows&, const ScaleRows&)>
+using JudgeSteps = std::string (*)(const Overflows&, const ScaleRows&);
+
+template <JudgeSteps judge>
+std::string problem_of_steps(const Overflows& asked, const ScaleRows& rows) {
+  std::string words = problem_of_first(rows, asked.init);
+  return words.empty() ? judge(asked, rows) : words;
+}
+
+template <JudgeSteps judge>
 void steps(Context& context) {
   constexpr int trials = 40;
   const Property<Overflows> property{
@@ -79,7 +88,7 @@ void steps(Context& context) {
           [&](const Overflows& asked) {
             const Calls calls = calls_of(asked.found);
             return problem_of(context.adapter(), kTrace, question(asked.init, calls),
-                              [&](const json& result) { return judge(asked, rows_of(result, calls)); });
+                              [&](const json& result) { return problem_of_steps<judge>(asked, rows_of(result, calls)); });
           },
       .smaller =
           [](const Overflows& asked) {
@@ -277,8 +286,13 @@ void refused_out_of_order(Context& context) {
   const json args = question({{"init_scale", 8.0}, {"growth_interval", 2}}, calls);
   report_words(problem_of(context.adapter(), kTrace, args, [&](const json& result) -> std::string {
     const json& rows = result.at("results");
+    if (rows.size() != calls.ops.size()) return fmt::format("{} rows for {} calls", rows.size(), calls.ops.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const bool is_refused = rows[i].contains("error"), must = found != list.end() && i + 1 == rows.size();
+      // Two clean steps are an interval.
+      const double scale = found == list.end() && i + 1 == rows.size() ? 16 : 8;
+      if ((found == list.end() || found->needs_scale) && rows[i].at("scale") != scale)
+        return fmt::format("call {} leaves the scale at {}; expected {}", i + 1, rows[i].at("scale").dump(), scale);
       if (is_refused != must)
         return fmt::format("call {} of {}, {}: {}", i + 1, rows.size(), calls.ops[i].dump(),
                            is_refused ? "refused: " + rows[i]["error"].dump() : "accepted");
@@ -320,10 +334,12 @@ void goes_on_from_its_state(Context& context) {
     for (const Calls& calls : {straight, resumed}) {
       const std::string problem = problem_of(context.adapter(), kTrace, question(init, calls), [&](const json& result) {
         json seen = json::array();
-        for (const json& row : rows_of(result, calls))
+        const ScaleRows rows = rows_of(result, calls);
+        for (const json& row : rows)
           seen.push_back({{"scale", row.at("scale")}, {"growth_tracker", row.at("growth_tracker")}});
         last.push_back(seen);
-        return std::string();
+        std::string words = problem_of_steps<overflow_backs_off>({init, found}, rows);
+        return words.empty() ? interval_grows({init, found}, rows) : words;
       });
       if (!problem.empty()) return report_words(problem);
     }
@@ -395,7 +411,7 @@ void torch_rule_is_refused(Context& context) {
     if (name == what) init[change.first] = change.second;
   const json args = question(init, calls_of({false}));
   if (what == "nothing")
-    report_words(problem_of(context.adapter(), kTrace, args, [](const json&) { return std::string(); }));
+    report_words(problem_of_control(context.adapter(), kTrace, args));
   else
     report_words(problem_of_refusal(context.adapter(), kTrace, args));
 }

@@ -1,7 +1,9 @@
 #include "harness/mutants/job_mutants.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <utility>
 #include <variant>
 
 #include <fmt/format.h>
@@ -120,6 +122,39 @@ void exchange_ranks(const RunSpec& spec, const std::filesystem::path& folder) {
   for (int rank = 0; rank < spec.parallel.world(); ++rank)
     std::filesystem::rename(aside(job::rank_of(spec.parallel, job::coordinates_of(usual, rank))),
                             job::record_file(folder, rank));
+}
+
+void keep_initial_values(const RunSpec&, int, RecordedTensor& tensor) {
+  if (!tensor.name.starts_with("step0/before/")) tensor.name.clear();
+}
+
+void copy_from_rank_0(const RunSpec& spec, const std::filesystem::path& folder) {
+  for (int rank = 1; rank < spec.parallel.world(); ++rank) {
+    const std::filesystem::path first = job::record_file(folder, 0), file = job::record_file(folder, rank);
+    if (!std::filesystem::exists(first) || !std::filesystem::exists(file)) continue;
+    const job::SafetensorsReader own(file), reader(first);
+    job::SafetensorsWriter writer;
+    for (const auto& [key, value] : own.metadata()) writer.metadata(key, value);
+    for (const auto& [name, info] : reader.tensors())
+      if (info.dtype == comm::DType::f32)
+        writer.add<float>(name, info.shape, reader.read<float>(name));
+      else
+        writer.add<std::uint8_t>(name, info.shape, bytes_of(reader, name, info));
+    writer.write(file);
+  }
+}
+
+void keep_initial_parameters(const RunSpec& spec, const std::filesystem::path& folder) {
+  std::map<std::pair<int, std::string>, std::vector<float>> initial;  // by rank and parameter
+  const auto parameter_of = [](const std::string& name) { return name.substr(name.rfind('/') + 1); };
+  with_tensors([&](const RunSpec&, int rank, const RecordedTensor& tensor) {
+    if (tensor.name.starts_with("step0/before/")) initial[{rank, parameter_of(tensor.name)}] = tensor.values;
+  })(spec, folder);
+  with_tensors([&](const RunSpec&, int rank, RecordedTensor& tensor) {
+    if (!is_of(tensor, job::Moment::before) && !is_of(tensor, job::Moment::after)) return;
+    const auto found = initial.find({rank, parameter_of(tensor.name)});
+    if (found != initial.end()) tensor.values = found->second;
+  })(spec, folder);
 }
 
 std::vector<Mutant> job_mutants() {

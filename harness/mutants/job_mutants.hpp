@@ -47,5 +47,11 @@ void exchange_ranks(const job::RunSpec& spec, const std::filesystem::path& folde
 void omit_later_chunks(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
 /// The gradients of the last step are missing.
 void omit_last_gradients(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
+/// The values before the first step are all that is recorded.
+void keep_initial_values(const job::RunSpec& spec, int rank, RecordedTensor& tensor);
+/// Each rank's tensors are those of rank 0.
+void copy_from_rank_0(const job::RunSpec& spec, const std::filesystem::path& folder);
+/// Parameters keep their values from before the first step; gradients and losses stay.
+void keep_initial_parameters(const job::RunSpec& spec, const std::filesystem::path& folder);
 
 }  // namespace plumbline::mutants

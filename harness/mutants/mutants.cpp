@@ -45,7 +45,8 @@ std::string why_not_under_sanitizer([[maybe_unused]] const Mutant& mutant) {
 
 suite::Door door_of(const Mutant& mutant) {
   using suite::Door;
-  if (std::holds_alternative<RewriteAnswer>(mutant.change)) return Door::adapter;
+  if (std::holds_alternative<RewriteAnswer>(mutant.change) || std::holds_alternative<MakeRewrite>(mutant.change))
+    return Door::adapter;
   return std::holds_alternative<ChangeRecord>(mutant.change) ? Door::job : Door::backend;
 }
 
@@ -74,10 +75,11 @@ std::vector<std::string> nearest_names(const std::string& name, std::vector<std:
 
 const Mutant& find_mutant(const std::string& name) {
   std::vector<std::string> names;
-  for (const Mutant& mutant : all_mutants()) {
-    if (mutant.name == name) return mutant;
-    names.push_back(mutant.name);
-  }
+  for (const auto* list : {&all_mutants(), &hollow_subjects()})
+    for (const Mutant& mutant : *list) {
+      if (mutant.name == name) return mutant;
+      names.push_back(mutant.name);
+    }
   throw NotFound(fmt::format("no mutant '{}'; did you mean {}? plumbline mutants lists them", name,
                              fmt::join(nearest_names(name, std::move(names), 3), " or ")));
 }

@@ -6,6 +6,7 @@
 //         counts only for requirements about answers.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -22,6 +23,10 @@
 #include "reference/device/runtime.hpp"
 #include "reference/record/run_spec.hpp"
 
+namespace plumbline::suite {
+class Adapter;  // harness/suite/check.hpp
+}
+
 namespace plumbline::mutants {
 
 /// A communicator decorator.
@@ -35,6 +40,9 @@ using ChangeRecord = std::function<void(const job::RunSpec& spec, const std::fil
 /// Makes another reply, {"result": …} or {"error": {"kind", "message"}}, of an adapter's.
 using RewriteAnswer =
     std::function<nlohmann::json(const std::string& op, const nlohmann::json& args, nlohmann::json reply)>;
+
+/// Makes the RewriteAnswer of one case, which may remember answers, and may ask `inner` again, which outlives it.
+using MakeRewrite = std::function<RewriteAnswer(suite::Adapter& inner, std::uint64_t seed)>;
 
 /// What a sanitizer that the program is built with makes of a fault.
 enum class Sanitized {
@@ -51,7 +59,7 @@ struct Mutant {
   std::string shows;      // a case id that must fail
   std::string hides;      // a case id that must pass, or empty
   std::string why_hides;  // the reason, also where nothing hides it
-  std::variant<Wrap, MakeSteps, ChangeRecord, RewriteAnswer, WrapRuntime> change;
+  std::variant<Wrap, MakeSteps, ChangeRecord, RewriteAnswer, MakeRewrite, WrapRuntime> change;
   std::string shows_arm = "plain";  // of the case
   std::string hides_arm = "plain";
   Sanitized sanitized = Sanitized::shows;
@@ -67,6 +75,9 @@ struct Mutant {
 
 /// All of them, by name.
 [[nodiscard]] const std::vector<Mutant>& all_mutants();
+/// Subjects whose answers, records or calls have the right form and nothing in it ("hollow.zero"): they violate every requirement that
+/// is not true of them, so `violates`, `shows` and `hides` are empty. `plumbline check --mutant` takes them, too.
+[[nodiscard]] const std::vector<Mutant>& hollow_subjects();
 /// At most so many of the names, those of the fewest changed characters first.
 [[nodiscard]] std::vector<std::string> nearest_names(const std::string& name, std::vector<std::string> names,
                                                      std::size_t most);

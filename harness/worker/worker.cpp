@@ -272,6 +272,8 @@ class Worker {
     std::optional<mutants::RewrittenAdapter> rewritten;
     suite::Adapter* adapter = adapter_.get();
     if (const auto* rewrite = change<mutants::RewriteAnswer>()) adapter = &rewritten.emplace(*adapter_, *rewrite);
+    if (const auto* make = change<mutants::MakeRewrite>())
+      adapter = &rewritten.emplace(*adapter_, (*make)(*adapter_, command.at("seed").get<std::uint64_t>()));
     std::optional<subject::DeclaredAdapter> declared;
     if (adapter != nullptr) adapter = &declared.emplace(*adapter, one);
     const std::string device = command.value("device", "cpu");
