@@ -28,7 +28,7 @@ using testing::IsEmpty;
 // ---- the table ----
 
 struct Largest {
-  const char* check;    // behind "<component>.sizes."
+  const char* check;    // after "<component>.sizes."
   const char* counted;  // a name of counts()
   std::int64_t size;
 };

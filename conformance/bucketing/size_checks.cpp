@@ -206,7 +206,7 @@ ManyBuckets packed_plan(int gradients) {
   return plan;
 }
 
-// One gradient near the end begins an element early: it lies over the one ahead of it.
+// One gradient near the end begins an element early: it overlaps the gradient before it.
 std::string overlap_is_named(Adapter& adapter, int gradients) {
   ManyBuckets plan = packed_plan(gradients);
   json& member = plan.buckets[plan.buckets.size() - 2]["members"][8];

@@ -183,7 +183,7 @@ void streams_apart(Context& context) {
   EXPECT_TRUE(apart) << "a group's call waited for the stream of another group";
 }
 
-// Calls on the same buffers, a member's next input put into its stream behind each. The host waits for none of them.
+// Calls on the same buffers, a member's next input put into its stream after each. The host waits for none of them.
 void device_back_to_back(Context& context) {
   constexpr std::size_t kCalls = 64;
   const DeviceSeat& seat = context.device_seat();

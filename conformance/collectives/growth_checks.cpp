@@ -1,4 +1,4 @@
-// That calls leave no memory behind.
+// Calls leave no memory allocated.
 #include <algorithm>
 #include <limits>
 

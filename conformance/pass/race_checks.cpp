@@ -358,7 +358,7 @@ void refuses(Context& context) {
 
 constexpr int kFusedGradients = 3;
 
-// Made one, produced and reduced on one stream, in that order; the gradient `late` is produced behind the reduction.
+// Made one, produced and reduced on one stream, in that order; the gradient `late` is produced after the reduction.
 Program reduced_in_one_stream(bool copies, int late) {
   Program program = fused(kFusedGradients);
   std::erase_if(program.ops, [](const Op& op) { return op.type == "nop"; });
@@ -388,7 +388,7 @@ void reduced_before_produced(Context& context) {
   report_words(problem_of_refusal(context.adapter(), kRaces, args));
   const Answer answer = answer_to(context.adapter(), kRaces, args);
   const std::string gradient = "g" + std::to_string(late);
-  constexpr std::size_t kReduction = kFusedGradients;  // behind coalesce_tensor and all producers but one
+  constexpr std::size_t kReduction = kFusedGradients;  // after coalesce_tensor and all producers but one
   if (answer.is_refused() && (answer.message.find(gradient) == answer.message.npos ||
                               !has_number(answer.message, kReduction) || !has_number(answer.message, kReduction + 1)))
     report_words(fmt::format("'{}' is produced by op {}, after op {} reduces it; the refusal does not say so: {}",

@@ -26,7 +26,7 @@ bool overflows_at(int step, double scale) {
   return scale >= 0x1p24 || (scale > 16 && (step * 7919 % 13 == 0 || step % 101 > 97));
 }
 
-// The scales of a rule, one a step: what a step found, and the row behind it.
+// The scales of a rule, one a step: what a step found, and the row after it.
 class SizedScale {
  public:
   virtual ~SizedScale() = default;

@@ -18,7 +18,7 @@ namespace plumbline::conformance {
 using JudgeSize = std::function<std::string(suite::Adapter& adapter, int size)>;
 
 struct SizedCheck {
-  const char* operation = "";  // "schedules.check"; the others that the judge asks stand behind it
+  const char* operation = "";  // "schedules.check"; the others that the judge asks stand after it
   const char* requirement = "";
   std::vector<int> sizes;
   JudgeSize problem;
