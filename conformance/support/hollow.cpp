@@ -1,7 +1,6 @@
 #include "conformance/support/hollow.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -155,31 +154,6 @@ class PartialAdapter final : public suite::Adapter {
   std::set<std::string> operations_ = reference_adapter().operations();
 };
 
-// ---- backends ----
-
-using Calls = std::shared_ptr<std::atomic<int>>;
-
-// Counts the calls of a world and of the groups made from it.
-class CountingCommunicator final : public comm::CommunicatorDecorator {
- public:
-  CountingCommunicator(std::unique_ptr<comm::Communicator> inner, Calls calls)
-      : CommunicatorDecorator(std::move(inner)), calls_(std::move(calls)) {}
-
- private:
-  void do_run(const comm::Call& call, comm::Timeout timeout) override {
-    ++*calls_;
-    CommunicatorDecorator::do_run(call, timeout);
-  }
-  comm::Work do_start(std::span<const comm::Call> calls) override {
-    *calls_ += static_cast<int>(calls.size());
-    return CommunicatorDecorator::do_start(calls);
-  }
-  std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
-    return std::make_unique<CountingCommunicator>(std::move(group), calls_);
-  }
-  Calls calls_;
-};
-
 }  // namespace
 
 void expect_hollow_adapters_fail(const suite::Suite& suite) {
@@ -212,28 +186,6 @@ void expect_partial_adapters_pass(const suite::Suite& suite) {
         EXPECT_THAT(run_in_process(*one, adapter), testing::IsEmpty()) << one->id() << " without " << operation;
     }
   }
-}
-
-void expect_hollow_backend_fails(const suite::Suite& suite, const std::string& subject) {
-  const auto& wrap = std::get<mutants::Wrap>(mutants::find_mutant(subject).change);
-  std::vector<const suite::Case*> cases;
-  for (const suite::Case& one : suite.cases())  // alone, a rank may have nothing to move
-    if (one.check->door == suite::Door::backend && !one.check->on_device && (one.world() == 2 || one.world() == 3))
-      cases.push_back(&one);
-  Verdicts verdicts;
-  run_checks(
-      cases,
-      [&](const suite::Case& one, bool& touched) {
-        const Calls asked = std::make_shared<std::atomic<int>>(), made = std::make_shared<std::atomic<int>>();
-        const auto failures = run_in_process(one, [&](std::unique_ptr<comm::Communicator> inner) {
-          auto wrapped = wrap(std::make_unique<CountingCommunicator>(std::move(inner), made));
-          return std::unique_ptr<comm::Communicator>(std::make_unique<CountingCommunicator>(std::move(wrapped), asked));
-        });
-        touched = *asked != *made;
-        return failures;
-      },
-      verdicts);
-  expect_truths_alone(subject, component_of(cases), verdicts);
 }
 
 }  // namespace plumbline::conformance

@@ -2,8 +2,6 @@
 // requirement that hollow.toml does not list: a check that passes on an adapter which answers 0 to everything judges nothing.
 #pragma once
 
-#include <string>
-
 #include "harness/suite/suite.hpp"
 
 namespace plumbline::conformance {
@@ -12,7 +10,5 @@ namespace plumbline::conformance {
 void expect_hollow_adapters_fail(const suite::Suite& suite);
 /// The reference without one operation: a check that names it is skipped, all others pass.
 void expect_partial_adapters_pass(const suite::Suite& suite);
-/// A communicator that skips some calls, in cases of few ranks.
-void expect_hollow_backend_fails(const suite::Suite& suite, const std::string& subject);
 
 }  // namespace plumbline::conformance
