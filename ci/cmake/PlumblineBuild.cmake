@@ -11,10 +11,13 @@ set(PLUMBLINE_TORCH AUTO CACHE STRING "Build what needs LibTorch: AUTO (where it
 set(PLUMBLINE_MPI AUTO CACHE STRING "Build the MPI backend: AUTO (where it is found), ON, OFF")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
-  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
-# Line tables are enough for stacks, and a third of the size of full debug information.
-if(CMAKE_CXX_FLAGS_RELWITHDEBINFO STREQUAL "-O2 -g -DNDEBUG")  # nobody's choice
+# What CMake would choose costs more time to compile than it gains. Stacks have the names of functions; RelWithDebInfo adds lines.
+if(CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")  # nobody's choice
+  set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+endif()
+if(CMAKE_CXX_FLAGS_RELWITHDEBINFO STREQUAL "-O2 -g -DNDEBUG")
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
 endif()
 
@@ -103,12 +106,12 @@ endfunction()
 # plumbline_compiles_fast(): the targets of this folder gain nothing from the last bit of speed, and compile in two thirds
 # of the time without it.
 macro(plumbline_compiles_fast)
-  add_compile_options($<$<CONFIG:RelWithDebInfo>:-O1>)
+  add_compile_options($<$<CONFIG:Release,RelWithDebInfo>:-O1>)
 endmacro()
 
 # plumbline_compile_fast(file.cpp …): the same of some files of a folder.
 function(plumbline_compile_fast)
-  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O1>)
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
 endfunction()
 
 # plumbline_compiles_together(): the files of this folder are compiled some at a time, since most of their time goes into
@@ -144,7 +147,7 @@ function(plumbline_test name)
   else()
     set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   endif()
-  target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
   target_link_libraries(${name} PRIVATE plumbline_settings plumbline_warnings ${arg_LINKS} GTest::gmock
     GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGUMENTS})
