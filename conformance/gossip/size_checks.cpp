@@ -69,17 +69,16 @@ JudgeSize exponential_graph(const std::string& convention, const char* name) {
 }
 
 // The two sides of a bipartite graph take turns; elsewhere all send first, and nobody receives.
-JudgeSize blocking_rounds(const std::string& convention, const char* bipartite, const char* other) {
-  return [=](Adapter& adapter, int nodes) {
-    for (const auto& [graph, blocked] : {std::pair(bipartite, false), std::pair(other, true)}) {
+Choice blocking_rounds(const std::string& convention, const char* bipartite, const char* other) {
+  const auto asked = [convention](const char* graph, bool blocked) {
+    return [=](Adapter& adapter, int nodes) {
       const json args{{"convention", convention}, {"graph", graph}, {"world_size", nodes}, {"peers_per_itr", 1}};
-      const std::string words = problem_of(adapter, "gossip.blocking", args, [&](const json& result) {
+      return problem_of(adapter, "gossip.blocking", args, [&](const json& result) {
         return first_difference({{"blocked", blocked}}, result, graph);
       });
-      if (!words.empty()) return words;
-    }
-    return std::string();
+    };
   };
+  return {"graph", {{bipartite, asked(bipartite, false)}, {other, asked(other, true)}}};
 }
 
 // ---- values ----
@@ -215,22 +214,19 @@ std::string one_peer_turns(Adapter& adapter, int nodes) {
 }
 
 // Rings and complete graphs, by their closed forms.
-std::string closed_rates(Adapter& adapter, int nodes) {
-  const double angle = 2 * std::numbers::pi / nodes;
-  const double ring = (1 + 2 * std::cos(angle)) / 3;
-  for (const auto& [graph, peers, expected] : {std::tuple("ring", 2, ring), std::tuple("complete", 0, 0.0)}) {
+JudgeSize closed_rate(const char* graph, int peers) {
+  return [=](Adapter& adapter, int nodes) {
+    const double expected = peers == 0 ? 0 : (1 + 2 * std::cos(2 * std::numbers::pi / nodes)) / 3;
     json args{{"graph", graph}, {"world_size", nodes}};
     if (peers > 0) args["peers_per_itr"] = peers;
-    const std::string words = problem_of(adapter, "gossip.spectrum", args, [&](const json& result) -> std::string {
+    return problem_of(adapter, "gossip.spectrum", args, [&](const json& result) -> std::string {
       const double got = result.at("per_round"), gap = result.at("spectral_gap");
       if (!(std::abs(got - expected) <= 1e-9) || !(std::abs(gap - (1 - expected)) <= 1e-9) ||
           result.at("doubly_stochastic") != true)
         return fmt::format("{}: {} a round and gap {}, not {}", graph, got, gap, expected);
       return {};
     });
-    if (!words.empty()) return words;
-  }
-  return {};
+  };
 }
 
 }  // namespace
@@ -243,12 +239,12 @@ void add_gossip_size_checks(suite::Suite& suite) {
              {"gossip.graph", "GOSSIP-015@92e6", books, exponential_graph("plumbline", "n-peer-exponential")}));
   add(asking({{"graph", {exponential}}},
              {"gossip.graph", "GOSSIP-002@84b3", nodes, exponential_graph("fairscale", exponential), "fairscale"}));
-  add(asking({{"graph", {"bipartite-exponential", "n-peer-exponential"}}},
-             {"gossip.blocking", "GOSSIP-018@56f8", nodes,
-              blocking_rounds("plumbline", "bipartite-exponential", "n-peer-exponential")}));
-  add(asking({{"graph", {"DynamicBipartiteExponentialGraph", exponential}}},
-             {"gossip.blocking", "GOSSIP-005@ef28", nodes,
-              blocking_rounds("fairscale", "DynamicBipartiteExponentialGraph", exponential), "fairscale"}));
+  const auto add_blocking = [&](const char* requirement, const char* convention, const char* bipartite,
+                                const char* other) {
+    add({"gossip.blocking", requirement, nodes, {}, convention, "", {}, {}, blocking_rounds(convention, bipartite, other)});
+  };
+  add_blocking("GOSSIP-018@56f8", "plumbline", "bipartite-exponential", "n-peer-exponential");
+  add_blocking("GOSSIP-005@ef28", "fairscale", "DynamicBipartiteExponentialGraph", exponential);
   add(asking(
       {{"algorithm", {"PushSum"}}, {"dtype", {"float64"}}, {"graph", {"n-peer-exponential"}}, {"mixing", {"uniform"}}},
       {"gossip.trace", "GOSSIP-031@75ef", threads, traced_values("plumbline", "n-peer-exponential")}));
@@ -262,8 +258,15 @@ void add_gossip_size_checks(suite::Suite& suite) {
              {"gossip.topology", "GOSSIP-006@84ac", nodes, whole_matrix("bluefog", "RingGraph", {1, -1}), "bluefog"}));
   add(asking({{"generator", {"GetDynamicOnePeerSendRecvRanks"}}, {"topology", {"ExponentialTwoGraph"}}},
              {"gossip.turns", "GOSSIP-007@5d45", nodes, one_peer_turns, "bluefog"}));
-  add(asking({{"graph", {"complete", "ring"}}, {"mixing", {"uniform"}}},
-             {"gossip.spectrum", "GOSSIP-023@a729", nodes, closed_rates}));
+  add({"gossip.spectrum",
+       "GOSSIP-023@a729",
+       nodes,
+       {},
+       "plumbline",
+       "",
+       {},
+       {{"gossip.spectrum", {{"mixing", {"uniform"}}}}},
+       {"graph", {{"complete", closed_rate("complete", 0)}, {"ring", closed_rate("ring", 2)}}}});
 }
 
 }  // namespace plumbline::conformance

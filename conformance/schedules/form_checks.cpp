@@ -590,18 +590,14 @@ void does_not_load(Context& context) {
 
 // ---- forms of real size ----
 
-JudgeSize long_streams(const std::string& convention) {
-  return [convention](suite::Adapter& adapter, int micro_batches) {
-    for (const char* schedule : {"TrainSchedule", "InferenceSchedule"}) {
-      const StreamQuestion asked{schedule, ranks_of_size(micro_batches), micro_batches};
-      const json args{
-          {"convention", convention}, {"schedule", schedule}, {"pp", asked.stages}, {"microbatches", micro_batches}};
-      const std::string words = problem_of(adapter, "schedules.instruction_stream", args, [&](const json& result) {
-        return problem_of_reading([&] { return Streams(result, asked).problem(); });
-      });
-      if (!words.empty()) return fmt::format("{}: {}", schedule, words);
-    }
-    return std::string();
+JudgeSize long_streams(const std::string& convention, const std::string& schedule) {
+  return [=](suite::Adapter& adapter, int micro_batches) {
+    const StreamQuestion asked{schedule, ranks_of_size(micro_batches), micro_batches};
+    const json args{
+        {"convention", convention}, {"schedule", schedule}, {"pp", asked.stages}, {"microbatches", micro_batches}};
+    return problem_of(adapter, "schedules.instruction_stream", args, [&](const json& result) {
+      return problem_of_reading([&] { return Streams(result, asked).problem(); });
+    });
   };
 }
 
@@ -663,11 +659,14 @@ void add_form_checks(suite::Suite& suite) {
                     {stream,
                      requirement,
                      sizes_of_plans(),
-                     long_streams(convention),
+                     {},
                      convention,
                      "",
                      {},
-                     {{stream, {{"schedule", {"TrainSchedule", "InferenceSchedule"}}}}}});
+                     {},
+                     {"schedule",
+                      {{"TrainSchedule", long_streams(convention, "TrainSchedule")},
+                       {"InferenceSchedule", long_streams(convention, "InferenceSchedule")}}}});
   };
   add_streams("SCHED-114@f6a0", "plumbline");
   add_streams("SCHED-029@7209", "deepspeed");

@@ -192,33 +192,92 @@ struct SizedPlan {
   int chunks = 1;
 };
 
-JudgeSize generated_plans(const std::string& convention, std::vector<SizedPlan> plans) {
-  return [convention, plans = std::move(plans)](Adapter& adapter, int micro_batches) {
-    for (const auto& [schedule, chunks] : plans) {
-      const std::string words =
-          problem_of_generated(adapter, plan_shape(schedule, micro_batches, chunks), convention, problem_of_course);
-      if (!words.empty()) return words;
-    }
-    return std::string();
+Choice generated_plans(const std::string& convention, const std::vector<SizedPlan>& plans, const JudgePlan& judge) {
+  Choice choice{.argument = "schedule"};
+  for (const auto& [schedule, chunks] : plans)
+    choice.values.emplace_back(schedule, [=, name = std::string(schedule)](Adapter& adapter, int micro_batches) {
+      return problem_of_generated(adapter, plan_shape(name, micro_batches, chunks), convention, judge);
+    });
+  return choice;
+}
+
+// ---- orders of PyTorch 2.13 ----
+
+using Row = std::vector<Action>;
+
+Row all_at_once(const std::vector<int>& stages, int micro_batches, bool last_first) {
+  Row row;
+  for (const int stage : stages)
+    for (int i = 0; i < micro_batches; ++i)
+      row.push_back({.kind = ActionKind::forward, .joined = false, .stage = stage, .micro_batch = i});
+  for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage)
+    for (int i = 0; i < micro_batches; ++i)
+      row.push_back({.kind = ActionKind::backward,
+                     .joined = false,
+                     .stage = *stage,
+                     .micro_batch = last_first ? micro_batches - 1 - i : i});
+  return row;
+}
+
+// Forwards go through a rank's stages round by round, and backwards through them from the last; the first backward comes after
+// as many forwards as the other stages of a round have and twice the ranks that follow.
+Row interleaved(const PlanShape& shape, int rank) {
+  const int rounds = std::max(1, shape.micro_batches / shape.ranks), of_round = shape.micro_batches / rounds;
+  const int all = shape.micro_batches * shape.chunks;
+  const int before = std::min(all, (shape.chunks - 1) * of_round + 2 * (shape.ranks - 1 - rank));
+  std::vector<int> forwards(index(shape.chunks)), backwards(index(shape.chunks));
+  Row row;
+  const auto add = [&](ActionKind kind, int chunk, std::vector<int>& next) {
+    row.push_back({.kind = kind,
+                   .joined = false,
+                   .stage = chunk * shape.ranks + rank,
+                   .micro_batch = next[index(chunk)]++});
   };
+  for (int step = 0; step < all + before; ++step) {
+    if (step < all) add(ActionKind::forward, step / of_round % shape.chunks, forwards);
+    if (step >= before)
+      add(ActionKind::backward, shape.chunks - 1 - (step - before) / of_round % shape.chunks, backwards);
+  }
+  return row;
+}
+
+// Of those that a rule of a few lines describes.
+std::optional<Row> row_of_torch(const PlanShape& shape, int rank) {
+  if (shape.schedule == "Schedule1F1B")
+    return one_forward_one_backward(shape.ranks, shape.micro_batches).ranks[index(rank)];
+  if (shape.schedule == "ScheduleInterleaved1F1B") return interleaved(shape, rank);
+  const bool looped = shape.schedule == "ScheduleLoopedBFS";
+  if (!looped && shape.schedule != "ScheduleGPipe") return std::nullopt;
+  std::vector<int> stages;
+  for (int chunk = 0; chunk < shape.chunks; ++chunk) stages.push_back(chunk * shape.ranks + rank);
+  return all_at_once(stages, shape.micro_batches, looped);
+}
+
+std::string problem_of_torch_order(const PlanShape& shape, const Schedule& schedule) {
+  if (const std::string problem = problem_of_course(shape, schedule); !problem.empty()) return problem;
+  const auto is_same = [](const Action& one, const Action& other) {
+    return one.kind == other.kind && one.stage == other.stage && one.micro_batch == other.micro_batch;
+  };
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    const auto wanted = row_of_torch(shape, rank);
+    if (!wanted) return {};
+    const auto& row = schedule.ranks[index(rank)];
+    const auto [here, there] = std::ranges::mismatch(row, *wanted, is_same);
+    if (here != row.end() && there != wanted->end())
+      return fmt::format("rank {}, computation {}: {}, where torch has {}", rank, here - row.begin(), to_string(*here),
+                         to_string(*there));
+  }
+  return {};
 }
 
 // As many activations as the closed form says, rank by rank.
-std::string kept_activations(Adapter& adapter, int micro_batches) {
-  for (const auto& [name, chunks] : {std::pair("1f1b", 1), std::pair("interleaved", 3)}) {
-    const std::string words = problem_of_generated(
-        adapter, plan_shape(name, micro_batches, chunks), "plumbline",
-        [](const PlanShape& shape, const Schedule& schedule) -> std::string {
-          const std::vector<int> peaks = peaks_of(schedule);
-          const int p = shape.ranks, m = shape.micro_batches, v = shape.chunks;
-          for (int rank = 0; rank < p; ++rank) {
-            const int most = v == 1 ? std::min(p - rank, m) : std::min(v * m, (v - 1) * p + 2 * (p - rank - 1) + 1);
-            if (peaks[index(rank)] != most)
-              return fmt::format("rank {} keeps {} activations, {} are needed", rank, peaks[index(rank)], most);
-          }
-          return {};
-        });
-    if (!words.empty()) return words;
+std::string problem_of_kept_activations(const PlanShape& shape, const Schedule& schedule) {
+  const std::vector<int> peaks = peaks_of(schedule);
+  const int p = shape.ranks, m = shape.micro_batches, v = shape.chunks;
+  for (int rank = 0; rank < p; ++rank) {
+    const int most = v == 1 ? std::min(p - rank, m) : std::min(v * m, (v - 1) * p + 2 * (p - rank - 1) + 1);
+    if (peaks[index(rank)] != most)
+      return fmt::format("rank {} keeps {} activations, {} are needed", rank, peaks[index(rank)], most);
   }
   return {};
 }
@@ -489,26 +548,25 @@ json described_layers(const std::vector<int>& parameters) {
   return layers;
 }
 
-JudgeSize by_method(const std::string& convention, const char* even, const char* weighed) {
-  return [=](Adapter& adapter, int items) {
-    const int parts = blocks_for(items);
-    const Blocks blocks = blocks_of(items, parts);
-    const bool colossalai = convention == "colossalai";
-    json args{{"convention", convention}, {"layers", described_layers(blocks.weights)}};
-    args.update(colossalai ? json{{"pp", parts}, {"chunks", 1}} : json{{"num_parts", parts}});
-    const auto expected = [&](const std::vector<int>& boundaries) {
-      return colossalai ? json{{"parts", parts_by_rank(boundaries, parts)}} : json{{"boundaries", boundaries}};
+// By the layers' numbers of parameters, and where the convention is asked so, evenly.
+Choice by_method(const std::string& convention, const char* weighed, const char* even = nullptr) {
+  const bool colossalai = convention == "colossalai";
+  const auto asked = [=](const char* method, bool evenly) {
+    return [=](Adapter& adapter, int items) {
+      const int parts = blocks_for(items);
+      const Blocks blocks = blocks_of(items, parts);
+      json args{{"convention", convention}, {"layers", described_layers(blocks.weights)}, {"method", method}};
+      args.update(colossalai ? json{{"pp", parts}, {"chunks", 1}} : json{{"num_parts", parts}});
+      const auto boundaries = evenly ? even_boundaries(items, parts) : blocks.boundaries;
+      const json expected =
+          colossalai ? json{{"parts", parts_by_rank(boundaries, parts)}} : json{{"boundaries", boundaries}};
+      return problem_of(adapter, "schedules.partition_method", args,
+                        [&](const json& result) { return first_difference(expected, result, method); });
     };
-    args["method"] = weighed;
-    std::string words = problem_of(adapter, "schedules.partition_method", args, [&](const json& result) {
-      return first_difference(expected(blocks.boundaries), result, weighed);
-    });
-    if (!words.empty() || convention != "deepspeed") return words;
-    args["method"] = even;
-    return problem_of(adapter, "schedules.partition_method", args, [&](const json& result) {
-      return first_difference(expected(even_boundaries(items, parts)), result, even);
-    });
   };
+  Choice choice{"method", {{weighed, asked(weighed, false)}}};
+  if (even != nullptr) choice.values.emplace_back(even, asked(even, true));
+  return choice;
 }
 
 // A transformer layer in the first stage, two in each of the others, none in the last.
@@ -596,22 +654,21 @@ std::string counted_layers(Adapter& adapter, int count) {
                     [&](const json& result) { return first_difference(counts, result.at("counts"), "counts"); });
 }
 
-JudgeSize placed_stages(const std::string& convention) {
-  return [convention](Adapter& adapter, int stages) {
-    const int ranks = stages / 4;
-    for (const bool turns : {false, true}) {
+Choice placed_stages(const std::string& convention) {
+  const auto placed = [convention](bool turns) {
+    return [=](Adapter& adapter, int stages) {
+      const int ranks = stages / 4;
       std::vector<int> places;
       for (int stage = 0; stage < stages; ++stage)
         places.push_back(turns && stage / ranks % 2 == 1 ? ranks - 1 - stage % ranks : stage % ranks);
       const json args{
           {"convention", convention}, {"pp", ranks}, {"num_stages", stages}, {"style", turns ? "v" : "loop"}};
-      const std::string words = problem_of(adapter, "schedules.stage_to_rank", args, [&](const json& result) {
+      return problem_of(adapter, "schedules.stage_to_rank", args, [&](const json& result) {
         return first_difference(places, result.at("result"), "places");
       });
-      if (!words.empty()) return words;
-    }
-    return std::string();
+    };
   };
+  return {"style", {{"loop", placed(false)}, {"v", placed(true)}}};
 }
 
 }  // namespace
@@ -630,24 +687,17 @@ void add_plan_size_checks(suite::Suite& suite) {
                       {"ScheduleInterleavedZeroBubble", 2},
                       {"ScheduleZBVZeroBubble", 2},
                       {"ScheduleDualPipeV", 2}};
-  const auto add_generated = [&](const char* requirement, const std::vector<int>& sizes, std::vector<SizedPlan> asked,
-                                 const char* convention, const char* part) {
-    suite::OptionValues options;
-    for (const SizedPlan& one : asked) options[kGenerate]["schedule"].insert(one.schedule);
-    add({kGenerate, requirement, sizes, generated_plans(convention, std::move(asked)), convention, part, {}, options});
+  const auto add_generated = [&](const char* requirement, const std::vector<int>& sizes,
+                                 const std::vector<SizedPlan>& asked, const char* convention, const char* part,
+                                 const JudgePlan& judge) {
+    add({kGenerate, requirement, sizes, {}, convention, part, {}, {}, generated_plans(convention, asked, judge)});
   };
-  add_generated("SCHED-015@76d8", plans, ours, "plumbline", "");
-  add_generated("SCHED-015@76d8", shorter, others, "plumbline", "others");
-  add_generated("SCHED-024@4066", plans, of_torch, "torch", "");
-  add_generated("SCHED-024@4066", shorter, others_of_torch, "torch", "others");
-  add({kGenerate,
-       "SCHED-023@ab31",
-       plans,
-       kept_activations,
-       "plumbline",
-       "kept",
-       {},
-       {{kGenerate, {{"schedule", {"1f1b", "interleaved"}}}}}});
+  add_generated("SCHED-015@76d8", plans, ours, "plumbline", "", problem_of_course);
+  add_generated("SCHED-015@76d8", shorter, others, "plumbline", "others", problem_of_course);
+  add_generated("SCHED-024@4066", plans, of_torch, "torch", "", problem_of_torch_order);
+  add_generated("SCHED-024@4066", shorter, others_of_torch, "torch", "others", problem_of_torch_order);
+  add_generated("SCHED-023@ab31", plans, {{"1f1b"}, {"interleaved", 3}}, "plumbline", "kept",
+                problem_of_kept_activations);
   add({"schedules.lower", "SCHED-033@cabe", plans, lowered_plans("plumbline")});
   add({"schedules.lower", "SCHED-025@d54d", plans, lowered_plans("torch"), "torch"});
   add({"schedules.load_csv", "SCHED-116@6e30", plans, loaded_plans("plumbline")});
@@ -679,21 +729,20 @@ void add_plan_size_checks(suite::Suite& suite) {
   const char* const optimal = "schedules.partition_optimal";
   add({optimal, "SCHED-006@45f2", weighed, balanced_blocks(optimal, "plumbline", "weights", "parts")});
   const char* const method = "schedules.partition_method";
-  add(asking({{"method", {"parameters", "uniform"}}},
-             {method, "SCHED-100@c059", {30, 170, 512}, by_method("deepspeed", "uniform", "parameters"), "deepspeed"}));
-  add(asking({{"method", {"parameter"}}},
-             {method, "SCHED-102@d08c", weighed, by_method("colossalai", "layer", "parameter"), "colossalai"}));
-  add(asking({{"method", {"parameters"}}}, {method, "SCHED-102@d08c", weighed,
-                                            by_method("deepspeed-0.6", "uniform", "parameters"), "deepspeed-0.6"}));
+  const auto add_method = [&](const char* requirement, const std::vector<int>& sizes, const char* convention,
+                              Choice choice) {
+    add({method, requirement, sizes, {}, convention, "", {}, {}, std::move(choice)});
+  };
+  add_method("SCHED-100@c059", {30, 170, 512}, "deepspeed", by_method("deepspeed", "parameters", "uniform"));
+  add_method("SCHED-102@d08c", weighed, "colossalai", by_method("colossalai", "parameter"));
+  add_method("SCHED-102@d08c", weighed, "deepspeed-0.6", by_method("deepspeed-0.6", "parameters"));
   add({"schedules.pipeline_layout", "SCHED-103@540b", stages, laid_out, "megatron"});
   add({"schedules.partition_counted", "SCHED-106@5812", stages, counted_ends("plumbline")});
   add({"schedules.partition_counted", "SCHED-105@cb2b", stages, counted_ends("megatron"), "megatron"});
   add({"schedules.partition_measured", "SCHED-107@0803", {30, 487, 2050}, measured_blocks});
   add({"schedules.count_layer_params", "SCHED-012@dab7", {8, 100, 1001, 10'000}, counted_layers});
-  add(asking({{"style", {"loop", "v"}}},
-             {"schedules.stage_to_rank", "SCHED-113@3d64", stages, placed_stages("plumbline")}));
-  add(asking({{"style", {"loop", "v"}}},
-             {"schedules.stage_to_rank", "SCHED-028@1cb6", stages, placed_stages("torch"), "torch"}));
+  add({"schedules.stage_to_rank", "SCHED-113@3d64", stages, {}, "plumbline", "", {}, {}, placed_stages("plumbline")});
+  add({"schedules.stage_to_rank", "SCHED-028@1cb6", stages, {}, "torch", "", {}, {}, placed_stages("torch")});
 }
 
 }  // namespace plumbline::conformance

@@ -1,6 +1,7 @@
 #include "conformance/support/sizes.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -53,22 +54,40 @@ void add_sized_check(suite::Suite& suite, const std::string& component, SizedChe
   suite::Axis sizes{"size", {}};
   for (const int size : one.sizes) sizes.values.push_back(std::to_string(size));
   const int smallest = *std::ranges::min_element(one.sizes);
+  std::vector<suite::Axis> axes{std::move(sizes)};
+  std::map<std::string, JudgeSize> problems{{"", std::move(one.problem)}};
+  if (!one.choice.values.empty()) {
+    suite::Axis& values = axes.emplace_back(suite::Axis{one.choice.argument, {}});
+    for (const auto& [value, problem] : one.choice.values) {
+      values.values.push_back(value);
+      problems[value] = problem;
+    }
+  }
+  const auto chosen = [argument = std::string(one.choice.argument)](const suite::Parameters& parameters) {
+    return argument.empty() ? argument : parameters.text(argument);
+  };
+  const auto options = [chosen, always = std::move(one.options), operation = std::string(one.operation),
+                        argument = std::string(one.choice.argument)](const suite::Parameters& parameters) {
+    suite::OptionValues all = always;
+    if (const std::string value = chosen(parameters); !value.empty()) all[operation][argument].insert(value);
+    return all;
+  };
   std::vector<std::string> operations{one.operation};
   operations.insert(operations.end(), one.others.begin(), one.others.end());
   suite.add({.id = id_of(component, one),
              .verifies = {one.requirement},
              .door = suite::Door::adapter,
-             .axes = {std::move(sizes)},
+             .axes = std::move(axes),
              .operations = std::move(operations),
              .convention = one.convention,
-             .options = [options = std::move(one.options)](const suite::Parameters&) { return options; },
+             .options = options,
              .limit = std::chrono::seconds(60),  // of adapters in any language, with megabytes to read
              .body =
-                 [problem = std::move(one.problem), smallest](suite::Context& context) {
+                 [problems = std::move(problems), chosen, smallest](suite::Context& context) {
                    const auto size = static_cast<int>(context.parameters().number("size"));
                    Roomy roomy(context.adapter());
                    suite::Adapter& adapter = size == smallest ? context.adapter() : roomy;
-                   report_words(problem(adapter, size));
+                   report_words(problems.at(chosen(context.parameters()))(adapter, size));
                  }},
             where);
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <source_location>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/suite/suite.hpp"
@@ -16,6 +17,12 @@ namespace plumbline::conformance {
 
 /// What is wrong with the answers at a size; "" when nothing is.
 using JudgeSize = std::function<std::string(suite::Adapter& adapter, int size)>;
+
+/// Values of one of an operation's options, each asked in cases of its own: a subject is held to every one that it has.
+struct Choice {
+  const char* argument = "";
+  std::vector<std::pair<std::string, JudgeSize>> values = {};
+};
 
 struct SizedCheck {
   const char* operation = "";  // "schedules.check"; the others that the judge asks stand after it
@@ -26,6 +33,7 @@ struct SizedCheck {
   const char* part = "";  // of the name, where an operation has several checks
   std::vector<std::string> others = {};
   suite::OptionValues options = {};  // that every case asks for
+  Choice choice = {};                // in place of `problem`
 };
 /// The check, which asks for these values of options of its operation, by argument.
 [[nodiscard]] SizedCheck asking(suite::OptionValues::mapped_type values, SizedCheck one);

@@ -1,5 +1,6 @@
 // Adapters whose answers are right of small questions, and wrong of large ones.
 #include <algorithm>
+#include <sstream>
 
 #include "harness/mutants/kinds.hpp"
 #include "harness/mutants/rewriting.hpp"
@@ -46,6 +47,15 @@ void lose_an_action(const json&, json& result) {
   row.erase(row.rfind(','));
   result["compute_only"].back() = row;
 }
+void all_forwards_first(const json& args, json& result) {
+  if (args.at("schedule") != "Schedule1F1B") return;
+  for (json& row : result["compute_only"]) {
+    std::string forwards, rest, cell;
+    for (std::istringstream cells(row.get<std::string>()); std::getline(cells, cell, ',');)
+      (cell.find('F') != std::string::npos ? forwards : rest) += cell + ",";
+    row = forwards + rest.substr(0, rest.size() - 1);
+  }
+}
 void reverse_groups(const json&, json& result) {
   for (json& lists : result["groups"])
     for (json& list : lists) std::reverse(list.begin(), list.end());
@@ -91,7 +101,12 @@ std::vector<Mutant> size_mutants() {
       {"sch.peaks_short_past_20", "SCHED-045", "of more than 20 micro-batches, rank 0 keeps one activation fewer",
        "schedules.sizes.check", "512", "9", past(plans, field("microbatches"), 20, one_peak_short)},
       {"sch.loses_work_past_100", "SCHED-015", "of more than 100 micro-batches, the last computation is left out",
-       "schedules.sizes.generate", "148", "39", past("schedules.generate", field("microbatches"), 100, lose_an_action)},
+       "schedules.sizes.generate", "148,schedule=1f1b", "39,schedule=1f1b",
+       past("schedules.generate", field("microbatches"), 100, lose_an_action)},
+      {"sch.gpipe_for_1f1b_past_100", "SCHED-024",
+       "under the convention torch, 1F1B of more than 100 micro-batches has the order of GPipe",
+       "schedules.sizes.generate_torch", "148,schedule=Schedule1F1B", "39,schedule=Schedule1F1B",
+       past("schedules.generate", field("microbatches"), 100, all_forwards_first)},
       {"top.coordinates_past_10000", "TOPO-003", "in worlds of more than 10,000 ranks, the last position is one more",
        "topology.sizes.query", "65536", "1001", past("topology.query", product_of_dims, 10'000, other_position)},
       {"grp.reversed_past_600", "GROUP-024",
