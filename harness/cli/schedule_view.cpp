@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "harness/mutants/mutants.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/nearest_name.hpp"
 #include "reference/schedules/automatic.hpp"
 #include "reference/schedules/lowering.hpp"
 
@@ -28,12 +27,10 @@ Lowering lowering_of(const std::string& name) {
 
 Family family_named(const std::string& name, const std::string& option) {
   if (const auto family = schedules::find_family(name)) return *family;
-  // Of all names in one case: a misspelt name of PyTorch's is nearest to PyTorch's.
+  // A misspelt name of PyTorch's is nearest to PyTorch's.
   std::vector<std::string> names;
   for (const auto& [known, family] : schedules::family_names()) names.push_back(known);
-  std::string sought = name;
-  std::ranges::transform(sought, sought.begin(), [](unsigned char letter) { return std::tolower(letter); });
-  const std::string nearest = mutants::nearest_names(sought, std::move(names), 1).front();
+  const std::string nearest = nearest_names(name, std::move(names), 1).front();
   throw NotFound(fmt::format("{} '{}': no such schedule; did you mean {}? plumbline schedule --list names all", option,
                              name, schedules::name_of(*schedules::find_family(nearest))));
 }

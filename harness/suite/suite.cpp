@@ -9,6 +9,7 @@
 
 #include "harness/suite/plan.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/nearest_name.hpp"
 
 namespace plumbline::suite {
 
@@ -43,7 +44,7 @@ const Profile& Suite::profile(const std::string& name) const {
     if (profile.name == name) return profile;
     names.push_back(profile.name);
   }
-  throw NotFound(fmt::format("no profile '{}'; there are {}", name, fmt::join(names, ", ")));
+  throw NotFound(fmt::format("--profile: no profile '{}'; {}", name, there_are(name, names)));
 }
 
 bool Suite::belongs(const Requirement& requirement, const Profile& profile) const {

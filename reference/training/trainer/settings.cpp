@@ -4,10 +4,10 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
-#include <numeric>
 #include <optional>
 
 #include "reference/comm/errors.hpp"
+#include "reference/comm/nearest_name.hpp"
 #include "reference/record/toml_fields.hpp"
 
 namespace plumbline::training {
@@ -35,28 +35,11 @@ const Names kResidualBlocks{"bottleneck", "basic"};
 constexpr int kMost = 1 << 20;  // ranks, stages
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
 
-// Levenshtein's, letters of either case alike.
-std::size_t distance(std::string_view a, std::string_view b) {
-  const auto lower = [](char letter) { return letter >= 'A' && letter <= 'Z' ? letter - 'A' + 'a' : int{letter}; };
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t changed = diagonal + (lower(a[i]) == lower(b[j]) ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, changed});
-    }
-  }
-  return row.back();
-}
-
 void refuse_unknown(const toml::table& table, const std::string& path, const Names& known, const std::string& origin) {
   for (const auto& [key, node] : table) {
     const std::string_view name = key.str();
     if (std::ranges::find(known, name) != known.end()) continue;
-    const std::string& nearest =
-        *std::ranges::min_element(known, {}, [&](const std::string& other) { return distance(name, other); });
+    const std::string nearest = nearest_names(name, known, 1).front();
     job::refuse(origin, key.source(),
                 fmt::format("unknown field {}{}; the nearest known one is {}{}", path, name, path, nearest));
   }
