@@ -18,6 +18,18 @@ using comm::DType;
 constexpr std::array<std::pair<std::string_view, ElementType>, 3> kComplex{
     {{"c32", {DType::f16, 2}}, {"c64", {DType::f32, 2}}, {"c128", {DType::f64, 2}}}};
 
+// PyTorch's names beside ours.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kFrameworkNames{{{"float16", "f16"},
+                                                                                         {"bfloat16", "bf16"},
+                                                                                         {"float32", "f32"},
+                                                                                         {"float64", "f64"},
+                                                                                         {"int32", "i32"},
+                                                                                         {"int64", "i64"},
+                                                                                         {"uint8", "u8"},
+                                                                                         {"complex32", "c32"},
+                                                                                         {"complex64", "c64"},
+                                                                                         {"complex128", "c128"}}};
+
 void require_gradient(const Gradient& gradient, std::size_t index) {
   if (gradient.elements < 0)
     throw InvalidArgument(
@@ -65,6 +77,9 @@ std::string_view name_of(ElementType type) {
 }
 
 std::optional<ElementType> parse_element_type(std::string_view name) {
+  if (name.starts_with("torch.")) name.remove_prefix(6);
+  for (const auto& [alias, ours] : kFrameworkNames)
+    if (name == alias) name = ours;
   for (const auto& [known, complex] : kComplex)
     if (name == known) return complex;
   if (const auto dtype = comm::parse_dtype(name)) return ElementType{*dtype, 1};
