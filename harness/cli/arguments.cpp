@@ -60,6 +60,32 @@ std::int64_t bytes_in(const std::string& option, const std::string& text) {
       fmt::format("{}: '{}' is no number of bytes from 0 on, such as 100, 64KiB or 25MiB", option, text));
 }
 
+CommandLine::CommandLine(int argc, const char* const* argv) {
+  std::string open;  // the option that the next text may be the value of
+  for (int i = 1; i < argc; ++i) {
+    const std::string text = argv[i];
+    if (text == "--") return;
+    if (!text.starts_with("--")) {
+      if (!open.empty()) values_[open].push_back(text);
+      continue;
+    }
+    const std::size_t equals = text.find('=');
+    open = text.substr(0, equals);
+    std::vector<std::string>& values = values_[open];
+    if (equals != std::string::npos) values.push_back(text.substr(equals + 1));
+  }
+}
+
+std::vector<std::string> CommandLine::values(std::string_view option) const {
+  const auto found = values_.find(option);
+  return found == values_.end() ? std::vector<std::string>() : found->second;
+}
+
+std::string CommandLine::value(std::string_view option) const {
+  const std::vector<std::string> all = values(option);
+  return all.empty() ? "" : all.back();
+}
+
 std::string read_text(const std::string& option, const std::string& name) {
   std::error_code error;
   std::ifstream stream(name, std::ios::binary);

@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
 
@@ -20,12 +23,45 @@ namespace plumbline::cli {
 /// Throws InvalidArgument, with the option, for anything but a finite number.
 [[nodiscard]] double number(const std::string& option, const std::string& text);
 
+/// What `body` returns. What it refuses is refused with the option, or the file, that it is about, before it.
+template <class Body>
+auto on_behalf_of(const std::string& option, const Body& body) {
+  const auto refuse = [&](const std::exception& error) -> InvalidArgument {
+    return InvalidArgument((option.empty() ? "" : option + ": ") + error.what());
+  };
+  try {
+    return body();
+  } catch (const InvalidArgument& error) {
+    throw refuse(error);
+  } catch (const NotFound& error) {
+    throw refuse(error);
+  } catch (const OutOfRange& error) {
+    throw refuse(error);
+  } catch (const Unsupported& error) {
+    throw refuse(error);
+  }
+}
+
 /// The bytes of "25MiB", "25Mi", "64KiB", "64Ki", "1GiB", "100"; nothing for another text, a negative number, or one that
 /// 63 bits do not hold.
 [[nodiscard]] std::optional<std::int64_t> parse_bytes(const std::string& text);
 
 /// The same. Throws InvalidArgument, with the option, for what is no number of bytes from 0 on.
 [[nodiscard]] std::int64_t bytes_in(const std::string& option, const std::string& text);
+
+/// The options of a command line by name, with the values that follow them or their '=', whether or not the whole can be parsed.
+class CommandLine {
+ public:
+  CommandLine(int argc, const char* const* argv);
+  [[nodiscard]] bool has(std::string_view option) const { return values_.contains(option); }
+  /// Empty where the option has no value.
+  [[nodiscard]] std::vector<std::string> values(std::string_view option) const;
+  /// The last of them; empty where there is none.
+  [[nodiscard]] std::string value(std::string_view option) const;
+
+ private:
+  std::map<std::string, std::vector<std::string>, std::less<>> values_;
+};
 
 /// What is in a file. Throws NotFound, with the option, where there is none to read.
 [[nodiscard]] std::string read_text(const std::string& option, const std::string& name);

@@ -26,6 +26,7 @@
 #include "harness/subject/modules.hpp"
 #include "harness/suite/plan.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/nearest_name.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -46,7 +47,20 @@ struct BenchOptions {
   ReportOptions reports;
   bool pin = false;
   bool list = false;
+  bool chooses = false, sizes_given = false;  // --benchmark, --sizes
 };
+
+bool matches_any(const std::vector<std::string>& patterns, const bench::Benchmark& benchmark) {
+  return std::ranges::any_of(patterns,
+                             [&](const std::string& pattern) { return suite::matches(pattern, benchmark.name); });
+}
+
+// Of names without * and ?, which one may have been meant.
+std::string benchmark_meant(const std::vector<std::string>& patterns, const bench::Registry& registry) {
+  std::vector<std::string> names;
+  for (const bench::Benchmark& benchmark : registry) names.push_back(benchmark.name);
+  return patterns.size() == 1 ? did_you_mean(patterns.front(), names) : "";
+}
 
 // "64Ki" -> 65536. What is measured has elements of four bytes.
 std::int64_t parse_size(const std::string& text, bool of_elements) {
@@ -87,8 +101,12 @@ class BenchRun {
       }
     if (jobs_.empty()) refuse_studies_alone();
     if (jobs_.empty())
-      throw NotFound(fmt::format("--benchmark '{}' matches nothing that {} ranks can run; --list shows what there is",
-                                 fmt::join(options.patterns, " "), fmt::join(options.worlds, ", ")));
+      throw NotFound(fmt::format("--benchmark '{}' matches nothing that {} ranks can run; --list shows what there is{}",
+                                 fmt::join(options.patterns, " "), fmt::join(options.worlds, ", "),
+                                 benchmark_meant(options.patterns, registry)));
+    if (options.sizes_given && std::ranges::none_of(jobs_, [](const Job& job) { return job.benchmark->has_sizes; }))
+      throw InvalidArgument(fmt::format("--sizes {}: {} has one size alone", fmt::join(options.sizes, ","),
+                                        jobs_.front().benchmark->name));
   }
 
   int run() {
@@ -129,8 +147,7 @@ class BenchRun {
   };
 
   [[nodiscard]] bool is_wanted(const bench::Benchmark& benchmark) const {
-    return std::ranges::any_of(options_.patterns,
-                               [&](const std::string& pattern) { return suite::matches(pattern, benchmark.name); });
+    return matches_any(options_.patterns, benchmark);
   }
   void require_served(const bench::Benchmark& benchmark) const {
     if (options_.device == "cpu" || benchmark.only_on_host.empty()) return;
@@ -250,22 +267,35 @@ class BenchRun {
   nlohmann::json last_;
 };
 
+// All, or those that --benchmark names.
+int list_benchmarks(const BenchOptions& options, const bench::Registry& registry) {
+  std::vector<const bench::Benchmark*> listed;
+  for (const bench::Benchmark& benchmark : registry)
+    if (!options.chooses || matches_any(options.patterns, benchmark)) listed.push_back(&benchmark);
+  if (listed.empty())
+    throw NotFound(fmt::format("--benchmark '{}' matches nothing; --list alone shows what there is{}",
+                               fmt::join(options.patterns, " "), benchmark_meant(options.patterns, registry)));
+  std::size_t width = 0;
+  for (const bench::Benchmark* benchmark : listed) width = std::max(width, benchmark->name.size());
+  for (const bench::Benchmark* benchmark : listed)
+    fmt::print("{:<{}}  {}\n", benchmark->name, width, benchmark->title);
+  return 0;
+}
+
+// Of a run that has not begun.
+record::Header begun_header(const BenchOptions& options) {
+  return header_of("bench", options.subject.as_given(), options.device, options.reports);
+}
+
 int run_bench(const BenchOptions& options) {
   const auto benchmarks = reinterpret_cast<bench::BenchmarksFunction*>(
       subject::open_module("benchmarks", bench::kBenchmarksSymbol, "the benchmarks"));
   const bench::Registry& registry = benchmarks()->registry;
-  if (options.list) {
-    std::size_t width = 0;
-    for (const bench::Benchmark& benchmark : registry) width = std::max(width, benchmark.name.size());
-    for (const bench::Benchmark& benchmark : registry)
-      fmt::print("{:<{}}  {}\n", benchmark.name, width, benchmark.title);
-    return 0;
-  }
-  return with_unfinished_reports(options.out,
-                                 header_of("bench", options.subject.as_given(), options.device, options.reports), [&] {
-                                   options.subject.require_no_job("bench");
-                                   return BenchRun(options, registry).run();
-                                 });
+  if (options.list) return list_benchmarks(options, registry);
+  return with_unfinished_reports(options.out, begun_header(options), [&] {
+    options.subject.require_no_job("bench");
+    return BenchRun(options, registry).run();
+  });
 }
 
 // They would be of no effect.
@@ -310,16 +340,26 @@ Command add_bench(CLI::App& app, const Program&) {
   options->reports.add_to(*command);
   command->add_option("--out", options->out, "Folder of the record")->capture_default_str();
   command->add_flag("--pin", options->pin, "Bind each rank to a core");
-  command->add_flag("--list", options->list, "Print the benchmarks and run nothing");
+  command->add_flag("--list", options->list, "Print the benchmarks, or those that --benchmark names, and run nothing");
   command->footer("Example: plumbline bench --backend local --benchmark 'collectives.all_reduce*' --sizes 4,1Mi");
   const std::map<std::string, Command> studies{{"allreduce_fusion", add_bench_fusion(*command)},
                                                {"pipeline_bubble", add_bench_pipeline(*command)}};
-  return [options, command, device, studies] {
-    options->device = options->subject.device_of_run(options->device, device->count() > 0);
-    if (command->get_subcommands().empty()) return run_bench(*options);
-    refuse_options_before(*command);
-    return studies.at(command->get_subcommands().front()->get_name())();
+  const auto study = [command, studies]() -> const Command* {
+    const auto chosen = command->get_subcommands();
+    return chosen.empty() ? nullptr : &studies.at(chosen.front()->get_name());
   };
+  const auto run = [options, command, device, study] {
+    options->device = options->subject.device_of_run(options->device, device->count() > 0);
+    options->chooses = command->count("--benchmark") > 0;
+    options->sizes_given = command->count("--sizes") > 0;
+    if (study() == nullptr) return run_bench(*options);
+    refuse_options_before(*command);
+    return study()->run();
+  };
+  return {run, [options, study](const CommandLine& line, const std::string& why) {
+            if (study() != nullptr) return study()->refused(line, why);
+            refuse_in_reports(line, options->out, begun_header(*options), why);
+          }};
 }
 
 }  // namespace plumbline::cli

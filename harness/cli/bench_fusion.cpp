@@ -306,14 +306,18 @@ Command add_bench_fusion(CLI::App& bench) {
   options->reports.add_to(*command);
   command->add_option("--out", options->out, "Folder of the record")->capture_default_str();
   command->footer("Example: plumbline bench allreduce_fusion --backend mpi --model resnet50");
-  return [options] {
-    return with_unfinished_reports(
-        options->out,
-        header_of("bench", options->subject.as_given(), options->device, options->reports, options->ranks), [&] {
-          options->subject.require_no_job("bench allreduce_fusion");
-          return FusionBench(*options).run();
-        });
+  const auto header = [options] {
+    return header_of("bench", options->subject.as_given(), options->device, options->reports, options->ranks);
   };
+  const auto run = [options, header] {
+    return with_unfinished_reports(options->out, header(), [&] {
+      options->subject.require_no_job("bench allreduce_fusion");
+      return FusionBench(*options).run();
+    });
+  };
+  return {run, [options, header](const CommandLine& line, const std::string& why) {
+            refuse_in_reports(line, options->out, header(), why);
+          }};
 }
 
 }  // namespace plumbline::cli

@@ -410,10 +410,8 @@ int measure_bubbles(const PipelineBenchOptions& options) {
   return PipelineBench(options).run();
 }
 
-int run_pipeline_bench(const PipelineBenchOptions& options) {
-  return with_unfinished_reports(options.out,
-                                 header_of("bench", options.subject.as_given(), options.device, options.reports),
-                                 [&] { return measure_bubbles(options); });
+record::Header bubbles_header(const PipelineBenchOptions& options) {
+  return header_of("bench", options.subject.as_given(), options.device, options.reports);
 }
 
 }  // namespace
@@ -442,12 +440,15 @@ Command add_bench_pipeline(CLI::App& bench) {
       ->check(at_least(1))
       ->capture_default_str();
   command->add_flag("--full", options->full, "Stages 2,4,8 and micro-batches 4,8,16,32,64: some minutes");
-  command->add_flag("--libtorch", options->libtorch, "Real stages, too, of 2 ranks: a perceptron");
+  CLI::Option* const libtorch =
+      command->add_flag("--libtorch", options->libtorch, "Real stages, too, of 2 ranks: a perceptron");
   command->add_option("--width", options->width, "Of the perceptron's layers")
       ->check(at_least(1, 16384))
+      ->needs(libtorch)
       ->capture_default_str();
   command->add_option("--rows", options->rows, "Of a micro-batch of the perceptron")
       ->check(at_least(1, 65536))
+      ->needs(libtorch)
       ->capture_default_str();
   command->add_flag("--published", options->published,
                     "Published ratios, too: what they were said to be, and are here, with F, I and W equally long");
@@ -466,7 +467,12 @@ Command add_bench_pipeline(CLI::App& bench) {
   options->reports.add_to(*command);
   command->add_option("--out", options->out, "Folder of the record and the picture")->capture_default_str();
   command->footer("Example: plumbline bench pipeline_bubble --schedule 1f1b,zb-h1 --stages 4 --micro-batches 8,16");
-  return [options] { return run_pipeline_bench(*options); };
+  const auto run = [options] {
+    return with_unfinished_reports(options->out, bubbles_header(*options), [&] { return measure_bubbles(*options); });
+  };
+  return {run, [options](const CommandLine& line, const std::string& why) {
+            refuse_in_reports(line, options->out, bubbles_header(*options), why);
+          }};
 }
 
 }  // namespace plumbline::cli

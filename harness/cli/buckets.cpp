@@ -24,6 +24,7 @@
 #include "reference/bucketing/megatron.hpp"
 #include "reference/bucketing/plan_json.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/nearest_name.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -73,9 +74,11 @@ std::vector<std::int64_t> limits_of(const BucketsOptions& options) {
 }
 
 json parsed(const std::string& option, const std::string& file) {
-  json value = json::parse(read_text(option, file), nullptr, false);
-  if (value.is_discarded()) throw InvalidArgument(fmt::format("{} {}: it is no JSON", option, file));
-  return value;
+  try {
+    return json::parse(read_text(option, file));
+  } catch (const json::parse_error& error) {
+    throw InvalidArgument(fmt::format("{} {}: it is no JSON from byte {} on", option, file, error.byte));
+  }
 }
 
 // What reading a file refuses, with the option and the file ahead of it.
@@ -152,7 +155,7 @@ bucketing::MegatronOptions megatron_options(const BucketsOptions& options) {
 void require_rule(const std::string& rule) {
   constexpr std::array<std::string_view, 5> kRules{"torch", "megatron", "colossalai", "flat", "unfused"};
   if (std::ranges::find(kRules, rule) == kRules.end())
-    throw InvalidArgument(fmt::format("--rule: there is no '{}'; there are {}", rule, fmt::join(kRules, ", ")));
+    throw InvalidArgument(fmt::format("--rule: there is no '{}'; {}", rule, there_are(rule, {kRules.begin(), kRules.end()})));
 }
 
 bucketing::Alignment alignment_of(const BucketsOptions& options) {
@@ -230,6 +233,7 @@ double at_least(const char* option, const std::string& text, double least) {
 std::string picture_of(const BucketsOptions& options, const Plan& plan, const NamedGradients& named,
                        const std::vector<int>& order) {
   const double seconds = at_least("--backward", options.backward, 0);
+  if (seconds == 0) throw InvalidArgument("--backward: 0 seconds have no picture; it must be above 0");
   const int ranks = whole_number("--ranks", options.ranks);
   if (ranks < 1) throw InvalidArgument(fmt::format("--ranks: {} is below 1", ranks));
   const bucketing::Link link{.ranks = ranks,
@@ -286,7 +290,8 @@ int checked(const BucketsOptions& options, const NamedGradients& named, const st
 
 int run_buckets(const BucketsOptions& options) {
   if (options.format != "text" && options.format != "json" && options.format != "svg")
-    throw InvalidArgument(fmt::format("--format: there is no '{}'; there are text, json and svg", options.format));
+    throw InvalidArgument(fmt::format("--format: there is no '{}'; {}", options.format,
+                                      there_are(options.format, {"text", "json", "svg"})));
   require_rule(options.rule);
   refuse_without_effect(options);
   (void)limits_of(options);
@@ -309,8 +314,8 @@ Command add_buckets(CLI::App& app, const Program&) {
   auto options = std::make_shared<BucketsOptions>();
   command
       ->add_option("--gradients", options->gradients,
-                   "The gradients in the order of registration: a table with columns name, elements, dtype, device, "
-                   "group, sparse, or .json")
+                   "The gradients in the order of registration: a table with columns name, elements, dtype (f32, or as "
+                   "PyTorch has it: float32), device, group, sparse, or .json")
       ->type_name("FILE");
   command
       ->add_option("--rule", options->rule,

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -20,7 +21,14 @@ using record::Verdict;
 
 std::chrono::duration<double> CaseSettings::limit_of(const suite::Case& one) const {
   if (time_limit > 0) return std::chrono::duration<double>(time_limit);
-  return std::chrono::duration<double>(one.check->limit) * slowness;
+  const auto own = std::chrono::duration<double>(one.check->limit) * slowness;
+  return std::max(own, std::chrono::duration<double>(least_limit));
+}
+
+CaseSettings CaseSettings::for_control() const {
+  CaseSettings settings = *this;
+  settings.least_limit = std::exchange(settings.time_limit, 0);
+  return settings;
 }
 
 std::string ModulesHere::why_not(const suite::Check& check) {

@@ -17,10 +17,14 @@ struct CaseSettings {
   const suite::Profile& profile;
   std::string device = "cpu";  // of its memory the calls of cases are, where they can be
   double time_limit = 0;       // seconds, instead of each check's own; 0: none
+  double least_limit = 0;      // seconds that each check's own limit grows to, where it is less
   double slowness = 1;         // of the machine: what each check's own limit is multiplied by
   std::string mutant;          // by which the worker breaks the subject
 
   [[nodiscard]] std::chrono::duration<double> limit_of(const suite::Case& one) const;
+  /// The same for the control run on the reference. A time limit that the user sets is for the subject: it may lengthen each
+  /// check's own limit there, and never shortens it, or a limit too short for the reference would excuse a subject that hangs.
+  [[nodiscard]] CaseSettings for_control() const;
 };
 
 /// Which modules are not here. Each is looked for once, when a check that needs it is asked about: opening one takes a while.

@@ -79,11 +79,11 @@ Command add_check(CLI::App& app, const Program& program) {
   CLI::App* command = app.add_subcommand("check", "Take a subject through conformance checks and judge it");
   auto options = std::make_shared<CheckOptions>();
   options->subject.add_to(*command, SubjectOptions::Kind::cases);
-  command
-      ->add_option(
-          "--profile", options->selection.profile,
-          "What the subject claims: collectives, topology, pipeline, data-parallel, mixed-precision, gossip or full")
-      ->capture_default_str();
+  options->selection.profile.clear();
+  command->add_option(
+      "--profile", options->selection.profile,
+      "What the subject claims: collectives, topology, pipeline, data-parallel, mixed-precision, gossip or full "
+      "(default: collectives; of an adapter without --filter: what has cases for all that it claims)");
   command->add_option("--filter", options->selection.filters,
                       "Only these: a requirement, check or case id with * and ?, component:X, tag:X, source:X; may be "
                       "given several times");
@@ -115,17 +115,21 @@ Command add_check(CLI::App& app, const Program& program) {
       ->capture_default_str();
   command->add_option("--shard", options->shard, "Run the I-th of N parts; plumbline merge puts their records together")
       ->type_name("I/N");
+  CLI::Option* const expectations =
+      command
+          ->add_option("--expectations", options->expectations,
+                       "What the subject's owner knows that it does wrong; see plumbline expectations")
+          ->type_name("FILE");
   command
-      ->add_option("--expectations", options->expectations,
-                   "What the subject's owner knows that it does wrong; see plumbline expectations")
-      ->type_name("FILE");
-  command->add_flag("--allow-unexpected-pass", options->allow_unexpected_pass,
-                    "A case that passes against its expectation does not fail the run");
+      ->add_flag("--allow-unexpected-pass", options->allow_unexpected_pass,
+                 "A case that passes against its expectation does not fail the run")
+      ->needs(expectations);
   command->add_flag("--warnings-fail", options->warnings_fail, "A warning makes the exit status 1");
   command->add_flag("--no-control", options->no_control, "Do not run on the reference what fails on the subject");
   command
       ->add_option("--time-limit", options->time_limit,
-                   "Seconds a case may take, instead of each check's own, which grow on a slow machine")
+                   "Seconds a case may take on the subject, instead of each check's own limit, which grows on a slow "
+                   "machine; the reference has at least the check's own where it runs what the subject failed")
       ->check(seconds());
   command
       ->add_option(
@@ -150,7 +154,13 @@ Command add_check(CLI::App& app, const Program& program) {
   command->footer(
       "Example: plumbline check --backend mpi --world-size 2,3 --filter 'COLL-0*'\n"
       "A job:   plumbline check --profile data-parallel --job 'python3 train.py'");
-  return [options, device, &program] { return run_check(*options, device->count() > 0, program); };
+  return {[options, device, &program] { return run_check(*options, device->count() > 0, program); },
+          [options](const CommandLine& line, const std::string& why) {
+            options->subject.backend = line.value("--backend");
+            options->subject.adapter = line.value("--adapter");
+            options->subject.job = line.value("--job");
+            refuse_in_reports(line, folder_of(*options), unplanned_header(*options), why);
+          }};
 }
 
 }  // namespace plumbline::cli

@@ -14,6 +14,7 @@
 #include "harness/record/environment.hpp"
 #include "harness/record/summary.hpp"
 #include "harness/subject/adapter/client.hpp"
+#include "harness/suite/eligibility.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -28,6 +29,8 @@ namespace {
 constexpr std::size_t kMostRunAgain = 50;
 /// Of cases that hung, each of which takes its whole limit once more.
 constexpr std::size_t kMostHangsRunAgain = 5;
+/// That of a run whose options do not say what is wanted.
+constexpr const char* kUsualProfile = "collectives";
 
 // ---- options ----
 
@@ -45,7 +48,22 @@ std::vector<suite::Arm> arms_of(const CheckOptions& options) {
   return arms;
 }
 
-suite::Selection selection_of(const CheckOptions& options, const launch::Subject& subject, int attached_processes) {
+// Empty: what an adapter claims decides.
+std::string profile_as_given(const CheckOptions& options) {
+  if (!options.selection.profile.empty()) return options.selection.profile;
+  return options.subject.adapter.empty() || !options.selection.filters.empty() ? kUsualProfile : "";
+}
+
+// Where no filter says what is wanted, an adapter is started to hear what it claims: it is held to all of that.
+std::string profile_of(const suite::Suite& suite, const CheckOptions& options, const launch::Subject& subject) {
+  if (const std::string given = profile_as_given(options); !given.empty()) return given;
+  const auto found = suite::profiles_for_adapter(suite, subject::open_adapter(subject.adapter)->claims());
+  const auto most = std::ranges::max_element(found, {}, &suite::ProfileCases::cases);
+  return most == found.end() ? kUsualProfile : most->profile->name;
+}
+
+suite::Selection selection_of(const suite::Suite& suite, const CheckOptions& options, const launch::Subject& subject,
+                              int attached_processes) {
   suite::Selection selection = options.selection;
   selection.door = subject.door();
   selection.largest_world = attached_processes;
@@ -64,13 +82,17 @@ suite::Selection selection_of(const CheckOptions& options, const launch::Subject
   if (selection.door == suite::Door::job && options.device.starts_with("emulated"))
     throw InvalidArgument(
         fmt::format("--device {}: a job computes on cpu or cuda; emulated ones are for backends", options.device));
-  if (selection.door != suite::Door::adapter) return selection;
+  if (selection.door != suite::Door::adapter) {
+    selection.profile = profile_of(suite, options, subject);
+    return selection;
+  }
   if (!selection.worlds.empty())
     throw InvalidArgument(fmt::format("--world-size {}: an adapter is asked by one process; the option is for backends",
                                       fmt::join(selection.worlds, ",")));
   if (options.device != "cpu")
     throw InvalidArgument(
         fmt::format("--device {}: an adapter computes where it likes; the option is for backends", options.device));
+  selection.profile = profile_of(suite, options, subject);
   return selection;
 }
 
@@ -110,7 +132,7 @@ record::Header unplanned_header(const CheckOptions& options) {
   record::Header header{.command = "check",
                         .subject = subject.describe(),
                         .suite_version = PLUMBLINE_VERSION,
-                        .profile = options.selection.profile,
+                        .profile = profile_as_given(options),
                         .seed = options.selection.seed,
                         .started = record::utc_now()};
   header.facts = facts_of(subject, options);
@@ -124,7 +146,7 @@ CheckRun::CheckRun(const suite::Suite& suite, const CheckOptions& options, int a
     : suite_(suite),
       options_(options),
       driver_(options.subject.driver()),
-      selection_(selection_of(options, driver_.group.subject, attached_processes)),
+      selection_(selection_of(suite, options, driver_.group.subject, attached_processes)),
       settings_{.suite = suite,
                 .profile = suite.profile(selection_.profile),
                 .device = options.device,
@@ -134,6 +156,10 @@ CheckRun::CheckRun(const suite::Suite& suite, const CheckOptions& options, int a
     driver_.group.launcher = launch::Launcher::attached;
     driver_.group.attached_processes = attached_processes;
     driver_.jobs = 1;  // the job's ranks are one group
+    if (options.subject.jobs > 1)
+      throw InvalidArgument(
+          fmt::format("--jobs {}: the ranks that you started are one group; run it outside mpirun and srun",
+                      options.subject.jobs));
     if (options.isolate == "each")
       throw InvalidArgument("--isolate each: the ranks that you started are one group; run it outside mpirun and srun");
   } else {
@@ -267,6 +293,9 @@ int CheckRun::run(const std::function<void(const launch::Rendezvous&)>& listenin
   if (options_.device != "cpu") words += ", --device=" + options_.device;
   fmt::print("{}: {} cases of profile {} {}, seed {}{}\n", header_.subject, todo_.size(), settings_.profile.name,
              settings_.profile.version, header_.seed, words);
+  if (options_.selection.profile.empty() && settings_.profile.name != kUsualProfile)
+    fmt::print("profile {} has a case for all that the adapter claims; --profile NAME chooses another\n",
+               settings_.profile.name);
   std::cout.flush();
   if (book_)
     for (const auto& lines : {book_->expired(), book_->soon_expired()})
@@ -340,7 +369,8 @@ bool CheckRun::run_pass(const Pass& pass) {
   std::vector<launch::Assignment> assignments;
   for (const suite::PlannedCase* planned : pass.cases) {
     const std::string isolation = pass.alone ? fmt::format("{}", assignments.size()) : planned->one->component();
-    assignments.push_back(assignment_of(*planned, settings_, isolation));
+    assignments.push_back(
+        assignment_of(*planned, pass.is_subject ? settings_ : settings_.for_control(), isolation));
   }
   if (latest_.empty()) assignments.front().command["first"] = true;
   return launch::run(assignments, pass.driver, observer(pass));
@@ -503,7 +533,7 @@ bool CheckRun::control_arm() {
 }
 
 void CheckRun::take_control(const suite::PlannedCase& planned, const launch::Outcome& outcome) {
-  Result control = result_of(planned, settings_, outcome);
+  Result control = result_of(planned, settings_.for_control(), outcome);
   control.role = "control";
   write(control);
   if (!record::is_failure(control.verdict) && control.verdict != Verdict::error) return;
@@ -525,11 +555,12 @@ std::string CheckRun::repeat_command(const launch::Subject& subject, const Resul
   for (const std::string& argument :
        (result.role == "control" ? control_of(subject).value_or(subject) : subject).arguments())
     command += " " + quoted(argument);
-  if (settings_.profile.name != "collectives") command += " --profile " + quoted(settings_.profile.name);
+  if (settings_.profile.name != kUsualProfile) command += " --profile " + quoted(settings_.profile.name);
   if (options_.device != "cpu") command += " --device " + options_.device;
   if (options_.subject.launcher != "auto" && result.role != "control")
     command += " --launcher " + options_.subject.launcher;
-  if (options_.time_limit > 0) command += fmt::format(" --time-limit {}", options_.time_limit);
+  if (options_.time_limit > 0 && (result.role != "control" || result.limit_seconds == options_.time_limit))
+    command += fmt::format(" --time-limit {}", options_.time_limit);
   command += arm_options(suite::Arm::parse(result.arm), selection_.door);
   return fmt::format("{} --seed {} --filter {} --out results/latest/repeat", command, result.seed,
                      quoted(result.case_id));

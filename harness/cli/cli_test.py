@@ -42,6 +42,38 @@ REFUSALS = [
     ("check --world-size=-2", 2, "'-2' is not a whole number from 1"),
     ("check --world-size two", 2, "'two' is not a whole number from 1"),
     ("check --world-size 1000", 2, "--world-size: 1000 ranks; at most 64"),
+    ("check --world-size 2,", 2, "--world-size '2,': a part between commas is empty"),
+    ("check --world-size 2,,3", 2, "--world-size '2,,3': a part between commas is empty"),
+    ("check --backend lcal", 2, "no backend 'lcal'; there are local, mpi, nccl; did you mean local?"),
+    ("check --profile pipelin", 2, "no profile 'pipelin'; there are collectives"),
+    ("check --profile pipelin", 2, "; did you mean pipeline?"),
+    ("check --bakend local", 2, "--bakend; did you mean --backend? (see plumbline check --help)"),
+    ("check --launcher fok", 2, "did you mean fork?"),
+    ("schedle", 2, "; did you mean schedule?"),
+    ("mutants --component scaller", 2, "; did you mean scaler?"),
+    ("buckets --rule megatrn", 2, "; did you mean megatron?"),
+    ("topology --axes a,b --dims 2,3 --convention torc", 2, "; did you mean torch?"),
+    ("gossip --graph rng", 2, "; did you mean ring?"),
+    ("bench --benchmark collectives.allreduce", 2, "; did you mean collectives.all_reduce?"),
+    ("check --filter COLL-01", 2, "; did you mean COLL-0"),
+    ("check --filter SCHED-024", 2, "--filter 'SCHED-024' matches nothing in profile collectives; with --adapter and --profile pipeline or full it does"),
+    ("check --filter PIPE-001", 2, "matches nothing in profile collectives; --profile pipeline or full has it"),
+    ("check --world-size 64", 2, "at the world sizes asked for; --world-size has 1, 2"),
+    ("check --backend local --launcher mpirun", 2, "--launcher mpirun: it is of backends whose ranks are processes; backend local has threads"),
+    ("check --adapter reference --launcher mpirun", 2, "--launcher mpirun: it is of backends whose ranks are processes; an adapter is started by itself"),
+    ("bench --control-address 10.0.0.1", 2, "--control-address 10.0.0.1: it is of backends whose ranks are processes"),
+    ("check --allow-unexpected-pass", 2, "--allow-unexpected-pass requires --expectations"),
+    ("mutants --world-size 2", 2, "--world-size requires --full"),
+    ("bench --benchmark collectives.barrier --sizes 8", 2, "--sizes 8: collectives.barrier has one size alone"),
+    ("bench --list --benchmark nope", 2, "--benchmark 'nope' matches nothing"),
+    ("bench pipeline_bubble --width 8", 2, "--width requires --libtorch"),
+    ("requirements --coverage --format md", 2, "--format excludes --coverage"),
+    ("expectations update a.jsonl --file b.toml --dry-run --out c.toml", 2, "excludes"),
+    ("gossip --graph ring --rows 3", 2, "--rows 3: it is of --graph mesh; ring has none"),
+    ("gossip --graph ring --center 1", 2, "--center 1: it is of --graph star; ring has none"),
+    ("pass p.json --use-sharding --max-fuse-numel 3", 2, "excludes"),
+    ("merge nowhere --out whole", 2, "there is no record 'nowhere'; give the run.jsonl of a run, or its folder"),
+    ("explain COLL-001 --record nowhere", 2, "--record: there is no record 'nowhere'"),
     ("check --seed=-1", 2, "'-1' is not a whole number from 0"),
     ("check --seed 18446744073709551615", 2, "'18446744073709551615' is not a whole number"),
     ("check --shuffle=x", 2, "--shuffle: 'x' is not a whole number"),
@@ -106,12 +138,12 @@ REFUSALS = [
     ("train --join all", 2, "--join is of training by names"),
     ("train --broadcast-buffers", 2, "--broadcast-buffers is of training by names"),
     ("train --model perceptron --compression powersgd:0", 2, "compression 'powersgd:0'; RANK is 1 or more"),
-    ("train --model perceptron --pipeline 2 --compression int8", 2, "compression 'int8' with parallel.pipeline = 2"),
+    ("train --model perceptron --pipeline 2 --compression int8", 2, "--compression 'int8' with --pipeline 2"),
     ("train --model perceptron --join some", 2, "join 'some'; it must be present, all"),
-    ("train --model gpt --join all", 2, "join 'all' with data 'text'"),
+    ("train --model gpt --join all", 2, "--join 'all' with --data 'text'"),
     ("train --model perceptron --pipeline 1 --join all --static-graph", 2, "join 'all' with a static graph"),
-    ("train --model perceptron --pipeline 2 --static-graph", 2, "a static graph with parallel.pipeline = 2"),
-    ("train --model perceptron --pipeline 1 --schedule zb-h1 --static-graph", 2, "a static graph with schedule 'zb-h1'"),
+    ("train --model perceptron --pipeline 2 --static-graph", 2, "--static-graph with --pipeline 2"),
+    ("train --model perceptron --pipeline 1 --schedule zb-h1 --static-graph", 2, "--static-graph with --schedule 'zb-h1'"),
     ("bench --sizes 4x", 2, "--sizes '4x'"),
     ("bench --sizes 1023Gi", 2, "--sizes 1023Gi"),
     ("bench --benchmark nope", 2, "--benchmark 'nope'"),
@@ -195,8 +227,8 @@ REFUSALS = [
     ("scaler --injection --steps 3", 2, "--injection excludes --steps"),
     ("scaler --injection --data 0", 2, "--data: '0' is not a whole number from 1 to 16"),
     ("scaler --injection --tensor 5 --data 4", 2, "40 ranks; there are 16 at most"),
-    ("scaler --injection --value 3", 2, "--value: there is no '3'; there are inf, nan and both"),
-    ("scaler --format pdf", 2, "--format: there is no 'pdf'; there are text, json, csv and svg"),
+    ("scaler --injection --value 3", 2, "--value: there is no '3'; there are inf, nan, both"),
+    ("scaler --format pdf", 2, "--format: there is no 'pdf'; there are text, json, csv, svg"),
     ("gossip --graph complete --nodes 1048576", 2, "20 rounds of a complete of 1048576 nodes with 1048575 peers are 2.2e+13"),
     ("buckets", 2, "--gradients: it names no file"),
     ("buckets --gradients /nonexistent", 2, "--gradients: cannot read '/nonexistent'"),
@@ -208,7 +240,7 @@ REFUSALS = [
     ("pass /nonexistent", 2, "program: cannot read '/nonexistent'"),
     ("pass /dev/null", 2, "this is not JSON"),
     ("pass /dev/null --format svg", 2, "--format: there is no 'svg'"),
-    ("pass /dev/null --convention torch", 2, "--convention: there is no 'torch'; there are plumbline and paddle"),
+    ("pass /dev/null --convention torch", 2, "--convention: there is no 'torch'; there are plumbline, paddle"),
     ("pass /dev/null --max-fuse-numel=-1", 2, "--max-fuse-numel: -1 is no number of elements"),
     ("pass /dev/null --max-overlap-rings=-1", 2, "--max-overlap-rings: -1 is no number of rings"),
     ("topology", 2, "--axes: it names no axis"),
@@ -326,6 +358,10 @@ TRAINING_REFUSALS = [
     ("schedule --name gpipe --stages 2 --micro-batches 2 --partition uniform", 2, "--partition requires --layers"),
     ("schedule --name gpipe --stages 2 --micro-batches 2 --memory-bytes 5", 2, "--memory-bytes requires --layers"),
     ("schedule --check /dev/null --layers /dev/null", 2, "--layers excludes --check"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --format csv --latency 1", 2, "--latency: --format csv has the order of actions alone"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --format csv --rendezvous --lower torch", 2, "--rendezvous: --format csv"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --bandwidth 9", 2, "--bandwidth 9: messages have no size; give --message-bytes, too"),
+    ("schedule --name gpipe --stages 2 --micro-batches 2 --message-bytes 9", 2, "--message-bytes 9: without --bandwidth"),
     ("schedule --check /nonexistent", 2, "--check: cannot read '/nonexistent': there is no such file"),
     ("schedule --check /dev", 2, "--check: cannot read '/dev': it is a folder"),
     ("schedule --check /dev/null", 2, "--check '/dev/null': schedule: no line has an action"),
@@ -335,13 +371,13 @@ TRAINING_REFUSALS = [
     ("train --model nope", 2, "model 'nope'; it must be mlp"),
     ("train --optimizer nope", 2, "optimizer 'nope'; it must be sgd"),
     ("train --data-parallel 0", 2, "'0' is not a whole number from 1"),
-    ("train --data-parallel 5", 2, "must be a multiple of parallel.data"),
+    ("train --data-parallel 5", 2, "must be a multiple of --data-parallel x --micro-batches = "),
     ("train --steps 0", 2, "'0' is not a whole number from 1"),
     ("train --pipeline 0", 2, "'0' is not a whole number from 1"),
-    ("train --pipeline 2 --chunks 2", 2, "run.chunks = 2; it must be 1 with schedule '1f1b'"),
-    ("train --pipeline 2 --schedule nope", 2, "run.schedule = 'nope'; it must be one of gpipe"),
+    ("train --pipeline 2 --chunks 2", 2, "--chunks 2; it must be 1 with --schedule '1f1b'"),
+    ("train --pipeline 2 --schedule nope", 2, "--schedule 'nope'; it must be one of gpipe"),
     ("train --pipeline 2 --data-parallel 1 --chunks 2 --schedule zbv --model conv --micro-batches 5 --batch 96", 2,
-     "must be a multiple of parallel.data"),
+     "must be a multiple of --data-parallel x --micro-batches = "),
     ("train --averaging slomo", 2, "--averaging 'slomo'; it must be localsgd, post-localsgd, sgp, slowmo, diloco, or all"),
     ("train --averaging=", 2, "--averaging"),
     ("train --averaging sgp,sgp", 2, "--averaging names 'sgp' more than once"),
@@ -412,38 +448,38 @@ TRAINING_REFUSALS = [
     ("train --epochs 3", 2, "--epochs is of training by names: with --config, or --model resnet50"),
     ("train --spec /dev/null --epochs 3", 2, "excludes"),
     ("train --model perceptron --steps 3", 2, "--steps is of runs by steps; training by names has --epochs"),
-    ("train --model perceptron --data text", 2, "model 'perceptron' with data 'text'; gpt takes text"),
+    ("train --model perceptron --data text", 2, "--model 'perceptron' with --data 'text'; gpt takes text"),
     ("train --model perceptron --data mnist", 2, "--data 'mnist': there is no such folder; it is digits, text, or a folder"),
     ("train --model perceptron --data /nonexistent", 2, "--data '/nonexistent': there is no such folder"),
     ("train --model perceptron --data /dev/null", 2, "--data '/dev/null': there is no such folder"),
     ("train --model perceptron --data /dev", 2, "'/dev/data_batch_1.bin' cannot be read: No such file"),
-    ("train --model gpt --data digits", 2, "model 'gpt' with data 'digits'; gpt takes text"),
+    ("train --model gpt --data digits", 2, "--model 'gpt' with --data 'digits'; gpt takes text"),
     ("train --model transformer", 2, "or by names resnet50, resnet_small, perceptron, gpt"),
     ("train --model resnet50 --text-batches 0", 2, "'0' is not a whole number from 1"),
     ("train --model gpt --most-digits many", 2, "'many' is not a whole number"),
-    ("train --model perceptron --batch 10", 2, "--batch 10: BATCH_SIZE = 10; it must be a multiple of NUM_MICRO_BATCHES = 4"),
+    ("train --model perceptron --batch 10", 2, "plumbline: --batch 10; it must be a multiple of --micro-batches 4"),
     ("train --model perceptron --schedule zbv2 --chunks 2", 2, "schedule 'zbv2'; it must be gpipe"),
     ("train --model perceptron --schedule forward-only", 2, "schedule 'forward-only'; it must be gpipe"),
     ("train --model perceptron --schedule auto", 2, "schedule 'auto'; it must be gpipe"),
-    ("train --model perceptron --schedule zbv", 2, "NUM_CHUNKS = 1: "),
-    ("train --model perceptron --schedule v-half --chunks 3", 2, "NUM_CHUNKS = 3: "),
+    ("train --model perceptron --schedule zbv", 2, "--chunks 1: "),
+    ("train --model perceptron --schedule v-half --chunks 3", 2, "--chunks 3: "),
     ("train --model perceptron --schedule dualpipev --chunks 2 --pipeline 4 --batch 8", 2, "at least as many micro-batches as stages"),
     ("train --model perceptron --schedule interleaved --chunks 2 --micro-batches 5 --batch 5", 2, "5 micro-batches on 2 ranks"),
-    ("train --model perceptron --schedule zb-h2 --chunks 2", 2, "schedule 'zb-h2' with parallel.pipeline = 2"),
+    ("train --model perceptron --schedule zb-h2 --chunks 2", 2, "--schedule 'zb-h2' with --pipeline 2"),
     ("train --model perceptron --chunks 2 --micro-batches 3 --batch 6", 2,
-     "NUM_MICRO_BATCHES = 3; it must be a multiple of parallel.pipeline = 2 with NUM_CHUNKS = 2"),
+     "--micro-batches 3; it must be a multiple of --pipeline 2 with --chunks 2"),
     ("train --model perceptron --chunks 3 --micro-batches 4", 2, "chunks"),
     ("train --model resnet50 --chunks 4 --micro-batches 4", 2, "chunks"),
-    ("train --model perceptron --pipeline 1000000 --chunks 1000000", 2, "NUM_CHUNKS = 1000000; it must be such that"),
+    ("train --model perceptron --pipeline 1000000 --chunks 1000000", 2, "--chunks 1000000; it must be such that"),
     ("train --model perceptron --micro-batches 0", 2, "'0' is not a whole number from 1"),
     ("train --model perceptron --accumulation 0", 2, "'0' is not a whole number from 1"),
     ("train --model perceptron --epochs 0", 2, "'0' is not a whole number from 1"),
     ("train --model perceptron --epochs 1e3", 2, "'1e3' is not a whole number"),
     ("train --model perceptron --epochs 99999999999", 2, "99999999999"),
     ("train --model perceptron --batch=-4", 2, "'-4' is not a whole number from 1"),
-    ("train --model perceptron --epochs 2 --warmup-epochs 3", 2, "WARMUP_EPOCHS = 3; it must be 0 to NUM_EPOCHS = 2"),
-    ("train --model perceptron --learning-rate 0", 2, "LEARNING_RATE = 0; it must be a finite number above 0"),
-    ("train --model perceptron --learning-rate=-1", 2, "LEARNING_RATE = -1; it must be a finite number above 0"),
+    ("train --model perceptron --epochs 2 --warmup-epochs 3", 2, "--warmup-epochs 3; it must be 0 to --epochs 2"),
+    ("train --model perceptron --learning-rate 0", 2, "--learning-rate 0; it must be a finite number above 0"),
+    ("train --model perceptron --learning-rate=-1", 2, "--learning-rate -1; it must be a finite number above 0"),
     ("train --model perceptron --learning-rate fast", 2, "fast"),
     ("train --model perceptron --seed=-1", 2, "-1"),
     ("train --model perceptron --data-parallel 65 --pipeline 1", 2, "65 ranks; at most 64"),
@@ -469,9 +505,9 @@ TRAINING_REFUSALS = [
     ("train --model", 2, "--model"),
     ("train --config", 2, "--config"),
     ("train --config /", 2, "'/' cannot be read; it must be a TOML file"),
-    ("train --model perceptron --schedule 1f1b --chunks 2", 2, "schedule '1f1b' with parallel.pipeline = 2"),
+    ("train --model perceptron --schedule 1f1b --chunks 2", 2, "--schedule '1f1b' with --pipeline 2"),
     ("train --model perceptron --pipeline 80", 2, "--pipeline: 80 ranks; at most 64"),
-    ("train --model perceptron --learning-rate nan", 2, "LEARNING_RATE = nan; it must be a finite number above 0"),
+    ("train --model perceptron --learning-rate nan", 2, "--learning-rate nan; it must be a finite number above 0"),
     ("train --model perceptron --resume", 2, "--resume needs --checkpoints DIR"),
     ("train --averaging sgp --checkpoint-steps 5", 2, "--checkpoint-steps needs --checkpoints DIR"),
     ("train --config /dev/null --model mlp", 2, "--config /dev/null --model mlp: model 'mlp'; it must be resnet50"),
@@ -575,6 +611,65 @@ class Commands(unittest.TestCase):
             process.kill()
         unfinished("the run has not finished")
 
+    # HARNESS-030@3c9c
+    def test_a_command_line_that_is_refused_leaves_no_report_of_an_earlier_run(self):
+        refused = [["check", "--out", "out", "--frobnicate"], ["check", "--jobs", "65", "--out=out"], ["check", "--time-limit", "nan", "--out", "out"],
+                   ["check", "--budget", "--out", "out"], ["--frobnicate", "check", "--out", "out"], ["check", "--out", "out", "--world-size", "2,"],
+                   ["bench", "--out", "out", "--repetitions", "0"], ["bench", "--repetitions", "3", "pipeline_bubble", "--out", "out"],
+                   ["bench", "allreduce_fusion", "--rounds", "0", "--out", "out"], ["mutants", "--filter", "nope", "--out", "out"],
+                   ["train", "--steps", "0", "--out", "out"], ["merge", "--out", "out"]]
+        for command in refused:
+            with self.subTest(command):
+                self.assertEqual(self.run_plumbline(*PASS, "--out", "out"), 0, self.done.stderr)
+                self.assertEqual(self.said("out")[0], [])
+                self.assertEqual(self.run_plumbline(*command), 2, self.done.stderr)
+                (message,), complete = self.said("out")
+                self.assertTrue(message.startswith("the run failed: "), message)
+                self.assertIn(message.removeprefix("the run failed: "), self.done.stderr)
+                self.assertEqual(complete, {"0"} if METRICS else set())
+        # Where no folder is named, it is the usual one; a list of cases is no run.
+        self.assertEqual(self.run_plumbline(*PASS), 0, self.done.stderr)
+        self.assertEqual(self.run_plumbline("check", "--list", "--frobnicate"), 2)
+        self.assertEqual(self.said("results/latest/check-local")[0], [])
+        self.assertEqual(self.run_plumbline("check", "--frobnicate"), 2)
+        self.assertIn("the run failed: ", self.said("results/latest/check-local")[0][0])
+
+    # HARNESS-024@9879
+    def test_a_time_limit_for_the_subject_does_not_shorten_that_of_the_reference(self):
+        # It answers the greeting and no question; the reference needs more than a tenth of a millisecond.
+        adapter = f"head -n 1 | {shlex.join([PLUMBLINE, 'adapter'])}; exec sleep 60"
+        command = ["check", "--adapter", adapter, "--filter", "collectives.adapter.ring_sum[ranks=2]", "--time-limit", "0.0001", "--out", "out"]
+        self.assertEqual(self.run_plumbline(*command), 1, self.done.stdout + self.done.stderr)
+        results = [json.loads(line) for line in (self.folder / "out/run.jsonl").read_text().splitlines() if '"result"' in line]
+        self.assertEqual([(one.get("role", "subject"), one["verdict"]) for one in results], [("subject", "hang"), ("subject", "hang"), ("control", "pass")])
+        self.assertEqual([one["limit_seconds"] <= 0.0001 for one in results], [True, True, False])
+        self.assertEqual(["--time-limit" in one["repeat"] for one in results], [True, True, False])
+
+    def adapter_of(self, operation):
+        """The command of an adapter that has that operation of the reference's alone."""
+        asking = "import json, subprocess, sys\n" \
+                 f"inner = subprocess.Popen([{PLUMBLINE!r}, 'adapter'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)\n" \
+                 "for line in sys.stdin:\n" \
+                 "    inner.stdin.write(line); inner.stdin.flush()\n" \
+                 "    reply = json.loads(inner.stdout.readline())\n" \
+                 "    if 'ops' in reply.get('result', {}):\n" \
+                 f"        reply['result']['ops'] = [{operation!r}]\n" \
+                 "        reply['result'].pop('options', None)\n" \
+                 "    print(json.dumps(reply), flush=True)\n"
+        (self.folder / "adapter.py").write_text(asking)
+        return f"{sys.executable} -B {self.folder / 'adapter.py'}"
+
+    def test_an_adapter_is_held_to_the_profile_that_has_cases_for_it(self):
+        adapter = self.adapter_of("topology.prime_factors")
+        self.assertEqual(self.run_plumbline("check", "--adapter", adapter, "--out", "out"), 0, self.done.stdout + self.done.stderr)
+        self.assertIn("cases of profile topology", self.done.stdout)
+        self.assertIn("profile topology has a case for all that the adapter claims; --profile NAME chooses another", self.done.stdout)
+        self.assertLess(max(map(len, self.done.stdout.splitlines())), 200, "skipped requirements are counted, and not listed")
+        self.assertRegex(self.done.stdout, r"requirements: \d+ of \d+ pass; \d+ skip: \w+-\d+, \w+-\d+, \w+-\d+, …\n")
+        # One that is asked for holds, and says which ones have cases where it has none.
+        self.assertEqual(self.run_plumbline("check", "--adapter", adapter, "--profile", "gossip", "--out", "out"), 3)
+        self.assertRegex(self.done.stdout, r"nothing in profile gossip is for this subject; profiles that are: topology \(\d+ cases\)\n")
+
     def on_a_full_disk(self, *arguments, most=100):
         def bound_files():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing fails in its place, as on a full disk
@@ -604,6 +699,8 @@ class Commands(unittest.TestCase):
         self.assertEqual((header["labels"], header["subject_name"], header["budget_seconds"], header["warnings_fail"]),
                          ({"cluster": "a", "night": "1"}, "acme", 1000, True))
         root = ElementTree.parse(self.folder / "out/junit.xml").getroot()
+        for suite in root:
+            self.assertEqual({one.get("value") for one in suite.find("properties") if one.get("name") == "subject"}, {"acme"})
         self.assertEqual({suite.get("name") for suite in root}, {f"plumbline {part} (acme)" for part in ("run", "collectives", "requirements")})
         for suite in root:
             self.assertIn(("label.cluster", "a"), [(one.get("name"), one.get("value")) for one in suite.iter("property")])
@@ -826,6 +923,18 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("expectations", "prune", "right/run.jsonl", "--file", "whole.toml"), 1)
         self.assertIn("of its cases are not in the record", self.done.stdout)
 
+    def test_a_line_of_a_record_that_is_no_json_is_named_by_its_place(self):
+        (self.folder / "torn.jsonl").write_text('{"type": "header"\n')
+        (self.folder / "bare.jsonl").write_text('{"type": "header", "schema": 1}\n')
+        (self.folder / "known.toml").write_text("schema = 1\n")
+        for command in (["merge", "torn.jsonl", "--out", "whole"], ["expectations", "update", "torn.jsonl", "--file", "known.toml"]):
+            with self.subTest(command):
+                self.assertEqual(self.run_plumbline(*command), 2, self.done.stderr)
+                self.assertEqual(self.done.stderr, "plumbline: torn.jsonl:1: no JSON from byte 18 on; a run record has one JSON object a line\n")
+        self.assertEqual(self.run_plumbline("merge", "bare.jsonl", "--out", "whole"), 2)
+        self.assertIn("bare.jsonl:1: not a line of a run record: ", self.done.stderr)
+        self.assertNotIn("[json", self.done.stderr)
+
     def test_expectations_that_cannot_be_read_stay_as_they_are(self):
         run = ["check", "--filter", "COLL-001", "--world-size", "2", "--mutant", "col.drop_last_element", "--out", "wrong"]
         self.assertEqual(self.run_plumbline(*run), 1, self.done.stderr)
@@ -894,6 +1003,12 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("bench", "--list"), 0)
         for line in self.done.stdout.splitlines():
             self.assertRegex(line, r"^[a-z][a-z0-9_]*(\.[a-z0-9_-]+)+  +\S")
+
+    def test_bench_lists_what_is_asked_for(self):
+        self.assertEqual(self.run_plumbline("bench", "--list", "--benchmark", "collectives.all_*"), 0, self.done.stderr)
+        names = [line.split()[0] for line in self.done.stdout.splitlines()]
+        self.assertIn("collectives.all_reduce", names)
+        self.assertTrue(all(name.startswith("collectives.all_") for name in names), names)
 
     def test_bench_measures_what_it_says(self):
         self.assertEqual(self.run_plumbline("bench", "--sizes", "0,4,1Ki", "--repetitions", "2", "--min-time", "0.001", "--out", "out"),
@@ -1521,9 +1636,15 @@ class Commands(unittest.TestCase):
                                ("--check plan.json --format json", "--format: the report of --check is text"),
                                ("--check plan.json --ranks 4", "--ranks: it is of --format svg"),
                                ("--backward 1", "--backward: it is of --format svg"),
+                               ("--format svg --backward 0", "--backward: 0 seconds have no picture; it must be above 0"),
                                ("--rule megatron --order order.txt", "--order: --rule megatron goes from the last gradient to the first")):
             self.buckets("--gradients", "gradients.csv", *options.split(), status=2)
             self.assertIn(words, self.done.stderr)
+        # PyTorch's names of element types are taken, and ours are given.
+        (folder / "torch.csv").write_text("name,elements,dtype\na,100,float32\nb,5,torch.bfloat16\n")
+        table = self.buckets("--gradients", "torch.csv", "--rule", "flat")
+        self.assertIn(" f32 ", table)
+        self.assertIn(" bf16 ", table)
         for empty in ("", "name,elements,dtype\n"):
             (folder / "empty.csv").write_text(empty)
             self.buckets("--gradients", "empty.csv", status=2)
@@ -1858,7 +1979,7 @@ class Commands(unittest.TestCase):
             self.assertIn("OK: the single device computes the same", self.done.stdout)
         self.assertEqual(self.run_plumbline("train", "--pipeline", "2", "--data-parallel", "1", "--micro-batches", "2",
                                             "--schedule", "dualpipev", "--chunks", "2", "--out", "other"), 2)
-        self.assertIn("run.schedule = 'dualpipev' with parallel.pipeline = 2, run.micro_batches = 2", self.done.stderr)
+        self.assertIn("--schedule 'dualpipev' with --pipeline 2, --micro-batches 2", self.done.stderr)
 
     @needs_training
     def test_train_in_a_devices_memory_leaves_the_record_of_the_hosts(self):
@@ -2130,10 +2251,10 @@ class Commands(unittest.TestCase):
                 (["--precision", "fp16", "--growth-interval", "0"], "--growth-interval"),
                 (["--clip-norm", "-1"], "--clip-norm -1; it must be a finite number, at least 0"),
                 (["--clip-norm", "inf"], "--clip-norm inf; it must be a finite number, at least 0"),
-                (["--static-graph", "--tensor", "2", "--model", "pairs"], "a static graph with parallel.tensor = 2"),
-                (["--static-graph", "--pipeline", "2", "--micro-batches", "2"], "a static graph with parallel.pipeline = 2"),
-                (["--static-graph", "--precision", "fp16"], "a static graph with run.dtype = 'float16'"),
-                (["--static-graph", "--clip-norm", "1"], "a static graph with clip norm 1"),
+                (["--static-graph", "--tensor", "2", "--model", "pairs"], "--static-graph with --tensor 2"),
+                (["--static-graph", "--pipeline", "2", "--micro-batches", "2"], "--static-graph with --pipeline 2"),
+                (["--static-graph", "--precision", "fp16"], "--static-graph with --precision 'float16'"),
+                (["--static-graph", "--clip-norm", "1"], "--static-graph with --clip-norm 1"),
                 (["--model", "gpt", "--tensor", "2"], "--tensor is of runs by steps; training by names has --data-parallel and --pipeline"),
                 (["--tensor", "0"], "--tensor: '0' is not a whole number"),
                 (["--precision", "fp16", "--model", "gpt"], "--precision is of runs by steps"),

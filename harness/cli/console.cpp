@@ -11,6 +11,7 @@
 #include "harness/cli/cases.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/record/summary.hpp"
+#include "harness/suite/eligibility.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -20,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kRed = 31, kGreen = 32, kYellow = 33;
 constexpr std::size_t kMostFailuresShown = 25;
+constexpr std::size_t kMostSentencesShown = 3;  // of one failure
 
 std::string upper_case(std::string_view text) {
   std::string out;
@@ -36,6 +38,34 @@ std::string indented(const std::string& text, std::size_t most_lines) {
     out += "        " + line + "\n";
   }
   return out;
+}
+
+// "2 fail: COLL-001, COLL-004; 1 skip: DEVICE-001": the first ids of each judgement but pass.
+std::string others_in_words(const std::map<std::string, Judgement>& requirements) {
+  std::map<Judgement, std::vector<std::string>> others;
+  for (const auto& [id, judgement] : requirements)
+    if (judgement != Judgement::pass && judgement != Judgement::not_run) others[judgement].push_back(id);
+  std::string words;
+  for (auto& [judgement, ids] : others) {
+    const std::size_t most = judgement == Judgement::skip ? 3 : 8;
+    const std::size_t count = ids.size();
+    if (count > most) ids.resize(most);
+    words += fmt::format("; {} {}: {}{}", count, name_of(judgement), fmt::join(ids, ", "), count > most ? ", …" : "");
+  }
+  return words;
+}
+
+// Where a profile has no case for what an adapter claims: which ones have.
+std::string other_profiles(const suite::Suite& suite, const record::Run& run) {
+  if (!run.subject.contains("operations")) return {};
+  const auto others = suite::profiles_for_adapter(suite, run.subject);
+  std::vector<std::string> names;
+  for (const suite::ProfileCases& other : others) {
+    if (other.profile->name == run.header.profile) return {};
+    names.push_back(fmt::format("{} ({} cases)", other.profile->name, other.cases));
+  }
+  return fmt::format("\nnothing in profile {} is for this subject; profiles that are: {}", run.header.profile,
+                     names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
 }
 
 }  // namespace
@@ -81,10 +111,15 @@ void Console::failure(const record::Result& result) {
   const int colour = judge(result) == Judgement::warn ? kYellow : kRed;
   std::string text =
       coloured(fmt::format("{:<5} {}", upper_case(name_of(judge(result))), title_of(result)), colour) + "\n";
-  for (const std::string& id : result.violated.empty() ? result.requirements : result.violated)
-    if (const suite::Requirement* requirement = suite_.requirements.find(id))
-      text += fmt::format("      {} ({}) {}\n", id, suite::name_of(requirement->level), requirement->text);
   text += indented(record::words_of(result), 12);
+  const auto& requirements = result.violated.empty() ? result.requirements : result.violated;
+  if (requirements.size() > kMostSentencesShown)
+    text += fmt::format("      of {} requirements: {} (plumbline explain ID prints one)\n", requirements.size(),
+                        fmt::join(requirements, ", "));
+  else
+    for (const std::string& id : requirements)
+      if (const suite::Requirement* requirement = suite_.requirements.find(id))
+        text += fmt::format("      {} ({}) {}\n", id, suite::name_of(requirement->level), requirement->text);
   text += fmt::format("      repeat: {}", result.repeat);
   line(text);
   if (failures_ == kMostFailuresShown) line("… further failures are only in the record");
@@ -116,19 +151,15 @@ void Console::summary(const record::Run& run, const std::string& folder) {
     counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, name_of(judgement));
   const auto requirements = record::requirement_judgements(results);
   std::size_t passed = 0, not_run = 0;
-  std::vector<std::string> others;
   for (const auto& [id, judgement] : requirements) {
     passed += judgement == Judgement::pass;
     not_run += judgement == Judgement::not_run;
-    if (judgement != Judgement::pass && judgement != Judgement::not_run)
-      others.push_back(fmt::format("{} {}", id, name_of(judgement)));
   }
   const bool good = record::exit_status(run) == 0;
   fmt::print("{}: {}, profile {}, seed {}: {} cases in {:.1f} s: {}\n",
              coloured(good ? "OK" : "NOT OK", good ? kGreen : kRed), run.header.subject, run.header.profile,
              run.header.seed, results.size(), run.seconds, counts);
-  fmt::print("requirements: {} of {} pass", passed, requirements.size());
-  if (!others.empty()) fmt::print("; {}", fmt::join(others, ", "));
+  fmt::print("requirements: {} of {} pass{}", passed, requirements.size(), others_in_words(requirements));
   if (not_run > 0) fmt::print("; {} not run to their end", not_run);
   if (!run.stopped.empty()) fmt::print("\nstopped: {}; --resume --out {} runs the rest", run.stopped, folder);
   const bool nothing_ran = std::ranges::all_of(results, [](const record::Result& one) {
@@ -139,6 +170,7 @@ void Console::summary(const record::Run& run, const std::string& folder) {
         std::ranges::all_of(results, [&](const record::Result& one) { return one.reason == results.front().reason; });
     fmt::print("\nnothing ran: a run without a result proves nothing{}",
                alike && !results.empty() ? "; each case " + results.front().reason : "");
+    fmt::print("{}", other_profiles(suite_, run));
   }
   fmt::print("\nrecord: {}/run.jsonl ({} beside it)\n", folder, names_of_outputs(folder));
   std::fflush(stdout);

@@ -1,4 +1,5 @@
 // `plumbline expectations`: looks after the file in which the owner of a subject says what it does wrong.
+#include "harness/cli/outputs.hpp"
 #include "harness/expectations/expectations.hpp"
 
 #include <algorithm>
@@ -89,9 +90,7 @@ int edit(const EditFile& options, const Program& program, decltype(expectations:
   const bool begins = &editor == &expectations::update && !fs::exists(options.file);
   if (!begins && !fs::is_regular_file(options.file))
     throw NotFound(fmt::format("--file '{}': there is no such file", options.file));
-  if (!fs::is_regular_file(options.record))
-    throw NotFound(fmt::format("there is no record '{}'; give the run.jsonl of a run", options.record));
-  const record::Run run = record::read(options.record);
+  const record::Run run = read_record(options.record);
   if (run.header.command != "check")
     throw InvalidArgument(fmt::format("'{}' is the record of plumbline {}; expectations are of check", options.record,
                                       run.header.command));
@@ -126,8 +125,9 @@ Command add_editor(CLI::App& app, const Program& program, const std::string& nam
   auto options = std::make_shared<EditFile>();
   command->add_option("RECORD", options->record, "The run.jsonl of a run of plumbline check")->required();
   command->add_option("--file", options->file, "The expectations")->required();
-  command->add_option("--out", options->out, "Write there, and leave --file as it is")->type_name("FILE");
-  command->add_flag("--dry-run", options->dry_run, "Only say what would change");
+  CLI::Option* const out =
+      command->add_option("--out", options->out, "Write there, and leave --file as it is")->type_name("FILE");
+  command->add_flag("--dry-run", options->dry_run, "Only say what would change")->excludes(out);
   command->footer(
       fmt::format("Example: plumbline expectations {} results/latest/check-mpi/run.jsonl --file acme.toml\n"
                   "Exit status: 0 done, 1 with something left that a person must decide, 2 usage.",
@@ -148,7 +148,7 @@ Command add_expectations(CLI::App& app, const Program& program) {
                  "Add what fails, and change what fails otherwise than expected; comments stay", expectations::update);
   commands["prune"] =
       add_editor(*command, program, "prune", "Take out what passes; comments stay", expectations::prune);
-  return [command, commands] { return commands.at(command->get_subcommands().front()->get_name())(); };
+  return [command, commands] { return commands.at(command->get_subcommands().front()->get_name()).run(); };
 }
 
 }  // namespace plumbline::cli

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/cli/arguments.hpp"
 #include "harness/cli/cases.hpp"
+#include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "harness/record/file.hpp"
@@ -126,10 +128,7 @@ void print_requirement(const suite::Suite& suite, const suite::Requirement& row)
 int run_explain(const ExplainOptions& options, const Program& program) {
   const suite::Suite& suite = program.suite();
   std::optional<record::Run> run;
-  if (!options.record.empty()) {
-    const std::filesystem::path given = options.record;
-    run = record::read(std::filesystem::is_directory(given) ? given / "run.jsonl" : given);
-  }
+  if (!options.record.empty()) run = on_behalf_of("--record", [&] { return read_record(options.record); });
   for (const suite::Requirement* row : meant_by(suite, options.id)) {
     print_requirement(suite, *row);
     if (run) print_verdicts(*run, row->id);

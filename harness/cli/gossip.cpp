@@ -14,6 +14,7 @@
 #include "harness/cli/subject_options.hpp"
 #include "harness/record/file.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/nearest_name.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
 #include "reference/gossip/simulate.hpp"
@@ -48,14 +49,17 @@ struct GossipView {
 Graph gossip_graph_of(const GossipCommandOptions& options) {
   const auto kind = gossip::parse_graph_kind(options.graph);
   if (!kind) {
-    std::vector<std::string_view> names;
-    for (const GraphKind one : gossip::kNamedGraphs) names.push_back(name_of(one));
-    throw InvalidArgument(
-        fmt::format("--graph: there is no '{}'; there are {}", options.graph, fmt::join(names, ", ")));
+    std::vector<std::string> names;
+    for (const GraphKind one : gossip::kNamedGraphs) names.emplace_back(name_of(one));
+    throw InvalidArgument(fmt::format("--graph: there is no '{}'; {}", options.graph, there_are(options.graph, names)));
   }
   if (options.convention != "plumbline" && options.convention != "fairscale")
-    throw InvalidArgument(
-        fmt::format("--convention: there is no '{}'; there are plumbline and fairscale", options.convention));
+    throw InvalidArgument(fmt::format("--convention: there is no '{}'; {}", options.convention,
+                                      there_are(options.convention, {"plumbline", "fairscale"})));
+  if (options.rows > 0 && *kind != GraphKind::mesh)
+    throw InvalidArgument(fmt::format("--rows {}: it is of --graph mesh; {} has none", options.rows, options.graph));
+  if (options.center > 0 && *kind != GraphKind::star)
+    throw InvalidArgument(fmt::format("--center {}: it is of --graph star; {} has none", options.center, options.graph));
   try {
     return Graph({.kind = *kind,
                   .nodes = options.nodes,
@@ -73,8 +77,8 @@ Graph gossip_graph_of(const GossipCommandOptions& options) {
 GossipView gossip_view_of(const GossipCommandOptions& options) {
   const auto mixing = gossip::parse_mixing_kind(options.mixing);
   if (!mixing)
-    throw InvalidArgument(
-        fmt::format("--mixing: there is no '{}'; there are uniform, metropolis-hastings and skewed", options.mixing));
+    throw InvalidArgument(fmt::format("--mixing: there is no '{}'; {}", options.mixing,
+                                      there_are(options.mixing, {"uniform", "metropolis-hastings", "skewed"})));
   GossipView view{.graph = gossip_graph_of(options), .mixing = {.kind = *mixing}, .spectrum = {}, .rounds = {}};
   try {
     gossip::require_simulable(view.graph, std::max(1, options.rounds));
@@ -209,7 +213,8 @@ std::string gossip_svg(const GossipView& view) {
 
 int run_gossip(const GossipCommandOptions& options) {
   if (options.format != "text" && options.format != "json" && options.format != "svg")
-    throw InvalidArgument(fmt::format("--format: there is no '{}'; there are text, json and svg", options.format));
+    throw InvalidArgument(fmt::format("--format: there is no '{}'; {}", options.format,
+                                      there_are(options.format, {"text", "json", "svg"})));
   const GossipView view = gossip_view_of(options);
   const std::string text = options.format == "svg"    ? gossip_svg(view)
                            : options.format == "json" ? gossip_json(view).dump() + '\n'

@@ -2,6 +2,7 @@
 #include "harness/record/merge.hpp"
 
 #include <filesystem>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -20,14 +21,12 @@ struct MergeOptions {
   std::string out;
 };
 
-std::filesystem::path file_of(const std::filesystem::path& given) {
-  return std::filesystem::is_directory(given) ? given / "run.jsonl" : given;
-}
-
 int merge_shards(const MergeOptions& options, const Program& program) {
   std::vector<record::NamedRun> shards;
-  for (const std::string& given : options.shards)
-    shards.push_back({file_of(given).string(), record::read(file_of(given))});
+  for (const std::filesystem::path given : options.shards) {
+    record::Run run = read_record(given);
+    shards.push_back({(std::filesystem::is_directory(given) ? given / "run.jsonl" : given).string(), std::move(run)});
+  }
   const record::Run whole = record::merge(shards);
   record::Writer writer(options.out, whole.header);
   writer.subject(whole.subject);
@@ -39,10 +38,13 @@ int merge_shards(const MergeOptions& options, const Program& program) {
   return record::exit_status(*run);
 }
 
-int run_merge(const MergeOptions& options, const Program& program) {
-  const record::Header header{
+record::Header unmerged_header() {
+  return {
       .command = "check", .subject = "merged shards", .suite_version = PLUMBLINE_VERSION, .started = record::utc_now()};
-  return with_unfinished_reports(options.out, header, [&] { return merge_shards(options, program); });
+}
+
+int run_merge(const MergeOptions& options, const Program& program) {
+  return with_unfinished_reports(options.out, unmerged_header(), [&] { return merge_shards(options, program); });
 }
 
 }  // namespace
@@ -53,7 +55,8 @@ Command add_merge(CLI::App& app, const Program& program) {
   command->add_option("shards", options->shards, "Records, or folders that hold one")->required()->type_name("RUN");
   command->add_option("--out", options->out, "Folder of the whole record")->required()->type_name("DIR");
   command->footer("Example: plumbline merge shard1 shard2 shard3 --out whole");
-  return [options, &program] { return run_merge(*options, program); };
+  return {[options, &program] { return run_merge(*options, program); },
+          [](const CommandLine& line, const std::string& why) { refuse_in_reports(line, {}, unmerged_header(), why); }};
 }
 
 }  // namespace plumbline::cli

@@ -22,6 +22,7 @@
 #include "harness/record/summary.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/nearest_name.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -59,7 +60,7 @@ std::vector<const Mutant*> chosen_by(const MutantOptions& options, const suite::
   for (const auto& [id, row] : suite.requirements.rows()) components.insert(row.component);
   for (const std::string& component : options.components)
     if (!components.contains(component))
-      throw NotFound(fmt::format("--component '{}'; there are {}", component, fmt::join(components, ", ")));
+      throw NotFound(fmt::format("--component '{}'; {}", component, there_are(component, {components.begin(), components.end()})));
   std::vector<const Mutant*> chosen;
   std::set<std::string> used;
   for (const Mutant& mutant : mutants::all_mutants()) {
@@ -361,10 +362,12 @@ Command add_mutants(CLI::App& app, const Program& program) {
   command->add_option("--jobs", options->jobs, "Worker groups at a time")
       ->check(at_least(1, 64))
       ->capture_default_str();
-  command->add_flag("--full", options->full, "Every case of the mutant's door, not only where it shows and hides");
+  CLI::Option* const full =
+      command->add_flag("--full", options->full, "Every case of the mutant's door, not only where it shows and hides");
   command->add_option("--world-size", options->worlds, "With --full: only these numbers of ranks")
       ->delimiter(',')
-      ->check(at_least(1));
+      ->check(at_least(1))
+      ->needs(full);
   command->add_flag("--without-missing", options->without_missing,
                     "Leave out those whose cases need a module that is not here, and say how many");
   command->add_option("--out", options->out, "Folder of the record and the matrix")
@@ -372,16 +375,19 @@ Command add_mutants(CLI::App& app, const Program& program) {
       ->capture_default_str();
   command->add_flag("--list", options->list, "Print the mutants and run nothing");
   command->footer("Example: plumbline mutants --component collectives");
-  return [options, &program] {
+  const auto header = [options] { return header_of("mutants", fmt::format("mutants of backend {}", options->backend)); };
+  const auto run = [options, header, &program] {
     const suite::Suite& suite = program.suite();
     const auto chosen = chosen_by(*options, suite);
     if (options->list) {
       print_list(chosen);
       return 0;
     }
-    const record::Header header = header_of("mutants", fmt::format("mutants of backend {}", options->backend));
-    return with_unfinished_reports(options->out, header, [&] { return MutantRun(suite, *options, chosen).run(); });
+    return with_unfinished_reports(options->out, header(), [&] { return MutantRun(suite, *options, chosen).run(); });
   };
+  return {run, [options, header](const CommandLine& line, const std::string& why) {
+            refuse_in_reports(line, options->out, header(), why);
+          }};
 }
 
 }  // namespace plumbline::cli

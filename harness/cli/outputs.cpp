@@ -51,6 +51,14 @@ void write_outputs(const fs::path& folder, const record::Run& run) {
     record::write_file(folder / "metrics.prom", text);
 }
 
+record::Run read_record(const fs::path& given) {
+  std::error_code error;
+  const fs::path file = fs::is_directory(given, error) ? given / "run.jsonl" : given;
+  if (!fs::exists(file, error))
+    throw NotFound(fmt::format("there is no record '{}'; give the run.jsonl of a run, or its folder", file.string()));
+  return record::read(file);
+}
+
 std::optional<record::Run> close_record(record::Writer& writer, bool complete, double seconds) {
   if (complete) writer.complete(seconds);
   if (!writer.in_place()) return std::nullopt;
@@ -88,8 +96,17 @@ std::string text_in(const fs::path& file) {
 
 }  // namespace
 
+namespace {
+
+bool reports_were_begun = false;
+
+}  // namespace
+
+bool UnfinishedReports::were_begun() { return reports_were_begun; }
+
 UnfinishedReports::UnfinishedReports(fs::path folder, record::Header header)
     : folder_(std::move(folder)), run_{.header = std::move(header)} {
+  reports_were_begun = true;
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) throw RuntimeFailure(fmt::format("cannot make folder '{}': {}", folder_.string(), error.message()));
@@ -114,6 +131,21 @@ void UnfinishedReports::failed(const std::string& why) {
     write_outputs(folder_, run_);
   } catch (const RuntimeFailure&) {
     // They say already that the run has not finished.
+  }
+}
+
+void refuse_in_reports(const CommandLine& line, const fs::path& usual, const record::Header& header,
+                       const std::string& why) {
+  if (line.has("--list")) return;
+  std::vector<std::string> folders = line.values("--out");
+  if (!line.has("--out")) folders.push_back(usual.string());
+  for (const std::string& folder : folders) {
+    if (folder.empty()) continue;
+    try {
+      UnfinishedReports(folder, header).failed(why);
+    } catch (const RuntimeFailure&) {
+      // What is wrong with the command line is the error to print.
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "harness/cli/arguments.hpp"
 #include "harness/cli/report_options.hpp"
 #include "harness/launch/group.hpp"
 #include "harness/record/file.hpp"
@@ -25,6 +26,9 @@ namespace plumbline::cli {
 void tell_record(const std::string& folder, double seconds, const std::string& beside);
 void tell_record(const std::string& folder, double seconds);
 
+/// The record in a file, or in the run.jsonl of a folder. Throws NotFound where there is none, InvalidArgument for what is none.
+[[nodiscard]] record::Run read_record(const std::filesystem::path& given);
+
 /// junit.xml and metrics.prom, each replaced at once. Throws RuntimeFailure.
 void write_outputs(const std::filesystem::path& folder, const record::Run& run);
 
@@ -40,12 +44,19 @@ class UnfinishedReports {
   UnfinishedReports(std::filesystem::path folder, record::Header header);
   /// Has them say why the run ended, if they still are those of the constructor.
   void failed(const std::string& why);
+  /// Whether this process has made any.
+  [[nodiscard]] static bool were_begun();
 
  private:
   std::filesystem::path folder_;
   record::Run run_;
   std::string written_;  // junit.xml; empty: another run's is there
 };
+
+/// Has the reports in the folders of --out, or in `usual` where the line has no --out, say that this run was refused before it
+/// began, and why. Does nothing for --list, which writes no reports, nor for an empty folder.
+void refuse_in_reports(const CommandLine& line, const std::filesystem::path& usual, const record::Header& header,
+                       const std::string& why);
 
 /// Runs `body` with reports that say that the run has not finished, from before it on, and why where it throws. `header` needs
 /// no more than command and subject.

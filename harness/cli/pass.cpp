@@ -11,6 +11,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/record/file.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/nearest_name.hpp"
 #include "reference/program/pass_json.hpp"
 #include "reference/program/program_json.hpp"
 #include "reference/program/race_json.hpp"
@@ -69,8 +70,8 @@ program::PassOptions options_of(const PassCommand& command) {
   if (command.convention == "paddle")
     options.convention = program::Convention::paddle;
   else if (command.convention != "plumbline")
-    throw InvalidArgument(
-        fmt::format("--convention: there is no '{}'; there are plumbline and paddle", command.convention));
+    throw InvalidArgument(fmt::format("--convention: there is no '{}'; {}", command.convention,
+                                      there_are(command.convention, {"plumbline", "paddle"})));
   if (command.max_fuse_numel < 0)
     throw InvalidArgument(
         fmt::format("--max-fuse-numel: {} is no number of elements from 0 on", command.max_fuse_numel));
@@ -172,7 +173,8 @@ int report_order(const PassCommand& command, const std::vector<program::ProgramP
 
 int run_pass(const PassCommand& command) {
   if (command.format != "text" && command.format != "json")
-    throw InvalidArgument(fmt::format("--format: there is no '{}'; there are text and json", command.format));
+    throw InvalidArgument(fmt::format("--format: there is no '{}'; {}", command.format,
+                                      there_are(command.format, {"text", "json"})));
   const program::PassOptions options = options_of(command);
   const Asked asked = asked_in(command);
   if (command.check)
@@ -213,13 +215,17 @@ Command add_pass(CLI::App& app, const Program&) {
       ->type_name("FILE");
   command->add_option("--convention", options->convention, "plumbline, or paddle: its defects, too")
       ->capture_default_str();
-  command->add_option("--max-fuse-numel", options->max_fuse_numel, "Elements that are fused at most")
-      ->capture_default_str();
-  command
+  CLI::Option* const fused =
+      command->add_option("--max-fuse-numel", options->max_fuse_numel, "Elements that are fused at most")
+          ->capture_default_str();
+  CLI::Option* const overlapped =
+      command
       ->add_option("--max-overlap-rings", options->max_overlap_rings,
                    "Rings from which on nothing is overlapped, less one")
       ->capture_default_str();
-  command->add_flag("--use-sharding", options->use_sharding, "Parameters are sharded: neither overlap nor fusion");
+  command->add_flag("--use-sharding", options->use_sharding, "Parameters are sharded: neither overlap nor fusion")
+      ->excludes(fused)
+      ->excludes(overlapped);
   command->add_flag("--keep-scaling", options->keeps_scaling, "Leave the scaling of gradients where it is");
   command->add_flag("--diff", options->diff, "Show the ops that are gone and those that are new in place of all");
   command->add_flag("--check", options->check,

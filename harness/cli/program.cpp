@@ -10,8 +10,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/cli/outputs.hpp"
+#include "harness/launch/attach.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/nearest_name.hpp"
 
 namespace plumbline::cli {
 
@@ -28,12 +31,42 @@ int report(const std::exception& error) {
 
 namespace {
 
+// The command that was given, with those inside it.
+std::vector<const CLI::App*> given_commands(const CLI::App& app) {
+  std::vector<const CLI::App*> given;
+  for (auto inner = app.get_subcommands(); !inner.empty(); inner = given.back()->get_subcommands())
+    given.push_back(inner.front());
+  return given;
+}
+
+// Of an option that there is not: which one may have been meant.
+std::string option_meant(const std::vector<const CLI::App*>& commands, const std::string& words) {
+  const std::size_t at = words.find("--");
+  if (commands.empty() || at == std::string::npos) return {};
+  std::vector<std::string> names;
+  for (const CLI::Option* option : commands.back()->get_options()) names.push_back(option->get_name());
+  return did_you_mean(words.substr(at, words.find_first_of("= ", at) - at), names);
+}
+
 int parse_error(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-  std::cerr << "plumbline: " << error.what() << " (see plumbline";
-  for (const CLI::App* command : app.get_subcommands()) std::cerr << ' ' << command->get_name();
+  const auto commands = given_commands(app);
+  std::cerr << "plumbline: " << error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) std::cerr << option_meant(commands, error.what());
+  std::cerr << " (see plumbline";
+  for (const CLI::App* command : commands) std::cerr << ' ' << command->get_name();
   std::cerr << " --help)\n";
   return 2;
+}
+
+// CLI11 drops the empty parts of a list: "2," would count as "2".
+void require_whole_lists(const CLI::App& command, const CommandLine& line) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_delimiter() == '\0') continue;
+    for (const std::string& value : line.values(option->get_name()))
+      if (value.starts_with(',') || value.ends_with(',') || value.find(",,") != std::string::npos)
+        throw InvalidArgument(fmt::format("{} '{}': a part between commas is empty", option->get_name(), value));
+  }
 }
 
 // CLI11 would only say that there is no command.
@@ -43,7 +76,7 @@ void require_command(const CLI::App& app, int argc, char** argv) {
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     names.push_back(command->get_name());
   if (std::ranges::count(names, argv[1]) == 0)
-    throw NotFound(fmt::format("no command '{}'; there are {}", argv[1], fmt::join(names, ", ")));
+    throw NotFound(fmt::format("no command '{}'; {}", argv[1], there_are(argv[1], names)));
 }
 
 constexpr const char* kExitStatus =
@@ -67,6 +100,16 @@ void complete_command(CLI::App& command) {
 
 }  // namespace
 
+namespace {
+
+// In a job of several ranks the first one writes reports.
+bool writes_reports() {
+  const auto place = launch::job_place();
+  return !place || place->rank == 0;
+}
+
+}  // namespace
+
 int run(int argc, char** argv, const Program& program) {
   try {
     // A worker's options are its own.
@@ -86,15 +129,24 @@ int run(int argc, char** argv, const Program& program) {
     commands[app.get_subcommands([](const CLI::App*) { return true; }).back()] = std::move(command);
   }
   complete_command(app);
+  // A run that has begun speaks for itself in its reports.
+  const auto refused = [&](const std::exception& error) {
+    if (app.get_subcommands().empty() || UnfinishedReports::were_begun() || !writes_reports()) return;
+    const Command& command = commands.at(app.get_subcommands().front());
+    if (command.refused) command.refused(CommandLine(argc, argv), error.what());
+  };
   try {
     require_command(app, argc, argv);
     app.parse(argc, argv);
-    const int status = commands.at(app.get_subcommands().front())();
+    for (const CLI::App* command : given_commands(app)) require_whole_lists(*command, CommandLine(argc, argv));
+    const int status = commands.at(app.get_subcommands().front()).run();
     if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
     throw RuntimeFailure(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
   } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) refused(error);
     return parse_error(app, error);
   } catch (const std::exception& error) {
+    refused(error);
     return report(error);
   }
 }

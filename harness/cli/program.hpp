@@ -7,9 +7,12 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/arguments.hpp"
 #include "harness/suite/suite.hpp"
 
 namespace plumbline::cli {
@@ -20,8 +23,19 @@ struct Program {
   std::function<int(int argc, char** argv)> worker;  // `plumbline worker …`, with argv[0] the program
 };
 
-/// A sub-command: adds itself to `app` and returns what runs it once the arguments are parsed.
-using Command = std::function<int()>;
+/// What a sub-command does, which its function adds to `app`.
+struct Command {
+  using Refused = std::function<void(const CommandLine& line, const std::string& why)>;
+  Command() = default;
+  template <class Run>
+    requires std::is_invocable_r_v<int, Run&>
+  Command(Run runs, Refused is_refused = {}) : run(std::move(runs)), refused(std::move(is_refused)) {}
+
+  std::function<int()> run;  // once the arguments are parsed
+  /// Of commands whose runs leave reports: has those in the run's folder say why it was refused before it began, which may be
+  /// that the arguments cannot be parsed. Of others, nothing.
+  Refused refused;
+};
 Command add_check(CLI::App& app, const Program& program);
 Command add_explain(CLI::App& app, const Program& program);
 Command add_merge(CLI::App& app, const Program& program);

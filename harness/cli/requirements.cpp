@@ -87,8 +87,10 @@ Command add_requirements(CLI::App& app, const Program& program) {
   CLI::App* command = app.add_subcommand("requirements", "Print the requirements");
   auto options = std::make_shared<RequirementOptions>();
   command->add_option("--profile", options->profile, "Only those of a profile");
-  command->add_option("--format", options->format, "table, json or md")->capture_default_str();
-  command->add_flag("--coverage", options->coverage, "Print what each rests on: checks, cases, mutants");
+  CLI::Option* const format =
+      command->add_option("--format", options->format, "table, json or md")->capture_default_str();
+  command->add_flag("--coverage", options->coverage, "Print what each rests on: checks, cases, mutants")
+      ->excludes(format);
   command->footer("Example: plumbline requirements --profile collectives --format md");
   return [options, &program] {
     const auto rows = selected(program.suite(), options->profile);

@@ -14,6 +14,7 @@
 #include "harness/cli/subject_options.hpp"
 #include "harness/record/file.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/nearest_name.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -99,7 +100,7 @@ std::vector<scaler::Dialect> chosen_dialects(const ScalerCommandOptions& options
     if (at == all.end()) {
       std::vector<std::string> names;
       for (const scaler::Dialect& one : all) names.push_back(one.name);
-      throw InvalidArgument(fmt::format("--dialects: there is no '{}'; there are {}", name, fmt::join(names, ", ")));
+      throw InvalidArgument(fmt::format("--dialects: there is no '{}'; {}", name, there_are(name, names)));
     }
     chosen.push_back(*at);
   }
@@ -126,7 +127,7 @@ InjectionView injection_view(const ScalerCommandOptions& options) {
   if (options.value == "inf" || options.value == "both") values.push_back(inf);
   if (options.value == "nan" || options.value == "both") values.push_back(nan);
   if (values.empty())
-    throw InvalidArgument(fmt::format("--value: there is no '{}'; there are inf, nan and both", options.value));
+    throw InvalidArgument(fmt::format("--value: there is no '{}'; {}", options.value, there_are(options.value, {"inf", "nan", "both"})));
   const scaler::InjectionWorld& world = options.world;
   if (world.size() > kMostInjectedRanks)
     throw InvalidArgument(fmt::format("--tensor {} --pipeline {} --data {}: {} ranks; there are {} at most",
@@ -147,7 +148,8 @@ struct Writers {
 
 int run_scaler(const ScalerCommandOptions& options) {
   if (options.format != "text" && options.format != "json" && options.format != "csv" && options.format != "svg")
-    throw InvalidArgument(fmt::format("--format: there is no '{}'; there are text, json, csv and svg", options.format));
+    throw InvalidArgument(fmt::format("--format: there is no '{}'; {}", options.format,
+                                      there_are(options.format, {"text", "json", "csv", "svg"})));
   const Writers<DialectView> of_dialects{dialects_text, dialects_json, dialects_csv, dialects_svg};
   const Writers<InjectionView> of_injections{injections_text, injections_json, injections_csv, injections_svg};
   const std::string text = options.injection ? of_injections(options.format, injection_view(options))

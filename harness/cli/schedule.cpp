@@ -166,6 +166,24 @@ void require_size(const schedules::Shape& shape, const std::string& format) {
                     kMostExplained, ranks));
 }
 
+// An option that would change nothing is one that somebody misunderstands.
+void refuse_ignored_costs(const ScheduleOptions& options, schedules::Family family) {
+  if (!options.bandwidth.empty() && options.message_bytes.empty() && options.layers.empty())
+    throw InvalidArgument(
+        fmt::format("--bandwidth {}: messages have no size; give --message-bytes, too", options.bandwidth));
+  if (!options.message_bytes.empty() && options.bandwidth.empty() && options.layers.empty())
+    throw InvalidArgument(fmt::format("--message-bytes {}: without --bandwidth messages take no time for their size",
+                                      options.message_bytes));
+  if (options.format != "csv" || family == schedules::Family::automatic) return;
+  const std::string rendezvous = options.rendezvous ? "given" : "";
+  for (const auto& [option, value] :
+       {std::pair{"--durations", &options.durations}, {"--latency", &options.latency},
+        {"--bandwidth", &options.bandwidth}, {"--stragglers", &options.stragglers}, {"--jitter", &options.jitter},
+        {"--layers", &options.layers}, {"--rendezvous", &rendezvous}})
+    if (!value->empty())
+      throw InvalidArgument(fmt::format("{}: --format csv has the order of actions alone, which it does not change", option));
+}
+
 ScheduleRequest request_of(const ScheduleOptions& options) {
   if (options.name.empty())
     throw InvalidArgument("--name: it names no schedule; --list names all, --check reads one from a file");
@@ -185,6 +203,7 @@ ScheduleRequest request_of(const ScheduleOptions& options) {
   if (!options.seed.empty() && options.jitter.empty())
     throw InvalidArgument("--seed: it is of the jitter; give --jitter, too");
   request.activation_limits = memory_limits_of(options, request);
+  refuse_ignored_costs(options, request.family);
   return request;
 }
 

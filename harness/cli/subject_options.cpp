@@ -16,6 +16,7 @@
 #include "harness/mutants/mutants.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/nearest_name.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -150,7 +151,18 @@ launch::Subject SubjectOptions::subject() const {
     if (!keys.insert(key).second)
       throw InvalidArgument(fmt::format("--backend-option '{}': {} was given before; give it once", option, key));
   }
+  if (!kLaunchers.contains(launcher))
+    throw InvalidArgument(fmt::format("--launcher '{}'; it is auto, fork, mpirun or srun{}", launcher,
+                                      did_you_mean(launcher, {"auto", "fork", "mpirun", "srun"})));
   if (!mutant.empty()) (void)mutants::find_mutant(mutant, suite::door_of(adapter, job));
+  if (!subject.has_processes()) {
+    const std::string why = fmt::format("it is of backends whose ranks are processes; {} {}",
+                                        !adapter.empty() ? "an adapter" : !job.empty() ? "a job" : "backend local",
+                                        !adapter.empty() || !job.empty() ? "is started by itself" : "has threads");
+    if (launcher != "auto") throw InvalidArgument(fmt::format("--launcher {}: {}", launcher, why));
+    if (control_address != SubjectOptions().control_address)
+      throw InvalidArgument(fmt::format("--control-address {}: {}", control_address, why));
+  }
   if ((!adapter.empty() || !job.empty()) && !backend_options.empty())
     throw InvalidArgument(fmt::format("--backend-option '{}': {} is no backend", backend_options.front(),
                                       adapter.empty() ? "a job" : "an adapter"));
@@ -162,7 +174,7 @@ launch::Subject SubjectOptions::subject() const {
                     backend));
   const auto names = backend_names();
   if (std::ranges::count(names, subject.backend) == 0)
-    throw NotFound(fmt::format("no backend '{}'; there are {}", subject.backend, fmt::join(names, ", ")));
+    throw NotFound(fmt::format("--backend: no backend '{}'; {}", subject.backend, there_are(subject.backend, names)));
   if (subject.backend == "local" && !backend_options.empty())
     throw InvalidArgument(fmt::format("--backend-option '{}': backend local has no options", backend_options.front()));
   if (subject.has_processes() && !std::filesystem::exists(subject::module_file(subject.backend)))
@@ -197,12 +209,9 @@ void SubjectOptions::require_no_job(const std::string& command) const {
 }
 
 launch::Options SubjectOptions::driver() const {
-  const auto launcher_kind = kLaunchers.find(launcher);
-  if (launcher_kind == kLaunchers.end())
-    throw InvalidArgument(fmt::format("--launcher '{}'; it is auto, fork, mpirun or srun", launcher));
   std::error_code error;
   return {.group = {.subject = subject(),
-                    .launcher = launcher_kind->second,
+                    .launcher = kLaunchers.at(launcher),
                     .executable = std::filesystem::canonical("/proc/self/exe", error)},
           .control_address = control_address,
           .jobs = jobs};

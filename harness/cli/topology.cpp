@@ -160,7 +160,7 @@ void check_partial_modes(const TopologyOptions& options, const groups::CreationL
 }
 
 int lint_file(const TopologyOptions& options) {
-  const groups::CreationRule rule = groups::parse_creation_rule(options.rule);
+  const auto rule = on_behalf_of("--rule", [&] { return groups::parse_creation_rule(options.rule); });
   groups::CreationLog log;
   try {
     log = groups::parse_creation_log(read_text("--lint", options.lint),

@@ -8,7 +8,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/cli/arguments.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/nearest_name.hpp"
 #include "reference/topology/deepspeed.hpp"
 
 namespace plumbline::cli {
@@ -59,13 +61,21 @@ bool has_own_order(std::string_view convention) { return convention == "megatron
 void check_convention(const std::string& convention) {
   const auto names = groups::convention_names();
   if (std::ranges::count(names, convention) == 0)
-    throw Unsupported(fmt::format("--convention '{}'; it is {}", convention, fmt::join(names, ", ")));
+    throw Unsupported(fmt::format("--convention '{}'; it is {}{}", convention, fmt::join(names, ", "),
+                                  did_you_mean(convention, {names.begin(), names.end()})));
+}
+
+Topology given_topology(const TopologyRequest& request) {
+  const std::string options = fmt::format("--axes {} --dims {}", fmt::join(request.axes, ","), fmt::join(request.dims, ","));
+  return on_behalf_of(options, [&] {
+    if (request.convention == "deepspeed" && request.axes.size() == request.dims.size())
+      (void)topology::ProcessTopology(request.axes, request.dims);  // refuses names that its coordinates cannot have
+    return Topology::row_major(request.axes, request.dims);
+  });
 }
 
 Topology topology_of(const TopologyRequest& request) {
-  if (request.convention == "deepspeed" && request.axes.size() == request.dims.size())
-    (void)topology::ProcessTopology(request.axes, request.dims);  // refuses names that its coordinates cannot have
-  const Topology given = Topology::row_major(request.axes, request.dims);
+  const Topology given = given_topology(request);
   if (given.world_size() > kMostViewedRanks)
     throw InvalidArgument(fmt::format("--dims: {} has {} ranks; at most {} are shown", given.to_string(),
                                       given.world_size(), kMostViewedRanks));
@@ -192,13 +202,14 @@ TopologyView view_of(const TopologyRequest& request) {
                     .along = groups_of_axes(topology),
                     .creations = creations_of(topology, request.convention),
                     .grid = grid_of(topology, request.convention)};
-  view.placement = placement_of(request, view);
-  if (request.rank) (void)topology.coordinate(*request.rank);  // refuses one that is not in it
+  view.placement = on_behalf_of("--bytes", [&] { return placement_of(request, view); });
+  if (request.rank)
+    (void)on_behalf_of(fmt::format("--rank {}", *request.rank), [&] { return topology.coordinate(*request.rank); });
   return view;
 }
 
 groups::Sizes sizes_of(const TopologyRequest& request) {
-  const Topology given = Topology::row_major(request.axes, request.dims);
+  const Topology given = given_topology(request);
   require_roles(request.axes, "plumbline");
   const auto size = [&](const char* role) {
     const auto axis = axis_of(role, request.axes, "plumbline");

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "harness/cli/arguments.hpp"
+#include "harness/cli/option_words.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
@@ -27,6 +28,7 @@
 #include "harness/subject/modules.hpp"
 #include "harness/subject/pipeline_run_json.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/nearest_name.hpp"
 #include "reference/record/run_files.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/steps.hpp"
@@ -74,8 +76,12 @@ constexpr std::array<Precision, 5> kPrecisions{{{"fp32", "float32"},
                                                 {"amp", "float16", true},
                                                 {"amp-bf16", "bfloat16", true}}};
 
+// Also by the names of dtypes, ours and PyTorch's.
 const Precision& precision_named(const std::string& name) {
-  const auto found = std::ranges::find(kPrecisions, name, &Precision::name);
+  const auto found = std::ranges::find_if(kPrecisions, [&](const Precision& one) {
+    return one.name == name || (!one.autocast && (one.dtype == name || (name == "f32" && one.name == "fp32") ||
+                                                  (name == "f16" && one.name == "fp16")));
+  });
   if (found != kPrecisions.end()) return *found;
   throw InvalidArgument(fmt::format("--precision '{}'; it must be fp32, fp16, bf16, amp or amp-bf16", name));
 }
@@ -204,13 +210,15 @@ class TrainRun {
     // First of all that is written: it keeps other runs out of the folder.
     if (!out_.empty()) writer_.emplace(out_, header_);
     const fs::path folder = fs::path(out_) / "run";
-    if (digits) spec_ = training::write_digits_run(options_.digits, training::digits(), folder);
     spec_file_ = fs::absolute(digits ? folder / "spec.toml" : fs::path(options_.spec));
-    // What makes the run impossible is said before ranks are started.
-    if (const std::string why = device_name(true)(spec_.run.device); !why.empty())
-      throw InvalidArgument(fmt::format("{}: run.device {}", spec_file_.string(), why));
-    require_served(spec_.run.device, driver_.group.subject);
-    refuse_impossible();
+    as_given([&] {
+      if (digits) spec_ = training::write_digits_run(options_.digits, training::digits(), folder);
+      // What makes the run impossible is said before ranks are started.
+      if (const std::string why = device_name(true)(spec_.run.device); !why.empty())
+        throw InvalidArgument(fmt::format("run.device: {}", why));
+      require_served(spec_.run.device, driver_.group.subject);
+      refuse_impossible();
+    });
     (void)job::RunFiles(spec_);
     clear_record();
     const std::string what =
@@ -223,17 +231,17 @@ class TrainRun {
   }
 
   void refuse_impossible() const {
-    try {
-      const training::PrecisionSettings precision{.autocast = precision_named(options_.precision).autocast,
-                                                  .clip_norm = options_.clip_norm};
-      training::refuse_impossible(spec_);
-      training::require_possible(spec_, precision);
-      training::require_possible(spec_, options_.gradients, precision);
-    } catch (const InvalidArgument& error) {
-      throw InvalidArgument(fmt::format("{}: {}", spec_file_.string(), error.what()));
-    } catch (const Unsupported& error) {
-      throw InvalidArgument(fmt::format("{}: {}", spec_file_.string(), error.what()));
-    }
+    const training::PrecisionSettings precision{.autocast = precision_named(options_.precision).autocast,
+                                                .clip_norm = options_.clip_norm};
+    training::refuse_impossible(spec_);
+    training::require_possible(spec_, precision);
+    training::require_possible(spec_, options_.gradients, precision);
+  }
+
+  // What a specification's fields are refused for names them with the file; on the digits they were set by options.
+  template <class Body>
+  void as_given(const Body& body) const {
+    options_.spec.empty() ? in_options_of_train(body) : on_behalf_of("--spec " + options_.spec, body);
   }
 
   // What no specification says.
@@ -269,10 +277,8 @@ class TrainRun {
                                               driver);
     interrupted_ = interrupted_ || !end.whole;
     keep(end.result);
-    const Verdict verdict = end.result.verdict;
-    refused_ = refused_ || verdict == Verdict::refuse;
-    if (verdict != Verdict::pass)
-      std::cerr << fmt::format("plumbline: train: {} {}: {}\n", name, name_of(verdict), end.result.reason);
+    refused_ = refused_ || end.result.verdict == Verdict::refuse;
+    say_how_it_ended(name, end);
     return end.passed();
   }
 
@@ -571,6 +577,12 @@ bool is_one_of(const std::string& name, const Names& names) {
   return std::ranges::find(names, name) != names.end();
 }
 
+std::string model_meant(const std::string& name) {
+  std::vector<std::string> names(training::kDigitsModels.begin(), training::kDigitsModels.end());
+  names.insert(names.end(), training::kPipelineModels.begin(), training::kPipelineModels.end());
+  return did_you_mean(name, std::move(names));
+}
+
 // What training by names has where runs by steps have an option.
 std::string_view by_names_has(const std::string& option) {
   if (option == "--tensor") return "--data-parallel and --pipeline";
@@ -584,9 +596,9 @@ bool is_by_names(const TrainOptions& options) {
   const std::string& model = options.digits.model;
   const bool by_names = options.program.configured() || is_one_of(model, training::kPipelineModels);
   if (!by_names && !is_one_of(model, training::kDigitsModels))
-    throw InvalidArgument(fmt::format("model '{}'; it must be {}, or by names {}", model,
+    throw InvalidArgument(fmt::format("--model '{}'; it must be {}, or by names {}{}", model,
                                       fmt::join(training::kDigitsModels, ", "),
-                                      fmt::join(training::kPipelineModels, ", ")));
+                                      fmt::join(training::kPipelineModels, ", "), model_meant(model)));
   // Averaged runs by steps have checkpoints as well.
   const auto is_averagings = [&](const CLI::Option* option) {
     return options.averaging.given() && (option->get_name() == "--checkpoints" || option->get_name() == "--resume");
@@ -702,8 +714,11 @@ Command add_train(CLI::App& app, const Program& program) {
       "          plumbline train --model gpt --pipeline 2 --chunks 2 --schedule zbv --epochs 2 --check --trace t.json\n"
       "          plumbline train --model resnet_small --data-parallel 3 --join present --broadcast-buffers --check\n"
       "As a job: plumbline train --spec \"$PLUMBLINE_SPEC\" --record \"$PLUMBLINE_RECORD\" --backend local --no-judge");
-  return [options, &program] {
-    record::Header header = header_of("train", options->subject.as_given(), options->digits.device, options->reports);
+  const auto unfinished_header = [options] {
+    return header_of("train", options->subject.as_given(), options->digits.device, options->reports);
+  };
+  const auto run = [options, unfinished_header, &program] {
+    record::Header header = unfinished_header();
     const std::string folder = folder_of(*options);
     if (folder.empty()) return run_train(*options, header);
     for (const auto& [id, row] : program.suite().requirements.rows())
@@ -711,6 +726,11 @@ Command add_train(CLI::App& app, const Program& program) {
         header.requirements[id] = {std::string(suite::name_of(row.level)), row.text};
     return with_unfinished_reports(folder, header, [&] { return run_train(*options, header); });
   };
+  return {run, [options, unfinished_header](const CommandLine& line, const std::string& why) {
+            options->spec = line.value("--spec");
+            options->record = line.value("--record");
+            refuse_in_reports(line, folder_of(*options), unfinished_header(), why);
+          }};
 }
 
 }  // namespace plumbline::cli

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "harness/cli/arguments.hpp"
+#include "harness/cli/option_words.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
@@ -249,7 +250,8 @@ class AveragingCommand {
       digits.seed += static_cast<std::uint64_t>(seed);
       const std::filesystem::path folder =
           std::filesystem::absolute(std::filesystem::path(out_) / "run" / fmt::format("seed{}", digits.seed));
-      const job::RunSpec spec = training::write_digits_run(digits, training::digits(), folder);
+      const job::RunSpec spec =
+          in_options_of_train([&] { return training::write_digits_run(digits, training::digits(), folder); });
       training::require_averageable(spec);
       for (const AveragingSettings& settings : run_.settings) {
         require_together(spec, settings);
@@ -320,8 +322,7 @@ class AveragingCommand {
                                               driver);
     interrupted_ = interrupted_ || !end.whole;
     writer_->write(end.result);
-    if (end.result.verdict != record::Verdict::pass)
-      std::cerr << fmt::format("plumbline: train: {} {}: {}\n", name, name_of(end.result.verdict), end.result.reason);
+    say_how_it_ended(name, end);
     refused_ = refused_ || end.result.verdict == record::Verdict::refuse;
     return end.passed();
   }

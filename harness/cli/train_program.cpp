@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include "harness/cli/option_words.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/schedule_view.hpp"
 #include "harness/cli/subject_options.hpp"
@@ -114,7 +115,9 @@ training::PipelineRun ProgramOptions::run() const {
   try {
     training::require_possible(run);
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(fmt::format("{}: {}", given(), error.what()));
+    // With a file, the fields are what it has.
+    throw InvalidArgument(configured() ? fmt::format("{}: {}", given(), error.what())
+                                       : in_options_of_train(std::string(error.what())));
   }
   return run;
 }

@@ -16,6 +16,19 @@ namespace plumbline::cli {
 
 using nlohmann::json;
 
+namespace {
+
+// What ended a rank from outside, or denied it memory, shows nothing about the subject. Empty: it was not that.
+std::string denied_by_machine(const launch::Outcome& outcome) {
+  if (outcome.verdict == record::Verdict::crash && outcome.reason.find("killed by signal 9 ") != std::string::npos)
+    return "; the system does that when memory runs out: a run with fewer --steps, ranks or rows needs less";
+  if (outcome.verdict == record::Verdict::fail && outcome.reason.find("std::bad_alloc") != std::string::npos)
+    return "; the machine has no more memory: a run with fewer --steps, ranks or rows needs less";
+  return {};
+}
+
+}  // namespace
+
 TrainingTaskEnd run_task(const TrainingTask& task, const launch::Options& given) {
   launch::Options driver = given;
   std::ranges::copy(device_options(task.device), std::back_inserter(driver.group.worker_options));
@@ -41,6 +54,11 @@ TrainingTaskEnd run_task(const TrainingTask& task, const launch::Options& given)
                                       .limit = std::chrono::duration<double>(task.limit_seconds),
                                       .hard_limit = std::chrono::hours(24 * 365)};
   const bool whole = launch::run({assignment}, driver, observer);
+  if (!whole && outcome.reason.empty()) outcome.reason = "a signal interrupted the run";
+  if (const std::string why = denied_by_machine(outcome); !why.empty()) {
+    outcome.verdict = record::Verdict::error;
+    outcome.reason += why;
+  }
   return {
       .result = {.check = "train." + task.name,
                  .case_id = fmt::format("train.{}[{},world={}]", task.name, driver.group.subject.backend, task.world),
@@ -51,6 +69,12 @@ TrainingTaskEnd run_task(const TrainingTask& task, const launch::Options& given)
                  .limit_seconds = task.limit_seconds,
                  .output = outcome.output},
       .whole = whole};
+}
+
+void say_how_it_ended(const std::string& name, const TrainingTaskEnd& end) {
+  if (end.passed()) return;
+  std::cerr << (end.whole ? fmt::format("plumbline: train: {} {}: {}\n", name, name_of(end.result.verdict), end.result.reason)
+                          : fmt::format("plumbline: train: {}\n", end.result.reason));
 }
 
 void require_served(const std::string& device, const launch::Subject& subject) {

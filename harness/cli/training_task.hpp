@@ -28,8 +28,11 @@ struct TrainingTaskEnd {
   [[nodiscard]] bool passed() const { return whole && result.verdict == record::Verdict::pass; }
 };
 
-/// Runs it, with the driver's log on standard error. Throws what launch::run() throws.
+/// Runs it, with the driver's log on standard error. A rank that was killed from outside, or had no memory, is an error. Throws what launch::run() throws.
 TrainingTaskEnd run_task(const TrainingTask& task, const launch::Options& driver);
+
+/// A line on standard error for a task that has not passed.
+void say_how_it_ended(const std::string& name, const TrainingTaskEnd& end);
 
 /// Throws InvalidArgument for an emulated device and a backend that does not serve its memory.
 void require_served(const std::string& device, const launch::Subject& subject);

@@ -150,12 +150,19 @@ Run read(const fs::path& file) {
         else
           list[entry->second] = std::move(result);
       }
+    } catch (const json::parse_error& error) {
+      throw InvalidArgument(fmt::format("{}:{}: no JSON from byte {} on; a run record has one JSON object a line",
+                                        file.string(), number, error.byte));
     } catch (const std::exception& error) {
-      throw InvalidArgument(fmt::format("{}:{}: not a line of a run record: {}", file.string(), number, error.what()));
+      // Without the library's "[json.exception.out_of_range.403] ".
+      const std::string_view words = error.what();
+      const std::size_t begin = words.starts_with("[json.") ? words.find("] ") + 2 : 0;
+      throw InvalidArgument(
+          fmt::format("{}:{}: not a line of a run record: {}", file.string(), number, words.substr(begin)));
     }
     begin = end + 1;
   }
-  if (number == 0) throw InvalidArgument(fmt::format("{}: no header in it", file.string()));
+  if (number == 0) throw InvalidArgument(fmt::format("{}: there is no line of a run record in it; give the run.jsonl of a run", file.string()));
   return run;
 }
 

@@ -207,10 +207,11 @@ class TestSuite {
 std::string properties_of(const Run& run) {
   const Header& header = run.header;
   std::vector<std::pair<std::string, std::string>> list{{"command", header.command},
-                                                        {"subject", header.subject},
+                                                        {"subject", name_of_subject(run)},
                                                         {"suite_version", header.suite_version},
                                                         {"seed", std::to_string(header.seed)},
                                                         {"complete", run.complete ? "yes" : "no"}};
+  if (header.subject != name_of_subject(run)) list.emplace_back("subject_as_given", header.subject);
   if (!header.profile.empty()) list.emplace_back("profile", header.profile);
   for (const char* fact : {"backend", "device", "mutant"})
     if (const auto found = header.facts.find(fact); found != header.facts.end()) list.emplace_back(fact, found->second);

@@ -108,4 +108,22 @@ std::optional<Lacking> lacking(const Suite& suite, const Profile& profile, const
   return std::nullopt;
 }
 
+std::vector<ProfileCases> profiles_for_adapter(const Suite& suite, const nlohmann::json& claims) {
+  std::vector<ProfileCases> found;
+  for (const Profile& profile : suite.profiles()) found.push_back({&profile, 0});
+  for (const Case& one : suite.cases()) {
+    if (one.check->door != Door::adapter || lacking_of_adapter(one, claims)) continue;
+    const auto requirements = suite.verified_by(*one.check);
+    for (ProfileCases& each : found)
+      each.cases +=
+          std::ranges::any_of(requirements, [&](const Requirement* r) { return suite.belongs(*r, *each.profile); });
+  }
+  std::ranges::stable_sort(found, {}, [](const ProfileCases& each) { return each.profile->prefixes.size(); });
+  std::vector<ProfileCases> narrowest;
+  for (const ProfileCases& each : found)
+    if (each.cases > 0 && std::ranges::count(narrowest, each.cases, &ProfileCases::cases) == 0)
+      narrowest.push_back(each);
+  return narrowest;
+}
+
 }  // namespace plumbline::suite

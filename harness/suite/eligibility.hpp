@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -31,5 +32,12 @@ struct Lacking {
 /// not there.
 [[nodiscard]] std::optional<Lacking> lacking(const Suite& suite, const Profile& profile, const Case& one,
                                              const nlohmann::json& description, const std::string& device = "cpu");
+
+struct ProfileCases {
+  const Profile* profile;
+  int cases;
+};
+/// The profiles that have cases for an adapter with these claims, and how many; of profiles with equally many the narrowest alone.
+[[nodiscard]] std::vector<ProfileCases> profiles_for_adapter(const Suite& suite, const nlohmann::json& claims);
 
 }  // namespace plumbline::suite

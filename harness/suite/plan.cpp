@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/comm/nearest_name.hpp"
 
 namespace plumbline::suite {
 namespace {
@@ -52,17 +53,37 @@ bool asks_for_huge(const std::string& filter, const Case& one, const std::vector
          std::ranges::any_of(requirements, [&](const Requirement* requirement) { return requirement->id == filter; });
 }
 
-// The names of the profiles that have checks of a door.
-std::vector<std::string> profiles_with(const Suite& suite, Door door) {
+// The names of the profiles that have checks of a door, or cases of it that a filter matches.
+std::vector<std::string> profiles_with(const Suite& suite, Door door, const std::string& filter = "*") {
   std::vector<std::string> names;
   for (const Profile& profile : suite.profiles()) {
-    const auto belongs = [&](const Requirement* one) { return suite.belongs(*one, profile); };
-    const auto has = [&](const Check& check) {
-      return check.door == door && std::ranges::any_of(suite.verified_by(check), belongs);
+    const auto has = [&](const Case& one) {
+      if (one.check->door != door) return false;
+      const auto requirements = suite.verified_by(*one.check);
+      return std::ranges::any_of(requirements, [&](const Requirement* r) { return suite.belongs(*r, profile); }) &&
+             filter_matches(filter, one, requirements);
     };
-    if (std::ranges::any_of(suite.checks(), has)) names.push_back(profile.name);
+    if (std::ranges::any_of(suite.cases(), has)) names.push_back(profile.name);
   }
   return names;
+}
+
+// Why a filter selects nothing, and what would have it select something.
+std::string no_match(const Suite& suite, const Selection& selection, const std::string& filter) {
+  const std::string nothing = fmt::format("--filter '{}' matches nothing in profile {}", filter, selection.profile);
+  const auto here = profiles_with(suite, selection.door, filter);
+  if (!here.empty() && std::ranges::count(here, selection.profile) == 0)
+    return fmt::format("{}; --profile {} has it", nothing, in_words(here));
+  for (const Door door : {Door::backend, Door::adapter, Door::job}) {
+    if (door == selection.door) continue;
+    const auto there = profiles_with(suite, door, filter);
+    if (here.empty() && !there.empty())
+      return fmt::format("{}; with --{} and --profile {} it does", nothing, name_of(door), in_words(there));
+  }
+  std::vector<std::string> names;
+  for (const auto& [id, row] : suite.requirements.rows()) names.push_back(id);
+  for (const Check& check : suite.checks()) names.push_back(check.id);
+  return nothing + "; --list shows what there is" + did_you_mean(filter, std::move(names));
 }
 
 }  // namespace
@@ -123,6 +144,7 @@ std::vector<PlannedCase> make_plan(const Suite& suite, const Selection& selectio
   const Profile& profile = suite.profile(selection.profile);
   std::vector<const Case*> chosen;
   std::vector<bool> used(selection.filters.size());
+  std::set<int> sizes;  // of worlds, also of those that are not asked for
   for (const Case& one : suite.cases()) {
     if (one.check->door != selection.door) continue;
     const auto requirements = suite.verified_by(*one.check);
@@ -137,6 +159,7 @@ std::vector<PlannedCase> make_plan(const Suite& suite, const Selection& selectio
       if (!filter_matches(filter, one, requirements)) continue;
       if (!huge || asks_for_huge(filter, one, requirements)) used[i] = wanted = true;
     }
+    if (fits && wanted) sizes.insert(one.ranks());
     if (sized && fits && wanted) chosen.push_back(&one);
   }
   if (const auto others = profiles_with(suite, selection.door); std::ranges::count(others, profile.name) == 0)
@@ -144,12 +167,12 @@ std::vector<PlannedCase> make_plan(const Suite& suite, const Selection& selectio
                                name_of(selection.door),
                                others.empty() ? "no profile has" : fmt::format("--profile {} has", in_words(others))));
   for (std::size_t i = 0; i < used.size(); ++i)
-    if (!used[i])
-      throw NotFound(fmt::format("--filter '{}' matches nothing in profile {}; --list shows what there is",
-                                 selection.filters[i], profile.name));
+    if (!used[i]) throw NotFound(no_match(suite, selection, selection.filters[i]));
   if (chosen.empty())
-    throw NotFound(fmt::format("nothing to run: no case of profile {} for the {} door at the world sizes asked for",
-                               profile.name, name_of(selection.door)));
+    throw NotFound(fmt::format("nothing to run: no case of profile {} for the {} door at the world sizes asked for; {}",
+                               profile.name, name_of(selection.door),
+                               sizes.empty() ? "--list shows what there is"
+                                             : fmt::format("--world-size has {}", fmt::join(sizes, ", "))));
   if (selection.shuffle) std::ranges::shuffle(chosen, std::mt19937_64(*selection.shuffle));
   std::ranges::stable_sort(chosen, {}, [](const Case* one) { return std::tuple(one->component(), one->ranks()); });
   std::vector<PlannedCase> plan;
