@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/training/data/auto_augment.hpp"
 #include "reference/training/data/image_operations.hpp"
 
 namespace plumbline::training::data {
@@ -76,7 +75,7 @@ Image augmented(const Image& image, Random& random) {
   constexpr int kBorder = 4, kSide = LabelledImages::kSide;
   const auto top = static_cast<int>(random.below(static_cast<std::size_t>(image.height + 2 * kBorder - kSide + 1)));
   const auto left = static_cast<int>(random.below(static_cast<std::size_t>(image.width + 2 * kBorder - kSide + 1)));
-  return auto_augment(padded_crop(image, kBorder, top, left, kSide, kSide), draw_augment(random));
+  return padded_crop(image, kBorder, top, left, kSide, kSide);
 }
 
 namespace {

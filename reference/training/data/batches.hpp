@@ -5,7 +5,7 @@
 //         rank, which is what a run that is continued needs.
 // Ranks   The data ranks deal the rows of an epoch out in turn; the first rows are used again where the ranks do not divide
 //         their number, so that all have equally many batches; or, uneven, each row once.
-// Source  torch.utils.data.DistributedSampler for the dealing; the transforms are those of ColossalAI's ResNet example.
+// Source  torch.utils.data.DistributedSampler for the dealing; ColossalAI's ResNet example for crop and normalisation.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ inline constexpr std::array<float, 3> kCifar10Deviation{0.2023f, 0.1994f, 0.2010
 /// (value / 255 - mean) / deviation in single precision, bitwise as torchvision's ToTensor and Normalize. Throws
 /// InvalidArgument unless `out` has as many places as the image numbers.
 void normalise(const Image& image, std::span<float> out);
-/// A random part of 32 x 32 pixels of the image in a black border of 4, then AutoAugment.
+/// A random part of 32 x 32 pixels of the image in a black border of 4.
 [[nodiscard]] Image augmented(const Image& image, Random& random);
 
 struct ImageBatch {
