@@ -13,8 +13,8 @@
 #include <fmt/format.h>
 
 #include "benchmarks/device_timing.hpp"
+#include "benchmarks/fusion_times.hpp"
 #include "benchmarks/memory.hpp"
-#include "reference/bucketing/crossover.hpp"
 #include "reference/bucketing/device_memory.hpp"
 #include "reference/bucketing/gradient_lists.hpp"
 #include "reference/bucketing/in_order.hpp"
@@ -328,7 +328,7 @@ nlohmann::json choice(Communicator& world, const Place& place, const nlohmann::j
 }
 
 nlohmann::json crossover(Communicator& world, const Place& place, const nlohmann::json& arguments) {
-  const auto times = bucketing::fusion_times(world, {.together = arguments.at("together"),
+  const auto times = fusion_times(world, {.together = arguments.at("together"),
                                                      .rounds = arguments.at("rounds"),
                                                      .seconds = arguments.at("seconds"),
                                                      .place = place,

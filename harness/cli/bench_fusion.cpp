@@ -11,13 +11,13 @@
 
 #include "harness/cli/arguments.hpp"
 #include "harness/cli/cases.hpp"
+#include "harness/cli/fusion_report.hpp"
 #include "harness/cli/measured_run.hpp"
 #include "harness/cli/missing_measurement.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/record/summary.hpp"
-#include "reference/bucketing/crossover.hpp"
 #include "reference/bucketing/in_order.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -186,8 +186,8 @@ class FusionBench {
                "buckets", "launches", "ms a step", "quartiles", "algbw GB/s", "busbw GB/s", "of per tensor");
     take_row(steps, steps.per_tensor, "per tensor");
     for (const BucketTime& time : steps.times) take_row(steps, time, limit_text(time.limit_bytes));
-    const bucketing::BestLimit best = bucketing::best_limit(steps.times);
-    const std::optional<std::int64_t> from = bucketing::pays_from(steps.times);
+    const BestLimit best = best_limit(steps.times);
+    const std::optional<std::int64_t> from = pays_from(steps.times);
     fmt::print("best buckets: {}, {}; {}\n--bucket-size auto: {}\n", limit_text(best.limit_bytes),
                interval_text(limit_text(best.low), limit_text(best.high)),
                from ? fmt::format("they pay from {} on", limit_text(*from)) : "a bucket a gradient is as fast",
@@ -211,11 +211,11 @@ class FusionBench {
   }
 
   void take_overlap(const std::string& model) {
-    const bucketing::OverlapTimes times{.backward = last_.at("backward"),
+    const OverlapTimes times{.backward = last_.at("backward"),
                                         .reductions = last_.at("reductions"),
                                         .serial = last_.at("serial"),
                                         .overlapped = last_.at("overlapped")};
-    const bucketing::Overlap found = bucketing::overlap_of(times);
+    const Overlap found = overlap_of(times);
     const auto milliseconds = [](const std::vector<double>& samples) {
       return bucketing::time_of(0, samples).seconds * 1e3;
     };
@@ -244,13 +244,13 @@ class FusionBench {
   }
 
   void take_crossover() {
-    std::vector<bucketing::FusionTime> times;
+    std::vector<FusionTime> times;
     for (const json& time : last_.at("times"))
       times.push_back({time.at("bytes"), time.at("separate"), time.at("fused")});
     fmt::print(
         "\n{} gradients of a size, copied to one buffer and back: us a gradient, {} rounds\n{:>12}{:>12}{:>12}\n",
         kTogether, times.front().fused.size(), "each", "separate", "fused");
-    for (const bucketing::FusionTime& time : times) {
+    for (const FusionTime& time : times) {
       const double separate = bucketing::time_of(0, time.separate).seconds;
       const double fused = bucketing::time_of(0, time.fused).seconds;
       fmt::print("{:>12}{:>12.2f}{:>12.2f}\n", limit_text(time.bytes), separate * 1e6, fused * 1e6);
@@ -258,7 +258,7 @@ class FusionBench {
       write("crossover", "allreduce_fusion.crossover.fused", "bytes", time.bytes, time.fused,
             {{"speed_up", separate / fused}});
     }
-    const bucketing::Crossover found = bucketing::pays_up_to(times);
+    const Crossover found = pays_up_to(times);
     const auto text = [](const std::optional<std::int64_t>& bytes) { return bytes ? limit_text(*bytes) : "no size"; };
     fmt::print("crossover: copying gradients together pays up to {} each, {}\n", text(found.bytes),
                interval_text(text(found.low), text(found.high)));

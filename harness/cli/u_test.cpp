@@ -1,4 +1,4 @@
-#include "reference/bucketing/u_test.hpp"
+#include "harness/cli/u_test.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 #include "reference/comm/errors.hpp"
 
-namespace plumbline::bucketing {
+namespace plumbline::cli {
 namespace {
 
 // Twice the place of a number among all, from 1; equal ones share the mean of theirs.
@@ -90,4 +90,4 @@ double chance_of_larger(std::span<const double> first, std::span<const double> s
                    ranking.ties);
 }
 
-}  // namespace plumbline::bucketing
+}  // namespace plumbline::cli

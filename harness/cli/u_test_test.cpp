@@ -1,5 +1,5 @@
 // Mann and Whitney's test against counting by hand, published numbers and all choices.
-#include "reference/bucketing/u_test.hpp"
+#include "harness/cli/u_test.hpp"
 
 #include <bit>
 #include <limits>
@@ -11,7 +11,7 @@
 
 #include "reference/comm/errors.hpp"
 
-namespace plumbline::bucketing {
+namespace plumbline::cli {
 namespace {
 
 using Numbers = std::vector<double>;
@@ -92,4 +92,4 @@ TEST(UTest, RefusesWhatHasNoOrder) {
 }
 
 }  // namespace
-}  // namespace plumbline::bucketing
+}  // namespace plumbline::cli

@@ -1,4 +1,4 @@
-// reference/bucketing/u_test.hpp: are numbers of one kind larger than those of another?
+// harness/cli/u_test.hpp: are numbers of one kind larger than those of another?
 //
 // Model   Mann and Whitney's U: of all pairs, a number of each kind, those in which the first is larger, and half of those that
 //         are equal. Were both kinds alike, every choice of the first kind's numbers among all would be equally likely: so the
@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <span>
 
-namespace plumbline::bucketing {
+namespace plumbline::cli {
 
 /// Numbers of both kinds together.
 inline constexpr std::size_t kMostCounted = 60;
@@ -19,4 +19,4 @@ inline constexpr std::size_t kMostCounted = 60;
 /// The chance of a U as large as this, or larger. Throws InvalidArgument where a kind has no numbers, or one that is none.
 [[nodiscard]] double chance_of_larger(std::span<const double> first, std::span<const double> second);
 
-}  // namespace plumbline::bucketing
+}  // namespace plumbline::cli

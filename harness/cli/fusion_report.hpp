@@ -1,4 +1,4 @@
-// reference/bucketing/crossover.hpp: whether fusing pays, and from which size on.
+// harness/cli/fusion_report.hpp: whether fusing pays, and from which size on.
 //
 // Model   Two questions. Of whole steps, which were timed for several sizes of buckets: which size is the best, and how sure
 //         is that; from which size on are buckets faster than a bucket a gradient? And of single gradients: up to which size
@@ -16,20 +16,19 @@
 #include <vector>
 
 #include "reference/bucketing/tuning.hpp"
-#include "reference/comm/communicator.hpp"
 
-namespace plumbline::bucketing {
+namespace plumbline::cli {
 
 struct BestLimit {
   std::int64_t limit_bytes = 0;
   std::int64_t low = 0, high = 0;  // of the interval of 95 %
 };
 /// Throws InvalidArgument where there is none, and where candidates have other numbers of rounds.
-[[nodiscard]] BestLimit best_limit(std::span<const BucketTime> times);
+[[nodiscard]] BestLimit best_limit(std::span<const bucketing::BucketTime> times);
 
 /// The smallest size from which on, up to the best one, all candidates are faster than a bucket a gradient in more than half of
 /// the rounds; nothing where there is none. Throws as best_limit(), and without a candidate of 0.
-[[nodiscard]] std::optional<std::int64_t> pays_from(std::span<const BucketTime> times);
+[[nodiscard]] std::optional<std::int64_t> pays_from(std::span<const bucketing::BucketTime> times);
 
 /// Gradients of one size.
 struct FusionTime {
@@ -61,21 +60,4 @@ struct Overlap {
 /// Throws InvalidArgument for no rounds, unequal numbers of them, and times that are not above 0.
 [[nodiscard]] Overlap overlap_of(const OverlapTimes& times);
 
-/// 256 bytes to 4 MiB, each four times the one before it.
-[[nodiscard]] std::vector<std::int64_t> usual_sizes();
-
-struct FusionOptions {
-  std::vector<std::int64_t> sizes = usual_sizes();
-  int together = 8;  // gradients that are fused
-  int rounds = 21;
-  double seconds = 20;  // no round is begun after that, once there are three
-  /// Where gradients lie. On a device in the group's stream, all of them copied in a launch.
-  device::Place place{};
-  Timing timing = seconds_of_slowest;  // which says nothing of a device
-};
-
-/// Collective. Gradients are of f32. Throws InvalidArgument for sizes below 4 bytes, fewer than two together, fewer than one round,
-/// and seconds that are no number; RuntimeFailure, naming rank, gradient and element, where the sums of the first round are wrong.
-[[nodiscard]] std::vector<FusionTime> fusion_times(comm::Communicator& group, const FusionOptions& options = {});
-
-}  // namespace plumbline::bucketing
+}  // namespace plumbline::cli

@@ -1,0 +1,36 @@
+// benchmarks/fusion_times.hpp: what copying gradients to one buffer, to reduce them together, takes and saves.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/bucketing/rounds.hpp"
+#include "reference/comm/communicator.hpp"
+#include "reference/device/place.hpp"
+
+namespace plumbline::bench {
+
+/// Gradients of one size.
+struct FusionTime {
+  std::int64_t bytes = 0;               // of each
+  std::vector<double> separate, fused;  // seconds a gradient, of the rounds
+};
+
+/// 256 bytes to 4 MiB, each four times the one before it.
+[[nodiscard]] std::vector<std::int64_t> usual_sizes();
+
+struct FusionOptions {
+  std::vector<std::int64_t> sizes = usual_sizes();
+  int together = 8;  // gradients that are fused
+  int rounds = 21;
+  double seconds = 20;  // no round is begun after that, once there are three
+  /// Where gradients lie. On a device in the group's stream, all of them copied in a launch.
+  device::Place place{};
+  bucketing::Timing timing = bucketing::seconds_of_slowest;  // which says nothing of a device
+};
+
+/// Collective. Gradients are of f32. Throws InvalidArgument for sizes below 4 bytes, fewer than two together, fewer than one round,
+/// and seconds that are no number; RuntimeFailure, naming rank, gradient and element, where the sums of the first round are wrong.
+[[nodiscard]] std::vector<FusionTime> fusion_times(comm::Communicator& group, const FusionOptions& options = {});
+
+}  // namespace plumbline::bench
