@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "reference/program/interpreter.hpp"
+#include "conformance/pass/oracles/interpreter.hpp"
 
 namespace plumbline::conformance {
 

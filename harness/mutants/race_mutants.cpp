@@ -4,10 +4,10 @@
 #include <iterator>
 #include <set>
 
+#include "harness/mutants/interpreter_steps.hpp"
 #include "harness/mutants/kinds.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "harness/mutants/wrong_steps.hpp"
-#include "reference/program/interpreter.hpp"
 #include "reference/program/pass.hpp"
 #include "reference/program/program_json.hpp"
 #include "reference/program/race_json.hpp"

@@ -1,4 +1,4 @@
-#include "reference/program/arithmetic.hpp"
+#include "conformance/pass/oracles/arithmetic.hpp"
 
 #include <cmath>
 

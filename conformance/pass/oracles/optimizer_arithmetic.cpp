@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reference/program/arithmetic.hpp"
+#include "conformance/pass/oracles/arithmetic.hpp"
 
 namespace plumbline::program {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference/program/interpreter.hpp"
+#include "conformance/pass/oracles/interpreter.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -16,13 +16,6 @@
 namespace plumbline::program {
 
 using comm::DType;
-
-std::vector<std::int64_t> places_of(const std::vector<std::int64_t>& elements, std::int64_t alignment) {
-  std::vector<std::int64_t> places{0};
-  for (const std::int64_t count : elements)
-    places.push_back(places.back() + (count + alignment - 1) / alignment * alignment);
-  return places;
-}
 
 namespace {
 

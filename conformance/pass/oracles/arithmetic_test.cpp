@@ -1,5 +1,5 @@
 // Ops of known arithmetic compute it; derivatives are the slopes of what they belong to, and linear in gradients.
-#include "reference/program/arithmetic.hpp"
+#include "conformance/pass/oracles/arithmetic.hpp"
 
 #include <cmath>
 

@@ -4,7 +4,7 @@
 #include <numbers>
 #include <numeric>
 
-#include "reference/program/arithmetic.hpp"
+#include "conformance/pass/oracles/arithmetic.hpp"
 
 namespace plumbline::program {
 namespace {

@@ -1,5 +1,5 @@
 // Ranks run programs: what memory they share, what they make up, what they add.
-#include "reference/program/interpreter.hpp"
+#include "conformance/pass/oracles/interpreter.hpp"
 
 #include <cmath>
 #include <mutex>

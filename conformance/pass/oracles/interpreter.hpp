@@ -1,4 +1,4 @@
-// reference/program/interpreter.hpp: runs a program, a rank of it, with numbers.
+// conformance/pass/oracles/interpreter.hpp: runs a program, a rank of it, with numbers.
 //
 // Model   Each rank executes its program op by op in the program's order; communication ops are calls over the rings, which are
 //         groups of a communicator. What arithmetic ops have is arithmetic.hpp's. Variables are arrays in memory: an op that
@@ -15,37 +15,17 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "conformance/pass/oracles/arithmetic.hpp"
+#include "harness/mutants/interpreter_steps.hpp"
 #include "reference/comm/communicator.hpp"
-#include "reference/program/arithmetic.hpp"
 #include "reference/program/program.hpp"
 
 namespace plumbline::program {
-
-/// Where the members of a fused variable begin, given their elements, and behind the last one the whole's. `alignment` in
-/// elements.
-[[nodiscard]] std::vector<std::int64_t> places_of(const std::vector<std::int64_t>& elements, std::int64_t alignment);
-
-/// What decides the numbers, as functions: an interpreter with another one in place of one of them is wrong in one known way.
-struct InterpreterSteps {
-  /// In place, over a ring.
-  std::function<void(comm::Communicator& ring, comm::Buffer values, comm::ReduceOp op)> all_reduce =
-      [](comm::Communicator& ring, comm::Buffer values, comm::ReduceOp op) { ring.all_reduce(values, values, op); };
-  /// The group that an op of a ring runs over, of those by ring.
-  std::function<comm::Communicator&(std::map<RingId, std::unique_ptr<comm::Communicator>>& rings, RingId ring)> group =
-      [](auto& rings, RingId ring) -> comm::Communicator& { return *rings.at(ring); };
-  std::function<std::vector<std::int64_t>(const std::vector<std::int64_t>& elements, std::int64_t alignment)> places =
-      places_of;
-  /// What an optimizer multiplies its gradient by.
-  std::function<double(const Op& optimizer)> rescale = [](const Op& optimizer) {
-    return number_of(optimizer, "rescale_grad").value_or(1);
-  };
-};
 
 struct ExecutionOptions {
   std::uint64_t seed = 1;

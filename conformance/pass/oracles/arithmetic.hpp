@@ -1,4 +1,4 @@
-// reference/program/arithmetic.hpp: what one op of a program computes, on the arrays of one rank.
+// conformance/pass/oracles/arithmetic.hpp: what one op of a program computes, on the arrays of one rank.
 //
 // Model   An op reads arrays by slot and fills arrays whose shapes the program declares. Arithmetic is in double; who keeps
 //         an array rounds it to its variable's type. Ops whose attributes a program does not state (axes, hyper-parameters)
