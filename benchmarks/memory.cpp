@@ -5,6 +5,8 @@
 #include <cstring>
 #include <new>
 
+#include "reference/comm/buffer_part.hpp"
+
 namespace plumbline::bench {
 namespace {
 
@@ -29,10 +31,7 @@ comm::Buffer Memory::part(std::int64_t first, std::int64_t count) const {
 template <class Body>
 bool Memory::in_pieces(const comm::Buffer& of, const Body& body) {
   for (std::int64_t first = 0; first < of.count; first += kPiece) {
-    comm::Buffer piece = of;
-    piece.data = static_cast<std::byte*>(of.data) + static_cast<std::size_t>(first) * comm::size_of(of.dtype);
-    piece.count = std::min(kPiece, of.count - first);
-    if (!body(piece, first)) return false;
+    if (!body(comm::part_of(of, first, std::min(kPiece, of.count - first)), first)) return false;
   }
   return true;
 }

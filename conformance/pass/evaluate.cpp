@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "reference/comm/fnv1a.hpp"
+
 namespace plumbline::conformance {
 
 using nlohmann::json;
@@ -14,8 +16,7 @@ namespace {
 
 // A number in [0.5, 1.5) of a text.
 double weight_of(const std::string& text) {
-  std::uint64_t hash = 14695981039346656037ULL;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  std::uint64_t hash = comm::Fnv1a().add(text).value();
   hash ^= hash >> 29;
   return 0.5 + static_cast<double>(hash % 1000003) / 1000003;
 }

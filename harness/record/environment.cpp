@@ -14,6 +14,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "reference/comm/fnv1a.hpp"
+
 extern char** environ;
 
 namespace plumbline::record {
@@ -62,10 +64,9 @@ HostFacts host_facts() {
 }
 
 std::string host_identity(const HostFacts& facts) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const std::string& part : {facts.name, facts.machine, facts.boot, facts.processes})
-    for (const char c : part + "\n") hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return fmt::format("{:016x}", hash);
+  comm::Fnv1a hash;
+  for (const std::string& part : {facts.name, facts.machine, facts.boot, facts.processes}) hash.add(part).add("\n");
+  return fmt::format("{:016x}", hash.value());
 }
 
 std::uint64_t available_memory() {

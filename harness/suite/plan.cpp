@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/comm/fnv1a.hpp"
 #include "reference/comm/nearest_name.hpp"
 
 namespace plumbline::suite {
@@ -199,16 +200,13 @@ Shard Shard::parse(const std::string& text) {
 std::string Shard::name() const { return fmt::format("{}/{}", index, count); }
 
 std::string plan_hash(std::string_view subject, std::string_view version, const std::vector<PlannedCase>& plan) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  const auto mix = [&hash](std::string_view text) {
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-    hash = (hash ^ 0xffu) * 0x100000001b3u;
-  };
+  comm::Fnv1a hash;
+  const auto mix = [&hash](std::string_view text) { hash.add(text).add_word(0xff); };
   mix(subject);
   mix(version);
   for (const PlannedCase& planned : plan)
     mix(fmt::format("{} {} {} {}", planned.one->id(), planned.arm.name(), planned.seed, planned.repetition));
-  return fmt::format("{:016x}", hash);
+  return fmt::format("{:016x}", hash.value());
 }
 
 }  // namespace plumbline::suite

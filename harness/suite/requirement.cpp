@@ -9,6 +9,7 @@
 #include <toml++/toml.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/comm/fnv1a.hpp"
 
 namespace plumbline::suite {
 namespace {
@@ -89,10 +90,10 @@ std::string_view name_of(Level level) { return kLevels[static_cast<std::size_t>(
 std::string Requirement::citation() const { return id + "@" + sentence_hash(text); }
 
 std::string sentence_hash(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
+  comm::Fnv1a mixed;
   bool blank = false;
   bool begun = false;
-  const auto mix = [&hash](char c) { hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u; };
+  const auto mix = [&mixed](char c) { mixed.add_word(static_cast<unsigned char>(c)); };
   for (const char c : text) {
     if (std::isspace(static_cast<unsigned char>(c))) {
       blank = begun;
@@ -103,7 +104,7 @@ std::string sentence_hash(std::string_view text) {
     blank = false;
     begun = true;
   }
-  const std::uint64_t folded = hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48;
+  const std::uint64_t hash = mixed.value(), folded = hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48;
   return fmt::format("{:04x}", folded & 0xffffu);
 }
 

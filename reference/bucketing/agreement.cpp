@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "reference/bucketing/gradients.hpp"
+#include "reference/comm/fnv1a.hpp"
 
 namespace plumbline::bucketing {
 namespace {
@@ -94,11 +95,9 @@ Lines lines_in(std::string_view text) {
   return lines;
 }
 
-// FNV-1a, from a start of one's own: two of them make accidents impossible to meet.
+// Two of different starts make accidents impossible to meet.
 std::int64_t hash(std::string_view text, std::uint64_t start) {
-  std::uint64_t value = start;
-  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return static_cast<std::int64_t>(value);
+  return static_cast<std::int64_t>(comm::Fnv1a(start).add(text).value());
 }
 
 using Fingerprint = std::array<std::int64_t, 3>;  // two hashes, and the length
@@ -220,7 +219,7 @@ void verify_agreement(comm::Communicator& communicator, const Plan& plan, std::s
                       std::span<const std::string> names, std::span<const Shape> shapes, comm::Timeout timeout) {
   require_descriptions(gradients, names, shapes);
   std::string text = text_of(lines_of(plan, gradients, names, shapes));
-  constexpr std::uint64_t kStart = 0xcbf29ce484222325;
+  constexpr std::uint64_t kStart = comm::Fnv1a::kStart;
   const Fingerprint mine{hash(text, kStart), hash(text, ~kStart), static_cast<std::int64_t>(text.size())};
   const std::vector<Fingerprint> all = exchange(communicator, mine, timeout);
   if (std::ranges::all_of(all, [&](const Fingerprint& one) { return one == all.front(); })) return;

@@ -1,51 +1,20 @@
-// reference/bucketing/reading_json.hpp: fields of JSON, with errors that name the place. Included by sources alone.
+// reference/bucketing/reading_json.hpp: objects of JSON, with errors that name the place. Included by sources alone.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
-#include <limits>
 #include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "reference/bucketing/gradients.hpp"
-#include "reference/comm/errors.hpp"
+#include "reference/comm/reading_json.hpp"
 
 namespace plumbline::bucketing::reading {
 
-/// Containers by their size alone: they may be nested deeper than a recursion goes.
-inline std::string excerpt(const nlohmann::json& value) {
-  if (value.is_array()) return fmt::format("a list of {}", value.size());
-  if (value.is_object()) return "an object";
-  const std::string words = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  return words.size() <= 40 ? words : words.substr(0, 40) + "...";
-}
-
-[[noreturn]] inline void refuse(const std::string& where, const std::string& expected, const nlohmann::json& got) {
-  throw InvalidArgument(fmt::format("{} must be {}, got {}", where, expected, excerpt(got)));
-}
-
-inline const nlohmann::json& list(const nlohmann::json& value, const std::string& where) {
-  if (!value.is_array()) refuse(where, "a list", value);
-  return value;
-}
-
-inline std::int64_t integer(const nlohmann::json& value, const std::string& where) {
-  constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  if (!value.is_number_integer()) refuse(where, "an integer", value);
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() > most)
-    throw OutOfRange(fmt::format("{} is {}, more than 64 bits hold", where, value.get<std::uint64_t>()));
-  return value.get<std::int64_t>();
-}
-
-inline int small(const nlohmann::json& value, const std::string& where) {
-  const std::int64_t number = integer(value, where);
-  if (number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max())
-    throw OutOfRange(fmt::format("{} is {}, more than 32 bits hold", where, number));
-  return static_cast<int>(number);
-}
+using namespace plumbline::reading;
 
 class Object {
  public:
@@ -66,14 +35,9 @@ class Object {
     return has(name) ? reading::small(at(name), path(name)) : otherwise;
   }
   [[nodiscard]] bool boolean(const char* name, bool otherwise) const {
-    if (!has(name)) return otherwise;
-    if (!at(name).is_boolean()) refuse(path(name), "true or false", at(name));
-    return at(name).get<bool>();
+    return has(name) ? reading::boolean(at(name), path(name)) : otherwise;
   }
-  [[nodiscard]] std::string text(const char* name) const {
-    if (!at(name).is_string()) refuse(path(name), "a text", at(name));
-    return at(name).get<std::string>();
-  }
+  [[nodiscard]] std::string text(const char* name) const { return reading::text(at(name), path(name)); }
   [[nodiscard]] std::string text(const char* name, const std::string& otherwise) const {
     return has(name) ? text(name) : otherwise;
   }

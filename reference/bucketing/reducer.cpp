@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "reference/comm/buffer_part.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {
@@ -39,12 +40,6 @@ class Held {
 };
 
 std::int64_t reals_of(const Gradient& gradient) { return gradient.elements * gradient.numbers; }
-
-// The elements [begin, begin + count) of a buffer.
-Buffer part_of(Buffer whole, std::int64_t begin, std::int64_t count) {
-  auto* data = static_cast<std::byte*>(whole.data) + static_cast<std::size_t>(begin) * comm::size_of(whole.dtype);
-  return {data, count, whole.dtype, whole.device};
-}
 
 std::string names_of(std::span<const std::string> list) {
   constexpr std::size_t most = 8;

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/comm/fnv1a.hpp"
 
 namespace plumbline::comm {
 namespace {
@@ -33,15 +34,10 @@ void check_members(std::span<const int> ranks, int rank, int size) {
 }  // namespace
 
 std::uint64_t group_id(std::uint64_t parent, std::span<const int> world_ranks, int creation) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  const auto mix = [&hash](std::uint32_t value) {
-    for (int shift = 0; shift < 32; shift += 8) hash = (hash ^ ((value >> shift) & 0xffu)) * 0x100000001b3u;
-  };
-  mix(static_cast<std::uint32_t>(parent));
-  mix(static_cast<std::uint32_t>(parent >> 32));
-  for (const int rank : world_ranks) mix(static_cast<std::uint32_t>(rank));
-  mix(static_cast<std::uint32_t>(creation));
-  return hash;
+  Fnv1a hash;
+  hash.add_bytes(parent);
+  for (const int rank : world_ranks) hash.add_bytes(static_cast<std::uint32_t>(rank));
+  return hash.add_bytes(static_cast<std::uint32_t>(creation)).value();
 }
 
 std::string_view name_of(Capability capability) { return kCapabilityNames[static_cast<std::size_t>(capability)]; }

@@ -10,7 +10,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "reference/comm/buffer_part.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/fnv1a.hpp"
 #include "reference/comm/half.hpp"
 #include "reference/gossip/tensor_kernels.hpp"
 #include "reference/gossip/tensor_lists.hpp"
@@ -32,39 +34,23 @@ Call recv_of(Buffer values, int from, int tag) {
   return {.operation = Operation::recv, .root = from, .tag = tag, .in = {}, .out = values};
 }
 
-// FNV-1a, over what makes two nodes' plans differ.
-class Hash {
- public:
-  void add(std::uint64_t value) {
-    for (int byte = 0; byte < 8; ++byte) {
-      constexpr std::uint64_t prime = 1099511628211u;
-      hash_ = (hash_ ^ ((value >> (8 * byte)) & 0xffu)) * prime;
-    }
-  }
-  void add(double value) { add(std::bit_cast<std::uint64_t>(value)); }
-  [[nodiscard]] std::uint64_t value() const { return hash_; }
-
- private:
-  std::uint64_t hash_ = 14695981039346656037u;
-};
-
+// Of what makes two nodes' plans differ.
 std::uint64_t hash_of(const Graph& graph, const Mixing& mixing, std::int64_t round) {
-  Hash hash;
+  comm::Fnv1a hash;
   const GraphOptions& options = graph.options();
   for (const int value : {static_cast<int>(options.kind), options.nodes, options.peers, options.rows, options.center,
                           static_cast<int>(options.convention), static_cast<int>(mixing.kind)})
-    hash.add(static_cast<std::uint64_t>(value));
-  hash.add(options.seed);
-  hash.add(static_cast<std::uint64_t>(round));
+    hash.add_bytes(static_cast<std::uint64_t>(value));
+  hash.add_bytes(std::uint64_t{options.seed}).add_bytes(static_cast<std::uint64_t>(round));
   if (options.kind == GraphKind::phone_book)
     for (int node = 0; node < graph.nodes(); ++node) {
-      hash.add(std::uint64_t{0x626f6f6b});
-      for (const int peer : graph.phone_book(node)) hash.add(static_cast<std::uint64_t>(peer));
+      hash.add_bytes(std::uint64_t{0x626f6f6b});
+      for (const int peer : graph.phone_book(node)) hash.add_bytes(static_cast<std::uint64_t>(peer));
     }
   for (const auto& rounds : mixing.shares)
     for (const Shares& shares : rounds) {
-      hash.add(shares.kept);
-      for (const double sent : shares.sent) hash.add(sent);
+      hash.add_bytes(std::bit_cast<std::uint64_t>(shares.kept));
+      for (const double sent : shares.sent) hash.add_bytes(std::bit_cast<std::uint64_t>(sent));
     }
   return hash.value();
 }
@@ -85,11 +71,6 @@ double rounded_to(DType dtype, double value) {
 void require_tensor(const Buffer& tensor) {
   if (!comm::is_floating(tensor.dtype))
     throw Unsupported(fmt::format("gossip of {}; only floating types have a mean", comm::name_of(tensor.dtype)));
-}
-
-Buffer piece_of(Buffer tensor, std::int64_t begin, std::int64_t count) {
-  auto* data = static_cast<std::byte*>(tensor.data) + static_cast<std::size_t>(begin) * size_of(tensor.dtype);
-  return {data, count, tensor.dtype, tensor.device};
 }
 
 std::vector<Buffer> some_of(std::span<const Buffer> x, std::span<const std::size_t> which) {
@@ -462,7 +443,7 @@ void PushSum::take_parts(Lane& lane, std::span<const Buffer> x) {
   const Buffer flat = lane.sent.take(place_, total, lane.dtype);
   transfer_->pairs.clear();
   for (const Buffer& part : parts) {
-    transfer_->pairs.push_back({part, piece_of(flat, begin, part.count)});
+    transfer_->pairs.push_back({part, comm::part_of(flat, begin, part.count)});
     begin += part.count;
   }
   place_.copy(transfer_->pairs);
@@ -547,7 +528,7 @@ void PushSum::take_in(Lane& lane, std::span<const Buffer> x) {
       const std::int64_t count = x[lane.tensors[i]].count;
       for (std::size_t term = 0; term < terms; ++term) {
         const Buffer* const message = &transfer.came[term == 0 ? 0 : (senders - terms + term) * parts];
-        incoming_.values[lane.tensors[i]][term] = transfer.fused ? piece_of(*message, begin, count) : message[i];
+        incoming_.values[lane.tensors[i]][term] = transfer.fused ? comm::part_of(*message, begin, count) : message[i];
       }
       begin += count;
     }
@@ -676,7 +657,7 @@ class PushSum::Pieces {
     kept_ = push_sum.is_fairscale() && !push_sum.is_lazy_ ? lane_.kept_before : transfer_.shares().kept;
     for (const Buffer& tensor : x)
       for (std::int64_t begin = 0; begin < tensor.count; begin += length_)
-        pieces_.push_back({.x = piece_of(tensor, begin, std::min(length_, tensor.count - begin))});
+        pieces_.push_back({.x = comm::part_of(tensor, begin, std::min(length_, tensor.count - begin))});
     for (std::size_t place = lane_.places.size(); place > 0; --place) free_.push_back(place - 1);
     had_.resize(transfer_.peers().out.size());
     if (confirms_) confirmed_.resize(had_.size() * pieces_.size());

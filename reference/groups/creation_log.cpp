@@ -11,29 +11,19 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "reference/comm/errors.hpp"
+#include "reference/comm/reading_json.hpp"
 #include "reference/groups/lint.hpp"
 
 namespace plumbline::groups {
 namespace {
 
 using nlohmann::json;
+using reading::excerpt;
 
 constexpr int kLargestRank = (1 << 22) - 1;
 
 [[noreturn]] void refuse(std::size_t line, const std::string& words) {
   throw InvalidArgument(fmt::format("creation log, line {}: {}", line, words));
-}
-
-// Containers by their size alone: they may be nested deeper than a recursion goes.
-std::string excerpt(const json& value) {
-  if (value.is_array()) return fmt::format("a list of {}", value.size());
-  if (value.is_object()) return "an object";
-  constexpr std::size_t kEnough = 40;
-  const auto dump = [](const json& part) { return part.dump(-1, ' ', false, json::error_handler_t::replace); };
-  if (!value.is_string()) return dump(value);
-  const auto& text = value.get_ref<const std::string&>();
-  return text.size() <= kEnough ? dump(value) : dump(text.substr(0, kEnough)) + "…";
 }
 
 std::int64_t integer(const json& value, const std::string& field, std::int64_t low, std::int64_t high,

@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/comm/fnv1a.hpp"
 
 namespace plumbline::groups {
 namespace {
@@ -25,9 +26,9 @@ std::string and_more(std::size_t count) { return count == 0 ? std::string() : fm
 
 struct HashOfRanks {
   std::size_t operator()(const std::vector<int>& ranks) const {
-    std::uint64_t hash = 14695981039346656037U;  // FNV-1a
-    for (const int rank : ranks) hash = (hash ^ static_cast<std::uint32_t>(rank)) * 1099511628211U;
-    return hash;
+    comm::Fnv1a hash;
+    for (const int rank : ranks) hash.add_word(static_cast<std::uint32_t>(rank));
+    return hash.value();
   }
 };
 

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/comm/fnv1a.hpp"
 #include "reference/groups/lint.hpp"
 
 namespace plumbline::groups {
@@ -60,22 +61,16 @@ std::vector<Announcement> announce(Communicator& parent, const Announcement& own
   return all;
 }
 
-constexpr std::uint64_t kHashStart = 14695981039346656037U;
-
-// FNV-1a, a number or a character at a time.
-std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) { return (hash ^ value) * 1099511628211U; }
-
-std::uint64_t hash_with(std::uint64_t hash, const Creation& creation) {
-  hash = mixed(hash, creation.mode.size());
-  for (const char letter : creation.mode) hash = mixed(hash, static_cast<unsigned char>(letter));
-  hash = mixed(hash, creation.ranks.size());
-  for (const int rank : creation.ranks) hash = mixed(hash, static_cast<std::uint32_t>(rank));
-  return hash;
+std::uint64_t hash_with(std::uint64_t before, const Creation& creation) {
+  comm::Fnv1a hash(before);
+  hash.add_word(creation.mode.size()).add(creation.mode).add_word(creation.ranks.size());
+  for (const int rank : creation.ranks) hash.add_word(static_cast<std::uint32_t>(rank));
+  return hash.value();
 }
 
 // The hash of the first n creations, for each n from 0.
 std::vector<std::uint64_t> prefix_hashes(const std::vector<Creation>& creations) {
-  std::vector<std::uint64_t> hashes{kHashStart};
+  std::vector<std::uint64_t> hashes{comm::Fnv1a::kStart};
   for (const Creation& creation : creations) hashes.push_back(hash_with(hashes.back(), creation));
   return hashes;
 }

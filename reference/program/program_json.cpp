@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "reference/comm/errors.hpp"
+#include "reference/comm/reading_json.hpp"
 
 namespace plumbline::program {
 
@@ -96,16 +96,12 @@ json json_of(const Rings& rings) {
 
 namespace {
 
-std::string excerpt(const json& value) {
-  if (value.is_array()) return fmt::format("a list of {}", value.size());
-  if (value.is_object()) return "an object";
-  const std::string words = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  return words.size() <= 40 ? words : words.substr(0, 40) + "...";
-}
-
-[[noreturn]] void refuse(const std::string& where, std::string_view expected, const json& got) {
-  throw InvalidArgument(fmt::format("{} must be {}, got {}", where, expected, excerpt(got)));
-}
+using reading::boolean;
+using reading::integer;
+using reading::list;
+using reading::refuse;
+using reading::small;
+using reading::text;
 
 const json& object(const json& value, const std::string& where, std::initializer_list<std::string_view> fields) {
   if (!value.is_object()) refuse(where, "an object", value);
@@ -120,36 +116,6 @@ const json& field(const json& value, const char* name) {
   static const json kNone;
   const auto found = value.find(name);
   return found == value.end() ? kNone : *found;
-}
-
-const json& list(const json& value, const std::string& where) {
-  if (!value.is_array()) refuse(where, "a list", value);
-  return value;
-}
-
-std::string text(const json& value, const std::string& where) {
-  if (!value.is_string()) refuse(where, "a text", value);
-  return value.get<std::string>();
-}
-
-bool boolean(const json& value, const std::string& where) {
-  if (!value.is_boolean()) refuse(where, "true or false", value);
-  return value.get<bool>();
-}
-
-std::int64_t integer(const json& value, const std::string& where) {
-  if (!value.is_number_integer()) refuse(where, "an integer", value);
-  if (value.is_number_unsigned() &&
-      value.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()})
-    throw OutOfRange(fmt::format("{} is {}, more than 64 bits hold", where, value.get<std::uint64_t>()));
-  return value.get<std::int64_t>();
-}
-
-int small(const json& value, const std::string& where) {
-  const std::int64_t number = integer(value, where);
-  if (number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max())
-    throw OutOfRange(fmt::format("{} is {}, more than 32 bits hold", where, number));
-  return static_cast<int>(number);
 }
 
 int whole(const json& value, const std::string& where) {

@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "reference/comm/buffer_part.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::schedules {
@@ -322,11 +323,8 @@ std::vector<comm::Buffer> pieces_of(const Action&, std::span<const comm::Buffer>
     const std::int64_t most = most_bytes ? std::max<std::int64_t>(1, *most_bytes / size) : tensor.count;
     std::int64_t done = 0;
     do {
-      comm::Buffer piece = tensor;
-      piece.count = std::min(most, tensor.count - done);
-      if (done > 0) piece.data = static_cast<std::byte*>(tensor.data) + done * size;
-      pieces.push_back(piece);
-      done += piece.count;
+      pieces.push_back(comm::part_of(tensor, done, std::min(most, tensor.count - done)));
+      done += pieces.back().count;
     } while (done < tensor.count);
   }
   return pieces;

@@ -98,11 +98,4 @@ void subtract(const Place& place, std::span<const TensorPair> pairs) {
   for (const auto& [from, to] : pairs) subtract(from, to);
 }
 
-Buffer part_of(Buffer whole, std::int64_t begin, std::int64_t count) {
-  if (whole.data != nullptr)
-    whole.data = static_cast<std::byte*>(whole.data) + static_cast<std::size_t>(begin) * comm::size_of(whole.dtype);
-  whole.count = count;
-  return whole;
-}
-
 }  // namespace plumbline::slowmo

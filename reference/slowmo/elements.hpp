@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-#include "reference/comm/call.hpp"
+#include "reference/comm/buffer_part.hpp"
 #include "reference/gossip/element_types.hpp"
 #include "reference/gossip/tensor_lists.hpp"
 
@@ -25,8 +25,6 @@ void copy(comm::ConstBuffer from, comm::Buffer to);
 /// to += from, to -= from, in the type of `to`.
 void add(comm::ConstBuffer from, comm::Buffer to);
 void subtract(comm::ConstBuffer from, comm::Buffer to);
-/// The elements [begin, begin + count).
-[[nodiscard]] comm::Buffer part_of(comm::Buffer whole, std::int64_t begin, std::int64_t count);
 /// Throws Unsupported, beginning with `what`, unless the type is floating.
 void require_floating(const char* what, comm::ConstBuffer values);
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/comm/fnv1a.hpp"
 #include "reference/record/run_files.hpp"
 #include "reference/record/temporary_folder.hpp"
 #include "reference/training/digits_run.hpp"
@@ -32,9 +33,9 @@ std::string error_of(const std::string& text) {
 }
 
 std::uint64_t hash_of(const std::vector<float>& values) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const float value : values) hash = (hash ^ std::bit_cast<std::uint32_t>(value)) * 0x100000001b3u;
-  return hash;
+  comm::Fnv1a hash;
+  for (const float value : values) hash.add_word(std::bit_cast<std::uint32_t>(value));
+  return hash.value();
 }
 
 TEST(Digits, AreAllThereWithEveryFifthHeldOut) {

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "reference/comm/fnv1a.hpp"
+
 namespace plumbline::training {
 
 class Random {
@@ -46,11 +48,7 @@ void shuffle(std::vector<T>& order, Random& random) {
   for (std::size_t left = order.size(); left > 1; --left) std::swap(order[left - 1], order[random.below(left)]);
 }
 
-/// The number of a stream for a name (FNV-1a), such as a parameter's.
-inline std::uint64_t stream_of(std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char letter : name) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3u;
-  return hash;
-}
+/// The number of a stream for a name, such as a parameter's.
+inline std::uint64_t stream_of(std::string_view name) { return comm::Fnv1a().add(name).value(); }
 
 }  // namespace plumbline::training

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "reference/comm/fnv1a.hpp"
+
 namespace plumbline::program {
 
 const Array* Operands::in(std::string_view slot, std::size_t index) const {
@@ -27,15 +29,12 @@ std::size_t elements_of(const std::vector<std::int64_t>& shape) {
 
 namespace {
 
-// A number in [0.25, 1) that belongs to a text (FNV-1a), with 10 bits, so that products with it round little.
+// A number in [0.25, 1) that belongs to a text, with 10 bits, so that products with it round little.
 double weight_of(std::string_view type, std::string_view slot, std::size_t index, std::string_view to) {
-  std::uint64_t hash = 14695981039346656037ULL;
-  const auto add = [&hash](std::string_view text) {
-    for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211ULL;
-    hash = (hash ^ 0xffU) * 1099511628211ULL;
-  };
+  comm::Fnv1a hash;
+  const auto add = [&hash](std::string_view text) { hash.add(text).add_word(0xff); };
   add(type), add(slot), add(std::to_string(index)), add(to);
-  return 0.25 + 0.75 * static_cast<double>((hash >> 20U) % 1024) / 1024;
+  return 0.25 + 0.75 * static_cast<double>((hash.value() >> 20U) % 1024) / 1024;
 }
 
 double mean_of(const Array& array) {

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/comm/fnv1a.hpp"
 #include "reference/comm/half.hpp"
 
 namespace plumbline::program {
@@ -154,9 +155,8 @@ std::map<std::string, Kind> kinds_of(const Program& program) {
 
 class MadeUp {
  public:
-  MadeUp(std::uint64_t seed, const std::string& name) : state_(seed * 0x9e3779b97f4a7c15ULL + 14695981039346656037ULL) {
-    for (const char letter : name) state_ = (state_ ^ static_cast<unsigned char>(letter)) * 1099511628211ULL;
-  }
+  MadeUp(std::uint64_t seed, const std::string& name)
+      : state_(comm::Fnv1a(seed * 0x9e3779b97f4a7c15ULL + comm::Fnv1a::kStart).add(name).value()) {}
   // SplitMix64, Steele, Lea and Flood 2014.
   std::uint64_t next() {
     std::uint64_t z = state_ += 0x9e3779b97f4a7c15ULL;

@@ -6,6 +6,7 @@
 
 #include "harness/subject/mpi/job_test.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/fnv1a.hpp"
 
 namespace plumbline::subject::mpi {
 namespace {
@@ -267,9 +268,8 @@ TEST_F(MpiNumbers, IntegersWrap) {
 }
 
 std::int64_t hash_of(const std::vector<std::byte>& bytes) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const std::byte byte : bytes) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3u;
-  return static_cast<std::int64_t>(hash);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return static_cast<std::int64_t>(comm::Fnv1a().add(text).value());
 }
 
 TEST_F(MpiNumbers, AllRanksGetTheSameBitsFromDataThatRounds) {
