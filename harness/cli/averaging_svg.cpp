@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/cli/svg_colour.hpp"
+#include "harness/cli/svg.hpp"
 #include "harness/cli/train_averaging.hpp"
 
 namespace plumbline::cli {
@@ -17,13 +17,6 @@ namespace {
 constexpr double kCurveLeft = 70, kCurveTop = 96, kCurveWidth = 820, kCurveHeight = 230, kCurveGap = 70;
 constexpr std::array<Colour, 7> kCurveColours{
     {{70, 70, 70}, {47, 111, 190}, {213, 94, 0}, {24, 116, 78}, {204, 121, 167}, {190, 140, 20}, {86, 80, 160}}};
-
-std::string curve_text(double x, double y, double size, const char* anchor, const std::string& text) {
-  std::string safe;
-  for (const char c : text) safe += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{}\" text-anchor=\"{}\" fill=\"#333\">{}</text>\n", x,
-                     y, size, anchor, safe);
-}
 
 // By step, over the seeds; of steps that are not numbers nothing.
 std::vector<double> mean_by_step(const AveragingSeries& series, std::vector<double> AveragingCurve::* values) {
@@ -57,17 +50,14 @@ class LogPanel {
       const double part = value > 0 ? (std::log10(value) - low) / span : 0;
       return top_ + kCurveHeight * (1 - std::clamp(part, 0.0, 1.0));
     };
-    std::string svg = curve_text(kCurveLeft, top_ - 10, 14, "start", title_) +
-                      fmt::format(
-                          "<rect x=\"{}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" fill=\"none\" "
-                          "stroke=\"#9aa2ad\"/>\n",
-                          kCurveLeft, top_, kCurveWidth, kCurveHeight);
+    std::string svg = svg_text(kCurveLeft, top_ - 10, 14, "start", title_) +
+                      svg_rectangle(kCurveLeft, top_, kCurveWidth, kCurveHeight, "none", "", " stroke=\"#9aa2ad\"");
     for (double ten = std::ceil(low); ten <= low + span; ++ten)
       svg += fmt::format("<path d=\"M{} {:.1f}h{}\" stroke=\"#e3e6ea\"/>\n", kCurveLeft, y_of(std::pow(10, ten)),
                          kCurveWidth) +
-             curve_text(kCurveLeft - 6, y_of(std::pow(10, ten)) + 4, 11, "end", fmt::format("{:g}", std::pow(10, ten)));
+             svg_text(kCurveLeft - 6, y_of(std::pow(10, ten)) + 4, 11, "end", fmt::format("{:g}", std::pow(10, ten)));
     for (std::size_t tick = 0; tick <= 5; ++tick)
-      svg += curve_text(x_of(tick * (steps_ - 1) / 5), top_ + kCurveHeight + 16, 11, "middle",
+      svg += svg_text(x_of(tick * (steps_ - 1) / 5), top_ + kCurveHeight + 16, 11, "middle",
                         std::to_string(tick * (steps_ - 1) / 5 + 1));
     for (const auto& [values, colour] : curves_) {
       std::string line;
@@ -109,15 +99,11 @@ std::string averaging_svg(const std::vector<AveragingSeries>& series, const std:
     distances.add(mean_by_step(series[i], &AveragingCurve::largest), colour);
     const double x = kCurveLeft + static_cast<double>(i) * 136;
     legend += fmt::format("<path d=\"M{:.1f} 56h22\" stroke=\"{}\" stroke-width=\"2.5\"/>\n", x, colour.text()) +
-              curve_text(x + 27, 60, 12, "start", series[i].name);
+              svg_text(x + 27, 60, 12, "start", series[i].name);
   }
   const double width = kCurveLeft + kCurveWidth + 40, height = kCurveTop + 2 * kCurveHeight + kCurveGap + 40;
-  return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
-             "{1:.0f}\" font-family=\"Helvetica, Arial, sans-serif\">\n<rect width=\"100%\" height=\"100%\" "
-             "fill=\"#fff\"/>\n",
-             width, height) +
-         curve_text(kCurveLeft, 32, 18, "start", title) + legend + losses.text() + distances.text() + "</svg>\n";
+  return svg_page(width, height,
+                  svg_text(kCurveLeft, 32, 18, "start", title) + legend + losses.text() + distances.text());
 }
 
 }  // namespace plumbline::cli

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "harness/cli/bubble_report.hpp"
-#include "harness/cli/svg_colour.hpp"
+#include "harness/cli/svg.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -20,18 +20,6 @@ constexpr double kMargin = 24, kTop = 116, kPanelWidth = 250, kPanelHeight = 190
 constexpr int kColumns = 4;
 constexpr std::array<Colour, 6> kColours{
     {{47, 111, 190}, {213, 94, 0}, {24, 116, 78}, {204, 121, 167}, {230, 150, 20}, {86, 80, 160}}};
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) safe += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
-  return safe;
-}
-
-std::string words_at(double x, double y, double size, const char* anchor, const std::string& text, bool bold = false) {
-  return fmt::format(R"(<text x="{:.1f}" y="{:.1f}" font-size="{}" text-anchor="{}" fill="#333"{}>{}</text>)", x, y,
-                     size, anchor, bold ? " font-weight=\"bold\"" : "", text) +
-         '\n';
-}
 
 class Curves {
  public:
@@ -52,16 +40,11 @@ class Curves {
     const int lines = (panels + kColumns - 1) / kColumns;
     const double width = std::max(760.0, kMargin * 2 + columns * (kPanelWidth + kGapX));
     const double height = kTop + lines * (kPanelHeight + kGapY) + 20;
-    std::string svg = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
-        "{1:.0f}\" font-family=\"Helvetica, Arial, sans-serif\">\n<rect width=\"100%\" height=\"100%\" "
-        "fill=\"#fff\"/>\n",
-        width, height);
-    svg += words_at(kMargin, 34, 19, "start", escaped(title_), true) + legend();
+    std::string svg = svg_text(kMargin, 34, 19, "start", title_, "#333", true) + legend();
     for (int i = 0; i < panels; ++i)
       svg += panel(families_[static_cast<std::size_t>(i)], kMargin + 36 + i % kColumns * (kPanelWidth + kGapX),
                    kTop + 10 + i / kColumns * (kPanelHeight + kGapY));
-    return svg + "</svg>\n";
+    return svg_page(width, height, svg);
   }
 
  private:
@@ -83,30 +66,27 @@ class Curves {
     double x = kMargin;
     for (const int ranks : ranks_) {
       svg += fmt::format(R"(<path d="M{:.1f} 60h26" stroke="{}" stroke-width="2"/>)", x, colour_of(ranks)) +
-             words_at(x + 32, 64, 12, "start", counted(static_cast<std::size_t>(ranks), "rank"));
+             svg_text(x + 32, 64, 12, "start", counted(static_cast<std::size_t>(ranks), "rank"));
       x += 100;
     }
     svg +=
-        words_at(x + 6, 64, 12, "start", "line: simulated; point: measured, median and interval; square: closed form");
-    return svg + words_at(kMargin, 84, 12, "start",
+        svg_text(x + 6, 64, 12, "start", "line: simulated; point: measured, median and interval; square: closed form");
+    return svg + svg_text(kMargin, 84, 12, "start",
                           "mean barrier bubble of the ranks, of the makespan in %, over the micro-batches of a step");
   }
 
   [[nodiscard]] std::string panel(schedules::Family family, double left, double top) const {
-    std::string svg = words_at(left, top - 8, 14, "start", std::string(schedules::name_of(family)), true);
-    svg += fmt::format(
-               R"(<rect x="{:.1f}" y="{:.1f}" width="{}" height="{}" fill="none" stroke="#9aa2ad" stroke-width="1"/>)",
-               left, top, kPanelWidth, kPanelHeight) +
-           '\n';
+    std::string svg = svg_text(left, top - 8, 14, "start", schedules::name_of(family), "#333", true);
+    svg += svg_rectangle(left, top, kPanelWidth, kPanelHeight, "none", "", " stroke=\"#9aa2ad\"");
     const int ticks = static_cast<int>(std::lround(most_ * 10));
     const int step = ticks > 5 ? 2 : 1;
     for (int tick = 0; tick <= ticks; tick += step) {
       const double y = y_of(top, tick / 10.0);
       svg += fmt::format(R"(<path d="M{:.1f} {:.1f}h{}" stroke="#e3e6ea" stroke-width="1"/>)", left, y, kPanelWidth) +
-             words_at(left - 6, y + 4, 11, "end", std::to_string(tick * 10));
+             svg_text(left - 6, y + 4, 11, "end", std::to_string(tick * 10));
     }
     for (const int micro_batches : micro_batches_)
-      svg += words_at(x_of(left, micro_batches), top + kPanelHeight + 16, 11, "middle", std::to_string(micro_batches));
+      svg += svg_text(x_of(left, micro_batches), top + kPanelHeight + 16, 11, "middle", std::to_string(micro_batches));
     for (const int ranks : ranks_) svg += curve(family, ranks, left, top);
     return svg;
   }
@@ -123,9 +103,8 @@ class Curves {
       const double x = x_of(left, row->of.shape.micro_batches);
       line += fmt::format("{}{:.1f} {:.1f}", line.empty() ? "M" : "L", x, y_of(top, figure.simulated));
       if (figure.closed_form)
-        points += fmt::format(
-            R"(<rect x="{:.1f}" y="{:.1f}" width="9" height="9" fill="none" stroke="{}" stroke-width="1.2"/>)", x - 4.5,
-            y_of(top, *figure.closed_form) - 4.5, colour);
+        points += svg_rectangle(x - 4.5, y_of(top, *figure.closed_form) - 4.5, 9, 9, "none", "",
+                                fmt::format(" stroke=\"{}\" stroke-width=\"1.2\"", colour));
       points += fmt::format(
           R"(<path d="M{0:.1f} {1:.1f}V{2:.1f}" stroke="{3}" stroke-width="1.4"/><circle cx="{0:.1f}" cy="{4:.1f}" r="3.2" fill="{3}"><title>{5}: measured {6:.1f} %, simulated {7:.1f} %</title></circle>)",
           x, y_of(top, figure.measured.low), y_of(top, figure.measured.high), colour, y_of(top, figure.measured.median),

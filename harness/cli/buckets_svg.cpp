@@ -15,7 +15,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/cli/svg_colour.hpp"
+#include "harness/cli/svg.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -35,12 +35,6 @@ constexpr std::array<Colour, 8> kColours{{{47, 111, 190},
                                           {120, 94, 70},
                                           {60, 150, 160}}};
 
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) safe += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
-  return safe;
-}
-
 std::string readable_bytes(double bytes) {
   for (const char* unit : {"B", "KiB", "MiB"}) {
     if (bytes < 1024) return fmt::format("{:.{}f} {}", bytes, bytes < 10 && *unit != 'B' ? 1 : 0, unit);
@@ -53,15 +47,7 @@ struct Box {
   double x = 0, y = 0, width = 0, height = 0;
 };
 std::string box(const Box& at, const std::string& fill, const std::string& title) {
-  return fmt::format(R"(<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" fill="{}"><title>{}</title></rect>)",
-                     at.x, at.y, std::max(at.width, 0.3), at.height, fill, escaped(title)) +
-         '\n';
-}
-std::string words(double x, double y, const char* anchor, const std::string& text, double size = 12,
-                  const char* colour = "#333") {
-  return fmt::format(R"(<text x="{:.1f}" y="{:.1f}" font-size="{}" text-anchor="{}" fill="{}">{}</text>)", x, y, size,
-                     anchor, colour, escaped(text)) +
-         '\n';
+  return svg_rectangle(at.x, at.y, std::max(at.width, 0.3), at.height, fill, title);
 }
 
 class Picture {
@@ -82,21 +68,16 @@ class Picture {
   [[nodiscard]] std::string text() const {
     const double bars_top = kTimeTop + 2 * (kRow + kGap) + 64;
     const double height = bars_top + bar_ * static_cast<double>(plan_.buckets.size()) + 24;
-    std::string svg = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
-        "{1:.0f}\" "
-        "font-family=\"Helvetica, Arial, sans-serif\">\n"
-        "<defs><pattern id=\"padding\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">"
-        "<path d=\"M0 6L6 0\" stroke=\"#888\" stroke-width=\"1\"/></pattern></defs>\n"
-        "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
-        kLeft + kWidth + kRight, height);
-    svg += words(24, 32, "start",
-                 fmt::format("{} gradients in {} buckets: {:.4g} ms of communication, {:.4g} ms exposed behind a "
+    const std::string head =
+        svg_text(24, 32, 17, "start",
+                 fmt::format("{} gradients in {} buckets: {:.4g} ms of communication, {:.4g} ms exposed after a "
                              "backward of {:.4g} ms",
                              plan_.members.size(), plan_.buckets.size(), 1e3 * exposure_.communication,
-                             1e3 * exposure_.exposed, 1e3 * backward_.seconds),
-                 17);
-    return svg + exposed() + backward() + reductions() + axis() + bars(bars_top) + "</svg>\n";
+                             1e3 * exposure_.exposed, 1e3 * backward_.seconds));
+    return svg_page(kLeft + kWidth + kRight, height,
+                    head + exposed() + backward() + reductions() + axis() + bars(bars_top), "",
+                    "<pattern id=\"padding\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">"
+                    "<path d=\"M0 6L6 0\" stroke=\"#888\" stroke-width=\"1\"/></pattern>");
   }
 
  private:
@@ -114,11 +95,11 @@ class Picture {
     if (exposure_.exposed <= 0) return {};
     const double from = at(backward_.seconds);
     return box({from, kTimeTop - 8, at(end_) - from, 2 * kRow + kGap + 16}, "#f6dcd6", "exposed") +
-           words(at(end_) + 6, kTimeTop + kRow / 2 + 4, "start",
-                 fmt::format("exposed: {:.3g} ms", 1e3 * exposure_.exposed), 12, "#a03010");
+           svg_text(at(end_) + 6, kTimeTop + kRow / 2 + 4, 12, "start",
+                    fmt::format("exposed: {:.3g} ms", 1e3 * exposure_.exposed), "#a03010");
   }
   [[nodiscard]] std::string backward() const {
-    std::string svg = words(kLeft - 8, kTimeTop + kRow / 2 + 4, "end", "backward");
+    std::string svg = svg_text(kLeft - 8, kTimeTop + kRow / 2 + 4, 12, "end", "backward");
     std::vector<int> order(backward_.ready.size());
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_sort(order, {},
@@ -136,7 +117,7 @@ class Picture {
   }
   [[nodiscard]] std::string reductions() const {
     const double top = kTimeTop + kRow + kGap;
-    std::string svg = words(kLeft - 8, top + kRow / 2 + 4, "end", "reductions");
+    std::string svg = svg_text(kLeft - 8, top + kRow / 2 + 4, 12, "end", "reductions");
     for (std::size_t i = 0; i < exposure_.launches.size(); ++i) {
       const auto& [ready, start, end] = exposure_.launches[i];
       const Colour colour = colour_of(static_cast<int>(i));
@@ -147,7 +128,7 @@ class Picture {
                  fmt::format("bucket {}: complete after {:.4g} ms, reduced from {:.4g} to {:.4g} ms", i, 1e3 * ready,
                              1e3 * start, 1e3 * end));
       if (at(end) - at(start) > 18)
-        svg += words((at(start) + at(end)) / 2, top + kRow / 2 + 4, "middle", std::to_string(i), 12, colour.ink());
+        svg += svg_text((at(start) + at(end)) / 2, top + kRow / 2 + 4, 12, "middle", std::to_string(i), colour.ink());
     }
     return svg;
   }
@@ -157,9 +138,9 @@ class Picture {
     for (int tick = 0; tick <= 8; ++tick) {
       const double seconds = end_ * tick / 8;
       svg += fmt::format(R"(<path d="M{0:.1f} {1:.1f}v5" stroke="#666"/>)", at(seconds), y) + '\n' +
-             words(at(seconds), y + 18, "middle", fmt::format("{:.3g}", 1e3 * seconds), 11);
+             svg_text(at(seconds), y + 18, 11, "middle", fmt::format("{:.3g}", 1e3 * seconds));
     }
-    return svg + words(at(end_) + 14, y + 18, "start", "ms", 11);
+    return svg + svg_text(at(end_) + 14, y + 18, 11, "start", "ms");
   }
   [[nodiscard]] std::string bars(double top) const {
     std::string svg;
@@ -181,9 +162,9 @@ class Picture {
               fmt::format("{}: {} elements from {}", name_of(member.gradient), elements, member.begin));
     }
     if (bar_ < 11) return svg;
-    return svg + words(kLeft - 8, y + height / 2 + 4, "end", fmt::format("bucket {}", number), 11) +
-           words(kLeft + scale * static_cast<double>(bucket.bytes()) + 6, y + height / 2 + 4, "start",
-                 fmt::format("{} in {}", readable_bytes(static_cast<double>(bucket.bytes())), bucket.members), 11);
+    return svg + svg_text(kLeft - 8, y + height / 2 + 4, 11, "end", fmt::format("bucket {}", number)) +
+           svg_text(kLeft + scale * static_cast<double>(bucket.bytes()) + 6, y + height / 2 + 4, 11, "start",
+                    fmt::format("{} in {}", readable_bytes(static_cast<double>(bucket.bytes())), bucket.members));
   }
   static double bytes_of_element(const Bucket& bucket) {
     return bucket.elements == 0 ? 0 : static_cast<double>(bucket.bytes()) / static_cast<double>(bucket.elements);

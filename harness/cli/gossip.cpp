@@ -12,6 +12,7 @@
 #include "harness/cli/arguments.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
+#include "harness/cli/svg.hpp"
 #include "harness/record/file.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/nearest_name.hpp"
@@ -167,11 +168,7 @@ std::string gossip_svg(const GossipView& view) {
     const double angle = 2 * std::numbers::pi * node / graph.nodes() - std::numbers::pi / 2;
     return std::pair(size / 2 + 0.42 * size * std::cos(angle), size / 2 + 0.42 * size * std::sin(angle));
   };
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" font-family=\"sans-serif\" "
-      "font-size=\"11\">\n"
-      "<title>{2} of {3} nodes</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-      3 * size, size, name_of(graph.options().kind), graph.nodes());
+  std::string svg;
   for (int node = 0; node < graph.nodes(); ++node)
     for (const int peer : graph.peers(node, 0).out) {
       const auto [x, y] = place(node);
@@ -181,10 +178,8 @@ std::string gossip_svg(const GossipView& view) {
     }
   for (int node = 0; node < graph.nodes(); ++node) {
     const auto [x, y] = place(node);
-    svg += fmt::format(
-        "<circle cx=\"{0:.1f}\" cy=\"{1:.1f}\" r=\"8\" fill=\"#cde\"/><text x=\"{0:.1f}\" y=\"{2:.1f}\" "
-        "text-anchor=\"middle\">{3}</text>\n",
-        x, y, y + 4, node);
+    svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"8\" fill=\"#cde\"/>", x, y) +
+           svg_text(x, y + 4, 11, "middle", std::to_string(node));
   }
   const std::vector<double> matrix = gossip::mixing_matrix(graph, view.mixing, 0);
   const double cell = 0.9 * size / graph.nodes();
@@ -192,9 +187,8 @@ std::string gossip_svg(const GossipView& view) {
     for (int from = 0; from < graph.nodes(); ++from) {
       const double share = matrix[static_cast<std::size_t>(to * graph.nodes() + from)];
       const int grey = 255 - static_cast<int>(200 * std::min(1.0, share));
-      svg +=
-          fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"rgb({},{},255)\"/>\n",
-                      size * 1.05 + from * cell, size * 0.05 + to * cell, cell, cell, grey, grey);
+      svg += svg_rectangle(size * 1.05 + from * cell, size * 0.05 + to * cell, cell, cell,
+                           Colour{grey, grey, 255}.text());
     }
   std::string points;
   constexpr double decades = 16;
@@ -205,10 +199,10 @@ std::string gossip_svg(const GossipView& view) {
                                            static_cast<double>(std::max<std::size_t>(view.rounds.size(), 1)),
                           size * 0.05 - std::log10(error) / decades * 0.85 * size);
   }
-  return svg + fmt::format(
-                   "<polyline points=\"{}\" fill=\"none\" stroke=\"#c33\"/>\n<text x=\"{:.1f}\" y=\"{:.1f}\">consensus "
-                   "error by round, 1 to 1e-16</text>\n</svg>\n",
-                   points, size * 2.1, size * 0.97);
+  svg += fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"#c33\"/>\n", points) +
+         svg_text(size * 2.1, size * 0.97, 11, "start", "consensus error by round, 1 to 1e-16");
+  return svg_page(3 * size, size, svg,
+                  fmt::format("{} of {} nodes", name_of(graph.options().kind), graph.nodes()));
 }
 
 int run_gossip(const GossipCommandOptions& options) {

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/scaler_views.hpp"
-#include "harness/cli/svg_colour.hpp"
+#include "harness/cli/svg.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -145,14 +145,12 @@ std::string grid_svg(const ScaleAxes& axes) {
   std::string svg;
   const int by = std::max(1, static_cast<int>((axes.high - axes.low) / 12));
   for (int power = static_cast<int>(axes.low); power <= static_cast<int>(axes.high); power += by)
-    svg += fmt::format(
-        "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#ddd\"/>"
-        "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">2^{}</text>\n",
-        kPlotLeft, axes.y(std::exp2(power)), kPlotLeft + kPlotWidth, axes.y(std::exp2(power)), kPlotLeft - 6,
-        axes.y(std::exp2(power)) + 4, power);
+    svg += fmt::format("<path d=\"M{:.1f} {:.1f}h{:.1f}\" stroke=\"#ddd\"/>", kPlotLeft, axes.y(std::exp2(power)),
+                       kPlotWidth) +
+           svg_text(kPlotLeft - 6, axes.y(std::exp2(power)) + 4, 12, "end", fmt::format("2^{}", power));
   for (int part = 0; part <= 4; ++part)
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{:.0f}</text>\n",
-                       axes.x(axes.steps * part / 4), kPlotTop + kPlotHeight + 30, axes.steps * part / 4);
+    svg += svg_text(axes.x(axes.steps * part / 4), kPlotTop + kPlotHeight + 30, 12, "middle",
+                    fmt::format("{:.0f}", axes.steps * part / 4));
   return svg;
 }
 
@@ -176,8 +174,7 @@ std::string curve_svg(const DialectRun& run, const ScaleAxes& axes, std::size_t 
       "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"><title>{}</title></polyline>\n", points,
       colour, run.name);
   if (!run.deeds.empty() && run.deeds.back() == Deed::gives_up)
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"{}\" text-anchor=\"middle\">x</text>\n",
-                       axes.x(static_cast<double>(run.scales.size())), axes.y(scale) + 4, colour);
+    svg += svg_text(axes.x(static_cast<double>(run.scales.size())), axes.y(scale) + 4, 12, "middle", "x", colour);
   const double y = kPlotTop + 16 + 20 * static_cast<double>(number);
   return svg + fmt::format(
                    "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"3\" fill=\"{}\"/>"
@@ -240,22 +237,16 @@ std::string dialects_csv(const DialectView& view) {
 
 std::string dialects_svg(const DialectView& view) {
   const ScaleAxes axes = axes_of(view);
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" font-family=\"sans-serif\" "
-      "font-size=\"12\">\n<title>Loss scales of {2} dialects in {3} steps</title>\n"
-      "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"{4}\" y=\"24\" font-size=\"15\">Loss scale by "
-      "step</text>"
-      "<text x=\"{4}\" y=\"42\" fill=\"#555\">{5}</text>\n",
-      kPlotLeft + kPlotWidth + kPlotRight, kPlotTop + kPlotHeight + 50, view.runs.size(), view.found_inf.size(),
-      kPlotLeft, view.settings);
-  svg += grid_svg(axes);
+  std::string svg = svg_text(kPlotLeft, 24, 15, "start", "Loss scale by step") +
+                    svg_text(kPlotLeft, 42, 12, "start", view.settings, "#555") + grid_svg(axes);
   for (const std::size_t step : overflows_of(view))
     svg += fmt::format(
         "<line class=\"overflow\" x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\" stroke=\"#c33\"/>\n",
         axes.x(static_cast<double>(step)), kPlotTop + kPlotHeight, kPlotTop + kPlotHeight + 10);
   for (std::size_t i = 0; i < view.runs.size(); ++i) svg += curve_svg(view.runs[i], axes, i, view.runs.size());
-  return svg + fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#c33\">overflow</text>\n</svg>\n",
-                           kPlotLeft + kPlotWidth + 16, kPlotTop + kPlotHeight + 10);
+  svg += svg_text(kPlotLeft + kPlotWidth + 16, kPlotTop + kPlotHeight + 10, 12, "start", "overflow", "#c33");
+  return svg_page(kPlotLeft + kPlotWidth + kPlotRight, kPlotTop + kPlotHeight + 50, svg,
+                  fmt::format("Loss scales of {} dialects in {} steps", view.runs.size(), view.found_inf.size()));
 }
 
 }  // namespace plumbline::cli

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/scaler_views.hpp"
+#include "harness/cli/svg.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -134,27 +135,21 @@ std::string injections_svg(const InjectionView& view) {
   const auto rows = rows_of(view);
   std::size_t columns = 0;
   for (const InjectionRow& row : rows) columns = std::max(columns, row.second.size());
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{:.0f}\" height=\"{:.0f}\" font-family=\"sans-serif\" "
-      "font-size=\"12\">\n<title>Who skips, by moment and decision</title>\n"
-      "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"12\" y=\"24\" font-size=\"15\">{}</text>"
-      "<text x=\"12\" y=\"42\" fill=\"#555\">a cell for each rank and value: green where every rank skipped "
-      "alike</text>\n",
-      std::max(left + cell * static_cast<double>(columns) + 20, 560.0),
-      top + cell * static_cast<double>(rows.size()) + 20, world_text(view));
+  std::string svg = svg_text(12, 24, 15, "start", world_text(view)) +
+                    svg_text(12, 42, 12, "start",
+                             "a cell for each rank and value: green where every rank skipped together", "#555");
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const double y = top + cell * static_cast<double>(i);
-    svg += fmt::format("<text x=\"12\" y=\"{0:.0f}\">{1}</text><text x=\"150\" y=\"{0:.0f}\">{2}</text>\n", y + 13,
-                       name_of(rows[i].first.first), name_of(rows[i].first.second));
+    svg += svg_text(12, y + 13, 12, "start", name_of(rows[i].first.first)) +
+           svg_text(150, y + 13, 12, "start", name_of(rows[i].first.second));
     for (std::size_t k = 0; k < rows[i].second.size(); ++k) {
       const InjectionOutcome& one = *rows[i].second[k];
-      svg += fmt::format(
-          "<rect x=\"{:.0f}\" y=\"{:.0f}\" width=\"{:.0f}\" height=\"{:.0f}\" fill=\"{}\"><title>{}</title></rect>\n",
-          left + cell * static_cast<double>(k), y, cell - 2, cell - 2, one.is_right() ? "#18744e" : "#d55e00",
-          wrong_text(view, one));
+      svg += svg_rectangle(left + cell * static_cast<double>(k), y, cell - 2, cell - 2,
+                           one.is_right() ? "#18744e" : "#d55e00", wrong_text(view, one));
     }
   }
-  return svg + "</svg>\n";
+  return svg_page(std::max(left + cell * static_cast<double>(columns) + 20, 560.0),
+                  top + cell * static_cast<double>(rows.size()) + 20, svg, "Who skips, by moment and decision");
 }
 
 }  // namespace plumbline::cli

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "harness/cli/schedule_view.hpp"
-#include "harness/cli/svg_colour.hpp"
+#include "harness/cli/svg.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -51,17 +51,6 @@ constexpr std::array<Cause, 6> kCauses{{{&IdleTime::fill, {250, 218, 120}, "fill
                                         {&IdleTime::imbalance, {86, 80, 160}, "imbalance"},
                                         {&IdleTime::straggler, {150, 20, 20}, "straggler"}}};
 
-std::string rectangle(double x, double y, double width, double height, const std::string& fill,
-                      const std::string& more = "") {
-  return fmt::format(R"(<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" fill="{}"{}/>)", x, y, width, height,
-                     fill, more);
-}
-std::string words_at(double x, double y, double size, const char* anchor, const std::string& text,
-                     const std::string& ink = "#333", bool bold = false) {
-  return fmt::format(R"(<text x="{:.2f}" y="{:.2f}" font-size="{:.4g}" text-anchor="{}" fill="{}"{}>{}</text>)", x, y,
-                     size, anchor, ink, bold ? " font-weight=\"bold\"" : "", text);
-}
-
 class Picture {
  public:
   explicit Picture(const ScheduleView& view)
@@ -81,17 +70,12 @@ class Picture {
   [[nodiscard]] std::string text() const {
     const double bottom = row_y(ranks_), side = kMargin + kLabels + width_ + 24;
     const double width = side + kSide + kMargin, height = bottom + 96;
-    std::string svg = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
-        "{1:.0f}\" "
-        "font-family=\"Helvetica, Arial, sans-serif\">\n"
-        "<defs><pattern id=\"idle\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" "
-        "patternTransform=\"rotate(45)\"><rect width=\"7\" height=\"7\" fill=\"#f4f5f7\"/><rect width=\"1.2\" "
-        "height=\"7\" fill=\"#d5d9e0\"/></pattern></defs>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
-        width, height);
-    svg += head() + axis(bottom);
+    std::string svg = head() + axis(bottom);
     for (int rank = 0; rank < ranks_; ++rank) svg += row(rank) + figures(rank, side);
-    return svg + side_head(side) + legend(bottom + 46) + "</svg>\n";
+    return svg_page(width, height, svg + side_head(side) + legend(bottom + 46), "",
+                    "<pattern id=\"idle\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" "
+                    "patternTransform=\"rotate(45)\"><rect width=\"7\" height=\"7\" fill=\"#f4f5f7\"/>"
+                    "<rect width=\"1.2\" height=\"7\" fill=\"#d5d9e0\"/></pattern>");
   }
 
  private:
@@ -105,8 +89,8 @@ class Picture {
       figures +=
           fmt::format("; closed form of the {} bubble: {} = {:.6g} s", view_.formula->of_span ? "span" : "barrier",
                       view_.formula->formula, view_.formula->seconds);
-    return words_at(kMargin, 36, 19, "start", view_.title(), "#111", true) + '\n' +
-           words_at(kMargin, 58, 13, "start", figures) + '\n';
+    return svg_text(kMargin, 36, 19, "start", view_.title(), "#111", true) +
+           svg_text(kMargin, 58, 13, "start", figures);
   }
 
   // Ticks below the rows, with faint lines through them.
@@ -119,15 +103,15 @@ class Picture {
       const double x = x_of(i * tick);
       svg += fmt::format("<path d=\"M{0:.2f} {1:.2f}V{2:.2f}\" stroke=\"#9aa2ad\" stroke-width=\"1\"/>", x, bottom,
                          bottom + 6) +
-             words_at(x, bottom + 19, 11, "middle", fmt::format("{:.6g}", i * tick)) + '\n';
+             svg_text(x, bottom + 19, 11, "middle", fmt::format("{:.6g}", i * tick));
     }
-    return svg + words_at(kMargin + kLabels - 10, bottom + 19, 11, "end", "seconds") + '\n';
+    return svg + svg_text(kMargin + kLabels - 10, bottom + 19, 11, "end", "seconds");
   }
 
   [[nodiscard]] std::string row(int rank) const {
     const double y = row_y(rank);
-    std::string svg = words_at(kMargin + kLabels - 10, y + row_ / 2 + 4.5, 13, "end", fmt::format("rank {}", rank)) +
-                      rectangle(kMargin + kLabels, y, width_, row_, "url(#idle)", " class=\"idle\"") + '\n';
+    std::string svg = svg_text(kMargin + kLabels - 10, y + row_ / 2 + 4.5, 13, "end", fmt::format("rank {}", rank)) +
+                      svg_rectangle(kMargin + kLabels, y, width_, row_, "url(#idle)", "", " class=\"idle\"");
     for (const Cell& cell : cells_of(view_, rank)) {
       const double height = row_ / static_cast<double>(cell.actions.size());
       for (std::size_t i = 0; i < cell.actions.size(); ++i)
@@ -146,15 +130,15 @@ class Picture {
     const double size = std::min({13.0, height * 0.72, width * 0.88 / (kDigit * static_cast<double>(number.size()))});
     return fmt::format("<g class=\"{}\"><title>{}: {:.6g} to {:.6g} s</title>", schedules::name_of(action.kind),
                        to_string(action), period.start, period.end) +
-           rectangle(x, y, width, height, fill.text(),
-                     fmt::format(" stroke=\"#fff\" stroke-width=\"{:.2f}\"", std::min(1.0, width / 8))) +
-           words_at(x + width / 2, y + height / 2 + size * 0.36, size, "middle", number, fill.ink()) + "</g>\n";
+           svg_rectangle(x, y, width, height, fill.text(), "",
+                         fmt::format(" stroke=\"#fff\" stroke-width=\"{:.2f}\"", std::min(1.0, width / 8))) +
+           svg_text(x + width / 2, y + height / 2 + size * 0.36, size, "middle", number, fill.ink()) + "</g>\n";
   }
 
   [[nodiscard]] std::string side_head(double side) const {
-    return words_at(side, kTop - 10, 11, "start", "work, and why a rank is idle") +
-           words_at(side + kBar + 62, kTop - 10, 11, "end", "bubble") +
-           words_at(side + kBar + 114, kTop - 10, 11, "end", "peak") + '\n';
+    return svg_text(side, kTop - 10, 11, "start", "work, and why a rank is idle") +
+           svg_text(side + kBar + 62, kTop - 10, 11, "end", "bubble") +
+           svg_text(side + kBar + 114, kTop - 10, 11, "end", "peak");
   }
 
   [[nodiscard]] std::string figures(int rank, double side) const {
@@ -164,16 +148,15 @@ class Picture {
     double x = side;
     std::string svg;
     const auto add = [&](double seconds, const Colour& colour) {
-      if (seconds > 0) svg += rectangle(x, y + row_ * 0.2, seconds * pixels, row_ * 0.6, colour.text());
+      if (seconds > 0) svg += svg_rectangle(x, y + row_ * 0.2, seconds * pixels, row_ * 0.6, colour.text());
       x += seconds * pixels;
     };
     add(view_.timeline.ranks[at].work, kWork);
     for (const Cause& cause : kCauses) add(view_.idle[at].*cause.seconds, cause.colour);
     return svg +
-           words_at(side + kBar + 62, middle, 13, "end",
+           svg_text(side + kBar + 62, middle, 13, "end",
                     fmt::format("{:.1f} %", 100 * view_.timeline.ratio_of_total(rank))) +
-           words_at(side + kBar + 114, middle, 13, "end", std::to_string(view_.timeline.ranks[at].peak_activations)) +
-           '\n';
+           svg_text(side + kBar + 114, middle, 13, "end", std::to_string(view_.timeline.ranks[at].peak_activations));
   }
 
   // What there is in the picture, in two lines: boxes, and parts of the bars.
@@ -181,23 +164,23 @@ class Picture {
     double x = kMargin;
     std::string svg;
     const auto add = [&](const std::string& fill, const std::string& text) {
-      svg += rectangle(x, y - 11, 14, 14, fill) + words_at(x + 20, y + 0.5, 12, "start", text) + '\n';
+      svg += svg_rectangle(x, y - 11, 14, 14, fill) + svg_text(x + 20, y + 0.5, 12, "start", text);
       x += 44 + 6.2 * static_cast<double>(text.size());
     };
     for (const Kind& kind : kKinds)
       if (has(kind.kind)) add(kind.colour.text(), kind.words);
     add("url(#idle)", "idle");
     if (view_.request.shape.stages_per_rank > 1)
-      svg += words_at(x, y + 0.5, 12, "start", "the lighter, the later the chunk");
+      svg += svg_text(x, y + 0.5, 12, "start", "the lighter, the later the chunk");
     x = kMargin;
     y += 24;
-    svg += words_at(x, y + 0.5, 12, "start", "bars:");
+    svg += svg_text(x, y + 0.5, 12, "start", "bars:");
     x += 40;
     add(kWork.text(), "work");
     for (const Cause& cause : kCauses)
       if (std::ranges::any_of(view_.idle, [&](const IdleTime& idle) { return idle.*cause.seconds > 0; }))
         add(cause.colour.text(), cause.words);
-    return svg + words_at(x, y + 0.5, 12, "start", "bubble: of the makespan; peak: activations at once") + '\n';
+    return svg + svg_text(x, y + 0.5, 12, "start", "bubble: of the makespan; peak: activations at once");
   }
 
   [[nodiscard]] bool has(ActionKind kind) const {

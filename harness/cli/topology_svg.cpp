@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/cli/svg_colour.hpp"
+#include "harness/cli/svg.hpp"
 #include "harness/cli/topology_view.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -28,21 +28,6 @@ constexpr double kGap = 4, kBlockGap = 16, kFrame = 8;
 constexpr double kHeader = 17;  // height of a row of axis labels
 constexpr double kPageWidth = 1400, kPageMargin = 24, kPanelGap = 44;
 constexpr double kBestShape = 1.4;  // width to height of a panel
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '&')
-      safe += "&amp;";
-    else if (c == '<')
-      safe += "&lt;";
-    else if (c == '>')
-      safe += "&gt;";
-    else
-      safe += c;
-  }
-  return safe;
-}
 
 // Hue in turns, the rest from 0 to 1.
 Colour from_hue(double hue, double saturation, double lightness) {
@@ -162,13 +147,7 @@ class Picture {
     const int down = (static_cast<int>(view_.along.size()) + across - 1) / across;
     const double top = 64, page_width = std::max(across * (width + kPanelGap) - kPanelGap, 820.0) + 2 * kPageMargin;
     const double legend = top + down * (height + kPanelGap);
-    std::string svg = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
-        "{1:.0f}\" "
-        "font-family=\"DejaVu Sans, Verdana, sans-serif\">\n<title>{2}</title>\n"
-        "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
-        "<text x=\"{3}\" y=\"38\" font-size=\"17\" font-weight=\"bold\" fill=\"#111\">{2}</text>\n",
-        page_width, legend + 62, escaped(title_of(view_)), kPageMargin);
+    std::string svg = svg_text(kPageMargin, 38, 17, "start", title_of(view_), "#111", true);
     for (std::size_t i = 0; i < view_.along.size(); ++i) {
       const int index = static_cast<int>(i);
       svg +=
@@ -176,7 +155,7 @@ class Picture {
                       kPageMargin + index % across * (width + kPanelGap), top + index / across * (height + kPanelGap));
       svg += panel(i) + "</g>\n";
     }
-    return svg + legend_text(legend) + "</svg>\n";
+    return svg_page(page_width, legend + 62, svg + legend_text(legend), title_of(view_));
   }
 
  private:
@@ -260,9 +239,7 @@ class Picture {
   }
 
   [[nodiscard]] std::string panel(std::size_t axis) const {
-    std::string svg =
-        fmt::format("<text x=\"0\" y=\"14\" font-size=\"14\" font-weight=\"bold\" fill=\"#111\">{}</text>\n",
-                    escaped(panel_title(axis)));
+    std::string svg = svg_text(0, 14, 14, "start", panel_title(axis), "#111", true);
     svg += fmt::format("<g transform=\"translate({:.1f} {:.1f})\">\n", left(), above());
     if (view_.nodes) svg += territories();
     svg += column_labels(axis) + row_labels(axis) + links(axis) + cells(axis);
@@ -271,8 +248,7 @@ class Picture {
   }
 
   [[nodiscard]] std::string label(double x, double y, const std::string& text, const char* anchor, bool strong) const {
-    return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12\" text-anchor=\"{}\" fill=\"{}\"{}>{}</text>\n",
-                       x, y, anchor, strong ? "#111" : "#666", strong ? " font-weight=\"bold\"" : "", escaped(text));
+    return svg_text(x, y, 12, anchor, text, strong ? "#111" : "#666", strong);
   }
   // "3"; for folds of an axis the first position of a line, and how far along it.
   [[nodiscard]] std::string position_text(const Piece& piece, int index) const {
@@ -332,17 +308,13 @@ class Picture {
       for (int column = 0; column < columns(); ++column) {
         const int rank = rank_at(column, row);
         if (joined(rank, rank_at(column + 1, row)))
-          svg += rectangle(layout_.x.end(column) - 6, layout_.y.begin(row) + inset,
+          svg += svg_rectangle(layout_.x.end(column) - 6, layout_.y.begin(row) + inset,
                            layout_.x.begin(column + 1) - layout_.x.end(column) + 12, bar, colour(axis, rank).text());
         if (joined(rank, rank_at(column, row + 1)))
-          svg += rectangle(layout_.x.begin(column) + inset, layout_.y.end(row) - 6, bar,
+          svg += svg_rectangle(layout_.x.begin(column) + inset, layout_.y.end(row) - 6, bar,
                            layout_.y.begin(row + 1) - layout_.y.end(row) + 12, colour(axis, rank).text());
       }
     return svg;
-  }
-  static std::string rectangle(double x, double y, double width, double height, const std::string& fill) {
-    return fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"/>\n", x, y,
-                       width, height, fill);
   }
 
   [[nodiscard]] std::string cells(std::size_t axis) const {
@@ -380,7 +352,7 @@ class Picture {
       for (int column = 0; column < columns(); ++column)
         if (const int node = node_at(column, row); node >= 0) {
           const double x = layout_.x.border(column), y = layout_.y.border(row);
-          svg += rectangle(x, y, layout_.x.border(column + 1) - x, layout_.y.border(row + 1) - y,
+          svg += svg_rectangle(x, y, layout_.x.border(column + 1) - x, layout_.y.border(row + 1) - y,
                            node % 2 == 0 ? "#f3f4f6" : "#d9dee6");
         }
     return svg;
@@ -394,7 +366,7 @@ class Picture {
         if (node < 0 || node_at(column - 1, row) == node || node_at(column, row - 1) == node) continue;
         const std::string text = fmt::format("n{}", node);
         const double x = layout_.x.border(column), y = layout_.y.border(row);
-        svg += rectangle(x, y, 5.2 * static_cast<double>(text.size()) + 3, 9.5, "#000");
+        svg += svg_rectangle(x, y, 5.2 * static_cast<double>(text.size()) + 3, 9.5, "#000");
         svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"8\" fill=\"#fff\">{}</text>\n", x + 2, y + 7.5,
                            text);
       }
@@ -424,8 +396,8 @@ class Picture {
         "font-weight=\"bold\" text-anchor=\"middle\" fill=\"#111\">5</text><text x=\"17\" y=\"30\" font-size=\"8\" "
         "text-anchor=\"middle\" fill=\"#111\">g1</text>\n";
     svg +=
-        "<text x=\"44\" y=\"14\" font-size=\"12\" fill=\"#333\">rank 5, in group 1 of the axis</text>"
-        "<text x=\"44\" y=\"30\" font-size=\"12\" fill=\"#333\">same colour and number: one group</text>\n";
+        svg_text(44, 14, 12, "start", "rank 5, in group 1 of the axis") +
+        svg_text(44, 30, 12, "start", "same colour and number: one group");
     if (view_.nodes)
       svg += fmt::format(
           "<rect x=\"302\" y=\"2\" width=\"30\" height=\"30\" fill=\"#d9dee6\" stroke=\"#000\" "
