@@ -15,7 +15,7 @@ ALLOWED = {
 }
 # Headers of a runtime, and the only places that may include them.
 RUNTIMES = {
-    r"(torch|ATen|c10|caffe2)/": ("reference/training/", "benchmarks/anchors/"),
+    r"(torch|ATen|c10|caffe2)/": ("reference/training/", "harness/trainer/", "benchmarks/anchors/"),
     r"mpi\.h": ("harness/subject/mpi/", "benchmarks/anchors/"),
     r"(nccl|cuda)\.h": ("harness/subject/nccl/",),
     # Kernels, a file each: what is around them runs without a toolkit.

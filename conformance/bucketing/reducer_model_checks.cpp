@@ -11,10 +11,10 @@
 #include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/support/recording.hpp"
 #include "conformance/training/judge.hpp"
+#include "harness/trainer/pipeline_run.hpp"
 #include "reference/record/training_record.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/steps.hpp"
-#include "reference/training/trainer/pipeline_run.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::conformance {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/cli/u_test.hpp"
+#include "harness/cli/mann_whitney.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {

@@ -22,7 +22,7 @@
 #include "harness/subject/averaging_json.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/training/trainer/checkpoint.hpp"
+#include "reference/training/checkpoint.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::cli {

@@ -9,7 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/launch/driver.hpp"
-#include "reference/training/trainer/pipeline_run.hpp"
+#include "harness/trainer/pipeline_run.hpp"
 
 namespace plumbline::cli {
 

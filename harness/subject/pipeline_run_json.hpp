@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/record/result.hpp"
-#include "reference/training/trainer/pipeline_run.hpp"
+#include "harness/trainer/pipeline_run.hpp"
 
 namespace plumbline::training {
 

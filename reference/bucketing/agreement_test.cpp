@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/bucketing/by_size.hpp"
-#include "reference/bucketing/plan_samples.hpp"
+#include "reference/bucketing/plan_samples_test.hpp"
 #include "reference/comm/local.hpp"
 
 namespace plumbline::bucketing {

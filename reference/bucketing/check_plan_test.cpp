@@ -10,7 +10,7 @@
 #include "reference/bucketing/by_size.hpp"
 #include "reference/bucketing/by_type.hpp"
 #include "reference/bucketing/exposed.hpp"
-#include "reference/bucketing/plan_samples.hpp"
+#include "reference/bucketing/plan_samples_test.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {

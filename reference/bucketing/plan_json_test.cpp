@@ -7,7 +7,7 @@
 
 #include "reference/bucketing/by_size.hpp"
 #include "reference/bucketing/check_plan.hpp"
-#include "reference/bucketing/plan_samples.hpp"
+#include "reference/bucketing/plan_samples_test.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {

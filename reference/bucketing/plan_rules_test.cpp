@@ -9,7 +9,7 @@
 #include "reference/bucketing/check_plan.hpp"
 #include "reference/bucketing/ddp.hpp"
 #include "reference/bucketing/megatron.hpp"
-#include "reference/bucketing/plan_samples.hpp"
+#include "reference/bucketing/plan_samples_test.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {

@@ -9,7 +9,7 @@
 
 #include "reference/bucketing/scaled_copy.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/device/tensor_samples.hpp"
+#include "reference/device/tensor_samples_test.hpp"
 #include "reference/gossip/tensor_kernels.hpp"
 
 namespace plumbline::device {

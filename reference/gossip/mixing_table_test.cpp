@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/device/tensor_samples.hpp"
+#include "reference/device/tensor_samples_test.hpp"
 #include "reference/gossip/tensor_kernels.hpp"
 
 namespace plumbline::gossip {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reference/comm/errors.hpp"
-#include "reference/program/program_samples.hpp"
+#include "reference/program/program_samples_test.hpp"
 
 namespace plumbline::program {
 namespace {

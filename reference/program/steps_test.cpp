@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/program/pass.hpp"
-#include "reference/program/program_samples.hpp"
+#include "reference/program/program_samples_test.hpp"
 #include "reference/program/validate.hpp"
 
 namespace plumbline::program {

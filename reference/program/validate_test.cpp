@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reference/program/program_samples.hpp"
+#include "reference/program/program_samples_test.hpp"
 
 namespace plumbline::program {
 namespace {

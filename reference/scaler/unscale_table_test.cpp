@@ -11,7 +11,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/device/emulated.hpp"
 #include "reference/device/place.hpp"
-#include "reference/device/tensor_samples.hpp"
+#include "reference/device/tensor_samples_test.hpp"
 
 namespace plumbline::scaler {
 namespace {

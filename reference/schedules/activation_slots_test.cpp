@@ -10,7 +10,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/checker.hpp"
 #include "reference/schedules/generate.hpp"
-#include "reference/schedules/schedule_samples.hpp"
+#include "reference/schedules/schedule_samples_test.hpp"
 
 namespace plumbline::schedules {
 namespace {

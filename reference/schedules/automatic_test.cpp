@@ -9,7 +9,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/checker.hpp"
 #include "reference/schedules/lowering.hpp"
-#include "reference/schedules/schedule_samples.hpp"
+#include "reference/schedules/schedule_samples_test.hpp"
 
 namespace plumbline::schedules {
 namespace {

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/schedules/schedule_samples.hpp"
+#include "reference/schedules/schedule_samples_test.hpp"
 
 namespace plumbline::schedules {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "reference/schedules/generate.hpp"
 #include "reference/schedules/partition_costs.hpp"
-#include "reference/schedules/schedule_samples.hpp"
+#include "reference/schedules/schedule_samples_test.hpp"
 
 namespace plumbline::schedules {
 namespace {

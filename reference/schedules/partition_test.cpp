@@ -10,7 +10,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/partition_conventions.hpp"
-#include "reference/schedules/schedule_samples.hpp"
+#include "reference/schedules/schedule_samples_test.hpp"
 
 namespace plumbline::schedules {
 namespace {

@@ -11,7 +11,7 @@
 #include "reference/schedules/checker.hpp"
 #include "reference/schedules/generate.hpp"
 #include "reference/schedules/lowering.hpp"
-#include "reference/schedules/schedule_samples.hpp"
+#include "reference/schedules/schedule_samples_test.hpp"
 
 namespace plumbline::schedules {
 namespace {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/device/tensor_samples.hpp"
+#include "reference/device/tensor_samples_test.hpp"
 
 namespace plumbline::slowmo {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/device/tensor_samples.hpp"
+#include "reference/device/tensor_samples_test.hpp"
 #include "reference/slowmo/elements.hpp"
 
 namespace plumbline::slowmo {

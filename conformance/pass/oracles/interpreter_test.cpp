@@ -9,7 +9,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/program/program_samples.hpp"
+#include "reference/program/program_samples_test.hpp"
 
 namespace plumbline::program {
 namespace {

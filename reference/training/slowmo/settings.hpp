@@ -16,7 +16,7 @@
 
 #include "reference/record/run_spec.hpp"
 #include "reference/slowmo/options.hpp"
-#include "reference/training/trainer/settings.hpp"
+#include "reference/training/checkpoint.hpp"
 
 namespace plumbline::training {
 

@@ -1,0 +1,325 @@
+// The training module: LibTorch behind training.hpp.
+#include <cstdlib>
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "harness/trainer/oracles/cut_layer.hpp"
+#include "harness/trainer/oracles/lists.hpp"
+#include "harness/trainer/oracles/one_device.hpp"
+#include "harness/trainer/pipeline_run.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/comm/interface.hpp"
+#include "reference/record/run_files.hpp"
+#include "reference/training/device.hpp"
+#include "reference/training/executor.hpp"
+#include "reference/training/gradients.hpp"
+#include "reference/training/model.hpp"
+#include "reference/training/pipeline/counting.hpp"
+#include "reference/training/pipeline/rank.hpp"
+#include "reference/training/slowmo/averaged_run.hpp"
+#include "reference/training/steps.hpp"
+
+namespace plumbline::training {
+namespace {
+
+// Runs `body` as every call here does: on one thread, with LibTorch's errors as ours.
+template <class Body>
+auto guarded(const Body& body) {
+  at::set_num_threads(1);
+  try {
+    return body();
+  } catch (const c10::Error& error) {
+    const std::string message = error.what_without_backtrace();
+    throw RuntimeFailure(fmt::format("LibTorch: {}", message.substr(0, message.find('\n'))));
+  }
+}
+
+LossGradient on_host(const job::RunSpec& spec, const TensorGradient& result) {
+  LossGradient host{.gradients = {}, .loss = mean_loss(result.losses)};
+  const std::vector<job::Parameter> list = job::parameters_of(spec);
+  for (std::size_t i = 0; i < list.size(); ++i) host.gradients[list[i].name] = to_doubles(result.gradients[i]);
+  return host;
+}
+
+// Rounds to float after each operation where that is the arithmetic.
+double rounded(double value, Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::float32 ? static_cast<double>(static_cast<float>(value)) : value;
+}
+
+LossGradient mean_in_rank_order(const std::vector<LossGradient>& slices, Arithmetic arithmetic) {
+  const auto count = static_cast<double>(slices.size());
+  LossGradient mean = slices.front();
+  for (std::size_t rank = 1; rank < slices.size(); ++rank) {
+    mean.loss += slices[rank].loss;
+    for (auto& [name, sum] : mean.gradients) {
+      const std::vector<double>& slice = slices[rank].gradients.at(name);
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = rounded(sum[i] + slice[i], arithmetic);
+    }
+  }
+  mean.loss /= count;
+  for (auto& [name, sum] : mean.gradients)
+    for (double& value : sum) value = rounded(value / count, arithmetic);
+  return mean;
+}
+
+// Each batch of the step in one piece.
+std::vector<job::RowRange> whole_batches(const job::RunSpec& spec, int step) {
+  std::vector<job::RowRange> list;
+  for (int i = 0; i < spec.run.accumulation; ++i)
+    list.push_back({.batch = std::int64_t{step} * spec.run.accumulation + i, .rows = spec.run.global_batch});
+  return list;
+}
+
+void check_step(const job::RunSpec& spec, int step) {
+  if (step < 0 || step >= spec.run.steps)
+    throw OutOfRange(fmt::format("step {}; the run has steps 0 to {}", step, spec.run.steps - 1));
+}
+
+at::Tensor rows_on(const LabelledRows& rows, c10::Device device) {
+  job::Shape shape{static_cast<std::int64_t>(rows.labels.size())};
+  shape.insert(shape.end(), rows.row.begin(), rows.row.end());
+  const at::Tensor tensor = at::empty(shape, at::kFloat);
+  std::copy(rows.x.begin(), rows.x.end(), tensor.data_ptr<float>());
+  return tensor.to(device);
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// Keeps what its rank refers to.
+class TorchSession final : public PipelineSession {
+ public:
+  TorchSession(const job::RunSpec& spec, comm::Communicator& world, const ExecutorSteps& steps,
+               const std::shared_ptr<device::Runtime>& devices)
+      : spec_(spec), steps_(steps), rank_(make(spec_, world, steps_, devices)) {}
+
+  PipelineOutcome train(const std::vector<job::RowRange>& micro_batches, int calls) override {
+    return guarded([&] {
+      const OperationCounter counter;
+      const EngineResult result = rank_->run(micro_batches, calls, false);
+      return PipelineOutcome{.matrix_products = counter.products(),
+                             .losses = result.losses,
+                             .outputs = {},
+                             .peak_activations = result.peak_activations};
+    });
+  }
+  PipelineOutcome evaluate(const std::vector<job::RowRange>& micro_batches) override {
+    return guarded([&] {
+      const EngineResult result = rank_->run(micro_batches, 1, true);
+      PipelineOutcome evaluated{.losses = result.losses, .peak_activations = result.peak_activations};
+      for (const Tensors& outputs : result.outputs)
+        for (const float value : to_floats(outputs.at(0))) evaluated.outputs.push_back(value);
+      return evaluated;
+    });
+  }
+  Gradients gradients() override {
+    return guarded([&] {
+      Gradients gradients;
+      const std::vector<at::Tensor> tensors = rank_->gradients();
+      for (std::size_t i = 0; i < tensors.size(); ++i) gradients[rank_->list()[i].name] = to_doubles(tensors[i]);
+      return gradients;
+    });
+  }
+  void clear_gradients() override { rank_->clear_gradients(); }
+
+ private:
+  static std::unique_ptr<PipelineRank> make(const job::RunSpec& spec, comm::Communicator& world,
+                                            const ExecutorSteps& steps,
+                                            const std::shared_ptr<device::Runtime>& devices) {
+    require_runnable(spec, world, steps);
+    return std::make_unique<PipelineRank>(spec, world, steps, RankDevice(spec.run.device, world, devices));
+  }
+
+  job::RunSpec spec_;
+  ExecutorSteps steps_;
+  std::unique_ptr<PipelineRank> rank_;
+};
+
+class GuardedSession final : public PipelineSession {
+ public:
+  explicit GuardedSession(std::unique_ptr<PipelineSession> inner) : inner_(std::move(inner)) {}
+  PipelineOutcome train(const std::vector<job::RowRange>& micro_batches, int calls) override {
+    return guarded([&] { return inner_->train(micro_batches, calls); });
+  }
+  PipelineOutcome evaluate(const std::vector<job::RowRange>& micro_batches) override {
+    return guarded([&] { return inner_->evaluate(micro_batches); });
+  }
+  Gradients gradients() override {
+    return guarded([&] { return inner_->gradients(); });
+  }
+  void clear_gradients() override { inner_->clear_gradients(); }
+  Values statistics() override {
+    return guarded([&] { return inner_->statistics(); });
+  }
+
+ private:
+  std::unique_ptr<PipelineSession> inner_;
+};
+
+class GuardedAveragedSession final : public AveragedSession {
+ public:
+  explicit GuardedAveragedSession(std::unique_ptr<AveragedSession> inner) : inner_(std::move(inner)) {}
+  AveragedStep step(int step) override {
+    return guarded([&] { return inner_->step(step); });
+  }
+  double evaluate(const LabelledRows& rows) override {
+    return guarded([&] { return inner_->evaluate(rows); });
+  }
+  std::vector<float> estimate() const override {
+    return guarded([&] { return inner_->estimate(); });
+  }
+  std::int64_t slow_buffer_bytes() const override { return inner_->slow_buffer_bytes(); }
+  void save(const std::filesystem::path& folder) override {
+    guarded([&] { inner_->save(folder); });
+  }
+  void load(const std::filesystem::path& folder, int steps) override {
+    guarded([&] { inner_->load(folder, steps); });
+  }
+
+ private:
+  std::unique_ptr<AveragedSession> inner_;
+};
+
+class TorchTraining final : public Training {
+ public:
+  TorchTraining() { make_deterministic(); }
+
+  std::map<std::string, std::string> environment() const override {
+    return {{"libtorch", PLUMBLINE_TORCH_VERSION},
+            {"cpu_capability", at::get_cpu_capability()},
+            {"OMP_NUM_THREADS", variable("OMP_NUM_THREADS")},
+            {"MKL_CBWR", variable("MKL_CBWR")},
+            {"ATEN_CPU_CAPABILITY", variable("ATEN_CPU_CAPABILITY")}};
+  }
+
+  void use_devices(std::shared_ptr<device::Runtime> devices) override { devices_ = std::move(devices); }
+
+  void run(const job::RunSpec& spec, comm::Communicator& world, const std::filesystem::path& folder,
+           const Progress& progress, const ExecutorSteps& steps) override {
+    guarded([&] { run_specification(spec, world, folder, progress, steps, devices_); });
+  }
+
+  std::unique_ptr<PipelineSession> pipeline(const job::RunSpec& spec, comm::Communicator& world,
+                                            const ExecutorSteps& steps) override {
+    return guarded([&] { return std::make_unique<TorchSession>(spec, world, steps, devices_); });
+  }
+
+  std::unique_ptr<PipelineSession> list_pipeline(const ListModel& model, comm::Communicator& world,
+                                                 const ExecutorSteps& steps) override {
+    return guarded([&] { return std::make_unique<GuardedSession>(training::list_pipeline(model, world, steps)); });
+  }
+  ListBaseline list_baseline(const ListModel& model, int stages,
+                             const std::vector<std::vector<job::RowRange>>& calls) override {
+    return guarded([&] { return training::list_baseline(model, stages, calls); });
+  }
+  std::vector<SharedCopy> sum_shared(const std::vector<SharedCopy>& copies, comm::Communicator& group,
+                                     const ExecutorSteps& steps) override {
+    return guarded([&] { return training::sum_shared(copies, group, steps); });
+  }
+
+  LayerOutcome cut_layer(const CutLayer& layer, comm::Communicator& group, const ExecutorSteps& steps) override {
+    return guarded([&] {
+      const TensorGroup over{&group, &steps.tensor};
+      return outcome_of(layer, &over, Arithmetic::float32);
+    });
+  }
+  LayerOutcome whole_layer(const CutLayer& layer, Arithmetic arithmetic) override {
+    return guarded([&] { return outcome_of(layer, nullptr, arithmetic); });
+  }
+
+  std::vector<EpochResult> program(const PipelineRun& run, comm::Communicator& world, const PipelineSinks& sinks,
+                                   const ExecutorSteps& steps) override {
+    return guarded([&] { return run_pipeline(run, world, sinks, steps, devices_); });
+  }
+
+  std::unique_ptr<AveragedSession> averaged(const job::RunSpec& spec, comm::Communicator& world,
+                                            const AveragingSettings& settings, const AveragedSteps& steps) override {
+    return guarded(
+        [&] { return std::make_unique<GuardedAveragedSession>(averaged_run(spec, world, settings, steps, devices_)); });
+  }
+
+  Values alone(const job::RunSpec& spec, double rate_decay,
+               const std::function<void(int step, double loss)>& told) override {
+    return guarded([&] { return train_on_one_device(spec, rate_decay, told); });
+  }
+
+  Baseline baseline(const job::RunSpec& spec, const std::vector<Slice>& slices, const Values& before,
+                    Arithmetic arithmetic, const std::string& device) override {
+    return guarded([&] {
+      const job::RunFiles files(spec);
+      const std::vector<at::Tensor> parameters =
+          rounded_parameters(spec, parameters_on(spec, before, arithmetic, device_of(device, 0)));
+      Baseline result;
+      for (const Slice& slice : slices)
+        result.slices.push_back(
+            on_host(spec, gradient_of(spec, files, parameters, slice, static_cast<double>(slice.size()))));
+      result.mean = mean_in_rank_order(result.slices, arithmetic);
+      return result;
+    });
+  }
+
+  std::vector<LossGradient> scaled_slices(const job::RunSpec& spec, const std::vector<Slice>& slices,
+                                          const Values& before, double scale, const std::string& device) override {
+    return guarded([&] {
+      const job::RunFiles files(spec);
+      std::vector<at::Tensor> parameters = parameters_on(spec, before, Arithmetic::float32, device_of(device, 0));
+      for (at::Tensor& one : parameters) one = one.to(compute_type(spec));
+      std::vector<LossGradient> results;
+      for (const Slice& slice : slices)
+        results.push_back(
+            on_host(spec, gradient_of(spec, files, parameters, slice, static_cast<double>(slice.size()), scale)));
+      return results;
+    });
+  }
+
+  LossGradient union_batch(const job::RunSpec& spec, int step, const Values& before, Arithmetic arithmetic,
+                           const std::string& device) override {
+    check_step(spec, step);
+    return guarded([&] {
+      const job::RunFiles files(spec);
+      const std::vector<at::Tensor> parameters =
+          rounded_parameters(spec, parameters_on(spec, before, arithmetic, device_of(device, 0)));
+      const std::vector<job::RowRange> batches = whole_batches(spec, step);
+      return on_host(spec, gradient_of(spec, files, parameters, batches, static_cast<double>(batches.size())));
+    });
+  }
+
+  double accuracy(const job::RunSpec& spec, const Values& values, const LabelledRows& rows,
+                  const std::string& device) override {
+    const auto count = static_cast<std::int64_t>(rows.labels.size());
+    if (count == 0 || static_cast<std::int64_t>(rows.x.size()) != count * job::elements_of(rows.row))
+      throw InvalidArgument(
+          fmt::format("{} values for {} rows of shape {}", rows.x.size(), count, job::text_of(rows.row)));
+    const job::Shape output = job::output_shape(spec, rows.row);
+    if (output.size() != 1)
+      throw InvalidArgument(
+          fmt::format("the model makes {} of a row; accuracy needs one number a class", job::text_of(output)));
+    return guarded([&] {
+      const c10::InferenceMode without_gradients;
+      const std::vector<at::Tensor> parameters = parameters_on(spec, values, Arithmetic::float32, device_of(device, 0));
+      const at::Tensor found =
+          Model(spec, parameters).forward(rows_on(rows, parameters.front().device())).argmax(1).cpu();
+      std::int64_t right = 0;
+      for (std::int64_t row = 0; row < count; ++row)
+        right += found.const_data_ptr<std::int64_t>()[row] == rows.labels[static_cast<std::size_t>(row)] ? 1 : 0;
+      return static_cast<double>(right) / static_cast<double>(count);
+    });
+  }
+
+ private:
+  std::shared_ptr<device::Runtime> devices_;
+};
+
+}  // namespace
+}  // namespace plumbline::training
+
+PLUMBLINE_EXPORT plumbline::training::Training* plumbline_open_training() {
+  return new plumbline::training::TorchTraining;
+}
