@@ -18,7 +18,7 @@
 
 #include <fmt/format.h>
 
-#include "reference/bucketing/gradient_lists.hpp"
+#include "harness/bench/gradient_lists.hpp"
 #include "reference/bucketing/in_order.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/bucketing/rounds.hpp"

@@ -18,8 +18,8 @@
 #include <fmt/format.h>
 
 #include "benchmarks/device_timing.hpp"
+#include "harness/bench/gradient_lists.hpp"
 #include "harness/device/devices.hpp"
-#include "reference/bucketing/gradient_lists.hpp"
 #include "reference/comm/device_choice.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"

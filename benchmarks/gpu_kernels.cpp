@@ -18,7 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/device_timing.hpp"
-#include "reference/bucketing/gradient_lists.hpp"
+#include "harness/bench/gradient_lists.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/device/cuda_runtime.hpp"
 #include "reference/device/handles.hpp"

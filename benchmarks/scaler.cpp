@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "benchmarks/memory.hpp"
-#include "reference/bucketing/gradient_lists.hpp"
+#include "harness/bench/gradient_lists.hpp"
 #include "reference/comm/half.hpp"
 #include "reference/device/fold.hpp"
 #include "reference/device/scaled_copies_table.hpp"

@@ -6,7 +6,7 @@
 
 #include "conformance/support/component_tests.hpp"
 #include "conformance/support/in_process.hpp"
-#include "reference/bucketing/gradient_lists.hpp"
+#include "harness/bench/gradient_lists.hpp"
 
 namespace plumbline::conformance {
 

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "reference/bucketing/gradient_lists.hpp"
+#include "harness/bench/gradient_lists.hpp"
 
 namespace plumbline::conformance {
 

@@ -13,10 +13,10 @@
 
 #include "conformance/scaler/scaler_checks.hpp"
 #include "conformance/support/recording.hpp"
+#include "harness/cli/injection.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/half.hpp"
 #include "reference/scaler/fp16_optimizer.hpp"
-#include "reference/scaler/injection.hpp"
 
 namespace plumbline::conformance {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/cli/injection.hpp"
 #include "reference/scaler/dialects.hpp"
-#include "reference/scaler/injection.hpp"
 
 namespace plumbline::cli {
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/comm/cpu_features.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::gossip {
@@ -17,17 +18,11 @@ extern const TensorKernels avx2;
 extern const TensorKernels baseline;
 
 std::span<const TensorKernels* const> all_tensor_kernels() {
-  static const std::vector<const TensorKernels*> usable = [] {
-    std::vector<const TensorKernels*> list;
 #if defined(PLUMBLINE_HAS_X86_KERNELS)
-    // All that CMakeLists.txt lets the compiler use in each file.
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-      list.push_back(&avx512);
-    if (__builtin_cpu_supports("avx2")) list.push_back(&avx2);
+  static const auto usable = comm::usable_kernels(avx512, avx2, baseline, false);
+#else
+  static const std::vector<const TensorKernels*> usable{&baseline};
 #endif
-    list.push_back(&baseline);
-    return list;
-  }();
   return usable;
 }
 

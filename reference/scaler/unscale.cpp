@@ -17,19 +17,11 @@ extern const UnscaleKernels unscale_avx2;
 extern const UnscaleKernels unscale_baseline;
 
 std::span<const UnscaleKernels* const> unscale_kernels() {
-  static const std::vector<const UnscaleKernels*> usable = [] {
-    std::vector<const UnscaleKernels*> list;
 #if defined(PLUMBLINE_HAS_X86_KERNELS)
-    // All that CMakeLists.txt lets the compiler use in each file.
-    const bool has_halves = comm::has_f16c();
-    if (has_halves && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl"))
-      list.push_back(&unscale_avx512);
-    if (has_halves && __builtin_cpu_supports("avx2")) list.push_back(&unscale_avx2);
+  static const auto usable = comm::usable_kernels(unscale_avx512, unscale_avx2, unscale_baseline, true);
+#else
+  static const std::vector<const UnscaleKernels*> usable{&unscale_baseline};
 #endif
-    list.push_back(&unscale_baseline);
-    return list;
-  }();
   return usable;
 }
 

@@ -146,20 +146,4 @@ void DescriptionExchange::forget(int micro_batch) {
   if (metadata_ == Metadata::each) told_.erase(micro_batch);
 }
 
-ShapeMessages encode_as_colossalai(const TensorDescriptions& tensors) {
-  if (tensors.size() != 1)
-    throw InvalidArgument(fmt::format("shapes as ColossalAI tells them are of one tensor, got {}", to_string(tensors)));
-  (void)elements_of(tensors.front());
-  return {static_cast<std::int64_t>(tensors.front().shape.size()), tensors.front().shape};
-}
-
-TensorDescription decode_as_colossalai(const ShapeMessages& messages, comm::DType dtype) {
-  if (messages.dimensions != static_cast<std::int64_t>(messages.shape.size()))
-    throw InvalidArgument(fmt::format("shapes as ColossalAI tells them: {} dimensions were told, and {} follow",
-                                      messages.dimensions, messages.shape.size()));
-  TensorDescription tensor{dtype, messages.shape};
-  (void)elements_of(tensor);
-  return tensor;
-}
-
 }  // namespace plumbline::schedules

@@ -107,17 +107,4 @@ class DescriptionExchange {
   std::map<int, Told> told_;
 };
 
-/// ColossalAI's two messages, of one word and of as many as dimensions: 8 and 8 x dimensions bytes. No dtype and no
-/// count: the receiver takes the first from its own settings, and there is one tensor.
-struct ShapeMessages {
-  std::int64_t dimensions = 0;
-  std::vector<std::int64_t> shape;
-  bool operator==(const ShapeMessages&) const = default;
-  [[nodiscard]] std::size_t bytes() const { return sizeof(std::int64_t) * (1 + shape.size()); }
-};
-/// Throws InvalidArgument for other than one tensor.
-[[nodiscard]] ShapeMessages encode_as_colossalai(const TensorDescriptions& tensors);
-/// Throws InvalidArgument where the messages do not fit each other.
-[[nodiscard]] TensorDescription decode_as_colossalai(const ShapeMessages& messages, comm::DType dtype);
-
 }  // namespace plumbline::schedules

@@ -113,17 +113,5 @@ TEST(DescriptionExchange, RefusesWhatDoesNotFitItsMessage) {
               HasSubstr("micro-batch 1: f32[5,6,7] take 7 words, and a message of descriptions has 6"));
 }
 
-TEST(ShapesAsColossalAI, AreEightBytesAndEightADimension) {
-  const ShapeMessages messages = encode_as_colossalai({{DType::f16, {4, 5, 6}}});
-  EXPECT_EQ(messages, (ShapeMessages{3, {4, 5, 6}}));
-  EXPECT_EQ(messages.bytes(), 8u + 3 * 8u);
-  EXPECT_EQ(decode_as_colossalai(messages, DType::f16), (TensorDescription{DType::f16, {4, 5, 6}}));
-  EXPECT_EQ(encode_as_colossalai({{DType::f32, {}}}).bytes(), 8u);
-  EXPECT_THROW((void)encode_as_colossalai(kList), InvalidArgument);
-  EXPECT_THROW((void)encode_as_colossalai({}), InvalidArgument);
-  EXPECT_THROW((void)decode_as_colossalai({2, {4}}, DType::f32), InvalidArgument);
-  EXPECT_THROW((void)decode_as_colossalai({1, {-4}}, DType::f32), InvalidArgument);
-}
-
 }  // namespace
 }  // namespace plumbline::schedules

@@ -16,19 +16,11 @@ extern const Kernels avx2;
 extern const Kernels baseline;
 
 std::span<const Kernels* const> all_kernels() {
-  static const std::vector<const Kernels*> usable = [] {
-    std::vector<const Kernels*> list;
 #if defined(PLUMBLINE_HAS_X86_KERNELS)
-    // All that CMakeLists.txt lets the compiler use in each file.
-    const bool has_halves = has_f16c();
-    if (has_halves && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl"))
-      list.push_back(&avx512);
-    if (has_halves && __builtin_cpu_supports("avx2")) list.push_back(&avx2);
+  static const auto usable = usable_kernels(avx512, avx2, baseline, true);
+#else
+  static const std::vector<const Kernels*> usable{&baseline};
 #endif
-    list.push_back(&baseline);
-    return list;
-  }();
   return usable;
 }
 

@@ -1,5 +1,5 @@
 // Which decision is enough when, by runs on live ranks: an infinity anywhere, at every moment.
-#include "reference/scaler/injection.hpp"
+#include "harness/cli/injection.hpp"
 
 #include <cmath>
 #include <map>

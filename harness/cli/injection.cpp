@@ -1,4 +1,4 @@
-#include "reference/scaler/injection.hpp"
+#include "harness/cli/injection.hpp"
 
 #include <algorithm>
 #include <array>

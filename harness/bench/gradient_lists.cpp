@@ -1,4 +1,4 @@
-#include "reference/bucketing/gradient_lists.hpp"
+#include "harness/bench/gradient_lists.hpp"
 
 #include <array>
 
