@@ -39,13 +39,13 @@ TEST(Profiles, AreReadFromTheFile) {
 
 TEST(Profiles, RefuseWhatIsWrongAndSayWhere) {
   EXPECT_THAT(refusal("[[profile]\n"), HasSubstr("p.toml:1:"));
-  EXPECT_THAT(refusal("answer = 42\n"), HasSubstr("p.toml:1: unknown field 'answer'"));
+  EXPECT_THAT(refusal("answer = 42\n"), HasSubstr("p.toml:1:1: unknown field 'answer'"));
   EXPECT_THAT(refusal(""), HasSubstr("p.toml: no [[profile]] in it"));
-  EXPECT_THAT(refusal("profile = [1]\n"), HasSubstr("p.toml:1: a profile must be a table"));
+  EXPECT_THAT(refusal("profile = [1]\n"), HasSubstr("p.toml:1:12: 'profile' must be tables: [[profile]]"));
   EXPECT_THAT(refusal(row("title", "titel")),
               HasSubstr("p.toml:4:1: unknown field 'titel'; a profile has name, version"));
   EXPECT_THAT(refusal(row("title = \"moves data\"\n", "")), HasSubstr("a profile has no 'title'"));
-  EXPECT_THAT(refusal(row("\"0.1\"", "0.1")), HasSubstr("p.toml:3:11: 'version' must be a text"));
+  EXPECT_THAT(refusal(row("\"0.1\"", "0.1")), HasSubstr("p.toml:3:11: 'version' must be a text that is not empty"));
   EXPECT_THAT(refusal(row("[\"COLL\"]", "\"COLL\"")), HasSubstr("p.toml:5:12: 'prefixes' must be a list of texts"));
   EXPECT_THAT(refusal(row("\"COLL\"", "1")), HasSubstr("'prefixes' must be a list of texts"));
   EXPECT_THAT(refusal(row("[\"COLL\"]", "[]")), HasSubstr("a profile needs a prefix"));
