@@ -20,6 +20,7 @@
 
 #include "harness/bench/gradient_lists.hpp"
 #include "reference/bucketing/in_order.hpp"
+#include "reference/bucketing/quantile.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/bucketing/rounds.hpp"
 #include "reference/bucketing/tuning.hpp"
@@ -90,11 +91,6 @@ void measure(comm::Communicator& world, const Model& model, int rounds, double s
     if (world.rank() == 0 && round >= 0) found.rounds.push_back(one);
   }
   if (world.rank() == 0) found.limit_bytes = limit;
-}
-
-double median(std::vector<double> samples) {
-  std::ranges::sort(samples);
-  return samples[samples.size() / 2];
 }
 
 // Of the median: between the samples at n/2 -+ 1.96 sqrt(n)/2.

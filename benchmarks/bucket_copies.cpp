@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "reference/bucketing/quantile.hpp"
 #include "reference/bucketing/scaled_copy.hpp"
 
 namespace {
@@ -28,11 +29,6 @@ double seconds_of(const auto& body) {
   const auto begin = std::chrono::steady_clock::now();
   body();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double median(std::vector<double> samples) {
-  std::ranges::sort(samples);
-  return samples[samples.size() / 2];
 }
 
 void measure(const Kind& kind, std::int64_t bytes, int rounds) {

@@ -32,7 +32,7 @@ using plumbline::InvalidArgument;
 using plumbline::RuntimeFailure;
 using plumbline::bench::give;
 using plumbline::bench::is_answer;
-using plumbline::bench::median;
+using plumbline::median;
 using plumbline::bench::Memory;
 using plumbline::bench::StreamTimer;
 using plumbline::comm::Buffer;

@@ -1,20 +1,13 @@
 // benchmarks/device_timing.hpp: how long a device is at what is put into a stream.
 #pragma once
 
-#include <algorithm>
 #include <memory>
 #include <vector>
 
+#include "reference/bucketing/quantile.hpp"
 #include "reference/device/handles.hpp"
 
 namespace plumbline::bench {
-
-/// The middle one; of an even number the upper one of the two. There is one sample at least.
-[[nodiscard]] inline double median(std::vector<double> samples) {
-  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
-  std::ranges::nth_element(samples, middle);
-  return *middle;
-}
 
 /// The time between two events of a stream, which must outlive it.
 class StreamTimer {

@@ -29,7 +29,7 @@
 
 namespace {
 
-using plumbline::bench::median;
+using plumbline::median;
 using plumbline::bench::StreamTimer;
 using plumbline::comm::Buffer;
 using plumbline::comm::Device;

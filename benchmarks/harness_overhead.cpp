@@ -15,6 +15,7 @@
 #include "harness/arms/arms.hpp"
 #include "harness/launch/flight.hpp"
 #include "harness/launch/process.hpp"
+#include "reference/bucketing/quantile.hpp"
 #include "reference/comm/local.hpp"
 
 namespace {
@@ -24,11 +25,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kRounds = 101;
 constexpr int kCalls = 2000;
-
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
-}
 
 struct Kind {
   const char* name;

@@ -25,6 +25,7 @@
 #include "harness/record/summary.hpp"
 #include "harness/subject/modules.hpp"
 #include "harness/suite/plan.hpp"
+#include "reference/bucketing/quantile.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/nearest_name.hpp"
 
@@ -77,14 +78,6 @@ std::string size_text(std::int64_t bytes) {
   if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return fmt::format("{}Mi", bytes >> 20);
   if (bytes >= 1 << 10 && bytes % (1 << 10) == 0) return fmt::format("{}Ki", bytes >> 10);
   return std::to_string(bytes);
-}
-
-double quantile(std::vector<double> samples, double share) {
-  std::ranges::sort(samples);
-  const double place = share * static_cast<double>(samples.size() - 1);
-  const auto low = static_cast<std::size_t>(place);
-  const auto high = std::min(low + 1, samples.size() - 1);
-  return samples[low] + (samples[high] - samples[low]) * (place - static_cast<double>(low));
 }
 
 class BenchRun {

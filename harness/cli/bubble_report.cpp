@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "reference/bucketing/quantile.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -69,7 +70,7 @@ Centre centre_of(std::vector<double> samples) {
   if (samples.empty()) throw InvalidArgument("median: there are no samples");
   std::ranges::sort(samples);
   const std::size_t count = samples.size();
-  const double median = (samples[(count - 1) / 2] + samples[count / 2]) / 2;
+  const double middle = median(samples);
   // How many of the samples are below the median of all is binomial: `left` of them, or as many above, are no more likely
   // than 2.5 in 100 to be all that there are.
   // Terms by their logarithms: the first ones of many samples are less than a number can be.
@@ -82,7 +83,7 @@ Centre centre_of(std::vector<double> samples) {
     outside += term;
     left = next + 1;
   }
-  return {median, samples[left], samples[count - 1 - left], 1 - 2 * outside};
+  return {middle, samples[left], samples[count - 1 - left], 1 - 2 * outside};
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "harness/cli/mann_whitney.hpp"
+#include "reference/bucketing/quantile.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -19,9 +20,7 @@ using DrawnRounds = std::span<const std::size_t>;
 double median_of_rounds(const std::vector<double>& samples, DrawnRounds rounds) {
   std::vector<double> drawn;
   for (const std::size_t round : rounds) drawn.push_back(samples[round]);
-  const auto middle = drawn.begin() + static_cast<std::ptrdiff_t>(drawn.size() / 2);
-  std::ranges::nth_element(drawn, middle);
-  return *middle;
+  return median(std::move(drawn));
 }
 
 std::vector<std::size_t> one_by_one(std::size_t rounds) {

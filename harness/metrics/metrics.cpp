@@ -8,6 +8,7 @@
 #include <prometheus/text_serializer.h>
 
 #include "harness/record/summary.hpp"
+#include "reference/bucketing/quantile.hpp"
 
 namespace plumbline::metrics {
 namespace {
@@ -24,12 +25,6 @@ class Exposition {
  private:
   prometheus::Registry registry_{prometheus::Registry::InsertBehavior::Merge};
 };
-
-double median(std::vector<double> samples) {
-  std::ranges::sort(samples);
-  const std::size_t half = samples.size() / 2;
-  return samples.empty() ? 0 : samples.size() % 2 == 1 ? samples[half] : (samples[half - 1] + samples[half]) / 2;
-}
 
 // What a sample is counted under, beside what it is of.
 Labels labels_of_case(const record::Result& result) {
@@ -96,7 +91,7 @@ void add_measurements(const record::Run& run, const Labels& common, Exposition& 
     if (measurement.labels.contains("rank") && !every_rank) continue;  // as many series as ranks
     const Labels labels = joined(joined({{"benchmark", measurement.benchmark}}, measurement.labels), common);
     exposition.set("plumbline_benchmark_" + measurement.unit, "Median of the repetitions, the slowest rank of each.",
-                   labels, median(measurement.samples));
+                   labels, measurement.samples.empty() ? 0 : median(measurement.samples));
     for (const auto& [name, value] : measurement.derived)
       exposition.set("plumbline_benchmark_" + name, "Derived from the median.", labels, value);
   }

@@ -10,6 +10,7 @@
 
 #include "reference/bucketing/in_order.hpp"
 #include "reference/bucketing/known_values.hpp"
+#include "reference/bucketing/quantile.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/bucketing/rounds.hpp"
 #include "reference/comm/errors.hpp"
@@ -98,11 +99,6 @@ void require_right(const TuningOptions& options, std::span<const Gradient> gradi
   for (const Gradient& gradient : gradients)
     if (options.checked && (gradient.dtype != comm::DType::f32 || gradient.numbers != 1))
       throw InvalidArgument(fmt::format("a gradient of {}; sums of f32 are checked", comm::name_of(gradient.dtype)));
-}
-
-double quantile(std::vector<double> samples, double share) {
-  std::ranges::sort(samples);
-  return samples[static_cast<std::size_t>(share * static_cast<double>(samples.size() - 1) + 0.5)];
 }
 
 }  // namespace

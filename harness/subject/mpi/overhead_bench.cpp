@@ -13,16 +13,12 @@
 #include <mpi.h>
 
 #include "harness/subject/modules.hpp"
+#include "reference/bucketing/quantile.hpp"
 
 namespace {
 
 using namespace plumbline;
 using namespace plumbline::comm;
-
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
-}
 
 /// Microseconds a call of the slowest rank.
 template <class Body>
