@@ -10,6 +10,7 @@
 #include "harness/cli/cases.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/mutants/evidence.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "harness/record/file.hpp"
 #include "harness/record/summary.hpp"
@@ -113,7 +114,7 @@ void print_requirement(const suite::Suite& suite, const suite::Requirement& row)
   fmt::print("  cited as   {}\n", row.citation());
   for (const std::string& source : row.sources) print_source(suite, source);
   if (!row.needs.empty()) fmt::print("  needs      {}\n", fmt::join(row.needs, ", "));
-  for (const std::string& check : row.checks) print_check(suite, check);
+  for (const std::string& check : mutants::checks_of(suite, row)) print_check(suite, check);
   for (const mutants::Mutant& mutant : mutants::all_mutants())
     if (mutant.violates == row.id) print_mutant(mutant);
   std::string profiles;

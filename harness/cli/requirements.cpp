@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/program.hpp"
+#include "harness/mutants/evidence.hpp"
 #include "harness/subject/known_subjects.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -32,7 +33,7 @@ void print_table(const std::vector<const suite::Requirement*>& rows) {
   fmt::print("{} requirements\n", rows.size());
 }
 
-void print_json(const std::vector<const suite::Requirement*>& rows) {
+void print_json(const suite::Suite& suite, const std::vector<const suite::Requirement*>& rows) {
   nlohmann::json list = nlohmann::json::array();
   for (const suite::Requirement* row : rows)
     list.push_back({{"id", row->id},
@@ -42,18 +43,19 @@ void print_json(const std::vector<const suite::Requirement*>& rows) {
                     {"since", row->since},
                     {"text", row->text},
                     {"source", row->sources},
-                    {"checks", row->checks},
-                    {"mutants", row->mutants},
+                    {"checks", mutants::checks_of(suite, *row)},
+                    {"mutants", mutants::mutants_of(*row)},
                     {"needs", row->needs},
                     {"tags", row->tags}});
   fmt::print("{}\n", list.dump(2));
 }
 
-void print_markdown(const std::vector<const suite::Requirement*>& rows) {
+void print_markdown(const suite::Suite& suite, const std::vector<const suite::Requirement*>& rows) {
   fmt::print("| id | level | requirement | checks | mutants | source |\n| --- | --- | --- | --- | --- | --- |\n");
   for (const suite::Requirement* row : rows)
     fmt::print("| {} | {} | {} | {} | {} | {} |\n", row->id, suite::name_of(row->level), row->text,
-               fmt::join(row->checks, ", "), fmt::join(row->mutants, ", "), fmt::join(row->sources, ", "));
+               fmt::join(mutants::checks_of(suite, *row), ", "), fmt::join(mutants::mutants_of(*row), ", "),
+               fmt::join(row->sources, ", "));
 }
 
 // What each row rests on: the checks that verify it, their cases and world sizes, the mutants that show them at work.
@@ -62,20 +64,22 @@ int print_coverage(const suite::Suite& suite, const std::vector<const suite::Req
   fmt::print("{:<11} {:<6} {:>6} {:>6} {:>7}  {}\n", "requirement", "level", "checks", "cases", "mutants",
              "world sizes");
   std::size_t with_mutant = 0;
+  std::vector<std::string> problems = suite.problems();
   for (const suite::Requirement* row : rows) {
+    const std::vector<std::string> checks = mutants::checks_of(suite, *row), proofs = mutants::mutants_of(*row);
     int cases = 0;
     std::set<int> worlds;
     for (const suite::Case& one : suite.cases())
-      if (std::ranges::count(row->checks, one.check->id) > 0) {
+      if (std::ranges::count(checks, one.check->id) > 0) {
         ++cases;
         if (one.check->door == suite::Door::backend) worlds.insert(one.world());
       }
-    with_mutant += !row->mutants.empty();
-    fmt::print("{:<11} {:<6} {:>6} {:>6} {:>7}  {}\n", row->id, suite::name_of(row->level), row->checks.size(), cases,
-               row->mutants.size(), worlds.empty() ? "adapter" : fmt::format("{}", fmt::join(worlds, " ")));
+    with_mutant += proofs.empty() ? 0 : 1;
+    if (proofs.empty()) problems.push_back(fmt::format("{} has no mutant", row->id));
+    fmt::print("{:<11} {:<6} {:>6} {:>6} {:>7}  {}\n", row->id, suite::name_of(row->level), checks.size(), cases,
+               proofs.size(), worlds.empty() ? "adapter" : fmt::format("{}", fmt::join(worlds, " ")));
   }
   fmt::print("{} requirements, {} of them with a mutant that violates them\n", rows.size(), with_mutant);
-  std::vector<std::string> problems = suite.problems();
   for (std::string& dead : suite::dead_checks(suite, subject::known_subjects())) problems.push_back(std::move(dead));
   for (const std::string& problem : problems) fmt::print("problem: {}\n", problem);
   return problems.empty() ? 0 : 1;
@@ -98,9 +102,9 @@ Command add_requirements(CLI::App& app, const Program& program) {
     if (options->format == "table")
       print_table(rows);
     else if (options->format == "json")
-      print_json(rows);
+      print_json(program.suite(), rows);
     else if (options->format == "md")
-      print_markdown(rows);
+      print_markdown(program.suite(), rows);
     else
       throw InvalidArgument(fmt::format("--format '{}'; it is table, json or md", options->format));
     return 0;

@@ -210,11 +210,17 @@ TEST(Suite, SaysWhatIsInconsistent) {
   idle->add({.id = "toys.idle", .axes = {worlds({1})}, .body = [](Context&) {}});
   EXPECT_THAT(idle->problems(), Contains(HasSubstr("toys.idle")));
   auto unproved = toys();
-  std::string row(kRows);
-  row.replace(row.find("mutants = [\"toy.brittle\"]"), 25, "mutants = []");
-  unproved->requirements = {};
-  unproved->requirements.add_toml(row, "toys.toml");
-  EXPECT_THAT(unproved->problems(), Contains("TOY-001 has no mutant"));
+  unproved->requirements.add_toml(R"(component = "toys"
+since = "0.1"
+[[requirement]]
+id = "TOY-003"
+level = "may"
+text = "A toy sings."
+source = ["nobody"]
+)",
+                                  "more.toml");
+  EXPECT_THAT(unproved->problems(), ElementsAre("TOY-003 has no check"));
+  EXPECT_EQ(unproved->requirements.find("TOY-003")->since, "0.1");
 }
 
 TEST(Requirements, RefuseWhatIsWrongAndSayWhere) {

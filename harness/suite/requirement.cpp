@@ -34,11 +34,11 @@ Level level_of(const TomlRow& row) {
   row.refuse("level", fmt::format("level '{}'; it is must, should or may", name));
 }
 
-Requirement requirement_of(const TomlRow& row, const std::string& component) {
+Requirement requirement_of(const TomlRow& row, const TomlRow& file) {
   Requirement requirement{.id = row.text("id"),
-                          .component = component,
+                          .component = file.text("component"),
                           .level = level_of(row),
-                          .since = row.text("since"),
+                          .since = row.has("since") ? row.text("since") : file.text("since"),
                           .text = row.text("text"),
                           .sources = list_if_any(row, "source"),
                           .checks = list_if_any(row, "checks"),
@@ -79,13 +79,13 @@ std::string_view id_of_citation(std::string_view citation) { return citation.sub
 
 void RequirementTable::add_toml(std::string_view text, std::string_view origin) {
   const toml::table file = parse_toml(text, origin);
-  const std::string component = TomlRow(file, origin, "a file of requirements", {"component", "requirement"}).text("component");
+  const TomlRow all(file, origin, "a file of requirements", {"component", "since", "requirement"});
   const auto tables = tables_of(file, "requirement", origin);
   if (tables.empty()) refuse_at(origin, file.source(), "no [[requirement]] in it");
   for (const toml::table* table : tables) {
     const TomlRow row(*table, origin, "a requirement",
                       {"id", "level", "since", "text", "source", "checks", "mutants", "needs", "tags"});
-    Requirement requirement = requirement_of(row, component);
+    Requirement requirement = requirement_of(row, all);
     const std::string id = requirement.id;
     if (!rows_.emplace(id, std::move(requirement)).second) row.refuse(fmt::format("id '{}' is used twice", id));
   }
