@@ -55,10 +55,10 @@ std::size_t rounds_of_limits(std::span<const BucketTime> times) {
 }
 
 std::int64_t fastest_of(std::span<const BucketTime> times, DrawnRounds rounds) {
-  return std::ranges::min_element(
-             times, {},
-             [&](const BucketTime& time) { return std::pair(median_of_rounds(time.samples, rounds), time.limit_bytes); })
-      ->limit_bytes;
+  const auto key = [&](const BucketTime& time) {
+    return std::pair(median_of_rounds(time.samples, rounds), time.limit_bytes);
+  };
+  return std::ranges::min_element(times, {}, key)->limit_bytes;
 }
 
 // Sizes in their order.
@@ -107,7 +107,8 @@ Crossover pays_up_to(std::span<const FusionTime> times) {
                                         time.bytes, time.fused.size(), time.separate.size(), rounds));
   std::vector<FusionTime> sorted(times.begin(), times.end());
   std::ranges::sort(sorted, {}, &FusionTime::bytes);
-  const auto [low, high] = interval_of_resamples(rounds, [&](DrawnRounds drawn) { return largest_that_pays(sorted, drawn); });
+  const auto [low, high] =
+      interval_of_resamples(rounds, [&](DrawnRounds drawn) { return largest_that_pays(sorted, drawn); });
   return {.bytes = largest_that_pays(sorted, one_by_one(rounds)), .low = low, .high = high};
 }
 

@@ -9,7 +9,9 @@ namespace {
 
 using bucketing::BucketTime;
 
-BucketTime timed(std::int64_t limit, std::vector<double> samples) { return bucketing::time_of(limit, std::move(samples)); }
+BucketTime timed(std::int64_t limit, std::vector<double> samples) {
+  return bucketing::time_of(limit, std::move(samples));
+}
 
 TEST(Crossover, TheBestSizeIsTheFastestByMediansAndItsIntervalWhatTheRoundsDoNotTellApart) {
   const std::vector<BucketTime> clear{timed(0, {9, 9, 9}), timed(10, {1, 2, 1}), timed(20, {5, 6, 7})};

@@ -42,8 +42,8 @@ struct Colour {
                                           const std::string& title = "", const std::string& definitions = "") {
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
-      "font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\">\n{2}{3}<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{4}"
-      "</svg>\n",
+      "font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\">\n{2}{3}<rect width=\"100%\" height=\"100%\" "
+      "fill=\"#fff\"/>\n{4}</svg>\n",
       width, height, title.empty() ? "" : "<title>" + svg_escaped(title) + "</title>\n",
       definitions.empty() ? "" : "<defs>" + definitions + "</defs>\n", body);
 }
@@ -60,8 +60,8 @@ struct Colour {
 [[nodiscard]] inline std::string svg_rectangle(double x, double y, double width, double height,
                                                const std::string& fill, const std::string& title = "",
                                                const std::string& more = "") {
-  return fmt::format("<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\"{}{}\n", x, y, width, height,
-                     fill, more, title.empty() ? "/>" : "><title>" + svg_escaped(title) + "</title></rect>");
+  return fmt::format("<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\"{}{}\n", x, y,
+                     width, height, fill, more, title.empty() ? "/>" : "><title>" + svg_escaped(title) + "</title></rect>");
 }
 
 }  // namespace plumbline::cli
