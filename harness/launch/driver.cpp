@@ -552,7 +552,9 @@ class Driver {
     if (type == "ready") return group.ready(event.connection, message);
     if (type == "cannot_start") {
       const std::string why = message.at("message");
-      if (message.value("usage", false)) throw InvalidArgument(why);
+      const bool usage = message.value("usage", false);
+      if (usage && attached()) group.end_with(server_, 2);
+      if (usage) throw InvalidArgument(why);
       throw subject::NotAvailable(why);
     }
     if (!slot.running || slot.group.get() != &group || message.value("run", std::uint64_t{0}) != slot.running->run)
