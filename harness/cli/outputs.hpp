@@ -38,13 +38,16 @@ class UnfinishedReports {
   /// Writes them in place of those of an earlier run, unless another run is writing in the folder. Throws RuntimeFailure where
   /// they cannot be written; then those of the earlier run are gone.
   UnfinishedReports(std::filesystem::path folder, record::Header header);
-  /// Has them say why the run ended, if they still are those of the constructor.
+  /// Has them count the cases of the plan that the header has.
+  void planned(record::Header header);
+  /// Has them say why the run ended.
   void failed(const std::string& why);
 
  private:
+  void rewrite();  // if they still are those that this object wrote
   std::filesystem::path folder_;
   record::Run run_;
-  std::string written_;  // junit.xml; empty: another run's is there
+  std::string written_;  // junit.xml, the last; empty: another run's is there
 };
 
 /// Runs `body` with reports that say that the run has not finished, from before it on, and why where it throws. `header` needs
