@@ -34,6 +34,7 @@
 #include "harness/suite/eligibility.hpp"
 #include "harness/suite/job_error.hpp"
 #include "harness/suite/machine_error.hpp"
+#include "harness/suite/skipped.hpp"
 #include "harness/worker/collector.hpp"
 #include "harness/worker/crash.hpp"
 #include "harness/worker/program_task.hpp"
@@ -426,6 +427,9 @@ class Worker {
     } catch (const suite::UnclaimedQuestion& question) {
       result.verdict = Verdict::skip;
       if (collector.failures().empty()) result.failures.push_back(failure("", question.what));
+    } catch (const suite::Skipped& skipped) {
+      result.verdict = Verdict::skip;
+      if (collector.failures().empty()) result.failures.push_back(failure("", skipped.what));
     } catch (const suite::UnaskedQuestion& question) {
       result.verdict = Verdict::missing;
       if (collector.failures().empty()) result.failures.push_back(failure("", question.what));
