@@ -88,8 +88,10 @@ suite::OptionValues options_in(const Arguments& fields, const std::vector<std::s
     if (const auto entry = table.find(operation); entry != table.end())
       if (auto assumed = entry->second.row.assumed_options(); !assumed.empty()) options[operation] = std::move(assumed);
   using ByArgument = std::map<std::string, std::vector<std::string>>;
-  for (const auto& [operation, arguments] : fields.get<std::map<std::string, ByArgument>>("options", {}))
-    for (const auto& [argument, values] : arguments) options[operation][argument] = {values.begin(), values.end()};
+  for (const auto& [operation, arguments] : fields.get<std::map<std::string, ByArgument>>("options", {})) {
+    auto& named = options[operation];
+    for (const auto& [argument, values] : arguments) named[argument] = {values.begin(), values.end()};
+  }
   return options;
 }
 

@@ -218,7 +218,8 @@ TEST(OpenAdapter, NamesWhatAGreetingMisspells) {
           R"(echo '{"id":1,"result":{"protocol":1,"name":"n","version":"1","ops":[)" + ops + "]" + fields + "}}'",
           kPatient);
     });
-    return words.substr(std::min(words.size(), words.find("hello: ")));
+    const std::size_t hello = words.find("hello: ");
+    return hello == std::string::npos ? words : words.substr(hello);
   };
   EXPECT_EQ(words_of(R"("schedules.genrate")", ""),
             "hello: there is no operation 'schedules.genrate'; did you mean schedules.generate?");
