@@ -596,8 +596,7 @@ class Commands(unittest.TestCase):
         ends = [("check --adapter /nonexistent", 3, "the run failed: "), ("check --filter nope", 2, "the run failed: --filter 'nope'"),
                 ("check --backend mpi --control-address nowhere" if "mpi" in MODULES else "check --backend nope", None, "the run failed: "),
                 ("bench --device emulated:7", None, "the run failed: "),
-                ("check --backend local --filter collectives.barrier* --budget 0.001", 3,
-                 "the budget of 0.001 s is spent before any case has run; 12 of 12 planned cases have no result")]
+                ("check --budget 0.001 --filter collectives.barrier*", 3, "the budget of 0.001 s is spent before any case has run; ")]
         for command, status, words in ends:
             for folder in ("out", "fresh"):
                 with self.subTest(command, folder=folder):
@@ -606,6 +605,8 @@ class Commands(unittest.TestCase):
                     ended = self.run_plumbline(*command.split(), "--out", folder)
                     self.assertIn(ended, (2, 3) if status is None else (status,), self.done.stderr)
                     unfinished(words, folder)
+        (message,), _ = self.said("fresh")
+        self.assertRegex(message, r"; ([1-9]\d*) of \1 planned cases have no result")
         finished()
         with subprocess.Popen([PLUMBLINE, "check", "--out", "out"], cwd=self.folder, stdout=subprocess.DEVNULL) as process:
             for _ in range(600):
