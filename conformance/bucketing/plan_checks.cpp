@@ -683,6 +683,14 @@ const std::vector<BadQuestion>& bad_plans() {
   return list;
 }
 
+// Those that are read by a convention.
+suite::Axis bad_plans_of(const std::string& convention) {
+  suite::Axis axis{"fault", {}};
+  for (const BadQuestion& bad : bad_plans())
+    if (bad.op == kRead && bad.args.at("convention") == convention) axis.values.push_back(bad.fault);
+  return axis;
+}
+
 void refuses_bad_plans(Context& context) { report_words(problem_of_bad_question(context, bad_plans())); }
 
 template <class Map>
@@ -716,11 +724,9 @@ void add_bucket_plan_checks(suite::Suite& suite) {
       exposed_by_recurrence);
   add("equal_buckets", "BUCKET-035@5422", {kEqual}, {"bound", {"communication", "backward"}}, equal_buckets);
   add("bad_plans", "BUCKET-036@1c36", {kCheck}, faults_of(bad_plans(), {kCheck}), refuses_bad_plans);
-  add("bad_torch_plans", "BUCKET-036@1c36", {kRead},
-      {"fault", {"sizes_of_another_model", "number_of_another_model"}}, refuses_bad_plans, "torch");
-  add("bad_megatron_plans", "BUCKET-036@1c36", {kRead}, {"fault", {"layout_of_another_model"}}, refuses_bad_plans,
-      "megatron");
-  add("bad_paddle_plans", "BUCKET-036@1c36", {kRead}, {"fault", {"group_of_another_model"}}, refuses_bad_plans, "paddle");
+  for (const char* convention : {"torch", "megatron", "paddle"})
+    add(fmt::format("bad_{}_plans", convention).c_str(), "BUCKET-036@1c36", {kRead}, bad_plans_of(convention),
+        refuses_bad_plans, convention);
   add("bad_times", "BUCKET-037@5342", {kExposed, kEqual}, faults_of(bad_plans(), {kExposed, kEqual}),
       refuses_bad_plans, "plumbline", operation_of_fault(bad_plans()));
 }

@@ -42,6 +42,13 @@ TEST_P(EveryCheck, PassesOnTheLocalBackend) {
 INSTANTIATE_TEST_SUITE_P(WorldSizes, EveryCheck, testing::Values(1, 2, 3, 4),
                          [](const auto& info) { return std::to_string(info.param) + "Ranks"; });
 
+TEST(AdapterChecks, PassOnTheReference) {
+  for (const suite::Case& one : suite_under_test().cases())
+    if (one.check->door == suite::Door::adapter && !is_largest(one)) {
+      EXPECT_THAT(run_in_process(one, reference_adapter()), testing::IsEmpty()) << one.id();
+    }
+}
+
 // ---- a backend with few dtypes ----
 
 /// Claims one dtype, and refuses the others.
@@ -88,6 +95,16 @@ TEST_P(EveryDType, IsEnoughForABackend) {
 
 INSTANTIATE_TEST_SUITE_P(DTypes, EveryDType, testing::ValuesIn(comm::kAllDTypes),
                          [](const auto& info) { return std::string(name_of(info.param)); });
+
+// What cannot be judged is no pass.
+TEST(OneDTypeAlone, IsTooLittleForChecksOfTwo) {
+  const auto wrap = [](std::unique_ptr<comm::Communicator> inner) -> std::unique_ptr<comm::Communicator> {
+    return std::make_unique<OneDType>(std::move(inner), comm::DType::f32);
+  };
+  const suite::Case& one = case_named(suite_under_test(), "collectives.misuse.detected[difference=dtype,world=2]");
+  EXPECT_THAT(reason_to_skip(one, wrap), testing::HasSubstr("needs two dtypes"));
+  EXPECT_EQ(reason_to_skip(one), "");
+}
 
 // ---- answers of adapters ----
 

@@ -7,6 +7,7 @@
 
 #include "conformance/collectives/collectives_checks.hpp"
 #include "conformance/collectives/trials.hpp"
+#include "harness/suite/skipped.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {
@@ -71,10 +72,14 @@ void expect_words(const std::string& message, const std::vector<std::string>& wo
   for (const std::string& word : words) EXPECT_TRUE(has_word(message, word)) << "no '" << word << "' in: " << message;
 }
 
+void require_two(const std::vector<DType>& dtypes) {
+  if (dtypes.size() < 2) throw suite::Skipped{"needs two dtypes, which the subject does not claim"};
+}
+
 void detected(Context& context) {
   const std::string& difference = context.parameters().text("difference");
   const std::vector<DType> dtypes = two_dtypes(context.capabilities());
-  if (difference == "dtype" && dtypes.size() < 2) return;
+  if (difference == "dtype") require_two(dtypes);
   const auto victim = context.world().duplicate();
   Disagreement one = disagreement_of(difference, dtypes);
   const Exercise exercise(*victim, context.rank() == kDeviant ? one.deviant : one.usual);
@@ -88,7 +93,7 @@ void detected(Context& context) {
 void messages(Context& context) {
   const bool by_count = context.parameters().text("difference") == "count";
   const std::vector<DType> dtypes = two_dtypes(context.capabilities());
-  if (!by_count && dtypes.size() < 2) return;
+  if (!by_count) require_two(dtypes);
   const auto victim = context.world().duplicate();
   if (context.rank() == 0) {
     const GuardedInput sent(dtypes[0], std::vector(5 * size_of(dtypes[0]), std::byte{3}));

@@ -19,7 +19,7 @@ using testing::IsEmpty;
 
 TEST(GossipChecks, PassOnTheReference) {
   for (const suite::Case& one : suite_under_test().cases())
-    if (one.check->door == suite::Door::adapter) {
+    if (one.check->door == suite::Door::adapter && !is_largest(one)) {
       EXPECT_THAT(run_in_process(one, reference_adapter()), IsEmpty()) << one.id();
     }
 }

@@ -22,6 +22,7 @@ namespace {
 
 TEST(RaceChecks, PassOnTheReference) {
   for (const suite::Case& one : suite_under_test().cases()) {
+    if (is_largest(one)) continue;
     const auto failures =
         one.check->door == suite::Door::adapter ? run_in_process(one, reference_adapter()) : run_in_process(one);
     EXPECT_THAT(failures, testing::IsEmpty()) << one.id();

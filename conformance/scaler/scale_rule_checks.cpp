@@ -364,7 +364,7 @@ void add_scale_rule_checks(suite::Suite& suite) {
                                  "minimum_above", "backoff_one",   "backoff_zero"};
   for (const std::string convention : {"megatron", "colossalai"}) {
     if (convention == "colossalai") wrong.insert(wrong.end(), {"maximum_below", "maximum_one"});
-    add(convention, "rule_is_refused", "SCALER-036@faf0", {{"what", wrong}},
+    add(convention, "rule_is_refused", "SCALER-036@8627", {{"what", wrong}},
         [convention](Context& context) { rule_is_refused(context, convention); });
   }
   std::vector<std::string> none{"nothing",         "minimum_vanishes", "scale_infinite",  "scale_overflows",

@@ -739,7 +739,7 @@ void add_plan_size_checks(suite::Suite& suite) {
   add({"schedules.pipeline_layout", "SCHED-103@540b", stages, laid_out, "megatron"});
   add({"schedules.partition_counted", "SCHED-106@5812", stages, counted_ends("plumbline")});
   add({"schedules.partition_counted", "SCHED-105@cb2b", stages, counted_ends("megatron"), "megatron"});
-  add({"schedules.partition_measured", "SCHED-107@0803", {30, 487, 2050}, measured_blocks});
+  add({"schedules.partition_measured", "SCHED-107@0803", {30, 487, 10'007}, measured_blocks});
   add({"schedules.count_layer_params", "SCHED-012@dab7", {8, 100, 1001, 10'000}, counted_layers});
   add({"schedules.stage_to_rank", "SCHED-113@3d64", stages, {}, "plumbline", "", {}, {}, placed_stages("plumbline")});
   add({"schedules.stage_to_rank", "SCHED-028@1cb6", stages, {}, "torch", "", {}, {}, placed_stages("torch")});

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "conformance/slowmo/rounding.hpp"
 #include "conformance/slowmo/slowmo_checks.hpp"
 #include "conformance/support/asking.hpp"
 #include "conformance/support/recorded.hpp"
@@ -19,112 +20,6 @@ using suite::Door;
 
 namespace {
 
-// ---- how far apart two right runs may be ----
-
-// The recorded kernels round every product and every sum on its own; those with a fused multiply-add round both at once. What a
-// step of such operations may add between the two is carried from step to step: of a product u times its size, of a result 2u.
-struct Sizes {
-  double gradients = 0, parameters = 0, momentum = 0;  // the largest of a run
-};
-
-double largest(const json& values) {
-  double most = 0;
-  for (const json& value : values) most = std::max(most, std::abs(value.get<double>()));
-  return most;
-}
-
-Sizes sizes_of(const json& args, const json& steps) {
-  Sizes sizes;
-  const auto include = [](double& most, const json& row, const char* field) {
-    if (row.contains(field)) most = std::max(most, largest(row[field]));
-  };
-  for (const json& rank : args["ranks"]) include(sizes.parameters, rank, "init_params");
-  for (const json& step : args["steps"])
-    for (const json& rank : step)
-      for (const char* field : {"grads", "grads_local"}) include(sizes.gradients, rank, field);
-  for (const json& step : steps)
-    for (const json& row : step) {
-      for (const char* field : {"params", "fp32"}) include(sizes.parameters, row, field);
-      if (!row.contains("slow")) continue;
-      include(sizes.parameters, row["slow"], "old_params");
-      include(sizes.momentum, row["slow"], "momentum");
-    }
-  return sizes;
-}
-
-struct Distances {
-  double parameters = 0, old = 0, slow = 0, weight = 0;
-  double copied = 0;  // what is moved and not computed
-};
-
-// Of one element, whichever it is, after each step of a run.
-class Rounding {
- public:
-  /// `half` is the rounding of parameters that are kept as halves: 0 unless one of them may round the other way.
-  Rounding(const json& args, const Sizes& sizes, double unit, double half)
-      : args_(args), sizes_(sizes), unit_(unit), half_(half), ranks_(args["world_size"].get<double>()) {
-    momentum_ = args["optimizer"].value("momentum", 0.0);
-    decay_ = args["optimizer"].value("weight_decay", 0.0);
-  }
-
-  const Distances& after(std::size_t step) {
-    const bool begins = step == 0 || args_.value("resume_at", SIZE_MAX) == step;
-    if (begins) first_ = step, far_.slow = 0;
-    const auto [least, most] = rates(step);
-    optimize(most);
-    // Slow buffers begin with the parameters after the first step, or before it with the initial ones, which are given.
-    if (begins) far_.old = args_.value("init_first", false) ? 0 : far_.parameters;
-    average();
-    if (least > 0 && (step - first_ + 1) % args_["slowmo_frequency"].get<std::size_t>() == 0) step_slowly(least, most);
-    return far_;
-  }
-
- private:
-  [[nodiscard]] std::pair<double, double> rates(std::size_t step) const {
-    std::vector<double> rates{args_["optimizer"]["lr"].get<double>()};
-    if (args_.contains("lrs")) rates = {args_["lrs"][step].get<double>()};
-    if (args_.contains("groups")) rates = args_["groups"]["lrs"].get<std::vector<double>>();
-    return {std::ranges::min(rates), std::ranges::max(rates)};
-  }
-
-  void optimize(double rate) {
-    const double gradient = sizes_.gradients + decay_ * sizes_.parameters;
-    const double of_gradient = 2 * (ranks_ + 1) * unit_ * gradient + decay_ * far_.parameters;
-    buffer_size_ = momentum_ * buffer_size_ + gradient;
-    buffer_ = momentum_ * buffer_ + of_gradient + 3 * unit_ * buffer_size_;
-    // Nesterov's update is the gradient and the buffer once more.
-    const double update = gradient + momentum_ * buffer_size_;
-    far_.parameters += rate * (of_gradient + buffer_) + 3 * unit_ * (rate * update + sizes_.parameters);
-  }
-
-  // A mean of at most all ranks, or a mix: a division and an addition a rank, numerators to quotients and back.
-  void average() {
-    constexpr double others = 6;
-    far_.parameters += 2 * (ranks_ + others) * (unit_ + half_) * sizes_.parameters;
-    far_.weight += 2 * (ranks_ + others) * unit_ * ranks_;
-  }
-
-  // m = beta m - p / lr + old / lr; old = old - lr slow_lr m; p = old.
-  void step_slowly(double least, double most) {
-    const auto beta = args_["slowmo_momentum"].get<double>(), rate = args_["slowmo_lr"].get<double>();
-    const double carried = beta * far_.slow;
-    const double rounded = 9 * unit_ * (beta * sizes_.momentum + 2 * sizes_.parameters / least);
-    far_.slow = carried + (far_.parameters + far_.old) / least + rounded;
-    far_.old = std::abs(1 - rate) * far_.old + rate * far_.parameters + most * rate * (carried + rounded) +
-               3 * unit_ * (most * rate * sizes_.momentum + sizes_.parameters) + 2 * half_ * sizes_.parameters;
-    far_.parameters = far_.old;
-  }
-
-  const json& args_;
-  Sizes sizes_;
-  double unit_, half_, ranks_, momentum_ = 0, decay_ = 0;
-  double buffer_ = 0, buffer_size_ = 0;
-  std::size_t first_ = 0;  // step since a start or resume
-  Distances far_;
-};
-
-constexpr double kUnit = 0x1p-24, kDoubleUnit = 0x1p-53, kHalfUnit = 0x1p-11;
-
 // ---- comparing ----
 
 // A recorded number is the shortest decimal that rounds to it in its own type.
@@ -132,9 +27,9 @@ class Comparison {
  public:
   Comparison(const json& args, const json& steps, bool demands_bits)
       : demands_bits_(demands_bits),
-        singles_(args, sizes_of(args, steps), kUnit, 0),
-        doubles_(args, sizes_of(args, steps), kDoubleUnit, 0),
-        halves_(args, sizes_of(args, steps), kUnit, args.contains("fp16") ? kHalfUnit : 0) {
+        singles_(args, sizes_of_run(args, steps), kSingleUnit, 0),
+        doubles_(args, sizes_of_run(args, steps), kDoubleUnit, 0),
+        halves_(args, sizes_of_run(args, steps), kSingleUnit, args.contains("fp16") ? kHalfUnit : 0) {
     if (!args.value("double_tail", false)) return;
     const auto dims = args["dims"].get<std::vector<std::size_t>>();  // the second layer is of f64
     first_double_ = dims[1] * (dims[0] + 1);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "conformance/slowmo/rounding.hpp"
 #include "conformance/slowmo/slowmo_checks.hpp"
 #include "conformance/support/asking.hpp"
 #include "conformance/support/sizes.hpp"
@@ -53,41 +54,78 @@ json question_of_run(const LongRun& run, const std::string& convention) {
   return args;
 }
 
-// Each rank by itself; in every fourth step the mean, and with slow momentum what the momentum makes of it. In f32, so that
-// numbers agree but for the rounding of as many steps.
-std::string problem_of_long_run(Adapter& adapter, const LongRun& run, const std::string& convention) {
-  return problem_of(adapter, "slowmo.trace", question_of_run(run, convention), [&](const json& result) -> std::string {
-    const auto ranks = static_cast<std::size_t>(run.ranks);
-    std::vector<std::vector<double>> values(kElements, std::vector<double>(ranks));
-    std::vector<double> slow(kElements), memory(kElements);
+// What a run is, in exact numbers: each rank by itself; in every fourth step the mean, and with slow momentum what
+// the momentum makes of it.
+class ExactRun {
+ public:
+  explicit ExactRun(const LongRun& run) : run_(run) {
     for (int element = 0; element < kElements; ++element) {
-      slow[static_cast<std::size_t>(element)] = first_value(element);
-      std::ranges::fill(values[static_cast<std::size_t>(element)], first_value(element));
+      slow_.push_back(first_value(element));
+      values_.emplace_back(static_cast<std::size_t>(run.ranks), first_value(element));
     }
+  }
+  void step(int step) {
+    for (int element = 0; element < kElements; ++element) {
+      auto& column = values_[static_cast<std::size_t>(element)];
+      for (int rank = 0; rank < run_.ranks; ++rank)
+        column[static_cast<std::size_t>(rank)] -= kLearningRate * gradient_at(step, rank, element);
+      if ((step + 1) % kSlowEvery == 0) meet(static_cast<std::size_t>(element));
+    }
+  }
+  [[nodiscard]] double value(int rank, int element) const {
+    return values_[static_cast<std::size_t>(element)][static_cast<std::size_t>(rank)];
+  }
+  void include_in(RunSizes& sizes) const {
+    for (const auto& column : values_)
+      for (const double value : column) sizes.parameters = std::max(sizes.parameters, std::abs(value));
+    for (const double momentum : momentum_) sizes.momentum = std::max(sizes.momentum, std::abs(momentum));
+  }
+
+ private:
+  void meet(std::size_t element) {
+    auto& column = values_[element];
+    double mean = std::accumulate(column.begin(), column.end(), 0.0) / run_.ranks;
+    if (run_.slow_momentum > 0) {
+      momentum_[element] = run_.slow_momentum * momentum_[element] + (slow_[element] - mean) / kLearningRate;
+      mean = slow_[element] -= kLearningRate * momentum_[element];
+    }
+    std::ranges::fill(column, mean);
+  }
+
+  const LongRun run_;
+  std::vector<std::vector<double>> values_;  // by element and rank
+  std::vector<double> slow_, momentum_ = std::vector<double>(kElements);
+};
+
+RunSizes sizes_of_exact_run(const LongRun& run, const json& args) {
+  RunSizes sizes = sizes_of_run(args, json::array());
+  ExactRun exact(run);
+  for (int step = 0; step < run.steps; ++step) {
+    exact.step(step);
+    exact.include_in(sizes);
+  }
+  return sizes;
+}
+
+// Answers are in f32.
+std::string problem_of_long_run(Adapter& adapter, const LongRun& run, const std::string& convention) {
+  const json args = question_of_run(run, convention);
+  return problem_of(adapter, "slowmo.trace", args, [&](const json& result) -> std::string {
     if (result.at("steps").size() != static_cast<std::size_t>(run.steps))
       return fmt::format("{} steps", result["steps"].size());
+    Rounding rounding(args, sizes_of_exact_run(run, args), kSingleUnit, 0);
+    ExactRun exact(run);
     for (int step = 0; step < run.steps; ++step) {
+      exact.step(step);
+      const double most = rounding.after(static_cast<std::size_t>(step)).parameters;
       const json& rows = result["steps"][static_cast<std::size_t>(step)];
-      for (int element = 0; element < kElements; ++element) {
-        const auto at = static_cast<std::size_t>(element);
-        auto& column = values[at];
-        for (std::size_t rank = 0; rank < ranks; ++rank)
-          column[rank] -= kLearningRate * gradient_at(step, static_cast<int>(rank), element);
-        if ((step + 1) % kSlowEvery == 0) {
-          double mean = std::accumulate(column.begin(), column.end(), 0.0) / run.ranks;
-          if (run.slow_momentum > 0) {
-            memory[at] = run.slow_momentum * memory[at] + (slow[at] - mean) / kLearningRate;
-            mean = slow[at] -= kLearningRate * memory[at];
-          }
-          std::ranges::fill(column, mean);
+      for (int rank = 0; rank < run.ranks; ++rank)
+        for (int element = 0; element < kElements; ++element) {
+          const double got = rows.at(static_cast<std::size_t>(rank)).at("params").at(static_cast<std::size_t>(element));
+          if (const double right = exact.value(rank, element); !(std::abs(got - right) <= most))
+            return fmt::format("step {}, rank {}: parameter {} is {}, it should be {} and may be off by {:.3g}", step,
+                               rank, element, got, right, most);
         }
-        for (std::size_t rank = 0; rank < ranks; ++rank) {
-          const double got = rows.at(rank).at("params").at(at);
-          if (!(std::abs(got - column[rank]) <= 2e-5 * (1 + std::abs(column[rank]))))
-            return fmt::format("step {}, rank {}: parameter {} is {}, it should be {}", step, rank, element, got,
-                               column[rank]);
-        }
-      }
     }
     return {};
   });

@@ -33,7 +33,7 @@ TEST(SlowMoChecks, PassOnDevices) {
 
 TEST(SlowMoChecks, PassOnTheReferencesAnswers) {
   for (const suite::Case& one : suite_under_test().cases())
-    if (one.check->door == suite::Door::adapter) {
+    if (one.check->door == suite::Door::adapter && !is_largest(one)) {
       EXPECT_THAT(run_in_process(one, reference_adapter()), IsEmpty()) << one.id();
     }
 }

@@ -4,6 +4,9 @@
 
 #include <string>
 
+#include <nlohmann/json.hpp>
+
+#include "harness/subject/adapter/operation_row.hpp"
 #include "harness/suite/suite.hpp"
 
 namespace plumbline::conformance {
@@ -14,7 +17,13 @@ namespace plumbline::conformance {
 [[nodiscard]] const suite::Case& case_named(const suite::Suite& suite, const std::string& id);
 /// Whether a sized check (sizes.hpp) asks more than at its smallest size: the same questions, which take long.
 [[nodiscard]] bool is_large(const suite::Case& one);
-/// The reference behind the adapter door, opened once.
+/// Whether it asks the largest size of a sized check: largest_sizes_test runs those, of all components.
+[[nodiscard]] bool is_largest(const suite::Case& one);
+/// Throws std::logic_error where a question that was answered, or its answer, does not have the fields and types of
+/// the operation's row.
+void expect_of_row(const subject::OperationRow& row, const nlohmann::json& args, const nlohmann::json& result);
+/// The reference behind the adapter door, opened once. All that it answers is held to the rows of its operations:
+/// expect_of_row().
 [[nodiscard]] suite::Adapter& reference_adapter();
 
 /// The component under test; each test program defines it.

@@ -13,6 +13,7 @@
 #include "harness/launch/process.hpp"
 #include "harness/subject/adapter/declared.hpp"
 #include "harness/suite/adapter_error.hpp"
+#include "harness/suite/skipped.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/device/calls.hpp"
@@ -47,6 +48,8 @@ class FailuresOfThread final : private testing::TestPartResultArray, public test
     } catch (const suite::UnclaimedQuestion&) {
       throw;
     } catch (const suite::UnaskedQuestion&) {
+      throw;
+    } catch (const suite::Skipped&) {
       throw;
     } catch (const std::exception& error) {
       all_.push_back({error.what(), true});
@@ -115,6 +118,8 @@ class Run {
     }
     return causes_.empty() ? consequences_ : causes_;
   }
+  // Of the ranks that judged nothing.
+  [[nodiscard]] const std::string& skipped() const { return skipped_; }
 
  private:
   void run_rank(int rank) {
@@ -135,6 +140,9 @@ class Run {
       });
     } catch (const comm::PeerFailed& error) {
       consequence = error.what();
+    } catch (const suite::Skipped& skipped) {
+      const std::lock_guard hold(mutex_);
+      skipped_ = skipped.what;
     }
     if (!failures.all().empty()) world_.abort(fmt::format("rank {} failed", rank));
     const std::lock_guard hold(mutex_);
@@ -152,12 +160,19 @@ class Run {
   std::mutex mutex_;
   std::vector<Failure> causes_;
   std::vector<Failure> consequences_;
+  std::string skipped_;
 };
 
 }  // namespace
 
 std::vector<Failure> run_in_process(const suite::Case& one, const Wrap& wrap, const suite::Arm& arm) {
   return Run(one, wrap, arm).run();
+}
+
+std::string reason_to_skip(const suite::Case& one, const Wrap& wrap) {
+  Run run(one, wrap, {});
+  (void)run.run();
+  return run.skipped();
 }
 
 std::vector<Failure> run_on_devices(const suite::Case& one, const Wrap& wrap) {
@@ -177,6 +192,8 @@ std::vector<Failure> run_in_process(const suite::Case& one, suite::Adapter& adap
     });
   } catch (const suite::UnclaimedQuestion&) {
     // skipped
+  } catch (const suite::Skipped&) {
+    // likewise
   } catch (const suite::UndeclaredQuestion& question) {
     return {{question.what, true}};
   } catch (const suite::UnaskedQuestion& question) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -17,17 +18,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Inside the user's own mpirun or srun every rank runs this command. The driver's process says in its reports why it failed.
+// Inside the user's own mpirun or srun every rank runs this command. The driver's process, on the rank that has
+// `reports`, says in them why it failed.
 int run_in_job(const suite::Suite& suite, const CheckOptions& options, const Program& program,
-               const launch::JobPlace& place, const std::function<void(const std::exception&)>& failed) {
-  CheckRun planned(suite, options, place.size);  // on all ranks: a wrong option is said before anything starts
-  fs::create_directories(planned.folder());      // likewise
+               const launch::JobPlace& place, UnfinishedReports* reports) {
+  std::optional<CheckRun> planned;  // on all ranks: a wrong option is said before anything starts
+  planned.emplace(suite, options, place.size);
+  const fs::path folder = planned->folder();
+  fs::create_directories(folder);  // likewise
+  if (reports != nullptr) reports->planned(planned->header());
   const launch::Subject subject = options.subject.subject();
   const auto driver = [&](const launch::Listening& listening) -> int {
     try {
-      return planned.run(listening);
+      return planned->run(listening);
     } catch (const std::exception& error) {
-      failed(error);
+      planned.reset();  // the record is closed: nobody writes in the folder now
+      if (reports != nullptr) reports->failed(error.what());
       return report(error);
     }
   };
@@ -39,36 +45,34 @@ int run_in_job(const suite::Suite& suite, const CheckOptions& options, const Pro
     for (std::string& argument : arguments) pointers.push_back(argument.data());
     return program.worker(static_cast<int>(pointers.size()), pointers.data());
   };
-  return launch::run_attached(place, planned.folder(), driver, worker);
+  return launch::run_attached(place, folder, driver, worker);
 }
 
-int plan_and_run(CheckOptions& options, bool device_given, const Program& program,
-                 const std::function<void(const std::exception&)>& failed) {
+int plan_and_run(CheckOptions& options, bool device_given, const Program& program, UnfinishedReports* reports) {
   options.device = options.subject.device_of_run(options.device, device_given);
   const suite::Suite& suite = program.suite();
   const launch::Subject subject = options.subject.subject();
   const auto place = launch::job_place();
   if (place && subject.has_processes() && options.subject.launcher == "auto" && !options.list)
-    return run_in_job(suite, options, program, *place, failed);
+    return run_in_job(suite, options, program, *place, reports);
   if (!options.list && !subject.has_processes()) options.subject.require_no_job(subject.describe());
   CheckRun run(suite, options, 0);
   if (options.list) {
     run.list();
     return 0;
   }
+  if (reports != nullptr) reports->planned(run.header());
   return run.run({});
 }
 
 int run_check(CheckOptions& options, bool device_given, const Program& program) {
   const auto place = launch::job_place();
-  if (options.list || (place && place->rank > 0))
-    return plan_and_run(options, device_given, program, [](const auto&) {});
+  if (options.list || (place && place->rank > 0)) return plan_and_run(options, device_given, program, nullptr);
   UnfinishedReports reports(folder_of(options), unplanned_header(options));
-  const auto failed = [&](const std::exception& error) { reports.failed(error.what()); };
   try {
-    return plan_and_run(options, device_given, program, failed);
+    return plan_and_run(options, device_given, program, &reports);
   } catch (const std::exception& error) {
-    failed(error);
+    reports.failed(error.what());
     throw;
   }
 }

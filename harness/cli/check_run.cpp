@@ -315,6 +315,7 @@ int CheckRun::run(const std::function<void(const launch::Rendezvous&)>& listenin
     stopped = fmt::format("the run failed: {}", error.what());
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  show_owed();
   if (failure && !writer_->in_place()) std::rethrow_exception(failure);  // nothing ran: the record before this stays
   if (!stopped.empty() && writer_->in_place()) writer_->stopped(stopped);
   const auto run = close_record(*writer_, stopped.empty(), seconds);
@@ -446,10 +447,13 @@ bool CheckRun::take(const suite::PlannedCase& planned, const launch::Outcome& ou
     }
   }
   write(result);
-  if (!wants_another_try(result))
+  if (wants_another_try(result)) {
+    owed_.insert(result.key());
+    if (result.verdict == Verdict::hang) announce_hang(result);
+  } else {
+    owed_.erase(result.key());
     console_->result(result);
-  else if (result.verdict == Verdict::hang)
-    announce_hang(result);
+  }
   if (options_.fail_fast && is_bad(result)) stopped_ = true;
   return !stopped_;
 }
@@ -488,6 +492,7 @@ bool CheckRun::second_tries() {
         const Result& result = latest_.at(blank_result(*planned, settings_).key());
         if (!counts(result) || ++number <= most) return false;
         given_up.insert(result.key());
+        owed_.erase(result.key());
         console_->result(result);
         return true;
       });
@@ -503,6 +508,16 @@ bool CheckRun::second_tries() {
       return false;
   }
   return true;
+}
+
+// What a run that ended early did not try again stands as it is.
+void CheckRun::show_owed() {
+  if (owed_.empty()) return;
+  for (const suite::PlannedCase& planned : plan_)
+    if (const std::string key = blank_result(planned, settings_).key(); owed_.contains(key))
+      console_->result(latest_.at(key));
+  console_->line(fmt::format("{} {} not tried again: the run ended before that", owed_.size(),
+                             owed_.size() == 1 ? "case was" : "cases were"));
 }
 
 // ---- the control arm ----

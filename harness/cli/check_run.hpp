@@ -58,6 +58,8 @@ class CheckRun {
 
   [[nodiscard]] const std::string& folder() const { return folder_; }
   void list() const;
+  /// Of the record, with the plan.
+  [[nodiscard]] const record::Header& header() const { return header_; }
   /// Returns the exit status. Throws what the driver and the record throw.
   int run(const std::function<void(const launch::Rendezvous&)>& listening);
 
@@ -98,6 +100,7 @@ class CheckRun {
   /// Why the run ended before all that was planned had run, if it did on purpose; empty: it did not.
   [[nodiscard]] std::string why_stopped(bool whole) const;
   [[nodiscard]] bool lacks_results() const;
+  void show_owed();
 
   const suite::Suite& suite_;
   const CheckOptions& options_;
@@ -117,6 +120,7 @@ class CheckRun {
   std::optional<record::Writer> writer_;
   Console* console_ = nullptr;
   int hangs_ = 0;  // that are to be tried again
+  std::set<std::string> owed_;  // keys of results that are to be tried again and that nobody has seen
   bool stopped_ = false;  // by --fail-fast
 };
 

@@ -569,6 +569,45 @@ class Commands(unittest.TestCase):
         self.assertEqual(results[1]["tries"], ["crash", "pass"])
         self.assertIn("closed its output", results[1]["reason"])
 
+    # HARNESS-053@6e66
+    def test_a_greeting_that_misspells_a_name_is_refused(self):
+        greeting = '{"id":1,"result":{"protocol":1,"name":"n","version":"1","ops":["schedules.genrate"]}}'
+        for options in ((), ("--list",)):
+            self.assertEqual(self.run_plumbline("check", "--profile", "full", "--adapter", f"echo '{greeting}'", "--out", "out", *options), 3)
+            self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
+            self.assertIn("hello: there is no operation 'schedules.genrate'; did you mean schedules.generate?", self.done.stderr)
+
+    def test_a_case_that_the_budget_does_not_try_again_is_shown(self):
+        # Its first case crashes; the second one never ends, so that nothing is tried again.
+        adapter = shlex.join([PLUMBLINE, "adapter"])
+        job = f"if [ -e ran ]; then head -n 1 | {adapter}; exec sleep 600; fi; touch ran; head -n 1 | {adapter}"
+        self.assertEqual(self.run_plumbline("check", "--adapter", job, "--filter", "collectives.adapter.ring_sum*", "--budget", "8",
+                                            "--no-control", "--out", "out"), 1, self.done.stderr)
+        self.assertIn("CRASH collectives.adapter.ring_sum[ranks=2]", self.done.stdout)
+        self.assertIn("1 case was not tried again: the run ended before that", self.done.stdout)
+
+    @needs_mpi
+    def test_a_driver_that_fails_inside_the_users_job_says_so_in_its_reports(self):
+        # As rank 0 of 1: the record is open when the address is refused.
+        self.assertEqual(self.run_plumbline(*PASS, "--out", "out"), 0, self.done.stderr)
+        rank = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}
+        done = subprocess.run([PLUMBLINE, "check", "--backend", "mpi", "--control-address", "nowhere", "--out", "out"], cwd=self.folder,
+                              env=dict(os.environ, **rank), capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        (message,), complete = self.said("out")
+        self.assertIn("the run failed: ", message)
+        self.assertIn("planned cases have no result", message)
+        self.assertEqual(complete, {"0"} if METRICS else set())
+
+    @needs_mpi
+    def test_a_usage_error_of_the_ranks_of_a_job_is_one_on_every_rank(self):
+        # Started without mpirun, which ends all ranks with the first that fails.
+        command = [PLUMBLINE, "check", "--backend", "mpi", "--backend-option", "nonsense=1", "--out", "out"]
+        ranks = [subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  env=dict(os.environ, OMPI_COMM_WORLD_RANK=str(rank), OMPI_COMM_WORLD_SIZE="2")) for rank in range(2)]
+        output = [rank.communicate(timeout=120)[0] for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [2, 2], output)
+
     def said(self, folder):
         """What the reports in a folder say of their run: the errors of its suite, and whether metrics count it as complete."""
         (suite,) = [one for one in ElementTree.parse(self.folder / folder / "junit.xml").getroot() if one.get("name").startswith("plumbline run (")]
@@ -593,7 +632,7 @@ class Commands(unittest.TestCase):
         ends = [("check --adapter /nonexistent", 3, "the run failed: "), ("check --filter nope", 2, "the run failed: --filter 'nope'"),
                 ("check --backend mpi --control-address nowhere" if "mpi" in MODULES else "check --backend nope", None, "the run failed: "),
                 ("bench --device emulated:7", None, "the run failed: "),
-                ("check --budget 0.001 --filter collectives.barrier*", 3, "the budget of 0.001 s is spent")]
+                ("check --budget 0.001 --filter collectives.barrier*", 3, "the budget of 0.001 s is spent before any case has run; ")]
         for command, status, words in ends:
             for folder in ("out", "fresh"):
                 with self.subTest(command, folder=folder):
@@ -602,6 +641,8 @@ class Commands(unittest.TestCase):
                     ended = self.run_plumbline(*command.split(), "--out", folder)
                     self.assertIn(ended, (2, 3) if status is None else (status,), self.done.stderr)
                     unfinished(words, folder)
+        (message,), _ = self.said("fresh")
+        self.assertRegex(message, r"; ([1-9]\d*) of \1 planned cases have no result")
         finished()
         with subprocess.Popen([PLUMBLINE, "check", "--out", "out"], cwd=self.folder, stdout=subprocess.DEVNULL) as process:
             for _ in range(600):

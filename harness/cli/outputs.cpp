@@ -123,12 +123,22 @@ UnfinishedReports::UnfinishedReports(fs::path folder, record::Header header)
   written_ = record::to_junit(run_);
 }
 
+void UnfinishedReports::planned(record::Header header) {
+  run_.header = std::move(header);
+  rewrite();
+}
+
 void UnfinishedReports::failed(const std::string& why) {
+  run_.stopped = "the run failed: " + why;
+  rewrite();
+}
+
+void UnfinishedReports::rewrite() {
   const FolderLock lock(folder_);
   if (!lock.held() || written_.empty() || text_in(folder_ / "junit.xml") != written_) return;
-  run_.stopped = "the run failed: " + why;
   try {
     write_outputs(folder_, run_);
+    written_ = record::to_junit(run_);
   } catch (const RuntimeFailure&) {
     // They say already that the run has not finished.
   }

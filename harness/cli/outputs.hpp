@@ -42,15 +42,18 @@ class UnfinishedReports {
   /// Writes them in place of those of an earlier run, unless another run is writing in the folder. Throws RuntimeFailure where
   /// they cannot be written; then those of the earlier run are gone.
   UnfinishedReports(std::filesystem::path folder, record::Header header);
-  /// Has them say why the run ended, if they still are those of the constructor.
+  /// Has them count the cases of the plan that the header has.
+  void planned(record::Header header);
+  /// Has them say why the run ended.
   void failed(const std::string& why);
   /// Whether this process has made any.
   [[nodiscard]] static bool were_begun();
 
  private:
+  void rewrite();  // if they still are those that this object wrote
   std::filesystem::path folder_;
   record::Run run_;
-  std::string written_;  // junit.xml; empty: another run's is there
+  std::string written_;  // junit.xml, the last; empty: another run's is there
 };
 
 /// Has the reports in the folders of --out, or in `usual` where the line has no --out, say that this run was refused before it

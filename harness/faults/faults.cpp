@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "harness/cli/program.hpp"
+#include "harness/suite/skipped.hpp"
 #include "harness/worker/worker.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -229,6 +230,7 @@ Suite make_suite() {
     for (int i = 0; i < 1000; ++i) ADD_FAILURE() << std::string(5000, 'x');
   });
   add(suite, "refuse", [](Context&) { throw plumbline::Unsupported("refused on purpose"); });
+  add(suite, "judges_nothing", [](Context&) { throw plumbline::suite::Skipped{"nothing to judge here"}; });
   add(suite, "sleep", [](Context&) { sleep_forever(); });
   add(suite, "spin", [](Context&) {
     for (volatile bool forever = true; forever;) {

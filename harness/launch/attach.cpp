@@ -28,7 +28,9 @@ namespace {
 
 constexpr auto kTimeToAppear = 60s;
 constexpr auto kTimeToRead = 10s;
-constexpr auto kTimeToSay = 5s;  // until the driver, on rank 0, has said why a rank ended
+constexpr auto kTimeToSay = 5s;    // until the driver, on rank 0, has said why a rank ended
+constexpr auto kTimeToPrint = 1s;  // until it has said what the rank itself reported to it
+constexpr int kUsage = 2;          // status of a rank that reported that the user's options are wrong
 
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
@@ -201,8 +203,9 @@ int run_attached(const JobPlace& place, const fs::path& folder, const std::funct
   const int own = status_of(rank);
   if (place.rank == 0) return status_of(child);
   if (own == 0) return 0;
-  std::this_thread::sleep_for(kTimeToSay);  // the launcher ends all ranks once one has failed
-  return 3;
+  // The launcher ends all ranks once one has failed.
+  std::this_thread::sleep_for(own == kUsage ? kTimeToPrint : kTimeToSay);
+  return own == kUsage ? kUsage : 3;
 }
 
 }  // namespace plumbline::launch

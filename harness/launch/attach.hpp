@@ -30,7 +30,8 @@ using Listening = std::function<void(const Rendezvous&)>;
 
 /// Runs as one process of a job whose ranks share `folder`: on rank 0 `driver`, which must not throw, in a child
 /// process, and on every rank `worker`, once the rendezvous is known and set in the environment. Returns the exit
-/// status: on rank 0 the driver's, and on all ranks where it ended without them. Throws RuntimeFailure.
+/// status: on rank 0 the driver's, and on all ranks where it ended without them; else 2 where `worker` ends with 2
+/// (it has reported to the driver that an option is wrong), 3 for any other status but 0. Throws RuntimeFailure.
 int run_attached(const JobPlace& place, const std::filesystem::path& folder,
                  const std::function<int(const Listening&)>& driver, const std::function<int()>& worker);
 

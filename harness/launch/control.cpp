@@ -252,15 +252,17 @@ void ControlClient::read_all() {
     {
       const std::lock_guard hold(mutex_);
       for (json& message : messages) {
-        if (message.value("type", "") == "quit") leaving_ = true;
-        commands_.push_back(std::move(message));
+        const std::string type = message.value("type", "");
+        if (type == "quit") leaving_ = true;
+        if (type == "end_with") status_ = message.value("status", 3);
+        if (type != "end_with") commands_.push_back(std::move(message));
       }
     }
     arrived_.notify_one();
     if (state != LineReader::State::open) break;
   }
   // The rank may be stuck in the subject: only leaving at once is sure to leave nothing behind.
-  if (!leaving_) ::_exit(3);
+  if (!leaving_) ::_exit(status_);
 }
 
 void ControlClient::send(const json& message) {

@@ -107,6 +107,8 @@ class ControlClient {
   void send(const nlohmann::json& message);
   /// The next command; waits for it.
   [[nodiscard]] nlohmann::json next();
+  /// With which exit status this process ends when the driver is gone: 3 until this is called.
+  void end_with(int status) { status_ = status; }
 
  private:
   void read_all();
@@ -116,6 +118,7 @@ class ControlClient {
   std::condition_variable arrived_;
   std::deque<nlohmann::json> commands_;
   std::atomic<bool> leaving_{false};
+  std::atomic<int> status_{3};
   std::thread reader_;
 };
 

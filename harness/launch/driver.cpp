@@ -416,19 +416,6 @@ class Driver {
     return "a process of the job that has no rank in this case ended";
   }
 
-  // Of the ranks that failed, the one whose failure is the cause: what an assertion found before an exception that ended a
-  // rank's body, for a call throws also where another rank has left; then the first to report. Null where none failed.
-  static const RankResult* cause_among(const Outcome& outcome, const Running& running) {
-    const auto place = [&](const RankResult& rank) {
-      const bool by_exception = !rank.failures.empty() && rank.failures.front().uncaught;
-      return std::pair(by_exception, std::ranges::find(running.reported, rank.rank) - running.reported.begin());
-    };
-    const RankResult* cause = nullptr;
-    for (const RankResult& rank : outcome.ranks)
-      if (rank.verdict == Verdict::fail && (cause == nullptr || place(rank) < place(*cause))) cause = &rank;
-    return cause;
-  }
-
   // The verdict of the case: fail before crash before hang. Ranks that only suffered do not count, unless all did.
   void merge(const Running& running, Outcome& outcome, WorkerGroup& group) const {
     const auto worst = [&](Verdict verdict) { return std::ranges::find(outcome.ranks, verdict, &RankResult::verdict); };
@@ -454,9 +441,9 @@ class Driver {
     if (const auto broken = worst(Verdict::error); broken != outcome.ranks.end()) {
       outcome.verdict = Verdict::error;
       outcome.reason = fmt::format("rank {}: {}", broken->rank, first_words(*broken));
-    } else if (const RankResult* rank = cause_among(outcome, running); rank != nullptr) {
+    } else if (const auto cause = failure_cause(outcome.ranks, running.reported)) {
       outcome.verdict = Verdict::fail;
-      outcome.reason = who(*rank) + first_words(*rank);
+      outcome.reason = who(outcome.ranks[*cause]) + first_words(outcome.ranks[*cause]);
     } else if (const auto refused = worst(Verdict::refuse); refused != outcome.ranks.end()) {
       outcome.verdict = Verdict::refuse;
       outcome.reason = who(*refused) + first_words(*refused);
@@ -552,7 +539,9 @@ class Driver {
     if (type == "ready") return group.ready(event.connection, message);
     if (type == "cannot_start") {
       const std::string why = message.at("message");
-      if (message.value("usage", false)) throw InvalidArgument(why);
+      const bool usage = message.value("usage", false);
+      if (usage && attached()) group.end_with(server_, 2);
+      if (usage) throw InvalidArgument(why);
       throw subject::NotAvailable(why);
     }
     if (!slot.running || slot.group.get() != &group || message.value("run", std::uint64_t{0}) != slot.running->run)
@@ -642,6 +631,17 @@ class Driver {
 };
 
 }  // namespace
+
+std::optional<std::size_t> failure_cause(const std::vector<RankResult>& ranks, const std::vector<int>& reported) {
+  const auto place = [&](const RankResult& rank) {
+    const bool by_exception = !rank.failures.empty() && rank.failures.front().uncaught;
+    return std::pair(by_exception, std::ranges::find(reported, rank.rank) - reported.begin());
+  };
+  std::optional<std::size_t> cause;
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    if (ranks[i].verdict == Verdict::fail && (!cause || place(ranks[i]) < place(ranks[*cause]))) cause = i;
+  return cause;
+}
 
 bool run(const std::vector<Assignment>& assignments, const Options& options, const Observer& observer) {
   return Driver(assignments, options, observer).run();

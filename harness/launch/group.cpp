@@ -234,6 +234,13 @@ void WorkerGroup::dismiss(ControlServer& server) {
   }
 }
 
+void WorkerGroup::end_with(ControlServer& server, int status) {
+  for (auto& [connection, worker] : workers_) {
+    server.send(connection, {{"type", "end_with"}, {"status", status}});
+    worker.process.reset();  // it is not to be killed
+  }
+}
+
 bool WorkerGroup::has_ended() {
   std::erase_if(children_, [](const auto& child) { return child->ended().has_value(); });
   const auto elapsed = std::chrono::steady_clock::now() - end_begun_;

@@ -127,6 +127,8 @@ class WorkerGroup {
   bool has_ended();
   /// Tells workers that somebody else started to end by themselves.
   void dismiss(ControlServer& server);
+  /// Has them end by themselves with that exit status, once the driver is gone.
+  void end_with(ControlServer& server, int status);
 
  private:
   struct Worker {

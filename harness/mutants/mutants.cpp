@@ -52,10 +52,6 @@ const std::vector<Mutant>& all_mutants() {
   return all;
 }
 
-std::vector<std::string> nearest_names(const std::string& name, std::vector<std::string> names, std::size_t most) {
-  return plumbline::nearest_names(name, std::move(names), most);
-}
-
 const Mutant& find_mutant(const std::string& name) {
   std::vector<std::string> names;
   for (const auto* list : {&all_mutants(), &hollow_subjects()})

@@ -78,9 +78,6 @@ struct Mutant {
 /// Subjects whose answers, records or calls have the right form and nothing in it ("hollow.zero"): they violate every requirement that
 /// is not true of them, so `violates`, `shows` and `hides` are empty. `plumbline check --mutant` takes them, too.
 [[nodiscard]] const std::vector<Mutant>& hollow_subjects();
-/// At most so many of the names, those of the fewest changed characters first.
-[[nodiscard]] std::vector<std::string> nearest_names(const std::string& name, std::vector<std::string> names,
-                                                     std::size_t most);
 /// Throws NotFound, naming the nearest names.
 [[nodiscard]] const Mutant& find_mutant(const std::string& name);
 /// The same for a subject behind that door. Throws also InvalidArgument, for a mutant of another door.

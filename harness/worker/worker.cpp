@@ -34,6 +34,7 @@
 #include "harness/suite/eligibility.hpp"
 #include "harness/suite/job_error.hpp"
 #include "harness/suite/machine_error.hpp"
+#include "harness/suite/skipped.hpp"
 #include "harness/worker/collector.hpp"
 #include "harness/worker/crash.hpp"
 #include "harness/worker/program_task.hpp"
@@ -150,7 +151,7 @@ class Worker {
                                                            {"pid", ::getpid()},
                                                            {"host", record::host_identity(record::host_facts())}});
     ::unsetenv(launch::kTokenVariable);  // no business of a subject's
-    if (!open()) return 3;
+    if (const int status = open(); status != 0) return status;
     for (;;) {
       const json command = driver_->next();
       const std::string type = command.at("type");
@@ -161,7 +162,8 @@ class Worker {
   }
 
  private:
-  bool open() {
+  // Returns the exit status of a rank that cannot start; 0: it can.
+  int open() {
     try {
       choose_mutant(options_.mutant);
       host_ = options_.backend.empty() ? make_single_host()
@@ -183,8 +185,10 @@ class Worker {
     } catch (const Error& error) {
       const bool usage =
           dynamic_cast<const InvalidArgument*>(&error) != nullptr || dynamic_cast<const NotFound*>(&error) != nullptr;
+      const int status = usage ? 2 : 3;
+      driver_->end_with(status);
       driver_->send({{"type", "cannot_start"}, {"usage", usage}, {"message", failure("", error.what()).message}});
-      return false;
+      return status;
     }
     runner_ = std::make_unique<CaseRunner>(static_cast<int>(suite_.cases().size()));
     std::map<std::string, std::string> environment = host_->environment();
@@ -197,7 +201,7 @@ class Worker {
     host_->run(1, std::chrono::seconds(1), [&](Seat& seat) { ready["rank"] = seat.rank(); });
     if (adapter_ != nullptr) ready.update(adapter_->claims());
     driver_->send(ready);
-    return true;
+    return 0;
   }
 
   // Opens the run's devices. Where that fails, what needs them is told why; the rest can run.
@@ -423,6 +427,9 @@ class Worker {
     } catch (const suite::UnclaimedQuestion& question) {
       result.verdict = Verdict::skip;
       if (collector.failures().empty()) result.failures.push_back(failure("", question.what));
+    } catch (const suite::Skipped& skipped) {
+      result.verdict = Verdict::skip;
+      if (collector.failures().empty()) result.failures.push_back(failure("", skipped.what));
     } catch (const suite::UnaskedQuestion& question) {
       result.verdict = Verdict::missing;
       if (collector.failures().empty()) result.failures.push_back(failure("", question.what));

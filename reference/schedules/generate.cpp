@@ -135,24 +135,6 @@ Schedule generate_as_torch(Family family, const Shape& shape) {
   return generate(family, shape);
 }
 
-bool is_generated_by_torch(const Schedule& schedule) {
-  const auto ranks = static_cast<int>(schedule.ranks.size());
-  if (ranks == 0 || schedule.stages <= ranks || schedule.stages % ranks != 0) return false;
-  const Shape shape{
-      .ranks = ranks, .micro_batches = schedule.micro_batches, .stages_per_rank = schedule.stages / ranks};
-  const auto is_of = [&](Family family) {
-    try {
-      const Schedule own = generate_as_torch(family, shape);
-      return own.stage_to_rank == schedule.stage_to_rank && own.ranks == schedule.ranks;
-    } catch (const InvalidArgument&) {  // it does not have the shape
-      return false;
-    }
-  };
-  constexpr std::array kOfSeveralStages{Family::interleaved, Family::looped_breadth_first,
-                                        Family::interleaved_zero_bubble, Family::zbv, Family::dualpipev};
-  return std::ranges::any_of(kOfSeveralStages, is_of);
-}
-
 Schedule interleaved_in_groups(const Shape& shape, int group) {
   detail::require_shape(shape);
   detail::require_groups(shape, group);

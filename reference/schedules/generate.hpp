@@ -31,9 +31,6 @@ struct Shape {
 /// as a schedule).
 [[nodiscard]] Schedule generate_as_torch(Family family, const Shape& shape);
 
-/// Whether the rows, idle cells included, are those of one of PyTorch's schedules of several stages a rank.
-[[nodiscard]] bool is_generated_by_torch(const Schedule& schedule);
-
 /// Interleaved 1F1B with groups of `group` micro-batches, which go through all chunks, where the last group may be
 /// smaller. Throws InvalidArgument unless p <= group <= m and the last group is full or has at least p.
 /// Source: Megatron-LM's microbatch_group_size_per_vp_stage.

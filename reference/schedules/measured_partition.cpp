@@ -76,17 +76,90 @@ class Costs {
 // What the worst part is to be the least of: the period within the limit, or the bytes themselves.
 enum class Measure { period, bytes };
 
-// least[s][i]: the least worst part when the layers from i on are dealt to the stages from s on; infinite where they do
-// not fit. A stage is lengthened layer by layer, as long as it fits and is better than what was found.
+// Sums of layers as differences of two sums from the first one on: near to the sums in the order of a stage's layers,
+// by `error` at most.
+class NearSums {
+ public:
+  NearSums(const Costs& costs, Measure measure) : costs_(costs), measure_(measure) {
+    for (std::size_t i = 0; i < costs.layers(); ++i) {
+      seconds_.push_back(seconds_.back() + costs.seconds(i));
+      for (std::size_t stage = 0; stage < costs.stages(); ++stage)
+        bytes_[stage].push_back(bytes_[stage].back() + costs.bytes(stage, i));
+    }
+    if (measure == Measure::period)
+      error_ = 2 * seconds_.back() * static_cast<double>(costs.layers() + 1) * std::numeric_limits<double>::epsilon();
+  }
+
+  // A worst part that is reached certainly, and nearly the least; infinite where nothing fits.
+  [[nodiscard]] double bound() const {
+    if (!certainly_reached(kInfinity)) return kInfinity;
+    double reached = measure_ == Measure::period ? seconds_.back() + error_ : 0;
+    for (std::size_t end = 1; end < costs_.layers() && measure_ == Measure::period; ++end)
+      reached = std::max(reached, costs_.message(end));
+    for (const auto& sums : bytes_)
+      if (measure_ == Measure::bytes) reached = std::max(reached, static_cast<double>(sums.back()));
+    double missed = 0;
+    for (int halving = 0; halving < 30; ++halving) {
+      const double middle = missed + (reached - missed) / 2;
+      (certainly_reached(middle) ? reached : missed) = middle;
+    }
+    return reached;
+  }
+
+  // Whether the layers before `begin` are certainly too many for the stages before `stage`, or the others for the
+  // others.
+  [[nodiscard]] bool is_beyond(double worst, std::size_t stage, std::size_t begin) const {
+    if (measure_ == Measure::bytes) return false;
+    const auto before = static_cast<double>(stage), others = static_cast<double>(costs_.stages() - stage);
+    return seconds_[begin] > before * worst + 2 * error_ ||
+           seconds_.back() - seconds_[begin] > others * worst + 2 * error_;
+  }
+
+ private:
+  [[nodiscard]] bool is_within(double worst, std::size_t stage, std::size_t begin, std::size_t end) const {
+    const std::int64_t bytes = bytes_[stage][end] - bytes_[stage][begin];
+    if (measure_ == Measure::bytes) return static_cast<double>(bytes) <= worst;
+    return bytes <= costs_.memory() && seconds_[end] - seconds_[begin] + error_ <= worst;
+  }
+  // Stage by stage, where the next one may begin. The longest stage that begins later does not end earlier.
+  [[nodiscard]] bool certainly_reached(double worst) const {
+    std::vector<bool> begins(costs_.layers() + 1), ends;
+    begins.front() = true;
+    for (std::size_t stage = 0; stage < costs_.stages(); ++stage) {
+      ends.assign(costs_.layers() + 1, false);
+      std::size_t end = 0;
+      for (std::size_t begin = 0; begin < costs_.layers(); ++begin) {
+        if (!begins[begin]) continue;
+        for (end = std::max(end, begin); end < costs_.layers() && is_within(worst, stage, begin, end + 1); ++end)
+          ends[end + 1] = measure_ == Measure::bytes || costs_.message(end + 1) <= worst;
+      }
+      std::swap(begins, ends);
+    }
+    return begins.back();
+  }
+
+  const Costs& costs_;
+  Measure measure_;
+  std::vector<double> seconds_{0};
+  std::vector<std::vector<std::int64_t>> bytes_ = std::vector(costs_.stages(), std::vector<std::int64_t>{0});
+  double error_ = 0;
+};
+
+// least[s][i]: the least worst part when the layers from i on are dealt to the stages from s on; infinite where they
+// do not fit, or are worse than a bound that is reached. A stage is lengthened layer by layer, as long as it fits and
+// is better than what was found.
 class Dealing {
  public:
   Dealing(const Costs& costs, Measure measure)
       : costs_(costs),
         measure_(measure),
         least_(costs.stages() + 1, std::vector<double>(costs.layers() + 1, kInfinity)) {
+    const NearSums sums(costs, measure);
+    bound_ = sums.bound();
     least_.back().back() = 0;
     for (std::size_t stage = costs.stages(); stage-- > 0;)
       for (std::size_t begin = stage; begin < costs.layers(); ++begin) {
+        if (sums.is_beyond(bound_, stage, begin)) continue;
         double& least = least_[stage][begin];
         for_each_end(stage, begin, [&](std::size_t end, double worst) {
           least = std::min(least, std::max(worst, least_[stage + 1][end]));
@@ -123,6 +196,7 @@ class Dealing {
       bytes += costs_.bytes(stage, end - 1);
       if (measure_ == Measure::period && bytes > costs_.memory()) return;
       const double own = measure_ == Measure::period ? seconds : static_cast<double>(bytes);
+      if (own > bound_) return;
       const double message = measure_ == Measure::period ? costs_.message(end) : 0;
       if (!visit(end, std::max(own, message)) && own >= message) return;
     }
@@ -130,6 +204,7 @@ class Dealing {
 
   const Costs& costs_;
   Measure measure_;
+  double bound_ = kInfinity;
   std::vector<std::vector<double>> least_;
 };
 

@@ -6,7 +6,7 @@
 //         min(p-s, m) in 1F1B; both have to fit. Each stage has a layer at least, and a rank one stage.
 // Exact   Of all partitions that fit none has a shorter period; times are sums in the order of the layers, so that whole
 //         numbers stay whole. Bytes are counted exactly, below 2^53.
-// Cost    O(layers^2 x stages) time at most, and less the more even the layers are; O(layers x stages) memory.
+// Cost    O(layers^2 x stages) time at most, mostly O(layers^2 / stages + layers x stages); O(layers x stages) memory.
 // Sources Harlap et al., arXiv:1806.03377 (PipeDream: the slowest of stages and messages, by dynamic programming);
 //         Narayanan et al., arXiv:2104.04473 (what 1F1B keeps).
 #pragma once

@@ -110,6 +110,60 @@ TEST(Measured, IsTheBestThatFitsOrSaysWhatIsMissing) {
   EXPECT_GT(refused, 100);
 }
 
+// By every end of every stage, each stage's seconds summed in the order of its layers; of several best partitions the one whose stages, from
+// the first on, have the most layers.
+Boundaries by_every_end(const std::vector<LayerCost>& layers, const StageLimits& limits) {
+  const std::size_t n = layers.size(), stages = limits.kept.size();
+  std::vector<std::vector<double>> least(stages + 1, std::vector<double>(n + 1, std::numeric_limits<double>::infinity()));
+  least[stages][n] = 0;
+  const auto worst_of = [&](std::size_t stage, std::size_t begin, std::size_t end) {
+    double seconds = 0;
+    std::int64_t bytes = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      seconds += layers[i].forward + layers[i].backward;
+      bytes += layers[i].parameter_bytes + limits.kept[stage] * layers[i].activation_bytes;
+    }
+    if (bytes > limits.memory) return std::numeric_limits<double>::infinity();
+    return std::max(seconds, end == n ? 0 : static_cast<double>(layers[end - 1].output_bytes) / limits.bandwidth);
+  };
+  for (std::size_t stage = stages; stage-- > 0;)
+    for (std::size_t begin = 0; begin < n; ++begin)
+      for (std::size_t end = begin + 1; end <= n; ++end)
+        least[stage][begin] = std::min(least[stage][begin], std::max(worst_of(stage, begin, end), least[stage + 1][end]));
+  Boundaries boundaries{0};
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    const auto begin = static_cast<std::size_t>(boundaries.back());
+    std::size_t longest = begin;
+    for (std::size_t end = begin + 1; end <= n; ++end)
+      if (std::max(worst_of(stage, begin, end), least[stage + 1][end]) <= least[0][0]) longest = end;
+    boundaries.push_back(static_cast<int>(longest));
+  }
+  return boundaries;
+}
+
+// Of times that are no whole numbers, whose sums depend on where they begin; the many equal ones make many partitions as good.
+TEST(Measured, HasTheBoundariesOfEveryEndToTheBit) {
+  std::mt19937 random(12);
+  const auto between = [&](int low, int high) { return std::uniform_int_distribution(low, high)(random); };
+  for (int trial = 0; trial < 400; ++trial) {
+    const bool are_equal = between(0, 3) == 0;
+    std::vector<LayerCost> layers(static_cast<std::size_t>(between(6, 40)));
+    for (LayerCost& layer : layers)
+      layer = {.forward = are_equal ? 0.1 : 0.1 * between(0, 40),
+               .backward = are_equal ? 0.2 : 0.7 * between(0, 20),
+               .parameter_bytes = between(1, 9),
+               .activation_bytes = between(0, 5),
+               .output_bytes = between(0, 30)};
+    StageLimits limits{.kept = kept_by_1f1b(between(1, 6), 4)};
+    if (between(0, 1) == 1) limits.bandwidth = 0.3 * between(1, 9);
+    if (between(0, 1) == 1) limits.memory = 25 * static_cast<std::int64_t>(layers.size()) / static_cast<int>(limits.kept.size());
+    try {
+      EXPECT_EQ(partition_measured(layers, limits), by_every_end(layers, limits));
+    } catch (const NoPartitionFits&) {
+    }
+  }
+}
+
 TEST(Measured, HasTheMostLayersFirst) {
   EXPECT_THAT(partition_measured(equal_layers(7), {.kept = kept_by_1f1b(3, 8)}), ElementsAre(0, 3, 6, 7));
   EXPECT_THAT(partition_measured(std::vector<LayerCost>(5), {.kept = kept_by_1f1b(3, 8)}), ElementsAre(0, 3, 4, 5));

@@ -14,7 +14,9 @@
 #include "harness/subject/adapter/arguments.hpp"
 #include "harness/subject/adapter/declared.hpp"
 #include "harness/subject/adapter/protocol.hpp"
+#include "harness/suite/eligibility.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/nearest_name.hpp"
 
 namespace plumbline::subject {
 using nlohmann::json;
@@ -86,9 +88,54 @@ suite::OptionValues options_in(const Arguments& fields, const std::vector<std::s
     if (const auto entry = table.find(operation); entry != table.end())
       if (auto assumed = entry->second.row.assumed_options(); !assumed.empty()) options[operation] = std::move(assumed);
   using ByArgument = std::map<std::string, std::vector<std::string>>;
-  for (const auto& [operation, arguments] : fields.get<std::map<std::string, ByArgument>>("options", {}))
-    for (const auto& [argument, values] : arguments) options[operation][argument] = {values.begin(), values.end()};
+  for (const auto& [operation, arguments] : fields.get<std::map<std::string, ByArgument>>("options", {})) {
+    auto& named = options[operation];
+    for (const auto& [argument, values] : arguments) named[argument] = {values.begin(), values.end()};
+  }
   return options;
+}
+
+using Names = std::set<std::string>;
+
+[[noreturn]] void refuse_name(const std::string& what, const std::string& name, const Names& known) {
+  const auto nearest = plumbline::nearest_names(name, {known.begin(), known.end()}, 1);
+  throw InvalidArgument(fmt::format("hello: there is no {} '{}'{}", what, printable(name),
+                                    nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest.front())));
+}
+
+// What nobody knows would be skipped without a word, or taken for claimed.
+void require_known(const AdapterIdentity& identity) {
+  Names operations, conventions;
+  for (const auto& [name, entry] : operation_table().operations()) {
+    operations.insert(name);
+    conventions.insert(entry.row.conventions.begin(), entry.row.conventions.end());
+  }
+  const auto require_operation = [&](const std::string& name) {
+    if (!operations.contains(name)) refuse_name("operation", name, operations);
+  };
+  for (const std::string& name : identity.operations) require_operation(name);
+  for (const std::string& name : identity.convention_names().value_or(Names()))
+    if (!conventions.contains(name)) refuse_name("convention", name, conventions);
+  for (const auto& [operation, arguments] : identity.options) {
+    require_operation(operation);
+    const auto known = operation_table().row(operation).options();
+    Names options;
+    for (const auto& [argument, values] : known) options.insert(argument);
+    for (const auto& [argument, values] : arguments) {
+      if (!known.contains(argument)) refuse_name("option of " + operation, argument, options);
+      for (const std::string& value : values)
+        if (!suite::claims_value(known.at(argument), value))
+          refuse_name(fmt::format("{} of {}", argument, operation), value, known.at(argument));
+    }
+  }
+}
+
+// A field that is nearly one of the greeting's; others say what they like.
+void require_spelling(const json& result) {
+  const Names known{"protocol", "name", "version", "ops", "conventions", "options"};
+  for (const auto& [field, value] : result.items())
+    if (!known.contains(field) && !did_you_mean(field, {known.begin(), known.end()}).empty())
+      refuse_name("field", field, known);
 }
 
 AdapterIdentity read_hello(const json& result) {
@@ -96,12 +143,14 @@ AdapterIdentity read_hello(const json& result) {
   if (const auto protocol = fields.get<std::int64_t>("protocol"); protocol != kAdapterProtocol)
     fields.refuse(fmt::format("protocol must be {}, got {}", kAdapterProtocol, protocol));
   const auto operations = fields.get<std::vector<std::string>>("ops");
-  return {.name = fields.get<std::string>("name"),
-          .version = fields.get<std::string>("version"),
-          .operations = {operations.begin(), operations.end()},
-          .conventions = conventions_in(fields),
-          .options = options_in(fields, operations),
-          .names_options = fields.has("options")};
+  AdapterIdentity identity{.name = fields.get<std::string>("name"),
+                           .version = fields.get<std::string>("version"),
+                           .operations = {operations.begin(), operations.end()},
+                           .conventions = conventions_in(fields),
+                           .options = options_in(fields, operations),
+                           .names_options = fields.has("options")};
+  require_spelling(result);
+  return identity;
 }
 
 // Writing to a program that is gone raises SIGPIPE in this thread; while this lives it is an error of write()
@@ -275,7 +324,13 @@ json LocalAdapter::ask(const std::string& op, const json& args) {
 
 std::unique_ptr<suite::Adapter> open_adapter(const std::string& command, AdapterOptions options) {
   if (command == "reference") return std::make_unique<LocalAdapter>(reference_service());
-  return std::make_unique<AdapterClient>(command, options);
+  auto client = std::make_unique<AdapterClient>(command, options);
+  try {
+    require_known(client->identity());
+  } catch (const InvalidArgument& error) {
+    throw RuntimeFailure(fmt::format("adapter '{}': {}", command, error.what()));
+  }
+  return client;
 }
 
 }  // namespace plumbline::subject

@@ -112,7 +112,9 @@ class LocalAdapter final : public suite::Adapter {
   std::int64_t last_id_ = 0;
 };
 
-/// The adapter that a command names; "reference" is the one inside. Throws as AdapterClient's constructor.
+/// The adapter that a command names; "reference" is the one inside. Throws as AdapterClient's constructor, and
+/// RuntimeFailure where the greeting names an operation, a convention, or an option or a value of an operation that
+/// the suite does not know.
 [[nodiscard]] std::unique_ptr<suite::Adapter> open_adapter(const std::string& command, AdapterOptions options = {});
 
 }  // namespace plumbline::subject

@@ -209,6 +209,40 @@ TEST(AdapterClient, NamesWhatIsWrongWithAGreeting) {
               HasSubstr("options.a.b.graph[1] must be a text, got 1"));
 }
 
+// What nobody knows would never be asked, or always: a slip in a greeting is said, with the name that was meant.
+// HARNESS-053@6e66
+TEST(OpenAdapter, NamesWhatAGreetingMisspells) {
+  const auto words_of = [](const std::string& ops, const std::string& fields) {
+    const std::string words = failure_of([&] {
+      (void)open_adapter(
+          R"(echo '{"id":1,"result":{"protocol":1,"name":"n","version":"1","ops":[)" + ops + "]" + fields + "}}'",
+          kPatient);
+    });
+    const std::size_t hello = words.find("hello: ");
+    return hello == std::string::npos ? words : words.substr(hello);
+  };
+  EXPECT_EQ(words_of(R"("schedules.genrate")", ""),
+            "hello: there is no operation 'schedules.genrate'; did you mean schedules.generate?");
+  EXPECT_EQ(words_of("", R"(,"conventions":["pytorch"])"),
+            "hello: there is no convention 'pytorch'; did you mean torch?");
+  EXPECT_EQ(words_of("", R"(,"options":{"schedule.generate":{}})"),
+            "hello: there is no operation 'schedule.generate'; did you mean schedules.generate?");
+  EXPECT_EQ(words_of("", R"(,"options":{"schedules.generate":{"schedul":[]}})"),
+            "hello: there is no option of schedules.generate 'schedul'; did you mean schedule?");
+  EXPECT_EQ(words_of("", R"(,"options":{"schedules.generate":{"schedule":["Schedule1F1b"]}})"),
+            "hello: there is no schedule of schedules.generate 'Schedule1F1b'; did you mean Schedule1F1B?");
+  EXPECT_THAT(words_of("", R"(,"convention":["torch"])"),
+              HasSubstr("no field 'convention'; did you mean conventions?"));
+  EXPECT_EQ(
+      words_of(R"("bucketing.assign")",
+               R"(,"conventions":{"torch":"2"},"options":{"bucketing.assign":{"device":["cuda:1"]}},"built":"now")"),
+      "no failure");
+  // har.takes_any_name: whatever the greeting names is claimed; as the client itself does, which knows no operations.
+  EXPECT_NO_THROW(
+      AdapterClient(R"(echo '{"id":1,"result":{"protocol":1,"name":"n","version":"1","ops":["schedules.genrate"]}}')"))
+      << "har.takes_any_name is found";
+}
+
 TEST(AdapterClient, SaysHowAnAdapterDiedAndWhatItWroteLast) {
   EXPECT_THAT(failure_asking(at_question("echo one >&2; echo the reason >&2; exit 3")),
               HasSubstr("it closed its output; it exited with status 3; on standard error it last wrote: one "
@@ -238,9 +272,16 @@ TEST(AdapterClient, KnowsTheFirstEndOfItsProgram) {
   EXPECT_FALSE(end->hung);
   EXPECT_THAT(end->why, HasSubstr("it exited with status 3"));
   EXPECT_FALSE(client.take_end()) << "it was told";
-  AdapterClient slow(at_question("sleep 60"), kHasty);
-  EXPECT_THROW((void)slow.ask("x", 1), RuntimeFailure);
-  EXPECT_TRUE(slow.take_end().value().hung);
+  const auto knows_a_hang = [](const auto& take_end) {
+    AdapterClient slow(at_question("sleep 60"), kHasty);
+    EXPECT_THROW((void)slow.ask("x", 1), RuntimeFailure);
+    return take_end(slow).value().hung;
+  };
+  EXPECT_TRUE(knows_a_hang([](AdapterClient& client) { return client.take_end(); }));
+  // har.every_end_a_crash: who answers no more is taken for one that died.
+  EXPECT_FALSE(knows_a_hang([](AdapterClient& client) {
+    return std::optional(AdapterEnd{.why = client.take_end()->why});
+  })) << "har.every_end_a_crash is found";
   AdapterClient babbles(at_question("echo words; sleep 60"));
   EXPECT_THROW((void)babbles.ask("x", 1), RuntimeFailure);
   EXPECT_FALSE(babbles.take_end()) << "it breaks the protocol, and lives";

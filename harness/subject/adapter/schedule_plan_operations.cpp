@@ -1,5 +1,6 @@
 // schedules.stage_to_rank, generate, load_csv, lower, instruction_stream, trace.
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 #include <fmt/format.h>
@@ -125,8 +126,29 @@ void require_computations(const Arguments& arguments, const Schedule& schedule) 
       arguments.refuse(fmt::format("compute_only[{}] has no computation", rank));
 }
 
-// PyTorch's pass that puts messages in takes an idle cell as a step. Its runtime, which its own schedules go through, drops
-// idle cells before that pass.
+// Whether the rows, idle cells included, are those of one of PyTorch's schedules of several stages a rank.
+bool are_rows_of_torch(const Schedule& schedule) {
+  const auto ranks = static_cast<int>(schedule.ranks.size());
+  if (ranks == 0 || schedule.stages <= ranks || schedule.stages % ranks != 0) return false;
+  const schedules::Shape shape{
+      .ranks = ranks, .micro_batches = schedule.micro_batches, .stages_per_rank = schedule.stages / ranks};
+  const auto is_of = [&](schedules::Family family) {
+    try {
+      const Schedule own = schedules::generate_as_torch(family, shape);
+      return own.stage_to_rank == schedule.stage_to_rank && own.ranks == schedule.ranks;
+    } catch (const InvalidArgument&) {  // it does not have the shape
+      return false;
+    }
+  };
+  using enum schedules::Family;
+  constexpr std::array kOfSeveralStages{interleaved, looped_breadth_first, interleaved_zero_bubble, zbv, dualpipev};
+  return std::ranges::any_of(kOfSeveralStages, is_of);
+}
+
+// What the operation means by default is what the caller would get from PyTorch 2.13, which has two ways: a schedule
+// of its own goes through its runtime, whose UNSHARD pass drops idle cells before _add_send_recv; rows of one's own
+// are given to _add_send_recv itself, to which an idle cell is a step. The rows alone do not tell the two apart, so
+// the choice is this operation's and no rule of the lowering.
 bool drops_idle_cells(const Arguments& arguments, const Schedule& schedule) {
   enum class Idle { steps, dropped };
   const auto asked = arguments.has("idle") ? std::optional(arguments.choice<Idle>(
@@ -135,7 +157,7 @@ bool drops_idle_cells(const Arguments& arguments, const Schedule& schedule) {
   if (asked) return *asked == Idle::dropped;
   const bool has_idle =
       std::ranges::any_of(schedule.ranks, [](const auto& row) { return std::ranges::any_of(row, is_idle); });
-  return has_idle && schedules::is_generated_by_torch(schedule);
+  return has_idle && are_rows_of_torch(schedule);
 }
 
 json lower(const Arguments& arguments) {
