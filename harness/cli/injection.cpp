@@ -158,7 +158,7 @@ InjectionOutcome outcome_of(const InjectionWorld& world, const Injection& inject
   return outcome;
 }
 
-void check(const InjectionWorld& world, const Injection& injection) {
+void check_injection(const InjectionWorld& world, const Injection& injection) {
   if (injection.rank < 0 || injection.rank >= world.size())
     throw InvalidArgument(fmt::format("an injection on rank {}; there are {} ranks", injection.rank, world.size()));
   if (injection.moment == Moment::in_tied_module && !has_tied(world, injection.rank))
@@ -218,7 +218,7 @@ std::vector<Injection> injections(const InjectionWorld& world, const std::vector
 
 std::vector<InjectionOutcome> inject(const InjectionWorld& world, const std::vector<Injection>& injections, int most) {
   (void)model_groups(world.tensor, world.pipeline, world.data, most);
-  for (const Injection& one : injections) check(world, one);
+  for (const Injection& one : injections) check_injection(world, one);
   std::vector<std::vector<InjectedRank>> said(injections.size(),
                                               std::vector<InjectedRank>(static_cast<std::size_t>(world.size())));
   comm::run_ranks(world.size(),

@@ -11,7 +11,7 @@ const char* name_of(Part part) { return part == Part::training ? "training" : "t
 
 Metrics& metrics_of(EpochResult& result, Part part) { return part == Part::training ? result.training : result.test; }
 
-std::string text_of(const Metrics& metrics) {
+std::string metrics_text(const Metrics& metrics) {
   std::string text;
   for (const auto& [name, value] : metrics) text += fmt::format("{}{} {:.4g}", text.empty() ? "" : ", ", name, value);
   return text;
@@ -89,7 +89,7 @@ void LogByEpochHook::after_epoch(const Position&, const EpochResult& result) {
   for (const Part part : {Part::training, Part::test}) {
     const Metrics& metrics = part == Part::training ? result.training : result.test;
     if (metrics.empty()) continue;
-    sink_(fmt::format("epoch {}, {}: {} ({:.1f} s{})", result.epoch, name_of(part), text_of(metrics),
+    sink_(fmt::format("epoch {}, {}: {} ({:.1f} s{})", result.epoch, name_of(part), metrics_text(metrics),
                       seconds_of(result, part == Part::training ? "train epoch" : "test epoch"),
                       memory_of(result, part)));
   }

@@ -176,7 +176,7 @@ PlanDisagreement first_difference(const std::vector<Lines>& ranks) {
   return {"the order of the gradients", std::move(opinions)};
 }
 
-std::string words_of(const std::string& subject, const std::vector<Opinion>& opinions) {
+std::string disagreement(const std::string& subject, const std::vector<Opinion>& opinions) {
   constexpr std::size_t kEnough = 240;
   std::string words = "ranks disagree on " + subject;
   for (std::size_t i = 0; i < opinions.size(); ++i) {
@@ -213,7 +213,7 @@ void require_descriptions(std::span<const Gradient> gradients, std::span<const s
 }  // namespace
 
 PlanDisagreement::PlanDisagreement(std::string subject, std::vector<Opinion> opinions)
-    : MismatchError(words_of(subject, opinions)), subject_(std::move(subject)), opinions_(std::move(opinions)) {}
+    : MismatchError(disagreement(subject, opinions)), subject_(std::move(subject)), opinions_(std::move(opinions)) {}
 
 void verify_agreement(comm::Communicator& communicator, const Plan& plan, std::span<const Gradient> gradients,
                       std::span<const std::string> names, std::span<const Shape> shapes, comm::Timeout timeout) {

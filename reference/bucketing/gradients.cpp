@@ -12,7 +12,7 @@
 namespace plumbline::bucketing {
 namespace {
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
 
 using comm::DType;
 constexpr std::array<std::pair<std::string_view, ElementType>, 3> kComplex{
@@ -58,7 +58,7 @@ void require_gradients(std::span<const Gradient> gradients) {
   for (std::size_t index = 0; index < gradients.size(); ++index) {
     require_gradient(gradients[index], index);
     const std::int64_t bytes = bytes_of(gradients[index]);
-    if (bytes > kMost - sum)
+    if (bytes > kMostBytes - sum)
       throw OutOfRange(
           fmt::format("the first {} gradients are more bytes than 64 bits hold: {} + {}", index + 1, sum, bytes));
     sum += bytes;

@@ -40,7 +40,7 @@ float number_of(std::uint8_t byte, const Quantisation& by) {
 }
 
 // What is under way of a bucket: all ranks' parts, of which this rank's are sent.
-struct Exchange {
+struct QuantisedExchange {
   std::vector<float> values;  // this rank's, then the mean
   std::vector<Quantisation> own, all;
   std::vector<std::uint8_t> bytes, all_bytes;
@@ -55,7 +55,7 @@ class Quantiser {
     if (!comm::is_floating(bucket.values.dtype))
       throw Unsupported(fmt::format("bucket {} of {}: only floating numbers are quantised", bucket.index,
                                     comm::name_of(bucket.values.dtype)));
-    Exchange& exchange = exchanges_[bucket.index];
+    QuantisedExchange& exchange = exchanges_[bucket.index];
     const auto ranks = static_cast<std::size_t>(group.size());
     exchange.values.resize(static_cast<std::size_t>(bucket.values.count));
     copy_divided(bucket.values, buffer_of(exchange.values), 1);
@@ -70,7 +70,7 @@ class Quantiser {
   }
 
   void finish(comm::Communicator& group, const HookedBucket& bucket) {
-    Exchange& exchange = exchanges_[bucket.index];
+    QuantisedExchange& exchange = exchanges_[bucket.index];
     std::ranges::fill(exchange.values, 0.0F);
     for (int rank = 0; rank < group.size(); ++rank) add(exchange, static_cast<std::size_t>(rank));
     copy_divided(buffer_of(exchange.values), bucket.values, group.size());
@@ -90,11 +90,11 @@ class Quantiser {
   }
 
   // The numbers from which on a channel begins, and how many there are.
-  [[nodiscard]] std::size_t channel_size(const Exchange& exchange) const {
+  [[nodiscard]] std::size_t channel_size(const QuantisedExchange& exchange) const {
     return channel_ == kWholeBucket ? std::max<std::size_t>(1, exchange.values.size())
                                     : static_cast<std::size_t>(channel_);
   }
-  void quantise(Exchange& exchange) const {
+  void quantise(QuantisedExchange& exchange) const {
     const std::size_t size = channel_size(exchange);
     exchange.own.clear();
     exchange.bytes.resize(exchange.values.size());
@@ -104,7 +104,7 @@ class Quantiser {
       to_bytes(channel, exchange.own.back(), exchange.bytes.data() + begin);
     }
   }
-  void add(Exchange& exchange, std::size_t rank) const {
+  void add(QuantisedExchange& exchange, std::size_t rank) const {
     const std::size_t size = channel_size(exchange);
     const auto senders = std::span(exchange.all).subspan(rank * exchange.own.size(), exchange.own.size());
     const auto bytes = std::span(exchange.all_bytes).subspan(rank * exchange.bytes.size(), exchange.bytes.size());
@@ -117,7 +117,7 @@ class Quantiser {
 
   QuantisationSteps steps_;
   std::int64_t channel_;
-  std::map<int, Exchange> exchanges_;  // by bucket
+  std::map<int, QuantisedExchange> exchanges_;  // by bucket
 };
 
 }  // namespace

@@ -13,8 +13,8 @@ namespace plumbline::gossip {
 namespace {
 
 constexpr std::array kKinds{MixingKind::uniform, MixingKind::metropolis_hastings, MixingKind::skewed};
-constexpr std::array<std::string_view, 4> kNames{"uniform", "metropolis-hastings", "skewed", "given"};
-constexpr int kMostNodes = 4096;
+constexpr std::array<std::string_view, 4> kMixingNames{"uniform", "metropolis-hastings", "skewed", "given"};
+constexpr int kMostDenseNodes = 4096;
 
 Shares uniform(std::size_t peers) {
   const double share = 1.0 / (static_cast<double>(peers) + 1.0);
@@ -68,7 +68,7 @@ Shares by_number(const Mixing& mixing, int node, std::int64_t round, std::size_t
 
 }  // namespace
 
-std::string_view name_of(MixingKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
+std::string_view name_of(MixingKind kind) { return kMixingNames[static_cast<std::size_t>(kind)]; }
 
 std::optional<MixingKind> parse_mixing_kind(std::string_view name) {
   for (const MixingKind kind : kKinds)
@@ -104,8 +104,8 @@ bool carries_weight(const Graph& graph, const Mixing& mixing) {
 }
 
 std::vector<double> mixing_matrix(const Graph& graph, const Mixing& mixing, std::int64_t round) {
-  if (graph.nodes() > kMostNodes)
-    throw Unsupported(fmt::format("the matrix of {} nodes; {} at most", graph.nodes(), kMostNodes));
+  if (graph.nodes() > kMostDenseNodes)
+    throw Unsupported(fmt::format("the matrix of {} nodes; {} at most", graph.nodes(), kMostDenseNodes));
   const auto count = static_cast<std::size_t>(graph.nodes());
   std::vector<double> matrix(count * count);
   for (std::size_t node = 0; node < count; ++node) {

@@ -15,7 +15,7 @@ namespace {
 
 const Op& at(const Program& program, int position) { return program.ops[static_cast<std::size_t>(position)]; }
 
-const Variable& variable_of(const Program& program, const std::string& gradient) {
+const Variable& gradient_variable(const Program& program, const std::string& gradient) {
   const auto found = program.variables.find(gradient);
   if (found == program.variables.end())
     throw PassError(Stage::group_grads, "ValueError", fmt::format("gradient [{}] is no variable", gradient));
@@ -97,7 +97,7 @@ class SourceGrouping : public GroupWalk {
  private:
   void see_reduction(int position) override {
     const std::string& gradient = first_name(at(program_, position).outputs);
-    const Variable& variable = variable_of(program_, gradient);
+    const Variable& variable = gradient_variable(program_, gradient);
     const auto elements = element_count(variable.shape);
     if (!elements)
       throw PassError(Stage::group_grads, "AssertionError",
@@ -168,7 +168,7 @@ class Fusible {
   [[nodiscard]] bool is_fusible(int reduction) const {
     const Op& op = at(program_, reduction);
     const std::string& gradient = first_name(op.outputs);
-    const Variable& variable = variable_of(program_, gradient);
+    const Variable& variable = gradient_variable(program_, gradient);
     return names_in(op.inputs) == std::vector{gradient} && names_in(op.outputs) == std::vector{gradient} &&
            element_count(variable.shape) && !variable.persistable && !from_outside_.contains(gradient) &&
            first_written(gradient) < reduction && !kept_.contains(gradient) && reductions_.at(gradient) == 1;
@@ -195,7 +195,7 @@ class Grouping : public GroupWalk {
  private:
   void see_reduction(int position) override {
     const std::string& gradient = first_name(at(program_, position).outputs);
-    const Variable& variable = variable_of(program_, gradient);
+    const Variable& variable = gradient_variable(program_, gradient);
     const std::int64_t elements = element_count(variable.shape).value_or(0);
     const bool is_fusible = fusible_.is_fusible(position);
     if (const auto why = keeps_out(position, is_fusible, variable.dtype, elements)) close(*why, position);

@@ -140,7 +140,7 @@ constexpr Known kSecondDerivatives[] = {
     {"tanh_grad_grad", "Out grad_out grad_x@GRAD", "Out@GRAD grad_out@GRAD"},
 };
 
-std::vector<std::string> words_of(std::string_view text) {
+std::vector<std::string> split_words(std::string_view text) {
   std::vector<std::string> words;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find(' '), text.size());
@@ -154,7 +154,7 @@ std::optional<OpSignature> listed(std::string_view type) {
   for (const std::span<const Known> table : std::initializer_list<std::span<const Known>>{
            kForward, kOptimizers, kCommunication, kMemory, kSecondDerivatives})
     for (const Known& known : table)
-      if (known.type == type) return OpSignature{.inputs = words_of(known.inputs), .outputs = words_of(known.outputs)};
+      if (known.type == type) return OpSignature{.inputs = split_words(known.inputs), .outputs = split_words(known.outputs)};
   return std::nullopt;
 }
 

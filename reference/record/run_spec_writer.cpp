@@ -55,7 +55,7 @@ struct LayerWriter {
   }
 };
 
-std::string text_of(const Run& run) {
+std::string toml_of(const Run& run) {
   return fmt::format(
       "\n[run]\nsteps = {}\nglobal_batch = {}\nmicro_batches = {}\naccumulation = {}\ndtype = {}\nschedule = "
       "{}\n"
@@ -64,7 +64,7 @@ std::string text_of(const Run& run) {
       run.chunks, run.bucket_bytes, quoted(run.device));
 }
 
-std::string text_of(const Optimizer& optimizer) {
+std::string toml_of(const Optimizer& optimizer) {
   if (const Sgd* sgd = std::get_if<Sgd>(&optimizer))
     return fmt::format("\n[optimizer]\ntype = \"sgd\"\nlr = {}\nmomentum = {}\nnesterov = {}\nweight_decay = {}\n",
                        real(sgd->lr), real(sgd->momentum), sgd->nesterov, real(sgd->weight_decay));
@@ -73,7 +73,7 @@ std::string text_of(const Optimizer& optimizer) {
                      real(adam.betas[0]), real(adam.betas[1]), real(adam.eps));
 }
 
-std::string text_of(const Scaler& scaler) {
+std::string toml_of(const Scaler& scaler) {
   if (!scaler.dynamic)
     return fmt::format("\n[scaler]\nkind = \"constant\"\ninit_scale = {}\n", real(scaler.init_scale));
   return fmt::format(
@@ -82,7 +82,7 @@ std::string text_of(const Scaler& scaler) {
       real(scaler.init_scale), real(scaler.growth_factor), real(scaler.backoff_factor), scaler.growth_interval);
 }
 
-std::string text_of(const Injection& inject) {
+std::string toml_of(const Injection& inject) {
   return fmt::format("\n[[inject]]\nstep = {}\nrank = {}\nparameter = {}\nindex = {}\nvalue = {}\nmoment = \"{}\"\n",
                      inject.step, inject.rank, quoted(inject.parameter), inject.index,
                      std::isfinite(inject.value) ? real(inject.value) : quoted(real(inject.value)),
@@ -98,14 +98,14 @@ std::string to_toml(const RunSpec& spec) {
       fmt::format("protocol = {}\nseed = {}\n\n[parallel]\npipeline = {}\ndata = {}\ntensor = {}\norder = [{}]\n",
                   RunSpec::kProtocol, spec.seed, spec.parallel.pipeline, spec.parallel.data, spec.parallel.tensor,
                   fmt::join(order, ", "));
-  text += text_of(spec.run);
+  text += toml_of(spec.run);
   text += fmt::format("\n[model]\nstages = [{}]\n", fmt::join(spec.stages, ", "));
   for (const Layer& layer : spec.layers)
     text += fmt::format("\n[[model.layer]]\ntype = \"{}\"\n{}", name_of(layer), std::visit(LayerWriter{}, layer));
   text += fmt::format("\n[loss]\ntype = \"{}\"\n", name_of(spec.loss));
-  text += text_of(spec.optimizer);
-  if (spec.scaler) text += text_of(*spec.scaler);
-  for (const Injection& inject : spec.injections) text += text_of(inject);
+  text += toml_of(spec.optimizer);
+  if (spec.scaler) text += toml_of(*spec.scaler);
+  for (const Injection& inject : spec.injections) text += toml_of(inject);
   text += fmt::format("\n[files]\nweights = {}\nbatches = {}\n", quoted(spec.weights), quoted(spec.batches));
   return text;
 }

@@ -48,7 +48,7 @@ json parse_header(const std::string& text) {
   });
 }
 
-std::optional<std::uint64_t> natural(const json& value) {
+std::optional<std::uint64_t> unsigned_of(const json& value) {
   if (!value.is_number_unsigned()) return std::nullopt;
   return value.get<std::uint64_t>();
 }
@@ -59,7 +59,7 @@ std::optional<Shape> shape_of(const json& list) {
   Shape shape;
   std::int64_t product = 1;
   for (const json& item : list) {
-    const auto size = natural(item);
+    const auto size = unsigned_of(item);
     if (!size || !std::in_range<std::int64_t>(*size)) return std::nullopt;
     shape.push_back(static_cast<std::int64_t>(*size));
     if (__builtin_mul_overflow(product, shape.back(), &product)) return std::nullopt;
@@ -107,8 +107,8 @@ TensorInfo info_of(const std::string& name, const json& entry, std::uint64_t dat
   if (!shape) refuse(fmt::format("has shape {}; it must be a list of sizes", entry["shape"].dump()));
   info.shape = *shape;
   const json& offsets = entry["data_offsets"];
-  const auto begin = offsets.is_array() && offsets.size() == 2 ? natural(offsets[0]) : std::nullopt;
-  const auto end = begin ? natural(offsets[1]) : std::nullopt;
+  const auto begin = offsets.is_array() && offsets.size() == 2 ? unsigned_of(offsets[0]) : std::nullopt;
+  const auto end = begin ? unsigned_of(offsets[1]) : std::nullopt;
   if (!end || *begin > *end || *end > data_bytes)
     refuse(fmt::format("has data_offsets {}; they must be [begin, end] within the {} bytes of data", offsets.dump(),
                        data_bytes));

@@ -32,7 +32,7 @@ void to_model(std::span<const float> from, const Buffer& to) {
   }
 }
 
-void check(const ModelParameter& parameter) {
+void check_parameter(const ModelParameter& parameter) {
   const Buffer& values = parameter.values;
   const bool is_known = values.dtype == DType::f16 || values.dtype == DType::bf16 || values.dtype == DType::f32;
   if (!is_known || values.device.kind != comm::Device::Kind::cpu)
@@ -180,7 +180,7 @@ Fp16Optimizer::Fp16Optimizer(std::vector<ModelParameter> parameters, InnerOptimi
       groups_(groups),
       steps_(std::move(steps)),
       scale_(options_.scale) {
-  for (const ModelParameter& parameter : parameters_) check(parameter);
+  for (const ModelParameter& parameter : parameters_) check_parameter(parameter);
   scaler::check(scale_);
   expect_clipping(options_.clip_norm, options_.norm_type);
   for (const ModelParameter& parameter : parameters_) {

@@ -86,7 +86,7 @@ auto norm_of(std::span<const T> values, double order) {
   return rounded<T>(order == 2 ? std::sqrt(total) : std::pow(total, Wide(1) / p));
 }
 
-void check(comm::ConstBuffer gradient) {
+void check_gradient(comm::ConstBuffer gradient) {
   if (!comm::is_floating(gradient.dtype))
     throw Unsupported(fmt::format("a norm of {} gradients; floating ones have one", comm::name_of(gradient.dtype)));
   if (gradient.device.kind != comm::Device::Kind::cpu)
@@ -130,7 +130,7 @@ double coefficient_of(double norm, double max_norm) {
 
 double total_norm(std::span<const comm::ConstBuffer> gradients, double p) {
   if (std::isnan(p)) throw InvalidArgument("the order of a norm is nan; it must be a number, inf or -inf");
-  for (const comm::ConstBuffer& gradient : gradients) check(gradient);
+  for (const comm::ConstBuffer& gradient : gradients) check_gradient(gradient);
   if (gradients.empty()) return 0;
   return with_type(common_type(gradients), [&]<class T>(T) {
     std::vector<T> norms;

@@ -21,7 +21,7 @@ namespace {
 using detail::ListPolicy;
 using detail::Preference;
 
-constexpr std::int64_t kMostComputations = std::int64_t{1} << 17;
+constexpr std::int64_t kMostSearched = std::int64_t{1} << 17;
 constexpr std::array kPatience{0.0, 0.5, 1.0};
 
 std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
@@ -45,11 +45,11 @@ void require_automatic(const Shape& shape, const AutomaticOptions& options) {
   detail::require_shape(shape);
   if (shape.stages_per_rank > 2)
     throw InvalidArgument(fmt::format("auto: a rank has 1 or 2 stages, got {}", shape.stages_per_rank));
-  if (std::int64_t{shape.ranks} * shape.stages_per_rank * shape.micro_batches > kMostComputations)
+  if (std::int64_t{shape.ranks} * shape.stages_per_rank * shape.micro_batches > kMostSearched)
     throw InvalidArgument(
         fmt::format("auto: {} ranks of {} stages and {} micro-batches make more than {} computations "
                     "of a kind",
-                    shape.ranks, shape.stages_per_rank, shape.micro_batches, kMostComputations));
+                    shape.ranks, shape.stages_per_rank, shape.micro_batches, kMostSearched));
   require_limits(shape, options.activation_limits);
 }
 

@@ -208,7 +208,7 @@ class Dealing {
   std::vector<std::vector<double>> least_;
 };
 
-[[noreturn]] void refuse(std::span<const LayerCost> layers, const Costs& costs, const StageLimits& limits) {
+[[noreturn]] void refuse_limits(std::span<const LayerCost> layers, const Costs& costs, const StageLimits& limits) {
   const Boundaries best = Dealing(costs, Measure::bytes).boundaries();
   const std::vector<StageCost> stages = stage_costs(layers, best, limits);
   const auto fullest = std::ranges::max_element(stages, {}, &StageCost::bytes);
@@ -258,7 +258,7 @@ Boundaries partition_measured(std::span<const LayerCost> layers, const StageLimi
     throw InvalidArgument(
         fmt::format("partition: {} layers x {} layers x {} stages are more than {} steps", n, n, p, kMostSteps));
   const Dealing dealing(costs, Measure::period);
-  if (std::isinf(dealing.worst())) refuse(layers, costs, limits);
+  if (std::isinf(dealing.worst())) refuse_limits(layers, costs, limits);
   return dealing.boundaries();
 }
 

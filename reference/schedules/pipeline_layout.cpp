@@ -82,7 +82,7 @@ Symbols with_characters_repeated(const Symbols& text) {
   throw InvalidArgument(fmt::format("pipeline layout: {} at character {}; {}", shown, symbol.place, rule));
 }
 
-LayerKind kind_of(const Symbol& symbol) {
+LayerKind layer_kind_of(const Symbol& symbol) {
   constexpr std::string_view kKinds = "EtmL";
   if (kKinds.find(symbol.character) == kKinds.npos) refuse(symbol);
   return static_cast<LayerKind>(symbol.character);
@@ -156,7 +156,7 @@ PipelineLayout parse_pipeline_layout(std::string_view text) {
     if (symbol.character == '|')
       layout.stages.emplace_back();
     else
-      layout.stages.back().push_back({kind_of(symbol), symbol.place});
+      layout.stages.back().push_back({layer_kind_of(symbol), symbol.place});
   }
   return layout;
 }

@@ -40,7 +40,7 @@ Configuration configuration_of_lines(const std::string& text) {
   return configuration;
 }
 
-void check(const Checkpoint& checkpoint) {
+void check_lines(const Checkpoint& checkpoint) {
   const auto one_line = [](const std::string& what, const std::string& text) {
     if (text.find('\n') != std::string::npos)
       throw InvalidArgument(fmt::format("{} '{}' has a line end; a checkpoint keeps lines", what, text));
@@ -190,7 +190,7 @@ std::error_code why_no_files(const std::filesystem::path& folder) {
 }
 
 std::filesystem::path write_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& folder) {
-  check(checkpoint);
+  check_lines(checkpoint);
   job::SafetensorsWriter writer;
   for (const auto& [name, tensor] : checkpoint.tensors) add(writer, name, tensor);
   writer.metadata("plumbline.checkpoint", kVersion);

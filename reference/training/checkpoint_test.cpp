@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,8 +25,12 @@ StoredTensor floats(std::initializer_list<float> values) {
   return tensor;
 }
 
+Configuration configuration(int chunks = 1) {
+  return {{"NUM_EPOCHS", "60"}, {"NUM_CHUNKS", fmt::format("{}", chunks)}};
+}
+
 Checkpoint checkpoint() {
-  return {.configuration = configuration_of({}),
+  return {.configuration = configuration(),
           .at = {.epoch = 3, .batch = 5, .step = 41},
           .seed = 0xffff'ffff'ffff'fffe,
           .states = {{"shuffle", "1 2\n3"}},
@@ -38,10 +43,10 @@ Checkpoint checkpoint() {
 
 class CheckpointTest : public testing::Test {
  protected:
-  std::string error_of(const std::filesystem::path& file, const TrainerSettings& settings = {}, int rank = 1,
+  std::string error_of(const std::filesystem::path& file, const Configuration& run = configuration(), int rank = 1,
                        int ranks = 2) const {
     try {
-      (void)read_checkpoint(file, configuration_of(settings), rank, ranks);
+      (void)read_checkpoint(file, run, rank, ranks);
     } catch (const Error& error) {
       return std::string(error.kind()) + ": " + error.what();
     }
@@ -66,11 +71,11 @@ TEST_F(CheckpointTest, ComesBackAsItWas) {
 TEST_F(CheckpointTest, OfAnotherRunIsRefusedWithTheFirstDifference) {
   const std::filesystem::path file = write_checkpoint(checkpoint(), folder.path());
   EXPECT_EQ(error_of(file), "no error");
-  EXPECT_EQ(error_of(file, {.chunks = 2, .pipeline = 4}),
+  EXPECT_EQ(error_of(file, configuration(2)),
             "invalid_argument: '" + file.string() + "': it is of another run: NUM_CHUNKS is 1 there and 2 here");
-  EXPECT_EQ(error_of(file, {}, 0),
+  EXPECT_EQ(error_of(file, configuration(), 0),
             "invalid_argument: '" + file.string() + "': it is of rank 1 of 2; rank 0 of 2 reads it");
-  EXPECT_THAT(error_of(file, {}, 1, 4), HasSubstr("it is of rank 1 of 2; rank 1 of 4 reads it"));
+  EXPECT_THAT(error_of(file, configuration(), 1, 4), HasSubstr("it is of rank 1 of 2; rank 1 of 4 reads it"));
 }
 
 TEST(Configurations, DifferInTheFirstFieldThatDiffers) {
