@@ -452,7 +452,7 @@ void add_assign_checks(suite::Suite& suite) {
         "dtype",
         {},
         "fault",
-        of_each(faults_of(bad_assignments(), {kAssign}), one_type, {{"unknown_type", {}}})},
+        of_each(faults_of(bad_assignments(), {kAssign}), one_type, {})},
        {kAssign, "device", here}});
   add("torch_recorded", "BUCKET-010@20b2", {kAssign},
       {"gradients", {"one_type", "limits", "types", "sparse", "ordered", "refused"}}, torch_recorded,

@@ -161,6 +161,7 @@ void orders_of_readiness(Context& context) {
   report_words(problem_of(context.adapter(), kAgree, args, [&](const json& result) -> std::string {
     if (result.at("agrees") != (ranks == 1))
       return fmt::format("{} ranks of two orders agree: {}", ranks, result.at("agrees").dump());
+    if (result.at("differences").empty()) return "no step is answered";
     json even = json::array(), uneven = json::array();
     for (int rank = 0; rank < ranks; ++rank) (rank % 2 == 0 ? even : uneven).push_back(rank);
     for (const json& one : result.at("differences")) {

@@ -48,6 +48,9 @@ std::string GraphQuestion::words() const { return fmt::format("{} of {} nodes, {
 std::optional<AskedGraph> ask_graph(suite::Adapter& adapter, const GraphQuestion& question) {
   const Answer answer = answer_to(adapter, "gossip.graph", question.args());
   if (answer.is_refused()) {
+    const bool two_sides = question.graph.starts_with("bipartite");
+    if (question.peers == 0 && (!two_sides || question.nodes % 2 == 0))
+      throw std::runtime_error(fmt::format("{} is refused: {}", question.words(), answer.message));
     if (answer.kind == "invalid_argument" || answer.kind == "out_of_range") return std::nullopt;
     throw std::runtime_error(fmt::format("{} is refused as '{}': {}", question.words(), answer.kind, answer.message));
   }

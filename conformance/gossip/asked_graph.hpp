@@ -38,7 +38,7 @@ struct AskedGraph {
   std::vector<AskedPeers> nodes;
 };
 /// Nothing where the question was refused as the asker's fault. Throws std::runtime_error with words for an answer of another
-/// form, or another refusal.
+/// form, another refusal, and a refusal of a graph with its own number of peers, unless it has two sides and an odd number of nodes.
 [[nodiscard]] std::optional<AskedGraph> ask_graph(suite::Adapter& adapter, const GraphQuestion& question);
 
 /// Whether `to` can be sent to by `from` in the graph of that name, by its definition. `peers` counts for n-peer graphs.

@@ -175,11 +175,13 @@ void set_anew(Context& context) {
     report_words(problem_of(context.adapter(), kGraph, fresh, [&](const json& expected) {
       return problem_of(context.adapter(), kGraph, turned, [&](const json& result) -> std::string {
         for (std::size_t node = 0; node < 8; ++node)
-          for (const std::size_t step : {1U, 2U})
-            if (expected.at("ranks").at(node).at(step).at("out").get<std::vector<int>>().empty() ||
+          for (const std::size_t step : {1U, 2U}) {
+            const auto out = expected.at("ranks").at(node).at(step).at("out").get<std::vector<int>>();
+            if (out.empty() || std::ranges::count(out, static_cast<int>(node)) > 0 ||
                 expected.at("ranks").at(node).at(step) != result.at("ranks").at(node).at(step + 3))
               return fmt::format("{}: node {} with {} peers after three turns: {}", graph, node, peers,
                                  result.at("ranks").at(node).at(step + 3).dump());
+          }
         return {};
       });
     }));
@@ -195,6 +197,7 @@ void ranks_of_nodes(Context& context) {
       question.ranks_per_node = each;
       const auto several = ask_graph(context.adapter(), question);
       if (!single || !several) return report_words(question.words() + " is refused");
+      if (const std::string words = edges_of_the_name(question, *single); !words.empty()) return report_words(words);
       for (std::size_t node = 0; node < 6; ++node)
         for (std::size_t turn = 0; turn < 5; ++turn) {
           std::vector<int> expected = single->nodes[node].out[turn];
@@ -355,7 +358,8 @@ void add_gossip_graph_checks(suite::Suite& suite) {
         "graph",
         {},
         "what",
-        {{"too_many_peers", {"n-peer-exponential", "random-matching", "ring", "star"}},
+        {{"unknown_graph", {"ring"}},
+         {"too_many_peers", {"n-peer-exponential", "random-matching", "ring", "star"}},
          {"no_peers", {"ring"}},
          {"no_nodes", {"ring"}},
          {"no_ranks", {"ring"}},

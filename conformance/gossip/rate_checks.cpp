@@ -411,6 +411,9 @@ void equals_shares(Context& context) {
     } catch (const std::exception& error) {
       return report_words(fmt::format("{} is answered in another form: {}", question.dump(), error.what()));
     }
+    for (const std::vector<double>& row : shares)
+      if (const double sum = std::accumulate(row.begin(), row.end(), 0.0); !near(sum, 1, 1e-14))
+        return report_words(fmt::format("{}: a node's shares add up to {}", question.dump(), sum));
     values = times(shares, values);
     weights = times(shares, weights);
   }

@@ -42,7 +42,7 @@ void for_each_graph(Context& context, const Judge& judge) {
 void books(Context& context) {
   for_each_graph(context, [&](const json& one) -> std::string {
     json args = args_of_graph(one);
-    if (one.contains("construct_error")) return problem_of_refusal(context.adapter(), "gossip.graph", args);
+    if (one.contains("construct_error")) return problem_of_refusal_beside_answers(context.adapter(), "gossip.graph", args);
     if (one.contains("plan")) return {};
     json expected = with_fields(one, {"regular", "bipartite", "dynamic", "passive", "phone_book", "book_rows"});
     if (one.contains("book_rows")) {
@@ -127,7 +127,7 @@ void traces(Context& context) {
       json args = with_fields(one, {"algorithm", "graph", "world_size", "peers_per_itr", "dtype"});
       args.update({{"convention", "fairscale"}, {"rounds", 1}, {"ranks", json::array()}});
       for (int rank = 0; rank < one.at("world_size"); ++rank) args["ranks"].push_back({{"x0", {1}}});
-      problem = problem_of_refusal(context.adapter(), "gossip.trace", args);
+      problem = problem_of_refusal_beside_answers(context.adapter(), "gossip.trace", args);
     } else if (is_lazy(one) == lazy) {
       json expected = json::array();
       for (const json& rank : one.at("ranks")) {
@@ -150,7 +150,7 @@ void blocking(Context& context) {
     json args = with_fields(one, {"graph", "world_size", "peers_per_itr"});
     args["convention"] = "fairscale";
     const std::string problem = one.contains("error")
-                                    ? problem_of_refusal(context.adapter(), "gossip.blocking", args)
+                                    ? problem_of_refusal_beside_answers(context.adapter(), "gossip.blocking", args)
                                     : problem_of(context.adapter(), "gossip.blocking", args, [&](const json& result) {
                                         return first_difference(with_fields(one, {"blocked"}), result);
                                       });
@@ -192,7 +192,7 @@ void bluefog(Context& context) {
     args["convention"] = "bluefog";
     std::string problem;
     if (one.contains("error")) {
-      problem = problem_of_refusal(context.adapter(), "gossip.topology", args);
+      problem = problem_of_refusal_beside_answers(context.adapter(), "gossip.topology", args);
     } else {
       const json expected = with_fields(one, {"weights", "regular", "row_sums_one", "column_sums_one", "recv", "send"});
       problem = problem_of(context.adapter(), "gossip.topology", args, [&](const json& result) {
@@ -212,7 +212,7 @@ void bluefog_turns(Context& context) {
     json args = with_fields(one, {"generator", "topology", "size", "world_size", "local_size", "steps"});
     args["convention"] = "bluefog";
     const std::string problem = one.contains("error")
-                                    ? problem_of_refusal(context.adapter(), "gossip.turns", args)
+                                    ? problem_of_refusal_beside_answers(context.adapter(), "gossip.turns", args)
                                     : problem_of(context.adapter(), "gossip.turns", args, [&](const json& result) {
                                         return first_difference(with_fields(one, {"ranks"}), result);
                                       });

@@ -10,6 +10,7 @@
 #include "conformance/groups/groups_checks.hpp"
 #include "conformance/groups/worlds.hpp"
 #include "conformance/support/asking.hpp"
+#include "conformance/support/control.hpp"
 #include "conformance/support/property.hpp"
 #include "conformance/support/recorded.hpp"
 
@@ -120,7 +121,10 @@ std::string not_a_partition(const Lists& lists, int world) {
 }
 
 std::string partition(const AxisSizes& sizes, const json& result) {
-  for (const auto& [mode, lists] : groups_in(result))
+  const auto groups = groups_in(result);
+  for (const char* mode : {"DATA", "MODEL", "TENSOR"})
+    if (!groups.contains(mode)) return fmt::format("there are no groups of mode {}", mode);
+  for (const auto& [mode, lists] : groups)
     if (const auto words = not_a_partition(lists, sizes.world()); !words.empty()) return mode + " " + words;
   return {};
 }
@@ -130,7 +134,8 @@ std::size_t common(const std::vector<int>& one, const std::vector<int>& other) {
 }
 
 // Groups of two modes that have no axis in common.
-std::string meet_once(const AxisSizes&, const json& result) {
+std::string meet_once(const AxisSizes& sizes, const json& result) {
+  if (auto words = partition(sizes, result); !words.empty()) return words;
   const auto groups = groups_in(result);
   for (const auto& [first, second] : {std::pair("DATA", "PIPELINE"), std::pair("DATA", "TENSOR"),
                                       std::pair("PIPELINE", "TENSOR"), std::pair("DATA", "MODEL")}) {
@@ -156,6 +161,7 @@ std::string sizes_multiply(const AxisSizes& sizes, const json& result) {
                       {"pipeline_parallel_size", sizes.pipeline},
                       {"tensor_parallel_size", sizes.tensor}};
   if (auto words = first_difference(expected, result); !words.empty()) return words;
+  if (auto words = partition(sizes, result); !words.empty()) return words;
   for (const auto& [mode, size] :
        {std::pair("DATA", sizes.data), std::pair("PIPELINE", sizes.pipeline), std::pair("TENSOR", sizes.tensor),
         std::pair("MODEL", sizes.pipeline * sizes.tensor)})
@@ -321,6 +327,7 @@ suite::Axis faults_axis() {
 void refusals(Context& context) {
   const Bad& bad = *std::ranges::find_if(
       bad_sizes(), [&](const Bad& one) { return context.parameters().text("fault") == one.fault; });
+  report_words(problem_of_control(context.adapter(), kParallelGroups, bad.args));
   const Answer answer = answer_to(context.adapter(), kParallelGroups, bad.args);
   if (!answer.is_refused()) return report_words("answered: " + answer.result.dump().substr(0, 160));
   if (!refuses_bad_value(answer, bad.args))
@@ -433,6 +440,7 @@ void conventions_refused(Context& context) {
     args["conventions"].push_back("megatrom");
     words = {"megatrom"};
   }
+  report_words(problem_of_control(context.adapter(), "groups.conventions", args));
   const Answer answer = answer_to(context.adapter(), "groups.conventions", args);
   if (!answer.is_refused()) return report_words("answered: " + answer.result.dump().substr(0, 160));
   const bool unknown = fault == "unknown_convention" && (answer.kind == "unsupported" || answer.kind == "not_found");

@@ -6,6 +6,7 @@
 #include "conformance/groups/groups_checks.hpp"
 #include "conformance/groups/worlds.hpp"
 #include "conformance/support/asking.hpp"
+#include "conformance/support/control.hpp"
 #include "conformance/support/recorded.hpp"
 
 namespace plumbline::conformance {
@@ -114,6 +115,7 @@ void source_is_first(Context& context) {
 void stages_refused(Context& context) {
   const auto stages = json::parse(context.parameters().text("stages")).get<std::vector<int>>();
   const json args{{"world_size", 8}, {"parallel", {{"pipeline", 4}}}, {"pipeline_ranks", stages}};
+  report_words(problem_of_control(context.adapter(), kSharedModule, args));
   expect_refusal(answer_to(context.adapter(), kSharedModule, args), args);
 }
 
@@ -124,6 +126,7 @@ void sizes_refused(Context& context) {
   const json args{{"world_size", 2 * tensor.at("size").get<int>()},
                   {"parallel", {{"pipeline", 2}, {"tensor", tensor}}},
                   {"pipeline_ranks", {0, 1}}};
+  report_words(problem_of_control(context.adapter(), kSharedModule, args));
   const Answer answer = answer_to(context.adapter(), kSharedModule, args);
   expect_refusal(answer, args);
   expect_named(answer.message, {square ? "8" : "9"});

@@ -1,6 +1,9 @@
 #include "conformance/pass/answers.hpp"
 
+#include <map>
 #include <stdexcept>
+
+#include <fmt/format.h>
 
 #include "harness/suite/adapter_error.hpp"
 
@@ -50,6 +53,18 @@ bool is_reduction(const json& op) {
 }
 
 bool is_scale(const json& op) { return op.at("type") == "scale" && is_in_scope(op); }
+
+std::string problem_of_lost_ops(const json& before, const json& after) {
+  std::map<std::string, int> left;  // how many more of a type the first program has
+  for (const auto& [program, sign] : {std::pair(&before, 1), std::pair(&after, -1)})
+    for (const json& op : program->at("ops")) {
+      const std::string type = op.at("type");
+      if (!is_reduction(op) && type != "scale" && !type.starts_with("c_wait_")) left[type] += sign;
+    }
+  for (const auto& [type, count] : left)
+    if (count > 0) return fmt::format("{} ops of type {} are gone", count, type);
+  return {};
+}
 
 bool has_names(const json& slots, const std::string& slot, const json& names) {
   return slots.size() == 1 && slots.contains(slot) && slots.at(slot) == names;

@@ -299,7 +299,10 @@ Program final_of(const json& result, const Program& before) {
 void pass_leaves_none(Context& context) {
   const std::string kind = context.parameters().text("steps");
   const auto problem = [&](const DrawnStep& step) {
-    return problem_of(context.adapter(), kPass, pass_question_of(step), [&](const json& result) -> std::string {
+    const json args = pass_question_of(step);
+    return problem_of(context.adapter(), kPass, args, [&](const json& result) -> std::string {
+      if (auto words = problem_of_lost_ops(args.at("program"), program_at(args, result, "final")); !words.empty())
+        return words;
       const Program after = final_of(result, step.program());
       const Closure closure(after);
       for (std::size_t second = 0; second < closure.size(); ++second)

@@ -50,7 +50,9 @@ void stay_ordered(Context& context) {
     if (std::string words = race_in(program::program_of_json(args.at("program")), "ahead of"); !words.empty())
       return words;
     return problem_of(context.adapter(), kPass, args, [&](const json& result) {
-      return race_in(program::program_of_json(program_at(args, result, "final")), "behind");
+      const json after = program_at(args, result, "final");
+      const std::string lost = problem_of_lost_ops(args.at("program"), after);
+      return lost.empty() ? race_in(program::program_of_json(after), "behind") : lost;
     });
   });
 }

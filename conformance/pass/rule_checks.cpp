@@ -54,6 +54,9 @@ bool is_touched_between(const PassQuestion& question, std::size_t gradient, std:
   return (after != -1 && after < static_cast<int>(until)) || keeps_scales(question);
 }
 
+// The number of the ring over which the program that is asked about reduces a gradient.
+int ring_number(const PassQuestion& question, std::size_t gradient) { return 10 + question.gradients.at(gradient).ring; }
+
 // ---- analysis ----
 
 std::string analysed(const PassQuestion& question, const json&, const json& result) {
@@ -118,6 +121,7 @@ bool is_plain_wait(const json& op) {
 std::string overlapped(const PassQuestion& question, const json& args, const json& result) {
   const json program = program_at(args, result, "after_overlap");
   const json& ops = program.at("ops");
+  std::size_t reductions = 0;
   for (std::size_t i = 1; i < ops.size(); ++i) {
     if (!is_reduction(ops[i])) {
       if (is_plain_wait(ops[i]) && (i + 1 == ops.size() || !is_reduction(ops[i + 1])))
@@ -125,7 +129,8 @@ std::string overlapped(const PassQuestion& question, const json& args, const jso
       continue;
     }
     const json& attributes = ops[i].at("attrs");
-    const bool waits = is_plain_wait(ops[i - 1]) && ops[i - 1].at("attrs").at("ring_id") == attributes.at("ring_id");
+    const int ring = ring_number(question, reductions++);
+    const bool waits = is_plain_wait(ops[i - 1]) && ops[i - 1].at("attrs").at("ring_id") == ring;
     if (waits != question.is_overlapped())
       return fmt::format("op {}, a reduction, has {} wait of its ring ahead", i, waits ? "a" : "no");
     const bool has_left = attributes.contains("use_calc_stream") && attributes.at("use_calc_stream") == false;
@@ -451,7 +456,8 @@ std::string readers_wait(const PassQuestion& question, const json& args, const j
     if (op.at("type") == "c_wait_comm")
       std::erase_if(running, [&](const auto& one) { return one.second == op.at("attrs").at("ring_id"); });
     if (is_reduction(op)) {
-      running[op.at("outputs").at("out").at(0)] = op.at("attrs").at("ring_id");
+      const std::string gradient = op.at("outputs").at("out").at(0);
+      running[gradient] = ring_number(question, number_of(gradient));
     } else {
       for (const json* slots : {&op.at("inputs"), &op.at("outputs")})
         for (const json& names : *slots)

@@ -636,7 +636,7 @@ void add_form_checks(suite::Suite& suite) {
         "style",
         {},
         "fault",
-        {{"no_ranks", {"v"}}, {"no_stages", {"v"}}, {"ranks_do_not_divide", {"v"}}}}});
+        {{"no_ranks", {"v"}}, {"no_stages", {"v"}}, {"ranks_do_not_divide", {"v"}}, {"style", {"v"}}}}});
   add("streams", "SCHED-114@f6a0", {"schedules.instruction_stream"},
       {{"schedule", {"TrainSchedule", "InferenceSchedule", "DataParallelSchedule"}}}, streams, nullptr,
       {{"schedules.instruction_stream", "schedule", {}, "schedule"}});

@@ -57,7 +57,18 @@ void answered(Context& context) {
   });
 }
 
+// A shape that the schedule's rule allows has a plan.
+std::string problem_of_allowed(suite::Adapter& adapter, const std::string& schedule) {
+  for (const int chunks : {1, 2}) {
+    const PlanShape shape{.schedule = schedule, .ranks = 2, .micro_batches = 4, .chunks = chunks};
+    if (is_allowed(shape))
+      return problem_of_plan(adapter, shape, [](const PlanShape&, const Schedule&) { return std::string(); });
+  }
+  return fmt::format("the check knows no shape that {} allows", schedule);
+}
+
 void refused_by_rule(Context& context) {
+  report_words(problem_of_allowed(context.adapter(), context.parameters().text("schedule")));
   for (const PlanShape& shape : shapes_of(context.parameters())) {
     if (is_allowed(shape)) continue;
     const Answer answer = answer_to(context.adapter(), "schedules.generate", question_of(shape));
@@ -70,6 +81,7 @@ void refused_by_rule(Context& context) {
 }
 
 void nothing_is_refused(Context& context) {
+  for (const std::string& name : schedule_names()) report_words(problem_of_allowed(context.adapter(), name));
   const std::string& field = context.parameters().text("zero");
   for (const std::string& name : schedule_names()) {
     json args = question_of({.schedule = name, .ranks = 2, .micro_batches = 4, .chunks = 2});

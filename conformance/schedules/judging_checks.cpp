@@ -12,6 +12,7 @@
 #include "conformance/schedules/random_plans.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/support/asking.hpp"
+#include "conformance/support/control.hpp"
 #include "conformance/support/property.hpp"
 #include "reference/schedules/generate.hpp"
 #include "reference/schedules/lowering.hpp"
@@ -435,6 +436,7 @@ void refuses_what_is_no_plan(Context& context) {
   if (fault == "cell") args["ranks"] = {"0F0,0X0", "1F0,1B0"};
   if (fault == "half_a_pair") args["ranks"] = {"0F0,(0B0)OVERLAP_F_B", "1F0,1B0"};
   if (fault == "huge_micro_batch") args["ranks"] = {"0F99999999999,0B0", "1F0,1B0"};
+  report_words(problem_of_control(context.adapter(), "schedules.check", args));
   const Answer answer = answer_to(context.adapter(), "schedules.check", args);
   if (!answer.is_refused()) return report_words("answered: " + answer.result.dump().substr(0, 200));
   if (answer.kind != "invalid_argument") report_words("refused as '" + answer.kind + "': " + answer.message);

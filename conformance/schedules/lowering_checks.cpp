@@ -1,6 +1,7 @@
 // Messages in a schedule of computations: each once, between the right ranks, where it is due, and nobody waits for ever.
 #include <algorithm>
 #include <set>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
@@ -8,6 +9,7 @@
 #include "conformance/schedules/random_plans.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/support/asking.hpp"
+#include "conformance/support/control.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {
@@ -269,6 +271,7 @@ const std::vector<BadOrder>& bad_orders() {
   return list;
 }
 void refuses_bad_orders(Context& context) {
+  report_words(problem_of_control(context.adapter(), "schedules.lower", {}));
   const auto one = std::ranges::find(bad_orders(), context.parameters().text("fault"), &BadOrder::name);
   const Answer answer = answer_to(
       context.adapter(), "schedules.lower",
@@ -328,7 +331,11 @@ void lowers_any_plan(Context& context) {
     std::string problem;
     const Schedule plan = lowered(context.adapter(), computations, metadata, problem, "send_recv");
     if (problem.empty()) {
-      problem = problem_of_messages("any", computations, plan, metadata);
+      try {
+        problem = problem_of_messages("any", computations, plan, metadata);
+      } catch (const std::out_of_range&) {
+        problem = "a stage or micro-batch that is not there";
+      }
       if (!problem.empty()) problem = rows_of(computations).dump() + " is " + rows_of(plan).dump() + ": " + problem;
     }
     if (!problem.empty()) return report_words(problem);
@@ -384,6 +391,7 @@ void refuses_no_plan(Context& context) {
   if (fault == "places_too_few") args["stage_to_rank"] = {0};
   if (fault == "place_outside") args["stage_to_rank"] = {0, 2};
   if (fault == "cell") args["compute_only"] = {"0F0,0X0", "1F0,1B0"};
+  report_words(problem_of_control(context.adapter(), "schedules.lower", args));
   const Answer answer = answer_to(context.adapter(), "schedules.lower", args);
   if (!answer.is_refused()) return report_words("answered: " + answer.result.dump().substr(0, 200));
   if (answer.kind != "invalid_argument") report_words("refused as '" + answer.kind + "': " + answer.message);

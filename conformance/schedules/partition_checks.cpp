@@ -375,6 +375,19 @@ void layers_by_hand(Context& context) {
   ask_as_recorded(context.adapter(), "plumbline", "count_layer_params", {{"layers", layers}, {"counts", counts}});
 }
 
+// ColossalAI's parts, by stage and chunk, have the items in order: each chunk goes over all stages.
+std::string problem_of_order(const json& parts, int stages, int chunks, int items) {
+  int next = 0;
+  for (int chunk = 0; chunk < chunks; ++chunk)
+    for (int stage = 0; stage < stages; ++stage) {
+      const json& part = parts.at(static_cast<std::size_t>(stage)).at(static_cast<std::size_t>(chunk));
+      if (part.at(0) != next) return fmt::format("chunk {} of stage {} begins at {}, not at {}", chunk, stage,
+                                                 part.at(0).dump(), next);
+      next = part.at(1);
+    }
+  return next == items ? "" : fmt::format("{} of {} items have an owner", next, items);
+}
+
 // No more items than parts: the uniform rule holds, chunks must divide the items, and stages stay empty.
 void falls_back_to_uniform(Context& context) {
   const auto items = static_cast<int>(context.parameters().number("items"));
@@ -393,6 +406,9 @@ void falls_back_to_uniform(Context& context) {
   }
   if (of_weights.is_refused() || of_number.is_refused())
     return report_words("refused: " + of_weights.message + of_number.message);
+  report_words(problem_of(context.adapter(), "schedules.partition_uniform", uniform, [&](const json& result) {
+    return problem_of_order(result.at("parts"), stages, chunks, items);
+  }));
   report_words(first_difference(of_number.result, of_weights.result));
   const json warned = items / chunks < stages;
   report_words(first_difference({{"warned", warned}}, of_weights.result));

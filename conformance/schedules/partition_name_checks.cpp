@@ -7,6 +7,7 @@
 
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/support/asking.hpp"
+#include "conformance/support/control.hpp"
 #include "conformance/support/recorded.hpp"
 
 namespace plumbline::conformance {
@@ -60,6 +61,7 @@ void unknown_methods(Context& context) {
   const bool is_named = method != methods.at("bad_expression");
   const std::string named = lowered(method.substr(method.find(':') + 1));
   const json layers{{{"type", "Linear"}, {"parameters", 4}}, {{"type", "ReLU"}, {"parameters", 0}}};
+  report_words(problem_of_control(context.adapter(), kMethod, {{"convention", "deepspeed"}}));
   const json args{{"convention", "deepspeed"}, {"method", method}, {"layers", layers}, {"num_parts", 2}};
   const Answer answer = answer_to(context.adapter(), kMethod, args);
   if (!answer.is_refused())
@@ -131,6 +133,7 @@ void layouts(Context& context) {
 }
 
 void refused_layouts(Context& context) {
+  report_words(problem_of_control(context.adapter(), kLayout, {{"convention", "megatron"}}));
   const json record = recorded("schedules", "partition_megatron");
   const bool of_text = context.parameters().text("wrong") == "text";
   for (const json& one : record.at("cases"))
@@ -217,7 +220,7 @@ void add_partition_name_checks(suite::Suite& suite) {
       deepspeed_methods, "deepspeed",
       {{kMethod, "method", {}, "method", {{"uniform", {"uniform"}}, {"parameters", {"parameters"}}}}});
   add("unknown_methods", "SCHED-101@7c4f", {kMethod}, {{"fault", {"unknown", "profile", "no_match", "bad_expression"}}},
-      unknown_methods, "deepspeed");
+      unknown_methods, "deepspeed", {{kMethod, "method", {"parameters"}}});
   add("colossalai_methods", "SCHED-102@d08c", {kMethod, uniform, balanced}, {{"convention", {"colossalai"}}, methods},
       dealt_by_weight, "colossalai", methods_and_form("layer", "parameters", "parameter", "pp"), by_method);
   add("deepspeed_06_methods", "SCHED-102@d08c", {kMethod, uniform, balanced}, {{"convention", {"deepspeed-0.6"}}, methods},

@@ -166,8 +166,13 @@ std::string problem_of_work(const PlanShape& shape, const Schedule& schedule) {
 }
 
 std::string problem_of_plan(suite::Adapter& adapter, const PlanShape& shape, const JudgePlan& judge) {
+  // Of a plan that lacks its work, nothing else can be said.
+  const JudgePlan whole = [&](const PlanShape& asked, const Schedule& schedule) {
+    std::string words = problem_of_work(asked, schedule);
+    return words.empty() ? judge(asked, schedule) : words;
+  };
   const std::string problem = problem_of(adapter, "schedules.generate", question_of(shape),
-                                         [&](const json& result) { return problem_of_answer(result, shape, judge); });
+                                         [&](const json& result) { return problem_of_answer(result, shape, whole); });
   return problem.empty() ? "" : text_of(shape) + ": " + problem;
 }
 

@@ -8,6 +8,7 @@
 #include "conformance/schedules/random_plans.hpp"
 #include "conformance/schedules/schedules_checks.hpp"
 #include "conformance/support/asking.hpp"
+#include "conformance/support/control.hpp"
 
 namespace plumbline::conformance {
 
@@ -130,6 +131,10 @@ json answer_with(Context& context, const Schedule& schedule, double jitter, int 
   json answer;
   problem += problem_of(context.adapter(), "schedules.simulate", args, [&](const json& result) {
     answer = result.at("start_times");
+    for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+      if (answer.at(rank).size() != schedule.ranks[rank].size())
+        return fmt::format("rank {} has {} times for {} computations", rank, answer.at(rank).size(),
+                           schedule.ranks[rank].size());
     answer.push_back(result.at("makespan").get<double>());
     return std::string();
   });
@@ -247,6 +252,7 @@ void refuses_bad_times(Context& context) {
   if (fault == "length") args["durations"]["F"] = {1, 2, 3};
   if (fault == "latency") args["latency"] = -1;
   if (fault == "stuck") args["ranks"] = {"0B0,0F0", "1F0,1B0"};
+  report_words(problem_of_control(context.adapter(), "schedules.simulate", args));
   const Answer answer = answer_to(context.adapter(), "schedules.simulate", args);
   if (!answer.is_refused()) return report_words("answered: " + answer.result.dump().substr(0, 200));
   if (answer.kind != "invalid_argument") report_words("refused as '" + answer.kind + "': " + answer.message);
@@ -359,6 +365,7 @@ void refuses_costs(Context& context) {
   if (fault == "cell") args["ranks"] = {"0F0,0X0", "1F0,1B0"};
   if (fault == "places") args["stage_to_rank"] = {0, 2};
   if (fault == "huge_micro_batch") args["ranks"] = {"0F2147483000,0B0", "1F0,1B0"};
+  report_words(problem_of_control(context.adapter(), "schedules.simulate", args));
   const Answer answer = answer_to(context.adapter(), "schedules.simulate", args);
   if (!answer.is_refused()) return report_words("answered: " + answer.result.dump().substr(0, 200));
   if (answer.kind != "invalid_argument") report_words("refused as '" + answer.kind + "': " + answer.message);

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "conformance/support/control.hpp"
 #include "harness/suite/adapter_error.hpp"
+#include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {
 
@@ -60,6 +62,11 @@ bool refuses_bad_value(const Answer& answer, const json& args) {
 }
 
 std::string problem_of_refusal(suite::Adapter& adapter, const std::string& op, const json& args) {
+  std::string words = problem_of_control(adapter, op, args);
+  return words.empty() ? problem_of_refusal_beside_answers(adapter, op, args) : words;
+}
+
+std::string problem_of_refusal_beside_answers(suite::Adapter& adapter, const std::string& op, const json& args) {
   const Answer answer = answer_to(adapter, op, args);
   if (!answer.is_refused()) return fmt::format("{} {} is answered: {}", op, args.dump(), answer.result.dump());
   if (!refuses_bad_value(answer, args))
@@ -121,6 +128,8 @@ std::string problem_of(suite::Adapter& adapter, const std::string& op, const jso
   try {
     return judge(answer.result);
   } catch (const json::exception& error) {
+    return fmt::format("{} answers in another form: {}: {}", op, error.what(), shortened(answer.result));
+  } catch (const InvalidArgument& error) {  // by a reader of what was answered
     return fmt::format("{} answers in another form: {}: {}", op, error.what(), shortened(answer.result));
   } catch (const std::out_of_range&) {
     return fmt::format("{} names what is not there: {}", op, shortened(answer.result));

@@ -33,9 +33,14 @@ struct Answer {
 [[nodiscard]] std::string first_difference(const nlohmann::json& expected, const nlohmann::json& got,
                                            const std::string& where = "result");
 
-/// "" when a question that cannot be answered is refused as a bad value; else what came.
+/// "" when the control question (control.hpp) is answered, and then one that cannot be answered is refused as a bad value; else what
+/// came.
 [[nodiscard]] std::string problem_of_refusal(suite::Adapter& adapter, const std::string& op,
                                              const nlohmann::json& args);
+
+/// The same without the control question: of a case that asks the operation what must be answered, too.
+[[nodiscard]] std::string problem_of_refusal_beside_answers(suite::Adapter& adapter, const std::string& op,
+                                                            const nlohmann::json& args);
 
 /// A question that has to be refused, by the name of what is wrong with it.
 struct BadQuestion {
@@ -69,7 +74,7 @@ void report_words(const std::string& problem, std::source_location where = std::
 
 /// Judges a result; not asked where the question was refused, which is a problem of its own. A result of another form (a
 /// missing field, a text for a number) is one, too, and so is a rank or axis that is not there, for which the judge may
-/// throw std::out_of_range.
+/// throw std::out_of_range, and what a reader of programs or plans refuses with InvalidArgument.
 using JudgeResult = std::function<std::string(const nlohmann::json& result)>;
 [[nodiscard]] std::string problem_of(suite::Adapter& adapter, const std::string& op, const nlohmann::json& args,
                                      const JudgeResult& judge);

@@ -204,7 +204,8 @@ std::string problem_of_partition(const Shape& shape, const Groups& groups) {
   return {};
 }
 
-std::string problem_of_meeting(const Shape&, const Groups& groups) {
+std::string problem_of_meeting(const Shape& shape, const Groups& groups) {
+  if (auto words = problem_of_partition(shape, groups); !words.empty()) return words;
   for (const auto& [one, lists] : groups)
     for (const auto& [other, others] : groups) {
       if (one == other) continue;

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "conformance/support/asking.hpp"
+#include "conformance/support/control.hpp"
 #include "conformance/topology/shapes.hpp"
 #include "conformance/topology/topology_checks.hpp"
 
@@ -146,6 +147,7 @@ void out_of_order(Context& context) {
     }));
     return;
   }
+  report_words(problem_of_control(context.adapter(), "topology.device_mesh", args));
   const Answer answer = answer_to(context.adapter(), "topology.device_mesh", args);
   if (!answer.is_refused())
     report_words(fmt::format("the slice {} of [a,b,c] is taken: {}", slice, answer.result.dump().substr(0, 120)));

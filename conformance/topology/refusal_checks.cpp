@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "conformance/support/asking.hpp"
+#include "conformance/support/control.hpp"
 #include "conformance/topology/topology_checks.hpp"
 
 namespace plumbline::conformance {
@@ -248,6 +249,7 @@ const Bad& asked(const std::vector<Bad>& list, const Context& context) {
 }
 
 void refused(Context& context, const Bad& bad) {
+  report_words(problem_of_control(context.adapter(), bad.op, bad.args));
   const Answer answer = answer_to(context.adapter(), bad.op, bad.args);
   if (!answer.is_refused())
     report_words(fmt::format("{} {} is answered: {}", bad.op, bad.args.dump(), answer.result.dump().substr(0, 120)));
@@ -269,6 +271,7 @@ bool holds(const std::string& message, const std::string& word) {
 }
 
 void told(Context& context, const Bad& bad) {
+  report_words(problem_of_control(context.adapter(), bad.op, bad.args));
   const Answer answer = answer_to(context.adapter(), bad.op, bad.args);
   for (const std::string& word : bad.words)
     if (!holds(answer.message, word))

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "conformance/support/asking.hpp"
+#include "conformance/support/control.hpp"
 #include "conformance/topology/shapes.hpp"
 #include "conformance/topology/topology_checks.hpp"
 
@@ -87,6 +88,7 @@ const std::vector<BadView>& bad_views() {
 void refused(Context& context) {
   const BadView& bad = *std::ranges::find(bad_views(), context.parameters().text("fault"), &BadView::fault);
   const Shape base{.axes = {"tp", "dp", "pp"}, .dims = {2, 4, 3}};
+  report_words(problem_of_control(context.adapter(), kOperation, {}));
   const Answer answer = answer_to(context.adapter(), kOperation, question_of(base, bad.view, bad.shared));
   if (!answer.is_refused()) return report_words(text_of(bad.view) + " is taken as a view of " + text_of(base));
   if (answer.kind != "invalid_argument" && answer.kind != "not_found")

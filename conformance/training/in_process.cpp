@@ -22,6 +22,7 @@ std::string ThreadJob::run(int world, const std::filesystem::path& spec, const s
     module().run(job::read_run_spec(spec), wrapped ? *wrapped : communicator, record, {},
                  (fault_.steps ? fault_.steps() : suite::Steps()).of<training::ExecutorSteps>());
   });
+  if (fault_.record) fault_.record(job::read_run_spec(spec), record);
   return "";
 }
 

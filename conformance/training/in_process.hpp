@@ -7,6 +7,7 @@
 #include <string>
 
 #include "harness/suite/check.hpp"
+#include "reference/record/run_spec.hpp"
 #include "reference/training/steps.hpp"
 
 namespace plumbline::conformance {
@@ -18,6 +19,7 @@ namespace plumbline::conformance {
 struct Fault {
   std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)> wrap = {};
   std::function<suite::Steps()> steps = {};
+  std::function<void(const job::RunSpec& spec, const std::filesystem::path& record)> record = {};  // of a job
 };
 
 /// What the body of a rank that is a thread is given beside its communicator.

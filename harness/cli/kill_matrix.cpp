@@ -101,6 +101,30 @@ std::vector<KillRow> kill_matrix(const std::vector<const Mutant*>& mutants, cons
   return rows;
 }
 
+mutants::HollowMatrix hollow_matrix(const std::vector<const Mutant*>& subjects, const std::vector<Result>& results,
+                                    const std::set<std::string>& deviating,
+                                    const suite::RequirementTable& requirements) {
+  const auto usual = without_mutant(results);
+  std::set<std::string> names;
+  for (const Mutant* subject : subjects) names.insert(subject->name);
+  mutants::HollowMatrix matrix;
+  for (const Result& result : results) {
+    if (!names.contains(result.mutant) || result.verdict == Verdict::error || result.verdict == Verdict::skip) continue;
+    const auto baseline = usual.find({result.case_id, result.arm});
+    if (baseline == usual.end() || baseline->second != Verdict::pass) continue;
+    std::set<std::string> violated;
+    if (kills(result.verdict)) {
+      const auto& found = result.violated.empty() ? result.requirements : result.violated;
+      violated = judged_before_falling(result).value_or(std::set<std::string>(found.begin(), found.end()));
+    }
+    const bool deviates = kills(result.verdict) || deviating.contains(result.key());
+    for (const std::string& id : result.requirements)
+      if (const suite::Requirement* row = requirements.find(id))
+        matrix.add(result.mutant, row->component, id, deviates, violated.contains(id));
+  }
+  return matrix;
+}
+
 std::string to_markdown(const std::vector<KillRow>& rows) {
   std::string text =
       "| mutant | violates | killed by it | time to kill | by others | hiding place |\n| --- | --- | --- | --- | --- | "

@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "harness/mutants/hollow_matrix.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "harness/record/result.hpp"
+#include "harness/suite/requirement.hpp"
 
 namespace plumbline::cli {
 
@@ -25,6 +27,13 @@ struct KillRow {
 /// Of the results of the mutants, and those of the same cases without a mutant (Result::mutant is empty).
 [[nodiscard]] std::vector<KillRow> kill_matrix(const std::vector<const mutants::Mutant*>& mutants,
                                                const std::vector<record::Result>& results);
+
+/// Of the results of hollow subjects, and those of the same cases without one. `deviating`: the keys of results in which the subject
+/// did something other than the right one; one that ended its case by a crash or a hang did, too.
+[[nodiscard]] mutants::HollowMatrix hollow_matrix(const std::vector<const mutants::Mutant*>& subjects,
+                                                  const std::vector<record::Result>& results,
+                                                  const std::set<std::string>& deviating,
+                                                  const suite::RequirementTable& requirements);
 
 /// A table in Markdown: mutant, requirement, killed by it, by others, hiding place, time to kill.
 [[nodiscard]] std::string to_markdown(const std::vector<KillRow>& rows);

@@ -144,5 +144,39 @@ TEST(KillMatrix, AnotherArmIsAnotherPlace) {
   EXPECT_TRUE(kill_matrix({&mutant}, plain).at(0).inconclusive);
 }
 
+// A crash, a hang and a failure of an assertion say something; a pass says something where the subject did anything else than the
+// right one; what fails without it, and what no assertion judged, says nothing.
+TEST(HollowMatrix, HasWhatFailsWhatPassesAndWhatIsNotMet) {
+  suite::RequirementTable requirements;
+  requirements.add_toml(R"(
+component = "toys"
+[[requirement]]
+id = "TOY-001"
+text = "A toy MUST float."
+level = "must"
+since = "0.1"
+source = ["experience"]
+checks = ["toys"]
+mutants = ["toy.brittle"]
+)",
+                        "toys.toml");
+  const Mutant subject{.name = "hollow.toy"};
+  const auto rows_of = [&](std::vector<Result> results, const std::set<std::string>& deviating) {
+    results.push_back(of("", "toys.drop", Verdict::pass));
+    return hollow_matrix({&subject}, results, deviating, requirements).rows();
+  };
+  const Result passed = of("hollow.toy", "toys.drop", Verdict::pass);
+  EXPECT_THAT(rows_of({passed}, {}).at(0).unmet, testing::ElementsAre("TOY-001"));
+  EXPECT_THAT(rows_of({passed}, {passed.key()}).at(0).unexplained, testing::ElementsAre("TOY-001"));
+  EXPECT_FALSE(rows_of({passed}, {passed.key()}).at(0).good());
+  for (const Verdict verdict : {Verdict::fail, Verdict::crash, Verdict::hang})
+    EXPECT_THAT(rows_of({of("hollow.toy", "toys.drop", verdict)}, {}).at(0).failed, testing::ElementsAre("TOY-001"));
+  Result fell = of("hollow.toy", "toys.drop", Verdict::fail);
+  fell.ranks = {{.verdict = Verdict::fail, .failures = {{.where = "", .message = "no such field", .uncaught = true}}}};
+  EXPECT_THAT(rows_of({fell}, {}).at(0).unexplained, testing::ElementsAre("TOY-001"));
+  const Result elsewhere = of("hollow.toy", "toys.elsewhere", Verdict::fail);
+  EXPECT_THAT(rows_of({elsewhere}, {}), testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace plumbline::cli

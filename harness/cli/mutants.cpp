@@ -18,6 +18,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/launch/speed.hpp"
+#include "harness/mutants/hollow.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/record/summary.hpp"
 #include "harness/subject/modules.hpp"
@@ -45,24 +46,40 @@ struct MutantOptions {
   bool list = false;
 };
 
-void print_list(const std::vector<const Mutant*>& chosen) {
-  for (const Mutant* mutant : chosen) {
+struct Chosen {
+  std::vector<const Mutant*> mutants, hollow;
+};
+
+void print_list(const Chosen& chosen) {
+  for (const Mutant* mutant : chosen.mutants) {
     fmt::print("{:<32} violates {}, for --{}: {}\n", mutant->name, mutant->violates, name_of(door_of(*mutant)),
                mutant->what);
     fmt::print("{:<32} shows in {}; {}\n", "", mutant->shows,
                mutant->hides.empty() ? "hides nowhere: " + mutant->why_hides
                                      : "hides in " + mutant->hides + ": " + mutant->why_hides);
   }
+  for (const Mutant* subject : chosen.hollow)
+    fmt::print("{:<32} hollow, for --{}: {}\n", subject->name, name_of(door_of(*subject)), subject->what);
 }
 
-std::vector<const Mutant*> chosen_by(const MutantOptions& options, const suite::Suite& suite) {
+Chosen chosen_by(const MutantOptions& options, const suite::Suite& suite) {
   std::set<std::string> components;
   for (const auto& [id, row] : suite.requirements.rows()) components.insert(row.component);
   for (const std::string& component : options.components)
     if (!components.contains(component))
       throw NotFound(fmt::format("--component '{}'; {}", component, there_are(component, {components.begin(), components.end()})));
-  std::vector<const Mutant*> chosen;
+  Chosen chosen;
   std::set<std::string> used;
+  const bool takes_hollow = options.full || options.list;
+  for (const Mutant& subject : mutants::hollow_subjects()) {
+    bool wanted = options.filters.empty();
+    for (const std::string& filter : options.filters)
+      if (takes_hollow && suite::matches(filter, subject.name)) {
+        used.insert(filter);
+        wanted = true;
+      }
+    if (wanted && takes_hollow) chosen.hollow.push_back(&subject);
+  }
   for (const Mutant& mutant : mutants::all_mutants()) {
     const auto* requirement = suite.requirements.find(mutant.violates);
     if (requirement == nullptr) continue;  // of a component that is not built in
@@ -75,12 +92,12 @@ std::vector<const Mutant*> chosen_by(const MutantOptions& options, const suite::
         used.insert(filter);
         wanted = true;
       }
-    if (wanted) chosen.push_back(&mutant);
+    if (wanted) chosen.mutants.push_back(&mutant);
   }
   for (const std::string& filter : options.filters)
     if (!used.contains(filter))
-      throw NotFound(
-          fmt::format("--filter '{}' names no mutant; plumbline mutants --list shows what there is", filter));
+      throw NotFound(fmt::format("--filter '{}' names no mutant; plumbline mutants --list shows what there is{}", filter,
+                                 takes_hollow ? "" : ", of which --full runs the hollow subjects"));
   return chosen;
 }
 
@@ -92,17 +109,18 @@ struct Trial {
 
 class MutantRun {
  public:
-  MutantRun(const suite::Suite& suite, const MutantOptions& options, std::vector<const Mutant*> mutants)
-      : suite_(suite), options_(options), profile_(suite.profile("full")) {
+  MutantRun(const suite::Suite& suite, const MutantOptions& options, const Chosen& chosen)
+      : suite_(suite), options_(options), hollow_(chosen.hollow), profile_(suite.profile("full")) {
     for (const suite::Case& one : suite.cases()) case_of_id_.emplace(one.id(), &one);
-    for (const Mutant* mutant : mutants) {
+    for (const Mutant* mutant : chosen.mutants) {
       if (const std::string why = why_left_out(*mutant); !why.empty())
         ++left_out_[why];
       else
         mutants_.push_back(mutant);
     }
-    if (mutants_.empty()) throw subject::NotAvailable("no mutant can run here; " + words_of_left_out());
+    if (mutants_.empty() && hollow_.empty()) throw subject::NotAvailable("no mutant can run here; " + words_of_left_out());
     for (const Mutant* mutant : mutants_) add_trials(*mutant);
+    for (const Mutant* subject : hollow_) add_hollow_trials(*subject);
     std::vector<suite::PlannedCase> cases;
     for (const Trial& trial : trials_) cases.push_back(trial.planned);
     require_modules(cases, "what was chosen (--component chooses, --without-missing leaves it out)");
@@ -128,7 +146,9 @@ class MutantRun {
     quote_suite(header, suite_);
     record::Writer writer(options_.out, header);
     Console console(suite_, trials_.size(), ::isatty(STDOUT_FILENO) == 1);
-    fmt::print("{} mutants of backend {}: {} cases\n", mutants_.size(), options_.backend, trials_.size());
+    fmt::print("{} mutants of backend {}{}: {} cases\n", mutants_.size(), options_.backend,
+               hollow_.empty() ? "" : fmt::format(" and {} hollow subjects", hollow_.size()), trials_.size());
+    if (!options_.full) fmt::print("hollow subjects are left out: --full runs them, in every case of their door\n");
     if (!left_out_.empty()) {
       fmt::print("{}\n", words_of_left_out());
       writer.note(words_of_left_out());
@@ -144,7 +164,9 @@ class MutantRun {
     write_outputs(options_.out, *run);
     std::vector<Result> results;
     for (const auto& [key, result] : results_) results.push_back(result);
-    return report(kill_matrix(mutants_, results), seconds);
+    const int of_hollow = report_hollow(results);
+    const int of_mutants = report(kill_matrix(mutants_, results), seconds);
+    return of_hollow == 0 ? of_mutants : of_hollow;
   }
 
  private:
@@ -174,8 +196,7 @@ class MutantRun {
     return fmt::format("left out: {}", fmt::join(parts, "; "));
   }
 
-  static suite::PlannedCase planned(const suite::Case& one, const std::string& arm) {
-    constexpr std::uint64_t seed = 1;
+  static suite::PlannedCase planned(const suite::Case& one, const std::string& arm, std::uint64_t seed = 1) {
     return {.one = &one, .seed = seed, .arm = suite::Arm::parse(arm)};
   }
 
@@ -192,13 +213,33 @@ class MutantRun {
     if (const auto hides = case_of_id_.find(mutant.hides); hides != case_of_id_.end())
       add_trial(mutant, planned(*hides->second, mutant.hides_arm));
     if (!options_.full) return;
+    for (const auto& [id, one] : case_of_id_)
+      if (belongs_to_full(*one, mutant) && id != mutant.shows && id != mutant.hides)
+        add_trial(mutant, planned(*one, "plain"));
+  }
+
+  // Every case that judges the subject itself: over a backend most components' checks judge the reference.
+  void add_hollow_trials(const Mutant& subject) {
+    std::map<const suite::Check*, std::vector<const suite::Case*>> cases;
     for (const auto& [id, one] : case_of_id_) {
-      if (one->check->door != door_of(mutant)) continue;
-      if (one->parameters.has("gib") && !is_named(mutant)) continue;
-      if (!options_.worlds.empty() && std::ranges::count(options_.worlds, one->ranks()) == 0) continue;
-      if (options_.without_missing && !modules_.why_not(*one->check).empty()) continue;
-      if (id != mutant.shows && id != mutant.hides) add_trial(mutant, planned(*one, "plain"));
+      const auto verified = suite_.verified_by(*one->check);
+      const auto concerns = [&](const std::string& component) {
+        return std::ranges::count(verified, component, &suite::Requirement::component) > 0;
+      };
+      if (!belongs_to_full(*one, subject) || (one->check->door == Door::backend && !concerns("collectives"))) continue;
+      if (options_.components.empty() || std::ranges::any_of(options_.components, concerns))
+        cases[one->check].push_back(one);
     }
+    for (const auto& [check, of_check] : cases)
+      for (std::uint64_t seed = 1; (seed - 1) * of_check.size() < mutants::hollow_draws(subject); ++seed)
+        for (const suite::Case* one : of_check) add_trial(subject, planned(*one, "plain", seed));
+  }
+
+  // Whether --full runs a case with a mutant.
+  [[nodiscard]] bool belongs_to_full(const suite::Case& one, const Mutant& mutant) {
+    if (one.check->door != door_of(mutant) || (one.parameters.has("gib") && !is_named(mutant))) return false;
+    if (!options_.worlds.empty() && std::ranges::count(options_.worlds, one.ranks()) == 0) return false;
+    return !options_.without_missing || modules_.why_not(*one.check).empty();
   }
 
   [[nodiscard]] SubjectOptions subject_options(Door door) const {
@@ -275,6 +316,10 @@ class MutantRun {
       return true;
     };
     observer.log = [&](const std::string& line) { writer.note(line); };
+    observer.output = [&](std::size_t index, int, const nlohmann::json& value) {
+      if (value.contains("deviations"))
+        deviating_.insert(blank_result(trials[index]->planned, settings_of(*trials[index])).key());
+    };
     return launch::run(assignments, driver_of(door), observer);
   }
 
@@ -314,6 +359,18 @@ class MutantRun {
   }
 
   // Returns the exit status.
+  int report_hollow(const std::vector<Result>& results) const {
+    if (hollow_.empty()) return 0;
+    const auto rows = hollow_matrix(hollow_, results, deviating_, suite_.requirements).rows();
+    const std::string text = mutants::to_markdown(rows);
+    record::write_file(std::filesystem::path(options_.out) / "hollow-matrix.md", text);
+    const auto bad = std::ranges::count_if(rows, [](const mutants::HollowRow& row) { return !row.good(); });
+    fmt::print("{}{}: {} hollow subjects, {} rows, {} of them with requirements that must not pass\n", text,
+               bad == 0 ? "OK" : "NOT OK", hollow_.size(), rows.size(), bad);
+    return bad == 0 ? 0 : 1;
+  }
+
+  // Returns the exit status.
   int report(const std::vector<KillRow>& rows, double seconds) const {
     record::write_file(std::filesystem::path(options_.out) / "kill-matrix.md", to_markdown(rows));
     std::size_t killed = 0, hidden = 0, with_hiding = 0, unsure = 0;
@@ -338,11 +395,13 @@ class MutantRun {
   const suite::Suite& suite_;
   const MutantOptions& options_;
   std::vector<const Mutant*> mutants_;   // those that run
+  std::vector<const Mutant*> hollow_;    // the hollow subjects that run
   std::map<std::string, int> left_out_;  // how many do not, by why
   ModulesHere modules_;
   const suite::Profile& profile_;
   std::map<std::string, const suite::Case*> case_of_id_;
   std::vector<Trial> trials_;
+  std::set<std::string> deviating_;        // keys of results in which a hollow subject did something wrong
   std::set<std::string> usual_;            // cases that run without a mutant
   std::map<std::string, Result> results_;  // by key
   double slowness_ = 1;
@@ -362,8 +421,8 @@ Command add_mutants(CLI::App& app, const Program& program) {
   command->add_option("--jobs", options->jobs, "Worker groups at a time")
       ->check(at_least(1, 64))
       ->capture_default_str();
-  CLI::Option* const full =
-      command->add_flag("--full", options->full, "Every case of the mutant's door, not only where it shows and hides");
+  CLI::Option* const full = command->add_flag(
+      "--full", options->full, "Every case of the mutant's door, not only where it shows and hides; and hollow subjects");
   command->add_option("--world-size", options->worlds, "With --full: only these numbers of ranks")
       ->delimiter(',')
       ->check(at_least(1))
@@ -374,7 +433,12 @@ Command add_mutants(CLI::App& app, const Program& program) {
       ->type_name("DIR")
       ->capture_default_str();
   command->add_flag("--list", options->list, "Print the mutants and run nothing");
-  command->footer("Example: plumbline mutants --component collectives");
+  command->footer(
+      "A hollow subject answers, records or transfers nothing that is right, such as an adapter whose every number is 0.\n"
+      "It must fail every requirement, but for those that harness/mutants/hollow.toml lists with the reason. --full runs\n"
+      "them all and writes hollow-matrix.md; tests run each check on them with few cases.\n"
+      "Examples: plumbline mutants --component collectives\n"
+      "          plumbline mutants --full --filter 'hollow.*' --component scaler");
   const auto header = [options] { return header_of("mutants", fmt::format("mutants of backend {}", options->backend)); };
   const auto run = [options, header, &program] {
     const suite::Suite& suite = program.suite();

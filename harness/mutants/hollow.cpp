@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cctype>
 #include <map>
 
@@ -21,6 +22,8 @@ namespace plumbline::mutants {
 using nlohmann::json;
 
 namespace {
+
+std::atomic<std::uint64_t> deviations{0};
 
 // ---- answers ----
 
@@ -164,12 +167,16 @@ class IdleCommunicator final : public comm::CommunicatorDecorator {
 
  private:
   void do_run(const comm::Call& call, comm::Timeout timeout) override {
-    if (!is_skipped_(call.operation)) CommunicatorDecorator::do_run(call, timeout);
+    if (is_skipped_(call.operation))
+      ++deviations;
+    else
+      CommunicatorDecorator::do_run(call, timeout);
   }
   comm::Work do_start(std::span<const comm::Call> calls) override {
     std::vector<comm::Call> made;
     for (const comm::Call& call : calls)
       if (!is_skipped_(call.operation)) made.push_back(call);
+    deviations += calls.size() - made.size();
     return made.empty() ? comm::Work() : CommunicatorDecorator::do_start(made);
   }
   std::unique_ptr<comm::Communicator> decorate(std::unique_ptr<comm::Communicator> group) override {
@@ -178,9 +185,28 @@ class IdleCommunicator final : public comm::CommunicatorDecorator {
   IsSkipped is_skipped_;
 };
 
-Mutant hollow(std::string name, std::string what, decltype(Mutant::change) change) {
+// The same, counted.
+MakeRewrite counted(const MakeRewrite& make) {
+  return [make](suite::Adapter& inner, std::uint64_t seed) -> RewriteAnswer {
+    return [rewrite = make(inner, seed)](const std::string& op, const json& args, const json& reply) {
+      json other = rewrite(op, args, reply);
+      if (other != reply) ++deviations;
+      return other;
+    };
+  };
+}
+ChangeRecord counted(const ChangeRecord& change) {
+  return [change](const job::RunSpec& spec, const std::filesystem::path& folder) {
+    ++deviations;
+    change(spec, folder);
+  };
+}
+Wrap counted(const Wrap& wrap) { return wrap; }  // counts for itself
+
+template <class Change>
+Mutant hollow(std::string name, std::string what, const Change& change) {
   return {.name = "hollow." + name, .violates = {}, .what = std::move(what), .source = {}, .shows = {}, .hides = {},
-          .why_hides = {}, .change = std::move(change)};
+          .why_hides = {}, .change = counted(change)};
 }
 
 Mutant idle(const std::string& name, const std::string& what, const IsSkipped& is_skipped) {
@@ -233,6 +259,10 @@ const std::vector<Mutant>& hollow_subjects() {
   }();
   return all;
 }
+
+std::uint64_t hollow_draws(const Mutant& subject) { return subject.name == "hollow.off_by_one" ? 200 : 1; }
+
+std::uint64_t hollow_deviations() { return deviations; }
 
 const std::map<std::string, std::map<std::string, std::string>>& hollow_truths() {
   static const auto truths = [] {

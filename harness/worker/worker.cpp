@@ -21,6 +21,7 @@
 #include "harness/launch/flight.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/launch/stacks.hpp"
+#include "harness/mutants/hollow.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "harness/mutants/rewritten_adapter.hpp"
 #include "harness/record/environment.hpp"
@@ -321,8 +322,11 @@ class Worker {
       one.check->body(context);
       if (declared) declared->expect_all_asked();
     };
+    const std::uint64_t deviations = mutants::hollow_deviations();
     const auto strays = runner_->run(one.number, [&] { run_ranks(command, under_arm, body); });
     for (const record::Failure& stray : strays) driver_->send({{"type", "stray"}, {"run", run}, {"failure", stray}});
+    if (const std::uint64_t more = mutants::hollow_deviations() - deviations; more > 0)
+      driver_->send({{"type", "output"}, {"run", run}, {"rank", 0}, {"value", {{"deviations", more}}}});
     driver_->send({{"type", "idle"}, {"run", run}});
   }
 

@@ -1,0 +1,158 @@
+// Hollow subjects fail what is not true of them: adapters in the checks of all components, and communicators that skip calls in
+// those of collectives. Here each check has few cases; `plumbline mutants --full` runs all of them.
+#include <algorithm>
+#include <set>
+#include <variant>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "conformance/suite.hpp"
+#include "conformance/support/component_tests.hpp"
+#include "conformance/support/hollow.hpp"
+#include "conformance/support/in_process.hpp"
+#include "harness/mutants/hollow.hpp"
+#include "harness/mutants/mutants.hpp"
+#include "harness/mutants/rewritten_adapter.hpp"
+#include "harness/suite/adapter_error.hpp"
+#include "harness/suite/eligibility.hpp"
+
+namespace plumbline::conformance {
+
+using mutants::Mutant;
+using nlohmann::json;
+
+namespace {
+
+const suite::Suite& whole_suite() {
+  static const std::unique_ptr<suite::Suite> suite = make_suite();
+  return *suite;
+}
+
+std::vector<std::string> subjects_of(suite::Door door) {
+  std::vector<std::string> names;
+  for (const Mutant& subject : mutants::hollow_subjects())
+    if (door_of(subject) == door) names.push_back(subject.name);
+  return names;
+}
+std::string short_name(const testing::TestParamInfo<std::string>& info) {
+  return info.param.substr(info.param.find('.') + 1);
+}
+
+// Cases in which each value of each parameter occurs at least once.
+std::vector<const suite::Case*> covering(const std::vector<const suite::Case*>& cases) {
+  std::set<std::pair<std::string, std::string>> seen;
+  std::vector<const suite::Case*> chosen;
+  for (const suite::Case* one : cases) {
+    bool is_new = chosen.empty();
+    for (const auto& parameter : one->parameters.all()) is_new = seen.insert(parameter).second || is_new;
+    if (is_new) chosen.push_back(one);
+  }
+  return chosen;
+}
+
+// By check, without the large ones: few that cover the values of the parameters.
+using CasesOfCheck = std::map<std::string, std::vector<const suite::Case*>>;
+CasesOfCheck cases_where(const std::function<bool(const suite::Case&)>& holds) {
+  CasesOfCheck cases;
+  for (const suite::Case& one : whole_suite().cases())
+    if (holds(one) && !is_large(one)) cases[one.check->id].push_back(&one);
+  for (auto& [check, of_check] : cases) of_check = covering(of_check);
+  return cases;
+}
+const CasesOfCheck& adapter_cases() {
+  static const CasesOfCheck cases =
+      cases_where([](const suite::Case& one) { return one.check->door == suite::Door::adapter; });
+  return cases;
+}
+
+TEST(HollowTruths, NameSubjectsAndRequirementsThatExist) {
+  for (const auto& [subject, truths] : mutants::hollow_truths()) {
+    EXPECT_NO_THROW((void)mutants::find_mutant(subject)) << subject;
+    for (const auto& [requirement, reason] : truths)
+      EXPECT_NE(whole_suite().requirements.find(requirement), nullptr) << requirement << " of " << subject;
+  }
+}
+
+// ---- adapters ----
+
+// The reference, which works out each answer once: all subjects are asked nearly the same.
+class RememberingAdapter final : public suite::Adapter {
+ public:
+  json ask(const std::string& op, const json& args) override {
+    const std::string question = op + args.dump();
+    auto found = answers_.find(question);
+    if (found == answers_.end()) found = answers_.emplace(question, answer(op, args)).first;
+    if (const auto* error = std::get_if<suite::AdapterError>(&found->second)) throw suite::AdapterError(*error);
+    return std::get<json>(found->second);
+  }
+  [[nodiscard]] const std::set<std::string>& operations() const override { return reference_adapter().operations(); }
+  [[nodiscard]] json claims() const override { return claims_; }
+
+ private:
+  using Answer = std::variant<json, suite::AdapterError>;
+  static Answer answer(const std::string& op, const json& args) {
+    try {
+      return reference_adapter().ask(op, args);
+    } catch (const suite::AdapterError& error) {
+      return error;
+    }
+  }
+  std::map<std::string, Answer> answers_;
+  const json claims_ = reference_adapter().claims();
+};
+
+class HollowAdapters : public testing::TestWithParam<std::string> {};
+
+TEST_P(HollowAdapters, PassOnlyWhatIsTrueOfThem) {
+  static RememberingAdapter reference;
+  const Mutant& subject = mutants::find_mutant(GetParam());
+  const auto& make = std::get<mutants::MakeRewrite>(subject.change);
+  mutants::HollowMatrix matrix;
+  for (const auto& [check, cases] : adapter_cases())
+    for (std::uint64_t seed = 1; (seed - 1) * cases.size() < hollow_draws(subject); ++seed)
+      meet_hollow(
+          GetParam(), whole_suite(), cases,
+          [&](const suite::Case& one) {
+            mutants::RewrittenAdapter adapter(reference, make(reference, seed));
+            return run_in_process(one, adapter);
+          },
+          matrix);
+  expect_truths_alone(matrix);
+}
+INSTANTIATE_TEST_SUITE_P(Of, HollowAdapters, testing::ValuesIn(subjects_of(suite::Door::adapter)), short_name);
+
+// That a case passes without all that it does not declare, claims_test shows.
+TEST(PartialAdapters, SkipWhatNamesTheOperationThatTheyLack) {
+  for (const std::string& lacks : reference_adapter().operations()) {
+    auto operations = reference_adapter().operations();
+    operations.erase(lacks);
+    for (const auto& [check, cases] : adapter_cases()) {
+      const suite::Case& one = *cases.front();
+      const auto lack = suite::lacking(whole_suite(), {}, one, {{"operations", operations}});
+      EXPECT_EQ(lack.has_value(), std::ranges::count(one.operations(), lacks) > 0) << one.id() << " without " << lacks;
+    }
+  }
+}
+
+// ---- backends ----
+
+class HollowBackends : public testing::TestWithParam<std::string> {};
+
+TEST_P(HollowBackends, PassOnlyWhatIsTrueOfThem) {
+  // Alone, a rank may have nothing to move.
+  static const CasesOfCheck all = cases_where([](const suite::Case& one) {
+    return one.check->door == suite::Door::backend && one.component() == "collectives" && !one.check->on_device &&
+           !one.parameters.has("gib") && (one.world() == 2 || one.world() == 3);
+  });
+  const auto& wrap = std::get<mutants::Wrap>(mutants::find_mutant(GetParam()).change);
+  mutants::HollowMatrix matrix;
+  for (const auto& [check, cases] : all)
+    meet_hollow(
+        GetParam(), whole_suite(), cases, [&](const suite::Case& one) { return run_in_process(one, wrap); }, matrix);
+  expect_truths_alone(matrix);
+}
+INSTANTIATE_TEST_SUITE_P(Of, HollowBackends, testing::ValuesIn(subjects_of(suite::Door::backend)), short_name);
+
+}  // namespace
+}  // namespace plumbline::conformance

@@ -1,0 +1,74 @@
+#include "harness/mutants/hollow_matrix.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "harness/mutants/hollow.hpp"
+
+namespace plumbline::mutants {
+
+void HollowMatrix::add(const std::string& subject, const std::string& component, const std::string& requirement,
+                       bool deviated, bool violated) {
+  Seen& seen = seen_[{subject, requirement}];
+  seen.component = component;
+  seen.deviated |= deviated;
+  seen.violated |= violated;
+}
+
+bool HollowMatrix::is_violated(const std::string& subject, const std::string& requirement) const {
+  const auto found = seen_.find({subject, requirement});
+  return found != seen_.end() && found->second.violated;
+}
+
+std::vector<HollowRow> HollowMatrix::rows() const {
+  std::map<std::pair<std::string, std::string>, HollowRow> rows;  // by subject and component
+  for (const auto& [key, seen] : seen_) {
+    const auto& [subject, requirement] = key;
+    HollowRow& row = rows[{subject, seen.component}];
+    row.subject = subject;
+    row.component = seen.component;
+    const auto truths = hollow_truths().find(subject);
+    const std::string* reason = nullptr;
+    if (truths != hollow_truths().end())
+      if (const auto found = truths->second.find(requirement); found != truths->second.end()) reason = &found->second;
+    if (seen.violated) {
+      row.failed.insert(requirement);
+      if (reason != nullptr) row.in_vain.emplace(requirement, *reason);
+    } else if (!seen.deviated) {
+      row.unmet.insert(requirement);
+    } else if (reason != nullptr) {
+      row.allowed.emplace(requirement, *reason);
+    } else {
+      row.unexplained.insert(requirement);
+    }
+  }
+  std::vector<HollowRow> list;
+  for (auto& [key, row] : rows) list.push_back(std::move(row));
+  return list;
+}
+
+std::string to_markdown(const std::vector<HollowRow>& rows) {
+  std::string text =
+      "| hollow subject | component | fail | pass | do not meet it | pass because it is true of the subject | must not pass |\n"
+      "| --- | --- | --- | --- | --- | --- | --- |\n";
+  std::map<std::string, std::map<std::string, std::set<std::string>>> reasons;  // by subject: requirements by reason
+  for (const HollowRow& row : rows) {
+    std::vector<std::string> allowed;
+    for (const auto& [id, reason] : row.allowed) {
+      allowed.push_back(id);
+      reasons[row.subject][reason].insert(id);
+    }
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", row.subject, row.component, row.failed.size(),
+                        row.allowed.size() + row.unexplained.size(), row.unmet.size(), fmt::join(allowed, ", "),
+                        fmt::join(row.unexplained, ", "));
+  }
+  for (const auto& [subject, of_subject] : reasons)
+    for (const auto& [reason, ids] : of_subject)
+      text += fmt::format("\n{}: {} ({})", subject, reason, fmt::join(ids, ", "));
+  for (const HollowRow& row : rows)
+    for (const auto& [id, reason] : row.in_vain)
+      text += fmt::format("\n{}: {} fails, so hollow.toml lists it in vain: {}", row.subject, id, reason);
+  return text + "\n";
+}
+
+}  // namespace plumbline::mutants

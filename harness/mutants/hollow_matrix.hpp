@@ -1,0 +1,46 @@
+// harness/mutants/hollow_matrix.hpp: what the checks of each component made of each hollow subject.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace plumbline::mutants {
+
+/// One subject and one component. Requirements by id; reasons are those of hollow.toml.
+struct HollowRow {
+  std::string subject, component;
+  std::set<std::string> failed;
+  std::set<std::string> unmet;                   // in their cases the subject did what the right one does
+  std::map<std::string, std::string> allowed;    // pass, and why they may
+  std::set<std::string> unexplained;             // pass without a reason: their checks judge nothing
+  std::map<std::string, std::string> in_vain;    // fail, and have a reason why they pass
+  [[nodiscard]] bool good() const { return unexplained.empty() && in_vain.empty(); }
+};
+
+/// The verdicts of many cases on many hollow subjects.
+class HollowMatrix {
+ public:
+  /// A case that verifies the requirement was run. `deviated`: the subject did something other than the right one would.
+  void add(const std::string& subject, const std::string& component, const std::string& requirement, bool deviated,
+           bool violated);
+  /// Whether a case has found it violated.
+  [[nodiscard]] bool is_violated(const std::string& subject, const std::string& requirement) const;
+  /// By subject, then by component.
+  [[nodiscard]] std::vector<HollowRow> rows() const;
+
+ private:
+  struct Seen {
+    std::string component;
+    bool deviated = false, violated = false;
+  };
+  std::map<std::pair<std::string, std::string>, Seen> seen_;  // by subject and requirement
+};
+
+/// A table in Markdown: subject, component, how many requirements failed, passed and did not meet it; then the reasons for which
+/// requirements pass.
+[[nodiscard]] std::string to_markdown(const std::vector<HollowRow>& rows);
+
+}  // namespace plumbline::mutants
