@@ -543,7 +543,7 @@ class Faults(Harness):
             (["--mutant", "nothere"], "no mutant 'nothere'"),
             (["--launcher", "nothere"], "--launcher 'nothere'"),
             (["--backend-option", "x"], "'x' is not KEY=VALUE"),
-            (["--control-address", "nothere"], "control address 'nothere'"),
+            (["--control-address", "nothere"], "control address 'nothere'" if PROCESSES else "ranks are processes"),
             (["--time-limit", "-1"], "-1"),
             (["--shuffle", "x"], "--shuffle: 'x' is not a whole number"),
             (["--nothere"], "--nothere"),
