@@ -373,6 +373,7 @@ TRAINING_REFUSALS = [
     ("train --data-parallel 0", 2, "'0' is not a whole number from 1"),
     ("train --data-parallel 5", 2, "must be a multiple of --data-parallel x --micro-batches = "),
     ("train --steps 0", 2, "'0' is not a whole number from 1"),
+    ("train --steps 1000000", 2, "plumbline: --steps 1000000: the tensors of each step are named in the header of a rank's record, which has at most 100 MB; it must be at most "),
     ("train --pipeline 0", 2, "'0' is not a whole number from 1"),
     ("train --pipeline 2 --chunks 2", 2, "--chunks 2; it must be 1 with --schedule '1f1b'"),
     ("train --pipeline 2 --schedule nope", 2, "--schedule 'nope'; it must be one of gpipe"),
@@ -2009,6 +2010,38 @@ class Commands(unittest.TestCase):
             name = f"rank{rank}.safetensors"
             self.assertEqual((self.folder / "record" / name).read_bytes(), (self.folder / "out/record" / name).read_bytes())
         self.assertFalse((self.folder / "results").exists(), "a job leaves its record and nothing else")
+
+    def started_training(self):
+        """A long run whose ranks have begun, and the processes of its worker."""
+        process = subprocess.Popen([PLUMBLINE, "train", "--steps", "20000", "--no-judge", "--out", "out"], cwd=self.folder, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        line = process.stdout.readline()
+        self.assertIn("20000 steps", line)
+        children = []
+        for _ in range(1200):
+            children = [int(child) for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+            if children:
+                break
+            time.sleep(0.05)
+        time.sleep(2)  # until it has connected and begun: before that, the group has not started
+        return process, children
+
+    @needs_training
+    def test_train_whose_rank_is_killed_from_outside_is_the_machines_fault(self):
+        process, workers = self.started_training()
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 3, said)
+        self.assertIn("was killed by signal 9 (Killed)", said)
+
+    @needs_training
+    def test_train_that_is_interrupted_says_so(self):
+        process, _ = self.started_training()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, said), (3, "plumbline: train: a signal interrupted the run\n"))
 
     @needs_training
     def test_train_of_a_pipeline_computes_what_a_single_device_computes(self):

@@ -22,6 +22,7 @@
 #include "harness/cli/subject_options.hpp"
 #include "harness/cli/train_averaging.hpp"
 #include "harness/cli/train_program.hpp"
+#include "harness/cli/train_size.hpp"
 #include "harness/cli/training_task.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/record/summary.hpp"
@@ -174,6 +175,8 @@ void set_precision(TrainOptions& options) {
   }
 }
 
+constexpr std::int64_t kDigitPixels = 64;
+
 // Where the verdict's record goes; empty: the training record is all that is wanted.
 std::string folder_of(const TrainOptions& options) {
   if (!options.out.empty()) return options.out;
@@ -211,8 +214,18 @@ class TrainRun {
     if (!out_.empty()) writer_.emplace(out_, header_);
     const fs::path folder = fs::path(out_) / "run";
     spec_file_ = fs::absolute(digits ? folder / "spec.toml" : fs::path(options_.spec));
+    std::string room;
     as_given([&] {
-      if (digits) spec_ = training::write_digits_run(options_.digits, training::digits(), folder);
+      if (digits) {
+        // Of one step first: the batches of all may be more than there is room for.
+        training::DigitsRun one_step = options_.digits;
+        one_step.steps = 1;
+        one_step.injections.clear();
+        spec_ = training::write_digits_run(one_step, training::digits(), folder);
+        spec_.run.steps = options_.digits.steps;
+        room = require_room(spec_, kDigitPixels, record_);
+        spec_ = training::write_digits_run(options_.digits, training::digits(), folder);
+      }
       // What makes the run impossible is said before ranks are started.
       if (const std::string why = device_name(true)(spec_.run.device); !why.empty())
         throw InvalidArgument(fmt::format("run.device: {}", why));
@@ -220,6 +233,7 @@ class TrainRun {
       refuse_impossible();
     });
     (void)job::RunFiles(spec_);
+    if (!digits) room = on_behalf_of("--spec " + options_.spec, [&] { return require_room(spec_, 0, record_); });
     clear_record();
     const std::string what =
         digits ? fmt::format("{} with {} on the digits", options_.digits.model, options_.digits.optimizer)
@@ -227,6 +241,7 @@ class TrainRun {
     fmt::print("{}: {}, {} steps of {} rows on {} rank{}, {}\n", header_.subject, what, spec_.run.steps,
                spec_.run.global_batch * spec_.run.accumulation, spec_.parallel.world(),
                spec_.parallel.world() == 1 ? "" : "s", spec_.run.device);
+    fmt::print("{}", room);
     std::cout.flush();
   }
 
