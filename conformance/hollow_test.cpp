@@ -102,10 +102,19 @@ class RememberingAdapter final : public suite::Adapter {
   const json claims_ = reference_adapter().claims();
 };
 
+RememberingAdapter& reference() {
+  static RememberingAdapter adapter;
+  return adapter;
+}
+
+TEST(Reference, PassesTheCasesThatHollowAdaptersMeet) {
+  for (const auto& [check, cases] : adapter_cases())
+    for (const suite::Case* one : cases) EXPECT_THAT(run_in_process(*one, reference()), testing::IsEmpty()) << one->id();
+}
+
 class HollowAdapters : public testing::TestWithParam<std::string> {};
 
 TEST_P(HollowAdapters, PassOnlyWhatIsTrueOfThem) {
-  static RememberingAdapter reference;
   const Mutant& subject = mutants::find_mutant(GetParam());
   const auto& make = std::get<mutants::MakeRewrite>(subject.change);
   mutants::HollowMatrix matrix;
@@ -114,7 +123,7 @@ TEST_P(HollowAdapters, PassOnlyWhatIsTrueOfThem) {
       meet_hollow(
           GetParam(), whole_suite(), cases,
           [&](const suite::Case& one) {
-            mutants::RewrittenAdapter adapter(reference, make(reference, seed));
+            mutants::RewrittenAdapter adapter(reference(), make(reference(), seed));
             return run_in_process(one, adapter);
           },
           matrix);

@@ -45,8 +45,9 @@ void meet_hollow(const std::string& subject, const suite::Suite& suite, const st
     const std::uint64_t before = mutants::hollow_deviations();
     const auto failures = run(*one);
     const bool deviated = mutants::hollow_deviations() != before;
-    if (one->check->door == suite::Door::adapter)  // a backend's exceptions end the rank's body
+    if (one->check->door == suite::Door::adapter) {  // a backend's exceptions end the rank's body
       EXPECT_THAT(failures, testing::Each(testing::Field(&Failure::uncaught, false))) << subject << " in " << one->id();
+    }
     const std::set<std::string> violated = violated_by(*one->check, failures);
     for (const std::string& id : open)
       matrix.add(subject, suite.requirements.find(id)->component, id, deviated, violated.contains(id));
