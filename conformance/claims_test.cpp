@@ -67,7 +67,7 @@ const std::map<std::string, AdapterService::Entry>& table() { return subject::op
 // What was seen of an operation's questions and answers.
 struct Seen {
   Words read, answered;
-  suite::OptionValues::mapped_type asked, options;  // all, and those that were answered
+  suite::OptionValues::mapped_type options;  // that were answered
   std::vector<json> questions;  // the first that were answered
 };
 
@@ -108,20 +108,18 @@ class Watched final : public suite::Adapter {
   json ask(const std::string& op, const json& args) override {
     const OperationRow& row = service_.row(op);
     Seen& seen = seen_[op];
-    const auto options = row.options_asked(args);
-    for (const auto& [argument, values] : options) seen.asked[argument].insert(values.begin(), values.end());
     json result = local_->ask(op, args);
     expect_of_row(row, args, result);
     for (const auto& [name, value] : result.items()) seen.answered.insert(name);
-    for (const auto& [argument, values] : options) seen.options[argument].insert(values.begin(), values.end());
+    for (auto& [argument, values] : row.options_asked(args)) seen.options[argument].merge(values);
     constexpr std::size_t kKept = 60;
     if (seen.questions.size() < kKept) seen.questions.push_back(args);
     return result;
   }
   [[nodiscard]] const Words& operations() const override { return local_->operations(); }
   [[nodiscard]] const std::map<std::string, Seen>& seen() const { return seen_; }
-  // Whether a case may show more: an operation of it has not read or answered all of its row, or a value that it
-  // declares was not asked.
+  // Whether a case may show more: an operation of it has not read or answered all of its row, or has not answered a
+  // value that the case declares.
   [[nodiscard]] bool has_more_to_see(const suite::Case& one) {
     for (const std::string& operation : one.operations()) {
       const OperationRow& row = service_.row(operation);
@@ -132,7 +130,7 @@ class Watched final : public suite::Adapter {
     }
     for (const auto& [operation, arguments] : one.options())
       for (const auto& [argument, values] : arguments)
-        if (!std::ranges::includes(seen_[operation].asked[argument], values)) return true;
+        if (!std::ranges::includes(seen_[operation].options[argument], values)) return true;
     return false;
   }
 
