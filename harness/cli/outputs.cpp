@@ -148,7 +148,8 @@ void refuse_in_reports(const CommandLine& line, const fs::path& usual, const rec
                        const std::string& why) {
   if (line.has("--list")) return;
   std::vector<std::string> folders = line.values("--out");
-  if (!line.has("--out")) folders.push_back(usual.string());
+  std::error_code error;
+  if (!line.has("--out") && fs::exists(usual / "junit.xml", error)) folders.push_back(usual.string());
   for (const std::string& folder : folders) {
     if (folder.empty()) continue;
     try {

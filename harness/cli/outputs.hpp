@@ -56,8 +56,8 @@ class UnfinishedReports {
   std::string written_;  // junit.xml, the last; empty: another run's is there
 };
 
-/// Has the reports in the folders of --out, or in `usual` where the line has no --out, say that this run was refused before it
-/// began, and why. Does nothing for --list, which writes no reports, nor for an empty folder.
+/// Has the reports in the folders of --out, or those that there are in `usual` where the line has no --out, say that this run was
+/// refused before it began, and why. Does nothing for --list, which writes no reports, nor for an empty folder.
 void refuse_in_reports(const CommandLine& line, const std::filesystem::path& usual, const record::Header& header,
                        const std::string& why);
 

@@ -680,9 +680,9 @@ class InTheUsersJob(Harness):
         self.assertEqual(len(verdicts), 8)
         self.assertIn("8 pass", self.output)
 
-    def test_jobs_is_one_for_there_is_one_group(self):
-        verdicts = self.run_job(2, "faults.a_pass*", "faults.z_pass*", options=["--jobs", "2"], status=0)
-        self.assertEqual(list(verdicts.values()), ["pass"] * 4)
+    def test_there_is_one_group_so_several_jobs_are_refused(self):
+        self.run_job(2, "faults.a_pass*", options=["--jobs", "2"], status=2)
+        self.assertIn("--jobs 2: the ranks that you started are one group", self.output)
 
     def test_resume_of_a_finished_run_ends_at_once_on_all_ranks(self):
         self.run_job(2, "faults.a_pass*", status=0)
