@@ -223,7 +223,7 @@ TEST(BubblePicture, HasAPointForEachRow) {
     return found;
   };
   EXPECT_EQ(count("<circle"), 6u);
-  EXPECT_EQ(count("width=\"9\" height=\"9\""), 5u) << "zbv of 4 micro-batches has no closed form";
+  EXPECT_EQ(count("width=\"9.00\" height=\"9.00\""), 5u) << "zbv of 4 micro-batches has no closed form";
   EXPECT_THAT(svg, HasSubstr(">gpipe</text>"));
   EXPECT_THAT(svg, HasSubstr(">a &amp; b &lt;c&gt;</text>"));
   EXPECT_THAT(svg, HasSubstr("gpipe of 4 ranks, 4 micro-batches: measured 42.9 %, simulated 42.9 %"));

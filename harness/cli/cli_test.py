@@ -601,13 +601,14 @@ class Commands(unittest.TestCase):
         self.assertEqual(complete, {"0"} if METRICS else set())
 
     @needs_mpi
-    def test_a_usage_error_of_the_ranks_of_a_job_is_one_on_every_rank(self):
+    def test_a_usage_error_of_a_job_is_one_of_its_first_rank(self):
         # Started without mpirun, which ends all ranks with the first that fails.
         command = [PLUMBLINE, "check", "--backend", "mpi", "--backend-option", "nonsense=1", "--out", "out"]
         ranks = [subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                   env=dict(os.environ, OMPI_COMM_WORLD_RANK=str(rank), OMPI_COMM_WORLD_SIZE="2")) for rank in range(2)]
         output = [rank.communicate(timeout=120)[0] for rank in ranks]
-        self.assertEqual([rank.returncode for rank in ranks], [2, 2], output)
+        self.assertEqual(ranks[0].returncode, 2, output)
+        self.assertIn(ranks[1].returncode, (2, 3), output)  # 3: the driver had gone before it was there
 
     def said(self, folder):
         """What the reports in a folder say of their run: the errors of its suite, and whether metrics count it as complete."""

@@ -437,8 +437,8 @@ Command add_mutants(CLI::App& app, const Program& program) {
       "A hollow subject answers, records or transfers nothing that is right, such as an adapter whose every number is 0.\n"
       "It must fail every requirement, but for those that harness/mutants/hollow.toml lists with the reason. --full runs\n"
       "them all and writes hollow-matrix.md; tests run each check on them with few cases.\n"
-      "Examples: plumbline mutants --component collectives\n"
-      "          plumbline mutants --full --filter 'hollow.*' --component scaler");
+      "Example: plumbline mutants --component collectives\n"
+      "         plumbline mutants --full --filter 'hollow.*' --component scaler");
   const auto header = [options] { return header_of("mutants", fmt::format("mutants of backend {}", options->backend)); };
   const auto run = [options, header, &program] {
     const suite::Suite& suite = program.suite();

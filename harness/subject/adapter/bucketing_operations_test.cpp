@@ -37,7 +37,7 @@ TEST(BucketingAssign, TakesAsTorchDoesIndicesThatAreNoOrder) {
 TEST(BucketingAssign, RefusesInOneLine) {
   EXPECT_THAT(error_of("bucketing.assign", R"({"numel": [4, -1], "dtype": "f32", "limits": [1]})"),
               HasSubstr("gradient 1 has -1 elements"));
-  EXPECT_THAT(error_of("bucketing.assign", R"({"numel": [4], "dtype": "float32", "limits": [1]})"),
+  EXPECT_THAT(error_of("bucketing.assign", R"({"numel": [4], "dtype": "f33", "limits": [1]})"),
               HasSubstr("dtype must be f16, bf16, f32"));
   EXPECT_THAT(error_of("bucketing.assign", R"({"numel": [4], "dtype": [], "limits": [1]})"),
               HasSubstr("dtype has 0 entries for 1 gradients"));
