@@ -30,7 +30,7 @@ struct FusionOptions {
 };
 
 /// Collective. Gradients are of f32. Throws InvalidArgument for sizes below 4 bytes, fewer than two together, fewer than one round,
-/// and seconds that are no number; RuntimeFailure, naming rank, gradient and element, where the sums of the first round are wrong.
+/// and seconds that are NaN; RuntimeFailure, naming rank, gradient and element, where the sums of the first round are wrong.
 [[nodiscard]] std::vector<FusionTime> fusion_times(comm::Communicator& group, const FusionOptions& options = {});
 
 }  // namespace plumbline::bench

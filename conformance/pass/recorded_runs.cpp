@@ -47,12 +47,12 @@ std::string race_in(const Program& program, const char* when) {
 void stay_ordered(Context& context) {
   judge_recorded(context, [&](const json& one, const json& record) {
     const json args = question_of_recorded(one, record, "plumbline");
-    if (std::string words = race_in(program::program_of_json(args.at("program")), "ahead of"); !words.empty())
+    if (std::string words = race_in(program::program_of_json(args.at("program")), "before"); !words.empty())
       return words;
     return problem_of(context.adapter(), kPass, args, [&](const json& result) {
       const json after = program_at(args, result, "final");
       const std::string lost = problem_of_lost_ops(args.at("program"), after);
-      return lost.empty() ? race_in(program::program_of_json(after), "behind") : lost;
+      return lost.empty() ? race_in(program::program_of_json(after), "after") : lost;
     });
   });
 }

@@ -61,24 +61,35 @@ std::int64_t bytes_in(const std::string& option, const std::string& text) {
 }
 
 CommandLine::CommandLine(int argc, const char* const* argv) {
-  std::string open;  // the option that the next text may be the value of
+  std::string open;           // the option that the next text may be the value of
+  bool awaits_value = false;  // it has none yet
   for (int i = 1; i < argc; ++i) {
     const std::string text = argv[i];
     if (text == "--") return;
     if (!text.starts_with("--")) {
       if (!open.empty()) values_[open].push_back(text);
+      if (awaits_value) single_values_[open].push_back(text);
+      awaits_value = false;
       continue;
     }
     const std::size_t equals = text.find('=');
     open = text.substr(0, equals);
+    awaits_value = equals == std::string::npos;
     std::vector<std::string>& values = values_[open];
-    if (equals != std::string::npos) values.push_back(text.substr(equals + 1));
+    if (awaits_value) continue;
+    values.push_back(text.substr(equals + 1));
+    single_values_[open].push_back(values.back());
   }
 }
 
 std::vector<std::string> CommandLine::values(std::string_view option) const {
   const auto found = values_.find(option);
   return found == values_.end() ? std::vector<std::string>() : found->second;
+}
+
+std::vector<std::string> CommandLine::single_values(std::string_view option) const {
+  const auto found = single_values_.find(option);
+  return found == single_values_.end() ? std::vector<std::string>() : found->second;
 }
 
 std::string CommandLine::value(std::string_view option) const {

@@ -56,10 +56,13 @@ class CommandLine {
   [[nodiscard]] bool has(std::string_view option) const { return values_.contains(option); }
   /// Empty where the option has no value.
   [[nodiscard]] std::vector<std::string> values(std::string_view option) const;
+  /// The first of them each time that the option stands there: what follows may be an argument of the command.
+  [[nodiscard]] std::vector<std::string> single_values(std::string_view option) const;
   /// The last of them; empty where there is none.
   [[nodiscard]] std::string value(std::string_view option) const;
 
  private:
+  std::map<std::string, std::vector<std::string>, std::less<>> single_values_;
   std::map<std::string, std::vector<std::string>, std::less<>> values_;
 };
 

@@ -109,18 +109,27 @@ mutants::HollowMatrix hollow_matrix(const std::vector<const Mutant*>& subjects, 
   for (const Mutant* subject : subjects) names.insert(subject->name);
   mutants::HollowMatrix matrix;
   for (const Result& result : results) {
-    if (!names.contains(result.mutant) || result.verdict == Verdict::error || result.verdict == Verdict::skip) continue;
+    if (!names.contains(result.mutant)) continue;
     const auto baseline = usual.find({result.case_id, result.arm});
-    if (baseline == usual.end() || baseline->second != Verdict::pass) continue;
+    if (baseline != usual.end() && baseline->second == Verdict::skip) continue;  // not for this machine
+    const auto each_requirement = [&](const auto& take) {
+      for (const std::string& id : result.requirements)
+        if (const suite::Requirement* row = requirements.find(id)) take(*row);
+    };
+    if (baseline == usual.end() || baseline->second != Verdict::pass || result.verdict == Verdict::error ||
+        result.verdict == Verdict::skip) {
+      each_requirement([&](const auto& row) { matrix.add_undecided(result.mutant, row.component, row.id); });
+      continue;
+    }
     std::set<std::string> violated;
     if (kills(result.verdict)) {
       const auto& found = result.violated.empty() ? result.requirements : result.violated;
       violated = judged_before_falling(result).value_or(std::set<std::string>(found.begin(), found.end()));
     }
     const bool deviates = kills(result.verdict) || deviating.contains(result.key());
-    for (const std::string& id : result.requirements)
-      if (const suite::Requirement* row = requirements.find(id))
-        matrix.add(result.mutant, row->component, id, deviates, violated.contains(id));
+    each_requirement([&](const auto& row) {
+      matrix.add(result.mutant, row.component, row.id, deviates, violated.contains(row.id));
+    });
   }
   return matrix;
 }

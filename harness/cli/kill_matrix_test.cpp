@@ -175,7 +175,10 @@ mutants = ["toy.brittle"]
   fell.ranks = {{.verdict = Verdict::fail, .failures = {{.where = "", .message = "no such field", .uncaught = true}}}};
   EXPECT_THAT(rows_of({fell}, {}).at(0).unexplained, testing::ElementsAre("TOY-001"));
   const Result elsewhere = of("hollow.toy", "toys.elsewhere", Verdict::fail);
-  EXPECT_THAT(rows_of({elsewhere}, {}), testing::IsEmpty());
+  EXPECT_THAT(rows_of({elsewhere}, {}).at(0).undecided, testing::ElementsAre("TOY-001")) << "not run without it";
+  for (const Verdict verdict : {Verdict::error, Verdict::skip})
+    EXPECT_THAT(rows_of({of("hollow.toy", "toys.drop", verdict)}, {}).at(0).undecided, testing::ElementsAre("TOY-001"));
+  EXPECT_THAT(rows_of({passed, of("hollow.toy", "toys.drop", Verdict::error)}, {}).at(0).undecided, testing::IsEmpty());
 }
 
 }  // namespace

@@ -78,6 +78,8 @@ Chosen chosen_by(const MutantOptions& options, const suite::Suite& suite) {
         used.insert(filter);
         wanted = true;
       }
+    // Some requirements of backends are verified at one world size alone.
+    if (!options.worlds.empty() && door_of(subject) == Door::backend) wanted = false;
     if (wanted && takes_hollow) chosen.hollow.push_back(&subject);
   }
   for (const Mutant& mutant : mutants::all_mutants()) {
@@ -121,6 +123,7 @@ class MutantRun {
     if (mutants_.empty() && hollow_.empty()) throw subject::NotAvailable("no mutant can run here; " + words_of_left_out());
     for (const Mutant* mutant : mutants_) add_trials(*mutant);
     for (const Mutant* subject : hollow_) add_hollow_trials(*subject);
+    if (trials_.empty()) throw NotFound("no case is left of what was chosen; see --component, --filter and --world-size");
     std::vector<suite::PlannedCase> cases;
     for (const Trial& trial : trials_) cases.push_back(trial.planned);
     require_modules(cases, "what was chosen (--component chooses, --without-missing leaves it out)");
@@ -166,7 +169,7 @@ class MutantRun {
     for (const auto& [key, result] : results_) results.push_back(result);
     const int of_hollow = report_hollow(results);
     const int of_mutants = report(kill_matrix(mutants_, results), seconds);
-    return of_hollow == 0 ? of_mutants : of_hollow;
+    return of_hollow == 1 || of_mutants == 0 ? of_hollow : of_mutants;
   }
 
  private:
@@ -365,9 +368,15 @@ class MutantRun {
     const std::string text = mutants::to_markdown(rows);
     record::write_file(std::filesystem::path(options_.out) / "hollow-matrix.md", text);
     const auto bad = std::ranges::count_if(rows, [](const mutants::HollowRow& row) { return !row.good(); });
-    fmt::print("{}{}: {} hollow subjects, {} rows, {} of them with requirements that must not pass\n", text,
-               bad == 0 ? "OK" : "NOT OK", hollow_.size(), rows.size(), bad);
-    return bad == 0 ? 0 : 1;
+    const auto undecided =
+        std::ranges::count_if(rows, [](const mutants::HollowRow& row) { return !row.undecided.empty(); });
+    fmt::print("{}{}: {} hollow subjects, {} rows, {} of them with requirements that must not pass{}\n", text,
+               bad > 0         ? "NOT OK"
+               : undecided > 0 ? "INCONCLUSIVE"
+                               : "OK",
+               hollow_.size(), rows.size(), bad,
+               undecided == 0 ? "" : fmt::format(", {} with requirements of which no case came to a verdict", undecided));
+    return bad > 0 ? 1 : undecided > 0 ? 3 : 0;
   }
 
   // Returns the exit status.
@@ -423,7 +432,8 @@ Command add_mutants(CLI::App& app, const Program& program) {
       ->capture_default_str();
   CLI::Option* const full = command->add_flag(
       "--full", options->full, "Every case of the mutant's door, not only where it shows and hides; and hollow subjects");
-  command->add_option("--world-size", options->worlds, "With --full: only these numbers of ranks")
+  command->add_option("--world-size", options->worlds,
+                      "With --full: only these numbers of ranks, and no hollow backend, which needs them all")
       ->delimiter(',')
       ->check(at_least(1))
       ->needs(full);

@@ -450,7 +450,9 @@ class Driver {
     } else if (const auto unasked = worst(Verdict::missing); unasked != outcome.ranks.end()) {
       outcome.verdict = Verdict::missing;
       outcome.reason = first_words(*unasked);
-    } else if (const auto skipped = worst(Verdict::skip); skipped != outcome.ranks.end()) {
+    } else if (const auto skipped = worst(Verdict::skip);
+               skipped != outcome.ranks.end() && !running.death && worst(Verdict::crash) == outcome.ranks.end() &&
+               worst(Verdict::hang) == outcome.ranks.end()) {
       outcome.verdict = Verdict::skip;
       outcome.reason = first_words(*skipped);
     } else if (const auto told = worst_told(); told != outcome.ranks.end()) {

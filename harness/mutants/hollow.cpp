@@ -43,8 +43,10 @@ void make_null(json& result) { result = nullptr; }
 void make_nothing(json& result) { result = json::object(); }
 
 void zero_numbers(json& value) {
-  if (value.is_number_float()) value = 0.0;
-  if (value.is_number()) value = 0;
+  if (value.is_number_float())
+    value = 0.0;
+  else if (value.is_number())
+    value = 0;
   if (value.is_structured())
     for (json& inner : value) zero_numbers(inner);
 }

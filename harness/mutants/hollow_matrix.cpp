@@ -11,8 +11,14 @@ void HollowMatrix::add(const std::string& subject, const std::string& component,
                        bool deviated, bool violated) {
   Seen& seen = seen_[{subject, requirement}];
   seen.component = component;
+  seen.judged = true;
   seen.deviated |= deviated;
   seen.violated |= violated;
+}
+
+void HollowMatrix::add_undecided(const std::string& subject, const std::string& component,
+                                 const std::string& requirement) {
+  seen_[{subject, requirement}].component = component;
 }
 
 bool HollowMatrix::is_violated(const std::string& subject, const std::string& requirement) const {
@@ -31,7 +37,9 @@ std::vector<HollowRow> HollowMatrix::rows() const {
     const std::string* reason = nullptr;
     if (truths != hollow_truths().end())
       if (const auto found = truths->second.find(requirement); found != truths->second.end()) reason = &found->second;
-    if (seen.violated) {
+    if (!seen.judged) {
+      row.undecided.insert(requirement);
+    } else if (seen.violated) {
       row.failed.insert(requirement);
       if (reason != nullptr) row.in_vain.emplace(requirement, *reason);
     } else if (!seen.deviated) {
@@ -49,8 +57,8 @@ std::vector<HollowRow> HollowMatrix::rows() const {
 
 std::string to_markdown(const std::vector<HollowRow>& rows) {
   std::string text =
-      "| hollow subject | component | fail | pass | do not meet it | pass because it is true of the subject | must not pass |\n"
-      "| --- | --- | --- | --- | --- | --- | --- |\n";
+      "| hollow subject | component | fail | pass | do not meet it | undecided | pass because it is true of the subject | "
+      "must not pass |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n";
   std::map<std::string, std::map<std::string, std::set<std::string>>> reasons;  // by subject: requirements by reason
   for (const HollowRow& row : rows) {
     std::vector<std::string> allowed;
@@ -58,9 +66,9 @@ std::string to_markdown(const std::vector<HollowRow>& rows) {
       allowed.push_back(id);
       reasons[row.subject][reason].insert(id);
     }
-    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", row.subject, row.component, row.failed.size(),
-                        row.allowed.size() + row.unexplained.size(), row.unmet.size(), fmt::join(allowed, ", "),
-                        fmt::join(row.unexplained, ", "));
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", row.subject, row.component, row.failed.size(),
+                        row.allowed.size() + row.unexplained.size(), row.unmet.size(), row.undecided.size(),
+                        fmt::join(allowed, ", "), fmt::join(row.unexplained, ", "));
   }
   for (const auto& [subject, of_subject] : reasons)
     for (const auto& [reason, ids] : of_subject)

@@ -17,6 +17,7 @@ struct HollowRow {
   std::map<std::string, std::string> allowed;    // pass, and why they may
   std::set<std::string> unexplained;             // pass without a reason: their checks judge nothing
   std::map<std::string, std::string> in_vain;    // fail, and have a reason why they pass
+  std::set<std::string> undecided;               // none of their cases came to a verdict
   [[nodiscard]] bool good() const { return unexplained.empty() && in_vain.empty(); }
 };
 
@@ -26,6 +27,8 @@ class HollowMatrix {
   /// A case that verifies the requirement was run. `deviated`: the subject did something other than the right one would.
   void add(const std::string& subject, const std::string& component, const std::string& requirement, bool deviated,
            bool violated);
+  /// A case that verifies the requirement was to run, and came to no verdict.
+  void add_undecided(const std::string& subject, const std::string& component, const std::string& requirement);
   /// Whether a case has found it violated.
   [[nodiscard]] bool is_violated(const std::string& subject, const std::string& requirement) const;
   /// By subject, then by component.
@@ -34,13 +37,13 @@ class HollowMatrix {
  private:
   struct Seen {
     std::string component;
-    bool deviated = false, violated = false;
+    bool judged = false, deviated = false, violated = false;
   };
   std::map<std::pair<std::string, std::string>, Seen> seen_;  // by subject and requirement
 };
 
-/// A table in Markdown: subject, component, how many requirements failed, passed and did not meet it; then the reasons for which
-/// requirements pass.
+/// A table in Markdown: subject, component, how many requirements failed, passed, did not meet it and were not decided; then the
+/// reasons for which requirements pass.
 [[nodiscard]] std::string to_markdown(const std::vector<HollowRow>& rows);
 
 }  // namespace plumbline::mutants

@@ -36,8 +36,11 @@ std::vector<std::string> nearest_names(std::string_view name, std::vector<std::s
 std::string did_you_mean(std::string_view name, std::vector<std::string> names) {
   const auto nearest = nearest_names(name, std::move(names), 1);
   if (nearest.empty()) return {};
-  const std::size_t most = std::max<std::size_t>(1, std::min(name.size(), nearest.front().size()) / 3);
-  return letters_between(name, nearest.front()) <= most ? fmt::format("; did you mean {}?", nearest.front()) : "";
+  const std::string& other = nearest.front();
+  const std::size_t least = std::min(name.size(), other.size());
+  const bool is_part = least > 2 && (name.find(other) != name.npos || other.find(name) != other.npos);
+  const bool is_near = letters_between(name, other) <= std::max<std::size_t>(1, least / 3);
+  return is_part || is_near ? fmt::format("; did you mean {}?", other) : "";
 }
 
 std::string there_are(std::string_view name, const std::vector<std::string>& names) {

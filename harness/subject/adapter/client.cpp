@@ -1,6 +1,7 @@
 #include "harness/subject/adapter/client.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -98,9 +99,8 @@ suite::OptionValues options_in(const Arguments& fields, const std::vector<std::s
 using Names = std::set<std::string>;
 
 [[noreturn]] void refuse_name(const std::string& what, const std::string& name, const Names& known) {
-  const auto nearest = plumbline::nearest_names(name, {known.begin(), known.end()}, 1);
   throw InvalidArgument(fmt::format("hello: there is no {} '{}'{}", what, printable(name),
-                                    nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest.front())));
+                                    did_you_mean(name, {known.begin(), known.end()})));
 }
 
 // What nobody knows would be skipped without a word, or taken for claimed.
@@ -130,12 +130,13 @@ void require_known(const AdapterIdentity& identity) {
   }
 }
 
-// A field that is nearly one of the greeting's; others say what they like.
+// A field that is nearly one that the greeting lacks; others say what they like.
 void require_spelling(const json& result) {
   const Names known{"protocol", "name", "version", "ops", "conventions", "options"};
+  std::vector<std::string> lacking;
+  std::ranges::copy_if(known, std::back_inserter(lacking), [&](const std::string& field) { return !result.contains(field); });
   for (const auto& [field, value] : result.items())
-    if (!known.contains(field) && !did_you_mean(field, {known.begin(), known.end()}).empty())
-      refuse_name("field", field, known);
+    if (!known.contains(field) && !did_you_mean(field, lacking).empty()) refuse_name("field", field, known);
 }
 
 AdapterIdentity read_hello(const json& result) {
