@@ -670,6 +670,12 @@ class Commands(unittest.TestCase):
                 self.assertTrue(message.startswith("the run failed: "), message)
                 self.assertIn(message.removeprefix("the run failed: "), self.done.stderr)
                 self.assertEqual(complete, {"0"} if METRICS else set())
+        # What follows the folder is an argument of the command: records that are read keep their reports.
+        self.assertEqual(self.run_plumbline(*PASS, "--out", "shard"), 0, self.done.stderr)
+        self.assertEqual(self.run_plumbline("merge", "--out", "out", "shard", "nothere", "--frobnicate"), 2)
+        self.assertEqual(self.said("shard")[0], [])
+        self.assertFalse((self.folder / "nothere").exists())
+        self.assertIn("the run failed: ", self.said("out")[0][0])
         # Where no folder is named, it is the usual one; a list of cases is no run.
         self.assertEqual(self.run_plumbline(*PASS), 0, self.done.stderr)
         self.assertEqual(self.run_plumbline("check", "--list", "--frobnicate"), 2)
@@ -2371,8 +2377,9 @@ class Commands(unittest.TestCase):
     @needs_training
     def test_train_by_names_keeps_the_checkpoint_before_a_loss_that_is_no_number(self):
         (self.folder / "half.toml").write_text("[fp16]\nmode = 'naive'\n")
-        run = ["--most-digits", "16", "--epochs", "6", "--learning-rate", "0.5", "--config", "half.toml", "--checkpoints", "c"]
-        run = [*self.BY_NAMES[:5], *self.BY_NAMES[7:], *run]
+        run = ["--most-digits", "16", "--epochs", "8", "--learning-rate", "3", "--warmup-epochs", "5", "--config", "half.toml",
+               "--checkpoints", "c"]
+        run = [*self.BY_NAMES[:5], *self.BY_NAMES[7:-2], *run]
         self.assertEqual(self.run_plumbline(*run, "--out", "out"), 1, self.done.stdout + self.done.stderr)
         self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
         said = re.search(r"the loss is \S+ on rank 1, .* step (\d) \(epoch \d, batch \d\); the last checkpoint is '.*/c/step-(\d)'",
