@@ -45,7 +45,7 @@ TEST(Crossover, CopiesPayUpToTheSizeFromWhichTheyCostMoreThanTheOperation) {
   const FusionTime small = at(4, {5, 5, 5}, {1, 1, 1}), doubtful = at(16, {5, 5, 5}, {4, 4, 6});
   const FusionTime large = at(64, {5, 5, 5}, {9, 9, 9}), odd = at(256, {5, 5, 5}, {1, 1, 1});
   const Crossover found = pays_up_to(std::vector{large, small, doubtful, odd});
-  EXPECT_EQ(found.bytes, 16) << "what comes behind a size at which it does not pay does not count";
+  EXPECT_EQ(found.bytes, 16) << "what comes after a size at which it does not pay does not count";
   EXPECT_EQ(found.low, 4);
   EXPECT_EQ(found.high, 16);
   EXPECT_EQ(pays_up_to(std::vector{large}).bytes, std::nullopt);

@@ -12,7 +12,7 @@
 
 namespace plumbline::program {
 
-/// Where the members of a fused variable begin, given their elements, and behind the last one the whole's. `alignment` in
+/// Where the members of a fused variable begin, given their elements, and after the last one where the whole ends. `alignment` in
 /// elements.
 [[nodiscard]] inline std::vector<std::int64_t> places_of(const std::vector<std::int64_t>& elements,
                                                          std::int64_t alignment) {
