@@ -48,10 +48,11 @@ std::vector<suite::Arm> arms_of(const CheckOptions& options) {
   return arms;
 }
 
-// Empty: what an adapter claims decides.
+// Empty: what an adapter claims decides. What a filter names may be of any profile.
 std::string profile_as_given(const CheckOptions& options) {
   if (!options.selection.profile.empty()) return options.selection.profile;
-  return options.subject.adapter.empty() || !options.selection.filters.empty() ? kUsualProfile : "";
+  if (options.subject.adapter.empty()) return kUsualProfile;
+  return options.selection.filters.empty() ? "" : "full";
 }
 
 // Where no filter says what is wanted, an adapter is started to hear what it claims: it is held to all of that.
@@ -293,8 +294,8 @@ int CheckRun::run(const std::function<void(const launch::Rendezvous&)>& listenin
   if (options_.device != "cpu") words += ", --device=" + options_.device;
   fmt::print("{}: {} cases of profile {} {}, seed {}{}\n", header_.subject, todo_.size(), settings_.profile.name,
              settings_.profile.version, header_.seed, words);
-  if (options_.selection.profile.empty() && settings_.profile.name != kUsualProfile)
-    fmt::print("profile {} has a case for all that the adapter claims; --profile NAME chooses another\n",
+  if (options_.selection.profile.empty() && options_.selection.filters.empty() && settings_.profile.name != kUsualProfile)
+    fmt::print("profile {} has the most cases for what the adapter claims; --profile NAME chooses another\n",
                settings_.profile.name);
   std::cout.flush();
   if (book_)

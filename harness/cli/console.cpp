@@ -107,12 +107,14 @@ void Console::begin(const std::string& shape, const std::string& name) {
 }
 
 void Console::failure(const record::Result& result) {
-  if (++failures_ > kMostFailuresShown) return;
+  const auto& requirements = result.violated.empty() ? result.requirements : result.violated;
+  bool is_first = false;  // of one of its requirements
+  for (const std::string& id : requirements) is_first |= shown_.insert(id).second;
+  if (++failures_ > kMostFailuresShown && !is_first) return;
   const int colour = judge(result) == Judgement::warn ? kYellow : kRed;
   std::string text =
       coloured(fmt::format("{:<5} {}", upper_case(name_of(judge(result))), title_of(result)), colour) + "\n";
   text += indented(record::words_of(result), 12);
-  const auto& requirements = result.violated.empty() ? result.requirements : result.violated;
   if (requirements.size() > kMostSentencesShown)
     text += fmt::format("      of {} requirements: {} (plumbline explain ID prints one)\n", requirements.size(),
                         fmt::join(requirements, ", "));
@@ -122,7 +124,7 @@ void Console::failure(const record::Result& result) {
         text += fmt::format("      {} ({}) {}\n", id, suite::name_of(requirement->level), requirement->text);
   text += fmt::format("      repeat: {}", result.repeat);
   line(text);
-  if (failures_ == kMostFailuresShown) line("… further failures are only in the record");
+  if (failures_ == kMostFailuresShown) line("… of further failures only the first of each requirement is shown; the record has all");
 }
 
 void Console::result(const record::Result& result) {

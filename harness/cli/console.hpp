@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <set>
 #include <string>
 
 #include "harness/record/result.hpp"
@@ -32,6 +33,7 @@ class Console {
   std::size_t planned_;
   std::size_t done_ = 0;
   std::size_t failures_ = 0;
+  std::set<std::string> shown_;  // requirements of the failures that were shown
   std::string shape_;
   std::size_t shape_done_ = 0;
   std::chrono::steady_clock::time_point shape_begun_;

@@ -78,8 +78,10 @@ Chosen chosen_by(const MutantOptions& options, const suite::Suite& suite) {
         used.insert(filter);
         wanted = true;
       }
-    // Some requirements of backends are verified at one world size alone.
-    if (!options.worlds.empty() && door_of(subject) == Door::backend) wanted = false;
+    // Some requirements of backends are verified at one world size alone, and over a backend other components judge the reference.
+    const bool is_backend = door_of(subject) == Door::backend;
+    const bool concerns = options.components.empty() || std::ranges::count(options.components, "collectives") > 0;
+    if (is_backend && (!options.worlds.empty() || !concerns)) wanted = false;
     if (wanted && takes_hollow) chosen.hollow.push_back(&subject);
   }
   for (const Mutant& mutant : mutants::all_mutants()) {
@@ -120,7 +122,10 @@ class MutantRun {
       else
         mutants_.push_back(mutant);
     }
-    if (mutants_.empty() && hollow_.empty()) throw subject::NotAvailable("no mutant can run here; " + words_of_left_out());
+    if (mutants_.empty() && hollow_.empty()) {
+      if (left_out_.empty()) throw NotFound("no mutant is left of what was chosen; see --component, --filter and --world-size");
+      throw subject::NotAvailable("no mutant can run here; " + words_of_left_out());
+    }
     for (const Mutant* mutant : mutants_) add_trials(*mutant);
     for (const Mutant* subject : hollow_) add_hollow_trials(*subject);
     if (trials_.empty()) throw NotFound("no case is left of what was chosen; see --component, --filter and --world-size");
@@ -147,6 +152,10 @@ class MutantRun {
     header.environment["slowness"] = slowness_;
     header.facts["backend"] = options_.backend;
     quote_suite(header, suite_);
+    for (const char* matrix : {"kill-matrix.md", "hollow-matrix.md"}) {  // of an earlier run
+      std::error_code error;
+      std::filesystem::remove(std::filesystem::path(options_.out) / matrix, error);
+    }
     record::Writer writer(options_.out, header);
     Console console(suite_, trials_.size(), ::isatty(STDOUT_FILENO) == 1);
     fmt::print("{} mutants of backend {}{}: {} cases\n", mutants_.size(), options_.backend,
@@ -168,7 +177,7 @@ class MutantRun {
     std::vector<Result> results;
     for (const auto& [key, result] : results_) results.push_back(result);
     const int of_hollow = report_hollow(results);
-    const int of_mutants = report(kill_matrix(mutants_, results), seconds);
+    const int of_mutants = mutants_.empty() ? 0 : report(kill_matrix(mutants_, results), seconds);
     return of_hollow == 1 || of_mutants == 0 ? of_hollow : of_mutants;
   }
 
@@ -376,6 +385,8 @@ class MutantRun {
                                : "OK",
                hollow_.size(), rows.size(), bad,
                undecided == 0 ? "" : fmt::format(", {} with requirements of which no case came to a verdict", undecided));
+    fmt::print("matrix: {}/hollow-matrix.md (fail: found wrong; do not meet it: in no case does it answer otherwise than the right one)\n",
+               options_.out);
     return bad > 0 ? 1 : undecided > 0 ? 3 : 0;
   }
 
