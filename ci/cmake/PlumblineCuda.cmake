@@ -62,7 +62,7 @@ endif()
 # plumbline_cuda_library(name SOURCES … LINKS … PRIVATE_LINKS …): a plumbline_library() with files for nvcc among its sources.
 function(plumbline_cuda_library name)
   plumbline_library(${name} ${ARGN})
-  set_target_properties(plumbline_${name} PROPERTIES CUDA_VISIBILITY_PRESET hidden CUDA_STANDARD 20)
+  set_target_properties(plumbline_${name} PROPERTIES CUDA_VISIBILITY_PRESET hidden CUDA_STANDARD 20 UNITY_BUILD OFF)
   # Kernels have the bits of the host: each operation is rounded, none fused with another.
   target_compile_options(plumbline_${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false>
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
