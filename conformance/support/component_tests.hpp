@@ -22,7 +22,7 @@ namespace plumbline::conformance {
 /// Throws std::logic_error where a question that was answered, or its answer, does not have the fields and types of
 /// the operation's row.
 void expect_of_row(const subject::OperationRow& row, const nlohmann::json& args, const nlohmann::json& result);
-/// The reference behind the adapter door, opened once. All that it answers is held to the rows of its operations:
+/// The reference as an adapter, opened once. All that it answers is held to the rows of its operations:
 /// expect_of_row().
 [[nodiscard]] suite::Adapter& reference_adapter();
 

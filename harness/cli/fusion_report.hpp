@@ -5,7 +5,7 @@
 //         is it faster to copy several of them to one buffer, reduce that and copy it back, than to reduce each where it lies?
 //         And a guideline, which no count of calls shows: reductions beside a backward are not slower than after it.
 // Choice  By medians of rounds. Intervals are percentiles 2.5 and 97.5 of the answers that 2000 resamples of the rounds give,
-//         drawn alike in every run.
+//         the same in every run.
 // Source  Efron, Tibshirani, *An Introduction to the Bootstrap*, 1993. Träff, Gropp, Thakur, *Self-Consistent MPI
 //         Performance Guidelines*, 2010 (which need no baseline).
 #pragma once
@@ -54,7 +54,7 @@ struct Overlap {
   double hidden = 0;  // of what could be, the shorter of backward and reductions: the median of the rounds
   std::size_t rounds = 0;
   std::size_t slower = 0;  // rounds in which overlapping took a tenth longer than one after the other, or more
-  double chance = 1;       // of being that much above, were steps of both kinds, these less a tenth, alike (U test)
+  double chance = 1;       // of being that much above, if steps of both kinds, these less a tenth, were the same (U test)
   [[nodiscard]] bool keeps_guideline() const { return chance > 0.01; }
 };
 /// Throws InvalidArgument for no rounds, unequal numbers of them, and times that are not above 0.
