@@ -395,7 +395,7 @@ void add_bucket_size_checks(suite::Suite& suite) {
   add(asking({{"device", {"cpu"}}, {"dtype", {"f32"}}},
              {"bucketing.ddp_runs", "BUCKET-013@79ff", gradients, launched_buckets("plumbline")}));
   add(asking({{"device", {"cpu"}}, {"dtype", {"f32"}}},
-             {"bucketing.ddp_runs", "BUCKET-012@6980", gradients, launched_buckets("torch"), "torch"}));
+             {"bucketing.ddp_runs", "BUCKET-012@6980", {10, 300, 4567, 20'000}, launched_buckets("torch"), "torch"}));
   add({"bucketing.layout", "BUCKET-017@a094", gradients, padded_layout("plumbline")});
   add({"bucketing.layout", "BUCKET-021@6583", gradients, padded_layout("megatron"), "megatron"});
   add(asking({{"device", {"cpu"}}, {"dtype", {"f32"}}},
