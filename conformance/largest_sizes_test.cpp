@@ -144,7 +144,7 @@ const std::map<std::string, std::vector<Largest>>& largest() {
            {"blocking", "nodes", 1024},
            {"blocking_fairscale", "nodes", 1024},
            {"graph", "nodes", 1'000'002},
-           {"graph_fairscale", "nodes", 1024},
+           {"graph_fairscale", "nodes", 334},
            {"simulate", "nodes", 65'536},
            {"spectrum", "nodes", 1024},
            {"topology", "nodes", 1024},
