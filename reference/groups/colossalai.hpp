@@ -37,7 +37,7 @@ struct ParallelConfiguration {
   int pipeline = 1;
   int tensor = 1;
   TensorMode mode = TensorMode::none;
-  std::optional<int> depth;  // of 2.5d, which needs it; others have none
+  std::optional<int> depth{};  // of 2.5d, which needs it; others have none
 };
 
 /// World size / (pipeline x tensor). Throws InvalidArgument, with the arithmetic, where they do not multiply to the

@@ -26,7 +26,7 @@ struct Sizes {
   int data = 1;
   int tensor = 1;
   /// When given, the three must multiply to it.
-  std::optional<int> world;
+  std::optional<int> world{};
   bool operator==(const Sizes&) const = default;
 };
 

@@ -66,7 +66,7 @@ struct LoggedCreation {
 struct LintOptions {
   CreationRule rule = CreationRule::all_ranks;
   /// Modes that are not to cover the world (embeddings): no error of kind cover.
-  std::set<std::string, std::less<>> partial_modes;
+  std::set<std::string, std::less<>> partial_modes{};
 };
 
 enum class Severity { warning, error };

@@ -22,12 +22,12 @@ namespace plumbline::groups {
 struct MegatronArguments {
   int tensor_model_parallel_size = 1;
   int pipeline_model_parallel_size = 1;
-  std::optional<int> virtual_pipeline_model_parallel_size;
+  std::optional<int> virtual_pipeline_model_parallel_size{};
   int context_parallel_size = 1;
-  std::vector<int> hierarchical_context_parallel_sizes;  // empty: none
+  std::vector<int> hierarchical_context_parallel_sizes{};  // empty: none
   bool hybrid_context_parallel = false;
   int expert_model_parallel_size = 1;
-  std::optional<int> expert_tensor_parallel_size;  // nothing: as the dense grid
+  std::optional<int> expert_tensor_parallel_size{};  // nothing: as the dense grid
   int gtp_remat_size = 1;
   int expert_gtp_remat_size = 1;
   int num_distributed_optimizer_instances = 1;

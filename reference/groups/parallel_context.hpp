@@ -109,7 +109,7 @@ struct ContextSteps {
 
 struct ContextOptions {
   /// The limit of each exchange of the agreement, not of the creations; nothing means the communicator's own.
-  comm::Timeout timeout;
+  comm::Timeout timeout{};
   /// Takes a line of JSON (without its end) for each creation that this rank walks through, all of them before the
   /// ranks agree: what the linter reads, also of a program that then fails. The groups without this rank are among
   /// them; no call is made for them.

@@ -22,10 +22,10 @@
 namespace plumbline::schedules {
 
 struct AutomaticOptions {
-  SimulationOptions costs;
+  SimulationOptions costs{};
   /// The most activations at once, each of one stage and micro-batch: of each rank, or one number for all; empty: any
   /// number.
-  std::vector<int> activation_limits;
+  std::vector<int> activation_limits{};
 };
 
 struct AutomaticSchedule {

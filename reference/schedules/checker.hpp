@@ -87,7 +87,7 @@ struct CheckOptions {
   /// No backward is demanded.
   bool forward_only = false;
   /// The most activations at once, by rank; empty: any number.
-  std::vector<int> activation_limits;
+  std::vector<int> activation_limits{};
   /// At most so many problems of a kind are reported; the rest are counted.
   std::size_t most_of_a_kind = 20;
 };

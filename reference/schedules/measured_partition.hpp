@@ -35,7 +35,7 @@ struct LayerCost {
 };
 
 struct StageLimits {
-  std::vector<int> kept;  // by stage, of how many micro-batches the activations are kept at once
+  std::vector<int> kept{};  // by stage, of how many micro-batches the activations are kept at once
   std::int64_t memory = std::numeric_limits<std::int64_t>::max();  // bytes a rank
   double bandwidth = std::numeric_limits<double>::infinity();      // bytes a second between two stages, each way
 };

@@ -52,7 +52,7 @@ struct SimulationOptions {
   std::vector<StageTimes> stages = std::vector<StageTimes>(1);
   /// Of joined computations: the group takes this part of the sum of its times.
   double overlap = 1;
-  Links links;
+  Links links{};
   /// Bytes of a stage's output, and of its gradient: one number for all boundaries, or one for each.
   std::vector<double> message_bytes = std::vector<double>(1, 0);
   /// Bytes of a stage's activations for one micro-batch: one number, or one for each stage.
@@ -61,7 +61,7 @@ struct SimulationOptions {
   /// An activation is kept during its forward alone.
   bool forward_only = false;
   /// What the times of a rank's computations are multiplied by; empty: 1.
-  std::vector<double> straggling;
+  std::vector<double> straggling{};
   /// Each computation takes up to this part longer, evenly distributed, by stage, micro-batch, kind and seed alone.
   double jitter = 0;
   std::uint64_t seed = 0;

@@ -23,7 +23,7 @@
 namespace plumbline::slowmo {
 
 struct SlowRule {
-  OuterRule outer;
+  OuterRule outer{};
   double fast_learning_rate;  // gamma
   gossip::Convention convention = gossip::Convention::plumbline;
 };
