@@ -52,7 +52,7 @@ void ping_pong(comm::Communicator& world) {
 
 void sum(comm::Communicator& world) {
   std::array<float, 16> in{}, out{};
-  world.all_reduce({in.data(), 16}, {out.data(), 16}, comm::ReduceOp::sum);
+  world.all_reduce({in.data(), 16, comm::DType::f32}, {out.data(), 16, comm::DType::f32}, comm::ReduceOp::sum);
 }
 
 void compare(const char* what, const std::function<void(comm::Communicator&)>& call) {

@@ -27,7 +27,7 @@ using namespace plumbline;
 void add_up(int size) {
   comm::run_ranks(size, [size](comm::Communicator& world) {
     std::vector<float> values(1000, static_cast<float>(world.rank() + 1));
-    const comm::Buffer numbers{values.data(), std::ssize(values)};
+    const comm::Buffer numbers = comm::Buffer::of(values);
     world.all_reduce(numbers, numbers, comm::ReduceOp::sum);
     if (values != std::vector<float>(1000, static_cast<float>(size * (size + 1) / 2)))
       throw std::runtime_error("all_reduce: a wrong sum");

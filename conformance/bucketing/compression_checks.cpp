@@ -112,7 +112,7 @@ class HookedSteps {
 void expect_same_bits(Context& context, const Vectors& used, const char* requirement) {
   for (const std::vector<float>& values : used) {
     std::vector<float> of_rank_0 = values;
-    context.world().broadcast({of_rank_0.data(), std::ssize(of_rank_0)}, 0);
+    context.world().broadcast(comm::Buffer::of(of_rank_0), 0);
     EXPECT_EQ(std::memcmp(values.data(), of_rank_0.data(), values.size() * sizeof(float)), 0)
         << requirement << ": values differ from rank 0's";
   }
@@ -337,7 +337,7 @@ void expect_kept(Context& context, std::span<const float> error, const Matrix& l
                  const std::string& where) {
   ASSERT_EQ(error.size(), left.size()) << "BUCKET-204: numbers that are kept, " << where;
   std::vector<float> mean(error.begin(), error.end());
-  context.world().all_reduce({mean.data(), std::ssize(mean)}, {mean.data(), std::ssize(mean)}, comm::ReduceOp::avg);
+  context.world().all_reduce(comm::Buffer::of(mean), comm::Buffer::of(mean), comm::ReduceOp::avg);
   EXPECT_LE(norm(difference_of_matrices(widened(mean), left)), 1e-4 * size)
       << "BUCKET-204: what the ranks keep is not what is left over, " << where;
 }
@@ -484,7 +484,8 @@ void finishes_in_turn(Context& context) {
                                     .finish =
                                         [&](comm::Communicator& group, const bucketing::HookedBucket& bucket) {
                                           float one = 1;
-                                          group.all_reduce({&one, 1}, {&one, 1}, comm::ReduceOp::sum);
+                                          group.all_reduce({&one, 1, comm::DType::f32}, {&one, 1, comm::DType::f32},
+                                                           comm::ReduceOp::sum);
                                           sums.push_back(sums.back() + one);
                                           static_cast<float*>(bucket.values.data)[0] += one;
                                         }};

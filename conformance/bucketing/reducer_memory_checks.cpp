@@ -124,7 +124,7 @@ void finite(Context& context) {
 // How many of a gradient's numbers are not the known ones.
 std::size_t wrong_numbers(Buffer values, int gradient, float factor) {
   std::vector<float> expected(static_cast<std::size_t>(values.count));
-  bucketing::fill_known({expected.data(), values.count}, gradient, factor);
+  bucketing::fill_known({expected.data(), values.count, DType::f32}, gradient, factor);
   const std::span<const float> found(static_cast<const float*>(values.data), expected.size());
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) wrong += found[i] == expected[i] ? 0 : 1;
@@ -147,7 +147,7 @@ void told(Context& context) {
                   reducer_steps(context));
   const auto place = [&](int gradient) {
     std::vector<float>& values = own[static_cast<std::size_t>(gradient)];
-    return views ? reducer.view(gradient) : Buffer{values.data(), static_cast<std::int64_t>(values.size())};
+    return views ? reducer.view(gradient) : Buffer::of(values);
   };
   reduced = [&](int bucket) {
     buckets.push_back(bucket);
@@ -225,7 +225,7 @@ void lazy(Context& context) {
     reducer.begin();
     for (const int gradient : order) {
       std::vector<float>& values = own[static_cast<std::size_t>(gradient)];
-      const Buffer buffer{values.data(), std::ssize(values)};
+      const Buffer buffer = Buffer::of(values);
       bucketing::fill_known(buffer, gradient, bucketing::factor_of_rank(context.rank()));
       if (lacks && gradient == 4)
         reducer.lack(gradient);
@@ -260,7 +260,7 @@ Vectors put_together(comm::Communicator& group, Reducer& reducer) {
   for (std::size_t k = 0; k < reducer.plan().buckets.size(); ++k) {
     const auto& bucket = reducer.plan().buckets[k];
     std::vector<float> whole(static_cast<std::size_t>(bucket.elements));
-    group.all_gather(reducer.results(static_cast<int>(k)), {whole.data(), bucket.elements});
+    group.all_gather(reducer.results(static_cast<int>(k)), {whole.data(), bucket.elements, DType::f32});
     for (const auto& member : reducer.plan().members_of(bucket)) {
       const auto begin = whole.begin() + member.begin;
       const auto i = static_cast<std::size_t>(member.gradient);
@@ -292,7 +292,7 @@ void shared_out(Context& context) {
     Vectors found = put_together(context.world(), reducer);
     for (int gradient = 0; gradient < 3; ++gradient) {
       std::vector<float>& values = found[static_cast<std::size_t>(gradient)];
-      const Buffer whole{values.data(), static_cast<std::int64_t>(values.size())};
+      const Buffer whole = Buffer::of(values);
       const float factor =
           training.options.average ? bucketing::factor_of_mean(ranks) : bucketing::factor_of_sum(ranks);
       EXPECT_EQ(refusal<RuntimeFailure>([&] { bucketing::require_known(whole, gradient, factor, "a part"); }),
@@ -350,9 +350,9 @@ void instances(Context& context) {
     const float factor = options.average ? bucketing::factor_of_mean(ranks) : bucketing::factor_of_sum(ranks);
     for (int gradient = 0; gradient < 3; ++gradient) {
       std::vector<float>& values = found[static_cast<std::size_t>(gradient)];
-      EXPECT_EQ(refusal<RuntimeFailure>(
-                    [&] { bucketing::require_known({values.data(), std::ssize(values)}, gradient, factor, "a part"); }),
-                "nothing was refused")
+      EXPECT_EQ(
+          refusal<RuntimeFailure>([&] { bucketing::require_known(Buffer::of(values), gradient, factor, "a part"); }),
+          "nothing was refused")
           << "BUCKET-213: gradient " << gradient;
     }
     reducer.clear();

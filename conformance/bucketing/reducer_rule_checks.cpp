@@ -276,14 +276,14 @@ void hook(Context& context) {
   reducer.begin();
   for (const int gradient : order) {
     auto& values = own[static_cast<std::size_t>(gradient)];
-    const comm::Buffer buffer{values.data(), static_cast<std::int64_t>(values.size())};
+    const comm::Buffer buffer = comm::Buffer::of(values);
     bucketing::fill_known(buffer, gradient, bucketing::factor_of_rank(context.rank()));
     reducer.ready(gradient, buffer);
   }
   (void)reducer.finish();
   for (const int gradient : order) {
     const auto& values = own[static_cast<std::size_t>(gradient)];
-    const comm::ConstBuffer copied{values.data(), static_cast<std::int64_t>(values.size())};
+    const comm::ConstBuffer copied = comm::Buffer::of(values);
     const comm::ConstBuffer found =
         options.memory == bucketing::GradientMemory::copies ? copied : reducer.view(gradient);
     const int of_rank = exchanges ? context.size() - 1 : context.rank();

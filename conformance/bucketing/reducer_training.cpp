@@ -150,7 +150,7 @@ class Run {
     if (training_.made_in == MadeIn::views)
       reducer_.ready(gradient);
     else
-      reducer_.ready(gradient, {own.data(), static_cast<std::int64_t>(own.size())});
+      reducer_.ready(gradient, comm::Buffer::of(own));
   }
 
   Vectors used(const bucketing::Outcome& outcome) {
@@ -229,7 +229,7 @@ void expect_same_everywhere(suite::Context& context, const Trained& trained, con
   context.world().all_reduce({&size, 1, comm::DType::i64}, {&most, 1, comm::DType::i64}, comm::ReduceOp::max);
   ASSERT_EQ(least, most) << requirement << ": ranks have other gradients";
   std::vector<float> of_rank_0 = own;
-  context.world().broadcast({of_rank_0.data(), size}, 0);
+  context.world().broadcast({of_rank_0.data(), size, comm::DType::f32}, 0);
   EXPECT_TRUE(std::memcmp(own.data(), of_rank_0.data(), own.size() * sizeof(float)) == 0)
       << requirement << ": values or gradients differ from rank 0's";
 }

@@ -17,14 +17,6 @@
 
 namespace plumbline::conformance {
 
-/// The dtype of numbers that a check makes up by itself.
-template <class T>
-inline constexpr comm::DType kDTypeOf = comm::DType::f32;
-template <>
-inline constexpr comm::DType kDTypeOf<std::int32_t> = comm::DType::i32;
-template <>
-inline constexpr comm::DType kDTypeOf<std::int64_t> = comm::DType::i64;
-
 template <class T>
 [[nodiscard]] std::vector<std::byte> bytes_of(const std::vector<T>& numbers) {
   const auto bytes = std::as_bytes(std::span(numbers));
@@ -37,7 +29,7 @@ class GuardedInput {
   GuardedInput(comm::DType dtype, std::vector<std::byte> content, Where where = Where::current());
   template <class T>
   explicit GuardedInput(const std::vector<T>& content, Where where = Where::current())
-      : GuardedInput(kDTypeOf<T>, bytes_of(content), where) {}
+      : GuardedInput(comm::kDTypeOf<T>, bytes_of(content), where) {}
   GuardedInput(GuardedInput&&) = default;
   GuardedInput(const GuardedInput&) = delete;
   ~GuardedInput();
@@ -69,7 +61,7 @@ class GuardedOutput {
   GuardedOutput(comm::DType dtype, std::vector<std::byte> expected, Where where = Where::current());
   template <class T>
   explicit GuardedOutput(const std::vector<T>& expected, Where where = Where::current())
-      : GuardedOutput(kDTypeOf<T>, bytes_of(expected), where) {}
+      : GuardedOutput(comm::kDTypeOf<T>, bytes_of(expected), where) {}
   GuardedOutput(GuardedOutput&&) = default;
   GuardedOutput(const GuardedOutput&) = delete;
   ~GuardedOutput();

@@ -231,7 +231,8 @@ class RingTest : public testing::Test {
 TEST_F(RingTest, EveryCallOfABatchIsDoneOnce) {
   using Kind = FlightEvent::Kind;
   const auto events = recorded([&](comm::Communicator& world) {
-    const Call sum{.operation = Operation::all_reduce, .in = {in_.data(), 2}, .out = {out_.data(), 2}};
+    const Call sum{
+        .operation = Operation::all_reduce, .in = {in_.data(), 2, DType::f32}, .out = {out_.data(), 2, DType::f32}};
     const std::array<Call, 2> calls{sum, sum};
     comm::Work work = world.start(calls);
     work.wait();
@@ -245,8 +246,9 @@ TEST_F(RingTest, EveryCallOfABatchIsDoneOnce) {
 TEST_F(RingTest, CollectivesAreCountedWithoutSendsAndReceives) {
   const auto events = recorded([&](comm::Communicator& world) {
     world.barrier();
-    const std::array<Call, 2> exchange{Call{.operation = Operation::send, .root = 0, .in = {in_.data(), 2}},
-                                       Call{.operation = Operation::recv, .root = 0, .out = {out_.data(), 2}}};
+    const std::array<Call, 2> exchange{
+        Call{.operation = Operation::send, .root = 0, .in = {in_.data(), 2, DType::f32}},
+        Call{.operation = Operation::recv, .root = 0, .out = {out_.data(), 2, DType::f32}}};
     world.start(exchange).wait();
     world.barrier();
   });
@@ -262,7 +264,7 @@ TEST(PairExchangeInARing, IsNotedAsTheMessagesThatItStandsFor) {
     FlightRing ring(file);
     const auto recorder = record_flight(world.duplicate(), ring);
     std::array<float, 2> values{};
-    const comm::PairPart part{{values.data(), 2}};
+    const comm::PairPart part{{values.data(), 2, DType::f32}};
     const comm::PairExchange exchange{
         .peer = 1 - world.rank(),
         .tag = 3,

@@ -50,8 +50,7 @@ void exchange(Communicator& group, const CommunicationHook& hook, Buffer values,
   hook.finish(group, bucket);
 }
 std::vector<float> quantised(std::vector<float> values, std::int64_t channel = kWholeBucket) {
-  run_ranks(
-      1, [&](Communicator& world) { exchange(world, quantising_hook(channel), {values.data(), std::ssize(values)}); });
+  run_ranks(1, [&](Communicator& world) { exchange(world, quantising_hook(channel), Buffer::of(values)); });
   return values;
 }
 
@@ -87,7 +86,7 @@ TEST(Quantising, IsPyTorchsOverRanks) {
       for (int i = 0; i < 600; ++i)
         values.push_back(static_cast<float>((i * 37 + world.rank() * 11) % 101 - 50) / 7 *
                          static_cast<float>(1 + world.rank()));
-      exchange(world, quantising_hook(channel), {values.data(), 600});
+      exchange(world, quantising_hook(channel), {values.data(), 600, DType::f32});
       for (std::size_t i = 0; i < places.size(); ++i)
         EXPECT_EQ(values[places[i]], expected[i]) << "channel " << channel << ", number " << places[i];
     });
@@ -166,10 +165,11 @@ TEST(PowerSgd, RefusesWhatItCannotDo) {
   EXPECT_THAT(refused({}, {.epsilon = std::nan("")}), HasSubstr("epsilon nan"));
   run_ranks(1, [](Communicator& world) {
     std::vector<float> values(4);
-    EXPECT_THAT(said_by<InvalidArgument>([&] { exchange(world, PowerSgd({}).hook(), {values.data(), 4}); }),
+    EXPECT_THAT(said_by<InvalidArgument>([&] { exchange(world, PowerSgd({}).hook(), {values.data(), 4, DType::f32}); }),
                 HasSubstr("gradient 0; the shapes of 0 are known"));
     EXPECT_THAT(said_by<InvalidArgument>([&] {
-                  exchange(world, PowerSgd({{3, 3}}, {.start = 0, .least_rate = 0}).hook(), {values.data(), 4}, {9});
+                  exchange(world, PowerSgd({{3, 3}}, {.start = 0, .least_rate = 0}).hook(),
+                           {values.data(), 4, DType::f32}, {9});
                 }),
                 HasSubstr("gradient 0 has 3 x 3 numbers from 0 on in a bucket of 4"));
     EXPECT_THAT(said_by<OutOfRange>([] { (void)PowerSgd({}).error(0); }), HasSubstr("gradient 0; there are 0"));
@@ -183,7 +183,7 @@ TEST(PowerSgd, RefusesShapesOfOtherGradients) {
     const auto refused = [&](MatrixShape shape) {
       return said_by<InvalidArgument>([&] {
         const PowerSgd sgd({{2, 3}, shape}, {.start = 0, .least_rate = 0});
-        exchange(world, sgd.hook(), {values.data(), 12}, {6, 6});
+        exchange(world, sgd.hook(), {values.data(), 12, DType::f32}, {6, 6});
       });
     };
     EXPECT_EQ(refused({3, 2}), "nothing");
@@ -198,7 +198,7 @@ TEST(PowerSgd, LeavesGradientsWithoutElementsAlone) {
   run_ranks(2, [](Communicator& world) {
     std::vector<float> values(2, static_cast<float>(world.rank()));
     const PowerSgd sgd({{0, 0}, {2, 1}}, {.start = 0, .least_rate = 0});
-    exchange(world, sgd.hook(), {values.data(), 2}, {0, 2});
+    exchange(world, sgd.hook(), {values.data(), 2, DType::f32}, {0, 2});
     EXPECT_THAT(values, testing::Each(testing::FloatNear(0.5F, 1e-6F)));
   });
 }
@@ -216,9 +216,9 @@ TEST(PowerSgd, KeepsWhatRoundingToHalvesTakesOff) {
         std::vector<std::uint16_t> halves(gradient.size());
         std::vector<float> back(gradient.size());
         const Buffer values{halves.data(), std::ssize(halves), dtype};
-        copy_divided({gradient.data(), std::ssize(gradient)}, values, 1);
+        copy_divided(Buffer::of(gradient), values, 1);
         exchange(world, sgd.hook(), values);
-        copy_divided(values, {back.data(), std::ssize(back)}, 1);
+        copy_divided(values, Buffer::of(back), 1);
         for (std::size_t i = 0; i < come.size(); ++i) come[i] += static_cast<double>(back[i]);
       }
       for (std::size_t i = 0; i < come.size(); ++i)
@@ -235,11 +235,11 @@ TEST(PowerSgd, ForgetsProductsThatAreBeyondTheType) {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
       const PowerSgd sgd({{3, 3}}, {.rank = 2, .start = 0, .least_rate = 0, .seed = seed});
       std::vector<float> values{-1.7e38F, -0.3e38F, 2.7e38F, -0.3e38F, -0.3e38F, -3.2e38F, 2.9e38F, -1.4e38F, 0.6e38F};
-      exchange(world, sgd.hook(), {values.data(), 9});
+      exchange(world, sgd.hook(), {values.data(), 9, DType::f32});
       if (std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) continue;
       ++beyond;
       values = {1, 2, 3, 4, 5, 6, 7, 8, 10};
-      exchange(world, sgd.hook(), {values.data(), 9});
+      exchange(world, sgd.hook(), {values.data(), 9, DType::f32});
       EXPECT_THAT(values, testing::Each(testing::Truly([](float value) { return std::abs(value) < 20; }))) << seed;
     }
     EXPECT_GT(beyond, 0) << "the test is wrong";
@@ -276,7 +276,7 @@ TEST(PowerSgd, LeavesZerosZero) {
   std::vector<float> values(16);
   run_ranks(1, [&](Communicator& world) {
     const PowerSgd sgd({{4, 4}}, {.rank = 2, .start = 0, .least_rate = 0, .epsilon = 0});
-    for (int step = 0; step < 3; ++step) exchange(world, sgd.hook(), {values.data(), 16});
+    for (int step = 0; step < 3; ++step) exchange(world, sgd.hook(), {values.data(), 16, DType::f32});
   });
   EXPECT_THAT(values, testing::Each(0));
 }
@@ -286,8 +286,8 @@ TEST(PowerSgd, BeginsLostDirectionsAnew) {
   run_ranks(1, [&](Communicator& world) {
     const PowerSgd sgd({{2, 2}}, {.rank = 2, .start = 0, .least_rate = 0});
     std::vector<float> zeros(4), values{1, 2, 3, 5};
-    exchange(world, sgd.hook(), {zeros.data(), 4});
-    exchange(world, sgd.hook(), {values.data(), 4});
+    exchange(world, sgd.hook(), {zeros.data(), 4, DType::f32});
+    exchange(world, sgd.hook(), {values.data(), 4, DType::f32});
     const std::vector<float> expected{1, 2, 3, 5};
     for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(values[i], expected[i], 1e-4);
   });

@@ -116,7 +116,7 @@ std::span<float> taken(std::span<float>& from, std::int64_t count) {
 comm::Call averaging(Buffer values) {
   return {.operation = comm::Operation::all_reduce, .op = comm::ReduceOp::avg, .in = values, .out = values};
 }
-Buffer buffer_of(std::vector<float>& values) { return {values.data(), std::ssize(values)}; }
+Buffer buffer_of(std::vector<float>& values) { return Buffer::of(values); }
 
 // What remains of numbers that are written as that type.
 void round_to(comm::DType dtype, std::vector<float>& values) {

@@ -77,13 +77,13 @@ class Quantiser {
   }
 
  private:
-  static comm::Buffer buffer_of(std::vector<float>& values) { return {values.data(), std::ssize(values)}; }
+  static comm::Buffer buffer_of(std::vector<float>& values) { return comm::Buffer::of(values); }
   static comm::Buffer buffer_of(std::vector<std::uint8_t>& bytes) {
     return {bytes.data(), std::ssize(bytes), comm::DType::u8};
   }
   static comm::Buffer buffer_of(std::vector<Quantisation>& pairs) {
     static_assert(sizeof(Quantisation) == 2 * sizeof(float));
-    return {pairs.data(), 2 * std::ssize(pairs)};
+    return {pairs.data(), 2 * std::ssize(pairs), comm::DType::f32};
   }
   static comm::Call gathering(comm::Buffer own, comm::Buffer all) {
     return {.operation = comm::Operation::all_gather, .in = own, .out = all};

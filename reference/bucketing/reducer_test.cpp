@@ -151,7 +151,9 @@ TEST(Reducer, RefusesMemoryThatAnotherGradientOfTheStepHas) {
   alone(
       [](Reducer& reducer) {
         std::vector<float> memory(8);
-        const auto at = [&](std::size_t begin, std::int64_t count) { return Buffer{memory.data() + begin, count}; };
+        const auto at = [&](std::size_t begin, std::int64_t count) {
+          return Buffer{memory.data() + begin, count, DType::f32};
+        };
         const auto refused = [&](Buffer weight, Buffer bias) {
           reducer.clear();
           reducer.begin({.synchronise = false});
@@ -182,7 +184,7 @@ TEST(Reducer, KeepsAStepAsItWasWhereItRefusesAGradient) {
   alone(
       [](Reducer& reducer) {
         std::vector<float> weight{1, 2, 0}, bias{3, 4, 5};
-        const Buffer of_weight{weight.data(), 2};
+        const Buffer of_weight{weight.data(), 2, DType::f32};
         const auto refuses = [&] {
           EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.ready(1, buffer_of(weight)); }),
                       HasSubstr("share memory"));
@@ -296,7 +298,7 @@ TEST(Reducer, GivesResultsOfNoBucketThatHasNone) {
     reducer.ready(1);
     const std::vector<std::int64_t> indices{1, 3};
     const std::vector<float> values{1, 2, 3, 4};
-    reducer.ready(0, {indices, {values.data(), 4}});
+    reducer.ready(0, {indices, {values.data(), 4, DType::f32}});
     reducer.finish();
     EXPECT_EQ(rows, 2);
     EXPECT_THAT(message_of<InvalidArgument>([&] { (void)reducer.results(1); }),

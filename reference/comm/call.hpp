@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -44,6 +45,16 @@ struct ConstBuffer {
   std::int64_t count = 0;
   DType dtype = DType::f32;
   Device device{};
+
+  constexpr ConstBuffer() = default;
+  constexpr ConstBuffer(const void* data, std::int64_t count, DType dtype, Device device = {})
+      : data(data), count(count), dtype(dtype), device(device) {}
+  /// Of the host's memory: a span, vector or array of elements.
+  template <class Range>
+  [[nodiscard]] static constexpr ConstBuffer of(const Range& elements) {
+    const std::span span(elements);
+    return {span.data(), std::ssize(span), kDTypeOf<typename decltype(span)::value_type>};
+  }
   [[nodiscard]] constexpr std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(dtype); }
 };
 
@@ -53,6 +64,16 @@ struct Buffer {
   std::int64_t count = 0;
   DType dtype = DType::f32;
   Device device{};
+
+  constexpr Buffer() = default;
+  constexpr Buffer(void* data, std::int64_t count, DType dtype, Device device = {})
+      : data(data), count(count), dtype(dtype), device(device) {}
+  /// Of the host's memory: a span, vector or array of elements.
+  template <class Range>
+  [[nodiscard]] static constexpr Buffer of(Range&& elements) {
+    const std::span span(elements);
+    return {span.data(), std::ssize(span), kDTypeOf<typename decltype(span)::value_type>};
+  }
   [[nodiscard]] constexpr std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(dtype); }
   constexpr operator ConstBuffer() const { return {data, count, dtype, device}; }  // NOLINT: a view of a view
 };

@@ -1,12 +1,17 @@
 #include "reference/comm/call.hpp"
 
+#include <array>
 #include <limits>
+#include <span>
+#include <type_traits>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "reference/comm/device_choice.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/half.hpp"
 
 // That wrong arguments are refused by every backend is in conformance/collectives. Here: what no backend is asked.
 namespace plumbline::comm {
@@ -20,6 +25,22 @@ std::string refusal_of(const Call& call, int ranks) {
   }
   return "not refused";
 }
+
+TEST(BufferTest, OfElementsHasTheirNumberAndType) {
+  std::vector<double> doubles(5);
+  const Buffer of_vector = Buffer::of(doubles), of_part = Buffer::of(std::span(doubles).subspan(1, 3));
+  EXPECT_EQ(of_vector.data, doubles.data());
+  EXPECT_EQ(of_vector.count, 5);
+  EXPECT_EQ(of_vector.dtype, DType::f64);
+  EXPECT_EQ(of_part.data, doubles.data() + 1);
+  EXPECT_EQ(of_part.count, 3);
+  const std::array<Float16, 2> halves{};
+  EXPECT_EQ(ConstBuffer::of(halves).bytes(), 4U);
+  EXPECT_EQ(ConstBuffer::of(halves).dtype, DType::f16);
+}
+// A pointer says nothing of its elements.
+static_assert(!std::is_constructible_v<Buffer, void*, std::int64_t>);
+static_assert(!std::is_constructible_v<ConstBuffer, const void*, std::int64_t>);
 
 TEST(CallTest, ACountWhoseBytesNoIntegerHoldsIsRefused) {
   std::byte byte{};

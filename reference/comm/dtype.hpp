@@ -30,6 +30,30 @@ inline constexpr std::array kAllReduceOps{ReduceOp::sum, ReduceOp::avg, ReduceOp
 /// True for f16, bf16, f32 and f64.
 [[nodiscard]] constexpr bool is_floating(DType dtype) { return dtype <= DType::f64; }
 
+struct Float16;  // half.hpp
+struct BFloat16;
+
+/// The element type of a C++ type.
+template <class T>
+inline constexpr DType kDTypeOf = [] {
+  static_assert(sizeof(T) == 0, "no buffer has such elements");
+  return DType::u8;
+}();
+template <>
+inline constexpr DType kDTypeOf<Float16> = DType::f16;
+template <>
+inline constexpr DType kDTypeOf<BFloat16> = DType::bf16;
+template <>
+inline constexpr DType kDTypeOf<float> = DType::f32;
+template <>
+inline constexpr DType kDTypeOf<double> = DType::f64;
+template <>
+inline constexpr DType kDTypeOf<std::int32_t> = DType::i32;
+template <>
+inline constexpr DType kDTypeOf<std::int64_t> = DType::i64;
+template <>
+inline constexpr DType kDTypeOf<std::uint8_t> = DType::u8;
+
 /// "f16", "bf16", "f32", "f64", "i32", "i64", "u8".
 [[nodiscard]] constexpr std::string_view name_of(DType dtype) {
   constexpr std::array<std::string_view, 7> names{"f16", "bf16", "f32", "f64", "i32", "i64", "u8"};

@@ -80,7 +80,7 @@ TEST_P(LocalPaths, EveryCollectiveGivesItsResultInAndOutOfPlace) {
           ASSERT_EQ(gathered, expected);
           std::vector<float> in_place(c * un, -1);
           std::copy(mine.begin(), mine.end(), in_place.begin() + static_cast<long>(um * c));
-          world.all_gather({in_place.data() + um * c, static_cast<std::int64_t>(c)}, out(in_place));
+          world.all_gather({in_place.data() + um * c, static_cast<std::int64_t>(c), DType::f32}, out(in_place));
           ASSERT_EQ(in_place, expected);
 
           const auto wide = gift(me, c * un);
@@ -91,7 +91,7 @@ TEST_P(LocalPaths, EveryCollectiveGivesItsResultInAndOutOfPlace) {
                                            wide_total.begin() + static_cast<long>((um + 1) * c));
           ASSERT_EQ(part, my_part);
           auto wide_place = wide;
-          world.reduce_scatter(in(wide_place), {wide_place.data() + um * c, static_cast<std::int64_t>(c)},
+          world.reduce_scatter(in(wide_place), {wide_place.data() + um * c, static_cast<std::int64_t>(c), DType::f32},
                                ReduceOp::sum);
           ASSERT_TRUE(std::equal(my_part.begin(), my_part.end(), wide_place.begin() + static_cast<long>(um * c)));
 
@@ -330,25 +330,27 @@ TEST(LocalMisuse, EveryRankIsToldWhoCalledWhat) {
   const std::function<Call(int, std::vector<float>&)> calls[] = {
       [](int rank, std::vector<float>& v) {  // count
         return Call{.operation = Operation::all_reduce,
-                    .in = {v.data(), rank == 1 ? 5 : 4},
-                    .out = {v.data(), rank == 1 ? 5 : 4}};
+                    .in = {v.data(), rank == 1 ? 5 : 4, DType::f32},
+                    .out = {v.data(), rank == 1 ? 5 : 4, DType::f32}};
       },
       [](int rank, std::vector<float>& v) {  // op
         return Call{.operation = Operation::all_reduce,
                     .op = rank == 1 ? ReduceOp::max : ReduceOp::sum,
-                    .in = {v.data(), 4},
-                    .out = {v.data(), 4}};
+                    .in = {v.data(), 4, DType::f32},
+                    .out = {v.data(), 4, DType::f32}};
       },
       [](int rank, std::vector<float>& v) {  // dtype
         const DType dtype = rank == 1 ? DType::i32 : DType::f32;
         return Call{.operation = Operation::all_reduce, .in = {v.data(), 4, dtype}, .out = {v.data(), 4, dtype}};
       },
       [](int rank, std::vector<float>& v) {  // root
-        return Call{.operation = Operation::broadcast, .root = rank == 1 ? 1 : 0, .out = {v.data(), 4}};
+        return Call{.operation = Operation::broadcast, .root = rank == 1 ? 1 : 0, .out = {v.data(), 4, DType::f32}};
       },
       [](int rank, std::vector<float>& v) {  // operation
         return rank == 1 ? Call{.operation = Operation::barrier}
-                         : Call{.operation = Operation::all_reduce, .in = {v.data(), 4}, .out = {v.data(), 4}};
+                         : Call{.operation = Operation::all_reduce,
+                                .in = {v.data(), 4, DType::f32},
+                                .out = {v.data(), 4, DType::f32}};
       },
   };
   for (const auto& make : calls)
@@ -491,7 +493,7 @@ class LocalTest : public testing::TestWithParam<Ending> {
 
 TEST_P(LocalTest, NoticesThatAMessageWillNotCome) {
   float value = 0;
-  expect_noticed({.operation = Operation::recv, .root = 1, .out = {&value, 1}});
+  expect_noticed({.operation = Operation::recv, .root = 1, .out = {&value, 1, DType::f32}});
 }
 
 TEST_P(LocalTest, NoticesThatACollectiveWillNotBeJoined) { expect_noticed({.operation = Operation::barrier}); }
@@ -530,7 +532,7 @@ TEST(LocalFailure, ALimitHoldsForABatchAsAWhole) {
       try {
         for (int tag = 0; tag < kMessages; ++tag) {
           std::this_thread::sleep_for(300ms);
-          world.send({room.data(), 1}, 0, tag);
+          world.send({room.data(), 1, DType::f32}, 0, tag);
         }
       } catch (const PeerFailed&) {
       }
@@ -538,7 +540,7 @@ TEST(LocalFailure, ALimitHoldsForABatchAsAWhole) {
     }
     std::vector<Call> calls;
     for (int tag = 0; tag < kMessages; ++tag)
-      calls.push_back({.operation = Operation::recv, .root = 1, .tag = tag, .out = {room.data() + tag, 1}});
+      calls.push_back({.operation = Operation::recv, .root = 1, .tag = tag, .out = {room.data() + tag, 1, DType::f32}});
     Work work = world.start(calls);
     const auto taken = duration_of([&] { EXPECT_THROW(work.wait(500ms), TimeoutError); });
     EXPECT_GE(taken, 500ms);
@@ -649,11 +651,11 @@ TEST(LocalFailure, ABatchThatFailsHalfPostedIsTakenBack) {
           std::vector<Call> calls;
           for (std::size_t tag = 0; tag < room.size(); ++tag)
             calls.push_back(
-                {.operation = Operation::recv, .root = 1, .tag = static_cast<int>(tag), .out = {&room[tag], 1}});
+                {.operation = Operation::recv, .root = 1, .tag = static_cast<int>(tag), .out = {&room[tag], 1, DType::f32}});
           return world.start(calls).wait();
         }
         std::jthread other([&] { world.abort("a test says so"); });
-        for (std::size_t tag = 0; tag < room.size(); ++tag) world.send({&room[tag], 1}, 0, static_cast<int>(tag));
+        for (std::size_t tag = 0; tag < room.size(); ++tag) world.send({&room[tag], 1, DType::f32}, 0, static_cast<int>(tag));
       } catch (const PeerFailed&) {
       }
     });

@@ -37,9 +37,7 @@ std::vector<float> brought(int rank, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) values[i] = brought_at(rank, i);
   return values;
 }
-PairPart part_of(std::vector<float>& values, double factor = 1) {
-  return {{values.data(), static_cast<std::int64_t>(values.size())}, {factor, 0, 0}};
-}
+PairPart part_of(std::vector<float>& values, double factor = 1) { return {Buffer::of(values), {factor, 0, 0}}; }
 std::vector<float> made(int rank, int peer, std::size_t count, float factor = 1) {
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = (2 * brought_at(rank, i) + brought_at(peer, i)) * factor;
@@ -151,8 +149,8 @@ TEST(PairExchange, DoesNotMeetMessages) {
     const PairPart part = part_of(values);
     Work work = world.pair_exchanges()->start({.peer = other_of(world), .parts = {&part, 1}, .update = crossed});
     const std::array<Call, 2> calls{
-        Call{.operation = Operation::send, .root = other_of(world), .in = {sent.data(), 2}, .out = {}},
-        Call{.operation = Operation::recv, .root = other_of(world), .in = {}, .out = {came.data(), 2}}};
+        Call{.operation = Operation::send, .root = other_of(world), .in = {sent.data(), 2, DType::f32}, .out = {}},
+        Call{.operation = Operation::recv, .root = other_of(world), .in = {}, .out = {came.data(), 2, DType::f32}}};
     world.start(calls).wait();
     work.wait();
     EXPECT_EQ(values, made(world.rank(), other_of(world), 10));

@@ -433,7 +433,7 @@ TEST_F(CallsTest, MemoryThatStaysClosedIsARuntimeFailureWithTheReason) {
 TEST_F(CallsTest, ABarrierIsOfTheHostWhateverItsBuffersSay) {
   on_ranks(2, [](Communicator& world, Numbers& numbers) {
     const comm::Device device = numbers.buffer().device;
-    const comm::Call barrier{.in = {.device = device}, .out = {.device = device}};
+    const comm::Call barrier{.in = {nullptr, 0, DType::f32, device}, .out = {nullptr, 0, DType::f32, device}};
     for (const int started : {0, 1}) {
       if (world.rank() == started)
         world.start(barrier).wait();

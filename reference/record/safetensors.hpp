@@ -27,26 +27,7 @@
 
 namespace plumbline::job {
 
-/// The element type of a C++ type.
-template <class T>
-inline constexpr comm::DType kDTypeOf = [] {
-  static_assert(sizeof(T) == 0, "no tensor has such elements");
-  return comm::DType::u8;
-}();
-template <>
-inline constexpr comm::DType kDTypeOf<float> = comm::DType::f32;
-template <>
-inline constexpr comm::DType kDTypeOf<double> = comm::DType::f64;
-template <>
-inline constexpr comm::DType kDTypeOf<std::int32_t> = comm::DType::i32;
-template <>
-inline constexpr comm::DType kDTypeOf<std::int64_t> = comm::DType::i64;
-template <>
-inline constexpr comm::DType kDTypeOf<std::uint8_t> = comm::DType::u8;
-template <>
-inline constexpr comm::DType kDTypeOf<comm::Float16> = comm::DType::f16;
-template <>
-inline constexpr comm::DType kDTypeOf<comm::BFloat16> = comm::DType::bf16;
+using comm::kDTypeOf;
 
 /// The format's word for a type: "F16", "BF16", "F32", "F64", "I32", "I64", "U8".
 [[nodiscard]] std::string_view safetensors_name(comm::DType dtype);
