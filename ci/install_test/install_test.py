@@ -126,6 +126,17 @@ class Installed(unittest.TestCase):
     def test_consumer_never_needs_torch(self):
         self.assertEqual(self.run_consumer(self.bare), "3 ranks added up\ncomponents answered\n")
 
+    def test_each_example_is_what_its_readme_shows(self):
+        self.run_consumer(self.bare)
+        examples = sorted((SOURCE / "reference").glob("*/example.cpp"))
+        self.assertEqual(len(examples), 9)
+        for example in examples:
+            with self.subTest(example.parent.name):
+                shown = re.findall(r"(?ms)^```(?:cpp)?\n(.*?)^```", (example.parent / "README.md").read_text())
+                done = run(self.elsewhere / "build" / f"example_{example.parent.name}")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(shown, [example.read_text(), done.stdout])
+
     @needs_training
     def test_consumer_with_training(self):
         self.assertEqual(self.run_consumer(self.prefix, "training"), "3 ranks added up\ncomponents answered\n2 ranks trained 4 steps\n")
