@@ -12,15 +12,15 @@
 namespace plumbline::bench {
 namespace {
 
-using schedules::Family;
 using schedules::Period;
 using schedules::RankTimes;
 using schedules::Schedule;
+using schedules::ScheduleKind;
 using testing::ElementsAre;
 
 // A forward of 1 and a backward of 2 on each of two ranks; by a clock that began long ago.
 TEST(BubbleFigures, AreOfBothDefinitions) {
-  const Schedule schedule = schedules::lower(schedules::generate(Family::gpipe, {2, 1, 1}));
+  const Schedule schedule = schedules::lower(schedules::generate(ScheduleKind::gpipe, {2, 1, 1}));
   const schedules::Timeline timeline =
       measured_timeline(schedule, {{{1000, 1001}, {1003.5, 1005.5}}, {{1001.25, 1002.25}, {1002.25, 1003.25}}});
   const BubbleFigures figures = figures_of(schedule, {}, timeline);
@@ -40,19 +40,19 @@ TEST(BubbleFigures, AreOfBothDefinitions) {
 }
 
 TEST(BubbleFigures, RefuseAnotherNumberOfComputations) {
-  const Schedule schedule = schedules::lower(schedules::generate(Family::gpipe, {2, 1, 1}));
+  const Schedule schedule = schedules::lower(schedules::generate(ScheduleKind::gpipe, {2, 1, 1}));
   EXPECT_THROW((void)measured_timeline(schedule, {{{0, 1}, {3, 5}}}), InvalidArgument);
   EXPECT_THROW((void)measured_timeline(schedule, {{{0, 1}, {3, 5}}, {{1, 2}}}), InvalidArgument);
 }
 
 TEST(BubbleFigures, AverageTheTimesOfEachStageAndKind) {
-  const Schedule whole = schedules::lower(schedules::generate(Family::gpipe, {2, 2, 1}));
+  const Schedule whole = schedules::lower(schedules::generate(ScheduleKind::gpipe, {2, 2, 1}));
   const auto times = mean_times(whole, {{{0, 1}, {1, 4}, {6, 8}, {10, 12}}, {{1, 2}, {4, 5}, {5, 7}, {7, 11}}});
   EXPECT_EQ(times[0].forward, 2);
   EXPECT_EQ(times[0].backward, 2);
   EXPECT_EQ(times[1].forward, 1);
   EXPECT_EQ(times[1].backward, 3);
-  const Schedule split = schedules::lower(schedules::generate(Family::zb_h1, {1, 1, 1}));
+  const Schedule split = schedules::lower(schedules::generate(ScheduleKind::zb_h1, {1, 1, 1}));
   const auto halves = mean_times(split, {{{0, 1}, {1, 3}, {3, 7}}});
   EXPECT_EQ(halves[0].input_gradient, 2);
   EXPECT_EQ(halves[0].weight_gradient, 4);
@@ -61,10 +61,10 @@ TEST(BubbleFigures, AverageTheTimesOfEachStageAndKind) {
 
 // What every schedule says when it is run: its idle times sum to its bubbles, and no device is faster than it says.
 TEST(BubbleFigures, OfSchedulesThatWereRunAddUp) {
-  for (const Family family : schedules::families()) {
-    if (family == Family::forward_only) continue;
-    const bool there_and_back =
-        family == Family::zbv || family == Family::v_half || family == Family::v_min || family == Family::dualpipev;
+  for (const ScheduleKind family : schedules::families()) {
+    if (family == ScheduleKind::forward_only) continue;
+    const bool there_and_back = family == ScheduleKind::zbv || family == ScheduleKind::v_half ||
+                                family == ScheduleKind::v_min || family == ScheduleKind::dualpipev;
     const Schedule schedule = schedules::lower(schedules::generate(family, {2, 4, there_and_back ? 2 : 1}));
     const schedules::SimulationOptions options{.stages = {{0.001, 0.001, 0.001, {}}}, .message_bytes = {64}};
     Computations computations(2);

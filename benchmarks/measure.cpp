@@ -66,7 +66,7 @@ class Ranks {
   device::Place place_;
   std::optional<device::OwnStream> stream_;  // of a device
   std::optional<StreamTimer> timer_;
-  device::Room room_;
+  device::ScratchBuffer room_;
 };
 
 class Samples final : public benchmark::BenchmarkReporter {

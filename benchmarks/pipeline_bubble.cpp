@@ -76,9 +76,9 @@ const schedules::ExecutorOptions kAsManySendsAsThereAre{.most_outstanding_sends 
                                                             std::numeric_limits<std::size_t>::max()};
 
 // What fits the times is searched for them: without messages' costs, as the simulator's side of the comparison has it.
-Schedule schedule_for(schedules::Family family, const schedules::Shape& shape,
+Schedule schedule_for(schedules::ScheduleKind family, const schedules::Shape& shape,
                       const schedules::SimulationOptions& costs) {
-  return schedules::lower(family == schedules::Family::automatic
+  return schedules::lower(family == schedules::ScheduleKind::automatic
                               ? schedules::automatic(shape, {.costs = costs, .activation_limits = {}}).schedule
                               : schedules::generate(family, shape));
 }

@@ -37,7 +37,7 @@ using namespace plumbline::schedules;
 constexpr std::size_t kManyActions = 10'000'000;  // checked once elsewhere, and measured once
 
 struct Case {
-  Family family = Family::one_f_one_b;
+  ScheduleKind family = ScheduleKind::one_f_one_b;
   Shape shape;
   // The barrier bubble with computations of a second each, over the ranks but one.
   double bubble_of_hop = 3;
@@ -48,19 +48,19 @@ struct Case {
 
 std::vector<Case> cases() {
   struct Row {
-    Family family;
+    ScheduleKind family;
     int stages_per_rank;
     double bubble_of_hop;
   };
-  const std::vector<Row> rows{{Family::gpipe, 1, 3},       {Family::one_f_one_b, 1, 3},
-                              {Family::interleaved, 2, 3}, {Family::interleaved_zero_bubble, 2, 1},
-                              {Family::zbv, 2, 1},         {Family::dualpipev, 2, 2}};
+  const std::vector<Row> rows{{ScheduleKind::gpipe, 1, 3},       {ScheduleKind::one_f_one_b, 1, 3},
+                              {ScheduleKind::interleaved, 2, 3}, {ScheduleKind::interleaved_zero_bubble, 2, 1},
+                              {ScheduleKind::zbv, 2, 1},         {ScheduleKind::dualpipev, 2, 2}};
   std::vector<Case> cases;
   for (const auto& [ranks, micro_batches] : {std::pair{8, 64}, {8, 512}, {64, 128}, {64, 512}})
     for (const Row& row : rows)
       cases.push_back({row.family, {ranks, micro_batches, row.stages_per_rank}, row.bubble_of_hop});
   for (const auto& [ranks, micro_batches] : {std::pair{64, 2560}, {64, 10240}, {1024, 8192}})
-    cases.push_back({Family::one_f_one_b, {ranks, micro_batches, 1}, 3});
+    cases.push_back({ScheduleKind::one_f_one_b, {ranks, micro_batches, 1}, 3});
   return cases;
 }
 

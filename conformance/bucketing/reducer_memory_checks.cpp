@@ -50,7 +50,7 @@ void in_place(Context& context) {
                                                             : 600,
                            .made_in = MadeIn::own_memory};
   if (context.parameters().text("lacking") == "in_turn") {
-    training.options.unused = bucketing::Unused::told;
+    training.options.unused = bucketing::Unused::find_unused;
     training.produces = [](int step, int, int rank, int gradient) { return (gradient + step + rank) % 3 != 0; };
   }
   const Trained trained = train_with_reducer(context.world(), training, reducer_steps(context));
@@ -228,7 +228,7 @@ void lazy(Context& context) {
       const Buffer buffer = Buffer::of(values);
       bucketing::fill_known(buffer, gradient, bucketing::factor_of_rank(context.rank()));
       if (lacks && gradient == 4)
-        reducer.lack(gradient);
+        reducer.mark_unused(gradient);
       else
         reducer.ready(gradient, buffer);
     }
@@ -270,13 +270,13 @@ Vectors put_together(comm::Communicator& group, Reducer& reducer) {
   return gradients;
 }
 
-void shared_out(Context& context) {
+void sharded(Context& context) {
   const std::string division = context.parameters().text("division");
   const int ranks = context.size();
   ReducerTraining training{.sizes = {70, 5, 130}, .limit_bytes = 128};
   training.aligned = ranks;  // so that buckets end at its multiples
   training.options.names = names_of_training(training);
-  training.options.results = bucketing::Results::shared_out;
+  training.options.results = bucketing::Results::sharded;
   training.options.average = division != "sum";
   if (division == "before") training.options.split = {ranks, 1};
   if (division == "after") training.options.split = {1, ranks};
@@ -317,8 +317,8 @@ void instances(Context& context) {
   float initial = static_cast<float>(context.rank()) + 7;
   bucketing::ReducerOptions options{.names = names_of_training(training),
                                     .average = division != "sum",
-                                    .results = bucketing::Results::shared_out,
-                                    .across = {&across},
+                                    .results = bucketing::Results::sharded,
+                                    .inter_instance = {&across},
                                     .initial = {{&initial, 1, DType::f32}}};
   if (division == "before") options.split = {ranks, 1};
   if (division == "after") options.split = {1, ranks};
@@ -388,8 +388,7 @@ void add_reducer_memory_checks(suite::Suite& suite) {
        .applies =
            [](const suite::Parameters& parameters) { return parameters.world() % parameters.number("instances") == 0; },
        .body = instances});
-  add("shared_out", "BUCKET-104@7e5c", {{"division", {"collective", "before", "after", "sum"}}}, {1, 2, 3, 4},
-      shared_out);
+  add("shared_out", "BUCKET-104@7e5c", {{"division", {"collective", "before", "after", "sum"}}}, {1, 2, 3, 4}, sharded);
 }
 
 }  // namespace plumbline::conformance

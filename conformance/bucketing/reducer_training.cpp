@@ -107,7 +107,7 @@ class Run {
       bucketing::Pass kind{.synchronise = pass + 1 == passes};
       for (int gradient = 0; gradient < count(); ++gradient)
         if (!training_.produces(step, pass, rank_, gradient)) kind.unused.push_back(gradient);
-      if (training_.options.unused != bucketing::Unused::told) kind.unused.clear();
+      if (training_.options.unused != bucketing::Unused::find_unused) kind.unused.clear();
       poison();
       reducer_.begin(kind);
       back_propagate(step, pass);

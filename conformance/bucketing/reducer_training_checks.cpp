@@ -94,7 +94,7 @@ void unused(Context& context) {
                            .made_in = made_in(context.parameters().text("memory")),
                            .passes = passes_named(lacking == "last_pass" ? "2" : "1"),
                            .produces = produced(lacking)};
-  training.options.unused = Unused::told;
+  training.options.unused = Unused::find_unused;
   train_and_judge(context, training, "BUCKET-053");
 }
 
@@ -102,7 +102,7 @@ void absent(Context& context) {
   ReducerTraining training{.sizes = sizes_of_model("mlp"),
                            .made_in = made_in(context.parameters().text("memory")),
                            .produces = produced(context.parameters().text("lacking"))};
-  training.options.unused = Unused::told;
+  training.options.unused = Unused::find_unused;
   const Trained trained = train_with_reducer(context.world(), training, reducer_steps(context));
   for (std::size_t step = 0; step < trained.size(); ++step)
     for (std::size_t i = 0; i < training.sizes.size(); ++i) {

@@ -104,7 +104,7 @@ void is_the_dense_sum(Context& context) {
       const Entries& own = all[static_cast<std::size_t>(context.rank())];
       reducer.begin();
       if (own.indices.empty() && trial % 3 == 1)
-        reducer.lack(1);
+        reducer.mark_unused(1);
       else
         reducer.ready(1, own.rows());
       std::ranges::fill(std::span(static_cast<float*>(reducer.view(0).data), 5), 1.0F);

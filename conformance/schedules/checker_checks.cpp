@@ -88,7 +88,7 @@ void names_the_fault(Context& context) {
                             if (result.at("valid").get<bool>()) return fmt::format("{} is valid", one->name);
                             for (const json& problem : result.at("problems")) {
                               const bool is_it = problem.at("kind") == one->kind && problem.at("severity") == "error";
-                              // Who is in a circle may be named at any of its ranks.
+                              // Who is in a cycle may be named at any of its ranks.
                               if (is_it && (problem.at("rank") == one->rank || problem.at("kind") == "cycle"))
                                 return {};
                             }

@@ -118,8 +118,8 @@ class Model {
 
 Schedule schedule_of_case(Context& context) {
   const suite::Parameters& parameters = context.parameters();
-  const schedules::Family family = schedules::family_of(parameters.text("schedule"));
-  const bool one_chunk = family != schedules::Family::interleaved && family != schedules::Family::zbv;
+  const schedules::ScheduleKind family = schedules::family_of(parameters.text("schedule"));
+  const bool one_chunk = family != schedules::ScheduleKind::interleaved && family != schedules::ScheduleKind::zbv;
   return schedules::generate(family,
                              {.ranks = context.size(),
                               .micro_batches = micro_batches_named(parameters.text("micro_batches"), context.size()),

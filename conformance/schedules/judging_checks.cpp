@@ -178,7 +178,7 @@ void says_where(Context& context) {
   const auto judge = [&](const json& result) -> std::string {
     const auto problem = problem_of_naming(result, {fault->kind}, fault->rank, fault->position, fault->action);
     if (!problem.empty()) return problem;
-    // Who is in a circle never comes to the end.
+    // Who is in a cycle never comes to the end.
     if (fault->rank == kAnywhere && result.at("deadlock_free") != json{{"buffered", false}, {"rendezvous", false}})
       return "free of deadlock: " + result.at("deadlock_free").dump();
     return problem_of_named_places(result.at("problems"), rows);

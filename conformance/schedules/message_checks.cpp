@@ -160,14 +160,14 @@ class Couriers {
 };
 
 struct Mailing {
-  schedules::Family family = schedules::Family::one_f_one_b;
+  schedules::ScheduleKind family = schedules::ScheduleKind::one_f_one_b;
   Payload payload;
   Metadata told = Metadata::each;
   schedules::ExecutorOptions options = {};
 };
 
 void mail(Context& context, const Mailing& mailing) {
-  const int chunks = mailing.family == schedules::Family::interleaved ? 2 : 1;
+  const int chunks = mailing.family == schedules::ScheduleKind::interleaved ? 2 : 1;
   const Schedule schedule = schedules::lower(
       schedules::generate(mailing.family,
                           {.ranks = context.size(), .micro_batches = 2 * context.size(), .stages_per_rank = chunks}),
@@ -235,7 +235,7 @@ std::int64_t size_named(const std::string& name, std::int64_t threshold) {
 void sizes(Context& context) {
   constexpr std::int64_t threshold = 4096;  // also the one from which on the local backend does not buffer
   const std::int64_t size = size_named(context.parameters().text("size"), threshold);
-  mail(context, {.family = schedules::Family::gpipe,
+  mail(context, {.family = schedules::ScheduleKind::gpipe,
                  .payload =
                      [size](int, int micro_batch) {
                        return TensorDescriptions{{DType::u8, {micro_batch % 2 == 0 ? size : 3}},

@@ -160,7 +160,7 @@ Schedule one_forward_one_backward(int ranks, int micro_batches) {
   return schedule;
 }
 Schedule two_chunks(int ranks, int micro_batches) {
-  Schedule schedule = schedules::generate(schedules::Family::interleaved,
+  Schedule schedule = schedules::generate(schedules::ScheduleKind::interleaved,
                                           {.ranks = ranks, .micro_batches = micro_batches, .stages_per_rank = 2});
   for (auto& actions : schedule.ranks)
     std::erase_if(actions, [](const Action& action) { return action.kind == ActionKind::idle; });

@@ -33,7 +33,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using schedules::Family;
+using schedules::ScheduleKind;
 
 struct PipelineBenchOptions {
   SubjectOptions subject;
@@ -137,16 +137,16 @@ class Grid {
   [[nodiscard]] const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
-  [[nodiscard]] std::vector<Family> families() const {
-    std::vector<Family> list;
+  [[nodiscard]] std::vector<ScheduleKind> families() const {
+    std::vector<ScheduleKind> list;
     for (const std::string& name : options_.schedules) {
       list.push_back(family_named(name, "--schedule"));
-      if (list.back() == Family::forward_only)
+      if (list.back() == ScheduleKind::forward_only)
         throw InvalidArgument("--schedule forward-only: it trains nothing; its bubble is that of its forwards alone");
     }
     if (list.empty())
-      for (const Family family : schedules::families())
-        if (family != Family::forward_only) list.push_back(family);
+      for (const ScheduleKind family : schedules::families())
+        if (family != ScheduleKind::forward_only) list.push_back(family);
     return without_repeats(list);
   }
 
@@ -164,7 +164,7 @@ class Grid {
 
   void add_cases() {
     const bool asked_for = !options_.schedules.empty() && (!options_.stages.empty() || !options_.micro_batches.empty());
-    for (const Family family : families())
+    for (const ScheduleKind family : families())
       for (const int stages : stages_)
         for (const int micro_batches : micro_batches_)
           add({.family = family, .shape = {stages, micro_batches, chunks_of_family(family)}, .times = times_},
@@ -172,14 +172,14 @@ class Grid {
     if (jobs_.size() == kExecutorJobs)
       throw InvalidArgument(fmt::format("nothing to measure: {}", left_out_.empty() ? "" : left_out_.front()));
   }
-  [[nodiscard]] int chunks_of_family(Family family) const {
+  [[nodiscard]] int chunks_of_family(ScheduleKind family) const {
     return options_.chunks > 0 && usual_chunks(family) > 1 ? options_.chunks : usual_chunks(family);
   }
 
   // Computations without length: what is left is the executor.
   void add_executor() {
     for (const int ranks : {1, 2})
-      jobs_.push_back({{.family = Family::one_f_one_b,
+      jobs_.push_back({{.family = ScheduleKind::one_f_one_b,
                         .shape = {ranks, 64, 1},
                         .times = {.forward = 0, .input_gradient = 0, .weight_gradient = 0}},
                        Purpose::executor});
@@ -188,8 +188,8 @@ class Grid {
 
   // Stages that compute need a core each.
   void add_libtorch() {
-    for (const Family family : families()) {
-      if (family == Family::automatic) {
+    for (const ScheduleKind family : families()) {
+      if (family == ScheduleKind::automatic) {
         left_out_.push_back(fmt::format("{} of LibTorch's stages: it is made for times that are known beforehand",
                                         schedules::name_of(family)));
         continue;

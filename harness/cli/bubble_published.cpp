@@ -9,7 +9,7 @@
 namespace plumbline::cli {
 namespace {
 
-using schedules::Family;
+using schedules::ScheduleKind;
 using schedules::Shape;
 
 enum class Compared {
@@ -19,7 +19,7 @@ enum class Compared {
 };
 
 struct Side {
-  Family family;
+  ScheduleKind family;
   Shape shape;
 };
 
@@ -42,71 +42,71 @@ const std::array<Claim, 10>& claims() {
        "none told; 8 ranks, 2 chunks, 32 micro-batches",
        1.10,
        Compared::step,
-       {Family::interleaved, {8, 32, 2}},
-       {Family::one_f_one_b, {8, 32, 1}}},
+       {ScheduleKind::interleaved, {8, 32, 2}},
+       {ScheduleKind::one_f_one_b, {8, 32, 1}}},
       {"zero bubble over 1F1B, similar memory: up to 23 %",
        "arXiv 2401.10241, abstract",
        "none told; ZB-H1, 8 ranks, 24 micro-batches",
        1.23,
        Compared::step,
-       {Family::zb_h1, {8, 24, 1}},
-       {Family::one_f_one_b, {8, 24, 1}}},
+       {ScheduleKind::zb_h1, {8, 24, 1}},
+       {ScheduleKind::one_f_one_b, {8, 24, 1}}},
       {"the same with more memory: up to 31 %",
        "arXiv 2401.10241, abstract",
        "none told; ZB-H2, no barrier, 8 ranks, 24 micro-batches",
        1.31,
        Compared::free_step,
-       {Family::zb_h2, {8, 24, 1}},
-       {Family::one_f_one_b, {8, 24, 1}}},
+       {ScheduleKind::zb_h2, {8, 24, 1}},
+       {ScheduleKind::one_f_one_b, {8, 24, 1}}},
       {"interleaved over 1F1B, 8 H800: 66 over 55 samples/s",
        kIssue21,
        kUntold,
        66.0 / 55,
        Compared::step,
-       {Family::interleaved, {8, 32, 4}},
-       {Family::one_f_one_b, {8, 32, 1}}},
+       {ScheduleKind::interleaved, {8, 32, 4}},
+       {ScheduleKind::one_f_one_b, {8, 32, 1}}},
       {"ZB-2P over 1F1B, 8 H800: 67 over 55 samples/s",
        kIssue21,
        kUntold,
        67.0 / 55,
        Compared::free_step,
-       {Family::zb_h2, {8, 32, 1}},
-       {Family::one_f_one_b, {8, 32, 1}}},
+       {ScheduleKind::zb_h2, {8, 32, 1}},
+       {ScheduleKind::one_f_one_b, {8, 32, 1}}},
       {"ZB-V over 1F1B, 8 H800: 64 over 55 samples/s",
        kIssue21,
        kUntold,
        64.0 / 55,
        Compared::free_step,
-       {Family::zbv, {8, 32, 2}},
-       {Family::one_f_one_b, {8, 32, 1}}},
+       {ScheduleKind::zbv, {8, 32, 2}},
+       {ScheduleKind::one_f_one_b, {8, 32, 1}}},
       {"V-Half's activations over 1F1B's: 1/2",
        "arXiv 2405.15362",
        "8 ranks, 32 micro-batches",
        0.5,
        Compared::activations,
-       {Family::v_half, {8, 32, 2}},
-       {Family::one_f_one_b, {8, 32, 1}}},
+       {ScheduleKind::v_half, {8, 32, 2}},
+       {ScheduleKind::one_f_one_b, {8, 32, 1}}},
       {"V-Min's activations over 1F1B's: 1/3",
        "arXiv 2405.15362",
        "8 ranks, 32 micro-batches",
        1.0 / 3,
        Compared::activations,
-       {Family::v_min, {8, 32, 2}},
-       {Family::one_f_one_b, {8, 32, 1}}},
+       {ScheduleKind::v_min, {8, 32, 2}},
+       {ScheduleKind::one_f_one_b, {8, 32, 1}}},
       {"V-Half's activations over 1F1B's: 1/2",
        "arXiv 2405.15362",
        "32 ranks, 128 micro-batches",
        0.5,
        Compared::activations,
-       {Family::v_half, {32, 128, 2}},
-       {Family::one_f_one_b, {32, 128, 1}}},
+       {ScheduleKind::v_half, {32, 128, 2}},
+       {ScheduleKind::one_f_one_b, {32, 128, 1}}},
       {"V-Min's activations over 1F1B's: 1/3",
        "arXiv 2405.15362",
        "32 ranks, 128 micro-batches",
        1.0 / 3,
        Compared::activations,
-       {Family::v_min, {32, 128, 2}},
-       {Family::one_f_one_b, {32, 128, 1}}},
+       {ScheduleKind::v_min, {32, 128, 2}},
+       {ScheduleKind::one_f_one_b, {32, 128, 1}}},
   }};
   return list;
 }

@@ -14,8 +14,8 @@
 namespace plumbline::cli {
 
 using nlohmann::json;
-using schedules::Family;
 using schedules::IdleTime;
+using schedules::ScheduleKind;
 using schedules::StageTimes;
 
 namespace {
@@ -211,24 +211,24 @@ std::string why_no_closed_form(const BubbleCase& of) {
   if (of.libtorch) return "stages take different times";
   if (closed_form(of.request())) return "";
   switch (of.family) {
-    case Family::automatic:
+    case ScheduleKind::automatic:
       return "made for the times, by search";
-    case Family::forward_only:
+    case ScheduleKind::forward_only:
       return "it trains nothing";
-    case Family::interleaved:
+    case ScheduleKind::interleaved:
       return "it holds where the ranks divide the micro-batches";
-    case Family::looped_breadth_first:
-    case Family::zb_h1:
+    case ScheduleKind::looped_breadth_first:
+    case ScheduleKind::zb_h1:
       return "it holds from as many micro-batches as ranks on";
-    case Family::zb_h2:
+    case ScheduleKind::zb_h2:
       return "it holds for equal times, from twice as many micro-batches as ranks on";
-    case Family::interleaved_zero_bubble:
-    case Family::zbv:
+    case ScheduleKind::interleaved_zero_bubble:
+    case ScheduleKind::zbv:
       return "it holds for equal times and a multiple of the ranks as micro-batches, from twice as many on";
-    case Family::v_half:
-    case Family::v_min:
+    case ScheduleKind::v_half:
+    case ScheduleKind::v_min:
       return "it holds for equal times and more than a few micro-batches";
-    case Family::dualpipev:
+    case ScheduleKind::dualpipev:
       return "it holds for equal times, where the ranks divide the micro-batches";
     default:
       return "none holds";

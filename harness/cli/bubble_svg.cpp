@@ -75,7 +75,7 @@ class Curves {
                           "mean barrier bubble of the ranks, of the makespan in %, over the micro-batches of a step");
   }
 
-  [[nodiscard]] std::string panel(schedules::Family family, double left, double top) const {
+  [[nodiscard]] std::string panel(schedules::ScheduleKind family, double left, double top) const {
     std::string svg = svg_text(left, top - 8, 14, "start", schedules::name_of(family), "#333", true);
     svg += svg_rectangle(left, top, kPanelWidth, kPanelHeight, "none", "", " stroke=\"#9aa2ad\"");
     const int ticks = static_cast<int>(std::lround(most_ * 10));
@@ -91,7 +91,7 @@ class Curves {
     return svg;
   }
 
-  [[nodiscard]] std::string curve(schedules::Family family, int ranks, double left, double top) const {
+  [[nodiscard]] std::string curve(schedules::ScheduleKind family, int ranks, double left, double top) const {
     std::vector<const BubbleRow*> rows;
     for (const BubbleRow& row : rows_)
       if (row.of.family == family && row.of.shape.ranks == ranks) rows.push_back(&row);
@@ -117,7 +117,7 @@ class Curves {
 
   std::span<const BubbleRow> rows_;
   const std::string& title_;
-  std::vector<schedules::Family> families_;
+  std::vector<schedules::ScheduleKind> families_;
   std::set<int> ranks_, micro_batches_;
   double most_ = 0;
 };

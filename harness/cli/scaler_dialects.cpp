@@ -15,9 +15,9 @@ namespace plumbline::cli {
 namespace {
 
 using nlohmann::json;
-using scaler::Deed;
 using scaler::DialectRun;
-using scaler::Parting;
+using scaler::Divergence;
+using scaler::Transition;
 
 constexpr std::size_t kMostLines = 64;
 
@@ -27,12 +27,12 @@ std::string power_text(double scale) {
   return std::frexp(scale, &exponent) == 0.5 ? fmt::format("2^{}", exponent - 1) : fmt::format("{:.6g}", scale);
 }
 
-char mark_of(Deed deed) {
+char mark_of(Transition deed) {
   constexpr std::array<char, 9> marks{' ', '^', '=', 'r', 's', 'v', '=', 'x', ' '};
   return marks[static_cast<std::size_t>(deed)];
 }
 
-bool is_worth_telling(Deed deed) { return deed != Deed::counts && deed != Deed::is_constant; }
+bool is_worth_telling(Transition deed) { return deed != Transition::counts && deed != Transition::is_constant; }
 
 // The steps in which some rule does more than count.
 std::vector<std::size_t> told_steps(const DialectView& view) {
@@ -88,11 +88,11 @@ std::string table_text(const DialectView& view) {
 }
 
 // "backs off: torch; spends a chance: megatron".
-std::string parting_text(const DialectView& view, const Parting& parting) {
-  std::vector<std::pair<Deed, std::vector<std::string>>> by_deed;
+std::string parting_text(const DialectView& view, const Divergence& parting) {
+  std::vector<std::pair<Transition, std::vector<std::string>>> by_deed;
   const auto step = static_cast<std::size_t>(parting.step - 1);
   for (const DialectRun& run : view.runs) {
-    if (step >= run.deeds.size() || run.deeds[step] == Deed::is_constant) continue;
+    if (step >= run.deeds.size() || run.deeds[step] == Transition::is_constant) continue;
     auto at = std::ranges::find(by_deed, run.deeds[step], &decltype(by_deed)::value_type::first);
     if (at == by_deed.end()) at = by_deed.insert(at, {run.deeds[step], {}});
     at->second.push_back(run.name);
@@ -173,7 +173,7 @@ std::string curve_svg(const DialectRun& run, const ScaleAxes& axes, std::size_t 
   std::string svg = fmt::format(
       "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"><title>{}</title></polyline>\n", points,
       colour, run.name);
-  if (!run.deeds.empty() && run.deeds.back() == Deed::gives_up)
+  if (!run.deeds.empty() && run.deeds.back() == Transition::gives_up)
     svg += svg_text(axes.x(static_cast<double>(run.scales.size())), axes.y(scale) + 4, 12, "middle", "x", colour);
   const double y = kPlotTop + 16 + 20 * static_cast<double>(number);
   return svg + fmt::format(
@@ -204,7 +204,7 @@ std::string dialects_json(const DialectView& view) {
                         {"last_scale", run.scales.empty() ? run.first_scale : run.scales.back()},
                         {"steps", run.scales.size()},
                         {"deeds", deeds_json(run)}});
-  for (const Parting& parting : view.partings) {
+  for (const Divergence& parting : view.partings) {
     json does = json::object();
     for (const DialectRun& run : view.runs)
       if (const auto step = static_cast<std::size_t>(parting.step - 1); step < run.deeds.size())

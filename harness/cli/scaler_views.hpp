@@ -14,7 +14,7 @@ struct DialectView {
   std::string settings;  // in words
   std::vector<bool> found_inf;
   std::vector<scaler::DialectRun> runs;
-  std::vector<scaler::Parting> partings;
+  std::vector<scaler::Divergence> partings;
 };
 [[nodiscard]] std::string dialects_text(const DialectView& view);
 [[nodiscard]] std::string dialects_json(const DialectView& view);

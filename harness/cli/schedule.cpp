@@ -125,7 +125,7 @@ schedules::SimulationOptions simulation_of(const ScheduleOptions& options, const
     simulation.message_bytes = {bytes ? static_cast<double>(*bytes)
                                       : amount("--message-bytes", options.message_bytes, "a size")};
   }
-  simulation.straggling = stragglers_of(options.stragglers, shape.ranks);
+  simulation.rank_slowdown = stragglers_of(options.stragglers, shape.ranks);
   if (!options.jitter.empty()) simulation.jitter = amount("--jitter", options.jitter, "it");
   if (!options.seed.empty()) simulation.seed = seed_of(options.seed);
   simulation.rendezvous = options.rendezvous;
@@ -143,7 +143,7 @@ std::vector<int> numbers_of(const std::string& option, const std::string& text) 
 
 std::vector<int> memory_limits_of(const ScheduleOptions& options, const ScheduleRequest& request) {
   if (options.memory_limit.empty()) return {};
-  if (request.family != schedules::Family::automatic)
+  if (request.family != schedules::ScheduleKind::automatic)
     throw InvalidArgument(
         fmt::format("--memory-limit: '{}' has an order of its own; --name auto is made for a limit", options.name));
   return numbers_of("--memory-limit", options.memory_limit);
@@ -167,14 +167,14 @@ void require_size(const schedules::Shape& shape, const std::string& format) {
 }
 
 // An option that would change nothing is one that somebody misunderstands.
-void refuse_ignored_costs(const ScheduleOptions& options, schedules::Family family) {
+void refuse_ignored_costs(const ScheduleOptions& options, schedules::ScheduleKind family) {
   if (!options.bandwidth.empty() && options.message_bytes.empty() && options.layers.empty())
     throw InvalidArgument(
         fmt::format("--bandwidth {}: messages have no size; give --message-bytes, too", options.bandwidth));
   if (!options.message_bytes.empty() && options.bandwidth.empty() && options.layers.empty())
     throw InvalidArgument(fmt::format("--message-bytes {}: without --bandwidth messages take no time for their size",
                                       options.message_bytes));
-  if (options.format != "csv" || family == schedules::Family::automatic) return;
+  if (options.format != "csv" || family == schedules::ScheduleKind::automatic) return;
   const std::string rendezvous = options.rendezvous ? "given" : "";
   for (const auto& [option, value] :
        {std::pair{"--durations", &options.durations}, {"--latency", &options.latency},
@@ -267,7 +267,7 @@ void write_schedule(const ScheduleOptions& options, ScheduleRequest request) {
 }
 
 void list_schedules() {
-  for (const schedules::Family family : schedules::families())
+  for (const schedules::ScheduleKind family : schedules::families())
     fmt::print("{:<24} {}\n", schedules::name_of(family), rule_of(family));
   fmt::print("--stages counts ranks; --chunks is how many of the model's stages each of them has.\n"
              "PyTorch's names (1F1B, Interleaved1F1B, ZBVZeroBubble) and those of run specifications (interleaved-1f1b) "

@@ -15,8 +15,8 @@
 namespace plumbline::cli {
 
 using schedules::Action;
-using schedules::Family;
 using schedules::Schedule;
+using schedules::ScheduleKind;
 
 Lowering lowering_of(const std::string& name) {
   if (name == "none") return Lowering::none;
@@ -25,7 +25,7 @@ Lowering lowering_of(const std::string& name) {
   throw InvalidArgument(fmt::format("--lower '{}'; it is none, torch or plumbline", name));
 }
 
-Family family_named(const std::string& name, const std::string& option) {
+ScheduleKind family_named(const std::string& name, const std::string& option) {
   if (const auto family = schedules::find_family(name)) return *family;
   // A misspelt name of PyTorch's is nearest to PyTorch's.
   std::vector<std::string> names;
@@ -35,47 +35,47 @@ Family family_named(const std::string& name, const std::string& option) {
                              name, schedules::name_of(*schedules::find_family(nearest))));
 }
 
-std::string_view rule_of(Family family) {
+std::string_view rule_of(ScheduleKind family) {
   switch (family) {
-    case Family::gpipe:
+    case ScheduleKind::gpipe:
       return "all forwards, then all backwards; one chunk";
-    case Family::one_f_one_b:
+    case ScheduleKind::one_f_one_b:
       return "a forward for each stage behind it, then a forward and a backward in turn; one chunk";
-    case Family::interleaved:
+    case ScheduleKind::interleaved:
       return "1f1b through all chunks, in rounds; max(1, micro-batches / stages) divides the micro-batches";
-    case Family::looped_breadth_first:
+    case ScheduleKind::looped_breadth_first:
       return "all micro-batches of a chunk, then those of the next; backwards in reverse";
-    case Family::zb_h1:
+    case ScheduleKind::zb_h1:
       return "1f1b whose weight gradients fill the bubble, with its memory; one chunk";
-    case Family::zb_h2:
+    case ScheduleKind::zb_h2:
       return "twice as many forwards ahead: no bubble for equal times; one chunk";
-    case Family::interleaved_zero_bubble:
+    case ScheduleKind::interleaved_zero_bubble:
       return "interleaved, with weight gradients that fill the bubble; the rounds of interleaved";
-    case Family::zbv:
+    case ScheduleKind::zbv:
       return "zero bubble, two chunks a rank there and back; exactly 2 chunks";
-    case Family::v_half:
+    case ScheduleKind::v_half:
       return "half the bubble and about half the memory of 1f1b, for equal times, there and back; exactly 2 chunks";
-    case Family::v_min:
+    case ScheduleKind::v_min:
       return "two thirds of the bubble and about a third of the memory of 1f1b, there and back; exactly 2 chunks";
-    case Family::dualpipev:
+    case ScheduleKind::dualpipev:
       return "forward and backward at once, there and back; exactly 2 chunks, micro-batches >= 2 x stages";
-    case Family::forward_only:
+    case ScheduleKind::forward_only:
       return "inference: groups of as many micro-batches as stages, each through all chunks";
-    case Family::automatic:
+    case ScheduleKind::automatic:
       return "made for --durations, messages and --memory-limit, never longer than the others; 1 chunk, or 2 there and "
              "back";
   }
   return "";
 }
 
-int usual_chunks(Family family) {
-  constexpr std::array kOfSeveral{Family::interleaved,
-                                  Family::looped_breadth_first,
-                                  Family::interleaved_zero_bubble,
-                                  Family::zbv,
-                                  Family::v_half,
-                                  Family::v_min,
-                                  Family::dualpipev};
+int usual_chunks(ScheduleKind family) {
+  constexpr std::array kOfSeveral{ScheduleKind::interleaved,
+                                  ScheduleKind::looped_breadth_first,
+                                  ScheduleKind::interleaved_zero_bubble,
+                                  ScheduleKind::zbv,
+                                  ScheduleKind::v_half,
+                                  ScheduleKind::v_min,
+                                  ScheduleKind::dualpipev};
   return std::ranges::count(kOfSeveral, family) > 0 ? 2 : 1;
 }
 
@@ -92,7 +92,7 @@ bool is_ideal(const schedules::SimulationOptions& options) {
                     (std::isinf(options.links.bandwidth) ||
                      std::ranges::all_of(options.message_bytes, [](double bytes) { return bytes == 0; }));
   return alike && free && !options.rendezvous && options.overlap == 1 && options.jitter == 0 &&
-         std::ranges::all_of(options.straggling, [](double factor) { return factor == 1; });
+         std::ranges::all_of(options.rank_slowdown, [](double factor) { return factor == 1; });
 }
 
 }  // namespace
@@ -107,37 +107,37 @@ std::optional<ClosedForm> closed_form(const ScheduleRequest& request) {
   const bool whole_rounds = micro_batches % ranks == 0, equal = f == i && i == w && b == i + w;
   using Form = std::optional<ClosedForm>;
   switch (request.family) {
-    case Family::gpipe:
-    case Family::one_f_one_b:
+    case ScheduleKind::gpipe:
+    case ScheduleKind::one_f_one_b:
       return ClosedForm{"(p-1)(tF+tB)", hops * (f + b)};
-    case Family::interleaved:
+    case ScheduleKind::interleaved:
       return whole_rounds ? Form({"(p-1)(tF+tB)/v", hops * (f + b) / v}) : std::nullopt;
-    case Family::looped_breadth_first:
+    case ScheduleKind::looped_breadth_first:
       return micro_batches >= ranks ? Form({"(p-1)(tF+tB)/v", hops * (f + b) / v}) : std::nullopt;
-    case Family::zb_h1:
+    case ScheduleKind::zb_h1:
       return micro_batches >= ranks ? Form({"(p-1)max(tF,tI,tF+tI-tW)", hops * std::max({f, i, f + i - w})})
                                     : std::nullopt;
-    case Family::zb_h2:
+    case ScheduleKind::zb_h2:
       return equal && micro_batches >= 2 * ranks ? Form({"(p-1)(tF+tI-2tW)", hops * (f + i - 2 * w), true})
                                                  : std::nullopt;
-    case Family::interleaved_zero_bubble:
+    case ScheduleKind::interleaved_zero_bubble:
       return equal && chunks == 2 && whole_rounds && micro_batches >= 2 * ranks
                  ? Form({"(p-1)(tF+tI-tW)/v", hops * (f + i - w) / v})
                  : std::nullopt;
-    case Family::zbv:
+    case ScheduleKind::zbv:
       return equal && whole_rounds && micro_batches >= 2 * ranks ? Form({"(p-1)tF/2", hops * f / 2}) : std::nullopt;
-    case Family::v_half:
+    case ScheduleKind::v_half:
       return equal && micro_batches > ranks / 2
                  ? Form({"(3(p-1)-p%2)tF/2, of one rank 0", ranks == 1 ? 0 : (3 * hops - ranks % 2) * f / 2})
                  : std::nullopt;
-    case Family::v_min:
+    case ScheduleKind::v_min:
       return equal && micro_batches > 1 ? Form({"(4p-5)tF/2, (4p-3)tF/2 where 3 divides p, of one rank 0",
                                                 ranks == 1 ? 0 : (4 * hops - (ranks % 3 == 0 ? -1 : 1)) * f / 2})
                                         : std::nullopt;
-    case Family::dualpipev:
+    case ScheduleKind::dualpipev:
       return equal && whole_rounds ? Form({"(p-1)(tF+2tB-3tW)/2", hops * (f + 2 * b - 3 * w) / 2}) : std::nullopt;
-    case Family::forward_only:
-    case Family::automatic:
+    case ScheduleKind::forward_only:
+    case ScheduleKind::automatic:
       return std::nullopt;
   }
   return std::nullopt;
@@ -174,21 +174,21 @@ schedules::AutomaticSchedule automatic_of(const ScheduleRequest& request) {
 }  // namespace
 
 Schedule schedule_of(const ScheduleRequest& request) {
-  return lowered(request.family == Family::automatic ? automatic_of(request).schedule
-                                                     : schedules::generate(request.family, request.shape),
+  return lowered(request.family == ScheduleKind::automatic ? automatic_of(request).schedule
+                                                           : schedules::generate(request.family, request.shape),
                  request.lowering);
 }
 
 ScheduleView view_of(const ScheduleRequest& request) {
   ScheduleView view{.request = request};
-  if (request.family == Family::automatic) {
+  if (request.family == ScheduleKind::automatic) {
     schedules::AutomaticSchedule found = automatic_of(request);
     view.schedule = lowered(std::move(found.schedule), request.lowering);
     view.found = {.made_by = found.made_by, .lower_bound = found.lower_bound};
   } else {
     view.schedule = schedule_of(request);
   }
-  view.request.options.forward_only = request.family == Family::forward_only;
+  view.request.options.forward_only = request.family == ScheduleKind::forward_only;
   view.timeline = schedules::simulate(view.schedule, view.request.options);
   view.idle = schedules::attribute_idle_time(view.schedule, view.request.options, view.timeline);
   view.formula = closed_form(request);

@@ -29,7 +29,7 @@ enum class Lowering { none, torch, plumbline };
 [[nodiscard]] Lowering lowering_of(const std::string& name);
 
 struct ScheduleRequest {
-  schedules::Family family = schedules::Family::gpipe;
+  schedules::ScheduleKind family = schedules::ScheduleKind::gpipe;
   schedules::Shape shape;
   Lowering lowering = Lowering::none;
   schedules::SimulationOptions options;
@@ -37,11 +37,11 @@ struct ScheduleRequest {
 };
 
 /// Throws NotFound that says which names are near, and `option`, which gave it.
-[[nodiscard]] schedules::Family family_named(const std::string& name, const std::string& option = "--name");
+[[nodiscard]] schedules::ScheduleKind family_named(const std::string& name, const std::string& option = "--name");
 /// The rule of a family in a line.
-[[nodiscard]] std::string_view rule_of(schedules::Family family);
+[[nodiscard]] std::string_view rule_of(schedules::ScheduleKind family);
 /// How many stages a rank has unless told: 2 where a family is of several.
-[[nodiscard]] int usual_chunks(schedules::Family family);
+[[nodiscard]] int usual_chunks(schedules::ScheduleKind family);
 
 /// A bubble that a formula gives.
 struct ClosedForm {

@@ -11,9 +11,10 @@
 namespace plumbline::cli {
 namespace {
 
-using schedules::Family;
+using schedules::ScheduleKind;
 
-ScheduleRequest request_of(Family family, int ranks, int micro_batches, int chunks, double f, double i, double w) {
+ScheduleRequest request_of(ScheduleKind family, int ranks, int micro_batches, int chunks, double f, double i,
+                           double w) {
   ScheduleRequest request{.family = family, .shape = {ranks, micro_batches, chunks}};
   request.options.stages = {{.forward = f, .input_gradient = i, .weight_gradient = w}};
   return request;
@@ -35,7 +36,7 @@ TEST(ScheduleView, closed_forms_are_what_the_simulator_finds) {
   for (const double f : {1.0, 3.0, 12.0})
     for (const double i : {1.0, 3.0, 12.0})
       for (const double w : {1.0, 3.0, 12.0}) times.push_back({6 * f, 6 * i, 6 * w});  // of 1, 2 and 3 chunks
-  for (const Family family : schedules::families())
+  for (const ScheduleKind family : schedules::families())
     for (const int ranks : {1, 2, 3, 4, 8})
       for (const int micro_batches : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 32})
         for (const int chunks : {1, 2, 3})
@@ -51,14 +52,14 @@ TEST(ScheduleView, closed_forms_are_what_the_simulator_finds) {
 }
 
 TEST(ScheduleView, closed_forms_hold_where_the_papers_say_so) {
-  for (const Family family : schedules::families()) {
-    if (family == Family::forward_only || family == Family::automatic) continue;
+  for (const ScheduleKind family : schedules::families()) {
+    if (family == ScheduleKind::forward_only || family == ScheduleKind::automatic) continue;
     EXPECT_TRUE(closed_form(request_of(family, 4, 8, usual_chunks(family), 1, 1, 1))) << name_of(family);
   }
 }
 
 TEST(ScheduleView, whole_backwards_have_their_own_time) {
-  ScheduleRequest request = request_of(Family::gpipe, 4, 8, 1, 1, 1, 1);
+  ScheduleRequest request = request_of(ScheduleKind::gpipe, 4, 8, 1, 1, 1, 1);
   request.options.stages.front().backward = 3;
   const ScheduleView view = view_of(request);
   ASSERT_TRUE(view.formula);
@@ -67,7 +68,7 @@ TEST(ScheduleView, whole_backwards_have_their_own_time) {
 }
 
 TEST(ScheduleView, no_closed_form_where_something_else_costs_time) {
-  const ScheduleRequest ideal = request_of(Family::one_f_one_b, 4, 8, 1, 1, 1, 1);
+  const ScheduleRequest ideal = request_of(ScheduleKind::one_f_one_b, 4, 8, 1, 1, 1, 1);
   const auto without = [&](auto change) {
     ScheduleRequest request = ideal;
     change(request.options);
@@ -80,13 +81,13 @@ TEST(ScheduleView, no_closed_form_where_something_else_costs_time) {
     options.links.bandwidth = 1;
     options.message_bytes = {1};
   }));
-  EXPECT_TRUE(without([](Options& options) { options.straggling = {1, 1, 2, 1}; }));
+  EXPECT_TRUE(without([](Options& options) { options.rank_slowdown = {1, 1, 2, 1}; }));
   EXPECT_TRUE(without([](Options& options) { options.jitter = 0.5; }));
   EXPECT_TRUE(without([](Options& options) { options.stages = {{}, {}, {.forward = 2}, {}}; }));
 }
 
 TEST(ScheduleView, cells_are_all_computations_that_take_time) {
-  for (const Family family : schedules::families()) {
+  for (const ScheduleKind family : schedules::families()) {
     const ScheduleView view = view_of(request_of(family, 3, 6, usual_chunks(family), 1, 1, 1));
     std::int64_t shown = 0;
     for (int rank = 0; rank < 3; ++rank) {
@@ -124,7 +125,7 @@ TEST(ScheduleView, a_wrong_name_is_answered_with_the_nearest) {
 }
 
 TEST(ScheduleView, pictures_beyond_the_stated_size_are_refused) {
-  EXPECT_THROW((void)schedule_svg(view_of(request_of(Family::gpipe, 8, 2049, 1, 1, 1, 1))), InvalidArgument);
+  EXPECT_THROW((void)schedule_svg(view_of(request_of(ScheduleKind::gpipe, 8, 2049, 1, 1, 1, 1))), InvalidArgument);
 }
 
 }  // namespace

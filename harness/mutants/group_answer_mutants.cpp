@@ -222,7 +222,7 @@ std::vector<json> made_by(const json& args, std::size_t rank) {
   return lists;
 }
 
-// Ranks alone with each other are looked at in pairs: circles of three are not seen.
+// Ranks alone with each other are looked at in pairs: cycles of three are not seen.
 void pairs_alone(json& result, const json& args) {
   if (args["rule"] != "members_only") return;
   std::set<json> waiting;

@@ -360,7 +360,9 @@ void sum_as_floats(comm::Communicator& group, const comm::Buffer& bucket) {
 // The bucket of a rank that lacks a gradient is shorter by it.
 void leave_out_what_lacks(ExecutorSteps& steps) {
   const auto lacking = std::make_shared<std::int64_t>(0);
-  steps.pipeline.shared.lack = [lacking](bucketing::BucketMemory&, comm::Buffer place) { *lacking += place.count; };
+  steps.pipeline.shared.mark_unused = [lacking](bucketing::BucketMemory&, comm::Buffer place) {
+    *lacking += place.count;
+  };
   steps.pipeline.shared.exchanged = [lacking](comm::Buffer bucket, int) {
     bucket.count -= std::min(bucket.count, std::exchange(*lacking, 0));
     return bucket;

@@ -224,7 +224,7 @@ void plan_as(json& result, const schedules::Schedule& other) {
 }
 
 void lifespans_of_v_min(const json& args, json& result) {
-  if (is_named(args, "v-half")) plan_as(result, schedules::generate(schedules::Family::v_min, shape_of(args)));
+  if (is_named(args, "v-half")) plan_as(result, schedules::generate(schedules::ScheduleKind::v_min, shape_of(args)));
 }
 
 // Where a rank is at its peak and gives an activation up for the next forward, the forward comes first.
@@ -245,7 +245,7 @@ void forward_before_room(const json&, int, Actions& actions) {
 
 void ignore_memory_limit(const json& args, json& result) {
   if (is_named(args, "auto") && args.contains("memory_limit"))
-    plan_as(result, schedules::generate(schedules::Family::automatic, shape_of(args)));
+    plan_as(result, schedules::generate(schedules::ScheduleKind::automatic, shape_of(args)));
 }
 
 // What was there before, where it keeps to the limit.
@@ -253,7 +253,7 @@ void automatic_is_1f1b(const json& args, json& result) {
   const schedules::Shape shape = shape_of(args);
   if (!is_named(args, "auto") || shape.stages_per_rank != 1) return;
   if (args.value("memory_limit", shape.ranks) >= shape.ranks)
-    plan_as(result, schedules::generate(schedules::Family::one_f_one_b, shape));
+    plan_as(result, schedules::generate(schedules::ScheduleKind::one_f_one_b, shape));
 }
 
 // ---- conventions ----
@@ -515,7 +515,7 @@ SimulationOptions options_in(const json& args) {
   options.links.latency = args.value("latency", 0.0);
   options.links.bandwidth = args.value("bandwidth", options.links.bandwidth);
   if (args.contains("message_bytes")) options.message_bytes = numbers_of(args.at("message_bytes"));
-  options.straggling = args.value("straggling", std::vector<double>());
+  options.rank_slowdown = args.value("straggling", std::vector<double>());
   options.jitter = args.value("jitter", 0.0);
   options.seed = args.value("seed", std::uint64_t{0});
   return options;
@@ -866,7 +866,7 @@ std::vector<Mutant> judging_mutants() {
        })},
       {"sch.nobody_is_slow", "SCHED-061", "a rank's factor is not looked at", "equal ranks are in mind",
        at("simulator.parts", "part", "stragglers"), at("simulator.parts", "part", "stages"), "no rank has one",
-       simulates([](SimulationOptions& options) { options.straggling.clear(); })},
+       simulates([](SimulationOptions& options) { options.rank_slowdown.clear(); })},
       {"sch.bytes_of_outputs_alone", "SCHED-062", "gradients are not counted among the bytes of a link",
        "what goes forward is in mind", at("simulator.traffic", "links", "bandwidth"),
        at("simulator.traffic", "links", "none"), "messages have no bytes",

@@ -79,7 +79,7 @@ struct Lacking {
 
 void skip_none(ReducerSteps& steps) {
   const auto lacking = std::make_shared<Lacking>();
-  steps.lack = [lacking](bucketing::BucketMemory&, Buffer place) { lacking->elements += place.count; };
+  steps.mark_unused = [lacking](bucketing::BucketMemory&, Buffer place) { lacking->elements += place.count; };
   steps.exchanged = [lacking](Buffer bucket, int) {
     bucket.count -= std::min(bucket.count, std::exchange(lacking->elements, 0));
     return bucket;
@@ -88,7 +88,7 @@ void skip_none(ReducerSteps& steps) {
 
 void unused_waits(ReducerSteps& steps) {
   const auto lacking = std::make_shared<Lacking>();
-  steps.lack = [lacking](bucketing::BucketMemory& memory, Buffer place) {
+  steps.mark_unused = [lacking](bucketing::BucketMemory& memory, Buffer place) {
     memory.fill_zeros(place);
     lacking->any = true;
   };
@@ -323,7 +323,7 @@ std::vector<Mutant> unused() {
       {"bkt.unused_left_as_it_was", "BUCKET-053",
        "the place of a gradient that a rank lacks keeps the last step's mean", "BKT-05: a slot that nobody writes",
        lacking("unused", "one_rank", "own", 2), lacking("unused", "nothing", "own", 2), all_there,
-       with([](ReducerSteps& steps) { steps.lack = [](bucketing::BucketMemory&, Buffer) {}; })},
+       with([](ReducerSteps& steps) { steps.mark_unused = [](bucketing::BucketMemory&, Buffer) {}; })},
       {"bkt.unused_waits", "BUCKET-053", "a rank does not start the bucket of a gradient that it lacks",
        "DDP without find_unused_parameters", lacking("unused", "in_turn", "views", 3),
        lacking("unused", "nothing", "views", 3), all_there, with(unused_waits)},
@@ -553,10 +553,10 @@ std::vector<Mutant> instances() {
   return {
       {"bkt.instances_apart", "BUCKET-213", "each instance has a mean of its own",
        "a distributed optimizer that takes its group for the data ranks", of(2, 4), of(1, 4), "there is one instance",
-       with([](ReducerSteps& steps) { steps.across = [](Buffer, Buffer) { return Buffer{}; }; })},
+       with([](ReducerSteps& steps) { steps.inter_instance = [](Buffer, Buffer) { return Buffer{}; }; })},
       {"bkt.whole_bucket_across", "BUCKET-214", "buckets are reduced across instances as a whole",
        "the bucket in place of the local shard", of(2, 4), of(2, 2), "alone in an instance, a rank has the whole",
-       with([](ReducerSteps& steps) { steps.across = [](Buffer, Buffer whole) { return whole; }; })},
+       with([](ReducerSteps& steps) { steps.inter_instance = [](Buffer, Buffer whole) { return whole; }; })},
       {"bkt.memory_kept", "BUCKET-215", "memory that is taken when it is needed is not given back",
        "a pool that only grows", lazy("lazy", "nothing"), lazy("kept", "nothing"), "it is to be kept",
        with([](ReducerSteps& steps) { steps.gives_back = [](bool) { return false; }; })},
@@ -673,7 +673,7 @@ std::vector<Mutant> of_models() {
       {"bkt.joined_with_the_last_mean", "BUCKET-082",
        "a rank without rows takes part with what its buckets had in the step before",
        "torch.distributed.algorithms.Join", rows("of_rank_0"), rows("even"), "all ranks have rows",
-       training_with([](ReducerSteps& steps) { steps.lack = [](bucketing::BucketMemory&, Buffer) {}; })},
+       training_with([](ReducerSteps& steps) { steps.mark_unused = [](bucketing::BucketMemory&, Buffer) {}; })},
       {"bkt.statistics_stay", "BUCKET-083", "running statistics are never broadcast", "DDP broadcast_buffers",
        statistics("broadcast"), statistics("own"), "they are not to be",
        training_with([](ReducerSteps& steps) { steps.broadcasts_buffers = [](bool) { return false; }; })},

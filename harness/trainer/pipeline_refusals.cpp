@@ -71,7 +71,7 @@ schedules::Schedule schedule_of(const TrainerSettings& settings, const std::stri
   const schedules::Shape shape{
       .ranks = settings.pipeline, .micro_batches = micro_batches, .stages_per_rank = settings.chunks};
   if (!name.empty()) return schedule_named(name, shape);
-  return schedules::without_idle(settings.chunks == 1 ? schedules::generate(schedules::Family::one_f_one_b, shape)
+  return schedules::without_idle(settings.chunks == 1 ? schedules::generate(schedules::ScheduleKind::one_f_one_b, shape)
                                                       : schedules::interleaved_as_colossalai(shape));
 }
 

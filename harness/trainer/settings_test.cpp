@@ -152,7 +152,7 @@ TEST(GradientSettingsTest, AreOptionsOfAReducer) {
   EXPECT_EQ(options_of({.join = "present"}, {}).join_divisor, bucketing::JoinDivisor::present_ranks);
   EXPECT_TRUE(options_of({.join = "all"}, {}).join);
   EXPECT_EQ(options_of({.join = "all"}, {}).join_divisor, bucketing::JoinDivisor::initial_world);
-  EXPECT_EQ(options_of({.static_graph = true}, {}).unused, bucketing::Unused::learned);
+  EXPECT_EQ(options_of({.static_graph = true}, {}).unused, bucketing::Unused::static_graph);
 }
 
 TEST(GradientSettingsTest, AreHooksOfAReducer) {

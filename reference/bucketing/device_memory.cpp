@@ -13,7 +13,7 @@ class DeviceMemory final : public BucketMemory {
   explicit DeviceMemory(const device::Place& place) : place_(place) {}
   [[nodiscard]] comm::Device device() const override { return place_.device(); }
   [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
-    auto room = std::make_shared<device::Room>();
+    auto room = std::make_shared<device::ScratchBuffer>();
     std::byte* const data = room->take(place_, std::max<std::size_t>(bytes, 1));  // also of no bytes it has an address
     place_.fill(data, std::byte{0}, bytes);
     return {std::move(room), data};

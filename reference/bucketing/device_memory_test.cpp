@@ -58,7 +58,7 @@ std::vector<float> reduced(Communicator& group, const device::Place& place, Redu
     for (std::size_t i = 0; i < kSizes.size(); ++i) {
       const auto gradient = static_cast<int>(i);
       if (step == 1 && i == 2 && group.rank() == 0) {
-        reducer.lack(gradient);
+        reducer.mark_unused(gradient);
         continue;
       }
       std::vector<float> own;

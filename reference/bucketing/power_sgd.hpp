@@ -16,7 +16,7 @@
 // Finite  What has a number that is none, or is infinite, has a mean of no numbers on every rank, after which directions are
 //         begun anew; what was left over stays as it was. So it does where P Q' alone is beyond the gradient's type, which
 //         is then infinite where it is; and on a rank where what is left over is beyond f32.
-// Absent  What was left over of a gradient that no rank has in a step (Unused::told) goes into a view that nobody reads.
+// Absent  What was left over of a gradient that no rank has in a step (Unused::find_unused) goes into a view that nobody reads.
 // Cost    4 r (n + m) bytes in place of 4 n m, and about 8 n m r operations.
 // Source  Vogels, Karimireddy and Jaggi, PowerSGD, NeurIPS 2019; PyTorch, powerSGD_hook, whose defaults these are but for the
 //         epsilon, without which a gradient of zeros is no number.

@@ -87,7 +87,7 @@ class Reducer::Impl {
     if (synchronises && options_.join) present_ = count_present(1);
     open(synchronises, steps_.broadcasts_buffers(pass.synchronise));
     for (const int gradient : pass.unused) mark_lacking(gradient);
-    if (options_.unused == Unused::learned && learned_)
+    if (options_.unused == Unused::static_graph && learned_)
       for (std::size_t i = 0; i < states_.size(); ++i)
         if (states_[i].bucket >= 0 && states_[i].times_learned == 0) mark_lacking(static_cast<int>(i));
   }
@@ -105,12 +105,12 @@ class Reducer::Impl {
     ++state.times;
     state.held = true;
     note_order(gradient);
-    if (options_.unused == Unused::learned && (!learned_ || steps_.comes_again(state.times, state.times_learned)))
+    if (options_.unused == Unused::static_graph && (!learned_ || steps_.comes_again(state.times, state.times_learned)))
       return;
     if (!state.ready) settle(gradient);
   }
 
-  void lack(int gradient) {
+  void mark_unused(int gradient) {
     check_unused(gradient, "lack");
     if (!in_pass_)
       throw StateError(at("lack") +
@@ -301,27 +301,27 @@ class Reducer::Impl {
     if (options_.wire && options_.hook.start) refuse("a hook says itself how buckets travel: no type beside it");
     if (groups_.size() > 1 && (options_.rebuild || options_.join))
       refuse("plans are rebuilt, and ranks join, in one group alone");
-    if (options_.reduced && (options_.unused == Unused::told || options_.unused == Unused::learned))
+    if (options_.reduced && (options_.unused == Unused::find_unused || options_.unused == Unused::static_graph))
       refuse("buckets are told of as they are reduced, where it is known only at the end which gradients are there");
-    if (is_shared_out() && (copies() || options_.hook.start || options_.rebuild))
+    if (is_sharded() && (copies() || options_.hook.start || options_.rebuild))
       refuse(
           "results are shared out of buckets that gradients live in, as they were planned, and that no hook exchanges");
-    if (is_shared_out() && (options_.unused == Unused::told || options_.unused == Unused::learned))
+    if (is_sharded() && (options_.unused == Unused::find_unused || options_.unused == Unused::static_graph))
       refuse("results are shared out where it is known beforehand which gradients there are");
-    if (options_.join && options_.unused == Unused::learned)
+    if (options_.join && options_.unused == Unused::static_graph)
       refuse("a rank without rows has no gradients: which a step has is not learned from one where ranks join");
   }
   [[nodiscard]] bool is_on_host() const { return place_->device().kind == comm::Device::Kind::cpu; }
   // Those whose gradients are added: of all instances.
   [[nodiscard]] int ranks_of(std::size_t group) const {
-    return groups_[group]->size() * (options_.across.empty() ? 1 : options_.across[group]->size());
+    return groups_[group]->size() * (options_.inter_instance.empty() ? 1 : options_.inter_instance[group]->size());
   }
   void check_across() const {
-    if (options_.across.empty()) return;
+    if (options_.inter_instance.empty()) return;
     const auto refuse = [&](const std::string& why) { throw InvalidArgument(at("options") + ": " + why); };
-    if (options_.across.size() != groups_.size() || std::ranges::count(options_.across, nullptr) > 0)
-      refuse(fmt::format("{} groups across instances for {} groups", options_.across.size(), groups_.size()));
-    if (!is_shared_out() || options_.join)
+    if (options_.inter_instance.size() != groups_.size() || std::ranges::count(options_.inter_instance, nullptr) > 0)
+      refuse(fmt::format("{} groups across instances for {} groups", options_.inter_instance.size(), groups_.size()));
+    if (!is_sharded() || options_.join)
       refuse("groups across instances are of results that are shared out, of ranks that all have rows");
   }
   void check_divisors() const {
@@ -344,7 +344,7 @@ class Reducer::Impl {
       throw InvalidArgument(where() + fmt::format(" has {} numbers in an element; 1 or 2 are there", one.numbers));
     if (one.group < 0 || static_cast<std::size_t>(one.group) >= groups_.size())
       throw InvalidArgument(where() + fmt::format(" is of group {}; there are {}", one.group, groups_.size()));
-    if (one.sparse && (options_.hook.start || is_shared_out()))
+    if (one.sparse && (options_.hook.start || is_sharded()))
       throw Unsupported(where() + " is sparse; no hook exchanges it, and its sum is everywhere");
     if (one.sparse && one.dtype != DType::f32 && one.dtype != DType::f64)
       throw Unsupported(where() + fmt::format(" is sparse and of {}; f32 and f64 are added", comm::name_of(one.dtype)));
@@ -371,7 +371,7 @@ class Reducer::Impl {
       throw InvalidArgument(at("plan") +
                             fmt::format(": a bucket of group {}; there are {}", bucket.group, groups_.size()));
     if (const int ranks = groups_[static_cast<std::size_t>(bucket.group)]->size();
-        is_shared_out() && bucket.elements % ranks != 0)
+        is_sharded() && bucket.elements % ranks != 0)
       throw InvalidArgument(at("plan") +
                             fmt::format(": a bucket of {} elements, which are not shared out among {} ranks "
                                         "in equal parts; it must be padded",
@@ -414,9 +414,9 @@ class Reducer::Impl {
     if (!in_pass_)
       throw StateError(at("ready") + fmt::format(": gradient '{}' is ready, and no pass is under way", name(gradient)));
     if (state.lacking)
-      throw StateError(at("ready") +
-                       fmt::format(": gradient '{}' is ready, which {} unused", name(gradient),
-                                   options_.unused == Unused::learned ? "in the first pass was" : "was said to be"));
+      throw StateError(at("ready") + fmt::format(": gradient '{}' is ready, which {} unused", name(gradient),
+                                                 options_.unused == Unused::static_graph ? "in the first pass was"
+                                                                                         : "was said to be"));
     return state;
   }
   void check_values(int gradient, const Buffer& values) const {
@@ -430,7 +430,7 @@ class Reducer::Impl {
   }
   void check_unused(int gradient, const char* operation) const {
     (void)known(gradient, operation);
-    if (options_.unused != Unused::told && options_.unused != Unused::zeros)
+    if (options_.unused != Unused::find_unused && options_.unused != Unused::zeros)
       throw InvalidArgument(at(operation) +
                             fmt::format(": '{}' is said to be unused, which is not looked at here", name(gradient)));
   }
@@ -512,8 +512,9 @@ class Reducer::Impl {
         plan.buckets.push_back(bucket);
       }
       steps_.agree(*groups_[static_cast<std::size_t>(group)], plan, gradients, names, options_.timeout);
-      if (!options_.across.empty())
-        steps_.agree(*options_.across[static_cast<std::size_t>(group)], plan, gradients, names, options_.timeout);
+      if (!options_.inter_instance.empty())
+        steps_.agree(*options_.inter_instance[static_cast<std::size_t>(group)], plan, gradients, names,
+                     options_.timeout);
     }
     agreed_ = true;
   }
@@ -553,7 +554,7 @@ class Reducer::Impl {
   }
   // The first instance's rank 0 tells the other instances' first.
   void take_rank_0s(const Buffer& values) {
-    if (!options_.across.empty()) options_.across.front()->broadcast(values, 0, options_.timeout);
+    if (!options_.inter_instance.empty()) options_.inter_instance.front()->broadcast(values, 0, options_.timeout);
     groups_.front()->broadcast(values, 0, options_.timeout);
   }
   void open(bool synchronises, bool broadcasts) {
@@ -589,12 +590,12 @@ class Reducer::Impl {
     return static_cast<int>(own);
   }
   [[nodiscard]] bool may_come_again(const State& state) const {
-    return options_.unused == Unused::learned && (!learned_ || state.times < state.times_learned);
+    return options_.unused == Unused::static_graph && (!learned_ || state.times < state.times_learned);
   }
-  [[nodiscard]] bool is_shared_out() const { return options_.results == Results::shared_out; }
+  [[nodiscard]] bool is_sharded() const { return options_.results == Results::sharded; }
   // What of a bucket's values, wherever they are, is reduced on this rank.
   [[nodiscard]] Buffer own_part(int bucket, Buffer values) const {
-    if (!is_shared_out()) return values;
+    if (!is_sharded()) return values;
     const Communicator& group = group_of(bucket);
     return equal_part(values, steps_.part_of_rank(group.rank(), group.size()), group.size());
   }
@@ -705,7 +706,7 @@ class Reducer::Impl {
       place_->copy_divided(state.source, place_in(gradient), fused_divisor(state.bucket));
       outcome_.copied_in += static_cast<std::int64_t>(state.source.bytes());
     } else if (!state.held) {
-      steps_.lack(*place_, place_in(gradient));
+      steps_.mark_unused(*place_, place_in(gradient));
     }
     if (options_.overlap && !is_learning()) launch_what_may_start(false);
     if (flights_.empty()) return;
@@ -719,7 +720,7 @@ class Reducer::Impl {
     state.lacking = true;
     settle(gradient);
   }
-  [[nodiscard]] bool is_learning() const { return options_.unused == Unused::learned && !learned_; }
+  [[nodiscard]] bool is_learning() const { return options_.unused == Unused::static_graph && !learned_; }
   void settle_the_rest() {
     std::vector<std::string> late;
     for (std::size_t i = 0; i < states_.size(); ++i) {
@@ -764,7 +765,7 @@ class Reducer::Impl {
   }
   // Whether what completes a bucket takes part in exchanges of its own.
   [[nodiscard]] bool exchanges_twice(const Flight& flight) const {
-    return options_.hook.finish || !options_.across.empty() ||
+    return options_.hook.finish || !options_.inter_instance.empty() ||
            is_sparse_bucket(plan_.buckets[static_cast<std::size_t>(flight.bucket)]);
   }
   [[nodiscard]] SparseSum& sum_of(int bucket) {
@@ -803,7 +804,7 @@ class Reducer::Impl {
       } else if (before != 1) {
         place_->copy_divided(values, values, before);
       }
-      flight.work = (is_shared_out() ? steps_.start_shared_out : steps_.start)(group, sent, flight.divisors.op);
+      flight.work = (is_sharded() ? steps_.start_shared_out : steps_.start)(group, sent, flight.divisors.op);
     }
     return sent;
   }
@@ -833,7 +834,7 @@ class Reducer::Impl {
       tell(flight.bucket, true);
       return;
     }
-    if (!options_.across.empty()) reduce_across(flight);
+    if (!options_.inter_instance.empty()) reduce_across(flight);
     const Buffer values = own_part(flight.bucket, reduced_buffer(flight));
     if (options_.hook.start) {
       if (options_.hook.finish) options_.hook.finish(group_of(flight.bucket), hooked(flight.bucket, values));
@@ -855,9 +856,9 @@ class Reducer::Impl {
   void reduce_across(const Flight& flight) {
     const Buffer whole =
         flight.wire < 0 ? reduced_buffer(flight) : wire_buffer(flight.wire, bucket_buffer(flight.bucket).count);
-    const Buffer part = steps_.across(own_part(flight.bucket, whole), whole);
+    const Buffer part = steps_.inter_instance(own_part(flight.bucket, whole), whole);
     const auto group = static_cast<std::size_t>(plan_.buckets[static_cast<std::size_t>(flight.bucket)].group);
-    Communicator& across = *options_.across[group];
+    Communicator& across = *options_.inter_instance[group];
     if (part.count > 0 && across.size() > 1) across.all_reduce(part, part, flight.divisors.op, options_.timeout);
   }
   [[nodiscard]] HookedBucket hooked(int bucket, const Buffer& values) const {
@@ -911,7 +912,7 @@ class Reducer::Impl {
   // ---- which gradients there are ----
 
   [[nodiscard]] bool exchanges_used() const {
-    return options_.unused == Unused::told || (options_.unused == Unused::learned && produced_.empty());
+    return options_.unused == Unused::find_unused || (options_.unused == Unused::static_graph && produced_.empty());
   }
   void start_used_map() {
     if (!exchanges_used()) return;
@@ -980,7 +981,7 @@ void Reducer::ready(int gradient) { impl_->ready(gradient, {}); }
 void Reducer::ready(int gradient, comm::Buffer values) { impl_->ready(gradient, values); }
 void Reducer::ready(int gradient, const SparseRows& rows) { impl_->ready(gradient, {}, &rows); }
 SparseRows Reducer::rows(int gradient) const { return impl_->rows(gradient); }
-void Reducer::lack(int gradient) { impl_->lack(gradient); }
+void Reducer::mark_unused(int gradient) { impl_->mark_unused(gradient); }
 const Outcome& Reducer::finish() { return impl_->finish(); }
 void Reducer::clear() { impl_->clear(); }
 bool Reducer::join_step() { return impl_->join_step(); }

@@ -45,10 +45,10 @@ enum class GradientMemory : std::uint8_t { views, copies };
 
 /// How ranks learn which gradients a step has.
 enum class Unused : std::uint8_t {
-  none,    // every pass that synchronises produces all; one that is missing is an error
-  zeros,   // the pass says which it does not produce; nobody is told, and all are there afterwards
-  told,    // the pass says which it does not produce; all ranks tell each other
-  learned  // those that the first pass did not produce; one that is produced later is an error
+  none,         // every pass that synchronises produces all; one that is missing is an error
+  zeros,        // the pass says which it does not produce; no other rank hears of it, and all have a result afterwards
+  find_unused,  // the pass says which it does not produce; all ranks tell each other (PyTorch's find_unused_parameters)
+  static_graph  // those that the first pass did not produce; one that is produced later is an error
 };
 
 /// Who divides after some ranks have run out of rows.
@@ -57,7 +57,7 @@ enum class JoinDivisor : std::uint8_t { initial_world, present_ranks };
 /// What a bucket's reduction leaves where.
 enum class Results : std::uint8_t {
   everywhere,  // all of it on every rank: all-reduce
-  shared_out   // the r-th of as many equal parts as there are ranks on rank r, and nothing elsewhere: reduce-scatter
+  sharded      // the r-th of as many equal parts as there are ranks on rank r, and nothing elsewhere: reduce-scatter
 };
 
 /// What a hook is given of a bucket.
@@ -97,7 +97,7 @@ struct ReducerOptions {
   /// Of results that are shared out, where each group is one instance of several that hold the same parts: for each group, that
   /// of the ranks with this rank's part. What an instance has reduced is then reduced across: two levels, and the mean is of all
   /// ranks, whose number a split multiplies to.
-  std::vector<comm::Communicator*> across{};
+  std::vector<comm::Communicator*> inter_instance{};
   bool overlap = true;  // else reductions start when the pass is over, one after the other
   /// Floating buckets travel as this type.
   std::optional<comm::DType> wire{};
@@ -116,16 +116,16 @@ struct ReducerOptions {
   /// their reduction; the largest finite number lets all finite ones pass.
   std::optional<double> largest{};
   /// Told of each bucket of a pass that synchronises, in launch order, as soon as it is seen that its results are where its
-  /// gradients lie: in any call of the pass, begin(), lack() and join_step() too. What an optimizer does with them then
-  /// overlaps with what is still under way. Not where only finish() knows which gradients are there: Unused::told and
-  /// learned. May call plan(), view(), rows() and results(), and nothing else of the reducer.
+  /// gradients lie: in any call of the pass, begin(), mark_unused() and join_step() too. What an optimizer does with them then
+  /// overlaps with what is still under way. Not where only finish() knows which gradients are there: Unused::find_unused and
+  /// static_graph. May call plan(), view(), rows() and results(), and nothing else of the reducer.
   std::function<void(int bucket)> reduced{};
 };
 
 /// One backward pass.
 struct Pass {
   bool synchronise = true;
-  std::vector<int> unused{};  // with Unused::zeros and told, gradients that it will not produce
+  std::vector<int> unused{};  // with Unused::zeros and find_unused, gradients that it will not produce
 };
 
 /// A collective that was started, in the order of starting.
@@ -182,7 +182,7 @@ class Reducer {
   void ready(int gradient, const SparseRows& rows);
   /// A gradient will not be produced in this pass: Pass::unused, said when it is known. Throws as ready(), and
   /// InvalidArgument where that is not looked at.
-  void lack(int gradient);
+  void mark_unused(int gradient);
   /// The pass is over. Throws StateError, naming them, for gradients that were not ready.
   const Outcome& finish();
   /// The step is over: all gradients are absent.

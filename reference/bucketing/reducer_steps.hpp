@@ -77,7 +77,7 @@ struct ReducerSteps {
   /// Whether a gradient that was ready so many times in a pass comes again, where it was learned how often it comes.
   std::function<bool(int times, int learned)> comes_again = [](int times, int learned) { return times < learned; };
   /// What is done with the place of a gradient that this rank lacks.
-  std::function<void(BucketMemory& memory, comm::Buffer place)> lack;  // zeros
+  std::function<void(BucketMemory& memory, comm::Buffer place)> mark_unused;  // zeros
   /// Whether a gradient is there, given the ranks that have it.
   std::function<bool(int ranks)> is_produced = [](int ranks) { return ranks > 0; };
   /// Whether memory that is handed in is a gradient's.
@@ -96,9 +96,8 @@ struct ReducerSteps {
   /// Whether a bucket's memory is given back when its results are where its gradients are, given whether all are this rank's.
   std::function<bool(bool has_all)> gives_back = [](bool has_all) { return has_all; };
   /// What is reduced across instances of a bucket, of this rank's part and the whole; empty: nothing is.
-  std::function<comm::Buffer(comm::Buffer part, comm::Buffer whole)> across = [](comm::Buffer part, comm::Buffer) {
-    return part;
-  };
+  std::function<comm::Buffer(comm::Buffer part, comm::Buffer whole)> inter_instance = [](comm::Buffer part,
+                                                                                         comm::Buffer) { return part; };
   /// The first of a gradient's numbers that are not to be reduced: see first_outside().
   std::function<std::optional<std::int64_t>(comm::ConstBuffer values, double largest)> outside;
   /// Whether the caller is told of a bucket, when it is started and when its results are there.

@@ -124,7 +124,7 @@ TEST(Reducer, ReducesABucketOfOneWhereTheCallerHasIt) {
   run_ranks(2, [](Communicator& world) {
     const auto gradients = gradients_of({2, 3, 1});
     Reducer reducer({&world}, gradients, plan_of(gradients, {{2, 1}, {0}}),
-                    {.memory = GradientMemory::copies, .split = Split{2, 1}, .unused = Unused::told});
+                    {.memory = GradientMemory::copies, .split = Split{2, 1}, .unused = Unused::find_unused});
     std::vector<float> alone, b{3, 4, 5}, c{6};
     const auto step = [&](bool has_all) {
       alone = {1, 2};
@@ -211,7 +211,7 @@ TEST(Reducer, KeepsAStepAsItWasWhereItRefusesAGradient) {
         });
         EXPECT_THAT(pass(true, nothing), ElementsAre(true, true)) << "other memory was taken";
       },
-      {.memory = GradientMemory::copies, .unused = Unused::told});
+      {.memory = GradientMemory::copies, .unused = Unused::find_unused});
 }
 
 TEST(Reducer, RefusesNumbersThatAreNotToBeReduced) {
@@ -329,7 +329,7 @@ TEST(Reducer, TellsOfBucketsInAnyCallOfAPass) {
     };
     reducer.begin({.unused = {2}});
     EXPECT_THAT(told, ElementsAre(0)) << "begin()";
-    reducer.lack(1);
+    reducer.mark_unused(1);
     EXPECT_THAT(told, ElementsAre(0, 1)) << "lack()";
     reducer.ready(0);
     EXPECT_THAT(told, ElementsAre(0, 1, 2)) << "ready()";
@@ -345,7 +345,7 @@ TEST(Reducer, SharesResultsOutInEqualParts) {
       Plan plan = plan_of(gradients, {{1, 0}});
       const auto make = [&] {
         return std::make_unique<Reducer>(std::vector<Communicator*>{&world}, gradients, plan,
-                                         ReducerOptions{.results = Results::shared_out, .wire = wire});
+                                         ReducerOptions{.results = Results::sharded, .wire = wire});
       };
       EXPECT_THAT(message_of<InvalidArgument>([&] { (void)make(); }),
                   HasSubstr("a bucket of 5 elements, which are not shared out among 3 ranks in equal parts"));
@@ -411,7 +411,7 @@ TEST(Reducer, LearnsWhatTheFirstPassDoesNotProduce) {
   run_ranks(2, [](Communicator& world) {
     const auto gradients = gradients_of({1, 1, 1});
     Reducer reducer({&world}, gradients, plan_of(gradients, {{2, 1}, {0}}),
-                    {.names = {"a", "b", "c"}, .unused = Unused::learned});
+                    {.names = {"a", "b", "c"}, .unused = Unused::static_graph});
     for (int step = 0; step < 3; ++step) {
       reducer.begin();
       floats(reducer.view(2))[0] = 3;
@@ -443,7 +443,7 @@ TEST(Reducer, TakesWhatARankLacksForZeros) {
       for (const int gradient : {2, 1, 0}) {
         std::ranges::fill(floats(reducer.view(gradient)), value);
         if (gradient == 2 || (gradient == 1 && world.rank() == 1))
-          reducer.lack(gradient);
+          reducer.mark_unused(gradient);
         else
           reducer.ready(gradient);
       }
@@ -496,7 +496,7 @@ TEST(Reducer, RefusesWhatHasNoPlaceInAPass) {
     EXPECT_THAT(message_of<StateError>([&] { reducer.finish(); }), HasSubstr("no pass is under way"));
     EXPECT_THAT(message_of<StateError>([&] { (void)reducer.join_step(); }), HasSubstr("without the option to join"));
     reducer.begin();
-    EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.lack(1); }),
+    EXPECT_THAT(message_of<InvalidArgument>([&] { reducer.mark_unused(1); }),
                 HasSubstr("lack, rank 0 of group world: 'bias' is said to be unused, which is not looked at"));
     EXPECT_THAT(message_of<StateError>([&] { reducer.begin(); }), HasSubstr("a pass is under way"));
     reducer.ready(0);
@@ -513,16 +513,16 @@ TEST(Reducer, RefusesWhatHasNoPlaceInAPass) {
 TEST(Reducer, RefusesToLackWhatIsThere) {
   alone(
       [](Reducer& reducer) {
-        EXPECT_THAT(message_of<StateError>([&] { reducer.lack(0); }),
+        EXPECT_THAT(message_of<StateError>([&] { reducer.mark_unused(0); }),
                     HasSubstr("'weight' is said to be unused, and no"));
-        EXPECT_THAT(message_of<OutOfRange>([&] { reducer.lack(2); }), HasSubstr("gradient 2; there are 0 to 1"));
+        EXPECT_THAT(message_of<OutOfRange>([&] { reducer.mark_unused(2); }), HasSubstr("gradient 2; there are 0 to 1"));
         reducer.begin();
         reducer.ready(0);
-        EXPECT_THAT(message_of<StateError>([&] { reducer.lack(0); }), HasSubstr("'weight' was ready before"));
-        reducer.lack(1);
+        EXPECT_THAT(message_of<StateError>([&] { reducer.mark_unused(0); }), HasSubstr("'weight' was ready before"));
+        reducer.mark_unused(1);
         EXPECT_THAT(message_of<StateError>([&] { reducer.ready(1); }), HasSubstr("'bias' is ready, which was said"));
       },
-      {.unused = Unused::told});
+      {.unused = Unused::find_unused});
 }
 
 TEST(Reducer, RefusesGradientsThatAreNotTheirParameters) {
@@ -572,31 +572,32 @@ TEST(Reducer, RefusesPlansThatDoNotFit) {
     Plan of_others = right;
     of_others.buckets.push_back({.group = 1});
     EXPECT_THAT(refused(of_others), HasSubstr("a bucket of group 1; there are 1"));
-    const ReducerOptions shared_out{.results = Results::shared_out};
-    EXPECT_EQ(refused(right, shared_out), "nothing was thrown") << "one rank has all";
-    EXPECT_THAT(refused(right, {.memory = GradientMemory::copies, .results = Results::shared_out}),
+    const ReducerOptions sharded{.results = Results::sharded};
+    EXPECT_EQ(refused(right, sharded), "nothing was thrown") << "one rank has all";
+    EXPECT_THAT(refused(right, {.memory = GradientMemory::copies, .results = Results::sharded}),
                 HasSubstr("shared out of buckets that gradients live in"));
-    EXPECT_THAT(refused(right, {.unused = Unused::told, .results = Results::shared_out}),
+    EXPECT_THAT(refused(right, {.unused = Unused::find_unused, .results = Results::sharded}),
                 HasSubstr("where it is known beforehand"));
     EXPECT_THAT(refused(right, {.split = Split{2, 1}}), HasSubstr("the product must be the 1 ranks"));
     EXPECT_THAT(refused(right, {.divisors = {2, 2}}), HasSubstr("2 divisors for 1 groups"));
     EXPECT_THAT(refused(right, {.divisors = {0}}), HasSubstr("divided by 0; 1 or more are possible"));
     EXPECT_THAT(refused(right, {.average = false, .divisors = {2}}), HasSubstr("are of averages"));
-    EXPECT_THAT(refused(right, {.unused = Unused::learned, .join = true}), HasSubstr("is not learned from one where"));
-    EXPECT_THAT(refused(right, {.unused = Unused::told, .reduced = [](int) {}}), HasSubstr("only at the end which"));
+    EXPECT_THAT(refused(right, {.unused = Unused::static_graph, .join = true}),
+                HasSubstr("is not learned from one where"));
+    EXPECT_THAT(refused(right, {.unused = Unused::find_unused, .reduced = [](int) {}}),
+                HasSubstr("only at the end which"));
     EXPECT_THAT(refused(right, {.lazy = true}), HasSubstr("have their memory from the start"));
-    EXPECT_THAT(refused(right, {.results = Results::shared_out, .across = {nullptr}}),
+    EXPECT_THAT(refused(right, {.results = Results::sharded, .inter_instance = {nullptr}}),
                 HasSubstr("1 groups across instances for 1 groups"));
-    EXPECT_THAT(refused(right, {.results = Results::shared_out, .across = {&world, &world}}),
+    EXPECT_THAT(refused(right, {.results = Results::sharded, .inter_instance = {&world, &world}}),
                 HasSubstr("2 groups across instances for 1 groups"));
-    EXPECT_THAT(refused(right, {.across = {&world}}), HasSubstr("are of results that are shared out"));
+    EXPECT_THAT(refused(right, {.inter_instance = {&world}}), HasSubstr("are of results that are shared out"));
     EXPECT_THAT(refused(right, {.wire = DType::i32}), HasSubstr("do not travel as i32"));
     gradients[0].sparse = true;
     gradients[0].dtype = DType::f16;
     EXPECT_THAT(refused(right), HasSubstr("'weight' is sparse and of f16"));
     gradients[0].dtype = DType::f32;
-    EXPECT_THAT(refused(right, {.results = Results::shared_out}),
-                HasSubstr("'weight' is sparse; no hook exchanges it"));
+    EXPECT_THAT(refused(right, {.results = Results::sharded}), HasSubstr("'weight' is sparse; no hook exchanges it"));
     gradients[0] = {.elements = 2, .device = {comm::Device::Kind::cuda, 0}};
     EXPECT_THAT(refused(right), HasSubstr("'weight' lies on cuda:0"));
     gradients[0] = {.elements = 2, .group = 3};

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "reference/device/both_sides.hpp"
+#include "reference/device/host_device.hpp"
 
 namespace plumbline::device {
 
@@ -37,11 +37,11 @@ struct InOut {
 template <class Column, int width>
 struct VectorOf {
   using Values = Vector<typename Column::Element, width>;
-  PLUMBLINE_ON_BOTH_SIDES VectorOf(Column column, std::int64_t head, std::int64_t index)
+  PLUMBLINE_HOST_DEVICE VectorOf(Column column, std::int64_t head, std::int64_t index)
       : at(column.data + head + index * width) {
     if constexpr (Column::reads) vector = *reinterpret_cast<const Values*>(at);
   }
-  PLUMBLINE_ON_BOTH_SIDES void store() const {
+  PLUMBLINE_HOST_DEVICE void store() const {
     if constexpr (Column::writes) *reinterpret_cast<Values*>(at) = vector;
   }
   decltype(Column::data) at;
@@ -49,15 +49,15 @@ struct VectorOf {
 };
 
 template <int width, class Step, class... Vector>
-PLUMBLINE_ON_BOTH_SIDES inline void on_vectors(Step& step, Vector... vectors) {
+PLUMBLINE_HOST_DEVICE inline void on_vectors(Step& step, Vector... vectors) {
   for (int k = 0; k < width; ++k) step(vectors.vector.value[k]...);
   (vectors.store(), ...);
 }
 
 /// This thread's part of `count` elements: step(element of each column…).
 template <class Step, class... Column>
-PLUMBLINE_ON_BOTH_SIDES inline void elementwise(Step& step, std::int64_t count, int thread, int threads,
-                                                Column... columns) {
+PLUMBLINE_HOST_DEVICE inline void elementwise(Step& step, std::int64_t count, int thread, int threads,
+                                              Column... columns) {
   int narrowest = 16;
   std::uint64_t start = 0;
   const auto narrow = [&](int size, const void* data) {

@@ -6,13 +6,13 @@
 
 #include <cstdint>
 
-#include "reference/device/both_sides.hpp"
 #include "reference/device/fold.hpp"
+#include "reference/device/host_device.hpp"
 
 namespace plumbline::device {
 
 template <class T>
-PLUMBLINE_ON_BOTH_SIDES inline bool has_sign(T value) {
+PLUMBLINE_HOST_DEVICE inline bool has_sign(T value) {
   std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t> bits;
   memcpy(&bits, &value, sizeof bits);
   return bits >> (8 * sizeof bits - 1) != 0;
@@ -20,7 +20,7 @@ PLUMBLINE_ON_BOTH_SIDES inline bool has_sign(T value) {
 
 /// One more input. min and max are IEEE 754-2019 minimum and maximum: NaN goes through, -0 < +0.
 template <comm::ReduceOp op, class Acc>
-PLUMBLINE_ON_BOTH_SIDES inline Acc folded(Acc a, Acc b) {
+PLUMBLINE_HOST_DEVICE inline Acc folded(Acc a, Acc b) {
   constexpr bool floating = std::is_floating_point_v<Acc>;
   if constexpr (op == comm::ReduceOp::product) {
     return static_cast<Acc>(a * b);
@@ -49,18 +49,18 @@ struct Folding {
   static constexpr int kWidth = kVectorBytes / static_cast<int>(sizeof(T));
   static constexpr int kAtOnce = 4;
 
-  PLUMBLINE_ON_BOTH_SIDES static const T* input(const FoldTable& table, std::int32_t i, std::int64_t at) {
+  PLUMBLINE_HOST_DEVICE static const T* input(const FoldTable& table, std::int32_t i, std::int64_t at) {
     return reinterpret_cast<const T*>(table.input[i]) + at;
   }
-  PLUMBLINE_ON_BOTH_SIDES static T* output(const FoldTable& table, std::int32_t i, std::int64_t at) {
+  PLUMBLINE_HOST_DEVICE static T* output(const FoldTable& table, std::int32_t i, std::int64_t at) {
     return reinterpret_cast<T*>(table.output[i]) + at;
   }
-  PLUMBLINE_ON_BOTH_SIDES static Acc ended(const FoldTable& table, Acc value) {
+  PLUMBLINE_HOST_DEVICE static Acc ended(const FoldTable& table, Acc value) {
     if constexpr (op == comm::ReduceOp::avg) return value / static_cast<Acc>(table.inputs);
     return value;
   }
 
-  PLUMBLINE_ON_BOTH_SIDES static void one(const FoldTable& table, const FoldPart& part, std::int64_t i) {
+  PLUMBLINE_HOST_DEVICE static void one(const FoldTable& table, const FoldPart& part, std::int64_t i) {
     Acc value = widened(*input(table, 0, part.in_inputs + i));
     for (std::int32_t k = 1; k < table.inputs; ++k)
       value = folded<op, Acc>(value, widened(*input(table, k, part.in_inputs + i)));
@@ -70,8 +70,8 @@ struct Folding {
 
   // `at_once` vectors, `step` elements apart, of which the first begins at element i.
   template <int at_once>
-  PLUMBLINE_ON_BOTH_SIDES static void vectors(const FoldTable& table, const FoldPart& part, std::int64_t i,
-                                              std::int64_t step) {
+  PLUMBLINE_HOST_DEVICE static void vectors(const FoldTable& table, const FoldPart& part, std::int64_t i,
+                                            std::int64_t step) {
     using Read = Vector<T>;
     Acc value[at_once][kWidth];
     const T* from = input(table, 0, part.in_inputs + i);
@@ -95,7 +95,7 @@ struct Folding {
   }
 
   // Elements before the first from which all addresses are at a boundary; all of them where there is none.
-  PLUMBLINE_ON_BOTH_SIDES static std::int64_t head(const FoldTable& table, const FoldPart& part) {
+  PLUMBLINE_HOST_DEVICE static std::int64_t head(const FoldTable& table, const FoldPart& part) {
     const auto shift = [](std::int64_t base, std::int64_t elements) {
       return static_cast<int>((base + elements * static_cast<std::int64_t>(sizeof(T))) % kVectorBytes);
     };
@@ -110,7 +110,7 @@ struct Folding {
   }
 
   /// This thread's share of a chunk.
-  PLUMBLINE_ON_BOTH_SIDES static void chunk(const FoldTable& table, std::int64_t chunk, int thread, int threads) {
+  PLUMBLINE_HOST_DEVICE static void chunk(const FoldTable& table, std::int64_t chunk, int thread, int threads) {
     constexpr std::int64_t length = kFoldChunkBytes / static_cast<std::int64_t>(sizeof(T));
     const std::int64_t of_segment = (table.count + length - 1) / length;
     const auto segment = static_cast<std::int32_t>(chunk / of_segment);

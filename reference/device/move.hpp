@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "reference/device/both_sides.hpp"
+#include "reference/device/host_device.hpp"
 
 namespace plumbline::device {
 
@@ -48,7 +48,7 @@ class Moves {
 };
 
 /// The move that a chunk is of: the last one that begins at it or before it.
-PLUMBLINE_ON_BOTH_SIDES inline std::int32_t find_move(const MoveTable& table, std::int32_t chunk) {
+PLUMBLINE_HOST_DEVICE inline std::int32_t find_move(const MoveTable& table, std::int32_t chunk) {
   std::int32_t low = 0, high = table.moves;
   while (high - low > 1) {
     const std::int32_t middle = low + (high - low) / 2;

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "reference/device/both_sides.hpp"
+#include "reference/device/host_device.hpp"
 #include "reference/device/move.hpp"
 
 namespace plumbline::device {
@@ -16,13 +16,13 @@ struct MovePart {
   std::byte* const* address;
   std::int64_t at, bytes;
   std::int32_t copies;
-  PLUMBLINE_ON_BOTH_SIDES std::int32_t addresses() const { return copies == 0 ? 4 : copies + 1; }
+  PLUMBLINE_HOST_DEVICE std::int32_t addresses() const { return copies == 0 ? 4 : copies + 1; }
 };
 
 /// This thread's share of the part's bytes [first, first + count), in units of type Unit, at whose boundaries all addresses are.
 template <class Unit, int at_once>
-PLUMBLINE_ON_BOTH_SIDES inline void move_units(const MovePart& part, std::int64_t first, std::int64_t count, int thread,
-                                               int threads) {
+PLUMBLINE_HOST_DEVICE inline void move_units(const MovePart& part, std::int64_t first, std::int64_t count, int thread,
+                                             int threads) {
   const auto place = [&](std::int32_t i) { return reinterpret_cast<Unit*>(part.address[i] + part.at + first); };
   const std::int64_t units = count / static_cast<std::int64_t>(sizeof(Unit));
   const std::int64_t step = threads;
@@ -55,7 +55,7 @@ PLUMBLINE_ON_BOTH_SIDES inline void move_units(const MovePart& part, std::int64_
 }
 
 /// The widest unit that fits: the greatest power of two, 16 at most, that divides all distances between the addresses.
-PLUMBLINE_ON_BOTH_SIDES inline std::int64_t unit_of(const MovePart& part) {
+PLUMBLINE_HOST_DEVICE inline std::int64_t unit_of(const MovePart& part) {
   const auto first = reinterpret_cast<std::uintptr_t>(part.address[0]);
   std::uintptr_t distances = kVectorBytes;
   for (std::int32_t i = 1; i < part.addresses(); ++i)
@@ -64,7 +64,7 @@ PLUMBLINE_ON_BOTH_SIDES inline std::int64_t unit_of(const MovePart& part) {
 }
 
 template <class Unit>
-PLUMBLINE_ON_BOTH_SIDES inline void move_part(const MovePart& part, int thread, int threads) {
+PLUMBLINE_HOST_DEVICE inline void move_part(const MovePart& part, int thread, int threads) {
   constexpr auto width = static_cast<std::int64_t>(sizeof(Unit));
   const auto address =
       static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(part.address[0] + part.at) % sizeof(Unit));
@@ -79,7 +79,7 @@ PLUMBLINE_ON_BOTH_SIDES inline void move_part(const MovePart& part, int thread, 
 }
 
 /// This thread's share of a chunk.
-PLUMBLINE_ON_BOTH_SIDES inline void move_chunk(const MoveTable& table, std::int32_t chunk, int thread, int threads) {
+PLUMBLINE_HOST_DEVICE inline void move_chunk(const MoveTable& table, std::int32_t chunk, int thread, int threads) {
   const Move& move = table.move[find_move(table, chunk)];
   const std::int64_t at = (chunk - move.first_chunk) * kMoveChunkBytes;
   const MovePart part{.address = table.address + move.first_address,

@@ -94,7 +94,7 @@ void set_bytes(const Place& place, comm::Buffer tensor, std::span<const std::byt
   place.synchronize();
 }
 
-std::byte* Room::take(const Place& place, std::size_t bytes) {
+std::byte* ScratchBuffer::take(const Place& place, std::size_t bytes) {
   if (place.is_host()) {
     if (on_host_.size() < bytes) on_host_.resize(bytes);
     return on_host_.data();
@@ -107,16 +107,16 @@ std::byte* Room::take(const Place& place, std::size_t bytes) {
   return on_device_.data();
 }
 
-Room& Room::operator=(Room&& other) noexcept {
+ScratchBuffer& ScratchBuffer::operator=(ScratchBuffer&& other) noexcept {
   std::swap(on_host_, other.on_host_);
   std::swap(place_, other.place_);
   std::swap(on_device_, other.on_device_);
   return *this;
 }
 
-Room::~Room() { give_back(); }
+ScratchBuffer::~ScratchBuffer() { give_back(); }
 
-void Room::give_back() noexcept {
+void ScratchBuffer::give_back() noexcept {
   if (on_device_.data() == nullptr) return;
   try {
     place_.synchronize();

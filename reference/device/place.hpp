@@ -73,12 +73,12 @@ void require_served(std::string_view what, const comm::Communicator& group, cons
 void set_bytes(const Place& place, comm::Buffer tensor, std::span<const std::byte> bytes);
 
 /// Memory of a place that is kept from use to use. A device's is waited for before it is given back.
-class Room {
+class ScratchBuffer {
  public:
-  Room() = default;
-  Room(Room&& other) noexcept = default;
-  Room& operator=(Room&& other) noexcept;
-  ~Room();
+  ScratchBuffer() = default;
+  ScratchBuffer(ScratchBuffer&& other) noexcept = default;
+  ScratchBuffer& operator=(ScratchBuffer&& other) noexcept;
+  ~ScratchBuffer();
 
   /// At least so many bytes; what was there is lost where it has to grow, for which the host waits for the stream.
   [[nodiscard]] std::byte* take(const Place& place, std::size_t bytes);

@@ -70,7 +70,7 @@ TEST(Place, CopiesManyTensorsEachToItsOwn) {
   const OwnStream stream(runtime, 0);
   constexpr std::int64_t most = 8, pairs = 1200;
   for (const Place& place : {Place(), Place({runtime, stream.get()}, 0)}) {
-    Room from_room, to_room;
+    ScratchBuffer from_room, to_room;
     const Buffer from{from_room.take(place, most * pairs), most * pairs, DType::u8, place.device()};
     const Buffer to{to_room.take(place, most * pairs), most * pairs, DType::u8, place.device()};
     std::vector<std::byte> given(most * pairs), expected(most * pairs);
@@ -111,21 +111,21 @@ TEST(Place, LaunchesNothingOnTheHostsMemory) {
   EXPECT_THROW(place.launch(works), InvalidArgument);
 }
 
-TEST(Room, IsKeptWhileItIsLargeEnough) {
+TEST(ScratchBuffer, IsKeptWhileItIsLargeEnough) {
   const auto runtime = make_emulated({.devices = 1, .memory_bytes = 1000});
   const Place device({runtime}, 0), host;
   {
-    Room room;
+    ScratchBuffer room;
     std::byte* const first = room.take(device, 600);
     EXPECT_EQ(runtime->holder_of(first), 0);
     EXPECT_EQ(room.take(device, 500), first);
     EXPECT_EQ(runtime->holder_of(room.take(device, 700)), 0) << "the smaller one is given back first";
-    Room moved = std::move(room);
+    ScratchBuffer moved = std::move(room);
     EXPECT_NO_THROW(Memory(runtime, 0, 300));
     EXPECT_THROW(Memory(runtime, 0, 301), OutOfMemory);
   }
   EXPECT_NO_THROW(Memory(runtime, 0, 1000));
-  Room on_host;
+  ScratchBuffer on_host;
   std::byte* const first = on_host.take(host, 600);
   EXPECT_EQ(runtime->holder_of(first), std::nullopt);
   EXPECT_EQ(on_host.take(host, 10), first);

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "reference/device/both_sides.hpp"
 #include "reference/device/elementwise.hpp"
+#include "reference/device/host_device.hpp"
 #include "reference/device/tensor_table.hpp"
 
 namespace plumbline::device {
@@ -34,7 +34,7 @@ struct ScaledCopyStep {
   Number number;
   bool divides;
   template <class From, class To>
-  PLUMBLINE_ON_BOTH_SIDES void operator()(From from, To& to) const {
+  PLUMBLINE_HOST_DEVICE void operator()(From from, To& to) const {
     const auto value = widened(from);
     to = narrowed<To>(divides ? value / number : value * number);
   }
@@ -42,7 +42,7 @@ struct ScaledCopyStep {
 
 struct CopyStep {
   template <class T>
-  PLUMBLINE_ON_BOTH_SIDES void operator()(T from, T& to) const {
+  PLUMBLINE_HOST_DEVICE void operator()(T from, T& to) const {
     to = from;
   }
 };
@@ -56,7 +56,7 @@ struct ScaledCopyWork {
   double number = 1;
   bool divides = false;
 
-  PLUMBLINE_ON_BOTH_SIDES void operator()(std::int32_t chunk, int thread, int threads) const {
+  PLUMBLINE_HOST_DEVICE void operator()(std::int32_t chunk, int thread, int threads) const {
     const ChunkPart part = part_of(table, chunk);
     const TensorEntry<2>& entry = table.entry[part.entry];
     const auto all = [&](auto step, auto from, auto to) {

@@ -12,7 +12,7 @@
 
 #include "reference/comm/call.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/device/both_sides.hpp"
+#include "reference/device/host_device.hpp"
 
 namespace plumbline::device {
 
@@ -43,7 +43,7 @@ struct ChunkPart {
 
 /// What a chunk is of: the last entry that begins at it or before it.
 template <int addresses>
-PLUMBLINE_ON_BOTH_SIDES inline ChunkPart part_of(const TensorTable<addresses>& table, std::int32_t chunk) {
+PLUMBLINE_HOST_DEVICE inline ChunkPart part_of(const TensorTable<addresses>& table, std::int32_t chunk) {
   std::int32_t low = 0, high = table.entries;
   while (high - low > 1) {
     const std::int32_t middle = low + (high - low) / 2;

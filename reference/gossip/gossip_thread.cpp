@@ -95,7 +95,7 @@ struct GossipThread::Shared {
   std::optional<OwnLane> lane;
   PushSum push_sum;
   device::Place place;  // where what was handed over lies
-  std::vector<device::Room> memory;
+  std::vector<device::ScratchBuffer> memory;
   std::vector<Buffer> copied;  // in it
   std::vector<Buffer> sent;
   Incoming incoming;

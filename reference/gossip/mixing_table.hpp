@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "reference/device/both_sides.hpp"
 #include "reference/device/elementwise.hpp"
+#include "reference/device/host_device.hpp"
 #include "reference/device/tensor_table.hpp"
 
 namespace plumbline::gossip {
@@ -31,11 +31,11 @@ struct MixStep {
   bool scales;
 
   template <class T>
-  PLUMBLINE_ON_BOTH_SIDES void operator()(T& x) const {
+  PLUMBLINE_HOST_DEVICE void operator()(T& x) const {
     if (scales) x = device::narrowed<T>(device::widened(x) * static_cast<device::Wide<T>>(kept));
   }
   template <class T, class... Came>
-  PLUMBLINE_ON_BOTH_SIDES void operator()(T& x, T first, Came... more) const {
+  PLUMBLINE_HOST_DEVICE void operator()(T& x, T first, Came... more) const {
     T sum = first;
     ((sum = device::narrowed<T>(device::widened(sum) + device::widened(more))), ...);
     x = device::narrowed<T>(device::widened(x) + device::widened(sum));
@@ -48,7 +48,7 @@ struct MixWork {
   device::TensorTable<1 + kMostArrivals> table;  // x, what came
   MixStep step;
 
-  PLUMBLINE_ON_BOTH_SIDES void operator()(std::int32_t chunk, int thread, int threads) const {
+  PLUMBLINE_HOST_DEVICE void operator()(std::int32_t chunk, int thread, int threads) const {
     const device::ChunkPart part = device::part_of(table, chunk);
     const auto& entry = table.entry[part.entry];
     MixStep mix = step;

@@ -108,7 +108,7 @@ class MessageMemory {
   [[nodiscard]] comm::Buffer take(const device::Place& place, std::int64_t count, comm::DType dtype);
 
  private:
-  std::vector<device::Room> rooms_;
+  std::vector<device::ScratchBuffer> rooms_;
   std::size_t next_ = 0;
 };
 

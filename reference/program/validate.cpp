@@ -214,11 +214,11 @@ class MemoryWalk {
   std::vector<NotCopied> not_copied_;                // in the order of their readers
 };
 
-// Which ops need each other, each directly or by others: ops of one number do. A number is that of the circle's op that a
+// Which ops need each other, each directly or by others: ops of one number do. A number is that of the cycle's op that a
 // walk along needs meets first (Tarjan, "Depth-first search and linear graph algorithms", 1972), without recursion.
-class Circles {
+class Cycles {
  public:
-  explicit Circles(const std::vector<std::vector<int>>& needs)
+  explicit Cycles(const std::vector<std::vector<int>>& needs)
       : needs_(needs), met_(needs.size(), kNotMet), lowest_(needs.size()), circle_(needs.size(), kNotMet) {
     for (int op = 0; op < static_cast<int>(needs.size()); ++op)
       if (met_[index(op)] == kNotMet) walk_from(op);
@@ -257,7 +257,7 @@ class Circles {
       before = std::min(before, lowest);
     }
     if (lowest != met_[index(op)]) return;
-    int closed = kNotMet;  // the whole circle of which this op was met first
+    int closed = kNotMet;  // the whole cycle of which this op was met first
     do {
       closed = open_.back();
       open_.pop_back();
@@ -266,9 +266,9 @@ class Circles {
   }
 
   const std::vector<std::vector<int>>& needs_;  // by op
-  std::vector<int> met_, lowest_, circle_;  // by op: when it was met, the earliest that it leads back to, its circle
+  std::vector<int> met_, lowest_, circle_;      // by op: when it was met, the earliest that it leads back to, its cycle
   std::vector<std::pair<int, std::size_t>> walk_;  // an op, and how many of its needs were looked at
-  std::vector<int> open_;                          // met, and in no circle yet
+  std::vector<int> open_;                          // met, and in no cycle yet
   int count_ = 0;
 };
 
@@ -336,7 +336,7 @@ class Order {
     return needs;
   }
 
-  // A shortest way from `from` to what it needs, and on, until `to`, which is of the same circle; the last comes first.
+  // A shortest way from `from` to what it needs, and on, until `to`, which is of the same cycle; the last comes first.
   [[nodiscard]] std::vector<int> way_to(int from, int to) const {
     std::map<int, int> reached_from{{from, -1}};
     std::vector<int> reached{from};
@@ -359,7 +359,7 @@ class Order {
   MemoryWalk memory_;
   const std::map<std::string, int>& writers_;
   std::vector<std::vector<int>> needs_;
-  Circles circles_;
+  Cycles circles_;
   std::size_t ways_told_ = 0;
   std::size_t next_not_copied_ = 0;
 };

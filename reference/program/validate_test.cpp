@@ -92,7 +92,7 @@ TEST(Validate, FindsCycles) {
   EXPECT_THAT(message_of(program), HasSubstr("op 0 (relu) reads 'b' before op 2 (relu)"));
 }
 
-// A circle of so many ops, and a walk along it that is found by asking for one op more than once must end soon.
+// A cycle of so many ops, and a walk along it that is found by asking for one op more than once must end soon.
 TEST(Validate, TellsLongCyclesInShort) {
   constexpr int kOps = 30000;
   Program program;

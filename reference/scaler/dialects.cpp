@@ -72,7 +72,7 @@ std::vector<Dialect> dialects_as_published() {
           {"deepspeed-consecutive", DeepSpeedScale{.rule = consecutive}}};
 }
 
-std::string_view name_of(Deed deed) {
+std::string_view name_of(Transition deed) {
   constexpr std::array<std::string_view, 9> names{
       "counts",          "grows",     "stays at its bound", "gets its chances back",
       "spends a chance", "backs off", "holds its minimum",  "gives up",
@@ -80,18 +80,18 @@ std::string_view name_of(Deed deed) {
   return names[static_cast<std::size_t>(deed)];
 }
 
-Deed take(LossScale& scale, bool found_inf) {
-  if (std::holds_alternative<ConstantScale>(scale)) return Deed::is_constant;
+Transition take(LossScale& scale, bool found_inf) {
+  if (std::holds_alternative<ConstantScale>(scale)) return Transition::is_constant;
   const LossScale before = scale;
   try {
     update(scale, found_inf);
   } catch (const ScaleAtMinimum&) {
-    return Deed::gives_up;
+    return Transition::gives_up;
   }
-  if (value_of(scale) != value_of(before)) return found_inf ? Deed::backs_off : Deed::grows;
-  if (found_inf) return has_spent(before, scale) ? Deed::spends : Deed::holds;
-  if (ends_interval(scale)) return Deed::stays;
-  return chances_of(scale) > chances_of(before) ? Deed::refills : Deed::counts;
+  if (value_of(scale) != value_of(before)) return found_inf ? Transition::backs_off : Transition::grows;
+  if (found_inf) return has_spent(before, scale) ? Transition::spends : Transition::holds;
+  if (ends_interval(scale)) return Transition::stays;
+  return chances_of(scale) > chances_of(before) ? Transition::refills : Transition::counts;
 }
 
 DialectRun run_through(Dialect dialect, const std::vector<bool>& found_inf) {
@@ -99,19 +99,19 @@ DialectRun run_through(Dialect dialect, const std::vector<bool>& found_inf) {
   for (const bool found : found_inf) {
     run.deeds.push_back(take(dialect.scale, found));
     run.scales.push_back(value_of(dialect.scale));
-    if (run.deeds.back() == Deed::gives_up) break;
+    if (run.deeds.back() == Transition::gives_up) break;
   }
   return run;
 }
 
-std::vector<Parting> partings(const std::vector<DialectRun>& runs, const std::vector<bool>& found_inf) {
-  std::vector<Parting> all;
+std::vector<Divergence> partings(const std::vector<DialectRun>& runs, const std::vector<bool>& found_inf) {
+  std::vector<Divergence> all;
   std::int64_t clean = 0;
   for (std::size_t step = 0; step < found_inf.size(); ++step) {
     clean = found_inf[step] ? 0 : clean + 1;
-    std::vector<Deed> deeds;
+    std::vector<Transition> deeds;
     for (const DialectRun& run : runs)
-      if (step < run.deeds.size() && run.deeds[step] != Deed::is_constant) deeds.push_back(run.deeds[step]);
+      if (step < run.deeds.size() && run.deeds[step] != Transition::is_constant) deeds.push_back(run.deeds[step]);
     if (std::ranges::adjacent_find(deeds, std::ranges::not_equal_to()) != deeds.end())
       all.push_back({.step = static_cast<std::int64_t>(step) + 1, .found_inf = found_inf[step], .clean_steps = clean});
   }

@@ -35,7 +35,7 @@ struct DialectSettings {
 [[nodiscard]] std::vector<Dialect> dialects_as_published();
 
 /// What a step did.
-enum class Deed {
+enum class Transition {
   counts,      // a clean step, and nothing else
   grows,       // multiplies by the growth factor
   stays,       // an interval is over, and a bound stops the growth
@@ -48,26 +48,26 @@ enum class Deed {
 };
 /// "counts", "grows", "stays at its bound", "gets its chances back", "spends a chance", "backs off", "holds its minimum",
 /// "gives up", "is constant".
-[[nodiscard]] std::string_view name_of(Deed deed);
+[[nodiscard]] std::string_view name_of(Transition deed);
 
 /// One step of a scale, which is changed by it. What gives up stays as it was.
-Deed take(LossScale& scale, bool found_inf);
+Transition take(LossScale& scale, bool found_inf);
 
 /// A dialect's run: after each step the scale and what the step did. Shorter than the steps where it gave up.
 struct DialectRun {
   std::string name;
   double first_scale = 0;
   std::vector<double> scales;
-  std::vector<Deed> deeds;
+  std::vector<Transition> deeds;
 };
 [[nodiscard]] DialectRun run_through(Dialect dialect, const std::vector<bool>& found_inf);
 
 /// A step in which dialects that are not constant and have not given up before do not do the same.
-struct Parting {
+struct Divergence {
   std::int64_t step = 0;  // from 1 on
   bool found_inf = false;
   std::int64_t clean_steps = 0;  // in a row, this one included
 };
-[[nodiscard]] std::vector<Parting> partings(const std::vector<DialectRun>& runs, const std::vector<bool>& found_inf);
+[[nodiscard]] std::vector<Divergence> partings(const std::vector<DialectRun>& runs, const std::vector<bool>& found_inf);
 
 }  // namespace plumbline::scaler

@@ -47,7 +47,7 @@ TEST(Dialects, GrowOnCleanStep1000Or1001) {
 
 TEST(Dialects, SpendAndRefillTheirChancesEachInItsWay) {
   const auto runs = runs_of({.scale = 16, .growth_interval = 3, .hysteresis = 2}, steps_of("!.!!...!"));
-  using enum Deed;
+  using enum Transition;
   EXPECT_THAT(run_of(runs, "torch").deeds,
               ElementsAre(backs_off, counts, backs_off, backs_off, counts, counts, grows, backs_off));
   EXPECT_THAT(run_of(runs, "megatron").deeds,
@@ -60,7 +60,7 @@ TEST(Dialects, SpendAndRefillTheirChancesEachInItsWay) {
 
 TEST(Dialects, MeetTheirBounds) {
   const auto falling = runs_of({.scale = 2, .hysteresis = 1}, steps_of("!!!"));
-  using enum Deed;
+  using enum Transition;
   EXPECT_THAT(run_of(falling, "torch").scales, ElementsAre(1, 0.5, 0.25));
   EXPECT_THAT(run_of(falling, "colossalai").deeds, ElementsAre(backs_off, holds, holds));
   EXPECT_THAT(run_of(falling, "deepspeed").deeds, ElementsAre(backs_off, gives_up)) << "nothing follows";

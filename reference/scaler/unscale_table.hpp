@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "reference/device/both_sides.hpp"
 #include "reference/device/elementwise.hpp"
+#include "reference/device/host_device.hpp"
 #include "reference/device/tensor_table.hpp"
 #include "reference/scaler/unscale.hpp"
 
@@ -22,7 +22,7 @@ struct UnscaleStep {
   bool found = false;
 
   template <class From, class To>
-  PLUMBLINE_ON_BOTH_SIDES void operator()(From from, To& to) {
+  PLUMBLINE_HOST_DEVICE void operator()(From from, To& to) {
     const auto value = device::widened(from);
     // The exponent of an infinity and of NaN has all bits set: then the difference with itself is no number.
     found |= !(value - value == 0);
@@ -37,7 +37,7 @@ struct UnscaleWork {
   float* found_inf = nullptr;
 
   [[nodiscard]] std::array<const void*, 1> beside() const { return {found_inf}; }
-  PLUMBLINE_ON_BOTH_SIDES void operator()(std::int32_t chunk, int thread, int threads) const {
+  PLUMBLINE_HOST_DEVICE void operator()(std::int32_t chunk, int thread, int threads) const {
     const device::ChunkPart part = device::part_of(table, chunk);
     const device::TensorEntry<2>& entry = table.entry[part.entry];
     UnscaleStep step{inverse};

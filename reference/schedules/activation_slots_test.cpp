@@ -33,7 +33,8 @@ TEST(ActivationSlots, OfTwoAtOnceTheForwardComesFirst) {
 }
 
 TEST(ActivationSlots, AreKeptWhileAForwardRunsWhereNothingGoesBack) {
-  const Schedule schedule = generate(Family::forward_only, {.ranks = 2, .micro_batches = 3, .stages_per_rank = 2});
+  const Schedule schedule =
+      generate(ScheduleKind::forward_only, {.ranks = 2, .micro_batches = 3, .stages_per_rank = 2});
   EXPECT_THAT(activation_slots(schedule, true).counts, ElementsAre(1, 1));
   EXPECT_THAT(activation_slots(schedule).counts, ElementsAre(6, 6));
 }
@@ -89,8 +90,8 @@ TEST(ActivationSlots, AreThePeakOfAnyOrder) {
 }
 
 TEST(ActivationSlots, OfTheSchedulesThereAre) {
-  for (const Family family : families()) {
-    if (family == Family::forward_only || family == Family::dualpipev) continue;  // joined: counted above
+  for (const ScheduleKind family : families()) {
+    if (family == ScheduleKind::forward_only || family == ScheduleKind::dualpipev) continue;  // joined: counted above
     for (const int chunks : {1, 2}) {
       Schedule schedule;
       try {
@@ -102,7 +103,7 @@ TEST(ActivationSlots, OfTheSchedulesThereAre) {
       expect_slots(schedule);
     }
   }
-  const Schedule dual = generate(Family::dualpipev, {.ranks = 4, .micro_batches = 8, .stages_per_rank = 2});
+  const Schedule dual = generate(ScheduleKind::dualpipev, {.ranks = 4, .micro_batches = 8, .stages_per_rank = 2});
   EXPECT_EQ(activation_slots(dual).counts, check(dual).peak_activations);
 }
 

@@ -95,8 +95,8 @@ class Search {
 
  private:
   void try_families() {
-    for (const Family family : families()) {
-      if (family == Family::forward_only || family == Family::automatic) continue;
+    for (const ScheduleKind family : families()) {
+      if (family == ScheduleKind::forward_only || family == ScheduleKind::automatic) continue;
       Schedule schedule;
       try {
         schedule = without_idle(generate(family, shape_));

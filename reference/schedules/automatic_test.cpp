@@ -38,8 +38,8 @@ Drawn draw(std::uint64_t seed) {
   costs.links = {.latency = between(0, 2) / 4.0, .bandwidth = 4};
   costs.message_bytes = {double(between(0, 2))};
   if (between(0, 3) == 0) {
-    costs.straggling.assign(static_cast<std::size_t>(drawn.shape.ranks), 1);
-    costs.straggling.back() = 1.5;
+    costs.rank_slowdown.assign(static_cast<std::size_t>(drawn.shape.ranks), 1);
+    costs.rank_slowdown.back() = 1.5;
   }
   if (between(0, 3) > 0) drawn.options.activation_limits = {between(v, 2 * v * drawn.shape.ranks)};
   if (between(0, 3) == 0) {
@@ -70,8 +70,8 @@ TEST(Automatic, IsValidWithinTheLimitsAndNoLongerThanTheFamilies) {
       EXPECT_LE(report.peak_activations[rank], limit_of(drawn, rank)) << rank;
     EXPECT_EQ(found.makespan, simulate(found.schedule, drawn.options.costs).makespan);
     EXPECT_GE(found.makespan, found.lower_bound - 1e-9);
-    for (const Family family : families()) {
-      if (family == Family::forward_only || family == Family::automatic) continue;
+    for (const ScheduleKind family : families()) {
+      if (family == ScheduleKind::forward_only || family == ScheduleKind::automatic) continue;
       Schedule fixed;
       try {
         fixed = generate(family, drawn.shape);
@@ -145,8 +145,8 @@ TEST(Automatic, MoreMemoryIsNoLonger) {
 TEST(Automatic, IsShorterThanTheFamiliesWhereMessagesTakeTime) {
   const Shape shape{.ranks = 4, .micro_batches = 16};
   const AutomaticOptions options{.costs = {.links = {.latency = 2}}, .activation_limits = {16}};
-  const double fixed = std::min(simulate(generate(Family::zb_h2, shape), options.costs).makespan,
-                                simulate(generate(Family::zb_h1, shape), options.costs).makespan);
+  const double fixed = std::min(simulate(generate(ScheduleKind::zb_h2, shape), options.costs).makespan,
+                                simulate(generate(ScheduleKind::zb_h1, shape), options.costs).makespan);
   const AutomaticSchedule found = automatic(shape, options);
   EXPECT_LT(found.makespan, fixed);
   EXPECT_EQ(found.makespan, found.lower_bound);

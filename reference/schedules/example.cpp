@@ -8,9 +8,9 @@ using namespace plumbline;
 
 int main() {
   const schedules::Shape shape{.ranks = 4, .micro_batches = 8};
-  const schedules::Schedule plain = schedules::generate(schedules::Family::one_f_one_b, shape);
+  const schedules::Schedule plain = schedules::generate(schedules::ScheduleKind::one_f_one_b, shape);
   std::printf("%s\n", schedules::to_csv(plain.ranks[0]).c_str());
-  for (const auto family : {schedules::Family::one_f_one_b, schedules::Family::zb_h1}) {
+  for (const auto family : {schedules::ScheduleKind::one_f_one_b, schedules::ScheduleKind::zb_h1}) {
     const schedules::Timeline timeline = schedules::simulate(schedules::generate(family, shape));
     std::printf("%s: %g of %g idle\n", std::string(schedules::name_of(family)).c_str(), timeline.barrier_bubble(),
                 timeline.makespan);

@@ -408,7 +408,7 @@ EmulatedDevice::EmulatedDevice(const Schedule& schedule, int rank, SimulationOpt
   (void)simulate(empty, options_);  // refuses the options
   if (!(seconds >= 0))
     throw InvalidArgument(fmt::format("emulated device: seconds must be 0 or more, got {}", seconds));
-  if (!options_.straggling.empty()) seconds_ *= options_.straggling.at(static_cast<std::size_t>(rank));
+  if (!options_.rank_slowdown.empty()) seconds_ *= options_.rank_slowdown.at(static_cast<std::size_t>(rank));
   memory_->stages = schedule.stages;
 }
 

@@ -162,11 +162,11 @@ void expect_trained(const Schedule& lowered, const ExecutorOptions& options = {}
 
 TEST(Executor, TrainsAsOneDeviceDoesWithEverySchedule) {
   int run = 0;
-  for (const Family family : families())
+  for (const ScheduleKind family : families())
     for (const int p : {1, 2, 3, 4, 8})
       for (const int m : {1, p - 1, p, p + 1, 2 * p, 2 * p + 1})
         for (const int v : {1, 2}) {
-          if (family == Family::forward_only || m < 1) continue;
+          if (family == ScheduleKind::forward_only || m < 1) continue;
           SCOPED_TRACE(testing::Message() << name_of(family) << " p " << p << " m " << m << " v " << v);
           Schedule schedule;
           try {
@@ -186,9 +186,9 @@ TEST(Executor, TrainsInAnyOtherOrderThatIsValid) {
     expect_trained(RandomRun(1 + seed % 4, 1 + seed % 6, 1 + seed % 5, true, seed).write(),
                    {.most_outstanding_sends = seed % 3});
   }
-  expect_trained(lower_as_torch(generate(Family::interleaved, {2, 4, 2})));
-  expect_trained(lower(generate(Family::one_f_one_b, {3, 4, 1}), Metadata::each));
-  for (const int most : {1, 3}) expect_trained(add_send_waits(lower(generate(Family::v_half, {3, 6, 2})), most));
+  expect_trained(lower_as_torch(generate(ScheduleKind::interleaved, {2, 4, 2})));
+  expect_trained(lower(generate(ScheduleKind::one_f_one_b, {3, 4, 1}), Metadata::each));
+  for (const int most : {1, 3}) expect_trained(add_send_waits(lower(generate(ScheduleKind::v_half, {3, 6, 2})), most));
 }
 
 TEST(Executor, CallsForWholeStagesAndMeasuresInOrder) {
@@ -291,7 +291,7 @@ bool trains(const Schedule& schedule, const PipelineSteps& steps) {
 }
 
 TEST(PipelineSteps, ChangeTheResultWhenTheyAreWrong) {
-  const Schedule schedule = lower(generate(Family::gpipe, {2, 2, 1}));
+  const Schedule schedule = lower(generate(ScheduleKind::gpipe, {2, 2, 1}));
   EXPECT_TRUE(trains(schedule, {}));
   PipelineSteps other_micro_batch;
   other_micro_batch.compute = [](const StageCallbacks& callbacks, Action action) {
@@ -304,7 +304,7 @@ TEST(PipelineSteps, ChangeTheResultWhenTheyAreWrong) {
     for (const comm::Call& call : calls) communicator.run(call, 200ms);
     return std::vector<comm::Work>{};
   };
-  const Schedule exchanging = lower(generate(Family::one_f_one_b, {2, 3, 1}));
+  const Schedule exchanging = lower(generate(ScheduleKind::one_f_one_b, {2, 3, 1}));
   EXPECT_TRUE(trains(exchanging, {}));
   EXPECT_THROW((void)trains(exchanging, one_by_one), comm::TimeoutError);
   PipelineSteps by_direction;  // the micro-batch does not count
@@ -343,7 +343,7 @@ TEST(Pieces, HaveAsManyWholeElementsAsFit) {
 
 // A line of two ranks that pass numbers on, in lists of different lengths, the first of them none.
 TEST(Executor, PassesListsOfTensors) {
-  const Schedule schedule = lower(generate(Family::gpipe, {2, 4, 1}));
+  const Schedule schedule = lower(generate(ScheduleKind::gpipe, {2, 4, 1}));
   using Lists = std::map<std::string, std::vector<std::vector<std::int32_t>>>;
   std::array<Lists, 2> memory;
   std::array<int, 2> released{};
@@ -373,7 +373,7 @@ TEST(Executor, PassesListsOfTensors) {
 }
 
 TEST(Executor, RefusesGroupsAndPiecesThatDoNotFit) {
-  const Schedule schedule = lower(generate(Family::gpipe, {2, 1, 1}));
+  const Schedule schedule = lower(generate(ScheduleKind::gpipe, {2, 1, 1}));
   StageCallbacks callbacks;
   callbacks.forward = callbacks.backward = [](int, int) {};
   callbacks.tensors = [](const Action&) { return std::vector<comm::Buffer>{}; };
@@ -391,7 +391,7 @@ TEST(Executor, RefusesGroupsAndPiecesThatDoNotFit) {
 }
 
 TEST(Tags, AreDifferentForAllMessagesAndEqualOnBothSides) {
-  const Schedule schedule = lower(generate(Family::interleaved, {2, 4, 2}), Metadata::each);
+  const Schedule schedule = lower(generate(ScheduleKind::interleaved, {2, 4, 2}), Metadata::each);
   std::map<int, int> sends, receives;
   for (const auto& actions : schedule.ranks)
     for (const Action& action : actions)
@@ -401,7 +401,7 @@ TEST(Tags, AreDifferentForAllMessagesAndEqualOnBothSides) {
 }
 
 TEST(EmulatedDevice, TakesTheTimeThatTheSimulatorSays) {
-  const Schedule schedule = lower(generate(Family::one_f_one_b, {2, 3, 1}));
+  const Schedule schedule = lower(generate(ScheduleKind::one_f_one_b, {2, 3, 1}));
   SimulationOptions options;
   options.message_bytes = {100'000};
   const double unit = 0.02;

@@ -17,14 +17,14 @@ using detail::Row;
 
 constexpr std::int64_t kMostComputations = std::int64_t{1} << 26;
 
-void require_stages_per_rank(Family family, const Shape& shape, int needed) {
+void require_stages_per_rank(ScheduleKind family, const Shape& shape, int needed) {
   if (shape.stages_per_rank != needed)
     throw InvalidArgument(fmt::format("{}: a rank has exactly {} stage{}, got {}", name_of(family), needed,
                                       needed == 1 ? "" : "s", shape.stages_per_rank));
 }
 
 // The micro-batches of a round. There are max(1, m/p) rounds, which must be equally large.
-int round_of(Family family, const Shape& shape) {
+int round_of(ScheduleKind family, const Shape& shape) {
   const int rounds = std::max(1, shape.micro_batches / shape.ranks);
   if (shape.micro_batches % rounds != 0)
     throw InvalidArgument(
@@ -72,38 +72,38 @@ Schedule forward_only(const Shape& shape) {
 
 }  // namespace
 
-Schedule generate(Family family, const Shape& shape) {
+Schedule generate(ScheduleKind family, const Shape& shape) {
   detail::require_shape(shape);
   switch (family) {
-    case Family::gpipe:
+    case ScheduleKind::gpipe:
       require_stages_per_rank(family, shape, 1);
       return gpipe(shape);
-    case Family::one_f_one_b:
+    case ScheduleKind::one_f_one_b:
       require_stages_per_rank(family, shape, 1);
       return detail::one_f_one_b(shape);
-    case Family::interleaved:  // of one stage a rank nothing is interleaved, and no rounds are needed
+    case ScheduleKind::interleaved:  // of one stage a rank nothing is interleaved, and no rounds are needed
       return shape.stages_per_rank == 1 ? detail::one_f_one_b(shape)
                                         : detail::interleaved(shape, round_of(family, shape));
-    case Family::looped_breadth_first:
+    case ScheduleKind::looped_breadth_first:
       return looped_breadth_first(shape);
-    case Family::zb_h1:
+    case ScheduleKind::zb_h1:
       require_stages_per_rank(family, shape, 1);
       return detail::zb_h1(shape);
-    case Family::zb_h2:
+    case ScheduleKind::zb_h2:
       require_stages_per_rank(family, shape, 1);
       return detail::zb_h2(shape);
-    case Family::interleaved_zero_bubble:
+    case ScheduleKind::interleaved_zero_bubble:
       return detail::interleaved_zero_bubble(shape, round_of(family, shape));
-    case Family::zbv:
+    case ScheduleKind::zbv:
       require_stages_per_rank(family, shape, 2);
       return detail::zbv(shape);
-    case Family::v_half:
+    case ScheduleKind::v_half:
       require_stages_per_rank(family, shape, 2);
       return detail::v_half(shape);
-    case Family::v_min:
+    case ScheduleKind::v_min:
       require_stages_per_rank(family, shape, 2);
       return detail::v_min(shape);
-    case Family::dualpipev:
+    case ScheduleKind::dualpipev:
       require_stages_per_rank(family, shape, 2);
       if (shape.micro_batches < 2 * shape.ranks)
         throw InvalidArgument(
@@ -111,24 +111,24 @@ Schedule generate(Family family, const Shape& shape) {
                         "micro-batches and {} stages",
                         shape.micro_batches, 2 * shape.ranks));
       return detail::dualpipev(shape);
-    case Family::forward_only:
+    case ScheduleKind::forward_only:
       return forward_only(shape);
-    case Family::automatic:
+    case ScheduleKind::automatic:
       return automatic(shape).schedule;
   }
   throw InvalidArgument(fmt::format("schedule: there is no family {}", static_cast<int>(family)));
 }
 
-Schedule generate_as_torch(Family family, const Shape& shape) {
-  constexpr std::array kNotThere{Family::zb_h1, Family::zb_h2,        Family::v_half,
-                                 Family::v_min, Family::forward_only, Family::automatic};
+Schedule generate_as_torch(ScheduleKind family, const Shape& shape) {
+  constexpr std::array kNotThere{ScheduleKind::zb_h1, ScheduleKind::zb_h2,        ScheduleKind::v_half,
+                                 ScheduleKind::v_min, ScheduleKind::forward_only, ScheduleKind::automatic};
   if (std::ranges::count(kNotThere, family) > 0)
     throw Unsupported(fmt::format("{}: PyTorch has no such schedule", name_of(family)));
-  if (family == Family::one_f_one_b && shape.micro_batches < shape.ranks)
+  if (family == ScheduleKind::one_f_one_b && shape.micro_batches < shape.ranks)
     throw InvalidArgument(fmt::format("1f1b: PyTorch needs at least as many micro-batches as ranks, got {} and {}",
                                       shape.micro_batches, shape.ranks));
   // PyTorch's ranks run ahead twice as far, be it for one stage.
-  if (family == Family::interleaved) {
+  if (family == ScheduleKind::interleaved) {
     detail::require_shape(shape);
     return detail::interleaved(shape, round_of(family, shape));
   }

@@ -197,7 +197,7 @@ double hop_seconds(const SimulationOptions& times, int boundary) {
 
 double seconds_of(const SimulationOptions& times, ActionKind kind, int stage, int rank) {
   const double seconds = times.stages[times.stages.size() == 1 ? 0 : as_size(stage)].of(kind);
-  return times.straggling.empty() ? seconds : seconds * times.straggling[as_size(rank)];
+  return times.rank_slowdown.empty() ? seconds : seconds * times.rank_slowdown[as_size(rank)];
 }
 
 std::optional<Schedule> list_schedule(const Shape& shape, Placement placement, const SimulationOptions& times,

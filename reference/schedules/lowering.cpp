@@ -6,7 +6,7 @@
 // nobody receives yet are helped: the receive is posted in the gap in which the receiver is. What is left in the gaps
 // then are receives only. Take, of all computations not yet done, one that depends on none of the others: what it needs
 // has been computed, hence sent, hence received, so its rank goes on. So if nobody does, the computations wait for each
-// other in a circle.
+// other in a cycle.
 //
 // Messages meet at one moment on both sides, and a gap's messages are written in the order in which they met; so two
 // ranks have their messages of one direction in one order.
@@ -370,7 +370,7 @@ class Follower {
     std::vector<detail::Waiting> waiting;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
       if (ranks_[rank].next != ranks_[rank].end) waiting.push_back({.rank = rank, .action = *ranks_[rank].next});
-    detail::refuse_circle(waiting);
+    detail::refuse_cycle(waiting);
   }
 
   Schedule result_;

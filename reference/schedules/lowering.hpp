@@ -11,7 +11,7 @@
 //           order.
 //         - add_send_recv(), PyTorch's: the receive stands where its rank is when the sender sends. All actions of all
 //           ranks have one common order in which each send is followed by its receive, so this is free of deadlock too.
-//         Computations that wait for each other in a circle are refused by both.
+//         Computations that wait for each other in a cycle are refused by both.
 // Cost    Linear in the actions, about 7 ns each of the result while they are in the cache. PyTorch's passes have the same
 //         results, not the same growth.
 // Sources torch.distributed.pipelining.schedules (orders and actions); Megatron-LM's and ColossalAI's fused exchanges;

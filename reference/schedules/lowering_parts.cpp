@@ -89,7 +89,7 @@ std::vector<std::size_t> lowered_sizes(const Schedule& schedule) {
   return sizes;
 }
 
-void refuse_circle(std::span<const Waiting> waiting) {
+void refuse_cycle(std::span<const Waiting> waiting) {
   constexpr std::size_t kNamed = 8;
   std::string who;
   for (const auto& [rank, action] : waiting.first(std::min(waiting.size(), kNamed)))

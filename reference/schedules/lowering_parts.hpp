@@ -131,7 +131,7 @@ struct Waiting {
   Action action;
 };
 /// Throws InvalidArgument that says who waits for what.
-[[noreturn]] void refuse_circle(std::span<const Waiting> waiting);
+[[noreturn]] void refuse_cycle(std::span<const Waiting> waiting);
 
 /// A schedule like this one whose rows are empty.
 [[nodiscard]] Schedule with_empty_rows(const Schedule& schedule);

@@ -30,7 +30,7 @@ std::string lowering_refusal(const Schedule& schedule, Schedule (*lowering)(cons
 Schedule ours(const Schedule& schedule) { return lower(schedule); }
 
 TEST(TorchLowering, EqualsWhatWasRecorded) {
-  const Schedule schedule = generate(Family::interleaved, {.ranks = 2, .micro_batches = 2, .stages_per_rank = 2});
+  const Schedule schedule = generate(ScheduleKind::interleaved, {.ranks = 2, .micro_batches = 2, .stages_per_rank = 2});
   EXPECT_EQ(to_csv(lower_as_torch(parse_csv("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0"))),
             "0UNSHARD,3UNSHARD,0F0,0SEND_F0,3RECV_F0,3F0,3B0,3SEND_B0,3REDUCE_GRAD,3RESHARD,0RECV_B0,0B0,0REDUCE_GRAD,"
             "0RESHARD\n"
@@ -44,7 +44,7 @@ TEST(TorchLowering, EqualsWhatWasRecorded) {
 }
 
 TEST(TorchLowering, DefersReceivesUnlessTheyAreDueFromAHigherRank) {
-  const Schedule schedule = generate(Family::interleaved, {.ranks = 2, .micro_batches = 4, .stages_per_rank = 2});
+  const Schedule schedule = generate(ScheduleKind::interleaved, {.ranks = 2, .micro_batches = 4, .stages_per_rank = 2});
   const Schedule lowered = lower_as_torch(schedule);
   EXPECT_EQ(to_csv(std::span(defer_receives(lowered).ranks[0]).first(14)),
             "0UNSHARD,2UNSHARD,0F0,0SEND_F0,0F1,2RECV_F0,0SEND_F1,2F0,2RECV_F1,2SEND_F0,2F1,2SEND_F1,0F2,2RECV_B0");
@@ -75,7 +75,7 @@ TEST(TorchLowering, MergesHalvesThatAreNeighbours) {
 
 // An idle cell is of no stage, whatever number it has.
 TEST(Lowering, TakesNoStageOfAnIdleCell) {
-  const Schedule schedule = generate(Family::one_f_one_b, {.ranks = 2, .micro_batches = 3});
+  const Schedule schedule = generate(ScheduleKind::one_f_one_b, {.ranks = 2, .micro_batches = 3});
   Schedule with_idle = schedule;
   for (const int stage : {-1, 1'000'000})
     for (auto& row : with_idle.ranks)
@@ -84,7 +84,7 @@ TEST(Lowering, TakesNoStageOfAnIdleCell) {
 }
 
 TEST(Lowering, PostsTogetherWhatStandsBetweenTwoComputations) {
-  EXPECT_EQ(to_csv(lower(generate(Family::one_f_one_b, {.ranks = 2, .micro_batches = 3}))),
+  EXPECT_EQ(to_csv(lower(generate(ScheduleKind::one_f_one_b, {.ranks = 2, .micro_batches = 3}))),
             "0F0,0SEND_F0,0F1,(0SEND_F1;0RECV_B0)P2P,0B0,0F2,(0SEND_F2;0RECV_B1)P2P,0B1,0RECV_B2,0B2\n"
             "1RECV_F0,1F0,1B0,(1SEND_B0;1RECV_F1)P2P,1F1,1B1,(1SEND_B1;1RECV_F2)P2P,1F2,1B2,1SEND_B2\n");
 }
@@ -96,9 +96,9 @@ TEST(Lowering, ReceivesEarlierWhereTheOrderCrosses) {
 }
 
 TEST(Lowering, RefusesWhatCannotBeKept) {
-  const Schedule circle = parse_csv("0F0,0B0,0F1,0B1\n1F0,1F1,1B1,1B0");
+  const Schedule cycle = parse_csv("0F0,0B0,0F1,0B1\n1F0,1F1,1B1,1B0");
   for (const auto lowering : {ours, add_send_recv})
-    EXPECT_EQ(lowering_refusal(circle, lowering),
+    EXPECT_EQ(lowering_refusal(cycle, lowering),
               "lowering: the computations wait for each other: rank 0 for what 0B0 needs, rank 1 for what 1F1 needs");
   for (const auto lowering : {ours, add_send_recv}) {
     EXPECT_THAT(lowering_refusal(parse_csv("0F0,0SEND_F0\n1F0"), lowering), HasSubstr("rank 0, position 1: 0SEND_F0"));
@@ -118,7 +118,7 @@ TEST(Lowering, RefusesWhatCannotBeKept) {
   const Schedule twice = parse_csv("0F0,0F1,0F0,0B1,0B0\n1F1,1B1,1F0,1B0");
   for (const Metadata metadata : {Metadata::none, Metadata::once, Metadata::each})
     EXPECT_THROW((void)lower(twice, metadata), InvalidArgument) << static_cast<int>(metadata);
-  EXPECT_THROW((void)add_unshard_reshard(circle, 0), InvalidArgument);
+  EXPECT_THROW((void)add_unshard_reshard(cycle, 0), InvalidArgument);
   Schedule sparse{.stages = 1 << 20, .micro_batches = 1 << 20, .stage_to_rank = {}, .ranks = {{}}};
   sparse.stage_to_rank.assign(1 << 20, 0);
   for (const auto lowering : {ours, add_send_recv, defer_receives})
@@ -126,18 +126,18 @@ TEST(Lowering, RefusesWhatCannotBeKept) {
 }
 
 TEST(Lowering, SizesRowsAheadSoThatNoneIsCopiedWhileItGrows) {
-  for (const auto& [family, chunks] : {std::pair{Family::one_f_one_b, 1},
-                                       {Family::zb_h2, 1},
-                                       {Family::interleaved, 2},
-                                       {Family::zbv, 2},
-                                       {Family::dualpipev, 2}}) {
+  for (const auto& [family, chunks] : {std::pair{ScheduleKind::one_f_one_b, 1},
+                                       {ScheduleKind::zb_h2, 1},
+                                       {ScheduleKind::interleaved, 2},
+                                       {ScheduleKind::zbv, 2},
+                                       {ScheduleKind::dualpipev, 2}}) {
     const Schedule schedule = generate(family, {.ranks = 4, .micro_batches = 16, .stages_per_rank = chunks});
     for (const auto& row : lower(schedule).ranks) EXPECT_EQ(row.capacity(), row.size()) << name_of(family);
   }
 }
 
 TEST(Lowering, TellsShapesAheadOfTheFirstActivationOrOfEach) {
-  const Schedule schedule = generate(Family::one_f_one_b, {.ranks = 2, .micro_batches = 2});
+  const Schedule schedule = generate(ScheduleKind::one_f_one_b, {.ranks = 2, .micro_batches = 2});
   EXPECT_EQ(to_csv(lower(schedule, Metadata::once)),
             "0F0,0SEND_META0,0SEND_F0,0F1,(0SEND_F1;0RECV_B0)P2P,0B0,0RECV_B1,0B1\n"
             "1RECV_META0,1RECV_F0,1F0,1B0,(1SEND_B0;1RECV_F1)P2P,1F1,1B1,1SEND_B1\n");
@@ -248,7 +248,7 @@ void expect_sound(const Schedule& schedule, const Schedule& lowered) {
 
 TEST(Lowering, IsSoundForEveryFamily) {
   int seen = 0;
-  for (const Family family : families())
+  for (const ScheduleKind family : families())
     for (const int p : {1, 2, 3, 4, 8})
       for (const int m : std::set<int>{1, std::max(1, p - 1), p, p + 1, 2 * p, 2 * p + 1})
         for (const int v : {1, 2, 4}) {
@@ -321,7 +321,7 @@ TEST(Lowering, IsSoundForAnyOrderThatCanBeKept) {
 }
 
 TEST(Lowering, IsLinear) {
-  const Schedule schedule = generate(Family::one_f_one_b, {.ranks = 64, .micro_batches = 8192});
+  const Schedule schedule = generate(ScheduleKind::one_f_one_b, {.ranks = 64, .micro_batches = 8192});
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(lower(schedule).ranks[1].size(), 6u * 8192);
   EXPECT_EQ(add_send_recv(schedule).ranks[1].size(), 6u * 8192);
@@ -345,7 +345,7 @@ TEST(SendWaits, KeepAtMostSoManySendsUnderWay) {
 }
 
 TEST(SendWaits, AreProvedForAllFamilies) {
-  for (const Family family : families())
+  for (const ScheduleKind family : families())
     for (const int chunks : {1, 2})
       for (const int most : {1, 2, 5}) {
         Schedule schedule;
@@ -355,7 +355,7 @@ TEST(SendWaits, AreProvedForAllFamilies) {
           continue;
         }
         const CheckReport report =
-            check(add_send_waits(lower(schedule), most), {.forward_only = family == Family::forward_only});
+            check(add_send_waits(lower(schedule), most), {.forward_only = family == ScheduleKind::forward_only});
         EXPECT_TRUE(report.valid() && report.deadlock_free_rendezvous) << name_of(family) << " " << most;
       }
 }

@@ -110,7 +110,7 @@ class Rounds {
     std::vector<detail::Waiting> waiting;
     for (std::size_t rank = 0; rank < next_.size(); ++rank)
       if (waiting_[rank]) waiting.push_back({.rank = rank, .action = schedule_.ranks[rank][next_[rank]]});
-    detail::refuse_circle(waiting);
+    detail::refuse_cycle(waiting);
   }
 
   static std::uint8_t bit_of(const Message& message) { return message.forward() ? kInput : kGradient; }

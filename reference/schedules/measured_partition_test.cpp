@@ -24,13 +24,14 @@ std::vector<LayerCost> equal_layers(std::size_t count) {
 
 TEST(Kept, IsWhatTheScheduleKeeps) {
   EXPECT_THAT(kept_by_1f1b(4, 3), ElementsAre(3, 3, 2, 1));
-  EXPECT_EQ(kept_by(generate(Family::one_f_one_b, {.ranks = 4, .micro_batches = 3})), kept_by_1f1b(4, 3));
-  EXPECT_EQ(kept_by(generate(Family::one_f_one_b, {.ranks = 4, .micro_batches = 9})), kept_by_1f1b(4, 9));
-  EXPECT_THAT(kept_by(generate(Family::forward_only, {.ranks = 2, .micro_batches = 4}), true), ElementsAre(1, 1));
-  EXPECT_THAT(kept_by(generate(Family::gpipe, {.ranks = 2, .micro_batches = 5})), ElementsAre(5, 5));
-  EXPECT_THAT(
-      refusal([] { return kept_by(generate(Family::zbv, {.ranks = 2, .micro_batches = 4, .stages_per_rank = 2})); }),
-      HasSubstr("2 ranks have 4"));
+  EXPECT_EQ(kept_by(generate(ScheduleKind::one_f_one_b, {.ranks = 4, .micro_batches = 3})), kept_by_1f1b(4, 3));
+  EXPECT_EQ(kept_by(generate(ScheduleKind::one_f_one_b, {.ranks = 4, .micro_batches = 9})), kept_by_1f1b(4, 9));
+  EXPECT_THAT(kept_by(generate(ScheduleKind::forward_only, {.ranks = 2, .micro_batches = 4}), true), ElementsAre(1, 1));
+  EXPECT_THAT(kept_by(generate(ScheduleKind::gpipe, {.ranks = 2, .micro_batches = 5})), ElementsAre(5, 5));
+  EXPECT_THAT(refusal([] {
+                return kept_by(generate(ScheduleKind::zbv, {.ranks = 2, .micro_batches = 4, .stages_per_rank = 2}));
+              }),
+              HasSubstr("2 ranks have 4"));
   EXPECT_THAT(refusal([] { return kept_by_1f1b(0, 3); }), HasSubstr("0 stages"));
 }
 
@@ -223,7 +224,7 @@ TEST(Compared, HasTheMakespanOfGpipeForEachCandidate) {
                .parameters = between(0, 9),
                .parameter_bytes = between(0, 9),
                .activation_bytes = between(0, 9)};
-    const Schedule schedule = generate(Family::gpipe, {.ranks = ranks, .micro_batches = micro_batches});
+    const Schedule schedule = generate(ScheduleKind::gpipe, {.ranks = ranks, .micro_batches = micro_batches});
     const std::vector<PartitionFigures> candidates = compare_partitions(schedule, layers);
     ASSERT_EQ(candidates.size(), 3U);
     for (const PartitionFigures& candidate : candidates) {
@@ -255,7 +256,7 @@ TEST(Compared, HasTheMakespanOfGpipeForEachCandidate) {
 TEST(Compared, TakesAnyScheduleAndALimitOnlyWithOneStageARank) {
   std::vector<LayerCost> layers = equal_layers(8);
   for (LayerCost& layer : layers) layer.weight_gradient = 1;
-  const Schedule both = generate(Family::zbv, {.ranks = 2, .micro_batches = 4, .stages_per_rank = 2});
+  const Schedule both = generate(ScheduleKind::zbv, {.ranks = 2, .micro_batches = 4, .stages_per_rank = 2});
   const auto candidates = compare_partitions(both, layers);
   EXPECT_EQ(candidates.back().makespan, 4 * 12 + 2) << "equal times: (p-1) tF/2 more than the work";
   EXPECT_THAT(refusal([&] { return compare_partitions(both, layers, 100); }), HasSubstr("2 ranks have 4"));

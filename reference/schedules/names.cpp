@@ -12,32 +12,32 @@ namespace plumbline::schedules {
 namespace {
 
 struct NamesOfFamily {
-  Family family;
+  ScheduleKind family;
   std::string_view ours, in_specifications, torch;
 };
 constexpr std::array kNamesOfFamilies{
-    NamesOfFamily{Family::gpipe, "gpipe", "gpipe", "GPipe"},
-    NamesOfFamily{Family::one_f_one_b, "1f1b", "1f1b", "1F1B"},
-    NamesOfFamily{Family::interleaved, "interleaved", "interleaved-1f1b", "Interleaved1F1B"},
-    NamesOfFamily{Family::looped_breadth_first, "looped-bfs", "looped-bfs", "LoopedBFS"},
-    NamesOfFamily{Family::zb_h1, "zb-h1", "zb-h1", ""},
-    NamesOfFamily{Family::zb_h2, "zb-h2", "zb-h2", ""},
-    NamesOfFamily{Family::interleaved_zero_bubble, "interleaved-zero-bubble", "interleaved-zb",
+    NamesOfFamily{ScheduleKind::gpipe, "gpipe", "gpipe", "GPipe"},
+    NamesOfFamily{ScheduleKind::one_f_one_b, "1f1b", "1f1b", "1F1B"},
+    NamesOfFamily{ScheduleKind::interleaved, "interleaved", "interleaved-1f1b", "Interleaved1F1B"},
+    NamesOfFamily{ScheduleKind::looped_breadth_first, "looped-bfs", "looped-bfs", "LoopedBFS"},
+    NamesOfFamily{ScheduleKind::zb_h1, "zb-h1", "zb-h1", ""},
+    NamesOfFamily{ScheduleKind::zb_h2, "zb-h2", "zb-h2", ""},
+    NamesOfFamily{ScheduleKind::interleaved_zero_bubble, "interleaved-zero-bubble", "interleaved-zb",
                   "InterleavedZeroBubble"},
-    NamesOfFamily{Family::zbv, "zbv", "zbv", "ZBVZeroBubble"},
-    NamesOfFamily{Family::v_half, "v-half", "v-half", ""},
-    NamesOfFamily{Family::v_min, "v-min", "v-min", ""},
-    NamesOfFamily{Family::dualpipev, "dualpipev", "dualpipev", "DualPipeV"},
-    NamesOfFamily{Family::forward_only, "forward-only", "", ""},
-    NamesOfFamily{Family::automatic, "auto", "", ""}};
+    NamesOfFamily{ScheduleKind::zbv, "zbv", "zbv", "ZBVZeroBubble"},
+    NamesOfFamily{ScheduleKind::v_half, "v-half", "v-half", ""},
+    NamesOfFamily{ScheduleKind::v_min, "v-min", "v-min", ""},
+    NamesOfFamily{ScheduleKind::dualpipev, "dualpipev", "dualpipev", "DualPipeV"},
+    NamesOfFamily{ScheduleKind::forward_only, "forward-only", "", ""},
+    NamesOfFamily{ScheduleKind::automatic, "auto", "", ""}};
 constexpr std::array kAllFamilies = [] {
-  std::array<Family, kNamesOfFamilies.size()> families{};
+  std::array<ScheduleKind, kNamesOfFamilies.size()> families{};
   for (std::size_t i = 0; i < families.size(); ++i) families[i] = kNamesOfFamilies[i].family;
   return families;
 }();
 constexpr std::string_view kClassPrefix = "schedule";  // of PyTorch's classes
 
-const NamesOfFamily& names_of_family(Family family) {
+const NamesOfFamily& names_of_family(ScheduleKind family) {
   return *std::ranges::find(kNamesOfFamilies, family, &NamesOfFamily::family);
 }
 
@@ -50,9 +50,9 @@ std::string in_lower_case(std::string_view name) {
 
 }  // namespace
 
-std::string_view name_of(Family family) { return names_of_family(family).ours; }
+std::string_view name_of(ScheduleKind family) { return names_of_family(family).ours; }
 
-std::string_view name_in_specifications(Family family) { return names_of_family(family).in_specifications; }
+std::string_view name_in_specifications(ScheduleKind family) { return names_of_family(family).in_specifications; }
 
 std::vector<std::string> names_in_specifications() {
   std::vector<std::string> names;
@@ -68,8 +68,8 @@ std::vector<std::string> torch_class_names() {
   return names;
 }
 
-std::vector<std::pair<std::string, Family>> family_names() {
-  std::vector<std::pair<std::string, Family>> names;
+std::vector<std::pair<std::string, ScheduleKind>> family_names() {
+  std::vector<std::pair<std::string, ScheduleKind>> names;
   for (const NamesOfFamily& known : kNamesOfFamilies) {
     names.emplace_back(known.ours, known.family);
     if (!known.in_specifications.empty() && known.in_specifications != known.ours)
@@ -81,20 +81,20 @@ std::vector<std::pair<std::string, Family>> family_names() {
   return names;
 }
 
-std::optional<Family> find_family(std::string_view name) {
+std::optional<ScheduleKind> find_family(std::string_view name) {
   const std::string sought = in_lower_case(name);
   for (const auto& [known, family] : family_names())
     if (known == sought) return family;
   return std::nullopt;
 }
 
-Family family_of(std::string_view name) {
+ScheduleKind family_of(std::string_view name) {
   if (const auto found = find_family(name)) return *found;
   std::string names;
   for (const NamesOfFamily& known : kNamesOfFamilies) names.append(names.empty() ? "" : ", ").append(known.ours);
   throw NotFound(fmt::format("schedule: there is no '{}', but {}", name, names));
 }
 
-std::span<const Family> families() { return kAllFamilies; }
+std::span<const ScheduleKind> families() { return kAllFamilies; }
 
 }  // namespace plumbline::schedules

@@ -14,7 +14,7 @@
 
 namespace plumbline::schedules {
 
-enum class Family {
+enum class ScheduleKind {
   gpipe,        // all forwards, then all backwards, the first micro-batch first; v = 1
   one_f_one_b,  // min(p-r-1, m) forwards, then forwards and backwards in turn; v = 1
   interleaved,  // the same in rounds of max(1, m/p), which must divide m; each round goes through all chunks. For v = 1
@@ -32,10 +32,10 @@ enum class Family {
 };
 /// "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble", "zbv", "v-half", "v-min",
 /// "dualpipev", "forward-only", "auto".
-[[nodiscard]] std::string_view name_of(Family family);
+[[nodiscard]] std::string_view name_of(ScheduleKind family);
 /// The name that a run specification has, "interleaved-1f1b" for interleaved and "interleaved-zb" for its zero bubble; empty
 /// for forward_only and automatic, which train nothing of a specification.
-[[nodiscard]] std::string_view name_in_specifications(Family family);
+[[nodiscard]] std::string_view name_in_specifications(ScheduleKind family);
 /// All of those.
 [[nodiscard]] std::vector<std::string> names_in_specifications();
 
@@ -43,12 +43,12 @@ enum class Family {
 [[nodiscard]] std::vector<std::string> torch_class_names();
 
 /// By any of its names; nothing for another name.
-[[nodiscard]] std::optional<Family> find_family(std::string_view name);
+[[nodiscard]] std::optional<ScheduleKind> find_family(std::string_view name);
 /// Throws NotFound that lists our names.
-[[nodiscard]] Family family_of(std::string_view name);
+[[nodiscard]] ScheduleKind family_of(std::string_view name);
 /// All of them.
-[[nodiscard]] std::span<const Family> families();
+[[nodiscard]] std::span<const ScheduleKind> families();
 /// Every name, in lower case, with its family.
-[[nodiscard]] std::vector<std::pair<std::string, Family>> family_names();
+[[nodiscard]] std::vector<std::pair<std::string, ScheduleKind>> family_names();
 
 }  // namespace plumbline::schedules

@@ -16,13 +16,14 @@ namespace {
 
 TEST(ScheduleNames, ArePytorchsInAnyCaseThoseOfSpecificationsAndOurs) {
   // The names that get_schedule_class() of PyTorch 2.13 takes, apart from those of its two base classes.
-  constexpr std::pair<const char*, Family> kTorch[]{{"1F1B", Family::one_f_one_b},
-                                                    {"Interleaved1F1B", Family::interleaved},
-                                                    {"GPipe", Family::gpipe},
-                                                    {"LoopedBFS", Family::looped_breadth_first},
-                                                    {"InterleavedZeroBubble", Family::interleaved_zero_bubble},
-                                                    {"ZBVZeroBubble", Family::zbv},
-                                                    {"DualPipeV", Family::dualpipev}};
+  constexpr std::pair<const char*, ScheduleKind> kTorch[]{
+      {"1F1B", ScheduleKind::one_f_one_b},
+      {"Interleaved1F1B", ScheduleKind::interleaved},
+      {"GPipe", ScheduleKind::gpipe},
+      {"LoopedBFS", ScheduleKind::looped_breadth_first},
+      {"InterleavedZeroBubble", ScheduleKind::interleaved_zero_bubble},
+      {"ZBVZeroBubble", ScheduleKind::zbv},
+      {"DualPipeV", ScheduleKind::dualpipev}};
   for (const auto& [name, family] : kTorch) {
     std::string upper(name), lower(name);
     for (char& letter : upper) letter = static_cast<char>(std::toupper(letter));
@@ -30,9 +31,9 @@ TEST(ScheduleNames, ArePytorchsInAnyCaseThoseOfSpecificationsAndOurs) {
     for (const std::string& asked : {std::string(name), upper, lower, std::string("Schedule") + name})
       EXPECT_EQ(find_family(asked), family) << asked;
   }
-  EXPECT_EQ(family_of("interleaved-1f1b"), Family::interleaved);
-  EXPECT_EQ(family_of("interleaved-zb"), Family::interleaved_zero_bubble);
-  for (const Family family : families()) EXPECT_EQ(family_of(name_of(family)), family);
+  EXPECT_EQ(family_of("interleaved-1f1b"), ScheduleKind::interleaved);
+  EXPECT_EQ(family_of("interleaved-zb"), ScheduleKind::interleaved_zero_bubble);
+  for (const ScheduleKind family : families()) EXPECT_EQ(family_of(name_of(family)), family);
 }
 
 TEST(ScheduleNames, AreEachOfOneFamily) {

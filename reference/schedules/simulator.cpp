@@ -50,8 +50,9 @@ void refuse_unless_options(const Schedule& schedule, const SimulationOptions& op
   for (const double bytes : options.message_bytes) refuse_unless_number(bytes, 0, "message_bytes");
   refuse_length(options.activation_bytes.size(), stages, "activation_bytes", true);
   for (const double bytes : options.activation_bytes) refuse_unless_number(bytes, 0, "activation_bytes");
-  if (!options.straggling.empty()) refuse_length(options.straggling.size(), schedule.ranks.size(), "straggling", false);
-  for (const double factor : options.straggling) refuse_unless_number(factor, 0, "straggling");
+  if (!options.rank_slowdown.empty())
+    refuse_length(options.rank_slowdown.size(), schedule.ranks.size(), "straggling", false);
+  for (const double factor : options.rank_slowdown) refuse_unless_number(factor, 0, "straggling");
   refuse_unless_number(options.jitter, 0, "jitter");
 }
 
@@ -280,7 +281,8 @@ class Simulation {
     }
   }
   void set_times(std::size_t stage) {
-    const double slow = options_.straggling.empty() ? 1 : options_.straggling[static_cast<std::size_t>(owner(stage))];
+    const double slow =
+        options_.rank_slowdown.empty() ? 1 : options_.rank_slowdown[static_cast<std::size_t>(owner(stage))];
     const StageTimes& times = of_each(options_.stages, static_cast<int>(stage));
     for (const Kind kind : {Kind::forward, Kind::backward, Kind::input_gradient, Kind::weight_gradient})
       computation(stages_[stage], kind).time = times.of(kind) * slow;

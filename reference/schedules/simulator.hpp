@@ -61,7 +61,7 @@ struct SimulationOptions {
   /// An activation is kept during its forward alone.
   bool forward_only = false;
   /// What the times of a rank's computations are multiplied by; empty: 1.
-  std::vector<double> straggling{};
+  std::vector<double> rank_slowdown{};
   /// Each computation takes up to this part longer, evenly distributed, by stage, micro-batch, kind and seed alone.
   double jitter = 0;
   std::uint64_t seed = 0;

@@ -98,7 +98,7 @@ TEST(Simulator, StagesRanksAndJitterChangeTheTimes) {
   const Timeline unequal = simulate(schedule, {.stages = {{1, 1, 1, {}}, {4, 2, 3, 7}}});
   EXPECT_THAT(starts_of(unequal, 1), ElementsAre(1, 5));
   EXPECT_EQ(unequal.makespan, 14);
-  const Timeline slow = simulate(schedule, {.straggling = {1, 3}});
+  const Timeline slow = simulate(schedule, {.rank_slowdown = {1, 3}});
   EXPECT_EQ(slow.makespan, 1 + 3 + 6 + 2);
   const auto jittered = [&](std::uint64_t seed) { return simulate(schedule, {.jitter = 0.5, .seed = seed}).makespan; };
   EXPECT_EQ(jittered(1), jittered(1));
@@ -138,7 +138,7 @@ TEST(Simulator, RefusesWhatItCannotRun) {
   EXPECT_THAT(refusal(schedule, {.links = {.latency = -1}}), HasSubstr("latency"));
   EXPECT_THAT(refusal(schedule, {.links = {.bandwidth = 0}}), HasSubstr("bandwidth"));
   EXPECT_THAT(refusal(schedule, {.message_bytes = {1, 2, 3}}), HasSubstr("message_bytes has 3 entries for 1"));
-  EXPECT_THAT(refusal(schedule, {.straggling = {1}}), HasSubstr("straggling has 1 entries for 2"));
+  EXPECT_THAT(refusal(schedule, {.rank_slowdown = {1}}), HasSubstr("straggling has 1 entries for 2"));
   EXPECT_THAT(refusal(schedule, {.jitter = -0.5}), HasSubstr("jitter"));
   EXPECT_THAT(refusal({.stages = 2, .micro_batches = 1, .stage_to_rank = {0, 5}, .ranks = {{}}}), HasSubstr("[0, 1)"));
   EXPECT_THAT(refusal(schedule, {.stages = {{1e308, 1e308, 1e308, {}}}}), HasSubstr("number from 0 on, got inf"));
@@ -175,7 +175,7 @@ void for_cases(const std::vector<int>& chunks, const std::function<void(const Ca
           visit({p, m, v, f, i, w});
         }
 }
-Timeline run(Family family, const Case& c) {
+Timeline run(ScheduleKind family, const Case& c) {
   const Schedule schedule = generate(family, {c.p, c.m, c.v});
   const Timeline timeline = simulate(schedule, times(c.f, c.i, c.w, c.v));
   EXPECT_EQ(simulate(lower(schedule), times(c.f, c.i, c.w, c.v)).makespan, timeline.makespan);
@@ -186,7 +186,7 @@ Timeline run(Family family, const Case& c) {
 TEST(ClosedForms, GpipeAnd1F1B) {
   for_cases({1}, [](const Case& c) {
     const double bubble = (c.p - 1) * (c.f + c.i + c.w);
-    const Timeline gpipe = run(Family::gpipe, c), one = run(Family::one_f_one_b, c);
+    const Timeline gpipe = run(ScheduleKind::gpipe, c), one = run(ScheduleKind::one_f_one_b, c);
     EXPECT_THAT(by_rank(gpipe, &RankTimes::barrier_bubble), Each(bubble));
     EXPECT_THAT(by_rank(one, &RankTimes::barrier_bubble), Each(bubble));
     EXPECT_DOUBLE_EQ(gpipe.ratio_of_total(0), double(c.p - 1) / (c.m + c.p - 1));
@@ -199,11 +199,11 @@ TEST(ClosedForms, GpipeAnd1F1B) {
 TEST(ClosedForms, InterleavedAndBreadthFirst) {
   for_cases({1, 2, 4}, [](const Case& c) {
     const double bubble = (c.p - 1) * (c.f + c.i + c.w) / c.v;
-    const Timeline breadth = run(Family::looped_breadth_first, c);
+    const Timeline breadth = run(ScheduleKind::looped_breadth_first, c);
     EXPECT_THAT(by_rank(breadth, &RankTimes::barrier_bubble), Each(bubble));
     EXPECT_THAT(by_rank(breadth, &RankTimes::peak_activations), Each(c.v * c.m));
     if (c.m % c.p != 0) return;
-    const Timeline interleaved = run(Family::interleaved, c);
+    const Timeline interleaved = run(ScheduleKind::interleaved, c);
     EXPECT_THAT(by_rank(interleaved, &RankTimes::barrier_bubble), Each(bubble));
     for (int rank = 0; rank < c.p; ++rank)
       EXPECT_EQ(interleaved.ranks[static_cast<std::size_t>(rank)].peak_activations,
@@ -225,11 +225,11 @@ TEST(ClosedForms, ZeroBubble) {
         for (const double i : kinds)
           for (const double w : kinds) {
             SCOPED_TRACE(testing::Message() << "p " << p << " m " << m << " times " << f << " " << i << " " << w);
-            const Timeline h1 = run(Family::zb_h1, {p, m, 1, f, i, w});
+            const Timeline h1 = run(ScheduleKind::zb_h1, {p, m, 1, f, i, w});
             EXPECT_EQ(h1.barrier_bubble(), (p - 1) * std::max({f, i, f + i - w}));
             EXPECT_THAT(by_rank(h1, &RankTimes::peak_activations), Each(p));
             if (m < 2 * p - 1) continue;
-            const Timeline h2 = run(Family::zb_h2, {p, m, 1, f, i, w});
+            const Timeline h2 = run(ScheduleKind::zb_h2, {p, m, 1, f, i, w});
             EXPECT_EQ(h2.ranks[0].peak_activations, 2 * p - 1);
             if (f != i || i != w) continue;
             EXPECT_THAT(by_rank(h2, &RankTimes::span_bubble), Each(0));
@@ -244,16 +244,16 @@ TEST(ClosedForms, ZeroBubbleOfSeveralChunks) {
       for (const int v : {2, 4})
         for (const auto& [f, i, w] :
              {std::tuple{4.0, 4.0, 4.0}, std::tuple{16.0, 24.0, 12.0}, std::tuple{8.0, 8.0, 16.0}}) {
-          const Timeline interleaved = run(Family::interleaved_zero_bubble, {p, rounds * p, v, f, i, w});
+          const Timeline interleaved = run(ScheduleKind::interleaved_zero_bubble, {p, rounds * p, v, f, i, w});
           EXPECT_EQ(interleaved.barrier_bubble(), (p - 1) * std::max({f, i, f + i - w}) / v);
           EXPECT_THAT(by_rank(interleaved, &RankTimes::peak_activations), Each(p * v));
         }
-      const Timeline zbv = run(Family::zbv, {p, rounds * p, 2, 2, 2, 2});
+      const Timeline zbv = run(ScheduleKind::zbv, {p, rounds * p, 2, 2, 2, 2});
       EXPECT_THAT(by_rank(zbv, &RankTimes::span_bubble), Each(0));
       EXPECT_EQ(zbv.barrier_bubble(), (p - 1) * 2 / 2);
       EXPECT_THAT(by_rank(zbv, &RankTimes::peak_activations), Each(2 * p));
       // P = 2p stages of times 1: (P/2 - 1)(F&B + B - 3W).
-      const Timeline dual = run(Family::dualpipev, {p, rounds * p, 2, 2, 2, 2});
+      const Timeline dual = run(ScheduleKind::dualpipev, {p, rounds * p, 2, 2, 2, 2});
       EXPECT_EQ(dual.barrier_bubble(), (p - 1) * (3 + 2 - 3));
       EXPECT_EQ(dual.ranks[0].peak_activations, 2 * p + 1);
     }
@@ -268,7 +268,8 @@ TEST(ClosedForms, LessMemoryInAV) {
   for (int p = 1; p <= 12; ++p)
     for (int m = 1; m <= 3 * p; ++m) {
       SCOPED_TRACE(testing::Message() << p << " " << m);
-      const Timeline half = run(Family::v_half, {p, m, 2, 2, 2, 2}), least = run(Family::v_min, {p, m, 2, 2, 2, 2});
+      const Timeline half = run(ScheduleKind::v_half, {p, m, 2, 2, 2, 2}),
+                     least = run(ScheduleKind::v_min, {p, m, 2, 2, 2, 2});
       EXPECT_EQ(most_activations(half), std::min(2 * m, 2 * (p / 2) + 2));
       EXPECT_EQ(most_activations(least), std::min(2 * m, 2 * ((p + 4) / 3)));
       if (m > p / 2) {
@@ -282,10 +283,10 @@ TEST(ClosedForms, LessMemoryInAV) {
 
 TEST(ClosedForms, DoNotHoldForChunksOfUnequalTimes) {
   // A chunk's forward, input and weight gradient take 5, 6 and 4.
-  const Timeline zbv = run(Family::zbv, {4, 8, 2, 10, 12, 8});
+  const Timeline zbv = run(ScheduleKind::zbv, {4, 8, 2, 10, 12, 8});
   EXPECT_EQ(std::ranges::max(by_rank(zbv, &RankTimes::span_bubble)), 12);
   EXPECT_EQ(zbv.barrier_bubble(), 18);                                           // the form says 15
-  EXPECT_EQ(run(Family::dualpipev, {4, 8, 2, 10, 12, 8}).barrier_bubble(), 36);  // and 39
+  EXPECT_EQ(run(ScheduleKind::dualpipev, {4, 8, 2, 10, 12, 8}).barrier_bubble(), 36);  // and 39
 }
 
 void expect_attributed(const Schedule& schedule, const SimulationOptions& options) {
@@ -316,7 +317,7 @@ TEST(Attribution, NamesEachCauseAlone) {
   const IdleTime moved = idle_of(schedule, {.links = {.latency = 2}}, 1);
   EXPECT_EQ(moved.fill, 1);
   EXPECT_GE(moved.transfer, 4);
-  const IdleTime slow = idle_of(schedule, {.straggling = {1, 2}}, 0);
+  const IdleTime slow = idle_of(schedule, {.rank_slowdown = {1, 2}}, 0);
   EXPECT_GT(slow.straggler, 0);
   EXPECT_EQ(slow.imbalance, 0);
   const IdleTime heavy = idle_of(schedule, {.stages = {{1, 1, 1, {}}, {2, 2, 2, {}}}}, 0);
@@ -338,15 +339,15 @@ TEST(Attribution, SumsToTheBubble) {
                               .rendezvous = seed % 3 == 0};
     expect_attributed(schedule, options);
     options.jitter = 0.3;
-    options.straggling.assign(static_cast<std::size_t>(ranks), 1);
-    options.straggling.back() = 2;
+    options.rank_slowdown.assign(static_cast<std::size_t>(ranks), 1);
+    options.rank_slowdown.back() = 2;
     expect_attributed(schedule, options);
   }
 }
 
-// One of them would send a walk back in time in circles, if it followed the last message of a name.
+// One of them would send a walk back in time in cycles, if it followed the last message of a name.
 TEST(Attribution, EndsWhereAComputationIsThereTwice) {
-  const Schedule schedule = generate(Family::one_f_one_b, {.ranks = 2, .micro_batches = 2});
+  const Schedule schedule = generate(ScheduleKind::one_f_one_b, {.ranks = 2, .micro_batches = 2});
   int counted = 0;
   for (std::size_t rank = 0; rank < 2; ++rank)
     for (const Action& action : schedule.ranks[rank])
@@ -366,12 +367,13 @@ TEST(Attribution, EndsWhereAComputationIsThereTwice) {
 }
 
 TEST(Attribution, OfTheSchedulesThereAre) {
-  for (const Family family : families()) {
-    if (family == Family::forward_only) continue;
-    const bool chunks = family == Family::zbv || family == Family::v_half || family == Family::v_min ||
-                        family == Family::dualpipev || family == Family::interleaved;
+  for (const ScheduleKind family : families()) {
+    if (family == ScheduleKind::forward_only) continue;
+    const bool chunks = family == ScheduleKind::zbv || family == ScheduleKind::v_half ||
+                        family == ScheduleKind::v_min || family == ScheduleKind::dualpipev ||
+                        family == ScheduleKind::interleaved;
     const Schedule schedule = generate(family, {4, 8, chunks ? 2 : 1});
-    const SimulationOptions options{.links = {.latency = 0.5}, .straggling = {1, 1, 1.5, 1}};
+    const SimulationOptions options{.links = {.latency = 0.5}, .rank_slowdown = {1, 1, 1.5, 1}};
     expect_attributed(schedule, options);
     expect_attributed(lower(schedule), options);
   }
@@ -452,10 +454,10 @@ TEST(Attribution, OfMeasuredPeriodsSumsToTheBubble) {
 
 // Where nothing is late, both ways of asking have one answer.
 TEST(Attribution, OfMeasuredPeriodsIsThatOfSimulatedOnes) {
-  for (const Family family : families()) {
-    if (family == Family::forward_only) continue;
-    const bool several =
-        family == Family::zbv || family == Family::v_half || family == Family::v_min || family == Family::dualpipev;
+  for (const ScheduleKind family : families()) {
+    if (family == ScheduleKind::forward_only) continue;
+    const bool several = family == ScheduleKind::zbv || family == ScheduleKind::v_half ||
+                         family == ScheduleKind::v_min || family == ScheduleKind::dualpipev;
     const Schedule schedule = lower(generate(family, {4, 8, several ? 2 : 1}));
     const Timeline simulated = simulate(schedule);
     std::vector<std::vector<Period>> computations = periods_of(simulated);  // of messages nothing is measured
@@ -486,7 +488,7 @@ TEST(Simulator, JoinedComputationsThatWereMeasuredOneByOneAreOnePeriod) {
 TEST(Simulator, TakesLinearTime) {
   const auto seconds = [](int micro_batches) {
     const auto start = std::chrono::steady_clock::now();
-    const Schedule schedule = lower(generate(Family::one_f_one_b, {16, micro_batches, 1}));
+    const Schedule schedule = lower(generate(ScheduleKind::one_f_one_b, {16, micro_batches, 1}));
     EXPECT_GT(simulate(schedule).makespan, 0);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };

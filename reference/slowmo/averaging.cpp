@@ -139,7 +139,7 @@ void mean(std::span<const Buffer> tensors, int divisor, Convention convention, W
 
 }  // namespace
 
-Buffer Workspace::taken(device::Room& room, std::int64_t count, DType dtype) const {
+Buffer Workspace::taken(device::ScratchBuffer& room, std::int64_t count, DType dtype) const {
   return {room.take(place_, static_cast<std::size_t>(count) * comm::size_of(dtype)), count, dtype, place_.device()};
 }
 

@@ -31,9 +31,9 @@ class Workspace {
   void rest();
 
  private:
-  [[nodiscard]] comm::Buffer taken(device::Room& room, std::int64_t count, comm::DType dtype) const;
+  [[nodiscard]] comm::Buffer taken(device::ScratchBuffer& room, std::int64_t count, comm::DType dtype) const;
   device::Place place_;
-  device::Room message_, of_all_;
+  device::ScratchBuffer message_, of_all_;
 };
 
 /// The sum over the group's ranks divided by `divisor`, on all ranks, in place.

@@ -56,7 +56,7 @@ class SlowBuffers {
   comm::DType dtype_ = comm::DType::f32;
   Workspace& workspace_;
   Range range_;
-  device::Room old_room_, momentum_room_;
+  device::ScratchBuffer old_room_, momentum_room_;
   comm::Buffer old_, momentum_;  // in these
 };
 

@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-#include "reference/device/both_sides.hpp"
+#include "reference/device/host_device.hpp"
 #include "reference/slowmo/slow_step.hpp"
 
 namespace plumbline::slowmo {
@@ -20,7 +20,7 @@ struct SlowStepAsPaper {
         rate(static_cast<T>(rule.outer.learning_rate * (rule.outer.by_fast_rate ? rule.fast_learning_rate : 1))),
         nesterov(rule.outer.nesterov) {}
 
-  PLUMBLINE_ON_BOTH_SIDES void operator()(T& x, T& old, T& momentum) const {
+  PLUMBLINE_HOST_DEVICE void operator()(T& x, T& old, T& momentum) const {
     const T difference = gradient * (old - x) / divisor;
     momentum = beta * momentum + difference;
     x = old = old - rate * (nesterov ? difference + beta * momentum : momentum);
@@ -38,7 +38,7 @@ struct SlowStepAsFairscale {
         inverse(static_cast<T>(1 / rule.fast_learning_rate)),
         rate(static_cast<T>(-rule.fast_learning_rate * rule.outer.learning_rate)) {}
 
-  PLUMBLINE_ON_BOTH_SIDES void operator()(T& x, T& old, T& momentum) const {
+  PLUMBLINE_HOST_DEVICE void operator()(T& x, T& old, T& momentum) const {
     momentum *= beta;
     momentum -= inverse * x;
     momentum += inverse * old;

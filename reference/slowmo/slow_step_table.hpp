@@ -19,7 +19,7 @@ struct SlowStepWork {
   Step<float> in_f32;
   Step<double> in_f64;
 
-  PLUMBLINE_ON_BOTH_SIDES void operator()(std::int32_t chunk, int thread, int threads) const {
+  PLUMBLINE_HOST_DEVICE void operator()(std::int32_t chunk, int thread, int threads) const {
     const device::ChunkPart part = device::part_of(table, chunk);
     const device::TensorEntry<3>& entry = table.entry[part.entry];
     const auto all = [&](const auto& step, auto element) {

@@ -19,7 +19,7 @@ struct SumStep {
   bool subtracts;
 
   template <class From, class To>
-  PLUMBLINE_ON_BOTH_SIDES void operator()(From from, To& to) const {
+  PLUMBLINE_HOST_DEVICE void operator()(From from, To& to) const {
     const auto other = static_cast<device::Wide<To>>(device::widened(from));
     const auto value = device::widened(to);
     to = device::narrowed<To>(subtracts ? value - other : value + other);
@@ -33,7 +33,7 @@ struct SumWork {
       table;  // from, to; `types` of an entry: 4 * type of `from` + type of `to`, as DType numbers them
   SumStep step;
 
-  PLUMBLINE_ON_BOTH_SIDES void operator()(std::int32_t chunk, int thread, int threads) const {
+  PLUMBLINE_HOST_DEVICE void operator()(std::int32_t chunk, int thread, int threads) const {
     const device::ChunkPart part = device::part_of(table, chunk);
     const auto& entry = table.entry[part.entry];
     const auto all = [&](auto from, auto to) {

@@ -94,7 +94,7 @@ bucketing::ReducerOptions options_of(const GradientSettings& settings, std::span
   else
     options.wire = wire_of(settings);
   if (settings.join == "present") options.join_divisor = bucketing::JoinDivisor::present_ranks;
-  if (settings.static_graph) options.unused = bucketing::Unused::learned;
+  if (settings.static_graph) options.unused = bucketing::Unused::static_graph;
   return options;
 }
 

@@ -65,7 +65,7 @@ at::Tensor RankDevice::placed(const at::Tensor& tensor) const {
 }
 
 at::Tensor RankDevice::strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type) const {
-  const auto room = std::make_shared<device::Room>();
+  const auto room = std::make_shared<device::ScratchBuffer>();
   const auto bytes = static_cast<std::size_t>(c10::multiply_integers(sizes)) * c10::elementSize(type);
   return at::from_blob(room->take(place_, bytes), sizes, strides, [room](void*) {}, options(type));
 }

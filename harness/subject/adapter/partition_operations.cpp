@@ -133,12 +133,12 @@ json partition_measured(const Arguments& arguments) {
 
 json partition_costs(const Arguments& arguments) {
   const std::vector<LayerCost> layers = read_layers(arguments);
-  const schedules::Family family = schedules::family_of(arguments.get<std::string>("schedule"));
+  const schedules::ScheduleKind family = schedules::family_of(arguments.get<std::string>("schedule"));
   const schedules::Shape shape{.ranks = arguments.get<int>("pp"),
                                .micro_batches = arguments.get<int>("microbatches"),
                                .stages_per_rank = arguments.get<int>("stages_per_rank", 1)};
   const auto memory = arguments.find<std::int64_t>("memory");
-  schedules::SimulationOptions options{.forward_only = family == schedules::Family::forward_only};
+  schedules::SimulationOptions options{.forward_only = family == schedules::ScheduleKind::forward_only};
   options.links.bandwidth = arguments.get<double>("bandwidth", options.links.bandwidth);
   options.links.latency = arguments.get<double>("latency", options.links.latency);
   arguments.expect_no_others();

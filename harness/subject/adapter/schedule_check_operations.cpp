@@ -122,7 +122,7 @@ json simulate(const Arguments& arguments) {
   options.stages = times_in(arguments, schedule);
   read_messages(arguments, options);
   options.forward_only = arguments.get<bool>("forward_only", false);
-  options.straggling = arguments.get<std::vector<double>>("straggling", {});
+  options.rank_slowdown = arguments.get<std::vector<double>>("straggling", {});
   options.jitter = arguments.get<double>("jitter", options.jitter);
   options.seed = arguments.get<std::uint64_t>("seed", options.seed);
   arguments.expect_no_others();

@@ -19,8 +19,8 @@
 namespace plumbline::subject {
 
 using nlohmann::json;
-using schedules::Family;
 using schedules::Schedule;
+using schedules::ScheduleKind;
 using schedules::Shape;
 
 namespace {
@@ -50,7 +50,7 @@ json stage_to_rank(const Arguments& arguments) {
   return {{"result", schedules::stage_to_rank(arguments.get<int>("pp"), arguments.get<int>("num_stages"), style)}};
 }
 
-Family read_family(const Arguments& arguments) {
+ScheduleKind read_family(const Arguments& arguments) {
   return schedules::family_of(arguments.get<std::string>("schedule"));
 }
 
@@ -78,8 +78,9 @@ json automatic(const Arguments& arguments) {
 }
 
 json generate(const Arguments& arguments) {
-  const Family family = read_family(arguments);
-  if (family == Family::automatic && convention_of(arguments) == Convention::plumbline) return automatic(arguments);
+  const ScheduleKind family = read_family(arguments);
+  if (family == ScheduleKind::automatic && convention_of(arguments) == Convention::plumbline)
+    return automatic(arguments);
   const Schedule schedule = convention_of(arguments) == Convention::torch
                                 ? schedules::generate_as_torch(family, read_shape(arguments))
                                 : schedules::generate(family, read_shape(arguments));
@@ -132,7 +133,7 @@ bool are_rows_of_torch(const Schedule& schedule) {
   if (ranks == 0 || schedule.stages <= ranks || schedule.stages % ranks != 0) return false;
   const schedules::Shape shape{
       .ranks = ranks, .micro_batches = schedule.micro_batches, .stages_per_rank = schedule.stages / ranks};
-  const auto is_of = [&](schedules::Family family) {
+  const auto is_of = [&](schedules::ScheduleKind family) {
     try {
       const Schedule own = schedules::generate_as_torch(family, shape);
       return own.stage_to_rank == schedule.stage_to_rank && own.ranks == schedule.ranks;
@@ -140,7 +141,7 @@ bool are_rows_of_torch(const Schedule& schedule) {
       return false;
     }
   };
-  using enum schedules::Family;
+  using enum schedules::ScheduleKind;
   constexpr std::array kOfSeveralStages{interleaved, looped_breadth_first, interleaved_zero_bubble, zbv, dualpipev};
   return std::ranges::any_of(kOfSeveralStages, is_of);
 }
@@ -234,7 +235,7 @@ json trace(const Arguments& arguments) {
 
 Words own_schedules() {
   Words names;
-  for (const Family family : schedules::families()) names.emplace_back(name_of(family));
+  for (const ScheduleKind family : schedules::families()) names.emplace_back(name_of(family));
   return names;
 }
 

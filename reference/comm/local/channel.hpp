@@ -53,7 +53,7 @@ class Channel {
   void move(Message& send, Message& receive);
 
   DeviceCalls::Lane* const lane_;
-  BriefLock lock_;
+  SpinLock lock_;
   Queue sends_;     // without a receive yet
   Queue receives_;  // without a send yet
 };

@@ -25,7 +25,7 @@ class LocalCommunicator;
 
 /// A pair exchange of a rank.
 struct Joined {
-  MeetingPlace* place;
+  PairExchangeQueue* place;
   Visit encounter;
   int peer;
   std::size_t side;
@@ -272,8 +272,8 @@ Work LocalCommunicator::do_start(std::span<const Call> calls) {
 Work LocalCommunicator::do_start(const PairExchange& exchange) {
   if (group_->failed()) throw_failure(kNoSequence, false);
   const bool is_lower = rank() < exchange.peer;
-  const std::size_t side = is_lower ? Encounter::kLower : Encounter::kHigher;
-  MeetingPlace& place =
+  const std::size_t side = is_lower ? PairExchangeSlot::kLower : PairExchangeSlot::kHigher;
+  PairExchangeQueue& place =
       is_lower ? group_->meeting_place(rank(), exchange.peer) : group_->meeting_place(exchange.peer, rank());
   auto work = std::make_unique<LocalWork>(*this);
   attach(work.get());
@@ -647,17 +647,17 @@ void LocalCommunicator::watch(Channel& channel, const std::shared_ptr<Message>& 
 
 // Behind the meeting nothing can fail any more.
 bool LocalCommunicator::try_complete_exchange(const Joined& joined) {
-  Encounter& encounter = *joined.encounter;
+  PairExchangeSlot& encounter = *joined.encounter;
   switch (encounter.state()) {
-    case Encounter::State::met:
+    case PairExchangeSlot::State::met:
       encounter.work(joined.side, group_->policy);
       return encounter.is_complete();
-    case Encounter::State::waiting:
+    case PairExchangeSlot::State::waiting:
       watch(joined);
       return false;
-    case Encounter::State::withdrawn:
+    case PairExchangeSlot::State::withdrawn:
       throw_failure(kNoSequence, true);  // the group has failed before
-    case Encounter::State::mismatched:
+    case PairExchangeSlot::State::mismatched:
       break;
   }
   fail({.kind = Failure::Kind::mismatch,
@@ -666,9 +666,9 @@ bool LocalCommunicator::try_complete_exchange(const Joined& joined) {
 }
 
 void LocalCommunicator::complete_exchange(const Joined& joined, Deadline& deadline) {
-  const Encounter& encounter = *joined.encounter;
+  const PairExchangeSlot& encounter = *joined.encounter;
   wait_until(
-      group_->policy, [&] { return encounter.state() != Encounter::State::waiting; },
+      group_->policy, [&] { return encounter.state() != PairExchangeSlot::State::waiting; },
       [&](Clock::time_point now) {
         watch(joined);
         if (!deadline.has_passed(now) || !joined.place->withdraw(*joined.encounter)) return;
@@ -681,10 +681,11 @@ void LocalCommunicator::complete_exchange(const Joined& joined, Deadline& deadli
 
 // Takes it back, or makes it where it was met.
 void LocalCommunicator::end_exchange(const Joined& joined) noexcept {
-  Encounter& encounter = *joined.encounter;
+  PairExchangeSlot& encounter = *joined.encounter;
   if (joined.place->withdraw(*joined.encounter)) return;
-  wait_until(group_->policy, [&] { return encounter.state() != Encounter::State::waiting; }, [](Clock::time_point) {});
-  if (encounter.state() != Encounter::State::met) return;
+  wait_until(
+      group_->policy, [&] { return encounter.state() != PairExchangeSlot::State::waiting; }, [](Clock::time_point) {});
+  if (encounter.state() != PairExchangeSlot::State::met) return;
   encounter.work(joined.side, group_->policy);
   wait_until(group_->policy, [&] { return encounter.is_complete(); }, [](Clock::time_point) {});
 }

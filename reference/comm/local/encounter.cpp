@@ -16,23 +16,27 @@ std::byte* at(const Buffer& x, std::size_t offset) { return static_cast<std::byt
 
 }  // namespace
 
-Encounter::State Encounter::state() const { return static_cast<State>(word_.load(std::memory_order_acquire) / kState); }
+PairExchangeSlot::State PairExchangeSlot::state() const {
+  return static_cast<State>(word_.load(std::memory_order_acquire) / kState);
+}
 
-bool Encounter::is_complete() const {
+bool PairExchangeSlot::is_complete() const {
   const std::uint64_t word = word_.load(std::memory_order_acquire);
   return static_cast<State>(word / kState) == State::met && made_in(word) == pieces_;
 }
 
-bool Encounter::is_over() const { return is_complete() || state() == State::mismatched || state() == State::withdrawn; }
+bool PairExchangeSlot::is_over() const {
+  return is_complete() || state() == State::mismatched || state() == State::withdrawn;
+}
 
-void Encounter::post(std::size_t side, const PairExchange& exchange) noexcept {
+void PairExchangeSlot::post(std::size_t side, const PairExchange& exchange) noexcept {
   sides_[side] = exchange;
   first_ = side;
   users_.store(1, std::memory_order_relaxed);
   word_.store(word_of(State::waiting), std::memory_order_relaxed);
 }
 
-void Encounter::meet(std::size_t side, const PairExchange& exchange, WaitPolicy policy) noexcept {
+void PairExchangeSlot::meet(std::size_t side, const PairExchange& exchange, WaitPolicy policy) noexcept {
   sides_[side] = exchange;
   difference_ = difference();
   if (difference_.in != Difference::In::nothing)
@@ -46,7 +50,7 @@ void Encounter::meet(std::size_t side, const PairExchange& exchange, WaitPolicy 
   take_pieces(side, policy, true);
 }
 
-Encounter::Difference Encounter::difference() const noexcept {
+PairExchangeSlot::Difference PairExchangeSlot::difference() const noexcept {
   const auto& lower = sides_[kLower].parts;
   const auto& higher = sides_[kHigher].parts;
   if (lower.size() != higher.size()) return {.in = Difference::In::number, .parts = {lower.size(), higher.size()}};
@@ -60,7 +64,7 @@ Encounter::Difference Encounter::difference() const noexcept {
   return {};
 }
 
-std::string Encounter::mismatch() const {
+std::string PairExchangeSlot::mismatch() const {
   const auto& [in, part, parts, dtypes, counts] = difference_;
   switch (in) {
     case Difference::In::nothing:
@@ -76,7 +80,7 @@ std::string Encounter::mismatch() const {
                      counts[kLower], name_of(dtypes[kHigher]), counts[kHigher]);
 }
 
-void Encounter::cut_into_pieces() noexcept {
+void PairExchangeSlot::cut_into_pieces() noexcept {
   // A piece of both sides fits into the nearer caches, and large values do not make so many that looking for their parts costs.
   // What is small is made by whoever comes second, before the other one could have seen it.
   constexpr std::size_t small = 1024, least = 64 * 1024, most_pieces = 64;
@@ -88,7 +92,7 @@ void Encounter::cut_into_pieces() noexcept {
   pieces_ = bytes_ == 0 ? 0 : (bytes_ + piece_bytes_ - 1) / piece_bytes_;
 }
 
-void Encounter::take_pieces(std::size_t side, WaitPolicy policy, bool has_first) noexcept {
+void PairExchangeSlot::take_pieces(std::size_t side, WaitPolicy policy, bool has_first) noexcept {
   const std::uint64_t share = side == kLower ? pieces_ - pieces_ / 2 : pieces_ / 2;
   const auto taken = [this] { return taken_in(word_.load(std::memory_order_relaxed)); };
   std::uint64_t made = 0;
@@ -105,7 +109,7 @@ void Encounter::take_pieces(std::size_t side, WaitPolicy policy, bool has_first)
 }
 
 // What lies between two lines of all parts.
-void Encounter::make(std::size_t begin, std::size_t end) const noexcept {
+void PairExchangeSlot::make(std::size_t begin, std::size_t end) const noexcept {
   std::size_t offset = 0;  // of a part
   for (std::size_t i = 0; i < sides_[kLower].parts.size() && offset < end; ++i) {
     const PairPart &lower = sides_[kLower].parts[i], &higher = sides_[kHigher].parts[i];
@@ -119,11 +123,11 @@ void Encounter::make(std::size_t begin, std::size_t end) const noexcept {
   }
 }
 
-Visit MeetingPlace::come(std::size_t side, const PairExchange& exchange, WaitPolicy policy) {
-  Encounter* encounter = nullptr;
+Visit PairExchangeQueue::come(std::size_t side, const PairExchange& exchange, WaitPolicy policy) {
+  PairExchangeSlot* encounter = nullptr;
   {
     const std::lock_guard hold(lock_);
-    const auto found = std::ranges::find_if(posted_, [&](const Encounter* posted) {
+    const auto found = std::ranges::find_if(posted_, [&](const PairExchangeSlot* posted) {
       return posted->first_ != side && posted->sides_[posted->first_].tag == exchange.tag;
     });
     if (found == posted_.end()) {
@@ -141,17 +145,17 @@ Visit MeetingPlace::come(std::size_t side, const PairExchange& exchange, WaitPol
   return visit;
 }
 
-Encounter& MeetingPlace::idle() {
+PairExchangeSlot& PairExchangeQueue::idle() {
   for (const auto& encounter : owned_)
     if (encounter->users_.load(std::memory_order_acquire) == 0) return *encounter;
-  owned_.push_back(std::make_unique<Encounter>());
+  owned_.push_back(std::make_unique<PairExchangeSlot>());
   return *owned_.back();
 }
 
-bool MeetingPlace::withdraw(Encounter& encounter) {
+bool PairExchangeQueue::withdraw(PairExchangeSlot& encounter) {
   const std::lock_guard hold(lock_);
   if (std::erase(posted_, &encounter) == 0) return false;
-  encounter.word_.store(Encounter::word_of(Encounter::State::withdrawn), std::memory_order_release);
+  encounter.word_.store(PairExchangeSlot::word_of(PairExchangeSlot::State::withdrawn), std::memory_order_release);
   return true;
 }
 

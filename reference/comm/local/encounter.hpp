@@ -21,7 +21,7 @@
 
 namespace plumbline::comm::local {
 
-class alignas(kApart) Encounter {
+class alignas(kApart) PairExchangeSlot {
  public:
   enum class State : std::uint8_t { waiting, met, mismatched, withdrawn };
   /// The sides of an encounter: the lower rank, and the other.
@@ -39,7 +39,7 @@ class alignas(kApart) Encounter {
   [[nodiscard]] bool is_over() const;
 
  private:
-  friend class MeetingPlace;
+  friend class PairExchangeQueue;
   friend struct LeaveEncounter;
   // How the sides differ: in their numbers of parts, in their updates, or in a part. Values, since who has been told may free its
   // parts before the other one is.
@@ -76,23 +76,23 @@ class alignas(kApart) Encounter {
 
 /// A member's hold on an encounter, which lasts no longer than the group.
 struct LeaveEncounter {
-  void operator()(Encounter* encounter) const { encounter->users_.fetch_sub(1, std::memory_order_acq_rel); }
+  void operator()(PairExchangeSlot* encounter) const { encounter->users_.fetch_sub(1, std::memory_order_acq_rel); }
 };
-using Visit = std::unique_ptr<Encounter, LeaveEncounter>;
+using Visit = std::unique_ptr<PairExchangeSlot, LeaveEncounter>;
 
 /// Where two members of a group meet.
-class alignas(kApart) MeetingPlace {
+class alignas(kApart) PairExchangeQueue {
  public:
   /// Meets the first that the other side has posted with this tag, and does the side's work, or posts one.
   [[nodiscard]] Visit come(std::size_t side, const PairExchange& exchange, WaitPolicy policy);
   /// Takes one that nobody has met back, whose state is `withdrawn` then. False when it was met: then it is made.
-  bool withdraw(Encounter& encounter);
+  bool withdraw(PairExchangeSlot& encounter);
 
  private:
-  [[nodiscard]] Encounter& idle();
-  BriefLock lock_;
-  std::vector<Encounter*> posted_;  // in order
-  std::vector<std::unique_ptr<Encounter>> owned_;
+  [[nodiscard]] PairExchangeSlot& idle();
+  SpinLock lock_;
+  std::vector<PairExchangeSlot*> posted_;  // in order
+  std::vector<std::unique_ptr<PairExchangeSlot>> owned_;
 };
 
 }  // namespace plumbline::comm::local

@@ -18,7 +18,7 @@ LocalGroup::LocalGroup(Group identity_, const LocalOptions& options_, WaitPolicy
       members_(identity.ranks.size()),
       departed_(identity.ranks.size()),
       channels_{std::vector<std::atomic<Channel*>>(identity.ranks.size() * identity.ranks.size()), {}},
-      meeting_places_{std::vector<std::atomic<MeetingPlace*>>(identity.ranks.size() * identity.ranks.size()), {}} {
+      meeting_places_{std::vector<std::atomic<PairExchangeQueue*>>(identity.ranks.size() * identity.ranks.size()), {}} {
   for (Member& member : members_) member.stream = std::make_unique<PostingStream>(options.inline_bytes);
 }
 
@@ -35,7 +35,7 @@ Meeting& LocalGroup::of_pair(Pairs<Meeting>& pairs, int from, int to, Arguments.
 
 Channel& LocalGroup::channel(int from, int to) { return of_pair(channels_, from, to, lane.get()); }
 
-MeetingPlace& LocalGroup::meeting_place(int lower, int higher) { return of_pair(meeting_places_, lower, higher); }
+PairExchangeQueue& LocalGroup::meeting_place(int lower, int higher) { return of_pair(meeting_places_, lower, higher); }
 
 DevicePosting& LocalGroup::device_posting(int member, std::uint64_t consumed_by_all) {
   auto& postings = members_[static_cast<std::size_t>(member)].on_device;

@@ -50,7 +50,7 @@ class LocalGroup {
   /// The messages from one member to another.
   [[nodiscard]] Channel& channel(int from, int to);
   /// Where two members exchange values in place.
-  [[nodiscard]] MeetingPlace& meeting_place(int lower, int higher);
+  [[nodiscard]] PairExchangeQueue& meeting_place(int lower, int higher);
 
   // Failure. The first one stays.
   [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_seq_cst); }
@@ -119,7 +119,7 @@ class LocalGroup {
   template <class Meeting, class... Arguments>
   Meeting& of_pair(Pairs<Meeting>& pairs, int from, int to, Arguments... arguments);
   Pairs<Channel> channels_;
-  Pairs<MeetingPlace> meeting_places_;
+  Pairs<PairExchangeQueue> meeting_places_;
 
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;  // of everything below, and of what pairs own

@@ -80,7 +80,7 @@ void wait_until(WaitPolicy policy, const Ready& ready, const Idle& idle) {
 }
 
 /// A lock for sections of a few instructions, whose waiters yield instead of sleeping.
-class BriefLock {
+class SpinLock {
  public:
   void lock() {
     wait_until(

@@ -115,7 +115,7 @@ class AutogradReducer::Impl {
 
   void begin(bool synchronise, const std::vector<at::Tensor>& outputs) {
     bucketing::Pass pass{.synchronise = synchronise};
-    if (options_.reducer.unused == bucketing::Unused::told) pass.unused = unreached_from(outputs);
+    if (options_.reducer.unused == bucketing::Unused::find_unused) pass.unused = unreached_from(outputs);
     const bool had_rebuilt = reducer_->has_rebuilt();
     buffers_.gather();
     reducer_->begin(pass);

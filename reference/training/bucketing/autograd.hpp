@@ -4,7 +4,7 @@
 //         and a backward; begin() comes between the two. With GradientMemory::views a leaf's gradient becomes its place in the
 //         bucket, in the leaf's own order in memory (channels last, say), so that an optimizer reads what was reduced
 //         without a copy; ranks must lay their leaves out alike.
-// Unused  With Unused::told the graph of the pass's outputs is searched for the leaves that it does not reach.
+// Unused  With Unused::find_unused the graph of the pass's outputs is searched for the leaves that it does not reach.
 // Sparse  Leaves that are named so, as torch.nn.Embedding's with sparse=True, have gradients of some rows along the first
 //         dimension. Their sums are sparse tensors, coalesced, whichever rank has any.
 // Devices Leaves lie where LibTorch computes, and buckets in memory of the same device, which the group serves:
@@ -57,7 +57,7 @@ class AutogradReducer {
   AutogradReducer(const AutogradReducer&) = delete;
   AutogradReducer& operator=(const AutogradReducer&) = delete;
 
-  /// Between forward and backward, or with buffers ahead of both. `outputs` are what will be back-propagated: looked at with Unused::told. Throws as
+  /// Between forward and backward, or with buffers ahead of both. `outputs` are what will be back-propagated: looked at with Unused::find_unused. Throws as
   /// Reducer::begin().
   void begin(bool synchronise = true, const std::vector<at::Tensor>& outputs = {});
   /// After backward. Gradients that some rank has are then there on every leaf. Throws as Reducer::finish(). Back-propagation

@@ -198,7 +198,7 @@ TEST(AutogradReducer, SearchesTheGraphForWhatIsNotUsed) {
     std::vector<NamedTensor> leaves;
     for (const char* name : {"used", "of_rank_1", "of_nobody"})
       leaves.push_back({name, at::full({3}, 2.0).requires_grad_()});
-    AutogradReducer reducer(world, leaves, {.reducer = {.unused = bucketing::Unused::told}, .bucket_bytes = 1});
+    AutogradReducer reducer(world, leaves, {.reducer = {.unused = bucketing::Unused::find_unused}, .bucket_bytes = 1});
     for (int step = 0; step < 3; ++step) {
       at::Tensor loss = leaves[0].tensor.sum();
       if (world.rank() == 1) loss = loss.add(leaves[1].tensor.mul(4).sum());

@@ -99,7 +99,7 @@ class TensorReducer::Impl {
     for (const bucketing::Member& member : reducer_->plan().members) {
       const auto i = static_cast<std::size_t>(member.gradient);
       if (!gradients.at(i).defined()) {
-        reducer_->lack(member.gradient);
+        reducer_->mark_unused(member.gradient);
         continue;
       }
       views_[i].copy_(gradients[i]);

@@ -25,7 +25,7 @@
 namespace plumbline::training {
 namespace {
 
-using schedules::Family;
+using schedules::ScheduleKind;
 using testing::HasSubstr;
 
 constexpr std::int64_t kWidth = 6;
@@ -105,7 +105,7 @@ Alone alone(const Maker& make, int stages, const std::vector<Data>& calls) {
 
 // What a pipeline shall be, and what its ranks found.
 struct Setting {
-  Family family = Family::one_f_one_b;
+  ScheduleKind family = ScheduleKind::one_f_one_b;
   int ranks = 2;
   int chunks = 1;
   Maker make = perceptron;
@@ -164,7 +164,7 @@ class Gathered {
   Gradients gradients_;
 };
 
-class EverySchedule : public testing::TestWithParam<std::tuple<Family, int, int>> {
+class EverySchedule : public testing::TestWithParam<std::tuple<ScheduleKind, int, int>> {
  protected:
   Setting setting() const {
     const auto [family, ranks, chunks] = GetParam();
@@ -200,14 +200,14 @@ TEST_P(EverySchedule, HasTheBitsOfOneDeviceAndKeepsWhatTheScheduleSays) {
 }
 
 // Backwards in reverse order are left out: their sums round otherwise.
-INSTANTIATE_TEST_SUITE_P(Families, EverySchedule,
-                         testing::Values(std::tuple(Family::gpipe, 2, 1), std::tuple(Family::gpipe, 3, 1),
-                                         std::tuple(Family::one_f_one_b, 1, 1), std::tuple(Family::one_f_one_b, 3, 1),
-                                         std::tuple(Family::interleaved, 2, 2), std::tuple(Family::interleaved, 3, 2),
-                                         std::tuple(Family::zb_h1, 3, 1), std::tuple(Family::zb_h2, 3, 1),
-                                         std::tuple(Family::interleaved_zero_bubble, 2, 2),
-                                         std::tuple(Family::zbv, 1, 2), std::tuple(Family::zbv, 2, 2),
-                                         std::tuple(Family::dualpipev, 2, 2)));
+INSTANTIATE_TEST_SUITE_P(
+    Families, EverySchedule,
+    testing::Values(std::tuple(ScheduleKind::gpipe, 2, 1), std::tuple(ScheduleKind::gpipe, 3, 1),
+                    std::tuple(ScheduleKind::one_f_one_b, 1, 1), std::tuple(ScheduleKind::one_f_one_b, 3, 1),
+                    std::tuple(ScheduleKind::interleaved, 2, 2), std::tuple(ScheduleKind::interleaved, 3, 2),
+                    std::tuple(ScheduleKind::zb_h1, 3, 1), std::tuple(ScheduleKind::zb_h2, 3, 1),
+                    std::tuple(ScheduleKind::interleaved_zero_bubble, 2, 2), std::tuple(ScheduleKind::zbv, 1, 2),
+                    std::tuple(ScheduleKind::zbv, 2, 2), std::tuple(ScheduleKind::dualpipev, 2, 2)));
 
 TEST(PipelineEngine, ShapesMayChangeFromCallToCallAndFromMicroBatchToMicroBatch) {
   const std::vector<std::vector<std::int64_t>> rows{{2, 2, 2}, {5, 5, 5}, {1, 4, 2}, {2, 2, 2}, {2, 2, 2}, {0, 3, 7}};
@@ -216,7 +216,7 @@ TEST(PipelineEngine, ShapesMayChangeFromCallToCallAndFromMicroBatchToMicroBatch)
     for (const auto& one : rows) calls.push_back(data_of(one, 10 + calls.size()));
     const Alone expected = alone(make, 3, calls);
     Gathered gathered;
-    on_ranks({.family = Family::zb_h1, .ranks = 3, .make = make}, [&](Rank& rank) {
+    on_ranks({.family = ScheduleKind::zb_h1, .ranks = 3, .make = make}, [&](Rank& rank) {
       std::vector<std::size_t> descriptions;
       for (const Data& data : calls) {
         EngineCall call = rank.call(data);
@@ -236,7 +236,7 @@ TEST(PipelineEngine, ShapesMayChangeFromCallToCallAndFromMicroBatchToMicroBatch)
 
 TEST(PipelineEngine, EvaluationChangesNothingAndMayReturnOutputsLabelsAndLosses) {
   const Data data = data_of({3, 3});
-  for (const auto& [family, chunks] : {std::pair{Family::one_f_one_b, 1}, {Family::zbv, 2}}) {
+  for (const auto& [family, chunks] : {std::pair{ScheduleKind::one_f_one_b, 1}, {ScheduleKind::zbv, 2}}) {
     std::vector<std::unique_ptr<Stage>> model;
     const int stages = 2 * chunks;
     Tensors values = data.inputs[1];
@@ -364,7 +364,7 @@ TEST(PipelineEngine, SaysInOneLineWhatACallLacks) {
     const auto stage = perceptron(0, 2);
     const PipelineTrainingSteps steps;
     PipelineEngine engine(
-        group, [](int micro_batches) { return schedules::generate(Family::gpipe, {1, micro_batches, 1}); },
+        group, [](int micro_batches) { return schedules::generate(ScheduleKind::gpipe, {1, micro_batches, 1}); },
         {{1, stage.get()}}, {.criterion = criterion}, steps);
     try {
       (void)engine.run({.micro_batches = 1});

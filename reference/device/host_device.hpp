@@ -1,4 +1,4 @@
-// reference/device/both_sides.hpp: what bodies of kernels have in common that are written once, for a GPU and for the host.
+// reference/device/host_device.hpp: what bodies of kernels have in common that are written once, for a GPU and for the host.
 //
 // Model   A body does one thread's part of one block's work, of any number of threads: nvcc compiles it for the device, the host's
 //         compiler for the emulated device and for tests.
@@ -12,9 +12,9 @@
 #if defined(__CUDACC__)
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#define PLUMBLINE_ON_BOTH_SIDES __host__ __device__
+#define PLUMBLINE_HOST_DEVICE __host__ __device__
 #else
-#define PLUMBLINE_ON_BOTH_SIDES
+#define PLUMBLINE_HOST_DEVICE
 #endif
 
 namespace plumbline::device {
@@ -32,7 +32,7 @@ inline constexpr bool is_half = std::is_same_v<T, comm::Float16> || std::is_same
 
 /// An element as it is computed with: float of a half format, else itself.
 template <class T>
-PLUMBLINE_ON_BOTH_SIDES inline auto widened(T value) {
+PLUMBLINE_HOST_DEVICE inline auto widened(T value) {
   if constexpr (!is_half<T>) {
     return value;
   } else {
@@ -49,7 +49,7 @@ PLUMBLINE_ON_BOTH_SIDES inline auto widened(T value) {
 
 /// A result as it is stored, rounded once.
 template <class T, class Wide>
-PLUMBLINE_ON_BOTH_SIDES inline T narrowed(Wide value) {
+PLUMBLINE_HOST_DEVICE inline T narrowed(Wide value) {
   if constexpr (!is_half<T>) {
     return static_cast<T>(value);
   } else {
