@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "harness/mutants/job_mutants.hpp"
 #include "harness/mutants/mutants.hpp"
+#include "harness/mutants/record_rewriting.hpp"
 #include "harness/suite/adapter_error.hpp"
 #include "harness/suite/check.hpp"
 #include "harness/suite/toml_row.hpp"
