@@ -1,4 +1,4 @@
-// harness/mutants/interpreter_steps.hpp: the steps of the interpreter of programs that a wrong one replaces.
+// conformance/pass/oracles/interpreter_steps.hpp: the steps of the interpreter of programs that a wrong one replaces.
 #pragma once
 
 #include <cstdint>

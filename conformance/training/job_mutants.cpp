@@ -1,4 +1,4 @@
-#include "harness/mutants/job_mutants.hpp"
+#include "conformance/training/job_mutants.hpp"
 
 #include <algorithm>
 #include <optional>

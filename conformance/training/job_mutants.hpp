@@ -1,4 +1,4 @@
-// harness/mutants/job_mutants.hpp: faults of a job's training record, planted after it was written.
+// conformance/training/job_mutants.hpp: faults of a job's training record, planted after it was written.
 #pragma once
 
 #include "harness/mutants/record_rewriting.hpp"

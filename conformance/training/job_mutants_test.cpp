@@ -1,5 +1,5 @@
 // The faults that are planted in a job's training record: there, and nothing else changed.
-#include "harness/mutants/job_mutants.hpp"
+#include "conformance/training/job_mutants.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <set>
 
-#include "harness/mutants/interpreter_steps.hpp"
+#include "conformance/pass/oracles/interpreter_steps.hpp"
 #include "harness/mutants/kinds.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "harness/mutants/wrong_steps.hpp"
