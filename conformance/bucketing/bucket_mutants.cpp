@@ -4,7 +4,7 @@
 #include <iterator>
 #include <map>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/bucketing/bucketing_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "reference/bucketing/ddp.hpp"
 #include "reference/bucketing/megatron.hpp"
@@ -56,7 +56,7 @@ struct Faults {
   bool last_limit_reported = false;  // bucket_limits are the last one throughout
 };
 
-struct Bucket {
+struct ReplayedBucket {
   std::vector<int> indices;
   std::int64_t bytes = 0, limit = 0;
   std::size_t last = 0;
@@ -78,18 +78,19 @@ class Assignment {
   }
 
   [[nodiscard]] json result(bool as_torch) {
-    std::vector<Bucket> open, ordered = closed_;
+    std::vector<ReplayedBucket> open, ordered = closed_;
     for (const std::string& key : keys_)
       if (!filling_[key].indices.empty()) open.push_back(filling_[key]);
     if (as_torch)
       std::ranges::reverse(open);
     else
-      std::ranges::stable_sort(open, {}, &Bucket::last);
+      std::ranges::stable_sort(open, {}, &ReplayedBucket::last);
     ordered.insert(ordered.end(), open.begin(), open.end());
     const bool sorts = (indices_.empty() && !faults_.keeps_closing_order) || faults_.always_sorted;
-    if (sorts) std::ranges::stable_sort(ordered, {}, [](const Bucket& one) { return std::ranges::min(one.indices); });
+    if (sorts)
+      std::ranges::stable_sort(ordered, {}, [](const ReplayedBucket& one) { return std::ranges::min(one.indices); });
     json buckets = json::array(), limits = json::array();
-    for (const Bucket& bucket : ordered)
+    for (const ReplayedBucket& bucket : ordered)
       buckets.push_back(bucket.indices), limits.push_back(faults_.last_limit_reported ? limits_.back() : bucket.limit);
     return {{"buckets", buckets}, {"bucket_limits", limits}};
   }
@@ -110,7 +111,7 @@ class Assignment {
     if (sparse_.empty() || faults_.sparse_mixed) return false;
     return sparse_[faults_.sparse_by_position ? i : static_cast<std::size_t>(index)];
   }
-  void close(Bucket& bucket, const std::string& key) {
+  void close(ReplayedBucket& bucket, const std::string& key) {
     bucket.is_closed = true;
     closed_.push_back(bucket);
     bucket = {};
@@ -151,7 +152,7 @@ class Assignment {
     if (faults_.type_change_closes && !last_key_.empty() && last_key_ != key && !filling_[last_key_].indices.empty())
       close(filling_[last_key_], last_key_);
     last_key_ = key;
-    Bucket& bucket = filling_[key];
+    ReplayedBucket& bucket = filling_[key];
     if (faults_.before_exceeding && !bucket.indices.empty() && bucket.bytes + bytes > limit) {
       close(bucket, key);
       limit = limits_[at_[faults_.one_walk ? "" : key]];
@@ -172,9 +173,9 @@ class Assignment {
   std::vector<int> indices_;
   std::vector<bool> sparse_;
   std::vector<std::string> keys_;
-  std::map<std::string, Bucket> filling_;
+  std::map<std::string, ReplayedBucket> filling_;
   std::map<std::string, std::size_t> at_;
-  std::vector<Bucket> closed_;
+  std::vector<ReplayedBucket> closed_;
   std::string last_key_;
 };
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/bucketing/bucketing_mutants.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/bucketing/power_sgd.hpp"
 #include "reference/bucketing/quantised.hpp"

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/bucketing/bucketing_mutants.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/bucketing/reducer_steps.hpp"
 #include "reference/comm/errors.hpp"

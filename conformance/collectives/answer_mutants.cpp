@@ -1,7 +1,8 @@
 // Adapters whose answers are wrong.
 #include <algorithm>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/collectives/collectives_mutants.hpp"
+
 
 namespace plumbline::mutants {
 

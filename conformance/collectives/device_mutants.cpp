@@ -4,8 +4,8 @@
 #include <mutex>
 #include <set>
 
+#include "conformance/collectives/collectives_mutants.hpp"
 #include "harness/mutants/faulty.hpp"
-#include "harness/mutants/kinds.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/device/fold.hpp"
 #include "reference/device/move.hpp"

@@ -4,8 +4,8 @@
 #include <optional>
 #include <thread>
 
+#include "conformance/collectives/collectives_mutants.hpp"
 #include "harness/mutants/faulty.hpp"
-#include "harness/mutants/kinds.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::mutants {

@@ -3,8 +3,8 @@
 #include <map>
 #include <numeric>
 
+#include "conformance/collectives/collectives_mutants.hpp"
 #include "harness/mutants/faulty.hpp"
-#include "harness/mutants/kinds.hpp"
 
 namespace plumbline::mutants {
 

@@ -7,8 +7,8 @@
 #include <map>
 #include <optional>
 
+#include "conformance/collectives/collectives_mutants.hpp"
 #include "harness/mutants/faulty.hpp"
-#include "harness/mutants/kinds.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/half.hpp"
 

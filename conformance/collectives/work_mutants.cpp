@@ -5,8 +5,8 @@
 #include <cstring>
 #include <thread>
 
+#include "conformance/collectives/collectives_mutants.hpp"
 #include "harness/mutants/faulty.hpp"
-#include "harness/mutants/kinds.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::mutants {

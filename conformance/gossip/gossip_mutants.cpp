@@ -4,7 +4,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/gossip/gossip_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "harness/mutants/wrong_kernels.hpp"
 #include "reference/comm/half.hpp"

@@ -6,8 +6,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "conformance/groups/groups_mutants.hpp"
 #include "harness/mutants/faulty.hpp"
-#include "harness/mutants/kinds.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/groups/parallel_context.hpp"

@@ -4,7 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/groups/groups_mutants.hpp"
+
 
 namespace plumbline::mutants {
 

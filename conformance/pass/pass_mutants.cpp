@@ -4,7 +4,7 @@
 #include <iterator>
 #include <map>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/pass/pass_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "reference/program/pass_json.hpp"
 #include "reference/program/program_json.hpp"

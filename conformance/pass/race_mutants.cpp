@@ -5,7 +5,7 @@
 #include <set>
 
 #include "conformance/pass/oracles/interpreter_steps.hpp"
-#include "harness/mutants/kinds.hpp"
+#include "conformance/pass/pass_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/program/pass.hpp"

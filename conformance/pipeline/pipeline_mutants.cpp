@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/pipeline/pipeline_mutants.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/training/steps.hpp"
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/scaler/scaler_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 
 namespace plumbline::mutants {

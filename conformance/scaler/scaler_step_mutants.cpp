@@ -5,7 +5,7 @@
 #include <limits>
 #include <memory>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/scaler/scaler_mutants.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/comm/half.hpp"
 #include "reference/scaler/fp16_optimizer.hpp"

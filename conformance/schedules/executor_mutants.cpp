@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/schedules/schedules_mutants.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/executor.hpp"

@@ -1,7 +1,8 @@
 // Adapters that answer most plans right: what is wrong shows in other shapes, rows, places and costs than the usual ones.
 #include <algorithm>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/schedules/mutated_operations.hpp"
+#include "conformance/schedules/schedules_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "reference/schedules/schedule.hpp"
 
@@ -15,12 +16,7 @@ namespace {
 
 using Actions = std::vector<Action>;
 
-const char* const kGenerate = "schedules.generate";
-const char* const kLower = "schedules.lower";
-const char* const kCheck = "schedules.check";
-const char* const kSimulate = "schedules.simulate";
-
-void change_rows(json& rows, const std::function<void(int rank, Actions& actions)>& change) {
+void change_each_row(json& rows, const std::function<void(int rank, Actions& actions)>& change) {
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
     Actions actions = schedules::parse_row(rows[rank].get<std::string>());
     change(static_cast<int>(rank), actions);
@@ -28,7 +24,7 @@ void change_rows(json& rows, const std::function<void(int rank, Actions& actions
   }
 }
 
-void erase_at(Actions& actions, std::size_t position) {
+void remove_at(Actions& actions, std::size_t position) {
   if (!actions[position].joined && position > 0) actions[position - 1].joined = false;
   actions.erase(actions.begin() + static_cast<std::ptrdiff_t>(position));
 }
@@ -38,7 +34,7 @@ void erase_at(Actions& actions, std::size_t position) {
 // The first forward behind the first backward joins those ahead of it, with fewer micro-batches than fill the pipeline.
 void runs_ahead_while_filling(const json& args, json& result) {
   if (args.at("schedule") != "zb-h1" || args.at("microbatches") >= args.at("pp")) return;
-  change_rows(result["compute_only"], [](int, Actions& actions) {
+  change_each_row(result["compute_only"], [](int, Actions& actions) {
     const auto backward = std::ranges::find(actions, ActionKind::input_gradient, &Action::kind);
     const auto forward =
         std::find_if(backward, actions.end(), [](const Action& action) { return action.kind == ActionKind::forward; });
@@ -49,19 +45,19 @@ void runs_ahead_while_filling(const json& args, json& result) {
 // Messages between ranks that are not neighbours are forgotten.
 void neighbours_alone(const json& args, json& result) {
   const auto rank_of = args.at("stage_to_rank").get<std::vector<int>>();
-  change_rows(result["send_recv"], [&](int rank, Actions& actions) {
+  change_each_row(result["send_recv"], [&](int rank, Actions& actions) {
     for (std::size_t i = actions.size(); i-- > 0;) {
       if (!is_message(actions[i].kind)) continue;
       const bool up = actions[i].kind == ActionKind::send_forward || actions[i].kind == ActionKind::recv_backward;
       const int other = rank_of.at(static_cast<std::size_t>(actions[i].stage + (up ? 1 : -1)));
-      if (std::abs(other - rank) > 1) erase_at(actions, i);
+      if (std::abs(other - rank) > 1) remove_at(actions, i);
     }
   });
 }
 
 // A stage is reduced as soon as its first weight gradient is there.
 void reduces_early(const json&, json& result) {
-  change_rows(result["with_comms"], [](int, Actions& actions) {
+  change_each_row(result["with_comms"], [](int, Actions& actions) {
     for (std::size_t i = 0; i < actions.size(); ++i) {
       if (actions[i].kind != ActionKind::reduce_gradients) continue;
       const auto first = std::ranges::find_if(actions, [&](const Action& action) {

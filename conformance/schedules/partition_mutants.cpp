@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/schedules/schedules_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "reference/schedules/generate.hpp"
 #include "reference/schedules/partition_costs.hpp"

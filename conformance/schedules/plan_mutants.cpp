@@ -4,7 +4,8 @@
 #include <map>
 #include <optional>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/schedules/mutated_operations.hpp"
+#include "conformance/schedules/schedules_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "reference/schedules/generate.hpp"
 #include "reference/schedules/schedule.hpp"
@@ -19,9 +20,6 @@ using schedules::ActionKind;
 namespace {
 
 using Actions = std::vector<Action>;
-
-const char* const kGenerate = "schedules.generate";
-const char* const kLower = "schedules.lower";
 
 /// Refuses what is answered, where `concerns` says so.
 RewriteAnswer refuses(const char* asked, std::function<bool(const json& args)> concerns) {
@@ -442,9 +440,6 @@ void all_send_shapes(const json& args, int, Actions& actions) {
 
 // ---- the checker and the simulator ----
 
-const char* const kCheck = "schedules.check";
-const char* const kSimulate = "schedules.simulate";
-
 /// A checker that does not see some problems.
 RewriteAnswer blind_to(std::function<bool(const json& problem)> unseen) {
   return results_of(kCheck, "plumbline", [unseen = std::move(unseen)](const json&, json& result) {
@@ -771,7 +766,7 @@ std::vector<Mutant> plan_convention_mutants() {
   };
 }
 
-std::vector<Mutant> message_mutants() {
+std::vector<Mutant> planned_message_mutants() {
   const auto at = [](const char* check, const char* schedule, const char* micro_batches) {
     return std::string("schedules.lowering.") + check + "[schedule=" + schedule + ",micro_batches=" + micro_batches +
            "]";
@@ -901,7 +896,8 @@ std::vector<Mutant> judging_mutants() {
 std::vector<Mutant> plan_mutants() {
   std::vector<Mutant> all;
   for (const auto kind :
-       {generate_mutants, memory_mutants, form_mutants, plan_convention_mutants, message_mutants, judging_mutants})
+       {generate_mutants, memory_mutants, form_mutants, plan_convention_mutants, planned_message_mutants,
+        judging_mutants})
     std::ranges::move(kind(), std::back_inserter(all));
   return all;
 }

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/schedules/schedules_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "reference/schedules/partition.hpp"
 #include "reference/schedules/partition_conventions.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/slowmo/slowmo_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "harness/mutants/wrong_kernels.hpp"
 #include "harness/mutants/wrong_steps.hpp"

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/topology/topology_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 
 namespace plumbline::mutants {

@@ -7,7 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/training/training_mutants.hpp"
+
 
 namespace plumbline::mutants {
 
@@ -87,11 +88,6 @@ std::vector<Mutant> job_mutants() {
       "training.job.single_device[model=mlp,optimizer=sgd_momentum,micro_batches=2,accumulation=3,world=3]";
   const std::string decay =
       "training.job.single_device[model=mlp,optimizer=sgd_decay,micro_batches=1,accumulation=3,world=4]";
-  const auto pipeline = [](const char* schedule, const char* micro_batches, int accumulation, int data, int world) {
-    return fmt::format(
-        "pipeline.job.single_device[model=mlp,schedule={},micro_batches={},accumulation={},data={},world={}]", schedule,
-        micro_batches, accumulation, data, world);
-  };
   return {
       {"job.divided_by_two", "TRAIN-006", "the sum of the gradients is divided by two, whatever the data ranks",
        "RED-01", three, two, "there are two data ranks", with_tensors(scale_gradients_for_two)},
@@ -104,16 +100,6 @@ std::vector<Mutant> job_mutants() {
       {"job.wrong_shape", "TRAIN-001", "matrices are recorded with their dimensions exchanged",
        "weights of a framework that multiplies from the other side", two, "",
        "every model has a matrix that is not square", with_tensors(exchange_dimensions)},
-      {"job.first_stage_scaled_again", "PIPE-002", "the first stage divides by the number of micro-batches once more",
-       "PIPE-09", pipeline("zb-h1", "2p", 3, 2, 4), pipeline("gpipe", "1", 1, 1, 3), "there is one micro-batch",
-       with_tensors(scale_first_stage_again)},
-      {"job.later_chunks_missing", "PIPE-001", "a rank records its first chunk alone",
-       "a list of parameters of one module", pipeline("interleaved-zb", "2p", 1, 1, 2), pipeline("gpipe", "1", 1, 1, 3),
-       "each rank has one chunk", with_tensors(omit_later_chunks)},
-      {"job.order_ignored", "PIPE-001", "ranks take their places in the usual order of the axes, whatever is asked",
-       "a launcher that knows one order", "pipeline.job.order[order=data_first,schedule=1f1b,data=2,world=4]",
-       "pipeline.job.order[order=pipeline_first,schedule=1f1b,data=2,world=4]", "it is the usual order",
-       ChangeRecord(exchange_ranks)},
       {"job.skips_by_own_gradients", "SCALER-091", "a rank skips by what is written into its own gradients alone",
        "AMP-02", "scaler.job.one_replica[precision=fp16,moment=local,grid=1x1x3,world=3]",
        "scaler.job.single_device[precision=fp16,overflow=scale,grid=1x1x3,world=3]", "all ranks overflow",

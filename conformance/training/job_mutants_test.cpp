@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/training/training_mutants.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/record/safetensors.hpp"
 #include "reference/record/temporary_folder.hpp"
@@ -122,25 +122,25 @@ TEST(JobMutants, LetOtherRanksMakeAStepThatOneSkips) {
 
 TEST_F(JobMutant, ChangesTheGradientsOfTheFirstStageAlone) {
   spec_.run.micro_batches = 2;
-  change("job.first_stage_scaled_again");
+  with_tensors(scale_first_stage_again)(spec_, folder_.path());
   EXPECT_THAT(record().findings(), IsEmpty());
   EXPECT_THAT(weight(1, Moment::grad, 2), testing::Each(0.25f));
   EXPECT_THAT(weight(1, Moment::after, 2), testing::Each(0.5f));
 }
 
 TEST_F(JobMutant, ExchangesRanksWhereTheirOrderIsAnother) {
-  change("job.order_ignored");
+  exchange_ranks(spec_, folder_.path());
   EXPECT_THAT(record().findings(), IsEmpty()) << "the usual order";
   spec_.parallel.pipeline = 2;
   spec_.parallel.data = 1;
   spec_.parallel.order = {"tensor", "data", "pipeline"};
-  change("job.order_ignored");
+  exchange_ranks(spec_, folder_.path());
   spec_.parallel = {.data = 3};
   EXPECT_THAT(record().findings(), IsEmpty()) << "one axis has one order";
   std::filesystem::rename(job::record_file(folder_.path(), 2), job::record_file(folder_.path(), 3));
   std::filesystem::copy(job::record_file(folder_.path(), 1), job::record_file(folder_.path(), 2));
   spec_.parallel = {.pipeline = 2, .data = 2, .order = {"data", "pipeline", "tensor"}};
-  change("job.order_ignored");
+  exchange_ranks(spec_, folder_.path());
   const auto rank_in = [&](int file) {
     return job::SafetensorsReader(job::record_file(folder_.path(), file)).metadata().at("rank");
   };

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/training/training_mutants.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/comm/half.hpp"
 #include "reference/training/steps.hpp"

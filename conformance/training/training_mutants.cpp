@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/training/training_mutants.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/device/kernel.hpp"
 #include "reference/device/scaled_copies_table.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/mutants/kinds.hpp"
+#include "conformance/training/training_mutants.hpp"
 #include "harness/mutants/wrong_kernels.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/slowmo/elements.hpp"
