@@ -45,10 +45,11 @@ TEST(Mutants, AreRefusedBehindAnotherDoor) {
     (void)mutants::find_mutant(suite_under_test(), "col.claims_bf16", suite::Door::adapter);
     FAIL();
   } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("--mutant col.claims_bf16: it breaks what --backend names, and the subject "
-                                                 "here is one of --adapter"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("--mutant col.claims_bf16: it breaks what --backend names, and the "
+                                                 "subject here is one of --adapter"));
   }
-  EXPECT_THROW((void)mutants::find_mutant(suite_under_test(), "ans.overlap_taken", suite::Door::backend), InvalidArgument);
+  EXPECT_THROW((void)mutants::find_mutant(suite_under_test(), "ans.overlap_taken", suite::Door::backend),
+               InvalidArgument);
 }
 
 TEST(Mutants, AnUnknownNameIsAnsweredWithTheNearest) {
