@@ -37,7 +37,7 @@ class HollowRecords : public testing::TestWithParam<std::string> {};
 
 TEST_P(HollowRecords, PassOnlyWhatIsTrueOfThem) {
   static const std::unique_ptr<suite::Suite> suite = make_suite();
-  const auto& change = std::get<mutants::ChangeRecord>(mutants::find_mutant(GetParam()).change);
+  const auto& change = std::get<mutants::ChangeRecord>(mutants::find_mutant(*suite, GetParam()).change);
   std::map<std::string, std::vector<const suite::Case*>> cases;  // by check
   for (const suite::Case& one : suite->cases())
     if (one.check->door == suite::Door::job) cases[one.check->id].push_back(&one);
@@ -46,7 +46,7 @@ TEST_P(HollowRecords, PassOnlyWhatIsTrueOfThem) {
   for (const auto& [check, of_check] : cases)
     meet_hollow(GetParam(), *suite, of_check,
                 [&](const suite::Case& one) { return split(failures_of(one, {.record = change})); }, matrix);
-  expect_truths_alone(matrix);
+  expect_truths_alone(matrix, suite->hollow_truths);
 }
 INSTANTIATE_TEST_SUITE_P(Of, HollowRecords, testing::ValuesIn(hollow_records()),
                          [](const auto& info) { return info.param.substr(info.param.find('.') + 1); });

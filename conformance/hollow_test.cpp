@@ -67,8 +67,8 @@ const CasesOfCheck& adapter_cases() {
 }
 
 TEST(HollowTruths, NameSubjectsAndRequirementsThatExist) {
-  for (const auto& [subject, truths] : mutants::hollow_truths()) {
-    EXPECT_NO_THROW((void)mutants::find_mutant(subject)) << subject;
+  for (const auto& [subject, truths] : whole_suite().hollow_truths) {
+    EXPECT_NO_THROW((void)mutants::find_mutant(whole_suite(), subject)) << subject;
     for (const auto& [requirement, reason] : truths)
       EXPECT_NE(whole_suite().requirements.find(requirement), nullptr) << requirement << " of " << subject;
   }
@@ -115,11 +115,11 @@ TEST(Reference, PassesTheCasesThatHollowAdaptersMeet) {
 class HollowAdapters : public testing::TestWithParam<std::string> {};
 
 TEST_P(HollowAdapters, PassOnlyWhatIsTrueOfThem) {
-  const Mutant& subject = mutants::find_mutant(GetParam());
+  const Mutant& subject = mutants::find_mutant(whole_suite(), GetParam());
   const auto& make = std::get<mutants::MakeRewrite>(subject.change);
   mutants::HollowMatrix matrix;
   for (const auto& [check, cases] : adapter_cases())
-    for (std::uint64_t seed = 1; (seed - 1) * cases.size() < hollow_draws(subject); ++seed)
+    for (std::uint64_t seed = 1; (seed - 1) * cases.size() < mutants::hollow_draws(subject); ++seed)
       meet_hollow(
           GetParam(), whole_suite(), cases,
           [&](const suite::Case& one) {
@@ -127,7 +127,7 @@ TEST_P(HollowAdapters, PassOnlyWhatIsTrueOfThem) {
             return run_in_process(one, adapter);
           },
           matrix);
-  expect_truths_alone(matrix);
+  expect_truths_alone(matrix, whole_suite().hollow_truths);
 }
 INSTANTIATE_TEST_SUITE_P(Of, HollowAdapters, testing::ValuesIn(subjects_of(suite::Door::adapter)), short_name);
 
@@ -154,12 +154,12 @@ TEST_P(HollowBackends, PassOnlyWhatIsTrueOfThem) {
     return one.check->door == suite::Door::backend && one.component() == "collectives" && !one.check->on_device &&
            !one.parameters.has("gib") && (one.world() == 2 || one.world() == 3);
   });
-  const auto& wrap = std::get<mutants::Wrap>(mutants::find_mutant(GetParam()).change);
+  const auto& wrap = std::get<mutants::Wrap>(mutants::find_mutant(whole_suite(), GetParam()).change);
   mutants::HollowMatrix matrix;
   for (const auto& [check, cases] : all)
     meet_hollow(
         GetParam(), whole_suite(), cases, [&](const suite::Case& one) { return run_in_process(one, wrap); }, matrix);
-  expect_truths_alone(matrix);
+  expect_truths_alone(matrix, whole_suite().hollow_truths);
 }
 INSTANTIATE_TEST_SUITE_P(Of, HollowBackends, testing::ValuesIn(subjects_of(suite::Door::backend)), short_name);
 

@@ -94,7 +94,7 @@ TEST(Suite, KnowsEveryRealBugThatIsASource) {
   };
   for (const auto& [id, requirement] : whole_suite().requirements.rows())
     for (const std::string& source : requirement.sources) EXPECT_TRUE(known(source)) << id << ": " << source;
-  for (const Mutant& mutant : mutants::all_mutants()) EXPECT_TRUE(known(mutant.source)) << mutant.name;
+  for (const Mutant& mutant : whole_suite().mutants()) EXPECT_TRUE(known(mutant.source)) << mutant.name;
 }
 
 // Rows of collectives, reductions, groups, topologies, schedules and buckets that the suite is built against.
@@ -114,18 +114,18 @@ TEST(Suite, HasAMutantForEachRowOfTheCatalogue) {
         "RED-10",  "RED-11",  "RED-12",  "REF-01",  "REF-02",  "REF-03",  "REF-04",  "REF-05",  "REF-09",  "REF-10",
         "REF-11",  "SLO-01",  "SLO-02",  "SLO-03",  "SLO-04",  "SLO-05",  "SLO-06",  "TIE-01",  "TIE-03",  "TIE-05",
         "TIE-06",  "TOP-06",  "TOP-07",  "TOP-08",  "TOP-09",  "TOP-10",  "TOP-11",  "TOP-12"})
-    EXPECT_TRUE(std::ranges::any_of(mutants::all_mutants(), [&](const Mutant& mutant) {
+    EXPECT_TRUE(std::ranges::any_of(whole_suite().mutants(), [&](const Mutant& mutant) {
       return mutant.source.find(row) != std::string::npos;
     })) << row;
 }
 
 TEST(Suite, HasAMutantOfEachRequirement) {
   for (const auto& [id, requirement] : whole_suite().requirements.rows()) {
-    EXPECT_THAT(mutants::mutants_of(requirement), testing::Not(IsEmpty())) << id;
+    EXPECT_THAT(mutants::mutants_of(whole_suite(), requirement), testing::Not(IsEmpty())) << id;
     EXPECT_THAT(mutants::checks_of(whole_suite(), requirement), testing::Not(IsEmpty())) << id;
-    EXPECT_THAT(mutants::mutants_of(requirement), testing::IsSupersetOf(requirement.mutants)) << id;
+    EXPECT_THAT(mutants::mutants_of(whole_suite(), requirement), testing::IsSupersetOf(requirement.mutants)) << id;
   }
-  for (const Mutant& mutant : mutants::all_mutants())
+  for (const Mutant& mutant : whole_suite().mutants())
     EXPECT_NE(whole_suite().requirements.find(mutant.violates), nullptr)
         << mutant.violates << " is violated by " << mutant.name;
 }
@@ -159,7 +159,7 @@ const std::map<std::string, std::string> kHiddenElsewhere{
 // A mutant that hides where its requirement is not asked says nothing of the reason that it gives. Communicators are
 // left out: theirs mostly hide in checks of other requirements, which shows that their own check is needed.
 TEST(Suite, HidesMutantsWhereTheirRequirementIsJudged) {
-  for (const Mutant& mutant : mutants::all_mutants()) {
+  for (const Mutant& mutant : whole_suite().mutants()) {
     if (mutant.hides.empty() || std::holds_alternative<mutants::Wrap>(mutant.change) ||
         std::holds_alternative<mutants::WrapRuntime>(mutant.change))
       continue;
@@ -169,13 +169,13 @@ TEST(Suite, HidesMutantsWhereTheirRequirementIsJudged) {
         << mutant.name << " violates " << mutant.violates << " and hides at " << mutant.hides;
   }
   for (const auto& [name, reason] : kHiddenElsewhere) {
-    EXPECT_NO_THROW((void)mutants::find_mutant(name));
+    EXPECT_NO_THROW((void)mutants::find_mutant(whole_suite(), name));
     EXPECT_FALSE(reason.empty()) << name;
   }
 }
 
 TEST(Suite, HasTheCasesWhereMutantsShowAndHide) {
-  for (const Mutant& mutant : mutants::all_mutants()) {
+  for (const Mutant& mutant : whole_suite().mutants()) {
     const suite::Case* shows = case_named(mutant.shows);
     ASSERT_NE(shows, nullptr) << mutant.name << " shows at " << mutant.shows;
     EXPECT_TRUE(verifies(*shows, mutant.violates))

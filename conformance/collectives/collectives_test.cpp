@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/components.hpp"
 #include "conformance/support/component_tests.hpp"
 #include "conformance/support/in_process.hpp"
 #include "harness/subject/modules.hpp"
@@ -17,7 +17,7 @@
 namespace plumbline::conformance {
 
 const suite::Suite& suite_under_test() {
-  static const suite::Suite suite = suite_of(add_collectives_checks);
+  static const suite::Suite suite = suite_of(add_collectives);
   return suite;
 }
 

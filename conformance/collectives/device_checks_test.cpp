@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "conformance/collectives/collectives_checks.hpp"
+#include "conformance/components.hpp"
 #include "conformance/support/component_tests.hpp"
 #include "conformance/support/in_process.hpp"
 #include "harness/mutants/mutants.hpp"
@@ -10,7 +10,7 @@
 namespace plumbline::conformance {
 
 const suite::Suite& suite_under_test() {
-  static const suite::Suite suite = suite_of(add_collectives_checks);
+  static const suite::Suite suite = suite_of(add_collectives);
   return suite;
 }
 
@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(WorldSizes, EveryCheckOnDevices, testing::Values(2),
 // A fault that shows on the host shows on a device as well: the checks see what comes back from there.
 TEST(StagedChecks, FindFaultsOfCommunicators) {
   for (const char* name : {"col.drop_last_element", "col.writes_past_end", "col.clobbers_input"}) {
-    const mutants::Mutant& mutant = mutants::find_mutant(name);
+    const mutants::Mutant& mutant = mutants::find_mutant(suite_under_test(), name);
     EXPECT_THAT(run_on_devices(case_named(suite_under_test(), mutant.shows), std::get<mutants::Wrap>(mutant.change)),
                 testing::Not(testing::IsEmpty()))
         << name;

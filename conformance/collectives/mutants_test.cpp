@@ -31,7 +31,7 @@ TEST(Mutants, OfBuffersAreFoundInOtherChecks) {
            Place{"col.message_tail_stale", "collectives.nonblocking.test_is_honest[world=2]"},
            Place{"col.leaves_zeros", "collectives.reductions.zero_sign[dtype=f32,world=3]"},
        }) {
-    const auto& wrap = std::get<mutants::Wrap>(mutants::find_mutant(place.mutant).change);
+    const auto& wrap = std::get<mutants::Wrap>(mutants::find_mutant(suite_under_test(), place.mutant).change);
     EXPECT_THAT(run_in_process(case_named(suite_under_test(), place.id), wrap), testing::Not(testing::IsEmpty()))
         << place.mutant << " in " << place.id;
     EXPECT_THAT(run_in_process(case_named(suite_under_test(), place.id)), testing::IsEmpty()) << place.id;
@@ -39,21 +39,22 @@ TEST(Mutants, OfBuffersAreFoundInOtherChecks) {
 }
 
 TEST(Mutants, AreRefusedBehindAnotherDoor) {
-  EXPECT_EQ(&mutants::find_mutant("col.leaky_barrier", suite::Door::backend),
-            &mutants::find_mutant("col.leaky_barrier"));
+  EXPECT_EQ(&mutants::find_mutant(suite_under_test(), "col.leaky_barrier", suite::Door::backend),
+            &mutants::find_mutant(suite_under_test(), "col.leaky_barrier"));
   try {
-    (void)mutants::find_mutant("red.none", suite::Door::adapter);
+    (void)mutants::find_mutant(suite_under_test(), "col.claims_bf16", suite::Door::adapter);
     FAIL();
   } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("--mutant red.none: it breaks what --backend names, and the subject "
-                                                 "here is one of --adapter"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("--mutant col.claims_bf16: it breaks what --backend names, and the "
+                                                 "subject here is one of --adapter"));
   }
-  EXPECT_THROW((void)mutants::find_mutant("ans.overlap_taken", suite::Door::backend), InvalidArgument);
+  EXPECT_THROW((void)mutants::find_mutant(suite_under_test(), "ans.overlap_taken", suite::Door::backend),
+               InvalidArgument);
 }
 
 TEST(Mutants, AnUnknownNameIsAnsweredWithTheNearest) {
   try {
-    (void)mutants::find_mutant("col.leaky_barier");
+    (void)mutants::find_mutant(suite_under_test(), "col.leaky_barier");
     FAIL();
   } catch (const NotFound& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("no mutant 'col.leaky_barier'; did you mean col.leaky_barrier or "));

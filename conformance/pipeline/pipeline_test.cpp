@@ -1,11 +1,8 @@
 // The checks of pipelines that train: the reference passes them on the local backend.
-#include <fstream>
-#include <sstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "conformance/pipeline/pipeline_checks.hpp"
+#include "conformance/components.hpp"
 #include "conformance/support/component_tests.hpp"
 #include "conformance/training/in_process.hpp"
 #include "harness/arms/arms.hpp"
@@ -16,15 +13,7 @@ namespace plumbline::conformance {
 namespace {
 
 const suite::Suite& pipelines() {
-  static const suite::Suite suite = [] {
-    suite::Suite made;
-    std::ifstream file(PLUMBLINE_PIPELINE_REQUIREMENTS);
-    std::stringstream text;
-    text << file.rdbuf();
-    made.requirements.add_toml(text.str(), PLUMBLINE_PIPELINE_REQUIREMENTS);
-    add_pipeline_checks(made);
-    return made;
-  }();
+  static const suite::Suite suite = suite_of(add_pipeline);
   return suite;
 }
 
@@ -63,7 +52,7 @@ TEST(PipelineChecks, OfOneScheduleOnTwoRanksPassWithoutBuffersAndWithDelays) {
 TEST(PipelineJobs, AreHeldToTheSingleDevice) {
   const auto failures = [](const char* setup, const char* mutant) {
     return failures_of(case_named(pipelines(), "pipeline.job." + std::string(setup)),
-                       {.steps = std::get<mutants::MakeSteps>(mutants::find_mutant(mutant).change)});
+                       {.steps = std::get<mutants::MakeSteps>(mutants::find_mutant(pipelines(), mutant).change)});
   };
   EXPECT_THAT(failures("single_device[model=mlp,schedule=1f1b,micro_batches=2p,accumulation=1,data=1,world=2]",
                        "pipe.sum_not_mean"),

@@ -54,19 +54,19 @@ void meet_hollow(const std::string& subject, const suite::Suite& suite, const st
   }
 }
 
-void expect_truths_alone(const mutants::HollowMatrix& matrix) {
-  const auto rows = matrix.rows();
+void expect_truths_alone(const mutants::HollowMatrix& matrix, const suite::HollowTruths& truths) {
+  const auto rows = matrix.rows(truths);
   std::cout << mutants::to_markdown(rows);
   for (const mutants::HollowRow& row : rows) {
     for (const std::string& id : row.unexplained)
       ADD_FAILURE() << id << " passes on " << row.subject
-                    << ": its check judges nothing, or harness/mutants/hollow.toml lacks the reason";
+                    << ": its check judges nothing, or conformance/" << row.component << "/hollow.toml lacks the reason";
     for (const auto& [id, reason] : row.in_vain)
-      ADD_FAILURE() << id << " fails on " << row.subject << ", so harness/mutants/hollow.toml lists it in vain: " << reason;
-    const auto truths = mutants::hollow_truths().find(row.subject);
+      ADD_FAILURE() << id << " fails on " << row.subject << ", so hollow.toml lists it in vain: " << reason;
+    const auto of_subject = truths.find(row.subject);
     for (const std::string& id : row.unmet)
-      EXPECT_FALSE(truths != mutants::hollow_truths().end() && truths->second.contains(id))
-          << id << " does not meet " << row.subject << ", so harness/mutants/hollow.toml lists it in vain";
+      EXPECT_FALSE(of_subject != truths.end() && of_subject->second.contains(id))
+          << id << " does not meet " << row.subject << ", so hollow.toml lists it in vain";
   }
 }
 

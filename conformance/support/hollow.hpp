@@ -21,6 +21,6 @@ void meet_hollow(const std::string& subject, const suite::Suite& suite, const st
                  const RunHollow& run, mutants::HollowMatrix& matrix);
 
 /// Prints the matrix. What passes and is not listed is a failure of the test, and so is what is listed and does not pass.
-void expect_truths_alone(const mutants::HollowMatrix& matrix);
+void expect_truths_alone(const mutants::HollowMatrix& matrix, const suite::HollowTruths& truths);
 
 }  // namespace plumbline::conformance

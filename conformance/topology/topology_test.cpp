@@ -9,12 +9,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "conformance/components.hpp"
 #include "conformance/support/component_tests.hpp"
 #include "conformance/support/in_process.hpp"
 #include "conformance/support/made_up_adapters.hpp"
 #include "conformance/topology/shape.hpp"
-#include "conformance/topology/topology_checks.hpp"
-#include "harness/mutants/mutants.hpp"
 #include "harness/mutants/rewritten_adapter.hpp"
 #include "harness/subject/adapter/client.hpp"
 #include "harness/suite/adapter_error.hpp"
@@ -23,7 +22,7 @@
 namespace plumbline::conformance {
 
 const suite::Suite& suite_under_test() {
-  static const suite::Suite suite = suite_of(add_topology_checks);
+  static const suite::Suite suite = suite_of(add_topology);
   return suite;
 }
 
@@ -86,8 +85,7 @@ class RememberedAnswers final : public suite::Adapter {
 TEST(Checks, AreToldApartByTheMutantsThatFailThem) {
   std::map<std::string, std::set<std::string>> killers;
   RememberedAnswers answers;
-  for (const mutants::Mutant& mutant : mutants::all_mutants()) {
-    if (!mutant.violates.starts_with("TOPO-")) continue;
+  for (const mutants::Mutant& mutant : topology().mutants()) {
     mutants::RewrittenAdapter adapter(answers, std::get<mutants::RewriteAnswer>(mutant.change));
     const std::vector<std::string>& rewritten = case_named(topology(), mutant.shows).check->operations;
     for (const suite::Case& one : topology().cases()) {
@@ -201,8 +199,8 @@ TEST(Shape, OfTooManySizesIsRefused) { EXPECT_THROW((void)shape_of("2x2x2x2x2"),
 
 // The counterexample of a mutant is the smallest shape on which it shows.
 TEST(Counterexample, IsSmallAndSaysItsSeed) {
-  mutants::RewrittenAdapter adapter(reference_adapter(),
-                                    std::get<mutants::RewriteAnswer>(mutants::find_mutant("top.column_major").change));
+  const mutants::Mutant& mutant = mutants::find_mutant(topology(), "top.column_major");
+  mutants::RewrittenAdapter adapter(reference_adapter(), std::get<mutants::RewriteAnswer>(mutant.change));
   const auto failures = run_in_process(case_named(topology(), "topology.map.row_major[shape=random]"), adapter);
   ASSERT_EQ(failures.size(), 1u);
   EXPECT_THAT(failures.front().text,

@@ -2,15 +2,13 @@
 #include "conformance/training/training_checks.hpp"
 
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <set>
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "conformance/training/averaging/averaging_checks.hpp"
+#include "conformance/components.hpp"
 #include "conformance/training/finding.hpp"
 #include "conformance/training/in_process.hpp"
 #include "conformance/training/judge.hpp"
@@ -25,14 +23,7 @@ namespace {
 
 suite::Suite complete_suite() {
   suite::Suite suite;
-  for (const char* path : {PLUMBLINE_TRAINING_REQUIREMENTS, PLUMBLINE_MIXED_REQUIREMENTS}) {
-    std::ifstream file(path);
-    std::stringstream text;
-    text << file.rdbuf();
-    suite.requirements.add_toml(text.str(), path);
-  }
-  add_training_checks(suite);
-  add_averaging_checks(suite);
+  add_training(suite);
   return suite;
 }
 

@@ -301,10 +301,10 @@ void refuse_options_before(const CLI::App& command) {
 
 }  // namespace
 
-Command add_bench(CLI::App& app, const Program&) {
+Command add_bench(CLI::App& app, const Program& program) {
   CLI::App* command = app.add_subcommand("bench", "Measure how fast a subject is");
   auto options = std::make_shared<BenchOptions>();
-  options->subject.add_to(*command, SubjectOptions::Kind::one_group_anywhere);
+  options->subject.add_to(*command, SubjectOptions::Kind::one_group_anywhere, program);
   command->add_option("--benchmark", options->patterns, "Only these, by name with * and ?")->capture_default_str();
   command->add_option("--sizes", options->sizes, "Bytes: 4,64Ki,16Mi")->delimiter(',')->capture_default_str();
   command->add_option("--world-size", options->worlds, "Numbers of ranks: 2,4")
@@ -335,8 +335,8 @@ Command add_bench(CLI::App& app, const Program&) {
   command->add_flag("--pin", options->pin, "Bind each rank to a core");
   command->add_flag("--list", options->list, "Print the benchmarks, or those that --benchmark names, and run nothing");
   command->footer("Example: plumbline bench --backend local --benchmark 'collectives.all_reduce*' --sizes 4,1Mi");
-  const std::map<std::string, Command> studies{{"allreduce_fusion", add_bench_fusion(*command)},
-                                               {"pipeline_bubble", add_bench_pipeline(*command)}};
+  const std::map<std::string, Command> studies{{"allreduce_fusion", add_bench_fusion(*command, program)},
+                                               {"pipeline_bubble", add_bench_pipeline(*command, program)}};
   const auto study = [command, studies]() -> const Command* {
     const auto chosen = command->get_subcommands();
     return chosen.empty() ? nullptr : &studies.at(chosen.front()->get_name());

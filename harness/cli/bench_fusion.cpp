@@ -275,12 +275,12 @@ class FusionBench {
 
 }  // namespace
 
-Command add_bench_fusion(CLI::App& bench) {
+Command add_bench_fusion(CLI::App& bench, const Program& program) {
   CLI::App* command = bench.add_subcommand(
       "allreduce_fusion",
       "In buckets of which size gradients are reduced the fastest, and from which size fusing pays");
   auto options = std::make_shared<FusionBenchOptions>();
-  options->subject.add_to(*command, SubjectOptions::Kind::one_group);
+  options->subject.add_to(*command, SubjectOptions::Kind::one_group, program);
   command->add_option("--model", options->models, "Whose gradients: resnet50, gpt2")
       ->delimiter(',')
       ->check(CLI::IsMember({"resnet50", "gpt2"}))

@@ -416,11 +416,11 @@ record::Header bubbles_header(const PipelineBenchOptions& options) {
 
 }  // namespace
 
-Command add_bench_pipeline(CLI::App& bench) {
+Command add_bench_pipeline(CLI::App& bench, const Program& program) {
   CLI::App* command = bench.add_subcommand(
       "pipeline_bubble", "How long devices of a pipeline are idle: measured, simulated, and by closed forms");
   auto options = std::make_shared<PipelineBenchOptions>();
-  options->subject.add_to(*command, SubjectOptions::Kind::one_group);
+  options->subject.add_to(*command, SubjectOptions::Kind::one_group, program);
   command->add_option("--schedule", options->schedules, "Only these (default: all that train)")->delimiter(',');
   command->add_option("--stages", options->stages, "Numbers of ranks (default: 2,4)")
       ->delimiter(',')

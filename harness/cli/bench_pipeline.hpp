@@ -8,6 +8,6 @@
 namespace plumbline::cli {
 
 /// Adds the sub-command to `bench`; returns what runs it.
-Command add_bench_pipeline(CLI::App& bench);
+Command add_bench_pipeline(CLI::App& bench, const Program& program);
 
 }  // namespace plumbline::cli

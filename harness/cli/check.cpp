@@ -82,7 +82,7 @@ int run_check(CheckOptions& options, bool device_given, const Program& program) 
 Command add_check(CLI::App& app, const Program& program) {
   CLI::App* command = app.add_subcommand("check", "Take a subject through conformance checks and judge it");
   auto options = std::make_shared<CheckOptions>();
-  options->subject.add_to(*command, SubjectOptions::Kind::cases);
+  options->subject.add_to(*command, SubjectOptions::Kind::cases, program);
   options->selection.profile.clear();
   command->add_option(
       "--profile", options->selection.profile,

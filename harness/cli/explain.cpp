@@ -35,7 +35,7 @@ std::vector<const suite::Requirement*> meant_by(const suite::Suite& suite, const
   const std::string check_id = id.substr(0, id.find('['));
   for (const suite::Check& check : suite.checks())
     if (check.id == check_id) return suite.verified_by(check);
-  for (const mutants::Mutant& mutant : mutants::all_mutants())
+  for (const mutants::Mutant& mutant : suite.mutants())
     if (mutant.name == id) return {suite.requirements.find(mutant.violates)};
   throw NotFound(
       fmt::format("'{}' is no requirement, check, case or mutant; plumbline requirements and plumbline mutants "
@@ -115,7 +115,7 @@ void print_requirement(const suite::Suite& suite, const suite::Requirement& row)
   for (const std::string& source : row.sources) print_source(suite, source);
   if (!row.needs.empty()) fmt::print("  needs      {}\n", fmt::join(row.needs, ", "));
   for (const std::string& check : mutants::checks_of(suite, row)) print_check(suite, check);
-  for (const mutants::Mutant& mutant : mutants::all_mutants())
+  for (const mutants::Mutant& mutant : suite.mutants())
     if (mutant.violates == row.id) print_mutant(mutant);
   std::string profiles;
   for (const suite::Profile& profile : suite.profiles())

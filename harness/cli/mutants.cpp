@@ -84,7 +84,7 @@ Chosen chosen_by(const MutantOptions& options, const suite::Suite& suite) {
     if (is_backend && (!options.worlds.empty() || !concerns)) wanted = false;
     if (wanted && takes_hollow) chosen.hollow.push_back(&subject);
   }
-  for (const Mutant& mutant : mutants::all_mutants()) {
+  for (const Mutant& mutant : suite.mutants()) {
     const auto* requirement = suite.requirements.find(mutant.violates);
     if (requirement == nullptr) continue;  // of a component that is not built in
     // Only local is given a runtime of devices.
@@ -373,7 +373,7 @@ class MutantRun {
   // Returns the exit status.
   int report_hollow(const std::vector<Result>& results) const {
     if (hollow_.empty()) return 0;
-    const auto rows = hollow_matrix(hollow_, results, deviating_, suite_.requirements).rows();
+    const auto rows = hollow_matrix(hollow_, results, deviating_, suite_.requirements).rows(suite_.hollow_truths);
     const std::string text = mutants::to_markdown(rows);
     record::write_file(std::filesystem::path(options_.out) / "hollow-matrix.md", text);
     const auto bad = std::ranges::count_if(rows, [](const mutants::HollowRow& row) { return !row.good(); });
@@ -456,7 +456,7 @@ Command add_mutants(CLI::App& app, const Program& program) {
   command->add_flag("--list", options->list, "Print the mutants and run nothing");
   command->footer(
       "A hollow subject answers, records or transfers nothing that is right, such as an adapter whose every number is 0.\n"
-      "It must fail every requirement, but for those that harness/mutants/hollow.toml lists with the reason. --full runs\n"
+      "It must fail every requirement, but for those that a component's hollow.toml lists with the reason. --full runs\n"
       "them all and writes hollow-matrix.md; tests run each check on them with few cases.\n"
       "Example: plumbline mutants --component collectives\n"
       "         plumbline mutants --full --filter 'hollow.*' --component scaler");

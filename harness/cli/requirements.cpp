@@ -44,7 +44,7 @@ void print_json(const suite::Suite& suite, const std::vector<const suite::Requir
                     {"text", row->text},
                     {"source", row->sources},
                     {"checks", mutants::checks_of(suite, *row)},
-                    {"mutants", mutants::mutants_of(*row)},
+                    {"mutants", mutants::mutants_of(suite, *row)},
                     {"needs", row->needs},
                     {"tags", row->tags}});
   fmt::print("{}\n", list.dump(2));
@@ -54,7 +54,7 @@ void print_markdown(const suite::Suite& suite, const std::vector<const suite::Re
   fmt::print("| id | level | requirement | checks | mutants | source |\n| --- | --- | --- | --- | --- | --- |\n");
   for (const suite::Requirement* row : rows)
     fmt::print("| {} | {} | {} | {} | {} | {} |\n", row->id, suite::name_of(row->level), row->text,
-               fmt::join(mutants::checks_of(suite, *row), ", "), fmt::join(mutants::mutants_of(*row), ", "),
+               fmt::join(mutants::checks_of(suite, *row), ", "), fmt::join(mutants::mutants_of(suite, *row), ", "),
                fmt::join(row->sources, ", "));
 }
 
@@ -66,7 +66,7 @@ int print_coverage(const suite::Suite& suite, const std::vector<const suite::Req
   std::size_t with_mutant = 0;
   std::vector<std::string> problems = suite.problems();
   for (const suite::Requirement* row : rows) {
-    const std::vector<std::string> checks = mutants::checks_of(suite, *row), proofs = mutants::mutants_of(*row);
+    const std::vector<std::string> checks = mutants::checks_of(suite, *row), proofs = mutants::mutants_of(suite, *row);
     int cases = 0;
     std::set<int> worlds;
     for (const suite::Case& one : suite.cases())

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/cli/program.hpp"
 #include "harness/launch/attach.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "harness/subject/modules.hpp"
@@ -105,7 +106,8 @@ void require_ranks(const std::string& option, int ranks) {
     throw InvalidArgument(fmt::format("{}: {} ranks; at most {} are started on one host", option, ranks, kMost));
 }
 
-void SubjectOptions::add_to(CLI::App& app, Kind kind) {
+void SubjectOptions::add_to(CLI::App& app, Kind kind, const Program& program) {
+  the_suite = program.suite;
   needs_host_memory = kind == Kind::one_group;
   app.add_option(
       "--backend", backend,
@@ -116,12 +118,12 @@ void SubjectOptions::add_to(CLI::App& app, Kind kind) {
     app.add_option("--adapter", adapter,
                    "A program that answers questions as a component would, by the adapter protocol; or 'reference'")
         ->type_name("CMD");
-    CLI::Option* const program =
+    CLI::Option* const training =
         app.add_option("--job", job, "A program that trains what PLUMBLINE_SPEC says; started once a rank")
             ->check(shell_command())
             ->type_name("CMD");
     app.add_flag("--job-launches-ranks", job_launches_ranks, "The job is started once and starts its ranks itself")
-        ->needs(program);
+        ->needs(training);
   }
   app.add_option("--mutant", mutant, "Break the subject on purpose in one known way; see plumbline mutants")
       ->type_name("NAME");
@@ -154,7 +156,7 @@ launch::Subject SubjectOptions::subject() const {
   if (!kLaunchers.contains(launcher))
     throw InvalidArgument(fmt::format("--launcher '{}'; it is auto, fork, mpirun or srun{}", launcher,
                                       did_you_mean(launcher, {"auto", "fork", "mpirun", "srun"})));
-  if (!mutant.empty()) (void)mutants::find_mutant(mutant, suite::door_of(adapter, job));
+  if (!mutant.empty()) (void)mutants::find_mutant(the_suite(), mutant, suite::door_of(adapter, job));
   if (!subject.has_processes()) {
     const std::string why = fmt::format("it is of backends whose ranks are processes; {} {}",
                                         !adapter.empty() ? "an adapter" : !job.empty() ? "a job" : "backend local",

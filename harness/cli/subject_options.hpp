@@ -1,6 +1,7 @@
 // harness/cli/subject_options.hpp: the options by which every command names its subject and how it is started.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,7 +10,13 @@
 
 #include "harness/launch/driver.hpp"
 
+namespace plumbline::suite {
+class Suite;  // harness/suite/suite.hpp
+}
+
 namespace plumbline::cli {
+
+struct Program;  // harness/cli/program.hpp
 
 struct SubjectOptions {
   std::string backend;
@@ -18,6 +25,7 @@ struct SubjectOptions {
   std::string job;
   bool job_launches_ranks = false;
   std::string mutant;
+  std::function<const suite::Suite&()> the_suite;  // that has the mutant
   std::string launcher = "auto";
   std::string control_address = "127.0.0.1";
   int jobs = 1;
@@ -28,7 +36,7 @@ struct SubjectOptions {
   enum class Kind { cases, one_group, one_group_anywhere };
   /// --backend, --backend-option, --mutant, --launcher, --control-address; for cases also --adapter, --job,
   /// --job-launches-ranks and --jobs.
-  void add_to(CLI::App& app, Kind kind);
+  void add_to(CLI::App& app, Kind kind, const Program& program);
   /// The subject as the options say, whether there is such a one or not.
   [[nodiscard]] launch::Subject as_given() const;
   /// The subject; the backend is `local` when nothing was named. Throws InvalidArgument for a bad option, NotFound for an

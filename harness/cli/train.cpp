@@ -694,7 +694,7 @@ Command add_train(CLI::App& app, const Program& program) {
   CLI::App* command = app.add_subcommand("train", "Train on several ranks, and compare each step with a single device");
   auto options = std::make_shared<TrainOptions>();
   options->command = command;
-  options->subject.add_to(*command, SubjectOptions::Kind::one_group);
+  options->subject.add_to(*command, SubjectOptions::Kind::one_group, program);
   CLI::Option* spec =
       command->add_option("--spec", options->spec, "Run this specification instead of the digits")->type_name("FILE");
   add_digits_options(*command, *options, spec);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "harness/cli/program.hpp"
+#include "harness/mutants/faulty.hpp"
 #include "harness/suite/skipped.hpp"
 #include "harness/worker/worker.hpp"
 #include "reference/comm/errors.hpp"
@@ -204,6 +205,19 @@ void add_checks_of_two(Suite& suite) {
   });
 }
 
+// A backend that claims bf16, and refuses it in reductions.
+plumbline::suite::Mutant claims_bf16() {
+  using plumbline::mutants::After;
+  using plumbline::mutants::Place;
+  return {.name = "faults.claims_bf16",
+          .violates = "HARNESS-901",
+          .change = plumbline::mutants::with_fault([](plumbline::comm::Call& call, const Place&) -> After {
+            if (is_reduction(call.operation) && call.dtype() == DType::bf16)
+              throw plumbline::Unsupported("bf16 is not implemented");
+            return {};
+          })};
+}
+
 Suite make_suite() {
   Suite suite;
   suite.requirements.add_toml(kRequirements, "faults");
@@ -290,6 +304,7 @@ Suite make_suite() {
   add(suite, "z_pass", [](Context&) {});
   add_checks_with_state(suite);
   add_checks_of_two(suite);
+  suite.add(std::vector{claims_bf16()});
   return suite;
 }
 

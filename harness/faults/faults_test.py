@@ -277,7 +277,7 @@ class Faults(Harness):
 
     # HARNESS-013@e00e
     def test_a_claim_that_does_not_hold_is_a_failure_and_never_a_skip(self):
-        lie = ["--mutant", "col.claims_bf16"]
+        lie = ["--mutant", "faults.claims_bf16"]
         verdicts = self.verdicts("faults.sums*", options=lie, control=True, status=1)
         self.assertEqual(verdicts, {"faults.sums[dtype=f32,world=2]": "pass", "faults.sums[dtype=bf16,world=2]": "refuse"})
         self.assertEqual([r["verdict"] for r in self.results("control").values()], ["pass"], "the reference keeps the claim")
@@ -404,7 +404,7 @@ class Faults(Harness):
 
     # HARNESS-007@2d2f
     def test_what_the_reference_fails_too_is_inconclusive(self):
-        broken = ["--mutant", "col.drop_last_element"]  # or the subject would be the reference itself
+        broken = ["--mutant", "faults.claims_bf16"]  # or the subject would be the reference itself
         case = "faults.expect[where=one,world=1]"
         self.assertEqual(self.verdicts(case, "faults.z_pass[where=one,world=1]", options=broken, control=True, status=3),
                          {case: "inconclusive", "faults.z_pass[where=one,world=1]": "pass"})

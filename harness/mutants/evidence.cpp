@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "harness/mutants/mutants.hpp"
-
 namespace plumbline::mutants {
 
 std::vector<std::string> checks_of(const suite::Suite& suite, const suite::Requirement& requirement) {
@@ -14,9 +12,9 @@ std::vector<std::string> checks_of(const suite::Suite& suite, const suite::Requi
   return ids;
 }
 
-std::vector<std::string> mutants_of(const suite::Requirement& requirement) {
+std::vector<std::string> mutants_of(const suite::Suite& suite, const suite::Requirement& requirement) {
   std::vector<std::string> names;
-  for (const Mutant& mutant : all_mutants())
+  for (const suite::Mutant& mutant : suite.mutants())
     if (mutant.violates == requirement.id) names.push_back(mutant.name);
   return names;
 }

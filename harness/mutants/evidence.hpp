@@ -11,6 +11,6 @@ namespace plumbline::mutants {
 /// The ids of the checks that verify it.
 [[nodiscard]] std::vector<std::string> checks_of(const suite::Suite& suite, const suite::Requirement& requirement);
 /// The names of the mutants that violate it.
-[[nodiscard]] std::vector<std::string> mutants_of(const suite::Requirement& requirement);
+[[nodiscard]] std::vector<std::string> mutants_of(const suite::Suite& suite, const suite::Requirement& requirement);
 
 }  // namespace plumbline::mutants

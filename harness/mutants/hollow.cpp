@@ -9,13 +9,10 @@
 
 #include <fmt/format.h>
 
-#include "harness/mutants/job_mutants.hpp"
 #include "harness/mutants/mutants.hpp"
+#include "harness/mutants/record_rewriting.hpp"
 #include "harness/suite/adapter_error.hpp"
 #include "harness/suite/check.hpp"
-#include "harness/suite/toml_row.hpp"
-
-extern const std::string_view plumbline_hollow_truths;
 
 namespace plumbline::mutants {
 
@@ -265,22 +262,5 @@ const std::vector<Mutant>& hollow_subjects() {
 std::uint64_t hollow_draws(const Mutant& subject) { return subject.name == "hollow.off_by_one" ? 200 : 1; }
 
 std::uint64_t hollow_deviations() { return deviations; }
-
-const std::map<std::string, std::map<std::string, std::string>>& hollow_truths() {
-  static const auto truths = [] {
-    constexpr std::string_view origin = "harness/mutants/hollow.toml";
-    const toml::table file = suite::parse_toml(plumbline_hollow_truths, origin);
-    (void)suite::TomlRow(file, origin, "the file", {"true_of"});
-    std::map<std::string, std::map<std::string, std::string>> made;
-    for (const toml::table* table : suite::tables_of(file, "true_of", origin)) {
-      const suite::TomlRow row(*table, origin, "a truth", {"subject", "requirements", "reason"});
-      for (const std::string& requirement : row.list("requirements"))
-        if (!made[row.text("subject")].emplace(requirement, row.text("reason")).second)
-          row.refuse("requirements", fmt::format("{} is listed twice", requirement));
-    }
-    return made;
-  }();
-  return truths;
-}
 
 }  // namespace plumbline::mutants

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "harness/mutants/hollow.hpp"
-
 namespace plumbline::mutants {
 
 void HollowMatrix::add(const std::string& subject, const std::string& component, const std::string& requirement,
@@ -26,17 +24,17 @@ bool HollowMatrix::is_violated(const std::string& subject, const std::string& re
   return found != seen_.end() && found->second.violated;
 }
 
-std::vector<HollowRow> HollowMatrix::rows() const {
+std::vector<HollowRow> HollowMatrix::rows(const suite::HollowTruths& truths) const {
   std::map<std::pair<std::string, std::string>, HollowRow> rows;  // by subject and component
   for (const auto& [key, seen] : seen_) {
     const auto& [subject, requirement] = key;
     HollowRow& row = rows[{subject, seen.component}];
     row.subject = subject;
     row.component = seen.component;
-    const auto truths = hollow_truths().find(subject);
     const std::string* reason = nullptr;
-    if (truths != hollow_truths().end())
-      if (const auto found = truths->second.find(requirement); found != truths->second.end()) reason = &found->second;
+    if (const auto of_subject = truths.find(subject); of_subject != truths.end())
+      if (const auto found = of_subject->second.find(requirement); found != of_subject->second.end())
+        reason = &found->second;
     if (!seen.judged) {
       row.undecided.insert(requirement);
     } else if (seen.violated) {

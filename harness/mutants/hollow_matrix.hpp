@@ -7,9 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "harness/suite/hollow_truths.hpp"
+
 namespace plumbline::mutants {
 
-/// One subject and one component. Requirements by id; reasons are those of hollow.toml.
+/// One subject and one component. Requirements by id; reasons are those of HollowTruths.
 struct HollowRow {
   std::string subject, component;
   std::set<std::string> failed;
@@ -32,7 +34,7 @@ class HollowMatrix {
   /// Whether a case has found it violated.
   [[nodiscard]] bool is_violated(const std::string& subject, const std::string& requirement) const;
   /// By subject, then by component.
-  [[nodiscard]] std::vector<HollowRow> rows() const;
+  [[nodiscard]] std::vector<HollowRow> rows(const suite::HollowTruths& truths) const;
 
  private:
   struct Seen {

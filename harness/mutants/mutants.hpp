@@ -1,86 +1,37 @@
-// harness/mutants/mutants.hpp: subjects that are wrong on purpose in one known way, to prove that the checks can fail.
-//
-// Model   A mutant names the requirement that it violates, a case in which it must show, and one in which it cannot. It
-//         changes what a subject does behind one door: a communicator around the backend's; a runtime around that of its devices; steps of the reference's
-//         components in place of the right ones; a job's training record after it was written; an adapter's answers, which
-//         counts only for requirements about answers.
+// harness/mutants/mutants.hpp: what the mutants of a component (suite::Mutant) are written with, and how one is found by name.
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <memory>
 #include <string>
-#include <string_view>
-#include <variant>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
-#include "harness/suite/door.hpp"
-#include "harness/suite/steps.hpp"
-#include "reference/comm/communicator.hpp"
-#include "reference/device/runtime.hpp"
-#include "reference/record/run_spec.hpp"
+#include "harness/suite/mutant.hpp"
 
 namespace plumbline::suite {
-class Adapter;  // harness/suite/check.hpp
+class Suite;  // harness/suite/suite.hpp
 }
 
 namespace plumbline::mutants {
 
-/// A communicator decorator.
-using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)>;
-/// A runtime of devices around another, by which the backend's calls are made.
-using WrapRuntime = std::function<std::shared_ptr<device::Runtime>(std::shared_ptr<device::Runtime>)>;
-/// Makes the steps of one rank for one case: what they remember is that rank's.
-using MakeSteps = std::function<suite::Steps()>;
-/// Changes the records in a folder, of the job that was given this specification.
-using ChangeRecord = std::function<void(const job::RunSpec& spec, const std::filesystem::path& folder)>;
-/// Makes another reply, {"result": …} or {"error": {"kind", "message"}}, of an adapter's.
-using RewriteAnswer =
-    std::function<nlohmann::json(const std::string& op, const nlohmann::json& args, nlohmann::json reply)>;
-
-/// Makes the RewriteAnswer of one case, which may remember answers, and may ask `inner` again, which outlives it.
-using MakeRewrite = std::function<RewriteAnswer(suite::Adapter& inner, std::uint64_t seed)>;
-
-/// What a sanitizer that the program is built with makes of a fault.
-enum class Sanitized {
-  shows,     // no more than there is
-  race,      // it is a data race: the thread sanitizer ends the process at it, and is right
-  measured,  // it shows in figures of malloc's, which a sanitizer's allocator does not keep
-};
-
-struct Mutant {
-  std::string name;       // "col.drop_last_element"
-  std::string violates;   // requirement id
-  std::string what;       // one line
-  std::string source;     // of the fault: a row of the bug catalogue, or why it is likely
-  std::string shows;      // a case id that must fail
-  std::string hides;      // a case id that must pass, or empty
-  std::string why_hides;  // the reason, also where nothing hides it
-  std::variant<Wrap, MakeSteps, ChangeRecord, RewriteAnswer, MakeRewrite, WrapRuntime> change;
-  std::string shows_arm = "plain";  // of the case
-  std::string hides_arm = "plain";
-  Sanitized sanitized = Sanitized::shows;
-};
+using suite::ChangeRecord;
+using suite::MakeRewrite;
+using suite::MakeSteps;
+using suite::Mutant;
+using suite::RewriteAnswer;
+using suite::Sanitized;
+using suite::Wrap;
+using suite::WrapRuntime;
 
 /// The mutant as one that is a data race.
 [[nodiscard]] Mutant racing(Mutant mutant);
 /// Why nothing can be learnt of it under the sanitizer that this program is built with; nothing where that is not so.
 [[nodiscard]] std::string why_not_under_sanitizer(const Mutant& mutant);
 
-/// What it breaks: the option of the command line that names its subject.
-[[nodiscard]] suite::Door door_of(const Mutant& mutant);
-
-/// All of them, by name.
-[[nodiscard]] const std::vector<Mutant>& all_mutants();
 /// Subjects whose answers, records or calls have the right form and nothing in it ("hollow.zero"): they violate every requirement that
 /// is not true of them, so `violates`, `shows` and `hides` are empty. `plumbline check --mutant` takes them, too.
 [[nodiscard]] const std::vector<Mutant>& hollow_subjects();
-/// Throws NotFound, naming the nearest names.
-[[nodiscard]] const Mutant& find_mutant(const std::string& name);
+/// One of the suite's, or a hollow subject. Throws NotFound, naming the nearest names.
+[[nodiscard]] const Mutant& find_mutant(const suite::Suite& suite, const std::string& name);
 /// The same for a subject behind that door. Throws also InvalidArgument, for a mutant of another door.
-[[nodiscard]] const Mutant& find_mutant(const std::string& name, suite::Door door);
+[[nodiscard]] const Mutant& find_mutant(const suite::Suite& suite, const std::string& name, suite::Door door);
 
 }  // namespace plumbline::mutants

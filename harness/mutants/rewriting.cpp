@@ -26,4 +26,34 @@ RewriteAnswer takes(const std::string& asked, std::function<bool(const json& arg
   };
 }
 
+Size number_in(const std::string& argument) {
+  return [argument](const json& args) { return args.value(argument, std::size_t{0}); };
+}
+
+Size length_of(const std::string& argument) {
+  return [argument](const json& args) { return args.contains(argument) ? args[argument].size() : 0; };
+}
+
+RewriteAnswer results_past(const std::string& asked, Size size, std::size_t most, ChangeResult change) {
+  return results_of(asked, [size = std::move(size), most, change = std::move(change)](const json& args, json& result) {
+    if (size(args) > most) change(args, result);
+  });
+}
+
+Mutant past_size(SizeMutant mutant) {
+  const auto at = [&](const std::string& size) { return mutant.check + "[size=" + size + "]"; };
+  return {.name = mutant.name,
+          .violates = mutant.violates,
+          .what = mutant.what,
+          .source = "tests of small sizes alone let it pass",
+          .shows = at(mutant.shows),
+          .hides = at(mutant.hides),
+          .why_hides = "the question is a smaller one",
+          .change = std::move(mutant.change)};
+}
+
+void one_more(json& number) {
+  if (number.is_number()) number = number.get<double>() + 1;
+}
+
 }  // namespace plumbline::mutants

@@ -1,6 +1,7 @@
 #include "harness/suite/suite.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -36,6 +37,15 @@ void Suite::add(Check check, const std::source_location& where) {
     one.number = static_cast<int>(cases_.size());
     cases_.push_back(std::move(one));
   }
+}
+
+void Suite::add(std::vector<Mutant> mutants) {
+  std::ranges::sort(mutants, {}, &Mutant::name);
+  const auto others = static_cast<std::ptrdiff_t>(mutants_.size());
+  std::ranges::move(mutants, std::back_inserter(mutants_));
+  std::ranges::inplace_merge(mutants_, mutants_.begin() + others, {}, &Mutant::name);
+  const auto twice = std::ranges::adjacent_find(mutants_, {}, &Mutant::name);
+  if (twice != mutants_.end()) throw InvalidArgument(fmt::format("mutant '{}' is registered twice", twice->name));
 }
 
 const Profile& Suite::profile(const std::string& name) const {

@@ -1,4 +1,5 @@
-// harness/suite/suite.hpp: what conformance/ contributes, in one value: requirements, checks, profiles, waivers.
+// harness/suite/suite.hpp: what conformance/ contributes, in one value: requirements, checks, mutants, profiles,
+// waivers.
 #pragma once
 
 #include <deque>
@@ -9,6 +10,8 @@
 
 #include "harness/suite/bug.hpp"
 #include "harness/suite/check.hpp"
+#include "harness/suite/hollow_truths.hpp"
+#include "harness/suite/mutant.hpp"
 #include "harness/suite/requirement.hpp"
 #include "harness/suite/waiver.hpp"
 
@@ -27,15 +30,20 @@ class Suite {
  public:
   /// Adds a check, which keeps the file and line of the call. Throws InvalidArgument for an id used twice.
   void add(Check check, const std::source_location& where = std::source_location::current());
+  /// Adds mutants. Throws InvalidArgument for a name used twice.
+  void add(std::vector<Mutant> mutants);
   void add(Profile profile) { profiles_.push_back(std::move(profile)); }
   RequirementTable requirements;
   std::vector<Waiver> waivers;
   std::vector<SuiteIssue> issues;
   std::map<std::string, Bug> bugs;  // by id
+  HollowTruths hollow_truths;
 
   [[nodiscard]] const std::deque<Check>& checks() const { return checks_; }
   /// The cases of all checks; a case's number is its position.
   [[nodiscard]] const std::vector<Case>& cases() const { return cases_; }
+  /// By name.
+  [[nodiscard]] const std::vector<Mutant>& mutants() const { return mutants_; }
   [[nodiscard]] const std::vector<Profile>& profiles() const { return profiles_; }
   /// Throws NotFound, naming those that there are.
   [[nodiscard]] const Profile& profile(const std::string& name) const;
@@ -54,6 +62,7 @@ class Suite {
  private:
   std::deque<Check> checks_;  // addresses stay
   std::vector<Case> cases_;
+  std::vector<Mutant> mutants_;
   std::vector<Profile> profiles_;
 };
 

@@ -254,7 +254,7 @@ class Worker {
 
   // Breaks what comes next in one way, or, without a name, in none.
   void choose_mutant(const std::string& name) {
-    mutant_ = name.empty() ? nullptr : &mutants::find_mutant(name, options_.door());
+    mutant_ = name.empty() ? nullptr : &mutants::find_mutant(suite_, name, options_.door());
   }
 
   // What the mutant does, if there is one, and it is of that kind.

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "conformance/pass/oracles/arithmetic.hpp"
-#include "harness/mutants/interpreter_steps.hpp"
+#include "conformance/pass/oracles/interpreter_steps.hpp"
 #include "reference/comm/communicator.hpp"
 #include "reference/program/program.hpp"
 

@@ -1,0 +1,23 @@
+// Component "bucketing": its requirements, the checks that verify them, and the mutants that violate them.
+#include "conformance/components.hpp"
+#include "conformance/bucketing/bucketing_checks.hpp"
+#include "conformance/bucketing/bucketing_mutants.hpp"
+#include "conformance/bucketing/reducer_checks.hpp"
+
+extern const std::string_view plumbline_bucketing_requirements;
+extern const std::string_view plumbline_bucketing_hollow;
+
+namespace plumbline::conformance {
+
+void add_bucketing(suite::Suite& suite) {
+  suite.requirements.add_toml(plumbline_bucketing_requirements, "conformance/bucketing/requirements.toml");
+  add_bucketing_checks(suite);
+  add_reducer_checks(suite);
+  suite::add_truths_of_toml(suite.hollow_truths, plumbline_bucketing_hollow, "conformance/bucketing/hollow.toml");
+  suite.add(mutants::bucket_mutants());
+  suite.add(mutants::reducer_mutants());
+  suite.add(mutants::compression_mutants());
+  suite.add(mutants::bucketing_size_mutants());
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,23 @@
+// conformance/collectives/collectives_mutants.hpp: the mutants of component "collectives", by what is wrong.
+#pragma once
+
+#include "harness/mutants/mutants.hpp"
+
+namespace plumbline::mutants {
+
+/// Wrong results, and what an operation does to its buffers.
+[[nodiscard]] std::vector<Mutant> result_mutants();
+/// Wrong members, wrong ranks, groups that meet.
+[[nodiscard]] std::vector<Mutant> group_mutants();
+/// Started calls, batches and messages.
+[[nodiscard]] std::vector<Mutant> work_mutants();
+/// The barrier, time limits, failures and misuse.
+[[nodiscard]] std::vector<Mutant> failure_mutants();
+/// Memory of devices: order of streams, kernels, addresses.
+[[nodiscard]] std::vector<Mutant> device_mutants();
+/// Answers of adapters.
+[[nodiscard]] std::vector<Mutant> answer_mutants();
+/// Answers of adapters that are right of small questions alone.
+[[nodiscard]] std::vector<Mutant> collectives_size_mutants();
+
+}  // namespace plumbline::mutants

@@ -1,0 +1,19 @@
+// Component "gossip": its requirements, the checks that verify them, and the mutants that violate them.
+#include "conformance/components.hpp"
+#include "conformance/gossip/gossip_checks.hpp"
+#include "conformance/gossip/gossip_mutants.hpp"
+
+extern const std::string_view plumbline_gossip_requirements;
+extern const std::string_view plumbline_gossip_hollow;
+
+namespace plumbline::conformance {
+
+void add_gossip(suite::Suite& suite) {
+  suite.requirements.add_toml(plumbline_gossip_requirements, "conformance/gossip/requirements.toml");
+  add_gossip_checks(suite);
+  suite::add_truths_of_toml(suite.hollow_truths, plumbline_gossip_hollow, "conformance/gossip/hollow.toml");
+  suite.add(mutants::gossip_mutants());
+  suite.add(mutants::gossip_size_mutants());
+}
+
+}  // namespace plumbline::conformance

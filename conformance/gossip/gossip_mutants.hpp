@@ -1,0 +1,13 @@
+// conformance/gossip/gossip_mutants.hpp: the mutants of component "gossip", by what is wrong.
+#pragma once
+
+#include "harness/mutants/mutants.hpp"
+
+namespace plumbline::mutants {
+
+/// Answers of adapters, and push-sum with another step in place of a right one.
+[[nodiscard]] std::vector<Mutant> gossip_mutants();
+/// Answers of adapters that are right of small questions alone.
+[[nodiscard]] std::vector<Mutant> gossip_size_mutants();
+
+}  // namespace plumbline::mutants

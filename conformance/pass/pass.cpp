@@ -1,0 +1,26 @@
+// Component "pass": its requirements, the checks that verify them, and the mutants that violate them.
+#include "conformance/components.hpp"
+#include "conformance/pass/pass_checks.hpp"
+#include "conformance/pass/pass_mutants.hpp"
+#include "conformance/pass/race_checks.hpp"
+
+extern const std::string_view plumbline_pass_requirements;
+extern const std::string_view plumbline_pass_race_requirements;
+extern const std::string_view plumbline_pass_hollow;
+
+namespace plumbline::conformance {
+
+void add_pass(suite::Suite& suite) {
+  suite.requirements.add_toml(plumbline_pass_requirements, "conformance/pass/requirements.toml");
+  add_pass_checks(suite);
+  suite.requirements.add_toml(plumbline_pass_race_requirements, "conformance/pass/race_requirements.toml");
+  add_race_checks(suite);
+  add_interpreter_checks(suite);
+  add_recorded_run_checks(suite);
+  suite::add_truths_of_toml(suite.hollow_truths, plumbline_pass_hollow, "conformance/pass/hollow.toml");
+  suite.add(mutants::pass_mutants());
+  suite.add(mutants::race_mutants());
+  suite.add(mutants::pass_size_mutants());
+}
+
+}  // namespace plumbline::conformance

@@ -1,0 +1,15 @@
+// conformance/pass/pass_mutants.hpp: the mutants of component "pass", by what is wrong.
+#pragma once
+
+#include "harness/mutants/mutants.hpp"
+
+namespace plumbline::mutants {
+
+/// Answers of adapters about passes.
+[[nodiscard]] std::vector<Mutant> pass_mutants();
+/// Answers of adapters about races and passes of programs, and interpreters with another step in place of a right one.
+[[nodiscard]] std::vector<Mutant> race_mutants();
+/// Answers of adapters that are right of small questions alone.
+[[nodiscard]] std::vector<Mutant> pass_size_mutants();
+
+}  // namespace plumbline::mutants

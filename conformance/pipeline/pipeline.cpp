@@ -1,0 +1,17 @@
+// Component "pipeline": its requirements, the checks that verify them, and the mutants that violate them.
+#include "conformance/components.hpp"
+#include "conformance/pipeline/pipeline_checks.hpp"
+#include "conformance/pipeline/pipeline_mutants.hpp"
+
+extern const std::string_view plumbline_pipeline_requirements;
+
+namespace plumbline::conformance {
+
+void add_pipeline(suite::Suite& suite) {
+  suite.requirements.add_toml(plumbline_pipeline_requirements, "conformance/pipeline/requirements.toml");
+  add_pipeline_checks(suite);
+  suite.add(mutants::pipeline_mutants());
+  suite.add(mutants::pipeline_job_mutants());
+}
+
+}  // namespace plumbline::conformance

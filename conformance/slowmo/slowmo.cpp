@@ -1,0 +1,17 @@
+// Component "slowmo": its requirements, the checks that verify them, and the mutants that violate them.
+#include "conformance/components.hpp"
+#include "conformance/slowmo/slowmo_checks.hpp"
+#include "conformance/slowmo/slowmo_mutants.hpp"
+
+extern const std::string_view plumbline_slowmo_requirements;
+
+namespace plumbline::conformance {
+
+void add_slowmo(suite::Suite& suite) {
+  suite.requirements.add_toml(plumbline_slowmo_requirements, "conformance/slowmo/requirements.toml");
+  add_slowmo_checks(suite);
+  suite.add(mutants::slowmo_mutants());
+  suite.add(mutants::slowmo_size_mutants());
+}
+
+}  // namespace plumbline::conformance
