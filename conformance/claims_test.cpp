@@ -17,6 +17,7 @@
 #include "conformance/topology/topology_checks.hpp"
 #include "harness/subject/adapter/client.hpp"
 #include "harness/subject/adapter/declared.hpp"
+#include "harness/subject/adapter/protocol.hpp"
 #include "harness/suite/eligibility.hpp"
 
 namespace plumbline::conformance {
@@ -67,6 +68,8 @@ const std::map<std::string, AdapterService::Entry>& table() { return subject::op
 // What was seen of an operation's questions and answers.
 struct Seen {
   Words read, answered;
+  Words paths;   // of all fields that were read, of objects inside too
+  Words errors;  // kinds
   suite::OptionValues::mapped_type options;  // that were answered
   std::vector<json> questions;  // the first that were answered
 };
@@ -81,7 +84,8 @@ Words arguments_of(const OperationRow& row) {
 }
 Words results_of(const OperationRow& row) {
   Words names;
-  for (const subject::ResultRow& result : row.results) names.insert(result.name);
+  for (const subject::ResultRow& result : row.results)
+    if (result.name.find('.') == std::string::npos) names.insert(result.name);
   return names;
 }
 
@@ -93,6 +97,7 @@ class Watched final : public suite::Adapter {
         Seen& seen = seen_[entry.row.name];
         const auto note = [&] {
           for (const std::string& field : arguments.asked()) seen.read.insert(field);
+          seen.paths.merge(arguments.paths_asked());
         };
         try {
           json result = entry.operation(arguments);
@@ -108,7 +113,13 @@ class Watched final : public suite::Adapter {
   json ask(const std::string& op, const json& args) override {
     const OperationRow& row = service_.row(op);
     Seen& seen = seen_[op];
-    json result = local_->ask(op, args);
+    json result;
+    try {
+      result = local_->ask(op, args);
+    } catch (const suite::AdapterError& error) {
+      seen.errors.insert(error.kind());
+      throw;
+    }
     expect_of_row(row, args, result);
     for (const auto& [name, value] : result.items()) seen.answered.insert(name);
     for (auto& [argument, values] : row.options_asked(args)) seen.options[argument].merge(values);
@@ -218,10 +229,13 @@ TEST(Checks, HaveTheConventionsOfTheirOperations) {
 // ---- the table ----
 
 TEST(Operations, HaveARowThatIsWhole) {
-  const auto conventions = subject::LocalAdapter(subject::reference_service()).conventions().value();
+  subject::LocalAdapter reference(subject::reference_service());
+  const auto conventions = reference.conventions().value();
   for (const auto& [name, entry] : table()) {
     const OperationRow& row = entry.row;
     EXPECT_FALSE(row.what.empty() || row.conventions.empty() || row.arguments.empty() || row.results.empty()) << name;
+    for (const subject::RefusalRow& one : row.refusals)
+      EXPECT_TRUE(std::ranges::count(subject::kErrorKinds, one.kind) == 1 && !one.when.empty()) << name << ": " << one.kind;
     for (const std::string& convention : row.conventions) EXPECT_TRUE(conventions.contains(convention)) << name;
     Words names;
     for (const ArgumentRow& argument : row.arguments) {
@@ -233,8 +247,11 @@ TEST(Operations, HaveARowThatIsWhole) {
       const bool is_optional = argument.otherwise != subject::kRequired;
       const json otherwise = is_optional ? json::parse(argument.otherwise) : json();
       EXPECT_TRUE(otherwise.is_null() || is_of_type(otherwise, argument.type)) << words << " = " << argument.otherwise;
+      EXPECT_NO_THROW((void)is_of_type(json(), argument.type)) << words;
     }
     for (const subject::ResultRow& result : row.results) EXPECT_FALSE(result.what.empty()) << name << ": " << result.name;
+    const json example = json::parse(row.example);
+    EXPECT_NO_THROW(expect_of_row(row, example, reference.ask(name, example))) << name;
     for (const subject::FormRow& form : row.forms)
       EXPECT_TRUE(form.field.empty() || row.find(form.field) != nullptr) << name << ": " << form.field;
   }
@@ -247,6 +264,21 @@ TEST(Operations, ReadAndAnswerWhatTheirRowsName) {
     for (const std::string& argument : arguments_of(entry.row))
       EXPECT_TRUE(seen.read.contains(argument)) << name << " does not read " << argument;
     EXPECT_EQ(seen.answered, results_of(entry.row)) << name;
+  }
+}
+
+TEST(Operations, HaveARowForEachFieldThatTheyRead) {
+  for (const auto& [name, seen] : whole_run().reference.seen())
+    for (const std::string& path : seen.paths)
+      EXPECT_TRUE(path == "convention" || table().at(name).row.find(path) != nullptr) << name << " reads " << path;
+}
+
+TEST(Operations, NameTheErrorsThatTheyRejectQuestionsWith) {
+  for (const auto& [name, seen] : whole_run().reference.seen()) {
+    Words kinds;
+    for (const auto* rows : {&subject::common_refusals(), &table().at(name).row.refusals})
+      for (const subject::RefusalRow& one : *rows) kinds.insert(one.kind);
+    for (const std::string& kind : seen.errors) EXPECT_TRUE(kinds.contains(kind)) << name << " answers " << kind;
   }
 }
 

@@ -77,6 +77,21 @@ void Reading::expect_no_others() const {
       }
 }
 
+std::set<std::string> Reading::paths_asked() const {
+  std::set<std::string> paths;
+  for (const auto& [object, fields] : objects_) {
+    std::string outer;
+    bool is_index = false;
+    for (const char c : fields.path) {
+      if (c == '[') is_index = true;
+      if (!is_index) outer += c;
+      if (c == ']') is_index = false;
+    }
+    for (const std::string& name : fields.asked) paths.insert(outer.empty() ? name : outer + "." + name);
+  }
+  return paths;
+}
+
 Value Value::at(std::size_t index) const {
   if (index >= size()) refuse(fmt::format("must have at least {} items, got {}", index + 1, size()));
   return {(*value_)[index], fmt::format("{}[{}]", path_, index), reading_};

@@ -72,6 +72,7 @@ class Reading {
   /// The record of an object, made when it is first asked for.
   Fields& fields_of(const nlohmann::json& object, std::string path);
   void expect_no_others() const;
+  [[nodiscard]] std::set<std::string> paths_asked() const;
 
  private:
   [[noreturn]] void refuse_type(const nlohmann::json& value, const Place& place, std::string_view expected) const;
@@ -134,6 +135,8 @@ class Arguments {
 
   /// The fields that were asked for so far.
   [[nodiscard]] const std::set<std::string, std::less<>>& asked() const { return fields_->asked; }
+  /// The paths of all fields that were asked for in this request, of objects inside it too: "layers.forward" for "layers[3].forward".
+  [[nodiscard]] std::set<std::string> paths_asked() const { return reading_->paths_asked(); }
   /// Throws InvalidArgument, naming the field, when the request has one that nobody asked for; looks into all
   /// objects that were read as Arguments.
   void expect_no_others() const { reading_->expect_no_others(); }

@@ -133,6 +133,13 @@ TEST_F(ArgumentsTest, FindsFieldsThatNobodyAskedForInAllObjectsRead) {
   EXPECT_NO_THROW(arguments.expect_no_others());
 }
 
+TEST_F(ArgumentsTest, KnowsThePathsOfAllFieldsThatWereAskedFor) {
+  const auto arguments = of(R"({"in":[{"b":1},{"b":2}],"views":{"x":{"shape":[1]}}})");
+  for (const Arguments& item : arguments.get<std::vector<Arguments>>("in")) (void)item.has("b");
+  for (const auto& [name, view] : arguments.get<std::map<std::string, Arguments>>("views")) (void)view.has("shape");
+  EXPECT_THAT(arguments.paths_asked(), ElementsAre("in", "in.b", "views", "views.x.shape"));
+}
+
 TEST_F(ArgumentsTest, ReadsMixedListsItemByItem) {
   const auto arguments = of(R"({"ops":[["scale",[1.5]],["step",0],["save"]]})");
   const auto ops = arguments.get<std::vector<Value>>("ops");

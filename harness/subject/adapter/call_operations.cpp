@@ -182,17 +182,31 @@ json calls(const Arguments& arguments) {
 }  // namespace
 
 void add_call_operations(AdapterService& service) {
+  const std::vector<ArgumentRow> window{{"first", "integer", "first element; null: a null pointer", kOptional},
+                                        {"count", "integer", "elements, at least 0 in a legal call"},
+                                        {"dtype", "text", "element type: the memory's, or another that is no wider", kOptional}};
   service.add(
       {"comm.calls",
-       "calls of one group of ranks, one after the other, on memory that the question gives",
+       "makes a sequence of calls on one group of ranks, and reports errors and memory after each",
        {"plumbline"},
-       {{"world_size", "integer", "ranks, at most 16"},
-        {"dtype", "text", "type of the memory", R"("float32")", {"float32", "float64", "int32", "int64"}},
-        {"memory", "list of list of number", "the elements that each rank has before the first call"},
-        {"calls", "list of object",
-         "each operation, op, root, tag, and the windows in and out of the memory (first, count, dtype); create_group has "
-         "ranks, a list for each rank"}},
-       {{"calls", "list of object", "of each call errors (of each rank its kind, or null) and memory (of each rank)"}}},
+       {{"world_size", "integer", "number of ranks, 1 to 16"},
+        {"dtype", "text", "element type of the memory", R"("float32")", {"float32", "float64", "int32", "int64"}},
+        {"memory", "list of list of number [world_size][elements]", "each rank's memory before the first call"},
+        with_fields({"calls", "list of object", "the calls, each made by all ranks"},
+                    {{"operation", "text", "all_reduce, …, as in reference/comm/call.hpp, or create_group"},
+                     {"ranks", "list of list of integer [world_size][members]", "of create_group: the group that each rank asks for", kOptional},
+                     {"op", "text", "sum, product, min, max or avg", R"("sum")"},
+                     {"root", "integer", "root rank; null: none", kOptional},
+                     {"tag", "integer", "message tag", "0"},
+                     with_fields({"in", "object", "input window of the memory; null: a null pointer and count 0", kOptional}, window),
+                     with_fields({"out", "object", "output window of the memory, likewise", kOptional}, window)})},
+       {{"calls", "list of object", "the outcome of each call",
+         {{"errors", "list of any [world_size]", "of each rank the kind of the error, or null"},
+          {"memory", "list of list of number [world_size][elements]", "each rank's memory after the call; a rejected call leaves it as it was"}}}},
+       R"({"world_size": 2, "memory": [[1, 2], [3, 4]],
+           "calls": [{"operation": "all_reduce", "in": {"first": 0, "count": 2}, "out": {"first": 0, "count": 2}}]})",
+       {{"invalid_argument", "memory does not have world_size lists of one length, an operation has another name, or a window's dtype is wider than the memory's"},
+        {"out_of_range", "a window exceeds the memory"}}},
       calls);
 }
 

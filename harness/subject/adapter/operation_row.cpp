@@ -36,9 +36,36 @@ bool has(const json& args, const std::string& name) {
 
 }  // namespace
 
+ArgumentRow with_fields(ArgumentRow row, std::vector<ArgumentRow> fields) {
+  row.fields = std::move(fields);
+  return row;
+}
+
+bool is_path_of(std::string_view row, std::string_view path) {
+  for (;;) {
+    const std::size_t row_dot = row.find('.'), path_dot = path.find('.');
+    if (row.substr(0, row_dot) != "*" && row.substr(0, row_dot) != path.substr(0, path_dot)) return false;
+    if (row_dot == std::string_view::npos || path_dot == std::string_view::npos) return row_dot == path_dot;
+    row.remove_prefix(row_dot + 1), path.remove_prefix(path_dot + 1);
+  }
+}
+
+bool is_below(std::string_view row, std::string_view path) {
+  for (std::size_t dot = row.find('.'); dot != std::string_view::npos; dot = row.find('.', dot + 1))
+    if (is_path_of(row.substr(0, dot), path)) return true;
+  return false;
+}
+
+const std::vector<RefusalRow>& common_refusals() {
+  static const std::vector<RefusalRow> rows{
+      {"invalid_argument", "a required field is missing, a field is unknown, or a value has another type"},
+      {"out_of_range", "an integer does not fit into its type"},
+      {"unsupported", "the operation does not have the convention"}};
+  return rows;
+}
+
 const ArgumentRow* OperationRow::find(std::string_view argument) const {
-  const auto found = std::ranges::find(arguments, argument, &ArgumentRow::name);
-  return found == arguments.end() ? nullptr : &*found;
+  return find_row(arguments, argument);
 }
 
 bool OperationRow::takes(std::string_view argument, std::string_view convention) const {
@@ -91,6 +118,7 @@ std::string convention_asked(const json& args) {
 }
 
 bool is_of_type(const json& value, std::string_view type) {
+  type = type.substr(0, type.find(" ["));
   constexpr std::string_view kOr = " or ", kList = "list of ", kMap = "map of ";
   if (const std::size_t at = type.find(kOr); at != std::string_view::npos)
     return is_of_type(value, type.substr(0, at)) || is_of_type(value, type.substr(at + kOr.size()));

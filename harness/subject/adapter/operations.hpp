@@ -36,6 +36,8 @@ void add_program_operations(AdapterService& service);
 void add_scaler_operations(AdapterService& service);
 /// scaler.fp16_optimizer
 void add_fp16_operations(AdapterService& service);
+/// Their arguments program and rings.
+[[nodiscard]] std::vector<ArgumentRow> program_rows();
 /// bucketing.race_check
 void add_race_operations(AdapterService& service);
 /// groups.conventions, .lint, .parallel_groups and .shared_module, and topology.initialize_model_parallel

@@ -24,11 +24,22 @@ json race_check(const Arguments& arguments) {
 
 void add_race_operations(AdapterService& service) {
   service.add({"bucketing.race_check",
-               "ops of a program that nothing orders",
+               "finds pairs of ops that access a variable without an order between them",
                {"plumbline"},
-               {{"program", "any", "ops and variables (reference/program/program_json.hpp)"},
-                {"rings", "object or list of any", "ranks by ring"}},
-               {{"races", "list of object", "each variable, first, second (positions of ops), why"}}},
+               program_rows(),
+               {{"races", "list of object", "the pairs",
+                 {{"variable", "text", "the variable"},
+                  {"first", "integer", "position of the one op"},
+                  {"second", "integer", "position of the other"},
+                  {"why", "text", "what is missing between them"}}}},
+               R"({"rings": {"12": [0, 1]}, "program": {
+                   "vars": [{"name": "x", "shape": [4], "dtype": "float32"}, {"name": "g", "shape": [4], "dtype": "float32"}],
+                   "ops": [{"type": "relu", "inputs": {"X": ["x"]}, "outputs": {"Out": ["g"]}, "attrs": {"op_role": 1}},
+                           {"type": "c_wait_compute", "inputs": {}, "outputs": {}, "attrs": {"op_role": 1, "ring_id": 12}},
+                           {"type": "all_reduce", "inputs": {"x": ["g"]}, "outputs": {"out": ["g"]},
+                            "attrs": {"op_role": 1, "ring_id": 12, "reduce_type": "sum", "use_calc_stream": false}},
+                           {"type": "relu", "inputs": {"X": ["g"]}, "outputs": {"Out": ["x"]}, "attrs": {"op_role": 1}}]}})",
+               {{"invalid_argument", "the program does not have the form, or is not valid"}, {"out_of_range", "a number exceeds its type"}}},
               race_check);
 }
 

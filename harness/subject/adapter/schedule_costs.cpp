@@ -32,6 +32,14 @@ void read_durations(const Arguments& arguments, std::vector<StageTimes>& stages,
   read(ActionKind::weight_gradient, [](StageTimes& stage) -> auto& { return stage.weight_gradient; });
 }
 
+std::vector<ArgumentRow> duration_rows() {
+  const std::string type = "number or list of number [s]";
+  return {{"F", type, "forward pass, of every stage or of each", kOptional},
+          {"B", type, "whole backward pass; null: I + W", kOptional},
+          {"I", type, "input gradients of the backward pass", kOptional},
+          {"W", type, "weight gradients of the backward pass", kOptional}};
+}
+
 void read_messages(const Arguments& arguments, schedules::SimulationOptions& options) {
   options.links.latency = arguments.get<double>("latency", options.links.latency);
   options.links.bandwidth = arguments.get<double>("bandwidth", options.links.bandwidth);

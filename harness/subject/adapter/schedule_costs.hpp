@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/subject/adapter/arguments.hpp"
+#include "harness/subject/adapter/operation_row.hpp"
 #include "reference/schedules/simulator.hpp"
 
 namespace plumbline::subject {
@@ -18,6 +19,9 @@ namespace plumbline::subject {
 /// missing.
 void read_durations(const Arguments& arguments, std::vector<schedules::StageTimes>& stages,
                     const std::function<bool(schedules::ActionKind kind)>& needed);
+
+/// The rows of `durations`' fields.
+[[nodiscard]] std::vector<ArgumentRow> duration_rows();
 
 /// latency, bandwidth and message_bytes, as far as they are there.
 void read_messages(const Arguments& arguments, schedules::SimulationOptions& options);

@@ -152,34 +152,52 @@ void add_schedule_operations(AdapterService& service) {
       {"num_parts", "integer", "parts", kOptional, {}, by_parts},
       {"pp", "integer", "pipeline stages, in place of num_parts", kOptional, {}, by_rank},
       {"chunks", "integer", "parts of each stage, with pp", "1", {}, by_rank}};
-  const std::vector<ResultRow> results{{"boundaries", "list of integer", "of num_parts: the first item of each, and the end"},
-                                       {"parts", "list of list of list of integer", "of pp: the intervals of each rank"},
-                                       {"warned", "boolean", "of pp: a part is empty"}};
+  const std::vector<ResultRow> results{
+      {"boundaries", "list of integer [num_parts + 1]", "first item of each part, and the end; of num_parts"},
+      {"parts", "list of list of list of integer [pp][chunks][2]", "first item and end of each interval; of pp"},
+      {"warned", "boolean", "a part is empty; of pp"}};
   const std::vector<FormRow> forms{{"num_parts", "num_parts"}, {"pp", "pp"}};
+  const RefusalRow too_many{"invalid_argument", "there are fewer than 1 or more than 2^20 parts"},
+      bad_weight{"invalid_argument", "a weight is negative or NaN, or items x parts exceed 2^33"},
+      large_sum{"out_of_range", "the weights sum to more than 63 bits (convention colossalai)"};
   const auto with_parts = [&](std::vector<ArgumentRow> arguments) {
     arguments.insert(arguments.end(), parts.begin(), parts.end());
     return arguments;
   };
-  service.add({"schedules.partition_uniform", "parts of as equal numbers of items as can be", all,
+  service.add({"schedules.partition_uniform", "partitions items into parts of nearly equal size", all,
                with_parts({{"num_items", "integer", "items"},
                            {"first", "integer", "size of the first part; null: as the others", kOptional, {}, {"plumbline"}},
                            {"last", "integer", "size of the last part; null: as the others", kOptional, {}, {"plumbline"}}}),
-               results, forms},
+               results,
+               R"({"num_items": 10, "num_parts": 4})",
+               {too_many, {"invalid_argument", "num_items is negative, or first and last do not fit"}},
+               forms},
               partition_uniform);
-  service.add({"schedules.partition_balanced", "parts of as equal weights as the convention finds", all,
-               with_parts({{"weights", "list of number", "weight of each item"}}), results, forms},
+  service.add({"schedules.partition_balanced", "partitions weighted items as evenly as the convention does", all,
+               with_parts({{"weights", "list of number", "weight of each item"}}), results,
+               R"({"weights": [1, 2, 3, 4], "pp": 2})",
+               {too_many, bad_weight, large_sum},
+               forms},
               partition_balanced);
   service.add({"schedules.partition_optimal",
-               "parts of which the heaviest is as light as can be",
+               "partitions weighted items so that the heaviest part is as light as possible",
                {"plumbline"},
                {{"weights", "list of number", "weight of each item"}, {"parts", "integer", "parts"}},
-               {{"boundaries", "list of integer", "the first item of each part, and the end"}}},
+               {{"boundaries", "list of integer [parts + 1]", "first item of each part, and the end"}},
+               R"({"weights": [1, 2, 3, 4], "parts": 2})",
+               {too_many, bad_weight}},
               partition_optimal);
   service.add({"schedules.count_layer_params",
-               "parameters of layers",
+               "counts the trainable parameters of layers",
                {"plumbline", "colossalai"},
-               {{"layers", "list of object", "each its type, and its configuration by name"}},
-               {{"counts", "list of integer", "trainable parameters of each layer"}}},
+               {with_fields({"layers", "list of object", "the layers"},
+                            {{"type", "text", "name of its class in torch.nn, as Linear"},
+                             {"*", "any", "argument of that name of its constructor", kOptional}})},
+               {{"counts", "list of integer [layers]", "trainable parameters of each"}},
+               R"({"layers": [{"type": "Linear", "in_features": 4, "out_features": 2}, {"type": "LayerNorm", "normalized_shape": [2]}]})",
+               {{"invalid_argument", "the constructor has no such argument, lacks one, or rejects its value"},
+                {"not_found", "the type is unknown"},
+                {"out_of_range", "the count exceeds 63 bits"}}},
               count_layer_params);
 }
 

@@ -5,7 +5,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <iterator>
 #include <new>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -56,6 +58,27 @@ void expect_of_row(const OperationRow& row, const json& args) {
     }
 }
 
+void inherit(ArgumentRow& field, const ArgumentRow& row) {
+  if (field.conventions.empty()) field.conventions = row.conventions;
+}
+void inherit(ResultRow&, const ResultRow&) {}
+
+// The rows, each followed by those of its fields.
+template <class Row>
+std::vector<Row> with_paths(std::vector<Row> rows) {
+  std::vector<Row> all;
+  for (Row& row : rows) {
+    std::vector<Row> fields = std::exchange(row.fields, {});
+    for (Row& field : fields) {
+      field.name = row.name + "." + field.name;
+      inherit(field, row);
+    }
+    all.push_back(std::move(row));
+    std::ranges::move(with_paths(std::move(fields)), std::back_inserter(all));
+  }
+  return all;
+}
+
 // With fields beside kind and message.
 std::string error_line(const json& id, std::string_view kind, std::string_view message,
                        const std::map<std::string, std::string>& fields) {
@@ -71,6 +94,8 @@ AdapterService::AdapterService(std::string name, std::string version, std::map<s
 
 void AdapterService::add(OperationRow row, Operation operation) {
   const std::string name = row.name;
+  row.arguments = with_paths(std::move(row.arguments));
+  row.results = with_paths(std::move(row.results));
   if (name == "hello" || !operations_.emplace(name, Entry{std::move(row), std::move(operation)}).second)
     throw InvalidArgument(fmt::format("adapter: operation '{}' is there already", name));
 }

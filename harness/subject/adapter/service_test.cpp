@@ -100,6 +100,23 @@ TEST(AdapterService, ListsItsOperationsSorted) {
                     {"conventions", {{"torch", "2.13"}}}}}}));
 }
 
+TEST(AdapterService, HasRowsForTheFieldsOfObjectsUnderTheirPaths) {
+  AdapterService service("test", "1", {});
+  service.add({"op",
+               "",
+               {"plumbline", "torch"},
+               {with_fields({"views", "map of object", "views", kOptional, {}, {"torch"}}, {{"*.shape", "list of integer", "sizes"}})},
+               {{"lists", "list of object", "lists", {{"first", "integer", "first"}}}}},
+              [](const Arguments&) { return json(); });
+  const OperationRow& row = service.row("op");
+  ASSERT_NE(row.find("views.any.shape"), nullptr);
+  EXPECT_EQ(row.find("views.any.shape")->conventions, Words{"torch"});
+  for (const char* none : {"views.any", "views.any.shape.more", "views.any.size", "view.any.shape"}) EXPECT_EQ(row.find(none), nullptr);
+  EXPECT_EQ(row.results.back().name, "lists.first");
+  EXPECT_TRUE(names_fields(row.arguments, "views.any"));
+  EXPECT_FALSE(names_fields(row.arguments, "views.any.shape"));
+}
+
 TEST(AdapterService, TakesANameOnce) {
   auto service = service_that([](const Arguments&) { return json(); });
   EXPECT_THAT([&] { service.add({.name = "op", .what = "", .conventions = {}, .arguments = {}, .results = {}}, {}); }, ThrowsMessage<InvalidArgument>(HasSubstr("'op'")));
