@@ -47,13 +47,13 @@ void expect_of_rows(const std::vector<Row>& rows, const nlohmann::json& value, c
                     const std::function<void(const std::string&)>& wrong) {
   if (value.is_array())
     for (const auto& item : value) expect_of_rows(rows, item, path, nulls, wrong);
-  if (!value.is_object() || !(path.empty() || subject::names_fields(rows, path))) return;
+  if (!value.is_object() || !(path.empty() || adapter::names_fields(rows, path))) return;
   for (const auto& [name, field] : value.items()) {
     std::string inside = path.empty() ? name : path + "." + name;
     std::replace(inside.end() - static_cast<std::ptrdiff_t>(name.size()), inside.end(), '.', '_');  // of a map
-    const Row* row = subject::find_row(rows, inside);
-    if (row == nullptr && !subject::names_fields(rows, inside)) wrong("there is no " + inside);
-    if (row != nullptr && !(nulls && field.is_null()) && !subject::is_of_type(field, row->type))
+    const Row* row = adapter::find_row(rows, inside);
+    if (row == nullptr && !adapter::names_fields(rows, inside)) wrong("there is no " + inside);
+    if (row != nullptr && !(nulls && field.is_null()) && !adapter::is_of_type(field, row->type))
       wrong(fmt::format("{} is no {}: {}", inside, row->type, field.dump().substr(0, 80)));
     expect_of_rows(rows, field, inside, nulls, wrong);
   }
@@ -61,7 +61,7 @@ void expect_of_rows(const std::vector<Row>& rows, const nlohmann::json& value, c
 
 }  // namespace
 
-void expect_of_row(const subject::OperationRow& row, const nlohmann::json& args, const nlohmann::json& result) {
+void expect_of_row(const adapter::OperationRow& row, const nlohmann::json& args, const nlohmann::json& result) {
   const auto in = [&](const char* what) {
     return [&row, what](const std::string& words) {
       throw std::logic_error(fmt::format("{} is not as its row has it: {}: {}", row.name, what, words));

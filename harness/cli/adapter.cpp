@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "harness/cli/program.hpp"
-#include "harness/subject/adapter/describe.hpp"
-#include "harness/subject/adapter/service.hpp"
+#include "reference/adapter/describe.hpp"
+#include "reference/adapter/reference_service.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -17,10 +17,10 @@ struct AdapterCommand {
   std::string example, format;
 };
 
-subject::Format format_of(const std::string& name) {
-  if (name.empty() || name == "text") return subject::Format::text;
-  if (name == "md") return subject::Format::md;
-  if (name == "json") return subject::Format::json;
+adapter::Format format_of(const std::string& name) {
+  if (name.empty() || name == "text") return adapter::Format::text;
+  if (name == "md") return adapter::Format::md;
+  if (name == "json") return adapter::Format::json;
   throw InvalidArgument(fmt::format("--format {}: must be text, md or json", name));
 }
 
@@ -28,16 +28,16 @@ int run(const AdapterCommand& command) {
   if (!command.described && !command.format.empty()) throw InvalidArgument("--format: it is of --describe");
   if (command.described && !command.example.empty()) throw InvalidArgument("--example: --describe OP prints the example, too");
   if (command.described) {
-    const subject::Format format = format_of(command.format);
-    const subject::AdapterService service = subject::reference_service();
+    const adapter::Format format = format_of(command.format);
+    const adapter::AdapterService service = adapter::reference_service();
     fmt::print("{}", on_behalf_of("--describe", [&] {
                  return command.described->empty() ? describe(service, format) : describe(service, *command.described, format);
                }));
     return 0;
   }
-  if (command.example.empty()) return subject::serve_adapter();
-  const subject::Example example =
-      on_behalf_of("--example", [&] { return example_of(subject::reference_service(), command.example); });
+  if (command.example.empty()) return adapter::serve_adapter();
+  const adapter::Example example =
+      on_behalf_of("--example", [&] { return example_of(adapter::reference_service(), command.example); });
   fmt::print("{}\n{}\n", example.request, example.reply);
   return 0;
 }
