@@ -118,7 +118,7 @@ class Watched final : public suite::Adapter {
     try {
       result = local_->ask(op, args);
     } catch (const suite::AdapterError& error) {
-      seen.errors.insert(error.kind());
+      seen.errors.emplace(error.kind());
       throw;
     }
     expect_of_row(row, args, result);
