@@ -26,12 +26,14 @@ adapter::Format format_of(const std::string& name) {
 
 int run(const AdapterCommand& command) {
   if (!command.described && !command.format.empty()) throw InvalidArgument("--format: it is of --describe");
-  if (command.described && !command.example.empty()) throw InvalidArgument("--example: --describe OP prints the example, too");
+  if (command.described && !command.example.empty())
+    throw InvalidArgument("--example: --describe OP prints the example, too");
   if (command.described) {
     const adapter::Format format = format_of(command.format);
     const adapter::AdapterService service = adapter::reference_service();
     fmt::print("{}", on_behalf_of("--describe", [&] {
-                 return command.described->empty() ? describe(service, format) : describe(service, *command.described, format);
+                 const std::string& operation = *command.described;
+                 return operation.empty() ? describe(service, format) : describe(service, operation, format);
                }));
     return 0;
   }
@@ -48,11 +50,14 @@ Command add_adapter(CLI::App& app, const Program&) {
   CLI::App* command = app.add_subcommand(
       "adapter", "Answer the adapter protocol with the reference: JSON lines on standard input and output");
   auto options = std::make_shared<AdapterCommand>();
-  command->add_option("--describe", options->described, "print what operation OP takes, returns and rejects; without OP a table of all operations")
+  command->add_option("--describe", options->described,
+                      "print what operation OP takes, returns and rejects; without OP a table of all operations")
       ->type_name("[OP]")
       ->expected(0, 1)
       ->default_str("");
-  command->add_option("--example", options->example, "print a request to operation OP, and the reply, a line each")->type_name("OP");
+  command->add_option("--example", options->example,
+                      "print a request to operation OP, and the reply, a line each")
+      ->type_name("OP");
   command->add_option("--format", options->format, "of --describe: text, md or json (default text)");
   command->footer("Example: plumbline adapter --example topology.prime_factors | head -1 | plumbline adapter");
   return [options] { return run(*options); };

@@ -20,7 +20,8 @@ const OperationRow& row_of(const AdapterService& service, const std::string& nam
   if (found != service.operations().end()) return found->second.row;
   std::vector<std::string> names;
   for (const auto& [known, entry] : service.operations()) names.push_back(known);
-  throw NotFound(fmt::format("there is no operation {}; the nearest is {}", excerpt(name), nearest_names(name, names, 1).front()));
+  throw NotFound(fmt::format("there is no operation {}; the nearest is {}", excerpt(name),
+                             nearest_names(name, names, 1).front()));
 }
 
 bool is_field(const std::string& name) { return name.find('.') != std::string::npos; }
@@ -77,7 +78,8 @@ json json_of(const ArgumentRow& row) {
 json json_of(const OperationRow& row) {
   json arguments = json::array(), results = json::array(), errors = json::array();
   for (const ArgumentRow& one : arguments_of(row)) arguments.push_back(json_of(one));
-  for (const ResultRow& one : row.results) results.push_back({{"name", one.name}, {"type", one.type}, {"what", one.what}});
+  for (const ResultRow& one : row.results)
+    results.push_back({{"name", one.name}, {"type", one.type}, {"what", one.what}});
   for (const RefusalRow& one : refusals_of(row)) errors.push_back({{"kind", one.kind}, {"when", one.when}});
   return {{"name", row.name},           {"what", row.what},    {"conventions", row.conventions},
           {"arguments", arguments}, {"result", results}, {"errors", errors}};
@@ -142,14 +144,16 @@ Tables tables_of(const OperationRow& row, std::string (*code)(const std::string&
 std::string text_of(const OperationRow& row, const Example& example) {
   const Tables tables = tables_of(row, [](const std::string& name) { return name; });
   return fmt::format("{}: {}\n\narguments\n{}\nresult\n{}\nerrors\n{}\nexample\n  {}\n  {}\n", row.name, row.what,
-                     columns(tables.arguments), columns(tables.results), columns(tables.errors), example.request, example.reply);
+                     columns(tables.arguments), columns(tables.results), columns(tables.errors), example.request,
+                     example.reply);
 }
 
 std::string markdown_of(const OperationRow& row, const Example& example) {
   const Tables tables = tables_of(row, in_code);
   return fmt::format("## `{}`\n{}\n\n{}\n{}\n{}\n    {}\n    {}\n", row.name, row.what,
                      markdown({"argument", "type", "need", "meaning"}, tables.arguments),
-                     markdown({"result", "type", "meaning"}, tables.results), markdown({"error", "when"}, tables.errors),
+                     markdown({"result", "type", "meaning"}, tables.results),
+                     markdown({"error", "when"}, tables.errors),
                      example.request, example.reply);
 }
 
@@ -174,7 +178,8 @@ Cells line_of(const OperationRow& row) {
                                       fields_below(row.arguments, one.name)));
   for (const ResultRow& one : row.results)
     if (!is_field(one.name))
-      results.push_back(fmt::format("`{}` ({}) {}{}", one.name, one.type, one.what, fields_below(row.results, one.name)));
+      results.push_back(fmt::format("`{}` ({}) {}{}", one.name, one.type, one.what,
+                                    fields_below(row.results, one.name)));
   return {fmt::format("`{}`: {}", row.name, row.what), fmt::format("{}", fmt::join(conventions, ", ")),
           fmt::format("{}", fmt::join(arguments, "<br>")), fmt::format("{}", fmt::join(results, "<br>"))};
 }

@@ -21,7 +21,8 @@ using testing::ThrowsMessage;
 
 AdapterService service_that(AdapterService::Operation operation) {
   AdapterService service("test", "1", {});
-  service.add({"op", "", {"plumbline"}, {{"n", "integer", "a number"}, {"other", "text", "of others", "null", {"a"}, {"torch"}}}, {}},
+  service.add({"op", "", {"plumbline"},
+               {{"n", "integer", "a number"}, {"other", "text", "of others", "null", {"a"}, {"torch"}}}, {}},
               std::move(operation));
   return service;
 }
@@ -106,13 +107,15 @@ TEST(AdapterService, HasRowsForTheFieldsOfObjectsUnderTheirPaths) {
   service.add({"op",
                "",
                {"plumbline", "torch"},
-               {with_fields({"views", "map of object", "views", kOptional, {}, {"torch"}}, {{"*.shape", "list of integer", "sizes"}})},
+               {with_fields({"views", "map of object", "views", kOptional, {}, {"torch"}},
+                            {{"*.shape", "list of integer", "sizes"}})},
                {{"lists", "list of object", "lists", {{"first", "integer", "first"}}}}},
               [](const Arguments&) { return json(); });
   const OperationRow& row = service.row("op");
   ASSERT_NE(row.find("views.any.shape"), nullptr);
   EXPECT_EQ(row.find("views.any.shape")->conventions, Words{"torch"});
-  for (const char* none : {"views.any", "views.any.shape.more", "views.any.size", "view.any.shape"}) EXPECT_EQ(row.find(none), nullptr);
+  for (const char* none : {"views.any", "views.any.shape.more", "views.any.size", "view.any.shape"})
+    EXPECT_EQ(row.find(none), nullptr);
   EXPECT_EQ(row.results.back().name, "lists.first");
   EXPECT_TRUE(names_fields(row.arguments, "views.any"));
   EXPECT_FALSE(names_fields(row.arguments, "views.any.shape"));
@@ -120,8 +123,10 @@ TEST(AdapterService, HasRowsForTheFieldsOfObjectsUnderTheirPaths) {
 
 TEST(AdapterService, TakesANameOnce) {
   auto service = service_that([](const Arguments&) { return json(); });
-  EXPECT_THAT([&] { service.add({.name = "op", .what = "", .conventions = {}, .arguments = {}, .results = {}}, {}); }, ThrowsMessage<InvalidArgument>(HasSubstr("'op'")));
-  EXPECT_THAT([&] { service.add({.name = "hello", .what = "", .conventions = {}, .arguments = {}, .results = {}}, {}); }, ThrowsMessage<InvalidArgument>(HasSubstr("'hello'")));
+  for (const char* taken : {"op", "hello"}) {
+    const OperationRow row{.name = taken, .what = "", .conventions = {}, .arguments = {}, .results = {}};
+    EXPECT_THAT([&] { service.add(row, {}); }, ThrowsMessage<InvalidArgument>(HasSubstr(taken)));
+  }
 }
 
 TEST(AdapterService, NamesWhatIsWrongWithARingSum) {

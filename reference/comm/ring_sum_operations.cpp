@@ -154,7 +154,9 @@ void add_comm_operations(AdapterService& service) {
                 {"inputs", "list of list of number [world_size][elements]", "input of each rank of the world"}},
                {{"output", "list of number [elements]", "the sum"}},
                R"({"world_size": 3, "elements": 2, "dtype": "float32", "op": "all_reduce", "inputs": [[1, 2], [3, 4], [5, 6]]})",
-               {{"invalid_argument", "inputs does not have world_size lists of elements numbers, group is empty or repeats a rank, or dst does not suit op"},
+               {{"invalid_argument",
+                 "inputs does not have world_size lists of elements numbers, group is empty or repeats a rank, or dst "
+                 "does not suit op"},
                 {"out_of_range", "a rank of group or dst does not exist, or an input is too large for dtype"}}},
               ring_sum);
 }

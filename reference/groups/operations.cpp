@@ -375,7 +375,8 @@ void add_group_operations(AdapterService& service) {
        {"*", "any", "ignored", kOptional, {}, {"colossalai"}}});
   const ResultRow calls{"new_group_calls", "list of list of integer", "groups in creation order"};
   const ResultRow named_calls{"new_group_calls", "list of any", "pairs of description and ranks, in creation order"};
-  const RefusalRow bad_sizes{"invalid_argument", "the parallelisms do not divide world_size, or the tensor size does not suit its mode"},
+  const RefusalRow bad_sizes{"invalid_argument",
+                             "the parallelisms do not divide world_size, or the tensor size does not suit its mode"},
       no_mode{"not_found", "a tensor mode has another name"};
   service.add({"groups.conventions",
                "compares the groups that several conventions make of the same sizes",
@@ -390,9 +391,11 @@ void add_group_operations(AdapterService& service) {
                  {{"mode", "text", "its name"},
                   {"differs", "boolean", "conventions disagree about its groups"},
                   {"agreements", "list of object", "conventions that agree, and their groups",
-                   {{"conventions", "list of text", "that agree"}, {"groups", "list of list of integer", "their groups"}}}}},
+                   {{"conventions", "list of text", "that agree"},
+                    {"groups", "list of list of integer", "their groups"}}}}},
                 {"plans", "list of object", "each convention's creations",
-                 {{"convention", "text", "its name"}, {"new_group_calls", "list of any", "pairs of mode and ranks, in creation order"}}},
+                 {{"convention", "text", "its name"},
+                  {"new_group_calls", "list of any", "pairs of mode and ranks, in creation order"}}},
                 {"same_order", "boolean", "all create their groups in the same order"}},
                R"({"sizes": {"pipeline": 2, "data": 2}, "conventions": ["megatron", "colossalai"]})",
                {{"invalid_argument", "a size is below 1, or their product is not world or exceeds 2^20"},
@@ -405,9 +408,11 @@ void add_group_operations(AdapterService& service) {
                             {{"rank", "integer", "rank that makes the call"},
                              {"ranks", "list of integer", "ranks of the new group"},
                              {"mode", "text", "what the group is for", R"("")"},
-                             {"sequence", "integer", "position in the calls of its rank; null: order of the list", kOptional}}),
+                             {"sequence", "integer", "position in the calls of its rank; null: order of the list",
+                              kOptional}}),
                 {"rule", "text", "who must call: all_ranks or members_only", R"("all_ranks")"},
-                {"world_size", "integer", "number of ranks, 1 to 2^20; null: the largest rank in creations + 1", kOptional},
+                {"world_size", "integer", "number of ranks, 1 to 2^20; null: the largest rank in creations + 1",
+                 kOptional},
                 {"partial_modes", "list of text", "modes that may leave ranks out", kOptional}},
                {{"valid", "boolean", "no finding is an error"},
                 {"findings", "list of object", "what is wrong",
@@ -450,7 +455,8 @@ void add_group_operations(AdapterService& service) {
                  {{"rank", "integer", "the rank"},
                   {"ranks_in_group", "any", "ranks of its group, or null"},
                   {"new_group_index", "any", "index in new_group_calls, or null"},
-                  {"register_module", "object", "broadcast_src, the rank whose values are broadcast; or error, with kind and message"}}}},
+                  {"register_module", "object",
+                   "broadcast_src, the rank whose values are broadcast; or error, with kind and message"}}}},
                R"({"world_size": 4, "parallel": {"pipeline": 4}, "pipeline_ranks": [0, 3]})",
                {bad_sizes,
                 {"invalid_argument", "fewer than 2 stages share the module, or one is named twice"},
@@ -458,7 +464,9 @@ void add_group_operations(AdapterService& service) {
                 no_mode}},
               shared_module);
   const auto number = [](const char* name, const char* what) { return ArgumentRow{name, "integer", what, "1"}; };
-  const auto never = [](const char* name) { return ArgumentRow{name, "any", "not supported: must be null or false", kOptional}; };
+  const auto never = [](const char* name) {
+    return ArgumentRow{name, "any", "not supported: must be null or false", kOptional};
+  };
   service.add(
       {"topology.initialize_model_parallel",
        "the groups that Megatron-core's initialize_model_parallel creates",
@@ -469,10 +477,12 @@ void add_group_operations(AdapterService& service) {
                      number("pipeline_model_parallel_size", "pipeline stages"),
                      {"virtual_pipeline_model_parallel_size", "integer", "stages of each pipeline rank", kOptional},
                      number("context_parallel_size", "context-parallel ranks"),
-                     {"hierarchical_context_parallel_sizes", "list of integer", "sizes of the levels of context parallelism", kOptional},
+                     {"hierarchical_context_parallel_sizes", "list of integer",
+                      "sizes of the levels of context parallelism", kOptional},
                      {"hybrid_context_parallel", "boolean", "make the groups of hybrid context parallelism", "false"},
                      number("expert_model_parallel_size", "expert-parallel ranks"),
-                     {"expert_tensor_parallel_size", "integer", "tensor-parallel ranks of experts; null: tensor_model_parallel_size", kOptional},
+                     {"expert_tensor_parallel_size", "integer",
+                      "tensor-parallel ranks of experts; null: tensor_model_parallel_size", kOptional},
                      number("gtp_remat_size", "ranks that share recomputation"),
                      number("expert_gtp_remat_size", "the same, of experts"),
                      number("num_distributed_optimizer_instances", "instances of the distributed optimizer"),
@@ -492,7 +502,9 @@ void add_group_operations(AdapterService& service) {
         {"ranks", "list of object", "each rank's getters of parallel_state by name",
          {{"rank", "integer", "the rank"}, {"*", "any", "return value of the getter of that name"}}}},
        R"({"world_size": 2, "args": {"tensor_model_parallel_size": 2}})",
-       {{"invalid_argument", "the parallelisms do not divide the world, an order repeats or lacks a name, or there are more than 2^20 ranks"},
+       {{"invalid_argument",
+         "the parallelisms do not divide the world, an order repeats or lacks a name, or there are more than 2^20 "
+         "ranks"},
         {"not_found", "the order names another parallelism"},
         {"unsupported", "an argument is given that does not decide about groups"}}},
       initialize_model_parallel);

@@ -53,7 +53,8 @@ std::vector<ArgumentRow> program_rows() {
                                     {"persistable", "boolean", "it outlives the step", "false"},
                                     {"parameter", "boolean", "it is a parameter", "false"},
                                     {"process_mesh", "any", "ranks of the mesh it is distributed over", kOptional},
-                                    {"dims_mapping", "list of integer", "mesh dimension of each of its dimensions; -1: none", kOptional}}),
+                                    {"dims_mapping", "list of integer",
+                                     "mesh dimension of each of its dimensions; -1: none", kOptional}}),
                        with_fields({"ops", "list of object", "its ops, in order"},
                                    {{"type", "text", "type of the op"},
                                     {"inputs", "map of list of text", "variables by slot"},
@@ -80,7 +81,8 @@ void add_program_operations(AdapterService& service) {
                     {"context_passes", "list of text", "passes that have run", kOptional},
                     {"*", "any", "ignored", kOptional}}),
        {"max_fuse_numel", "integer", "most elements of a fused reduction; null: Paddle's default", kOptional},
-       {"max_overlap_rings", "integer", "most rings that reductions are spread over; null: Paddle's default", kOptional}});
+       {"max_overlap_rings", "integer", "most rings that reductions are spread over; null: Paddle's default",
+        kOptional}});
   service.add({"bucketing.dp_pass",
                "applies Paddle's data-parallel optimization pass to a program",
                {"plumbline", "paddle"},
@@ -88,7 +90,8 @@ void add_program_operations(AdapterService& service) {
                {{"analysis", "object", "what the pass found (reference/program/pass_json.hpp)"},
                 {"stages", "any", "the program after each stage: after_prune, after_overlap, after_fuse"},
                 {"groups", "list of object", "fused reductions: gradients, numel, dtype, ring_id, …"},
-                {"summary", "object", "log lines and counts: info, debug, allreduce_ops, coalesce_allreduce_ops, not_fused"},
+                {"summary", "object",
+                 "log lines and counts: info, debug, allreduce_ops, coalesce_allreduce_ops, not_fused"},
                 {"final", "any", "the program at the end, or same_as before"},
                 {"skipped", "any", "why the pass did nothing"}},
                R"({"program": {
@@ -103,7 +106,8 @@ void add_program_operations(AdapterService& service) {
                             "attrs": {"op_role": 1, "op_namescope": "/auto_parallel/data_parallel", "scale": 0.5}},
                            {"type": "sgd", "inputs": {"Grad": ["w@GRAD"], "Param": ["w"]}, "outputs": {"ParamOut": ["w"]}, "attrs": {"op_role": 2}}]},
                    "rings": {"0": [0, 1], "12": [0, 1]}})",
-               {{"invalid_argument", "the program or an option does not have the form, or the pass asserts; then with its stage and class"},
+               {{"invalid_argument",
+                 "the program or an option does not have the form, or the pass asserts; then with its stage and class"},
                 {"out_of_range", "a number exceeds its type"}}},
               dp_pass);
 }

@@ -40,7 +40,8 @@ void add_race_operations(AdapterService& service) {
                            {"type": "all_reduce", "inputs": {"x": ["g"]}, "outputs": {"out": ["g"]},
                             "attrs": {"op_role": 1, "ring_id": 12, "reduce_type": "sum", "use_calc_stream": false}},
                            {"type": "relu", "inputs": {"X": ["g"]}, "outputs": {"Out": ["y"]}, "attrs": {"op_role": 1}}]}})",
-               {{"invalid_argument", "the program does not have the form, or is not valid"}, {"out_of_range", "a number exceeds its type"}}},
+               {{"invalid_argument", "the program does not have the form, or is not valid"},
+                {"out_of_range", "a number exceeds its type"}}},
               race_check);
 }
 

@@ -207,13 +207,16 @@ void add_fp16_operations(AdapterService& service) {
                              {"max_scale", "number", "largest scale; null: none", kOptional},
                              {"growth_factor", "number", "factor of a growth, above 1", "2.0"},
                              {"backoff_factor", "number", "factor of a backoff, below 1", "0.5"},
-                             {"growth_interval", "integer [steps]", "finite steps before a growth; null: the default", kOptional},
-                             {"hysteresis", "integer [steps]", "overflows before a backoff; null: the default", kOptional}}),
+                             {"growth_interval", "integer [steps]", "finite steps before a growth; null: the default",
+                              kOptional},
+                             {"hysteresis", "integer [steps]", "overflows before a backoff; null: the default",
+                              kOptional}}),
                 {"clip_grad", "number", "the largest norm; 0: no clipping", "0.0"},
                 {"params0", "list of list of list of number [world_size][2][elements]",
                  "initial parameters of each rank: one sharded over the tensor group, one replicated"},
                 with_fields({"steps", "list of list of object [steps][world_size]", "what each rank has in each step"},
-                            {{"grads_scaled", "list of list of number [2][elements]", "gradients, multiplied by the scale"}}),
+                            {{"grads_scaled", "list of list of number [2][elements]",
+                              "gradients, multiplied by the scale"}}),
                 {"lr", "number", "learning rate", "0.25"},
                 {"momentum", "number", "of the optimizer, which is SGD", "0.5"},
                 {"bad", "any", "ignored", kOptional},
@@ -232,7 +235,9 @@ void add_fp16_operations(AdapterService& service) {
                   {"main_grads", "list of list of number", "fp32 gradients"}}}},
                R"({"world_size": 1, "tensor": 1, "pipeline": 1, "data": 1, "scaler": {"initial_scale": 4}, "params0": [[[1], [2]]],
                    "steps": [[{"grads_scaled": [[4], [8]]}]]})",
-               {{"invalid_argument", "tensor x pipeline x data is not world_size, a list has another length, or the loss scale is out of bounds"}}},
+               {{"invalid_argument",
+                 "tensor x pipeline x data is not world_size, a list has another length, or the loss scale is out of "
+                 "bounds"}}},
               fp16_optimizer);
 }
 

@@ -154,7 +154,8 @@ void add_schedule_check_operations(AdapterService& service) {
     arguments.insert(arguments.begin(), rows.begin(), rows.end());
     return arguments;
   };
-  const ResultRow peaks{"peak_activations", "list of integer [ranks]", "most activations that each rank keeps at a time"};
+  const ResultRow peaks{"peak_activations", "list of integer [ranks]",
+                        "most activations that each rank keeps at a time"};
   const RefusalRow bad_row{"invalid_argument", "a row is malformed; the message names line and column"},
       bad_places{"invalid_argument", "stage_to_rank does not place num_stages stages on the ranks"};
   service.add({"schedules.check",
@@ -174,7 +175,8 @@ void add_schedule_check_operations(AdapterService& service) {
                 {"errors", "integer", "number of errors, unlisted ones included"},
                 {"warnings", "integer", "number of warnings, unlisted ones included"},
                 {"deadlock_free", "object", "whether it terminates",
-                 {{"buffered", "boolean", "with sends that return at once"}, {"rendezvous", "boolean", "with sends that wait for their receive"}}},
+                 {{"buffered", "boolean", "with sends that return at once"},
+                  {"rendezvous", "boolean", "with sends that wait for their receive"}}},
                 peaks},
                R"({"ranks": ["0F0,0B0", "1F0,1B0"], "stage_to_rank": [0, 1], "num_stages": 2, "microbatches": 1})",
                {bad_row, bad_places, {"invalid_argument", "microbatches is below 1"}}},
@@ -182,16 +184,19 @@ void add_schedule_check_operations(AdapterService& service) {
   service.add({"schedules.simulate",
                "simulates the times of a schedule",
                {"plumbline"},
-               with_rows({with_fields({"durations", "object", "times of the kinds of computation that the rows have"}, duration_rows()),
+               with_rows({with_fields({"durations", "object", "times of the kinds of computation that the rows have"},
+                                      duration_rows()),
                           {"latency", "number [s]", "of a message", "0.0"},
                           {"bandwidth", "number [bytes/s]", "of a link; null: bytes take no time", kOptional},
-                          {"message_bytes", "number or list of number [bytes]", "of every message, or of each stage boundary", kOptional},
+                          {"message_bytes", "number or list of number [bytes]",
+                           "of every message, or of each stage boundary", kOptional},
                           {"straggling", "list of number [ranks]", "slowdown factor of each rank", kOptional},
                           {"jitter", "number", "relative spread of times", "0.0"},
                           {"seed", "integer", "random seed of the jitter", kOptional}}),
                {{"makespan", "number [s]", "from the first start to the last end"},
                 {"barrier_bubble", "number [s]", "idle time of the busiest rank until the last end"},
-                {"span_bubble", "list of number [s]", "idle time of each rank between its first start and its last end"},
+                {"span_bubble", "list of number [s]",
+                 "idle time of each rank between its first start and its last end"},
                 {"start_times", "list of list of number [s]", "start of each cell, by rank"},
                 peaks,
                 {"links", "list of object", "traffic of each pair of ranks",
@@ -209,7 +214,9 @@ void add_schedule_check_operations(AdapterService& service) {
                R"({"ranks": ["0F0,0B0", "1F0,1B0"], "stage_to_rank": [0, 1], "num_stages": 2, "durations": {"F": 1, "B": 2}})",
                {bad_row,
                 bad_places,
-                {"invalid_argument", "a time is missing, negative or not finite, a list has another length, or the schedule does not terminate"}}},
+                {"invalid_argument",
+                 "a time is missing, negative or not finite, a list has another length, or the schedule does not "
+                 "terminate"}}},
               simulate);
 }
 

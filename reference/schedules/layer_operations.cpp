@@ -170,14 +170,16 @@ void add_partition_operations(AdapterService& service) {
        {"output_bytes", "integer [bytes]", "output sent to the next stage", "0"}});
   const ArgumentRow memory{"memory", "integer [bytes]", "memory of a rank; null: no limit", kOptional};
   const ArgumentRow bandwidth{"bandwidth", "number [bytes/s]", "of a link; null: messages take no time", kOptional};
-  const ResultRow parts{"parts", "list of list of list of integer [ranks][chunks][2]", "first layer and end of each interval"};
+  const ResultRow parts{"parts", "list of list of list of integer [ranks][chunks][2]",
+                        "first layer and end of each interval"};
   const RefusalRow too_many{"invalid_argument", "there are fewer than 1 or more than 2^20 parts"},
       bad_layer{"invalid_argument", "a time or a size is negative, or weight_gradient exceeds backward"},
       no_fit{"invalid_argument", "no partition fits into the memory, or there are fewer layers than stages"};
   service.add({"schedules.partition_method",
                "partitions layers by a named method",
                {"colossalai", "deepspeed", "deepspeed-0.6"},
-               {{"method", "text", "uniform, parameters or type:EXPRESSION; in convention colossalai layer or parameter", kRequired,
+               {{"method", "text",
+                 "uniform, parameters or type:EXPRESSION; in convention colossalai layer or parameter", kRequired,
                  {"uniform", "parameters", "layer", "parameter"}},
                 with_fields({"layers", "list of object", "the layers, from the input on"},
                             {{"type", "text", "name of its class; null: a nameless function", kOptional},
@@ -185,7 +187,8 @@ void add_partition_operations(AdapterService& service) {
                 {"num_parts", "integer", "parts", kOptional, {}, {"deepspeed", "deepspeed-0.6"}},
                 {"pp", "integer", "pipeline stages", kOptional, {}, {"colossalai"}},
                 {"chunks", "integer", "parts of each stage", "1", {}, {"colossalai"}}},
-               {{"boundaries", "list of integer [num_parts + 1]", "first layer of each part, and the end; of num_parts"},
+               {{"boundaries", "list of integer [num_parts + 1]",
+                 "first layer of each part, and the end; of num_parts"},
                 parts,
                 {"warned", "boolean", "a part is empty; of pp"}},
                R"({"convention": "deepspeed", "method": "parameters", "num_parts": 2, "layers": [
@@ -206,7 +209,8 @@ void add_partition_operations(AdapterService& service) {
                 parts,
                 {"mtp_standalone", "boolean", "prediction layers have stages of their own"}},
                R"({"layout": "Ett|ttL", "pp": 2, "num_layers": 4})",
-               {{"invalid_argument", "the layout is malformed, its stages are no multiple of pp, or it has other layers than required"}}},
+               {{"invalid_argument",
+                 "the layout is malformed, its stages are no multiple of pp, or it has other layers than required"}}},
               pipeline_layout);
   service.add({"schedules.partition_counted",
                "partitions transformer layers where embedding and loss may count as layers",
@@ -218,7 +222,9 @@ void add_partition_operations(AdapterService& service) {
                 {"loss", "boolean", "the loss counts as a layer", "false"}},
                {parts},
                R"({"num_layers": 6, "pp": 2, "embedding": true, "loss": true})",
-               {{"invalid_argument", "a stage would have fewer layers than it counts, or in convention megatron the layers do not divide evenly"},
+               {{"invalid_argument",
+                 "a stage would have fewer layers than it counts, or in convention megatron the layers do not divide "
+                 "evenly"},
                 too_many}},
               partition_counted);
   service.add({"schedules.partition_measured",

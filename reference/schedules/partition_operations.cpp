@@ -166,8 +166,10 @@ void add_schedule_operations(AdapterService& service) {
   };
   service.add({"schedules.partition_uniform", "partitions items into parts of nearly equal size", all,
                with_parts({{"num_items", "integer", "items"},
-                           {"first", "integer", "size of the first part; null: as the others", kOptional, {}, {"plumbline"}},
-                           {"last", "integer", "size of the last part; null: as the others", kOptional, {}, {"plumbline"}}}),
+                           {"first", "integer", "size of the first part; null: as the others", kOptional, {},
+                            {"plumbline"}},
+                           {"last", "integer", "size of the last part; null: as the others", kOptional, {},
+                            {"plumbline"}}}),
                results,
                R"({"num_items": 10, "num_parts": 4})",
                {too_many, {"invalid_argument", "num_items is negative, or first and last do not fit"}},
