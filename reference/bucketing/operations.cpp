@@ -60,9 +60,6 @@ std::vector<Gradient> gradients_in(const Arguments& arguments) {
   const auto elements = arguments.get<std::vector<std::int64_t>>("numel");
   const auto dtypes = words_of_each(arguments, "dtype", elements.size(), std::nullopt);
   const auto devices = words_of_each(arguments, "device", elements.size(), "cpu");
-  const auto groups = arguments.get<std::vector<int>>("group", {});
-  if (!groups.empty() && groups.size() != elements.size())
-    arguments.refuse(fmt::format("group has {} entries for {} gradients", groups.size(), elements.size()));
   DeviceNames names;
   std::vector<Gradient> gradients;
   for (std::size_t i = 0; i < elements.size(); ++i) {
@@ -72,9 +69,17 @@ std::vector<Gradient> gradients_in(const Arguments& arguments) {
                          .numbers = type.numbers,
                          .sparse = false,
                          .device = names.named(devices[i]),
-                         .group = groups.empty() ? 0 : groups[i]});
+                         .group = 0});
   }
   return gradients;
+}
+
+// One group where none are given.
+void read_groups(const Arguments& arguments, std::vector<Gradient>& gradients) {
+  const auto groups = arguments.get<std::vector<int>>("group", {});
+  if (!groups.empty() && groups.size() != gradients.size())
+    arguments.refuse(fmt::format("group has {} entries for {} gradients", groups.size(), gradients.size()));
+  for (std::size_t i = 0; i < groups.size(); ++i) gradients[i].group = groups[i];
 }
 
 // Flags by index; none at all where the list is empty.
@@ -228,6 +233,7 @@ json layout(const Arguments& arguments) {
 json flatten(const Arguments& arguments) {
   const By by = arguments.convention<By>({{"plumbline", By::plumbline}, {"colossalai", By::colossalai}});
   std::vector<Gradient> gradients = gradients_in(arguments);
+  read_groups(arguments, gradients);
   const std::vector<bool> sparse = sparse_flags(arguments, gradients.size());
   for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i].sparse = sparse[i];
   const auto order = arguments.get<std::vector<int>>("order", {});
