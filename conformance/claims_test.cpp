@@ -18,15 +18,17 @@
 #include "harness/subject/adapter/client.hpp"
 #include "harness/subject/adapter/declared.hpp"
 #include "harness/suite/eligibility.hpp"
+#include "reference/adapter/protocol.hpp"
+#include "reference/adapter/reference_service.hpp"
 
 namespace plumbline::conformance {
 namespace {
 
 using nlohmann::json;
-using subject::AdapterService;
-using subject::ArgumentRow;
-using subject::is_of_type;
-using subject::OperationRow;
+using adapter::AdapterService;
+using adapter::ArgumentRow;
+using adapter::is_of_type;
+using adapter::OperationRow;
 using testing::IsEmpty;
 using Words = std::set<std::string>;
 
@@ -67,6 +69,8 @@ const std::map<std::string, AdapterService::Entry>& table() { return subject::op
 // What was seen of an operation's questions and answers.
 struct Seen {
   Words read, answered;
+  Words paths;   // of all fields that were read, of objects inside too
+  Words errors;  // kinds
   suite::OptionValues::mapped_type options;  // that were answered
   std::vector<json> questions;  // the first that were answered
 };
@@ -81,7 +85,8 @@ Words arguments_of(const OperationRow& row) {
 }
 Words results_of(const OperationRow& row) {
   Words names;
-  for (const subject::ResultRow& result : row.results) names.insert(result.name);
+  for (const adapter::ResultRow& result : row.results)
+    if (result.name.find('.') == std::string::npos) names.insert(result.name);
   return names;
 }
 
@@ -89,10 +94,11 @@ class Watched final : public suite::Adapter {
  public:
   Watched() : service_("watched", "1", {}) {
     for (const auto& [name, entry] : table())
-      service_.add(entry.row, [this, &entry = entry](const subject::Arguments& arguments) {
+      service_.add(entry.row, [this, &entry = entry](const adapter::Arguments& arguments) {
         Seen& seen = seen_[entry.row.name];
         const auto note = [&] {
           for (const std::string& field : arguments.asked()) seen.read.insert(field);
+          seen.paths.merge(arguments.paths_asked());
         };
         try {
           json result = entry.operation(arguments);
@@ -108,7 +114,13 @@ class Watched final : public suite::Adapter {
   json ask(const std::string& op, const json& args) override {
     const OperationRow& row = service_.row(op);
     Seen& seen = seen_[op];
-    json result = local_->ask(op, args);
+    json result;
+    try {
+      result = local_->ask(op, args);
+    } catch (const suite::AdapterError& error) {
+      seen.errors.emplace(error.kind());
+      throw;
+    }
     expect_of_row(row, args, result);
     for (const auto& [name, value] : result.items()) seen.answered.insert(name);
     for (auto& [argument, values] : row.options_asked(args)) seen.options[argument].merge(values);
@@ -178,7 +190,7 @@ void run_partially(const suite::Case& one, WholeRun& run) {
   Partial adapter(run.reference,
                   [&, options = one.options(), operations = one.operations()](const std::string& op, const json& args) {
                     return std::ranges::count(operations, op) == 0 || asks_beyond(options, op, args) ||
-                           subject::convention_asked(args) != one.check->convention;
+                           adapter::convention_asked(args) != one.check->convention;
                   });
   for (const Failure& failure : run_in_process(one, adapter)) run.failures.push_back(one.id() + ": " + failure.text);
 }
@@ -218,10 +230,13 @@ TEST(Checks, HaveTheConventionsOfTheirOperations) {
 // ---- the table ----
 
 TEST(Operations, HaveARowThatIsWhole) {
-  const auto conventions = subject::LocalAdapter(subject::reference_service()).conventions().value();
+  subject::LocalAdapter reference(adapter::reference_service());
+  const auto conventions = reference.conventions().value();
   for (const auto& [name, entry] : table()) {
     const OperationRow& row = entry.row;
     EXPECT_FALSE(row.what.empty() || row.conventions.empty() || row.arguments.empty() || row.results.empty()) << name;
+    for (const adapter::RefusalRow& one : row.refusals)
+      EXPECT_TRUE(std::ranges::count(adapter::kErrorKinds, one.kind) == 1 && !one.when.empty()) << name << ": " << one.kind;
     for (const std::string& convention : row.conventions) EXPECT_TRUE(conventions.contains(convention)) << name;
     Words names;
     for (const ArgumentRow& argument : row.arguments) {
@@ -230,12 +245,15 @@ TEST(Operations, HaveARowThatIsWhole) {
       EXPECT_FALSE(argument.what.empty()) << words;
       for (const std::string& convention : argument.conventions)
         EXPECT_THAT(row.conventions, testing::Contains(convention)) << words;
-      const bool is_optional = argument.otherwise != subject::kRequired;
+      const bool is_optional = argument.otherwise != adapter::kRequired;
       const json otherwise = is_optional ? json::parse(argument.otherwise) : json();
       EXPECT_TRUE(otherwise.is_null() || is_of_type(otherwise, argument.type)) << words << " = " << argument.otherwise;
+      EXPECT_NO_THROW((void)is_of_type(json(), argument.type)) << words;
     }
-    for (const subject::ResultRow& result : row.results) EXPECT_FALSE(result.what.empty()) << name << ": " << result.name;
-    for (const subject::FormRow& form : row.forms)
+    for (const adapter::ResultRow& result : row.results) EXPECT_FALSE(result.what.empty()) << name << ": " << result.name;
+    const json example = json::parse(row.example);
+    EXPECT_NO_THROW(expect_of_row(row, example, reference.ask(name, example))) << name;
+    for (const adapter::FormRow& form : row.forms)
       EXPECT_TRUE(form.field.empty() || row.find(form.field) != nullptr) << name << ": " << form.field;
   }
 }
@@ -247,6 +265,21 @@ TEST(Operations, ReadAndAnswerWhatTheirRowsName) {
     for (const std::string& argument : arguments_of(entry.row))
       EXPECT_TRUE(seen.read.contains(argument)) << name << " does not read " << argument;
     EXPECT_EQ(seen.answered, results_of(entry.row)) << name;
+  }
+}
+
+TEST(Operations, HaveARowForEachFieldThatTheyRead) {
+  for (const auto& [name, seen] : whole_run().reference.seen())
+    for (const std::string& path : seen.paths)
+      EXPECT_TRUE(path == "convention" || table().at(name).row.find(path) != nullptr) << name << " reads " << path;
+}
+
+TEST(Operations, NameTheErrorsThatTheyRejectQuestionsWith) {
+  for (const auto& [name, seen] : whole_run().reference.seen()) {
+    Words kinds;
+    for (const auto* rows : {&adapter::common_refusals(), &table().at(name).row.refusals})
+      for (const adapter::RefusalRow& one : *rows) kinds.insert(one.kind);
+    for (const std::string& kind : seen.errors) EXPECT_TRUE(kinds.contains(kind)) << name << " answers " << kind;
   }
 }
 
@@ -284,7 +317,7 @@ bool is_only_refused(const std::string& operation, const std::string& argument, 
 }
 
 TEST(Operations, AnswerEveryValueOfTheirOptions) {
-  subject::LocalAdapter reference(subject::reference_service());
+  subject::LocalAdapter reference(adapter::reference_service());
   for (const auto& [name, entry] : table())
     for (const auto& [argument, values] : entry.row.options())
       for (const std::string& value : values) {
@@ -315,7 +348,7 @@ bool has_options(const suite::Case& one) { return !one.options().empty(); }
 // Whichever declared value of an option is left out, the case is skipped and says so.
 // HARNESS-050@4079
 TEST(AnHonestPartialAdapter, IsNotAskedForWhatItLeavesOut) {
-  const json whole = subject::LocalAdapter(subject::reference_service()).claims();
+  const json whole = subject::LocalAdapter(adapter::reference_service()).claims();
   for (const suite::Case* one : first_cases(has_options)) {
     EXPECT_FALSE(suite::lacking(whole_suite(), {}, *one, whole)) << one->id();
     for (const auto& [operation, arguments] : one->options()) {
@@ -386,7 +419,7 @@ std::vector<Failure> failures_of(suite::Check check) {
   check.door = suite::Door::adapter;
   check.id = "toys.asks";
   const suite::Case one{.check = &check, .parameters = {}};
-  subject::LocalAdapter reference(subject::reference_service());
+  subject::LocalAdapter reference(adapter::reference_service());
   return run_in_process(one, reference);
 }
 void asks_for_factors(suite::Context& context) { (void)context.adapter().ask("topology.prime_factors", {{"n", 12}}); }

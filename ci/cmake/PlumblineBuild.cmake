@@ -86,6 +86,19 @@ function(plumbline_library name)
     PRIVATE $<BUILD_INTERFACE:plumbline_warnings> ${arg_PRIVATE_LINKS})
 endfunction()
 
+# plumbline_operations(component SOURCES … LINKS … [TESTS …]): what a component answers to the adapter protocol. Files are compiled
+# apart: each reads its arguments by names of its own. Recorded answers are repeated to the bit, so products and sums are not fused.
+function(plumbline_operations component)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINKS;TESTS" ${ARGN})
+  plumbline_library(${component}_operations SOURCES ${arg_SOURCES} LINKS plumbline::adapter_service ${arg_LINKS})
+  set_target_properties(plumbline_${component}_operations PROPERTIES UNITY_BUILD OFF)
+  target_compile_options(plumbline_${component}_operations PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1> -ffp-contract=off)
+  set_property(GLOBAL APPEND PROPERTY PLUMBLINE_OPERATIONS plumbline::${component}_operations)
+  if(arg_TESTS)
+    plumbline_test(${component}_operations_test SOURCES ${arg_TESTS} LINKS plumbline::reference_adapter)
+  endif()
+endfunction()
+
 # plumbline_module(name SOURCES … LINKS …): lib/plumbline/libplumbline_<name>.so, opened at run time; exports only what
 # is marked PLUMBLINE_EXPORT.
 function(plumbline_module name)

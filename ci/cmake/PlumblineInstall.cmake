@@ -14,7 +14,7 @@ endif()
 # Public headers, under the paths by which they include each other.
 file(GLOB headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS reference/bucketing/*.hpp reference/comm/*.hpp reference/device/*.hpp reference/gossip/*.hpp reference/groups/*.hpp
   reference/program/*.hpp reference/record/*.hpp reference/scaler/*.hpp reference/schedules/*.hpp reference/slowmo/*.hpp reference/topology/*.hpp)
-list(FILTER headers EXCLUDE REGEX "_test\\.hpp$")
+list(FILTER headers EXCLUDE REGEX "_test\\.hpp$|/operation_[a-z]*\\.hpp$")
 list(REMOVE_ITEM headers reference/bucketing/reading_json.hpp reference/comm/reading_json.hpp reference/device/cuda_kernels.hpp reference/device/cuda_runtime.hpp reference/record/temporary_folder.hpp
   reference/record/toml_fields.hpp reference/scaler/unscale_kernels.hpp)  # of its inside
 foreach(header IN LISTS headers ITEMS

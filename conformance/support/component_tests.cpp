@@ -1,6 +1,7 @@
 #include "conformance/support/component_tests.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 
@@ -38,21 +39,38 @@ bool is_largest(const suite::Case& one) {
   return is_sized(*one.check) && one.parameters.text("size") == one.check->axes.front().values.back();
 }
 
-void expect_of_row(const subject::OperationRow& row, const nlohmann::json& args, const nlohmann::json& result) {
-  const auto wrong = [&](const std::string& what) {
-    throw std::logic_error(fmt::format("{} is not as its row has it: {}", row.name, what));
-  };
-  for (const auto& [name, value] : args.items())
-    if (const subject::ArgumentRow* argument = row.find(name); argument != nullptr && !value.is_null())
-      if (!subject::is_of_type(value, argument->type)) wrong(fmt::format("argument {} is no {}", name, argument->type));
-  for (const auto& [name, value] : result.items()) {
-    const auto field = std::ranges::find(row.results, name, &subject::ResultRow::name);
-    if (field == row.results.end()) {
-      wrong("it answers " + name);
-    } else if (!subject::is_of_type(value, field->type)) {
-      wrong(fmt::format("answer {} is no {}: {}", name, field->type, value.dump().substr(0, 80)));
-    }
+namespace {
+
+// Fields, and those of objects inside them, that have no row or another type. A field that is null is left out.
+template <class Row>
+void expect_of_rows(const std::vector<Row>& rows, const nlohmann::json& value, const std::string& path, bool nulls,
+                    const std::function<void(const std::string&)>& wrong) {
+  if (value.is_array())
+    for (const auto& item : value) expect_of_rows(rows, item, path, nulls, wrong);
+  if (!value.is_object() || !(path.empty() || adapter::names_fields(rows, path))) return;
+  for (const auto& [name, field] : value.items()) {
+    std::string inside = path.empty() ? name : path + "." + name;
+    std::replace(inside.end() - static_cast<std::ptrdiff_t>(name.size()), inside.end(), '.', '_');  // of a map
+    const Row* row = adapter::find_row(rows, inside);
+    if (row == nullptr && !adapter::names_fields(rows, inside)) wrong("there is no " + inside);
+    if (row != nullptr && !(nulls && field.is_null()) && !adapter::is_of_type(field, row->type))
+      wrong(fmt::format("{} is no {}: {}", inside, row->type, field.dump().substr(0, 80)));
+    expect_of_rows(rows, field, inside, nulls, wrong);
   }
+}
+
+}  // namespace
+
+void expect_of_row(const adapter::OperationRow& row, const nlohmann::json& args, const nlohmann::json& result) {
+  const auto in = [&](const char* what) {
+    return [&row, what](const std::string& words) {
+      throw std::logic_error(fmt::format("{} is not as its row has it: {}: {}", row.name, what, words));
+    };
+  };
+  nlohmann::json asked = args;
+  asked.erase("convention");
+  expect_of_rows(row.arguments, asked, "", true, in("arguments"));
+  expect_of_rows(row.results, result, "", false, in("result"));
 }
 
 namespace {

@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/subject/adapter/operation_row.hpp"
 #include "harness/suite/suite.hpp"
+#include "reference/adapter/operation_row.hpp"
 
 namespace plumbline::conformance {
 
@@ -21,7 +21,7 @@ namespace plumbline::conformance {
 [[nodiscard]] bool is_largest(const suite::Case& one);
 /// Throws std::logic_error where a question that was answered, or its answer, does not have the fields and types of
 /// the operation's row.
-void expect_of_row(const subject::OperationRow& row, const nlohmann::json& args, const nlohmann::json& result);
+void expect_of_row(const adapter::OperationRow& row, const nlohmann::json& args, const nlohmann::json& result);
 /// The reference as an adapter, opened once. All that it answers is held to the rows of its operations:
 /// expect_of_row().
 [[nodiscard]] suite::Adapter& reference_adapter();

@@ -98,6 +98,11 @@ REFUSALS = [
     ("check --adapter reference --world-size 2", 2, "--world-size 2"),
     ("check --adapter /nonexistent", 3, "/nonexistent"),
     ("check --adapter reference --backend-option a=1", 2, "an adapter is no backend"),
+    ("adapter --describe topology.prime_factor", 2, "--describe: there is no operation 'topology.prime_factor'; the nearest is topology.prime_factors"),
+    ("adapter --example nope", 2, "--example: there is no operation 'nope'; the nearest is "),
+    ("adapter --describe --format svg", 2, "--format svg: must be text, md or json"),
+    ("adapter --format md", 2, "--format: it is of --describe"),
+    ("adapter --describe comm.calls --example comm.calls", 2, "--example: --describe OP prints the example, too"),
     ("check --job a", 2, "profile collectives has no check of the job door; --profile pipeline, data-parallel, mixed-precision or full has"),
     ("check --job a --backend local", 2, "one subject"),
     ("check --job a --adapter reference", 2, "one subject"),
@@ -770,6 +775,22 @@ class Commands(unittest.TestCase):
             self.assertRegex(self.done.stdout, rf"\b{profile}\b")
 
     # HARNESS-050@4079
+    def test_the_adapter_describes_its_operations_and_answers_their_examples(self):
+        self.assertEqual(self.run_plumbline("adapter", "--describe"), 0, self.done.stderr)
+        operations = [line.split()[0] for line in self.done.stdout.splitlines()]
+        self.assertEqual(operations, sorted(operations))
+        self.assertEqual(self.run_plumbline("adapter", "--describe", "--format", "json"), 0, self.done.stderr)
+        self.assertEqual([one["name"] for one in json.loads(self.done.stdout)["operations"]], operations)
+        self.assertEqual(self.run_plumbline("adapter", "--describe", "comm.ring_sum"), 0, self.done.stderr)
+        self.assertIn("  world_size  integer ", self.done.stdout)
+        examples = []
+        for operation in operations[::8]:
+            self.assertEqual(self.run_plumbline("adapter", "--example", operation), 0, self.done.stderr)
+            examples.append(self.done.stdout.splitlines())
+        asked = "".join(request + "\n" for request, _ in examples)
+        answers = subprocess.run([PLUMBLINE, "adapter"], input=asked, capture_output=True, text=True, timeout=60).stdout
+        self.assertEqual(answers.splitlines(), [reply for _, reply in examples])
+
     def test_what_an_adapter_claims_is_asked_listed_and_recorded(self):
         source = Path(__file__).resolve().parents[1] / "subject/adapter/python/sample_adapter.py"
         adapter = f"{sys.executable} -B {source}"

@@ -2,6 +2,7 @@
 
 #include "harness/subject/adapter/client.hpp"
 #include "harness/suite/eligibility.hpp"
+#include "reference/adapter/reference_service.hpp"
 #include "reference/comm/local.hpp"
 
 namespace plumbline::subject {
@@ -13,7 +14,7 @@ std::vector<suite::KnownSubject> known_subjects() {
        suite::Door::backend,
        {{"capabilities", suite::description_of(comm::local_capabilities(comm::Device::Kind::emulated))}},
        "emulated"},
-      {"adapter reference", suite::Door::adapter, LocalAdapter(reference_service()).claims()},
+      {"adapter reference", suite::Door::adapter, LocalAdapter(adapter::reference_service()).claims()},
       {"the reference's job", suite::Door::job, nlohmann::json::object()}};
 }
 

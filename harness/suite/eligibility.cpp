@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "reference/adapter/operation_row.hpp"
+
 namespace plumbline::suite {
 namespace {
 
@@ -89,9 +91,7 @@ std::optional<Lacking> lacking_of_adapter(const Case& one, const nlohmann::json&
 }  // namespace
 
 bool claims_value(const std::set<std::string>& values, std::string_view value) {
-  if (values.contains(std::string(value))) return true;
-  const std::size_t colon = value.find(':');
-  return colon != std::string_view::npos && values.contains(std::string(value.substr(0, colon)));
+  return adapter::claims_value(values, value);
 }
 
 std::optional<Lacking> lacking(const Suite& suite, const Profile& profile, const Case& one,

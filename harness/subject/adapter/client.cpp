@@ -12,14 +12,18 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "harness/subject/adapter/arguments.hpp"
 #include "harness/subject/adapter/declared.hpp"
-#include "harness/subject/adapter/protocol.hpp"
 #include "harness/suite/eligibility.hpp"
+#include "reference/adapter/arguments.hpp"
+#include "reference/adapter/protocol.hpp"
+#include "reference/adapter/reference_service.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/nearest_name.hpp"
 
 namespace plumbline::subject {
+using adapter::Arguments, adapter::Document, adapter::LineBuffer;
+using adapter::decode, adapter::describe, adapter::excerpt, adapter::printable, adapter::request_line;
+using adapter::kAdapterProtocol, adapter::kErrorKinds, adapter::kLongestLine;
 using nlohmann::json;
 using namespace std::chrono_literals;
 
@@ -314,7 +318,7 @@ void AdapterClient::give_up(const std::string& op, const std::string& why, Cause
   throw RuntimeFailure(message);
 }
 
-LocalAdapter::LocalAdapter(AdapterService service) : service_(std::move(service)) {
+LocalAdapter::LocalAdapter(adapter::AdapterService service) : service_(std::move(service)) {
   identity_ = read_hello(ask("hello", hello_arguments()));
 }
 
@@ -324,7 +328,7 @@ json LocalAdapter::ask(const std::string& op, const json& args) {
 }
 
 std::unique_ptr<suite::Adapter> open_adapter(const std::string& command, AdapterOptions options) {
-  if (command == "reference") return std::make_unique<LocalAdapter>(reference_service());
+  if (command == "reference") return std::make_unique<LocalAdapter>(adapter::reference_service());
   auto client = std::make_unique<AdapterClient>(command, options);
   try {
     require_known(client->identity());

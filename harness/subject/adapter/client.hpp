@@ -18,11 +18,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/subject/adapter/lines.hpp"
 #include "harness/subject/adapter/process.hpp"
-#include "harness/subject/adapter/service.hpp"
 #include "harness/suite/adapter_error.hpp"
 #include "harness/suite/check.hpp"
+#include "reference/adapter/lines.hpp"
+#include "reference/adapter/service.hpp"
 
 namespace plumbline::subject {
 
@@ -88,7 +88,7 @@ class AdapterClient final : public suite::Adapter {
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   AdapterIdentity identity_;
   std::unique_ptr<PipedProcess> process_;
-  LineBuffer lines_;
+  adapter::LineBuffer lines_;
   std::string errors_;  // the end of what it wrote on standard error
   std::int64_t last_id_ = 0;
   std::string broken_hello_;  // why it is not started again
@@ -97,7 +97,7 @@ class AdapterClient final : public suite::Adapter {
 
 class LocalAdapter final : public suite::Adapter {
  public:
-  explicit LocalAdapter(AdapterService service);
+  explicit LocalAdapter(adapter::AdapterService service);
   nlohmann::json ask(const std::string& op, const nlohmann::json& args) override;
   [[nodiscard]] const std::set<std::string>& operations() const override { return identity_.operations; }
   [[nodiscard]] std::optional<std::set<std::string>> conventions() const override {
@@ -107,7 +107,7 @@ class LocalAdapter final : public suite::Adapter {
   [[nodiscard]] const AdapterIdentity& identity() const { return identity_; }
 
  private:
-  AdapterService service_;
+  adapter::AdapterService service_;
   AdapterIdentity identity_;
   std::int64_t last_id_ = 0;
 };

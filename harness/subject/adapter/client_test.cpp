@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "reference/adapter/reference_service.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::subject {
@@ -451,7 +452,7 @@ TEST_P(RecordedRingSums, AreGivenThroughTheDoor) {
 INSTANTIATE_TEST_SUITE_P(Adapters, RecordedRingSums, testing::Values("reference", REFERENCE_ADAPTER, SAMPLE_ADAPTER));
 
 TEST(LocalAdapter, AsksTheReferenceThroughTheSameText) {
-  LocalAdapter adapter(reference_service());
+  LocalAdapter adapter(adapter::reference_service());
   EXPECT_EQ(adapter.identity().name, "plumbline reference");
   EXPECT_THAT(adapter.operations(), Contains("comm.ring_sum"));
   try {
@@ -466,7 +467,7 @@ TEST(LocalAdapter, AsksTheReferenceThroughTheSameText) {
 
 // The sample and the reference share no code: other inputs than the recorded ones, in both conventions.
 TEST(LocalAdapter, AgreesWithTheSampleOnRandomSums) {
-  LocalAdapter reference(reference_service());
+  LocalAdapter reference(adapter::reference_service());
   const auto sample = open_adapter(SAMPLE_ADAPTER);
   unsigned seed = 1;
   const auto next = [&seed](unsigned below) { return (seed = seed * 1664525u + 1013904223u) / 65536u % below; };

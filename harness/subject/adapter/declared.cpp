@@ -4,6 +4,7 @@
 
 #include "harness/suite/adapter_error.hpp"
 #include "harness/suite/eligibility.hpp"
+#include "reference/adapter/reference_service.hpp"
 
 namespace plumbline::subject {
 
@@ -22,8 +23,8 @@ const std::set<std::string>* values_of(const OptionValues& options, const std::s
 
 }  // namespace
 
-const AdapterService& operation_table() {
-  static const AdapterService table = reference_service();
+const adapter::AdapterService& operation_table() {
+  static const adapter::AdapterService table = adapter::reference_service();
   return table;
 }
 
@@ -42,7 +43,7 @@ json DeclaredAdapter::ask(const std::string& op, const json& args) {
         fmt::format("{} asks {}, which check {} does not declare", one_.id(), what, one_.check->id)};
   };
   if (!operations_.contains(op)) undeclared("operation " + op);
-  if (const std::string convention = convention_asked(args); convention != one_.check->convention)
+  if (const std::string convention = adapter::convention_asked(args); convention != one_.check->convention)
     undeclared(fmt::format("{} in convention {}", op, convention));
   for (const auto& [argument, values] : operation_table().row(op).options_asked(args))
     for (const std::string& value : values) {

@@ -4,8 +4,8 @@
 #include <set>
 #include <string>
 
-#include "harness/subject/adapter/service.hpp"
 #include "harness/suite/check.hpp"
+#include "reference/adapter/service.hpp"
 
 namespace plumbline::subject {
 
@@ -41,6 +41,6 @@ class DeclaredAdapter final : public suite::Adapter {
 };
 
 /// The rows of the reference's operations, by which questions are read.
-[[nodiscard]] const AdapterService& operation_table();
+[[nodiscard]] const adapter::AdapterService& operation_table();
 
 }  // namespace plumbline::subject

@@ -22,9 +22,9 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "harness/subject/adapter/protocol.hpp"
 #include "harness/subject/job/progress.hpp"
 #include "harness/subject/job/rank_process.hpp"
+#include "reference/adapter/protocol.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::subject {

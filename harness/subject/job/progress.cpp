@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/subject/adapter/protocol.hpp"
+#include "reference/adapter/protocol.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/record/safetensors.hpp"
 #include "reference/record/training_record.hpp"
@@ -70,7 +70,7 @@ std::string frames_of(const std::string& rest, const std::regex& frame, const ch
     }
     frames += (count++ == 0 ? "" : " < ") + match.format(shown);
   }
-  return printable(frames);
+  return adapter::printable(frames);
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ std::optional<std::string> start_of_file(const fs::path& file) {
   std::string block(kLongestStart, '\0');
   stream.read(block.data(), static_cast<std::streamsize>(block.size()));
   block.resize(static_cast<std::size_t>(stream.gcount()));
-  return printable(block.substr(0, block.find('\n')));
+  return adapter::printable(block.substr(0, block.find('\n')));
 }
 
 std::string last_recorded(const fs::path& record, int rank) {

@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "harness/subject/adapter/protocol.hpp"
+#include "reference/adapter/protocol.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::subject {
@@ -91,7 +91,7 @@ std::string RankProcess::last_words() const {
   if (cut) text.remove_prefix(text.size() - kQuoted);
   std::string line;
   for (const char c : text) c == '\n' ? line += " | " : line += c;
-  return (cut ? "…" : "") + printable(line);
+  return (cut ? "…" : "") + adapter::printable(line);
 }
 
 }  // namespace plumbline::subject

@@ -1,0 +1,62 @@
+// reference/adapter/protocol.hpp: the adapter protocol's text, shared by who asks and who answers.
+//
+// Model   One JSON object a line. A request is {"id", "op", "args"}, a reply {"id", "result"} or
+//         {"id", "error": {"kind", "message"}}.
+// Numbers Floats are written as the shortest decimals that read back as the same double, whole ones with
+//         ".0"; those that are not finite as the strings "inf", "-inf", "nan".
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace plumbline::adapter {
+
+inline constexpr int kAdapterProtocol = 1;
+/// Bytes of a line, without its newline.
+inline constexpr std::size_t kLongestLine = std::size_t{64} << 20;
+/// Lists and objects inside one another.
+inline constexpr std::size_t kDeepestNesting = 100;
+inline constexpr std::array<std::string_view, 6> kErrorKinds{"invalid_argument", "out_of_range", "not_found",
+                                                             "unsupported",      "state",        "failed"};
+
+/// A value that may be large. The library's destructor allocates, and ends the process where it cannot; here
+/// the value is taken apart without memory.
+class Document {
+ public:
+  explicit Document(nlohmann::json value) noexcept : value_(std::move(value)) {}
+  ~Document();
+  Document(Document&&) noexcept = default;
+  Document& operator=(Document&&) = delete;
+  [[nodiscard]] const nlohmann::json& operator*() const { return value_; }
+  [[nodiscard]] nlohmann::json& operator*() { return value_; }
+  [[nodiscard]] const nlohmann::json* operator->() const { return &value_; }
+
+ private:
+  nlohmann::json value_;
+};
+
+/// The value that a line holds. Throws InvalidArgument: not JSON, not UTF-8, nested too deep, a key twice in
+/// an object, a number that no double holds. The message says where, and quotes no more than a few bytes.
+[[nodiscard]] Document decode(std::string_view line);
+
+/// The value as one line of JSON without its newline. Bytes that are no UTF-8 become U+FFFD.
+[[nodiscard]] std::string encode(const nlohmann::json& value);
+
+/// Lines without their newline. A request throws InvalidArgument when it is longer than a line may be.
+[[nodiscard]] std::string request_line(const nlohmann::json& id, const std::string& op, const nlohmann::json& args);
+[[nodiscard]] std::string result_line(const nlohmann::json& id, const nlohmann::json& result);
+[[nodiscard]] std::string error_line(const nlohmann::json& id, std::string_view kind, std::string_view message);
+
+/// The text on one line of UTF-8, for a message: control characters become blanks, other bytes U+FFFD.
+[[nodiscard]] std::string printable(std::string_view text);
+/// "'text'" for a message, printable, cut after `enough` bytes.
+[[nodiscard]] std::string excerpt(std::string_view text, std::size_t enough = 60);
+/// What a value is, for a message: "3.5", "'abc'", "null", "a list of 2", "an object".
+[[nodiscard]] std::string describe(const nlohmann::json& value);
+
+}  // namespace plumbline::adapter

@@ -1,0 +1,95 @@
+// The operations about gossip: what is read, what is answered, what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/adapter/ask_reference.hpp"
+
+namespace plumbline::adapter {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+TEST(GossipGraph, AnswersTurnsPlansOrRows) {
+  const json turned =
+      ask("gossip.graph", R"({"graph": "ring", "world_size": 3, "nprocs_per_node": 2, "rotations": 1})");
+  EXPECT_EQ(turned["phone_book"], json::parse("[[2, 4], [4, 0], [0, 2]]"));
+  EXPECT_EQ(turned["ranks"][0]["in"], json::parse("[[2], [1]]"));
+  EXPECT_EQ(ask("gossip.graph", R"({"graph": "RingGraph", "world_size": 3, "plan": [["set", 2]]})")["ranks"][0],
+            json::parse(R"([{"out": [1], "in": [2]}, {"out": [1, 2], "in": [2, 1]}])"));
+  EXPECT_EQ(ask("gossip.graph", R"({"graph": "ring", "world_size": 1000000, "book_rows": [999999]})"),
+            json::parse(R"({"book_rows": {"999999": [0, 999998]}})"));
+}
+
+TEST(GossipGraph, NamesWhatIsWrong) {
+  EXPECT_THAT(error_of("gossip.graph", R"({"graph": "grid", "world_size": 4})"), HasSubstr("graph 'grid' is none"));
+  EXPECT_THAT(error_of("gossip.graph", R"({"graph": "ring", "world_size": 0})"), HasSubstr("world_size"));
+  EXPECT_THAT(error_of("gossip.graph", R"({"graph": "ring", "world_size": 4, "peers_per_itr": 3})"),
+              HasSubstr("3 peers in a round"));
+  EXPECT_THAT(error_of("gossip.graph", R"({"graph": "ring", "world_size": 4, "plan": [["turn"]]})"),
+              HasSubstr("'turn'"));
+  EXPECT_THAT(error_of("gossip.graph", R"({"graph": "ring", "world_size": 4, "book_rows": [4]})"),
+              HasSubstr("node 4 of 4"));
+  EXPECT_THAT(error_of("gossip.graph", R"({"graph": "ring", "world_size": 4, "peer": 1})"), HasSubstr("peer"));
+}
+
+TEST(GossipTrace, TakesGraphsOrRowsAndWeights) {
+  const json trace = ask("gossip.trace", R"({"algorithm": "PushSum", "phone_book": [[1], [0]], "regular": false,
+    "world_size": 2, "peers_per_itr": 1, "dtype": "float64", "rounds": 1, "ranks": [{"x0": [4]}, {"x0": [8]}],
+    "weights": [[{"lo": 0.5, "uniform": 1}], [{"lo": 0.25, "0": 3}]]})");
+  EXPECT_EQ(trace["ranks"][0]["rounds"][0],
+            json::parse(R"({"out": [1], "in": [1], "x": [8.0], "w": 1.25, "debiased": [6.4]})"));
+  EXPECT_THAT(error_of("gossip.trace", R"({"algorithm": "PushSum", "graph": "ring", "world_size": 2, "peers_per_itr": 1,
+    "rounds": 1, "ranks": [{"x0": [4]}]})"),
+              HasSubstr("ranks has 1 entries for 2 nodes"));
+}
+
+TEST(GossipTrace, SendsToTheFirstRankOfANode) {
+  const json trace = ask("gossip.trace", R"({"algorithm": "PushSum", "graph": "ring", "world_size": 3,
+    "nprocs_per_node": 4, "peers_per_itr": 1, "rounds": 1, "ranks": [{"x0": [1]}, {"x0": [2]}, {"x0": [3]}]})");
+  EXPECT_EQ(trace["ranks"][1]["rounds"][0]["out"], json::parse("[8]"));
+  EXPECT_EQ(trace["ranks"][1]["rounds"][0]["in"], json::parse("[0]"));
+}
+
+TEST(GossipTopology, HasOursAndBlueFogs) {
+  EXPECT_EQ(ask("gossip.topology",
+                R"({"topology": "star", "args": {"size": 3, "mixing": "metropolis-hastings"}})")["row_sums_one"],
+            true);
+  EXPECT_EQ(
+      ask("gossip.topology", R"({"convention": "bluefog", "topology": "RingGraph", "args": {"size": 2}})")["weights"],
+      json::parse("[[0.5, 0.5], [0.5, 0.5]]"));
+  EXPECT_THAT(error_of("gossip.topology", R"({"convention": "bluefog", "topology": "Ring", "args": {"size": 2}})"),
+              HasSubstr("no topology 'Ring'"));
+}
+
+TEST(GossipTurns, AreBlueFogs) {
+  EXPECT_EQ(ask("gossip.turns", R"({"convention": "bluefog", "generator": "GetInnerOuterRingDynamicSendRecvRanks",
+                                    "world_size": 6, "local_size": 3, "steps": 2})")["ranks"][1],
+            json::parse("[[[2], [2]], [[4], [4]]]"));
+  EXPECT_THAT(
+      error_of("gossip.turns", R"({"convention": "bluefog", "generator": "Get", "world_size": 6, "local_size": 3,
+                                           "steps": 1})"),
+      HasSubstr("no generator 'Get'"));
+  EXPECT_THAT(error_of("gossip.turns", R"({"convention": "bluefog", "generator": "GetDynamicOnePeerSendRecvRanks",
+                                           "topology": "RingGraph", "size": 1, "steps": 1})"),
+              HasSubstr("nobody to send to"));
+}
+
+TEST(GossipRates, RefusesWhatWouldTakeTooLong) {
+  EXPECT_THAT(error_of("gossip.spectrum", R"({"graph": "directed-linear", "world_size": 1048576})"),
+              HasSubstr("takes 1.1e+12 sums; 5.37e+08 at most"));
+  EXPECT_THAT(error_of("gossip.spectrum", R"({"graph": "directed-linear", "world_size": 511, "mixing": "skewed"})"),
+              HasSubstr("products"));
+  EXPECT_THAT(error_of("gossip.simulate", R"({"graph": "complete", "world_size": 1048576, "rounds": 1})"),
+              HasSubstr("1 rounds of a complete of 1048576 nodes with 1048575 peers are 1.1e+12 messages"));
+}
+
+TEST(GossipRates, AreOfAPeriod) {
+  EXPECT_EQ(ask("gossip.spectrum", R"({"graph": "complete", "world_size": 5})")["contraction"], 0);
+  EXPECT_EQ(
+      ask("gossip.simulate", R"({"graph": "ring", "world_size": 2, "rounds": 1, "values": [1, 3]})")["numerators"],
+      json::parse("[2.0, 2.0]"));
+}
+
+}  // namespace
+}  // namespace plumbline::adapter

@@ -1,0 +1,315 @@
+// slowmo.trace: ranks that are given their gradients, step by step.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "reference/adapter/operations.hpp"
+#include "reference/slowmo/trace.hpp"
+
+namespace plumbline::adapter {
+
+using gossip::Convention;
+using nlohmann::json;
+using slowmo::Trace;
+using slowmo::TraceRow;
+
+namespace {
+
+constexpr std::int64_t kMostRanks = 64;
+
+// ---- questions ----
+
+constexpr std::int64_t kMostPeers = 1 << 20;
+int peers_in(const Arguments& arguments) {
+  return arguments.has("peers_per_itr") ? static_cast<int>(arguments.integer_in("peers_per_itr", 1, kMostPeers)) : 1;
+}
+
+// Of the nodes; nothing: the default one.
+std::optional<gossip::Graph> graph_in(const Arguments& arguments, Convention convention, int nodes) {
+  const int peers = peers_in(arguments);
+  const auto name = arguments.find<std::string>("graph");
+  const auto rows = arguments.find<std::vector<std::vector<int>>>("phone_book");
+  const bool regular = arguments.get<bool>("regular", false);
+  if (rows) {
+    if (rows->size() != static_cast<std::size_t>(nodes))
+      arguments.refuse(fmt::format("phone_book has {} rows; there are {} nodes", rows->size(), nodes));
+    return gossip::Graph(*rows, peers, convention, regular);
+  }
+  if (name == "Hub") return slowmo::hub_graph(nodes, peers);
+  const auto kind = name ? gossip::parse_graph_kind(*name) : gossip::GraphKind::n_peer_exponential;
+  if (!kind) arguments.refuse("graph '" + *name + "' is unknown");
+  return gossip::Graph({.kind = *kind, .nodes = nodes, .peers = peers, .convention = convention});
+}
+
+gossip::Mixing mixing_in(const Arguments& arguments) {
+  using gossip::MixingKind;
+  return {.kind = arguments.choice<MixingKind>("mixing",
+                                               {{"uniform", MixingKind::uniform},
+                                                {"skew", MixingKind::skewed},
+                                                {"metropolis-hastings", MixingKind::metropolis_hastings}},
+                                               MixingKind::uniform)};
+}
+
+slowmo::Options options_in(const Arguments& arguments, int world) {
+  using slowmo::BaseAlgorithm;
+  slowmo::Options options{
+      .convention = arguments.convention<Convention>(
+          {{"plumbline", Convention::plumbline}, {"fairscale", Convention::fairscale}}),
+      .ranks_per_node = arguments.get<int>("nprocs_per_node"),
+      .broadcast_buffers = arguments.get<bool>("broadcast_buffers", true),
+      .base = slowmo::parse_base_algorithm(arguments.get<std::string>("base", "localsgd")),
+      .slow_momentum = arguments.get<double>("slowmo_momentum", 0.5),
+      .slow_learning_rate = arguments.get<double>("slowmo_lr", 1),
+      .slow_frequency = arguments.get<int>("slowmo_frequency", 48),
+      .memory_efficient = arguments.get<bool>("memory_efficient", true),
+      .shards = arguments.get<int>("num_shards", 32),
+      .local_sgd_frequency = arguments.get<int>("localsgd_frequency", 3),
+      .mixing = mixing_in(arguments),
+      .push_sum = arguments.get<bool>("push_sum", true),
+      .sgp_average_params = arguments.get<bool>("sgp_average_params", false),
+      .overlap = arguments.get<bool>("overlap", false),
+  };
+  const slowmo::Setting setting = slowmo::settle(options, 0, world);
+  if (setting.sgp)
+    options.graph = graph_in(arguments, options.convention, setting.nodes);
+  else  // read all the same: a field that does not matter is none that is unknown
+    (void)peers_in(arguments), (void)arguments.has("graph"), (void)arguments.has("phone_book"),
+        (void)arguments.has("regular");
+  return options;
+}
+
+slowmo::OptimizerRule rule_in(const Arguments& optimizer) {
+  if (optimizer.choice<bool>("name", {{"sgd", false}, {"adam", true}}, false)) {
+    const auto betas = optimizer.get<std::vector<double>>("betas", {0.9, 0.999});
+    if (betas.size() != 2) optimizer.refuse("betas has two numbers");
+    return slowmo::Adam{.beta1 = betas[0],
+                        .beta2 = betas[1],
+                        .epsilon = optimizer.get<double>("eps", 1e-8),
+                        .weight_decay = optimizer.get<double>("weight_decay", 0)};
+  }
+  return slowmo::Sgd{.momentum = optimizer.get<double>("momentum", 0),
+                     .dampening = optimizer.get<double>("dampening", 0),
+                     .weight_decay = optimizer.get<double>("weight_decay", 0),
+                     .nesterov = optimizer.get<bool>("nesterov", false)};
+}
+
+// Elements of each parameter: of two linear layers with biases where `dims` says them, else all as one parameter.
+std::vector<std::int64_t> elements_in(const Arguments& arguments, std::size_t all) {
+  if (all == 0) arguments.refuse("ranks[0].init_params is empty; there is at least one parameter");
+  const auto dims = arguments.find<std::vector<std::int64_t>>("dims");
+  if (!dims) return {static_cast<std::int64_t>(all)};
+  if (dims->size() != 3 || std::ranges::any_of(*dims, [](std::int64_t one) { return one < 1 || one > 1 << 20; }))
+    arguments.refuse("dims has the three widths of two layers, each from 1 to 2^20");
+  const auto& d = *dims;
+  return {d[0] * d[1], d[1], d[1] * d[2], d[2]};
+}
+
+std::vector<std::vector<double>> rates_in(const Arguments& arguments, double rate, std::size_t steps, Trace& trace) {
+  std::vector<std::vector<double>> rates(std::max<std::size_t>(1, steps), {rate});
+  const auto by_step = arguments.find<std::vector<double>>("lrs");
+  if (by_step && by_step->size() < steps)
+    arguments.refuse(fmt::format("lrs has {} rates for {} steps", by_step->size(), steps));
+  for (std::size_t i = 0; by_step && i < steps; ++i) rates[i] = {(*by_step)[i]};
+  if (const auto groups = arguments.find<Arguments>("groups")) {
+    if (by_step) arguments.refuse("lrs and groups are both there; groups have learning rates of their own, groups.lrs");
+    const auto of_groups = groups->get<std::vector<double>>("lrs");
+    trace.split =
+        static_cast<std::size_t>(groups->integer_in("split", 1, static_cast<std::int64_t>(trace.elements.size()) - 1));
+    if (of_groups.size() != 2) groups->refuse("groups.lrs has two rates");
+    for (auto& step : rates) step = of_groups;
+  }
+  return rates;
+}
+
+slowmo::TraceGradients gradients_in(const Arguments& rank) {
+  const bool is_local = rank.has("grads_local");
+  return {.values = rank.get<std::vector<double>>(is_local ? "grads_local" : "grads"),
+          .is_local = is_local,
+          .buffer_before = rank.get<std::vector<double>>("buffer_before", {})};
+}
+
+Trace trace_in(const Arguments& arguments) {
+  const auto world = static_cast<int>(arguments.integer_in("world_size", 1, kMostRanks));
+  Trace trace{.options = options_in(arguments, world)};
+  for (const Arguments& rank : arguments.get<std::vector<Arguments>>("ranks"))
+    trace.initial.push_back(rank.get<std::vector<double>>("init_params"));
+  if (trace.initial.size() != static_cast<std::size_t>(world))
+    arguments.refuse(fmt::format("ranks has {} entries; world_size is {}", trace.initial.size(), world));
+  for (const auto& step : arguments.get<std::vector<std::vector<Arguments>>>("steps")) {
+    trace.gradients.emplace_back();
+    for (const Arguments& rank : step) trace.gradients.back().push_back(gradients_in(rank));
+  }
+  using MastersAs = Trace::MastersAs;
+  const bool is_half = arguments.has("fp16");
+  trace.masters = arguments.choice<MastersAs>(
+      "fp16", {{"flat", MastersAs::flat}, {"list", MastersAs::list}, {"none", MastersAs::none}}, MastersAs::none);
+  trace.elements = elements_in(arguments, trace.initial.front().size());
+  trace.dtypes.assign(trace.elements.size(), is_half ? comm::DType::f16 : comm::DType::f32);
+  if (arguments.get<bool>("double_tail", false)) {
+    if (trace.elements.size() != 4) arguments.refuse("dims is missing: double_tail needs the parameters' sizes");
+    trace.dtypes[2] = trace.dtypes[3] = comm::DType::f64;
+  }
+  const auto optimizer = arguments.get<Arguments>("optimizer");
+  trace.optimizer = rule_in(optimizer);
+  trace.rates = rates_in(arguments, optimizer.get<double>("lr"), trace.gradients.size(), trace);
+  trace.begins_first = arguments.get<bool>("init_first", false);
+  trace.resume_at = arguments.find<std::int64_t>("resume_at");
+  (void)arguments.choice<bool>("arithmetic", {{"separate", true}}, true);  // what it is here
+  // What describes the case: starts that differ are given as such, a buffer by its values.
+  (void)arguments.get<bool>("same_init", true), (void)arguments.get<bool>("buffer", false);
+  return trace;
+}
+
+// ---- answers ----
+
+json json_of(const slowmo::StepPlan& plan) {
+  return {{"slowmo", plan.slow},
+          {"localsgd", plan.local_sgd},
+          {"allreduce_params", plan.average},
+          {"skip_averaging", plan.skip_averaging},
+          {"gossip", plan.gossip}};
+}
+
+json json_of(const TraceRow& row, const slowmo::TraceResult& result) {
+  json out{{"plan", json_of(row.plan)}};
+  if (!row.buffer_after.empty()) out["buffer_after_forward"] = row.buffer_after;
+  out["params_in_forward"] = row.in_forward;
+  out["params_after_optimizer"] = row.after_optimizer;
+  if (!row.error.empty()) {
+    out["error"] = {{"kind", row.error_kind}, {"message", row.error}};
+    return out;
+  }
+  out["params"] = row.parameters;
+  if (!row.masters.empty()) out["fp32"] = row.masters;
+  if (result.has_weights) out["ps_weight"] = row.weight, out["is_numerator"] = row.is_numerator;
+  if (row.slow)
+    out["slow"] = {{"start", row.slow->range.begin},
+                   {"end", row.slow->range.end},
+                   {"old_params", row.slow->old_parameters},
+                   {"momentum", row.slow->momentum}};
+  return out;
+}
+
+json trace(const Arguments& arguments) {
+  const Trace trace = trace_in(arguments);
+  arguments.expect_no_others();
+  const slowmo::TraceResult result = slowmo::run_trace(trace);
+  json steps = json::array(), warnings = json::array();
+  for (const auto& step : result.steps) {
+    steps.push_back(json::array());
+    for (const TraceRow& row : step) steps.back().push_back(json_of(row, result));
+  }
+  for (const slowmo::Warning& warning : result.warnings.front()) warnings.push_back(warning.message);
+  return {{"steps", std::move(steps)}, {"warnings", std::move(warnings)}};
+}
+
+}  // namespace
+
+void add_slowmo_operations(AdapterService& service) {
+  Words graphs{"Hub"};
+  for (const gossip::GraphKind kind : gossip::kNamedGraphs) {
+    graphs.emplace_back(name_of(kind));
+    if (!gossip::fairscale_name_of(kind).empty()) graphs.emplace_back(gossip::fairscale_name_of(kind));
+  }
+  service.add(
+      {"slowmo.trace",
+       "steps of data-parallel training that averages parameters: LocalSGD, SGP, with or without slow momentum",
+       {"plumbline", "fairscale"},
+       {{"world_size", "integer", "number of ranks, 1 to 64"},
+        {"nprocs_per_node", "integer", "ranks of a node"},
+        {"base", "text", "base algorithm", R"("localsgd")", {"localsgd", "sgp", "none"}},
+        {"slowmo_momentum", "number", "momentum of the slow update; 0: none", "0.5"},
+        {"slowmo_lr", "number", "learning rate of the slow update", "1.0"},
+        {"slowmo_frequency", "integer [steps]", "steps between slow updates", "48"},
+        {"memory_efficient", "boolean", "the slow state is sharded over the ranks", "true"},
+        {"num_shards", "integer", "shards of the slow state without memory_efficient", "32"},
+        {"localsgd_frequency", "integer [steps]", "of localsgd: steps between averages", "3"},
+        {"broadcast_buffers", "boolean", "buffers of the model are rank 0's", "true"},
+        {"graph",
+         "text",
+         "of sgp: our name, FairScale's or Hub; null: n-peer exponential",
+         kOptional,
+         graphs,
+         {},
+         {"Hub"}},
+        {"phone_book", "list of list of integer [nodes]", "of sgp: peer list of each node, in place of graph",
+         kOptional},
+        {"regular", "boolean", "with phone_book: every node has equally many peers", "false"},
+        {"peers_per_itr", "integer", "of sgp: peers of a node in a round", "1"},
+        {"mixing",
+         "text",
+         "of sgp: rule of the mixing weights",
+         R"("uniform")",
+         {"uniform", "skew", "metropolis-hastings"},
+         {},
+         {"skew"}},
+        {"push_sum", "boolean", "of sgp: parameters are exchanged with a push-sum weight", "true"},
+        {"sgp_average_params", "boolean", "of sgp: parameters are averaged exactly before a slow update", "false"},
+        {"overlap", "boolean", "of sgp: a round overlaps the next step", "false"},
+        with_fields({"optimizer", "object", "the optimizer of each rank"},
+                    {{"name", "text", "its name", R"("sgd")", {"sgd", "adam"}},
+                     {"lr", "number", "learning rate"},
+                     {"momentum", "number", "of sgd", "0.0"},
+                     {"dampening", "number", "of sgd", "0.0"},
+                     {"weight_decay", "number", "L2 penalty", "0.0"},
+                     {"nesterov", "boolean", "of sgd", "false"},
+                     {"betas", "list of number [2]", "of adam", "[0.9, 0.999]"},
+                     {"eps", "number", "of adam", "1e-08"}}),
+        {"lrs", "list of number [steps]", "learning rate of each step, in place of the optimizer's", kOptional},
+        with_fields({"groups", "object", "two parameter groups of the optimizer", kOptional},
+                    {{"split", "integer", "parameters from this one on are the first group"},
+                     {"lrs", "list of number [2]", "learning rate of each group"}}),
+        {"dims", "list of integer [3]", "widths of two linear layers with biases; null: one parameter", kOptional},
+        {"fp16", "text", "parameters are fp16: how fp32 master weights are kept; null: parameters are fp32", kOptional,
+         {"flat", "list", "none"}},
+        {"double_tail", "boolean", "with dims: the last layer is fp64", "false"},
+        {"init_first", "boolean", "the state is created before the first step", "false"},
+        {"resume_at", "integer", "step before which the state is saved and loaded; null: none", kOptional},
+        {"arithmetic",
+         "text",
+         "separate: every product and every sum is rounded on its own; null: as the kernels round",
+         kOptional,
+         {"separate"},
+         {},
+         {"separate"}},
+        {"same_init", "boolean", "ignored", "true"},
+        {"buffer", "boolean", "ignored", "false"},
+        with_fields({"ranks", "list of object [world_size]", "each rank's start"},
+                    {{"init_params", "list of number [elements]", "values of all parameters, concatenated"}}),
+        with_fields({"steps", "list of list of object [steps][world_size]", "each rank's input to each step"},
+                    {{"grads", "list of number [elements]",
+                      "gradients, averaged over the node; required without grads_local", kOptional},
+                     {"grads_local", "list of number [elements]", "gradients still to be averaged over the node",
+                      kOptional},
+                     {"buffer_before", "list of number", "buffer of the model before the step", kOptional}})},
+       {{"steps", "list of list of object [steps][world_size]", "each rank's state after each step",
+         {{"plan", "object", "what the step does",
+           {{"slowmo", "boolean", "a slow update"},
+            {"localsgd", "boolean", "an average of LocalSGD"},
+            {"allreduce_params", "boolean", "an exact average before a slow update"},
+            {"skip_averaging", "boolean", "the base algorithm is left out"},
+            {"gossip", "boolean", "a round of gossip"}}},
+          {"buffer_after_forward", "list of number", "buffer of the model after the forward pass"},
+          {"params_in_forward", "list of number", "parameters in the forward pass"},
+          {"params_after_optimizer", "list of number", "after the optimizer's step"},
+          {"params", "list of number", "after averaging and the slow update"},
+          {"fp32", "any", "fp32 master weights; of fp16"},
+          {"ps_weight", "number", "push-sum weight; of sgp"},
+          {"is_numerator", "boolean", "params are numerators, to be divided by ps_weight; of sgp"},
+          {"slow", "object", "slow state of this rank's shard; after a slow update",
+           {{"start", "integer", "its first element"},
+            {"end", "integer", "its end"},
+            {"old_params", "list of number", "parameters of the last slow update"},
+            {"momentum", "list of number", "slow momentum buffer"}}},
+          {"error", "object", "kind and message of the error that ends the run"}}},
+        {"warnings", "list of text", "warnings of rank 0"}},
+       R"({"world_size": 2, "nprocs_per_node": 1, "localsgd_frequency": 1, "slowmo_momentum": 0, "optimizer": {"lr": 0.5},
+           "ranks": [{"init_params": [1]}, {"init_params": [1]}], "steps": [[{"grads": [2]}, {"grads": [4]}]]})",
+       {{"invalid_argument",
+         "an option is out of bounds or does not suit the base, or a list has another length than it must have"},
+        {"unsupported", "a combination of options that FairScale does not have (convention fairscale)"},
+        {"out_of_range", "the graph has fewer peers than a round takes"}}},
+      trace);
+}
+
+}  // namespace plumbline::adapter

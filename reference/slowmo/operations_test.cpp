@@ -1,0 +1,79 @@
+// slowmo.trace: what is read, what is answered, what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reference/adapter/ask_reference.hpp"
+
+namespace plumbline::adapter {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+// Two ranks with a parameter of 1 each, whose gradients are 1 and 3 in each of four steps.
+json slowmo_question(const char* changes) {
+  json args = json::parse(R"({"world_size": 2, "nprocs_per_node": 1, "slowmo_momentum": 0, "localsgd_frequency": 2,
+    "optimizer": {"lr": 0.5}, "ranks": [{"init_params": [1]}, {"init_params": [1]}]})");
+  for (int step = 0; step < 4; ++step) args["steps"].push_back({{{"grads", {1}}}, {{"grads", {3}}}});
+  const json changed = json::parse(changes);
+  for (const auto& [field, value] : changed.items()) {
+    args[field] = value;
+    if (value.is_null()) args.erase(field);
+  }
+  return args;
+}
+json steps_of(const char* changes) { return ask("slowmo.trace", slowmo_question(changes).dump().c_str())["steps"]; }
+std::string refusal_of(const char* changes) {
+  return error_of("slowmo.trace", slowmo_question(changes).dump().c_str());
+}
+
+TEST(SlowMoTrace, AveragesEveryFewSteps) {
+  const json steps = steps_of("{}");
+  EXPECT_EQ(steps[0][0]["params"], json::parse("[0.5]"));
+  EXPECT_EQ(steps[0][1]["params"], json::parse("[-0.5]"));
+  EXPECT_EQ(steps[1][1]["params_after_optimizer"], json::parse("[-2.0]"));
+  EXPECT_EQ(steps[1][1]["params"], json::parse("[-1.0]"));
+  EXPECT_EQ(steps[1][1]["plan"]["allreduce_params"], true);
+  EXPECT_FALSE(steps[0][0].contains("ps_weight"));
+}
+
+TEST(SlowMoTrace, AppliesSlowMomentum) {
+  const json steps = steps_of(R"({"slowmo_momentum": 0.5, "slowmo_frequency": 2, "memory_efficient": false})");
+  // The mean goes by -2 in two steps; momentum is of that over the rate.
+  EXPECT_EQ(steps[1][0]["slow"]["momentum"], json::parse("[4.0]"));
+  EXPECT_EQ(steps[1][0]["params"], json::parse("[-1.0]"));
+  EXPECT_EQ(steps[3][0]["slow"]["momentum"], json::parse("[6.0]"));
+  EXPECT_EQ(steps[3][1]["params"], json::parse("[-4.0]"));
+}
+
+TEST(SlowMoTrace, TakesRatesByStepOrByGroup) {
+  EXPECT_EQ(steps_of(R"({"lrs": [0.5, 1, 1, 1]})")[1][0]["params_after_optimizer"], json::parse("[-0.5]"));
+  EXPECT_THAT(refusal_of(R"({"lrs": [0.5]})"), HasSubstr("lrs has 1 rates for 4 steps"));
+  EXPECT_THAT(refusal_of(R"({"dims": [1, 1, 1], "lrs": [1, 1, 1, 1], "groups": {"split": 1, "lrs": [0.5, 0.25]},
+                             "ranks": [{"init_params": [1, 1, 1, 1]}, {"init_params": [1, 1, 1, 1]}]})"),
+              HasSubstr("lrs and groups are both there"));
+}
+
+TEST(SlowMoTrace, GossipsOverGraphsOrRows) {
+  const json steps = steps_of(R"({"base": "sgp", "phone_book": [[1], [0]]})");
+  EXPECT_EQ(steps[0][0]["params"], json::parse("[0.0]"));
+  EXPECT_EQ(steps[0][0]["ps_weight"], 1.0);
+  EXPECT_THAT(refusal_of(R"({"base": "sgp", "phone_book": [[1]]})"), HasSubstr("phone_book has 1 rows"));
+  EXPECT_THAT(refusal_of(R"({"base": "sgp", "graph": "grid"})"), HasSubstr("graph 'grid' is unknown"));
+}
+
+TEST(SlowMoTrace, NamesWhatIsWrong) {
+  EXPECT_THAT(refusal_of(R"({"localsgd_frequency": 0})"), HasSubstr("local_sgd_frequency is 0"));
+  EXPECT_THAT(refusal_of(R"({"nprocs_per_node": 3})"), HasSubstr("no multiple of ranks_per_node"));
+  EXPECT_THAT(refusal_of(R"({"world_size": 3})"), HasSubstr("ranks has 2 entries; world_size is 3"));
+  EXPECT_THAT(refusal_of(R"({"base": "adpsgd"})"), HasSubstr("no base algorithm 'adpsgd'"));
+  EXPECT_THAT(refusal_of(R"({"overlap": true, "base": "sgp"})"), HasSubstr("accepts_stale"));
+  EXPECT_THAT(refusal_of(R"({"steps": [[{"grads": [1]}]]})"), HasSubstr("1 ranks in a step, there must be 2"));
+  EXPECT_THAT(refusal_of(R"({"ranks": [{"init_params": []}, {"init_params": []}]})"),
+              HasSubstr("there is at least one parameter"));
+  EXPECT_THAT(refusal_of(R"({"optimizer": null})"), HasSubstr("optimizer"));
+  EXPECT_THAT(refusal_of(R"({"slowmo_momentu": 1})"), HasSubstr("slowmo_momentu"));
+}
+
+}  // namespace
+}  // namespace plumbline::adapter
