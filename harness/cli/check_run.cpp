@@ -12,7 +12,7 @@
 #include "harness/cli/outputs.hpp"
 #include "harness/launch/speed.hpp"
 #include "harness/record/environment.hpp"
-#include "harness/record/summary.hpp"
+#include "harness/run/summary.hpp"
 #include "harness/subject/adapter/client.hpp"
 #include "harness/suite/eligibility.hpp"
 #include "reference/comm/errors.hpp"
@@ -277,7 +277,7 @@ void CheckRun::prepare_record() {
 void CheckRun::write(Result& result) {
   result.repeat = repeat_command(driver_.group.subject, result);
   result.attempt = ++attempts_[result.key()];
-  writer_->write(result);
+  writer_->write(run::judged(result));
   if (result.role == "subject") latest_[result.key()] = result;
 }
 
@@ -329,7 +329,7 @@ int CheckRun::run(const std::function<void(const launch::Rendezvous&)>& listenin
     if (!failure) throw;  // else the first error is the one to tell
   }
   if (failure) std::rethrow_exception(failure);
-  return whole ? record::exit_status(*run) : interrupted();
+  return whole ? run::exit_status(*run) : interrupted();
 }
 
 int CheckRun::interrupted() const {
@@ -416,13 +416,13 @@ std::optional<launch::Outcome> CheckRun::before(const suite::PlannedCase& planne
     known_.emplace(suite_, book_ ? &*book_ : nullptr, subject, facts_, expectations::today());
   }
   if (const auto expectation = known_->of(blank_result(planned, settings_)); expectation && !expectation->run)
-    return launch::Outcome{.verdict = Verdict::skip, .reason = record::why_not_run(*expectation)};
+    return launch::Outcome{.verdict = Verdict::skip, .reason = run::why_not_run(*expectation)};
   return outcome_without_run(planned, settings_, description);
 }
 
 // ---- results ----
 
-bool CheckRun::is_bad(const Result& result) const { return record::is_bad(result, header_); }
+bool CheckRun::is_bad(const Result& result) const { return run::is_bad(result, header_); }
 
 // A first result, or one of a further try.
 bool CheckRun::take(const suite::PlannedCase& planned, const launch::Outcome& outcome) {
@@ -432,7 +432,7 @@ bool CheckRun::take(const suite::PlannedCase& planned, const launch::Outcome& ou
     const Result& first = before->second;
     result.tries = first.tries.empty() ? std::vector{first.verdict} : first.tries;
     result.tries.push_back(result.verdict);
-    result.verdict = record::verdict_of(result.tries);
+    result.verdict = run::verdict_of(result.tries);
     // The word that holds comes with its own reason and evidence.
     if (result.verdict == first.verdict && result.tries.back() != first.verdict) {
       result.reason = first.reason;
@@ -473,7 +473,7 @@ bool CheckRun::wants_another_try(const Result& result) const {
   if (attached() || options_.fail_fast) return false;  // ranks that somebody else started cannot be replaced
   if (result.verdict == Verdict::skip) return false;
   const std::vector<Verdict> tries = result.tries.empty() ? std::vector{result.verdict} : result.tries;
-  if (record::wants_another_try(result.expectation, tries)) return true;
+  if (run::wants_another_try(result.expectation, tries)) return true;
   const bool died = result.verdict == Verdict::crash || result.verdict == Verdict::hang;
   return died && tries.size() == 1 && is_bad(result);
 }
@@ -481,7 +481,7 @@ bool CheckRun::wants_another_try(const Result& result) const {
 // Whether what came before it is to blame for a crash or a hang shows when it runs alone.
 bool CheckRun::second_tries() {
   std::set<std::string> given_up;  // by key
-  for (int round = 1; round < record::kMostTries && !stopped_; ++round) {
+  for (int round = 1; round < run::kMostTries && !stopped_; ++round) {
     Cases again;
     for (const suite::PlannedCase& planned : plan_)
       if (const auto result = latest_.find(blank_result(planned, settings_).key());

@@ -10,13 +10,13 @@
 
 #include "harness/cli/cases.hpp"
 #include "harness/cli/outputs.hpp"
-#include "harness/record/summary.hpp"
+#include "harness/run/summary.hpp"
 #include "harness/suite/eligibility.hpp"
 
 namespace plumbline::cli {
 namespace {
 
-using record::Judgement;
+using run::Judgement;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRed = 31, kGreen = 32, kYellow = 33;
@@ -111,10 +111,10 @@ void Console::failure(const record::Result& result) {
   bool is_first = false;  // of one of its requirements
   for (const std::string& id : requirements) is_first |= shown_.insert(id).second;
   if (++failures_ > kMostFailuresShown && !is_first) return;
-  const int colour = judge(result) == Judgement::warn ? kYellow : kRed;
+  const int colour = run::judge(result) == Judgement::warn ? kYellow : kRed;
   std::string text =
-      coloured(fmt::format("{:<5} {}", upper_case(name_of(judge(result))), title_of(result)), colour) + "\n";
-  text += indented(record::words_of(result), 12);
+      coloured(fmt::format("{:<5} {}", upper_case(name_of(run::judge(result))), title_of(result)), colour) + "\n";
+  text += indented(run::words_of(result), 12);
   if (requirements.size() > kMostSentencesShown)
     text += fmt::format("      of {} requirements: {} (plumbline explain ID prints one)\n", requirements.size(),
                         fmt::join(requirements, ", "));
@@ -130,14 +130,14 @@ void Console::failure(const record::Result& result) {
 void Console::result(const record::Result& result) {
   ++done_;
   ++shape_done_;
-  switch (judge(result)) {
+  switch (run::judge(result)) {
     case Judgement::pass:
     case Judgement::skip:
     case Judgement::expected_fail:
     case Judgement::waived:
       return;  // all as it was known: the summary counts them
     case Judgement::flake:
-      if (record::is_bad(result, false)) failure(result);
+      if (run::is_bad(result, false)) failure(result);
       return;
     default:
       failure(result);
@@ -147,17 +147,17 @@ void Console::result(const record::Result& result) {
 void Console::summary(const record::Run& run, const std::string& folder) {
   end_shape();
   erase_progress();
-  const auto results = record::with_missing(run);
+  const auto results = run::with_missing(run);
   std::string counts;
-  for (const auto& [judgement, count] : record::count_judgements(results))
+  for (const auto& [judgement, count] : run::count_judgements(results))
     counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, name_of(judgement));
-  const auto requirements = record::requirement_judgements(results);
+  const auto requirements = run::requirement_judgements(results);
   std::size_t passed = 0, not_run = 0;
   for (const auto& [id, judgement] : requirements) {
     passed += judgement == Judgement::pass;
     not_run += judgement == Judgement::not_run;
   }
-  const bool good = record::exit_status(run) == 0;
+  const bool good = run::exit_status(run) == 0;
   fmt::print("{}: {}, profile {}, seed {}: {} cases in {:.1f} s: {}\n",
              coloured(good ? "OK" : "NOT OK", good ? kGreen : kRed), run.header.subject, run.header.profile,
              run.header.seed, results.size(), run.seconds, counts);
@@ -167,7 +167,7 @@ void Console::summary(const record::Run& run, const std::string& folder) {
   const bool nothing_ran = std::ranges::all_of(results, [](const record::Result& one) {
     return one.verdict == record::Verdict::skip || one.verdict == record::Verdict::error;
   });
-  if (nothing_ran && record::exit_status(run) == 3) {
+  if (nothing_ran && run::exit_status(run) == 3) {
     const bool alike =
         std::ranges::all_of(results, [&](const record::Result& one) { return one.reason == results.front().reason; });
     fmt::print("\nnothing ran: a run without a result proves nothing{}",

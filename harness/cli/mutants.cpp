@@ -20,7 +20,7 @@
 #include "harness/launch/speed.hpp"
 #include "harness/mutants/hollow.hpp"
 #include "harness/record/environment.hpp"
-#include "harness/record/summary.hpp"
+#include "harness/run/summary.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/nearest_name.hpp"
@@ -323,7 +323,7 @@ class MutantRun {
     };
     observer.end = [&](std::size_t index, const launch::Outcome& outcome) {
       const Result& result = take(*trials[index], outcome);
-      writer.write(result);
+      writer.write(run::judged(result));
       if (result.verdict != Verdict::hang && result.verdict != Verdict::crash) console.result(result);
       return true;
     };
@@ -340,7 +340,7 @@ class MutantRun {
     if (const auto before = results_.find(result.key()); before != results_.end()) {
       result.attempt = 2;
       result.tries = {before->second.verdict, result.verdict};
-      result.verdict = record::verdict_of(result.tries);
+      result.verdict = run::verdict_of(result.tries);
       result.seconds = before->second.seconds;  // until it was killed
     }
     if (trial.mutant != nullptr) expect(*trial.mutant, result);

@@ -10,7 +10,7 @@
 
 #include "harness/metrics/metrics.hpp"
 #include "harness/record/environment.hpp"
-#include "harness/record/junit.hpp"
+#include "harness/junit/junit.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -46,7 +46,7 @@ void tell_record(const std::string& folder, double seconds, const std::string& b
 void tell_record(const std::string& folder, double seconds) { tell_record(folder, seconds, names_of_outputs(folder)); }
 
 void write_outputs(const fs::path& folder, const record::Run& run) {
-  record::write_file(folder / "junit.xml", record::to_junit(run));
+  record::write_file(folder / "junit.xml", junit::to_junit(run));
   if (const std::string text = metrics::to_prometheus(run); !text.empty())
     record::write_file(folder / "metrics.prom", text);
 }
@@ -120,7 +120,7 @@ UnfinishedReports::UnfinishedReports(fs::path folder, record::Header header)
     fs::remove(folder_ / "metrics.prom", error);
     throw;
   }
-  written_ = record::to_junit(run_);
+  written_ = junit::to_junit(run_);
 }
 
 void UnfinishedReports::planned(record::Header header) {
@@ -138,7 +138,7 @@ void UnfinishedReports::rewrite() {
   if (!lock.held() || written_.empty() || text_in(folder_ / "junit.xml") != written_) return;
   try {
     write_outputs(folder_, run_);
-    written_ = record::to_junit(run_);
+    written_ = junit::to_junit(run_);
   } catch (const RuntimeFailure&) {
     // They say already that the run has not finished.
   }

@@ -25,7 +25,7 @@
 #include "harness/cli/train_size.hpp"
 #include "harness/cli/training_task.hpp"
 #include "harness/record/environment.hpp"
-#include "harness/record/summary.hpp"
+#include "harness/run/summary.hpp"
 #include "harness/subject/modules.hpp"
 #include "harness/subject/pipeline_run_json.hpp"
 #include "reference/comm/errors.hpp"
@@ -459,7 +459,7 @@ class TrainRun {
       write_outputs(out_, run);
       tell_record(out_, seconds_);
       if (refused_) return 2;  // the specification asks for what the executor or this machine does not have
-      return interrupted_ ? 3 : record::exit_status(run);
+      return interrupted_ ? 3 : run::exit_status(run);
     }
     if (refused_) return 2;
     return done && !failed_ ? 0 : failed_ ? 1 : 3;

@@ -18,7 +18,7 @@
 #include "harness/cli/training_task.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/record/file.hpp"
-#include "harness/record/summary.hpp"
+#include "harness/run/summary.hpp"
 #include "harness/subject/averaging_json.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
@@ -511,7 +511,7 @@ class AveragingCommand {
     write_outputs(out_, read);
     tell_record(out_, seconds);
     if (refused_) return 2;
-    return interrupted_ ? 3 : record::exit_status(read);
+    return interrupted_ ? 3 : run::exit_status(read);
   }
 
   const AveragingRun& run_;

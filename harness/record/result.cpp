@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "harness/record/judgement.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::record {
@@ -137,10 +136,8 @@ void to_json(json& out, const Result& result) {
   if (!result.violated.empty()) out["violated"] = result.violated;
   if (result.role != kSubject) out["role"] = result.role;
   if (!result.mutant.empty()) out["mutant"] = result.mutant;
-  if (result.expectation) {
-    out["expectation"] = *result.expectation;
-    out["judgement"] = name_of(judge(result));  // for readers that do not know the rule
-  }
+  if (result.expectation) out["expectation"] = *result.expectation;
+  if (!result.judgement.empty()) out["judgement"] = result.judgement;
   for (const Verdict verdict : result.tries) out["tries"].push_back(name_of(verdict));
   if (!result.output.empty()) out["output"] = result.output;
 }
@@ -165,6 +162,7 @@ void from_json(const json& in, Result& result) {
   result.role = in.value("role", kSubject);
   result.mutant = in.value("mutant", "");
   if (in.contains("expectation")) result.expectation = in.at("expectation").get<Expectation>();
+  result.judgement = in.value("judgement", "");
   for (const json& verdict : in.value("tries", json::array())) result.tries.push_back(verdict_from(verdict));
   result.output = in.value("output", "");
 }

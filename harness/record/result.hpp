@@ -89,6 +89,7 @@ struct Result {
   /// Those of `requirements` that its failures name, where every failure does; empty: the verdict is about all of them.
   std::vector<std::string> violated;
   std::optional<Expectation> expectation;
+  std::string judgement;       // what it counts as with its expectation, for readers without the rules (run::judge); else empty
   std::vector<Verdict> tries;  // where it ran more than once: how each ended
   std::vector<RankResult> ranks;
   double seconds = 0;

@@ -1,4 +1,4 @@
-#include "harness/record/junit.hpp"
+#include "harness/junit/junit.hpp"
 
 #include <algorithm>
 #include <map>
@@ -7,9 +7,26 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "harness/record/summary.hpp"
+#include "harness/run/summary.hpp"
 
-namespace plumbline::record {
+namespace plumbline::junit {
+
+using record::Failure;
+using record::Header;
+using record::Measurement;
+using record::Place;
+using record::RankResult;
+using record::Result;
+using record::Run;
+using record::Verdict;
+using run::is_bad;
+using run::judge;
+using run::Judgement;
+using run::name_of_subject;
+using run::requirement_judgements;
+using run::with_missing;
+using run::words_of;
+
 namespace {
 
 // XML 1.0 has no way at all to write most control characters.
@@ -361,4 +378,4 @@ std::string to_junit(const Run& run) {
   return all + "</testsuites>\n";
 }
 
-}  // namespace plumbline::record
+}  // namespace plumbline::junit

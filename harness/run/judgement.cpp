@@ -1,11 +1,18 @@
-#include "harness/record/judgement.hpp"
+#include "harness/run/judgement.hpp"
 
 #include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
 
-namespace plumbline::record {
+namespace plumbline::run {
+
+using record::Expectation;
+using record::Header;
+using record::is_failure;
+using record::Result;
+using record::Verdict;
+
 namespace {
 
 std::string where_it_stands(const Expectation& expectation) {
@@ -49,6 +56,11 @@ Judgement judge(Verdict verdict, const std::optional<Expectation>& expectation) 
   if (expectation->verdict == Verdict::flake) return as_it_is;
   if (verdict == expectation->verdict) return Judgement::expected_fail;
   return verdict == Verdict::pass ? Judgement::unexpected_pass : as_it_is;
+}
+
+Result judged(Result result) {
+  result.judgement = result.expectation ? name_of(judge(result)) : "";
+  return result;
 }
 
 bool is_bad(const Result& result, bool allow_unexpected_pass, bool warnings_fail) {
@@ -100,4 +112,4 @@ Verdict verdict_of(std::span<const Verdict> tries) {
   return some_passed && some_failed ? Verdict::flake : std::ranges::max(tries, {}, badness_of);
 }
 
-}  // namespace plumbline::record
+}  // namespace plumbline::run

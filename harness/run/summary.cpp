@@ -1,10 +1,16 @@
-#include "harness/record/summary.hpp"
+#include "harness/run/summary.hpp"
 
 #include <algorithm>
 #include <array>
 #include <sstream>
 
-namespace plumbline::record {
+namespace plumbline::run {
+
+using record::Planned;
+using record::Result;
+using record::Run;
+using record::Verdict;
+
 namespace {
 
 // From good to bad, for a requirement.
@@ -87,4 +93,4 @@ int exit_status(const Run& run) {
   return ran || !run.measurements.empty() ? 0 : 3;
 }
 
-}  // namespace plumbline::record
+}  // namespace plumbline::run
