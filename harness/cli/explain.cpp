@@ -13,6 +13,8 @@
 #include "harness/mutants/evidence.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "harness/record/file.hpp"
+#include "harness/run/counted.hpp"
+#include "harness/run/findings.hpp"
 #include "harness/run/summary.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -86,7 +88,7 @@ void print_mutant(const mutants::Mutant& mutant) {
 
 // The result as it is for one requirement: a failure that names others has found nothing wrong with it.
 record::Result about(record::Result result, const std::string& id) {
-  if (result.violated.empty() || std::ranges::count(result.violated, id) > 0) return result;
+  if (run::is_about(result, id)) return result;
   result.verdict = record::Verdict::pass;
   result.expectation.reset();
   return result;

@@ -63,8 +63,7 @@ inline int run_measurements(const std::vector<launch::Assignment>& assignments, 
   write_outputs(folder, *run);
   tell(seconds);
   if (!stopped.empty()) std::cerr << "plumbline: " << stopped << '\n';
-  const int status = run::exit_status(*run);
-  return stopped.empty() || (uninterrupted && status == 1) ? status : 3;
+  return run::exit_status(*run, !uninterrupted);
 }
 
 }  // namespace plumbline::cli

@@ -10,6 +10,7 @@
 
 #include "harness/metrics/metrics.hpp"
 #include "harness/record/environment.hpp"
+#include "harness/run/summary.hpp"
 #include "harness/junit/junit.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -60,7 +61,10 @@ record::Run read_record(const fs::path& given) {
 }
 
 std::optional<record::Run> close_record(record::Writer& writer, bool complete, double seconds) {
-  if (complete) writer.complete(seconds);
+  std::map<std::string, record::RequirementTally> requirements;
+  if (complete && writer.in_place())
+    requirements = run::tallies_of(run::requirement_verdicts(run::with_missing(record::read(writer.path()))));
+  if (complete) writer.complete(seconds, requirements);
   if (!writer.in_place()) return std::nullopt;
   record::Run run = record::read(writer.path());
   run.seconds = seconds;

@@ -315,7 +315,7 @@ class ProgramRun {
     write_timeline();
     tell_record(out_, seconds);
     if (verdict == Verdict::refuse) return 2;
-    return end.whole ? run::exit_status(read) : 3;
+    return run::exit_status(read, !end.whole);
   }
 
   const training::PipelineRun& run_;

@@ -176,5 +176,40 @@ TEST(Junit, ShowsWhatWasExpected) {
   EXPECT_THAT(to_junit(run_of(Verdict::hang, kWaiver)), HasSubstr("<skipped message=\"hang, waived: granted"));
 }
 
+TEST(Junit, HasTheValuesOfAFindingAsProperties) {
+  record::Run run{.header = header({"a.b"}), .results = {result("a.b", Verdict::fail)}};
+  run.results[0].ranks = {{.rank = 0,
+                           .verdict = Verdict::fail,
+                           .failures = {{"a.cpp:3", "wrong"},
+                                        {.where = "a.cpp:4",
+                                         .message = "wrong: expected <1>, got nan",
+                                         .expected = "<1>",
+                                         .got = "nan",
+                                         .bound = "1e-08",
+                                         .rank = 3}}}};
+  const std::string text = to_junit(run);
+  EXPECT_THAT(text, HasSubstr("<property name=\"expected\" value=\"&lt;1&gt;\"/><property name=\"got\" value=\"nan\"/>"
+                              "<property name=\"bound\" value=\"1e-08\"/><property name=\"rank\" value=\"3\"/>"));
+  run.results[0].ranks[0].failures.pop_back();
+  EXPECT_THAT(to_junit(run), Not(HasSubstr("name=\"expected\"")));
+}
+
+TEST(Junit, SaysOfHowManyCasesARequirementPasses) {
+  record::Run run{.header = header({"a.b", "a.c", "a.d"}), .complete = true};
+  run.results = {result("a.b", Verdict::pass), result("a.c", Verdict::skip), result("a.d", Verdict::skip)};
+  EXPECT_THAT(to_junit(run), HasSubstr("<property name=\"cases\" value=\"1 of 3\"/>"));
+  EXPECT_THAT(to_junit(run), HasSubstr("<system-out>pass (1 of 3 cases): the others were skipped"));
+  run.results[1].verdict = run.results[2].verdict = Verdict::pass;
+  EXPECT_THAT(to_junit(run), Not(HasSubstr("name=\"cases\"")));
+}
+
+TEST(Junit, CountsOneCaseAsOne) {
+  record::Run run{.header = header({"a.b"}), .results = {result("a.b", Verdict::fail)}, .complete = true};
+  EXPECT_THAT(to_junit(run), HasSubstr("COLL-001: 1 of 1 case fails; first: a.b"));
+  run.results.clear();
+  run.complete = false;
+  EXPECT_THAT(to_junit(run), HasSubstr("the run has not finished; 1 of 1 planned case has no result"));
+}
+
 }  // namespace
 }  // namespace plumbline::junit

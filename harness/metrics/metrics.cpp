@@ -52,9 +52,9 @@ void add_cases(const std::vector<record::Result>& results, const Labels& common,
                    joined(joined(key.first, {{"verdict", key.second}}), common), count);
   for (const auto& [labels, sum] : seconds)
     exposition.set("plumbline_cases_duration_seconds", "Time that the cases took.", joined(labels, common), sum);
-  for (const auto& [id, verdict] : run::requirement_judgements(results))
+  for (const auto& [id, verdict] : run::requirement_verdicts(results))
     exposition.set("plumbline_requirement", "1 for the verdict that a requirement has.",
-                   joined({{"requirement", id}, {"verdict", std::string(name_of(verdict))}}, common), 1);
+                   joined({{"requirement", id}, {"verdict", std::string(name_of(verdict.judgement))}}, common), 1);
 }
 
 // "2026-11-21T10:02:33Z" in seconds since 1970.

@@ -64,7 +64,8 @@ TEST_F(Record, ReadsBackWhatWasWritten) {
   failed.ranks = {{.rank = 1,
                    .verdict = Verdict::fail,
                    .seconds = 0.5,
-                   .failures = {{"a.cpp:3", "words", "COLL-001"}, {"", "uncaught exception: it broke", "", true}},
+                   .failures = {{"a.cpp:3", "words", "COLL-001", false, "0.25", "nan", "1e-08", 2},
+                                {"", "uncaught exception: it broke", "", true}},
                    .last_event = "entered"}};
   {
     Writer writer(folder_, header({"collectives.a[world=2]"}));
@@ -72,11 +73,12 @@ TEST_F(Record, ReadsBackWhatWasWritten) {
     writer.write(failed);
     writer.write(Measurement{.benchmark = "b", .labels = {{"world", "2"}}, .samples = {1, 2}, .unit = "seconds"});
     writer.write(Step{.step = 3, .loss = std::numeric_limits<double>::quiet_NaN(), .values = {{"bound", 1e-9}}});
-    writer.complete(4);
+    writer.complete(4, {{"COLL-001", {"pass", 40, 3}}});
   }
   const record::Run run = read(file());
   EXPECT_TRUE(run.complete);
   EXPECT_EQ(run.seconds, 4);
+  EXPECT_EQ(run.requirements.at("COLL-001").ran, 3);
   EXPECT_EQ(run.header.plan.at(0).key(), failed.key());
   EXPECT_EQ(run.subject.at("capabilities").at("backend"), "local");
   ASSERT_EQ(run.results.size(), 1u);
@@ -85,6 +87,10 @@ TEST_F(Record, ReadsBackWhatWasWritten) {
   EXPECT_EQ(failures.at(0).message, "words");
   EXPECT_EQ(failures.at(0).requirement, "COLL-001");
   EXPECT_FALSE(failures.at(0).uncaught);
+  EXPECT_EQ(failures.at(0).expected, "0.25");
+  EXPECT_EQ(failures.at(0).got, "nan");
+  EXPECT_EQ(failures.at(0).bound, "1e-08");
+  EXPECT_EQ(failures.at(0).rank, 2);
   EXPECT_TRUE(failures.at(1).uncaught);
   EXPECT_EQ(run.results[0].ranks.at(0).last_event, "entered");
   EXPECT_THAT(run.measurements.at(0).samples, ElementsAre(1, 2));

@@ -70,6 +70,10 @@ void to_json(json& out, const Failure& failure) {
   out = {{"where", failure.where}, {"message", failure.message}};
   if (!failure.requirement.empty()) out["requirement"] = failure.requirement;
   if (failure.uncaught) out["uncaught"] = true;
+  for (const auto& [name, value] :
+       {std::pair("expected", &failure.expected), std::pair("got", &failure.got), std::pair("bound", &failure.bound)})
+    if (!value->empty()) out[name] = *value;
+  if (failure.rank) out["rank"] = *failure.rank;
 }
 
 void from_json(const json& in, Failure& failure) {
@@ -77,6 +81,20 @@ void from_json(const json& in, Failure& failure) {
   failure.message = in.at("message").get<std::string>();
   failure.requirement = in.value("requirement", "");
   failure.uncaught = in.value("uncaught", false);
+  failure.expected = in.value("expected", "");
+  failure.got = in.value("got", "");
+  failure.bound = in.value("bound", "");
+  if (in.contains("rank")) failure.rank = in.at("rank").get<int>();
+}
+
+void to_json(json& out, const RequirementTally& tally) {
+  out = {{"verdict", tally.verdict}, {"cases", tally.cases}, {"ran", tally.ran}};
+}
+
+void from_json(const json& in, RequirementTally& tally) {
+  tally.verdict = in.at("verdict").get<std::string>();
+  tally.cases = in.at("cases").get<int>();
+  tally.ran = in.at("ran").get<int>();
 }
 
 void to_json(json& out, const RankResult& rank) {

@@ -1,7 +1,6 @@
 #include "harness/run/judgement.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 
@@ -17,16 +16,6 @@ namespace {
 
 std::string where_it_stands(const Expectation& expectation) {
   return expectation.link.empty() ? expectation.origin : expectation.origin + ", " + expectation.link;
-}
-
-bool passes(Verdict verdict) { return verdict == Verdict::pass || verdict == Verdict::warn; }
-
-// From good to bad.
-int badness_of(Verdict verdict) {
-  constexpr std::array order{Verdict::skip,   Verdict::pass,    Verdict::warn,    Verdict::flake,
-                             Verdict::refuse, Verdict::fail,    Verdict::hang,    Verdict::crash,
-                             Verdict::error,  Verdict::missing, Verdict::aborted, Verdict::not_run};
-  return static_cast<int>(std::ranges::find(order, verdict) - order.begin());
 }
 
 }  // namespace
@@ -98,18 +87,6 @@ std::string why_not_run(const Expectation& expectation) {
     return fmt::format("suite issue: {} ({})", expectation.reason, where);
   return fmt::format("not executed, it would {}: {} ({})", name_of(expectation.verdict.value_or(Verdict::hang)),
                      expectation.reason, where);
-}
-
-bool wants_another_try(const std::optional<Expectation>& expectation, std::span<const Verdict> tries) {
-  return expectation && expectation->verdict == Verdict::flake && !tries.empty() && is_failure(tries.back()) &&
-         tries.size() < kMostTries;
-}
-
-Verdict verdict_of(std::span<const Verdict> tries) {
-  if (tries.empty()) return Verdict::missing;
-  const bool some_passed = std::ranges::any_of(tries, passes);
-  const bool some_failed = std::ranges::any_of(tries, is_failure);
-  return some_passed && some_failed ? Verdict::flake : std::ranges::max(tries, {}, badness_of);
 }
 
 }  // namespace plumbline::run

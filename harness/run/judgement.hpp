@@ -4,7 +4,6 @@
 //         expectation: an expected failure, a pass that nobody expected, a waived failure, or the verdict as it is.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -53,14 +52,5 @@ enum class Judgement {
 [[nodiscard]] std::string words_of(const record::Result& result);
 /// Why a case is not executed: "suite issue: … (conformance/suite-issues.toml:3)".
 [[nodiscard]] std::string why_not_run(const record::Expectation& expectation);
-
-// ---- flakes ----
-
-/// So often an expected flake is tried until it passes.
-inline constexpr int kMostTries = 3;
-[[nodiscard]] bool wants_another_try(const std::optional<record::Expectation>& expectation, std::span<const record::Verdict> tries);
-/// Of tries that ended alike: that. `flake` when some passed and some failed. When all failed in different ways the worst,
-/// for it never passed. `missing` without any.
-[[nodiscard]] record::Verdict verdict_of(std::span<const record::Verdict> tries);
 
 }  // namespace plumbline::run

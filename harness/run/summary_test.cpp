@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/run/counted.hpp"
+
 namespace plumbline::run {
 namespace {
 
@@ -34,7 +36,7 @@ TEST(Summary, GivesEachLostCaseAsMissingWithItsRequirements) {
   ASSERT_EQ(results.size(), 2u);
   EXPECT_EQ(results[1].verdict, Verdict::missing);
   EXPECT_EQ(results[1].key(), run.header.plan[1].key());
-  EXPECT_EQ(requirement_judgements(results).at("COLL-001"), Judgement::missing) << "half of its cases prove nothing";
+  EXPECT_EQ(requirement_verdicts(results).at("COLL-001").judgement, Judgement::missing) << "half of its cases prove nothing";
   EXPECT_EQ(exit_status(run), 1);
 }
 
@@ -77,6 +79,51 @@ TEST(Summary, NamesTheSubjectWithoutItsCommandLine) {
   EXPECT_EQ(name("adapter python3 /secret/path.py --token x"), "adapter");
   EXPECT_EQ(name("job 'python3 train.py' (starts its ranks)"), "job");
   EXPECT_EQ(name("adapter python3 x.py", "acme"), "acme");
+}
+
+TEST(Summary, OfARequirementSaysByHowManyOfItsCases) {
+  struct Row {
+    const char* rule;
+    std::vector<Verdict> cases;
+    std::string words;
+    bool by_few;
+  };
+  using enum Verdict;
+  const std::vector<Row> rows{
+      {"all ran", {pass, pass}, "pass", false},
+      {"half of them ran", {pass, skip}, "pass (1 of 2 cases)", false},
+      {"most were skipped", {skip, pass, skip}, "pass (1 of 3 cases)", true},
+      {"none ran", {skip, skip}, "skip", false},
+      {"the worst case decides", {pass, skip, warn, fail}, "fail (3 of 4 cases)", false},
+      {"a lost case is worse than a pass, and ran as far as anybody knows", {pass, missing}, "missing", false},
+  };
+  for (const Row& row : rows) {
+    std::vector<Result> results;
+    for (const Verdict verdict : row.cases) results.push_back(result("a", verdict));
+    const RequirementVerdict verdict = requirement_verdicts(results).at("COLL-001");
+    EXPECT_EQ(verdict.words(), row.words) << row.rule;
+    EXPECT_EQ(verdict.passes_by_few(), row.by_few) << row.rule;
+    const auto tally = tallies_of(requirement_verdicts(results)).at("COLL-001");
+    EXPECT_EQ(tally.verdict, row.words.substr(0, row.words.find(' ')));
+    EXPECT_EQ(tally.cases, static_cast<int>(row.cases.size()));
+  }
+}
+
+TEST(Summary, CountsInWords) {
+  EXPECT_EQ(counted(0, "case"), "0 cases");
+  EXPECT_EQ(counted(1, "case"), "1 case");
+  EXPECT_EQ(counted(std::size_t{2}, "planned case"), "2 planned cases");
+}
+
+TEST(Summary, ARunThatDidNotComeToItsEndIsNoPass) {
+  record::Run run{.header = header({"a"}), .results = {result("a", Verdict::pass)}};
+  EXPECT_EQ(exit_status(run), 0);
+  EXPECT_EQ(exit_status(run, true), 3) << "a signal";
+  run.stopped = "the budget is spent: 1 of 2 measurements were made";
+  EXPECT_EQ(exit_status(run), 3) << "also where no plan says what lacks";
+  run.results[0].verdict = Verdict::fail;
+  EXPECT_EQ(exit_status(run), 1);
+  EXPECT_EQ(exit_status(run, true), 3) << "a failure may be the signal's";
 }
 
 }  // namespace
