@@ -683,6 +683,21 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("check", "--frobnicate"), 2)
         self.assertIn("the run failed: ", self.said("results/latest/check-local")[0][0])
 
+    def test_a_run_that_is_refused_is_reported_under_its_own_name_and_labels(self):
+        for wrong in (["--jobs", "65"], ["--frobnicate"], ["--label", "verdict=x"]):
+            with self.subTest(wrong):
+                self.assertEqual(self.run_plumbline("check", *wrong, "--backend", "local", "--subject-name", "acme", "--label", "night=1",
+                                                    "--device", "emulated", "--out", "out"), 2, self.done.stdout)
+                junit = (self.folder / "out/junit.xml").read_text()
+                self.assertIn('<property name="subject" value="acme"/>', junit)
+                self.assertIn('<property name="label.night" value="1"/>', junit)
+                self.assertIn('<property name="device" value="emulated"/>', junit)
+                if METRICS:
+                    complete = [line for line in (self.folder / "out/metrics.prom").read_text().splitlines() if line.startswith("plumbline_run_complete{")]
+                    self.assertEqual(len(complete), 1)
+                    for label in ('subject="acme"', 'night="1"', 'device="emulated"'):
+                        self.assertIn(label, complete[0])
+
     # HARNESS-024@9879
     def test_a_time_limit_for_the_subject_does_not_shorten_that_of_the_reference(self):
         # It answers the greeting and no question; the reference needs more than a tenth of a millisecond.

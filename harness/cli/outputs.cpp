@@ -148,9 +148,9 @@ void UnfinishedReports::rewrite() {
   }
 }
 
-void refuse_in_reports(const CommandLine& line, const fs::path& usual, const record::Header& header,
-                       const std::string& why) {
+void refuse_in_reports(const CommandLine& line, const fs::path& usual, record::Header header, const std::string& why) {
   if (line.has("--list")) return;
+  ReportOptions::as_given(line).put_into(header);
   std::vector<std::string> folders = line.single_values("--out");
   std::error_code error;
   if (!line.has("--out") && fs::exists(usual / "junit.xml", error)) folders.push_back(usual.string());
