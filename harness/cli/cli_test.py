@@ -729,7 +729,13 @@ class Commands(unittest.TestCase):
         self.assertIn("cases of profile topology", self.done.stdout)
         self.assertIn("profile topology has the most cases for what the adapter claims; --profile NAME chooses another", self.done.stdout)
         self.assertLess(max(map(len, self.done.stdout.splitlines())), 200, "skipped requirements are counted, and not listed")
-        self.assertRegex(self.done.stdout, r"requirements: \d+ of \d+ pass; \d+ skip: \w+-\d+, \w+-\d+, \w+-\d+, …\n")
+        self.assertRegex(self.done.stdout, r"requirements: \d+ of \d+ pass, \d+ of them with most of their cases skipped: "
+                                            r"TOPO-015 pass \(\d+ of \d+ cases\).*; \d+ skip: \w+-\d+, \w+-\d+, \w+-\d+, …\n")
+        complete = json.loads((self.folder / "out/run.jsonl").read_text().splitlines()[-1])
+        few = complete["requirements"]["TOPO-015"]
+        self.assertEqual(few["verdict"], "pass")
+        self.assertLess(2 * few["ran"], few["cases"])
+        self.assertIn(f'<property name="cases" value="{few["ran"]} of {few["cases"]}"/>', (self.folder / "out/junit.xml").read_text())
         # One that is asked for holds, and says which ones have cases where it has none.
         self.assertEqual(self.run_plumbline("check", "--adapter", adapter, "--profile", "gossip", "--out", "out"), 3)
         self.assertRegex(self.done.stdout, r"nothing in profile gossip is for this subject; profiles that are: topology \(\d+ cases\)\n")

@@ -25,6 +25,7 @@ constexpr int kRed = 31, kGreen = 32, kYellow = 33;
 constexpr std::size_t kMostFailuresShown = 25;
 constexpr std::size_t kMostSentencesShown = 3;  // of one failure
 constexpr std::size_t kMostIdsShown = 8;        // of a verdict
+constexpr std::size_t kMostSkippedShown = 3;    // of requirements whose cases were skipped
 
 std::string upper_case(std::string_view text) {
   std::string out;
@@ -54,12 +55,12 @@ std::string others_in_words(const std::map<std::string, run::RequirementVerdict>
   }
   std::string words;
   if (const std::size_t count = by_few.size(); count > 0) {
-    by_few.resize(std::min(count, kMostIdsShown));
+    by_few.resize(std::min(count, kMostSkippedShown));
     words = fmt::format(", {} of them with most of their cases skipped: {}{}", count, fmt::join(by_few, ", "),
                         count > by_few.size() ? ", …" : "");
   }
   for (auto& [judgement, ids] : others) {
-    const std::size_t most = judgement == Judgement::skip ? 3 : kMostIdsShown;
+    const std::size_t most = judgement == Judgement::skip ? kMostSkippedShown : kMostIdsShown;
     const std::size_t count = ids.size();
     if (count > most) ids.resize(most);
     words += fmt::format("; {} {}: {}{}", count, name_of(judgement), fmt::join(ids, ", "), count > most ? ", …" : "");
