@@ -101,6 +101,7 @@ inline std::vector<double> blocks(int ranks, std::size_t count, std::size_t firs
 struct Range {
   std::vector<comm::DType> dtypes;
   std::vector<std::size_t> counts;
+  std::vector<Mode> modes{kModes.begin(), kModes.end()};
 };
 
 template <class Elements>
@@ -264,7 +265,7 @@ class Calls {
 
   /// Calls `body` for each mode, dtype and count.
   void each_movement(const std::function<void(Mode, comm::DType, std::size_t)>& body) const {
-    for (const Mode mode : kModes)
+    for (const Mode mode : range_.modes)
       for (const comm::DType dtype : range_.dtypes)
         for (const std::size_t count : range_.counts) {
           SCOPED_TRACE(testing::Message() << name_of(dtype) << " x " << count << ", mode " << static_cast<int>(mode));

@@ -18,6 +18,24 @@ TEST_F(NcclCalls, ReductionsGiveTheirResultInAndOutOfPlace) {
   common.reduce_scatter_gives_each_rank_its_part();
 }
 
+TEST_F(NcclCalls, MinMaxProductAndAverageAreNccls) {
+  const std::size_t c = 9;
+  for (const ReduceOp op : {ReduceOp::min, ReduceOp::max, ReduceOp::product, ReduceOp::avg}) {
+    OnDevice in(gift(me, c));
+    world.all_reduce(in.view(), in.view(), op);
+    const std::vector<float> got = in.get();
+    for (std::size_t i = 0; i < c; ++i) {
+      float expected = given(0, i);
+      for (int rank = 1; rank < n; ++rank) {
+        if (op == ReduceOp::product) expected *= given(rank, i);
+        if (op == ReduceOp::max) expected = std::max(expected, given(rank, i));
+      }
+      if (op == ReduceOp::avg) expected = sum_of(n, i) / static_cast<float>(n);
+      EXPECT_FLOAT_EQ(got[i], expected) << name_of(op);
+    }
+  }
+}
+
 TEST_F(NcclCalls, CopiesArriveInAndOutOfPlace) {
   common.broadcast_gives_every_rank_the_roots_elements();
   common.gather_gives_the_root_all_blocks();
