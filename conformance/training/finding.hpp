@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "harness/suite/finding.hpp"
+
 namespace plumbline::conformance {
 
 /// The requirements of training records, as checks cite them.
@@ -59,5 +61,8 @@ struct Finding {
 /// "TRAIN-006: step 2, rank 1, 0.weight[17]: the gradient …: expected 0.25, got 0.5, bound 1e-08 (3 of 640
 /// elements)".
 [[nodiscard]] std::string text_of(const Finding& finding);
+
+/// As checks report it: with that text.
+[[nodiscard]] suite::Finding reported(const Finding& finding);
 
 }  // namespace plumbline::conformance

@@ -49,6 +49,21 @@ TEST(Finding, NamesRequirementPlaceValuesAndBound) {
             "TRAIN-001: rank 3: no such file");
 }
 
+TEST(Finding, IsReportedWithItsValuesAsFields) {
+  const suite::Finding values =
+      reported({.requirement = "TRAIN-006", .rank = 1, .what = "is off", .index = 3, .expected = 0.25, .got = kNan});
+  EXPECT_EQ(values.text, text_of({.requirement = "TRAIN-006", .rank = 1, .what = "is off", .index = 3, .expected = 0.25,
+                                  .got = kNan}));
+  EXPECT_EQ(values.requirement, "TRAIN-006");
+  EXPECT_EQ(values.expected, "0.25");
+  EXPECT_EQ(values.got, "nan");
+  EXPECT_EQ(values.bound, "0") << "the bits must be equal";
+  EXPECT_EQ(values.rank, 1);
+  const suite::Finding other = reported({.requirement = "TRAIN-001", .what = "no such file"});
+  EXPECT_EQ(other.expected + other.got + other.bound, "") << "it is not about values";
+  EXPECT_EQ(other.rank, -1);
+}
+
 TEST(CompareBits, TellsZeroesApartAndTakesEqualNan) {
   EXPECT_TRUE(bits({1, kNan, 0.0f}, {1, kNan, 0.0f}).empty());
   const auto findings = bits({1, -0.0f, 3}, {1, 0.0f, 4});

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace plumbline::conformance {
@@ -9,10 +10,15 @@ namespace plumbline::conformance {
 void report(const std::vector<Finding>& findings) {
   constexpr int shown = 4;
   std::map<std::string, int> count;
+  const auto fail = [](const suite::Finding& finding) {
+    const suite::Reporting reporting(finding);
+    ADD_FAILURE() << finding.text;
+  };
   for (const Finding& finding : findings)
-    if (++count[finding.requirement] <= shown) ADD_FAILURE() << text_of(finding);
+    if (++count[finding.requirement] <= shown) fail(reported(finding));
   for (const auto& [requirement, number] : count)
-    if (number > shown) ADD_FAILURE() << requirement << ": " << number - shown << " more findings";
+    if (number > shown)
+      fail({.text = fmt::format("{}: {} more findings", requirement, number - shown), .requirement = requirement});
 }
 
 std::vector<std::string> cited(std::initializer_list<std::string_view> citations) {

@@ -2,6 +2,7 @@
 
 #include "conformance/training/judge.hpp"
 #include "harness/record/result.hpp"
+#include "harness/run/findings.hpp"
 #include "harness/subject/pipeline_run_json.hpp"
 #include "harness/subject/training_module.hpp"
 #include "harness/suite/machine_error.hpp"
@@ -82,7 +83,7 @@ void judge_task(worker::TaskRank& rank) {
   // One by one: a long run's together would be too much for one message.
   for (const StepSummary& step : judgement.steps) rank.output({{"step", words(step)}});
   for (const Finding& finding : judgement.findings)
-    rank.output({{"finding", {{"requirement", finding.requirement}, {"text", text_of(finding)}}}});
+    rank.output({{"finding", run::failure_of(reported(finding))}});
   json out{{"judged", judgement.judged}};
   if (arguments.value("digits", false))
     if (const auto values = values_of(spec, record, spec.run.steps - 1, job::Moment::after))

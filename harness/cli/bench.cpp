@@ -22,7 +22,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/record/environment.hpp"
-#include "harness/record/summary.hpp"
+#include "harness/run/summary.hpp"
 #include "harness/subject/modules.hpp"
 #include "harness/suite/plan.hpp"
 #include "reference/bucketing/quantile.hpp"

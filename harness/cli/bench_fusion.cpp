@@ -17,7 +17,7 @@
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/record/environment.hpp"
-#include "harness/record/summary.hpp"
+#include "harness/run/summary.hpp"
 #include "reference/bucketing/in_order.hpp"
 #include "reference/comm/errors.hpp"
 

@@ -10,14 +10,14 @@
 
 #include "harness/expectations/facts.hpp"
 #include "harness/record/environment.hpp"
+#include "harness/run/case_rules.hpp"
+#include "harness/run/findings.hpp"
 #include "harness/subject/modules.hpp"
-#include "harness/suite/eligibility.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::cli {
 
 using record::Result;
-using record::Verdict;
 
 std::chrono::duration<double> CaseSettings::limit_of(const suite::Case& one) const {
   if (time_limit > 0) return std::chrono::duration<double>(time_limit);
@@ -75,60 +75,24 @@ Result blank_result(const suite::PlannedCase& planned, const CaseSettings& setti
   return result;
 }
 
-namespace {
-
-// The requirements that a failure is about, where all failing ranks name theirs.
-std::vector<std::string> violated_by(const launch::Outcome& outcome, const std::vector<std::string>& requirements) {
-  std::vector<std::string> violated;
-  if (outcome.verdict != Verdict::fail) return violated;
-  for (const record::RankResult& rank : outcome.ranks) {
-    if (rank.verdict != Verdict::fail) continue;
-    if (rank.violated.empty()) return {};
-    for (const std::string& id : rank.violated)
-      if (std::ranges::count(requirements, id) > 0 && std::ranges::count(violated, id) == 0) violated.push_back(id);
-  }
-  std::ranges::sort(violated);
-  return violated;
-}
-
-}  // namespace
-
 Result result_of(const suite::PlannedCase& planned, const CaseSettings& settings, const launch::Outcome& outcome) {
   Result result = blank_result(planned, settings);
-  result.verdict = outcome.verdict;
+  result.verdict = run::verdict_at_level(outcome.verdict, settings.suite.verified_by(*planned.one->check));
   result.reason = outcome.reason;
   result.ranks = outcome.ranks;
-  result.violated = violated_by(outcome, result.requirements);
+  result.violated = run::violated_by(outcome.verdict, outcome.ranks, result.requirements);
   result.output = outcome.output;
   result.seconds = outcome.seconds;
   result.limit_seconds = settings.limit_of(*planned.one).count();
-  const auto requirements = settings.suite.verified_by(*planned.one->check);
-  const bool wrong = result.verdict == Verdict::fail || result.verdict == Verdict::refuse;
-  if (wrong && !requirements.empty() &&
-      std::ranges::all_of(requirements, [](const suite::Requirement* r) { return r->level == suite::Level::should; }))
-    result.verdict = Verdict::warn;
   return result;
 }
 
 std::optional<launch::Outcome> outcome_without_run(const suite::PlannedCase& planned, const CaseSettings& settings,
                                                    const nlohmann::json& description) {
-  if (planned.arm.kind == suite::Arm::Kind::rendezvous && !description.value("one_host", true))
-    return launch::Outcome{.verdict = Verdict::skip, .reason = "the rendezvous arm needs all ranks on one host"};
-  if (planned.one->parameters.has("gib")) {  // of memory that the case's ranks take together
-    constexpr double kGib = std::uint64_t{1} << 30;
-    const auto needed = static_cast<double>(planned.one->parameters.number("gib"));
-    if (const double there = static_cast<double>(record::available_memory()) / kGib; there < needed)
-      return launch::Outcome{.verdict = Verdict::skip,
-                             .reason = fmt::format("needs {} GiB of memory, and {:.1f} are available", needed, there)};
-  }
-  const auto lack = suite::lacking(settings.suite, settings.profile, *planned.one, description, settings.device);
-  if (!lack) return std::nullopt;
-  if (!lack->mandatory)
-    return launch::Outcome{.verdict = Verdict::skip,
-                           .reason = fmt::format("needs {}, which the subject does not claim", lack->what)};
-  return launch::Outcome{.verdict = Verdict::fail,
-                         .reason = fmt::format("profile {} demands {}, which the subject does not claim",
-                                               settings.profile.name, lack->what)};
+  const auto word = run::word_without_run(settings.suite, settings.profile, planned, description, settings.device,
+                                          record::available_memory());
+  if (!word) return std::nullopt;
+  return launch::Outcome{.verdict = word->verdict, .reason = word->reason};
 }
 
 void quote_suite(record::Header& header, const suite::Suite& suite) {

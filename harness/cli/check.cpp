@@ -163,6 +163,9 @@ Command add_check(CLI::App& app, const Program& program) {
             options->subject.backend = line.value("--backend");
             options->subject.adapter = line.value("--adapter");
             options->subject.job = line.value("--job");
+            if (line.has("--mutant")) options->subject.mutant = line.value("--mutant");
+            if (line.has("--device")) options->device = line.value("--device");
+            if (line.has("--profile")) options->selection.profile = line.value("--profile");
             refuse_in_reports(line, folder_of(*options), unplanned_header(*options), why);
           }};
 }

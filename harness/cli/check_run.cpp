@@ -12,7 +12,11 @@
 #include "harness/cli/outputs.hpp"
 #include "harness/launch/speed.hpp"
 #include "harness/record/environment.hpp"
-#include "harness/record/summary.hpp"
+#include "harness/run/control.hpp"
+#include "harness/run/counted.hpp"
+#include "harness/run/judgement.hpp"
+#include "harness/run/summary.hpp"
+#include "harness/run/tries.hpp"
 #include "harness/subject/adapter/client.hpp"
 #include "harness/suite/eligibility.hpp"
 #include "reference/comm/errors.hpp"
@@ -25,10 +29,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// More cases than this are not run again: what fails so often needs no second opinion.
-constexpr std::size_t kMostRunAgain = 50;
-/// Of cases that hung, each of which takes its whole limit once more.
-constexpr std::size_t kMostHangsRunAgain = 5;
 /// That of a run whose options do not say what is wanted.
 constexpr const char* kUsualProfile = "collectives";
 
@@ -239,9 +239,10 @@ void CheckRun::take_up_record(std::map<std::string, bool>& have) {
   const record::Run before = record::read(file);
   if (before.header.plan_hash != header_.plan_hash)
     throw InvalidArgument(fmt::format(
-        "--resume: '{}' holds another plan ({}, {} cases, hash {}) than this one (hash {}); give the same options, "
+        "--resume: '{}' holds another plan ({}, {}, hash {}) than this one (hash {}); give the same options, "
         "or another --out",
-        folder_, before.header.subject, before.header.plan.size(), before.header.plan_hash, header_.plan_hash));
+        folder_, before.header.subject, run::counted(before.header.plan.size(), "case"), before.header.plan_hash,
+        header_.plan_hash));
   for (const auto* results : {&before.results, &before.controls})
     for (const Result& result : *results) attempts_[result.key()] = result.attempt;
   for (const Result& result : before.results) {
@@ -277,7 +278,7 @@ void CheckRun::prepare_record() {
 void CheckRun::write(Result& result) {
   result.repeat = repeat_command(driver_.group.subject, result);
   result.attempt = ++attempts_[result.key()];
-  writer_->write(result);
+  writer_->write(run::judged(result));
   if (result.role == "subject") latest_[result.key()] = result;
 }
 
@@ -292,8 +293,8 @@ int CheckRun::run(const std::function<void(const launch::Rendezvous&)>& listenin
   if (selection_.shard.count > 1) words += ", shard " + selection_.shard.name();
   if (selection_.shuffle) words += fmt::format(", --shuffle={}", *selection_.shuffle);
   if (options_.device != "cpu") words += ", --device=" + options_.device;
-  fmt::print("{}: {} cases of profile {} {}, seed {}{}\n", header_.subject, todo_.size(), settings_.profile.name,
-             settings_.profile.version, header_.seed, words);
+  fmt::print("{}: {} of profile {} {}, seed {}{}\n", header_.subject, run::counted(todo_.size(), "case"),
+             settings_.profile.name, settings_.profile.version, header_.seed, words);
   if (options_.selection.profile.empty() && options_.selection.filters.empty() && settings_.profile.name != kUsualProfile)
     fmt::print("profile {} has the most cases for what the adapter claims; --profile NAME chooses another\n",
                settings_.profile.name);
@@ -329,7 +330,7 @@ int CheckRun::run(const std::function<void(const launch::Rendezvous&)>& listenin
     if (!failure) throw;  // else the first error is the one to tell
   }
   if (failure) std::rethrow_exception(failure);
-  return whole ? record::exit_status(*run) : interrupted();
+  return whole ? run::exit_status(*run) : interrupted();
 }
 
 int CheckRun::interrupted() const {
@@ -416,37 +417,20 @@ std::optional<launch::Outcome> CheckRun::before(const suite::PlannedCase& planne
     known_.emplace(suite_, book_ ? &*book_ : nullptr, subject, facts_, expectations::today());
   }
   if (const auto expectation = known_->of(blank_result(planned, settings_)); expectation && !expectation->run)
-    return launch::Outcome{.verdict = Verdict::skip, .reason = record::why_not_run(*expectation)};
+    return launch::Outcome{.verdict = Verdict::skip, .reason = run::why_not_run(*expectation)};
   return outcome_without_run(planned, settings_, description);
 }
 
 // ---- results ----
 
-bool CheckRun::is_bad(const Result& result) const { return record::is_bad(result, header_); }
+bool CheckRun::is_bad(const Result& result) const { return run::is_bad(result, header_); }
 
 // A first result, or one of a further try.
 bool CheckRun::take(const suite::PlannedCase& planned, const launch::Outcome& outcome) {
   Result result = result_of(planned, settings_, outcome);
   if (known_) result.expectation = known_->of(result);
-  if (const auto before = latest_.find(result.key()); before != latest_.end()) {
-    const Result& first = before->second;
-    result.tries = first.tries.empty() ? std::vector{first.verdict} : first.tries;
-    result.tries.push_back(result.verdict);
-    result.verdict = record::verdict_of(result.tries);
-    // The word that holds comes with its own reason and evidence.
-    if (result.verdict == first.verdict && result.tries.back() != first.verdict) {
-      result.reason = first.reason;
-      result.ranks = first.ranks;
-      result.violated = first.violated;
-      result.output = first.output;
-    }
-    if (result.verdict == Verdict::flake) {
-      result.ranks = first.ranks;  // what there is to see is in the try that failed
-      result.output = first.output;
-      result.reason = fmt::format("{}, then {}: {}", name_of(first.tries.empty() ? first.verdict : first.tries.front()),
-                                  name_of(result.tries.back()), first.reason.empty() ? outcome.reason : first.reason);
-    }
-  }
+  if (const auto before = latest_.find(result.key()); before != latest_.end())
+    result = run::after_another_try(before->second, std::move(result));
   write(result);
   if (wants_another_try(result)) {
     owed_.insert(result.key());
@@ -471,37 +455,30 @@ void CheckRun::announce_hang(const Result& result) {
 
 bool CheckRun::wants_another_try(const Result& result) const {
   if (attached() || options_.fail_fast) return false;  // ranks that somebody else started cannot be replaced
-  if (result.verdict == Verdict::skip) return false;
-  const std::vector<Verdict> tries = result.tries.empty() ? std::vector{result.verdict} : result.tries;
-  if (record::wants_another_try(result.expectation, tries)) return true;
-  const bool died = result.verdict == Verdict::crash || result.verdict == Verdict::hang;
-  return died && tries.size() == 1 && is_bad(result);
+  return run::wants_another_try(result, header_);
 }
 
 // Whether what came before it is to blame for a crash or a hang shows when it runs alone.
 bool CheckRun::second_tries() {
   std::set<std::string> given_up;  // by key
-  for (int round = 1; round < record::kMostTries && !stopped_; ++round) {
-    Cases again;
+  for (int round = 1; round < run::kMostTries && !stopped_; ++round) {
+    std::map<const Result*, const suite::PlannedCase*> planned_of;
+    std::vector<const Result*> owed;
     for (const suite::PlannedCase& planned : plan_)
       if (const auto result = latest_.find(blank_result(planned, settings_).key());
-          result != latest_.end() && !given_up.contains(result->first) && wants_another_try(result->second))
-        again.push_back(&planned);
-    const auto only_first = [&](std::size_t most, const char* which, const auto& counts) {
-      std::size_t number = 0;
-      std::erase_if(again, [&](const suite::PlannedCase* planned) {
-        const Result& result = latest_.at(blank_result(*planned, settings_).key());
-        if (!counts(result) || ++number <= most) return false;
-        given_up.insert(result.key());
-        owed_.erase(result.key());
-        console_->result(result);
-        return true;
-      });
-      if (number > most)
-        writer_->note(fmt::format("{} cases{} are to be tried again; the first {} are", number, which, most));
-    };
-    only_first(kMostHangsRunAgain, " that hung", [](const Result& one) { return one.verdict == Verdict::hang; });
-    only_first(kMostRunAgain, "", [](const Result&) { return true; });
+          result != latest_.end() && !given_up.contains(result->first) && wants_another_try(result->second)) {
+        planned_of[&result->second] = &planned;
+        owed.push_back(&result->second);
+      }
+    const run::SecondTries chosen = run::choose_second_tries(owed);
+    for (const std::string& note : chosen.notes) writer_->note(note);
+    for (const Result* result : chosen.given_up) {
+      given_up.insert(result->key());
+      owed_.erase(result->key());
+      console_->result(*result);
+    }
+    Cases again;
+    for (const Result* result : chosen.again) again.push_back(planned_of.at(result));
     if (!run_pass({.driver = driver_,
                    .cases = again,
                    .alone = true,
@@ -529,13 +506,12 @@ bool CheckRun::control_arm() {
   Cases bad;
   for (const suite::PlannedCase& planned : plan_) {
     const auto result = latest_.find(blank_result(planned, settings_).key());
-    if (result == latest_.end() || !is_bad(result->second) || controlled_.contains(result->first)) continue;
-    if (result->second.ranks.empty()) continue;  // it was not run: a claim that is not made is no machine's fault
-    bad.push_back(&planned);
+    if (result == latest_.end() || controlled_.contains(result->first)) continue;
+    if (run::wants_control(result->second, header_)) bad.push_back(&planned);
   }
-  if (bad.size() > kMostRunAgain) {
-    writer_->note(fmt::format("{} cases are bad; the control arm runs the first {}", bad.size(), kMostRunAgain));
-    bad.resize(kMostRunAgain);
+  if (bad.size() > run::kMostRunAgain) {
+    writer_->note(fmt::format("{} cases are bad; the control arm runs the first {}", bad.size(), run::kMostRunAgain));
+    bad.resize(run::kMostRunAgain);
   }
   if (bad.empty()) return true;
   launch::Options driver{.group = {.subject = *control, .executable = driver_.group.executable},
@@ -552,15 +528,10 @@ void CheckRun::take_control(const suite::PlannedCase& planned, const launch::Out
   Result control = result_of(planned, settings_.for_control(), outcome);
   control.role = "control";
   write(control);
-  if (!record::is_failure(control.verdict) && control.verdict != Verdict::error) return;
-  Result result = latest_.at(blank_result(planned, settings_).key());
-  result.reason = fmt::format(
-      "the reference fails here as well ({}: {}), so the machine or the check is at fault; the "
-      "subject: {}: {}",
-      name_of(control.verdict), control.reason, name_of(result.verdict), result.reason);
-  result.verdict = Verdict::inconclusive;
-  write(result);
-  console_->line(fmt::format("INCONCLUSIVE {}\n      {}", title_of(result), result.reason));
+  auto result = run::after_control(latest_.at(blank_result(planned, settings_).key()), control);
+  if (!result) return;
+  write(*result);
+  console_->line(fmt::format("INCONCLUSIVE {}\n      {}", title_of(*result), result->reason));
 }
 
 // ---- the command that runs one case alone ----

@@ -653,7 +653,8 @@ class Commands(unittest.TestCase):
         finished()
         with subprocess.Popen([PLUMBLINE, "check", "--out", "out"], cwd=self.folder, stdout=subprocess.DEVNULL) as process:
             for _ in range(600):
-                if self.said("out")[0]:
+                errors, complete = self.said("out")
+                if errors and "1" not in complete:  # one report is replaced after the other
                     break
                 time.sleep(0.05)
             process.kill()
@@ -688,6 +689,21 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("check", "--frobnicate"), 2)
         self.assertIn("the run failed: ", self.said("results/latest/check-local")[0][0])
 
+    def test_a_run_that_is_refused_is_reported_under_its_own_name_and_labels(self):
+        for wrong in (["--jobs", "65"], ["--frobnicate"], ["--label", "verdict=x"]):
+            with self.subTest(wrong):
+                self.assertEqual(self.run_plumbline("check", *wrong, "--backend", "local", "--subject-name", "acme", "--label", "night=1",
+                                                    "--device", "emulated", "--out", "out"), 2, self.done.stdout)
+                junit = (self.folder / "out/junit.xml").read_text()
+                self.assertIn('<property name="subject" value="acme"/>', junit)
+                self.assertIn('<property name="label.night" value="1"/>', junit)
+                self.assertIn('<property name="device" value="emulated"/>', junit)
+                if METRICS:
+                    complete = [line for line in (self.folder / "out/metrics.prom").read_text().splitlines() if line.startswith("plumbline_run_complete{")]
+                    self.assertEqual(len(complete), 1)
+                    for label in ('subject="acme"', 'night="1"', 'device="emulated"'):
+                        self.assertIn(label, complete[0])
+
     # HARNESS-024@9879
     def test_a_time_limit_for_the_subject_does_not_shorten_that_of_the_reference(self):
         # It answers the greeting and no question; the reference needs more than a tenth of a millisecond.
@@ -719,7 +735,13 @@ class Commands(unittest.TestCase):
         self.assertIn("cases of profile topology", self.done.stdout)
         self.assertIn("profile topology has the most cases for what the adapter claims; --profile NAME chooses another", self.done.stdout)
         self.assertLess(max(map(len, self.done.stdout.splitlines())), 200, "skipped requirements are counted, and not listed")
-        self.assertRegex(self.done.stdout, r"requirements: \d+ of \d+ pass; \d+ skip: \w+-\d+, \w+-\d+, \w+-\d+, …\n")
+        self.assertRegex(self.done.stdout, r"requirements: \d+ of \d+ pass, \d+ of them with most of their cases skipped: "
+                                            r"TOPO-015 pass \(\d+ of \d+ cases\).*; \d+ skip: \w+-\d+, \w+-\d+, \w+-\d+, …\n")
+        complete = json.loads((self.folder / "out/run.jsonl").read_text().splitlines()[-1])
+        few = complete["requirements"]["TOPO-015"]
+        self.assertEqual(few["verdict"], "pass")
+        self.assertLess(2 * few["ran"], few["cases"])
+        self.assertIn(f'<property name="cases" value="{few["ran"]} of {few["cases"]}"/>', (self.folder / "out/junit.xml").read_text())
         # One that is asked for holds, and says which ones have cases where it has none.
         self.assertEqual(self.run_plumbline("check", "--adapter", adapter, "--profile", "gossip", "--out", "out"), 3)
         self.assertRegex(self.done.stdout, r"nothing in profile gossip is for this subject; profiles that are: topology \(\d+ cases\)\n")

@@ -10,18 +10,22 @@
 
 #include "harness/cli/cases.hpp"
 #include "harness/cli/outputs.hpp"
-#include "harness/record/summary.hpp"
+#include "harness/run/counted.hpp"
+#include "harness/run/findings.hpp"
+#include "harness/run/summary.hpp"
 #include "harness/suite/eligibility.hpp"
 
 namespace plumbline::cli {
 namespace {
 
-using record::Judgement;
+using run::Judgement;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRed = 31, kGreen = 32, kYellow = 33;
 constexpr std::size_t kMostFailuresShown = 25;
 constexpr std::size_t kMostSentencesShown = 3;  // of one failure
+constexpr std::size_t kMostIdsShown = 8;        // of a verdict
+constexpr std::size_t kMostSkippedShown = 3;    // of requirements whose cases were skipped
 
 std::string upper_case(std::string_view text) {
   std::string out;
@@ -41,13 +45,22 @@ std::string indented(const std::string& text, std::size_t most_lines) {
 }
 
 // "2 fail: COLL-001, COLL-004; 1 skip: DEVICE-001": the first ids of each judgement but pass.
-std::string others_in_words(const std::map<std::string, Judgement>& requirements) {
+std::string others_in_words(const std::map<std::string, run::RequirementVerdict>& requirements) {
   std::map<Judgement, std::vector<std::string>> others;
-  for (const auto& [id, judgement] : requirements)
-    if (judgement != Judgement::pass && judgement != Judgement::not_run) others[judgement].push_back(id);
+  std::vector<std::string> by_few;
+  for (const auto& [id, verdict] : requirements) {
+    if (verdict.judgement != Judgement::pass && verdict.judgement != Judgement::not_run)
+      others[verdict.judgement].push_back(id);
+    if (verdict.passes_by_few()) by_few.push_back(fmt::format("{} {}", id, verdict.words()));
+  }
   std::string words;
+  if (const std::size_t count = by_few.size(); count > 0) {
+    by_few.resize(std::min(count, kMostSkippedShown));
+    words = fmt::format(", {} of them with most of their cases skipped: {}{}", count, fmt::join(by_few, ", "),
+                        count > by_few.size() ? ", …" : "");
+  }
   for (auto& [judgement, ids] : others) {
-    const std::size_t most = judgement == Judgement::skip ? 3 : 8;
+    const std::size_t most = judgement == Judgement::skip ? kMostSkippedShown : kMostIdsShown;
     const std::size_t count = ids.size();
     if (count > most) ids.resize(most);
     words += fmt::format("; {} {}: {}{}", count, name_of(judgement), fmt::join(ids, ", "), count > most ? ", …" : "");
@@ -62,7 +75,7 @@ std::string other_profiles(const suite::Suite& suite, const record::Run& run) {
   std::vector<std::string> names;
   for (const suite::ProfileCases& other : others) {
     if (other.profile->name == run.header.profile) return {};
-    names.push_back(fmt::format("{} ({} cases)", other.profile->name, other.cases));
+    names.push_back(fmt::format("{} ({})", other.profile->name, run::counted(other.cases, "case")));
   }
   return fmt::format("\nnothing in profile {} is for this subject; profiles that are: {}", run.header.profile,
                      names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
@@ -89,7 +102,7 @@ void Console::line(const std::string& text) {
 
 void Console::end_shape() {
   if (shape_done_ == 0 || shape_.empty() || terminal_) return;
-  line(fmt::format("{}: {} cases in {:.1f} s ({} of {})", shape_, shape_done_,
+  line(fmt::format("{}: {} in {:.1f} s ({} of {})", shape_, run::counted(shape_done_, "case"),
                    std::chrono::duration<double>(Clock::now() - shape_begun_).count(), done_, planned_));
 }
 
@@ -107,14 +120,14 @@ void Console::begin(const std::string& shape, const std::string& name) {
 }
 
 void Console::failure(const record::Result& result) {
-  const auto& requirements = result.violated.empty() ? result.requirements : result.violated;
+  const auto& requirements = run::at_stake(result);
   bool is_first = false;  // of one of its requirements
   for (const std::string& id : requirements) is_first |= shown_.insert(id).second;
   if (++failures_ > kMostFailuresShown && !is_first) return;
-  const int colour = judge(result) == Judgement::warn ? kYellow : kRed;
+  const int colour = run::judge(result) == Judgement::warn ? kYellow : kRed;
   std::string text =
-      coloured(fmt::format("{:<5} {}", upper_case(name_of(judge(result))), title_of(result)), colour) + "\n";
-  text += indented(record::words_of(result), 12);
+      coloured(fmt::format("{:<5} {}", upper_case(name_of(run::judge(result))), title_of(result)), colour) + "\n";
+  text += indented(run::words_of(result), 12);
   if (requirements.size() > kMostSentencesShown)
     text += fmt::format("      of {} requirements: {} (plumbline explain ID prints one)\n", requirements.size(),
                         fmt::join(requirements, ", "));
@@ -130,14 +143,14 @@ void Console::failure(const record::Result& result) {
 void Console::result(const record::Result& result) {
   ++done_;
   ++shape_done_;
-  switch (judge(result)) {
+  switch (run::judge(result)) {
     case Judgement::pass:
     case Judgement::skip:
     case Judgement::expected_fail:
     case Judgement::waived:
       return;  // all as it was known: the summary counts them
     case Judgement::flake:
-      if (record::is_bad(result, false)) failure(result);
+      if (run::is_bad(result, false)) failure(result);
       return;
     default:
       failure(result);
@@ -147,27 +160,27 @@ void Console::result(const record::Result& result) {
 void Console::summary(const record::Run& run, const std::string& folder) {
   end_shape();
   erase_progress();
-  const auto results = record::with_missing(run);
+  const auto results = run::with_missing(run);
   std::string counts;
-  for (const auto& [judgement, count] : record::count_judgements(results))
+  for (const auto& [judgement, count] : run::count_judgements(results))
     counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, name_of(judgement));
-  const auto requirements = record::requirement_judgements(results);
+  const auto requirements = run::requirement_verdicts(results);
   std::size_t passed = 0, not_run = 0;
-  for (const auto& [id, judgement] : requirements) {
-    passed += judgement == Judgement::pass;
-    not_run += judgement == Judgement::not_run;
+  for (const auto& [id, verdict] : requirements) {
+    passed += verdict.judgement == Judgement::pass;
+    not_run += verdict.judgement == Judgement::not_run;
   }
-  const bool good = record::exit_status(run) == 0;
-  fmt::print("{}: {}, profile {}, seed {}: {} cases in {:.1f} s: {}\n",
+  const bool good = run::exit_status(run) == 0;
+  fmt::print("{}: {}, profile {}, seed {}: {} in {:.1f} s: {}\n",
              coloured(good ? "OK" : "NOT OK", good ? kGreen : kRed), run.header.subject, run.header.profile,
-             run.header.seed, results.size(), run.seconds, counts);
+             run.header.seed, run::counted(results.size(), "case"), run.seconds, counts);
   fmt::print("requirements: {} of {} pass{}", passed, requirements.size(), others_in_words(requirements));
   if (not_run > 0) fmt::print("; {} not run to their end", not_run);
   if (!run.stopped.empty()) fmt::print("\nstopped: {}; --resume --out {} runs the rest", run.stopped, folder);
   const bool nothing_ran = std::ranges::all_of(results, [](const record::Result& one) {
     return one.verdict == record::Verdict::skip || one.verdict == record::Verdict::error;
   });
-  if (nothing_ran && record::exit_status(run) == 3) {
+  if (nothing_ran && run::exit_status(run) == 3) {
     const bool alike =
         std::ranges::all_of(results, [&](const record::Result& one) { return one.reason == results.front().reason; });
     fmt::print("\nnothing ran: a run without a result proves nothing{}",

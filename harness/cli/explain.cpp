@@ -13,7 +13,9 @@
 #include "harness/mutants/evidence.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "harness/record/file.hpp"
-#include "harness/record/summary.hpp"
+#include "harness/run/counted.hpp"
+#include "harness/run/findings.hpp"
+#include "harness/run/summary.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -86,7 +88,7 @@ void print_mutant(const mutants::Mutant& mutant) {
 
 // The result as it is for one requirement: a failure that names others has found nothing wrong with it.
 record::Result about(record::Result result, const std::string& id) {
-  if (result.violated.empty() || std::ranges::count(result.violated, id) > 0) return result;
+  if (run::is_about(result, id)) return result;
   result.verdict = record::Verdict::pass;
   result.expectation.reset();
   return result;
@@ -94,16 +96,16 @@ record::Result about(record::Result result, const std::string& id) {
 
 void print_verdicts(const record::Run& run, const std::string& id) {
   std::vector<record::Result> results;
-  for (const record::Result& result : record::with_missing(run))
+  for (const record::Result& result : run::with_missing(run))
     if (std::ranges::count(result.requirements, id) > 0) results.push_back(about(result, id));
   std::vector<std::string> counts;
-  for (const auto& [judgement, count] : record::count_judgements(results))
+  for (const auto& [judgement, count] : run::count_judgements(results))
     counts.push_back(fmt::format("{} {}", count, name_of(judgement)));
   fmt::print("  verdict    {} on {}: {}\n", run.header.started, run.header.subject,
              counts.empty() ? "not in this record" : fmt::format("{}", fmt::join(counts, ", ")));
   for (const record::Result& result : results)
-    if (record::is_bad(result, run.header)) {
-      fmt::print("             {} {}: {}\n", name_of(record::judge(result)), title_of(result), result.reason);
+    if (run::is_bad(result, run.header)) {
+      fmt::print("             {} {}: {}\n", name_of(run::judge(result)), title_of(result), result.reason);
       fmt::print("             repeat: {}\n", result.repeat);
       return;
     }

@@ -15,7 +15,7 @@
 #include "harness/cli/outputs.hpp"
 #include "harness/launch/driver.hpp"
 #include "harness/record/file.hpp"
-#include "harness/record/summary.hpp"
+#include "harness/run/summary.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -63,8 +63,7 @@ inline int run_measurements(const std::vector<launch::Assignment>& assignments, 
   write_outputs(folder, *run);
   tell(seconds);
   if (!stopped.empty()) std::cerr << "plumbline: " << stopped << '\n';
-  const int status = record::exit_status(*run);
-  return stopped.empty() || (uninterrupted && status == 1) ? status : 3;
+  return run::exit_status(*run, !uninterrupted);
 }
 
 }  // namespace plumbline::cli

@@ -1,5 +1,5 @@
 // `plumbline merge`: the records of all shards of a run become the record of the whole.
-#include "harness/record/merge.hpp"
+#include "harness/run/shards.hpp"
 
 #include <filesystem>
 #include <utility>
@@ -11,7 +11,7 @@
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/record/environment.hpp"
-#include "harness/record/summary.hpp"
+#include "harness/run/summary.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -22,12 +22,12 @@ struct MergeOptions {
 };
 
 int merge_shards(const MergeOptions& options, const Program& program) {
-  std::vector<record::NamedRun> shards;
+  std::vector<run::NamedRun> shards;
   for (const std::filesystem::path given : options.shards) {
     record::Run run = read_record(given);
     shards.push_back({(std::filesystem::is_directory(given) ? given / "run.jsonl" : given).string(), std::move(run)});
   }
-  const record::Run whole = record::merge(shards);
+  const record::Run whole = run::merge(shards);
   record::Writer writer(options.out, whole.header);
   writer.subject(whole.subject);
   for (const auto* results : {&whole.results, &whole.controls})
@@ -35,7 +35,7 @@ int merge_shards(const MergeOptions& options, const Program& program) {
   const auto run = close_record(writer, true, whole.seconds);
   Console(program.suite(), whole.results.size(), ::isatty(STDOUT_FILENO) == 1).summary(*run, options.out);
   write_outputs(options.out, *run);
-  return record::exit_status(*run);
+  return run::exit_status(*run);
 }
 
 record::Header unmerged_header() {

@@ -13,14 +13,16 @@
 
 #include "harness/cli/cases.hpp"
 #include "harness/cli/console.hpp"
-#include "harness/cli/kill_matrix.hpp"
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/subject_options.hpp"
 #include "harness/launch/speed.hpp"
 #include "harness/mutants/hollow.hpp"
 #include "harness/record/environment.hpp"
-#include "harness/record/summary.hpp"
+#include "harness/run/counted.hpp"
+#include "harness/run/judgement.hpp"
+#include "harness/run/kill_matrix.hpp"
+#include "harness/run/tries.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/nearest_name.hpp"
@@ -158,8 +160,9 @@ class MutantRun {
     }
     record::Writer writer(options_.out, header);
     Console console(suite_, trials_.size(), ::isatty(STDOUT_FILENO) == 1);
-    fmt::print("{} mutants of backend {}{}: {} cases\n", mutants_.size(), options_.backend,
-               hollow_.empty() ? "" : fmt::format(" and {} hollow subjects", hollow_.size()), trials_.size());
+    fmt::print("{} of backend {}{}: {}\n", run::counted(mutants_.size(), "mutant"), options_.backend,
+               hollow_.empty() ? "" : " and " + run::counted(hollow_.size(), "hollow subject"),
+               run::counted(trials_.size(), "case"));
     if (!options_.full) fmt::print("hollow subjects are left out: --full runs them, in every case of their door\n");
     if (!left_out_.empty()) {
       fmt::print("{}\n", words_of_left_out());
@@ -177,7 +180,7 @@ class MutantRun {
     std::vector<Result> results;
     for (const auto& [key, result] : results_) results.push_back(result);
     const int of_hollow = report_hollow(results);
-    const int of_mutants = mutants_.empty() ? 0 : report(kill_matrix(mutants_, results), seconds);
+    const int of_mutants = mutants_.empty() ? 0 : report(run::kill_matrix(mutants_, results), seconds);
     return of_hollow == 1 || of_mutants == 0 ? of_hollow : of_mutants;
   }
 
@@ -299,7 +302,7 @@ class MutantRun {
     std::erase_if(trials, [&](const Trial* trial) {
       const auto result = results_.find(blank_result(trial->planned, settings_of(*trial)).key());
       return trial->mutant == nullptr || result == results_.end() ||
-             (result->second.verdict != Verdict::hang && result->second.verdict != Verdict::crash);
+             !run::died(result->second.verdict);
     });
     return run_trials(door, trials, writer, console);
   }
@@ -323,8 +326,8 @@ class MutantRun {
     };
     observer.end = [&](std::size_t index, const launch::Outcome& outcome) {
       const Result& result = take(*trials[index], outcome);
-      writer.write(result);
-      if (result.verdict != Verdict::hang && result.verdict != Verdict::crash) console.result(result);
+      writer.write(run::judged(result));
+      if (!run::died(result.verdict)) console.result(result);
       return true;
     };
     observer.log = [&](const std::string& line) { writer.note(line); };
@@ -338,26 +341,13 @@ class MutantRun {
   const Result& take(const Trial& trial, const launch::Outcome& outcome) {
     Result result = result_of(trial.planned, settings_of(trial), outcome);
     if (const auto before = results_.find(result.key()); before != results_.end()) {
+      result = run::after_another_try(before->second, std::move(result));
       result.attempt = 2;
-      result.tries = {before->second.verdict, result.verdict};
-      result.verdict = record::verdict_of(result.tries);
       result.seconds = before->second.seconds;  // until it was killed
     }
-    if (trial.mutant != nullptr) expect(*trial.mutant, result);
+    if (trial.mutant != nullptr) result.expectation = run::expected_of(*trial.mutant, result);
     result.repeat = repeat_command(trial);
     return results_.insert_or_assign(result.key(), std::move(result)).first->second;
-  }
-
-  // Where it must show, a failure of any kind is what was expected. Where it may show or not, a failure is no surprise.
-  static void expect(const Mutant& mutant, Result& result) {
-    const auto is_at = [&](const std::string& id, const std::string& arm) {
-      return result.case_id == id && suite::Arm::parse(result.arm).kind == suite::Arm::parse(arm).kind;
-    };
-    if (is_at(mutant.hides, mutant.hides_arm)) return;
-    if (!is_at(mutant.shows, mutant.shows_arm) && result.verdict == Verdict::pass) return;
-    const bool failed = record::is_failure(result.verdict) || result.verdict == Verdict::warn;
-    result.expectation = record::Expectation{
-        .verdict = failed ? result.verdict : Verdict::fail, .reason = mutant.what, .origin = "mutant " + mutant.name};
   }
 
   [[nodiscard]] std::string repeat_command(const Trial& trial) const {
@@ -373,7 +363,7 @@ class MutantRun {
   // Returns the exit status.
   int report_hollow(const std::vector<Result>& results) const {
     if (hollow_.empty()) return 0;
-    const auto rows = hollow_matrix(hollow_, results, deviating_, suite_.requirements).rows(suite_.hollow_truths);
+    const auto rows = run::hollow_matrix(hollow_, results, deviating_, suite_.requirements).rows(suite_.hollow_truths);
     const std::string text = mutants::to_markdown(rows);
     record::write_file(std::filesystem::path(options_.out) / "hollow-matrix.md", text);
     const auto bad = std::ranges::count_if(rows, [](const mutants::HollowRow& row) { return !row.good(); });
@@ -391,12 +381,12 @@ class MutantRun {
   }
 
   // Returns the exit status.
-  int report(const std::vector<KillRow>& rows, double seconds) const {
+  int report(const std::vector<run::KillRow>& rows, double seconds) const {
     record::write_file(std::filesystem::path(options_.out) / "kill-matrix.md", to_markdown(rows));
     std::size_t killed = 0, hidden = 0, with_hiding = 0, unsure = 0;
     int left_out = 0;
     for (const auto& [why, count] : left_out_) left_out += count;
-    for (const KillRow& row : rows) {
+    for (const run::KillRow& row : rows) {
       killed += row.killed;
       unsure += row.inconclusive;
       with_hiding += !row.mutant->hides.empty();
@@ -406,10 +396,9 @@ class MutantRun {
     fmt::print(
         "{}: {} of {} mutants killed by a check of the requirement that they violate; {} of {} survive where they "
         "hide; {} inconclusive; {}{:.1f} s\nrecord: {}/run.jsonl (kill-matrix.md beside it)\n",
-        std::ranges::all_of(rows, &KillRow::good) ? "OK" : "NOT OK", killed, rows.size(), hidden, with_hiding, unsure,
+        std::ranges::all_of(rows, &run::KillRow::good) ? "OK" : "NOT OK", killed, rows.size(), hidden, with_hiding, unsure,
         left_out == 0 ? "" : fmt::format("{} left out; ", left_out), seconds, options_.out);
-    if (std::ranges::any_of(rows, [](const KillRow& row) { return !row.inconclusive && !row.good(); })) return 1;
-    return unsure > 0 ? 3 : 0;
+    return run::exit_status(rows);
   }
 
   const suite::Suite& suite_;

@@ -10,7 +10,8 @@
 
 #include "harness/metrics/metrics.hpp"
 #include "harness/record/environment.hpp"
-#include "harness/record/junit.hpp"
+#include "harness/run/summary.hpp"
+#include "harness/junit/junit.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
@@ -46,7 +47,7 @@ void tell_record(const std::string& folder, double seconds, const std::string& b
 void tell_record(const std::string& folder, double seconds) { tell_record(folder, seconds, names_of_outputs(folder)); }
 
 void write_outputs(const fs::path& folder, const record::Run& run) {
-  record::write_file(folder / "junit.xml", record::to_junit(run));
+  record::write_file(folder / "junit.xml", junit::to_junit(run));
   if (const std::string text = metrics::to_prometheus(run); !text.empty())
     record::write_file(folder / "metrics.prom", text);
 }
@@ -60,7 +61,10 @@ record::Run read_record(const fs::path& given) {
 }
 
 std::optional<record::Run> close_record(record::Writer& writer, bool complete, double seconds) {
-  if (complete) writer.complete(seconds);
+  std::map<std::string, record::RequirementTally> requirements;
+  if (complete && writer.in_place())
+    requirements = run::tallies_of(run::requirement_verdicts(run::with_missing(record::read(writer.path()))));
+  if (complete) writer.complete(seconds, requirements);
   if (!writer.in_place()) return std::nullopt;
   record::Run run = record::read(writer.path());
   run.seconds = seconds;
@@ -120,7 +124,7 @@ UnfinishedReports::UnfinishedReports(fs::path folder, record::Header header)
     fs::remove(folder_ / "metrics.prom", error);
     throw;
   }
-  written_ = record::to_junit(run_);
+  written_ = junit::to_junit(run_);
 }
 
 void UnfinishedReports::planned(record::Header header) {
@@ -138,15 +142,15 @@ void UnfinishedReports::rewrite() {
   if (!lock.held() || written_.empty() || text_in(folder_ / "junit.xml") != written_) return;
   try {
     write_outputs(folder_, run_);
-    written_ = record::to_junit(run_);
+    written_ = junit::to_junit(run_);
   } catch (const RuntimeFailure&) {
     // They say already that the run has not finished.
   }
 }
 
-void refuse_in_reports(const CommandLine& line, const fs::path& usual, const record::Header& header,
-                       const std::string& why) {
+void refuse_in_reports(const CommandLine& line, const fs::path& usual, record::Header header, const std::string& why) {
   if (line.has("--list")) return;
+  ReportOptions::as_given(line).put_into(header);
   std::vector<std::string> folders = line.single_values("--out");
   std::error_code error;
   if (!line.has("--out") && fs::exists(usual / "junit.xml", error)) folders.push_back(usual.string());

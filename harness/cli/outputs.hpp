@@ -57,8 +57,8 @@ class UnfinishedReports {
 };
 
 /// Has the reports in the folders of --out, or those that there are in `usual` where the line has no --out, say that this run was
-/// refused before it began, and why. Does nothing for --list, which writes no reports, nor for an empty folder.
-void refuse_in_reports(const CommandLine& line, const std::filesystem::path& usual, const record::Header& header,
+/// refused before it began, and why: under the labels and the subject's name of the line, whether or not the rest can be parsed. Does nothing for --list, which writes no reports, nor for an empty folder.
+void refuse_in_reports(const CommandLine& line, const std::filesystem::path& usual, record::Header header,
                        const std::string& why);
 
 /// Runs `body` with reports that say that the run has not finished, from before it on, and why where it throws. `header` needs

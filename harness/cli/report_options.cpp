@@ -39,6 +39,11 @@ std::string why_no_label(const std::string& text) {
   return {};
 }
 
+std::string why_no_name(const std::string& text) {
+  if (!text.empty() && text.size() <= kMostOfValue && !has_control_characters(text)) return {};
+  return fmt::format("'{}': the name must have 1 to {} bytes, without control characters", text, kMostOfValue);
+}
+
 }  // namespace
 
 void ReportOptions::add_to(CLI::App& app) {
@@ -55,13 +60,15 @@ void ReportOptions::add_to(CLI::App& app) {
           ""));
   app.add_option("--subject-name", subject_name, "Name of the subject in reports and metrics (default: its own)")
       ->type_name("NAME")
-      ->check(CLI::Validator(
-          [](const std::string& text) -> std::string {
-            if (!text.empty() && text.size() <= kMostOfValue && !has_control_characters(text)) return {};
-            return fmt::format("'{}': the name must have 1 to {} bytes, without control characters", text,
-                               kMostOfValue);
-          },
-          ""));
+      ->check(CLI::Validator(why_no_name, ""));
+}
+
+ReportOptions ReportOptions::as_given(const CommandLine& line) {
+  ReportOptions given;
+  for (const std::string& label : line.single_values("--label"))
+    if (why_no_label(label).empty()) given.labels.push_back(label);
+  if (const std::string name = line.value("--subject-name"); why_no_name(name).empty()) given.subject_name = name;
+  return given;
 }
 
 void ReportOptions::put_into(record::Header& header) const {

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/cli/arguments.hpp"
 #include "harness/record/result.hpp"
 
 namespace plumbline::cli {
@@ -16,6 +17,8 @@ struct ReportOptions {
 
   /// --label and --subject-name, each with a check that says in one line what would be right.
   void add_to(CLI::App& app);
+  /// What a command line has of them, whether or not the whole can be parsed; what is no label or name is left out.
+  [[nodiscard]] static ReportOptions as_given(const CommandLine& line);
   void put_into(record::Header& header) const;
 };
 

@@ -25,7 +25,8 @@
 #include "harness/cli/train_size.hpp"
 #include "harness/cli/training_task.hpp"
 #include "harness/record/environment.hpp"
-#include "harness/record/summary.hpp"
+#include "harness/run/findings.hpp"
+#include "harness/run/summary.hpp"
 #include "harness/subject/modules.hpp"
 #include "harness/subject/pipeline_run_json.hpp"
 #include "reference/comm/errors.hpp"
@@ -422,30 +423,17 @@ class TrainRun {
 
   // A result for each requirement that the record was judged by.
   void verdicts(const json& judgement) {
-    std::map<std::string, std::vector<std::string>> findings;
-    for (const json& finding : judgement.at("findings"))
-      findings[finding.at("requirement")].push_back(finding.at("text"));
-    std::set<std::string> ids = judgement.at("judged");
-    for (const auto& [id, texts] : findings) ids.insert(id);  // what could not be judged is found, too
+    const std::vector<Result> results =
+        run::results_of_judging("train.judge", judgement.at("judged"), judgement.at("findings"));
     std::size_t passed = 0;
-    for (const std::string& id : ids) {
-      Result result{.check = "train.judge",
-                    .case_id = fmt::format("train.judge[{}]", id),
-                    .requirements = {id},
-                    .verdict = Verdict::pass};
-      if (const auto found = findings.find(id); found != findings.end()) {
-        result.verdict = Verdict::fail;
-        result.reason =
-            fmt::format("{}{}", found->second.front(),
-                        found->second.size() > 1 ? fmt::format("; and {} more", found->second.size() - 1) : "");
-        fmt::print("FAIL  {}\n", result.reason);
-      }
+    for (const Result& result : results) {
+      if (result.verdict == Verdict::fail) fmt::print("FAIL  {}\n", result.reason);
       passed += result.verdict == Verdict::pass;
       keep(result);
     }
-    failed_ = passed < ids.size();
+    failed_ = passed < results.size();
     fmt::print("{}: the single device {} (requirements: {} of {} pass)\n", failed_ ? "NOT OK" : "OK",
-               failed_ ? "computes otherwise" : "computes the same", passed, ids.size());
+               failed_ ? "computes otherwise" : "computes the same", passed, results.size());
   }
 
   void keep(const Result& result) {
@@ -459,7 +447,7 @@ class TrainRun {
       write_outputs(out_, run);
       tell_record(out_, seconds_);
       if (refused_) return 2;  // the specification asks for what the executor or this machine does not have
-      return interrupted_ ? 3 : record::exit_status(run);
+      return run::exit_status(run, interrupted_);
     }
     if (refused_) return 2;
     return done && !failed_ ? 0 : failed_ ? 1 : 3;

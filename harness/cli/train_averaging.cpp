@@ -18,7 +18,8 @@
 #include "harness/cli/training_task.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/record/file.hpp"
-#include "harness/record/summary.hpp"
+#include "harness/run/findings.hpp"
+#include "harness/run/summary.hpp"
 #include "harness/subject/averaging_json.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
@@ -421,7 +422,7 @@ class AveragingCommand {
   }
 
   bool judge() {
-    std::map<std::string, std::vector<std::string>> findings;
+    std::vector<record::Failure> findings;
     std::set<std::string> judged;
     const bool rank_order = driver_.group.subject.backend == "local";
     const bool done = run_task(
@@ -429,33 +430,22 @@ class AveragingCommand {
           if (value.contains("judged")) return judged.merge(value.at("judged").get<std::set<std::string>>());
           const std::size_t run = value.at("run");
           if (value.contains("step")) return progress("judging", run, value.at("step"));
-          const json& finding = value.at("finding");
-          findings[finding.at("requirement")].push_back(
-              fmt::format("{}, seed {}: {}", series_[run % series_.size()].name,
-                          run_.digits.seed + run / series_.size(), finding.at("text").get<std::string>()));
+          auto& finding = findings.emplace_back(value.at("finding").get<record::Failure>());
+          finding.message = fmt::format("{}, seed {}: {}", series_[run % series_.size()].name,
+                                        run_.digits.seed + run / series_.size(), finding.message);
         });
     end_progress();
-    for (const auto& [id, texts] : findings) judged.insert(id);
+    const auto results = run::results_of_judging("train.averaging", judged, findings);
     std::size_t passed = 0;
-    for (const std::string& id : judged) {
-      record::Result result{.check = "train.averaging",
-                            .case_id = fmt::format("train.averaging[{}]", id),
-                            .requirements = {id},
-                            .verdict = record::Verdict::pass};
-      if (const auto found = findings.find(id); found != findings.end()) {
-        result.verdict = record::Verdict::fail;
-        result.reason = found->second.size() == 1
-                            ? found->second.front()
-                            : fmt::format("{}; and {} more", found->second.front(), found->second.size() - 1);
-        fmt::print("FAIL  {}\n", result.reason);
-      }
+    for (const record::Result& result : results) {
+      if (result.verdict == record::Verdict::fail) fmt::print("FAIL  {}\n", result.reason);
       passed += result.verdict == record::Verdict::pass ? 1 : 0;
       writer_->write(result);
     }
     if (done)
       fmt::print("{}: {} what the papers say (requirements: {} of {} pass)\n",
-                 passed == judged.size() ? "OK" : "NOT OK",
-                 passed == judged.size() ? "every step is" : "not every step is", passed, judged.size());
+                 passed == results.size() ? "OK" : "NOT OK",
+                 passed == results.size() ? "every step is" : "not every step is", passed, results.size());
     return done;
   }
 
@@ -511,7 +501,7 @@ class AveragingCommand {
     write_outputs(out_, read);
     tell_record(out_, seconds);
     if (refused_) return 2;
-    return interrupted_ ? 3 : record::exit_status(read);
+    return run::exit_status(read, interrupted_);
   }
 
   const AveragingRun& run_;

@@ -17,7 +17,7 @@
 #include "harness/cli/subject_options.hpp"
 #include "harness/cli/training_task.hpp"
 #include "harness/record/environment.hpp"
-#include "harness/record/summary.hpp"
+#include "harness/run/summary.hpp"
 #include "harness/subject/modules.hpp"
 #include "harness/subject/pipeline_run_json.hpp"
 #include "reference/comm/errors.hpp"
@@ -315,7 +315,7 @@ class ProgramRun {
     write_timeline();
     tell_record(out_, seconds);
     if (verdict == Verdict::refuse) return 2;
-    return end.whole ? record::exit_status(read) : 3;
+    return run::exit_status(read, !end.whole);
   }
 
   const training::PipelineRun& run_;

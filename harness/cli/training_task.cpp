@@ -10,24 +10,12 @@
 #include <fmt/format.h>
 
 #include "harness/cli/cases.hpp"
+#include "harness/run/case_rules.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {
 
 using nlohmann::json;
-
-namespace {
-
-// What ended a rank from outside, or denied it memory, shows nothing about the subject. Empty: it was not that.
-std::string denied_by_machine(const launch::Outcome& outcome) {
-  if (outcome.verdict == record::Verdict::crash && outcome.reason.find("killed by signal 9 ") != std::string::npos)
-    return "; the system does that when memory runs out: a run with fewer --steps, ranks or rows needs less";
-  if (outcome.verdict == record::Verdict::fail && outcome.reason.find("std::bad_alloc") != std::string::npos)
-    return "; the machine has no more memory: a run with fewer --steps, ranks or rows needs less";
-  return {};
-}
-
-}  // namespace
 
 TrainingTaskEnd run_task(const TrainingTask& task, const launch::Options& given) {
   launch::Options driver = given;
@@ -55,15 +43,12 @@ TrainingTaskEnd run_task(const TrainingTask& task, const launch::Options& given)
                                       .hard_limit = std::chrono::hours(24 * 365)};
   const bool whole = launch::run({assignment}, driver, observer);
   if (!whole && outcome.reason.empty()) outcome.reason = "a signal interrupted the run";
-  if (const std::string why = denied_by_machine(outcome); !why.empty()) {
-    outcome.verdict = record::Verdict::error;
-    outcome.reason += why;
-  }
+  const run::Word word = run::excused_by_machine({outcome.verdict, outcome.reason}, outcome.ranks);
   return {
       .result = {.check = "train." + task.name,
                  .case_id = fmt::format("train.{}[{},world={}]", task.name, driver.group.subject.backend, task.world),
-                 .verdict = outcome.verdict,
-                 .reason = outcome.reason,
+                 .verdict = word.verdict,
+                 .reason = word.reason,
                  .ranks = outcome.ranks,
                  .seconds = outcome.seconds,
                  .limit_seconds = task.limit_seconds,

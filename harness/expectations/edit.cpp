@@ -319,7 +319,7 @@ class Updater {
       const auto failing = failing_.find(one.case_id);
       return verdicts == std::set{verdict} && failing != failing_.end() &&
              std::ranges::all_of(failing->second.results, [&](const Result* result) {
-               return suite::names_case(id, result->check, result->case_id, at_stake(*result));
+               return suite::names_case(id, result->check, result->case_id, run::at_stake(*result));
              });
     });
   }

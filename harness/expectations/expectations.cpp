@@ -65,10 +65,6 @@ bool Entry::names(const record::Result& one, const std::vector<std::string>& req
   return suite::names_case(id, one.check, one.case_id, requirements);
 }
 
-const std::vector<std::string>& at_stake(const record::Result& one) {
-  return one.violated.empty() ? one.requirements : one.violated;
-}
-
 bool Entry::applies(const record::Result& one, const Facts& facts) const {
   return names(one) && (!when || when->holds(facts));
 }

@@ -12,15 +12,13 @@
 #include <vector>
 
 #include "harness/expectations/facts.hpp"
+#include "harness/run/findings.hpp"
 #include "harness/suite/version.hpp"
 
 namespace plumbline::expectations {
 
 /// So long before its end an entry is warned of.
 inline constexpr std::chrono::days kWarnBefore{14};
-
-/// The requirements that a result is about: those that its failures name, or else all that its check verifies.
-[[nodiscard]] const std::vector<std::string>& at_stake(const record::Result& one);
 
 struct Entry {
   std::string id;  // a pattern: suite::names_case()
@@ -40,7 +38,7 @@ struct Entry {
   /// Whether it names the case as such, or one of `requirements`.
   [[nodiscard]] bool names(const record::Result& one, const std::vector<std::string>& requirements) const;
   /// Whether it names the case as such, or a requirement that is at stake there.
-  [[nodiscard]] bool names(const record::Result& one) const { return names(one, at_stake(one)); }
+  [[nodiscard]] bool names(const record::Result& one) const { return names(one, run::at_stake(one)); }
   /// Whether it names the case and its condition holds.
   [[nodiscard]] bool applies(const record::Result& one, const Facts& facts) const;
 };

@@ -42,7 +42,7 @@ const suite::Waiver* Known::waiver_of(const record::Result& one, const std::vect
 const suite::Waiver* Known::waiver_of(const record::Result& one) const {
   for (const std::string& requirement : one.violated)
     if (waiver_of(one, {requirement}) == nullptr) return nullptr;
-  return waiver_of(one, at_stake(one));
+  return waiver_of(one, run::at_stake(one));
 }
 
 std::optional<record::Expectation> Known::of(const record::Result& one) const {

@@ -9,13 +9,13 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "harness/launch/flight_compare.hpp"
 #include "harness/launch/slow_calls.hpp"
 #include "harness/launch/stacks.hpp"
+#include "harness/run/ranks.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -95,14 +95,6 @@ struct Slot {
   std::optional<Running> running;
   int failed_starts = 0;
 };
-
-// Of a rank that reported twice: one of its words is false, so that neither counts.
-RankResult contradicted(const RankResult& first, RankResult second) {
-  second.failures.insert(second.failures.begin(), {"", fmt::format("it reported twice: {}, then {}",
-                                                                   name_of(first.verdict), name_of(second.verdict))});
-  second.verdict = Verdict::fail;
-  return second;
-}
 
 // The line of a launcher's words that says most: they come in boxes, the cause first.
 std::string telling_line(const std::string& words) {
@@ -336,40 +328,21 @@ class Driver {
     if (slot.spoiled) retire(slot.group);
   }
 
-  Outcome judge(WorkerGroup& group, Running& running) const {
+  // Asks everybody who knows something: the ranks' notes, the launcher, the system. harness/run decides.
+  Outcome judge(WorkerGroup& group, const Running& running) const {
     Outcome outcome{.seconds = std::chrono::duration<double>(Clock::now() - running.begun).count()};
     const bool late = !running.all_reported() && !running.death && !running.grace;
     const std::vector<FlightLog> flights = read_flights(group, running);
-    // Of threads in one process, the one that received the signal is the one that crashed.
-    const bool signal_noted = std::ranges::any_of(
-        running.lost, [&](int rank) { return flights[static_cast<std::size_t>(rank)].signal != 0; });
-    for (int rank = 0; rank < running.world; ++rank) {
-      auto& reported = running.ranks[static_cast<std::size_t>(rank)];
-      const FlightLog& flight = flights[static_cast<std::size_t>(rank)];
-      RankResult result =
-          reported.value_or(RankResult{.rank = rank, .verdict = Verdict::aborted, .seconds = outcome.seconds});
-      if (!reported && running.lost.contains(rank) && (flight.signal != 0 || !signal_noted))
-        result.verdict = Verdict::crash;
-      if (!reported && late) result.verdict = Verdict::hang;
-      if (result.verdict != Verdict::pass) {
-        result.last_event = flight.position();
-        if (!reported && late)
-          if (const std::string state = group.process_state(rank); state == "stopped")
-            result.last_event += "; its process is stopped";
-      }
-      outcome.ranks.push_back(std::move(result));
-    }
-    merge(running, outcome, group);
+    const run::CaseWord found = run::word_of_case(end_of(group, running, flights, late, outcome.seconds));
+    outcome.ranks = found.ranks;
     outcome.warnings = slow_calls(flights);
     const std::string crossed = crossed_order(flights);
-    if (outcome.verdict == Verdict::pass) {
-      const std::string difference = first_difference(flights, Compared::completed);
-      const std::string& wrong = difference.empty() ? crossed : difference;
-      if (wrong.empty()) return outcome;
-      outcome.verdict = Verdict::fail;
-      outcome.reason =
-          fmt::format("it got through, but {}{}", difference.empty() ? "" : "its ranks called differently: ", wrong);
-    }
+    const bool passed = found.word.verdict == Verdict::pass;
+    const std::string different = passed ? first_difference(flights, Compared::completed) : std::string();
+    const run::Word word = run::judged_by_calls(found.word, different, crossed);
+    outcome.verdict = word.verdict;
+    outcome.reason = word.reason;
+    if (outcome.verdict == Verdict::pass) return outcome;
     if (!running.cut_off.empty()) outcome.reason += "; the driver ended its connection: " + running.cut_off;
     if (const std::string difference = first_difference(flights); !difference.empty())
       outcome.reason += "; first difference: " + difference;
@@ -397,95 +370,30 @@ class Driver {
     return hung;
   }
 
-  // "the process of rank 2 ended before it reported".
-  static std::string who_ended(const Running& running, const Outcome& outcome, WorkerGroup& group) {
-    std::vector<int> crashed;
-    for (const RankResult& rank : outcome.ranks)
-      if (rank.verdict == Verdict::crash) crashed.push_back(rank.rank);
-    // The ends that are known, of ranks that ended in the same way together.
-    const auto words_of = [&](const auto& ranks, const char* when) {
-      std::map<std::string, std::vector<int>> ends;
-      for (const int rank : ranks) ends[group.end_of(rank).value_or("ended")].push_back(rank);
-      std::vector<std::string> words;
-      for (const auto& [end, some] : ends)
-        words.push_back(fmt::format("the process of rank {} {} {}", fmt::join(some, ", "), end, when));
-      return fmt::format("{}", fmt::join(words, "; "));
-    };
-    if (!crashed.empty()) return words_of(crashed, "before it reported");
-    if (!running.lost.empty()) return words_of(running.lost, "after its report");
-    return "a process of the job that has no rank in this case ended";
-  }
-
-  // The verdict of the case: fail before crash before hang. Ranks that only suffered do not count, unless all did.
-  void merge(const Running& running, Outcome& outcome, WorkerGroup& group) const {
-    const auto worst = [&](Verdict verdict) { return std::ranges::find(outcome.ranks, verdict, &RankResult::verdict); };
-    const auto first_words = [](const RankResult& rank) {
-      if (rank.failures.empty()) return std::string("no message");
-      const record::Failure& failure = rank.failures.front();
-      // GoogleTest's own first line, before the words of the check.
-      constexpr std::string_view failed = "Failed\n";
-      const std::string message = failure.message.substr(failure.message.starts_with(failed) ? failed.size() : 0);
-      const std::string line = message.substr(0, message.find("\n\n"));
-      return failure.where.empty() ? line : failure.where + ": " + line;
-    };
-    // Ranks that a worker has under it crash and hang, too, and it lives to tell.
-    const auto worst_told = [&] {
-      return std::ranges::find_if(outcome.ranks, [](const RankResult& rank) {
-        return (rank.verdict == Verdict::crash || rank.verdict == Verdict::hang) && !rank.failures.empty();
-      });
-    };
-    // The one rank of a job's check is none of the job's.
-    const auto who = [this](const RankResult& rank) {
-      return options_.group.subject.job.empty() ? fmt::format("rank {}: ", rank.rank) : std::string();
-    };
-    if (const auto broken = worst(Verdict::error); broken != outcome.ranks.end()) {
-      outcome.verdict = Verdict::error;
-      outcome.reason = fmt::format("rank {}: {}", broken->rank, first_words(*broken));
-    } else if (const auto cause = failure_cause(outcome.ranks, running.reported)) {
-      outcome.verdict = Verdict::fail;
-      outcome.reason = who(outcome.ranks[*cause]) + first_words(outcome.ranks[*cause]);
-    } else if (const auto refused = worst(Verdict::refuse); refused != outcome.ranks.end()) {
-      outcome.verdict = Verdict::refuse;
-      outcome.reason = who(*refused) + first_words(*refused);
-    } else if (const auto unasked = worst(Verdict::missing); unasked != outcome.ranks.end()) {
-      outcome.verdict = Verdict::missing;
-      outcome.reason = first_words(*unasked);
-    } else if (const auto skipped = worst(Verdict::skip);
-               skipped != outcome.ranks.end() && !running.death && worst(Verdict::crash) == outcome.ranks.end() &&
-               worst(Verdict::hang) == outcome.ranks.end()) {
-      outcome.verdict = Verdict::skip;
-      outcome.reason = first_words(*skipped);
-    } else if (const auto told = worst_told(); told != outcome.ranks.end()) {
-      outcome.verdict = told->verdict;
-      outcome.reason = who(*told) + first_words(*told);
-    } else if (const auto crashed = worst(Verdict::crash); crashed != outcome.ranks.end() || running.death) {
-      outcome.verdict = Verdict::crash;
-      outcome.reason = who_ended(running, outcome, group);
-      if (crashed != outcome.ranks.end() && !crashed->last_event.empty())
-        outcome.reason += "; it " + crashed->last_event;
-    } else if (const auto hung = worst(Verdict::hang); hung != outcome.ranks.end()) {
-      outcome.verdict = Verdict::hang;
-      outcome.reason = fmt::format("no end within {:.1f} s", outcome.seconds);
-      for (const RankResult& rank : outcome.ranks)
-        outcome.reason +=
-            fmt::format("; rank {} {}", rank.rank, rank.verdict == Verdict::hang ? rank.last_event : "is through");
-      outcome.reason += "; --time-limit SECONDS gives it another limit";
-    } else if (!running.strays.empty()) {
-      outcome.verdict = Verdict::fail;
-      outcome.reason = fmt::format("on a thread that is no rank: {}: {}", running.strays.front().where,
-                                   running.strays.front().message);
-    } else if (const auto suffered = worst(Verdict::aborted); suffered != outcome.ranks.end()) {
-      // Nobody else is at fault: a rank that gave up its peers is what this case found.
-      outcome.verdict = Verdict::fail;
-      outcome.reason = fmt::format("rank {}: {}", suffered->rank, first_words(*suffered));
-      for (RankResult& rank : outcome.ranks)
-        if (rank.verdict == Verdict::aborted) rank.verdict = Verdict::fail;
-    } else if (running.idle < group.processes(running.world)) {
-      outcome.verdict = Verdict::hang;
-      outcome.reason = "all ranks reported, but a worker did not come back";
-    } else {
-      outcome.verdict = Verdict::pass;
+  run::CaseEnd end_of(WorkerGroup& group, const Running& running, const std::vector<FlightLog>& flights, bool late,
+                      double seconds) const {
+    std::vector<run::RankEnd> ends;
+    for (std::size_t rank = 0; rank < flights.size(); ++rank)
+      ends.push_back({.reported = running.ranks[rank],
+                      .lost = running.lost.contains(static_cast<int>(rank)),
+                      .signalled = flights[rank].signal != 0});
+    run::CaseEnd end{.ranks = run::rank_results(ends, late, seconds),
+                     .reported = running.reported,
+                     .strays = running.strays,
+                     .death = running.death.has_value(),
+                     .lost = running.lost,
+                     .all_back = running.idle >= group.processes(running.world),
+                     .is_job = !options_.group.subject.job.empty(),
+                     .seconds = seconds};
+    for (RankResult& rank : end.ranks) {
+      const auto place = static_cast<std::size_t>(rank.rank);
+      if (rank.verdict != Verdict::pass) rank.last_event = flights[place].position();
+      if (!ends[place].reported && late && group.process_state(rank.rank) == "stopped")
+        rank.last_event += "; its process is stopped";
+      if (rank.verdict != Verdict::crash && !running.lost.contains(rank.rank)) continue;
+      if (const auto how = group.end_of(rank.rank)) end.ends[rank.rank] = *how;
     }
+    return end;
   }
 
   // ---- what arrives ----
@@ -557,7 +465,7 @@ class Driver {
       if (result.verdict != Verdict::pass && !running.grace) running.grace = Clock::now() + kGrace;
       running.reported.push_back(result.rank);
       auto& place = running.ranks[static_cast<std::size_t>(result.rank)];
-      place = place ? contradicted(*place, std::move(result)) : std::move(result);
+      place = place ? run::contradicted(*place, std::move(result)) : std::move(result);
     } else if (type == "stray") {
       running.strays.push_back(message.at("failure").get<record::Failure>());
     } else if (type == "idle") {
@@ -633,17 +541,6 @@ class Driver {
 };
 
 }  // namespace
-
-std::optional<std::size_t> failure_cause(const std::vector<RankResult>& ranks, const std::vector<int>& reported) {
-  const auto place = [&](const RankResult& rank) {
-    const bool by_exception = !rank.failures.empty() && rank.failures.front().uncaught;
-    return std::pair(by_exception, std::ranges::find(reported, rank.rank) - reported.begin());
-  };
-  std::optional<std::size_t> cause;
-  for (std::size_t i = 0; i < ranks.size(); ++i)
-    if (ranks[i].verdict == Verdict::fail && (!cause || place(ranks[i]) < place(ranks[*cause]))) cause = i;
-  return cause;
-}
 
 bool run(const std::vector<Assignment>& assignments, const Options& options, const Observer& observer) {
   return Driver(assignments, options, observer).run();

@@ -75,12 +75,6 @@ struct Observer {
   std::function<void(const Rendezvous& rendezvous)> listening = {};
 };
 
-/// The position of the rank whose failure is the cause of the others': of a failed assertion before an exception that
-/// ended a rank's body, since a call throws also where a peer has left; then the first to report, as `reported` has
-/// their order. Nothing where none failed.
-[[nodiscard]] std::optional<std::size_t> failure_cause(const std::vector<record::RankResult>& ranks,
-                                                       const std::vector<int>& reported);
-
 /// Runs the assignments in their order, `jobs` at a time, until all have or Options::until. Returns false when it was
 /// interrupted by a signal. Throws
 /// InvalidArgument or NotAvailable when the subject cannot be started, RuntimeFailure when groups do not start; whatever

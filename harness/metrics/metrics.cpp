@@ -7,7 +7,7 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
-#include "harness/record/summary.hpp"
+#include "harness/run/summary.hpp"
 #include "reference/bucketing/quantile.hpp"
 
 namespace plumbline::metrics {
@@ -44,7 +44,7 @@ void add_cases(const std::vector<record::Result>& results, const Labels& common,
   std::map<std::pair<Labels, std::string>, int> cases;  // by labels and judgement
   std::map<Labels, double> seconds;
   for (const record::Result& result : results) {
-    ++cases[{labels_of_case(result), std::string(name_of(judge(result)))}];
+    ++cases[{labels_of_case(result), std::string(name_of(run::judge(result)))}];
     seconds[labels_of_case(result)] += result.seconds;
   }
   for (const auto& [key, count] : cases)
@@ -52,9 +52,9 @@ void add_cases(const std::vector<record::Result>& results, const Labels& common,
                    joined(joined(key.first, {{"verdict", key.second}}), common), count);
   for (const auto& [labels, sum] : seconds)
     exposition.set("plumbline_cases_duration_seconds", "Time that the cases took.", joined(labels, common), sum);
-  for (const auto& [id, verdict] : record::requirement_judgements(results))
+  for (const auto& [id, verdict] : run::requirement_verdicts(results))
     exposition.set("plumbline_requirement", "1 for the verdict that a requirement has.",
-                   joined({{"requirement", id}, {"verdict", std::string(name_of(verdict))}}, common), 1);
+                   joined({{"requirement", id}, {"verdict", std::string(name_of(verdict.judgement))}}, common), 1);
 }
 
 // "2026-11-21T10:02:33Z" in seconds since 1970.
@@ -66,7 +66,7 @@ double seconds_of(const std::string& utc) {
 // What keeps this run's series apart from those of others. The seed is none of it: it is another one each night.
 Labels common_labels(const record::Run& run) {
   const record::Header& header = run.header;
-  Labels labels{{"subject", record::name_of_subject(run)}, {"command", header.command}};
+  Labels labels{{"subject", run::name_of_subject(run)}, {"command", header.command}};
   if (!header.profile.empty()) labels["profile"] = header.profile;
   for (const char* const fact : {"backend", "device", "mutant", "filter", "world"})
     if (const auto found = header.facts.find(fact); found != header.facts.end()) labels[fact] = found->second;
@@ -103,7 +103,7 @@ std::string to_prometheus(const record::Run& run) {
   Exposition exposition;
   const Labels common = common_labels(run);
   add_run(run, common, exposition);
-  add_cases(record::with_missing(run), common, exposition);
+  add_cases(run::with_missing(run), common, exposition);
   add_measurements(run, common, exposition);
   if (!run.steps.empty()) {
     exposition.set("plumbline_train_steps", "Steps of the training run.", common,

@@ -118,7 +118,11 @@ void Writer::note(const std::string& text) { append({{"type", "note"}, {"text", 
 
 void Writer::stopped(const std::string& why) { append_content({{"type", "stopped"}, {"why", why}}); }
 
-void Writer::complete(double seconds) { append_content({{"type", "complete"}, {"seconds", seconds}}); }
+void Writer::complete(double seconds, const std::map<std::string, RequirementTally>& requirements) {
+  json line{{"type", "complete"}, {"seconds", seconds}};
+  if (!requirements.empty()) line["requirements"] = requirements;
+  append_content(line);
+}
 
 Run read(const fs::path& file) {
   const std::string text = read_text(file);
@@ -138,7 +142,11 @@ Run read(const fs::path& file) {
       if (type == "subject") run.subject = line;
       if (type == "measurement") run.measurements.push_back(line.get<Measurement>());
       if (type == "step") run.steps.push_back(line.get<Step>());
-      if (type == "complete") run.complete = true, run.seconds = line.at("seconds").get<double>();
+      if (type == "complete") {
+        run.complete = true;
+        run.seconds = line.at("seconds").get<double>();
+        run.requirements = line.value("requirements", run.requirements);
+      }
       if (type == "resumed") run.complete = false, run.stopped.clear();
       if (type == "stopped") run.stopped = line.at("why").get<std::string>();
       if (type == "result") {

@@ -32,7 +32,8 @@ class Writer {
   void note(const std::string& text);
   /// The run ends here on purpose, and why.
   void stopped(const std::string& why);
-  void complete(double seconds);
+  /// The end of a run that came to it, with what its requirements came to.
+  void complete(double seconds, const std::map<std::string, RequirementTally>& requirements = {});
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   /// Whether path() is this run's.

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "harness/record/judgement.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::record {
@@ -71,6 +70,10 @@ void to_json(json& out, const Failure& failure) {
   out = {{"where", failure.where}, {"message", failure.message}};
   if (!failure.requirement.empty()) out["requirement"] = failure.requirement;
   if (failure.uncaught) out["uncaught"] = true;
+  for (const auto& [name, value] :
+       {std::pair("expected", &failure.expected), std::pair("got", &failure.got), std::pair("bound", &failure.bound)})
+    if (!value->empty()) out[name] = *value;
+  if (failure.rank) out["rank"] = *failure.rank;
 }
 
 void from_json(const json& in, Failure& failure) {
@@ -78,6 +81,20 @@ void from_json(const json& in, Failure& failure) {
   failure.message = in.at("message").get<std::string>();
   failure.requirement = in.value("requirement", "");
   failure.uncaught = in.value("uncaught", false);
+  failure.expected = in.value("expected", "");
+  failure.got = in.value("got", "");
+  failure.bound = in.value("bound", "");
+  if (in.contains("rank")) failure.rank = in.at("rank").get<int>();
+}
+
+void to_json(json& out, const RequirementTally& tally) {
+  out = {{"verdict", tally.verdict}, {"cases", tally.cases}, {"ran", tally.ran}};
+}
+
+void from_json(const json& in, RequirementTally& tally) {
+  tally.verdict = in.at("verdict").get<std::string>();
+  tally.cases = in.at("cases").get<int>();
+  tally.ran = in.at("ran").get<int>();
 }
 
 void to_json(json& out, const RankResult& rank) {
@@ -137,10 +154,8 @@ void to_json(json& out, const Result& result) {
   if (!result.violated.empty()) out["violated"] = result.violated;
   if (result.role != kSubject) out["role"] = result.role;
   if (!result.mutant.empty()) out["mutant"] = result.mutant;
-  if (result.expectation) {
-    out["expectation"] = *result.expectation;
-    out["judgement"] = name_of(judge(result));  // for readers that do not know the rule
-  }
+  if (result.expectation) out["expectation"] = *result.expectation;
+  if (!result.judgement.empty()) out["judgement"] = result.judgement;
   for (const Verdict verdict : result.tries) out["tries"].push_back(name_of(verdict));
   if (!result.output.empty()) out["output"] = result.output;
 }
@@ -165,6 +180,7 @@ void from_json(const json& in, Result& result) {
   result.role = in.value("role", kSubject);
   result.mutant = in.value("mutant", "");
   if (in.contains("expectation")) result.expectation = in.at("expectation").get<Expectation>();
+  result.judgement = in.value("judgement", "");
   for (const json& verdict : in.value("tries", json::array())) result.tries.push_back(verdict_from(verdict));
   result.output = in.value("output", "");
 }

@@ -45,6 +45,10 @@ struct Failure {
   std::string requirement = {};  // that it names; may be empty
   /// An exception that ended the rank's body: no assertion has judged anything by it.
   bool uncaught = false;
+  /// What the message says of values, as the check wrote them; empty: it is not about values, or states no bound.
+  std::string expected = {}, got = {}, bound = {};
+  /// The rank that it is about, where that is another one than the one that reports: of a job.
+  std::optional<int> rank = {};
 };
 
 struct RankResult {
@@ -89,6 +93,7 @@ struct Result {
   /// Those of `requirements` that its failures name, where every failure does; empty: the verdict is about all of them.
   std::vector<std::string> violated;
   std::optional<Expectation> expectation;
+  std::string judgement;       // what it counts as with its expectation, for readers without the rules (run::judge); else empty
   std::vector<Verdict> tries;  // where it ran more than once: how each ended
   std::vector<RankResult> ranks;
   double seconds = 0;
@@ -181,6 +186,13 @@ struct Header {
   std::map<std::string, Place> checks;           // by id
 };
 
+/// What the cases of a requirement came to.
+struct RequirementTally {
+  std::string verdict;  // "pass", "expected-fail", …
+  int cases = 0;
+  int ran = 0;  // those that were not skipped
+};
+
 /// A run that was read back: the last attempt of each key holds.
 struct Run {
   Header header;
@@ -191,6 +203,7 @@ struct Run {
   std::vector<Measurement> measurements;
   std::vector<Step> steps;
   bool complete = false;
+  std::map<std::string, RequirementTally> requirements;  // of a complete one, by id
   double seconds = 0;
   /// Why it was ended on purpose before all that was planned had run: "the budget of 60 s is spent"; empty: it was not.
   std::string stopped;
@@ -210,6 +223,8 @@ void to_json(nlohmann::json& json, const Header& header);
 void from_json(const nlohmann::json& json, Header& header);
 void to_json(nlohmann::json& json, const Failure& failure);
 void from_json(const nlohmann::json& json, Failure& failure);
+void to_json(nlohmann::json& json, const RequirementTally& tally);
+void from_json(const nlohmann::json& json, RequirementTally& tally);
 void to_json(nlohmann::json& json, const RankResult& rank);
 void from_json(const nlohmann::json& json, RankResult& rank);
 

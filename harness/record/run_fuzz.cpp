@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "harness/record/file.hpp"
-#include "harness/record/judgement.hpp"
 #include "reference/comm/errors.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

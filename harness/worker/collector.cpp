@@ -7,27 +7,20 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "harness/run/findings.hpp"
+
 namespace plumbline::worker {
 namespace {
 
 constexpr std::size_t kMostFailures = 20;  // of a rank in a case; a wrong array needs no thousand lines
-constexpr std::size_t kLongestMessage = 4000;
 
 thread_local RankCollector* collector = nullptr;
 
-// "TRAIN-006" of "Failed\nTRAIN-006: step 0, …"; nothing where no line begins so.
+// "TRAIN-006" of "Failed\nTRAIN-006: step 0, …"; nothing where no line begins so. Of assertions that report no finding.
 std::string named_in(const std::string& message) {
   static const std::regex pattern("(^|\n)([A-Z]+-[0-9]{3}): ");
   std::smatch match;
   return std::regex_search(message, match, pattern) ? match[2].str() : std::string();
-}
-
-record::Failure failure_of(const testing::TestPartResult& part) {
-  std::string file = part.file_name() == nullptr ? "" : part.file_name();
-  file.erase(0, file.rfind('/') + 1);
-  record::Failure out = failure(fmt::format("{}:{}", file, part.line_number()), part.message());
-  out.requirement = named_in(out.message);
-  return out;
 }
 
 // The last listener, for it throws.
@@ -89,9 +82,17 @@ class CaseTest final : public testing::Test {
 
 }  // namespace
 
+record::Failure failure_of(const testing::TestPartResult& part) {
+  std::string file = part.file_name() == nullptr ? "" : part.file_name();
+  file.erase(0, file.rfind('/') + 1);
+  const suite::Finding* const reported = suite::Reporting::current();
+  suite::Finding finding = reported != nullptr ? *reported : suite::Finding{.requirement = named_in(part.message())};
+  finding.text = part.message();
+  return run::failure_of(finding, fmt::format("{}:{}", file, part.line_number()));
+}
+
 record::Failure failure(std::string where, std::string message) {
-  if (message.size() > kLongestMessage) message = message.substr(0, kLongestMessage) + " …";
-  return {std::move(where), std::move(message)};
+  return run::failure_of({.text = std::move(message)}, std::move(where));
 }
 
 record::Failure uncaught(const std::optional<std::string>& what) {

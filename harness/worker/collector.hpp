@@ -13,8 +13,15 @@
 
 #include "harness/record/result.hpp"
 
+namespace testing {
+class TestPartResult;
+}
+
 namespace plumbline::worker {
 
+/// Of an assertion that failed: with the fields of the finding that its thread reports (suite::Reporting), or else with the
+/// requirement that its words name.
+[[nodiscard]] record::Failure failure_of(const testing::TestPartResult& part);
 /// A failure with its message cut to what a record should hold: subjects and adapters write what they like.
 [[nodiscard]] record::Failure failure(std::string where, std::string message);
 /// Of an exception that ended a rank's body: `what` it says, nothing where its type is not known.

@@ -40,6 +40,7 @@
 #include "harness/worker/crash.hpp"
 #include "harness/worker/program_task.hpp"
 #include "harness/worker/reported_job.hpp"
+#include "harness/worker/subject_memory.hpp"
 #include "reference/comm/device_choice.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/device/calls.hpp"
@@ -355,7 +356,8 @@ class Worker {
     const std::shared_ptr<device::Runtime> runtime =
         command.value("trains", false) ? train_on(device) : serve_devices(device);
     // Components agree on things by calls on the host's memory, also over a backend that takes none.
-    const auto with_host_memory = [&](std::unique_ptr<comm::Communicator> inner) {
+    const auto with_host_memory = [&](std::unique_ptr<comm::Communicator> backend) {
+      auto inner = naming_memory(std::move(backend));
       if (runtime == nullptr || std::ranges::count(inner->capabilities().devices, comm::Device::Kind::cpu) > 0)
         return inner;
       const comm::Device here = device_of(device, inner->rank());

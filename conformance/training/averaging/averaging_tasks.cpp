@@ -10,6 +10,7 @@
 
 #include "conformance/training/averaging/averaging_judge.hpp"
 #include "harness/record/result.hpp"
+#include "harness/run/findings.hpp"
 #include "harness/subject/averaging_json.hpp"
 #include "harness/subject/training_module.hpp"
 #include "harness/suite/machine_error.hpp"
@@ -208,7 +209,7 @@ void judge_averaging_task(worker::TaskRank& rank) {
         spec, run.at("settings").get<training::AveragingSettings>(), ranks, subject::training_module(),
         judge.arguments.at("rank_order"), [&](int step) { judge.output({{"run", number}, {"step", step}}); });
     for (const Finding& finding : judgement.findings)
-      judge.output({{"run", number}, {"finding", {{"requirement", finding.requirement}, {"text", text_of(finding)}}}});
+      judge.output({{"run", number}, {"finding", run::failure_of(reported(finding))}});
     judge.output({{"run", number}, {"judged", judgement.judged}});
   });
 }

@@ -247,7 +247,8 @@ class Ddp(JobDoor):
     def findings(self, fault, filter="*[model=mlp,*,world=2]"):
         (result,) = self.check(self.sample("ddp_gloo_faulty.py", fault), "--filter", filter, status=1)
         self.assertEqual(result["verdict"], "fail", result["reason"])
-        return "\n".join(failure["message"] for rank in result["ranks"] for failure in rank["failures"])
+        self.failures = [failure for rank in result["ranks"] for failure in rank["failures"]]
+        return "\n".join(failure["message"] for failure in self.failures)
 
     def test_passes(self):
         for case in ("*model=conv,*world=2]", "*model=mlp,*world=3]", "*model=conv_norm,*world=4]", "*optimizer=sgd_decay,*"):
@@ -266,6 +267,9 @@ class Ddp(JobDoor):
         found = self.findings("not_reduced")
         self.assertRegex(found, r"TRAIN-005: step 0, rank 1, 0\.bias\[\d+\]: the gradient differs from that of rank 0")
         self.assertRegex(found, r"TRAIN-004: step 0, rank 1, 0\.bias\[\d+\]")
+        gradient = next(failure for failure in self.failures if failure["requirement"] == "TRAIN-005")
+        self.assertEqual((gradient["rank"], gradient["bound"]), (1, "0"))
+        self.assertIn(f"expected {gradient['expected']}, got {gradient['got']}, the bits must be equal", gradient["message"])
         self.assertRegex(found, r"TRAIN-006: step 0, rank 0, 0\.bias\[\d+\]")
         self.assertNotRegex(found, r"step 0, rank \d, (0\.weight|2\.)")
 

@@ -13,181 +13,23 @@ namespace {
 
 using namespace comm;
 
-constexpr std::array<std::size_t, 4> kCounts{0, 1, 5, 40};
-
 using MpiReductions = MpiTest;
 using MpiMovement = MpiTest;
 using MpiNumbers = MpiTest;
 using MpiUnderWay = MpiTest;
 using MpiMessages = MpiTest;
 
-// What the ranks' elements [first, first + count) make. For avg each rank gives its elements times the number
-// of ranks, so the mean is the sum of the elements.
-std::vector<double> folded(ReduceOp op, int ranks, std::size_t count, std::size_t first = 0) {
-  std::vector<double> result = gift(0, count, first);
-  for (int rank = 1; rank < ranks; ++rank)
-    for (std::size_t i = 0; i < count; ++i) {
-      const double value = given(rank, first + i);
-      if (op == ReduceOp::sum || op == ReduceOp::avg) result[i] += value;
-      if (op == ReduceOp::product) result[i] *= value;
-      if (op == ReduceOp::min) result[i] = std::min(result[i], value);
-      if (op == ReduceOp::max) result[i] = std::max(result[i], value);
-    }
-  return result;
-}
-
-void for_each_reduction(const auto& body) {
-  for (const Mode mode : kModes)
-    for (const DType dtype : kAllDTypes)
-      for (const ReduceOp op : kAllReduceOps)
-        for (const std::size_t c : kCounts)
-          if (is_defined(dtype, op)) {
-            SCOPED_TRACE(testing::Message()
-                         << name_of(dtype) << " " << name_of(op) << " x " << c << ", mode " << static_cast<int>(mode));
-            body(mode, dtype, op, c);
-          }
-}
-
-TEST_F(MpiReductions, AllReduceGivesEveryRankTheResultInAndOutOfPlace) {
-  for_each_reduction([&](Mode mode, DType dtype, ReduceOp op, std::size_t c) {
-    const double factor = op == ReduceOp::avg ? n : 1;
-    Elements in(dtype, gift(me, c, 0, factor));
-    Elements out(dtype, c);
-    make(world, {.operation = Operation::all_reduce, .op = op, .in = in.view(), .out = out.view()}, mode);
-    EXPECT_TRUE(out == Elements(dtype, folded(op, n, c)));
-    EXPECT_TRUE(in == Elements(dtype, gift(me, c, 0, factor)));
-    make(world, {.operation = Operation::all_reduce, .op = op, .in = in.view(), .out = in.view()}, mode);
-    EXPECT_TRUE(in == Elements(dtype, folded(op, n, c)));
-  });
-}
-
-TEST_F(MpiReductions, ReduceGivesTheRootTheResultInAndOutOfPlace) {
-  for_each_reduction([&](Mode mode, DType dtype, ReduceOp op, std::size_t c) {
-    const double factor = op == ReduceOp::avg ? n : 1;
-    for (int root = 0; root < n; ++root) {
-      Elements in(dtype, gift(me, c, 0, factor));
-      Elements out(dtype, c);
-      const Buffer to = me == root ? out.view() : Buffer{};
-      make(world, {.operation = Operation::reduce, .op = op, .root = root, .in = in.view(), .out = to}, mode);
-      EXPECT_TRUE(out == (me == root ? Elements(dtype, folded(op, n, c)) : Elements(dtype, c)));
-      EXPECT_TRUE(in == Elements(dtype, gift(me, c, 0, factor)));
-      make(world, {.operation = Operation::reduce, .op = op, .root = root, .in = in.view(), .out = in.view()}, mode);
-      EXPECT_TRUE(in == Elements(dtype, me == root ? folded(op, n, c) : gift(me, c, 0, factor)));
-    }
-  });
-}
-
+TEST_F(MpiReductions, AllReduceGivesEveryRankTheResultInAndOutOfPlace) { common.all_reduce_gives_every_rank_the_result(); }
+TEST_F(MpiReductions, ReduceGivesTheRootTheResultInAndOutOfPlace) { common.reduce_gives_the_root_the_result(); }
 TEST_F(MpiReductions, ReduceScatterGivesEachRankItsPartAndInPlaceLeavesTheOthers) {
-  for_each_reduction([&](Mode mode, DType dtype, ReduceOp op, std::size_t c) {
-    const double factor = op == ReduceOp::avg ? n : 1;
-    const auto mine = gift(me, c * un, 0, factor);
-    const auto part = folded(op, n, c, um * c);
-    Elements in(dtype, mine);
-    Elements out(dtype, c);
-    make(world, {.operation = Operation::reduce_scatter, .op = op, .in = in.view(), .out = out.view()}, mode);
-    EXPECT_TRUE(out == Elements(dtype, part));
-    EXPECT_TRUE(in == Elements(dtype, mine));
-    make(world, {.operation = Operation::reduce_scatter, .op = op, .in = in.view(), .out = in.part(um * c, c)}, mode);
-    auto expected = mine;
-    std::ranges::copy(part, expected.begin() + static_cast<std::ptrdiff_t>(um * c));
-    EXPECT_TRUE(in == Elements(dtype, expected));
-  });
+  common.reduce_scatter_gives_each_rank_its_part();
 }
 
-void for_each_movement(const auto& body) {
-  for (const Mode mode : kModes)
-    for (const DType dtype : kAllDTypes)
-      for (const std::size_t c : kCounts) {
-        SCOPED_TRACE(testing::Message() << name_of(dtype) << " x " << c << ", mode " << static_cast<int>(mode));
-        body(mode, dtype, c);
-      }
-}
-
-// Element blocks that the ranks give, one behind the other: block r is elements [first, first + c) of rank r.
-std::vector<double> blocks(int ranks, std::size_t c, std::size_t first = 0) {
-  std::vector<double> all;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const auto block = gift(rank, c, first);
-    all.insert(all.end(), block.begin(), block.end());
-  }
-  return all;
-}
-
-TEST_F(MpiMovement, BroadcastGivesEveryRankTheRootsElements) {
-  for_each_movement([&](Mode mode, DType dtype, std::size_t c) {
-    for (int root = 0; root < n; ++root) {
-      Elements data(dtype, gift(me, c));
-      make(world, {.operation = Operation::broadcast, .root = root, .out = data.view()}, mode);
-      EXPECT_TRUE(data == Elements(dtype, gift(root, c)));
-    }
-  });
-}
-
-TEST_F(MpiMovement, AllGatherGivesEveryRankAllBlocksInAndOutOfPlace) {
-  for_each_movement([&](Mode mode, DType dtype, std::size_t c) {
-    Elements in(dtype, gift(me, c));
-    Elements out(dtype, c * un);
-    make(world, {.operation = Operation::all_gather, .in = in.view(), .out = out.view()}, mode);
-    EXPECT_TRUE(out == Elements(dtype, blocks(n, c)));
-    EXPECT_TRUE(in == Elements(dtype, gift(me, c)));
-    Elements both(dtype, c * un);
-    std::memcpy(both.part(um * c, c).data, in.data(), in.view().bytes());
-    make(world, {.operation = Operation::all_gather, .in = both.part(um * c, c), .out = both.view()}, mode);
-    EXPECT_TRUE(both == Elements(dtype, blocks(n, c)));
-  });
-}
-
-TEST_F(MpiMovement, GatherGivesTheRootAllBlocksInAndOutOfPlace) {
-  for_each_movement([&](Mode mode, DType dtype, std::size_t c) {
-    for (int root = 0; root < n; ++root) {
-      Elements in(dtype, gift(me, c));
-      Elements out(dtype, c * un);
-      const Buffer to = me == root ? out.view() : Buffer{};
-      make(world, {.operation = Operation::gather, .root = root, .in = in.view(), .out = to}, mode);
-      EXPECT_TRUE(out == (me == root ? Elements(dtype, blocks(n, c)) : Elements(dtype, c * un)));
-      EXPECT_TRUE(in == Elements(dtype, gift(me, c)));
-      Elements both(dtype, c * un);
-      std::memcpy(both.part(um * c, c).data, in.data(), in.view().bytes());
-      make(world,
-           {.operation = Operation::gather,
-            .root = root,
-            .in = both.part(um * c, c),
-            .out = me == root ? both.view() : Buffer{}},
-           mode);
-      if (me == root) {
-        EXPECT_TRUE(both == Elements(dtype, blocks(n, c)));
-      }
-    }
-  });
-}
-
-TEST_F(MpiMovement, ScatterGivesEachRankItsBlockInAndOutOfPlace) {
-  for_each_movement([&](Mode mode, DType dtype, std::size_t c) {
-    for (int root = 0; root < n; ++root) {
-      Elements in(dtype, gift(root, c * un));
-      Elements out(dtype, c);
-      const ConstBuffer from = me == root ? ConstBuffer(in.view()) : ConstBuffer{};
-      make(world, {.operation = Operation::scatter, .root = root, .in = from, .out = out.view()}, mode);
-      EXPECT_TRUE(out == Elements(dtype, gift(root, c, um * c)));
-      const Buffer to = me == root ? in.part(um * c, c) : out.view();
-      make(world, {.operation = Operation::scatter, .root = root, .in = from, .out = to}, mode);
-      EXPECT_TRUE(in == Elements(dtype, gift(root, c * un)));
-      EXPECT_TRUE(out == Elements(dtype, gift(root, c, um * c)));
-    }
-  });
-}
-
-TEST_F(MpiMovement, AllToAllExchangesBlocksInAndOutOfPlace) {
-  for_each_movement([&](Mode mode, DType dtype, std::size_t c) {
-    Elements in(dtype, gift(me, c * un));
-    Elements out(dtype, c * un);
-    make(world, {.operation = Operation::all_to_all, .in = in.view(), .out = out.view()}, mode);
-    EXPECT_TRUE(out == Elements(dtype, blocks(n, c, um * c)));
-    EXPECT_TRUE(in == Elements(dtype, gift(me, c * un)));
-    make(world, {.operation = Operation::all_to_all, .in = in.view(), .out = in.view()}, mode);
-    EXPECT_TRUE(in == out);
-  });
-}
+TEST_F(MpiMovement, BroadcastGivesEveryRankTheRootsElements) { common.broadcast_gives_every_rank_the_roots_elements(); }
+TEST_F(MpiMovement, AllGatherGivesEveryRankAllBlocksInAndOutOfPlace) { common.all_gather_gives_every_rank_all_blocks(); }
+TEST_F(MpiMovement, GatherGivesTheRootAllBlocksInAndOutOfPlace) { common.gather_gives_the_root_all_blocks(); }
+TEST_F(MpiMovement, ScatterGivesEachRankItsBlockInAndOutOfPlace) { common.scatter_gives_each_rank_its_block(); }
+TEST_F(MpiMovement, AllToAllExchangesBlocksInAndOutOfPlace) { common.all_to_all_exchanges_blocks(); }
 
 // Of the clock that all processes of a machine share.
 std::int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
@@ -334,24 +176,7 @@ TEST_F(MpiLarge, DISABLED_CountsAbove2To31AreMovedAndAddedWhole) {
 
 // ---- calls under way ----
 
-TEST_F(MpiUnderWay, ManyCallsAreWaitedForInAnyOrder) {
-  constexpr std::size_t calls = 60;
-  std::vector<Elements> gifts;
-  std::vector<Elements> results;
-  for (std::size_t i = 0; i < calls; ++i) {
-    gifts.emplace_back(DType::f32, gift(me, i * 3 % 50));
-    results.emplace_back(DType::f32, i * 3 % 50);
-  }
-  std::vector<Work> works;
-  for (std::size_t i = 0; i < calls; ++i)
-    works.push_back(world.start({.operation = Operation::all_reduce, .in = gifts[i].view(), .out = results[i].view()}));
-  Elements between(DType::i32, gift(me, 5));
-  world.all_reduce(between.view(), between.view(), ReduceOp::sum);
-  EXPECT_TRUE(between == Elements(DType::i32, folded(ReduceOp::sum, n, 5)));
-  for (std::size_t i = 0; i < calls; ++i) works[(i * 7 + um) % calls].wait();
-  for (std::size_t i = 0; i < calls; ++i)
-    EXPECT_TRUE(results[i] == Elements(DType::f32, folded(ReduceOp::sum, n, i * 3 % 50))) << i;
-}
+TEST_F(MpiUnderWay, ManyCallsAreWaitedForInAnyOrder) { common.many_are_waited_for_in_any_order(); }
 
 TEST_F(MpiUnderWay, TestDoesNotBlockAndEndsByItself) {
   Elements in(DType::f16, gift(me, 300, 0, n));
@@ -368,7 +193,7 @@ TEST_F(MpiUnderWay, OneWorkStandsForABatchOfDifferentCalls) {
   Elements sum(DType::f32, gift(me, 20));
   Elements mean(DType::bf16, gift(me, 20, 0, n));
   Elements copy(DType::i64, gift(me, 9));
-  Elements in(DType::u8, gift(me, 4));
+  Elements in(DType::u8, load(me, 4));
   Elements all(DType::u8, 4 * un);
   Elements scattered(DType::f64, gift(me, 6 * un));
   const Call calls[] = {
@@ -400,27 +225,10 @@ TEST_F(MpiUnderWay, AStartedCallOutlivesItsCommunicator) {
 
 // ---- messages ----
 
-TEST_F(MpiMessages, MatchByTagAndInOrderAroundARing) {
-  const int to = (me + 1) % n;  // with one rank, itself
-  const int from = (me + n - 1) % n;
-  for (const std::size_t c : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{50000}}) {
-    Elements first(DType::f32, gift(me, c)), second(DType::f32, gift(me, c, 1)), third(DType::f32, gift(me, c, 2));
-    Elements a(DType::f32, c), b(DType::f32, c), d(DType::f32, c);
-    const Call calls[] = {{.operation = Operation::send, .root = to, .tag = 1, .in = first.view()},
-                          {.operation = Operation::send, .root = to, .tag = 2, .in = second.view()},
-                          {.operation = Operation::send, .root = to, .tag = 1, .in = third.view()},
-                          {.operation = Operation::recv, .root = from, .tag = 2, .out = b.view()},
-                          {.operation = Operation::recv, .root = from, .tag = 1, .out = a.view()},
-                          {.operation = Operation::recv, .root = from, .tag = 1, .out = d.view()}};
-    world.start(calls).wait();
-    EXPECT_TRUE(a == Elements(DType::f32, gift(from, c)));
-    EXPECT_TRUE(b == Elements(DType::f32, gift(from, c, 1)));
-    EXPECT_TRUE(d == Elements(DType::f32, gift(from, c, 2)));
-  }
-}
+TEST_F(MpiMessages, MatchByTagAndInOrderAroundARing) { common.messages_match_by_tag_and_in_order_around_a_ring(); }
 
 TEST_F(MpiMessages, BlockingFormsOfEveryTypeAndModeArrive) {
-  for_each_movement([&](Mode mode, DType dtype, std::size_t c) {
+  common.each_movement([&](Mode mode, DType dtype, std::size_t c) {
     if (n == 1) return;
     Elements data(dtype, gift(me, c));
     if (me == 0)

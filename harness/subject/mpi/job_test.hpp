@@ -10,44 +10,15 @@
 #include <gtest/gtest.h>
 
 #include "harness/subject/backend.hpp"
-#include "reference/comm/half.hpp"
+#include "harness/subject/module_calls_test.hpp"
 
 namespace plumbline::subject::mpi {
+
+using namespace module_test;
 
 /// The backend under test, opened by main() with the options of the command line.
 Backend& job();
 const BackendOptions& job_options();
-
-/// The three ways of making a call; MPI is asked differently in each.
-enum class Mode { blocking, started, limited };
-inline constexpr std::array kModes{Mode::blocking, Mode::started, Mode::limited};
-
-inline void make(comm::Communicator& world, const comm::Call& call, Mode mode) {
-  if (mode == Mode::blocking) return world.run(call);
-  if (mode == Mode::started) return world.start(call).wait();
-  world.run(call, std::chrono::seconds(60));
-}
-
-/// Small numbers as elements of any type: exact in all of them.
-inline void put(std::byte* to, comm::DType dtype, double value) {
-  const auto copy = [to](auto element) { std::memcpy(to, &element, sizeof element); };
-  switch (dtype) {
-    case comm::DType::f16:
-      return copy(comm::to_float16(static_cast<float>(value)));
-    case comm::DType::bf16:
-      return copy(comm::to_bfloat16(static_cast<float>(value)));
-    case comm::DType::f32:
-      return copy(static_cast<float>(value));
-    case comm::DType::f64:
-      return copy(value);
-    case comm::DType::i32:
-      return copy(static_cast<std::int32_t>(value));
-    case comm::DType::i64:
-      return copy(static_cast<std::int64_t>(value));
-    case comm::DType::u8:
-      return copy(static_cast<std::uint8_t>(value));
-  }
-}
 
 /// Elements between canaries, from an odd address on: what lies outside must stay as it is.
 class Elements {
@@ -73,18 +44,6 @@ class Elements {
   std::vector<std::byte> bytes_;
 };
 
-/// Rank's element i, 1 to 3: sums and products over five ranks are exact in every type.
-inline double given(int rank, std::size_t i) {
-  return 1.0 + static_cast<double>((static_cast<std::size_t>(rank) * 2 + i) % 3);
-}
-
-/// Elements [first, first + count) of what `rank` gives, times `factor`.
-inline std::vector<double> gift(int rank, std::size_t count, std::size_t first = 0, double factor = 1) {
-  std::vector<double> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = factor * given(rank, first + i);
-  return values;
-}
-
 class MpiTest : public testing::Test {
  protected:
   /// A fresh world of all processes for each test.
@@ -94,6 +53,7 @@ class MpiTest : public testing::Test {
   const int me = world.rank();
   const std::size_t un = static_cast<std::size_t>(n);
   const std::size_t um = static_cast<std::size_t>(me);
+  const module_test::Calls<Elements> common{world, {{comm::kAllDTypes.begin(), comm::kAllDTypes.end()}, {0, 1, 5, 40}}};
 };
 
 }  // namespace plumbline::subject::mpi

@@ -12,37 +12,10 @@ using NcclMessages = NcclTest;
 using NcclStreams = NcclTest;
 using namespace std::chrono_literals;
 
-constexpr std::array<std::size_t, 4> kCounts{0, 1, 5, 20000};
-
-// Block s of rank r's gift, for all r, one behind the other.
-std::vector<float> blocks(int ranks, std::size_t count, std::size_t block) {
-  std::vector<float> all;
-  for (int rank = 0; rank < ranks; ++rank)
-    for (std::size_t i = 0; i < count; ++i) all.push_back(given(rank, block * count + i));
-  return all;
-}
-
 TEST_F(NcclCalls, ReductionsGiveTheirResultInAndOutOfPlace) {
-  for (const std::size_t c : kCounts) {
-    OnDevice in(gift(me, c)), out(c);
-    world.all_reduce(in.view(), out.view(), ReduceOp::sum);
-    EXPECT_EQ(out.get(), sums(n, c));
-    EXPECT_EQ(in.get(), gift(me, c));
-    world.all_reduce(in.view(), in.view(), ReduceOp::sum);
-    EXPECT_EQ(in.get(), sums(n, c));
-    for (int root = 0; root < n; ++root) {
-      OnDevice mine(gift(me, c)), result(c);
-      world.reduce(mine.view(), me == root ? result.view() : Buffer{}, ReduceOp::sum, root);
-      EXPECT_EQ(result.get(), me == root ? sums(n, c) : std::vector<float>(c, 77));
-    }
-    OnDevice all(gift(me, c * un)), part(c);
-    world.reduce_scatter(all.view(), part.view(), ReduceOp::sum);
-    EXPECT_EQ(part.get(), sums(n, c, um * c));
-    world.reduce_scatter(all.view(), all.view(um * c, c), ReduceOp::sum);
-    auto expected = gift(me, c * un);
-    std::ranges::copy(sums(n, c, um * c), expected.begin() + static_cast<std::ptrdiff_t>(um * c));
-    EXPECT_EQ(all.get(), expected);
-  }
+  common.all_reduce_gives_every_rank_the_result();
+  common.reduce_gives_the_root_the_result();
+  common.reduce_scatter_gives_each_rank_its_part();
 }
 
 TEST_F(NcclCalls, MinMaxProductAndAverageAreNccls) {
@@ -64,33 +37,11 @@ TEST_F(NcclCalls, MinMaxProductAndAverageAreNccls) {
 }
 
 TEST_F(NcclCalls, CopiesArriveInAndOutOfPlace) {
-  for (const std::size_t c : kCounts) {
-    for (int root = 0; root < n; ++root) {
-      OnDevice data(gift(me, c));
-      world.broadcast(data.view(), root);
-      EXPECT_EQ(data.get(), gift(root, c));
-
-      OnDevice mine(gift(me, c)), all(c * un);
-      world.gather(mine.view(), me == root ? all.view() : Buffer{}, root);
-      EXPECT_EQ(all.get(), me == root ? blocks(n, c, 0) : std::vector<float>(c * un, 77));
-
-      OnDevice from(gift(me, c * un)), part(c);
-      world.scatter(me == root ? from.view() : Buffer{}, part.view(), root);
-      const auto all_of_root = gift(root, c * un);
-      const auto begin = all_of_root.begin() + static_cast<std::ptrdiff_t>(um * c);
-      EXPECT_EQ(part.get(), std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(c)));
-    }
-    OnDevice mine(gift(me, c)), all(c * un);
-    world.all_gather(mine.view(), all.view());
-    EXPECT_EQ(all.get(), blocks(n, c, 0));
-
-    OnDevice in(gift(me, c * un)), out(c * un);
-    world.all_to_all(in.view(), out.view());
-    EXPECT_EQ(out.get(), blocks(n, c, um));
-    EXPECT_EQ(in.get(), gift(me, c * un));
-    world.all_to_all(in.view(), in.view());
-    EXPECT_EQ(in.get(), blocks(n, c, um));
-  }
+  common.broadcast_gives_every_rank_the_roots_elements();
+  common.gather_gives_the_root_all_blocks();
+  common.scatter_gives_each_rank_its_block();
+  common.all_gather_gives_every_rank_all_blocks();
+  common.all_to_all_exchanges_blocks();
 }
 
 TEST_F(NcclCalls, ABatchTakesEffectInItsOrder) {
@@ -105,16 +56,7 @@ TEST_F(NcclCalls, ABatchTakesEffectInItsOrder) {
   EXPECT_EQ(a.get(), gift(n - 1, 50)) << "the first read it afterwards";
 }
 
-TEST_F(NcclCalls, ManyAreWaitedForInAnyOrder) {
-  constexpr std::size_t kCalls = 30;
-  std::vector<OnDevice> data;
-  std::vector<Work> works;
-  for (std::size_t i = 0; i < kCalls; ++i) data.emplace_back(gift(me, 10 + i));
-  for (std::size_t i = 0; i < kCalls; ++i)
-    works.push_back(world.start({.operation = Operation::all_reduce, .in = data[i].view(), .out = data[i].view()}));
-  for (std::size_t i = 0; i < kCalls; ++i) works[(i * 7 + um) % kCalls].wait();
-  for (std::size_t i = 0; i < kCalls; ++i) EXPECT_EQ(data[i].get(), sums(n, 10 + i));
-}
+TEST_F(NcclCalls, ManyAreWaitedForInAnyOrder) { common.many_are_waited_for_in_any_order(); }
 
 TEST_F(NcclCalls, CallsGoTogetherThatDoNotTouchEachOther) {
   OnDevice a(4), b(4);

@@ -19,6 +19,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/subject/module_calls_test.hpp"
 #include "harness/subject/nccl/communicator.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/device/emulated.hpp"
@@ -68,6 +69,50 @@ class OnDevice {
  private:
   device::Memory memory_;
   std::size_t count_;
+};
+
+/// Elements of a dtype in the device's memory, between canaries: what lies outside must stay as it is.
+class DeviceElements {
+ public:
+  DeviceElements(comm::DType dtype, const std::vector<double>& values)
+      : dtype_(dtype),
+        count_(values.size()),
+        memory_(devices(), job()->process.device, 2 * kCanary + values.size() * size_of(dtype)) {
+    std::vector<std::byte> bytes(size(), std::byte{0xa5});
+    for (std::size_t i = 0; i < count_; ++i)
+      module_test::put(bytes.data() + kCanary + i * size_of(dtype), dtype, values[i]);
+    devices()->copy(job()->process.device, memory_.data(), bytes.data(), bytes.size(), nullptr);
+    devices()->synchronize(job()->process.device, nullptr);
+  }
+  /// Poisoned.
+  DeviceElements(comm::DType dtype, std::size_t count) : DeviceElements(dtype, std::vector<double>(count, 77)) {}
+  DeviceElements(DeviceElements&&) = default;
+  DeviceElements& operator=(DeviceElements&&) = delete;
+  ~DeviceElements() {
+    if (memory_.data() != nullptr) devices()->synchronize(job()->process.device, nullptr);
+  }
+
+  [[nodiscard]] comm::Buffer view() const { return part(0, count_); }
+  [[nodiscard]] comm::Buffer part(std::size_t first, std::size_t count) const {
+    return {memory_.data() + kCanary + first * size_of(dtype_), static_cast<std::int64_t>(count), dtype_,
+            OnDevice::place()};
+  }
+  friend bool operator==(const DeviceElements& a, const DeviceElements& b) {
+    return a.dtype_ == b.dtype_ && a.bytes() == b.bytes();
+  }
+
+ private:
+  static constexpr std::size_t kCanary = 64;
+  [[nodiscard]] std::size_t size() const { return 2 * kCanary + count_ * size_of(dtype_); }
+  [[nodiscard]] std::vector<std::byte> bytes() const {
+    std::vector<std::byte> all(size());
+    devices()->copy(job()->process.device, all.data(), memory_.data(), all.size(), nullptr);
+    devices()->synchronize(job()->process.device, nullptr);
+    return all;
+  }
+  comm::DType dtype_;
+  std::size_t count_;
+  device::Memory memory_;
 };
 
 /// Rank's element i.
@@ -131,6 +176,8 @@ class NcclTest : public testing::Test {
   const int me = world.rank();
   const std::size_t un = static_cast<std::size_t>(n);
   const std::size_t um = static_cast<std::size_t>(me);
+  const module_test::Calls<DeviceElements> common{
+      world, {{comm::DType::f32}, {0, 5, 20000}, {module_test::Mode::started}}};  // the double takes its time
 };
 
 /// Of this process, as long as it lives. Its threads ask for it, too: no variable of the environment may be set meanwhile.

@@ -1,4 +1,4 @@
-#include "harness/cli/kill_matrix.hpp"
+#include "harness/run/kill_matrix.hpp"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace plumbline::cli {
+#include "harness/run/findings.hpp"
+
+namespace plumbline::run {
 
 using mutants::Mutant;
 using record::Result;
@@ -46,7 +48,7 @@ std::optional<std::set<std::string>> judged_before_falling(const Result& result)
 std::set<std::string> violated_by(const Mutant& mutant, const Result& result) {
   if (std::holds_alternative<mutants::RewriteAnswer>(mutant.change))
     if (const auto judged = judged_before_falling(result)) return *judged;
-  const auto& violated = result.violated.empty() ? result.requirements : result.violated;
+  const auto& violated = at_stake(result);
   return {violated.begin(), violated.end()};
 }
 
@@ -57,6 +59,19 @@ bool is_at(const Result& result, const std::string& case_id, const std::string& 
 }
 
 }  // namespace
+
+std::optional<record::Expectation> expected_of(const Mutant& mutant, const Result& result) {
+  if (is_at(result, mutant.hides, mutant.hides_arm)) return std::nullopt;
+  if (!is_at(result, mutant.shows, mutant.shows_arm) && result.verdict == Verdict::pass) return std::nullopt;
+  return record::Expectation{.verdict = kills(result.verdict) ? result.verdict : Verdict::fail,
+                             .reason = mutant.what,
+                             .origin = "mutant " + mutant.name};
+}
+
+int exit_status(const std::vector<KillRow>& rows) {
+  if (std::ranges::any_of(rows, [](const KillRow& row) { return !row.inconclusive && !row.good(); })) return 1;
+  return std::ranges::any_of(rows, &KillRow::inconclusive) ? 3 : 0;
+}
 
 std::vector<KillRow> kill_matrix(const std::vector<const Mutant*>& mutants, const std::vector<Result>& results) {
   const auto usual = without_mutant(results);
@@ -123,7 +138,7 @@ mutants::HollowMatrix hollow_matrix(const std::vector<const Mutant*>& subjects, 
     }
     std::set<std::string> violated;
     if (kills(result.verdict)) {
-      const auto& found = result.violated.empty() ? result.requirements : result.violated;
+      const auto& found = at_stake(result);
       violated = judged_before_falling(result).value_or(std::set<std::string>(found.begin(), found.end()));
     }
     const bool deviates = kills(result.verdict) || deviating.contains(result.key());
@@ -152,4 +167,4 @@ std::string to_markdown(const std::vector<KillRow>& rows) {
   return text;
 }
 
-}  // namespace plumbline::cli
+}  // namespace plumbline::run

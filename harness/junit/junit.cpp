@@ -1,4 +1,4 @@
-#include "harness/record/junit.hpp"
+#include "harness/junit/junit.hpp"
 
 #include <algorithm>
 #include <map>
@@ -7,9 +7,28 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "harness/record/summary.hpp"
+#include "harness/run/counted.hpp"
+#include "harness/run/findings.hpp"
+#include "harness/run/summary.hpp"
 
-namespace plumbline::record {
+namespace plumbline::junit {
+
+using record::Failure;
+using record::Header;
+using record::Measurement;
+using record::Place;
+using record::RankResult;
+using record::Result;
+using record::Run;
+using record::Verdict;
+using run::is_bad;
+using run::judge;
+using run::Judgement;
+using run::name_of_subject;
+using run::requirement_verdicts;
+using run::with_missing;
+using run::words_of;
+
 namespace {
 
 // XML 1.0 has no way at all to write most control characters.
@@ -82,7 +101,7 @@ std::string sentence_of(const Header& header, const std::string& id) {
 
 // The requirement that is violated, with its sentence, then why.
 std::string message_of(const Result& result, const Header& header) {
-  const std::vector<std::string>& about = result.violated.empty() ? result.requirements : result.violated;
+  const std::vector<std::string>& about = run::at_stake(result);
   if (about.empty()) return words_of(result);
   std::string text = sentence_of(header, about.front());
   if (about.size() > 1)
@@ -232,8 +251,17 @@ TestCase case_of_run(const Run& run, const std::vector<Result>& results) {
   one.type = !run.stopped.empty() ? "not-run" : run.complete ? "missing" : "unfinished";
   one.message = !run.stopped.empty() ? run.stopped : run.complete ? "the run lost results" : "the run has not finished";
   if (!run.header.plan.empty())
-    one.message += fmt::format("; {} of {} planned cases have no result", lost, run.header.plan.size());
+    one.message += fmt::format("; {} of {} {} no result", lost, run::counted(run.header.plan.size(), "planned case"),
+                               lost == 1 ? "has" : "have");
   return one;
+}
+
+// The first failure that is about values.
+const Failure* values_of(const Result& result) {
+  for (const RankResult& rank : result.ranks)
+    for (const Failure& failure : rank.failures)
+      if (!failure.expected.empty() || !failure.got.empty()) return &failure;
+  return nullptr;
 }
 
 TestCase case_of(const Result& result, const Header& header) {
@@ -251,6 +279,12 @@ TestCase case_of(const Result& result, const Header& header) {
     if (name == "world") one.properties.emplace_back(name, value);
   if (!result.requirements.empty())
     one.properties.emplace_back("requirements", fmt::format("{}", fmt::join(result.requirements, " ")));
+  if (const Failure* found = values_of(result)) {
+    for (const auto& [name, value] :
+         {std::pair("expected", found->expected), std::pair("got", found->got), std::pair("bound", found->bound)})
+      if (!value.empty()) one.properties.emplace_back(name, value);
+    if (found->rank) one.properties.emplace_back("rank", std::to_string(*found->rank));
+  }
   if (one.how == Shown::failed || one.how == Shown::error) one.message = message_of(result, header);
   if (one.how == Shown::skipped) one.message = words_of(result);
   // Servers have no word for it: the requirement's own case says it as well, where they list it.
@@ -279,7 +313,9 @@ int weight_of(const Result& result, const Header& header) {
   }
 }
 
-TestCase case_of(const std::string& id, Judgement judgement, const Evidence& evidence, const Header& header) {
+TestCase case_of(const std::string& id, const run::RequirementVerdict& verdict, const Evidence& evidence,
+                 const Header& header) {
+  const Judgement judgement = verdict.judgement;
   TestCase one{.class_name = "plumbline.requirements",
                .name = id,
                .properties = {{"verdict", std::string(name_of(judgement))}},
@@ -291,18 +327,24 @@ TestCase case_of(const std::string& id, Judgement judgement, const Evidence& evi
     one.properties.emplace_back("level", found->second.level);
     one.properties.emplace_back("text", found->second.text);
   }
+  if (judgement == Judgement::pass && verdict.ran < verdict.cases) {
+    one.properties.emplace_back("cases", fmt::format("{} of {}", verdict.ran, verdict.cases));
+    one.output = fmt::format("{}: the others were skipped\n", verdict.words());
+  }
   const std::string first =
       evidence.worst == nullptr ? "" : fmt::format("{}: {}", identity_of(*evidence.worst), words_of(*evidence.worst));
   if (one.how == Shown::failed)
     one.message =
-        fmt::format("{}: {} of {} cases fail; first: {}", sentence_of(header, id), evidence.bad, evidence.cases, first);
+        fmt::format("{}: {} of {} {}; first: {}", sentence_of(header, id), evidence.bad,
+                    run::counted(evidence.cases, "case"), evidence.bad == 1 ? "fails" : "fail", first);
   else if (one.how == Shown::error)
     one.message = fmt::format("{}: {}", sentence_of(header, id), first);
   else if (judgement == Judgement::warn)  // of all that servers list, the nearest to a warning
     one.how = Shown::skipped, one.message = fmt::format("WARNING: {}: {}", sentence_of(header, id), first);
   else if (evidence.not_run > 0)
     one.how = Shown::skipped,
-    one.message = fmt::format("{} of {} cases have no result", evidence.not_run, evidence.cases);
+    one.message = fmt::format("{} of {} {} no result", evidence.not_run, run::counted(evidence.cases, "case"),
+                              evidence.not_run == 1 ? "has" : "have");
   else if (judgement != Judgement::pass && judgement != Judgement::unexpected_pass)
     one.how = Shown::skipped, one.message = first.empty() ? std::string(name_of(judgement)) : first;
   if (one.how == Shown::failed || one.how == Shown::error) one.details = evidence.worst;
@@ -317,8 +359,7 @@ std::map<std::string, Evidence> evidence_of(const std::vector<Result>& results, 
       ++evidence.cases;
       evidence.not_run += !has_run(result);
       if (!has_run(result)) continue;
-      // Of a case that names what failed, the others have passed.
-      if (!result.violated.empty() && std::ranges::count(result.violated, id) == 0) continue;
+      if (!run::is_about(result, id)) continue;
       const int weight = weight_of(result, header);
       evidence.bad += shown(result, header) == Shown::failed;
       if (weight > evidence.weight) evidence.worst = &result, evidence.weight = weight;
@@ -349,8 +390,8 @@ std::string to_junit(const Run& run) {
   }
   TestSuite of_requirements;
   const std::map<std::string, Evidence> evidence = evidence_of(results, run.header);
-  for (const auto& [id, judgement] : requirement_judgements(results))
-    of_requirements.add(case_of(id, judgement, evidence.at(id), run.header));
+  for (const auto& [id, verdict] : requirement_verdicts(results))
+    of_requirements.add(case_of(id, verdict, evidence.at(id), run.header));
   const std::string properties = properties_of(run);
   const auto text = [&](const std::string& name, const TestSuite& suite) {
     return suite.text(fmt::format("plumbline {} ({})", name, subject), properties, run.header.started);
@@ -361,4 +402,4 @@ std::string to_junit(const Run& run) {
   return all + "</testsuites>\n";
 }
 
-}  // namespace plumbline::record
+}  // namespace plumbline::junit

@@ -1,16 +1,22 @@
 // Shards are put together when they are parts of one run, and refused otherwise.
-#include "harness/record/merge.hpp"
+#include "harness/run/shards.hpp"
 
 #include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/record/summary.hpp"
+#include "harness/run/summary.hpp"
 #include "reference/comm/errors.hpp"
 
-namespace plumbline::record {
+namespace plumbline::run {
 namespace {
+
+using record::Header;
+using record::Planned;
+using record::Result;
+using record::ShardOf;
+using record::Verdict;
 
 Planned planned(const std::string& id) { return {.case_id = id, .requirements = {"TOY-001"}}; }
 
@@ -128,4 +134,4 @@ TEST(Merge, RefusesACanaryThatEndsInTwoWays) {
 }
 
 }  // namespace
-}  // namespace plumbline::record
+}  // namespace plumbline::run

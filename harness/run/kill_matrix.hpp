@@ -1,6 +1,7 @@
-// harness/cli/kill_matrix.hpp: which mutant was killed by which requirement's checks, from a record's results.
+// harness/run/kill_matrix.hpp: which mutant was killed by which requirement's checks, from a record's results.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,7 +11,11 @@
 #include "harness/record/result.hpp"
 #include "harness/suite/requirement.hpp"
 
-namespace plumbline::cli {
+namespace plumbline::run {
+
+/// What a mutant's case is expected to end like, given how it ended: where the mutant must show, a failure of any kind. Where
+/// it may show or not, a failure is no surprise, and a pass neither. Where it hides, nothing: it must pass.
+[[nodiscard]] std::optional<record::Expectation> expected_of(const mutants::Mutant& mutant, const record::Result& result);
 
 /// What became of one mutant.
 struct KillRow {
@@ -35,7 +40,10 @@ struct KillRow {
                                                   const std::set<std::string>& deviating,
                                                   const suite::RequirementTable& requirements);
 
+/// 0 when every mutant was killed where it must be and survived where it hides; 1 when one was not; 3 when one is inconclusive.
+[[nodiscard]] int exit_status(const std::vector<KillRow>& rows);
+
 /// A table in Markdown: mutant, requirement, killed by it, by others, hiding place, time to kill.
 [[nodiscard]] std::string to_markdown(const std::vector<KillRow>& rows);
 
-}  // namespace plumbline::cli
+}  // namespace plumbline::run

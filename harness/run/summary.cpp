@@ -1,10 +1,21 @@
-#include "harness/record/summary.hpp"
+#include "harness/run/summary.hpp"
 
 #include <algorithm>
 #include <array>
 #include <sstream>
 
-namespace plumbline::record {
+#include <fmt/format.h>
+
+#include "harness/run/counted.hpp"
+#include "harness/run/findings.hpp"
+
+namespace plumbline::run {
+
+using record::Planned;
+using record::Result;
+using record::Run;
+using record::Verdict;
+
 namespace {
 
 // From good to bad, for a requirement.
@@ -57,17 +68,30 @@ std::vector<Result> with_missing(const Run& run) {
   return results;
 }
 
-std::map<std::string, Judgement> requirement_judgements(const std::vector<Result>& results) {
-  std::map<std::string, Judgement> judgements;
+std::string RequirementVerdict::words() const {
+  const std::string name(name_of(judgement));
+  const bool all = ran == cases || judgement == Judgement::skip;
+  return all ? name : fmt::format("{} ({} of {})", name, ran, counted(cases, "case"));
+}
+
+std::map<std::string, RequirementVerdict> requirement_verdicts(const std::vector<Result>& results) {
+  std::map<std::string, RequirementVerdict> verdicts;
   for (const Result& result : results)
     for (const std::string& id : result.requirements) {
-      // A case of several requirements that names those that failed has found nothing wrong with the others.
-      const bool other = !result.violated.empty() && std::ranges::count(result.violated, id) == 0;
-      const Judgement judgement = other ? Judgement::pass : judge(result);
-      const auto [entry, fresh] = judgements.emplace(id, judgement);
-      if (!fresh && badness(judgement) > badness(entry->second)) entry->second = judgement;
+      const Judgement judgement = is_about(result, id) ? judge(result) : Judgement::pass;
+      RequirementVerdict& verdict = verdicts[id];
+      ++verdict.cases;
+      verdict.ran += judgement != Judgement::skip;
+      if (badness(judgement) > badness(verdict.judgement)) verdict.judgement = judgement;
     }
-  return judgements;
+  return verdicts;
+}
+
+std::map<std::string, record::RequirementTally> tallies_of(const std::map<std::string, RequirementVerdict>& verdicts) {
+  std::map<std::string, record::RequirementTally> tallies;
+  for (const auto& [id, verdict] : verdicts)
+    tallies[id] = {std::string(name_of(verdict.judgement)), verdict.cases, verdict.ran};
+  return tallies;
 }
 
 std::map<Judgement, int> count_judgements(const std::vector<Result>& results) {
@@ -76,15 +100,17 @@ std::map<Judgement, int> count_judgements(const std::vector<Result>& results) {
   return counts;
 }
 
-int exit_status(const Run& run) {
+int exit_status(const Run& run, bool interrupted) {
+  if (interrupted) return 3;
   const std::vector<Result> results = with_missing(run);
   if (std::ranges::any_of(results, [&](const Result& one) { return is_bad(one, run.header); })) return 1;
   const auto counts = count_judgements(results);
   for (const Judgement of_harness : {Judgement::error, Judgement::inconclusive, Judgement::not_run})
     if (counts.contains(of_harness)) return 3;
+  if (!run.stopped.empty()) return 3;
   const bool ran = std::ranges::any_of(
       results, [](const Result& one) { return one.verdict != Verdict::skip && one.verdict != Verdict::aborted; });
   return ran || !run.measurements.empty() ? 0 : 3;
 }
 
-}  // namespace plumbline::record
+}  // namespace plumbline::run

@@ -1,25 +1,21 @@
-#include "harness/record/judgement.hpp"
+#include "harness/run/judgement.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 
-namespace plumbline::record {
+namespace plumbline::run {
+
+using record::Expectation;
+using record::Header;
+using record::is_failure;
+using record::Result;
+using record::Verdict;
+
 namespace {
 
 std::string where_it_stands(const Expectation& expectation) {
   return expectation.link.empty() ? expectation.origin : expectation.origin + ", " + expectation.link;
-}
-
-bool passes(Verdict verdict) { return verdict == Verdict::pass || verdict == Verdict::warn; }
-
-// From good to bad.
-int badness_of(Verdict verdict) {
-  constexpr std::array order{Verdict::skip,   Verdict::pass,    Verdict::warn,    Verdict::flake,
-                             Verdict::refuse, Verdict::fail,    Verdict::hang,    Verdict::crash,
-                             Verdict::error,  Verdict::missing, Verdict::aborted, Verdict::not_run};
-  return static_cast<int>(std::ranges::find(order, verdict) - order.begin());
 }
 
 }  // namespace
@@ -49,6 +45,11 @@ Judgement judge(Verdict verdict, const std::optional<Expectation>& expectation) 
   if (expectation->verdict == Verdict::flake) return as_it_is;
   if (verdict == expectation->verdict) return Judgement::expected_fail;
   return verdict == Verdict::pass ? Judgement::unexpected_pass : as_it_is;
+}
+
+Result judged(Result result) {
+  result.judgement = result.expectation ? name_of(judge(result)) : "";
+  return result;
 }
 
 bool is_bad(const Result& result, bool allow_unexpected_pass, bool warnings_fail) {
@@ -88,16 +89,4 @@ std::string why_not_run(const Expectation& expectation) {
                      expectation.reason, where);
 }
 
-bool wants_another_try(const std::optional<Expectation>& expectation, std::span<const Verdict> tries) {
-  return expectation && expectation->verdict == Verdict::flake && !tries.empty() && is_failure(tries.back()) &&
-         tries.size() < kMostTries;
-}
-
-Verdict verdict_of(std::span<const Verdict> tries) {
-  if (tries.empty()) return Verdict::missing;
-  const bool some_passed = std::ranges::any_of(tries, passes);
-  const bool some_failed = std::ranges::any_of(tries, is_failure);
-  return some_passed && some_failed ? Verdict::flake : std::ranges::max(tries, {}, badness_of);
-}
-
-}  // namespace plumbline::record
+}  // namespace plumbline::run

@@ -1,4 +1,4 @@
-#include "harness/record/merge.hpp"
+#include "harness/run/shards.hpp"
 
 #include <array>
 #include <map>
@@ -7,9 +7,14 @@
 
 #include "reference/comm/errors.hpp"
 
-namespace plumbline::record {
+namespace plumbline::run {
 
 using nlohmann::json;
+using record::Header;
+using record::Planned;
+using record::Result;
+using record::Run;
+using record::Verdict;
 
 namespace {
 
@@ -122,4 +127,4 @@ Run merge(const std::vector<NamedRun>& shards) {
   return whole;
 }
 
-}  // namespace plumbline::record
+}  // namespace plumbline::run

@@ -1,10 +1,10 @@
 // The matrix says of each mutant what its results say, and nothing better.
-#include "harness/cli/kill_matrix.hpp"
+#include "harness/run/kill_matrix.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace plumbline::cli {
+namespace plumbline::run {
 namespace {
 
 using mutants::Mutant;
@@ -182,4 +182,4 @@ mutants = ["toy.brittle"]
 }
 
 }  // namespace
-}  // namespace plumbline::cli
+}  // namespace plumbline::run
