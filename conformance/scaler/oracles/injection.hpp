@@ -1,4 +1,4 @@
-// harness/cli/injection.hpp: an infinity or NaN on one rank of a tensor x pipeline x data world, and who skips the step.
+// conformance/scaler/oracles/injection.hpp: an infinity or NaN on one rank of a tensor x pipeline x data world, and who skips the step.
 //
 // Model   Each rank has a part of a matrix; the first and the last stage share a tied parameter. A step adds up the gradients of
 //         replicas, and those of the tied parameter over its two stages; it looks, decides and steps, as fp16_optimizer.hpp
