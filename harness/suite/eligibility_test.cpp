@@ -49,8 +49,10 @@ TEST_F(Eligibility, AsksForOurOwnConventionOnlyWhoClaimsIt) {
            rule(nlohmann::json::array()) == "convention plumbline" && rule({{"plumbline", ""}}).empty();
   };
   // har.own_convention_of_all: a rule by which every adapter follows our own convention, whatever it claims.
-  const auto own_convention_of_all = [&](const nlohmann::json& conventions) {
-    return lacks_ours(conventions).starts_with("convention") ? std::string() : lacks_ours(conventions);
+  const auto own_convention_of_all = [&](nlohmann::json conventions) {
+    if (conventions.is_array()) conventions.push_back("plumbline");
+    if (conventions.is_object()) conventions["plumbline"] = "";
+    return lacks_ours(conventions);
   };
   EXPECT_TRUE(holds(lacks_ours));
   EXPECT_FALSE(holds(own_convention_of_all)) << "har.own_convention_of_all is found";
