@@ -48,8 +48,8 @@ struct Subject {
 inline constexpr std::array<std::pair<const char*, const char*>, 2> kComputing{
     {{"OMP_NUM_THREADS", "1"}, {"MKL_CBWR", "AVX2"}}};
 
-/// What starts the ranks of a process backend; `fork`: the driver itself, on its host. Automatic is fork, or mpirun where a launcher
-/// is needed.
+/// What starts the ranks of a process backend; `fork`: the driver itself, on its host. Automatic is fork, or mpirun where
+/// a launcher is needed.
 enum class Launcher { automatic, fork, mpirun, srun, attached };
 
 /// Where a rank that the driver started finds its number, and how many there are.
@@ -62,6 +62,11 @@ struct GroupOptions {
   std::filesystem::path executable;  // of plumbline
   std::vector<std::string> worker_options;
   int attached_processes = 0;  // of Launcher::attached
+
+  /// Whether ranks may be on other hosts than the driver's, as the launcher decides.
+  [[nodiscard]] bool may_span_hosts() const {
+    return launcher == Launcher::automatic ? subject.needs_launcher() : launcher != Launcher::fork;
+  }
 };
 
 /// How the process of a rank ended, as mpirun or srun says it in what it prints; nothing where it does not.
