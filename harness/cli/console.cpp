@@ -106,6 +106,10 @@ void Console::begin(const std::string& shape, const std::string& name) {
   std::fflush(stdout);
 }
 
+void Console::still(const std::string& name, std::chrono::duration<double> since) {
+  if (!terminal_) line(fmt::format("{} has run for {:.0f} s and goes on ({} of {} done)", name, since.count(), done_, planned_));
+}
+
 void Console::failure(const record::Result& result) {
   const auto& requirements = result.violated.empty() ? result.requirements : result.violated;
   bool is_first = false;  // of one of its requirements

@@ -50,6 +50,7 @@ struct Options {
   int jobs = 1;
   bool stacks = true;  // of ranks that hang are worth the seconds that they take
   std::chrono::seconds start_limit{60};
+  std::chrono::duration<double> remind{30};
   /// Nothing is started from then on, and what runs is ended without an outcome.
   std::optional<std::chrono::steady_clock::time_point> until = {};
 };
@@ -67,6 +68,8 @@ struct Observer {
   /// The group is ready; an outcome given here stands, and the assignment is not run.
   std::function<std::optional<Outcome>(std::size_t assignment, const nlohmann::json& description)> before;
   std::function<void(std::size_t assignment)> begin;
+  /// The assignment runs since then and goes on: each time that Options::remind has passed.
+  std::function<void(std::size_t assignment, std::chrono::duration<double> since)> still = {};
   std::function<void(std::size_t assignment, int rank, const nlohmann::json& value)> output;
   /// False: run nothing more.
   std::function<bool(std::size_t assignment, const Outcome& outcome)> end;
@@ -82,9 +85,8 @@ struct Observer {
                                                        const std::vector<int>& reported);
 
 /// Runs the assignments in their order, `jobs` at a time, until all have or Options::until. Returns false when it was
-/// interrupted by a signal. Throws
-/// InvalidArgument or NotAvailable when the subject cannot be started, RuntimeFailure when groups do not start; whatever
-/// happens, no process is left.
+/// interrupted by a signal. Throws InvalidArgument or NotAvailable when the subject cannot be started, RuntimeFailure when
+/// groups do not start; whatever happens, no process is left.
 bool run(const std::vector<Assignment>& assignments, const Options& options, const Observer& observer);
 
 }  // namespace plumbline::launch

@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "reference/comm/nearest_name.hpp"
 
 namespace plumbline::suite {
 namespace {
@@ -106,6 +109,30 @@ std::optional<Lacking> lacking(const Suite& suite, const Profile& profile, const
   if (one.parameters.has("dtype") && !has(capabilities.at("dtypes").get<Words>(), one.parameters.text("dtype")))
     return Lacking{"dtype " + one.parameters.text("dtype")};
   return std::nullopt;
+}
+
+std::string unasked_conventions(const Suite& suite, const nlohmann::json& claims) {
+  if (!claims.contains("conventions")) return {};
+  const auto operations = claims.value("operations", Words{});
+  std::set<std::string> asked;
+  for (const Case& one : suite.cases()) {
+    if (one.check->door != Door::adapter) continue;
+    const auto of_case = one.operations();
+    if (std::ranges::all_of(of_case, [&](const std::string& operation) { return has(operations, operation); }))
+      asked.insert(one.check->convention);
+  }
+  const nlohmann::json& given = claims.at("conventions");
+  Words unasked;
+  std::string meant;  // where the first is only misspelt
+  for (const auto& [key, value] : given.items()) {
+    const std::string convention = given.is_array() ? value.get<std::string>() : key;
+    if (asked.contains(convention)) continue;
+    if (unasked.empty()) meant = did_you_mean(convention, {asked.begin(), asked.end()});
+    unasked.push_back(convention);
+  }
+  if (unasked.empty()) return {};
+  return fmt::format("no case asks the adapter's operations in convention {}, which it claims; cases ask them in {}{}",
+                     fmt::join(unasked, ", "), asked.empty() ? "none" : fmt::format("{}", fmt::join(asked, ", ")), meant);
 }
 
 std::vector<ProfileCases> profiles_for_adapter(const Suite& suite, const nlohmann::json& claims) {

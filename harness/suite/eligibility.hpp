@@ -33,6 +33,10 @@ struct Lacking {
 [[nodiscard]] std::optional<Lacking> lacking(const Suite& suite, const Profile& profile, const Case& one,
                                              const nlohmann::json& description, const std::string& device = "cpu");
 
+/// A line about the conventions that an adapter claims and in which no case asks one of its operations; nothing where there are
+/// none.
+[[nodiscard]] std::string unasked_conventions(const Suite& suite, const nlohmann::json& claims);
+
 struct ProfileCases {
   const Profile* profile;
   int cases;

@@ -1,5 +1,6 @@
 #include "harness/suite/eligibility.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace plumbline::suite {
@@ -56,6 +57,25 @@ TEST_F(Eligibility, AsksForOurOwnConventionOnlyWhoClaimsIt) {
   };
   EXPECT_TRUE(holds(lacks_ours));
   EXPECT_FALSE(holds(own_convention_of_all)) << "har.own_convention_of_all is found";
+}
+
+TEST_F(Eligibility, NamesTheConventionsInWhichNoCaseAsks) {
+  for (const char* convention : {"deepspeed", "plumbline"})
+    suite_.add({.id = fmt::format("grid.{}", convention),
+                .door = Door::adapter,
+                .operations = {"topology.grid"},
+                .convention = convention,
+                .body = [](Context&) {}});
+  const auto line_of = [&](const char* operation, const nlohmann::json& conventions) {
+    return unasked_conventions(suite_, {{"operations", {operation}}, {"conventions", conventions}});
+  };
+  EXPECT_EQ(line_of("topology.grid", {{"deepspeed", "0.19"}, {"plumbline", ""}}), "");
+  EXPECT_EQ(unasked_conventions(suite_, {{"operations", {"topology.grid"}}}), "") << "it is asked for all";
+  EXPECT_EQ(line_of("topology.grid", {{"deepspeed-0.6", "0.6"}, {"torch", "2.13"}}),
+            "no case asks the adapter's operations in convention deepspeed-0.6, torch, which it claims; cases ask them in "
+            "deepspeed, plumbline; did you mean deepspeed?");
+  EXPECT_EQ(line_of("gossip.graph", nlohmann::json::array({"torch"})),
+            "no case asks the adapter's operations in convention torch, which it claims; cases ask them in none");
 }
 
 // HARNESS-050@4079

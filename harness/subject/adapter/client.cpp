@@ -103,6 +103,9 @@ using Names = std::set<std::string>;
                                     did_you_mean(name, {known.begin(), known.end()})));
 }
 
+// One that no check asks: the adapter's own.
+bool is_private(const std::string& operation) { return operation.starts_with("x."); }
+
 // What nobody knows would be skipped without a word, or taken for claimed.
 void require_known(const AdapterIdentity& identity) {
   Names operations, conventions;
@@ -111,13 +114,14 @@ void require_known(const AdapterIdentity& identity) {
     conventions.insert(entry.row.conventions.begin(), entry.row.conventions.end());
   }
   const auto require_operation = [&](const std::string& name) {
-    if (!operations.contains(name)) refuse_name("operation", name, operations);
+    if (!operations.contains(name) && !is_private(name)) refuse_name("operation", name, operations);
   };
   for (const std::string& name : identity.operations) require_operation(name);
   for (const std::string& name : identity.convention_names().value_or(Names()))
     if (!conventions.contains(name)) refuse_name("convention", name, conventions);
   for (const auto& [operation, arguments] : identity.options) {
     require_operation(operation);
+    if (is_private(operation)) continue;
     const auto known = operation_table().row(operation).options();
     Names options;
     for (const auto& [argument, values] : known) options.insert(argument);
