@@ -355,9 +355,7 @@ nlohmann::json overlap(Communicator& world, const Place& place, const nlohmann::
     operation->run();
   }
   backward.run();
-  struct {
-    std::vector<double> backward, reductions, serial, overlapped;
-  } times;
+  OverlapTimes times;
   const auto begin = std::chrono::steady_clock::now();
   for (int round = 0; round < rounds; ++round) {
     if (round >= bucketing::kLeastRounds && bucketing::is_over(world, begin, seconds)) break;

@@ -212,9 +212,9 @@ class FusionBench {
 
   void take_overlap(const std::string& model) {
     const OverlapTimes times{.backward = last_.at("backward"),
-                                        .reductions = last_.at("reductions"),
-                                        .serial = last_.at("serial"),
-                                        .overlapped = last_.at("overlapped")};
+                             .reductions = last_.at("reductions"),
+                             .serial = last_.at("serial"),
+                             .overlapped = last_.at("overlapped")};
     const Overlap found = overlap_of(times);
     const auto milliseconds = [](const std::vector<double>& samples) {
       return bucketing::time_of(0, samples).seconds * 1e3;

@@ -15,9 +15,13 @@
 #include <span>
 #include <vector>
 
+#include "harness/bench/fusion_times.hpp"
 #include "reference/bucketing/tuning.hpp"
 
 namespace plumbline::cli {
+
+using bench::FusionTime;
+using bench::OverlapTimes;
 
 struct BestLimit {
   std::int64_t limit_bytes = 0;
@@ -30,11 +34,6 @@ struct BestLimit {
 /// the rounds; nothing where there is none. Throws as best_limit(), and without a candidate of 0.
 [[nodiscard]] std::optional<std::int64_t> pays_from(std::span<const bucketing::BucketTime> times);
 
-/// Gradients of one size.
-struct FusionTime {
-  std::int64_t bytes = 0;               // of each
-  std::vector<double> separate, fused;  // seconds a gradient, of the rounds
-};
 struct Crossover {
   std::optional<std::int64_t> bytes;      // nothing: it pays at none
   std::optional<std::int64_t> low, high;  // of the interval of 95 %
@@ -43,12 +42,6 @@ struct Crossover {
 /// InvalidArgument where there are no sizes, or rounds in unequal numbers.
 [[nodiscard]] Crossover pays_up_to(std::span<const FusionTime> times);
 
-/// Seconds of rounds, each of which measured all four: a backward alone, its reductions alone, and steps of both.
-struct OverlapTimes {
-  std::vector<double> backward, reductions;
-  std::vector<double> serial;      // the reductions when the backward is over
-  std::vector<double> overlapped;  // as soon as they may start
-};
 /// Overlapping breaks the guideline where it takes a tenth longer, the least effect that counts, and chance hardly does that.
 struct Overlap {
   double hidden = 0;  // of what could be, the shorter of backward and reductions: the median of the rounds

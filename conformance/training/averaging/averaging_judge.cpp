@@ -15,7 +15,7 @@
 #include "conformance/training/compare.hpp"
 #include "conformance/training/single_device.hpp"
 #include "harness/suite/requirement.hpp"
-#include "reference/comm/half.hpp"
+#include "reference/comm/rounding.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/record/run_files.hpp"
 
@@ -27,19 +27,11 @@ using training::AveragingSettings;
 namespace {
 
 namespace ids = averaging_requirements;
+using comm::rounded_to;
 using Matrix = MixingMatrix;
 using Doubles = std::vector<double>;
 
 std::string id_of(std::string_view citation) { return std::string(suite::id_of_citation(citation)); }
-
-// ---- numbers ----
-
-float rounded_to(comm::DType dtype, double value) {
-  const auto narrow = static_cast<float>(value);
-  return dtype == comm::DType::f16    ? comm::to_float(comm::to_float16(narrow))
-         : dtype == comm::DType::bf16 ? comm::to_float(comm::to_bfloat16(narrow))
-                                      : narrow;
-}
 
 class Judge {
  public:
