@@ -2049,19 +2049,18 @@ class Commands(unittest.TestCase):
 
     def started_training(self):
         """A long run whose ranks have begun, and the processes of its worker."""
+        scratch = self.folder / "tmp"
+        scratch.mkdir()
         process = subprocess.Popen([PLUMBLINE, "train", "--steps", "20000", "--no-judge", "--out", "out"], cwd=self.folder, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+                                   stderr=subprocess.PIPE, text=True, env=dict(os.environ, PLUMBLINE_TMPDIR=str(scratch)))
         self.addCleanup(process.kill)
         line = process.stdout.readline()
         self.assertIn("20000 steps", line)
-        children = []
         for _ in range(1200):
-            children = [int(child) for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
-            if children:
-                break
+            if any(scratch.glob("plumbline-*/*/run1")):  # the folder of what its ranks are to run
+                return process, [int(child) for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
             time.sleep(0.05)
-        time.sleep(2)  # until it has connected and begun: before that, the group has not started
-        return process, children
+        return self.fail("its ranks have not begun")
 
     @needs_training
     def test_train_whose_rank_is_killed_from_outside_is_the_machines_fault(self):
