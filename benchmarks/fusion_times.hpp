@@ -24,8 +24,9 @@ struct FusionOptions {
   bucketing::Timing timing = bucketing::seconds_of_slowest;  // which says nothing of a device
 };
 
-/// Collective. Gradients are of f32. Throws InvalidArgument for sizes below 4 bytes, fewer than two together, fewer than one round,
-/// and seconds that are NaN; RuntimeFailure, naming rank, gradient and element, where the sums of the first round are wrong.
+/// Collective. Gradients are of f32. Throws InvalidArgument for sizes below 4 bytes, fewer than two together, fewer
+/// than one round, and seconds that are NaN; RuntimeFailure, naming rank, gradient and element, where the sums of the
+/// first round are wrong.
 [[nodiscard]] std::vector<FusionTime> fusion_times(comm::Communicator& group, const FusionOptions& options = {});
 
 }  // namespace plumbline::bench

@@ -1,5 +1,5 @@
-// What checks of adapters declare, what they ask, and the table of operations hold together: a subject that lacks something is not
-// asked for it, one that claims it answers.
+// What checks of adapters declare, what they ask, and the table of operations hold together: a subject that lacks
+// something is not asked for it, one that claims it answers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -203,8 +203,8 @@ const WholeRun& whole_run() {
   return run;
 }
 
-// Each question is to an operation, in the convention and for values of options that the check declares, and all that it declares is
-// asked: else run_in_process() fails.
+// Each question is to an operation, in the convention and for values of options that the check declares, and all that
+// it declares is asked: else run_in_process() fails.
 // HARNESS-051@d04f
 TEST(Checks, AskWhatTheyDeclare) { EXPECT_THAT(whole_run().failures, IsEmpty()); }
 

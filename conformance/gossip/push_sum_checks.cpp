@@ -173,8 +173,8 @@ void types(Context& context) {
       << "GOSSIP-034: the weight beside " << name_of(dtype);
 }
 
-// Two types, of the same values. By default both are in the same round; FairScale's turn the graph between them, and the
-// weight is the last one's.
+// Two types, of the same values. By default both are in the same round; FairScale's turn the graph between them, and
+// the weight is the last one's.
 void two_types(Context& context) {
   const bool as_fairscale = context.parameters().text("convention") == "fairscale";
   const int nodes = context.size();

@@ -1,4 +1,5 @@
-// `plumbline bench allreduce_fusion`: does it pay to reduce gradients together, in buckets of which size, and from which size on.
+// `plumbline bench allreduce_fusion`: does it pay to reduce gradients together, in buckets of which size, and from
+// which size on.
 #include "harness/cli/bench_fusion.hpp"
 
 #include <algorithm>

@@ -48,8 +48,8 @@ std::vector<const suite::Requirement*> meant_by(const suite::Suite& suite, const
     if (check.id == check_id) return suite.verified_by(check);
   for (const mutants::Mutant& mutant : mutants::all_mutants())
     if (mutant.name == id) return {suite.requirements.find(mutant.violates)};
-  throw NotFound(fmt::format("'{}' is no requirement, check, case, mutant or hollow subject{}; plumbline requirements and "
-                             "plumbline mutants --list show what there is",
+  throw NotFound(fmt::format("'{}' is no requirement, check, case, mutant or hollow subject{}; plumbline requirements "
+                             "and plumbline mutants --list show what there is",
                              id, nearest_to(suite, id)));
 }
 
@@ -171,7 +171,9 @@ Command add_explain(CLI::App& app, const Program& program) {
   CLI::App* command = app.add_subcommand(
       "explain", "Say what a requirement demands, why, what tests it, and what shows that it can fail");
   auto options = std::make_shared<ExplainOptions>();
-  command->add_option("id", options->id, "A requirement or a hollow subject; or a check, a case or a mutant, for the requirements that it is about")
+  command
+      ->add_option("id", options->id,
+                   "A requirement or a hollow subject; or a check, a case or a mutant, for the requirements of it")
       ->required();
   command->add_option("--record", options->record, "Also its verdict in this record")->type_name("RUN");
   command->footer("Example: plumbline explain COLL-049 --record results/latest/check-local");

@@ -72,8 +72,8 @@ std::string require_room(const job::RunSpec& spec, const RunPlace& place) {
           "steps takes less",
           steps, gib, what, free));
   if (in_memory < 1) return {};
-  return fmt::format("takes       {:.1f} GiB {}, of {:.1f}, and {:.1f} of {:.1f} on the disk\n", in_memory, until, memory,
-                     on_disk, disk);
+  return fmt::format("takes       {:.1f} GiB {}, of {:.1f}, and {:.1f} of {:.1f} on the disk\n", in_memory, until,
+                     memory, on_disk, disk);
 }
 
 }  // namespace plumbline::cli

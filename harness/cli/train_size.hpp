@@ -24,9 +24,9 @@ struct RunPlace {
   std::string steps = "--steps ";    // what the user calls the number
 };
 
-/// Throws InvalidArgument for more steps than the form of a training record can name, and RuntimeFailure where the record and
-/// the batches do not fit into the memory or onto the disk of `folder`. Returns a line about a run that takes a GiB or more,
-/// else nothing.
+/// Throws InvalidArgument for more steps than the form of a training record can name, and RuntimeFailure where the
+/// record and the batches do not fit into the memory or onto the disk of `folder`. Returns a line about a run that
+/// takes a GiB or more, else nothing.
 [[nodiscard]] std::string require_room(const job::RunSpec& spec, const RunPlace& place);
 
 }  // namespace plumbline::cli

@@ -332,8 +332,9 @@ class Driver {
     const Assignment& assignment = assignments_[running.assignment];
     std::error_code error;
     std::filesystem::remove_all(slot.group->folder() / fmt::format("run{}", running.run), error);
-    // A check that failed half-way may have left calls behind, which a runtime in its own process goes on with, in memory
-    // that is somebody else's by then. Ranks that somebody else started cannot be replaced: they go on beside such calls.
+    // A check that failed half-way may have left calls behind, which a runtime in its own process goes on with, in
+    // memory that is somebody else's by then. Ranks that somebody else started cannot be replaced: they go on beside
+    // such calls.
     const bool in_doubt =
         assignment.spoils_group || (record::is_failure(outcome.verdict) && options_.group.subject.has_processes());
     slot.spoiled = !complete || (in_doubt && !attached());

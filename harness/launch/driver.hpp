@@ -1,9 +1,10 @@
 // harness/launch/driver.hpp: hands assignments to worker groups one at a time, watches them, and says how each ended.
 //
-// Model   An assignment is a case or a task for a world of ranks. Assignments of one shape (world, isolation) share a group
-//         until one of them leaves it in doubt. All ranks report before the next begins. When a rank fails, the others get
-//         a second of grace; a rank that has not reported by then is `aborted` and the group ends. A deadline that passes
-//         is a `hang`, a process that goes is a `crash`. Nothing that a worker does takes the driver down.
+// Model   An assignment is a case or a task for a world of ranks. Assignments of one shape (world, isolation) share a
+//         group until one of them leaves it in doubt. All ranks report before the next begins. When a rank fails, the
+//         others get a second of grace; a rank that has not reported by then is `aborted` and the group ends. A
+//         deadline that passes is a `hang`, a process that goes is a `crash`. Nothing that a worker does takes the
+//         driver down.
 #pragma once
 
 #include <chrono>
@@ -85,8 +86,8 @@ struct Observer {
                                                        const std::vector<int>& reported);
 
 /// Runs the assignments in their order, `jobs` at a time, until all have or Options::until. Returns false when it was
-/// interrupted by a signal. Throws InvalidArgument or NotAvailable when the subject cannot be started, RuntimeFailure when
-/// groups do not start; whatever happens, no process is left.
+/// interrupted by a signal. Throws InvalidArgument or NotAvailable when the subject cannot be started, RuntimeFailure
+/// when groups do not start; whatever happens, no process is left.
 bool run(const std::vector<Assignment>& assignments, const Options& options, const Observer& observer);
 
 }  // namespace plumbline::launch

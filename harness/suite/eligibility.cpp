@@ -63,8 +63,8 @@ std::optional<Lacking> lacking_of_device(const Check& check, const nlohmann::jso
   return std::nullopt;
 }
 
-// What an adapter does not claim of what a case asks. One that names no conventions is asked for all, and one that names no
-// values of an option for all of them: the protocol demands neither.
+// What an adapter does not claim of what a case asks. One that names no conventions is asked for all, and one that
+// names no values of an option for all of them: the protocol demands neither.
 std::optional<Lacking> lacking_of_adapter(const Case& one, const nlohmann::json& description) {
   const auto operations = description.value("operations", Words{});
   for (const std::string& operation : one.operations())
@@ -131,8 +131,9 @@ std::string unasked_conventions(const Suite& suite, const nlohmann::json& claims
     unasked.push_back(convention);
   }
   if (unasked.empty()) return {};
+  if (asked.empty()) asked.insert("none");
   return fmt::format("no case asks the adapter's operations in convention {}, which it claims; cases ask them in {}{}",
-                     fmt::join(unasked, ", "), asked.empty() ? "none" : fmt::format("{}", fmt::join(asked, ", ")), meant);
+                     fmt::join(unasked, ", "), fmt::join(asked, ", "), meant);
 }
 
 std::vector<ProfileCases> profiles_for_adapter(const Suite& suite, const nlohmann::json& claims) {

@@ -72,8 +72,8 @@ TEST_F(Eligibility, NamesTheConventionsInWhichNoCaseAsks) {
   EXPECT_EQ(line_of("topology.grid", {{"deepspeed", "0.19"}, {"plumbline", ""}}), "");
   EXPECT_EQ(unasked_conventions(suite_, {{"operations", {"topology.grid"}}}), "") << "it is asked for all";
   EXPECT_EQ(line_of("topology.grid", {{"deepspeed-0.6", "0.6"}, {"torch", "2.13"}}),
-            "no case asks the adapter's operations in convention deepspeed-0.6, torch, which it claims; cases ask them in "
-            "deepspeed, plumbline; did you mean deepspeed?");
+            "no case asks the adapter's operations in convention deepspeed-0.6, torch, which it claims; cases ask them "
+            "in deepspeed, plumbline; did you mean deepspeed?");
   EXPECT_EQ(line_of("gossip.graph", nlohmann::json::array({"torch"})),
             "no case asks the adapter's operations in convention torch, which it claims; cases ask them in none");
 }

@@ -6,8 +6,8 @@
 
 namespace plumbline::comm {
 
-/// The value of an f16, bf16, f32 or f64 element in which `value` was stored: the nearest, ties to even, by way of float
-/// for the two 16-bit formats. Other types keep it.
+/// The value of an f16, bf16, f32 or f64 element in which `value` was stored: the nearest, ties to even, by way of
+/// float for the two 16-bit formats. Other types keep it.
 template <class Real>
 [[nodiscard]] constexpr Real rounded_to(DType dtype, Real value) {
   switch (dtype) {

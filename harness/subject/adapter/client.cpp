@@ -73,8 +73,9 @@ std::optional<std::map<std::string, std::string>> conventions_in(const Arguments
   if (!fields.has("conventions")) return std::nullopt;
   const auto given = fields.get<json>("conventions");
   if (!given.is_array() && !given.is_object())
-    fields.refuse(fmt::format(R"(conventions must be an object with the version that each means, {{"torch": "2.13"}}, or a list, got {})",
-                              describe(given)));
+    fields.refuse(fmt::format(
+        R"(conventions must be an object with the version that each means, {{"torch": "2.13"}}, or a list, got {})",
+        describe(given)));
   if (given.is_object()) return fields.get<std::map<std::string, std::string>>("conventions");
   std::map<std::string, std::string> named;
   for (const auto& name : fields.get<std::vector<std::string>>("conventions")) named.emplace(name, "");
@@ -138,7 +139,8 @@ void require_known(const AdapterIdentity& identity) {
 void require_spelling(const json& result) {
   const Names known{"protocol", "name", "version", "ops", "conventions", "options"};
   std::vector<std::string> lacking;
-  std::ranges::copy_if(known, std::back_inserter(lacking), [&](const std::string& field) { return !result.contains(field); });
+  std::ranges::copy_if(known, std::back_inserter(lacking),
+                       [&](const std::string& field) { return !result.contains(field); });
   for (const auto& [field, value] : result.items())
     if (!known.contains(field) && !did_you_mean(field, lacking).empty()) refuse_name("field", field, known);
 }
