@@ -143,7 +143,7 @@ Command add_check(CLI::App& app, const Program& program) {
       ->check(seconds());
   command
       ->add_option("--progress", options->progress,
-                   "Seconds after which, and after which again, a line says that a case goes on; not on a terminal")
+                   "Seconds between lines about a case that is still running, where the output is no terminal")
       ->check(seconds())
       ->capture_default_str();
   options->reports.add_to(*command);

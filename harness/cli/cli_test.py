@@ -599,7 +599,7 @@ class Commands(unittest.TestCase):
         adapter = f"head -n 1 | {shlex.join([PLUMBLINE, 'adapter'])}; exec sleep 60"
         self.assertEqual(self.run_plumbline("check", "--adapter", adapter, "--filter", "collectives.adapter.ring_sum[ranks=2]", "--no-control",
                                             "--time-limit", "1", "--progress", "0.2", "--out", "out"), 1, self.done.stderr)
-        self.assertRegex(self.done.stdout, r"\ncollectives.adapter.ring_sum\[ranks=2\] has run for \d+ s and goes on \(0 of 1 done\)\n")
+        self.assertRegex(self.done.stdout, r"\ncollectives.adapter.ring_sum\[ranks=2\] has been running for \d+ s \(0 of 1 done\)\n")
 
     def test_a_hollow_subject_is_explained(self):
         self.assertEqual(self.run_plumbline("explain", "hollow.null"), 0, self.done.stderr)

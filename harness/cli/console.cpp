@@ -107,7 +107,8 @@ void Console::begin(const std::string& shape, const std::string& name) {
 }
 
 void Console::still(const std::string& name, std::chrono::duration<double> since) {
-  if (!terminal_) line(fmt::format("{} has run for {:.0f} s and goes on ({} of {} done)", name, since.count(), done_, planned_));
+  if (!terminal_)
+    line(fmt::format("{} has been running for {:.0f} s ({} of {} done)", name, since.count(), done_, planned_));
 }
 
 void Console::failure(const record::Result& result) {
