@@ -152,7 +152,7 @@ void types(Context& context) {
   }
   World expected = start_of(context, 4);
   for (auto& x : expected.numerators)
-    for (double& value : x) value = comm::rounded_to(value, dtype);
+    for (double& value : x) value = comm::rounded_to(dtype, value);
   // Values of two types at once.
   Stored x(mine(expected, context), dtype), wide(mine(expected, context), DType::f64);
   constexpr int made = 6;
