@@ -7,6 +7,18 @@
 
 namespace plumbline::mutants {
 
+namespace {
+
+// Why the requirement is true of the subject; null where hollow.toml does not list it.
+const std::string* reason_of(const std::string& subject, const std::string& requirement) {
+  const auto truths = hollow_truths().find(subject);
+  if (truths == hollow_truths().end()) return nullptr;
+  const auto found = truths->second.find(requirement);
+  return found == truths->second.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
 void HollowMatrix::add(const std::string& subject, const std::string& component, const std::string& requirement,
                        bool deviated, bool violated) {
   Seen& seen = seen_[{subject, requirement}];
@@ -21,9 +33,15 @@ void HollowMatrix::add_undecided(const std::string& subject, const std::string& 
   seen_[{subject, requirement}].component = component;
 }
 
-bool HollowMatrix::is_violated(const std::string& subject, const std::string& requirement) const {
+bool HollowMatrix::is_decided(const std::string& subject, const std::string& requirement) const {
   const auto found = seen_.find({subject, requirement});
-  return found != seen_.end() && found->second.violated;
+  if (found == seen_.end()) return false;
+  return found->second.violated || (found->second.deviated && reason_of(subject, requirement) != nullptr);
+}
+
+bool HollowMatrix::is_met(const std::string& subject, const std::string& requirement) const {
+  const auto found = seen_.find({subject, requirement});
+  return found != seen_.end() && found->second.deviated;
 }
 
 std::vector<HollowRow> HollowMatrix::rows() const {
@@ -33,10 +51,7 @@ std::vector<HollowRow> HollowMatrix::rows() const {
     HollowRow& row = rows[{subject, seen.component}];
     row.subject = subject;
     row.component = seen.component;
-    const auto truths = hollow_truths().find(subject);
-    const std::string* reason = nullptr;
-    if (truths != hollow_truths().end())
-      if (const auto found = truths->second.find(requirement); found != truths->second.end()) reason = &found->second;
+    const std::string* const reason = reason_of(subject, requirement);
     if (!seen.judged) {
       row.undecided.insert(requirement);
     } else if (seen.violated) {

@@ -61,11 +61,11 @@ TEST_F(Eligibility, AsksForOurOwnConventionOnlyWhoClaimsIt) {
 
 TEST_F(Eligibility, NamesTheConventionsInWhichNoCaseAsks) {
   for (const char* convention : {"deepspeed", "plumbline"})
-    suite_.add({.id = fmt::format("grid.{}", convention),
-                .door = Door::adapter,
-                .operations = {"topology.grid"},
-                .convention = convention,
-                .body = [](Context&) {}});
+    suite_.add(Check{.id = fmt::format("grid.{}", convention),
+                     .door = Door::adapter,
+                     .operations = {"topology.grid"},
+                     .convention = convention,
+                     .body = [](Context&) {}});
   const auto line_of = [&](const char* operation, const nlohmann::json& conventions) {
     return unasked_conventions(suite_, {{"operations", {operation}}, {"conventions", conventions}});
   };
