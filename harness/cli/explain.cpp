@@ -48,8 +48,8 @@ std::vector<const suite::Requirement*> meant_by(const suite::Suite& suite, const
     if (check.id == check_id) return suite.verified_by(check);
   for (const mutants::Mutant& mutant : mutants::all_mutants())
     if (mutant.name == id) return {suite.requirements.find(mutant.violates)};
-  throw NotFound(fmt::format("'{}' is no requirement, check, case, mutant or hollow subject{}; plumbline requirements "
-                             "and plumbline mutants --list show what there is",
+  throw NotFound(fmt::format("'{}' is no requirement, check, case, mutant or hollow subject; plumbline requirements "
+                             "and plumbline mutants --list show what there is{}",
                              id, nearest_to(suite, id)));
 }
 
@@ -139,13 +139,12 @@ void print_requirement(const suite::Suite& suite, const suite::Requirement& row)
 // A hollow subject violates every requirement that is not true of it.
 void print_hollow(const mutants::Mutant& subject) {
   fmt::print("{} (hollow subject, for --{}): {}\n", subject.name, name_of(door_of(subject)), subject.what);
-  fmt::print("  must fail  every requirement of the {} door that it meets, but for those that are true of it:\n",
-             name_of(door_of(subject)));
   const auto& truths = mutants::hollow_truths();
-  if (const auto found = truths.find(subject.name); found != truths.end())
+  const auto found = truths.find(subject.name);
+  fmt::print("  must fail  every requirement of the {} door that it meets{}\n", name_of(door_of(subject)),
+             found == truths.end() ? "" : ", but for those that are true of it:");
+  if (found != truths.end())
     for (const auto& [requirement, reason] : found->second) fmt::print("             {}: {}\n", requirement, reason);
-  else
-    fmt::print("             none is\n");
   fmt::print("  run it     plumbline mutants --full --filter {}\n", subject.name);
 }
 
