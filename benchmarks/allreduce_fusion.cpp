@@ -69,8 +69,8 @@ class OwnMemory {
   std::vector<Memory> memory_;
 };
 
-// An emulated back-propagation. On a device it is put into a stream of its own, and the place's waits for each gradient:
-// reductions go on there while the next ones are made.
+// An emulated back-propagation. On a device it is put into a stream of its own, and the place's waits for each
+// gradient: reductions go on there while the next ones are made.
 class BackPropagation {
  public:
   explicit BackPropagation(const Place& place) : place_(place), own_(place) {
@@ -91,8 +91,8 @@ class BackPropagation {
 
   /// Behind all that was put into the place's stream.
   void begin() const { order(place_, own_); }
-  /// Makes a gradient, at the cost of several products an element: zeros on the host; on a device what it was, by as many passes
-  /// over its memory, and what is put into the place's stream meets it.
+  /// Makes a gradient, at the cost of several products an element: zeros on the host; on a device what it was, by as
+  /// many passes over its memory, and what is put into the place's stream meets it.
   void make(Buffer gradient) {
     if (place_.is_host()) return make_on_host(floats(gradient));
     const auto& [halved, doubled] = works_of(gradient);
@@ -355,9 +355,7 @@ nlohmann::json overlap(Communicator& world, const Place& place, const nlohmann::
     operation->run();
   }
   backward.run();
-  struct {
-    std::vector<double> backward, reductions, serial, overlapped;
-  } times;
+  OverlapTimes times;
   const auto begin = std::chrono::steady_clock::now();
   for (int round = 0; round < rounds; ++round) {
     if (round >= bucketing::kLeastRounds && bucketing::is_over(world, begin, seconds)) break;

@@ -4,17 +4,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "harness/bench/fusion_times.hpp"
 #include "reference/bucketing/rounds.hpp"
 #include "reference/comm/communicator.hpp"
 #include "reference/device/place.hpp"
 
 namespace plumbline::bench {
-
-/// Gradients of one size.
-struct FusionTime {
-  std::int64_t bytes = 0;               // of each
-  std::vector<double> separate, fused;  // seconds a gradient, of the rounds
-};
 
 /// 256 bytes to 4 MiB, each four times the one before it.
 [[nodiscard]] std::vector<std::int64_t> usual_sizes();
@@ -29,8 +24,9 @@ struct FusionOptions {
   bucketing::Timing timing = bucketing::seconds_of_slowest;  // which says nothing of a device
 };
 
-/// Collective. Gradients are of f32. Throws InvalidArgument for sizes below 4 bytes, fewer than two together, fewer than one round,
-/// and seconds that are NaN; RuntimeFailure, naming rank, gradient and element, where the sums of the first round are wrong.
+/// Collective. Gradients are of f32. Throws InvalidArgument for sizes below 4 bytes, fewer than two together, fewer
+/// than one round, and seconds that are NaN; RuntimeFailure, naming rank, gradient and element, where the sums of the
+/// first round are wrong.
 [[nodiscard]] std::vector<FusionTime> fusion_times(comm::Communicator& group, const FusionOptions& options = {});
 
 }  // namespace plumbline::bench

@@ -11,6 +11,7 @@
 #include "conformance/gossip/wires.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/half.hpp"
+#include "reference/comm/rounding.hpp"
 
 namespace plumbline::conformance {
 
@@ -110,19 +111,6 @@ void fusion(Context& context) {
   EXPECT_LE(apart, 1e-13) << "GOSSIP-033: the largest difference of " << right.size() << " values";
 }
 
-double stored_and_read(double value, DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return comm::to_float(comm::to_float16(static_cast<float>(value)));
-    case DType::bf16:
-      return comm::to_float(comm::to_bfloat16(static_cast<float>(value)));
-    case DType::f32:
-      return static_cast<float>(value);
-    default:
-      return value;
-  }
-}
-
 // Four values of a type as memory.
 class Stored {
  public:
@@ -164,7 +152,7 @@ void types(Context& context) {
   }
   World expected = start_of(context, 4);
   for (auto& x : expected.numerators)
-    for (double& value : x) value = stored_and_read(value, dtype);
+    for (double& value : x) value = comm::rounded_to(dtype, value);
   // Values of two types at once.
   Stored x(mine(expected, context), dtype), wide(mine(expected, context), DType::f64);
   constexpr int made = 6;
@@ -185,8 +173,8 @@ void types(Context& context) {
       << "GOSSIP-034: the weight beside " << name_of(dtype);
 }
 
-// Two types, of the same values. By default both are in the same round; FairScale's turn the graph between them, and the
-// weight is the last one's.
+// Two types, of the same values. By default both are in the same round; FairScale's turn the graph between them, and
+// the weight is the last one's.
 void two_types(Context& context) {
   const bool as_fairscale = context.parameters().text("convention") == "fairscale";
   const int nodes = context.size();

@@ -11,9 +11,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "conformance/scaler/oracles/injection.hpp"
 #include "conformance/scaler/scaler_checks.hpp"
 #include "conformance/support/recording.hpp"
-#include "harness/cli/injection.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/half.hpp"
 #include "reference/scaler/fp16_optimizer.hpp"

@@ -1,5 +1,6 @@
-// conformance/support/hollow.hpp: subjects that are hollow (harness/mutants/hollow.cpp) meet checks. They fail every requirement that
-// hollow.toml does not list: a check that passes on an adapter which answers 0 to everything judges nothing.
+// conformance/support/hollow.hpp: subjects that are hollow (harness/mutants/hollow.cpp) meet checks. They fail every
+// requirement that hollow.toml does not list: a check that passes on an adapter which answers 0 to everything judges
+// nothing.
 #pragma once
 
 #include <functional>
@@ -15,10 +16,14 @@ namespace plumbline::conformance {
 /// Runs a case on a hollow subject.
 using RunHollow = std::function<std::vector<Failure>(const suite::Case&)>;
 
-/// Runs the cases until all requirements that they verify are violated, and adds what became of them. A check that falls over an
-/// answer is a failure of the test.
+/// Runs cases of a check until all requirements that they verify are violated, or pass where they may, and adds what
+/// became of them. Two cases are enough where the subject does in none what these requirements forbid. A check that falls
+/// over an answer is a failure of the test.
 void meet_hollow(const std::string& subject, const suite::Suite& suite, const std::vector<const suite::Case*>& cases,
                  const RunHollow& run, mutants::HollowMatrix& matrix);
+
+/// Whether hollow.toml lists all that the check verifies as true of the subject.
+[[nodiscard]] bool is_true_of(const std::string& subject, const suite::Check& check);
 
 /// Prints the matrix. What passes and is not listed is a failure of the test, and so is what is listed and does not pass.
 void expect_truths_alone(const mutants::HollowMatrix& matrix, const suite::HollowTruths& truths);

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
 
 namespace plumbline::conformance {
 
@@ -28,11 +27,6 @@ double unit_roundoff(comm::DType dtype) {
 
 comm::DType compute_dtype(std::string_view name) {
   return name == "float16" ? comm::DType::f16 : name == "bfloat16" ? comm::DType::bf16 : comm::DType::f32;
-}
-
-float rounded_to(comm::DType dtype, float value) {
-  if (dtype == comm::DType::f16) return comm::to_float(comm::to_float16(value));
-  return dtype == comm::DType::bf16 ? comm::to_float(comm::to_bfloat16(value)) : value;
 }
 
 double mean_error(int ranks, comm::DType accumulator, double magnitudes) {

@@ -17,9 +17,6 @@ namespace plumbline::conformance {
 /// The type that a run specification calls float32, bfloat16 or float16.
 [[nodiscard]] comm::DType compute_dtype(std::string_view name);
 
-/// A number as the type has it.
-[[nodiscard]] float rounded_to(comm::DType dtype, float value);
-
 /// The least positive float: where results are subnormal, rounding is off by up to half of it, whatever their
 /// size.
 inline constexpr double kSmallestFloat = 0x1p-149;

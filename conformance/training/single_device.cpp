@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "conformance/training/bounds.hpp"
+#include "reference/comm/rounding.hpp"
 
 namespace plumbline::conformance {
 namespace {
@@ -115,7 +116,7 @@ std::vector<float> SingleDevice::scaled_mean(const std::string& parameter) const
       const auto value = static_cast<float>(scaled_[data].gradients.at(parameter)[i]);
       sum = data == 0 ? value : sum + value;
     }
-    mean.push_back(rounded_to(type, sum / static_cast<float>(scaled_.size())) * inverse);
+    mean.push_back(comm::rounded_to(type, sum / static_cast<float>(scaled_.size())) * inverse);
   }
   return mean;
 }

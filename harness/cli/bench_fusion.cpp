@@ -1,4 +1,5 @@
-// `plumbline bench allreduce_fusion`: does it pay to reduce gradients together, in buckets of which size, and from which size on.
+// `plumbline bench allreduce_fusion`: does it pay to reduce gradients together, in buckets of which size, and from
+// which size on.
 #include "harness/cli/bench_fusion.hpp"
 
 #include <algorithm>
@@ -212,9 +213,9 @@ class FusionBench {
 
   void take_overlap(const std::string& model) {
     const OverlapTimes times{.backward = last_.at("backward"),
-                                        .reductions = last_.at("reductions"),
-                                        .serial = last_.at("serial"),
-                                        .overlapped = last_.at("overlapped")};
+                             .reductions = last_.at("reductions"),
+                             .serial = last_.at("serial"),
+                             .overlapped = last_.at("overlapped")};
     const Overlap found = overlap_of(times);
     const auto milliseconds = [](const std::vector<double>& samples) {
       return bucketing::time_of(0, samples).seconds * 1e3;

@@ -141,6 +141,11 @@ Command add_check(CLI::App& app, const Program& program) {
           "Seconds after which the run ends: what has not run by then is not run, and the exit status 3 unless "
           "something failed (--resume runs the rest)")
       ->check(seconds());
+  command
+      ->add_option("--progress", options->progress,
+                   "Seconds between lines about a case that is still running, where the output is no terminal")
+      ->check(seconds())
+      ->capture_default_str();
   options->reports.add_to(*command);
   CLI::Option* const device =
       command

@@ -153,6 +153,7 @@ CheckRun::CheckRun(const suite::Suite& suite, const CheckOptions& options, int a
                 .device = options.device,
                 .time_limit = options.time_limit} {
   driver_.group.worker_options = device_options(options.device);
+  driver_.remind = std::chrono::duration<double>(options.progress);
   if (attached_processes > 0) {
     driver_.group.launcher = launch::Launcher::attached;
     driver_.group.attached_processes = attached_processes;
@@ -334,7 +335,8 @@ int CheckRun::run(const std::function<void(const launch::Rendezvous&)>& listenin
 }
 
 int CheckRun::interrupted() const {
-  std::cerr << "plumbline: interrupted; plumbline check … --resume --out " << folder_ << " runs the rest\n";
+  std::cerr << "plumbline: check: a signal interrupted the run; the same command with --resume --out " << folder_
+            << " runs the rest\n";
   return 3;
 }
 
@@ -391,6 +393,9 @@ launch::Observer CheckRun::observer(const Pass& pass) {
     console_->begin(fmt::format("{}{}, {} rank{}", title, one.component(), one.ranks(), one.ranks() == 1 ? "" : "s"),
                     one.id());
   };
+  observer.still = [&](std::size_t index, std::chrono::duration<double> since) {
+    console_->still(pass.cases[index]->one->id(), since);
+  };
   observer.end = [&](std::size_t index, const launch::Outcome& outcome) {
     for (const std::string& warning : outcome.warnings) {
       const std::string line = fmt::format("warning: {}: {}", pass.cases[index]->one->id(), warning);
@@ -415,6 +420,10 @@ std::optional<launch::Outcome> CheckRun::before(const suite::PlannedCase& planne
     facts_["subject"] = subject.name;
     if (!subject.version.empty()) facts_["version"] = subject.version;
     known_.emplace(suite_, book_ ? &*book_ : nullptr, subject, facts_, expectations::today());
+    if (const std::string line = suite::unasked_conventions(suite_, description); !line.empty()) {
+      writer_->note(line);
+      console_->line(line);
+    }
   }
   if (const auto expectation = known_->of(blank_result(planned, settings_)); expectation && !expectation->run)
     return launch::Outcome{.verdict = Verdict::skip, .reason = run::why_not_run(*expectation)};

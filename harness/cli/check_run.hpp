@@ -33,6 +33,7 @@ struct CheckOptions {
   std::string chaos;
   double time_limit = 0;
   double budget = 0;  // seconds; 0: none
+  double progress = 30;
   ReportOptions reports;
   bool plain = false;
   bool rendezvous = false;

@@ -56,6 +56,12 @@ REFUSALS = [
     ("gossip --graph rng", 2, "; did you mean ring?"),
     ("bench --benchmark collectives.allreduce", 2, "; did you mean collectives.all_reduce?"),
     ("check --filter COLL-01", 2, "; did you mean COLL-0"),
+    ("check --filter component:colectives", 2, "; did you mean component:collectives?"),
+    ("check --filter tag:deadlok", 2, "; did you mean tag:deadlock?"),
+    ("check --filter source:COL-99", 2, "; did you mean source:COL-"),
+    ("explain COLL-01", 2, "show what there is; did you mean COLL-0"),
+    ("explain col.drop_last_elemnt", 2, "; did you mean col.drop_last_element?"),
+    ("explain hollow.nul", 2, "; did you mean hollow.null?"),
     ("check --filter SCHED-024", 2, "--filter 'SCHED-024' matches nothing in profile collectives; with --adapter and --profile pipeline or full it does"),
     ("check --filter PIPE-001", 2, "matches nothing in profile collectives; --profile pipeline or full has it"),
     ("check --world-size 64", 2, "at the world sizes asked for; --world-size has 1, 2"),
@@ -575,13 +581,35 @@ class Commands(unittest.TestCase):
         self.assertEqual(results[1]["tries"], ["crash", "pass"])
         self.assertIn("closed its output", results[1]["reason"])
 
-    # HARNESS-053@6e66
+    # HARNESS-053@291e
     def test_a_greeting_that_misspells_a_name_is_refused(self):
         greeting = '{"id":1,"result":{"protocol":1,"name":"n","version":"1","ops":["schedules.genrate"]}}'
         for options in ((), ("--list",)):
             self.assertEqual(self.run_plumbline("check", "--profile", "full", "--adapter", f"echo '{greeting}'", "--out", "out", *options), 3)
             self.assertEqual(self.done.stderr.count("\n"), 1, self.done.stderr)
             self.assertIn("hello: there is no operation 'schedules.genrate'; did you mean schedules.generate?", self.done.stderr)
+
+    def test_an_adapter_is_told_of_conventions_that_no_case_asks(self):
+        greeting = '{"id":1,"result":{"protocol":1,"name":"n","version":"1","ops":["topology.grid"],"conventions":["deepspeed-0.6","torch"]}}'
+        self.assertEqual(self.run_plumbline("check", "--profile", "full", "--adapter", f"echo '{greeting}'; cat > /dev/null",
+                                            "--filter", "component:topology", "--out", "out"), 3)
+        (line,) = [line for line in self.done.stdout.splitlines() if line.startswith("no case asks ")]
+        self.assertRegex(line, "in convention deepspeed-0.6, torch, which it claims; cases ask them in .*deepspeed.*; did you mean deepspeed[?]")
+
+    def test_an_adapter_may_have_operations_of_its_own(self):
+        self.assertEqual(self.run_plumbline("check", "--profile", "full", "--adapter", self.adapter_of("topology.prime_factors", "x.reload"),
+                                            "--filter", "component:topology", "--no-control", "--out", "out"), 0, self.done.stderr + self.done.stdout)
+
+    def test_a_case_that_goes_on_is_named_in_a_pipe(self):
+        adapter = f"head -n 1 | {shlex.join([PLUMBLINE, 'adapter'])}; exec sleep 60"
+        self.assertEqual(self.run_plumbline("check", "--adapter", adapter, "--filter", "collectives.adapter.ring_sum[ranks=2]", "--no-control",
+                                            "--time-limit", "1", "--progress", "0.2", "--out", "out"), 1, self.done.stderr)
+        self.assertRegex(self.done.stdout, r"\ncollectives.adapter.ring_sum\[ranks=2\] has been running for \d+ s \(0 of 1 done\)\n")
+
+    def test_a_hollow_subject_is_explained(self):
+        self.assertEqual(self.run_plumbline("explain", "hollow.null"), 0, self.done.stderr)
+        self.assertIn("hollow.null (hollow subject, for --adapter): every result is null\n", self.done.stdout)
+        self.assertIn("plumbline mutants --full --filter hollow.null\n", self.done.stdout)
 
     def test_a_case_that_the_budget_does_not_try_again_is_shown(self):
         # Its first case crashes; the second one never ends, so that nothing is tried again.
@@ -715,15 +743,15 @@ class Commands(unittest.TestCase):
         self.assertEqual([one["limit_seconds"] <= 0.0001 for one in results], [True, True, False])
         self.assertEqual(["--time-limit" in one["repeat"] for one in results], [True, True, False])
 
-    def adapter_of(self, operation):
-        """The command of an adapter that has that operation of the reference's alone."""
+    def adapter_of(self, *operations):
+        """The command of an adapter that has those operations of the reference's alone."""
         asking = "import json, subprocess, sys\n" \
                  f"inner = subprocess.Popen([{PLUMBLINE!r}, 'adapter'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)\n" \
                  "for line in sys.stdin:\n" \
                  "    inner.stdin.write(line); inner.stdin.flush()\n" \
                  "    reply = json.loads(inner.stdout.readline())\n" \
                  "    if 'ops' in reply.get('result', {}):\n" \
-                 f"        reply['result']['ops'] = [{operation!r}]\n" \
+                 f"        reply['result']['ops'] = {operations!r}\n" \
                  "        reply['result'].pop('options', None)\n" \
                  "    print(json.dumps(reply), flush=True)\n"
         (self.folder / "adapter.py").write_text(asking)
@@ -2064,19 +2092,18 @@ class Commands(unittest.TestCase):
 
     def started_training(self):
         """A long run whose ranks have begun, and the processes of its worker."""
+        scratch = self.folder / "tmp"
+        scratch.mkdir()
         process = subprocess.Popen([PLUMBLINE, "train", "--steps", "20000", "--no-judge", "--out", "out"], cwd=self.folder, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+                                   stderr=subprocess.PIPE, text=True, env=dict(os.environ, PLUMBLINE_TMPDIR=str(scratch)))
         self.addCleanup(process.kill)
         line = process.stdout.readline()
         self.assertIn("20000 steps", line)
-        children = []
         for _ in range(1200):
-            children = [int(child) for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
-            if children:
-                break
+            if any(scratch.glob("plumbline-*/*/run1")):  # the folder of what its ranks are to run
+                return process, [int(child) for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
             time.sleep(0.05)
-        time.sleep(2)  # until it has connected and begun: before that, the group has not started
-        return process, children
+        return self.fail("its ranks have not begun")
 
     @needs_training
     def test_train_whose_rank_is_killed_from_outside_is_the_machines_fault(self):

@@ -119,6 +119,11 @@ void Console::begin(const std::string& shape, const std::string& name) {
   std::fflush(stdout);
 }
 
+void Console::still(const std::string& name, std::chrono::duration<double> since) {
+  if (!terminal_)
+    line(fmt::format("{} has been running for {:.0f} s ({} of {} done)", name, since.count(), done_, planned_));
+}
+
 void Console::failure(const record::Result& result) {
   const auto& requirements = run::at_stake(result);
   bool is_first = false;  // of one of its requirements

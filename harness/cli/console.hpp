@@ -17,6 +17,8 @@ class Console {
 
   /// Something new of this kind begins; without a terminal one line per shape is all the progress there is.
   void begin(const std::string& shape, const std::string& name);
+  /// It has not ended yet. A terminal shows it anyway.
+  void still(const std::string& name, std::chrono::duration<double> since);
   void result(const record::Result& result);
   void line(const std::string& text);
   /// Totals, requirements that did not pass, where the record is.

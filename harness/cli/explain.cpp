@@ -11,12 +11,14 @@
 #include "harness/cli/outputs.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/mutants/evidence.hpp"
+#include "harness/mutants/hollow.hpp"
 #include "harness/mutants/mutants.hpp"
 #include "harness/record/file.hpp"
 #include "harness/run/counted.hpp"
 #include "harness/run/findings.hpp"
 #include "harness/run/summary.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/comm/nearest_name.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -25,6 +27,15 @@ struct ExplainOptions {
   std::string id;
   std::string record;
 };
+
+std::string nearest_to(const suite::Suite& suite, const std::string& id) {
+  std::vector<std::string> names;
+  for (const auto& [requirement, row] : suite.requirements.rows()) names.push_back(requirement);
+  for (const suite::Check& check : suite.checks()) names.push_back(check.id);
+  for (const auto* all : {&mutants::all_mutants(), &mutants::hollow_subjects()})
+    for (const mutants::Mutant& mutant : *all) names.push_back(mutant.name);
+  return did_you_mean(id, std::move(names));
+}
 
 // The requirements that an id stands for: its own, or those of a check, a case or a mutant.
 std::vector<const suite::Requirement*> meant_by(const suite::Suite& suite, const std::string& id) {
@@ -39,10 +50,9 @@ std::vector<const suite::Requirement*> meant_by(const suite::Suite& suite, const
     if (check.id == check_id) return suite.verified_by(check);
   for (const mutants::Mutant& mutant : suite.mutants())
     if (mutant.name == id) return {suite.requirements.find(mutant.violates)};
-  throw NotFound(
-      fmt::format("'{}' is no requirement, check, case or mutant; plumbline requirements and plumbline mutants "
-                  "--list show what there is",
-                  id));
+  throw NotFound(fmt::format("'{}' is no requirement, check, case, mutant or hollow subject; plumbline requirements "
+                             "and plumbline mutants --list show what there is{}",
+                             id, nearest_to(suite, id)));
 }
 
 void print_source(const suite::Suite& suite, const std::string& source) {
@@ -128,8 +138,25 @@ void print_requirement(const suite::Suite& suite, const suite::Requirement& row)
   fmt::print("  profiles   {}\n", profiles);
 }
 
+// A hollow subject violates every requirement that is not true of it.
+void print_hollow(const mutants::Mutant& subject) {
+  fmt::print("{} (hollow subject, for --{}): {}\n", subject.name, name_of(door_of(subject)), subject.what);
+  const auto& truths = mutants::hollow_truths();
+  const auto found = truths.find(subject.name);
+  fmt::print("  must fail  every requirement of the {} door that it meets{}\n", name_of(door_of(subject)),
+             found == truths.end() ? "" : ", but for those that are true of it:");
+  if (found != truths.end())
+    for (const auto& [requirement, reason] : found->second) fmt::print("             {}: {}\n", requirement, reason);
+  fmt::print("  run it     plumbline mutants --full --filter {}\n", subject.name);
+}
+
 int run_explain(const ExplainOptions& options, const Program& program) {
   const suite::Suite& suite = program.suite();
+  const auto& hollow = mutants::hollow_subjects();
+  if (const auto found = std::ranges::find(hollow, options.id, &mutants::Mutant::name); found != hollow.end()) {
+    print_hollow(*found);
+    return 0;
+  }
   std::optional<record::Run> run;
   if (!options.record.empty()) run = on_behalf_of("--record", [&] { return read_record(options.record); });
   for (const suite::Requirement* row : meant_by(suite, options.id)) {
@@ -145,7 +172,9 @@ Command add_explain(CLI::App& app, const Program& program) {
   CLI::App* command = app.add_subcommand(
       "explain", "Say what a requirement demands, why, what tests it, and what shows that it can fail");
   auto options = std::make_shared<ExplainOptions>();
-  command->add_option("id", options->id, "A requirement; or a check, a case or a mutant, for those that it is about")
+  command
+      ->add_option("id", options->id,
+                   "A requirement or a hollow subject; or a check, a case or a mutant, for the requirements of it")
       ->required();
   command->add_option("--record", options->record, "Also its verdict in this record")->type_name("RUN");
   command->footer("Example: plumbline explain COLL-049 --record results/latest/check-local");

@@ -1,11 +1,12 @@
 // harness/cli/fusion_report.hpp: whether fusing pays, and from which size on.
 //
-// Model   Two questions. Of whole steps, which were timed for several sizes of buckets: which size is the best, and how sure
-//         is that; from which size on are buckets faster than a bucket a gradient? And of single gradients: up to which size
-//         is it faster to copy several of them to one buffer, reduce that and copy it back, than to reduce each where it lies?
-//         And a guideline, which no count of calls shows: reductions beside a backward are not slower than after it.
-// Choice  By medians of rounds. Intervals are percentiles 2.5 and 97.5 of the answers that 2000 resamples of the rounds give,
-//         the same in every run.
+// Model   Two questions. Of whole steps, which were timed for several sizes of buckets: which size is the best, and how
+//         sure is that; from which size on are buckets faster than a bucket a gradient? And of single gradients: up to
+//         which size is it faster to copy several of them to one buffer, reduce that and copy it back, than to reduce
+//         each where it lies? And a guideline, which no count of calls shows: reductions beside a backward are not
+//         slower than after it.
+// Choice  By medians of rounds. Intervals are percentiles 2.5 and 97.5 of the answers that 2000 resamples of the rounds
+//         give, the same in every run.
 // Source  Efron, Tibshirani, *An Introduction to the Bootstrap*, 1993. Träff, Gropp, Thakur, *Self-Consistent MPI
 //         Performance Guidelines*, 2010 (which need no baseline).
 #pragma once
@@ -15,9 +16,13 @@
 #include <span>
 #include <vector>
 
+#include "harness/bench/fusion_times.hpp"
 #include "reference/bucketing/tuning.hpp"
 
 namespace plumbline::cli {
+
+using bench::FusionTime;
+using bench::OverlapTimes;
 
 struct BestLimit {
   std::int64_t limit_bytes = 0;
@@ -26,15 +31,10 @@ struct BestLimit {
 /// Throws InvalidArgument where there is none, and where candidates have other numbers of rounds.
 [[nodiscard]] BestLimit best_limit(std::span<const bucketing::BucketTime> times);
 
-/// The smallest size from which on, up to the best one, all candidates are faster than a bucket a gradient in more than half of
-/// the rounds; nothing where there is none. Throws as best_limit(), and without a candidate of 0.
+/// The smallest size from which on, up to the best one, all candidates are faster than a bucket a gradient in more than
+/// half of the rounds; nothing where there is none. Throws as best_limit(), and without a candidate of 0.
 [[nodiscard]] std::optional<std::int64_t> pays_from(std::span<const bucketing::BucketTime> times);
 
-/// Gradients of one size.
-struct FusionTime {
-  std::int64_t bytes = 0;               // of each
-  std::vector<double> separate, fused;  // seconds a gradient, of the rounds
-};
 struct Crossover {
   std::optional<std::int64_t> bytes;      // nothing: it pays at none
   std::optional<std::int64_t> low, high;  // of the interval of 95 %
@@ -43,13 +43,8 @@ struct Crossover {
 /// InvalidArgument where there are no sizes, or rounds in unequal numbers.
 [[nodiscard]] Crossover pays_up_to(std::span<const FusionTime> times);
 
-/// Seconds of rounds, each of which measured all four: a backward alone, its reductions alone, and steps of both.
-struct OverlapTimes {
-  std::vector<double> backward, reductions;
-  std::vector<double> serial;      // the reductions when the backward is over
-  std::vector<double> overlapped;  // as soon as they may start
-};
-/// Overlapping breaks the guideline where it takes a tenth longer, the least effect that counts, and chance hardly does that.
+/// Overlapping breaks the guideline where it takes a tenth longer, the least effect that counts, and chance hardly does
+/// that.
 struct Overlap {
   double hidden = 0;  // of what could be, the shorter of backward and reductions: the median of the rounds
   std::size_t rounds = 0;

@@ -175,7 +175,7 @@ class MutantRun {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     if (!whole && writer.in_place()) writer.stopped("a signal interrupted the run");
     const auto run = close_record(writer, whole, seconds);
-    if (!run || !whole) throw RuntimeFailure("interrupted: the matrix is not whole");
+    if (!run || !whole) throw RuntimeFailure("mutants: a signal interrupted the run; the matrix is not whole");
     write_outputs(options_.out, *run);
     std::vector<Result> results;
     for (const auto& [key, result] : results_) results.push_back(result);
@@ -323,6 +323,9 @@ class MutantRun {
     observer.begin = [&](std::size_t index) {
       const suite::Case& one = *trials[index]->planned.one;
       console.begin(fmt::format("{}, {} rank{}", one.component(), one.ranks(), one.ranks() == 1 ? "" : "s"), one.id());
+    };
+    observer.still = [&](std::size_t index, std::chrono::duration<double> since) {
+      console.still(title_of(blank_result(trials[index]->planned, settings_of(*trials[index]))), since);
     };
     observer.end = [&](std::size_t index, const launch::Outcome& outcome) {
       const Result& result = take(*trials[index], outcome);

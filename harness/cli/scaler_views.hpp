@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/cli/injection.hpp"
+#include "conformance/scaler/oracles/injection.hpp"
 #include "reference/scaler/dialects.hpp"
 
 namespace plumbline::cli {

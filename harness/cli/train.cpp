@@ -216,6 +216,7 @@ class TrainRun {
     const fs::path folder = fs::path(out_) / "run";
     spec_file_ = fs::absolute(digits ? folder / "spec.toml" : fs::path(options_.spec));
     std::string room;
+    const bool on_one_host = !driver_.group.may_span_hosts();
     as_given([&] {
       if (digits) {
         // Of one step first: the batches of all may be more than there is room for.
@@ -224,7 +225,7 @@ class TrainRun {
         one_step.injections.clear();
         spec_ = training::write_digits_run(one_step, training::digits(), folder);
         spec_.run.steps = options_.digits.steps;
-        room = require_room(spec_, kDigitPixels, record_);
+        room = require_room(spec_, {.folder = record_, .values_of_a_row = kDigitPixels, .on_one_host = on_one_host});
         spec_ = training::write_digits_run(options_.digits, training::digits(), folder);
       }
       // What makes the run impossible is said before ranks are started.
@@ -234,7 +235,10 @@ class TrainRun {
       refuse_impossible();
     });
     (void)job::RunFiles(spec_);
-    if (!digits) room = on_behalf_of("--spec " + options_.spec, [&] { return require_room(spec_, 0, record_); });
+    const RunPlace place{.folder = record_,
+                         .on_one_host = on_one_host,
+                         .steps = fmt::format("--spec {}: run.steps = ", options_.spec)};
+    if (!digits) room = require_room(spec_, place);
     clear_record();
     const std::string what =
         digits ? fmt::format("{} with {} on the digits", options_.digits.model, options_.digits.optimizer)

@@ -18,10 +18,7 @@ namespace fs = std::filesystem;
 constexpr double kGib = std::uint64_t{1} << 30;
 constexpr std::uint64_t kMoments = 4;  // of a parameter in a step: before, local_grad, grad, after
 
-struct RecordSize {
-  double bytes = 0;   // of all ranks
-  double header = 0;  // of the rank that names the most
-};
+}  // namespace
 
 RecordSize record_size(const job::RunSpec& spec) {
   const double steps = spec.run.steps;
@@ -36,39 +33,47 @@ RecordSize record_size(const job::RunSpec& spec) {
       names += kMoments * (form + parameter.name.size() + job::text_of(parameter.shape).size());
       elements += kMoments * static_cast<std::uint64_t>(job::elements_of(parameter.shape));
     }
+    const double bytes = steps * static_cast<double>(names + sizeof(float) * elements);
     size.header = std::max(size.header, steps * static_cast<double>(names));
-    size.bytes += steps * static_cast<double>(names + sizeof(float) * elements);
+    size.of_rank = std::max(size.of_rank, bytes);
+    size.of_all += bytes;
   }
   return size;
 }
 
-}  // namespace
-
-std::string require_room(const job::RunSpec& spec, std::int64_t values_of_a_row, const fs::path& folder) {
+std::string require_room(const job::RunSpec& spec, const RunPlace& place) {
   constexpr double most = job::SafetensorsReader::kLargestHeader;
+  const std::string steps = place.steps + std::to_string(spec.run.steps);
   const RecordSize record = record_size(spec);
   if (record.header > most)
     throw InvalidArgument(
-        fmt::format("--steps {}: the tensors of each step are named in the header of a rank's record, which has at most {} "
-                    "MB; it must be at most {:.0f} steps of this model",
-                    spec.run.steps, most / 1e6, std::max(1.0, spec.run.steps * most / record.header)));
+        fmt::format("{}: the tensors of each step are named in the header of a rank's record, which has at most {} MB; "
+                    "it must be at most {:.0f} steps of this model",
+                    steps, most / 1e6, std::max(1.0, spec.run.steps * most / record.header)));
   const double batches = 4.0 * spec.run.steps * spec.run.accumulation * static_cast<double>(spec.run.global_batch) *
-                         static_cast<double>(values_of_a_row);
-  const double gib = (record.bytes + batches) / kGib;
+                         static_cast<double>(place.values_of_a_row);
+  // Where its other ranks are, and what is free there, is not known before they start.
+  const double in_memory = ((place.on_one_host ? record.of_all : record.of_rank) + batches) / kGib;
+  const double on_disk = (record.of_all + batches) / kGib;
   std::error_code error;
-  fs::path there = fs::absolute(folder);
+  fs::path there = fs::absolute(place.folder);
   while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
   const double memory = static_cast<double>(record::available_memory()) / kGib;
   const double disk = static_cast<double>(fs::space(there, error).available) / kGib;
-  for (const auto& [what, free] : {std::pair{"of memory until the ranks end", memory}, {"on the disk", disk}})
+  const std::string until = place.on_one_host ? "of memory until the ranks end" : "of a rank's memory until it ends";
+  struct Need {
+    std::string what;
+    double gib, free;
+  };
+  for (const auto& [what, gib, free] : {Need{until, in_memory, memory}, Need{"on the disk", on_disk, disk}})
     if (gib > free && !error)
       throw RuntimeFailure(fmt::format(
-          "--steps {}: the training record and the batches take {:.1f} GiB {}, and {:.1f} GiB are available; a run with "
-          "fewer steps takes less",
-          spec.run.steps, gib, what, free));
-  if (gib < 1) return {};
-  return fmt::format("takes       {:.1f} GiB of memory until the ranks end, of {:.1f}, and as much of {:.1f} on the disk\n", gib,
-                     memory, disk);
+          "{}: the training record and the batches take {:.1f} GiB {}, and {:.1f} GiB are available; a run with fewer "
+          "steps takes less",
+          steps, gib, what, free));
+  if (in_memory < 1) return {};
+  return fmt::format("takes       {:.1f} GiB {}, of {:.1f}, and {:.1f} of {:.1f} on the disk\n", in_memory, until,
+                     memory, on_disk, disk);
 }
 
 }  // namespace plumbline::cli

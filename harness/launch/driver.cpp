@@ -72,6 +72,7 @@ struct Running {
   Clock::time_point hard_deadline;
   std::optional<Clock::time_point> grace;  // ends when a rank has failed and others have not reported
   std::optional<Clock::time_point> death;  // when a process went
+  Clock::time_point told = begun;          // that it goes on
   std::string cut_off;                     // why the driver ended a worker's connection
   std::vector<std::optional<RankResult>> ranks;
   std::vector<record::Failure> strays;
@@ -287,7 +288,12 @@ class Driver {
     // else started are being ended by a launcher that we cannot ask, and our way to the screen with them.
     if (running.death)
       over = slot.group->all_ended() || running.all_reported() || now - *running.death > kTimeToDie || attached();
-    if (over) finish(slot);
+    if (over) {
+      finish(slot);
+    } else if (observer_.still && now - running.told >= options_.remind) {
+      running.told = now;
+      observer_.still(running.assignment, now - running.begun);
+    }
     return over;
   }
 
@@ -318,8 +324,9 @@ class Driver {
     const Assignment& assignment = assignments_[running.assignment];
     std::error_code error;
     std::filesystem::remove_all(slot.group->folder() / fmt::format("run{}", running.run), error);
-    // A check that failed half-way may have left calls behind, which a runtime in its own process goes on with, in memory
-    // that is somebody else's by then. Ranks that somebody else started cannot be replaced: they go on beside such calls.
+    // A check that failed half-way may have left calls behind, which a runtime in its own process goes on with, in
+    // memory that is somebody else's by then. Ranks that somebody else started cannot be replaced: they go on beside
+    // such calls.
     const bool in_doubt =
         assignment.spoils_group || (record::is_failure(outcome.verdict) && options_.group.subject.has_processes());
     slot.spoiled = !complete || (in_doubt && !attached());

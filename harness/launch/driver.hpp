@@ -1,9 +1,10 @@
 // harness/launch/driver.hpp: hands assignments to worker groups one at a time, watches them, and says how each ended.
 //
-// Model   An assignment is a case or a task for a world of ranks. Assignments of one shape (world, isolation) share a group
-//         until one of them leaves it in doubt. All ranks report before the next begins. When a rank fails, the others get
-//         a second of grace; a rank that has not reported by then is `aborted` and the group ends. A deadline that passes
-//         is a `hang`, a process that goes is a `crash`. Nothing that a worker does takes the driver down.
+// Model   An assignment is a case or a task for a world of ranks. Assignments of one shape (world, isolation) share a
+//         group until one of them leaves it in doubt. All ranks report before the next begins. When a rank fails, the
+//         others get a second of grace; a rank that has not reported by then is `aborted` and the group ends. A
+//         deadline that passes is a `hang`, a process that goes is a `crash`. Nothing that a worker does takes the
+//         driver down.
 #pragma once
 
 #include <chrono>
@@ -50,6 +51,7 @@ struct Options {
   int jobs = 1;
   bool stacks = true;  // of ranks that hang are worth the seconds that they take
   std::chrono::seconds start_limit{60};
+  std::chrono::duration<double> remind{30};
   /// Nothing is started from then on, and what runs is ended without an outcome.
   std::optional<std::chrono::steady_clock::time_point> until = {};
 };
@@ -67,6 +69,8 @@ struct Observer {
   /// The group is ready; an outcome given here stands, and the assignment is not run.
   std::function<std::optional<Outcome>(std::size_t assignment, const nlohmann::json& description)> before;
   std::function<void(std::size_t assignment)> begin;
+  /// The assignment runs since then and goes on: each time that Options::remind has passed.
+  std::function<void(std::size_t assignment, std::chrono::duration<double> since)> still = {};
   std::function<void(std::size_t assignment, int rank, const nlohmann::json& value)> output;
   /// False: run nothing more.
   std::function<bool(std::size_t assignment, const Outcome& outcome)> end;
@@ -76,9 +80,8 @@ struct Observer {
 };
 
 /// Runs the assignments in their order, `jobs` at a time, until all have or Options::until. Returns false when it was
-/// interrupted by a signal. Throws
-/// InvalidArgument or NotAvailable when the subject cannot be started, RuntimeFailure when groups do not start; whatever
-/// happens, no process is left.
+/// interrupted by a signal. Throws InvalidArgument or NotAvailable when the subject cannot be started, RuntimeFailure
+/// when groups do not start; whatever happens, no process is left.
 bool run(const std::vector<Assignment>& assignments, const Options& options, const Observer& observer);
 
 }  // namespace plumbline::launch

@@ -1,8 +1,9 @@
 // harness/launch/group.hpp: the worker processes that together are the ranks of one world, from start to end.
 //
-// Model   One process with a thread per rank for `local`, and one of one rank for adapters and jobs; one process per rank
-//         for process backends, started by us, or where they need it (MPI) by mpirun or srun; or processes that the user's own mpirun or srun started (attached). A group lives through
-//         many cases, until one of them leaves it in doubt. Ending a group ends every process of it, stopped ones too.
+// Model   One process with a thread per rank for `local`, and one of one rank for adapters and jobs; one process per
+//         rank for process backends, started by us, or where they need it (MPI) by mpirun or srun; or processes that
+//         the user's own mpirun or srun started (attached). A group lives through many cases, until one of them leaves
+//         it in doubt. Ending a group ends every process of it, stopped ones too.
 #pragma once
 
 #include <array>
@@ -31,8 +32,8 @@ struct Subject {
   std::string job;                           // a command line that trains
   bool job_launches_ranks = false;           // it is started once, not once a rank
   std::string mutant;
-  /// "backend mpi", "backend mpi segment_elements=7", "adapter ./my_adapter", "job 'python train.py'", with ", mutant …"
-  /// where there is one.
+  /// "backend mpi", "backend mpi segment_elements=7", "adapter ./my_adapter", "job 'python train.py'", with ", mutant
+  /// …" where there is one.
   [[nodiscard]] std::string describe() const;
   /// The same as options of `plumbline check`.
   [[nodiscard]] std::vector<std::string> arguments() const;
@@ -43,13 +44,13 @@ struct Subject {
   [[nodiscard]] bool needs_launcher() const { return has_processes() && backend == "mpi"; }
 };
 
-/// The environment in which ranks compute, whoever started them: one thread a rank, and products whose bits do not depend
-/// on alignment.
+/// The environment in which ranks compute, whoever started them: one thread a rank, and products whose bits do not
+/// depend on alignment.
 inline constexpr std::array<std::pair<const char*, const char*>, 2> kComputing{
     {{"OMP_NUM_THREADS", "1"}, {"MKL_CBWR", "AVX2"}}};
 
-/// What starts the ranks of a process backend; `fork`: the driver itself, on its host. Automatic is fork, or mpirun where a launcher
-/// is needed.
+/// What starts the ranks of a process backend; `fork`: the driver itself, on its host. Automatic is fork, or mpirun
+/// where a launcher is needed.
 enum class Launcher { automatic, fork, mpirun, srun, attached };
 
 /// Where a rank that the driver started finds its number, and how many there are.
@@ -62,6 +63,11 @@ struct GroupOptions {
   std::filesystem::path executable;  // of plumbline
   std::vector<std::string> worker_options;
   int attached_processes = 0;  // of Launcher::attached
+
+  /// Whether ranks may be on other hosts than the driver's, as the launcher decides.
+  [[nodiscard]] bool may_span_hosts() const {
+    return launcher == Launcher::automatic ? subject.needs_launcher() : launcher != Launcher::fork;
+  }
 };
 
 /// How the process of a rank ended, as mpirun or srun says it in what it prints; nothing where it does not.
@@ -69,8 +75,8 @@ struct GroupOptions {
 
 class WorkerGroup {
  public:
-  /// Starts the processes. Throws RuntimeFailure; NotAvailable when mpirun or srun is absent; InvalidArgument for fork where a
-  /// launcher is needed.
+  /// Starts the processes. Throws RuntimeFailure; NotAvailable when mpirun or srun is absent; InvalidArgument for fork
+  /// where a launcher is needed.
   WorkerGroup(const GroupOptions& options, const ControlServer& server, const std::string& token,
               const std::filesystem::path& scratch, int number, int world);
   ~WorkerGroup();
@@ -84,8 +90,8 @@ class WorkerGroup {
   void add_to(std::vector<pollfd>& descriptors) const;
   [[nodiscard]] std::chrono::steady_clock::time_point started() const { return started_; }
 
-  /// A worker of this group has joined, said that it is ready, or is gone. ready() throws RuntimeFailure for a rank that
-  /// cannot be, or that another worker has.
+  /// A worker of this group has joined, said that it is ready, or is gone. ready() throws RuntimeFailure for a rank
+  /// that cannot be, or that another worker has.
   void joined(int connection, const nlohmann::json& hello);
   void ready(int connection, const nlohmann::json& message);
   void left(int connection);
@@ -107,8 +113,8 @@ class WorkerGroup {
   [[nodiscard]] std::vector<int> ranks_of(int connection, int world) const;
   /// How the launcher's process ended, if it has; of several that we started, the first that has.
   std::optional<std::string> launcher_ended();
-  /// How the process of that rank ended: "exited with status 3", "was killed by signal 9 (Killed)", as the kernel says of one that
-  /// we started, or else as the launcher does; nothing where nobody says.
+  /// How the process of that rank ended: "exited with status 3", "was killed by signal 9 (Killed)", as the kernel says
+  /// of one that we started, or else as the launcher does; nothing where nobody says.
   std::optional<std::string> end_of(int rank);
   /// Whether all processes that we started have.
   bool all_ended();

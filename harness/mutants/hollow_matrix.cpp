@@ -5,6 +5,13 @@
 
 namespace plumbline::mutants {
 
+const std::string* HollowMatrix::reason_of(const std::string& subject, const std::string& requirement) const {
+  const auto of_subject = truths_.find(subject);
+  if (of_subject == truths_.end()) return nullptr;
+  const auto found = of_subject->second.find(requirement);
+  return found == of_subject->second.end() ? nullptr : &found->second;
+}
+
 void HollowMatrix::add(const std::string& subject, const std::string& component, const std::string& requirement,
                        bool deviated, bool violated) {
   Seen& seen = seen_[{subject, requirement}];
@@ -19,22 +26,25 @@ void HollowMatrix::add_undecided(const std::string& subject, const std::string& 
   seen_[{subject, requirement}].component = component;
 }
 
-bool HollowMatrix::is_violated(const std::string& subject, const std::string& requirement) const {
+bool HollowMatrix::is_decided(const std::string& subject, const std::string& requirement) const {
   const auto found = seen_.find({subject, requirement});
-  return found != seen_.end() && found->second.violated;
+  if (found == seen_.end()) return false;
+  return found->second.violated || (found->second.deviated && reason_of(subject, requirement) != nullptr);
 }
 
-std::vector<HollowRow> HollowMatrix::rows(const suite::HollowTruths& truths) const {
+bool HollowMatrix::is_met(const std::string& subject, const std::string& requirement) const {
+  const auto found = seen_.find({subject, requirement});
+  return found != seen_.end() && found->second.deviated;
+}
+
+std::vector<HollowRow> HollowMatrix::rows() const {
   std::map<std::pair<std::string, std::string>, HollowRow> rows;  // by subject and component
   for (const auto& [key, seen] : seen_) {
     const auto& [subject, requirement] = key;
     HollowRow& row = rows[{subject, seen.component}];
     row.subject = subject;
     row.component = seen.component;
-    const std::string* reason = nullptr;
-    if (const auto of_subject = truths.find(subject); of_subject != truths.end())
-      if (const auto found = of_subject->second.find(requirement); found != of_subject->second.end())
-        reason = &found->second;
+    const std::string* const reason = reason_of(subject, requirement);
     if (!seen.judged) {
       row.undecided.insert(requirement);
     } else if (seen.violated) {

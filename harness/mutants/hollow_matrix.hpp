@@ -31,8 +31,10 @@ class HollowMatrix {
            bool violated);
   /// A case that verifies the requirement was to run, and came to no verdict.
   void add_undecided(const std::string& subject, const std::string& component, const std::string& requirement);
-  /// Whether a case has found it violated.
-  [[nodiscard]] bool is_violated(const std::string& subject, const std::string& requirement) const;
+  /// Whether a case has found it violated, or passed where hollow.toml has it true of the subject.
+  [[nodiscard]] bool is_decided(const std::string& subject, const std::string& requirement) const;
+  /// Whether the subject did something other than the right one would in a case that verifies it.
+  [[nodiscard]] bool is_met(const std::string& subject, const std::string& requirement) const;
   /// By subject, then by component.
   [[nodiscard]] std::vector<HollowRow> rows(const suite::HollowTruths& truths) const;
 

@@ -40,7 +40,7 @@ enum class Verdict {
 [[nodiscard]] bool is_failure(Verdict verdict);
 
 struct Failure {
-  std::string where;  // "all_reduce_checks.cpp:41"
+  std::string where;  // "reduction_checks.cpp:41"
   std::string message;
   std::string requirement = {};  // that it names; may be empty
   /// An exception that ended the rank's body: no assertion has judged anything by it.

@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "reference/comm/nearest_name.hpp"
 
 #include "reference/adapter/operation_row.hpp"
 
@@ -62,8 +65,8 @@ std::optional<Lacking> lacking_of_device(const Check& check, const nlohmann::jso
   return std::nullopt;
 }
 
-// What an adapter does not claim of what a case asks. One that names no conventions is asked for all, and one that names no
-// values of an option for all of them: the protocol demands neither.
+// What an adapter does not claim of what a case asks. One that names no conventions is asked for all, and one that
+// names no values of an option for all of them: the protocol demands neither.
 std::optional<Lacking> lacking_of_adapter(const Case& one, const nlohmann::json& description) {
   const auto operations = description.value("operations", Words{});
   for (const std::string& operation : one.operations())
@@ -106,6 +109,31 @@ std::optional<Lacking> lacking(const Suite& suite, const Profile& profile, const
   if (one.parameters.has("dtype") && !has(capabilities.at("dtypes").get<Words>(), one.parameters.text("dtype")))
     return Lacking{"dtype " + one.parameters.text("dtype")};
   return std::nullopt;
+}
+
+std::string unasked_conventions(const Suite& suite, const nlohmann::json& claims) {
+  if (!claims.contains("conventions")) return {};
+  const auto operations = claims.value("operations", Words{});
+  std::set<std::string> asked;
+  for (const Case& one : suite.cases()) {
+    if (one.check->door != Door::adapter) continue;
+    const auto of_case = one.operations();
+    if (std::ranges::all_of(of_case, [&](const std::string& operation) { return has(operations, operation); }))
+      asked.insert(one.check->convention);
+  }
+  const nlohmann::json& given = claims.at("conventions");
+  Words unasked;
+  std::string meant;  // where the first is only misspelt
+  for (const auto& [key, value] : given.items()) {
+    const std::string convention = given.is_array() ? value.get<std::string>() : key;
+    if (asked.contains(convention)) continue;
+    if (unasked.empty()) meant = did_you_mean(convention, {asked.begin(), asked.end()});
+    unasked.push_back(convention);
+  }
+  if (unasked.empty()) return {};
+  if (asked.empty()) asked.insert("none");
+  return fmt::format("no case asks the adapter's operations in convention {}, which it claims; cases ask them in {}{}",
+                     fmt::join(unasked, ", "), fmt::join(asked, ", "), meant);
 }
 
 std::vector<ProfileCases> profiles_for_adapter(const Suite& suite, const nlohmann::json& claims) {

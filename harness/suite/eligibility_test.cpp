@@ -1,5 +1,6 @@
 #include "harness/suite/eligibility.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace plumbline::suite {
@@ -49,11 +50,32 @@ TEST_F(Eligibility, AsksForOurOwnConventionOnlyWhoClaimsIt) {
            rule(nlohmann::json::array()) == "convention plumbline" && rule({{"plumbline", ""}}).empty();
   };
   // har.own_convention_of_all: a rule by which every adapter follows our own convention, whatever it claims.
-  const auto own_convention_of_all = [&](const nlohmann::json& conventions) {
-    return lacks_ours(conventions).starts_with("convention") ? std::string() : lacks_ours(conventions);
+  const auto own_convention_of_all = [&](nlohmann::json conventions) {
+    if (conventions.is_array()) conventions.push_back("plumbline");
+    if (conventions.is_object()) conventions["plumbline"] = "";
+    return lacks_ours(conventions);
   };
   EXPECT_TRUE(holds(lacks_ours));
   EXPECT_FALSE(holds(own_convention_of_all)) << "har.own_convention_of_all is found";
+}
+
+TEST_F(Eligibility, NamesTheConventionsInWhichNoCaseAsks) {
+  for (const char* convention : {"deepspeed", "plumbline"})
+    suite_.add(Check{.id = fmt::format("grid.{}", convention),
+                     .door = Door::adapter,
+                     .operations = {"topology.grid"},
+                     .convention = convention,
+                     .body = [](Context&) {}});
+  const auto line_of = [&](const char* operation, const nlohmann::json& conventions) {
+    return unasked_conventions(suite_, {{"operations", {operation}}, {"conventions", conventions}});
+  };
+  EXPECT_EQ(line_of("topology.grid", {{"deepspeed", "0.19"}, {"plumbline", ""}}), "");
+  EXPECT_EQ(unasked_conventions(suite_, {{"operations", {"topology.grid"}}}), "") << "it is asked for all";
+  EXPECT_EQ(line_of("topology.grid", {{"deepspeed-0.6", "0.6"}, {"torch", "2.13"}}),
+            "no case asks the adapter's operations in convention deepspeed-0.6, torch, which it claims; cases ask them "
+            "in deepspeed, plumbline; did you mean deepspeed?");
+  EXPECT_EQ(line_of("gossip.graph", nlohmann::json::array({"torch"})),
+            "no case asks the adapter's operations in convention torch, which it claims; cases ask them in none");
 }
 
 // HARNESS-050@4079

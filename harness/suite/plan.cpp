@@ -69,6 +69,22 @@ std::vector<std::string> profiles_with(const Suite& suite, Door door, const std:
   return names;
 }
 
+// What a filter of that kind may name.
+std::vector<std::string> names_like(const Suite& suite, const std::string& filter) {
+  std::set<std::string> names;
+  for (const auto& [id, row] : suite.requirements.rows()) {
+    if (filter.starts_with("component:")) names.insert("component:" + row.component);
+    if (filter.starts_with("tag:"))
+      for (const std::string& tag : row.tags) names.insert("tag:" + tag);
+    if (filter.starts_with("source:"))
+      for (const std::string& source : row.sources) names.insert("source:" + source);
+  }
+  if (!names.empty()) return {names.begin(), names.end()};
+  for (const auto& [id, row] : suite.requirements.rows()) names.insert(id);
+  for (const Check& check : suite.checks()) names.insert(check.id);
+  return {names.begin(), names.end()};
+}
+
 // Why a filter selects nothing, and what would have it select something.
 std::string no_match(const Suite& suite, const Selection& selection, const std::string& filter) {
   const std::string nothing = fmt::format("--filter '{}' matches nothing in profile {}", filter, selection.profile);
@@ -81,10 +97,7 @@ std::string no_match(const Suite& suite, const Selection& selection, const std::
     if (here.empty() && !there.empty())
       return fmt::format("{}; with --{} and --profile {} it does", nothing, name_of(door), in_words(there));
   }
-  std::vector<std::string> names;
-  for (const auto& [id, row] : suite.requirements.rows()) names.push_back(id);
-  for (const Check& check : suite.checks()) names.push_back(check.id);
-  return nothing + "; --list shows what there is" + did_you_mean(filter, std::move(names));
+  return nothing + "; --list shows what there is" + did_you_mean(filter, names_like(suite, filter));
 }
 
 }  // namespace

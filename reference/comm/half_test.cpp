@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "reference/comm/rounding.hpp"
+
 namespace plumbline::comm {
 namespace {
 
@@ -63,6 +65,15 @@ TEST(BFloat16, RoundsToNearestTiesToEven) {
   }
   EXPECT_TRUE(std::isnan(to_float(to_bfloat16(std::bit_cast<float>(0x7f800001u)))));
   EXPECT_EQ(to_bfloat16(-0.0f).bits, 0x8000);
+}
+
+TEST(RoundedTo, IsWhatAnElementHolds) {
+  EXPECT_EQ(rounded_to(DType::f16, 1.0 + 0x1p-11), 1.0) << "ties to even";
+  EXPECT_EQ(rounded_to(DType::f16, 1.0f + 0x1p-10f), 1.0f + 0x1p-10f);
+  EXPECT_EQ(rounded_to(DType::f16, 65520.0), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(rounded_to(DType::bf16, 1.0 + 3 * 0x1p-8), 1.0 + 0x1p-6);
+  EXPECT_EQ(rounded_to(DType::f32, 1.0 + 0x1p-24), 1.0);
+  EXPECT_EQ(rounded_to(DType::f64, 1.0 + 0x1p-50), 1.0 + 0x1p-50);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "reference/comm/buffer_part.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/fnv1a.hpp"
-#include "reference/comm/half.hpp"
+#include "reference/comm/rounding.hpp"
 #include "reference/gossip/tensor_kernels.hpp"
 #include "reference/gossip/tensor_lists.hpp"
 
@@ -53,19 +53,6 @@ std::uint64_t hash_of(const Graph& graph, const Mixing& mixing, std::int64_t rou
       for (const double sent : shares.sent) hash.add_bytes(std::bit_cast<std::uint64_t>(sent));
     }
   return hash.value();
-}
-
-double rounded_to(DType dtype, double value) {
-  switch (dtype) {
-    case DType::f16:
-      return comm::to_float(comm::to_float16(static_cast<float>(value)));
-    case DType::bf16:
-      return comm::to_float(comm::to_bfloat16(static_cast<float>(value)));
-    case DType::f32:
-      return static_cast<float>(value);
-    default:
-      return value;
-  }
 }
 
 void require_tensor(const Buffer& tensor) {
@@ -202,7 +189,7 @@ double PushSum::kept() const { return shares_of_round(round_).kept; }
 bool PushSum::is_fairscale() const { return graph_.options().convention == Convention::fairscale; }
 
 double PushSum::rounded(const Lane& lane, double weight) const {
-  return is_fairscale() ? rounded_to(lane.dtype, weight) : weight;
+  return is_fairscale() ? comm::rounded_to(lane.dtype, weight) : weight;
 }
 
 const PushSum::Lane& PushSum::weight_lane() const { return lanes_[steps_.weight_lane(is_fairscale(), lanes_.size())]; }

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
 
@@ -45,6 +48,19 @@ NameParts parts_of(std::string_view name) {
   parts.parameter = parts.parameter.substr(0, parts.parameter.find('@'));
   parts.kind = parts.kind.substr(0, second);
   return parts;
+}
+
+// What a program may have called its record.
+std::string what_is_in(const std::filesystem::path& folder) {
+  constexpr std::size_t kMost = 5;
+  std::set<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    names.insert(entry.path().filename().string());
+  if (error) return "; its folder is not there";
+  if (names.empty()) return "; its folder is empty";
+  const auto end = std::next(names.begin(), static_cast<std::ptrdiff_t>(std::min(names.size(), kMost)));
+  return fmt::format("; its folder has {}{}", fmt::join(names.begin(), end, ", "), names.size() > kMost ? ", …" : "");
 }
 
 // Whether `shape` can be a part of `whole` along `dim` (-1: must be all of it).
@@ -123,6 +139,8 @@ void TrainingRecord::open(const std::filesystem::path& folder) {
   for (int rank = 0; rank < spec_.parallel.world(); ++rank) {
     try {
       files_[static_cast<std::size_t>(rank)].emplace(record_file(folder, rank));
+    } catch (const NotFound& failure) {
+      find(rank, -1, "", failure.what() + what_is_in(folder));
     } catch (const Error& failure) {
       find(rank, -1, "", failure.what());
     }

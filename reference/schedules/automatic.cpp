@@ -18,13 +18,12 @@
 namespace plumbline::schedules {
 namespace {
 
+using detail::as_size;
 using detail::ListPolicy;
 using detail::Preference;
 
 constexpr std::int64_t kMostSearched = std::int64_t{1} << 17;
 constexpr std::array kPatience{0.0, 0.5, 1.0};
-
-std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
 
 void require_limits(const Shape& shape, const std::vector<int>& limits) {
   const auto ranks = as_size(shape.ranks);

@@ -13,8 +13,6 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
-std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
-
 double occupied_seconds(const SimulationOptions& times, int boundary) {
   const std::vector<double>& bytes = times.message_bytes;
   return bytes[bytes.size() == 1 ? 0 : as_size(boundary)] / times.links.bandwidth;

@@ -9,6 +9,7 @@
 // Source  Qi et al., arXiv:2401.10241 (the heuristic: forwards ahead, weight gradients into gaps).
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include "reference/schedules/simulator.hpp"
 
 namespace plumbline::schedules::detail {
+
+[[nodiscard]] inline std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
 
 /// What is begun where both can be.
 enum class Preference { backward, forward, in_turn };

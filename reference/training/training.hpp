@@ -228,8 +228,8 @@ class Training {
     throw Unsupported("this executor averages no parameters");
   }
 
-  /// train_on_one_device() of slowmo/one_device.hpp: what averaged runs are held against. Throws what that throws, and
-  /// Unsupported where it is not part of this executor.
+  /// A single device's training, step by step: what averaged runs are held against. Throws InvalidArgument for what it cannot
+  /// train, and Unsupported where it is not part of this executor.
   [[nodiscard]] virtual Values alone(const job::RunSpec&, double /*rate_decay*/,
                                      const std::function<void(int step, double loss)>& /*told*/) {
     throw Unsupported("this executor trains on no single device");

@@ -13,6 +13,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/comm/fnv1a.hpp"
 #include "reference/comm/half.hpp"
+#include "reference/comm/rounding.hpp"
 
 namespace plumbline::program {
 
@@ -50,20 +51,8 @@ T whole(double value) {
 
 // The number that an element of a type is in which it is kept.
 double rounded(double value, DType type) {
-  switch (type) {
-    case DType::f16:
-      return comm::to_float(comm::to_float16(static_cast<float>(value)));
-    case DType::bf16:
-      return comm::to_float(comm::to_bfloat16(static_cast<float>(value)));
-    case DType::f32:
-      return static_cast<float>(value);
-    case DType::f64:
-      return value;
-    case DType::i32:
-      return whole<std::int32_t>(value);
-    default:
-      return static_cast<double>(whole<std::int64_t>(value));
-  }
+  if (comm::is_floating(type)) return comm::rounded_to(type, value);
+  return type == DType::i32 ? whole<std::int32_t>(value) : static_cast<double>(whole<std::int64_t>(value));
 }
 
 // Elements as bytes of a type, for a communicator.

@@ -15,7 +15,7 @@
 #include "conformance/training/compare.hpp"
 #include "conformance/training/single_device.hpp"
 #include "harness/suite/requirement.hpp"
-#include "reference/comm/half.hpp"
+#include "reference/comm/rounding.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/record/run_files.hpp"
 
@@ -27,19 +27,11 @@ using training::AveragingSettings;
 namespace {
 
 namespace ids = averaging_requirements;
+using comm::rounded_to;
 using Matrix = MixingMatrix;
 using Doubles = std::vector<double>;
 
 std::string id_of(std::string_view citation) { return std::string(suite::id_of_citation(citation)); }
-
-// ---- numbers ----
-
-float rounded_to(comm::DType dtype, double value) {
-  const auto narrow = static_cast<float>(value);
-  return dtype == comm::DType::f16    ? comm::to_float(comm::to_float16(narrow))
-         : dtype == comm::DType::bf16 ? comm::to_float(comm::to_bfloat16(narrow))
-                                      : narrow;
-}
 
 class Judge {
  public:
@@ -441,8 +433,8 @@ class Judge {
       judge_feedback(step, rank, at(rank, step).updated, at(rank, step).after, 1);
     }
   }
-  // What changes a master is what a half becomes in place of another one: a multiple of the last place of the smaller one, or
-  // of what was kept meanwhile. What the halves lack is none.
+  // What changes a master is what a half becomes in place of another one: a multiple of the last place of the smaller
+  // one, or of what was kept meanwhile. What the halves lack is none.
   void judge_feedback(int step, int rank, const std::vector<float>& from, const std::vector<float>& to, double kept) {
     const int digits = dtype_ == comm::DType::f16 ? 10 : 7;  // behind the point
     const int least = dtype_ == comm::DType::f16 ? -24 : -133;
@@ -487,8 +479,8 @@ class Judge {
     shares[static_cast<std::size_t>(node)] = 0;
     return weight_of(under_way_->step, shares);
   }
-  // Ahead of the forward a node keeps its share, unless a round is under way; behind the backward, `lag` steps later, it gets
-  // the others'. The optimizer changes what comes of it.
+  // Ahead of the forward a node keeps its share, unless a round is under way; behind the backward, `lag` steps later,
+  // it gets the others'. The optimizer changes what comes of it.
   void judge_overlap(int step, const DueAveraging& due) {
     const bool hands_over = due.gossip && !under_way_;
     if (hands_over) under_way_ = handed_over(step);

@@ -77,8 +77,9 @@ std::optional<std::map<std::string, std::string>> conventions_in(const Arguments
   if (!fields.has("conventions")) return std::nullopt;
   const auto given = fields.get<json>("conventions");
   if (!given.is_array() && !given.is_object())
-    fields.refuse(fmt::format(R"(conventions must be an object with the version that each means, {{"torch": "2.13"}}, or a list, got {})",
-                              describe(given)));
+    fields.refuse(fmt::format(
+        R"(conventions must be an object with the version that each means, {{"torch": "2.13"}}, or a list, got {})",
+        describe(given)));
   if (given.is_object()) return fields.get<std::map<std::string, std::string>>("conventions");
   std::map<std::string, std::string> named;
   for (const auto& name : fields.get<std::vector<std::string>>("conventions")) named.emplace(name, "");
@@ -107,6 +108,9 @@ using Names = std::set<std::string>;
                                     did_you_mean(name, {known.begin(), known.end()})));
 }
 
+// One that no check asks: the adapter's own.
+bool is_private(const std::string& operation) { return operation.starts_with("x."); }
+
 // What nobody knows would be skipped without a word, or taken for claimed.
 void require_known(const AdapterIdentity& identity) {
   Names operations, conventions;
@@ -115,13 +119,14 @@ void require_known(const AdapterIdentity& identity) {
     conventions.insert(entry.row.conventions.begin(), entry.row.conventions.end());
   }
   const auto require_operation = [&](const std::string& name) {
-    if (!operations.contains(name)) refuse_name("operation", name, operations);
+    if (!operations.contains(name) && !is_private(name)) refuse_name("operation", name, operations);
   };
   for (const std::string& name : identity.operations) require_operation(name);
   for (const std::string& name : identity.convention_names().value_or(Names()))
     if (!conventions.contains(name)) refuse_name("convention", name, conventions);
   for (const auto& [operation, arguments] : identity.options) {
     require_operation(operation);
+    if (is_private(operation)) continue;
     const auto known = operation_table().row(operation).options();
     Names options;
     for (const auto& [argument, values] : known) options.insert(argument);
@@ -138,7 +143,8 @@ void require_known(const AdapterIdentity& identity) {
 void require_spelling(const json& result) {
   const Names known{"protocol", "name", "version", "ops", "conventions", "options"};
   std::vector<std::string> lacking;
-  std::ranges::copy_if(known, std::back_inserter(lacking), [&](const std::string& field) { return !result.contains(field); });
+  std::ranges::copy_if(known, std::back_inserter(lacking),
+                       [&](const std::string& field) { return !result.contains(field); });
   for (const auto& [field, value] : result.items())
     if (!known.contains(field) && !did_you_mean(field, lacking).empty()) refuse_name("field", field, known);
 }

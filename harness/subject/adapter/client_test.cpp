@@ -211,7 +211,7 @@ TEST(AdapterClient, NamesWhatIsWrongWithAGreeting) {
 }
 
 // What nobody knows would never be asked, or always: a slip in a greeting is said, with the name that was meant.
-// HARNESS-053@6e66
+// HARNESS-053@291e
 TEST(OpenAdapter, NamesWhatAGreetingMisspells) {
   const auto words_of = [](const std::string& ops, const std::string& fields) {
     const std::string words = failure_of([&] {
@@ -238,6 +238,8 @@ TEST(OpenAdapter, NamesWhatAGreetingMisspells) {
       words_of(R"("bucketing.assign")",
                R"(,"conventions":{"torch":"2"},"options":{"bucketing.assign":{"device":["cuda:1"]}},"built":"now")"),
       "no failure");
+  EXPECT_EQ(words_of(R"("x.reload","bucketing.assign")", R"(,"options":{"x.reload":{"what":["all"]}})"), "no failure");
+  EXPECT_THAT(words_of(R"("xreload")", ""), HasSubstr("there is no operation 'xreload'"));
   // har.takes_any_name: whatever the greeting names is claimed; as the client itself does, which knows no operations.
   EXPECT_NO_THROW(
       AdapterClient(R"(echo '{"id":1,"result":{"protocol":1,"name":"n","version":"1","ops":["schedules.genrate"]}}')"))

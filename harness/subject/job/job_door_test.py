@@ -161,7 +161,9 @@ class Programs(JobDoor):
                 self.assertLess(self.seconds, SOON)
         result, messages = self.failure("true", verdict="fail")
         for rank in (0, 1):
-            self.assertIn(f"TRAIN-001: rank {rank}: ", messages)
+            self.assertRegex(messages, f"TRAIN-001: rank {rank}: '/.*/rank{rank}.safetensors': no such file; its folder is empty")
+        result, messages = self.failure("echo 1 > $PLUMBLINE_RECORD/rank_$RANK.pt", verdict="fail")
+        self.assertIn("; its folder has rank_0.pt, rank_1.pt", messages)
 
     def test_a_record_of_another_run(self):
         # A program that trains as it likes leaves a well-formed record that is wrong.

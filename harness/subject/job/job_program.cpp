@@ -22,6 +22,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "harness/subject/job/job_ends.hpp"
 #include "harness/subject/job/progress.hpp"
 #include "harness/subject/job/rank_process.hpp"
 #include "reference/adapter/protocol.hpp"
@@ -50,8 +51,8 @@ std::optional<int> free_port_at(int port) {
   return ntohs(address.sin_port);
 }
 
-// A port on which nobody listens now. Not one of those that the system gives to connections: one might take it before rank 0
-// listens, even that of a rank that connects too early, which then meets itself.
+// A port on which nobody listens now. Not one of those that the system gives to connections: one might take it before
+// rank 0 listens, even that of a rank that connects too early, which then meets itself.
 int free_port() {
   int first_given = 0;
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first_given;
@@ -118,7 +119,7 @@ class JobRun {
     if (hung) throw suite::JobHung(hang_message(left), output());
     if (failed_ == nullptr) return output();
     choose_cause();
-    if (is_absent()) throw suite::JobAbsent(crash_message(), output());
+    if (are_absent(ends())) throw suite::JobAbsent(crash_message(), output());
     throw suite::JobCrashed(crash_message(), output());
   }
 
@@ -187,23 +188,18 @@ class JobRun {
     return text->empty() ? "the program wrote a file 'unsupported' without a reason" : *text;
   }
 
-  [[nodiscard]] bool all_that_ended(const std::function<bool(const ProcessEnd&)>& so) const {
-    return std::ranges::all_of(
-        processes_, [&](const auto& process) { return was_ended_by_us(*process) || so(process->end()); });
+  [[nodiscard]] RankEnds ends() const {
+    RankEnds ends;
+    for (const auto& process : processes_)
+      ends.push_back(was_ended_by_us(*process) ? std::nullopt : std::optional(process->end()));
+    return ends;
   }
 
   [[nodiscard]] std::optional<std::string> why_unsupported() const {
     if (auto reason = reason_of_file()) return reason;
-    if (failed_ == nullptr) return std::nullopt;
-    if (!all_that_ended([](const ProcessEnd& end) { return end.by_exit(kUnsupportedStatus); })) return std::nullopt;
+    if (failed_ == nullptr || !are_unsupported(ends())) return std::nullopt;
     const std::string words = failed_->last_words();
     return words.empty() ? fmt::format("{} {} without a reason", failed_->name(), failed_->end_words()) : words;
-  }
-
-  [[nodiscard]] bool is_absent() const {
-    return ended_by_us_.empty() && all_that_ended([](const ProcessEnd& end) {
-             return end.by_exit(kNotFound) || end.by_exit(kCannotExecute);
-           });
   }
 
   // ---- where a hung rank stands ----
@@ -264,21 +260,20 @@ class JobRun {
     }
   }
 
-  // What each rank has recorded, as far as is known; nothing of ranks that ended well.
-  [[nodiscard]] std::string progress() const {
-    std::string text;
-    for (int rank = 0; rank < world_; ++rank) {
-      const bool is_own = !options_.launches_ranks;
-      if (is_own && !was_ended_by_us(*processes_[static_cast<std::size_t>(rank)])) continue;
-      const std::string last = last_recorded(record_, rank);
-      text += fmt::format("; rank {} {}", rank, last.empty() ? "recorded nothing" : "last recorded " + last);
+  // What each has recorded, as far as is known, and where it stood; nothing of ranks that ended well.
+  [[nodiscard]] std::vector<HungRank> hung_ranks() const {
+    std::vector<HungRank> ranks;
+    if (options_.launches_ranks)
+      for (int rank = 0; rank < world_; ++rank)
+        ranks.push_back({.name = fmt::format("rank {}", rank), .recorded = last_recorded(record_, rank)});
+    for (std::size_t i = 0; i < processes_.size(); ++i) {
+      const RankProcess& process = *processes_[i];
+      if (!was_ended_by_us(process)) continue;
+      ranks.push_back(
+          {.name = process.name(), .frames = innermost_frames(process.answer()), .wrote = process.last_words()});
+      if (!options_.launches_ranks) ranks.back().recorded = last_recorded(record_, static_cast<int>(i));
     }
-    return text;
-  }
-
-  [[nodiscard]] static std::string standing(const RankProcess& process) {
-    const std::string frames = innermost_frames(process.answer());
-    return fmt::format("{} {}", process.name(), frames.empty() ? "gave no stack" : "stood in " + frames);
+    return ranks;
   }
 
   // What still runs gets a moment to end its own children; the rest falls with the guards.
@@ -289,27 +284,19 @@ class JobRun {
     for (const auto& process : processes_) process->hear();
   }
 
-  [[nodiscard]] static std::string quoting(const RankProcess& process) {
-    const std::string words = process.last_words();
-    return words.empty() ? fmt::format("{} wrote nothing", process.name())
-                         : fmt::format("{} last wrote: {}", process.name(), words);
-  }
-
   // The cause first.
   [[nodiscard]] std::string crash_message() const {
     const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
-    std::string message =
-        fmt::format("job '{}': {} {} after {:.1f} s; {}", options_.command, failed_->name(), failed_->end_words(),
-                    seconds(failed_->end().at - begun_), quoting(*failed_));
-    for (const auto& process : processes_) {
-      if (process.get() == failed_) continue;
-      message += fmt::format("; {} {}", process->name(),
-                             was_ended_by_us(*process)
-                                 ? fmt::format("still ran {:.1f} s later and was ended",
-                                               std::max(0.0, seconds(gave_up_ - failed_->end().at)))
-                                 : process->end_words());
-    }
-    return message;
+    std::vector<EndedRank> others;
+    for (const auto& process : processes_)
+      if (process.get() != failed_)
+        others.push_back({process->name(), was_ended_by_us(*process)
+                                               ? fmt::format("still ran {:.1f} s later and was ended",
+                                                             std::max(0.0, seconds(gave_up_ - failed_->end().at)))
+                                               : process->end_words()});
+    return fmt::format("job '{}': {} {} after {:.1f} s; {}{}", options_.command, failed_->name(), failed_->end_words(),
+                       seconds(failed_->end().at - begun_), written_words(failed_->name(), failed_->last_words()),
+                       words_of(others));
   }
 
   [[nodiscard]] std::string hang_message(const std::string& names) const {
@@ -317,8 +304,7 @@ class JobRun {
         fmt::format("job '{}': no end within {:.1f} s: {} still ran and {} ended (a job has 80 % of the --time-limit)",
                     options_.command, std::chrono::duration<double>(deadline_ - begun_).count(), names,
                     ended_by_us_.size() == 1 ? "was" : "were");
-    message += progress();
-    for (const RankProcess* process : ended_by_us_) message += "; " + standing(*process) + "; " + quoting(*process);
+    message += words_of(hung_ranks());
     for (const auto& process : processes_)
       if (!was_ended_by_us(*process)) message += fmt::format("; {} {}", process->name(), process->end_words());
     return message;
@@ -360,7 +346,7 @@ class JobRun {
   std::vector<RankProcess*> ended_by_us_;
   Clock::time_point grace_end_;
   Clock::time_point gave_up_;  // what still ran then, we ended
-  bool ending_ = false;      // what ends from now on is no failure
+  bool ending_ = false;         // what ends from now on is no failure
 };
 
 }  // namespace

@@ -1,11 +1,11 @@
 // harness/subject/job/job_program.hpp: runs a training program as the ranks of a job.
 //
 // Model   The command runs through sh -c, once a rank, or once for all where it starts its ranks itself; in our working
-//         directory, with the environment that torchrun gives (README.md). When a rank fails the others get some seconds
-//         of grace; then, or when the time is up, what still runs is asked by SIGTERM and killed. Whatever happens,
-//         nothing that the program has started is left.
-// Hangs   When the time is up, ranks that still run are first asked where they stand: by SIGUSR1, if they catch it, then
-//         Python interpreters by SIGABRT, if they catch that (their environment has PYTHONFAULTHANDLER); of others
+//         directory, with the environment that torchrun gives (README.md). When a rank fails the others get some
+//         seconds of grace; then, or when the time is up, what still runs is asked by SIGTERM and killed. Whatever
+//         happens, nothing that the program has started is left.
+// Hangs   When the time is up, ranks that still run are first asked where they stand: by SIGUSR1, if they catch it,
+//         then Python interpreters by SIGABRT, if they catch that (their environment has PYTHONFAULTHANDLER); of others
 //         JobOptions::stacks has the stacks. What each rank recorded last is in the message, too.
 // Skips   A file `unsupported` in the record's folder, or status 77 of all ranks that ended by themselves, is
 //         JobUnsupported.

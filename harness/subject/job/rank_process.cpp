@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "harness/subject/job/job_ends.hpp"
 #include "reference/adapter/protocol.hpp"
 #include "reference/comm/errors.hpp"
 
@@ -34,16 +35,6 @@ Descriptor no_input() {
 }
 
 }  // namespace
-
-std::size_t cause_among(const std::vector<ProcessEnd>& failed) {
-  constexpr auto kSameTime = std::chrono::milliseconds(20);  // of two ends so near their order says nothing
-  const auto first = std::ranges::min_element(failed, {}, &ProcessEnd::at);
-  const auto is_killed = [&](const ProcessEnd& end) {
-    return end.killed_by().value_or(SIGABRT) != SIGABRT && end.at - first->at < kSameTime;
-  };
-  const auto killed = is_killed(*first) ? first : std::ranges::find_if(failed, is_killed);
-  return static_cast<std::size_t>((killed == failed.end() ? first : killed) - failed.begin());
-}
 
 RankProcess::RankProcess(std::string name, const std::string& command, std::vector<std::string> environment)
     : name_(std::move(name)),

@@ -11,15 +11,6 @@
 
 namespace plumbline::subject {
 
-/// By this exit status a program declares that it does not support what it was asked for, as Automake's tests do.
-inline constexpr int kUnsupportedStatus = 77;
-/// A shell's: it could not execute the command; it did not find it.
-inline constexpr int kCannotExecute = 126, kNotFound = 127;
-
-/// The number of the end that caused the others: the first, or of several at the same time one by a signal, from which the
-/// rest suffered. Not by SIGABRT: who aborts has found an error, which may be the death of a peer.
-[[nodiscard]] std::size_t cause_among(const std::vector<ProcessEnd>& failed);
-
 class RankProcess {
  public:
   /// Starts it; `name` is what messages call it. Throws RuntimeFailure.

@@ -1,4 +1,4 @@
-#include "harness/cli/injection.hpp"
+#include "conformance/scaler/oracles/injection.hpp"
 
 #include <algorithm>
 #include <array>

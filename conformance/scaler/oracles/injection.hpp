@@ -1,13 +1,15 @@
-// harness/cli/injection.hpp: an infinity or NaN on one rank of a tensor x pipeline x data world, and who skips the step.
+// conformance/scaler/oracles/injection.hpp: an infinity or NaN on one rank of a tensor x pipeline x data world, and who
+// skips the step.
 //
-// Model   Each rank has a part of a matrix; the first and the last stage share a tied parameter. A step adds up the gradients of
-//         replicas, and those of the tied parameter over its two stages; it looks, decides and steps, as fp16_optimizer.hpp
-//         does. Into one rank's gradients a value is written at one moment of that. A clean step follows.
-// Must    Every rank: replicas hold the same parameters, and a model group steps as one. So the step is right if all ranks
-//         skipped it, with masters as they were and equal scales, and the next one is made by all.
+// Model   Each rank has a part of a matrix; the first and the last stage share a tied parameter. A step adds up the
+//         gradients of replicas, and those of the tied parameter over its two stages; it looks, decides and steps, as
+//         fp16_optimizer.hpp does. Into one rank's gradients a value is written at one moment of that. A clean step
+//         follows.
+// Must    Every rank: replicas hold the same parameters, and a model group steps as one. So the step is right if all
+//         ranks skipped it, with masters as they were and equal scales, and the next one is made by all.
 // Ranks   Threads over the local backend; every decision and sum is really made.
-// Sources Every stage, tensor rank, data rank and moment, as issues of ColossalAI (#80, #94), FairScale (#179) and PyTorch
-//         (#152300) each had one of them.
+// Sources Every stage, tensor rank, data rank and moment, as issues of ColossalAI (#80, #94), FairScale (#179) and
+//         PyTorch (#152300) each had one of them.
 #pragma once
 
 #include <memory>
@@ -83,8 +85,8 @@ class InjectionGroups {
 
 /// All that makes sense: a tied parameter has a rank on the first and the last of two or more stages.
 [[nodiscard]] std::vector<Injection> injections(const InjectionWorld& world, const std::vector<double>& values);
-/// Runs them one after the other. Throws InvalidArgument for sizes below 1, more than `most` ranks together, a rank that there is
-/// not, and a tied module where there is none.
+/// Runs them one after the other. Throws InvalidArgument for sizes below 1, more than `most` ranks together, a rank
+/// that there is not, and a tied module where there is none.
 [[nodiscard]] std::vector<InjectionOutcome> inject(const InjectionWorld& world,
                                                    const std::vector<Injection>& injections, int most = 64);
 

@@ -1,5 +1,5 @@
 // Which decision is enough when, by runs on live ranks: an infinity anywhere, at every moment.
-#include "harness/cli/injection.hpp"
+#include "conformance/scaler/oracles/injection.hpp"
 
 #include <cmath>
 #include <map>
