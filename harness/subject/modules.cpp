@@ -1,6 +1,7 @@
 #include "harness/subject/modules.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <string_view>
 
 #include <dlfcn.h>
@@ -100,17 +101,22 @@ void* open_module(const std::string& name, const std::string& symbol, const std:
   return address;
 }
 
-std::string why_not_here(const std::string& module, const std::string& symbol) {
+namespace {
+
+constexpr const char* kCrashes = "it crashes when it is loaded";
+
+// Runs `look` in a child process, and returns what it returned or threw, after a letter that says which. Empty: the child died.
+std::string in_child(const std::function<std::string()>& look) {
   int channel[2];
-  if (::pipe(channel) != 0) return "no pipe";
+  if (::pipe(channel) != 0) return "-no pipe";
   const pid_t child = ::fork();
   if (child == 0) {
     ::close(channel[0]);
     std::string words;
     try {
-      (void)open_module(module, symbol, module);
+      words = "+" + look();
     } catch (const std::exception& error) {
-      words = error.what();
+      words = std::string("-") + error.what();
     }
     (void)!::write(channel[1], words.data(), words.size());
     ::_exit(0);
@@ -123,7 +129,31 @@ std::string why_not_here(const std::string& module, const std::string& symbol) {
   ::close(channel[0]);
   int status = 0;
   ::waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? words : "it crashes when it is loaded";
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? words : std::string();
+}
+
+}  // namespace
+
+std::string why_not_here(const std::string& module, const std::string& symbol) {
+  const std::string words = in_child([&] {
+    (void)open_module(module, symbol, module);
+    return std::string();
+  });
+  if (words.empty()) return kCrashes;
+  return words[0] == '-' ? words.substr(1) : std::string();
+}
+
+BackendHere look_for_backend(const std::string& name) {
+  const std::string words = in_child([&] {
+    (void)open_module(name, kBackendFactory, name);
+    std::string version;
+    void* const module = dlopen(module_file(name).c_str(), RTLD_NOW | RTLD_NOLOAD);
+    if (const auto runtime = reinterpret_cast<BackendRuntime*>(dlsym(module, kBackendRuntime))) runtime(version);
+    return version;
+  });
+  if (words.empty()) return {.why_not = kCrashes, .version = {}};
+  if (words[0] == '-') return {.why_not = words.substr(1), .version = {}};
+  return {.why_not = {}, .version = words.substr(1)};
 }
 
 std::unique_ptr<Backend> open_backend(const std::string& name, const BackendOptions& options) {
