@@ -35,6 +35,15 @@ set_target_properties(plumbline_settings PROPERTIES EXPORT_NAME settings)
 install(TARGETS plumbline_settings plumbline_comm plumbline_device plumbline_job_record plumbline_digits plumbline_topology plumbline_groups plumbline_schedules
   plumbline_bucketing plumbline_reducer plumbline_program plumbline_program_run plumbline_scaler plumbline_gossip plumbline_slowmo plumbline_training_steps
   EXPORT plumbline ARCHIVE DESTINATION lib)
+# Who links the libraries needs fmt: the machine's, or that which was built with them.
+get_target_property(fmt_is_of_machine fmt::fmt IMPORTED)
+if(fmt_is_of_machine)
+  set(fmt_dependency "find_dependency(fmt ${fmt_VERSION})")
+else()
+  set(fmt_dependency "")
+  set_property(TARGET fmt PROPERTY PUBLIC_HEADER)  # ours include none of its
+  install(TARGETS fmt EXPORT plumbline ARCHIVE DESTINATION lib)
+endif()
 install(EXPORT plumbline FILE plumblineTargets.cmake NAMESPACE plumbline:: DESTINATION lib/cmake/plumbline)
 configure_package_config_file(ci/cmake/plumblineConfig.cmake.in plumblineConfig.cmake
   INSTALL_DESTINATION lib/cmake/plumbline)
