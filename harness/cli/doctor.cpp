@@ -11,6 +11,7 @@
 #include "harness/device/devices.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/record/environment.hpp"
+#include "harness/subject/backend_here.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/training/training.hpp"

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "harness/subject/backend_here.hpp"
+
 namespace plumbline::subject {
 namespace fs = std::filesystem;
 

@@ -40,18 +40,6 @@ class NotAvailable : public RuntimeFailure {
 /// starts, or breaks, is gone with it.
 [[nodiscard]] std::string why_not_here(const std::string& name, const std::string& symbol);
 
-/// What a backend module may export beside its factory: sets `version` to the runtime's name and version ("Open MPI v4.1.4"),
-/// without starting it. Throws RuntimeFailure in one line where the runtime is not on this machine.
-inline constexpr const char* kBackendRuntime = "plumbline_backend_runtime";
-using BackendRuntime = void(std::string& version);
-
-/// A backend module, opened in a child process, whose runtime is not started.
-struct BackendHere {
-  std::string why_not;  // in one line; empty when it is here
-  std::string version;  // its runtime's; empty where the module does not say
-};
-[[nodiscard]] BackendHere look_for_backend(const std::string& name);
-
 /// Opens a backend that is a module. Throws NotAvailable, and what the factory throws.
 [[nodiscard]] std::unique_ptr<Backend> open_backend(const std::string& name, const BackendOptions& options);
 
