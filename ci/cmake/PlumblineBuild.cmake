@@ -7,6 +7,7 @@ option(PLUMBLINE_WERROR "Treat warnings as errors" OFF)
 set(PLUMBLINE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them: address,undefined or thread")
 option(PLUMBLINE_UNITY "Compile tests, checks and commands some files at a time: half the time of a build from nothing" ON)
 option(PLUMBLINE_FUZZ "Build the fuzzers alone, with Clang (16 or newer); see ci/fuzz" OFF)
+option(PLUMBLINE_WHEEL "Build what goes into a Python wheel: it runs on other systems, and is found in site-packages; see ci/package" OFF)
 set(PLUMBLINE_TORCH AUTO CACHE STRING "Build what needs LibTorch: AUTO (where it is found), ON, OFF")
 set(PLUMBLINE_MPI AUTO CACHE STRING "Build the MPI backend: AUTO (where it is found), ON, OFF")
 
@@ -28,8 +29,10 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/plumbline)
-# Installed modules still find LibTorch where it was found at build time.
-set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+# Installed modules still find LibTorch where it was found at build time, unless they are for other machines.
+if(NOT PLUMBLINE_WHEEL)
+  set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+endif()
 
 find_program(PLUMBLINE_CCACHE ccache)
 if(PLUMBLINE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -62,6 +65,17 @@ if(PLUMBLINE_SANITIZE)
   if(PLUMBLINE_SANITIZE MATCHES undefined)
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()
+endif()
+
+if(PLUMBLINE_WHEEL)
+  if(NOT PLUMBLINE_THIRD_PARTY)
+    message(FATAL_ERROR "PLUMBLINE_WHEEL=ON without PLUMBLINE_THIRD_PARTY; name a folder with the sources of fmt and the other libraries")
+  endif()
+  # The same files whatever folder they are built in; the last option that fits is taken.
+  foreach(folder ${PROJECT_SOURCE_DIR}=. ${PROJECT_BINARY_DIR}=build ${PLUMBLINE_THIRD_PARTY}=third_party)
+    add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${folder}>)
+  endforeach()
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-include ${PROJECT_SOURCE_DIR}/ci/package/older_symbols.hpp>")
 endif()
 
 if(PLUMBLINE_FUZZ)

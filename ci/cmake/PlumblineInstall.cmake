@@ -4,7 +4,10 @@
 include(CMakePackageConfigHelpers)
 
 # INSTALL_RPATH_USE_LINK_PATH leaves out folders inside the project, and .venv is one.
-if(PLUMBLINE_HAS_TORCH)
+if(PLUMBLINE_HAS_TORCH AND PLUMBLINE_WHEEL)
+  # From site-packages/plumbline/lib/plumbline to site-packages/torch/lib.
+  set_property(TARGET plumbline_training APPEND PROPERTY INSTALL_RPATH $ORIGIN/../../../torch/lib)
+elseif(PLUMBLINE_HAS_TORCH)
   get_target_property(libraries plumbline_torch INTERFACE_LINK_LIBRARIES)
   list(FILTER libraries INCLUDE REGEX "/libtorch_cpu\\.so$")
   get_filename_component(folder ${libraries} DIRECTORY)
@@ -35,6 +38,15 @@ set_target_properties(plumbline_settings PROPERTIES EXPORT_NAME settings)
 install(TARGETS plumbline_settings plumbline_comm plumbline_device plumbline_job_record plumbline_digits plumbline_topology plumbline_groups plumbline_schedules
   plumbline_bucketing plumbline_reducer plumbline_program plumbline_program_run plumbline_scaler plumbline_gossip plumbline_slowmo plumbline_training_steps
   EXPORT plumbline ARCHIVE DESTINATION lib)
+# Who links the libraries needs fmt: the machine's, or that which was built with them.
+get_target_property(fmt_is_of_machine fmt::fmt IMPORTED)
+if(fmt_is_of_machine)
+  set(fmt_dependency "find_dependency(fmt ${fmt_VERSION})")
+else()
+  set(fmt_dependency "")
+  set_property(TARGET fmt PROPERTY PUBLIC_HEADER)  # ours include none of its
+  install(TARGETS fmt EXPORT plumbline ARCHIVE DESTINATION lib)
+endif()
 install(EXPORT plumbline FILE plumblineTargets.cmake NAMESPACE plumbline:: DESTINATION lib/cmake/plumbline)
 configure_package_config_file(ci/cmake/plumblineConfig.cmake.in plumblineConfig.cmake
   INSTALL_DESTINATION lib/cmake/plumbline)
@@ -46,3 +58,26 @@ install(FILES results/schema/run.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # The digits are compiled in under a licence of their own, which asks to be named.
 install(FILES reference/training/data/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME digits.md)
+install(FILES results/schema/validate_record.py DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline/schema)
+
+# A whole backend module, to read and to build against another MPI or to begin one's own with.
+file(GLOB samples RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS harness/subject/mpi/*.hpp harness/subject/mpi/*.cpp)
+list(FILTER samples EXCLUDE REGEX "_test\\.[ch]pp$|_bench\\.cpp$")
+foreach(file IN LISTS samples ITEMS harness/subject/mpi/README.md reference/comm/local/kernels.hpp)
+  get_filename_component(folder ${file} DIRECTORY)
+  install(FILES ${file} DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline/samples/mpi/${folder})
+endforeach()
+install(FILES ci/package/samples/mpi/CMakeLists.txt DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline/samples/mpi)
+
+if(PLUMBLINE_WHEEL)
+  # The prefix is site-packages/plumbline: the importable package, and below it what any other installation has.
+  install(FILES ci/package/plumbline/__init__.py ci/package/plumbline/__main__.py DESTINATION .)
+  install(FILES harness/subject/adapter/python/plumbline_adapter.py DESTINATION . RENAME adapter.py)
+  install(FILES harness/subject/job/python/plumbline_job.py DESTINATION . RENAME job.py)
+  file(GLOB_RECURSE readmes RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
+    reference/README.md harness/README.md conformance/README.md benchmarks/README.md)
+  foreach(readme IN LISTS readmes ITEMS README.md)
+    get_filename_component(folder ${readme} DIRECTORY)
+    install(FILES ${readme} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
+  endforeach()
+endif()

@@ -2,12 +2,14 @@
 #
 # A machine without network and without packages builds them with ours: PLUMBLINE_THIRD_PARTY names a folder with a sub-folder for
 # each that the machine lacks, named as its repository is, with or without a version: googletest, benchmark, json, CLI11,
-# tomlplusplus, fmt. prometheus-cpp may be missing: then records have no metrics beside them.
+# tomlplusplus, fmt, prometheus-cpp. The last may be missing: then records have no metrics beside them. What is built here is
+# linked statically.
 set(PLUMBLINE_THIRD_PARTY "" CACHE PATH "Folder with sources of libraries, a sub-folder each")
 
-# plumbline_third_party(package repository OPTIONS …): the package from that folder, else from the machine.
+# plumbline_third_party(package repository [OPTIONAL] OFF … ON …): the package from that folder, with these of its options, else
+# from the machine.
 function(plumbline_third_party package repository)
-  cmake_parse_arguments(arg "" "" "OFF;ON" ${ARGN})
+  cmake_parse_arguments(arg "OPTIONAL" "" "OFF;ON" ${ARGN})
   set(found)
   if(PLUMBLINE_THIRD_PARTY)
     file(GLOB candidates LIST_DIRECTORIES true ${PLUMBLINE_THIRD_PARTY}/${repository} ${PLUMBLINE_THIRD_PARTY}/${repository}-*)
@@ -23,7 +25,7 @@ function(plumbline_third_party package repository)
   endif()
   if(NOT found)
     find_package(${package} QUIET)
-    if(NOT ${package}_FOUND)
+    if(NOT ${package}_FOUND AND NOT arg_OPTIONAL)
       message(FATAL_ERROR "${package} was not found; install it, or put its sources into PLUMBLINE_THIRD_PARTY as ${repository}")
     endif()
     return()
@@ -39,6 +41,8 @@ function(plumbline_third_party package repository)
   set(CMAKE_WARN_DEPRECATED OFF)
   message(STATUS "Plumbline: ${repository} from ${found}")
   add_subdirectory(${found} ${PROJECT_BINARY_DIR}/third_party/${repository} EXCLUDE_FROM_ALL)
+  file(GLOB licences ${found}/LICENSE* ${found}/COPYING*)
+  install(FILES ${licences} DESTINATION ${CMAKE_INSTALL_DOCDIR}/licences/${repository})
 endfunction()
 
 if(PLUMBLINE_THIRD_PARTY AND NOT IS_DIRECTORY ${PLUMBLINE_THIRD_PARTY})
@@ -51,7 +55,8 @@ plumbline_third_party(CLI11 CLI11 OFF CLI11_BUILD_TESTS CLI11_BUILD_EXAMPLES CLI
 plumbline_third_party(GTest googletest OFF INSTALL_GTEST ON BUILD_GMOCK)
 plumbline_third_party(benchmark benchmark
   OFF BENCHMARK_ENABLE_TESTING BENCHMARK_ENABLE_INSTALL BENCHMARK_ENABLE_GTEST_TESTS BENCHMARK_ENABLE_WERROR)
-find_package(prometheus-cpp QUIET)
-if(NOT prometheus-cpp_FOUND)
+plumbline_third_party(prometheus-cpp prometheus-cpp OPTIONAL
+  OFF ENABLE_PULL ENABLE_PUSH ENABLE_COMPRESSION ENABLE_TESTING USE_THIRDPARTY_LIBRARIES OVERRIDE_CXX_STANDARD_FLAGS GENERATE_PKGCONFIG)
+if(NOT TARGET prometheus-cpp::core)
   message(STATUS "Plumbline: prometheus-cpp was not found; no metrics.prom beside records")
 endif()

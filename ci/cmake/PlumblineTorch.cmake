@@ -79,6 +79,7 @@ function(plumbline_find_torch)
       target_include_directories(plumbline_torch SYSTEM INTERFACE ${root}/include)
     endif()
     target_compile_definitions(plumbline_torch INTERFACE PLUMBLINE_TORCH_VERSION="${version}")
+    target_compile_options(plumbline_torch INTERFACE $<$<BOOL:${PLUMBLINE_WHEEL}>:-ffile-prefix-map=${root}=torch>)
     # libtorch_cuda registers its kernels when it is loaded; nothing refers to it by name.
     target_link_libraries(plumbline_torch INTERFACE
       -Wl,--push-state,--no-as-needed ${libraries}/libtorch_cpu.so ${libraries}/libc10.so ${cuda} -Wl,--pop-state)

@@ -5,7 +5,7 @@ usage: install_test.py BUILD MODULES [unittest arguments]
 
 BUILD is a complete build folder, MODULES those of the optional modules that it must have made: "mpi,training", or "".
 """
-import re, shutil, subprocess, sys, tempfile, unittest
+import os, re, shutil, subprocess, sys, tempfile, unittest
 from pathlib import Path
 
 BUILD = Path(sys.argv[1]).resolve()
@@ -18,8 +18,9 @@ needs_mpi = unittest.skipUnless("mpi" in MODULES, "built without MPI")
 needs_training = unittest.skipUnless("training" in MODULES, "built without LibTorch")
 
 
-def run(*command, cwd=None):
-    return subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=120)
+def run(*command, cwd=None, **variables):
+    return subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=120,
+                          env={**os.environ, **variables})
 
 
 class Installed(unittest.TestCase):
@@ -56,8 +57,8 @@ class Installed(unittest.TestCase):
         self.module(broken, module).write_bytes(changed)
         return broken
 
-    def plumbline(self, *arguments, prefix=None, status=0):
-        done = run((prefix or self.prefix) / "bin" / "plumbline", *arguments, cwd=self.elsewhere)
+    def plumbline(self, *arguments, prefix=None, status=0, **variables):
+        done = run((prefix or self.prefix) / "bin" / "plumbline", *arguments, cwd=self.elsewhere, **variables)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return done
 
@@ -66,9 +67,9 @@ class Installed(unittest.TestCase):
                        self.elsewhere / "out", prefix=prefix)
         self.assertIn('"type":"complete"', (self.elsewhere / "out" / "run.jsonl").read_text())
 
-    def refusal(self, *arguments, prefix):
+    def refusal(self, *arguments, prefix, **variables):
         """The one line with which a command says what the machine lacks."""
-        done = self.plumbline(*arguments, "--out", self.elsewhere / "out", prefix=prefix, status=3)
+        done = self.plumbline(*arguments, "--out", self.elsewhere / "out", prefix=prefix, status=3, **variables)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertTrue(done.stderr.startswith("plumbline: "), done.stderr)
         return done.stderr
@@ -176,6 +177,39 @@ class Installed(unittest.TestCase):
     def test_without_libtorch(self):
         broken = self.without_library("training", rb"libtorch_cpu\.so")
         self.assertIn("is not on this machine", self.refusal("train", prefix=broken))
+
+    def torch(self):
+        """The folder of the torch that the build took."""
+        words = run("readelf", "-d", self.module(self.prefix, "training")).stdout
+        folders = re.search(r"R(?:UN)?PATH.*\[(.*)\]", words)[1].split(":")
+        (folder,) = [Path(folder) for folder in folders if (Path(folder) / "libtorch_cpu.so").exists()]
+        return folder.parent
+
+    @needs_training
+    def test_torch_of_python(self):
+        torch, moved = self.torch(), self.elsewhere / "moved"
+        shutil.copytree(self.bare, moved)
+        name = str(torch / "lib").encode()
+        content = self.module(self.prefix, "training").read_bytes()
+        self.assertIn(name, content)
+        self.module(moved, "training").write_bytes(content.replace(name, b"/" + b"X" * (len(name) - 1)))
+        python = self.elsewhere / "python"
+        for answer, status in ((f"echo '{torch}'", 0), ("exit 1", 3), ("echo /nowhere", 3)):
+            python.write_text(f"#!/bin/sh\n{answer}\n")
+            python.chmod(0o755)
+            done = self.plumbline("train", "--steps", "2", "--out", self.elsewhere / "out", prefix=moved, status=status,
+                                  PLUMBLINE_PYTHON=str(python))
+            if status == 3:
+                self.assertRegex(done.stderr, r"^plumbline: .*'?libtorch_cpu\.so'? is not on this machine; pip install torch==[\d.]+, .*\n$")
+
+    @needs_training
+    def test_torch_of_another_version(self):
+        other = self.elsewhere / "torch"
+        other.mkdir()
+        (other / "lib").symlink_to(self.torch() / "lib")
+        (other / "version.py").write_text("__version__ = '1.2.3+cpu'\n")
+        words = self.refusal("train", "--steps", "2", prefix=self.prefix, LD_LIBRARY_PATH=str(other / "lib"))
+        self.assertRegex(words, rf"the torch in '{other}' is 1\.2\.3\+cpu; pip install torch==[\d.]+, for which it was built")
 
 
 if __name__ == "__main__":

@@ -168,7 +168,7 @@ CheckRun::CheckRun(const suite::Suite& suite, const CheckOptions& options, int a
     for (const int world : selection_.worlds) require_ranks("--world-size", world);
   }
   plan_ = suite::make_plan(suite, selection_);
-  require_modules(plan_, "profile " + settings_.profile.name);
+  if (!options.list) require_modules(plan_, "profile " + settings_.profile.name);
   if (!options.expectations.empty())
     book_ = expectations::Expectations::read(options.expectations, suite, expectations::today());
   folder_ = folder_of(options);

@@ -877,6 +877,25 @@ class Commands(unittest.TestCase):
         self.assertRegex(self.done.stdout, "\n(ok|no)  GPU  +(no CUDA driver|the CUDA driver )")
         self.assertRegex(self.done.stdout, r"\n(ok  GPU kernels  +built with CUDA \d+[.]|no  GPU kernels  +not built: )")
 
+    def test_the_doctor_starts_ranks_only_where_it_is_told_to(self):
+        def mpi(*options):
+            self.assertEqual(self.run_plumbline("doctor", *options), 0, self.done.stderr)
+            return next(line for line in self.done.stdout.splitlines() if line[4:].startswith("backend mpi"))
+        if "mpi" in MODULES:
+            self.assertRegex(mpi(), r"^ok  backend mpi +\S.*\d, a process per rank; --start tries it$")
+            self.assertRegex(mpi("--start"), r"^ok  backend mpi +\S.*\d, a process per rank; 2 were started by mpirun and met in a barrier$")
+        program = self.without_module("mpi")
+        self.assertEqual(self.run_plumbline("doctor", program=program), 0, self.done.stderr)
+        self.assertNotRegex(self.done.stdout, "\nok  backend mpi")
+
+    def test_the_plan_of_a_profile_is_listed_where_its_modules_are_missing(self):
+        with_all = self.run_plumbline("check", "--profile", "full", "--list"), self.done.stdout
+        self.assertEqual(with_all[0], 0, self.done.stderr)
+        program = self.without_module("training")
+        self.assertEqual(self.run_plumbline("check", "--profile", "full", "--list", program=program), 0, self.done.stderr)
+        self.assertEqual(self.done.stdout, with_all[1])
+        self.assertEqual(self.run_plumbline("check", "--profile", "full", "--out", "out", program=program), 3)
+
     def test_the_doctor_tells_of_devices_with_memory(self):
         self.assertEqual(self.run_plumbline("doctor"), 0, self.done.stderr)
         self.assertIn("\nok  device emulated         emulated:0 emulated, 1.0 GiB; emulated:1 emulated, 1.0 GiB\n", self.done.stdout)

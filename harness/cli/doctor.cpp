@@ -1,6 +1,6 @@
 // `plumbline doctor`: what this machine can run, and why not.
 #include <algorithm>
-#include <thread>
+#include <memory>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -11,6 +11,7 @@
 #include "harness/device/devices.hpp"
 #include "harness/launch/process.hpp"
 #include "harness/record/environment.hpp"
+#include "harness/subject/backend_here.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/training/training.hpp"
@@ -77,13 +78,43 @@ Start try_start(const std::string& name, const Program& program) {
   return start;
 }
 
-Finding backend(const std::string& name, const Program& program) {
+// What is missing to start the ranks of a backend that needs a launcher; empty: nothing.
+std::string missing_launcher(const std::string& name) {
+  if (!launch::Subject{.backend = name}.needs_launcher() || launch::find_program("mpirun") || launch::find_program("srun"))
+    return {};
+  return "neither 'mpirun' nor 'srun' is in PATH; install openmpi-bin";
+}
+
+// What calls on the memory of its own devices would find; empty where it has them, or moves the host's memory.
+std::string missing_device(const std::string& name) {
+  SubjectOptions options;
+  options.backend = name;
+  try {
+    if (options.own_device()) (void)harness::open_runtime(comm::Device::Kind::cuda);
+    return {};
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+// What follows "backend NAME: ", with which the line begins anyway.
+std::string without_prefix(const std::string& prefix, const std::string& words) {
+  return words.starts_with(prefix + ": ") ? words.substr(prefix.size() + 2) : words;
+}
+
+Finding backend(const std::string& name, bool starts, const Program& program) {
   if (name == "local") return {"backend local", true, "a thread per rank, built in"};
-  const std::string why_not = subject::why_not_here(name, subject::kBackendFactory);
-  if (!why_not.empty()) return {"backend " + name, false, why_not};
+  const subject::BackendHere here = subject::look_for_backend(name);
+  const std::string what = "backend " + name;
+  if (!here.why_not.empty()) return {what, false, without_prefix(what, here.why_not)};
+  if (const std::string words = missing_launcher(name); !words.empty()) return {what, false, words};
+  const std::string version = here.version.empty() ? "it loads" : here.version;
+  if (const std::string words = missing_device(name); !words.empty())
+    return {what, false, fmt::format("{} is here, its device is not: {}", version, words)};
+  if (!starts) return {what, true, version + ", a process per rank; --start tries it"};
   const Start start = try_start(name, program);
-  if (!start.why_not.empty()) return {"backend " + name, false, start.why_not};
-  return {"backend " + name, true,
+  if (!start.why_not.empty()) return {what, false, without_prefix(what, start.why_not)};
+  return {what, true,
           fmt::format("{}, a process per rank; {} started{}{}", start.version,
                       start.ranks == 1 ? "one was" : fmt::format("{} were", start.ranks),
                       launch::Subject{.backend = name}.needs_launcher() ? " by mpirun" : "",
@@ -126,19 +157,17 @@ Finding device_runtime(comm::Device::Kind kind) {
     }
     return {what, true, fmt::format("{}", fmt::join(names, "; "))};
   } catch (const std::exception& error) {
-    const std::string words = error.what();
-    const std::string prefix = what + ": ";
-    return {what, false, words.starts_with(prefix) ? words.substr(prefix.size()) : words};
+    return {what, false, without_prefix(what, error.what())};
   }
 }
 
-int run_doctor(const Program& program) {
+int run_doctor(bool starts, const Program& program) {
   const nlohmann::json machine = record::capture_environment();
   fmt::print("machine: {}, {} of {} cores, {:.1f} GiB, {}\n", machine.at("cpu").get<std::string>(),
              machine.at("usable_cores").get<int>(), machine.at("cores").get<int>(),
              machine.at("memory_bytes").get<double>() / (1 << 30), machine.at("kernel").get<std::string>());
   std::vector<Finding> findings;
-  for (const std::string& name : backend_names()) findings.push_back(backend(name, program));
+  for (const std::string& name : backend_names()) findings.push_back(backend(name, starts, program));
   const std::string training = subject::why_not_here("training", training::kTrainingFactory);
   findings.push_back({"LibTorch", training.empty(), training.empty() ? "module training loads" : training});
   for (const suite::Profile& profile : program.suite().profiles()) {
@@ -165,8 +194,10 @@ int run_doctor(const Program& program) {
 Command add_doctor(CLI::App& app, const Program& program) {
   CLI::App* command =
       app.add_subcommand("doctor", "Say which backends, profiles and tools this machine can run, and why not");
-  command->footer("Example: plumbline doctor");
-  return [&program] { return run_doctor(program); };
+  auto starts = std::make_shared<bool>(false);
+  command->add_flag("--start", *starts, "Start two ranks of each backend, too, and have them meet in a barrier");
+  command->footer("Example: plumbline doctor --start");
+  return [starts, &program] { return run_doctor(*starts, program); };
 }
 
 }  // namespace plumbline::cli

@@ -1,12 +1,18 @@
 #include "harness/subject/modules.hpp"
 
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <functional>
 #include <string_view>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "harness/subject/backend_here.hpp"
 
 namespace plumbline::subject {
 namespace fs = std::filesystem;
@@ -24,11 +30,13 @@ fs::path own_file() {
   return fs::canonical("/proc/self/exe", error);
 }
 
+constexpr const char* kNotHere = " is not on this machine";
+
 // "libmpi.so.40 is not on this machine" where the loader did not find it, else the loader's own words: a library that is
 // there may be unreadable or of another machine.
 std::string what_is_missing(const std::string& message) {
   const auto colon = message.find(": cannot open shared object file: No such file or directory");
-  return colon == std::string::npos ? message : message.substr(0, colon) + " is not on this machine";
+  return colon == std::string::npos ? message : message.substr(0, colon) + kNotHere;
 }
 
 // What to do where a module is not part of the build, or what it needs is not on the machine.
@@ -39,7 +47,44 @@ std::string remedy(const std::string& module, bool is_built) {
   if (module == "cuda")
     return is_built ? "use --device emulated"
                     : "install a CUDA toolkit, then configure and build again, or use --device emulated";
+#ifdef PLUMBLINE_TORCH_VERSION
+  if (module == "training" && is_built) return "pip install torch==" PLUMBLINE_TORCH_VERSION ", for which it was built";
+#endif
   return module == "training" ? "pip install torch, then configure and build again" : "configure and build again";
+}
+
+// Why the LibTorch that module training was loaded with is not the one that it was built for; empty where it is, or does not say.
+std::string problem_of_torch() {
+#ifdef PLUMBLINE_TORCH_VERSION
+  void* const torch = dlopen("libtorch_cpu.so", RTLD_NOW | RTLD_NOLOAD);
+  link_map* map = nullptr;
+  if (torch == nullptr || dlinfo(torch, RTLD_DI_LINKMAP, &map) != 0) return {};
+  const fs::path folder = fs::path(map->l_name).parent_path().parent_path();
+  static constexpr std::string_view kBegin = "__version__ = '";
+  const auto minor = [](const std::string& version) { return version.substr(0, version.find('.', version.find('.') + 1)); };
+  std::ifstream file(folder / "version.py");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(kBegin)) continue;
+    const std::string version = line.substr(kBegin.size(), line.find('\'', kBegin.size()) - kBegin.size());
+    if (minor(version) == minor(PLUMBLINE_TORCH_VERSION)) return {};
+    return fmt::format("the torch in '{}' is {}", folder.string(), version);
+  }
+#endif
+  return {};
+}
+
+// The folder of the torch that a Python would import: the one that started us, or python3. Empty: none.
+fs::path torch_of_python() {
+  constexpr const char* kAsk =
+      R"("${PLUMBLINE_PYTHON:-python3}" -c 'import importlib.util as u; print(*u.find_spec("torch").submodule_search_locations)')"
+      " 2>/dev/null";
+  std::FILE* const answer = ::popen(kAsk, "r");
+  if (answer == nullptr) return {};
+  char line[4096];
+  std::string folder = std::fgets(line, sizeof line, answer) != nullptr ? line : "";
+  if (::pclose(answer) != 0) return {};
+  while (!folder.empty() && folder.back() == '\n') folder.pop_back();
+  return folder;
 }
 
 }  // namespace
@@ -88,9 +133,17 @@ void* open_module(const std::string& name, const std::string& symbol, const std:
         fmt::format("{}: not part of this build ('{}' is missing); {}", what, file.string(), remedy(name, false)));
   // Never closed: runtimes leave threads and handlers behind.
   void* module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (module == nullptr)
-    throw NotAvailable(
-        fmt::format("{}: cannot be loaded: {}; {}", what, what_is_missing(dlerror()), remedy(name, true)));
+  std::string why = module == nullptr ? what_is_missing(dlerror()) : "";
+  if (module == nullptr && name == "training" && why.ends_with(kNotHere)) {
+    // What it needs may have been loaded before.
+    if (const fs::path torch = torch_of_python(); !torch.empty()) {
+      (void)dlopen((torch / "lib" / "libtorch_cpu.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+      module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+      why = module == nullptr ? what_is_missing(dlerror()) : "";
+    }
+  }
+  if (module != nullptr && name == "training") why = problem_of_torch();
+  if (!why.empty()) throw NotAvailable(fmt::format("{}: cannot be loaded: {}; {}", what, why, remedy(name, true)));
   if (const std::string problem = problem_of_interface(module, file); !problem.empty())
     throw NotAvailable(fmt::format("{}: {}", what, problem));
   void* address = dlsym(module, symbol.c_str());
@@ -100,17 +153,22 @@ void* open_module(const std::string& name, const std::string& symbol, const std:
   return address;
 }
 
-std::string why_not_here(const std::string& module, const std::string& symbol) {
+namespace {
+
+constexpr const char* kCrashes = "it crashes when it is loaded";
+
+// Runs `look` in a child process, and returns what it returned or threw, after a letter that says which. Empty: the child died.
+std::string in_child(const std::function<std::string()>& look) {
   int channel[2];
-  if (::pipe(channel) != 0) return "no pipe";
+  if (::pipe(channel) != 0) return "-no pipe";
   const pid_t child = ::fork();
   if (child == 0) {
     ::close(channel[0]);
     std::string words;
     try {
-      (void)open_module(module, symbol, module);
+      words = "+" + look();
     } catch (const std::exception& error) {
-      words = error.what();
+      words = std::string("-") + error.what();
     }
     (void)!::write(channel[1], words.data(), words.size());
     ::_exit(0);
@@ -123,7 +181,31 @@ std::string why_not_here(const std::string& module, const std::string& symbol) {
   ::close(channel[0]);
   int status = 0;
   ::waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? words : "it crashes when it is loaded";
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? words : std::string();
+}
+
+}  // namespace
+
+std::string why_not_here(const std::string& module, const std::string& symbol) {
+  const std::string words = in_child([&] {
+    (void)open_module(module, symbol, module);
+    return std::string();
+  });
+  if (words.empty()) return kCrashes;
+  return words[0] == '-' ? words.substr(1) : std::string();
+}
+
+BackendHere look_for_backend(const std::string& name) {
+  const std::string words = in_child([&] {
+    (void)open_module(name, kBackendFactory, name);
+    std::string version;
+    void* const module = dlopen(module_file(name).c_str(), RTLD_NOW | RTLD_NOLOAD);
+    if (const auto runtime = reinterpret_cast<BackendRuntime*>(dlsym(module, kBackendRuntime))) runtime(version);
+    return version;
+  });
+  if (words.empty()) return {.why_not = kCrashes, .version = {}};
+  if (words[0] == '-') return {.why_not = words.substr(1), .version = {}};
+  return {.why_not = {}, .version = words.substr(1)};
 }
 
 std::unique_ptr<Backend> open_backend(const std::string& name, const BackendOptions& options) {

@@ -46,3 +46,7 @@ PLUMBLINE_EXPORT plumbline::subject::Backend* plumbline_open_backend(
     const plumbline::subject::BackendOptions& options) {
   return new plumbline::subject::mpi::MpiBackend(options);
 }
+
+PLUMBLINE_EXPORT void plumbline_backend_runtime(std::string& version) {
+  version = plumbline::subject::mpi::runtime_version();
+}

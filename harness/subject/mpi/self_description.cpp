@@ -37,9 +37,11 @@ bool is_setting(std::string_view name) {
 
 }  // namespace
 
+std::string runtime_version() { return short_version(library_version()); }
+
 comm::Capabilities capabilities_of(int thread_level) {
   using comm::Capability;
-  comm::Capabilities all{.backend = "mpi", .version = short_version(library_version())};
+  comm::Capabilities all{.backend = "mpi", .version = runtime_version()};
   all.claims = {Capability::nonblocking,    Capability::coalescing,   Capability::groups,
                 Capability::point_to_point, Capability::wait_timeout, Capability::blocking_timeout};
   all.rounds_each_half_addition = true;

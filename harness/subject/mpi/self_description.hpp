@@ -9,6 +9,9 @@
 
 namespace plumbline::subject::mpi {
 
+/// "Open MPI v4.1.4". Also before MPI_Init.
+[[nodiscard]] std::string runtime_version();
+
 /// What the backend claims at a thread level that MPI provides, and what it cannot do. After MPI_Init.
 [[nodiscard]] comm::Capabilities capabilities_of(int thread_level);
 

@@ -52,3 +52,8 @@ PLUMBLINE_EXPORT plumbline::subject::Backend* plumbline_open_backend(
     const plumbline::subject::BackendOptions& options) {
   return new plumbline::subject::nccl::NcclBackend(options);
 }
+
+PLUMBLINE_EXPORT void plumbline_backend_runtime(std::string& version) {
+  using namespace plumbline::subject::nccl;
+  version = "NCCL " + Library(Options().library).version();
+}

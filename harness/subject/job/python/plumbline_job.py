@@ -1,13 +1,11 @@
 """What a training program needs of the job door: its specification, its place, its rows, and the record that it leaves.
 
-Needs numpy and Python 3.11. Where the package safetensors is installed, its functions do as well as the two here.
+Needs Python 3.11, and numpy where tensors are read or written. Where the package safetensors is installed, its functions do as well as the two here.
 """
 import faulthandler, json, os, signal, sys, tomllib
 from pathlib import Path
 
-import numpy
-
-TYPES = {"F32": numpy.float32, "I64": numpy.int64}
+TYPES = {"F32": "<f4", "I64": "<i8"}
 
 # When a job hangs, its ranks are asked where they stand.
 faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -15,6 +13,7 @@ faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 def load(file):
     """The tensors of a safetensors file, by name."""
+    import numpy
     data = Path(file).read_bytes()
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
@@ -25,6 +24,7 @@ def load(file):
 
 def save(file, tensors, metadata):
     """Writes tensors, as bytes where they are `uint8` and as float32 else, and a metadata of texts."""
+    import numpy
     header, blocks, end = {"__metadata__": metadata}, [], 0
     for name, tensor in tensors.items():
         is_bytes = getattr(tensor, "dtype", None) == numpy.uint8
@@ -70,7 +70,10 @@ class Run:
 
     def record(self, step, what, value):
         """`what` is loss, scale, skipped, before/NAME, grad/NAME or after/NAME."""
-        self.tensors[f"step{step}/{what}"] = numpy.uint8(value) if what == "skipped" else value
+        if what == "skipped":
+            from numpy import uint8
+            value = uint8(value)
+        self.tensors[f"step{step}/{what}"] = value
         (self.folder / f"rank{self.rank}.progress").write_text(f"step{step}/{what}\n")  # said of a job that hangs
 
     def write(self, framework, version):

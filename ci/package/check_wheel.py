@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Fails when a wheel is not what it must be: its size, its files, what its programs and modules need of a machine.
+
+usage: check_wheel.py FILE
+"""
+import re, subprocess, sys, tempfile, zipfile
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2]
+MOST_BYTES = 40 << 20
+# Of every Linux; and of a module that is opened where its runtime is.
+SYSTEM = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+RUNTIMES = {"libplumbline_mpi.so": r"libmpi\.so\.\d+", "libplumbline_training.so": r"lib(torch\w*|c10\w*)\.so"}
+FILES = ["__init__.py", "__main__.py", "adapter.py", "job.py", "bin/plumbline", "lib/plumbline/libplumbline_worker.so",
+         "lib/plumbline/libplumbline_benchmarks.so", "lib/plumbline/libplumbline_nccl.so", "lib/plumbline/libplumbline_mpi.so",
+         "lib/plumbline/libplumbline_training.so", "lib/cmake/plumbline/plumblineConfig.cmake", "lib/libplumbline_comm.a",
+         "include/plumbline/reference/comm/communicator.hpp", "share/plumbline/schema/run.schema.json",
+         "share/plumbline/vectors/collectives/ring_sum.json", "share/plumbline/samples/mpi/CMakeLists.txt",
+         "share/doc/plumbline/LICENSE", "share/doc/plumbline/README.md", "share/doc/plumbline/licences/fmt/LICENSE.rst"]
+
+
+def version():
+    """The one in CMakeLists.txt."""
+    return re.search(r"^project\(plumbline VERSION (\S+)", (SOURCE / "CMakeLists.txt").read_text(), re.MULTILINE)[1]
+
+
+def needed(file):
+    words = subprocess.run(["readelf", "-d", file], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"\(NEEDED\).*\[(.+)\]", words)
+
+
+def problems(wheel):
+    if wheel.stat().st_size > MOST_BYTES:
+        yield f"{wheel.stat().st_size} bytes; at most {MOST_BYTES} are wanted"
+    if not wheel.name.startswith(f"plumbline_suite-{version()}-py3-none-manylinux"):
+        yield f"named {wheel.name}; it is version {version()}, of any Python 3, on a manylinux"
+    with zipfile.ZipFile(wheel) as archive, tempfile.TemporaryDirectory() as folder:
+        names = set(archive.namelist())
+        for name in FILES:
+            if f"plumbline/{name}" not in names:
+                yield f"without {name}"
+        for name in sorted(names):
+            if not (name.endswith(".so") or name == "plumbline/bin/plumbline"):
+                continue
+            file = Path(archive.extract(name, folder))
+            for library in needed(file):
+                if library not in SYSTEM and not re.fullmatch(RUNTIMES.get(file.name, "$"), library):
+                    yield f"{name} needs {library}"
+            if b".debug_info" in file.read_bytes():
+                yield f"{name} is not stripped"
+            if str(SOURCE).encode() in file.read_bytes():
+                yield f"{name} names {SOURCE}"
+
+
+def main(wheel):
+    found = list(problems(wheel))
+    for problem in found:
+        print(f"{wheel.name}: {problem}", file=sys.stderr)
+    if not found:
+        print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, as it must be")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_file():
+        print(f"check_wheel.py: {' '.join(sys.argv[1:]) or 'nothing'}: it is the file of a wheel", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(main(Path(sys.argv[1])))

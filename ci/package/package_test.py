@@ -1,0 +1,124 @@
+"""What a wheel will be, as far as it shows without building one: pyproject.toml agrees with CMake, every file that CMake installs
+for it is there, check_wheel.py sees what is wrong of a wheel, and ci/package/wheel refuses bad options in one line.
+
+usage: package_test.py [unittest arguments]
+"""
+import re, subprocess, sys, tempfile, unittest, unittest.mock, zipfile
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+PACKAGE = Path(__file__).resolve().parent
+SOURCE = PACKAGE.parents[1]
+sys.path.insert(0, str(PACKAGE))
+import check_wheel  # noqa: E402
+
+PYPROJECT = (PACKAGE / "pyproject.toml").read_text()
+
+
+def setting(name):
+    """The text of a line `name = "text"` or `name = 'text'` of pyproject.toml."""
+    return re.search(rf"^{re.escape(name)} = ([\"'])(.*)\1", PYPROJECT, re.MULTILINE)[2]
+
+
+class Pyproject(unittest.TestCase):
+    def test_version_is_that_of_cmake(self):
+        file = PACKAGE / setting("input")
+        found = re.search(setting("regex"), file.read_text(), re.MULTILINE)
+        self.assertEqual(found["value"], check_wheel.version())
+        self.assertRegex(found["value"], r"^\d+\.\d+\.\d+$")
+        self.assertNotRegex(PYPROJECT, r"(?m)^version")
+
+    def test_files_that_it_names_are_there(self):
+        for name in ("readme", "cmake.source-dir"):
+            self.assertTrue((PACKAGE / setting(name)).exists(), name)
+        self.assertTrue((PACKAGE / setting("cmake.source-dir") / "CMakeLists.txt").is_file())
+
+    def test_options_are_cmakes(self):
+        build = (SOURCE / "ci/cmake/PlumblineBuild.cmake").read_text()
+        for option in re.findall(r"(?m)^(PLUMBLINE_\w+) =", PYPROJECT):
+            self.assertRegex(build, rf"option\({option} ")
+
+    def test_command_starts_what_is_installed(self):
+        module, function = re.search(r'(?m)^plumbline = "(.*):(.*)"', PYPROJECT).groups()
+        package = setting("wheel.install-dir")
+        self.assertEqual(module.split(".")[0], package)
+        self.assertIn(f"def {function}(", (PACKAGE / module.replace(".", "/")).with_suffix(".py").read_text())
+
+    def test_what_cmake_installs_of_the_sources_is_there(self):
+        install = re.sub(r"file\(GLOB[^)]*\)", "", (SOURCE / "ci/cmake/PlumblineInstall.cmake").read_text())
+        files = re.findall(r"\b(?:ci|harness|results|reference)/[\w/]+\.(?:py|json|txt|md|hpp)\b", install)
+        self.assertGreater(len(files), 20)
+        for file in files:
+            self.assertTrue((SOURCE / file).is_file(), file)
+
+    def test_helpers_are_imported_without_what_they_work_with(self):
+        for name in ("adapter", "job"):
+            code = (f"import sys; sys.modules['numpy'] = None; sys.path.insert(0, '{SOURCE}/harness/subject/{name}/python'); "
+                    f"import plumbline_{name}")
+            if name == "adapter" or sys.version_info >= (3, 11):
+                done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class CheckWheel(unittest.TestCase):
+    def problems(self, name=f"plumbline_suite-{check_wheel.version()}-py3-none-manylinux_2_34_x86_64.whl", **files):
+        """Of a wheel with all files, or those of `files`, by path, where they are not None."""
+        content = dict.fromkeys((file for file in check_wheel.FILES), b"") | files
+        # Any program of this machine that needs libc alone stands for ours.
+        program = Path("/bin/true").read_bytes()
+        with tempfile.TemporaryDirectory() as folder:
+            wheel = Path(folder) / name
+            with zipfile.ZipFile(wheel, "w") as archive:
+                for file, data in content.items():
+                    if data is not None:
+                        is_program = file.endswith(".so") or file == "bin/plumbline"
+                        archive.writestr(f"plumbline/{file}", data or (program if is_program else b""))
+            return list(check_wheel.problems(wheel))
+
+    def test_whole(self):
+        self.assertEqual(self.problems(), [])
+
+    def test_missing_file(self):
+        self.assertEqual(self.problems(**{"adapter.py": None}), ["without adapter.py"])
+
+    def test_names(self):
+        self.assertEqual(len(self.problems(name="plumbline_suite-0.0.0-py3-none-manylinux_2_34_x86_64.whl")), 1)
+        self.assertEqual(len(self.problems(name=f"plumbline_suite-{check_wheel.version()}-py3-none-linux_x86_64.whl")), 1)
+
+    def test_folder_of_the_build(self):
+        program = Path("/bin/true").read_bytes()
+        words = self.problems(**{"bin/plumbline": program + str(SOURCE).encode(), "lib/plumbline/libplumbline_mpi.so": program + b".debug_info"})
+        self.assertEqual(words, [f"plumbline/bin/plumbline names {SOURCE}", "plumbline/lib/plumbline/libplumbline_mpi.so is not stripped"])
+
+    def test_libraries(self):
+        own = {"libplumbline_mpi.so": ["libmpi.so.40"], "libplumbline_training.so": ["libtorch_cpu.so", "libc10.so", "libfmt.so.9"],
+               "libplumbline_nccl.so": ["libc.so.6", "libmpi.so.40"]}
+        with unittest.mock.patch.object(check_wheel, "needed", lambda file: own.get(file.name, ["libstdc++.so.6"])):
+            self.assertEqual(self.problems(), ["plumbline/lib/plumbline/libplumbline_nccl.so needs libmpi.so.40",
+                                               "plumbline/lib/plumbline/libplumbline_training.so needs libfmt.so.9"])
+
+
+class Options(unittest.TestCase):
+    def check(self, words, *arguments):
+        done = subprocess.run([PACKAGE / "wheel", *arguments], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertIn(words, done.stderr)
+
+    def test_refused(self):
+        self.check("no option '--frobnicate'", "--frobnicate")
+        self.check("--jobs needs a value", "--jobs")
+        self.check("--jobs '0' is not a whole number from 1 on", "--jobs", "0")
+        self.check("--cuda 'yes'; it is AUTO, ON or OFF", "--cuda", "yes")
+        self.check("--third-party is missing", "--cuda", "OFF")
+        with tempfile.TemporaryDirectory() as folder:
+            self.check(f"'{folder}' has no sources of fmt", "--third-party", folder)
+
+    def test_file_that_is_no_wheel(self):
+        for arguments in ([], ["/nowhere.whl"]):
+            done = subprocess.run([sys.executable, PACKAGE / "check_wheel.py", *arguments], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
