@@ -41,7 +41,6 @@ STILL_NAMED = {
     "harness/cli/doctor.cpp": "asks whether the training module is there",
     "harness/device/cuda_module.cpp": "compiles the kernels of the scaler and of SlowMo into one CUDA module",
     "harness/metrics/metrics.cpp": "takes quantiles from bucketing",
-    "harness/subject/adapter/": "the operations of each component, until they lie beside it",
     "harness/subject/averaging_json.hpp": "reads settings of training",
     "harness/subject/mpi/overhead_bench.cpp": "takes quantiles from bucketing",
     "harness/worker/program_task.cpp": "trains a model that is given by names",

@@ -138,18 +138,18 @@ class HollowAdapters : public testing::TestWithParam<std::string> {};
 TEST_P(HollowAdapters, PassOnlyWhatIsTrueOfThem) {
   const Mutant& subject = mutants::find_mutant(whole_suite(), GetParam());
   const auto& make = std::get<mutants::MakeRewrite>(subject.change);
-  mutants::HollowMatrix matrix;
+  mutants::HollowMatrix matrix(whole_suite().hollow_truths);
   for (const auto& [check, cases] : adapter_cases())
     for (std::uint64_t seed = 1; (seed - 1) * cases.size() < mutants::hollow_draws(subject); ++seed)
       meet_hollow(
           GetParam(), whole_suite(), cases,
           [&](const suite::Case& one) {
             mutants::RewrittenAdapter adapter(reference(), make(reference(), seed));
-            Impatient impatient(adapter, is_true_of(GetParam(), *one.check));
+            Impatient impatient(adapter, is_true_of(matrix, GetParam(), *one.check));
             return run_in_process(one, impatient);
           },
           matrix);
-  expect_truths_alone(matrix, whole_suite().hollow_truths);
+  expect_truths_alone(matrix);
 }
 INSTANTIATE_TEST_SUITE_P(Of, HollowAdapters, testing::ValuesIn(subjects_of(suite::Door::adapter)), short_name);
 
@@ -177,11 +177,11 @@ TEST_P(HollowBackends, PassOnlyWhatIsTrueOfThem) {
            !one.parameters.has("gib") && (one.world() == 2 || one.world() == 3);
   });
   const auto& wrap = std::get<mutants::Wrap>(mutants::find_mutant(whole_suite(), GetParam()).change);
-  mutants::HollowMatrix matrix;
+  mutants::HollowMatrix matrix(whole_suite().hollow_truths);
   for (const auto& [check, cases] : all)
     meet_hollow(
         GetParam(), whole_suite(), cases, [&](const suite::Case& one) { return run_in_process(one, wrap); }, matrix);
-  expect_truths_alone(matrix, whole_suite().hollow_truths);
+  expect_truths_alone(matrix);
 }
 INSTANTIATE_TEST_SUITE_P(Of, HollowBackends, testing::ValuesIn(subjects_of(suite::Door::backend)), short_name);
 

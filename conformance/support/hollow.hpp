@@ -23,9 +23,9 @@ void meet_hollow(const std::string& subject, const suite::Suite& suite, const st
                  const RunHollow& run, mutants::HollowMatrix& matrix);
 
 /// Whether hollow.toml lists all that the check verifies as true of the subject.
-[[nodiscard]] bool is_true_of(const std::string& subject, const suite::Check& check);
+[[nodiscard]] bool is_true_of(const mutants::HollowMatrix& matrix, const std::string& subject, const suite::Check& check);
 
 /// Prints the matrix. What passes and is not listed is a failure of the test, and so is what is listed and does not pass.
-void expect_truths_alone(const mutants::HollowMatrix& matrix, const suite::HollowTruths& truths);
+void expect_truths_alone(const mutants::HollowMatrix& matrix);
 
 }  // namespace plumbline::conformance

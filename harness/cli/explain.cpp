@@ -32,8 +32,8 @@ std::string nearest_to(const suite::Suite& suite, const std::string& id) {
   std::vector<std::string> names;
   for (const auto& [requirement, row] : suite.requirements.rows()) names.push_back(requirement);
   for (const suite::Check& check : suite.checks()) names.push_back(check.id);
-  for (const auto* all : {&mutants::all_mutants(), &mutants::hollow_subjects()})
-    for (const mutants::Mutant& mutant : *all) names.push_back(mutant.name);
+  for (const mutants::Mutant& mutant : suite.mutants()) names.push_back(mutant.name);
+  for (const mutants::Mutant& subject : mutants::hollow_subjects()) names.push_back(subject.name);
   return did_you_mean(id, std::move(names));
 }
 
@@ -139,9 +139,9 @@ void print_requirement(const suite::Suite& suite, const suite::Requirement& row)
 }
 
 // A hollow subject violates every requirement that is not true of it.
-void print_hollow(const mutants::Mutant& subject) {
+void print_hollow(const suite::Suite& suite, const mutants::Mutant& subject) {
   fmt::print("{} (hollow subject, for --{}): {}\n", subject.name, name_of(door_of(subject)), subject.what);
-  const auto& truths = mutants::hollow_truths();
+  const suite::HollowTruths& truths = suite.hollow_truths;
   const auto found = truths.find(subject.name);
   fmt::print("  must fail  every requirement of the {} door that it meets{}\n", name_of(door_of(subject)),
              found == truths.end() ? "" : ", but for those that are true of it:");
@@ -154,7 +154,7 @@ int run_explain(const ExplainOptions& options, const Program& program) {
   const suite::Suite& suite = program.suite();
   const auto& hollow = mutants::hollow_subjects();
   if (const auto found = std::ranges::find(hollow, options.id, &mutants::Mutant::name); found != hollow.end()) {
-    print_hollow(*found);
+    print_hollow(suite, *found);
     return 0;
   }
   std::optional<record::Run> run;

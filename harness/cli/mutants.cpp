@@ -366,7 +366,8 @@ class MutantRun {
   // Returns the exit status.
   int report_hollow(const std::vector<Result>& results) const {
     if (hollow_.empty()) return 0;
-    const auto rows = run::hollow_matrix(hollow_, results, deviating_, suite_.requirements).rows(suite_.hollow_truths);
+    const auto rows =
+        run::hollow_matrix(hollow_, results, deviating_, suite_.requirements, suite_.hollow_truths).rows();
     const std::string text = mutants::to_markdown(rows);
     record::write_file(std::filesystem::path(options_.out) / "hollow-matrix.md", text);
     const auto bad = std::ranges::count_if(rows, [](const mutants::HollowRow& row) { return !row.good(); });

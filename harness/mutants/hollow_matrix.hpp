@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <utility>
 #include <vector>
 
 #include "harness/suite/hollow_truths.hpp"
@@ -26,6 +27,9 @@ struct HollowRow {
 /// The verdicts of many cases on many hollow subjects.
 class HollowMatrix {
  public:
+  explicit HollowMatrix(suite::HollowTruths truths) : truths_(std::move(truths)) {}
+  /// Why the requirement is true of the subject; null where the truths do not list it.
+  [[nodiscard]] const std::string* reason_of(const std::string& subject, const std::string& requirement) const;
   /// A case that verifies the requirement was run. `deviated`: the subject did something other than the right one would.
   void add(const std::string& subject, const std::string& component, const std::string& requirement, bool deviated,
            bool violated);
@@ -36,13 +40,14 @@ class HollowMatrix {
   /// Whether the subject did something other than the right one would in a case that verifies it.
   [[nodiscard]] bool is_met(const std::string& subject, const std::string& requirement) const;
   /// By subject, then by component.
-  [[nodiscard]] std::vector<HollowRow> rows(const suite::HollowTruths& truths) const;
+  [[nodiscard]] std::vector<HollowRow> rows() const;
 
  private:
   struct Seen {
     std::string component;
     bool judged = false, deviated = false, violated = false;
   };
+  suite::HollowTruths truths_;
   std::map<std::pair<std::string, std::string>, Seen> seen_;  // by subject and requirement
 };
 

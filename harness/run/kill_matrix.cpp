@@ -118,11 +118,11 @@ std::vector<KillRow> kill_matrix(const std::vector<const Mutant*>& mutants, cons
 
 mutants::HollowMatrix hollow_matrix(const std::vector<const Mutant*>& subjects, const std::vector<Result>& results,
                                     const std::set<std::string>& deviating,
-                                    const suite::RequirementTable& requirements) {
+                                    const suite::RequirementTable& requirements, const suite::HollowTruths& truths) {
   const auto usual = without_mutant(results);
   std::set<std::string> names;
   for (const Mutant* subject : subjects) names.insert(subject->name);
-  mutants::HollowMatrix matrix;
+  mutants::HollowMatrix matrix(truths);
   for (const Result& result : results) {
     if (!names.contains(result.mutant)) continue;
     const auto baseline = usual.find({result.case_id, result.arm});

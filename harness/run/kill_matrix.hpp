@@ -38,7 +38,8 @@ struct KillRow {
 [[nodiscard]] mutants::HollowMatrix hollow_matrix(const std::vector<const mutants::Mutant*>& subjects,
                                                   const std::vector<record::Result>& results,
                                                   const std::set<std::string>& deviating,
-                                                  const suite::RequirementTable& requirements);
+                                                  const suite::RequirementTable& requirements,
+                                                  const suite::HollowTruths& truths);
 
 /// 0 when every mutant was killed where it must be and survived where it hides; 1 when one was not; 3 when one is inconclusive.
 [[nodiscard]] int exit_status(const std::vector<KillRow>& rows);

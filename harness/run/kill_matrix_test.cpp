@@ -163,7 +163,7 @@ mutants = ["toy.brittle"]
   const Mutant subject{.name = "hollow.toy"};
   const auto rows_of = [&](std::vector<Result> results, const std::set<std::string>& deviating) {
     results.push_back(of("", "toys.drop", Verdict::pass));
-    return hollow_matrix({&subject}, results, deviating, requirements).rows({});
+    return hollow_matrix({&subject}, results, deviating, requirements, {}).rows();
   };
   const Result passed = of("hollow.toy", "toys.drop", Verdict::pass);
   EXPECT_THAT(rows_of({passed}, {}).at(0).unmet, testing::ElementsAre("TOY-001"));
