@@ -142,7 +142,7 @@ Benchmark call_benchmark(std::string name, std::string title, comm::Operation op
             const std::int64_t whole = splits ? share * world.size() : total;
             const std::int64_t in = layout.split_in ? share : whole;
             const std::int64_t out = layout.split_out ? share : whole;
-            const Call call{.operation = operation, .root = 0, .in = {nullptr, in}, .out = {nullptr, out}};
+            const Call call{.operation = operation, .root = 0, .in = {nullptr, in, comm::DType::f32}, .out = {nullptr, out, comm::DType::f32}};
             return std::make_unique<CallOperation>(world, parameters.place, call, in_place);
           }};
 }

@@ -84,7 +84,7 @@ class RememberingAdapter final : public suite::Adapter {
  public:
   json ask(const std::string& op, const json& args) override {
     // Which costs the reference the reading of the whole question.
-    if (std::ranges::count(subject::operation_table().row(op).conventions, subject::convention_asked(args)) == 0)
+    if (std::ranges::count(subject::operation_table().row(op).conventions, adapter::convention_asked(args)) == 0)
       throw suite::AdapterError(op, "unsupported", "another convention");
     const std::string question = op + args.dump();
     auto found = answers_.find(question);

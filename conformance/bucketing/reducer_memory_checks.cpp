@@ -239,9 +239,7 @@ void lazy(Context& context) {
     EXPECT_EQ(reducer.bucket_memory(), !lazy ? all : lacks ? first : 0) << "BUCKET-215: bytes when results are there";
     const int ranks = context.size();
     for (const int gradient : {0, 1, 2, 3})
-      EXPECT_EQ(wrong_numbers({own[static_cast<std::size_t>(gradient)].data(),
-                               training.sizes[static_cast<std::size_t>(gradient)]},
-                              gradient, bucketing::factor_of_sum(ranks)),
+      EXPECT_EQ(wrong_numbers(Buffer::of(own[static_cast<std::size_t>(gradient)]), gradient, bucketing::factor_of_sum(ranks)),
                 0U)
           << "BUCKET-215: gradient " << gradient;
     if (lacks) {

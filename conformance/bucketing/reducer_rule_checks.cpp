@@ -283,7 +283,7 @@ void hook(Context& context) {
   (void)reducer.finish();
   for (const int gradient : order) {
     const auto& values = own[static_cast<std::size_t>(gradient)];
-    const comm::ConstBuffer copied = comm::Buffer::of(values);
+    const comm::ConstBuffer copied = comm::ConstBuffer::of(values);
     const comm::ConstBuffer found =
         options.memory == bucketing::GradientMemory::copies ? copied : reducer.view(gradient);
     const int of_rank = exchanges ? context.size() - 1 : context.rank();

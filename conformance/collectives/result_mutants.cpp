@@ -195,7 +195,7 @@ After min_max_ignore_nan(Call& call, const Place&) {
   if (!reduces_f32(call) || call.in.count == 0 || (call.op != ReduceOp::min && call.op != ReduceOp::max)) return {};
   const Memory cleaned = copy_of(call.in);
   const float last = call.op == ReduceOp::min ? HUGE_VALF : -HUGE_VALF;
-  change_all<float>({cleaned->data(), call.in.count}, [last](float value) { return std::isnan(value) ? last : value; });
+  change_all<float>({cleaned->data(), call.in.count, DType::f32}, [last](float value) { return std::isnan(value) ? last : value; });
   call.in.data = cleaned->data();
   return [cleaned] {};
 }
