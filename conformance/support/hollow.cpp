@@ -38,8 +38,6 @@ std::set<std::string> violated_by(const suite::Check& check, const std::vector<F
 
 void meet_hollow(const std::string& subject, const suite::Suite& suite, const std::vector<const suite::Case*>& cases,
                  const RunHollow& run, mutants::HollowMatrix& matrix) {
-  constexpr int kMostUnmet = 2;
-  int unmet = 0;  // cases in which the subject did what the right one does
   for (const suite::Case* one : cases) {
     std::set<std::string> open = verified_ids(*one->check);
     std::erase_if(open, [&](const std::string& id) { return matrix.is_decided(subject, id); });
@@ -53,14 +51,7 @@ void meet_hollow(const std::string& subject, const suite::Suite& suite, const st
     const std::set<std::string> violated = violated_by(*one->check, failures);
     for (const std::string& id : open)
       matrix.add(subject, suite.requirements.find(id)->component, id, deviated, violated.contains(id));
-    const auto is_awaited = [&](const std::string& id) { return matrix.is_met(subject, id) || matrix.reason_of(subject, id); };
-    if (!deviated && ++unmet >= kMostUnmet && std::ranges::none_of(open, is_awaited)) return;
   }
-}
-
-bool is_true_of(const mutants::HollowMatrix& matrix, const std::string& subject, const suite::Check& check) {
-  return std::ranges::all_of(verified_ids(check),
-                             [&](const std::string& id) { return matrix.reason_of(subject, id) != nullptr; });
 }
 
 void expect_truths_alone(const mutants::HollowMatrix& matrix) {

@@ -17,13 +17,9 @@ namespace plumbline::conformance {
 using RunHollow = std::function<std::vector<Failure>(const suite::Case&)>;
 
 /// Runs cases of a check until all requirements that they verify are violated, or pass where they may, and adds what
-/// became of them. Two cases are enough where the subject does in none what these requirements forbid. A check that falls
-/// over an answer is a failure of the test.
+/// became of them. A check that falls over an answer is a failure of the test.
 void meet_hollow(const std::string& subject, const suite::Suite& suite, const std::vector<const suite::Case*>& cases,
                  const RunHollow& run, mutants::HollowMatrix& matrix);
-
-/// Whether hollow.toml lists all that the check verifies as true of the subject.
-[[nodiscard]] bool is_true_of(const mutants::HollowMatrix& matrix, const std::string& subject, const suite::Check& check);
 
 /// Prints the matrix. What passes and is not listed is a failure of the test, and so is what is listed and does not pass.
 void expect_truths_alone(const mutants::HollowMatrix& matrix);

@@ -824,7 +824,6 @@ class Commands(unittest.TestCase):
         for profile in profiles:
             self.assertRegex(self.done.stdout, rf"\b{profile}\b")
 
-    # HARNESS-050@4079
     def test_the_adapter_describes_its_operations_and_answers_their_examples(self):
         self.assertEqual(self.run_plumbline("adapter", "--describe"), 0, self.done.stderr)
         operations = [line.split()[0] for line in self.done.stdout.splitlines()]
@@ -841,6 +840,7 @@ class Commands(unittest.TestCase):
         answers = subprocess.run([PLUMBLINE, "adapter"], input=asked, capture_output=True, text=True, timeout=60).stdout
         self.assertEqual(answers.splitlines(), [reply for _, reply in examples])
 
+    # HARNESS-050@4079
     def test_what_an_adapter_claims_is_asked_listed_and_recorded(self):
         source = Path(__file__).resolve().parents[1] / "subject/adapter/python/sample_adapter.py"
         adapter = f"{sys.executable} -B {source}"

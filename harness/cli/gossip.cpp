@@ -157,7 +157,7 @@ nlohmann::json gossip_json(const GossipView& view) {
   return all;
 }
 
-// Nodes on a cycle with the edges of the first round; the first round's matrix; the error by round, of tens.
+// Nodes on a circle with the edges of the first round; the first round's matrix; the error by round, of tens.
 std::string gossip_svg(const GossipView& view) {
   const Graph& graph = view.graph;
   if (graph.nodes() > kMostNodesShown)

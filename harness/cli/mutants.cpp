@@ -344,7 +344,9 @@ class MutantRun {
   const Result& take(const Trial& trial, const launch::Outcome& outcome) {
     Result result = result_of(trial.planned, settings_of(trial), outcome);
     if (const auto before = results_.find(result.key()); before != results_.end()) {
+      const std::vector<std::string> violated = result.violated;
       result = run::after_another_try(before->second, std::move(result));
+      if (result.violated.empty()) result.violated = violated;  // a try that crashed has judged nothing
       result.attempt = 2;
       result.seconds = before->second.seconds;  // until it was killed
     }

@@ -39,7 +39,7 @@ Colour from_hue(double hue, double saturation, double lightness) {
   return {channel(0), channel(8), channel(4)};
 }
 
-// Few groups: colours that colour-blind readers tell apart (Okabe and Ito). Many: golden steps round the cycle of
+// Few groups: colours that colour-blind readers tell apart (Okabe and Ito). Many: golden steps round the circle of
 // hues, so that neighbours differ most.
 Colour colour_of(int group, int groups) {
   constexpr std::array<Colour, 8> kFew{{{86, 180, 233},

@@ -71,7 +71,7 @@ std::string require_room(const job::RunSpec& spec, const RunPlace& place) {
           "{}: the training record and the batches take {:.1f} GiB {}, and {:.1f} GiB are available; a run with fewer "
           "steps takes less",
           steps, gib, what, free));
-  if (in_memory < 1) return {};
+  if (std::max(in_memory, on_disk) < 1) return {};
   return fmt::format("takes       {:.1f} GiB {}, of {:.1f}, and {:.1f} of {:.1f} on the disk\n", in_memory, until,
                      memory, on_disk, disk);
 }

@@ -37,5 +37,12 @@ TEST(Room, IsRefusedInTheWordsByWhichTheStepsWereGiven) {
               testing::StartsWith("--spec a.toml: run.steps = 2000000: the tensors of each step"));
 }
 
+TEST(Room, IsThatOfOneRankWhereOthersMayBeElsewhere) {
+  EXPECT_THAT(require_room(spec_of(16'500, 1), {.folder = "/tmp"}),
+              testing::HasSubstr("of memory until the ranks end"));
+  EXPECT_THAT(require_room(spec_of(16'500, 1), {.folder = "/tmp", .on_one_host = false}),
+              testing::HasSubstr("of a rank's memory until it ends"));
+}
+
 }  // namespace
 }  // namespace plumbline::cli

@@ -1,7 +1,9 @@
 #include "harness/launch/group.hpp"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
+#include <cstdlib>
 #include <regex>
 
 #include <fmt/format.h>
@@ -74,6 +76,16 @@ std::vector<std::string> WorkerGroup::launcher(const GroupOptions& options) cons
     throw subject::NotAvailable(fmt::format("backend {}: '{}' is not in PATH; install {}", subject.backend, program,
                                             slurm ? "slurm-client" : "openmpi-bin"));
   return slurm ? srun_command(world_) : mpirun_command(world_, folder_);
+}
+
+bool GroupOptions::may_span_hosts() const {
+  if (launcher == Launcher::attached) return true;
+  if (launcher == Launcher::fork || (launcher == Launcher::automatic && !subject.needs_launcher())) return false;
+  constexpr std::array lists{"PBS_NODEFILE", "LSB_MCPU_HOSTS",
+                             "PE_HOSTFILE",  "OMPI_MCA_orte_default_hostfile",
+                             "SLURM_JOB_ID", "PRTE_MCA_prte_default_hostfile"};
+  return launcher == Launcher::srun ||
+         std::ranges::any_of(lists, [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
 WorkerGroup::WorkerGroup(const GroupOptions& options, const ControlServer& server, const std::string& token,

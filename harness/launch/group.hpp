@@ -64,10 +64,9 @@ struct GroupOptions {
   std::vector<std::string> worker_options;
   int attached_processes = 0;  // of Launcher::attached
 
-  /// Whether ranks may be on other hosts than the driver's, as the launcher decides.
-  [[nodiscard]] bool may_span_hosts() const {
-    return launcher == Launcher::automatic ? subject.needs_launcher() : launcher != Launcher::fork;
-  }
+  /// Whether ranks may be on other hosts than the driver's: the launcher has an allocation or a list of hosts, as the environment
+  /// says, or is the user's own.
+  [[nodiscard]] bool may_span_hosts() const;
 };
 
 /// How the process of a rank ended, as mpirun or srun says it in what it prints; nothing where it does not.

@@ -5,7 +5,6 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <utility>
 #include <vector>
 
 #include "harness/suite/hollow_truths.hpp"

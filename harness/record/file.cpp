@@ -147,7 +147,11 @@ Run read(const fs::path& file) {
         run.seconds = line.at("seconds").get<double>();
         run.requirements = line.value("requirements", run.requirements);
       }
-      if (type == "resumed") run.complete = false, run.stopped.clear();
+      if (type == "resumed") {
+        run.complete = false;
+        run.stopped.clear();
+        run.requirements.clear();
+      }
       if (type == "stopped") run.stopped = line.at("why").get<std::string>();
       if (type == "result") {
         auto result = line.get<Result>();

@@ -39,11 +39,13 @@ Verdict verdict_at_level(Verdict verdict, std::span<const suite::Requirement* co
 
 Word excused_by_machine(Word word, std::span<const RankResult> ranks) {
   constexpr std::string_view less = "a run with fewer --steps, ranks or rows needs less";
-  const bool denied = std::ranges::any_of(ranks, [](const RankResult& rank) {
-    return std::ranges::any_of(rank.failures, [](const record::Failure& failure) {
-      return failure.uncaught && failure.message == "uncaught exception: std::bad_alloc";
-    });
-  });
+  constexpr std::string_view denial = "uncaught exception: std::bad_alloc";
+  const bool denied =
+      word.reason.find(denial) != std::string::npos && std::ranges::any_of(ranks, [&](const RankResult& rank) {
+        return std::ranges::any_of(rank.failures, [&](const record::Failure& failure) {
+          return failure.uncaught && failure.message == denial;
+        });
+      });
   if (word.verdict == Verdict::crash && word.reason.find("killed by signal 9 ") != std::string::npos)
     return {Verdict::error, fmt::format("{}; the system does that when memory runs out: {}", word.reason, less)};
   if (word.verdict == Verdict::fail && denied)

@@ -1,6 +1,7 @@
 #include "harness/run/findings.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -66,16 +67,21 @@ std::vector<Result> results_of_judging(const std::string& check, std::set<std::s
                   .case_id = fmt::format("{}[{}]", check, id),
                   .requirements = {id},
                   .verdict = Verdict::pass};
-    RankResult judge{.verdict = Verdict::fail, .violated = {id}};
+    std::map<int, RankResult> ranks;  // that the findings are about
     std::size_t number = 0;
-    for (const Failure& finding : findings)
-      if (finding.requirement == id && ++number <= kMostKept) judge.failures.push_back(finding);
-    if (number > 0) {
-      result.verdict = Verdict::fail;
-      result.reason = judge.failures.front().message;
-      if (number > 1) result.reason += fmt::format("; and {} more", number - 1);
-      result.ranks = {std::move(judge)};
+    for (const Failure& finding : findings) {
+      if (finding.requirement != id || ++number > kMostKept) continue;
+      if (number == 1) result.reason = finding.message;
+      const int about = finding.rank.value_or(0);
+      RankResult& rank = ranks[about];
+      rank.rank = about;
+      rank.verdict = Verdict::fail;
+      rank.violated = {id};
+      rank.failures.push_back(finding);
     }
+    if (number > 0) result.verdict = Verdict::fail;
+    if (number > 1) result.reason += fmt::format("; and {} more", number - 1);
+    for (auto& [rank, failed] : ranks) result.ranks.push_back(std::move(failed));
     results.push_back(std::move(result));
   }
   return results;

@@ -84,6 +84,9 @@ TEST(Judging, GivesEachRequirementAResult) {
   const auto many = results_of_judging("train.judge", {}, std::vector<Failure>(9, {"", "B: off", "B"}));
   EXPECT_EQ(many.at(0).reason, "B: off; and 8 more");
   EXPECT_EQ(many.at(0).ranks.at(0).failures.size(), 4u);
+  Failure of_rank_2{"", "B: off", "B"};
+  of_rank_2.rank = 2;
+  EXPECT_EQ(results_of_judging("train.judge", {}, {of_rank_2}).at(0).ranks.at(0).rank, 2) << "that it is about";
 }
 
 }  // namespace

@@ -9,12 +9,13 @@ namespace {
 
 using comm::Call;
 
-template <class Make>
-auto named(const std::string& what, const Make& make) {
+// The words are made where they are needed: calls are timed.
+template <class Words, class Make>
+auto named(const Words& words, const Make& make) {
   try {
     return make();
   } catch (const std::bad_alloc&) {
-    throw SubjectOutOfMemory(what + ": the backend threw std::bad_alloc");
+    throw SubjectOutOfMemory(words() + ": the backend threw std::bad_alloc");
   }
 }
 
@@ -25,14 +26,15 @@ class NamingMemory final : public comm::CommunicatorDecorator {
 
  private:
   void do_run(const Call& call, comm::Timeout timeout) override {
-    named(comm::describe(call, size()), [&] { CommunicatorDecorator::do_run(call, timeout); });
+    named([&] { return comm::describe(call, size()); }, [&] { CommunicatorDecorator::do_run(call, timeout); });
   }
   comm::Work do_start(std::span<const Call> calls) override {
-    return named(calls.empty() ? "a batch" : comm::describe(calls.front(), size()),
+    return named([&] { return calls.empty() ? "a batch" : comm::describe(calls.front(), size()); },
                  [&] { return CommunicatorDecorator::do_start(calls); });
   }
   std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override {
-    return named("create_group", [&] { return CommunicatorDecorator::do_create_group(ranks); });
+    return named([] { return std::string("create_group"); },
+                 [&] { return CommunicatorDecorator::do_create_group(ranks); });
   }
   std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
     return naming_memory(std::move(group));

@@ -804,7 +804,7 @@ class Reducer::Impl {
       } else if (before != 1) {
         place_->copy_divided(values, values, before);
       }
-      flight.work = (is_sharded() ? steps_.start_shared_out : steps_.start)(group, sent, flight.divisors.op);
+      flight.work = (is_sharded() ? steps_.start_sharded : steps_.start)(group, sent, flight.divisors.op);
     }
     return sent;
   }

@@ -73,7 +73,7 @@ void take_order_of_rank_0(comm::Communicator& group, std::span<std::int64_t> ord
 
 ReducerSteps::ReducerSteps()
     : mark_unused([](BucketMemory& memory, comm::Buffer place) { memory.fill_zeros(place); }),
-      start_shared_out([](comm::Communicator& group, comm::Buffer values, comm::ReduceOp op) {
+      start_sharded([](comm::Communicator& group, comm::Buffer values, comm::ReduceOp op) {
         return group.start(comm::Call{.operation = comm::Operation::reduce_scatter,
                                       .op = op,
                                       .in = values,

@@ -85,7 +85,7 @@ struct ReducerSteps {
     return same_count && same_type;
   };
   /// Begins a reduction whose results are shared out: this rank's part is in place.
-  std::function<comm::Work(comm::Communicator& group, comm::Buffer values, comm::ReduceOp op)> start_shared_out;
+  std::function<comm::Work(comm::Communicator& group, comm::Buffer values, comm::ReduceOp op)> start_sharded;
   /// Which of the equal parts is a rank's.
   std::function<int(int rank, int ranks)> part_of_rank = [](int rank, int) { return rank; };
   /// Whether memory that is handed in, and that stays the caller's, is taken, given whether another gradient of the step lies

@@ -15,9 +15,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "reference/comm/dtype.hpp"
 
@@ -49,9 +51,10 @@ struct ConstBuffer {
   constexpr ConstBuffer() = default;
   constexpr ConstBuffer(const void* data, std::int64_t count, DType dtype, Device device = {})
       : data(data), count(count), dtype(dtype), device(device) {}
-  /// Of the host's memory: a span, vector or array of elements.
+  /// Of the host's memory: a span, or a vector or array that outlives the buffer.
   template <class Range>
-  [[nodiscard]] static constexpr ConstBuffer of(const Range& elements) {
+    requires std::is_lvalue_reference_v<Range&&> || std::ranges::borrowed_range<Range>
+  [[nodiscard]] static constexpr ConstBuffer of(Range&& elements) {
     const std::span span(elements);
     return {span.data(), std::ssize(span), kDTypeOf<typename decltype(span)::value_type>};
   }
@@ -68,8 +71,9 @@ struct Buffer {
   constexpr Buffer() = default;
   constexpr Buffer(void* data, std::int64_t count, DType dtype, Device device = {})
       : data(data), count(count), dtype(dtype), device(device) {}
-  /// Of the host's memory: a span, vector or array of elements.
+  /// Of the host's memory: a span, or a vector or array that outlives the buffer.
   template <class Range>
+    requires std::is_lvalue_reference_v<Range&&> || std::ranges::borrowed_range<Range>
   [[nodiscard]] static constexpr Buffer of(Range&& elements) {
     const std::span span(elements);
     return {span.data(), std::ssize(span), kDTypeOf<typename decltype(span)::value_type>};

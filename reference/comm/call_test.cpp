@@ -41,6 +41,10 @@ TEST(BufferTest, OfElementsHasTheirNumberAndType) {
 // A pointer says nothing of its elements.
 static_assert(!std::is_constructible_v<Buffer, void*, std::int64_t>);
 static_assert(!std::is_constructible_v<ConstBuffer, const void*, std::int64_t>);
+// A view of what ends with the call.
+template <class Elements>
+concept Viewable = requires(Elements&& elements) { ConstBuffer::of(std::forward<Elements>(elements)); };
+static_assert(Viewable<std::vector<float>&> && Viewable<std::span<float>> && !Viewable<std::vector<float>>);
 
 TEST(CallTest, ACountWhoseBytesNoIntegerHoldsIsRefused) {
   std::byte byte{};

@@ -14,7 +14,7 @@
 
 namespace plumbline::comm {
 
-inline constexpr std::uint64_t kInterfaceVersion = 1;
+inline constexpr std::uint64_t kInterfaceVersion = 2;
 
 namespace interface {
 

@@ -219,11 +219,11 @@ class MemoryWalk {
 class Cycles {
  public:
   explicit Cycles(const std::vector<std::vector<int>>& needs)
-      : needs_(needs), met_(needs.size(), kNotMet), lowest_(needs.size()), circle_(needs.size(), kNotMet) {
+      : needs_(needs), met_(needs.size(), kNotMet), lowest_(needs.size()), cycle_(needs.size(), kNotMet) {
     for (int op = 0; op < static_cast<int>(needs.size()); ++op)
       if (met_[index(op)] == kNotMet) walk_from(op);
   }
-  [[nodiscard]] bool same(int a, int b) const { return circle_[index(a)] == circle_[index(b)]; }
+  [[nodiscard]] bool same(int a, int b) const { return cycle_[index(a)] == cycle_[index(b)]; }
 
  private:
   static constexpr int kNotMet = -1;
@@ -245,7 +245,7 @@ class Cycles {
       const int needed = needs_[index(op)][next++];
       if (met_[index(needed)] == kNotMet)
         enter(needed);
-      else if (circle_[index(needed)] == kNotMet)
+      else if (cycle_[index(needed)] == kNotMet)
         lowest = std::min(lowest, met_[index(needed)]);
     }
   }
@@ -261,12 +261,12 @@ class Cycles {
     do {
       closed = open_.back();
       open_.pop_back();
-      circle_[index(closed)] = op;
+      cycle_[index(closed)] = op;
     } while (closed != op);
   }
 
   const std::vector<std::vector<int>>& needs_;  // by op
-  std::vector<int> met_, lowest_, circle_;      // by op: when it was met, the earliest that it leads back to, its cycle
+  std::vector<int> met_, lowest_, cycle_;       // by op: when it was met, the earliest that it leads back to, its cycle
   std::vector<std::pair<int, std::size_t>> walk_;  // an op, and how many of its needs were looked at
   std::vector<int> open_;                          // met, and in no cycle yet
   int count_ = 0;
@@ -275,14 +275,14 @@ class Cycles {
 class Order {
  public:
   explicit Order(const Program& program)
-      : program_(program), memory_(program), writers_(memory_.writers()), needs_(needs()), circles_(needs_) {}
+      : program_(program), memory_(program), writers_(memory_.writers()), needs_(needs()), cycles_(needs_) {}
 
   void find_problems(int position, std::vector<ProgramProblem>& problems) {
     find_not_copied(position, problems);
     for (const ReadName& read : needed_names(position)) {
       const int writer = writers_.at(read.name);
       if (writer <= position) continue;
-      const bool cyclic = circles_.same(position, writer);
+      const bool cyclic = cycles_.same(position, writer);
       ProgramProblem problem{
           .fault = cyclic ? ProgramFault::cyclic_dependency : ProgramFault::used_before_written,
           .op = position,
@@ -359,7 +359,7 @@ class Order {
   MemoryWalk memory_;
   const std::map<std::string, int>& writers_;
   std::vector<std::vector<int>> needs_;
-  Cycles circles_;
+  Cycles cycles_;
   std::size_t ways_told_ = 0;
   std::size_t next_not_copied_ = 0;
 };

@@ -11,25 +11,25 @@
 namespace plumbline::schedules {
 namespace {
 
-struct NamesOfFamily {
+struct NamesOfKind {
   ScheduleKind family;
   std::string_view ours, in_specifications, torch;
 };
 constexpr std::array kNamesOfFamilies{
-    NamesOfFamily{ScheduleKind::gpipe, "gpipe", "gpipe", "GPipe"},
-    NamesOfFamily{ScheduleKind::one_f_one_b, "1f1b", "1f1b", "1F1B"},
-    NamesOfFamily{ScheduleKind::interleaved, "interleaved", "interleaved-1f1b", "Interleaved1F1B"},
-    NamesOfFamily{ScheduleKind::looped_breadth_first, "looped-bfs", "looped-bfs", "LoopedBFS"},
-    NamesOfFamily{ScheduleKind::zb_h1, "zb-h1", "zb-h1", ""},
-    NamesOfFamily{ScheduleKind::zb_h2, "zb-h2", "zb-h2", ""},
-    NamesOfFamily{ScheduleKind::interleaved_zero_bubble, "interleaved-zero-bubble", "interleaved-zb",
-                  "InterleavedZeroBubble"},
-    NamesOfFamily{ScheduleKind::zbv, "zbv", "zbv", "ZBVZeroBubble"},
-    NamesOfFamily{ScheduleKind::v_half, "v-half", "v-half", ""},
-    NamesOfFamily{ScheduleKind::v_min, "v-min", "v-min", ""},
-    NamesOfFamily{ScheduleKind::dualpipev, "dualpipev", "dualpipev", "DualPipeV"},
-    NamesOfFamily{ScheduleKind::forward_only, "forward-only", "", ""},
-    NamesOfFamily{ScheduleKind::automatic, "auto", "", ""}};
+    NamesOfKind{ScheduleKind::gpipe, "gpipe", "gpipe", "GPipe"},
+    NamesOfKind{ScheduleKind::one_f_one_b, "1f1b", "1f1b", "1F1B"},
+    NamesOfKind{ScheduleKind::interleaved, "interleaved", "interleaved-1f1b", "Interleaved1F1B"},
+    NamesOfKind{ScheduleKind::looped_breadth_first, "looped-bfs", "looped-bfs", "LoopedBFS"},
+    NamesOfKind{ScheduleKind::zb_h1, "zb-h1", "zb-h1", ""},
+    NamesOfKind{ScheduleKind::zb_h2, "zb-h2", "zb-h2", ""},
+    NamesOfKind{ScheduleKind::interleaved_zero_bubble, "interleaved-zero-bubble", "interleaved-zb",
+                "InterleavedZeroBubble"},
+    NamesOfKind{ScheduleKind::zbv, "zbv", "zbv", "ZBVZeroBubble"},
+    NamesOfKind{ScheduleKind::v_half, "v-half", "v-half", ""},
+    NamesOfKind{ScheduleKind::v_min, "v-min", "v-min", ""},
+    NamesOfKind{ScheduleKind::dualpipev, "dualpipev", "dualpipev", "DualPipeV"},
+    NamesOfKind{ScheduleKind::forward_only, "forward-only", "", ""},
+    NamesOfKind{ScheduleKind::automatic, "auto", "", ""}};
 constexpr std::array kAllFamilies = [] {
   std::array<ScheduleKind, kNamesOfFamilies.size()> families{};
   for (std::size_t i = 0; i < families.size(); ++i) families[i] = kNamesOfFamilies[i].family;
@@ -37,8 +37,8 @@ constexpr std::array kAllFamilies = [] {
 }();
 constexpr std::string_view kClassPrefix = "schedule";  // of PyTorch's classes
 
-const NamesOfFamily& names_of_family(ScheduleKind family) {
-  return *std::ranges::find(kNamesOfFamilies, family, &NamesOfFamily::family);
+const NamesOfKind& names_of_family(ScheduleKind family) {
+  return *std::ranges::find(kNamesOfFamilies, family, &NamesOfKind::family);
 }
 
 std::string in_lower_case(std::string_view name) {
@@ -56,21 +56,21 @@ std::string_view name_in_specifications(ScheduleKind family) { return names_of_f
 
 std::vector<std::string> names_in_specifications() {
   std::vector<std::string> names;
-  for (const NamesOfFamily& known : kNamesOfFamilies)
+  for (const NamesOfKind& known : kNamesOfFamilies)
     if (!known.in_specifications.empty()) names.emplace_back(known.in_specifications);
   return names;
 }
 
 std::vector<std::string> torch_class_names() {
   std::vector<std::string> names;
-  for (const NamesOfFamily& known : kNamesOfFamilies)
+  for (const NamesOfKind& known : kNamesOfFamilies)
     if (!known.torch.empty()) names.push_back(fmt::format("Schedule{}", known.torch));
   return names;
 }
 
 std::vector<std::pair<std::string, ScheduleKind>> family_names() {
   std::vector<std::pair<std::string, ScheduleKind>> names;
-  for (const NamesOfFamily& known : kNamesOfFamilies) {
+  for (const NamesOfKind& known : kNamesOfFamilies) {
     names.emplace_back(known.ours, known.family);
     if (!known.in_specifications.empty() && known.in_specifications != known.ours)
       names.emplace_back(known.in_specifications, known.family);
@@ -91,7 +91,7 @@ std::optional<ScheduleKind> find_family(std::string_view name) {
 ScheduleKind family_of(std::string_view name) {
   if (const auto found = find_family(name)) return *found;
   std::string names;
-  for (const NamesOfFamily& known : kNamesOfFamilies) names.append(names.empty() ? "" : ", ").append(known.ours);
+  for (const NamesOfKind& known : kNamesOfFamilies) names.append(names.empty() ? "" : ", ").append(known.ours);
   throw NotFound(fmt::format("schedule: there is no '{}', but {}", name, names));
 }
 

@@ -190,7 +190,7 @@ class Programs(JobDoor):
         done = next((done for done in map(limited, range(8, 40)) if (self.folder / "out/run.jsonl").exists()), None)
         self.assertIsNotNone(done, "no limit lets the harness run")
         self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
-        self.assertIn("1 cases", done.stdout)
+        self.assertIn("1 case ", done.stdout)
         self.assertIn("Too many open files", done.stdout)
         self.assertIn("1 error", done.stdout)
         self.assertNotIn("fail", done.stdout.split("requirements:")[0])

@@ -40,7 +40,7 @@ class alignas(kApart) PairExchangeSlot {
 
  private:
   friend class PairExchangeQueue;
-  friend struct LeaveEncounter;
+  friend struct LeaveSlot;
   // How the sides differ: in their numbers of parts, in their updates, or in a part. Values, since who has been told may free its
   // parts before the other one is.
   struct Difference {
@@ -75,10 +75,10 @@ class alignas(kApart) PairExchangeSlot {
 };
 
 /// A member's hold on an encounter, which lasts no longer than the group.
-struct LeaveEncounter {
+struct LeaveSlot {
   void operator()(PairExchangeSlot* encounter) const { encounter->users_.fetch_sub(1, std::memory_order_acq_rel); }
 };
-using Visit = std::unique_ptr<PairExchangeSlot, LeaveEncounter>;
+using Visit = std::unique_ptr<PairExchangeSlot, LeaveSlot>;
 
 /// Where two members of a group meet.
 class alignas(kApart) PairExchangeQueue {

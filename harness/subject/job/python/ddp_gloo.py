@@ -122,9 +122,9 @@ def train(run, parallel=DistributedDataParallel):
 
 
 def main(**options):
-    torch.distributed.init_process_group("gloo")
     run = Run()
-    require_support(run)
+    require_support(run)  # before ranks meet: one that leaves makes those fail that still come
+    torch.distributed.init_process_group("gloo")
     train(run, **options)
     run.write("torch.nn.parallel.DistributedDataParallel", torch.__version__)
     torch.distributed.barrier()  # a rank that leaves while another still talks makes that one fail
