@@ -94,7 +94,8 @@ OptionsOfCase options_of(std::vector<AskedOption> asked) {
     for (const AskedOption& one : asked) {
       std::vector<std::string> values = one.values;
       if (!one.by.empty()) {
-        if (const auto found = one.by.find(parameters.text(one.parameter)); found != one.by.end()) values = found->second;
+        if (const auto found = one.by.find(parameters.text(one.parameter)); found != one.by.end())
+          values = found->second;
       } else if (!one.parameter.empty()) {
         values = {parameters.text(one.parameter)};
       }
@@ -123,7 +124,12 @@ void report_words(const std::string& problem, std::source_location where) {
 }
 
 std::string problem_of(suite::Adapter& adapter, const std::string& op, const json& args, const JudgeResult& judge) {
-  const Answer answer = answer_to(adapter, op, args);
+  Answer answer;
+  try {
+    answer = answer_to(adapter, op, args);
+  } catch (const suite::AnswerInAnotherForm& error) {
+    return error.what();
+  }
   if (answer.is_refused()) return fmt::format("{} is refused: {}: {}", op, answer.kind, answer.message);
   try {
     return judge(answer.result);

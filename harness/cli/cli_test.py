@@ -62,6 +62,7 @@ REFUSALS = [
     ("explain COLL-01", 2, "show what there is; did you mean COLL-0"),
     ("explain col.drop_last_elemnt", 2, "; did you mean col.drop_last_element?"),
     ("explain hollow.nul", 2, "; did you mean hollow.null?"),
+    ("explain schedules.partition.even_sizes[nonsense", 2, "'schedules.partition.even_sizes[nonsense' is no case of schedules.partition.even_sizes"),
     ("check --filter SCHED-024", 2, "--filter 'SCHED-024' matches nothing in profile collectives; with --adapter and --profile pipeline or full it does"),
     ("check --filter PIPE-001", 2, "matches nothing in profile collectives; --profile pipeline or full has it"),
     ("check --world-size 64", 2, "at the world sizes asked for; --world-size has 1, 2"),
@@ -605,6 +606,23 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("check", "--adapter", adapter, "--filter", "collectives.adapter.ring_sum[ranks=2]", "--no-control",
                                             "--time-limit", "1", "--progress", "0.2", "--out", "out"), 1, self.done.stderr)
         self.assertRegex(self.done.stdout, r"\ncollectives.adapter.ring_sum\[ranks=2\] has been running for \d+ s \(0 of 1 done\)\n")
+
+    def test_what_is_explained_can_be_run(self):
+        for id, subject in (("SCHED-002", "--adapter CMD "), ("COLL-001", "")):
+            self.assertEqual(self.run_plumbline("explain", id), 0, self.done.stderr)
+            self.assertRegex(self.done.stdout, rf"run it     plumbline check {subject}--profile \w+ --filter {id}\n")
+
+    def test_integers_of_an_adapter_are_integers(self):
+        helper = Path(__file__).resolve().parents[1] / "subject/adapter/python"
+        adapter = self.folder / "adapter.py"
+        for first, wrong in ((0.5, "boundaries: 0.5 is no list of integer"), (1 << 32, "boundaries: 4294967296 is no list of integer"), (0.0, "")):
+            adapter.write_text(f"import sys\nsys.path.insert(0, {str(helper)!r})\nimport plumbline_adapter\n"
+                               "plumbline_adapter.serve('toy', '1', {'schedules.partition_uniform':\n"
+                               f"                         lambda **args: {{'boundaries': [{first}, 3, 6, 8, 30]}}}})\n")
+            self.run_plumbline("check", "--adapter", f"{sys.executable} {adapter}", "--no-control", "--profile", "pipeline",
+                               "--filter", "SCHED-003", "--out", "out")
+            self.assertIn(wrong, self.done.stdout)
+            self.assertEqual("is no list of integer" in self.done.stdout, wrong != "", self.done.stdout)
 
     def test_a_hollow_subject_is_explained(self):
         self.assertEqual(self.run_plumbline("explain", "hollow.null"), 0, self.done.stderr)

@@ -45,9 +45,15 @@ std::vector<const suite::Requirement*> meant_by(const suite::Suite& suite, const
           fmt::format("'{}' cites a sentence that has changed; it is {} now", id, requirement->citation()));
     return {requirement};
   }
-  const std::string check_id = id.substr(0, id.find('['));
-  for (const suite::Check& check : suite.checks())
-    if (check.id == check_id) return suite.verified_by(check);
+  const std::size_t bracket = id.find('[');
+  for (const suite::Check& check : suite.checks()) {
+    if (check.id != id.substr(0, bracket)) continue;
+    std::vector<std::string> cases;
+    if (bracket != std::string::npos)
+      for (const suite::Case& one : suite::cases_of(check)) cases.push_back(one.id());
+    if (bracket == std::string::npos || std::ranges::count(cases, id) > 0) return suite.verified_by(check);
+    throw NotFound(fmt::format("'{}' is no case of {}{}", id, check.id, did_you_mean(id, std::move(cases))));
+  }
   for (const mutants::Mutant& mutant : suite.mutants())
     if (mutant.name == id) return {suite.requirements.find(mutant.violates)};
   throw NotFound(fmt::format("'{}' is no requirement, check, case, mutant or hollow subject; plumbline requirements "
@@ -121,6 +127,16 @@ void print_verdicts(const record::Run& run, const std::string& id) {
     }
 }
 
+// The options by which a subject is given that the checks of a requirement can judge; none where they judge a backend.
+std::string subject_for(const suite::Suite& suite, const suite::Requirement& row) {
+  std::set<suite::Door> doors;
+  for (const suite::Check& check : suite.checks())
+    for (const suite::Requirement* verified : suite.verified_by(check))
+      if (verified == &row) doors.insert(check.door);
+  if (doors.empty() || doors.contains(suite::Door::backend)) return "";
+  return fmt::format("--{} CMD ", name_of(*doors.begin()));
+}
+
 void print_requirement(const suite::Suite& suite, const suite::Requirement& row) {
   fmt::print("{} ({}, since {}): {}\n", row.id, suite::name_of(row.level), row.since, row.text);
   fmt::print("  cited as   {}\n", row.citation());
@@ -132,7 +148,8 @@ void print_requirement(const suite::Suite& suite, const suite::Requirement& row)
   std::string profiles;
   for (const suite::Profile& profile : suite.profiles())
     if (suite.belongs(row, profile)) {
-      if (profiles.empty()) fmt::print("  run it     plumbline check --profile {} --filter {}\n", profile.name, row.id);
+      if (profiles.empty())
+        fmt::print("  run it     plumbline check {}--profile {} --filter {}\n", subject_for(suite, row), profile.name, row.id);
       profiles += (profiles.empty() ? "" : ", ") + profile.name;
     }
   fmt::print("  profiles   {}\n", profiles);

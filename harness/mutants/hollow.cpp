@@ -48,6 +48,22 @@ void zero_numbers(json& value) {
     for (json& inner : value) zero_numbers(inner);
 }
 
+// What reads them as integers without looking has the right ones.
+template <class Change>
+void change_integers(json& value, const Change& change) {
+  if (value.is_number_integer()) value = change(value.get<std::int64_t>());
+  if (value.is_structured())
+    for (json& inner : value) change_integers(inner, change);
+}
+void add_halves(json& result) {
+  change_integers(result, [](std::int64_t integer) { return static_cast<double>(integer) + 0.5; });
+}
+void add_wraps(json& result) {
+  change_integers(result, [](std::int64_t integer) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(integer) + (std::uint64_t{1} << 32));
+  });
+}
+
 void empty_lists(json& value) {
   if (value.is_array()) value.clear();
   if (value.is_object())
@@ -132,7 +148,7 @@ RewriteAnswer off_by_one(suite::Adapter&, std::uint64_t seed) {
 
 // ---- another convention ----
 
-constexpr std::array kConventions{"plumbline", "torch",  "megatron",  "deepspeed", "deepspeed-0.6",
+constexpr std::array kConventions{"plumbline",  "torch",  "megatron",  "deepspeed", "deepspeed-0.6",
                                   "colossalai", "paddle", "fairscale", "bluefog",   "gloo"};
 
 // The first other convention that answers the question, and otherwise.
@@ -204,22 +220,27 @@ Wrap counted(const Wrap& wrap) { return wrap; }  // counts for itself
 
 template <class Change>
 Mutant hollow(std::string name, std::string what, const Change& change) {
-  return {.name = "hollow." + name, .violates = {}, .what = std::move(what), .source = {}, .shows = {}, .hides = {},
-          .why_hides = {}, .change = counted(change)};
+  return {.name = "hollow." + name,
+          .violates = {},
+          .what = std::move(what),
+          .source = {},
+          .shows = {},
+          .hides = {},
+          .why_hides = {},
+          .change = counted(change)};
 }
 
 Mutant idle(const std::string& name, const std::string& what, const IsSkipped& is_skipped) {
-  return hollow(name, what, Wrap([is_skipped](std::unique_ptr<comm::Communicator> inner) {
-                  return std::unique_ptr<comm::Communicator>(
-                      std::make_unique<IdleCommunicator>(std::move(inner), is_skipped));
-                }));
+  return hollow(
+      name, what, Wrap([is_skipped](std::unique_ptr<comm::Communicator> inner) {
+        return std::unique_ptr<comm::Communicator>(std::make_unique<IdleCommunicator>(std::move(inner), is_skipped));
+      }));
 }
 
 // A send and its receive are one message: half of it would only hang.
 std::vector<Mutant> idle_communicators() {
-  std::vector<Mutant> made{
-      idle("no_calls", "every call returns at once", [](comm::Operation) { return true; }),
-      idle("no_messages", "sends and receives return at once", comm::is_point_to_point)};
+  std::vector<Mutant> made{idle("no_calls", "every call returns at once", [](comm::Operation) { return true; }),
+                           idle("no_messages", "sends and receives return at once", comm::is_point_to_point)};
   for (int number = 0; number < comm::kOperationCount; ++number) {
     const auto operation = static_cast<comm::Operation>(number);
     if (comm::is_point_to_point(operation)) continue;
@@ -239,6 +260,8 @@ const std::vector<Mutant>& hollow_subjects() {
              hollow("null", "every result is null", with_results(make_null)),
              hollow("nothing", "every result is {}", with_results(make_nothing)),
              hollow("zero", "every number is 0", with_results(zero_numbers)),
+             hollow("fractions", "every integer is larger by a half", with_results(add_halves)),
+             hollow("wrapped", "every integer is larger by 2^32", with_results(add_wraps)),
              hollow("empty_lists", "every list is empty", with_results(empty_lists)),
              hollow("first_elements", "every list has its first element alone", with_results(keep_first_elements)),
              hollow("early_end", "every list of rows ends at the first one, with an error", with_results(end_early)),

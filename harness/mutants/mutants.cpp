@@ -33,7 +33,7 @@ const Mutant& find_mutant(const suite::Suite& suite, const std::string& name) {
       if (mutant.name == name) return mutant;
       names.push_back(mutant.name);
     }
-  throw NotFound(fmt::format("no mutant '{}'; did you mean {}? plumbline mutants lists them", name,
+  throw NotFound(fmt::format("no mutant '{}'; did you mean {}? plumbline mutants --list has them", name,
                              fmt::join(nearest_names(name, std::move(names), 3), " or ")));
 }
 
@@ -41,7 +41,7 @@ const Mutant& find_mutant(const suite::Suite& suite, const std::string& name, su
   const Mutant& mutant = find_mutant(suite, name);
   if (door_of(mutant) != door)
     throw InvalidArgument(fmt::format(
-        "--mutant {}: it breaks what --{} names, and the subject here is one of --{}; plumbline mutants lists all",
+        "--mutant {}: it breaks what --{} names, and the subject here is one of --{}; plumbline mutants --list has all",
         name, name_of(door_of(mutant)), name_of(door)));
   return mutant;
 }

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "reference/comm/errors.hpp"
@@ -178,23 +179,55 @@ Run read(const fs::path& file) {
   return run;
 }
 
-void write_file(const fs::path& file, const std::string& text) {
-  const fs::path fresh = file.string() + ".new";
-  const int descriptor = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor < 0) throw RuntimeFailure(fmt::format("cannot write '{}': {}", file.string(), std::strerror(errno)));
+namespace {
+
+// Where a link leads, or the file itself.
+fs::path target_of(const fs::path& file) {
+  std::error_code error;
+  const fs::path target = fs::is_symlink(file, error) ? fs::weakly_canonical(file, error) : file;
+  if (error == std::errc::no_such_file_or_directory) return file;
+  if (error) throw RuntimeFailure(fmt::format("cannot write '{}': {}", file.string(), error.message()));
+  return target;
+}
+
+// Returns what went wrong, as errno.
+int write_and_close(int descriptor, const std::string& text, const fs::path& file) {
   try {
     write_all(descriptor, text, file);
   } catch (...) {
     ::close(descriptor);
+    throw;
+  }
+  return ::close(descriptor) == 0 ? 0 : errno;  // a full disk may show only here
+}
+
+}  // namespace
+
+void write_file(const fs::path& file, const std::string& text) {
+  const auto refuse = [&](int error) {
+    throw RuntimeFailure(fmt::format("cannot write '{}': {}", file.string(), std::strerror(error)));
+  };
+  const fs::path target = target_of(file);
+  struct stat there {};
+  const bool exists = ::stat(target.c_str(), &there) == 0;
+  if (exists && !S_ISREG(there.st_mode)) {  // a device or a pipe stays one
+    const int descriptor = ::open(target.c_str(), O_WRONLY | O_CLOEXEC);
+    if (descriptor < 0) refuse(errno);
+    if (const int error = write_and_close(descriptor, text, file)) refuse(error);
+    return;
+  }
+  const fs::path fresh = target.string() + ".new";
+  const int descriptor = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor < 0) refuse(errno);
+  if (exists) (void)::fchmod(descriptor, there.st_mode & 07777);
+  try {
+    int error = write_and_close(descriptor, text, file);
+    if (error == 0 && ::rename(fresh.c_str(), target.c_str()) != 0) error = errno;
+    if (error != 0) refuse(error);
+  } catch (...) {
     ::unlink(fresh.c_str());
     throw;
   }
-  // A full disk may show only here.
-  const bool kept = ::close(descriptor) == 0 && ::rename(fresh.c_str(), file.c_str()) == 0;
-  const int error = errno;
-  if (kept) return;
-  ::unlink(fresh.c_str());
-  throw RuntimeFailure(fmt::format("cannot write '{}': {}", file.string(), std::strerror(error)));
 }
 
 }  // namespace plumbline::record

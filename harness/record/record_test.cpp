@@ -167,6 +167,26 @@ TEST_F(Record, NamesWhatCannotBeWritten) {
   EXPECT_THAT(words_of<RuntimeFailure>([] { write_file("/dev/full/x", "text"); }), HasSubstr("/dev/full/x"));
 }
 
+TEST_F(Record, IsWrittenToWhatStandsThere) {
+  const auto text_of = [](const fs::path& file) {
+    std::ifstream stream(file);
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  };
+  const auto kept = folder_ / "kept.txt", link = folder_ / "link.txt";
+  write_file(kept, "first");
+  fs::permissions(kept, fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink(kept, link);
+  write_file(link, "second");
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(text_of(kept), "second");
+  EXPECT_EQ(fs::status(kept).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_THAT(words_of<RuntimeFailure>([] { write_file("/dev/full", "text"); }), HasSubstr("No space left"));
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+  fs::create_symlink("/dev/null", folder_ / "null");
+  write_file(folder_ / "null", "text");
+  EXPECT_TRUE(fs::is_character_file(folder_ / "null"));
+}
+
 TEST_F(Record, KeepsWhyItWasStoppedUntilItIsResumed) {
   {
     Writer writer(folder_, header({"a", "b"}));

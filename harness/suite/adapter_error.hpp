@@ -32,6 +32,12 @@ class AdapterError : public Error {
   std::map<std::string, std::string> fields_;
 };
 
+/// The adapter answered, and not in the form that the operation's row says: no check reads it.
+class AnswerInAnotherForm : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Questions that are not put to the subject. They end the case; no check catches them, for they are no std::exception.
 /// A check asks what it does not declare: a fault of the suite, whatever the subject is.
 struct UndeclaredQuestion {

@@ -460,6 +460,8 @@ class Worker {
     } catch (const comm::PeerFailed& error) {
       // A consequence, unless nobody else failed: the driver, who knows all ranks, decides.
       ends(Verdict::aborted, error);
+    } catch (const suite::AnswerInAnotherForm& error) {  // is wrong, whatever the check would have made of it
+      collector.add(failure("", error.what()));
     } catch (const std::exception& error) {
       collector.add(uncaught(error.what()));
     } catch (...) {

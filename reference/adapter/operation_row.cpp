@@ -1,6 +1,10 @@
 #include "reference/adapter/operation_row.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -33,7 +37,52 @@ bool has(const json& args, const std::string& name) {
   return field != args.end() && !field->is_null();
 }
 
+bool is_integer(const json& value, bool is_long) {
+  if (value.is_number_float()) {
+    const auto number = value.get<double>();
+    return number == std::floor(number) && std::abs(number) < (is_long ? 0x1p53 : 0x1p31);
+  }
+  if (value.is_number_unsigned() &&
+      value.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()})
+    return false;
+  return is_long || std::in_range<std::int32_t>(value.get<std::int64_t>());
+}
+
+// The first number in a value that is no such integer.
+const json* number_besides(const json& value, bool is_long) {
+  if (value.is_number()) return is_integer(value, is_long) ? nullptr : &value;
+  if (!value.is_structured()) return nullptr;
+  for (const json& item : value)
+    if (const json* found = number_besides(item, is_long)) return found;
+  return nullptr;
+}
+
+std::optional<std::string> wrong_integer(const std::vector<ResultRow>& rows, const json& value,
+                                         const std::string& path) {
+  if (value.is_array()) {
+    for (const json& item : value)
+      if (auto found = wrong_integer(rows, item, path)) return found;
+    return std::nullopt;
+  }
+  if (!value.is_object() || !(path.empty() || names_fields(rows, path))) return std::nullopt;
+  for (const auto& [name, field] : value.items()) {
+    std::string inside = path.empty() ? name : path + "." + name;
+    std::replace(inside.end() - static_cast<std::ptrdiff_t>(name.size()), inside.end(), '.', '_');  // of a map
+    const ResultRow* row = find_row(rows, inside);
+    const std::string_view type = row == nullptr ? std::string_view() : std::string_view(row->type);
+    if (type.find("integer") != std::string_view::npos && type.find("number") == std::string_view::npos)
+      if (const json* found = number_besides(field, type.find("long integer") != std::string_view::npos))
+        return fmt::format("{}: {} is no {}", inside, found->dump(), type);
+    if (auto found = wrong_integer(rows, field, inside)) return found;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+std::optional<std::string> wrong_integer(const OperationRow& row, const json& result) {
+  return wrong_integer(row.results, result, "");
+}
 
 ArgumentRow with_fields(ArgumentRow row, std::vector<ArgumentRow> fields) {
   row.fields = std::move(fields);
@@ -63,9 +112,7 @@ const std::vector<RefusalRow>& common_refusals() {
   return rows;
 }
 
-const ArgumentRow* OperationRow::find(std::string_view argument) const {
-  return find_row(arguments, argument);
-}
+const ArgumentRow* OperationRow::find(std::string_view argument) const { return find_row(arguments, argument); }
 
 bool OperationRow::takes(std::string_view argument, std::string_view convention) const {
   const ArgumentRow* row = find(argument);
@@ -105,8 +152,8 @@ Options OperationRow::options_asked(const json& args) const {
     std::erase_if(texts, [&](const std::string& each) { return !claims_value(known, each); });
     if (!texts.empty()) asked[argument.name] = std::move(texts);
   }
-  const auto form = std::ranges::find_if(
-      forms, [&](const FormRow& each) { return each.field.empty() || has(args, each.field); });
+  const auto form =
+      std::ranges::find_if(forms, [&](const FormRow& each) { return each.field.empty() || has(args, each.field); });
   if (form != forms.end()) asked["form"] = {form->name};
   return asked;
 }
@@ -135,7 +182,7 @@ bool is_of_type(const json& value, std::string_view type) {
   if (type == "any") return true;
   if (type == "null") return value.is_null();
   if (type == "boolean") return value.is_boolean();
-  if (type == "integer") return value.is_number_integer();
+  if (type == "integer" || type == "long integer") return value.is_number_integer();
   if (type == "number") return value.is_number() || value == "inf" || value == "-inf" || value == "nan";
   if (type == "text") return value.is_string();
   if (type == "object") return value.is_object();

@@ -5,12 +5,13 @@
 // Fields  An argument that is an object, or a list of objects, has rows for its fields: with_fields(). In a service they follow it
 //         under their paths: "layers.forward"; "views.*.shape" of a map, whose names are the caller's. Results likewise.
 // Units   Stand in the type's brackets, as do lengths of lists: "number [s]", "list of list of number [ranks][elements]".
-// Types   boolean, integer, number (also "inf", "-inf", "nan"), text, object, any, "list of T", "map of T" (an object whose
+// Types   boolean, integer (32 bits), long integer (64), number (also "inf", "-inf", "nan"), text, object, any, "list of T", "map of T" (an object whose
 //         fields are Ts), and "T or T".
 #pragma once
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -110,6 +111,9 @@ template <class Row>
 [[nodiscard]] std::string convention_asked(const nlohmann::json& args);
 /// Whether one of the values of an option is that one, or the kind of which it is one: cuda of cuda:1.
 [[nodiscard]] bool claims_value(const std::set<std::string>& values, std::string_view value);
+/// What of a result is another number than the integer that its row says: "boundaries: 0.9 is no integer". A fraction of zero may be
+/// written out. Nothing where all are.
+[[nodiscard]] std::optional<std::string> wrong_integer(const OperationRow& row, const nlohmann::json& result);
 /// Whether a value is of a type of a row, whatever its unit. Throws InvalidArgument for a type that is none.
 [[nodiscard]] bool is_of_type(const nlohmann::json& value, std::string_view type);
 

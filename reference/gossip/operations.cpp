@@ -491,7 +491,10 @@ void add_gossip_operations(AdapterService& service) {
                 {"ranks", "list of any [nodes]",
                  "of each node by rotation: out (first ranks of the nodes it sends to), in (nodes it receives from), "
                  "out_edges, in_edges, mixing, "
-                 "or error and error_at; with plan a list of out and in"},
+                 "or error and error_at; with plan a list of out and in",
+                 {{"out", "list of integer or list of list of integer", "first ranks of the nodes it sends to"},
+                  {"in", "list of integer or list of list of integer", "of those it receives from"},
+                  {"*", "any", "the others"}}},
                 {"book_rows", "map of list of integer", "peer lists by node"}},
                R"({"graph": "ring", "world_size": 3})",
                {bad_graph, bad_peers, too_large}},

@@ -14,7 +14,8 @@ using suite::OptionValues;
 namespace {
 
 // The values of an option; nothing where it is not named.
-const std::set<std::string>* values_of(const OptionValues& options, const std::string& op, const std::string& argument) {
+const std::set<std::string>* values_of(const OptionValues& options, const std::string& op,
+                                       const std::string& argument) {
   const auto of_operation = options.find(op);
   if (of_operation == options.end()) return nullptr;
   const auto of_argument = of_operation->second.find(argument);
@@ -56,7 +57,10 @@ json DeclaredAdapter::ask(const std::string& op, const json& args) {
     }
   asked_operations_.insert(op);
   try {
-    return inner_.ask(op, args);
+    json result = inner_.ask(op, args);
+    if (const auto wrong = adapter::wrong_integer(operation_table().row(op), result))
+      throw suite::AnswerInAnotherForm(fmt::format("{} answers in another form: {}", op, *wrong));
+    return result;
   } catch (const suite::AdapterError& error) {
     if (names_options_ || error.kind() != "unsupported") throw;
     throw suite::UnclaimedQuestion{

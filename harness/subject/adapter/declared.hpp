@@ -17,7 +17,8 @@ class DeclaredAdapter final : public suite::Adapter {
 
   /// Throws suite::UndeclaredQuestion for an operation, a convention or a value of an option that the check does not declare,
   /// suite::UnclaimedQuestion for a value of an option that the subject does not claim; those are not asked. The latter also
-  /// where a subject that says nothing of options answers `unsupported`. Else as `inner`.
+  /// where a subject that says nothing of options answers `unsupported`. suite::AnswerInAnotherForm where the operation's row has
+  /// an integer in place of a number. Else as `inner`.
   nlohmann::json ask(const std::string& op, const nlohmann::json& args) override;
   [[nodiscard]] const std::set<std::string>& operations() const override { return inner_.operations(); }
   [[nodiscard]] std::optional<std::set<std::string>> conventions() const override { return inner_.conventions(); }
