@@ -32,6 +32,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/comm/nearest_name.hpp"
 #include "reference/record/run_files.hpp"
+#include "reference/schedules/names.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/steps.hpp"
 
@@ -510,7 +511,7 @@ void add_digits_options(CLI::App& command, TrainOptions& options, CLI::Option* s
   share(command.add_option("--chunks", digits.chunks, "Stages of a pipeline's rank")->check(at_least(1)),
         [&digits](PipelineRun& run) { run.settings.chunks = digits.chunks; });
   share(command.add_option("--schedule", digits.schedule,
-                           fmt::format("{}", fmt::join(training::kPipelineSchedules, ", "))),
+                           fmt::format("{}", fmt::join(schedules::names_in_specifications(), ", "))),
         [&digits](PipelineRun& run) { run.schedule = digits.schedule; });
   own(command.add_option("--steps", digits.steps, "Updates")->check(at_least(1)));
   share(
