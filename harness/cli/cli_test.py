@@ -29,9 +29,13 @@ PASS = ["check", "--filter", "collectives.barrier*", "--world-size", "2"]
 
 # Arguments, status, and what the line must name.
 REFUSALS = [
-    ("", 2, "subcommand"),
+    ("", 2, "no command is given; there are check, "),
     ("frobnicate", 2, "no command 'frobnicate'; there are check"),
     ("check --frobnicate", 2, "--frobnicate"),
+    ("expectations pruen", 2, "no command 'expectations pruen'; there are check, update, prune"),
+    ("expectations", 2, "no command is given after expectations; there are check, update, prune"),
+    ("bench allreduce_fusio", 2, "no command 'bench allreduce_fusio'; there are "),
+    ("mutants --backend nope", 2, "plumbline: --backend: no backend 'nope'; there are local"),
     ("check --backend nope", 2, "no backend 'nope'; there are local"),
     ("check --profile nope", 2, "no profile 'nope'; there are collectives"),
     ("check --filter nope", 2, "--filter 'nope'"),
@@ -190,7 +194,6 @@ REFUSALS = [
     ("bench pipeline_bubble --repetitions 0", 2, "'0' is not a whole number from 1"),
     ("requirements --format xml", 2, "--format 'xml'; it is table"),
     ("requirements --profile nope", 2, "no profile 'nope'"),
-    ("expectations", 2, "subcommand"),
     ("expectations check /nonexistent", 2, "cannot read '/nonexistent': there is no such file"),
     ("expectations check /dev", 2, "cannot read '/dev': it is a folder"),
     ("expectations update /nonexistent --file new.toml", 2, "no record '/nonexistent'"),
@@ -1780,6 +1783,19 @@ class Commands(unittest.TestCase):
         self.assertIn("error: order: gradient ", self.buckets(*check, "flat.json", "--rule", "megatron", status=1))
         (folder / "order.txt").write_text("c\na\nb\nd\n")
         self.assertIn("warning: waits: bucket ", self.buckets(*check, "unfused.json", "--order", "order.txt"))
+
+    def test_what_a_command_reads_is_not_written_over(self):
+        gradients = Path(self.folder) / "buckets.json"
+        text = '[{"name": "a", "elements": 4, "dtype": "f32"}]'
+        commands = [f"buckets --gradients {gradients} --format json --out {out}" for out in (gradients, self.folder)]
+        for command in commands + [f"schedule --check {gradients} --out {gradients}"]:
+            with self.subTest(command=command):
+                gradients.write_text(text)
+                self.assertEqual(self.run_plumbline(*command.split()), 2, self.done.stdout)
+                self.assertIn(f"it would replace '{gradients}', which --", self.done.stderr)
+                self.assertEqual(gradients.read_text(), text)
+        self.assertEqual(self.run_plumbline("buckets", "--gradients", str(gradients), "--format", "json", "--out",
+                                            str(gradients.with_name("plan.json"))), 0, self.done.stderr)
 
     def test_buckets_refuse_options_that_would_be_ignored(self):
         folder = Path(self.folder)

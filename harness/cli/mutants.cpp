@@ -137,6 +137,9 @@ class MutantRun {
     std::ranges::stable_sort(trials_, {}, [](const Trial& trial) {
       return std::tuple(trial.planned.one->component(), trial.planned.one->world());
     });
+    // Throws where there is no such backend, before a plan is printed.
+    if (std::ranges::any_of(trials_, [](const Trial& trial) { return trial.planned.one->check->door == Door::backend; }))
+      (void)subject_options(Door::backend).subject();
   }
 
   int run() {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <string>
 
@@ -17,6 +18,8 @@
 #include "reference/comm/nearest_name.hpp"
 
 namespace plumbline::cli {
+
+namespace fs = std::filesystem;
 
 // What others than we threw (a full disk, no memory) is the machine's fault.
 int report(const std::exception& error) {
@@ -69,14 +72,47 @@ void require_whole_lists(const CLI::App& command, const CommandLine& line) {
   }
 }
 
-// CLI11 would only say that there is no command.
+// CLI11 would only say that there is no command, or that a word was not expected.
 void require_command(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return;
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
-  if (std::ranges::count(names, argv[1]) == 0)
-    throw NotFound(fmt::format("no command '{}'; {}", argv[1], there_are(argv[1], names)));
+  std::string before;
+  const CLI::App* outer = &app;
+  for (int at = 1; at <= argc; ++at) {
+    const auto inner = outer->get_subcommands([](const CLI::App*) { return true; });
+    if (inner.empty()) return;
+    if (at < argc && argv[at][0] == '-') return;  // options come first: CLI11 looks at the rest
+    std::vector<std::string> names;
+    for (const CLI::App* command : inner) names.push_back(command->get_name());
+    if (at == argc) {
+      if (outer->get_require_subcommand_min() == 0) return;
+      throw NotFound(fmt::format("no command is given{}; {}", before.empty() ? "" : " after" + before, there_are("", names)));
+    }
+    const auto named = std::ranges::find(names, std::string(argv[at]));
+    if (named == names.end())
+      throw NotFound(fmt::format("no command '{}'; {}", (before + " " + argv[at]).substr(1), there_are(argv[at], names)));
+    outer = inner.at(static_cast<std::size_t>(named - names.begin()));
+    before += " " + *named;
+  }
+}
+
+// Whether writing to `out` (a file, or a folder for what is called as the command) replaces the file `input`.
+bool replaces(const fs::path& out, const fs::path& input, const std::string& command) {
+  std::error_code error;
+  if (!fs::is_regular_file(input, error)) return false;
+  if (!fs::is_directory(out, error)) return fs::equivalent(out, input, error);
+  return input.stem() == command && fs::equivalent(out, fs::absolute(input, error).parent_path(), error);
+}
+
+// What a command reads is still there when it has written.
+void require_out_apart_from_inputs(const CLI::App& command) {
+  const CLI::Option* out = command.get_option_no_throw("--out");
+  if (out == nullptr || out->count() == 0) return;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option == out) continue;
+    for (const std::string& value : option->results())
+      if (replaces(out->results().back(), value, command.get_name()))
+        throw InvalidArgument(fmt::format("--out '{}': it would replace '{}', which {} reads; give another file",
+                                          out->results().back(), value, option->get_name()));
+  }
 }
 
 constexpr const char* kExitStatus =
@@ -138,7 +174,10 @@ int run(int argc, char** argv, const Program& program) {
   try {
     require_command(app, argc, argv);
     app.parse(argc, argv);
-    for (const CLI::App* command : given_commands(app)) require_whole_lists(*command, CommandLine(argc, argv));
+    for (const CLI::App* command : given_commands(app)) {
+      require_whole_lists(*command, CommandLine(argc, argv));
+      require_out_apart_from_inputs(*command);
+    }
     const int status = commands.at(app.get_subcommands().front()).run();
     if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
     throw RuntimeFailure(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
