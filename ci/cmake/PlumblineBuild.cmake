@@ -98,6 +98,10 @@ function(plumbline_library name)
     VISIBILITY_INLINES_HIDDEN ON)
   target_link_libraries(plumbline_${name} PUBLIC plumbline_settings ${arg_LINKS}
     PRIVATE $<BUILD_INTERFACE:plumbline_warnings> ${arg_PRIVATE_LINKS})
+  foreach(source IN LISTS arg_SOURCES)  # for plumbline_weave()
+    file(RELATIVE_PATH source ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+    set_property(GLOBAL PROPERTY PLUMBLINE_OWNER_${source} plumbline_${name})
+  endforeach()
 endfunction()
 
 # plumbline_operations(component SOURCES … LINKS … [TESTS …]): what a component answers to the adapter protocol. Files are compiled
@@ -118,6 +122,7 @@ endfunction()
 function(plumbline_module name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})
   add_library(plumbline_${name} MODULE ${arg_SOURCES})
+  set_property(GLOBAL APPEND PROPERTY PLUMBLINE_MODULES ${name})
   set_target_properties(plumbline_${name} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     INSTALL_RPATH $ORIGIN)
   target_link_libraries(plumbline_${name} PRIVATE plumbline_settings plumbline_warnings ${arg_LINKS})

@@ -24,13 +24,10 @@ using comm::DType;
 using scaler::Deciding;
 using scaler::Fp16Optimizer;
 using scaler::Fp16Options;
-using scaler::ScalerSteps;
 using scaler::StepOutcome;
 using suite::Context;
 
 namespace {
-
-const ScalerSteps& steps_of(Context& context) { return context.steps().of<ScalerSteps>(); }
 
 // tensor x pipeline x data ranks, tensor fastest.
 struct Place {
@@ -155,7 +152,7 @@ class Trainer {
     options.scale = scaler::HysteresisScale{
         .rule = {.initial_scale = training.first_scale, .growth_interval = 3, .hysteresis = training.hysteresis}};
     optimizer =
-        std::make_unique<Fp16Optimizer>(model, scaler::sgd(training.sgd), options, groups.view, steps_of(context));
+        std::make_unique<Fp16Optimizer>(model, scaler::sgd(training.sgd), options, groups.view);
   }
 
   // Gradients of a step, scaled. `bad` replaces an element of this rank's.
@@ -255,7 +252,7 @@ void shards_are_one(Context& context) {
   const scaler::SgdOptions rule{.lr = 0.25, .momentum = 0.5};
   Fp16Optimizer whole({{.name = "weight", .values = all.buffer()}}, scaler::sgd(rule), options);
   Fp16Optimizer shard({{.name = "weight", .values = own.buffer()}}, scaler::sgd(rule), options,
-                      {.model = &context.world()}, steps_of(context));
+                      {.model = &context.world()});
   for (int step = 0; step < 4; ++step) {
     Memory all_gradients = memory(step, whole.scale(), 0, length),
            own_gradients = memory(step, shard.scale(), begin, end);
@@ -353,8 +350,7 @@ void sum_over_replicas_overflows(Context& context) {
   };
   options.scale = scaler::HysteresisScale{.rule = {.initial_scale = 64, .hysteresis = 1}};
   Memory parameter(DType::f16, {1, 2, 3});
-  Fp16Optimizer optimizer({{.name = "weight", .values = parameter.buffer()}}, scaler::sgd({}), options, groups.view,
-                          steps_of(context));
+  Fp16Optimizer optimizer({{.name = "weight", .values = parameter.buffer()}}, scaler::sgd({}), options, groups.view);
   Memory gradient(DType::f16, {1, is_large ? 40000.0 : 4.0, 2});
   const std::array gradients{gradient.buffer()};
   const bool skips = is_large && place.data > 1;
@@ -388,8 +384,7 @@ void injected_anywhere(Context& context) {
                        {.moment = moment,
                         .deciding = is_reduced ? Deciding::model : Deciding::model_and_data,
                         .rank = rank,
-                        .value = context.parameters().text("value") == "nan" ? std::nan("") : HUGE_VAL},
-                       steps_of(context));
+                        .value = context.parameters().text("value") == "nan" ? std::nan("") : HUGE_VAL});
     ASSERT_TRUE(did.skipped) << "SCALER-082: it is on rank " << rank;
     ASSERT_FALSE(did.touched) << "SCALER-082: masters, with it on rank " << rank;
     ASSERT_EQ(did.scale, scaler::kInjectionScale / 2) << "SCALER-082: it is on rank " << rank;

@@ -5,6 +5,7 @@
 
 extern const std::string_view plumbline_scaler_requirements;
 extern const std::string_view plumbline_scaler_hollow;
+extern const std::string_view plumbline_scaler_mutants;
 
 namespace plumbline::conformance {
 
@@ -13,7 +14,7 @@ void add_scaler(suite::Suite& suite) {
   add_scaler_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_scaler_hollow, "conformance/scaler/hollow.toml");
   suite.add(mutants::scaler_mutants());
-  suite.add(mutants::scaler_step_mutants());
+  suite.add(suite::mutants_of_toml(plumbline_scaler_mutants, "conformance/scaler/mutants.toml"));
   suite.add(mutants::scaler_size_mutants());
 }
 

@@ -6,6 +6,7 @@
 
 extern const std::string_view plumbline_training_requirements;
 extern const std::string_view plumbline_training_mixed_requirements;
+extern const std::string_view plumbline_training_mutants;
 
 namespace plumbline::conformance {
 
@@ -18,6 +19,7 @@ void add_training(suite::Suite& suite) {
   suite.add(mutants::mixed_mutants());
   suite.add(mutants::averaging_mutants());
   suite.add(mutants::job_mutants());
+  suite.add(suite::mutants_of_toml(plumbline_training_mutants, "conformance/training/mutants.toml"));
 }
 
 }  // namespace plumbline::conformance

@@ -1,7 +1,9 @@
 // `plumbline explain`: what a requirement demands, why, what tests it, and how it was shown that the test can fail.
 #include <algorithm>
 #include <filesystem>
+#include <ranges>
 #include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -92,8 +94,23 @@ void print_check(const suite::Suite& suite, const std::string& id) {
 
 std::string under(const std::string& arm) { return arm == suite::Arm{}.name() ? "" : " under " + arm; }
 
+// Every line of the text after the sign.
+void print_lines(char sign, std::string_view text) {
+  for (const auto line : std::views::split(text, '\n'))
+    fmt::print("             {} {}\n", sign, std::string_view(line.begin(), line.end()));
+}
+
+void print_edits(const suite::Edits& edits) {
+  for (const suite::SourceEdit& edit : edits.list) {
+    fmt::print("             {}{}{}\n", edit.file, edit.function.empty() ? "" : ", in ", edit.function);
+    print_lines('-', edit.find);
+    if (!edit.replace.empty()) print_lines('+', edit.replace);
+  }
+}
+
 void print_mutant(const mutants::Mutant& mutant) {
   fmt::print("  mutant     {}: {} (after {})\n", mutant.name, mutant.what, mutant.source);
+  if (const auto* edits = std::get_if<suite::Edits>(&mutant.change)) print_edits(*edits);
   fmt::print("             shows in {}{}\n", mutant.shows, under(mutant.shows_arm));
   if (mutant.hides.empty())
     fmt::print("             hides nowhere: {}\n", mutant.why_hides);

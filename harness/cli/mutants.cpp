@@ -190,6 +190,7 @@ class MutantRun {
  private:
   // Why nothing can be learnt of it here, if that is so.
   std::string why_left_out(const Mutant& mutant) {
+    if (const std::string why = mutants::why_not_woven(mutant); !why.empty()) return why;
     if (const std::string why = mutants::why_not_under_sanitizer(mutant); !why.empty()) return why;
     const auto shows = case_of_id_.find(mutant.shows);
     if (shows != case_of_id_.end() && shows->second->parameters.has("gib") && !is_named(mutant))

@@ -9,7 +9,21 @@
 #include "reference/comm/errors.hpp"
 #include "reference/comm/nearest_name.hpp"
 
+// Of a woven build alone (harness/weave/woven.hpp).
+extern "C" [[gnu::weak]] void plumbline_woven_choose(const char* mutant);
+
 namespace plumbline::mutants {
+
+std::string why_not_woven(const Mutant& mutant) {
+  if (plumbline_woven_choose != nullptr || !std::holds_alternative<suite::Edits>(mutant.change)) return {};
+  return "they are edits of the source, which a woven build has: configure with PLUMBLINE_TESTS=ON, run woven/bin/plumbline";
+}
+
+void choose_woven(const Mutant* mutant) {
+  if (plumbline_woven_choose == nullptr) return;
+  const bool is_edit = mutant != nullptr && std::holds_alternative<suite::Edits>(mutant->change);
+  plumbline_woven_choose(is_edit ? mutant->name.c_str() : "");
+}
 
 Mutant racing(Mutant mutant) {
   mutant.sanitized = Sanitized::race;
@@ -43,6 +57,8 @@ const Mutant& find_mutant(const suite::Suite& suite, const std::string& name, su
     throw InvalidArgument(fmt::format(
         "--mutant {}: it breaks what --{} names, and the subject here is one of --{}; plumbline mutants --list has all",
         name, name_of(door_of(mutant)), name_of(door)));
+  if (const std::string why = why_not_woven(mutant); !why.empty())
+    throw InvalidArgument(fmt::format("--mutant {}: this build has none of its kind; {}", name, why));
   return mutant;
 }
 

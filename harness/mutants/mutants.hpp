@@ -26,12 +26,17 @@ using suite::WrapRuntime;
 /// Why nothing can be learnt of it under the sanitizer that this program is built with; nothing where that is not so.
 [[nodiscard]] std::string why_not_under_sanitizer(const Mutant& mutant);
 
+/// Why this build cannot run the mutant, an edit of the source: nothing of it is in the product. Nothing where it can.
+[[nodiscard]] std::string why_not_woven(const Mutant& mutant);
+/// Chooses an edit for what this process and its children do next; null, and a mutant that is none: the right source.
+void choose_woven(const Mutant* mutant);
+
 /// Subjects whose answers, records or calls have the right form and nothing in it ("hollow.zero"): they violate every requirement that
 /// is not true of them, so `violates`, `shows` and `hides` are empty. `plumbline check --mutant` takes them, too.
 [[nodiscard]] const std::vector<Mutant>& hollow_subjects();
 /// One of the suite's, or a hollow subject. Throws NotFound, naming the nearest names.
 [[nodiscard]] const Mutant& find_mutant(const suite::Suite& suite, const std::string& name);
-/// The same for a subject behind that door. Throws also InvalidArgument, for a mutant of another door.
+/// The same for a subject behind that door. Throws also InvalidArgument, for a mutant of another door, or of a woven build alone.
 [[nodiscard]] const Mutant& find_mutant(const suite::Suite& suite, const std::string& name, suite::Door door);
 
 }  // namespace plumbline::mutants

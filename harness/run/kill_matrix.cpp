@@ -46,7 +46,8 @@ std::optional<std::set<std::string>> judged_before_falling(const Result& result)
 
 // What a result says is violated. A check that falls over an adapter's answer has not judged it by that.
 std::set<std::string> violated_by(const Mutant& mutant, const Result& result) {
-  if (std::holds_alternative<mutants::RewriteAnswer>(mutant.change))
+  const bool is_edit = std::holds_alternative<suite::Edits>(mutant.change) && door_of(mutant) == suite::Door::adapter;
+  if (is_edit || std::holds_alternative<mutants::RewriteAnswer>(mutant.change))
     if (const auto judged = judged_before_falling(result)) return *judged;
   const auto& violated = at_stake(result);
   return {violated.begin(), violated.end()};

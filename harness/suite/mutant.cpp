@@ -1,11 +1,51 @@
 #include "harness/suite/mutant.hpp"
 
+#include "harness/suite/toml_row.hpp"
+
 namespace plumbline::suite {
+namespace {
+
+Edits edits_of(const toml::table& mutant, const TomlRow& row, std::string_view origin) {
+  Edits edits;
+  for (const toml::table* table : tables_of(mutant, "edit", origin)) {
+    const TomlRow edit(*table, origin, "an edit", {"file", "function", "find", "replace"});
+    edits.list.push_back({.file = edit.text("file"),
+                          .function = edit.text_or("function", ""),
+                          .find = edit.text("find"),
+                          .replace = edit.text_or("replace", "")});
+  }
+  if (edits.list.empty()) row.refuse("it has no [[mutant.edit]]");
+  return edits;
+}
+
+}  // namespace
 
 Door door_of(const Mutant& mutant) {
+  if (const auto* edits = std::get_if<Edits>(&mutant.change)) return edits->door;
   if (std::holds_alternative<RewriteAnswer>(mutant.change) || std::holds_alternative<MakeRewrite>(mutant.change))
     return Door::adapter;
   return std::holds_alternative<ChangeRecord>(mutant.change) ? Door::job : Door::backend;
+}
+
+std::vector<Mutant> mutants_of_toml(std::string_view text, std::string_view origin) {
+  const toml::table file = parse_toml(text, origin);
+  (void)TomlRow(file, origin, "the file", {"mutant"});
+  std::vector<Mutant> mutants;
+  for (const toml::table* table : tables_of(file, "mutant", origin)) {
+    const TomlRow row(*table, origin, "a mutant",
+                      {"id", "violates", "what", "source", "shows", "shows_arm", "hides", "hides_arm", "because", "edit"});
+    mutants.push_back({.name = row.text("id"),
+                       .violates = row.text("violates"),
+                       .what = row.text("what"),
+                       .source = row.text("source"),
+                       .shows = row.text("shows"),
+                       .hides = row.text_or("hides", ""),
+                       .why_hides = row.text("because"),
+                       .change = edits_of(*table, row, origin),
+                       .shows_arm = row.text_or("shows_arm", "plain"),
+                       .hides_arm = row.text_or("hides_arm", "plain")});
+  }
+  return mutants;
 }
 
 }  // namespace plumbline::suite

@@ -2,7 +2,7 @@
 //
 // Model   A mutant names the requirement that it violates, a case in which it must show, and one in which it cannot. It
 //         changes what a subject does behind one door: a communicator around the backend's; a runtime around that of its devices; steps of the reference's
-//         components in place of the right ones; a job's training record after it was written; an adapter's answers, which
+//         components in place of the right ones; the source of the reference, in a woven build (harness/weave); a job's training record after it was written; an adapter's answers, which
 //         counts only for requirements about answers.
 #pragma once
 
@@ -11,7 +11,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -43,6 +45,19 @@ using RewriteAnswer =
 /// Makes the RewriteAnswer of one case, which may remember answers, and may ask `inner` again, which outlives it.
 using MakeRewrite = std::function<RewriteAnswer(Adapter& inner, std::uint64_t seed)>;
 
+/// A change of the reference's source: text that stands once in the file, or in that function of it, in the body of a function.
+struct SourceEdit {
+  std::string file;      // "reference/scaler/loss_scale.cpp"
+  std::string function;  // may be empty
+  std::string find;
+  std::string replace;  // may be empty
+};
+/// All that a mutant changes; a woven build has it (harness/weave), no other.
+struct Edits {
+  std::vector<SourceEdit> list;
+  Door door = Door::backend;  // of the check that it shows in; Suite::add() sets it
+};
+
 /// What a sanitizer that the program is built with makes of a fault.
 enum class Sanitized {
   shows,     // no more than there is
@@ -58,7 +73,7 @@ struct Mutant {
   std::string shows;      // a case id that must fail
   std::string hides;      // a case id that must pass, or empty
   std::string why_hides;  // the reason, also where nothing hides it
-  std::variant<Wrap, MakeSteps, ChangeRecord, RewriteAnswer, MakeRewrite, WrapRuntime> change;
+  std::variant<Wrap, MakeSteps, ChangeRecord, RewriteAnswer, MakeRewrite, WrapRuntime, Edits> change;
   std::string shows_arm = "plain";  // of the case
   std::string hides_arm = "plain";
   Sanitized sanitized = Sanitized::shows;
@@ -66,5 +81,8 @@ struct Mutant {
 
 /// What it breaks: the option of the command line that names its subject.
 [[nodiscard]] Door door_of(const Mutant& mutant);
+
+/// The mutants of a mutants.toml, in its order. Throws InvalidArgument: "FILE:LINE:COLUMN: why".
+[[nodiscard]] std::vector<Mutant> mutants_of_toml(std::string_view text, std::string_view origin);
 
 }  // namespace plumbline::suite

@@ -40,6 +40,11 @@ void Suite::add(Check check, const std::source_location& where) {
 }
 
 void Suite::add(std::vector<Mutant> mutants) {
+  for (Mutant& mutant : mutants) {
+    auto* const edits = std::get_if<Edits>(&mutant.change);
+    const auto check = std::ranges::find(checks_, mutant.shows.substr(0, mutant.shows.find('[')), &Check::id);
+    if (edits != nullptr && check != checks_.end()) edits->door = check->door;
+  }
   std::ranges::sort(mutants, {}, &Mutant::name);
   const auto others = static_cast<std::ptrdiff_t>(mutants_.size());
   std::ranges::move(mutants, std::back_inserter(mutants_));

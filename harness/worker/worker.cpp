@@ -255,7 +255,12 @@ class Worker {
 
   // Breaks what comes next in one way, or, without a name, in none.
   void choose_mutant(const std::string& name) {
+    const bool was_edit = change<suite::Edits>() != nullptr;
     mutant_ = name.empty() ? nullptr : &mutants::find_mutant(suite_, name, options_.door());
+    mutants::choose_woven(mutant_);
+    // A process of its own, which chooses when it starts.
+    if (adapter_ != nullptr && (was_edit || change<suite::Edits>() != nullptr))
+      adapter_ = subject::open_adapter(options_.adapter);
   }
 
   // What the mutant does, if there is one, and it is of that kind.

@@ -42,23 +42,24 @@ void check_parameter(const ModelParameter& parameter) {
 
 // The partial norm and the number of zeros of what this rank counts.
 std::array<double, 2> counted_once(std::span<const ModelParameter> parameters, std::span<const Master> masters,
-                                   const Fp16Options& options, const ScalerGroups& groups, const ScalerSteps& steps) {
+                                   const Fp16Options& options, const ScalerGroups& groups) {
   const int tensor_rank = groups.tensor == nullptr ? 0 : groups.tensor->rank();
   std::vector<std::span<const float>> counted;
   for (std::size_t i = 0; i < parameters.size(); ++i)
-    if (!masters[i].gradient.empty() && steps.counts(parameters[i], tensor_rank))
+    if (!masters[i].gradient.empty() && is_counted(parameters[i], tensor_rank))
       counted.emplace_back(masters[i].gradient);
   double zeros = 0;
   for (const auto& gradient : counted) zeros += static_cast<double>(std::ranges::count(gradient, 0.0F));
-  return {steps.partial(counted, options.norm_type), zeros};
+  return {partial_norm(counted, options.norm_type), zeros};
 }
 
 // Both over the group, in one message where both are sums.
-void combine(std::array<double, 2>& message, comm::Communicator& group, const Fp16Options& options, comm::ReduceOp op) {
+void combine(std::array<double, 2>& message, comm::Communicator& group, const Fp16Options& options) {
   const auto reduce = [&](double* first, std::int64_t count, comm::ReduceOp by) {
     const Buffer buffer{first, count, DType::f64};
     group.all_reduce(buffer, buffer, by, options.timeout);
   };
+  const comm::ReduceOp op = std::isinf(options.norm_type) ? comm::ReduceOp::max : comm::ReduceOp::sum;
   if (op == comm::ReduceOp::sum) return reduce(message.data(), 2, op);
   reduce(message.data(), 1, op);
   if (options.count_zeros) reduce(&message[1], 1, comm::ReduceOp::sum);
@@ -146,39 +147,28 @@ double clip_over_group(comm::Communicator* group, const GroupGradients& gradient
   return norm;
 }
 
-ScalerSteps::ScalerSteps() {
-  agree = [](std::span<comm::Communicator* const> of, std::span<float> flags, comm::Timeout timeout) {
-    agree_on_found_inf(of, flags, timeout);
-  };
-  combines = [](double p) { return std::isinf(p) ? comm::ReduceOp::max : comm::ReduceOp::sum; };
-}
-
 void clip_over_model(std::span<const ModelParameter> parameters, std::span<const Master> masters,
-                     const Fp16Options& options, const ScalerGroups& groups, const ScalerSteps& steps,
-                     StepOutcome& outcome) {
+                     const Fp16Options& options, const ScalerGroups& groups, StepOutcome& outcome) {
   if (options.clip_norm <= 0 && !options.count_zeros) return;
-  std::array<double, 2> message = counted_once(parameters, masters, options, groups, steps);
-  comm::Communicator* group = steps.norm_group(groups);
-  const bool has_parts = std::ranges::any_of(parameters, [](const auto& one) { return !one.replicated; });
+  std::array<double, 2> message = counted_once(parameters, masters, options, groups);
   // Entered by every rank, also where the result is of no use: who left it out would leave the others in it.
-  if (group != nullptr && group->size() > 1 && steps.enters_norm(outcome.found_inf, has_parts))
-    combine(message, *group, options, steps.combines(options.norm_type));
+  comm::Communicator* const group = groups.model;
+  if (group != nullptr && group->size() > 1) combine(message, *group, options);
   if (outcome.found_inf) return;
   if (options.count_zeros) outcome.zeros = static_cast<std::int64_t>(message[1]);
   if (options.clip_norm <= 0) return;
   outcome.norm = norm_of_partial(message[0], options.norm_type);
   std::vector<std::span<float>> all;
   for (const Master& master : masters) all.push_back(master.gradient);
-  clip_by_norm(all, options.clip_norm, steps.clipped_by(*outcome.norm, outcome.scale));
+  clip_by_norm(all, options.clip_norm, *outcome.norm);
 }
 
 Fp16Optimizer::Fp16Optimizer(std::vector<ModelParameter> parameters, InnerOptimizer inner, Fp16Options options,
-                             const ScalerGroups& groups, ScalerSteps steps)
+                             const ScalerGroups& groups)
     : parameters_(std::move(parameters)),
       inner_(std::move(inner)),
       options_(std::move(options)),
       groups_(groups),
-      steps_(std::move(steps)),
       scale_(options_.scale) {
   for (const ModelParameter& parameter : parameters_) check_parameter(parameter);
   scaler::check(scale_);
@@ -200,20 +190,15 @@ bool Fp16Optimizer::look(std::span<const Buffer> gradients, double scale) {
     if (!has_gradient_[i]) continue;
     work.push_back({gradients[i], {gradients_[i].data(), gradients[i].count, DType::f32}});
   }
-  if (options_.reduce && steps_.reduces_first) options_.reduce(gradients);
-  const bool found = steps_.unscale(work, inverse_of(scale));
-  if (options_.reduce && !steps_.reduces_first) {
-    options_.reduce(gradients);
-    (void)steps_.unscale(work, inverse_of(scale));
-  }
-  return found;
+  if (options_.reduce) options_.reduce(gradients);
+  return unscale(work, inverse_of(scale));
 }
 
 bool Fp16Optimizer::agreed(bool own) {
-  flag_ = std::max(steps_.first_flag(flag_), own ? 1.0F : 0.0F);
-  if (steps_.decides(parameters_.size()))
-    steps_.agree(steps_.groups(options_.deciding, groups_), std::span(&flag_, 1), options_.timeout);
-  return flag_ > 0;
+  if (!options_.skips_overflows) return false;
+  float flag = own ? 1.0F : 0.0F;
+  agree_on_found_inf(deciding_groups(options_.deciding, groups_), std::span(&flag, 1), options_.timeout);
+  return flag > 0;
 }
 
 std::vector<Master> Fp16Optimizer::masters() {
@@ -224,10 +209,7 @@ std::vector<Master> Fp16Optimizer::masters() {
 }
 
 void Fp16Optimizer::copy_back() {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    steps_.keep(masters_[i], parameters_[i].values.dtype);
-    to_model(masters_[i], parameters_[i].values);
-  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) to_model(masters_[i], parameters_[i].values);
 }
 
 StepOutcome Fp16Optimizer::step(std::span<const Buffer> gradients) {
@@ -240,13 +222,10 @@ StepOutcome Fp16Optimizer::step(std::span<const Buffer> gradients) {
   StepOutcome outcome{.scale = scale()};
   const bool own = look(gradients, outcome.scale);
   outcome.found_inf = agreed(own);
-  update(scale_, steps_.followed(own, outcome.found_inf));
+  update(scale_, outcome.found_inf);
   const std::vector<Master> masters = this->masters();
-  clip_over_model(parameters_, masters, options_, groups_, steps_, outcome);
-  if (outcome.found_inf) {
-    steps_.skip(inner_, masters);
-    return outcome;
-  }
+  clip_over_model(parameters_, masters, options_, groups_, outcome);
+  if (outcome.found_inf) return outcome;
   inner_.step(masters);
   copy_back();
   outcome.stepped = true;
@@ -260,7 +239,7 @@ void Fp16Optimizer::zero_grad(std::span<const Buffer> gradients) {
 }
 
 Fp16State Fp16Optimizer::state() const {
-  return steps_.saved({.scale = scale_, .masters = masters_, .inner = inner_.state()});
+  return {.scale = scale_, .masters = masters_, .inner = inner_.state()};
 }
 
 void Fp16Optimizer::load(const Fp16State& state) {

@@ -9,7 +9,6 @@
 // Counted Once: a parameter that every tensor rank has is counted by tensor rank 0, a tied one by its first owner.
 // Norm    Of order p: sums of |g|^p in f64, added up over the model group; the largest magnitude for infinity.
 // Errors  InvalidArgument names the parameter. ScaleAtMinimum comes to all ranks of the deciding group, before anything steps.
-// Steps   What a wrong program gets wrong is a function in ScalerSteps; a value made without arguments is right.
 // Sources ColossalAI, commit 96780e6 (amp/naive_amp); Megatron-LM (MixedPrecisionOptimizer, clip_grads).
 #pragma once
 
@@ -69,6 +68,7 @@ struct Fp16Options {
   double clip_norm = 0;  // 0: gradients are not clipped, and there is no norm
   double norm_type = 2;  // above 0, or infinity
   bool count_zeros = false;
+  bool skips_overflows = true;  // else nothing is looked for, and every step is made: enough for bf16
   /// Adds up gradients over replicas, in place, before they are looked at; nothing where that was done.
   std::function<void(std::span<const comm::Buffer> gradients)> reduce{};
   comm::Timeout timeout{};
@@ -113,49 +113,18 @@ struct GroupGradients {
 double clip_over_group(comm::Communicator* group, const GroupGradients& gradients, double most, double p,
                        comm::Timeout timeout = {});
 
-struct ScalerSteps {
-  std::function<std::vector<comm::Communicator*>(Deciding, const ScalerGroups&)> groups = deciding_groups;
-  std::function<bool(std::span<const Unscaling>, float inverse)> unscale = scaler::unscale;
-  /// A flag before this rank has looked.
-  std::function<float(float last)> first_flag = [](float) { return 0.0F; };
-  std::function<void(std::span<comm::Communicator* const>, std::span<float>, comm::Timeout)> agree;
-  /// Whether a rank takes part in the decision, and in the norm.
-  std::function<bool(std::size_t parameters)> decides = [](std::size_t) { return true; };
-  std::function<bool(bool found, bool has_parts)> enters_norm = [](bool, bool) { return true; };
-  /// Whether gradients are added up over replicas before they are looked at.
-  bool reduces_first = true;
-  /// What the scale follows.
-  std::function<bool(bool own, bool agreed)> followed = [](bool, bool agreed) { return agreed; };
-  std::function<bool(const ModelParameter&, int tensor_rank)> counts = is_counted;
-  std::function<double(std::span<const std::span<const float>>, double p)> partial = partial_norm;
-  std::function<comm::Communicator*(const ScalerGroups&)> norm_group = [](const ScalerGroups& groups) {
-    return groups.model;
-  };
-  std::function<comm::ReduceOp(double p)> combines;  // max for infinity, else sum
-  std::function<double(double norm, double scale)> clipped_by = [](double norm, double) { return norm; };
-  /// What a skipped step does.
-  std::function<void(const InnerOptimizer&, std::span<const Master>)> skip = [](const InnerOptimizer&,
-                                                                                std::span<const Master>) {};
-  /// What becomes of a master when it was stepped.
-  std::function<void(std::span<float> master, comm::DType model)> keep = [](std::span<float>, comm::DType) {};
-  std::function<Fp16State(Fp16State)> saved = [](Fp16State state) { return state; };
-
-  ScalerSteps();
-};
-
 /// What lies between a decision and the optimizer's step: adds to the outcome, where the options ask for them, the norm of the
 /// whole model's unscaled gradients and the number of their zeros, and clips all by the norm. Of a step that found something
 /// nothing is told or clipped. Collective over the norm's group, whatever was found and whatever a rank holds.
 void clip_over_model(std::span<const ModelParameter> parameters, std::span<const Master> masters,
-                     const Fp16Options& options, const ScalerGroups& groups, const ScalerSteps& steps,
-                     StepOutcome& outcome);
+                     const Fp16Options& options, const ScalerGroups& groups, StepOutcome& outcome);
 
 class Fp16Optimizer {
  public:
   /// Masters are made from the parameters. Throws InvalidArgument for parameters of another type, a scale that makes no
   /// sense, a norm type not above 0, a clip norm below 0.
   Fp16Optimizer(std::vector<ModelParameter> parameters, InnerOptimizer inner, Fp16Options options = {},
-                const ScalerGroups& groups = {}, ScalerSteps steps = {});
+                const ScalerGroups& groups = {});
 
   /// What a loss is multiplied by.
   [[nodiscard]] double scale() const { return value_of(scale_); }
@@ -183,11 +152,9 @@ class Fp16Optimizer {
   InnerOptimizer inner_;
   Fp16Options options_;
   ScalerGroups groups_;
-  ScalerSteps steps_;
   LossScale scale_;
   std::vector<std::vector<float>> masters_, gradients_;
   std::vector<bool> has_gradient_;
-  float flag_ = 0;
 };
 
 }  // namespace plumbline::scaler

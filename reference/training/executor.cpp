@@ -150,13 +150,12 @@ scaler::Deciding deciding_of(const job::RunSpec& spec) {
 // What stands between the gradients of a run in 16 bits and its optimizer.
 std::unique_ptr<ScaledOptimizer> scaled_optimizer(const job::RunSpec& spec, const PipelineRank& rank,
                                                   const job::Optimizer& rule, const ExecutorSteps& steps) {
-  const Scaling scaling{.is_on = spec.scaler.has_value(),
-                        .options = {.scale = loss_scale_of(spec.scaler),
+  const Scaling scaling{.options = {.scale = loss_scale_of(spec.scaler),
                                     .deciding = deciding_of(spec),
                                     .clip_norm = steps.precision.clip_norm,
-                                    .norm_type = steps.precision.norm_type},
-                        .groups = rank.scaler_groups(),
-                        .steps = steps.scaler};
+                                    .norm_type = steps.precision.norm_type,
+                                    .skips_overflows = spec.scaler.has_value()},
+                        .groups = rank.scaler_groups()};
   if (steps.precision.autocast) return autocast_optimizer(rank.scaled_leaves(), rule, scaling);
   return rounded_optimizer(rank.scaled_leaves(), rank.given(), rule, scaling);
 }

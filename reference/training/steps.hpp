@@ -89,8 +89,6 @@ struct ExecutorSteps {
   TensorSteps tensor;
   /// In which way a run in 16 bits is made, and by what gradients are clipped.
   PrecisionSettings precision;
-  /// Of loss scaling, and of masters.
-  scaler::ScalerSteps scaler;
 };
 
 }  // namespace plumbline::training

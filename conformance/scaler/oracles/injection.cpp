@@ -51,19 +51,17 @@ Buffer buffer_of(Halves& halves) { return {halves.data(), static_cast<std::int64
 // One rank through an injection's two steps.
 class Rank {
  public:
-  Rank(const InjectionGroups& groups, const Injection& injection, const ScalerSteps& steps)
+  Rank(const InjectionGroups& groups, const Injection& injection)
       : groups_(groups),
         injection_(injection),
-        steps_(steps),
         place_(place_of(groups.sizes, groups.rank)),
         is_hit_(groups.rank == injection.rank) {
-    if (injection.moment == Moment::never_reduced) steps_.reduces_first = false;
     parameters_.push_back(numbers(place_.column, place_.stage, 1));
     if (has_tied(groups.sizes, groups.rank)) parameters_.push_back(numbers(place_.column, 0, 1));
   }
 
   InjectedRank run() {
-    Fp16Optimizer optimizer(model(), sgd({.lr = 0.125, .momentum = 0.5}), options(), groups_.of_optimizer, steps_);
+    Fp16Optimizer optimizer(model(), inner(), options(), groups_.of_optimizer);
     const auto before = optimizer.state().masters;
     InjectedRank said;
     said.skipped = !optimizer.step(gradients(optimizer.scale(), true)).stepped;
@@ -94,9 +92,22 @@ class Rank {
             .deciding = injection_.deciding,
             .reduce = [this](std::span<const Buffer>) { reduce(); }};
   }
+  [[nodiscard]] InnerOptimizer inner() {
+    InnerOptimizer rule = sgd({.lr = 0.125, .momentum = 0.5});
+    if (injection_.moment != Moment::never_reduced) return rule;
+    // The sums are there by then, and nobody has looked at them.
+    rule.step = [this, step = rule.step](std::span<const Master> masters) {
+      for (std::size_t i = 0; i < masters.size(); ++i)
+        std::ranges::transform(sums_[i], masters[i].gradient.begin(),
+                               [this](Float16 sum) { return comm::to_float(sum) / scale_; });
+      step(masters);
+    };
+    return rule;
+  }
   // Of scaled losses, which differ by replica.
   std::vector<Buffer> gradients(double scale, bool is_injected) {
     is_injected_ = is_injected && is_hit_;
+    scale_ = static_cast<float>(scale);
     gradients_.clear();
     for (std::size_t i = 0; i < parameters_.size(); ++i)
       gradients_.push_back(numbers(place_.column, place_.replica + static_cast<int>(i), scale / 64));
@@ -113,17 +124,19 @@ class Rank {
       if (group != nullptr && group->size() > 1)
         group->all_reduce(buffer_of(gradient), buffer_of(gradient), comm::ReduceOp::sum);
     };
-    for (Halves& gradient : gradients_) add_up(groups_.of_optimizer.data, gradient);
-    if (gradients_.size() > 1) add_up(groups_.tied, gradients_[1]);
+    sums_ = gradients_;
+    std::vector<Halves>& reduced = injection_.moment == Moment::never_reduced ? sums_ : gradients_;
+    for (Halves& gradient : reduced) add_up(groups_.of_optimizer.data, gradient);
+    if (reduced.size() > 1) add_up(groups_.tied, reduced[1]);
     if (injection_.moment == Moment::after_reduction) write(0);
   }
 
   const InjectionGroups& groups_;
   Injection injection_;
-  ScalerSteps steps_;
   Place place_;
   bool is_hit_, is_injected_ = false;
-  std::vector<Halves> parameters_, gradients_;
+  float scale_ = 1;
+  std::vector<Halves> parameters_, gradients_, sums_;
 };
 
 bool is_finite(const std::vector<float>& values) {
@@ -188,8 +201,8 @@ Communicator* InjectionGroups::mine(Communicator& world, const RankLists& lists)
   return nullptr;
 }
 
-InjectedRank inject_on_rank(const InjectionGroups& groups, const Injection& injection, const ScalerSteps& steps) {
-  return Rank(groups, injection, steps).run();
+InjectedRank inject_on_rank(const InjectionGroups& groups, const Injection& injection) {
+  return Rank(groups, injection).run();
 }
 
 std::string_view name_of(Moment moment) {

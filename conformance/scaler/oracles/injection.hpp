@@ -79,9 +79,8 @@ class InjectionGroups {
   std::vector<std::unique_ptr<comm::Communicator>> made_;
 };
 
-/// One rank's part of an injection, with steps that may be wrong. Collective.
-[[nodiscard]] InjectedRank inject_on_rank(const InjectionGroups& groups, const Injection& injection,
-                                          const ScalerSteps& steps = {});
+/// One rank's part of an injection. Collective.
+[[nodiscard]] InjectedRank inject_on_rank(const InjectionGroups& groups, const Injection& injection);
 
 /// All that makes sense: a tied parameter has a rank on the first and the last of two or more stages.
 [[nodiscard]] std::vector<Injection> injections(const InjectionWorld& world, const std::vector<double>& values);

@@ -107,18 +107,6 @@ class HostGradients {
   std::vector<at::Tensor> kept_;
 };
 
-// Divides by 1, and nobody skips.
-Scaling without_looking(Scaling scaling) {
-  scaling.options.scale = scaler::ConstantScale();
-  scaler::ScalerSteps& steps = scaling.steps;
-  steps.unscale = [](std::span<const scaler::Unscaling> gradients, float inverse) {
-    (void)scaler::unscale(gradients, inverse);
-    return false;
-  };
-  steps.decides = [](std::size_t) { return false; };
-  return scaling;
-}
-
 class RoundedOptimizer final : public ScaledOptimizer {
  public:
   RoundedOptimizer(std::vector<ScaledLeaf> leaves, std::span<const at::Tensor> values, const job::Optimizer& rule,
@@ -134,8 +122,7 @@ class RoundedOptimizer final : public ScaledOptimizer {
       host_.push_back(one.leaf.detach().cpu());
       parameters.push_back(model_parameter(one, host_.back()));
     }
-    optimizer_.emplace(std::move(parameters), inner_optimizer(rule, host_), scaling.options, scaling.groups,
-                       scaling.steps);
+    optimizer_.emplace(std::move(parameters), inner_optimizer(rule, host_), scaling.options, scaling.groups);
     if (!values.empty()) start_from(values);
   }
 
@@ -212,10 +199,10 @@ class AutocastOptimizer final : public ScaledOptimizer {
       parameters_.push_back(model_parameter(one, host_.back()));
     }
     inner_.emplace(inner_optimizer(rule, host_));
-    scaler::GradScalerOptions settings = grad_scaler_of(scaling.options.scale, scaling.is_on);
+    scaler::GradScalerOptions settings = grad_scaler_of(scaling.options.scale, scaling.options.skips_overflows);
     settings.agree = [this](std::span<float> found) { agree(found); };
     scaler_.emplace(std::move(settings));
-    if (scaling.is_on) (void)scaler_->scaled(0);  // the scale exists from here on
+    if (scaling.options.skips_overflows) (void)scaler_->scaled(0);  // the scale exists from here on
   }
 
   double scale() const override { return scaler_->scale(); }
@@ -230,9 +217,8 @@ class AutocastOptimizer final : public ScaledOptimizer {
     }
     scaler_->unscale(kOnly, found_in);
     outcome.found_inf = scaler_->found_inf(kOnly).value_or(0) > 0;
-    clip_over_model(parameters_, masters(), scaling_.options, scaling_.groups, scaling_.steps, outcome);
+    clip_over_model(parameters_, masters(), scaling_.options, scaling_.groups, outcome);
     outcome.stepped = scaler_->step(kOnly, found_in, [this] { inner_->step(masters()); });
-    if (outcome.found_inf) scaling_.steps.skip(*inner_, masters());
     if (is_constant_)
       scaler_->update(outcome.scale);
     else
@@ -262,7 +248,7 @@ class AutocastOptimizer final : public ScaledOptimizer {
       torch->growth_tracker = scaler_->growth_tracker();
     }
     for (const at::Tensor& value : host_) state.masters.push_back(floats_of(value));
-    return scaling_.steps.saved(std::move(state));
+    return state;
   }
   void load(const scaler::Fp16State& state) override {
     const c10::AutoGradMode without_gradients(false);
@@ -293,11 +279,7 @@ class AutocastOptimizer final : public ScaledOptimizer {
   static constexpr int kOnly = 0;  // the scaler knows several optimizers
 
   void agree(std::span<float> found) const {
-    const bool own = found[0] > 0;
-    if (scaling_.steps.decides(leaves_.size()))
-      scaling_.steps.agree(scaling_.steps.groups(scaling_.options.deciding, scaling_.groups), found,
-                           scaling_.options.timeout);
-    found[0] = scaling_.steps.followed(own, found[0] > 0) ? 1.0F : 0.0F;
+    scaler::agree_on_found_inf(deciding_groups(scaling_.options.deciding, scaling_.groups), found, scaling_.options.timeout);
   }
   [[nodiscard]] std::vector<scaler::Master> masters() {
     std::vector<scaler::Master> all;
@@ -347,12 +329,12 @@ scaler::LossScale loss_scale_of(const std::optional<job::Scaler>& given) {
 std::unique_ptr<ScaledOptimizer> rounded_optimizer(std::vector<ScaledLeaf> leaves, std::span<const at::Tensor> values,
                                                    const job::Optimizer& rule, const Scaling& scaling) {
   return std::make_unique<RoundedOptimizer>(std::move(leaves), values, rule,
-                                            scaling.is_on ? scaling : without_looking(scaling));
+                                            scaling);
 }
 
 std::unique_ptr<ScaledOptimizer> autocast_optimizer(const std::vector<ScaledLeaf>& leaves, const job::Optimizer& rule,
                                                     const Scaling& scaling) {
-  return std::make_unique<AutocastOptimizer>(leaves, rule, scaling.is_on ? scaling : without_looking(scaling));
+  return std::make_unique<AutocastOptimizer>(leaves, rule, scaling);
 }
 
 }  // namespace plumbline::training

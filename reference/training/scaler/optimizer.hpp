@@ -40,10 +40,8 @@ struct ScaledLeaf {
 [[nodiscard]] scaler::LossScale loss_scale_of(const std::optional<job::Scaler>& scaler);
 
 struct Scaling {
-  bool is_on = true;  // else losses are not multiplied, nothing is looked for, no step is skipped: enough for bf16
   scaler::Fp16Options options{};
   scaler::ScalerGroups groups{};
-  scaler::ScalerSteps steps{};
 };
 
 class ScaledOptimizer {

@@ -1,0 +1,77 @@
+# The woven build: the product once more in the folder woven/, with every mutant of a conformance/<c>/mutants.toml in it, of which
+# one, or none, is chosen when it runs (harness/weave). Copies of the edited sources are compiled, and linked before the right ones.
+find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
+
+# plumbline_woven_twin(target): woven/'s copy of an executable or a module, of the same objects and libraries.
+function(plumbline_woven_twin target)
+  get_target_property(type ${target} TYPE)
+  get_target_property(libraries ${target} LINK_LIBRARIES)
+  get_target_property(options ${target} LINK_OPTIONS)
+  set(objects $<TARGET_OBJECTS:${target}>)
+  foreach(woven IN LISTS ARGN)
+    list(APPEND objects $<TARGET_OBJECTS:${woven}>)
+  endforeach()
+  if(type STREQUAL EXECUTABLE)
+    add_executable(${target}_woven ${objects})
+  else()
+    add_library(${target}_woven MODULE ${objects})
+  endif()
+  target_link_libraries(${target}_woven PRIVATE ${libraries} plumbline_woven_choice)
+  if(options)
+    target_link_options(${target}_woven PRIVATE ${options})
+  endif()
+  set_target_properties(${target}_woven PROPERTIES OUTPUT_NAME ${target} LINKER_LANGUAGE CXX ENABLE_EXPORTS ON
+    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/woven/bin LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/woven/lib/plumbline)
+endfunction()
+
+# plumbline_weave(): after all components, executables and modules.
+function(plumbline_weave)
+  get_property(edits GLOBAL PROPERTY PLUMBLINE_EDITS)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${edits})
+  set(weave ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/harness/weave/weave.py --root ${PROJECT_SOURCE_DIR})
+  execute_process(COMMAND ${weave} --list ${edits} OUTPUT_VARIABLE sources OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  string(REPLACE "\n" ";" sources "${sources}")
+
+  add_library(plumbline_woven_choice SHARED ${PROJECT_SOURCE_DIR}/harness/weave/woven.cpp)
+  target_link_libraries(plumbline_woven_choice PRIVATE plumbline_settings plumbline_warnings)
+  set(folder ${PROJECT_BINARY_DIR}/woven/sources)
+  set(copies)
+  set(libraries)
+  foreach(source IN LISTS sources)
+    get_property(owner GLOBAL PROPERTY PLUMBLINE_OWNER_${source})
+    if(NOT owner)
+      continue()  # of a part that is not built here
+    endif()
+    list(APPEND copies ${folder}/${source})
+    if(NOT TARGET ${owner}_woven)
+      add_library(${owner}_woven OBJECT)
+      target_link_libraries(${owner}_woven PRIVATE plumbline_settings ${owner})
+      target_compile_options(${owner}_woven PRIVATE -w $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
+      set_target_properties(${owner}_woven PROPERTIES UNITY_BUILD OFF CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+      list(APPEND libraries ${owner}_woven)
+    endif()
+    target_sources(${owner}_woven PRIVATE ${folder}/${source})
+    # The right one is an object of its own, which is not linked where its woven copy is.
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/${source} TARGET_DIRECTORY ${owner}
+      PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endforeach()
+  list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE originals)
+  add_custom_command(OUTPUT ${copies} COMMAND ${weave} --out ${folder} ${edits}
+    DEPENDS ${originals} ${edits} ${PROJECT_SOURCE_DIR}/harness/weave/weave.py VERBATIM)
+
+  foreach(target plumbline plumbline_worker plumbline_training)
+    if(TARGET ${target})
+      plumbline_woven_twin(${target} ${libraries})
+    endif()
+  endforeach()
+  # What nobody edits is as it is.
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/woven/lib/plumbline)
+  file(CREATE_LINK ${PROJECT_BINARY_DIR}/share ${PROJECT_BINARY_DIR}/woven/share SYMBOLIC)
+  get_property(modules GLOBAL PROPERTY PLUMBLINE_MODULES)
+  foreach(module IN LISTS modules)
+    set(file libplumbline_${module}.so)
+    if(NOT TARGET plumbline_${module}_woven)
+      file(CREATE_LINK ${PROJECT_BINARY_DIR}/lib/plumbline/${file} ${PROJECT_BINARY_DIR}/woven/lib/plumbline/${file} SYMBOLIC)
+    endif()
+  endforeach()
+endfunction()

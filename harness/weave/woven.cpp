@@ -1,0 +1,42 @@
+#include "harness/weave/woven.hpp"
+
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <string>
+
+namespace plumbline::woven {
+namespace {
+
+// Never destroyed: threads may ask until the process has ended.
+struct Memory {
+  std::mutex mutex;
+  std::set<std::string> names;  // addresses stay
+  std::map<const void*, std::any> of;
+};
+Memory& memory() {
+  static Memory* const one = new Memory;
+  return *one;
+}
+
+}  // namespace
+
+std::atomic<const char*> chosen = [] {
+  const char* const name = std::getenv("PLUMBLINE_WOVEN");
+  return name == nullptr || *name == '\0' ? nullptr : name;
+}();
+
+std::any& remembered(const void* whose) {
+  const std::lock_guard hold(memory().mutex);
+  return memory().of[whose];
+}
+
+}  // namespace plumbline::woven
+
+extern "C" void plumbline_woven_choose(const char* mutant) {
+  using namespace plumbline::woven;
+  const std::lock_guard hold(memory().mutex);
+  memory().of.clear();
+  chosen = *mutant == '\0' ? nullptr : memory().names.insert(mutant).first->c_str();
+  ::setenv("PLUMBLINE_WOVEN", mutant, 1);
+}

@@ -1,0 +1,34 @@
+// harness/weave/woven.hpp: which mutant a woven build runs. Included by woven copies of sources, and by mutants' edits in them.
+#pragma once
+
+#include <any>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <type_traits>
+
+namespace plumbline::woven {
+
+/// The chosen mutant's name; null: none. At first that of the environment's PLUMBLINE_WOVEN.
+[[gnu::visibility("default")]] extern std::atomic<const char*> chosen;
+
+/// Whether the mutant of that name is chosen.
+[[nodiscard]] inline bool is(const char* mutant) noexcept {
+  const char* const name = chosen.load(std::memory_order_relaxed);
+  return name != nullptr && std::strcmp(name, mutant) == 0;
+}
+
+/// What a mutant remembers of `whose` (an object of the code that it edits) from call to call; forgotten when one is chosen.
+[[nodiscard, gnu::visibility("default")]] std::any& remembered(const void* whose);
+template <class T>
+[[nodiscard]] T& state(const void* whose) {
+  std::any& one = remembered(whose);
+  if (!one.has_value()) one = T();
+  return std::any_cast<T&>(one);
+}
+
+}  // namespace plumbline::woven
+
+/// Chooses a mutant for what this process does next; "": none. Also for its children, by the environment. A build that has no
+/// woven code has no such function: declare it weak.
+extern "C" [[gnu::visibility("default")]] void plumbline_woven_choose(const char* mutant);
