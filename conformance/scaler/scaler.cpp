@@ -1,7 +1,6 @@
 // Component "scaler": its requirements, the checks that verify them, and the mutants that violate them.
 #include "conformance/components.hpp"
 #include "conformance/scaler/scaler_checks.hpp"
-#include "conformance/scaler/scaler_mutants.hpp"
 
 extern const std::string_view plumbline_scaler_requirements;
 extern const std::string_view plumbline_scaler_hollow;
@@ -13,9 +12,7 @@ void add_scaler(suite::Suite& suite) {
   suite.requirements.add_toml(plumbline_scaler_requirements, "conformance/scaler/requirements.toml");
   add_scaler_checks(suite);
   suite::add_truths_of_toml(suite.hollow_truths, plumbline_scaler_hollow, "conformance/scaler/hollow.toml");
-  suite.add(mutants::scaler_mutants());
   suite.add(suite::mutants_of_toml(plumbline_scaler_mutants, "conformance/scaler/mutants.toml"));
-  suite.add(mutants::scaler_size_mutants());
 }
 
 }  // namespace plumbline::conformance

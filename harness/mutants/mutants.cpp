@@ -11,6 +11,7 @@
 
 // Of a woven build alone (harness/weave/woven.hpp).
 extern "C" [[gnu::weak]] void plumbline_woven_choose(const char* mutant);
+extern "C" [[gnu::weak]] void plumbline_woven_apply(bool here);
 
 namespace plumbline::mutants {
 
@@ -23,6 +24,14 @@ void choose_woven(const Mutant* mutant) {
   if (plumbline_woven_choose == nullptr) return;
   const bool is_edit = mutant != nullptr && std::holds_alternative<suite::Edits>(mutant->change);
   plumbline_woven_choose(is_edit ? mutant->name.c_str() : "");
+  plumbline_woven_apply(is_edit && door_of(*mutant) == suite::Door::backend);
+}
+
+WovenHere::WovenHere() {
+  if (plumbline_woven_apply != nullptr) plumbline_woven_apply(true);
+}
+WovenHere::~WovenHere() {
+  if (plumbline_woven_apply != nullptr) plumbline_woven_apply(false);
 }
 
 Mutant racing(Mutant mutant) {

@@ -28,8 +28,16 @@ using suite::WrapRuntime;
 
 /// Why this build cannot run the mutant, an edit of the source: nothing of it is in the product. Nothing where it can.
 [[nodiscard]] std::string why_not_woven(const Mutant& mutant);
-/// Chooses an edit for what this process and its children do next; null, and a mutant that is none: the right source.
+/// Chooses an edit: for children of this process, and for what it does itself: of a backend from now on, of an adapter while there
+/// is a WovenHere. Null, and a mutant that is none: the right source.
 void choose_woven(const Mutant* mutant);
+class WovenHere {
+ public:
+  WovenHere();
+  ~WovenHere();
+  WovenHere(const WovenHere&) = delete;
+  WovenHere& operator=(const WovenHere&) = delete;
+};
 
 /// Subjects whose answers, records or calls have the right form and nothing in it ("hollow.zero"): they violate every requirement that
 /// is not true of them, so `violates`, `shows` and `hides` are empty. `plumbline check --mutant` takes them, too.

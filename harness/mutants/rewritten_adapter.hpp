@@ -24,4 +24,20 @@ class RewrittenAdapter final : public suite::Adapter {
   RewriteAnswer rewrite_;
 };
 
+/// The reference's adapter in this process, with the edit that was chosen (choose_woven) while it answers: what judges is right.
+class EditedAdapter final : public suite::Adapter {
+ public:
+  /// `inner` must outlive it.
+  explicit EditedAdapter(suite::Adapter& inner) : inner_(inner) {}
+
+  nlohmann::json ask(const std::string& op, const nlohmann::json& args) override;
+  [[nodiscard]] const std::set<std::string>& operations() const override { return inner_.operations(); }
+  [[nodiscard]] std::optional<std::set<std::string>> conventions() const override { return inner_.conventions(); }
+  [[nodiscard]] nlohmann::json claims() const override { return inner_.claims(); }
+  void answer_by(std::chrono::steady_clock::time_point deadline) override { inner_.answer_by(deadline); }
+
+ private:
+  suite::Adapter& inner_;
+};
+
 }  // namespace plumbline::mutants

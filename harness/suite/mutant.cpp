@@ -8,9 +8,11 @@ namespace {
 Edits edits_of(const toml::table& mutant, const TomlRow& row, std::string_view origin) {
   Edits edits;
   for (const toml::table* table : tables_of(mutant, "edit", origin)) {
-    const TomlRow edit(*table, origin, "an edit", {"file", "function", "find", "replace"});
-    edits.list.push_back({.file = edit.text("file"),
-                          .function = edit.text_or("function", ""),
+    const TomlRow edit(*table, origin, "an edit", {"at", "find", "replace"});
+    const std::string at = edit.text("at");
+    const std::size_t colon = at.find(": ");
+    edits.list.push_back({.file = at.substr(0, colon),
+                          .function = colon == std::string::npos ? "" : at.substr(colon + 2),
                           .find = edit.text("find"),
                           .replace = edit.text_or("replace", "")});
   }

@@ -62,7 +62,7 @@ def span_of(edit, source, functions):
     """Where the edit's text stands, and the function body around it. Throws Refused unless there is one such place."""
     find = edit["find"].encode()
     within = [(0, len(source))]
-    if "function" in edit:
+    if edit["function"]:
         within = [(body.start_byte, body.end_byte) for function, body in functions if name_of(function) == edit["function"]]
         if not within:
             raise Refused(f"{edit['file']} has no function '{edit['function']}'")
@@ -72,7 +72,7 @@ def span_of(edit, source, functions):
         while at >= 0:
             found.add(at)
             at = source.find(find, at + 1, end)
-    where = f"{edit['file']}{': ' + edit['function'] if 'function' in edit else ''}"
+    where = edit["at"]
     if len(found) != 1:
         raise Refused(f"{where}: 'find' stands there {len(found)} times, and must once: {edit['find']!r}")
     begin, = found
@@ -125,7 +125,13 @@ def read(files):
     by_source = {}
     for file in files:
         for mutant in tomllib.loads(file.read_text(encoding="utf-8")).get("mutant", []):
+            if "edit" not in mutant:
+                raise Refused(f"mutant '{mutant.get('id')}' in {file}: it has no [[mutant.edit]]")
             for edit in mutant["edit"]:
+                for field in ("at", "find"):
+                    if not edit.get(field):
+                        raise Refused(f"mutant '{mutant.get('id')}' in {file}: an edit has no '{field}'")
+                edit["file"], _, edit["function"] = edit["at"].partition(": ")
                 by_source.setdefault(edit["file"], {}).setdefault(mutant["id"], []).append(edit)
     return by_source
 
@@ -155,7 +161,7 @@ def main():
             if not path.is_file():
                 raise Refused(f"mutant '{next(iter(mutants))}': there is no file {name}")
             write_if_new(arguments.out / name, woven(path, path.read_bytes(), mutants))
-    except (Refused, tomllib.TOMLDecodeError, KeyError) as why:
+    except (Refused, tomllib.TOMLDecodeError) as why:
         sys.exit(f"weave.py: {why}")
 
 

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 
@@ -12,6 +13,7 @@ namespace {
 struct Memory {
   std::mutex mutex;
   std::set<std::string> names;  // addresses stay
+  const char* name = nullptr;   // of the one chosen
   std::map<const void*, std::any> of;
 };
 Memory& memory() {
@@ -37,6 +39,13 @@ extern "C" void plumbline_woven_choose(const char* mutant) {
   using namespace plumbline::woven;
   const std::lock_guard hold(memory().mutex);
   memory().of.clear();
-  chosen = *mutant == '\0' ? nullptr : memory().names.insert(mutant).first->c_str();
+  memory().name = *mutant == '\0' ? nullptr : memory().names.insert(mutant).first->c_str();
+  chosen = memory().name;
   ::setenv("PLUMBLINE_WOVEN", mutant, 1);
+}
+
+extern "C" void plumbline_woven_apply(bool here) {
+  using namespace plumbline::woven;
+  const std::lock_guard hold(memory().mutex);
+  chosen = here ? memory().name : nullptr;
 }

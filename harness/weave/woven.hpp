@@ -1,11 +1,16 @@
 // harness/weave/woven.hpp: which mutant a woven build runs. Included by woven copies of sources, and by mutants' edits in them.
 #pragma once
 
+#include <algorithm>  // this and some of the others for the edits alone
 #include <any>
+#include <array>
 #include <atomic>
+#include <cmath>
 #include <cstring>
-#include <mutex>
+#include <map>
+#include <optional>
 #include <type_traits>
+#include <vector>
 
 namespace plumbline::woven {
 
@@ -29,6 +34,8 @@ template <class T>
 
 }  // namespace plumbline::woven
 
-/// Chooses a mutant for what this process does next; "": none. Also for its children, by the environment. A build that has no
-/// woven code has no such function: declare it weak.
+// A build that has no woven code has no such functions: declare them weak.
+/// Chooses a mutant, by the environment also for children of this process; "": none. What the last one remembered is forgotten.
 extern "C" [[gnu::visibility("default")]] void plumbline_woven_choose(const char* mutant);
+/// Whether this process itself is that mutant from now on.
+extern "C" [[gnu::visibility("default")]] void plumbline_woven_apply(bool here);

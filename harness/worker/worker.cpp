@@ -255,12 +255,8 @@ class Worker {
 
   // Breaks what comes next in one way, or, without a name, in none.
   void choose_mutant(const std::string& name) {
-    const bool was_edit = change<suite::Edits>() != nullptr;
     mutant_ = name.empty() ? nullptr : &mutants::find_mutant(suite_, name, options_.door());
     mutants::choose_woven(mutant_);
-    // A process of its own, which chooses when it starts.
-    if (adapter_ != nullptr && (was_edit || change<suite::Edits>() != nullptr))
-      adapter_ = subject::open_adapter(options_.adapter);
   }
 
   // What the mutant does, if there is one, and it is of that kind.
@@ -285,6 +281,8 @@ class Worker {
     if (const auto* rewrite = change<mutants::RewriteAnswer>()) adapter = &rewritten.emplace(*adapter_, *rewrite);
     if (const auto* make = change<mutants::MakeRewrite>())
       adapter = &rewritten.emplace(*adapter_, (*make)(*adapter_, command.at("seed").get<std::uint64_t>()));
+    std::optional<mutants::EditedAdapter> edited;
+    if (change<suite::Edits>() != nullptr && adapter != nullptr) adapter = &edited.emplace(*adapter);
     std::optional<subject::DeclaredAdapter> declared;
     if (adapter != nullptr) adapter = &declared.emplace(*adapter, one);
     const std::string device = command.value("device", "cpu");
