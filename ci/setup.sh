@@ -9,6 +9,8 @@ JOBS=${JOBS:-$(nproc)}
 BUILD=${BUILD:-build}
 PLUMBLINE_TORCH=${PLUMBLINE_TORCH:-AUTO}
 TORCH_PIN=2.13.0
+WEAVER=(tree-sitter==0.26.1 tree-sitter-cpp==0.23.4)
+python=()  # how CMake is told of another one than it finds
 started=$SECONDS
 
 say() { printf '[%3ds] %s\n' $((SECONDS - started)) "$*"; }
@@ -51,7 +53,22 @@ install_packages() {
 }
 
 configure() {
-  quietly cmake -S . -B "$BUILD" -G Ninja "-DPLUMBLINE_TORCH=$PLUMBLINE_TORCH" "$@"
+  quietly cmake -S . -B "$BUILD" -G Ninja "-DPLUMBLINE_TORCH=$PLUMBLINE_TORCH" "${python[@]}" "$@"
+}
+
+make_venv() {
+  [[ -x .venv/bin/python ]] && return
+  python3 -m venv .venv 2>/dev/null || { install_packages python3-venv && quietly python3 -m venv .venv; }
+}
+
+# What weaves mutants into the sources that they edit (harness/weave).
+install_weaver() {
+  python3 -c 'import tree_sitter, tree_sitter_cpp' 2>/dev/null && return
+  make_venv
+  python=("-DPython3_EXECUTABLE=$PWD/.venv/bin/python")
+  .venv/bin/python -c 'import tree_sitter, tree_sitter_cpp' 2>/dev/null && return
+  say "installing ${WEAVER[*]} into .venv"
+  quietly .venv/bin/python -m pip install --quiet "${WEAVER[@]}"
 }
 
 # The user's own LibTorch comes first, then the project's environment, which is made where CMake finds no other.
@@ -60,7 +77,7 @@ configure_with_torch() {
   configure "$@"
   [[ $PLUMBLINE_TORCH == AUTO ]] && ! grep -q '^PLUMBLINE_FOUND_TORCH:INTERNAL=TRUE' "$BUILD/CMakeCache.txt" || return 0
   say "no LibTorch here: installing torch==$TORCH_PIN into .venv"
-  python3 -m venv .venv 2>/dev/null || { install_packages python3-venv && quietly python3 -m venv .venv; }
+  make_venv
   quietly .venv/bin/python -m pip install --quiet "torch==$TORCH_PIN" numpy
   say 'configuring again'
   configure "$@"
@@ -98,5 +115,6 @@ build() {
 
 prepare() {
   install_packages "${packages[@]}"
+  case $* in *-DPLUMBLINE_TESTS=ON*) install_weaver ;; esac
   build "$@"
 }

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""The woven program, with no mutant chosen, answers and trains as the product does, to the bit; with one it does not.
+
+usage: woven_alike_test.py PLUMBLINE WOVEN
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PLUMBLINE, WOVEN = sys.argv[1:3]
+
+
+def said(program, *arguments, mutant="", text=None):
+    done = subprocess.run([program, *arguments], input=text, capture_output=True, text=True,
+                          env={**os.environ, "PLUMBLINE_WOVEN": mutant})
+    if done.returncode != 0:
+        raise AssertionError(f"{program} {arguments}: status {done.returncode}\n{done.stderr}")
+    return done.stdout
+
+
+class Alike(unittest.TestCase):
+    def test_answers(self):
+        operations = [row["name"] for row in json.loads(said(PLUMBLINE, "adapter", "--describe", "--format", "json"))["operations"]]
+        self.assertGreater(len(operations), 40)
+        questions = "".join(said(PLUMBLINE, "adapter", "--example", name).splitlines(True)[0] for name in operations)
+        right = said(PLUMBLINE, "adapter", text=questions)
+        self.assertEqual(said(WOVEN, "adapter", text=questions), right)
+        self.assertNotEqual(said(WOVEN, "adapter", text=questions, mutant="amp.hysteresis_off_by_one"), right)
+
+    @unittest.skipUnless((Path(PLUMBLINE).parent.parent / "lib/plumbline/libplumbline_training.so").exists(), "built without LibTorch")
+    def test_training(self):
+        def tensors(program):
+            with tempfile.TemporaryDirectory() as folder:
+                said(program, "train", "--model", "mlp", "--pipeline", "2", "--data-parallel", "1", "--precision", "fp16", "--steps", "6", "--out", folder)
+                return {file.name: file.read_bytes() for file in Path(folder).rglob("*.safetensors")}
+
+        right = tensors(PLUMBLINE)
+        self.assertTrue(right)
+        self.assertEqual(tensors(WOVEN), right)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
