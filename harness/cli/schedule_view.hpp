@@ -38,10 +38,6 @@ struct ScheduleRequest {
 
 /// Throws NotFound that says which names are near, and `option`, which gave it.
 [[nodiscard]] schedules::ScheduleKind family_named(const std::string& name, const std::string& option = "--name");
-/// The rule of a family in a line.
-[[nodiscard]] std::string_view rule_of(schedules::ScheduleKind family);
-/// How many stages a rank has unless told: 2 where a family is of several.
-[[nodiscard]] int usual_chunks(schedules::ScheduleKind family);
 
 /// A bubble that a formula gives.
 struct ClosedForm {
