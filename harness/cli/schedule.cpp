@@ -248,12 +248,12 @@ void write_schedule(const ScheduleOptions& options, ScheduleRequest request) {
       options.out.empty() ? "" : output_file(options.out, "schedule." + extension_of(options.format));
   const bool terminal = options.out.empty() && ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
   if (options.format == "csv") {
-    const Schedule schedule = schedule_of(request);
+    const Schedule schedule = made_for(request, [&] { return schedule_of(request); });
     TextOutput output(file);
     for (const auto& actions : schedule.ranks) output.write(schedules::to_csv(actions) + '\n');
     output.finish();
   } else {
-    const ScheduleView view = view_of(request);
+    const ScheduleView view = made_for(request, [&] { return view_of(request); });
     const std::string text = options.format == "svg" ? schedule_svg(view)
                              : options.format == "text"
                                  ? (choice ? partition_text(*choice) : "") + schedule_text(view, terminal) +

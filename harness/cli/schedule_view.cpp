@@ -151,6 +151,15 @@ ScheduleView view_of(const ScheduleRequest& request) {
   return view;
 }
 
+std::string options_of(const ScheduleRequest& request) {
+  const auto& [ranks, micro_batches, chunks] = request.shape;
+  const std::string limits = request.activation_limits.empty()
+                                 ? ""
+                                 : fmt::format(", --memory-limit {}", fmt::join(request.activation_limits, ","));
+  return fmt::format("--name '{}' with --stages {}, --micro-batches {}, --chunks {}{}", schedules::name_of(request.family),
+                     ranks, micro_batches, chunks, limits);
+}
+
 std::vector<Cell> cells_of(const ScheduleView& view, int rank) {
   const std::span<const Action> actions = view.schedule.ranks[static_cast<std::size_t>(rank)];
   const std::span<const schedules::Period> periods = view.timeline.of_rank(rank);
