@@ -173,7 +173,8 @@ class Grid {
       throw InvalidArgument(fmt::format("nothing to measure: {}", left_out_.empty() ? "" : left_out_.front()));
   }
   [[nodiscard]] int chunks_of_family(ScheduleKind family) const {
-    return options_.chunks > 0 && usual_chunks(family) > 1 ? options_.chunks : usual_chunks(family);
+    const int usual = schedules::traits_of(family).usual_stages_per_rank;
+    return options_.chunks > 0 && usual > 1 ? options_.chunks : usual;
   }
 
   // Computations without length: what is left is the executor.
@@ -194,7 +195,7 @@ class Grid {
                                         schedules::name_of(family)));
         continue;
       }
-      add({.family = family, .shape = {2, 8, usual_chunks(family)}, .times = times_, .libtorch = true}, false);
+      add({.family = family, .shape = {2, 8, schedules::traits_of(family).usual_stages_per_rank}, .times = times_, .libtorch = true}, false);
     }
   }
 

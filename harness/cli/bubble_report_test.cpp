@@ -152,7 +152,7 @@ TEST(BubbleRow, HasTheClosedFormsThatTheSimulatorConfirms) {
     for (const int ranks : {2, 4, 8})
       for (const int micro_batches : {4, 8, 16, 32, 64}) {
         const BubbleCase of{.family = family,
-                            .shape = {ranks, micro_batches, usual_chunks(family)},
+                            .shape = {ranks, micro_batches, schedules::traits_of(family).usual_stages_per_rank},
                             .times = {0.003, 0.003, 0.003, {}}};
         SCOPED_TRACE(of.name());
         try {
@@ -214,7 +214,7 @@ TEST(BubblePicture, HasAPointForEachRow) {
   std::vector<BubbleRow> rows;
   for (const ScheduleKind family : {ScheduleKind::gpipe, ScheduleKind::zbv})
     for (const int micro_batches : {4, 8, 16}) {
-      const BubbleCase of{.family = family, .shape = {4, micro_batches, usual_chunks(family)}, .times = {1, 1, 1, {}}};
+      const BubbleCase of{.family = family, .shape = {4, micro_batches, schedules::traits_of(family).usual_stages_per_rank}, .times = {1, 1, 1, {}}};
       rows.push_back(bubble_row(of, answer_for(of, {1})));
     }
   const std::string svg = bubble_svg(rows, "a & b <c>");

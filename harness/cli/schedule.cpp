@@ -194,7 +194,7 @@ ScheduleRequest request_of(const ScheduleOptions& options) {
   request.shape = {
       .ranks = positive("--stages", options.stages),
       .micro_batches = positive("--micro-batches", options.micro_batches),
-      .stages_per_rank = options.chunks.empty() ? usual_chunks(request.family) : positive("--chunks", options.chunks)};
+      .stages_per_rank = options.chunks.empty() ? schedules::traits_of(request.family).usual_stages_per_rank : positive("--chunks", options.chunks)};
   require_size(request.shape, options.format);
   request.options = simulation_of(options, request.shape);
   if (options.rendezvous && request.lowering == Lowering::none)
@@ -248,12 +248,12 @@ void write_schedule(const ScheduleOptions& options, ScheduleRequest request) {
       options.out.empty() ? "" : output_file(options.out, "schedule." + extension_of(options.format));
   const bool terminal = options.out.empty() && ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
   if (options.format == "csv") {
-    const Schedule schedule = schedule_of(request);
+    const Schedule schedule = made_for(request, [&] { return schedule_of(request); });
     TextOutput output(file);
     for (const auto& actions : schedule.ranks) output.write(schedules::to_csv(actions) + '\n');
     output.finish();
   } else {
-    const ScheduleView view = view_of(request);
+    const ScheduleView view = made_for(request, [&] { return view_of(request); });
     const std::string text = options.format == "svg" ? schedule_svg(view)
                              : options.format == "text"
                                  ? (choice ? partition_text(*choice) : "") + schedule_text(view, terminal) +
@@ -268,7 +268,7 @@ void write_schedule(const ScheduleOptions& options, ScheduleRequest request) {
 
 void list_schedules() {
   for (const schedules::ScheduleKind family : schedules::families())
-    fmt::print("{:<24} {}\n", schedules::name_of(family), rule_of(family));
+    fmt::print("{:<24} {}\n", schedules::name_of(family), schedules::traits_of(family).rule);
   fmt::print("--stages counts ranks; --chunks is how many of the model's stages each of them has.\n"
              "PyTorch's names (1F1B, Interleaved1F1B, ZBVZeroBubble) and those of run specifications (interleaved-1f1b) "
              "are taken, too, in upper and lower case.\n");

@@ -69,7 +69,7 @@ PartitionChoice choose_partition(const ScheduleRequest& request, LayerFile layer
   require_method(method);
   if (request.shape.stages_per_rank > 1 && memory)
     throw InvalidArgument("--memory-bytes: it holds where each rank has one stage; this schedule has several");
-  const schedules::Schedule schedule = schedule_of(request);
+  const schedules::Schedule schedule = made_for(request, [&] { return schedule_of(request); });
   schedules::SimulationOptions base = request.options;
   base.forward_only = request.family == schedules::ScheduleKind::forward_only;
   PartitionChoice choice{.layers = std::move(layers), .memory = memory};

@@ -1,7 +1,6 @@
 #include "harness/cli/schedule_view.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -33,50 +32,6 @@ ScheduleKind family_named(const std::string& name, const std::string& option) {
   const std::string nearest = nearest_names(name, std::move(names), 1).front();
   throw NotFound(fmt::format("{} '{}': no such schedule; did you mean {}? plumbline schedule --list names all", option,
                              name, schedules::name_of(*schedules::find_family(nearest))));
-}
-
-std::string_view rule_of(ScheduleKind family) {
-  switch (family) {
-    case ScheduleKind::gpipe:
-      return "all forwards, then all backwards; one chunk";
-    case ScheduleKind::one_f_one_b:
-      return "a forward for each stage behind it, then a forward and a backward in turn; one chunk";
-    case ScheduleKind::interleaved:
-      return "1f1b through all chunks, in rounds; max(1, micro-batches / stages) divides the micro-batches";
-    case ScheduleKind::looped_breadth_first:
-      return "all micro-batches of a chunk, then those of the next; backwards in reverse";
-    case ScheduleKind::zb_h1:
-      return "1f1b whose weight gradients fill the bubble, with its memory; one chunk";
-    case ScheduleKind::zb_h2:
-      return "twice as many forwards ahead: no bubble for equal times; one chunk";
-    case ScheduleKind::interleaved_zero_bubble:
-      return "interleaved, with weight gradients that fill the bubble; the rounds of interleaved";
-    case ScheduleKind::zbv:
-      return "zero bubble, two chunks a rank there and back; exactly 2 chunks";
-    case ScheduleKind::v_half:
-      return "half the bubble and about half the memory of 1f1b, for equal times, there and back; exactly 2 chunks";
-    case ScheduleKind::v_min:
-      return "two thirds of the bubble and about a third of the memory of 1f1b, there and back; exactly 2 chunks";
-    case ScheduleKind::dualpipev:
-      return "forward and backward at once, there and back; exactly 2 chunks, micro-batches >= 2 x stages";
-    case ScheduleKind::forward_only:
-      return "inference: groups of as many micro-batches as stages, each through all chunks";
-    case ScheduleKind::automatic:
-      return "made for --durations, messages and --memory-limit, never longer than the others; 1 chunk, or 2 there and "
-             "back";
-  }
-  return "";
-}
-
-int usual_chunks(ScheduleKind family) {
-  constexpr std::array kOfSeveral{ScheduleKind::interleaved,
-                                  ScheduleKind::looped_breadth_first,
-                                  ScheduleKind::interleaved_zero_bubble,
-                                  ScheduleKind::zbv,
-                                  ScheduleKind::v_half,
-                                  ScheduleKind::v_min,
-                                  ScheduleKind::dualpipev};
-  return std::ranges::count(kOfSeveral, family) > 0 ? 2 : 1;
 }
 
 namespace {
@@ -136,11 +91,9 @@ std::optional<ClosedForm> closed_form(const ScheduleRequest& request) {
                                         : std::nullopt;
     case ScheduleKind::dualpipev:
       return equal && whole_rounds ? Form({"(p-1)(tF+2tB-3tW)/2", hops * (f + 2 * b - 3 * w) / 2}) : std::nullopt;
-    case ScheduleKind::forward_only:
-    case ScheduleKind::automatic:
+    default:  // none is known
       return std::nullopt;
   }
-  return std::nullopt;
 }
 
 std::string counted(std::size_t count, std::string_view what) {
@@ -196,6 +149,15 @@ ScheduleView view_of(const ScheduleRequest& request) {
     view.computations +=
         std::ranges::count_if(actions, [](const Action& action) { return schedules::is_compute(action.kind); });
   return view;
+}
+
+std::string options_of(const ScheduleRequest& request) {
+  const auto& [ranks, micro_batches, chunks] = request.shape;
+  const std::string limits = request.activation_limits.empty()
+                                 ? ""
+                                 : fmt::format(", --memory-limit {}", fmt::join(request.activation_limits, ","));
+  return fmt::format("--name '{}' with --stages {}, --micro-batches {}, --chunks {}{}", schedules::name_of(request.family),
+                     ranks, micro_batches, chunks, limits);
 }
 
 std::vector<Cell> cells_of(const ScheduleView& view, int rank) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "harness/cli/arguments.hpp"
+#include "reference/comm/errors.hpp"
 #include "reference/schedules/generate.hpp"
 #include "reference/schedules/simulator.hpp"
 
@@ -38,10 +39,6 @@ struct ScheduleRequest {
 
 /// Throws NotFound that says which names are near, and `option`, which gave it.
 [[nodiscard]] schedules::ScheduleKind family_named(const std::string& name, const std::string& option = "--name");
-/// The rule of a family in a line.
-[[nodiscard]] std::string_view rule_of(schedules::ScheduleKind family);
-/// How many stages a rank has unless told: 2 where a family is of several.
-[[nodiscard]] int usual_chunks(schedules::ScheduleKind family);
 
 /// A bubble that a formula gives.
 struct ClosedForm {
@@ -77,6 +74,19 @@ struct ScheduleView {
 [[nodiscard]] schedules::Schedule schedule_of(const ScheduleRequest& request);
 /// Throws what schedule_of() and simulating throw.
 [[nodiscard]] ScheduleView view_of(const ScheduleRequest& request);
+
+/// "--name 'zbv' with --stages 4, --micro-batches 8, --chunks 3".
+[[nodiscard]] std::string options_of(const ScheduleRequest& request);
+/// What make() returns, which makes the request's schedule. Throws what it throws, with the options that the request is from in
+/// front of an InvalidArgument.
+template <class Make>
+[[nodiscard]] auto made_for(const ScheduleRequest& request, const Make& make) {
+  try {
+    return make();
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(options_of(request) + ": " + error.what());
+  }
+}
 
 /// What a rank does at one time: one computation, or several at once.
 struct Cell {

@@ -1,13 +1,13 @@
 // What makes a run impossible, before LibTorch is needed.
 #include <algorithm>
 #include <cstdint>
-#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "harness/trainer/pipeline_run.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/names.hpp"
 #include "reference/training/pipeline/schedule_of.hpp"
 
 namespace plumbline::training {
@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::int64_t kClassesOfImages = 10;
 
-void check_name(const char* what, const std::string& name, std::span<const std::string_view> known) {
-  if (std::ranges::find(known, name) == known.end())
+void check_name(const char* what, const std::string& name, const auto& known) {
+  if (std::ranges::find(known, name) == std::ranges::end(known))
     throw InvalidArgument(fmt::format("{} '{}'; it must be {}", what, name, fmt::join(known, ", ")));
 }
 
@@ -31,8 +31,7 @@ void check_interleaved(const TrainerSettings& settings) {
 void check_schedule(const PipelineRun& run) {
   const TrainerSettings& settings = run.settings;
   if (run.schedule.empty()) return check_interleaved(settings);
-  const auto family = schedules::find_family(run.schedule);
-  check_name("schedule", family ? std::string(schedules::name_of(*family)) : run.schedule, kPipelineSchedules);
+  check_name("schedule", schedules::as_in_specifications(run.schedule), schedules::names_in_specifications());
   try {
     (void)schedule_named(
         run.schedule,

@@ -31,10 +31,6 @@ struct ExecutorSteps;  // steps.hpp
 
 inline constexpr std::array<std::string_view, 4> kPipelineModels{"resnet50", "resnet_small", "perceptron", "gpt"};
 inline constexpr std::array<std::string_view, 3> kPipelineData{"cifar10", "digits", "text"};
-/// Those that train, by our names; their others (schedules/names.hpp) hold, too.
-inline constexpr std::array<std::string_view, 11> kPipelineSchedules{
-    "gpipe", "1f1b",   "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble",
-    "zbv",   "v-half", "v-min",       "dualpipev"};
 
 /// How far from the single device's values the ranks' are: the worst place, in parts of its bound.
 struct Distance {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/names.hpp"
 
 namespace plumbline::job {
 namespace {
@@ -121,7 +122,8 @@ int stage_of_layer(const RunSpec& spec, int layer) {
 }
 
 bool goes_back(std::string_view schedule) {
-  return schedule == "zbv" || schedule == "v-half" || schedule == "v-min" || schedule == "dualpipev";
+  const auto family = schedules::find_family(schedule);
+  return family && schedules::traits_of(*family).placement == schedules::Placement::v;
 }
 
 int pipeline_rank_of_stage(const RunSpec& spec, int stage) {

@@ -73,12 +73,10 @@ Problem problem_of_parallel(const Parallel& parallel) {
 }
 
 Problem problem_of_chunks(const Run& run) {
-  const bool plain =
-      run.schedule == "gpipe" || run.schedule == "1f1b" || run.schedule == "zb-h1" || run.schedule == "zb-h2";
-  if (plain && run.chunks != 1)
-    return wrong("run.chunks", run.chunks, fmt::format("1 with schedule '{}'", run.schedule));
-  if (goes_back(run.schedule) && run.chunks != 2)
-    return wrong("run.chunks", run.chunks, fmt::format("2 with schedule '{}'", run.schedule));
+  const auto family = schedules::find_family(run.schedule);
+  const int needed = family ? schedules::traits_of(*family).stages_per_rank : 0;
+  if (needed != 0 && run.chunks != needed)
+    return wrong("run.chunks", run.chunks, fmt::format("{} with schedule '{}'", needed, run.schedule));
   return at_least("run.chunks", run.chunks, 1);
 }
 

@@ -30,8 +30,7 @@ Run run_of(Fields fields) {
   fields.integer("accumulation", run.accumulation);
   fields.text("dtype", run.dtype);
   fields.text("schedule", run.schedule);
-  if (const auto family = schedules::find_family(run.schedule))
-    if (const auto name = schedules::name_in_specifications(*family); !name.empty()) run.schedule = name;
+  run.schedule = schedules::as_in_specifications(run.schedule);
   fields.integer("chunks", run.chunks);
   fields.integer("bucket_bytes", run.bucket_bytes);
   fields.text("device", run.device);

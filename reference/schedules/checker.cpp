@@ -12,6 +12,8 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/lowering.hpp"
+#include "reference/schedules/messages.hpp"
+#include "reference/schedules/well_formed.hpp"
 
 namespace plumbline::schedules {
 namespace {
@@ -22,8 +24,6 @@ constexpr std::array<std::string_view, 15> kProblemNames{
     "missing_wait",    "activations", "cycle",        "deadlock",     "fifo_order"};
 constexpr std::size_t kKinds = 16;  // of actions; there are fewer of problems
 
-constexpr std::int64_t kMostPairs = std::int64_t{1} << 27;
-
 using Kind = ActionKind;
 using Index = std::int32_t;  // of an action among all, rank by rank
 constexpr Index kNone = -1;
@@ -31,49 +31,28 @@ constexpr Index kNever = -2;  // what it waits for is not in the schedule
 
 bool is_backward(Kind kind) { return kind == Kind::backward || kind == Kind::input_gradient; }
 
-// The other side of a message.
-Kind partner_of(Kind kind) {
-  switch (kind) {
-    case Kind::send_forward:
-      return Kind::recv_forward;
-    case Kind::recv_forward:
-      return Kind::send_forward;
-    case Kind::send_backward:
-      return Kind::recv_backward;
-    case Kind::recv_backward:
-      return Kind::send_backward;
-    case Kind::send_metadata:
-      return Kind::recv_metadata;
-    default:
-      return Kind::send_metadata;
-  }
-}
-
 bool is_waitable(Kind kind) { return kind == Kind::send_forward || kind == Kind::send_backward; }
 Kind waited_for(Kind wait) { return wait == Kind::wait_send_forward ? Kind::send_forward : Kind::send_backward; }
 
-// Where the other side's stage is: outputs go up, gradients down.
-int distance_to_partner(Kind kind) {
-  const bool up = kind == Kind::send_forward || kind == Kind::send_metadata || kind == Kind::recv_backward;
-  return up ? 1 : -1;
-}
-
 void refuse_unless_schedule(const Schedule& schedule, const CheckOptions& options) {
-  if (schedule.stages < 1 || schedule.micro_batches < 1)
+  const auto ranks = static_cast<int>(schedule.ranks.size());
+  const detail::Flaw flaw = detail::flaw_of(schedule);
+  if (flaw == detail::Flaw::sizes)
     throw InvalidArgument(fmt::format("check: a schedule has at least one stage and one micro-batch, got {} and {}",
                                       schedule.stages, schedule.micro_batches));
-  if (schedule.stages > kMostStages)
+  if (flaw == detail::Flaw::stages)
     throw InvalidArgument(fmt::format("check: {} stages are more than {}", schedule.stages, kMostStages));
-  if (std::int64_t{schedule.stages} * schedule.micro_batches > kMostPairs)
+  if (detail::has_too_many_pairs(schedule))
     throw InvalidArgument(fmt::format("check: {} stages x {} micro-batches are more than {} pairs", schedule.stages,
-                                      schedule.micro_batches, kMostPairs));
-  if (schedule.stage_to_rank.size() != static_cast<std::size_t>(schedule.stages))
+                                      schedule.micro_batches, detail::kMostPairs));
+  if (flaw == detail::Flaw::places)
     throw InvalidArgument(fmt::format("check: stage_to_rank has {} entries for {} stages",
                                       schedule.stage_to_rank.size(), schedule.stages));
-  const auto ranks = static_cast<int>(schedule.ranks.size());
-  for (std::size_t stage = 0; stage < schedule.stage_to_rank.size(); ++stage)
-    if (const int rank = schedule.stage_to_rank[stage]; rank < 0 || rank >= ranks)
-      throw InvalidArgument(fmt::format("check: stage {} is on rank {}, but there are {} ranks", stage, rank, ranks));
+  if (flaw == detail::Flaw::rank) {
+    const std::size_t stage = detail::misplaced_stage(schedule);
+    throw InvalidArgument(fmt::format("check: stage {} is on rank {}, but there are {} ranks", stage,
+                                      schedule.stage_to_rank[stage], ranks));
+  }
   if (!options.activation_limits.empty() && options.activation_limits.size() != schedule.ranks.size())
     throw InvalidArgument(
         fmt::format("check: activation_limits has {} entries for {} ranks", options.activation_limits.size(), ranks));
@@ -410,8 +389,8 @@ class Checker {
       default:
         break;
     }
-    if (is_message(action.kind) && !is_stage(stage + distance_to_partner(action.kind)))
-      find(ProblemKind::no_neighbour, index, "there is no stage {}", stage + distance_to_partner(action.kind));
+    if (is_message(action.kind) && !is_stage(peer_stage(action)))
+      find(ProblemKind::no_neighbour, index, "there is no stage {}", peer_stage(action));
   }
   void judge_reduction(Index index, const Action& action) {
     const Index reduction = actions_.find(Kind::reduce_gradients, action.stage, 0);
@@ -487,7 +466,7 @@ class Checker {
     judge_message(Kind::send_metadata, stage, micro_batch, false);
   }
   void judge_message(Kind send, int stage, int micro_batch, bool needed) {
-    const int other = stage + distance_to_partner(send);
+    const int other = stage + distance_to_peer(send);
     const bool sent = actions_.has(send, stage, micro_batch);
     const bool received = actions_.has(partner_of(send), other, micro_batch);
     if (!sent && (received || needed))
@@ -617,7 +596,7 @@ class Checker {
     partners_.assign(actions_.size(), kNone);
     for_each_action([this](int rank, Index index, const Action& action) {
       if (!is_message(action.kind)) return;
-      const int other = action.stage + distance_to_partner(action.kind);
+      const int other = peer_stage(action);
       const Index partner =
           counts(rank, action) ? actions_.find(partner_of(action.kind), other, action.micro_batch) : kNone;
       partners_[static_cast<std::size_t>(index)] = partner >= 0 ? partner : kNever;
@@ -629,8 +608,7 @@ class Checker {
       if (!is_message(action.kind)) continue;
       partners_[static_cast<std::size_t>(index)] = kNever;
       const bool sent = is_send(action.kind);
-      const Name name{sent ? action.kind : partner_of(action.kind),
-                      sent ? action.stage : action.stage + distance_to_partner(action.kind), action.micro_batch};
+      const Name name{sent ? action.kind : partner_of(action.kind), sending_stage(action), action.micro_batch};
       again[name][sent ? 0 : 1].push_back(index);
     }
     for (const auto& [name, sides] : again)
@@ -645,7 +623,7 @@ class Checker {
     const auto ranks = static_cast<std::size_t>(actions_.ranks());
     std::vector<int> number(actions_.size(), 0), to(ranks, 0), from(ranks, 0);
     const auto peer_of = [this](const Action& action) {
-      return static_cast<std::size_t>(rank_of_stage(action.stage + distance_to_partner(action.kind)));
+      return static_cast<std::size_t>(rank_of_stage(peer_stage(action)));
     };
     const auto for_messages = [this](int rank, const auto& visit) {
       Index index = actions_.begin(rank);

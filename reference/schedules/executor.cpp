@@ -17,6 +17,8 @@
 
 #include "reference/comm/buffer_part.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/messages.hpp"
+#include "reference/schedules/well_formed.hpp"
 
 namespace plumbline::schedules {
 namespace {
@@ -25,17 +27,6 @@ using Clock = std::chrono::steady_clock;
 using Kind = ActionKind;
 
 constexpr int kDirections = 3;  // outputs, gradients, metadata
-
-bool goes_up(Kind kind) { return kind != Kind::send_backward && kind != Kind::recv_backward; }
-bool is_metadata(Kind kind) { return kind == Kind::send_metadata || kind == Kind::recv_metadata; }
-
-int sending_stage(const Action& message) {
-  if (is_send(message.kind)) return message.stage;
-  return message.stage + (goes_up(message.kind) ? -1 : 1);
-}
-int other_stage(const Action& message) {
-  return message.stage + (goes_up(message.kind) == is_send(message.kind) ? 1 : -1);
-}
 
 void refuse_unless_fits(const Schedule& schedule, const comm::Communicator& communicator,
                         const ExecutorOptions& options) {
@@ -54,9 +45,7 @@ void refuse_unless_fits(const Schedule& schedule, const comm::Communicator& comm
   if (std::int64_t{schedule.stages} * schedule.micro_batches > kMostTags / kDirections)
     throw InvalidArgument(fmt::format("run_rank: {} stages x {} micro-batches have more messages than there are tags",
                                       schedule.stages, schedule.micro_batches));
-  const auto is_rank = [&](int rank) { return rank >= 0 && rank < communicator.size(); };
-  if (schedule.stage_to_rank.size() != static_cast<std::size_t>(schedule.stages) ||
-      !std::ranges::all_of(schedule.stage_to_rank, is_rank))
+  if (detail::flaw_of(schedule) != detail::Flaw::none)
     throw InvalidArgument(fmt::format("run_rank: {} stages need a rank of {} each, {} are given", schedule.stages,
                                       communicator.size(), schedule.stage_to_rank.size()));
 }
@@ -177,7 +166,7 @@ class Executor {
     const bool sends = is_send(message.kind);
     for (const comm::Buffer& piece : steps_.split(message, memory_of(message), options_.most_bytes_a_call)) {
       comm::Call call{.operation = sends ? comm::Operation::send : comm::Operation::recv,
-                      .root = rank_of(other_stage(message)),
+                      .root = rank_of(peer_stage(message)),
                       .tag = steps_.tag(message, schedule_.stages)};
       if (sends)
         call.in = piece;
@@ -212,7 +201,7 @@ class Executor {
   }
   void await_from(const Action& action, const Action& receive) {
     const bool was_posted = wait_until_here(receive);
-    if (!was_posted && rank_of(other_stage(receive)) != communicator_.rank())
+    if (!was_posted && rank_of(peer_stage(receive)) != communicator_.rank())
       throw StateError(fmt::format("rank {} at position {}: {} needs {}, which is not before it", communicator_.rank(),
                                    at_, to_string(action), to_string(receive)));
   }
@@ -249,7 +238,7 @@ class Executor {
     const Action send{.kind = up ? Kind::send_forward : Kind::send_backward,
                       .stage = action.stage,
                       .micro_batch = action.micro_batch};
-    if (callbacks_.hand_over && rank_of(other_stage(send)) == communicator_.rank()) callbacks_.hand_over(send);
+    if (callbacks_.hand_over && rank_of(peer_stage(send)) == communicator_.rank()) callbacks_.hand_over(send);
   }
 
   void finish_what_is_over() {
@@ -286,7 +275,7 @@ class Executor {
         fmt::format("rank {} at position {} ({}) waited for", communicator_.rank(), at_, to_string(actions_[at_]));
     for (const Action& message : posted.messages)
       words += fmt::format("{} {} {} rank {}", &message == posted.messages.data() ? "" : ",", to_string(message),
-                           is_send(message.kind) ? "to" : "from", rank_of(other_stage(message)));
+                           is_send(message.kind) ? "to" : "from", rank_of(peer_stage(message)));
     return words + ": ";
   }
 
@@ -311,7 +300,7 @@ std::vector<Action> actions_of_row(const Schedule& schedule, int rank) {
 }
 
 int tag_of(const Action& message, int stages) {
-  const int direction = is_metadata(message.kind) ? 2 : goes_up(message.kind) ? 0 : 1;
+  const int direction = is_metadata(message.kind) ? 2 : direction_of_message(message.kind) > 0 ? 0 : 1;
   return (message.micro_batch * stages + sending_stage(message)) * kDirections + direction;
 }
 
@@ -457,7 +446,7 @@ Clock::time_point EmulatedDevice::begin_of(const Action& action) {
 }
 
 comm::Buffer EmulatedDevice::memory_of(const Action& message) {
-  const int boundary = std::min(message.stage, other_stage(message));
+  const int boundary = std::min(message.stage, peer_stage(message));
   const auto& sizes = options_.message_bytes;
   const double size = is_metadata(message.kind) ? 0
                       : sizes.size() == 1       ? sizes.front()

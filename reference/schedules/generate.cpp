@@ -1,128 +1,35 @@
 #include "reference/schedules/generate.hpp"
 
 #include <algorithm>
-#include <array>
 #include <string>
 
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/schedules/automatic.hpp"
 #include "reference/schedules/generate_rows.hpp"
 
 namespace plumbline::schedules {
 namespace {
 
-using detail::Row;
-
 constexpr std::int64_t kMostComputations = std::int64_t{1} << 26;
 
-void require_stages_per_rank(ScheduleKind family, const Shape& shape, int needed) {
-  if (shape.stages_per_rank != needed)
-    throw InvalidArgument(fmt::format("{}: a rank has exactly {} stage{}, got {}", name_of(family), needed,
+void require_stages_per_rank(const ScheduleTraits& traits, const Shape& shape) {
+  const int needed = traits.stages_per_rank;
+  if (needed != 0 && shape.stages_per_rank != needed)
+    throw InvalidArgument(fmt::format("{}: a rank has exactly {} stage{}, got {}", traits.name, needed,
                                       needed == 1 ? "" : "s", shape.stages_per_rank));
-}
-
-// The micro-batches of a round. There are max(1, m/p) rounds, which must be equally large.
-int round_of(ScheduleKind family, const Shape& shape) {
-  const int rounds = std::max(1, shape.micro_batches / shape.ranks);
-  if (shape.micro_batches % rounds != 0)
-    throw InvalidArgument(
-        fmt::format("{}: the micro-batches are a multiple of the rounds, max(1, micro-batches / ranks), but "
-                    "{} micro-batches on {} ranks make {} rounds",
-                    name_of(family), shape.micro_batches, shape.ranks, rounds));
-  return shape.micro_batches / rounds;
-}
-
-Schedule gpipe(const Shape& shape) {
-  Schedule schedule = detail::empty_schedule(shape, Placement::loop);
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    Row row(schedule.ranks[static_cast<std::size_t>(rank)]);
-    for (const ActionKind kind : {ActionKind::forward, ActionKind::backward})
-      for (int i = 0; i < shape.micro_batches; ++i) row.add(kind, rank, i);
-  }
-  return schedule;
-}
-
-// Idle cells: until the first micro-batch arrives, and while it goes to the last rank and back.
-Schedule looped_breadth_first(const Shape& shape) {
-  Schedule schedule = detail::empty_schedule(shape, Placement::loop);
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    Row row(schedule.ranks[static_cast<std::size_t>(rank)]);
-    row.idle(rank);
-    for (int chunk = 0; chunk < shape.stages_per_rank; ++chunk)
-      for (int i = 0; i < shape.micro_batches; ++i) row.add(ActionKind::forward, chunk * shape.ranks + rank, i);
-    row.idle(2 * (shape.ranks - 1 - rank));
-    for (int chunk = shape.stages_per_rank; chunk-- > 0;)
-      for (int i = shape.micro_batches; i-- > 0;) row.add(ActionKind::backward, chunk * shape.ranks + rank, i);
-  }
-  return schedule;
-}
-
-Schedule forward_only(const Shape& shape) {
-  Schedule schedule = detail::empty_schedule(shape, Placement::loop);
-  const std::vector<detail::Virtual> order = detail::depth_first_order(shape, shape.ranks);
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    Row row(schedule.ranks[static_cast<std::size_t>(rank)]);
-    for (const auto& [chunk, micro_batch] : order)
-      row.add(ActionKind::forward, chunk * shape.ranks + rank, micro_batch);
-  }
-  return schedule;
 }
 
 }  // namespace
 
 Schedule generate(ScheduleKind family, const Shape& shape) {
   detail::require_shape(shape);
-  switch (family) {
-    case ScheduleKind::gpipe:
-      require_stages_per_rank(family, shape, 1);
-      return gpipe(shape);
-    case ScheduleKind::one_f_one_b:
-      require_stages_per_rank(family, shape, 1);
-      return detail::one_f_one_b(shape);
-    case ScheduleKind::interleaved:  // of one stage a rank nothing is interleaved, and no rounds are needed
-      return shape.stages_per_rank == 1 ? detail::one_f_one_b(shape)
-                                        : detail::interleaved(shape, round_of(family, shape));
-    case ScheduleKind::looped_breadth_first:
-      return looped_breadth_first(shape);
-    case ScheduleKind::zb_h1:
-      require_stages_per_rank(family, shape, 1);
-      return detail::zb_h1(shape);
-    case ScheduleKind::zb_h2:
-      require_stages_per_rank(family, shape, 1);
-      return detail::zb_h2(shape);
-    case ScheduleKind::interleaved_zero_bubble:
-      return detail::interleaved_zero_bubble(shape, round_of(family, shape));
-    case ScheduleKind::zbv:
-      require_stages_per_rank(family, shape, 2);
-      return detail::zbv(shape);
-    case ScheduleKind::v_half:
-      require_stages_per_rank(family, shape, 2);
-      return detail::v_half(shape);
-    case ScheduleKind::v_min:
-      require_stages_per_rank(family, shape, 2);
-      return detail::v_min(shape);
-    case ScheduleKind::dualpipev:
-      require_stages_per_rank(family, shape, 2);
-      if (shape.micro_batches < 2 * shape.ranks)
-        throw InvalidArgument(
-            fmt::format("dualpipev: there are at least as many micro-batches as stages, got {} "
-                        "micro-batches and {} stages",
-                        shape.micro_batches, 2 * shape.ranks));
-      return detail::dualpipev(shape);
-    case ScheduleKind::forward_only:
-      return forward_only(shape);
-    case ScheduleKind::automatic:
-      return automatic(shape).schedule;
-  }
-  throw InvalidArgument(fmt::format("schedule: there is no family {}", static_cast<int>(family)));
+  require_stages_per_rank(traits_of(family), shape);
+  return detail::generator_of(family)(shape);
 }
 
 Schedule generate_as_torch(ScheduleKind family, const Shape& shape) {
-  constexpr std::array kNotThere{ScheduleKind::zb_h1, ScheduleKind::zb_h2,        ScheduleKind::v_half,
-                                 ScheduleKind::v_min, ScheduleKind::forward_only, ScheduleKind::automatic};
-  if (std::ranges::count(kNotThere, family) > 0)
+  if (traits_of(family).torch.empty())
     throw Unsupported(fmt::format("{}: PyTorch has no such schedule", name_of(family)));
   if (family == ScheduleKind::one_f_one_b && shape.micro_batches < shape.ranks)
     throw InvalidArgument(fmt::format("1f1b: PyTorch needs at least as many micro-batches as ranks, got {} and {}",
@@ -130,7 +37,7 @@ Schedule generate_as_torch(ScheduleKind family, const Shape& shape) {
   // PyTorch's ranks run ahead twice as far, be it for one stage.
   if (family == ScheduleKind::interleaved) {
     detail::require_shape(shape);
-    return detail::interleaved(shape, round_of(family, shape));
+    return detail::interleaved(shape, detail::micro_batches_of_round(family, shape));
   }
   return generate(family, shape);
 }
@@ -195,6 +102,59 @@ Schedule empty_schedule(const Shape& shape, Placement placement) {
                     .stage_to_rank = stage_to_rank(shape.ranks, stages, placement),
                     .ranks = std::vector<std::vector<Action>>(static_cast<std::size_t>(shape.ranks))};
   return schedule;
+}
+
+int micro_batches_of_round(ScheduleKind family, const Shape& shape) {
+  const int rounds = std::max(1, shape.micro_batches / shape.ranks);
+  if (shape.micro_batches % rounds != 0)
+    throw InvalidArgument(
+        fmt::format("{}: the micro-batches are a multiple of the rounds, max(1, micro-batches / ranks), but "
+                    "{} micro-batches on {} ranks make {} rounds",
+                    name_of(family), shape.micro_batches, shape.ranks, rounds));
+  return shape.micro_batches / rounds;
+}
+
+Schedule gpipe(const Shape& shape) {
+  Schedule schedule = empty_schedule(shape, Placement::loop);
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    Row row(schedule.ranks[static_cast<std::size_t>(rank)]);
+    for (const ActionKind kind : {ActionKind::forward, ActionKind::backward})
+      for (int i = 0; i < shape.micro_batches; ++i) row.add(kind, rank, i);
+  }
+  return schedule;
+}
+
+// Idle cells: until the first micro-batch arrives, and while it goes to the last rank and back.
+Schedule looped_breadth_first(const Shape& shape) {
+  Schedule schedule = empty_schedule(shape, Placement::loop);
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    Row row(schedule.ranks[static_cast<std::size_t>(rank)]);
+    row.idle(rank);
+    for (int chunk = 0; chunk < shape.stages_per_rank; ++chunk)
+      for (int i = 0; i < shape.micro_batches; ++i) row.add(ActionKind::forward, chunk * shape.ranks + rank, i);
+    row.idle(2 * (shape.ranks - 1 - rank));
+    for (int chunk = shape.stages_per_rank; chunk-- > 0;)
+      for (int i = shape.micro_batches; i-- > 0;) row.add(ActionKind::backward, chunk * shape.ranks + rank, i);
+  }
+  return schedule;
+}
+
+Schedule forward_only(const Shape& shape) {
+  Schedule schedule = empty_schedule(shape, Placement::loop);
+  const std::vector<Virtual> order = depth_first_order(shape, shape.ranks);
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    Row row(schedule.ranks[static_cast<std::size_t>(rank)]);
+    for (const auto& [chunk, micro_batch] : order)
+      row.add(ActionKind::forward, chunk * shape.ranks + rank, micro_batch);
+  }
+  return schedule;
+}
+
+// Of one stage a rank nothing is interleaved, and no rounds are needed.
+Schedule interleaved_in_rounds(const Shape& shape) {
+  return shape.stages_per_rank == 1
+             ? one_f_one_b(shape)
+             : interleaved(shape, micro_batches_of_round(ScheduleKind::interleaved, shape));
 }
 
 }  // namespace detail

@@ -27,8 +27,7 @@ struct Shape {
 /// than 2^26 computations of a kind.
 [[nodiscard]] Schedule generate(ScheduleKind family, const Shape& shape);
 /// As PyTorch: refuses also 1F1B of fewer micro-batches than ranks, which nothing but its own order of messages
-/// forbids. Throws Unsupported for what PyTorch does not have (zb_h1, zb_h2, v_half, v_min, automatic, and forward_only
-/// as a schedule).
+/// forbids. Throws Unsupported for what PyTorch does not have.
 [[nodiscard]] Schedule generate_as_torch(ScheduleKind family, const Shape& shape);
 
 /// Interleaved 1F1B with groups of `group` micro-batches, which go through all chunks, where the last group may be

@@ -196,7 +196,8 @@ Schedule zb_h2(const Shape& shape) {
   });
 }
 
-Schedule interleaved_zero_bubble(const Shape& shape, int group) {
+Schedule interleaved_zero_bubble(const Shape& shape) {
+  const int group = micro_batches_of_round(ScheduleKind::interleaved_zero_bubble, shape);
   const Schedule rows = by_rank_in_groups(shape, group, 3, [&](int rank, DepthFirst& row) {
     const Idle idle{.before = rank, .after_warmup = shape.ranks - 1 - rank};
     take_turns_in_halves(row, depth_first_warmup(shape, group, 1, rank), rank, idle);

@@ -39,16 +39,28 @@ struct Virtual {
 /// per_hop * (p-1-r) + (v-1) * group, at most all of them.
 [[nodiscard]] int depth_first_warmup(const Shape& shape, int group, int per_hop, int rank);
 
-// The families. The shapes have been checked.
+/// Makes the schedule of a shape that require_shape() and the stages per rank of its row allow. Throws InvalidArgument for
+/// one that the schedule does not have.
+using Generator = Schedule (*)(const Shape& shape);
+[[nodiscard]] Generator generator_of(ScheduleKind family);
+
+// Those of the table in names.cpp.
+[[nodiscard]] Schedule gpipe(const Shape& shape);
+[[nodiscard]] Schedule interleaved_in_rounds(const Shape& shape);
+[[nodiscard]] Schedule looped_breadth_first(const Shape& shape);
+[[nodiscard]] Schedule forward_only(const Shape& shape);
 [[nodiscard]] Schedule one_f_one_b(const Shape& shape);
-[[nodiscard]] Schedule interleaved(const Shape& shape, int group);
 [[nodiscard]] Schedule zb_h1(const Shape& shape);
 [[nodiscard]] Schedule zb_h2(const Shape& shape);
-[[nodiscard]] Schedule interleaved_zero_bubble(const Shape& shape, int group);
+[[nodiscard]] Schedule interleaved_zero_bubble(const Shape& shape);
 [[nodiscard]] Schedule zbv(const Shape& shape);
 [[nodiscard]] Schedule dualpipev(const Shape& shape);
 [[nodiscard]] Schedule v_half(const Shape& shape);
 [[nodiscard]] Schedule v_min(const Shape& shape);
+
+[[nodiscard]] Schedule interleaved(const Shape& shape, int group);
+/// The micro-batches of a round. Throws InvalidArgument unless the max(1, m/p) rounds are equally large.
+[[nodiscard]] int micro_batches_of_round(ScheduleKind family, const Shape& shape);
 
 /// Throws InvalidArgument for numbers below 1 and for more computations than generate() allows.
 void require_shape(const Shape& shape);

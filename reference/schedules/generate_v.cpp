@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <deque>
 
+#include <fmt/format.h>
+
+#include "reference/comm/errors.hpp"
 #include "reference/schedules/generate_rows.hpp"
 
 namespace plumbline::schedules {
@@ -181,6 +184,10 @@ Schedule zbv(const Shape& shape) {
 }
 
 Schedule dualpipev(const Shape& shape) {
+  if (shape.micro_batches < 2 * shape.ranks)
+    throw InvalidArgument(
+        fmt::format("dualpipev: there are at least as many micro-batches as stages, got {} micro-batches and {} stages",
+                    shape.micro_batches, 2 * shape.ranks));
   Schedule schedule = empty_schedule(shape, Placement::v);
   for (int rank = 0; rank < shape.ranks; ++rank)
     DualPipeVRank(schedule.ranks[static_cast<std::size_t>(rank)], shape, rank).fill();

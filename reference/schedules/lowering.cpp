@@ -105,16 +105,18 @@ class Ways {
     to_shapes_ = 2 * all;
     for (std::size_t i = 1; i < stages_.size(); ++i) {
       auto &stage = stages_[i], &before = stages_[i - 1];
-      const int rank = schedule.stage_to_rank[i], rank_before = schedule.stage_to_rank[i - 1];
-      const auto way = [&](std::size_t table, ActionKind kind, std::size_t own, int neighbour) -> Way {
+      const auto number = static_cast<std::int32_t>(i);
+      const Message output{.micro_batch = kNoMicroBatch, .direction = 1, .receiver = number},
+          gradient{.micro_batch = kNoMicroBatch, .direction = -1, .receiver = number - 1};
+      const auto way = [&](std::size_t table, const Action& message) -> Way {
         return {.meetings = &meetings_[table + i * stride],
-                .message = {.kind = kind, .stage = static_cast<std::int32_t>(own)},
-                .rank = neighbour};
+                .message = message,
+                .rank = schedule.stage_to_rank[static_cast<std::size_t>(peer_stage(message))]};
       };
-      before[kForward].made = way(0, ActionKind::send_forward, i - 1, rank);
-      stage[kForward].needed = way(0, ActionKind::recv_forward, i, rank_before);
-      stage[kBackward].made = way(all, ActionKind::send_backward, i, rank_before);
-      before[kBackward].needed = way(all, ActionKind::recv_backward, i - 1, rank);
+      before[kForward].made = way(0, output.send());
+      stage[kForward].needed = way(0, output.recv());
+      stage[kBackward].made = way(all, gradient.send());
+      before[kBackward].needed = way(all, gradient.recv());
     }
   }
   /// What the action makes for other stages and needs of them, on whichever rank.
@@ -129,8 +131,8 @@ class Ways {
   }
   /// Of an action that sends or receives.
   [[nodiscard]] const Way& of_message(const Action& message) const {
-    const bool backward = message.kind == ActionKind::send_backward || message.kind == ActionKind::recv_backward;
-    const Needs& needs = stages_[static_cast<std::size_t>(message.stage)][backward ? kBackward : kForward];
+    const Direction direction = direction_of_message(message.kind) > 0 ? kForward : kBackward;
+    const Needs& needs = stages_[static_cast<std::size_t>(message.stage)][direction];
     return is_send(message.kind) ? needs.made : needs.needed;
   }
 
@@ -326,15 +328,11 @@ class Follower {
       rank->helpless = false;
       for (std::size_t i = rank->out->size() - rank->sends - rank->receives, end = i + rank->sends; i < end; ++i) {
         const Action sent = (*rank->out)[i];
-        const bool forward = sent.kind == ActionKind::send_forward;
-        const Action received{.kind = forward ? ActionKind::recv_forward : ActionKind::recv_backward,
-                              .stage = sent.stage + (forward ? 1 : -1),
-                              .micro_batch = sent.micro_batch};
         const Way& way = ways_.of_message(sent);
         Meeting& meeting = ways_.meeting(way, sent.micro_batch, false);
         if (meeting.awaited()) continue;
         Rank& receiver = ranks_[static_cast<std::size_t>(way.rank)];
-        receiver.out->push_back(received);
+        receiver.out->push_back(partner_of(sent));
         ++receiver.receives;
         meet(meeting, rank->number);
         helped = true;
@@ -390,9 +388,8 @@ Schedule with_shapes_in_front(const Schedule& schedule, const Shapes& shapes) {
     std::vector<Action> row;
     row.reserve(2 * actions.size());
     for (const Action& action : actions) {
-      const bool sends = action.kind == ActionKind::send_forward;
-      if ((sends || action.kind == ActionKind::recv_forward) &&
-          shapes.ahead_of(action.stage - (sends ? 0 : 1), action.micro_batch))
+      if ((action.kind == ActionKind::send_forward || action.kind == ActionKind::recv_forward) &&
+          shapes.ahead_of(sending_stage(action), action.micro_batch))
         row.push_back(metadata_of(action));
       row.push_back(action);
     }

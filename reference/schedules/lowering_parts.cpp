@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/well_formed.hpp"
 
 namespace plumbline::schedules::detail {
 namespace {
@@ -38,15 +39,13 @@ void require_computation(const Schedule& schedule, std::size_t rank, const Actio
 }
 
 void require_stages(const Schedule& schedule) {
-  const auto ranks = static_cast<int>(schedule.ranks.size());
-  if (schedule.stages < 1 || schedule.stages > kMostStages || schedule.micro_batches < 1 ||
-      schedule.stage_to_rank.size() != static_cast<std::size_t>(schedule.stages))
+  const Flaw flaw = flaw_of(schedule);
+  if (flaw == Flaw::rank)
+    throw InvalidArgument(fmt::format("lowering: a stage is on rank {}, but there are ranks 0 to {}",
+                                      schedule.stage_to_rank[misplaced_stage(schedule)], schedule.ranks.size() - 1));
+  if (flaw != Flaw::none)
     throw InvalidArgument(fmt::format("lowering: {} stages, {} micro-batches, and a rank for {} stages",
                                       schedule.stages, schedule.micro_batches, schedule.stage_to_rank.size()));
-  for (const int rank : schedule.stage_to_rank)
-    if (rank < 0 || rank >= ranks)
-      throw InvalidArgument(
-          fmt::format("lowering: a stage is on rank {}, but there are ranks 0 to {}", rank, ranks - 1));
   // A table has a place for each stage and micro-batch; a few numbers in a row must not make it larger than the rows.
   constexpr std::int64_t kAlwaysAllowed = std::int64_t{1} << 22;
   std::int64_t actions = 0;

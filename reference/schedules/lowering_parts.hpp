@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/schedules/messages.hpp"
 #include "reference/schedules/schedule.hpp"
 
 namespace plumbline::schedules::detail {
@@ -20,27 +21,6 @@ namespace plumbline::schedules::detail {
   const Action* const first = actions.data() + begin;
   return {first, end_of_group(first, actions.data() + actions.size())};
 }
-
-/// Two stages and a micro-batch: the stage that makes a message and the one that needs it, which is the next stage
-/// forward, or the one before it backward. Or none.
-struct Message {
-  std::int32_t micro_batch = 0;
-  std::int32_t direction = 0;  // 1 forward, -1 backward; 0: there is no message
-  std::int32_t receiver = 0;   // stage
-  explicit operator bool() const { return direction != 0; }
-  [[nodiscard]] bool forward() const { return direction > 0; }
-  [[nodiscard]] std::int32_t sender() const { return receiver - direction; }
-  [[nodiscard]] Action send() const {
-    return {.kind = forward() ? ActionKind::send_forward : ActionKind::send_backward,
-            .stage = sender(),
-            .micro_batch = micro_batch};
-  }
-  [[nodiscard]] Action recv() const {
-    return {.kind = forward() ? ActionKind::recv_forward : ActionKind::recv_backward,
-            .stage = receiver,
-            .micro_batch = micro_batch};
-  }
-};
 
 /// How many entries a stage has in a table of stages and micro-batches: one a micro-batch, and for many of them some
 /// more. All stages are at about the same micro-batch at a time, whose entries must not share a few sets of the cache,
@@ -76,13 +56,13 @@ class Routes {
 
   /// What the action makes for another stage, on whichever rank.
   [[nodiscard]] Message made_by(const Action& action) const {
-    const int direction = direction_of(action.kind);
+    const int direction = direction_of_computation(action.kind);
     if (!is_stage(action.stage + direction)) return {};
     return {.micro_batch = action.micro_batch, .direction = direction, .receiver = action.stage + direction};
   }
   /// What the action needs of another stage, on whichever rank.
   [[nodiscard]] Message needed_by(const Action& action) const {
-    const int direction = direction_of(action.kind);
+    const int direction = direction_of_computation(action.kind);
     if (!is_stage(action.stage - direction)) return {};
     return {.micro_batch = action.micro_batch, .direction = direction, .receiver = action.stage};
   }
@@ -100,11 +80,6 @@ class Routes {
   [[nodiscard]] std::size_t table_size() const { return static_cast<std::size_t>(stages_) * stride_; }
 
  private:
-  // Of what a computation makes and needs.
-  static int direction_of(ActionKind kind) {
-    if (kind == ActionKind::forward) return 1;
-    return kind == ActionKind::backward || kind == ActionKind::input_gradient ? -1 : 0;
-  }
   [[nodiscard]] bool is_stage(std::int32_t stage) const {
     return static_cast<std::uint32_t>(stage) < static_cast<std::uint32_t>(stages_);
   }

@@ -13,7 +13,6 @@
 namespace plumbline::schedules {
 namespace {
 
-using detail::Message;
 using detail::Routes;
 
 // Ranks in ascending order, taken one after the other while others are put in.
@@ -382,12 +381,12 @@ Schedule defer_receives(const Schedule& schedule) {
       const Action& first = group.front();
       if (first.kind == ActionKind::recv_forward || first.kind == ActionKind::recv_backward) {
         put_off.put({.micro_batch = first.micro_batch,
-                     .direction = first.kind == ActionKind::recv_forward ? 1 : -1,
+                     .direction = direction_of_message(first.kind),
                      .receiver = first.stage});
         continue;
       }
       if (first.kind == ActionKind::send_forward || first.kind == ActionKind::send_backward) {
-        const std::size_t peer = routes.rank_of(first.stage + (first.kind == ActionKind::send_forward ? 1 : -1));
+        const std::size_t peer = routes.rank_of(peer_stage(first));
         if (rank < peer) put_off.take_all_from(peer, row);
       }
       for (const Action& action : group)

@@ -7,38 +7,136 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/automatic.hpp"
+#include "reference/schedules/generate_rows.hpp"
 
 namespace plumbline::schedules {
 namespace {
 
-struct NamesOfKind {
-  ScheduleKind family;
-  std::string_view ours, in_specifications, torch;
+// A row of the table of schedules.
+struct KnownSchedule {
+  ScheduleTraits traits;
+  detail::Generator generator;
 };
-constexpr std::array kNamesOfFamilies{
-    NamesOfKind{ScheduleKind::gpipe, "gpipe", "gpipe", "GPipe"},
-    NamesOfKind{ScheduleKind::one_f_one_b, "1f1b", "1f1b", "1F1B"},
-    NamesOfKind{ScheduleKind::interleaved, "interleaved", "interleaved-1f1b", "Interleaved1F1B"},
-    NamesOfKind{ScheduleKind::looped_breadth_first, "looped-bfs", "looped-bfs", "LoopedBFS"},
-    NamesOfKind{ScheduleKind::zb_h1, "zb-h1", "zb-h1", ""},
-    NamesOfKind{ScheduleKind::zb_h2, "zb-h2", "zb-h2", ""},
-    NamesOfKind{ScheduleKind::interleaved_zero_bubble, "interleaved-zero-bubble", "interleaved-zb",
-                "InterleavedZeroBubble"},
-    NamesOfKind{ScheduleKind::zbv, "zbv", "zbv", "ZBVZeroBubble"},
-    NamesOfKind{ScheduleKind::v_half, "v-half", "v-half", ""},
-    NamesOfKind{ScheduleKind::v_min, "v-min", "v-min", ""},
-    NamesOfKind{ScheduleKind::dualpipev, "dualpipev", "dualpipev", "DualPipeV"},
-    NamesOfKind{ScheduleKind::forward_only, "forward-only", "", ""},
-    NamesOfKind{ScheduleKind::automatic, "auto", "", ""}};
+
+Schedule automatic_of_equal_times(const Shape& shape) { return automatic(shape).schedule; }
+
+constexpr std::array kSchedules{
+    KnownSchedule{{.kind = ScheduleKind::gpipe,
+                   .name = "gpipe",
+                   .in_specifications = "gpipe",
+                   .torch = "GPipe",
+                   .stages_per_rank = 1,
+                   .rule = "all forwards, then all backwards; one chunk"},
+                  detail::gpipe},
+    KnownSchedule{{.kind = ScheduleKind::one_f_one_b,
+                   .name = "1f1b",
+                   .in_specifications = "1f1b",
+                   .torch = "1F1B",
+                   .stages_per_rank = 1,
+                   .rule = "a forward for each stage behind it, then a forward and a backward in turn; one chunk"},
+                  detail::one_f_one_b},
+    KnownSchedule{{.kind = ScheduleKind::interleaved,
+                   .name = "interleaved",
+                   .in_specifications = "interleaved-1f1b",
+                   .torch = "Interleaved1F1B",
+                   .usual_stages_per_rank = 2,
+                   .rule = "1f1b through all chunks, in rounds; max(1, micro-batches / stages) divides the "
+                            "micro-batches"},
+                  detail::interleaved_in_rounds},
+    KnownSchedule{{.kind = ScheduleKind::looped_breadth_first,
+                   .name = "looped-bfs",
+                   .in_specifications = "looped-bfs",
+                   .torch = "LoopedBFS",
+                   .usual_stages_per_rank = 2,
+                   .rule = "all micro-batches of a chunk, then those of the next; backwards in reverse"},
+                  detail::looped_breadth_first},
+    KnownSchedule{{.kind = ScheduleKind::zb_h1,
+                   .name = "zb-h1",
+                   .in_specifications = "zb-h1",
+                   .stages_per_rank = 1,
+                   .splits_backward = true,
+                   .rule = "1f1b whose weight gradients fill the bubble, with its memory; one chunk"},
+                  detail::zb_h1},
+    KnownSchedule{{.kind = ScheduleKind::zb_h2,
+                   .name = "zb-h2",
+                   .in_specifications = "zb-h2",
+                   .stages_per_rank = 1,
+                   .splits_backward = true,
+                   .rule = "twice as many forwards ahead: no bubble for equal times; one chunk"},
+                  detail::zb_h2},
+    KnownSchedule{{.kind = ScheduleKind::interleaved_zero_bubble,
+                   .name = "interleaved-zero-bubble",
+                   .in_specifications = "interleaved-zb",
+                   .torch = "InterleavedZeroBubble",
+                   .usual_stages_per_rank = 2,
+                   .splits_backward = true,
+                   .rule = "interleaved, with weight gradients that fill the bubble; the rounds of interleaved"},
+                  detail::interleaved_zero_bubble},
+    KnownSchedule{{.kind = ScheduleKind::zbv,
+                   .name = "zbv",
+                   .in_specifications = "zbv",
+                   .torch = "ZBVZeroBubble",
+                   .stages_per_rank = 2,
+                   .usual_stages_per_rank = 2,
+                   .placement = Placement::v,
+                   .splits_backward = true,
+                   .rule = "zero bubble, two chunks a rank there and back; exactly 2 chunks"},
+                  detail::zbv},
+    KnownSchedule{{.kind = ScheduleKind::v_half,
+                   .name = "v-half",
+                   .in_specifications = "v-half",
+                   .stages_per_rank = 2,
+                   .usual_stages_per_rank = 2,
+                   .placement = Placement::v,
+                   .splits_backward = true,
+                   .rule = "half the bubble and about half the memory of 1f1b, for equal times, there and back; "
+                            "exactly 2 chunks"},
+                  detail::v_half},
+    KnownSchedule{{.kind = ScheduleKind::v_min,
+                   .name = "v-min",
+                   .in_specifications = "v-min",
+                   .stages_per_rank = 2,
+                   .usual_stages_per_rank = 2,
+                   .placement = Placement::v,
+                   .splits_backward = true,
+                   .rule = "two thirds of the bubble and about a third of the memory of 1f1b, there and back; "
+                            "exactly 2 chunks"},
+                  detail::v_min},
+    KnownSchedule{{.kind = ScheduleKind::dualpipev,
+                   .name = "dualpipev",
+                   .in_specifications = "dualpipev",
+                   .torch = "DualPipeV",
+                   .stages_per_rank = 2,
+                   .usual_stages_per_rank = 2,
+                   .placement = Placement::v,
+                   .splits_backward = true,
+                   .rule = "forward and backward at once, there and back; exactly 2 chunks, micro-batches >= 2 x "
+                            "stages"},
+                  detail::dualpipev},
+    KnownSchedule{{.kind = ScheduleKind::forward_only,
+                   .name = "forward-only",
+                   .rule = "inference: groups of as many micro-batches as stages, each through all chunks"},
+                  detail::forward_only},
+    KnownSchedule{{.kind = ScheduleKind::automatic,
+                   .name = "auto",
+                   .splits_backward = true,
+                   .rule = "made for given times, messages and a memory limit, never longer than the others; 1 "
+                            "chunk, or 2 there and back"},
+                  automatic_of_equal_times}};
 constexpr std::array kAllFamilies = [] {
-  std::array<ScheduleKind, kNamesOfFamilies.size()> families{};
-  for (std::size_t i = 0; i < families.size(); ++i) families[i] = kNamesOfFamilies[i].family;
+  std::array<ScheduleKind, kSchedules.size()> families{};
+  for (std::size_t i = 0; i < families.size(); ++i) families[i] = kSchedules[i].traits.kind;
   return families;
 }();
 constexpr std::string_view kClassPrefix = "schedule";  // of PyTorch's classes
 
-const NamesOfKind& names_of_family(ScheduleKind family) {
-  return *std::ranges::find(kNamesOfFamilies, family, &NamesOfKind::family);
+const KnownSchedule& known_schedule(ScheduleKind family) {
+  const auto* const known =
+      std::ranges::find(kSchedules, family, [](const KnownSchedule& row) { return row.traits.kind; });
+  if (known == kSchedules.end())
+    throw InvalidArgument(fmt::format("schedule: there is no family {}", static_cast<int>(family)));
+  return *known;
 }
 
 std::string in_lower_case(std::string_view name) {
@@ -50,33 +148,40 @@ std::string in_lower_case(std::string_view name) {
 
 }  // namespace
 
-std::string_view name_of(ScheduleKind family) { return names_of_family(family).ours; }
+const ScheduleTraits& traits_of(ScheduleKind family) { return known_schedule(family).traits; }
 
-std::string_view name_in_specifications(ScheduleKind family) { return names_of_family(family).in_specifications; }
+std::string_view name_of(ScheduleKind family) { return traits_of(family).name; }
+
+std::string_view name_in_specifications(ScheduleKind family) { return traits_of(family).in_specifications; }
 
 std::vector<std::string> names_in_specifications() {
   std::vector<std::string> names;
-  for (const NamesOfKind& known : kNamesOfFamilies)
+  for (const auto& [known, generator] : kSchedules)
     if (!known.in_specifications.empty()) names.emplace_back(known.in_specifications);
   return names;
 }
 
+std::string as_in_specifications(std::string_view name) {
+  const auto family = find_family(name);
+  return std::string(family && !name_in_specifications(*family).empty() ? name_in_specifications(*family) : name);
+}
+
 std::vector<std::string> torch_class_names() {
   std::vector<std::string> names;
-  for (const NamesOfKind& known : kNamesOfFamilies)
+  for (const auto& [known, generator] : kSchedules)
     if (!known.torch.empty()) names.push_back(fmt::format("Schedule{}", known.torch));
   return names;
 }
 
 std::vector<std::pair<std::string, ScheduleKind>> family_names() {
   std::vector<std::pair<std::string, ScheduleKind>> names;
-  for (const NamesOfKind& known : kNamesOfFamilies) {
-    names.emplace_back(known.ours, known.family);
-    if (!known.in_specifications.empty() && known.in_specifications != known.ours)
-      names.emplace_back(known.in_specifications, known.family);
+  for (const auto& [known, generator] : kSchedules) {
+    names.emplace_back(known.name, known.kind);
+    if (!known.in_specifications.empty() && known.in_specifications != known.name)
+      names.emplace_back(known.in_specifications, known.kind);
     if (known.torch.empty()) continue;
-    if (std::string torch = in_lower_case(known.torch); torch != known.ours) names.emplace_back(torch, known.family);
-    names.emplace_back(std::string(kClassPrefix) + in_lower_case(known.torch), known.family);
+    if (std::string torch = in_lower_case(known.torch); torch != known.name) names.emplace_back(torch, known.kind);
+    names.emplace_back(std::string(kClassPrefix) + in_lower_case(known.torch), known.kind);
   }
   return names;
 }
@@ -91,10 +196,12 @@ std::optional<ScheduleKind> find_family(std::string_view name) {
 ScheduleKind family_of(std::string_view name) {
   if (const auto found = find_family(name)) return *found;
   std::string names;
-  for (const NamesOfKind& known : kNamesOfFamilies) names.append(names.empty() ? "" : ", ").append(known.ours);
+  for (const auto& [known, generator] : kSchedules) names.append(names.empty() ? "" : ", ").append(known.name);
   throw NotFound(fmt::format("schedule: there is no '{}', but {}", name, names));
 }
 
 std::span<const ScheduleKind> families() { return kAllFamilies; }
+
+detail::Generator detail::generator_of(ScheduleKind family) { return known_schedule(family).generator; }
 
 }  // namespace plumbline::schedules

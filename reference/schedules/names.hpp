@@ -1,4 +1,5 @@
-// reference/schedules/names.hpp: the schedules that there are, and every name by which one is asked for.
+// reference/schedules/names.hpp: the schedules that there are, what is true of each, and every name by which one is asked
+// for. A new one has an enumerator here, a row in names.cpp, and its generator (generate_rows.hpp).
 //
 // Names   Ours ("interleaved"), PyTorch's as get_schedule_class() takes them ("Interleaved1F1B", also with "Schedule" before
 //         it, as its classes are called), and those of run specifications ("interleaved-1f1b"). All are taken in upper and
@@ -11,6 +12,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "reference/schedules/schedule.hpp"
 
 namespace plumbline::schedules {
 
@@ -30,6 +33,20 @@ enum class ScheduleKind {
   forward_only,             // inference: in groups of p micro-batches, each through all chunks
   automatic                 // the shortest that automatic() (automatic.hpp) finds for equal times; v = 1, or 2 in a V
 };
+
+/// What is true of a schedule of any shape: its row of the table.
+struct ScheduleTraits {
+  ScheduleKind kind = ScheduleKind::gpipe;
+  std::string_view name = {};               // ours
+  std::string_view in_specifications = {};  // empty: no specification trains by it
+  std::string_view torch = {};              // of PyTorch's class, without "Schedule"; empty: PyTorch has none
+  int stages_per_rank = 0;                  // exactly so many; 0: any number
+  int usual_stages_per_rank = 1;            // where nobody says how many
+  Placement placement = Placement::loop;    // automatic of 2 stages a rank is in a V, too
+  bool splits_backward = false;             // has I and W
+  std::string_view rule = {};               // in a line, for readers
+};
+[[nodiscard]] const ScheduleTraits& traits_of(ScheduleKind family);
 /// "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble", "zbv", "v-half", "v-min",
 /// "dualpipev", "forward-only", "auto".
 [[nodiscard]] std::string_view name_of(ScheduleKind family);
@@ -38,6 +55,8 @@ enum class ScheduleKind {
 [[nodiscard]] std::string_view name_in_specifications(ScheduleKind family);
 /// All of those.
 [[nodiscard]] std::vector<std::string> names_in_specifications();
+/// The name in specifications of the schedule that has this name, whichever of its names it is; any other name as it is.
+[[nodiscard]] std::string as_in_specifications(std::string_view name);
 
 /// What PyTorch's classes are called: "ScheduleGPipe", "Schedule1F1B", …
 [[nodiscard]] std::vector<std::string> torch_class_names();

@@ -134,6 +134,8 @@ bool are_rows_of_torch(const Schedule& schedule) {
   const schedules::Shape shape{
       .ranks = ranks, .micro_batches = schedule.micro_batches, .stages_per_rank = schedule.stages / ranks};
   const auto is_of = [&](schedules::ScheduleKind family) {
+    const schedules::ScheduleTraits& traits = schedules::traits_of(family);
+    if (traits.torch.empty() || traits.usual_stages_per_rank == 1) return false;
     try {
       const Schedule own = schedules::generate_as_torch(family, shape);
       return own.stage_to_rank == schedule.stage_to_rank && own.ranks == schedule.ranks;
@@ -141,9 +143,7 @@ bool are_rows_of_torch(const Schedule& schedule) {
       return false;
     }
   };
-  using enum schedules::ScheduleKind;
-  constexpr std::array kOfSeveralStages{interleaved, looped_breadth_first, interleaved_zero_bubble, zbv, dualpipev};
-  return std::ranges::any_of(kOfSeveralStages, is_of);
+  return std::ranges::any_of(schedules::families(), is_of);
 }
 
 // What the operation means by default is what the caller would get from PyTorch 2.13, which has two ways: a schedule

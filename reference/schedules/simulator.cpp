@@ -12,6 +12,8 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/lowering_parts.hpp"
+#include "reference/schedules/messages.hpp"
+#include "reference/schedules/well_formed.hpp"
 
 namespace plumbline::schedules {
 namespace {
@@ -57,17 +59,13 @@ void refuse_unless_options(const Schedule& schedule, const SimulationOptions& op
 }
 
 void refuse_unless_schedule(const Schedule& schedule) {
-  const auto ranks = static_cast<int>(schedule.ranks.size());
-  if (schedule.stages < 1 || schedule.stages > kMostStages || schedule.micro_batches < 1 ||
-      schedule.stage_to_rank.size() != static_cast<std::size_t>(schedule.stages) ||
-      std::ranges::any_of(schedule.stage_to_rank, [&](int rank) { return rank < 0 || rank >= ranks; }))
+  if (detail::flaw_of(schedule) != detail::Flaw::none)
     throw InvalidArgument(
         fmt::format("simulate: {} stages, {} micro-batches and a rank in [0, {}) for each stage make no schedule",
-                    schedule.stages, schedule.micro_batches, ranks));
-  constexpr std::int64_t kMostPairs = std::int64_t{1} << 27;
-  if (std::int64_t{schedule.stages} * schedule.micro_batches > kMostPairs)
+                    schedule.stages, schedule.micro_batches, schedule.ranks.size()));
+  if (detail::has_too_many_pairs(schedule))
     throw InvalidArgument(fmt::format("simulate: {} stages x {} micro-batches are more than {} pairs", schedule.stages,
-                                      schedule.micro_batches, kMostPairs));
+                                      schedule.micro_batches, detail::kMostPairs));
 }
 
 // Evenly distributed in [0, 1), by splitmix64.
@@ -84,8 +82,7 @@ double random_part(std::uint64_t seed, const Action& action) {
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
-constexpr bool computes(Kind kind) { return kind >= Kind::forward && kind <= Kind::weight_gradient; }
-constexpr bool needs_gradient(Kind kind) { return kind == Kind::backward || kind == Kind::input_gradient; }
+constexpr bool needs_gradient(Kind kind) { return direction_of_computation(kind) < 0; }
 
 std::vector<std::size_t> offsets_of(const Schedule& schedule) {
   std::vector<std::size_t> offsets{0};
@@ -140,7 +137,7 @@ class Tally {
 RankTimes tally_of(std::span<const Action> actions, std::span<const Period> periods, const SimulationOptions& options) {
   Tally tally;
   for (std::size_t i = 0; i < actions.size(); ++i)
-    if (computes(actions[i].kind))
+    if (is_compute(actions[i].kind))
       tally.add(actions[i], periods[i], of_each(options.activation_bytes, actions[i].stage), options.forward_only);
   return tally.times();
 }
@@ -151,7 +148,7 @@ std::vector<Period> joined_together(std::span<const Action> actions, std::span<c
   for (std::size_t first = 0, next = 0; first < actions.size(); first = next) {
     for (next = first + 1; next < actions.size() && actions[next - 1].joined; ++next) {
     }
-    if (computes(actions[first].kind))
+    if (is_compute(actions[first].kind))
       std::fill(together.begin() + static_cast<std::ptrdiff_t>(first),
                 together.begin() + static_cast<std::ptrdiff_t>(next),
                 Period{periods[first].start, periods[next - 1].end});
@@ -287,6 +284,7 @@ class Simulation {
     for (const Kind kind : {Kind::forward, Kind::backward, Kind::input_gradient, Kind::weight_gradient})
       computation(stages_[stage], kind).time = times.of(kind) * slow;
   }
+  static Way& way_of(Stage& stage, int direction) { return direction > 0 ? stage.onward : stage.back; }
   static Computation& computation(Stage& stage, Kind kind) {
     return stage.computations[static_cast<std::size_t>(kind)];
   }
@@ -350,7 +348,7 @@ class Simulation {
     Period* period = rank.period;
     while (next != rank.end) {
       std::ptrdiff_t taken = 1;
-      if (!computes(next->kind))
+      if (!is_compute(next->kind))
         take_other(*next, *period, rank.now);
       else
         taken = next->joined ? compute_together(rank, next, period) : compute_alone(rank, *next, *period);
@@ -388,7 +386,7 @@ class Simulation {
     bool all_there = true;
     const auto group = detail::group_at({begin, rank.end}, 0);
     for (const Action& action : group) {
-      if (!computes(action.kind)) continue;
+      if (!is_compute(action.kind)) continue;
       const Computation& part = computation(stage_of(action), action.kind);
       const double ready = ready_at(part, action);
       all_there = all_there && ready >= 0;
@@ -398,7 +396,7 @@ class Simulation {
     if (!all_there) return 0;
     rank.now = start + options_.overlap * sum;
     for (const Action& action : group) {
-      if (computes(action.kind)) {
+      if (is_compute(action.kind)) {
         Stage& stage = stage_of(action);
         *period = {start, rank.now};
         rank.tally.add(action, *period, stage.activation_bytes, forward_only_);
@@ -426,8 +424,7 @@ class Simulation {
       send(action, period);
   }
   void send(const Action& action, Period& period) {
-    Stage& stage = stage_of(action);
-    Way& way = action.kind == Kind::send_forward ? stage.onward : stage.back;
+    Way& way = way_of(stage_of(action), direction_of_message(action.kind));
     if (way.there == nullptr) return;
     period = transfer(way, period.start);
     arrive(way, action, period.end);
@@ -436,10 +433,10 @@ class Simulation {
   void meet(const Action& action, Period& period) {
     if (action.kind < Kind::send_forward || action.kind > Kind::recv_backward) return;
     Stage& stage = stage_of(action);
-    const bool forward = action.kind == Kind::send_forward || action.kind == Kind::recv_backward;  // where the peer is
-    if ((forward ? stage.onward : stage.back).there == nullptr) return;
-    Stage& peer = forward ? (&stage)[1] : (&stage)[-1];
-    Way& way = is_send(action.kind) ? (forward ? stage.onward : stage.back) : (forward ? peer.back : peer.onward);
+    const int distance = distance_to_peer(action.kind);
+    if (way_of(stage, distance).there == nullptr) return;
+    Stage& sender = is_send(action.kind) ? stage : (&stage)[distance];
+    Way& way = way_of(sender, direction_of_message(action.kind));
     Period* const other = std::exchange(posted_[place_of(way, action)], &period);
     if (other == nullptr) return;
     Period& sent = is_send(action.kind) ? period : *other;
@@ -563,7 +560,7 @@ class Attribution {
         actions_.push_back(&action);
         before_.push_back(current);
         group_.push_back(kNone);
-        if (computes(action.kind)) {
+        if (is_compute(action.kind)) {
           if (!joined) current = i;
           group_.back() = current;
           if (joined) before_.back() = before_[static_cast<std::size_t>(current)];

@@ -100,13 +100,6 @@ void check_name(const char* setting, const std::string& value, std::span<const s
     throw InvalidArgument(fmt::format("{} '{}'; it must be {}", setting, value, fmt::join(known, ", ")));
 }
 
-// The schedule as specifications call it; what is none stays for problem_of() to refuse.
-std::string name_in_specification(const std::string& schedule) {
-  const auto family = schedules::find_family(schedule);
-  const auto name = family ? schedules::name_in_specifications(*family) : std::string_view();
-  return name.empty() ? schedule : std::string(name);
-}
-
 // Nothing for a rank that there is not.
 std::string first_parameter_of(const job::RunSpec& spec, int rank) {
   if (rank < 0 || rank >= spec.parallel.world()) return "";
@@ -141,7 +134,7 @@ job::RunSpec spec_of(const DigitsRun& settings, std::size_t training_rows, const
               .micro_batches = settings.micro_batches,
               .accumulation = settings.accumulation,
               .dtype = settings.dtype,
-              .schedule = name_in_specification(settings.schedule),
+              .schedule = schedules::as_in_specifications(settings.schedule),
               .chunks = settings.chunks,
               .bucket_bytes = settings.bucket_bytes,
               .device = settings.device};

@@ -1,19 +1,18 @@
 #include "reference/training/precision_settings.hpp"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/names.hpp"
 
 namespace plumbline::training {
 namespace {
 
 bool splits_backward(const std::string& schedule) {
-  constexpr std::array<std::string_view, 5> whole{"gpipe", "1f1b", "interleaved-1f1b", "interleaved", "looped-bfs"};
-  return std::ranges::find(whole, schedule) == whole.end();
+  const auto family = schedules::find_family(schedule);
+  return !family || schedules::traits_of(*family).splits_backward;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/lowering.hpp"
+#include "reference/schedules/messages.hpp"
 #include "reference/training/on_this_thread.hpp"
 #include "reference/training/pipeline/memory.hpp"
 
@@ -232,10 +233,9 @@ class PipelineEngine::Call {
   }
   // The gradients of a stage's outputs have the sending stage's place; those of its inputs that of the stage before.
   [[nodiscard]] Description form_of(const Action& message) const {
-    const bool upwards = message.kind == Kind::send_forward || message.kind == Kind::recv_forward;
-    const bool of_stage_before = message.kind == Kind::recv_forward || message.kind == Kind::send_backward;
-    const Description& outputs = outputs_of({message.stage - (of_stage_before ? 1 : 0), message.micro_batch});
-    return upwards ? outputs : gradients_of(outputs);
+    const Description& outputs =
+        outputs_of({std::min(message.stage, schedules::peer_stage(message)), message.micro_batch});
+    return schedules::direction_of_message(message.kind) > 0 ? outputs : gradients_of(outputs);
   }
 
   comm::Buffer buffer(const Action& message) {
