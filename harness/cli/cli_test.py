@@ -1794,8 +1794,30 @@ class Commands(unittest.TestCase):
                 self.assertEqual(self.run_plumbline(*command.split()), 2, self.done.stdout)
                 self.assertIn(f"it would replace '{gradients}', which --", self.done.stderr)
                 self.assertEqual(gradients.read_text(), text)
-        self.assertEqual(self.run_plumbline("buckets", "--gradients", str(gradients), "--format", "json", "--out",
-                                            str(gradients.with_name("plan.json"))), 0, self.done.stderr)
+        # Another file of the folder, though it is named after the command, stays as it is.
+        table = gradients.with_suffix(".csv")
+        table.write_text("name,elements,dtype\na,4,f32\n")
+        for file, out in ((gradients, gradients.with_name("plan.json")), (table, self.folder)):
+            before = file.read_text()
+            self.assertEqual(self.run_plumbline("buckets", "--gradients", str(file), "--format", "json", "--out", str(out)), 0,
+                             self.done.stderr)
+            self.assertEqual(file.read_text(), before)
+
+    def test_a_record_that_a_command_reads_is_not_written_over(self):
+        self.assertEqual(self.run_plumbline(*PASS, "--out", "shard"), 0, self.done.stderr)
+        (self.folder / "known.toml").write_text("schema = 1\n")
+        (self.folder / "link").symlink_to("shard")
+        before = {file: file.read_bytes() for file in sorted((self.folder / "shard").iterdir())}
+        for command in ("merge shard --out shard", "merge shard/run.jsonl --out ./shard/", "merge shard --out link",
+                        "merge --out shard shard", "merge shard --out shard --frobnicate",
+                        "expectations update shard --file known.toml --out shard/run.jsonl",
+                        "expectations prune shard --file known.toml --out known.toml"):
+            with self.subTest(command=command):
+                self.assertEqual(self.run_plumbline(*command.split()), 2, self.done.stdout)
+                if "frobnicate" not in command:
+                    self.assertRegex(self.done.stderr, "--out '.*': it would replace '.*', which .* reads; give another f")
+                self.assertEqual({file: file.read_bytes() for file in sorted((self.folder / "shard").iterdir())}, before)
+                self.assertEqual((self.folder / "known.toml").read_text(), "schema = 1\n")
 
     def test_buckets_refuse_options_that_would_be_ignored(self):
         folder = Path(self.folder)
