@@ -51,7 +51,10 @@ std::string option_meant(const std::vector<const CLI::App*>& commands, const std
 int parse_error(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
   const auto commands = given_commands(app);
-  std::cerr << "plumbline: " << error.what();
+  std::string why = error.what();
+  if (const std::size_t at = why.find(" was given a disallowed flag override"); at != std::string::npos)
+    why = why.substr(0, at) + " takes no value; give it alone";
+  std::cerr << "plumbline: " << why;
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) std::cerr << option_meant(commands, error.what());
   std::cerr << " (see plumbline";
   for (const CLI::App* command : commands) std::cerr << ' ' << command->get_name();
@@ -99,7 +102,9 @@ constexpr const char* kExitStatus =
 // What all commands have in common: an option that is given has a value, and the help ends with the exit statuses.
 void complete_command(CLI::App& command) {
   for (CLI::Option* option : command.get_options())
-    if (option->get_items_expected_max() > 0)
+    if (option->get_items_expected_max() == 0)
+      option->disable_flag_override();
+    else
       option->check(CLI::Validator(
           [](const std::string& value) -> std::string {
             return value.empty() ? "the value is empty; give one, or leave the option out" : "";
