@@ -858,6 +858,9 @@ class Commands(unittest.TestCase):
         self.assertEqual([one["name"] for one in json.loads(self.done.stdout)["operations"]], operations)
         self.assertEqual(self.run_plumbline("adapter", "--describe", "comm.ring_sum"), 0, self.done.stderr)
         self.assertIn("  world_size  integer ", self.done.stdout)
+        self.assertNotIn("of its greeting", self.done.stdout)
+        self.assertEqual(self.run_plumbline("adapter", "--describe", "schedules.generate"), 0, self.done.stderr)
+        self.assertIn('an adapter may have some values alone of schedule: "options" of its greeting names them', self.done.stdout)
         examples = []
         for operation in operations[::8]:
             self.assertEqual(self.run_plumbline("adapter", "--example", operation), 0, self.done.stderr)
