@@ -609,6 +609,14 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("check", "--profile", "full", "--adapter", self.adapter_of("topology.prime_factors", "x.reload"),
                                             "--filter", "component:topology", "--no-control", "--out", "out"), 0, self.done.stderr + self.done.stdout)
 
+    def test_who_waits_for_a_greeting_is_told_for_whom(self):
+        # The time limit is that of the greeting, too, but a program has 10 s to start.
+        for options in ((), ("--list",)):
+            self.assertEqual(self.run_plumbline("check", "--adapter", "exec sleep 60", "--time-limit", "1", "--out", "out", *options), 3)
+            self.assertEqual(self.done.stderr.splitlines()[0],
+                             "waiting for the greeting of adapter 'exec sleep 60', at most 10 s (--time-limit)")
+            self.assertIn("hello: it gave no answer in 10.0 s", self.done.stderr)
+
     def test_a_case_that_goes_on_is_named_in_a_pipe(self):
         adapter = f"head -n 1 | {shlex.join([PLUMBLINE, 'adapter'])}; exec sleep 60"
         self.assertEqual(self.run_plumbline("check", "--adapter", adapter, "--filter", "collectives.adapter.ring_sum[ranks=2]", "--no-control",
