@@ -53,7 +53,7 @@ int parse_error(const CLI::App& app, const CLI::ParseError& error) {
   const auto commands = given_commands(app);
   std::string why = error.what();
   if (const std::size_t at = why.find(" was given a disallowed flag override"); at != std::string::npos)
-    why = why.substr(0, at) + " takes no value; give it alone";
+    why = "--" + why.substr(0, at) + " takes no value; give it alone";
   std::cerr << "plumbline: " << why;
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) std::cerr << option_meant(commands, error.what());
   std::cerr << " (see plumbline";
