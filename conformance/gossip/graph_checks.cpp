@@ -10,6 +10,7 @@
 #include "conformance/gossip/asked_graph.hpp"
 #include "conformance/gossip/gossip_checks.hpp"
 #include "conformance/support/asking.hpp"
+#include "harness/suite/library_words.hpp"
 
 namespace plumbline::conformance {
 
@@ -118,7 +119,7 @@ void levels(Context& context) {
       try {
         book = answer.result.at("book_rows").at("0").get<std::vector<std::int64_t>>();
       } catch (const json::exception& error) {
-        return report_words(fmt::format("{} is answered in another form: {}", args.dump(), error.what()));
+        return report_words(fmt::format("{} is answered in another form: {}", args.dump(), suite::words_without_library(error.what())));
       }
       if (std::ranges::find(book, largest) == book.end())
         return report_words(

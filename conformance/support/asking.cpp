@@ -8,6 +8,7 @@
 
 #include "conformance/support/control.hpp"
 #include "harness/suite/adapter_error.hpp"
+#include "harness/suite/library_words.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {
@@ -134,7 +135,8 @@ std::string problem_of(suite::Adapter& adapter, const std::string& op, const jso
   try {
     return judge(answer.result);
   } catch (const json::exception& error) {
-    return fmt::format("{} answers in another form: {}: {}", op, error.what(), shortened(answer.result));
+    return fmt::format("{} answers in another form: {}: {}", op, suite::words_without_library(error.what()),
+                       shortened(answer.result));
   } catch (const InvalidArgument& error) {  // by a reader of what was answered
     return fmt::format("{} answers in another form: {}: {}", op, error.what(), shortened(answer.result));
   } catch (const std::out_of_range&) {

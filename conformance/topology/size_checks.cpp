@@ -417,7 +417,7 @@ void add_topology_size_checks(suite::Suite& suite) {
     add_apart(operation, ours, sizes, others, sizes, judge, convention);
   };
   add("topology.process_topology", "TOPO-002@9323", "TOPO-057@8850", worlds, whole_topology, "deepspeed");
-  // DeepSpeed lays the ranks out anew for each question, divides by every number up to the largest factor, and each rank lists
+  // DeepSpeed lays the ranks out again for each question, divides by every number up to the largest factor, and each rank lists
   // the groups of all.
   add_apart("topology.query", "TOPO-003@bac3", worlds, "TOPO-057@8850", told_all, single_queries, "deepspeed");
   const std::vector<int> numbers{12, 1001, 65'536, 2'147'395'600},

@@ -111,12 +111,23 @@ std::string read_text(const std::string& option, const std::string& name) {
   return text.str();
 }
 
-fs::path output_file(const std::string& out, const std::string& name) {
+void require_apart(const std::string& out, const fs::path& file, const Inputs& inputs) {
+  std::error_code error;
+  for (const auto& [option, input] : inputs)
+    if (fs::equivalent(file, input, error))
+      throw InvalidArgument(fmt::format("--out '{}': it would replace '{}', which {} reads; give another file", out,
+                                        input.string(), option));
+}
+
+fs::path output_file(const std::string& out, const std::string& name, const Inputs& inputs) {
   fs::path file = out;
   std::error_code error;
-  if (!out.ends_with('/') && !fs::is_directory(file, error)) return file;
-  fs::create_directories(file, error);  // writing says why there is none
-  return file / name;
+  if (out.ends_with('/') || fs::is_directory(file, error)) {
+    fs::create_directories(file, error);  // writing says why there is none
+    file /= name;
+  }
+  require_apart(out, file, inputs);
+  return file;
 }
 
 TextOutput::TextOutput(fs::path file) : file_(std::move(file)), stream_(stdout) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reference/comm/errors.hpp"
@@ -69,8 +70,15 @@ class CommandLine {
 /// What is in a file. Throws NotFound, with the option, where there is none to read.
 [[nodiscard]] std::string read_text(const std::string& option, const std::string& name);
 
-/// The file that --out means: `out` itself, or `name` in it where it is a folder, which is made when it ends with '/'.
-[[nodiscard]] std::filesystem::path output_file(const std::string& out, const std::string& name);
+/// Files that a command reads, with the options that name them; an option that is not given names none.
+using Inputs = std::vector<std::pair<std::string, std::filesystem::path>>;
+
+/// Throws InvalidArgument where writing `file`, which --out means, would replace one of them.
+void require_apart(const std::string& out, const std::filesystem::path& file, const Inputs& inputs);
+
+/// The file that --out means: `out` itself, or `name` in it where it is a folder, which is made when it ends with '/'. Throws
+/// as require_apart does.
+[[nodiscard]] std::filesystem::path output_file(const std::string& out, const std::string& name, const Inputs& inputs);
 
 /// Takes text piece by piece, to standard output or to a file that appears once it is whole.
 class TextOutput {

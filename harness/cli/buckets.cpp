@@ -249,7 +249,9 @@ void write(const BucketsOptions& options, const std::string& text) {
     fmt::print("{}", text);
     return;
   }
-  const auto file = output_file(options.out, options.format == "text" ? "buckets.txt" : "buckets." + options.format);
+  const auto file = output_file(
+      options.out, options.format == "text" ? "buckets.txt" : "buckets." + options.format,
+      {{"--gradients", options.gradients}, {"--check", options.check}, {"--order", options.order}});
   record::write_file(file, text);
   fmt::print("written: {}\n", file.string());
 }

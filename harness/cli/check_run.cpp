@@ -1,9 +1,13 @@
 #include "harness/cli/check_run.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <iostream>
+#include <mutex>
 #include <random>
+#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -55,10 +59,28 @@ std::string profile_as_given(const CheckOptions& options) {
   return options.selection.filters.empty() ? "" : "full";
 }
 
+// What an adapter claims, which is started for that. Who waits too long for its greeting is told for whom.
+nlohmann::json claims_of(const std::string& adapter, double time_limit) {
+  using std::chrono::milliseconds, std::chrono::duration;
+  constexpr duration<double> least(10), most(86400), quiet(5);  // a program starts before it answers
+  subject::AdapterOptions how;
+  if (time_limit > 0) how.limit = std::chrono::ceil<milliseconds>(std::clamp(duration<double>(time_limit), least, most));
+  std::mutex mutex;
+  std::condition_variable_any answered;
+  const std::jthread notice([&](const std::stop_token& stop) {
+    std::unique_lock lock(mutex);
+    answered.wait_for(lock, stop, quiet, [] { return false; });
+    if (!stop.stop_requested())
+      fmt::print(stderr, "waiting for the greeting of adapter '{}', at most {:.0f} s (--time-limit)\n", adapter,
+                 duration<double>(how.limit).count());
+  });
+  return subject::open_adapter(adapter, how)->claims();
+}
+
 // Where no filter says what is wanted, an adapter is started to hear what it claims: it is held to all of that.
 std::string profile_of(const suite::Suite& suite, const CheckOptions& options, const launch::Subject& subject) {
   if (const std::string given = profile_as_given(options); !given.empty()) return given;
-  const auto found = suite::profiles_for_adapter(suite, subject::open_adapter(subject.adapter)->claims());
+  const auto found = suite::profiles_for_adapter(suite, claims_of(subject.adapter, options.time_limit));
   const auto most = std::ranges::max_element(found, {}, &suite::ProfileCases::cases);
   return most == found.end() ? kUsualProfile : most->profile->name;
 }
@@ -208,7 +230,7 @@ void CheckRun::make_header() {
 // What an adapter would not be asked is said behind the case, and why: it is started to hear what it claims.
 void CheckRun::list() const {
   const std::string& adapter = driver_.group.subject.adapter;
-  const nlohmann::json claims = adapter.empty() ? nlohmann::json() : subject::open_adapter(adapter)->claims();
+  const nlohmann::json claims = adapter.empty() ? nlohmann::json() : claims_of(adapter, options_.time_limit);
   for (const suite::PlannedCase& planned : plan_) {
     const auto outcome = claims.is_null() ? std::nullopt : outcome_without_run(planned, settings_, claims);
     const std::string words = outcome ? fmt::format("  {}: {}", name_of(outcome->verdict), outcome->reason) : "";

@@ -55,6 +55,11 @@ REFUSALS = [
     ("check --launcher fok", 2, "did you mean fork?"),
     ("schedle", 2, "; did you mean schedule?"),
     ("mutants --component scaller", 2, "; did you mean scaler?"),
+    ("mutants --list --filter SCALER-001 --component gossip", 2,
+     "--filter 'SCALER-001' names no mutant that --component and --backend leave; it is of component scaler"),
+    ("mutants --list --filter col.drop_last_elemnt", 2, "names no mutant; did you mean col.drop_last_element?"),
+    ("check --list=no", 2, "--list takes no value; give it alone"),
+    ("train --no-judge=false", 2, "--no-judge takes no value; give it alone"),
     ("buckets --rule megatrn", 2, "; did you mean megatron?"),
     ("topology --axes a,b --dims 2,3 --convention torc", 2, "; did you mean torch?"),
     ("gossip --graph rng", 2, "; did you mean ring?"),
@@ -606,6 +611,14 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_plumbline("check", "--profile", "full", "--adapter", self.adapter_of("topology.prime_factors", "x.reload"),
                                             "--filter", "component:topology", "--no-control", "--out", "out"), 0, self.done.stderr + self.done.stdout)
 
+    def test_who_waits_for_a_greeting_is_told_for_whom(self):
+        # The time limit is that of the greeting, too, but a program has 10 s to start.
+        for options in ((), ("--list",)):
+            self.assertEqual(self.run_plumbline("check", "--adapter", "exec sleep 60", "--time-limit", "1", "--out", "out", *options), 3)
+            self.assertEqual(self.done.stderr.splitlines()[0],
+                             "waiting for the greeting of adapter 'exec sleep 60', at most 10 s (--time-limit)")
+            self.assertIn("hello: it gave no answer in 10.0 s", self.done.stderr)
+
     def test_a_case_that_goes_on_is_named_in_a_pipe(self):
         adapter = f"head -n 1 | {shlex.join([PLUMBLINE, 'adapter'])}; exec sleep 60"
         self.assertEqual(self.run_plumbline("check", "--adapter", adapter, "--filter", "collectives.adapter.ring_sum[ranks=2]", "--no-control",
@@ -628,6 +641,18 @@ class Commands(unittest.TestCase):
                                "--filter", "SCHED-003", "--out", "out")
             self.assertIn(wrong, self.done.stdout)
             self.assertEqual("is no list of integer" in self.done.stdout, wrong != "", self.done.stdout)
+
+    def test_an_answer_without_its_content_is_told_in_words_of_ours(self):
+        adapter = self.adapter_of("schedules.partition_uniform", "gossip.graph")
+        source = self.folder / "adapter.py"
+        source.write_text(source.read_text().replace("    print(", "    else: reply['result'] = {k: [] if isinstance(v, list) else {} if isinstance(v, dict) else v"
+                                                     " for k, v in reply['result'].items()}\n    print("))
+        self.run_plumbline("check", "--adapter", adapter, "--profile", "full", "--no-control", "--filter", "schedules.partition.chunks_in_turn*",
+                           "--filter", "gossip.graph.levels[peers=1]", "--out", "out")
+        record = (self.folder / "out/run.jsonl").read_text()
+        self.assertIn("schedules.partition_uniform answers in another form: array index 0 is out of range: ", record)
+        self.assertIn(" is answered in another form: key ", record)
+        self.assertNotIn("json.exception", self.done.stdout + record)
 
     def test_a_hollow_subject_is_explained(self):
         self.assertEqual(self.run_plumbline("explain", "hollow.null"), 0, self.done.stderr)
@@ -855,6 +880,7 @@ class Commands(unittest.TestCase):
         self.assertEqual([one["name"] for one in json.loads(self.done.stdout)["operations"]], operations)
         self.assertEqual(self.run_plumbline("adapter", "--describe", "comm.ring_sum"), 0, self.done.stderr)
         self.assertIn("  world_size  integer ", self.done.stdout)
+        self.assertIn('an adapter may have some values alone of dtype: "options" of its greeting names them', self.done.stdout)
         examples = []
         for operation in operations[::8]:
             self.assertEqual(self.run_plumbline("adapter", "--example", operation), 0, self.done.stderr)
@@ -1799,8 +1825,30 @@ class Commands(unittest.TestCase):
                 self.assertEqual(self.run_plumbline(*command.split()), 2, self.done.stdout)
                 self.assertIn(f"it would replace '{gradients}', which --", self.done.stderr)
                 self.assertEqual(gradients.read_text(), text)
-        self.assertEqual(self.run_plumbline("buckets", "--gradients", str(gradients), "--format", "json", "--out",
-                                            str(gradients.with_name("plan.json"))), 0, self.done.stderr)
+        # Another file of the folder, though it is named after the command, stays as it is.
+        table = gradients.with_suffix(".csv")
+        table.write_text("name,elements,dtype\na,4,f32\n")
+        for file, out in ((gradients, gradients.with_name("plan.json")), (table, self.folder)):
+            before = file.read_text()
+            self.assertEqual(self.run_plumbline("buckets", "--gradients", str(file), "--format", "json", "--out", str(out)), 0,
+                             self.done.stderr)
+            self.assertEqual(file.read_text(), before)
+
+    def test_a_record_that_a_command_reads_is_not_written_over(self):
+        self.assertEqual(self.run_plumbline(*PASS, "--out", "shard"), 0, self.done.stderr)
+        (self.folder / "known.toml").write_text("schema = 1\n")
+        (self.folder / "link").symlink_to("shard")
+        before = {file: file.read_bytes() for file in sorted((self.folder / "shard").iterdir())}
+        for command in ("merge shard --out shard", "merge shard/run.jsonl --out ./shard/", "merge shard --out link",
+                        "merge --out shard shard", "merge shard --out shard --frobnicate",
+                        "expectations update shard --file known.toml --out shard/run.jsonl",
+                        "expectations prune shard --file known.toml --out known.toml"):
+            with self.subTest(command=command):
+                self.assertEqual(self.run_plumbline(*command.split()), 2, self.done.stdout)
+                if "frobnicate" not in command:
+                    self.assertRegex(self.done.stderr, "--out '.*': it would replace '.*', which .* reads; give another f")
+                self.assertEqual({file: file.read_bytes() for file in sorted((self.folder / "shard").iterdir())}, before)
+                self.assertEqual((self.folder / "known.toml").read_text(), "schema = 1\n")
 
     def test_buckets_refuse_options_that_would_be_ignored(self):
         folder = Path(self.folder)

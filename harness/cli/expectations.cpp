@@ -87,6 +87,8 @@ void replace_file(const std::string& file, const std::string& text) {
 }
 
 int edit(const EditFile& options, const Program& program, decltype(expectations::update)& editor) {
+  if (!options.out.empty())
+    require_apart(options.out, options.out, {{"RECORD", record_file(options.record)}, {"--file", options.file}});
   const bool begins = &editor == &expectations::update && !fs::exists(options.file);
   if (!begins && !fs::is_regular_file(options.file))
     throw NotFound(fmt::format("--file '{}': there is no such file", options.file));

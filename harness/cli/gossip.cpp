@@ -217,7 +217,7 @@ int run_gossip(const GossipCommandOptions& options) {
     fmt::print("{}", text);
     return 0;
   }
-  const auto file = output_file(options.out, options.format == "text" ? "gossip.txt" : "gossip." + options.format);
+  const auto file = output_file(options.out, options.format == "text" ? "gossip.txt" : "gossip." + options.format, {});
   record::write_file(file, text);
   fmt::print("written: {}\n", file.string());
   return 0;

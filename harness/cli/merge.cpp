@@ -25,7 +25,7 @@ int merge_shards(const MergeOptions& options, const Program& program) {
   std::vector<run::NamedRun> shards;
   for (const std::filesystem::path given : options.shards) {
     record::Run run = read_record(given);
-    shards.push_back({(std::filesystem::is_directory(given) ? given / "run.jsonl" : given).string(), std::move(run)});
+    shards.push_back({record_file(given).string(), std::move(run)});
   }
   const record::Run whole = run::merge(shards);
   record::Writer writer(options.out, whole.header);
@@ -43,7 +43,19 @@ record::Header unmerged_header() {
       .command = "check", .subject = "merged shards", .suite_version = PLUMBLINE_VERSION, .started = record::utc_now()};
 }
 
+// The shard's record that the whole one would replace; empty for none.
+std::string replaced_record(const MergeOptions& options) {
+  std::error_code error;
+  for (const std::string& shard : options.shards)
+    if (std::filesystem::equivalent(record_file(shard), std::filesystem::path(options.out) / "run.jsonl", error))
+      return record_file(shard).string();
+  return {};
+}
+
 int run_merge(const MergeOptions& options, const Program& program) {
+  if (const std::string record = replaced_record(options); !record.empty())
+    throw InvalidArgument(fmt::format("--out '{}': it would replace '{}', which merge reads; give another folder",
+                                      options.out, record));
   return with_unfinished_reports(options.out, unmerged_header(), [&] { return merge_shards(options, program); });
 }
 
@@ -56,7 +68,9 @@ Command add_merge(CLI::App& app, const Program& program) {
   command->add_option("--out", options->out, "Folder of the whole record")->required()->type_name("DIR");
   command->footer("Example: plumbline merge shard1 shard2 shard3 --out whole");
   return {[options, &program] { return run_merge(*options, program); },
-          [](const CommandLine& line, const std::string& why) { refuse_in_reports(line, {}, unmerged_header(), why); }};
+          [options](const CommandLine& line, const std::string& why) {
+            if (replaced_record(*options).empty()) refuse_in_reports(line, {}, unmerged_header(), why);
+          }};
 }
 
 }  // namespace plumbline::cli

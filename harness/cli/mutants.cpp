@@ -64,6 +64,25 @@ void print_list(const Chosen& chosen) {
     fmt::print("{:<32} hollow, for --{}: {}\n", subject->name, name_of(door_of(*subject)), subject->what);
 }
 
+// A filter that chooses nothing: what was meant, or of which component what it names is.
+[[noreturn]] void refuse_filter(const std::string& filter, bool takes_hollow, const suite::Suite& suite) {
+  std::set<std::string> names, components;
+  for (const Mutant& mutant : suite.mutants()) {
+    names.insert({mutant.name, mutant.violates});
+    const auto* requirement = suite.requirements.find(mutant.violates);
+    if (requirement != nullptr && (suite::matches(filter, mutant.name) || suite::matches(filter, mutant.violates)))
+      components.insert(requirement->component);
+  }
+  if (takes_hollow)
+    for (const Mutant& subject : mutants::hollow_subjects()) names.insert(subject.name);
+  if (!components.empty())
+    throw NotFound(fmt::format("--filter '{}' names no mutant that --component and --backend leave; it is of component {}",
+                               filter, fmt::join(components, ", ")));
+  throw NotFound(fmt::format("--filter '{}' names no mutant{}; plumbline mutants --list shows what there is{}", filter,
+                             did_you_mean(filter, {names.begin(), names.end()}),
+                             takes_hollow ? "" : ", of which --full runs the hollow subjects"));
+}
+
 Chosen chosen_by(const MutantOptions& options, const suite::Suite& suite) {
   std::set<std::string> components;
   for (const auto& [id, row] : suite.requirements.rows()) components.insert(row.component);
@@ -101,9 +120,7 @@ Chosen chosen_by(const MutantOptions& options, const suite::Suite& suite) {
     if (wanted) chosen.mutants.push_back(&mutant);
   }
   for (const std::string& filter : options.filters)
-    if (!used.contains(filter))
-      throw NotFound(fmt::format("--filter '{}' names no mutant; plumbline mutants --list shows what there is{}", filter,
-                                 takes_hollow ? "" : ", of which --full runs the hollow subjects"));
+    if (!used.contains(filter)) refuse_filter(filter, takes_hollow, suite);
   return chosen;
 }
 

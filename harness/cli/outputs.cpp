@@ -52,9 +52,14 @@ void write_outputs(const fs::path& folder, const record::Run& run) {
     record::write_file(folder / "metrics.prom", text);
 }
 
+fs::path record_file(const fs::path& given) {
+  std::error_code error;
+  return fs::is_directory(given, error) ? given / "run.jsonl" : given;
+}
+
 record::Run read_record(const fs::path& given) {
   std::error_code error;
-  const fs::path file = fs::is_directory(given, error) ? given / "run.jsonl" : given;
+  const fs::path file = record_file(given);
   if (!fs::exists(file, error))
     throw NotFound(fmt::format("there is no record '{}'; give the run.jsonl of a run, or its folder", file.string()));
   return record::read(file);

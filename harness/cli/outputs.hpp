@@ -26,6 +26,9 @@ namespace plumbline::cli {
 void tell_record(const std::string& folder, double seconds, const std::string& beside);
 void tell_record(const std::string& folder, double seconds);
 
+/// The record that is meant: a file, or the run.jsonl of a folder.
+[[nodiscard]] std::filesystem::path record_file(const std::filesystem::path& given);
+
 /// The record in a file, or in the run.jsonl of a folder. Throws NotFound where there is none, InvalidArgument for what is none.
 [[nodiscard]] record::Run read_record(const std::filesystem::path& given);
 

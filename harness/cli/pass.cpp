@@ -142,7 +142,8 @@ void write(const PassCommand& command, const std::string& text) {
     fmt::print("{}", text);
     return;
   }
-  const auto file = output_file(command.out, command.format == "json" ? "pass.json" : "pass.txt");
+  const auto file = output_file(command.out, command.format == "json" ? "pass.json" : "pass.txt",
+                                {{"program", command.file}, {"--rings", command.rings}});
   record::write_file(file, text);
   fmt::print("written: {}\n", file.string());
 }

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <iostream>
 #include <string>
 
@@ -18,8 +17,6 @@
 #include "reference/comm/nearest_name.hpp"
 
 namespace plumbline::cli {
-
-namespace fs = std::filesystem;
 
 // What others than we threw (a full disk, no memory) is the machine's fault.
 int report(const std::exception& error) {
@@ -54,7 +51,10 @@ std::string option_meant(const std::vector<const CLI::App*>& commands, const std
 int parse_error(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
   const auto commands = given_commands(app);
-  std::cerr << "plumbline: " << error.what();
+  std::string why = error.what();
+  if (const std::size_t at = why.find(" was given a disallowed flag override"); at != std::string::npos)
+    why = "--" + why.substr(0, at) + " takes no value; give it alone";
+  std::cerr << "plumbline: " << why;
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) std::cerr << option_meant(commands, error.what());
   std::cerr << " (see plumbline";
   for (const CLI::App* command : commands) std::cerr << ' ' << command->get_name();
@@ -94,27 +94,6 @@ void require_command(const CLI::App& app, int argc, char** argv) {
   }
 }
 
-// Whether writing to `out` (a file, or a folder for what is called as the command) replaces the file `input`.
-bool replaces(const fs::path& out, const fs::path& input, const std::string& command) {
-  std::error_code error;
-  if (!fs::is_regular_file(input, error)) return false;
-  if (!fs::is_directory(out, error)) return fs::equivalent(out, input, error);
-  return input.stem() == command && fs::equivalent(out, fs::absolute(input, error).parent_path(), error);
-}
-
-// What a command reads is still there when it has written.
-void require_out_apart_from_inputs(const CLI::App& command) {
-  const CLI::Option* out = command.get_option_no_throw("--out");
-  if (out == nullptr || out->count() == 0) return;
-  for (const CLI::Option* option : command.get_options()) {
-    if (option == out) continue;
-    for (const std::string& value : option->results())
-      if (replaces(out->results().back(), value, command.get_name()))
-        throw InvalidArgument(fmt::format("--out '{}': it would replace '{}', which {} reads; give another file",
-                                          out->results().back(), value, option->get_name()));
-  }
-}
-
 constexpr const char* kExitStatus =
     "Exit status: 0 all as it should be, 1 the subject failed, 2 usage, 3 the harness or the machine failed, or "
     "nothing "
@@ -123,7 +102,9 @@ constexpr const char* kExitStatus =
 // What all commands have in common: an option that is given has a value, and the help ends with the exit statuses.
 void complete_command(CLI::App& command) {
   for (CLI::Option* option : command.get_options())
-    if (option->get_items_expected_max() > 0)
+    if (option->get_items_expected_max() == 0)
+      option->disable_flag_override();
+    else
       option->check(CLI::Validator(
           [](const std::string& value) -> std::string {
             return value.empty() ? "the value is empty; give one, or leave the option out" : "";
@@ -174,10 +155,7 @@ int run(int argc, char** argv, const Program& program) {
   try {
     require_command(app, argc, argv);
     app.parse(argc, argv);
-    for (const CLI::App* command : given_commands(app)) {
-      require_whole_lists(*command, CommandLine(argc, argv));
-      require_out_apart_from_inputs(*command);
-    }
+    for (const CLI::App* command : given_commands(app)) require_whole_lists(*command, CommandLine(argc, argv));
     const int status = commands.at(app.get_subcommands().front()).run();
     if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
     throw RuntimeFailure(fmt::format("cannot write to standard output: {}", std::strerror(errno)));

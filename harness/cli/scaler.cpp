@@ -158,7 +158,8 @@ int run_scaler(const ScalerCommandOptions& options) {
     fmt::print("{}", text);
     return 0;
   }
-  const auto file = output_file(options.out, options.format == "text" ? "scaler.txt" : "scaler." + options.format);
+  const auto file = output_file(options.out, options.format == "text" ? "scaler.txt" : "scaler." + options.format,
+                                {{"--file", options.file.value_or("")}});
   record::write_file(file, text);
   fmt::print("written: {}\n", file.string());
   return 0;

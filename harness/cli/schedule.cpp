@@ -245,7 +245,8 @@ void write_schedule(const ScheduleOptions& options, ScheduleRequest request) {
   const std::optional<PartitionChoice> choice = choice_of(options, request);
   if (choice) request = with_partition(std::move(request), *choice);
   const std::filesystem::path file =
-      options.out.empty() ? "" : output_file(options.out, "schedule." + extension_of(options.format));
+      options.out.empty() ? "" : output_file(options.out, "schedule." + extension_of(options.format),
+                                                   {{"--layers", options.layers}});
   const bool terminal = options.out.empty() && ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
   if (options.format == "csv") {
     const Schedule schedule = made_for(request, [&] { return schedule_of(request); });
@@ -332,6 +333,8 @@ int check_file(const ScheduleOptions& options) {
   schedules::CheckOptions how{.matching = options.fifo ? schedules::Matching::fifo : schedules::Matching::name,
                               .forward_only = options.forward_only};
   Schedule schedule;
+  const std::filesystem::path file =
+      options.out.empty() ? "" : output_file(options.out, "schedule.txt", {{"--check", options.check}});
   CheckReport report;
   try {
     schedule = schedule_in(options, read_text("--check", options.check));
@@ -344,7 +347,7 @@ int check_file(const ScheduleOptions& options) {
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(fmt::format("--check '{}': {}", options.check, error.what()));
   }
-  TextOutput output(options.out.empty() ? "" : output_file(options.out, "schedule.txt"));
+  TextOutput output(file);
   output.write(check_text(options, schedule, report));
   output.finish();
   return report.valid() ? 0 : 1;

@@ -96,7 +96,8 @@ void write(const TopologyOptions& options, const std::string& text) {
     return;
   }
   const std::filesystem::path file =
-      output_file(options.out, "topology." + (options.format == "text" ? "txt" : options.format));
+      output_file(options.out, "topology." + (options.format == "text" ? "txt" : options.format),
+                  {{"--lint", options.lint}});
   record::write_file(file, text);
   fmt::print("written: {}\n", file.string());
 }

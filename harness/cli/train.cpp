@@ -58,7 +58,7 @@ struct TrainOptions {
   int growth_interval = 2000;
   std::vector<std::string> overflows{};
   double clip_norm = 0;
-  bool judge = true;
+  bool no_judge = false;
   ProgramOptions program;  // of training by names
   AveragingOptions averaging;
   std::vector<CLI::Option*> of_steps{};  // what that does not have
@@ -198,7 +198,7 @@ class TrainRun {
   int run() {
     prepare();
     const auto begun = std::chrono::steady_clock::now();
-    const bool trained = train() && (!options_.judge || judge());
+    const bool trained = train() && (options_.no_judge || judge());
     seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     return finish(trained);
   }
@@ -653,7 +653,7 @@ AveragingRun averaging_run(const TrainOptions& options, const record::Header& he
           .settings = options.averaging.settings(options.digits.data, !options.program.checkpoints().empty()),
           .seeds = options.averaging.seeds(),
           .margin = options.averaging.margin(),
-          .judge = options.judge,
+          .judge = !options.no_judge,
           .checkpoints = {.folder = options.program.checkpoints(),
                           .steps = options.averaging.checkpoint_steps(),
                           .resume = options.program.resume()},
@@ -707,7 +707,7 @@ Command add_train(CLI::App& app, const Program& program) {
   CLI::Option* check =
       command->add_flag("--check", options->check, "Compare with a single device (default: runs by steps alone)");
   options->of_steps.push_back(
-      command->add_flag("!--no-judge", options->judge, "Do not compare with a single device")->excludes(check));
+      command->add_flag("--no-judge", options->no_judge, "Do not compare with a single device")->excludes(check));
   command->add_option("--time-limit", options->time_limit, "Seconds without a step after which the run counts as hung")
       ->check(seconds())
       ->capture_default_str();

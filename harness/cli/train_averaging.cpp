@@ -473,7 +473,7 @@ class AveragingCommand {
     std::vector<AveragingSeries> all{alone_};
     all.insert(all.end(), series_.begin(), series_.end());
     const auto picture = run_.picture.empty() ? std::filesystem::path(out_) / "averaging.svg"
-                                              : output_file(run_.picture, "averaging.svg");
+                                              : output_file(run_.picture, "averaging.svg", {});
     record::write_file(picture, averaging_svg(all, title));
     json list = json::array();
     for (const AveragingSeries& one : all)

@@ -417,9 +417,12 @@ Edit prune(const std::string& text, const fs::path& file, const record::Run& run
   std::vector<const Entry*> passing;
   for (const Entry& entry : book.entries()) {
     const auto found = comparison.by_entry.find(&entry);
-    if (found == comparison.by_entry.end() || verdicts_of(found->second) != std::set{Verdict::pass}) continue;
+    if (found == comparison.by_entry.end() || !verdicts_of(found->second).contains(Verdict::pass)) continue;
     const std::string place = fmt::format("{}: '{}'", entry.expectation.origin, entry.id);
-    if (entry.expectation.verdict == Verdict::flake)
+    if (const auto verdicts = verdicts_of(found->second); verdicts.size() > 1) {
+      if (entry.expectation.verdict != Verdict::flake)
+        edit.left.push_back(fmt::format("{} got {}: narrow it with a longer id, or with 'when'", place, list_of(verdicts)));
+    } else if (entry.expectation.verdict == Verdict::flake)
       edit.left.push_back(fmt::format("{} passes, but is a flake: see plumbline expectations check --records", place));
     else if (entry.included)
       edit.left.push_back(fmt::format("{} passes; it is in a file that is included", place));

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/run/findings.hpp"
+#include "harness/suite/library_words.hpp"
 
 namespace plumbline::worker {
 namespace {
@@ -96,7 +97,7 @@ record::Failure failure(std::string where, std::string message) {
 }
 
 record::Failure uncaught(const std::optional<std::string>& what) {
-  record::Failure out = failure("", what ? "uncaught exception: " + *what : "uncaught exception of an unknown type");
+  record::Failure out = failure("", what ? "uncaught exception: " + suite::words_without_library(*what) : "uncaught exception of an unknown type");
   out.uncaught = true;
   return out;
 }

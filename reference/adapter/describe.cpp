@@ -141,10 +141,17 @@ Tables tables_of(const OperationRow& row, std::string (*code)(const std::string&
   return tables;
 }
 
+// The arguments of which an adapter need not have all values.
+std::string words_of_options(const OperationRow& row) {
+  Cells names;
+  for (const auto& [argument, values] : row.options()) names.push_back(argument);
+  return names.empty() ? "" : fmt::format("\n  an adapter may have some values alone of {}: \"options\" of its greeting names them\n", fmt::join(names, ", "));
+}
+
 std::string text_of(const OperationRow& row, const Example& example) {
   const Tables tables = tables_of(row, [](const std::string& name) { return name; });
-  return fmt::format("{}: {}\n\narguments\n{}\nresult\n{}\nerrors\n{}\nexample\n  {}\n  {}\n", row.name, row.what,
-                     columns(tables.arguments), columns(tables.results), columns(tables.errors), example.request,
+  return fmt::format("{}: {}\n\narguments\n{}{}\nresult\n{}\nerrors\n{}\nexample\n  {}\n  {}\n", row.name, row.what,
+                     columns(tables.arguments), words_of_options(row), columns(tables.results), columns(tables.errors), example.request,
                      example.reply);
 }
 
