@@ -4,12 +4,24 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/bench/fusion_times.hpp"
 #include "reference/bucketing/rounds.hpp"
 #include "reference/comm/communicator.hpp"
 #include "reference/device/place.hpp"
 
 namespace plumbline::bench {
+
+/// Gradients of one size.
+struct FusionTime {
+  std::int64_t bytes = 0;               // of each
+  std::vector<double> separate, fused;  // seconds a gradient, of the rounds
+};
+
+/// Seconds of rounds, each of which measured all four: a backward alone, its reductions alone, and steps of both.
+struct OverlapTimes {
+  std::vector<double> backward, reductions;
+  std::vector<double> serial;      // the reductions when the backward is over
+  std::vector<double> overlapped;  // as soon as they may start
+};
 
 /// 256 bytes to 4 MiB, each four times the one before it.
 [[nodiscard]] std::vector<std::int64_t> usual_sizes();

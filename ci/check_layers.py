@@ -27,13 +27,13 @@ RUNTIMES = {
     r"gtest/|gmock/": ("harness/worker/", "harness/faults/", "conformance/"),
     r"benchmark/benchmark\.h": ("benchmarks/",),
     r"prometheus/": ("harness/metrics/",),
-    r"CLI/": ("harness/cli/", "harness/worker/", "benchmarks/gpu_kernels"),
+    r"CLI/": ("harness/cli/", "harness/worker/", "benchmarks/bench_", "benchmarks/gpu_kernels"),
 }
 # A component is a slice of reference/, conformance/ and benchmarks/. harness/ takes every one of them alike, so it names none...
 COMPONENT = re.compile(r"reference/(bucketing|gossip|groups|program|scaler|schedules|slowmo|topology|training)/")
 # ...but in the commands that show a component, or measure it, and in what trains a model.
 SHOWS_COMPONENTS = re.compile(
-    r"harness/(trainer/|cli/(bench|bubble|buckets|fusion|gossip|injection|layer_file|op_diff|pass|scaler|schedule|topology|train)"
+    r"harness/(trainer/|cli/(bench|buckets|gossip|injection|layer_file|op_diff|pass|scaler|schedule|topology|train)"
     r"(_\w+)?\.[ch]pp$)")
 # What names one still, with the reason. A row that is not needed any more is an error: this list only shrinks.
 STILL_NAMED = {

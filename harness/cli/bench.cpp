@@ -13,8 +13,7 @@
 
 #include "harness/bench/benchmark.hpp"
 #include "harness/cli/arguments.hpp"
-#include "harness/cli/bench_fusion.hpp"
-#include "harness/cli/bench_pipeline.hpp"
+#include "harness/cli/bench_studies.hpp"
 #include "harness/cli/cases.hpp"
 #include "harness/cli/measured_run.hpp"
 #include "harness/cli/missing_measurement.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "conformance/scaler/oracles/injection.hpp"
-#include "reference/scaler/dialects.hpp"
+#include "conformance/scaler/oracles/dialects.hpp"
 
 namespace plumbline::cli {
 

@@ -1,19 +1,54 @@
-// slowmo.trace: ranks that are given their gradients, step by step.
+// slowmo.trace: ranks that are given their gradients, and what they have after each step.
+//
+// Model   Every rank of a world in this process has a SlowMo and an optimizer; a step takes the gradients as they are given,
+//         whatever the parameters. Parameters of 16 bits have masters, which the optimizer works on.
+// Source  The recorded runs of FairScale, which hold the gradients of each step.
 #include <algorithm>
+#include <memory>
 
 #include <fmt/format.h>
 
 #include "reference/adapter/operations.hpp"
-#include "reference/slowmo/trace.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/comm/local.hpp"
+#include "reference/slowmo/elements.hpp"
+#include "reference/slowmo/optimizer.hpp"
+#include "reference/slowmo/slowmo.hpp"
 
 namespace plumbline::adapter {
 
+using comm::Buffer;
+using comm::ConstBuffer;
+using comm::DType;
 using gossip::Convention;
 using nlohmann::json;
-using slowmo::Trace;
-using slowmo::TraceRow;
+using slowmo::SlowMo;
 
 namespace {
+
+// What one rank is given for a step: values of all parameters, one after the other.
+struct TraceGradients {
+  std::vector<double> values;
+  bool is_local = false;              // still to be averaged inside the node
+  std::vector<double> buffer_before;  // of the model, set before the forward; may be empty
+};
+
+struct Trace {
+  enum class MastersAs : std::uint8_t { none, flat, list };
+  slowmo::Options options;
+  slowmo::OptimizerRule optimizer;
+  std::vector<std::int64_t> elements;   // of each parameter
+  std::vector<DType> dtypes;      // of each
+  MastersAs masters = MastersAs::none;  // of parameters of 16 bits
+  // Rates of each step, by group.
+  std::vector<std::vector<double>> rates;
+  // Parameters from here on are the first group of two; 0: there is one group.
+  std::size_t split = 0;
+  std::vector<std::vector<double>> initial;            // of each rank
+  std::vector<std::vector<TraceGradients>> gradients;  // of each step and rank
+  bool begins_first = false;                           // slow buffers are made before the first step
+  std::optional<std::int64_t> resume_at{};             // before that step all is saved, and loaded into another SlowMo
+};
 
 constexpr std::int64_t kMostRanks = 64;
 
@@ -22,6 +57,14 @@ constexpr std::int64_t kMostRanks = 64;
 constexpr std::int64_t kMostPeers = 1 << 20;
 int peers_in(const Arguments& arguments) {
   return arguments.has("peers_per_itr") ? static_cast<int>(arguments.integer_in("peers_per_itr", 1, kMostPeers)) : 1;
+}
+
+// The phone book of FairScale's recorded test graph "Hub": everybody's first peer is node 0, whose own is node 1; the second
+// is the next one of a ring.
+gossip::Graph hub_graph(int nodes, int peers) {
+  std::vector<std::vector<int>> rows;
+  for (int node = 0; node < nodes; ++node) rows.push_back({node == 0 ? 1 % nodes : 0, (node + 1) % nodes});
+  return gossip::Graph(std::move(rows), peers, gossip::Convention::fairscale, false);
 }
 
 // Of the nodes; nothing: the default one.
@@ -35,7 +78,7 @@ std::optional<gossip::Graph> graph_in(const Arguments& arguments, Convention con
       arguments.refuse(fmt::format("phone_book has {} rows; there are {} nodes", rows->size(), nodes));
     return gossip::Graph(*rows, peers, convention, regular);
   }
-  if (name == "Hub") return slowmo::hub_graph(nodes, peers);
+  if (name == "Hub") return hub_graph(nodes, peers);
   const auto kind = name ? gossip::parse_graph_kind(*name) : gossip::GraphKind::n_peer_exponential;
   if (!kind) arguments.refuse("graph '" + *name + "' is unknown");
   return gossip::Graph({.kind = *kind, .nodes = nodes, .peers = peers, .convention = convention});
@@ -121,7 +164,7 @@ std::vector<std::vector<double>> rates_in(const Arguments& arguments, double rat
   return rates;
 }
 
-slowmo::TraceGradients gradients_in(const Arguments& rank) {
+TraceGradients gradients_in(const Arguments& rank) {
   const bool is_local = rank.has("grads_local");
   return {.values = rank.get<std::vector<double>>(is_local ? "grads_local" : "grads"),
           .is_local = is_local,
@@ -170,36 +213,219 @@ json json_of(const slowmo::StepPlan& plan) {
           {"gossip", plan.gossip}};
 }
 
-json json_of(const TraceRow& row, const slowmo::TraceResult& result) {
-  json out{{"plan", json_of(row.plan)}};
-  if (!row.buffer_after.empty()) out["buffer_after_forward"] = row.buffer_after;
-  out["params_in_forward"] = row.in_forward;
-  out["params_after_optimizer"] = row.after_optimizer;
-  if (!row.error.empty()) {
-    out["error"] = {{"kind", row.error_kind}, {"message", row.error}};
-    return out;
+// Tensors that lie one behind the other.
+class Store {
+ public:
+  Store(const std::vector<std::int64_t>& elements, const std::vector<DType>& dtypes) {
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < elements.size(); ++i)
+      bytes += (static_cast<std::size_t>(elements[i]) * comm::size_of(dtypes[i]) + 7) / 8 * 8;
+    memory_.resize(bytes);
+    std::byte* at = memory_.data();
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      views_.push_back({at, elements[i], dtypes[i]});
+      at += (views_.back().bytes() + 7) / 8 * 8;
+    }
   }
-  out["params"] = row.parameters;
-  if (!row.masters.empty()) out["fp32"] = row.masters;
-  if (result.has_weights) out["ps_weight"] = row.weight, out["is_numerator"] = row.is_numerator;
-  if (row.slow)
-    out["slow"] = {{"start", row.slow->range.begin},
-                   {"end", row.slow->range.end},
-                   {"old_params", row.slow->old_parameters},
-                   {"momentum", row.slow->momentum}};
-  return out;
+  [[nodiscard]] const std::vector<Buffer>& views() const { return views_; }
+  void set(const std::vector<double>& values) const {
+    const double* from = values.data();
+    for (const Buffer& view : views_) {
+      slowmo::copy({from, view.count, DType::f64}, view);
+      from += view.count;
+    }
+  }
+  [[nodiscard]] std::vector<double> values() const {
+    std::vector<double> values;
+    for (const Buffer& view : views_) {
+      std::vector<double> part(static_cast<std::size_t>(view.count));
+      slowmo::copy(view, {part.data(), view.count, DType::f64});
+      values.insert(values.end(), part.begin(), part.end());
+    }
+    return values;
+  }
+
+ private:
+  std::vector<std::byte> memory_;
+  std::vector<Buffer> views_;
+};
+
+std::vector<DType> all_f32(std::size_t count) { return std::vector<DType>(count, DType::f32); }
+
+std::int64_t sum_of(const std::vector<std::int64_t>& elements) {
+  std::int64_t sum = 0;
+  for (const std::int64_t count : elements) sum += count;
+  return sum;
+}
+
+class Rank {
+ public:
+  Rank(const Trace& trace, comm::Communicator& world)
+      : trace_(trace),
+        world_(world),
+        me_(static_cast<std::size_t>(world.rank())),
+        parameters_(trace.elements, trace.dtypes),
+        gradients_(trace.elements, trace.dtypes),
+        flat_masters_(flat_elements(trace), all_f32(1)),
+        flat_gradients_(flat_elements(trace), all_f32(1)),
+        buffer_(trace.gradients.empty() ? 0 : trace.gradients.front()[me_].buffer_before.size()),
+        optimizer_(trace.optimizer) {
+    parameters_.set(trace.initial[me_]);
+    for (const Buffer& parameter :
+         trace_.masters == Trace::MastersAs::none ? std::vector<Buffer>{} : parameters_.views())
+      cut_masters(parameter);
+    make();
+    if (trace.begins_first) slowmo_->begin_slow_buffers();
+  }
+
+  [[nodiscard]] json step(std::size_t at) {
+    step_ = at;
+    if (trace_.resume_at == static_cast<std::int64_t>(at)) resume();
+    const TraceGradients& given = trace_.gradients[at][me_];
+    json row{{"plan", json_of(slowmo_->plan())}};
+    std::ranges::copy(given.buffer_before, buffer_.begin());
+    slowmo_->before_forward();
+    row["params_in_forward"] = parameters_.values();
+    if (!buffer_.empty()) row["buffer_after_forward"] = buffer_;
+    gradients_.set(given.values);
+    slowmo_->after_backward(given.is_local ? std::span<const Buffer>(gradients_.views()) : std::span<const Buffer>());
+    optimize();
+    row["params_after_optimizer"] = parameters_.values();
+    try {
+      slowmo_->step();
+    } catch (const InvalidArgument& error) {
+      row["error"] = {{"kind", error.kind()}, {"message", error.what()}};
+      return row;
+    }
+    row["params"] = parameters_.values();
+    if (has_masters()) row["fp32"] = flat_masters_.values();
+    if (slowmo_->setting().sgp)
+      row["ps_weight"] = slowmo_->push_sum_weight(), row["is_numerator"] = slowmo_->is_numerator();
+    if (const auto slow = slowmo_->slow_state())
+      row["slow"] = {{"start", slow->range.begin},
+                     {"end", slow->range.end},
+                     {"old_params", slow->old_parameters},
+                     {"momentum", slow->momentum}};
+    return row;
+  }
+  [[nodiscard]] const SlowMo& slowmo() const { return *slowmo_; }
+
+ private:
+  static std::vector<std::int64_t> flat_elements(const Trace& trace) {
+    return {trace.masters == Trace::MastersAs::none ? 0 : sum_of(trace.elements)};
+  }
+  [[nodiscard]] bool has_masters() const { return trace_.masters != Trace::MastersAs::none; }
+  // The part of the flat masters, and of their gradients, that belongs to a parameter.
+  void cut_masters(Buffer parameter) {
+    const std::int64_t begin = masters_.empty() ? 0 : masters_end_;
+    masters_.push_back(part_of(flat_masters_.views()[0], begin, parameter.count));
+    master_gradients_.push_back(part_of(flat_gradients_.views()[0], begin, parameter.count));
+    masters_end_ = begin + parameter.count;
+    slowmo::copy(parameter, masters_.back());
+  }
+  void make() {
+    slowmo::Tensors tensors{.parameters = parameters_.views()};
+    if (!buffer_.empty()) tensors.buffers = {{buffer_.data(), static_cast<std::int64_t>(buffer_.size()), DType::f64}};
+    if (trace_.masters == Trace::MastersAs::flat) tensors.masters = flat_masters_.views()[0];
+    if (trace_.masters == Trace::MastersAs::list) tensors.masters = masters_;
+    slowmo_.reset();
+    slowmo_ = std::make_unique<SlowMo>(world_, std::move(tensors), [this] { return groups(); }, trace_.options);
+  }
+  // In the order of the groups: a second half comes first.
+  template <class Tensor>
+  [[nodiscard]] std::vector<Tensor> in_group_order(const std::vector<Tensor>& tensors) const {
+    std::vector<Tensor> ordered(tensors.begin() + static_cast<std::ptrdiff_t>(trace_.split), tensors.end());
+    ordered.insert(ordered.end(), tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(trace_.split));
+    return ordered;
+  }
+  [[nodiscard]] std::vector<Buffer> optimized() const {
+    if (trace_.masters == Trace::MastersAs::flat) return flat_masters_.views();
+    return in_group_order(has_masters() ? masters_ : parameters_.views());
+  }
+  [[nodiscard]] std::vector<slowmo::ParameterGroup> groups() const {
+    const std::vector<Buffer> all = optimized();
+    const std::vector<double>& rates = trace_.rates[step_];
+    if (trace_.split == 0) return {{all, rates[0]}};
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(trace_.elements.size() - trace_.split);
+    return {{{all.begin(), first}, rates[0]}, {{first, all.end()}, rates[1]}};
+  }
+  void optimize() {
+    for (std::size_t i = 0; i < masters_.size(); ++i) slowmo::copy(gradients_.views()[i], master_gradients_[i]);
+    std::vector<Buffer> list;
+    if (trace_.masters == Trace::MastersAs::flat)
+      list = flat_gradients_.views();
+    else
+      list = in_group_order(has_masters() ? master_gradients_ : gradients_.views());
+    const std::vector<ConstBuffer> gradients(list.begin(), list.end());
+    optimizer_.step(groups(), gradients);
+    for (std::size_t i = 0; i < masters_.size(); ++i) slowmo::copy(masters_[i], parameters_.views()[i]);
+  }
+  void resume() {
+    const slowmo::Checkpoint checkpoint = slowmo_->checkpoint();
+    const std::vector<double> parameters = parameters_.values(), masters = flat_masters_.values();
+    make();
+    parameters_.set(parameters);
+    flat_masters_.set(masters);
+    slowmo_->load(checkpoint);
+  }
+
+  const Trace& trace_;
+  comm::Communicator& world_;
+  std::size_t me_;
+  Store parameters_, gradients_, flat_masters_, flat_gradients_;
+  std::vector<Buffer> masters_, master_gradients_;  // parts of them, by parameter
+  std::int64_t masters_end_ = 0;
+  std::vector<double> buffer_;
+  slowmo::FlatOptimizer optimizer_;
+  std::unique_ptr<SlowMo> slowmo_;
+  std::size_t step_ = 0;
+};
+
+void require_lengths(const Trace& trace) {
+  const auto require = [](std::size_t got, std::size_t expected, const char* what) {
+    if (got != expected)
+      throw InvalidArgument(fmt::format("slowmo trace: {} {}, there must be {}", got, what, expected));
+  };
+  const auto elements = static_cast<std::size_t>(sum_of(trace.elements));
+  require(trace.dtypes.size(), trace.elements.size(), "types of parameters");
+  require(trace.rates.size(), std::max<std::size_t>(1, trace.gradients.size()), "steps with learning rates");
+  if (trace.split >= std::max<std::size_t>(1, trace.elements.size()))
+    throw InvalidArgument(fmt::format("slowmo trace: the second group begins with parameter {} of {}", trace.split,
+                                      trace.elements.size()));
+  if (trace.split != 0 && trace.masters == Trace::MastersAs::flat)
+    throw InvalidArgument("slowmo trace: flat masters are one parameter, which is in one group");
+  for (const auto& rates : trace.rates) require(rates.size(), trace.split == 0 ? 1 : 2, "learning rates");
+  for (const auto& initial : trace.initial) require(initial.size(), elements, "initial parameters");
+  for (const auto& step : trace.gradients) {
+    require(step.size(), trace.initial.size(), "ranks in a step");
+    for (const TraceGradients& rank : step) {
+      require(rank.values.size(), elements, "gradients");
+      require(rank.buffer_before.size(), trace.gradients.front().front().buffer_before.size(), "values of a buffer");
+    }
+  }
 }
 
 json trace(const Arguments& arguments) {
   const Trace trace = trace_in(arguments);
   arguments.expect_no_others();
-  const slowmo::TraceResult result = slowmo::run_trace(trace);
-  json steps = json::array(), warnings = json::array();
-  for (const auto& step : result.steps) {
-    steps.push_back(json::array());
-    for (const TraceRow& row : step) steps.back().push_back(json_of(row, result));
-  }
-  for (const slowmo::Warning& warning : result.warnings.front()) warnings.push_back(warning.message);
+  require_lengths(trace);
+  const std::size_t ranks = trace.initial.size();
+  std::vector<json> steps(trace.gradients.size(), json(ranks, nullptr));
+  std::vector<std::size_t> made(ranks, 0);
+  json warnings = json::array();
+  comm::run_ranks(static_cast<int>(ranks), [&](comm::Communicator& world) {
+    const auto me = static_cast<std::size_t>(world.rank());
+    Rank rank(trace, world);
+    while (made[me] < steps.size()) {
+      json& row = steps[made[me]++][me];
+      row = rank.step(made[me] - 1);
+      if (row.contains("error")) break;
+    }
+    if (me == 0)
+      for (const slowmo::Warning& warning : rank.slowmo().warnings()) warnings.push_back(warning.message);
+    world.barrier();  // nobody leaves while another one still communicates
+  });
+  steps.resize(*std::ranges::min_element(made));  // the last one is the one that was refused
   return {{"steps", std::move(steps)}, {"warnings", std::move(warnings)}};
 }
 

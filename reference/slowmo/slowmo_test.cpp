@@ -13,7 +13,6 @@
 #include "reference/slowmo/averaging.hpp"
 #include "reference/slowmo/model_averager.hpp"
 #include "reference/slowmo/optimizer.hpp"
-#include "reference/slowmo/trace.hpp"
 
 namespace plumbline::slowmo {
 namespace {

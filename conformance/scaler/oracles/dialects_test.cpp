@@ -1,5 +1,5 @@
 // Where the rules of several systems part, step by step.
-#include "reference/scaler/dialects.hpp"
+#include "conformance/scaler/oracles/dialects.hpp"
 
 #include <algorithm>
 

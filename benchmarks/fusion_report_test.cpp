@@ -1,4 +1,4 @@
-#include "harness/cli/fusion_report.hpp"
+#include "benchmarks/fusion_report.hpp"
 
 #include <gtest/gtest.h>
 

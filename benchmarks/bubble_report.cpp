@@ -1,4 +1,4 @@
-#include "harness/cli/bubble_report.hpp"
+#include "benchmarks/bubble_report.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-// harness/cli/fusion_report.hpp: whether fusing pays, and from which size on.
+// benchmarks/fusion_report.hpp: whether fusing pays, and from which size on.
 //
 // Model   Two questions. Of whole steps, which were timed for several sizes of buckets: which size is the best, and how
 //         sure is that; from which size on are buckets faster than a bucket a gradient? And of single gradients: up to
@@ -16,7 +16,7 @@
 #include <span>
 #include <vector>
 
-#include "harness/bench/fusion_times.hpp"
+#include "benchmarks/fusion_times.hpp"
 #include "reference/bucketing/tuning.hpp"
 
 namespace plumbline::cli {

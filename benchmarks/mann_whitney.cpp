@@ -1,4 +1,4 @@
-#include "harness/cli/mann_whitney.hpp"
+#include "benchmarks/mann_whitney.hpp"
 
 #include <algorithm>
 #include <cmath>

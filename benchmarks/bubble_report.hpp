@@ -1,4 +1,4 @@
-// harness/cli/bubble_report.hpp: bubbles as they were measured, beside those of the simulator and of the closed forms.
+// benchmarks/bubble_report.hpp: bubbles as they were measured, beside those of the simulator and of the closed forms.
 //
 // Model   A case is a schedule with the times of its computations. A row has what was measured of it, each figure once a
 //         repetition, and what the simulator and a closed form say without messages: what is beyond that is overhead,

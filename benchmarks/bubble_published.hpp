@@ -1,4 +1,4 @@
-// harness/cli/bubble_published.hpp: ratios of pipeline schedules that were published, and what they are here.
+// benchmarks/bubble_published.hpp: ratios of pipeline schedules that were published, and what they are here.
 //
 // Model   A claim compares two schedules: steps in a time, or activations at most. Where its configuration is told it is
 //         taken, else one that is named. Times are equal and messages free in the simulation; what a claim measured had
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/cli/bubble_report.hpp"
+#include "benchmarks/bubble_report.hpp"
 
 namespace plumbline::cli {
 

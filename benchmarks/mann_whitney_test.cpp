@@ -1,5 +1,5 @@
 // Mann and Whitney's test against counting by hand, published numbers and all choices.
-#include "harness/cli/mann_whitney.hpp"
+#include "benchmarks/mann_whitney.hpp"
 
 #include <bit>
 #include <limits>

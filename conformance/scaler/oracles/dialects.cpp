@@ -1,4 +1,4 @@
-#include "reference/scaler/dialects.hpp"
+#include "conformance/scaler/oracles/dialects.hpp"
 
 #include <algorithm>
 #include <array>

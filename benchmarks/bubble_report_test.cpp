@@ -1,4 +1,4 @@
-#include "harness/cli/bubble_report.hpp"
+#include "benchmarks/bubble_report.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "harness/cli/bubble_published.hpp"
+#include "benchmarks/bubble_published.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {

@@ -1,4 +1,4 @@
-// harness/cli/mann_whitney.hpp: are numbers of one kind larger than those of another?
+// benchmarks/mann_whitney.hpp: are numbers of one kind larger than those of another?
 //
 // Model   Mann and Whitney's U: of all pairs, a number of each kind, those in which the first is larger, and half of those that
 //         are equal. Were both kinds alike, every choice of the first kind's numbers among all would be equally likely: so the

@@ -1,4 +1,4 @@
-#include "harness/cli/fusion_report.hpp"
+#include "benchmarks/fusion_report.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/cli/mann_whitney.hpp"
+#include "benchmarks/mann_whitney.hpp"
 #include "reference/bucketing/quantile.hpp"
 #include "reference/comm/errors.hpp"
 

@@ -1,7 +1,5 @@
 // `plumbline bench allreduce_fusion`: does it pay to reduce gradients together, in buckets of which size, and from
 // which size on.
-#include "harness/cli/bench_fusion.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -10,9 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "benchmarks/fusion_report.hpp"
 #include "harness/cli/arguments.hpp"
+#include "harness/cli/bench_studies.hpp"
 #include "harness/cli/cases.hpp"
-#include "harness/cli/fusion_report.hpp"
 #include "harness/cli/measured_run.hpp"
 #include "harness/cli/missing_measurement.hpp"
 #include "harness/cli/outputs.hpp"

@@ -1,4 +1,4 @@
-// reference/scaler/dialects.hpp: one sequence of overflows through the rules of several systems, side by side.
+// conformance/scaler/oracles/dialects.hpp: one sequence of overflows through the rules of several systems, side by side.
 //
 // Model   A dialect is a name and a scale that follows its system's rule. All are given the same steps; what a step did to each
 //         is told, and where two of them do something else they part. A constant scale never parts from anybody.

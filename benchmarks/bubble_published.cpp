@@ -1,4 +1,4 @@
-#include "harness/cli/bubble_published.hpp"
+#include "benchmarks/bubble_published.hpp"
 
 #include <algorithm>
 #include <array>

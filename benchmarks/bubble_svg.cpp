@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/cli/bubble_report.hpp"
+#include "benchmarks/bubble_report.hpp"
 #include "harness/cli/svg.hpp"
 
 namespace plumbline::cli {

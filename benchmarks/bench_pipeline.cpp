@@ -1,6 +1,4 @@
 // `plumbline bench pipeline_bubble`: measured bubbles beside simulated ones and closed forms.
-#include "harness/cli/bench_pipeline.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -13,9 +11,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "benchmarks/bubble_published.hpp"
+#include "benchmarks/bubble_report.hpp"
 #include "harness/cli/arguments.hpp"
-#include "harness/cli/bubble_published.hpp"
-#include "harness/cli/bubble_report.hpp"
+#include "harness/cli/bench_studies.hpp"
 #include "harness/cli/cases.hpp"
 #include "harness/cli/measured_run.hpp"
 #include "harness/cli/missing_measurement.hpp"
