@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 
 #include "reference/bucketing/by_size.hpp"
+#include "reference/bucketing/in_order.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {
 namespace {
-
-constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
 std::int64_t bytes_of_mebibytes(double mebibytes) {
   if (!(mebibytes >= 0))
