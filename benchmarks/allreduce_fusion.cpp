@@ -16,9 +16,9 @@
 #include "benchmarks/fusion_times.hpp"
 #include "benchmarks/memory.hpp"
 #include "harness/bench/gradient_lists.hpp"
+#include "harness/bench/known_values.hpp"
 #include "reference/bucketing/device_memory.hpp"
 #include "reference/bucketing/in_order.hpp"
-#include "reference/bucketing/known_values.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/bucketing/rounds.hpp"
 #include "reference/bucketing/tuning.hpp"
@@ -304,17 +304,17 @@ bucketing::Timing timing_at(const Place& place) {
 // All sizes of buckets in rounds, as `--bucket-size auto` tries them.
 nlohmann::json choice(Communicator& world, const Place& place, const nlohmann::json& arguments) {
   const Sizes sizes = sizes_of_model(arguments.at("model"));
+  const std::vector<Gradient> gradients = gradients_of(sizes, place);
   const bucketing::Tuning tuning =
-      bucketing::fastest_limit(world, gradients_of(sizes, place),
+      bucketing::fastest_limit(world, gradients,
                                {.limits = arguments.at("limits").get<std::vector<std::int64_t>>(),
                                 .rounds = arguments.at("rounds"),
                                 .seconds = arguments.at("seconds"),
                                 .per_tensor = true,
-                                .checked = true,
                                 .names = names_of(sizes),
                                 .place = bucketing::memory_of(place),
-                                .of_sums = place,
-                                .timing = timing_at(place)});
+                                .timing = timing_at(place),
+                                .before = against_known_sums(world, gradients, place, names_of(sizes))});
   if (world.rank() != 0) return nullptr;
   nlohmann::json times = nlohmann::json::array();
   for (const auto& time : tuning.times) times.push_back(json_of(time));

@@ -4,11 +4,13 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "harness/bench/known_values.hpp"
 #include "reference/bucketing/device_memory.hpp"
-#include "reference/bucketing/known_values.hpp"
+#include "reference/bucketing/reducer.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bench {
@@ -118,6 +120,33 @@ std::vector<FusionTime> fusion_times(comm::Communicator& group, const FusionOpti
     }
   }
   return times;
+}
+
+decltype(bucketing::TuningOptions::before) against_known_sums(comm::Communicator& group,
+                                                              std::span<const bucketing::Gradient> gradients,
+                                                              device::Place place, std::vector<std::string> names) {
+  for (const bucketing::Gradient& gradient : gradients) {
+    if (gradient.device != place.device())
+      throw InvalidArgument(fmt::format("sums in memory of {} are checked in that of {}",
+                                        comm::name_of(gradient.device), comm::name_of(place.device())));
+    if (gradient.dtype != comm::DType::f32 || gradient.numbers != 1)
+      throw InvalidArgument(fmt::format("a gradient of {}; sums of f32 are checked", comm::name_of(gradient.dtype)));
+  }
+  // Afterwards gradients are zeros: other steps add them again and again.
+  return [&group, place, names = std::move(names), last = static_cast<int>(gradients.size()) - 1](
+             const bucketing::Reducer& reducer, const std::string& candidate, const std::function<void()>& step) {
+    for (int gradient = last; gradient >= 0; --gradient)
+      bucketing::fill_known(place, reducer.view(gradient), gradient, bucketing::factor_of_rank(group.rank()));
+    step();
+    for (int gradient = last; gradient >= 0; --gradient) {
+      const auto i = static_cast<std::size_t>(gradient);
+      const comm::Buffer values = reducer.view(gradient);
+      const std::string name = i < names.size() ? fmt::format("'{}'", names[i]) : std::to_string(i);
+      bucketing::require_known(place, values, gradient, bucketing::factor_of_sum(group.size()),
+                               fmt::format("{}: a wrong sum on rank {}: gradient {}", candidate, group.rank(), name));
+      place.fill(values.data, std::byte{}, values.bytes());
+    }
+  };
 }
 
 }  // namespace plumbline::bench

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "reference/bucketing/rounds.hpp"
+#include "reference/bucketing/tuning.hpp"
 #include "reference/comm/communicator.hpp"
 #include "reference/device/place.hpp"
 
@@ -40,5 +43,12 @@ struct FusionOptions {
 /// than one round, and seconds that are NaN; RuntimeFailure, naming rank, gradient and element, where the sums of the
 /// first round are wrong.
 [[nodiscard]] std::vector<FusionTime> fusion_times(comm::Communicator& group, const FusionOptions& options = {});
+
+/// For TuningOptions::before: holds each candidate's first step against sums that are known. Gradients are of f32, in memory of
+/// `place`, whose stream is the group's; `names` are for messages. Throws InvalidArgument for other gradients; what it
+/// returns throws RuntimeFailure, naming candidate, rank, gradient and element, for a wrong sum.
+[[nodiscard]] decltype(bucketing::TuningOptions::before) against_known_sums(
+    comm::Communicator& group, std::span<const bucketing::Gradient> gradients, device::Place place = {},
+    std::vector<std::string> names = {});
 
 }  // namespace plumbline::bench

@@ -37,8 +37,6 @@ SHOWS_COMPONENTS = re.compile(
     r"(_\w+)?\.[ch]pp$)")
 # What names one still, with the reason. A row that is not needed any more is an error: this list only shrinks.
 STILL_NAMED = {
-    "harness/cli/cases.cpp": "asks whether the training module is there",
-    "harness/cli/doctor.cpp": "asks whether the training module is there",
     "harness/device/cuda_module.cpp": "compiles the kernels of the scaler and of SlowMo into one CUDA module",
     "harness/metrics/metrics.cpp": "takes quantiles from bucketing",
     "harness/subject/averaging_json.hpp": "reads settings of training",

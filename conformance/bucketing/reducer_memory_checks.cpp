@@ -10,8 +10,8 @@
 #include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/bucketing/reducer_training.hpp"
 #include "conformance/support/recording.hpp"
+#include "harness/bench/known_values.hpp"
 #include "reference/bucketing/in_order.hpp"
-#include "reference/bucketing/known_values.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {

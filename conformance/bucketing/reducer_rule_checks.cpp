@@ -11,7 +11,7 @@
 #include "conformance/bucketing/reducer_checks.hpp"
 #include "conformance/bucketing/reducer_training.hpp"
 #include "conformance/support/recording.hpp"
-#include "reference/bucketing/known_values.hpp"
+#include "harness/bench/known_values.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/half.hpp"
 

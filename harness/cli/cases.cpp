@@ -13,7 +13,7 @@
 #include "harness/run/case_rules.hpp"
 #include "harness/run/findings.hpp"
 #include "harness/subject/modules.hpp"
-#include "reference/training/training.hpp"
+#include "harness/subject/training_module.hpp"
 
 namespace plumbline::cli {
 
@@ -34,7 +34,7 @@ CaseSettings CaseSettings::for_control() const {
 std::string ModulesHere::why_not(const suite::Check& check) {
   for (const std::string& module : check.modules) {
     const auto [found, is_new] = why_not_.try_emplace(module);
-    if (is_new) found->second = subject::why_not_here(module, training::kTrainingFactory);
+    if (is_new) found->second = subject::why_no_training();
     if (!found->second.empty()) return fmt::format("needs module {}: {}", module, found->second);
   }
   return {};

@@ -13,8 +13,8 @@
 #include "harness/record/environment.hpp"
 #include "harness/subject/backend_here.hpp"
 #include "harness/subject/modules.hpp"
+#include "harness/subject/training_module.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/training/training.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -168,7 +168,7 @@ int run_doctor(bool starts, const Program& program) {
              machine.at("memory_bytes").get<double>() / (1 << 30), machine.at("kernel").get<std::string>());
   std::vector<Finding> findings;
   for (const std::string& name : backend_names()) findings.push_back(backend(name, starts, program));
-  const std::string training = subject::why_not_here("training", training::kTrainingFactory);
+  const std::string training = subject::why_no_training();
   findings.push_back({"LibTorch", training.empty(), training.empty() ? "module training loads" : training});
   for (const suite::Profile& profile : program.suite().profiles()) {
     bool needs_training = false;

@@ -77,7 +77,7 @@ void check_names(const std::vector<std::string>& names) {
       throw InvalidArgument(fmt::format("--axes: the name of axis {} is not printable UTF-8", i));
 }
 
-TopologyRequest request_of(const TopologyOptions& options) {
+TopologyRequest topology_asked(const TopologyOptions& options) {
   if (options.axes.empty()) throw InvalidArgument("--axes: it names no axis; --axes pipe,data,model names three");
   if (options.dims.empty()) throw InvalidArgument("--dims: it has no size; --dims 2,4,2 is of three axes");
   TopologyRequest request{.axes = split(options.axes),
@@ -103,7 +103,7 @@ void write(const TopologyOptions& options, const std::string& text) {
 }
 
 std::string shown(const TopologyOptions& options) {
-  const TopologyRequest request = request_of(options);
+  const TopologyRequest request = topology_asked(options);
   const TopologyView view = view_of(request);
   if (options.format == "svg") return topology_svg(view, request.rank);
   if (options.format == "json") return request.rank ? rank_json(view, *request.rank) : topology_json(view);
@@ -111,7 +111,7 @@ std::string shown(const TopologyOptions& options) {
 }
 
 std::string compared(const TopologyOptions& options) {
-  const groups::Sizes sizes = sizes_of(request_of(options));
+  const groups::Sizes sizes = sizes_of(topology_asked(options));
   const std::int64_t ranks = std::int64_t{sizes.pipeline} * sizes.data * sizes.tensor;
   if (ranks > kMostComparedRanks)
     throw InvalidArgument(

@@ -11,7 +11,6 @@
 
 #include "reference/bucketing/in_order.hpp"
 #include "reference/bucketing/reducer.hpp"
-#include "reference/bucketing/tuning.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/device/calls.hpp"
@@ -146,40 +145,6 @@ TEST(DeviceMemory, IsRefusedWhatIsOfTheHost) {
   const Buffer on_host{host.data(), 2, DType::f32};
   EXPECT_THAT([&] { memory->copy_divided(on_host, on_host, 2); },
               ThrowsMessage<InvalidArgument>(HasSubstr("in memory of cpu; all of one call must be on emulated:0")));
-}
-
-// Sums are looked at through the place; all candidates are timed as the caller says.
-TEST(DeviceMemory, IsTunedAgainstKnownSums) {
-  const auto runtime = device::make_emulated({.devices = 2});
-  comm::run_ranks(2,
-                  [&](Communicator& group) {
-                    const device::OwnStream stream(runtime, group.rank());
-                    const device::Place place({runtime, stream.get()}, group.rank());
-                    group.use_stream(stream.get());
-                    int timed = 0;
-                    const Timing timing = [&](Communicator& all, const std::function<void()>& body) {
-                      all.barrier();
-                      body();
-                      place.synchronize();
-                      return static_cast<double>(++timed);
-                    };
-                    TuningOptions options{.limits = {kNoLimit},
-                                          .rounds = 3,
-                                          .per_tensor = true,
-                                          .checked = true,
-                                          .place = memory_of(place),
-                                          .of_sums = place,
-                                          .timing = timing};
-                    const auto gradients = gradients_on(place.device());
-                    const Tuning tuning = fastest_limit(group, gradients, options);
-                    // A check, a step that does not count, and one that does; of what is no size of buckets the last alone.
-                    EXPECT_THAT(tuning.times.at(0).samples, testing::ElementsAre(3, 12, 15));
-                    EXPECT_THAT(tuning.per_tensor.samples, testing::ElementsAre(7, 10, 13));
-                    options.of_sums = {};
-                    EXPECT_THAT([&] { (void)fastest_limit(group, gradients, options); },
-                                ThrowsMessage<InvalidArgument>(HasSubstr("are checked in that of cpu")));
-                  },
-                  {.device_calls = device::make_calls(runtime)});
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include <gtest/gtest.h>
 
 #include "reference/bucketing/in_order.hpp"
-#include "reference/bucketing/known_values.hpp"
 #include "reference/bucketing/scaled_copy.hpp"
 #include "reference/bucketing/tuning.hpp"
 #include "reference/comm/errors.hpp"
@@ -686,63 +685,6 @@ TEST(Tuning, ChoosesTheSameOnAllRanksAndTriesEachGradientAlone) {
   });
   EXPECT_EQ(chosen[1], chosen[0]);
   EXPECT_EQ(chosen[2], chosen[0]);
-}
-
-// Leaves the last element of every sum of f32 as it was.
-class DropsLast final : public comm::CommunicatorDecorator {
- public:
-  using CommunicatorDecorator::CommunicatorDecorator;
-
- private:
-  static comm::Call shortened(comm::Call call) {
-    if (call.operation == comm::Operation::all_reduce && call.in.dtype == DType::f32) --call.in.count, --call.out.count;
-    return call;
-  }
-  void do_run(const comm::Call& call, comm::Timeout timeout) override {
-    CommunicatorDecorator::do_run(shortened(call), timeout);
-  }
-  comm::Work do_start(std::span<const comm::Call> calls) override {
-    const comm::Call call = shortened(calls.front());
-    return CommunicatorDecorator::do_start({&call, 1});
-  }
-  std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
-    return std::make_unique<DropsLast>(std::move(group));
-  }
-};
-
-TEST(Tuning, HoldsFirstStepsAgainstKnownSumsWhereItIsTold) {
-  run_ranks(2, [](Communicator& world) {
-    const auto gradients = gradients_of({100, 3, 2000});
-    TuningOptions options{.limits = {4096}, .rounds = 1, .per_tensor = true, .checked = true};
-    EXPECT_EQ(fastest_limit(world, gradients, options).times.size(), 2u);
-    DropsLast wrong(world.duplicate());
-    // The first of the candidates is a bucket each, and the first gradient there the last one.
-    EXPECT_THAT(
-        message_of<RuntimeFailure>([&] { (void)fastest_limit(wrong, gradients, options); }),
-        AllOf(HasSubstr("a bucket each: a wrong sum on rank "), HasSubstr("gradient 2, element 1999 of 2000: ")));
-    options.names = {"a", "b", "c"};
-    EXPECT_THAT(message_of<RuntimeFailure>([&] { (void)fastest_limit(wrong, gradients, options); }),
-                HasSubstr("gradient 'c', element 1999 of 2000: "));
-    options.checked = false;
-    EXPECT_NO_THROW((void)fastest_limit(wrong, gradients, options));
-    EXPECT_THROW((void)fastest_limit(world, gradients_of({1}, DType::bf16), {.checked = true}), InvalidArgument);
-  });
-}
-
-TEST(KnownValues, DifferFromRankToRankAndPlaceToPlace) {
-  std::vector<float> values(3000), sum(3000);
-  for (int rank = 0; rank < 64; ++rank) {
-    fill_known(buffer_of(values), 5, factor_of_rank(rank));
-    for (std::size_t i = 0; i < values.size(); ++i) sum[i] += values[i];
-  }
-  EXPECT_NO_THROW(require_known(buffer_of(sum), 5, factor_of_sum(64), "sum"));
-  EXPECT_THROW(require_known(buffer_of(sum), 6, factor_of_sum(64), "sum"), RuntimeFailure);
-  sum[2999] -= factor_of_rank(0);
-  EXPECT_THAT(message_of<RuntimeFailure>([&] { require_known(buffer_of(sum), 5, factor_of_sum(64), "sum"); }),
-              HasSubstr("sum, element 2999 of 3000: "));
-  std::rotate(values.begin(), values.begin() + 1, values.end());
-  EXPECT_THROW(require_known(buffer_of(values), 5, factor_of_rank(63), "own"), RuntimeFailure);
-  EXPECT_EQ(factor_of_mean(3), 2);
 }
 
 TEST(Tuning, ChoosesTheSmallestBucketsThatAreNotToldApartFromTheFastest) {

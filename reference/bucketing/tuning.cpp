@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "reference/bucketing/in_order.hpp"
-#include "reference/bucketing/known_values.hpp"
 #include "reference/bucketing/quantile.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/bucketing/rounds.hpp"
@@ -59,46 +58,12 @@ std::string text_of(std::int64_t limit) {
   return limit == 0 ? "a bucket each" : fmt::format("buckets of {} bytes", limit);
 }
 
-// Steps of gradients whose sums are known. They are zeros afterwards: other steps add them again and again.
-class Answers {
- public:
-  Answers(comm::Communicator& group, const Reducer& reducer, std::span<const int> order, const TuningOptions& options)
-      : group_(group), reducer_(reducer), order_(order), options_(options) {}
-  template <class Step>
-  void require_right(const std::string& candidate, const Step& step) const {
-    const device::Place& place = options_.of_sums;
-    for (const int gradient : order_)
-      fill_known(place, reducer_.view(gradient), gradient, factor_of_rank(group_.rank()));
-    step();
-    for (const int gradient : order_) {
-      const auto i = static_cast<std::size_t>(gradient);
-      const std::string name = i < options_.names.size() ? fmt::format("'{}'", options_.names[i]) : std::to_string(i);
-      require_known(place, reducer_.view(gradient), gradient, factor_of_sum(group_.size()),
-                    fmt::format("{}: a wrong sum on rank {}: gradient {}", candidate, group_.rank(), name));
-      place.fill(reducer_.view(gradient).data, std::byte{}, reducer_.view(gradient).bytes());
-    }
-  }
-
- private:
-  comm::Communicator& group_;
-  const Reducer& reducer_;
-  std::span<const int> order_;
-  const TuningOptions& options_;
-};
-
-void require_right(const TuningOptions& options, std::span<const Gradient> gradients) {
+void require_right(const TuningOptions& options) {
   if (options.rounds < 1) throw InvalidArgument(fmt::format("{} rounds; there must be 1 or more", options.rounds));
   if (!(options.seconds >= 0))
     throw InvalidArgument(fmt::format("{} seconds; there must be 0 or more", options.seconds));
   for (const std::int64_t limit : options.limits)
     if (limit < 0) throw InvalidArgument(fmt::format("buckets of {} bytes; 0 or more are possible", limit));
-  const comm::Device device = options.place ? options.place->device() : comm::Device{};
-  if (options.checked && options.of_sums.device() != device)
-    throw InvalidArgument(fmt::format("sums in memory of {} are checked in that of {}", name_of(device),
-                                      name_of(options.of_sums.device())));
-  for (const Gradient& gradient : gradients)
-    if (options.checked && (gradient.dtype != comm::DType::f32 || gradient.numbers != 1))
-      throw InvalidArgument(fmt::format("a gradient of {}; sums of f32 are checked", comm::name_of(gradient.dtype)));
 }
 
 }  // namespace
@@ -131,14 +96,13 @@ BucketTime time_of(std::int64_t limit_bytes, std::vector<double> samples) {
 }
 
 Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradients, TuningOptions options) {
-  require_right(options, gradients);
+  require_right(options);
   std::vector<std::int64_t>& limits = options.limits;
   if (std::ranges::count(limits, 0) == 0) limits.insert(limits.begin(), 0);
   const std::vector<int> order = backwards(gradients.size());
   const auto plan = [&](std::int64_t limit) { return buckets_in_order(gradients, order, std::array{limit}); };
   Reducer reducer({&group}, {gradients.begin(), gradients.end()}, plan(limits.front()),
                   {.names = options.names, .place = options.place, .average = false});
-  const Answers answers(group, reducer, order, options);
   const Timing timing = timing_of(options);
   // The last candidate is no size of buckets.
   std::vector<std::vector<double>> samples(limits.size() + (options.per_tensor ? 1 : 0));
@@ -147,15 +111,15 @@ Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradie
     if (round >= kLeastRounds && is_over(group, begin, options.seconds)) break;
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const std::size_t which = (i + static_cast<std::size_t>(round)) % samples.size();
-      const bool is_checked = options.checked && round == 0;
+      const bool is_first = options.before && round == 0;
       if (which == limits.size()) {
-        if (is_checked) answers.require_right("per tensor", [&] { reduce_each(group, reducer, order); });
+        if (is_first) options.before(reducer, "per tensor", [&] { reduce_each(group, reducer, order); });
         samples[which].push_back(timing(group, [&] { reduce_each(group, reducer, order); }));
         continue;
       }
       reducer.use(plan(limits[which]));
       const auto step = [&] { return timed_step(group, reducer, order, timing); };
-      if (is_checked) answers.require_right(text_of(limits[which]), step);
+      if (is_first) options.before(reducer, text_of(limits[which]), step);
       (void)step();  // ranks compare their plans in the first one
       samples[which].push_back(step());
     }

@@ -8,8 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,9 +18,10 @@
 #include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/rounds.hpp"
 #include "reference/comm/communicator.hpp"
-#include "reference/device/place.hpp"
 
 namespace plumbline::bucketing {
+
+class Reducer;
 
 struct BucketTime {
   std::int64_t limit_bytes = 0;   // 0: each gradient has a bucket
@@ -49,19 +50,17 @@ struct TuningOptions {
   int rounds = 7;
   double seconds = 20;  // no round is begun after that, once there are three
   bool per_tensor = false;
-  /// Gradients are of f32, and each candidate's first step is held against sums that are known.
-  bool checked = false;
   std::vector<std::string> names{};       // of the gradients, for messages; else they are numbered
   std::shared_ptr<BucketMemory> place{};  // where gradients lie; none: the host's memory
-  /// The place of that memory, through which sums in a device's are looked at; its stream is the group's.
-  device::Place of_sums{};
   /// None: by the host's clock, with a wait for what was begun in `place`.
   Timing timing{};
+  /// Called once for each candidate, before its first step: with the reducer, whose gradients are all zeros, the candidate in
+  /// words, and what does a step of it. It leaves zeros.
+  std::function<void(const Reducer& reducer, const std::string& candidate, const std::function<void()>& step)> before{};
 };
 
 /// Collective: all ranks get the same choice and give the same options. Throws InvalidArgument for fewer than one round,
-/// limits below 0, seconds below 0 or no number, other gradients than can be checked (f32, where `of_sums` is), and names of another number; where it
-/// checks, RuntimeFailure, naming rank, gradient and element, for a wrong sum.
+/// limits below 0, seconds below 0 or NaN, and names of another number.
 [[nodiscard]] Tuning fastest_limit(comm::Communicator& group, std::span<const Gradient> gradients,
                                    TuningOptions options = {});
 

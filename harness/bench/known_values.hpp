@@ -1,4 +1,4 @@
-// reference/bucketing/known_values.hpp: gradients whose sums are known beforehand, to see whether a reduction is right.
+// harness/bench/known_values.hpp: gradients whose sums are known beforehand, to see whether a reduction is right.
 //
 // Model   A number is a factor of the rank's, times a whole number that its gradient and its place in it decide: what is left
 //         out, comes twice, lies beside its place or is another rank's is another number. Sums and means over up to 180 ranks

@@ -1,4 +1,4 @@
-#include "reference/bucketing/known_values.hpp"
+#include "harness/bench/known_values.hpp"
 
 #include <cmath>
 #include <span>
