@@ -1,6 +1,8 @@
 #include "harness/worker/subject_memory.hpp"
 
 #include <new>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -19,6 +21,28 @@ auto named(const Words& words, const Make& make) {
   }
 }
 
+// A started call, which may need memory until it is complete.
+class NamingWork final : public comm::Work::State {
+ public:
+  NamingWork(comm::Work inner, std::optional<Call> first, int ranks)
+      : inner_(std::move(inner)), first_(first), ranks_(ranks) {}
+  bool test() override {
+    return named([&] { return words("test"); }, [&] { return inner_.test(); });
+  }
+  void wait(comm::Timeout timeout) override {
+    named([&] { return words("wait"); }, [&] { inner_.wait(timeout); });
+  }
+  [[nodiscard]] bool outlasts_wait() const override { return true; }
+
+ private:
+  [[nodiscard]] std::string words(const char* what) const {
+    return fmt::format("{} of {}", what, first_ ? comm::describe(*first_, ranks_) : "a batch");
+  }
+  comm::Work inner_;
+  std::optional<Call> first_;
+  int ranks_;
+};
+
 class NamingMemory final : public comm::CommunicatorDecorator {
  public:
   using CommunicatorDecorator::CommunicatorDecorator;
@@ -29,8 +53,10 @@ class NamingMemory final : public comm::CommunicatorDecorator {
     named([&] { return comm::describe(call, size()); }, [&] { CommunicatorDecorator::do_run(call, timeout); });
   }
   comm::Work do_start(std::span<const Call> calls) override {
-    return named([&] { return calls.empty() ? "a batch" : comm::describe(calls.front(), size()); },
-                 [&] { return CommunicatorDecorator::do_start(calls); });
+    const auto first = calls.empty() ? std::nullopt : std::optional(calls.front());
+    comm::Work work = named([&] { return first ? comm::describe(*first, size()) : "a batch"; },
+                            [&] { return CommunicatorDecorator::do_start(calls); });
+    return comm::Work(std::make_unique<NamingWork>(std::move(work), first, size()));
   }
   std::unique_ptr<Communicator> do_create_group(std::span<const int> ranks) override {
     return named([] { return std::string("create_group"); },

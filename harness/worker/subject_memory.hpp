@@ -8,7 +8,7 @@
 
 namespace plumbline::worker {
 
-/// std::bad_alloc out of a call of the backend, or of the start of one: not out of a later wait. The words name the call.
+/// std::bad_alloc out of a call of the backend, of the start of one, or of a later test or wait. The words name the call.
 class SubjectOutOfMemory : public Error {
  public:
   using Error::Error;

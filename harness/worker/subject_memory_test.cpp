@@ -21,6 +21,15 @@ class WithoutMemory final : public CommunicatorDecorator {
     if (call.operation == Operation::all_reduce) throw std::bad_alloc();
     CommunicatorDecorator::do_run(call, timeout);
   }
+  // A started broadcast has none while it is waited for.
+  class NoMemoryLater final : public Work::State {
+    bool test() override { throw std::bad_alloc(); }
+    void wait(Timeout) override { throw std::bad_alloc(); }
+  };
+  Work do_start(std::span<const Call> calls) override {
+    if (calls.front().operation == Operation::broadcast) return Work(std::make_unique<NoMemoryLater>());
+    return CommunicatorDecorator::do_start(calls);
+  }
   std::unique_ptr<Communicator> decorate(std::unique_ptr<Communicator> group) override {
     return std::make_unique<WithoutMemory>(std::move(group));
   }
@@ -45,6 +54,12 @@ TEST(NamingMemory, NamesTheCallInWhichTheBackendHadNone) {
   const auto group = world->duplicate();
   EXPECT_NE(words_of([&] { group->all_reduce(all, all, ReduceOp::sum); }), "nothing") << "in its groups, too";
   EXPECT_EQ(words_of([&] { world->broadcast(all, 0); }), "nothing");
+  Work broadcast = world->start({.operation = Operation::broadcast, .root = 0, .out = all});
+  EXPECT_EQ(words_of([&] { broadcast.wait(); }), "wait of broadcast(f32 x 3, root 0): the backend threw std::bad_alloc");
+  EXPECT_EQ(words_of([&] { (void)broadcast.test(); }),
+            "test of broadcast(f32 x 3, root 0): the backend threw std::bad_alloc");
+  Work barrier = world->start({.operation = Operation::barrier});
+  EXPECT_EQ(words_of([&] { barrier.wait(); }), "nothing");
 }
 
 }  // namespace
