@@ -136,36 +136,15 @@ void sum_outputs(int, const GradientViews& of_outputs, const CallSize&) {
   for (std::size_t i = 0; i < views[0].size(); ++i) views[0][i] = views[1][i] = views[0][i] + views[1][i];
 }
 
-// A description is its version, the number of tensors, and of each its type, whether it needs a gradient, the number of its
-// dimensions, these, and its strides.
-using Words = std::vector<std::int64_t>;
-std::vector<Words> tensors_of(std::span<const std::int64_t> words) {
-  std::vector<Words> tensors;
-  std::size_t next = 2;
-  for (std::int64_t i = 0; i < words[1]; ++i) {
-    const std::size_t length = 3 + 2 * static_cast<std::size_t>(words[next + 2]);
-    tensors.emplace_back(words.begin() + static_cast<std::ptrdiff_t>(next),
-                         words.begin() + static_cast<std::ptrdiff_t>(next + length));
-    next += length;
-  }
+schedules::TensorDescriptions hear_floats(std::span<const std::int64_t> words) {
+  schedules::TensorDescriptions tensors = schedules::decode(words);
+  for (auto& tensor : tensors) tensor.dtype = comm::DType::f32;
   return tensors;
 }
-void put_tensors(const std::vector<Words>& tensors, std::span<std::int64_t> words) {
-  words[1] = static_cast<std::int64_t>(tensors.size());
-  auto next = words.begin() + 2;
-  for (const Words& tensor : tensors) next = std::ranges::copy(tensor, next).out;
-}
-
-constexpr std::int64_t kFloat = 6;  // of LibTorch's types
-void hear_floats(std::span<std::int64_t> words) {
-  std::vector<Words> tensors = tensors_of(words);
-  for (Words& tensor : tensors) tensor[0] = kFloat;
-  put_tensors(tensors, words);
-}
-void hear_no_integers(std::span<std::int64_t> words) {
-  std::vector<Words> tensors = tensors_of(words);
-  std::erase_if(tensors, [](const Words& tensor) { return tensor[0] != kFloat; });
-  put_tensors(tensors, words);
+schedules::TensorDescriptions hear_no_integers(std::span<const std::int64_t> words) {
+  schedules::TensorDescriptions tensors = schedules::decode(words);
+  std::erase_if(tensors, [](const auto& tensor) { return tensor.dtype != comm::DType::f32; });
+  return tensors;
 }
 
 // ---- what is computed twice, or once too often ----
@@ -490,8 +469,8 @@ std::vector<Mutant> more_gradient_faults() {
 std::vector<Mutant> list_faults() {
   const std::string single = at_pipeline("lists", "list=single,wire=f32,schedule=1f1b,world=2");
   const char* one_tensor = "one tensor is handed on";
-  const auto hearing = [](void (*heard)(std::span<std::int64_t>)) {
-    return with([heard](ExecutorSteps& steps) { steps.pipeline.heard = heard; });
+  const auto hearing = [](schedules::TensorDescriptions (*heard)(std::span<const std::int64_t>)) {
+    return with([heard](ExecutorSteps& steps) { steps.pipeline.descriptions.decode = heard; });
   };
   return {
       {"pipe.sum_outputs", "PIPE-012", "the gradients of a stage's two outputs are added, and both get the sum",

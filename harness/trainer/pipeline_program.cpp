@@ -16,6 +16,7 @@
 #include "reference/training/checkpoint_tensors.hpp"
 #include "reference/training/pipeline/batch.hpp"
 #include "reference/training/pipeline/schedule_of.hpp"
+#include "reference/training/rank_groups.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -33,13 +34,6 @@ void check(const TrainerSettings& settings, const comm::Communicator& world) {
     throw InvalidArgument(
         fmt::format("parallel.pipeline = {} and parallel.data = {} make {} ranks, but {} were started",
                     settings.pipeline, settings.data, wanted, world.size()));
-}
-
-std::unique_ptr<comm::Communicator> group_along(comm::Communicator& world, const job::Parallel& parallel,
-                                                job::Coordinates at, int job::Coordinates::* axis, int size) {
-  std::vector<int> ranks;
-  for (at.*axis = 0; at.*axis < size; ++(at.*axis)) ranks.push_back(job::rank_of(parallel, at));
-  return world.create_group(ranks);
 }
 
 std::int64_t right_rows(const EngineResult& ran) {
@@ -136,11 +130,8 @@ PipelineProgram::PipelineProgram(const TrainerSettings& settings, const Pipeline
     : settings_(settings),
       world_((check(settings, world), world)),
       timers_(timers),
-      parallel_(parallel_of(settings)),
-      place_(job::coordinates_of(parallel_, world.rank())),
-      pipeline_(group_along(world, parallel_, place_, &job::Coordinates::pipeline, settings.pipeline)),
-      replicas_(group_along(world, parallel_, place_, &job::Coordinates::data, settings.data)),
-      data_(task.data(place_.data)),
+      groups_(world, groups_plan(parallel_of(settings))),
+      data_(task.data(groups_.local_rank("data"))),
       device_(task.device, world, task.devices),
       store_(settings.seed, device_.computes_on()),
       steps_(std::move(steps)) {
@@ -158,7 +149,7 @@ void PipelineProgram::make_stages(const PipelineTask& task) {
   const std::vector<int> ranks = schedule_of(settings_, task.schedule, settings_.micro_batches).stage_to_rank;
   std::vector<int> numbers;
   for (std::size_t stage = 0; stage < ranks.size(); ++stage)
-    if (ranks[stage] == place_.pipeline) numbers.push_back(static_cast<int>(stage));
+    if (ranks[stage] == groups_.local_rank("pipeline")) numbers.push_back(static_cast<int>(stage));
   stages_ = training::make_stages(task.blocks, parts, numbers, store_);
   std::map<int, Stage*> own;
   for (const auto& [number, stage] : stages_) own[number] = stage.get();
@@ -173,7 +164,7 @@ void PipelineProgram::make_stages(const PipelineTask& task) {
     options.promised = training::describe({sent});
   }
   engine_ = std::make_unique<PipelineEngine>(
-      *pipeline_,
+      groups_.communicator("pipeline"),
       [settings = settings_, name = task.schedule](int micro_batches) {
         return schedule_of(settings, name, micro_batches);
       },
@@ -198,7 +189,7 @@ void PipelineProgram::share(const Blocks& blocks, const std::vector<schedules::I
     if (ranks.size() > 1) shared.push_back({parameter.name, parameter.tensor, ranks});
   }
   std::ranges::sort(shared, {}, &SharedParameter::name);
-  shared_ = std::make_unique<SharedParameters>(*pipeline_, shared, steps_.pipeline, device_);
+  shared_ = std::make_unique<SharedParameters>(groups_.communicator("pipeline"), shared, steps_.pipeline, device_);
 }
 
 TrainingProgram PipelineProgram::program() {
@@ -212,14 +203,15 @@ void PipelineProgram::make_reducer(const GradientSettings& settings) {
   std::vector<GroupedTensor> leaves = in_one_group(parameters());
   const RankDevice where = reduced_on(device_, settings);
   const std::vector<bucketing::Gradient> gradients = gradients_of(leaves, where.device());
-  const std::int64_t bucket_bytes = bucket_bytes_over(*replicas_, gradients, settings.bucket_bytes, where);
+  const std::int64_t bucket_bytes =
+      bucket_bytes_over(groups_.communicator("data"), gradients, settings.bucket_bytes, where);
   const std::vector<bucketing::MatrixShape> shapes = shapes_of(leaves);
   std::vector<at::Tensor> statistics;
   for (const NamedTensor& buffer : buffers())
     if (settings.broadcast_buffers) statistics.push_back(buffer.tensor);
   if (settings.static_graph) {
     overlapped_ =
-        std::make_unique<AutogradReducer>(*replicas_, parameters(),
+        std::make_unique<AutogradReducer>(groups_.communicator("data"), parameters(),
                                           AutogradOptions{.where = where,
                                                           .reducer = options_of(settings, shapes, steps_.power_sgd),
                                                           .bucket_bytes = bucket_bytes,
@@ -231,7 +223,7 @@ void PipelineProgram::make_reducer(const GradientSettings& settings) {
   std::vector<int> backwards(gradients.size());
   std::iota(backwards.rbegin(), backwards.rend(), 0);
   reducer_ = std::make_unique<TensorReducer>(
-      std::vector{replicas_.get()}, std::move(leaves), plan_by_bytes(gradients, backwards, bucket_bytes),
+      std::vector{&groups_.communicator("data")}, std::move(leaves), plan_by_bytes(gradients, backwards, bucket_bytes),
       options_of(settings, shapes, steps_.power_sgd), steps_.reducer, statistics, where);
 }
 

@@ -31,6 +31,7 @@
 #include "harness/trainer/timers.hpp"
 #include "harness/trainer/trainer.hpp"
 #include "reference/comm/communicator.hpp"
+#include "reference/groups/parallel_context.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/training/bucketing/autograd.hpp"
 #include "reference/training/bucketing/tensors.hpp"
@@ -128,10 +129,7 @@ class PipelineProgram {
   TrainerSettings settings_;
   comm::Communicator& world_;
   Timers* timers_;
-  job::Parallel parallel_;
-  job::Coordinates place_;
-  std::unique_ptr<comm::Communicator> pipeline_;
-  std::unique_ptr<comm::Communicator> replicas_;
+  groups::ParallelContext groups_;  // modes "pipeline" and "data"
   TrainingData data_;
   RankDevice device_;
   TensorStore store_;

@@ -48,9 +48,7 @@ Plan from_grid(std::string_view convention, const Sizes& sizes, std::span<const 
   Plan plan{.convention = std::string(convention), .world_size = grid.world_size()};
   for (const std::string_view mode : order) {
     const Names axes = mode == "model" ? Names{"pipeline", "tensor"} : Names{std::string(mode)};
-    grid.merged_groups(axes).for_each([&](std::span<const int> ranks) {
-      plan.creations.push_back({.mode = std::string(mode), .ranks = {ranks.begin(), ranks.end()}});
-    });
+    add_groups(plan, mode, grid.merged_groups(axes));
   }
   return plan;
 }

@@ -36,6 +36,12 @@ std::string fault_of(const Creation& creation, int world_size) {
 
 }  // namespace
 
+void add_groups(Plan& plan, std::string_view mode, const topology::GroupList& groups) {
+  groups.for_each([&](std::span<const int> ranks) {
+    plan.creations.push_back({.mode = std::string(mode), .ranks = {ranks.begin(), ranks.end()}});
+  });
+}
+
 std::vector<std::string> modes_of(const Plan& plan) {
   std::vector<std::string> modes;
   for (const Creation& creation : plan.creations)

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/topology/topology.hpp"
+
 namespace plumbline::groups {
 
 /// One group, as it is made.
@@ -26,6 +28,9 @@ struct Plan {
   std::vector<Creation> creations;
   bool operator==(const Plan&) const = default;
 };
+
+/// Adds the creations of a mode, in the order of the list.
+void add_groups(Plan& plan, std::string_view mode, const topology::GroupList& groups);
 
 /// The modes of a plan, in the order in which they are first made.
 [[nodiscard]] std::vector<std::string> modes_of(const Plan& plan);

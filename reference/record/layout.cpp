@@ -6,6 +6,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/names.hpp"
+#include "reference/schedules/schedule.hpp"
 
 namespace plumbline::job {
 namespace {
@@ -82,10 +83,6 @@ int size_along(const Parallel& parallel, const std::string& axis) {
   return axis == "pipeline" ? parallel.pipeline : axis == "data" ? parallel.data : parallel.tensor;
 }
 
-int& along(Coordinates& at, const std::string& axis) {
-  return axis == "pipeline" ? at.pipeline : axis == "data" ? at.data : at.tensor;
-}
-
 }  // namespace
 
 std::vector<Parameter> parameters_of(const RunSpec& spec) {
@@ -99,21 +96,21 @@ std::vector<Parameter> parameters_of(const RunSpec& spec) {
   return list;
 }
 
+topology::Topology grid_of(const Parallel& parallel) {
+  std::vector<int> sizes;
+  for (const std::string& axis : parallel.order) sizes.push_back(size_along(parallel, axis));
+  return topology::Topology::row_major(parallel.order, sizes);
+}
+
 Coordinates coordinates_of(const Parallel& parallel, int rank) {
-  Coordinates at;
-  for (auto axis = parallel.order.rbegin(); axis != parallel.order.rend(); ++axis) {
-    const int size = size_along(parallel, *axis);
-    along(at, *axis) = rank % size;
-    rank /= size;
-  }
-  return at;
+  const topology::Topology grid = grid_of(parallel);
+  return {.pipeline = grid.position(rank, "pipeline"),
+          .data = grid.position(rank, "data"),
+          .tensor = grid.position(rank, "tensor")};
 }
 
 int rank_of(const Parallel& parallel, const Coordinates& at) {
-  int rank = 0;
-  Coordinates copy = at;
-  for (const std::string& axis : parallel.order) rank = rank * size_along(parallel, axis) + along(copy, axis);
-  return rank;
+  return grid_of(parallel).rank({{"pipeline", at.pipeline}, {"data", at.data}, {"tensor", at.tensor}});
 }
 
 int stage_of_layer(const RunSpec& spec, int layer) {
@@ -127,8 +124,9 @@ bool goes_back(std::string_view schedule) {
 }
 
 int pipeline_rank_of_stage(const RunSpec& spec, int stage) {
-  const int ranks = spec.parallel.pipeline;
-  return goes_back(spec.run.schedule) && stage >= ranks ? 2 * ranks - 1 - stage : stage % ranks;
+  const auto placement = goes_back(spec.run.schedule) ? schedules::Placement::v : schedules::Placement::loop;
+  return schedules::stage_to_rank(spec.parallel.pipeline, static_cast<int>(spec.stages.size()), placement)
+      .at(static_cast<std::size_t>(stage));
 }
 
 std::vector<int> holders_of(const RunSpec& spec, const Parameter& parameter) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "reference/record/run_spec.hpp"
+#include "reference/topology/topology.hpp"
 
 namespace plumbline::job {
 
@@ -22,20 +23,22 @@ struct Parameter {
 /// All parameters, in the order of the layers, weight before bias. A tied_linear has none of its own.
 [[nodiscard]] std::vector<Parameter> parameters_of(const RunSpec& spec);
 
-/// A rank's place in the world.
+/// The world as a grid with axes pipeline, data and tensor, in the run's order.
+[[nodiscard]] topology::Topology grid_of(const Parallel& parallel);
+/// A rank's place in it.
 struct Coordinates {
   int pipeline = 0;
   int data = 0;
   int tensor = 0;
   friend bool operator==(const Coordinates&, const Coordinates&) = default;
 };
+/// Both throw OutOfRange for what is not in it.
 [[nodiscard]] Coordinates coordinates_of(const Parallel& parallel, int rank);
 [[nodiscard]] int rank_of(const Parallel& parallel, const Coordinates& at);
 
 /// Whether a schedule lays a rank's second stages in the opposite order: zbv, v-half, v-min, dualpipev.
 [[nodiscard]] bool goes_back(std::string_view schedule);
-/// The stage of a layer, and the pipeline rank of a stage: stage mod p; in the V schedules the second half
-/// goes back.
+/// The stage of a layer, and the pipeline rank of a stage.
 [[nodiscard]] int stage_of_layer(const RunSpec& spec, int layer);
 [[nodiscard]] int pipeline_rank_of_stage(const RunSpec& spec, int stage);
 /// The pipeline ranks that hold a parameter, ascending: its layer's, and those of the layers tied to it.

@@ -71,6 +71,8 @@ TEST(Coordinates, AreRowMajorOverTheOrder) {
   EXPECT_EQ(coordinates_of(parallel, 7), (Coordinates{.pipeline = 1, .data = 1, .tensor = 1}));
   for (int rank = 0; rank < parallel.world(); ++rank)
     EXPECT_EQ(rank_of(parallel, coordinates_of(parallel, rank)), rank);
+  EXPECT_THROW((void)coordinates_of(parallel, parallel.world()), OutOfRange);
+  EXPECT_THROW((void)rank_of(parallel, {.data = 3}), OutOfRange);
 }
 
 TEST(MicroBatches, AreConsecutivePartsOfEachBatch) {

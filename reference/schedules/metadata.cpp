@@ -25,6 +25,11 @@ class Words {
     left_ = left_.subspan(1);
     return word;
   }
+  std::vector<std::int64_t> list(std::int64_t count, const char* what) {
+    std::vector<std::int64_t> list;
+    for (; count > 0; --count) list.push_back(next(what, kMost));
+    return list;
+  }
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(left_.size()); }
   [[nodiscard]] std::span<const std::int64_t> first(std::int64_t count) const {
     return left_.first(static_cast<std::size_t>(count));
@@ -40,7 +45,10 @@ std::string to_string(const TensorDescriptions& tensors) {
   if (tensors.empty()) return "nothing";
   std::string words;
   for (const TensorDescription& tensor : tensors)
-    words += fmt::format("{}{}[{}]", words.empty() ? "" : " ", name_of(tensor.dtype), fmt::join(tensor.shape, ","));
+    words += fmt::format("{}{}[{}]", words.empty() ? "" : " ",
+                         tensor.program_type == 0 ? std::string(name_of(tensor.dtype))
+                                                  : fmt::format("type{}", tensor.program_type),
+                         fmt::join(tensor.shape, ","));
   return words;
 }
 
@@ -60,7 +68,11 @@ std::int64_t elements_of(const TensorDescription& tensor) {
 
 TensorDescriptions gradients_of(const TensorDescriptions& tensors) {
   TensorDescriptions gradients;
-  std::ranges::copy_if(tensors, std::back_inserter(gradients), comm::is_floating, &TensorDescription::dtype);
+  for (TensorDescription tensor : tensors) {
+    const bool has_gradients = comm::is_floating(tensor.dtype) || tensor.program_type != 0;
+    if (!std::exchange(tensor.requires_gradient, false) || !has_gradients) continue;
+    gradients.push_back(std::move(tensor));
+  }
   return gradients;
 }
 
@@ -70,7 +82,9 @@ std::vector<std::int64_t> encode(const TensorDescriptions& tensors) {
     (void)elements_of(tensor);  // refuses what no tensor is
     words.push_back(static_cast<std::int64_t>(tensor.shape.size()));
     words.insert(words.end(), tensor.shape.begin(), tensor.shape.end());
-    words.push_back(static_cast<std::int64_t>(tensor.dtype));
+    words.insert(words.end(), {static_cast<std::int64_t>(tensor.dtype), tensor.program_type, tensor.requires_gradient,
+                               !tensor.strides.empty()});
+    words.insert(words.end(), tensor.strides.begin(), tensor.strides.end());
   }
   words.front() = static_cast<std::int64_t>(words.size()) - 1;
   return words;
@@ -83,10 +97,13 @@ TensorDescriptions decode(std::span<const std::int64_t> message) {
   TensorDescriptions tensors;
   for (std::int64_t left = words.next("the number of tensors", kMost); left > 0; --left) {
     TensorDescription tensor;
-    for (std::int64_t dimensions = words.next("the number of dimensions", words.size()); dimensions > 0; --dimensions)
-      tensor.shape.push_back(words.next("a dimension", kMost));
+    const std::int64_t dimensions = words.next("the number of dimensions", words.size());
+    tensor.shape = words.list(dimensions, "a dimension");
     tensor.dtype = comm::kAllDTypes.at(
         static_cast<std::size_t>(words.next("the dtype", static_cast<std::int64_t>(comm::kAllDTypes.size()) - 1)));
+    tensor.program_type = static_cast<int>(words.next("the program's type", std::numeric_limits<int>::max()));
+    tensor.requires_gradient = words.next("whether it requires a gradient", 1) == 1;
+    if (words.next("whether it has strides", 1) == 1) tensor.strides = words.list(dimensions, "a stride");
     (void)elements_of(tensor);
     tensors.push_back(std::move(tensor));
   }

@@ -7,7 +7,8 @@
 //         gradient has the dtypes and shapes of the floating tensors of what it is the gradient of.
 // Message One call of a fixed number of int64, so that its receive can be posted by whoever knows nothing yet: how many
 //         words follow that count; the number of tensors; of each the number of dimensions, the dimensions, the dtype's
-//         place in comm::kAllDTypes; zeros. One call, and not two of which the first says how long the second is: what
+//         place in comm::kAllDTypes, the program's type, whether it requires a gradient, and 0, or 1 and its strides;
+//         zeros. One call, and not two of which the first says how long the second is: what
 //         check() proves of schedules is about messages that are there or not, and a message in two steps would have
 //         ranks wait where it sees none.
 // Errors  DescriptionMismatch, before anything is sent, where an output is not what was promised or told; the
@@ -35,16 +36,20 @@ namespace plumbline::schedules {
 /// Without dimensions: a scalar, which has one element.
 struct TensorDescription {
   comm::DType dtype = comm::DType::f32;
-  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> shape = {};
+  bool requires_gradient = true;           // counts where there are gradients of its type
+  std::vector<std::int64_t> strides = {};  // in elements, as it lies in the message; row-major where empty
+  int program_type = 0;                    // the program's number of a type that is no dtype; 0: it is the dtype
   bool operator==(const TensorDescription&) const = default;
 };
 using TensorDescriptions = std::vector<TensorDescription>;
 
-/// "f16[2,3] i64[]"; "nothing" for no tensors.
+/// "f16[2,3] i64[]"; "type11[4]" for a type of the program; "nothing" for no tensors.
 [[nodiscard]] std::string to_string(const TensorDescriptions& tensors);
 /// The product of the dimensions. Throws InvalidArgument for one below 0, and for more elements than int64 counts.
 [[nodiscard]] std::int64_t elements_of(const TensorDescription& tensor);
-/// The floating tensors: of the others there is no gradient.
+/// The floating tensors that require a gradient, and those of a type of the program's that do: of the others there is none.
+/// Gradients themselves require none.
 [[nodiscard]] TensorDescriptions gradients_of(const TensorDescriptions& tensors);
 
 /// An output is not what was promised or told.
@@ -53,8 +58,8 @@ class DescriptionMismatch : public Error {
   using Error::Error;
 };
 
-/// Words of a message unless said otherwise: 512 bytes, enough for ten tensors of four dimensions.
-inline constexpr std::size_t kDescriptionWords = 64;
+/// Words of a message unless said otherwise: 2 KiB, enough for 28 tensors of four dimensions.
+inline constexpr std::size_t kDescriptionWords = 256;
 
 // The right steps, by name.
 

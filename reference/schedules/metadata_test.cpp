@@ -42,16 +42,23 @@ TEST(TensorDescriptions, AreWrittenAndCounted) {
   EXPECT_THROW((void)elements_of({DType::u8, {2, -1}}), InvalidArgument);
   EXPECT_THROW((void)elements_of({DType::u8, {std::int64_t{1} << 40, std::int64_t{1} << 40}}), InvalidArgument);
   EXPECT_EQ(to_string(gradients_of(kList)), "f16[2,3] bf16[7]");
+  EXPECT_EQ(to_string(gradients_of({{.shape = {1}, .requires_gradient = false}, {.shape = {2}, .program_type = 9}})),
+            "type9[2]");
+  EXPECT_TRUE(gradients_of(gradients_of(kList)).empty());
 }
 
 TEST(TensorDescriptions, AreWordsInTheOrderOfTheProtocol) {
-  EXPECT_THAT(encode({{DType::bf16, {5, 6}}}), testing::ElementsAre(5, 1, 2, 5, 6, 1));
+  EXPECT_THAT(encode({{DType::bf16, {5, 6}}}), testing::ElementsAre(8, 1, 2, 5, 6, 1, 0, 1, 0));
   EXPECT_THAT(encode({}), testing::ElementsAre(1, 0));
   EXPECT_EQ(decode(encode(kList)), kList);
   EXPECT_EQ(decode(encode({})), TensorDescriptions{});
   std::vector<std::int64_t> with_zeros = encode(kList);
   with_zeros.resize(kDescriptionWords);
   EXPECT_EQ(decode(with_zeros), kList);
+  const TensorDescriptions others{{.dtype = DType::u8, .shape = {2, 3}, .strides = {1, 2}, .program_type = 11},
+                                  {.shape = {4}, .requires_gradient = false}};
+  EXPECT_THAT(encode(others), testing::ElementsAre(16, 2, 2, 2, 3, 6, 11, 1, 1, 1, 2, 1, 4, 2, 0, 0, 0));
+  EXPECT_EQ(decode(encode(others)), others);
   for (const DType dtype : comm::kAllDTypes) EXPECT_EQ(decode(encode({{dtype, {1}}})).at(0).dtype, dtype);
 }
 
@@ -66,8 +73,12 @@ TEST(TensorDescriptions, OfOtherWordsAreRefused) {
   EXPECT_THAT(refusal({1, 2}), HasSubstr("they end before the number of dimensions"));
   EXPECT_THAT(refusal({3, 1, 7, 0}), HasSubstr("the number of dimensions is 7"));
   EXPECT_THAT(refusal({4, 1, 1, -5, 0}), HasSubstr("a dimension is -5"));
+  EXPECT_THAT(refusal({7, 1, 1, 5, 2, -1, 1, 0}), HasSubstr("the program's type is -1"));
+  EXPECT_THAT(refusal({7, 1, 1, 5, 2, 0, 2, 0}), HasSubstr("whether it requires a gradient is 2, it must be in [0, 1]"));
+  EXPECT_THAT(refusal({7, 1, 1, 5, 2, 0, 1, 1}), HasSubstr("they end before a stride"));
+  EXPECT_THAT(refusal({8, 1, 1, 5, 2, 0, 1, 1, -3}), HasSubstr("a stride is -3"));
   EXPECT_THAT(refusal({4, 1, 1, 5, 7}), HasSubstr("the dtype is 7, it must be in [0, 6]"));
-  EXPECT_THAT(refusal({4, 1, 0, 2, 2}), HasSubstr("1 words are left behind the last tensor"));
+  EXPECT_THAT(refusal({7, 1, 0, 2, 0, 1, 0, 2}), HasSubstr("1 words are left behind the last tensor"));
 }
 
 TEST(DescriptionExchange, TellsOnceOrEachTime) {
@@ -107,10 +118,10 @@ TEST(DescriptionExchange, KeepsToWhatIsPromised) {
 }
 
 TEST(DescriptionExchange, RefusesWhatDoesNotFitItsMessage) {
-  DescriptionExchange boundary(Metadata::each, {}, 6);
-  EXPECT_THAT(words_of(boundary.tell(0, {{DType::f32, {5, 6}}})), testing::ElementsAre(5, 1, 2, 5, 6, 2));
+  DescriptionExchange boundary(Metadata::each, {}, 9);
+  EXPECT_THAT(words_of(boundary.tell(0, {{DType::f32, {5, 6}}})), testing::ElementsAre(8, 1, 2, 5, 6, 2, 0, 1, 0));
   EXPECT_THAT(error_of<InvalidArgument>([&] { (void)boundary.tell(1, {{DType::f32, {5, 6, 7}}}); }),
-              HasSubstr("micro-batch 1: f32[5,6,7] take 7 words, and a message of descriptions has 6"));
+              HasSubstr("micro-batch 1: f32[5,6,7] take 10 words, and a message of descriptions has 9"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// reference/training/added_type.hpp: tensors as buffers that a communicator adds.
+// reference/training/added_type.hpp: the types of tensors as a communicator knows them, and tensors as buffers that it adds.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace plumbline::training {
 
-/// The type as which a communicator adds such elements; nothing where gradients are never of that type.
-[[nodiscard]] inline std::optional<comm::DType> added_type_of(at::ScalarType type) {
+/// The type as which a communicator moves such elements; nothing where it has none.
+[[nodiscard]] inline std::optional<comm::DType> dtype_of(at::ScalarType type) {
   switch (type) {
     case at::kHalf:
       return comm::DType::f16;
@@ -20,9 +20,21 @@ namespace plumbline::training {
       return comm::DType::f32;
     case at::kDouble:
       return comm::DType::f64;
+    case at::kInt:
+      return comm::DType::i32;
+    case at::kLong:
+      return comm::DType::i64;
+    case at::kByte:
+      return comm::DType::u8;
     default:
       return {};
   }
+}
+
+/// The type as which it adds them; nothing where gradients are never of that type.
+[[nodiscard]] inline std::optional<comm::DType> added_type_of(at::ScalarType type) {
+  const std::optional<comm::DType> dtype = dtype_of(type);
+  return dtype && comm::is_floating(*dtype) ? dtype : std::nullopt;
 }
 
 /// The elements of a tensor of such a type, which lie in memory without gaps.

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/training/added_type.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -17,24 +18,8 @@ constexpr const char* kSteps = "optimizer.steps";
 constexpr const char *kFirst = "moment1", *kSecond = "moment2";
 
 comm::DType dtype_of(c10::ScalarType type, const std::string& name) {
-  switch (type) {
-    case c10::ScalarType::Half:
-      return comm::DType::f16;
-    case c10::ScalarType::BFloat16:
-      return comm::DType::bf16;
-    case c10::ScalarType::Float:
-      return comm::DType::f32;
-    case c10::ScalarType::Double:
-      return comm::DType::f64;
-    case c10::ScalarType::Int:
-      return comm::DType::i32;
-    case c10::ScalarType::Long:
-      return comm::DType::i64;
-    case c10::ScalarType::Byte:
-      return comm::DType::u8;
-    default:
-      throw Unsupported(fmt::format("tensor '{}' has elements of type {}", name, c10::toString(type)));
-  }
+  if (const auto dtype = training::dtype_of(type)) return *dtype;
+  throw Unsupported(fmt::format("tensor '{}' has elements of type {}", name, c10::toString(type)));
 }
 
 std::string key_of(const std::string& kind, const std::string& name) { return fmt::format("{}/{}", kind, name); }

@@ -48,7 +48,7 @@ std::vector<std::span<float>> views_of(const Tensors& gradients) {
   std::vector<std::span<float>> views;
   for (const at::Tensor& gradient : gradients) {
     if (!gradient.is_cpu() || gradient.scalar_type() != at::kFloat || !gradient.is_non_overlapping_and_dense())
-      throw Unsupported(fmt::format("a gradient of {} is not float32 on the host", text_of(describe({gradient}))));
+      throw Unsupported(fmt::format("a gradient of {} is not float32 on the host", to_string(describe({gradient}))));
     views.emplace_back(gradient.data_ptr<float>(), static_cast<std::size_t>(gradient.numel()));
   }
   return views;
@@ -69,6 +69,9 @@ class PipelineEngine::Call {
     for (const Action& action : actions_)
       if (action.kind == Kind::weight_gradient) split_.insert(place_of(action));
     for (const auto& [stage, layers] : engine.stages_) own_.push_back(stage);
+    for (const int stage : own_)
+      for (const int boundary : {stage - 1, stage})
+        if (boundary >= 0 && boundary < last()) begin_boundary(boundary);
   }
 
   EngineResult run() {
@@ -116,6 +119,23 @@ class PipelineEngine::Call {
     return callbacks;
   }
 
+  // What was told in a call before counts where nothing is told in this one.
+  void begin_boundary(int boundary) {
+    if (telling_ == Telling::never && engine_.boundaries_.contains(boundary)) return;
+    const std::optional<Description>& promised = engine_.options_.promised;
+    const auto told = promised                    ? schedules::Metadata::none
+                      : telling_ == Telling::each ? schedules::Metadata::each
+                                                  : schedules::Metadata::once;
+    engine_.boundaries_.insert_or_assign(
+        boundary, schedules::DescriptionExchange(told, promised.value_or(Description()), schedules::kDescriptionWords,
+                                                 engine_.steps_.descriptions));
+  }
+  [[nodiscard]] schedules::DescriptionExchange& boundary_after(int stage) { return engine_.boundaries_.at(stage); }
+  // What is told once is told of the whole call.
+  [[nodiscard]] Place told_place(const Place& place) const {
+    return {place.first, telling_ == Telling::each ? place.second : 0};
+  }
+
   // ---- computations ----
 
   [[nodiscard]] Tensors part_of(const std::vector<Tensors>& batch, int micro_batch) const {
@@ -154,33 +174,29 @@ class PipelineEngine::Call {
   }
 
   void hand_on(const Place& place, const Tensors& outputs) {
-    const Description description = describe(outputs);
-    if (telling_ == Telling::each)
-      outputs_[place] = description;
-    else if (telling_ == Telling::once && told_.insert(place.first).second)
-      engine_.outputs_[place.first] = description;
+    if (telling_ == Telling::each || (telling_ == Telling::once && !told_.contains(told_place(place))))
+      told_[told_place(place)] = boundary_after(place.first).tell(place.second, describe(outputs));
     else
-      refuse_unless_expected(place, description);
+      keep_to_what_is_known(place, describe(outputs));
     Tensors& results = results_[place];
     for (const at::Tensor& output : outputs) results.push_back(output.detach());
   }
 
   // A promise is about types, sizes and gradients, and says nothing of evaluation or of the order in memory.
-  [[nodiscard]] bool is_as_expected(const Description& description, const Description& expected) const {
-    if (!engine_.options_.promised) return description == expected;
-    return std::ranges::equal(description, expected, [&](const TensorDescription& a, const TensorDescription& b) {
-      return a.type == b.type && a.sizes == b.sizes &&
-             (call_.forward_only || a.requires_gradient == b.requires_gradient);
-    });
-  }
-  void refuse_unless_expected(const Place& place, const Description& description) const {
-    const Description& expected = outputs_of(place);
-    if (is_as_expected(description, expected)) return;
-    throw InvalidArgument(fmt::format(
-        "stage {}, micro-batch {}: the outputs are {}, but {} {}; {}", place.first, place.second, text_of(description),
-        text_of(expected), engine_.options_.promised ? "were promised" : "had been told to the next stage",
-        engine_.options_.promised ? "promise nothing where shapes change"
-                                  : "outputs may change their shape only where inputs do"));
+  void keep_to_what_is_known(const Place& place, Description outputs) {
+    const bool promised = engine_.options_.promised.has_value();
+    const Description& known = outputs_of(place);
+    for (std::size_t i = 0; promised && i < std::min(outputs.size(), known.size()); ++i) {
+      outputs[i].strides = known[i].strides;
+      if (call_.forward_only) outputs[i].requires_gradient = known[i].requires_gradient;
+    }
+    try {
+      boundary_after(place.first).keep_to(place.second, outputs);
+    } catch (const schedules::DescriptionMismatch& mismatch) {
+      throw InvalidArgument(fmt::format("stage {}, {}; {}", place.first, mismatch.what(),
+                                        promised ? "promise nothing where shapes change"
+                                                 : "outputs may change their shape only where inputs do"));
+    }
   }
 
   void input_gradient(const Place& place) {
@@ -226,29 +242,23 @@ class PipelineEngine::Call {
   // ---- messages ----
 
   // What a stage hands on, as it is known here.
-  [[nodiscard]] const Description& outputs_of(const Place& place) const {
-    if (const auto found = outputs_.find(place); found != outputs_.end()) return found->second;
-    if (engine_.options_.promised) return *engine_.options_.promised;
-    return engine_.outputs_.at(place.first);
+  [[nodiscard]] const Description& outputs_of(const Place& place) {
+    return boundary_after(place.first).expected(place.second);
   }
   // The gradients of a stage's outputs have the sending stage's place; those of its inputs that of the stage before.
-  [[nodiscard]] Description form_of(const Action& message) const {
+  [[nodiscard]] Description form_of(const Action& message) {
     const Description& outputs =
         outputs_of({std::min(message.stage, schedules::peer_stage(message)), message.micro_batch});
     return schedules::direction_of_message(message.kind) > 0 ? outputs : gradients_of(outputs);
   }
 
   comm::Buffer buffer(const Action& message) {
-    const Place place = place_of(message);
-    if (message.kind == Kind::send_metadata || message.kind == Kind::recv_metadata) {
-      DescriptionWords& words = words_[{message.kind, message.stage, message.micro_batch}];
-      if (is_send(message.kind)) words = to_words(outputs_of(place));
-      return {words.data(), static_cast<std::int64_t>(words.size()), comm::DType::i64};
-    }
+    if (message.kind == Kind::send_metadata) return told_.at(told_place(place_of(message)));
+    if (message.kind == Kind::recv_metadata) return boundary_after(message.stage - 1).room(message.micro_batch);
     const WireType wire = engine_.options_.wire;
     const RankDevice& where = engine_.options_.device;
     at::Tensor& memory = messages_[{message.kind, message.stage, message.micro_batch}];
-    memory = is_send(message.kind) ? pack(taken(results_, place), form_of(message), wire, where)
+    memory = is_send(message.kind) ? pack(taken(results_, place_of(message)), form_of(message), wire, where)
                                    : message_for(form_of(message), wire, where);
     return {memory.data_ptr(), memory.numel(), comm::DType::u8, where.device()};
   }
@@ -256,19 +266,12 @@ class PipelineEngine::Call {
   void release(const Action& message) {
     const Name name{message.kind, message.stage, message.micro_batch};
     const Place place = place_of(message);
-    if (message.kind == Kind::recv_metadata) {
-      const Place sender{message.stage - 1, message.micro_batch};
-      Description& known = telling_ == Telling::each ? outputs_[sender] : engine_.outputs_[sender.first];
-      DescriptionWords& words = words_.at(name);
-      engine_.steps_.heard(words);
-      known = from_words(words);
-    } else if (message.kind == Kind::recv_forward) {
+    if (message.kind == Kind::recv_forward) {
       const Description form = form_of(message);
       set_inputs(place, unpack(messages_.at(name), form, engine_.options_.wire, engine_.options_.device), form);
     } else if (message.kind == Kind::recv_backward) {
       gradients_[place] = unpack(messages_.at(name), form_of(message), engine_.options_.wire, engine_.options_.device);
     }
-    words_.erase(name);
     messages_.erase(name);
   }
 
@@ -300,10 +303,8 @@ class PipelineEngine::Call {
   std::map<Place, Tensors> inputs_;     // that have come
   std::map<Place, Tensors> gradients_;  // of outputs, that have come
   std::map<Place, Tensors> results_;    // that are to go
-  std::map<Place, Description> outputs_;
-  std::set<int> told_;
+  std::map<Place, comm::Buffer> told_;  // messages that tell of outputs
   std::map<Name, at::Tensor> messages_;
-  std::map<Name, DescriptionWords> words_;
   EngineResult result_;
 };
 

@@ -115,7 +115,7 @@ class PipelineEngine {
   std::map<std::tuple<int, bool, Telling>, schedules::Schedule> lowered_;
   Description inputs_;  // of the call before, where all of its micro-batches had one form
   bool trained_ = false;
-  std::map<int, Description> outputs_;  // of a stage, as last told
+  std::map<int, schedules::DescriptionExchange> boundaries_;  // by the stage whose outputs cross it; as last told
 };
 
 }  // namespace plumbline::training

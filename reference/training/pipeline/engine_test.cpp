@@ -331,7 +331,7 @@ TEST(PipelineEngine, APromiseSparesDescriptionsAndIsKept) {
                      }),
             "no error");
   EXPECT_EQ(error_of(setting, [](Rank& rank) { (void)rank.engine.run(rank.call(data_of({3, 4}))); }),
-            "invalid_argument: stage 0, micro-batch 1: the outputs are Float [4, 6], but Float [3, 6] were promised; "
+            "invalid_argument: stage 0, micro-batch 1: the output is f32[4,6], and f32[3,6] was promised; "
             "promise nothing where shapes change");
 }
 

@@ -11,6 +11,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/training/gradients.hpp"
+#include "reference/training/rank_groups.hpp"
 
 namespace plumbline::training {
 namespace {
@@ -20,11 +21,14 @@ at::ScalarType type_of(const job::RunSpec& spec, const PrecisionSettings& settin
   return settings.autocast ? at::kFloat : compute_type(spec);
 }
 
-std::unique_ptr<comm::Communicator> group_along(const job::RunSpec& spec, comm::Communicator& world,
-                                                job::Coordinates at, int job::Coordinates::* axis, int size) {
-  std::vector<int> ranks;
-  for (at.*axis = 0; at.*axis < size; ++(at.*axis)) ranks.push_back(job::rank_of(spec.parallel, at));
-  return world.create_group(ranks);
+// A mixed run looks for infinities in a whole model.
+bool needs_model_group(const job::RunSpec& spec, const PrecisionSettings& settings) {
+  return is_mixed(spec, settings) && spec.parallel.tensor * spec.parallel.pipeline > 1;
+}
+
+// Null for a group of one, and where there is none.
+comm::Communicator* unless_alone(const groups::ParallelContext& groups, std::string_view mode) {
+  return groups.has(mode) && groups.size(mode) > 1 ? &groups.communicator(mode) : nullptr;
 }
 
 int end_of_stage(const job::RunSpec& spec, int stage) {
@@ -47,24 +51,10 @@ PipelineRank::PipelineRank(const job::RunSpec& spec, comm::Communicator& world, 
       files_(spec),
       place_(job::coordinates_of(spec.parallel, world.rank())),
       device_(device),
-      pipeline_(group_along(spec, world, place_, &job::Coordinates::pipeline, spec.parallel.pipeline)),
-      data_(group_along(spec, world, place_, &job::Coordinates::data, spec.parallel.data)) {
-  make_groups(world);
+      groups_(world, groups_plan(spec.parallel, needs_model_group(spec, steps.precision))) {
   make_parameters(steps.weights(spec, world.rank()));
   make_stages();
   make_shared_parameters();
-}
-
-void PipelineRank::make_groups(comm::Communicator& world) {
-  const job::Parallel& parallel = spec_.parallel;
-  if (parallel.tensor > 1) tensor_ = group_along(spec_, world, place_, &job::Coordinates::tensor, parallel.tensor);
-  if (!is_mixed(spec_, steps_.precision) || parallel.tensor * parallel.pipeline == 1) return;
-  std::vector<int> ranks;
-  for (int pipeline = 0; pipeline < parallel.pipeline; ++pipeline)
-    for (int tensor = 0; tensor < parallel.tensor; ++tensor)
-      ranks.push_back(job::rank_of(parallel, {.pipeline = pipeline, .data = place_.data, .tensor = tensor}));
-  std::ranges::sort(ranks);
-  model_group_ = world.create_group(ranks);
 }
 
 void PipelineRank::make_parameters(const Values& values) {
@@ -86,7 +76,8 @@ void PipelineRank::make_parameters(const Values& values) {
     leaves_.push_back(tensors[i]);
   }
   std::optional<TensorGroup> group;
-  if (tensor_) group = TensorGroup{tensor_.get(), &steps_.tensor, device_};
+  if (comm::Communicator* tensor = unless_alone(groups_, "tensor"))
+    group = TensorGroup{tensor, &steps_.tensor, device_};
   model_ = std::make_unique<Model>(spec_, tensors, group);
 }
 
@@ -118,8 +109,8 @@ void PipelineRank::make_stages() {
   };
   options.device = device_;
   engine_ = std::make_unique<PipelineEngine>(
-      *pipeline_, [this](int micro_batches) { return schedule_of(spec_, micro_batches); }, std::move(own),
-      std::move(options), steps_.pipeline);
+      groups_.communicator("pipeline"), [this](int micro_batches) { return schedule_of(spec_, micro_batches); },
+      std::move(own), std::move(options), steps_.pipeline);
 }
 
 void PipelineRank::make_shared_parameters() {
@@ -127,7 +118,7 @@ void PipelineRank::make_shared_parameters() {
   for (std::size_t i = 0; i < list_.size(); ++i)
     if (std::vector<int> ranks = job::holders_of(spec_, whole_[i]); ranks.size() > 1)
       shared.push_back({list_[i].name, leaves_[i], std::move(ranks)});
-  shared_ = std::make_unique<SharedParameters>(*pipeline_, shared, steps_.pipeline, device_);
+  shared_ = std::make_unique<SharedParameters>(groups_.communicator("pipeline"), shared, steps_.pipeline, device_);
 }
 
 EngineResult PipelineRank::run(const std::vector<job::RowRange>& micro_batches, int calls, bool forward_only,
@@ -179,13 +170,10 @@ void PipelineRank::inject_local(int step) {
 void PipelineRank::inject_reduced(int step, std::vector<at::Tensor>& gradients) const { inject(step, true, gradients); }
 
 scaler::ScalerGroups PipelineRank::scaler_groups() const {
-  const auto unless_alone = [](const std::unique_ptr<comm::Communicator>& group) {
-    return group && group->size() > 1 ? group.get() : nullptr;
-  };
-  return {.tensor = tensor_.get(),
-          .pipeline = unless_alone(pipeline_),
-          .model = model_group_.get(),
-          .data = unless_alone(data_)};
+  return {.tensor = unless_alone(groups_, "tensor"),
+          .pipeline = unless_alone(groups_, "pipeline"),
+          .model = unless_alone(groups_, "model"),
+          .data = unless_alone(groups_, "data")};
 }
 
 std::vector<ScaledLeaf> PipelineRank::scaled_leaves() const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reference/comm/communicator.hpp"
+#include "reference/groups/parallel_context.hpp"
 #include "reference/record/run_files.hpp"
 #include "reference/training/model.hpp"
 #include "reference/training/pipeline/engine.hpp"
@@ -47,14 +48,13 @@ class PipelineRank {
 
   [[nodiscard]] const job::Coordinates& place() const { return place_; }
   [[nodiscard]] bool has_last_stage() const { return job::last_pipeline_rank(spec_) == place_.pipeline; }
-  [[nodiscard]] comm::Communicator& data_group() { return *data_; }
+  [[nodiscard]] comm::Communicator& data_group() { return groups_.communicator("data"); }
   /// Null for a group of one.
   [[nodiscard]] scaler::ScalerGroups scaler_groups() const;
   /// What an optimizer needs to know of the leaves.
   [[nodiscard]] std::vector<ScaledLeaf> scaled_leaves() const;
 
  private:
-  void make_groups(comm::Communicator& world);
   void make_parameters(const Values& values);
   void inject(int step, bool reduced, std::vector<at::Tensor>& gradients) const;
   void make_stages();
@@ -66,10 +66,7 @@ class PipelineRank {
   job::RunFiles files_;
   job::Coordinates place_;
   RankDevice device_;
-  std::unique_ptr<comm::Communicator> pipeline_;
-  std::unique_ptr<comm::Communicator> data_;
-  std::unique_ptr<comm::Communicator> tensor_;  // none for a group of one, and
-  std::unique_ptr<comm::Communicator> model_group_;
+  groups::ParallelContext groups_;
   std::vector<job::Parameter> whole_;  // as list_, uncut
   std::vector<job::Parameter> list_;
   std::vector<at::Tensor> given_;

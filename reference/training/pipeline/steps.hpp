@@ -13,6 +13,7 @@
 
 #include "reference/bucketing/reducer_steps.hpp"
 #include "reference/schedules/executor.hpp"
+#include "reference/schedules/metadata.hpp"
 
 namespace plumbline::training {
 
@@ -61,8 +62,8 @@ struct PipelineTrainingSteps {
   std::function<bool(bool changed)> tells_shapes = [](bool changed) { return changed; };
   /// Whether they do so for each micro-batch, given whether these differ.
   std::function<bool(bool differ)> tells_each = [](bool differ) { return differ; };
-  /// What is done with a description that has come (wire.hpp has its words).
-  std::function<void(std::span<std::int64_t> words)> heard = [](std::span<std::int64_t>) {};
+  /// Of what stages tell each other of their outputs.
+  schedules::DescriptionSteps descriptions;
   /// What else is done when shapes have changed.
   std::function<void(const GradientViews& gradients)> shapes_changed = [](const GradientViews&) {};
   /// What is done with the gradients when a call begins.

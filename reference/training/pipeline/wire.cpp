@@ -1,18 +1,18 @@
 #include "reference/training/pipeline/wire.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/training/added_type.hpp"
 
 namespace plumbline::training {
 namespace {
 
-constexpr std::int64_t kVersion = 1;
 constexpr std::int64_t kAlignment = 64;
 
 std::vector<std::int64_t> row_major(const std::vector<std::int64_t>& sizes) {
@@ -25,14 +25,19 @@ std::vector<std::int64_t> row_major(const std::vector<std::int64_t>& sizes) {
   return strides;
 }
 
-std::int64_t elements_in(const TensorDescription& one) {
-  std::int64_t product = 1;
-  for (const std::int64_t size : one.sizes) product *= size;
-  return product;
+at::ScalarType type_of(const schedules::TensorDescription& one) {
+  constexpr int kTypes = static_cast<int>(at::ScalarType::Undefined);
+  if (one.program_type > kTypes)
+    throw InvalidArgument(fmt::format("a description of tensors has type {}; LibTorch has {}", one.program_type, kTypes));
+  if (one.program_type > 0) return static_cast<at::ScalarType>(one.program_type - 1);
+  constexpr std::array kTypesOf{at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kInt, at::kLong, at::kByte};
+  static_assert(kTypesOf.size() == comm::kAllDTypes.size());
+  return kTypesOf.at(static_cast<std::size_t>(one.dtype));
 }
 
-at::ScalarType type_on_the_wire(const TensorDescription& one, WireType wire) {
-  return wire && at::isFloatingType(one.type) ? *wire : one.type;
+at::ScalarType type_on_the_wire(const schedules::TensorDescription& one, WireType wire) {
+  const at::ScalarType type = type_of(one);
+  return wire && at::isFloatingType(type) ? *wire : type;
 }
 
 // Where a tensor lies in the message.
@@ -44,111 +49,35 @@ struct Part {
 std::vector<Part> parts_of(const Description& description, WireType wire) {
   std::vector<Part> parts;
   std::int64_t next = 0;
-  for (const TensorDescription& one : description) {
+  for (const schedules::TensorDescription& one : description) {
     const auto size = static_cast<std::int64_t>(c10::elementSize(type_on_the_wire(one, wire)));
-    parts.push_back({next, elements_in(one) * size});
+    parts.push_back({next, schedules::elements_of(one) * size});
     next += (parts.back().bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
   return parts;
 }
 
 // A tensor over its part of the message, which must outlive it.
-at::Tensor view_of(const at::Tensor& message, const Part& part, const TensorDescription& one, WireType wire) {
+at::Tensor view_of(const at::Tensor& message, const Part& part, const schedules::TensorDescription& one, WireType wire) {
   auto* begin = static_cast<std::uint8_t*>(message.data_ptr()) + part.begin;
   return at::from_blob(
-      begin, one.sizes, one.strides, [message](void*) {}, message.options().dtype(type_on_the_wire(one, wire)));
+      begin, one.shape, one.strides.empty() ? row_major(one.shape) : one.strides, [message](void*) {}, message.options().dtype(type_on_the_wire(one, wire)));
 }
-
-// Writes the words one after the other, or refuses.
-class WordWriter {
- public:
-  void put(std::int64_t word) {
-    if (next_ == kDescriptionWords)
-      throw InvalidArgument(
-          fmt::format("the tensors between two stages need a description of more than {} words", kDescriptionWords));
-    words_[next_++] = word;
-  }
-  [[nodiscard]] const DescriptionWords& words() const { return words_; }
-
- private:
-  DescriptionWords words_{};
-  std::size_t next_ = 0;
-};
-
-class WordReader {
- public:
-  explicit WordReader(const DescriptionWords& words) : words_(words) {}
-  std::int64_t get(std::int64_t below, const char* what) {
-    const std::int64_t word = next_ < kDescriptionWords ? words_[next_++] : -1;
-    if (word < 0 || word >= below)
-      throw RuntimeFailure(fmt::format("a description of tensors has {} as its {}", word, what));
-    return word;
-  }
-  std::vector<std::int64_t> list(std::int64_t count, const char* what) {
-    std::vector<std::int64_t> list;
-    for (std::int64_t i = 0; i < count; ++i) list.push_back(get(INT64_MAX, what));
-    return list;
-  }
-
- private:
-  const DescriptionWords& words_;
-  std::size_t next_ = 0;
-};
 
 }  // namespace
-
-std::string text_of(const Description& description) {
-  std::vector<std::string> words;
-  for (const TensorDescription& one : description)
-    words.push_back(fmt::format("{} [{}]", c10::toString(one.type), fmt::join(one.sizes, ", ")));
-  return description.empty() ? "nothing" : fmt::format("{}", fmt::join(words, ", "));
-}
 
 Description describe(const Tensors& tensors) {
   Description description;
   for (const at::Tensor& tensor : tensors) {
-    TensorDescription one{tensor.scalar_type(), tensor.requires_grad(), tensor.sizes().vec(), tensor.strides().vec()};
-    if (!tensor.is_non_overlapping_and_dense()) one.strides = row_major(one.sizes);
+    const at::ScalarType type = tensor.scalar_type();
+    const std::optional<comm::DType> dtype = dtype_of(type);
+    schedules::TensorDescription one{.dtype = dtype.value_or(comm::DType::u8),
+                                     .shape = tensor.sizes().vec(),
+                                     .requires_gradient = tensor.requires_grad(),
+                                     .program_type = dtype ? 0 : static_cast<int>(type) + 1};
+    if (tensor.is_non_overlapping_and_dense() && tensor.strides() != row_major(one.shape))
+      one.strides = tensor.strides().vec();
     description.push_back(std::move(one));
-  }
-  return description;
-}
-
-Description gradients_of(const Description& description) {
-  Description gradients;
-  for (TensorDescription one : description) {
-    if (!one.requires_gradient) continue;
-    one.requires_gradient = false;
-    gradients.push_back(std::move(one));
-  }
-  return gradients;
-}
-
-DescriptionWords to_words(const Description& description) {
-  WordWriter writer;
-  writer.put(kVersion);
-  writer.put(static_cast<std::int64_t>(description.size()));
-  for (const TensorDescription& one : description) {
-    writer.put(static_cast<std::int64_t>(one.type));
-    writer.put(one.requires_gradient ? 1 : 0);
-    writer.put(static_cast<std::int64_t>(one.sizes.size()));
-    for (const std::int64_t size : one.sizes) writer.put(size);
-    for (const std::int64_t stride : one.strides) writer.put(stride);
-  }
-  return writer.words();
-}
-
-Description from_words(const DescriptionWords& words) {
-  WordReader reader(words);
-  if (reader.get(INT64_MAX, "version") != kVersion)
-    throw RuntimeFailure(fmt::format("a description of tensors has version {}, not {}", words[0], kVersion));
-  Description description(static_cast<std::size_t>(reader.get(kDescriptionWords, "number of tensors")));
-  for (TensorDescription& one : description) {
-    one.type = static_cast<at::ScalarType>(reader.get(static_cast<std::int64_t>(at::ScalarType::Undefined), "type"));
-    one.requires_gradient = reader.get(2, "need of a gradient") == 1;
-    const std::int64_t dimensions = reader.get(kDescriptionWords, "number of dimensions");
-    one.sizes = reader.list(dimensions, "size");
-    one.strides = reader.list(dimensions, "stride");
   }
   return description;
 }
@@ -173,7 +102,7 @@ Tensors unpack(const at::Tensor& message, const Description& description, WireTy
   const std::vector<Part> parts = parts_of(description, wire);
   Tensors tensors;
   for (std::size_t i = 0; i < description.size(); ++i)
-    tensors.push_back(view_of(message, parts[i], description[i], wire).to(where.computes_on(), description[i].type));
+    tensors.push_back(view_of(message, parts[i], description[i], wire).to(where.computes_on(), type_of(description[i])));
   return tensors;
 }
 

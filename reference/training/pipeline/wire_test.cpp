@@ -30,7 +30,7 @@ Tensors sent(const Tensors& tensors, const Description& description, WireType wi
   const at::Tensor arrived = message_for(description, wire);
   EXPECT_EQ(arrived.numel(), message.numel());
   std::memcpy(arrived.data_ptr(), message.data_ptr(), static_cast<std::size_t>(message.numel()));
-  return unpack(arrived, from_words(to_words(description)), wire);
+  return unpack(arrived, schedules::decode(schedules::encode(description)), wire);
 }
 
 TEST(Wire, SeveralTensorsOfAnyTypeShapeAndOrderArrive) {
@@ -57,8 +57,7 @@ TEST(Wire, GradientsAreThoseOfTheTensorsThatHaveOne) {
   const Tensors tensors{counted_values({2}).requires_grad_(), counted_values({3}, at::kLong), counted_values({4}),
                         counted_values({5}).requires_grad_()};
   const Description gradients = gradients_of(describe(tensors));
-  EXPECT_EQ(text_of(gradients), "Float [2], Float [5]");
-  EXPECT_EQ(text_of({}), "nothing");
+  EXPECT_EQ(to_string(gradients), "f32[2] f32[5]");
   EXPECT_EQ(message_for({}, {}).numel(), 0);
   EXPECT_TRUE(gradients_of(gradients).empty());
 }
@@ -76,21 +75,22 @@ TEST(Wire, AWireTypeIsOfFloatingTensorsAlone) {
 
 TEST(Wire, DescriptionsComeBackAndNonsenseIsRefused) {
   const Description description = describe({counted_values({2, 3}).requires_grad_(), at::empty({0}, at::kLong)});
-  EXPECT_EQ(from_words(to_words(description)), description);
+  EXPECT_EQ(schedules::decode(schedules::encode(description)), description);
   const Description many(60, description.front());
   try {
-    (void)to_words(many);
+    (void)schedules::DescriptionExchange(schedules::Metadata::each).tell(0, many);
     ADD_FAILURE() << "no error";
   } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), HasSubstr("more than 256 words"));
+    EXPECT_THAT(error.what(), HasSubstr("a message of descriptions has 256"));
   }
-  for (const std::size_t word : {0u, 1u, 2u, 3u, 4u}) {
-    DescriptionWords words = to_words(description);
-    words[word] = -1;
-    EXPECT_THROW((void)from_words(words), RuntimeFailure) << word;
-    words[word] = 1'000'000;
-    EXPECT_THROW((void)from_words(words), RuntimeFailure) << word;
-  }
+  const std::vector<std::int64_t> right = schedules::encode(description);
+  for (std::size_t word = 0; word < 4; ++word)
+    for (const std::int64_t wrong : {-1, 1'000'000}) {
+      std::vector<std::int64_t> words = right;
+      words[word == 3 ? 5 : word] = wrong;  // the count of words, of tensors, of dimensions, and the type
+      EXPECT_THROW((void)schedules::decode(words), InvalidArgument) << word;
+    }
+  EXPECT_THROW((void)message_for({{.shape = {1}, .program_type = 1000}}, {}), InvalidArgument);
 }
 
 }  // namespace
