@@ -13,7 +13,6 @@
 
 #include "harness/bench/benchmark.hpp"
 #include "harness/cli/arguments.hpp"
-#include "harness/cli/bench_studies.hpp"
 #include "harness/cli/cases.hpp"
 #include "harness/cli/measured_run.hpp"
 #include "harness/cli/missing_measurement.hpp"
@@ -334,8 +333,8 @@ Command add_bench(CLI::App& app, const Program& program) {
   command->add_flag("--pin", options->pin, "Bind each rank to a core");
   command->add_flag("--list", options->list, "Print the benchmarks, or those that --benchmark names, and run nothing");
   command->footer("Example: plumbline bench --backend local --benchmark 'collectives.all_reduce*' --sizes 4,1Mi");
-  const std::map<std::string, Command> studies{{"allreduce_fusion", add_bench_fusion(*command, program)},
-                                               {"pipeline_bubble", add_bench_pipeline(*command, program)}};
+  std::map<std::string, Command> studies;
+  for (const auto& [name, add] : program.studies) studies.emplace(name, add(*command, program));
   const auto study = [command, studies]() -> const Command* {
     const auto chosen = command->get_subcommands();
     return chosen.empty() ? nullptr : &studies.at(chosen.front()->get_name());

@@ -1,4 +1,5 @@
 // The executable: everything that it checks with comes from the worker library, opened when it is needed.
+#include "harness/cli/bench_studies.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/subject/modules.hpp"
 
@@ -16,6 +17,8 @@ int main(int argc, char** argv) {
                 reinterpret_cast<int (*)(int, char**)>(open_module("worker", "plumbline_worker_main", "the checks"));
             return worker(count, arguments);
           },
+      .studies = {{"allreduce_fusion", plumbline::cli::add_bench_fusion},
+                  {"pipeline_bubble", plumbline::cli::add_bench_pipeline}},
   };
   return plumbline::cli::run(argc, argv, program);
 }

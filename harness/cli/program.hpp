@@ -17,10 +17,13 @@
 
 namespace plumbline::cli {
 
+struct Command;
+
 /// What the executable is made of. The suite comes from a module, so that starting stays quick.
 struct Program {
   std::function<const suite::Suite&()> suite;
   std::function<int(int argc, char** argv)> worker;  // `plumbline worker …`, with argv[0] the program
+  std::map<std::string, Command (*)(CLI::App& bench, const Program&)> studies{};  // sub-commands of bench, by name
 };
 
 /// What a sub-command does, which its function adds to `app`.
