@@ -1,11 +1,10 @@
-#include "reference/schedules/processor_seconds_test.hpp"
 #include "reference/schedules/schedule.hpp"
-
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/processor_seconds_test.hpp"
 
 namespace plumbline::schedules {
 namespace {

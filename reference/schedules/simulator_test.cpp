@@ -1,7 +1,7 @@
-#include "reference/schedules/processor_seconds_test.hpp"
 #include "reference/schedules/simulator.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include <gmock/gmock.h>
@@ -11,6 +11,7 @@
 #include "reference/schedules/checker.hpp"
 #include "reference/schedules/generate.hpp"
 #include "reference/schedules/lowering.hpp"
+#include "reference/schedules/processor_seconds_test.hpp"
 #include "reference/schedules/schedule_samples_test.hpp"
 
 namespace plumbline::schedules {
