@@ -17,13 +17,12 @@
 #include "benchmarks/memory.hpp"
 #include "harness/bench/gradient_lists.hpp"
 #include "harness/bench/known_values.hpp"
-#include "reference/bucketing/device_memory.hpp"
-#include "reference/bucketing/in_order.hpp"
+#include "reference/bucketing/bucket_memory.hpp"
+#include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/reducer.hpp"
-#include "reference/bucketing/rounds.hpp"
 #include "reference/bucketing/tuning.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/device/scaled_copies_table.hpp"
+#include "reference/device/scaled_copies.hpp"
 
 namespace plumbline::bench {
 namespace {

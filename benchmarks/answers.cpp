@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
 
 namespace plumbline::bench {
 

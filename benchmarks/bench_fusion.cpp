@@ -18,7 +18,7 @@
 #include "harness/cli/subject_options.hpp"
 #include "harness/record/environment.hpp"
 #include "harness/run/summary.hpp"
-#include "reference/bucketing/in_order.hpp"
+#include "reference/bucketing/plan.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::cli {

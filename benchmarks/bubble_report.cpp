@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "reference/bucketing/quantile.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/support/quantile.hpp"
 
 namespace plumbline::cli {
 

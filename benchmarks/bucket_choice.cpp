@@ -19,12 +19,11 @@
 #include <fmt/format.h>
 
 #include "harness/bench/gradient_lists.hpp"
-#include "reference/bucketing/in_order.hpp"
-#include "reference/bucketing/quantile.hpp"
+#include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/reducer.hpp"
-#include "reference/bucketing/rounds.hpp"
 #include "reference/bucketing/tuning.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/support/quantile.hpp"
 
 namespace {
 

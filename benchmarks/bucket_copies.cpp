@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
-#include "reference/bucketing/quantile.hpp"
-#include "reference/bucketing/scaled_copy.hpp"
+#include "reference/bucketing/bucket_memory.hpp"
+#include "reference/support/quantile.hpp"
 
 namespace {
 

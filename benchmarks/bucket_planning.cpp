@@ -15,10 +15,8 @@
 #include <malloc.h>
 #endif
 
-#include "reference/bucketing/by_size.hpp"
-#include "reference/bucketing/by_type.hpp"
 #include "reference/bucketing/check_plan.hpp"
-#include "reference/bucketing/megatron.hpp"
+#include "reference/bucketing/plan.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include "benchmarks/answers.hpp"
 #include "benchmarks/memory.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/local/kernels.hpp"
+#include "reference/comm/kernels.hpp"
 
 namespace plumbline::bench {
 namespace {

@@ -20,11 +20,11 @@
 #include "benchmarks/answers.hpp"
 #include "benchmarks/device_timing.hpp"
 #include "harness/device/devices.hpp"
-#include "reference/comm/device_choice.hpp"
+#include "reference/comm/call.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/device/calls.hpp"
-#include "reference/device/handles.hpp"
+#include "reference/device/runtime.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace {
 

@@ -20,10 +20,10 @@
 #include "benchmarks/device_timing.hpp"
 #include "harness/bench/gradient_lists.hpp"
 #include "harness/device/devices.hpp"
-#include "reference/comm/device_choice.hpp"
+#include "reference/comm/call.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/device/calls.hpp"
+#include "reference/device/runtimes.hpp"
 #include "reference/slowmo/slowmo.hpp"
 
 namespace {

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "reference/bucketing/quantile.hpp"
-#include "reference/device/handles.hpp"
+#include "reference/device/runtime.hpp"
+#include "reference/support/quantile.hpp"
 
 namespace plumbline::bench {
 

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "benchmarks/mann_whitney.hpp"
-#include "reference/bucketing/quantile.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/support/quantile.hpp"
 
 namespace plumbline::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "harness/bench/known_values.hpp"
-#include "reference/bucketing/device_memory.hpp"
+#include "reference/bucketing/bucket_memory.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/comm/errors.hpp"
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "reference/bucketing/rounds.hpp"
 #include "reference/bucketing/tuning.hpp"
 #include "reference/comm/communicator.hpp"
 #include "reference/device/place.hpp"

@@ -3,13 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reference/bucketing/device_memory.hpp"
-#include "reference/bucketing/in_order.hpp"
+#include "reference/bucketing/bucket_memory.hpp"
+#include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/tuning.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/device/calls.hpp"
-#include "reference/device/emulated.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::bench {
 namespace {

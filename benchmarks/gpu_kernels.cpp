@@ -20,12 +20,12 @@
 #include "benchmarks/device_timing.hpp"
 #include "harness/bench/gradient_lists.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/device/cuda_runtime.hpp"
-#include "reference/device/handles.hpp"
-#include "reference/device/scaled_copies_cuda.hpp"
-#include "reference/gossip/mixing_cuda.hpp"
+#include "reference/device/runtime.hpp"
+#include "reference/device/runtimes.hpp"
+#include "reference/device/scaled_copies.hpp"
+#include "reference/gossip/mixing_kernel.hpp"
 #include "reference/scaler/unscale_cuda.hpp"
-#include "reference/slowmo/slow_step_cuda.hpp"
+#include "reference/slowmo/kernels_cuda.hpp"
 
 namespace {
 

@@ -15,8 +15,8 @@
 #include "harness/arms/arms.hpp"
 #include "harness/launch/flight.hpp"
 #include "harness/launch/process.hpp"
-#include "reference/bucketing/quantile.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/support/quantile.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <new>
 
-#include "reference/comm/buffer_part.hpp"
+#include "reference/comm/call.hpp"
 
 namespace plumbline::bench {
 namespace {

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/device/emulated.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::bench {
 namespace {

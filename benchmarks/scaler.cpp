@@ -6,9 +6,9 @@
 
 #include "benchmarks/memory.hpp"
 #include "harness/bench/gradient_lists.hpp"
-#include "reference/comm/half.hpp"
+#include "reference/comm/dtype.hpp"
 #include "reference/device/fold.hpp"
-#include "reference/device/scaled_copies_table.hpp"
+#include "reference/device/scaled_copies.hpp"
 #include "reference/scaler/found_inf.hpp"
 #include "reference/scaler/unscale_table.hpp"
 

@@ -6,9 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/local.hpp"
-#include "reference/device/calls.hpp"
-#include "reference/device/emulated.hpp"
 #include "reference/device/fold.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::bench {
 namespace {

@@ -38,9 +38,7 @@ SHOWS_COMPONENTS = re.compile(
 # What names one still, with the reason. A row that is not needed any more is an error: this list only shrinks.
 STILL_NAMED = {
     "harness/device/cuda_module.cpp": "compiles the kernels of the scaler and of SlowMo into one CUDA module",
-    "harness/metrics/metrics.cpp": "takes quantiles from bucketing",
     "harness/subject/averaging_json.hpp": "reads settings of training",
-    "harness/subject/mpi/overhead_bench.cpp": "takes quantiles from bucketing",
     "harness/worker/program_task.cpp": "trains a model that is given by names",
     "harness/worker/worker.cpp": "tells the training module which devices to use",
 }

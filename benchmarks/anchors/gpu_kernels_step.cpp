@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "reference/comm/errors.hpp"
-#include "reference/device/scaled_copies_cuda.hpp"
-#include "reference/gossip/mixing_cuda.hpp"
+#include "reference/device/scaled_copies.hpp"
+#include "reference/gossip/mixing_kernel.hpp"
 #include "reference/scaler/unscale_cuda.hpp"
-#include "reference/slowmo/slow_step_cuda.hpp"
+#include "reference/slowmo/kernels_cuda.hpp"
 
 #define PLUMBLINE_ANCHOR extern "C" __attribute__((visibility("default"))) int
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "reference/comm/errors.hpp"
-#include "reference/comm/local/kernels.hpp"
+#include "reference/comm/kernels.hpp"
 #include "reference/scaler/unscale.hpp"
 
 using plumbline::comm::DType;

@@ -18,12 +18,12 @@ endif()
 file(GLOB headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS reference/bucketing/*.hpp reference/comm/*.hpp reference/device/*.hpp reference/gossip/*.hpp reference/groups/*.hpp
   reference/program/*.hpp reference/record/*.hpp reference/scaler/*.hpp reference/schedules/*.hpp reference/slowmo/*.hpp reference/topology/*.hpp)
 list(FILTER headers EXCLUDE REGEX "_test\\.hpp$|/operation_[a-z]*\\.hpp$")
-list(REMOVE_ITEM headers reference/bucketing/reading_json.hpp reference/comm/reading_json.hpp reference/device/cuda_kernels.hpp reference/device/cuda_runtime.hpp reference/record/temporary_folder.hpp
-  reference/record/toml_fields.hpp reference/scaler/unscale_kernels.hpp)  # of its inside
+list(REMOVE_ITEM headers reference/bucketing/detail/reading_json.hpp reference/support/reading_json.hpp reference/device/detail/cuda_kernels.hpp reference/device/runtimes.hpp reference/support/temporary_folder.hpp
+  reference/support/toml_fields.hpp reference/scaler/detail/unscale_kernels.hpp)  # of its inside
 foreach(header IN LISTS headers ITEMS
-    reference/training/training.hpp reference/training/gradient_settings.hpp reference/training/steps.hpp reference/training/pipeline/steps.hpp
-    reference/training/precision_settings.hpp reference/training/tensor/steps.hpp
-    reference/training/digits.hpp
+    reference/training/training.hpp reference/training/gradient_settings.hpp reference/training/steps.hpp reference/training/steps.hpp
+    reference/training/gradient_settings.hpp reference/training/steps.hpp
+    reference/training/digits_run.hpp
     reference/training/digits_run.hpp
     reference/training/checkpoint.hpp
     harness/trainer/pipeline_run.hpp harness/trainer/hooks.hpp harness/trainer/learning_rate.hpp harness/trainer/settings.hpp
@@ -35,7 +35,7 @@ endforeach()
 
 # Literally lib, as the modules: the package says where they are by a path from its own.
 set_target_properties(plumbline_settings PROPERTIES EXPORT_NAME settings)
-install(TARGETS plumbline_settings plumbline_comm plumbline_device plumbline_job_record plumbline_digits plumbline_topology plumbline_groups plumbline_schedules
+install(TARGETS plumbline_settings plumbline_support plumbline_comm plumbline_device plumbline_job_record plumbline_digits plumbline_topology plumbline_groups plumbline_schedules
   plumbline_bucketing plumbline_reducer plumbline_program plumbline_program_run plumbline_scaler plumbline_gossip plumbline_slowmo plumbline_training_steps
   EXPORT plumbline ARCHIVE DESTINATION lib)
 # Who links the libraries needs fmt: the machine's, or that which was built with them.
@@ -63,7 +63,7 @@ install(FILES results/schema/validate_record.py DESTINATION ${CMAKE_INSTALL_DATA
 # A whole backend module, to read and to build against another MPI or to begin one's own with.
 file(GLOB samples RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS harness/subject/mpi/*.hpp harness/subject/mpi/*.cpp)
 list(FILTER samples EXCLUDE REGEX "_test\\.[ch]pp$|_bench\\.cpp$")
-foreach(file IN LISTS samples ITEMS harness/subject/mpi/README.md reference/comm/local/kernels.hpp)
+foreach(file IN LISTS samples ITEMS harness/subject/mpi/README.md reference/comm/kernels.hpp)
   get_filename_component(folder ${file} DIRECTORY)
   install(FILES ${file} DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline/samples/mpi/${folder})
 endforeach()

@@ -6,8 +6,7 @@
 
 #include "conformance/bucketing/bucketing_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
-#include "reference/bucketing/ddp.hpp"
-#include "reference/bucketing/megatron.hpp"
+#include "reference/bucketing/plan.hpp"
 
 namespace plumbline::mutants {
 

@@ -18,9 +18,8 @@
 #include "conformance/bucketing/reducer_training.hpp"
 #include "conformance/support/property.hpp"
 #include "conformance/support/recording.hpp"
-#include "reference/bucketing/in_order.hpp"
-#include "reference/bucketing/power_sgd.hpp"
-#include "reference/bucketing/quantised.hpp"
+#include "reference/bucketing/compression.hpp"
+#include "reference/bucketing/plan.hpp"
 
 namespace plumbline::conformance {
 

@@ -6,8 +6,7 @@
 
 #include "conformance/bucketing/bucketing_mutants.hpp"
 #include "harness/mutants/wrong_steps.hpp"
-#include "reference/bucketing/power_sgd.hpp"
-#include "reference/bucketing/quantised.hpp"
+#include "reference/bucketing/compression.hpp"
 
 namespace plumbline::mutants {
 

@@ -11,7 +11,7 @@
 #include "conformance/bucketing/reducer_training.hpp"
 #include "conformance/support/recording.hpp"
 #include "harness/bench/known_values.hpp"
-#include "reference/bucketing/in_order.hpp"
+#include "reference/bucketing/plan.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::conformance {

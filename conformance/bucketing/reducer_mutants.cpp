@@ -10,9 +10,9 @@
 
 #include "conformance/bucketing/bucketing_mutants.hpp"
 #include "harness/mutants/wrong_steps.hpp"
-#include "reference/bucketing/reducer_steps.hpp"
+#include "reference/bucketing/reducer.hpp"
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
 #include "reference/training/steps.hpp"
 
 namespace plumbline::mutants {

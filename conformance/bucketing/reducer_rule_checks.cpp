@@ -12,8 +12,8 @@
 #include "conformance/bucketing/reducer_training.hpp"
 #include "conformance/support/recording.hpp"
 #include "harness/bench/known_values.hpp"
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
 
 namespace plumbline::conformance {
 

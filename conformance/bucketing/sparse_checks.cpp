@@ -12,7 +12,7 @@
 #include "conformance/support/property.hpp"
 #include "conformance/support/recording.hpp"
 #include "conformance/support/refusal.hpp"
-#include "reference/bucketing/by_type.hpp"
+#include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/comm/errors.hpp"
 

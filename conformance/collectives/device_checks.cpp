@@ -13,9 +13,9 @@
 #include "conformance/collectives/device_exercise.hpp"
 #include "conformance/collectives/trials.hpp"
 #include "harness/suite/skipped.hpp"
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
-#include "reference/device/handles.hpp"
+#include "reference/device/runtime.hpp"
 
 namespace plumbline::conformance {
 

@@ -7,8 +7,8 @@
 #include "conformance/collectives/collectives_mutants.hpp"
 #include "harness/mutants/faulty.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/device/detail/move.hpp"
 #include "reference/device/fold.hpp"
-#include "reference/device/move.hpp"
 
 namespace plumbline::mutants {
 

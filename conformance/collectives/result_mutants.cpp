@@ -9,8 +9,8 @@
 
 #include "conformance/collectives/collectives_mutants.hpp"
 #include "harness/mutants/faulty.hpp"
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
 
 namespace plumbline::mutants {
 

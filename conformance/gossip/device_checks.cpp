@@ -11,7 +11,7 @@
 #include "conformance/support/refusal.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/gossip/gossip_thread.hpp"
-#include "reference/gossip/tensor_lists.hpp"
+#include "reference/gossip/tensor_kernels.hpp"
 
 namespace plumbline::conformance {
 

@@ -7,11 +7,11 @@
 #include "conformance/gossip/gossip_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "harness/mutants/wrong_kernels.hpp"
-#include "reference/comm/half.hpp"
+#include "reference/comm/dtype.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
-#include "reference/gossip/mixing_table.hpp"
-#include "reference/gossip/push_sum_steps.hpp"
+#include "reference/gossip/mixing_kernel.hpp"
+#include "reference/gossip/push_sum.hpp"
 
 namespace plumbline::mutants {
 

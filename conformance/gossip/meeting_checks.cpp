@@ -9,7 +9,7 @@
 #include "conformance/gossip/live_gossip.hpp"
 #include "conformance/gossip/wires.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/gossip/element_types.hpp"
+#include "reference/gossip/tensor_kernels.hpp"
 
 namespace plumbline::conformance {
 

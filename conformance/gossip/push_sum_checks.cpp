@@ -9,9 +9,8 @@
 #include "conformance/gossip/gossip_checks.hpp"
 #include "conformance/gossip/live_gossip.hpp"
 #include "conformance/gossip/wires.hpp"
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
-#include "reference/comm/rounding.hpp"
 
 namespace plumbline::conformance {
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "reference/comm/fnv1a.hpp"
+#include "reference/support/fnv1a.hpp"
 
 namespace plumbline::conformance {
 

@@ -1,7 +1,7 @@
 #include "conformance/pipeline/pipeline_cases.hpp"
 
 #include "reference/record/layout.hpp"
-#include "reference/training/digits.hpp"
+#include "reference/training/digits_run.hpp"
 
 namespace plumbline::conformance {
 

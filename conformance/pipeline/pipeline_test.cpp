@@ -7,7 +7,7 @@
 #include "conformance/training/in_process.hpp"
 #include "harness/arms/arms.hpp"
 #include "harness/mutants/mutants.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::conformance {
 namespace {

@@ -14,8 +14,8 @@
 #include "conformance/scaler/oracles/injection.hpp"
 #include "conformance/scaler/scaler_checks.hpp"
 #include "conformance/support/recording.hpp"
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
 #include "reference/scaler/fp16_optimizer.hpp"
 
 namespace plumbline::conformance {

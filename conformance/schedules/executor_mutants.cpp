@@ -7,7 +7,7 @@
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/executor.hpp"
-#include "reference/schedules/metadata.hpp"
+#include "reference/schedules/lowering.hpp"
 
 namespace plumbline::mutants {
 

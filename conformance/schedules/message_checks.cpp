@@ -11,7 +11,7 @@
 #include "conformance/schedules/schedules_checks.hpp"
 #include "reference/schedules/executor.hpp"
 #include "reference/schedules/generate.hpp"
-#include "reference/schedules/metadata.hpp"
+#include "reference/schedules/lowering.hpp"
 
 namespace plumbline::conformance {
 

@@ -5,9 +5,7 @@
 #include "conformance/schedules/schedules_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "reference/schedules/generate.hpp"
-#include "reference/schedules/partition_costs.hpp"
-#include "reference/schedules/partition_methods.hpp"
-#include "reference/schedules/pipeline_layout.hpp"
+#include "reference/schedules/partition.hpp"
 
 namespace plumbline::mutants {
 

@@ -6,7 +6,6 @@
 #include "conformance/schedules/schedules_mutants.hpp"
 #include "harness/mutants/rewriting.hpp"
 #include "reference/schedules/partition.hpp"
-#include "reference/schedules/partition_conventions.hpp"
 
 namespace plumbline::mutants {
 

@@ -4,7 +4,7 @@
 
 #include "conformance/slowmo/slowmo_checks.hpp"
 #include "conformance/slowmo/slowmo_training.hpp"
-#include "reference/slowmo/model_averager.hpp"
+#include "reference/slowmo/averaging.hpp"
 
 namespace plumbline::conformance {
 

@@ -15,10 +15,8 @@
 #include "reference/comm/errors.hpp"
 #include "reference/slowmo/averaging.hpp"
 #include "reference/slowmo/elements.hpp"
-#include "reference/slowmo/slow_step_table.hpp"
+#include "reference/slowmo/kernel_tables.hpp"
 #include "reference/slowmo/slowmo.hpp"
-#include "reference/slowmo/slowmo_steps.hpp"
-#include "reference/slowmo/sums_table.hpp"
 
 namespace plumbline::mutants {
 

@@ -14,8 +14,8 @@
 #include "conformance/slowmo/slowmo_checks.hpp"
 #include "conformance/slowmo/slowmo_training.hpp"
 #include "conformance/support/refusal.hpp"
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
 
 namespace plumbline::conformance {
 

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "reference/comm/half.hpp"
+#include "reference/comm/dtype.hpp"
 
 namespace plumbline::conformance {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "harness/suite/check.hpp"
-#include "reference/device/handles.hpp"
+#include "reference/device/runtime.hpp"
 
 namespace plumbline::conformance {
 

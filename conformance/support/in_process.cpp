@@ -16,8 +16,7 @@
 #include "harness/suite/skipped.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/device/calls.hpp"
-#include "reference/device/emulated.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::conformance {
 namespace {

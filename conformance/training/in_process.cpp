@@ -6,9 +6,8 @@
 #include "harness/subject/training_module.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/device/calls.hpp"
-#include "reference/device/emulated.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/device/runtimes.hpp"
+#include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::conformance {
 

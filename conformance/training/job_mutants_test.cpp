@@ -7,8 +7,8 @@
 #include "conformance/training/training_mutants.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/record/safetensors.hpp"
-#include "reference/record/temporary_folder.hpp"
 #include "reference/record/training_record.hpp"
+#include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::mutants {
 namespace {

@@ -30,7 +30,7 @@
 #include "conformance/training/finding.hpp"
 #include "reference/comm/dtype.hpp"
 #include "reference/record/training_record.hpp"
-#include "reference/training/precision_settings.hpp"
+#include "reference/training/gradient_settings.hpp"
 #include "reference/training/training.hpp"
 
 namespace plumbline::conformance {

@@ -16,7 +16,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/record/run_files.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::conformance {
 namespace {

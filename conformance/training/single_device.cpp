@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "conformance/training/bounds.hpp"
-#include "reference/comm/rounding.hpp"
+#include "reference/comm/dtype.hpp"
 
 namespace plumbline::conformance {
 namespace {

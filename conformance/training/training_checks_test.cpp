@@ -14,7 +14,7 @@
 #include "conformance/training/judge.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/support/temporary_folder.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/steps.hpp"
 

@@ -8,7 +8,7 @@
 #include "conformance/training/training_mutants.hpp"
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/device/kernel.hpp"
-#include "reference/device/scaled_copies_table.hpp"
+#include "reference/device/scaled_copies.hpp"
 #include "reference/training/steps.hpp"
 
 namespace plumbline::mutants {

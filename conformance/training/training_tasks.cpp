@@ -7,7 +7,6 @@
 #include "harness/subject/training_module.hpp"
 #include "harness/suite/machine_error.hpp"
 #include "reference/record/training_record.hpp"
-#include "reference/training/device_missing.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/steps.hpp"
 #include "reference/training/training.hpp"

@@ -11,7 +11,7 @@
 #include "harness/arms/posting_board.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::arms {
 namespace {

@@ -23,9 +23,9 @@
 #include "harness/run/summary.hpp"
 #include "harness/subject/modules.hpp"
 #include "harness/suite/plan.hpp"
-#include "reference/bucketing/quantile.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
+#include "reference/support/nearest_name.hpp"
+#include "reference/support/quantile.hpp"
 
 namespace plumbline::cli {
 namespace {

@@ -16,15 +16,12 @@
 #include "harness/cli/buckets_svg.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/record/file.hpp"
-#include "reference/bucketing/by_size.hpp"
-#include "reference/bucketing/by_type.hpp"
 #include "reference/bucketing/check_plan.hpp"
 #include "reference/bucketing/exposed.hpp"
-#include "reference/bucketing/gradients.hpp"
-#include "reference/bucketing/megatron.hpp"
+#include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/plan_json.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::cli {
 namespace {

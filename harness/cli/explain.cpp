@@ -20,7 +20,7 @@
 #include "harness/run/findings.hpp"
 #include "harness/run/summary.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::cli {
 namespace {

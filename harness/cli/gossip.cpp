@@ -15,11 +15,10 @@
 #include "harness/cli/svg.hpp"
 #include "harness/record/file.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
 #include "reference/gossip/simulate.hpp"
-#include "reference/gossip/spectrum.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::cli {
 namespace {

@@ -18,8 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reference/schedules/measured_partition.hpp"
-#include "reference/schedules/partition_methods.hpp"
+#include "reference/schedules/partition.hpp"
 
 namespace plumbline::cli {
 

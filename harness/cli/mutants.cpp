@@ -25,7 +25,7 @@
 #include "harness/run/tries.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::cli {
 namespace {

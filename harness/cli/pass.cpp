@@ -11,11 +11,11 @@
 #include "harness/cli/program.hpp"
 #include "harness/record/file.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
 #include "reference/program/pass_json.hpp"
 #include "reference/program/program_json.hpp"
 #include "reference/program/race_json.hpp"
 #include "reference/program/validate.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::cli {
 namespace {

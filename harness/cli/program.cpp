@@ -14,7 +14,7 @@
 #include "harness/launch/attach.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::cli {
 

@@ -14,7 +14,7 @@
 #include "harness/cli/subject_options.hpp"
 #include "harness/record/file.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::cli {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "harness/cli/layer_file.hpp"
 #include "harness/cli/schedule_view.hpp"
-#include "reference/schedules/partition_costs.hpp"
+#include "reference/schedules/partition.hpp"
 
 namespace plumbline::cli {
 

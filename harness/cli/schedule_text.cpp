@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "harness/cli/schedule_view.hpp"
-#include "reference/schedules/activation_slots.hpp"
+#include "reference/schedules/simulator.hpp"
 
 namespace plumbline::cli {
 namespace {

@@ -7,9 +7,9 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
-#include "reference/schedules/automatic.hpp"
+#include "reference/schedules/generate.hpp"
 #include "reference/schedules/lowering.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::cli {
 

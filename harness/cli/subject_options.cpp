@@ -17,7 +17,7 @@
 #include "harness/mutants/mutants.hpp"
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::cli {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "harness/cli/arguments.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
+#include "reference/support/nearest_name.hpp"
 #include "reference/topology/deepspeed.hpp"
 
 namespace plumbline::cli {

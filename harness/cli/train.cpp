@@ -30,9 +30,9 @@
 #include "harness/subject/modules.hpp"
 #include "harness/subject/pipeline_run_json.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
 #include "reference/record/run_files.hpp"
 #include "reference/schedules/names.hpp"
+#include "reference/support/nearest_name.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/steps.hpp"
 

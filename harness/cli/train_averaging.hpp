@@ -9,8 +9,8 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/launch/driver.hpp"
+#include "reference/training/averaging.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/slowmo/settings.hpp"
 
 namespace plumbline::cli {
 

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "reference/comm/interface.hpp"
-#include "reference/device/cuda_runtime.hpp"
+#include "reference/device/runtimes.hpp"
 #include "reference/scaler/unscale_cuda.hpp"
 #include "reference/slowmo/kernels_cuda.hpp"
 

@@ -2,7 +2,7 @@
 
 #include "harness/subject/modules.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/device/emulated.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::harness {
 

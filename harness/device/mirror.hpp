@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "reference/comm/call.hpp"
-#include "reference/device/handles.hpp"
+#include "reference/device/runtime.hpp"
 
 namespace plumbline::harness {
 

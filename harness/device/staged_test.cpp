@@ -9,9 +9,8 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/device/calls.hpp"
-#include "reference/device/emulated.hpp"
-#include "reference/device/handles.hpp"
+#include "reference/device/runtime.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::harness {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "harness/expectations/known.hpp"
 #include "harness/expectations/toys_test.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::expectations {
 namespace {

@@ -14,8 +14,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "reference/comm/communicator.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/pair_exchange.hpp"
 
 namespace plumbline::launch {
 

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "harness/launch/flight_compare.hpp"
+#include "reference/comm/communicator.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/comm/pair_exchange.hpp"
 
 namespace plumbline::launch {
 namespace {

@@ -8,7 +8,7 @@
 #include <prometheus/text_serializer.h>
 
 #include "harness/run/summary.hpp"
-#include "reference/bucketing/quantile.hpp"
+#include "reference/support/quantile.hpp"
 
 namespace plumbline::metrics {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "harness/suite/suite.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
+#include "reference/support/nearest_name.hpp"
 
 // Of a woven build alone (harness/weave/woven.hpp).
 extern "C" [[gnu::weak]] void plumbline_woven_choose(const char* mutant);

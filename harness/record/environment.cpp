@@ -14,7 +14,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "reference/comm/fnv1a.hpp"
+#include "reference/support/fnv1a.hpp"
 
 extern char** environ;
 

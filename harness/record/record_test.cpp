@@ -10,7 +10,7 @@
 
 #include "harness/record/file.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::record {
 namespace {

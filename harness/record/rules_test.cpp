@@ -11,7 +11,7 @@
 
 #include "harness/record/environment.hpp"
 #include "harness/record/file.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::record {
 namespace {

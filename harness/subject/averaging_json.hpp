@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "reference/training/slowmo/settings.hpp"
+#include "reference/training/averaging.hpp"
 
 namespace plumbline::training {
 

@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/communicator.hpp"
-#include "reference/comm/half.hpp"
+#include "reference/comm/dtype.hpp"
 
 namespace plumbline::subject::module_test {
 

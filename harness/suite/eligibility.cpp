@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "reference/comm/nearest_name.hpp"
+#include "reference/support/nearest_name.hpp"
 
 #include "reference/adapter/operation_row.hpp"
 

@@ -10,8 +10,8 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/comm/fnv1a.hpp"
-#include "reference/comm/nearest_name.hpp"
+#include "reference/support/fnv1a.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::suite {
 namespace {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "harness/suite/toml_row.hpp"
-#include "reference/comm/fnv1a.hpp"
+#include "reference/support/fnv1a.hpp"
 
 namespace plumbline::suite {
 namespace {

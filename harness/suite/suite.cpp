@@ -10,7 +10,7 @@
 
 #include "harness/suite/plan.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::suite {
 

@@ -1,5 +1,5 @@
 // A run that is continued from a checkpoint against one that never stopped.
-#include "reference/training/checkpoint_tensors.hpp"
+#include "reference/training/detail/checkpoint_tensors.hpp"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -12,7 +12,7 @@
 #include "harness/trainer/batch_tensors.hpp"
 #include "harness/trainer/data/batches.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/support/temporary_folder.hpp"
 #include "reference/training/models/resnet.hpp"
 
 namespace plumbline::training {

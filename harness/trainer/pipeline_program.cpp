@@ -13,10 +13,10 @@
 #include "reference/bucketing/reducer.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/generate.hpp"
-#include "reference/training/checkpoint_tensors.hpp"
+#include "reference/training/detail/checkpoint_tensors.hpp"
+#include "reference/training/detail/rank_groups.hpp"
 #include "reference/training/pipeline/batch.hpp"
 #include "reference/training/pipeline/schedule_of.hpp"
-#include "reference/training/rank_groups.hpp"
 
 namespace plumbline::training {
 namespace {

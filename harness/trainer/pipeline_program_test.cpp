@@ -16,7 +16,7 @@
 #include "harness/trainer/hooks.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/support/temporary_folder.hpp"
 #include "reference/training/models/perceptron.hpp"
 #include "reference/training/models/resnet.hpp"
 #include "reference/training/models/transformer.hpp"

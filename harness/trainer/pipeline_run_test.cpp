@@ -10,7 +10,7 @@
 #include "harness/trainer/data/cifar10.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/support/temporary_folder.hpp"
 #include "reference/training/checkpoint.hpp"
 #include "reference/training/steps.hpp"
 

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
-#include "reference/record/toml_fields.hpp"
+#include "reference/support/nearest_name.hpp"
+#include "reference/support/toml_fields.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "reference/bucketing/reducer.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/support/temporary_folder.hpp"
 #include "reference/training/gradient_settings.hpp"
 
 namespace plumbline::training {

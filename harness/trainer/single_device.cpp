@@ -19,7 +19,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "reference/training/bucketing/tensors.hpp"
-#include "reference/training/device.hpp"
+#include "reference/training/detail/device.hpp"
 #include "reference/training/pipeline/batch.hpp"
 
 namespace plumbline::training {

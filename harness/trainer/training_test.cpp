@@ -15,11 +15,10 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/device/calls.hpp"
-#include "reference/device/emulated.hpp"
+#include "reference/device/runtimes.hpp"
 #include "reference/record/run_files.hpp"
-#include "reference/record/temporary_folder.hpp"
 #include "reference/record/training_record.hpp"
+#include "reference/support/temporary_folder.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/steps.hpp"
 

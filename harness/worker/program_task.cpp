@@ -6,7 +6,6 @@
 #include "harness/subject/training_module.hpp"
 #include "harness/suite/machine_error.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/training/device_missing.hpp"
 #include "reference/training/steps.hpp"
 #include "reference/training/training.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "harness/suite/job_error.hpp"
 #include "harness/suite/machine_error.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::worker {
 namespace {

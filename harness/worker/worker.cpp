@@ -41,9 +41,9 @@
 #include "harness/worker/program_task.hpp"
 #include "harness/worker/reported_job.hpp"
 #include "harness/worker/subject_memory.hpp"
-#include "reference/comm/device_choice.hpp"
+#include "reference/comm/call.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/device/calls.hpp"
+#include "reference/device/runtimes.hpp"
 #include "reference/record/write_failure.hpp"
 #include "reference/training/training.hpp"
 

@@ -33,6 +33,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "reference/comm/call.hpp"
+#include "reference/comm/errors.hpp"
+
 namespace plumbline::adapter {
 
 class Value;
@@ -276,5 +279,48 @@ T Arguments::convention(Choices<T> choices) const {
   if (const T* meaning = meaning_of(word, choices)) return *meaning;
   refuse_convention(word, words_of(choices));
 }
+
+// ---- Lists of numbers, held in an element type as a program would.
+
+/// Numbers in memory of a floating type.
+class TypedValues {
+ public:
+  TypedValues() = default;
+  /// Each rounded once.
+  TypedValues(comm::DType dtype, const std::vector<double>& values);
+
+  [[nodiscard]] comm::Buffer buffer();
+  [[nodiscard]] std::vector<double> values() const;
+  [[nodiscard]] comm::DType dtype() const { return dtype_; }
+  [[nodiscard]] std::size_t size() const { return bytes_.size() / comm::size_of(dtype_); }
+  [[nodiscard]] double at(std::size_t index) const;
+  void set(std::size_t index, double value);
+
+ private:
+  comm::DType dtype_ = comm::DType::f32;
+  std::vector<std::byte> bytes_;
+};
+
+/// Views of all of them.
+[[nodiscard]] std::vector<comm::Buffer> buffers_of(std::vector<TypedValues>& lists);
+/// As JSON, a list each.
+[[nodiscard]] nlohmann::json lists_of(const std::vector<TypedValues>& lists);
+/// The field "dtype": float16, bfloat16, float32 or float64.
+[[nodiscard]] comm::DType floating_dtype(const Arguments& arguments, comm::DType otherwise);
+
+// ---- An error reply that says more than kind and message.
+
+/// An operation throws it in place of an error; the reply's "error" has the fields beside kind and message.
+class Refusal : public Error {
+ public:
+  Refusal(const Error& error, std::map<std::string, std::string> fields)
+      : Error(error.what()), kind_(error.kind()), fields_(std::move(fields)) {}
+  [[nodiscard]] std::string_view kind() const noexcept override { return kind_; }
+  [[nodiscard]] const std::map<std::string, std::string>& fields() const noexcept { return fields_; }
+
+ private:
+  std::string kind_;
+  std::map<std::string, std::string> fields_;
+};
 
 }  // namespace plumbline::adapter

@@ -7,7 +7,7 @@
 
 #include "reference/adapter/protocol.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::adapter {
 

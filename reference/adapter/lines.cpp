@@ -1,4 +1,4 @@
-#include "reference/adapter/lines.hpp"
+#include "reference/adapter/protocol.hpp"
 
 #include <new>
 #include <utility>

@@ -8,6 +8,8 @@
 
 #include <array>
 #include <cstddef>
+#include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -58,5 +60,36 @@ class Document {
 [[nodiscard]] std::string excerpt(std::string_view text, std::size_t enough = 60);
 /// What a value is, for a message: "3.5", "'abc'", "null", "a list of 2", "an object".
 [[nodiscard]] std::string describe(const nlohmann::json& value);
+
+// ---- Bytes from a pipe, cut into lines of bounded length.
+
+/// Collects bytes and hands out the lines. A line that is too long, or that finds no memory, is dropped while
+/// it comes in: it is handed out without its text, and the lines after it come as usual.
+class LineBuffer {
+ public:
+  struct Line {
+    std::string text;  // without the newline; empty when dropped
+    bool dropped = false;
+  };
+
+  /// `longest` is the number of bytes that a line may have, its newline not counted.
+  explicit LineBuffer(std::size_t longest) : longest_(longest) {}
+
+  void append(std::string_view bytes);
+  /// The next complete line, or nothing.
+  [[nodiscard]] std::optional<Line> take();
+  /// At the end of input: the line that no newline ended, or nothing.
+  [[nodiscard]] std::optional<Line> take_rest();
+  /// Whether the line that comes in now is being dropped.
+  [[nodiscard]] bool is_dropping() const { return partial_.dropped; }
+
+ private:
+  void extend(std::string_view piece);
+  void end_line();
+
+  std::size_t longest_;
+  std::deque<Line> lines_;
+  Line partial_;
+};
 
 }  // namespace plumbline::adapter

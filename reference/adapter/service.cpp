@@ -12,9 +12,8 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "reference/adapter/lines.hpp"
+#include "reference/adapter/arguments.hpp"
 #include "reference/adapter/protocol.hpp"
-#include "reference/adapter/refusal.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::adapter {

@@ -1,10 +1,10 @@
-#include "reference/adapter/typed_values.hpp"
+#include "reference/adapter/arguments.hpp"
 
 #include <bit>
 #include <cmath>
 #include <cstring>
 
-#include "reference/comm/half.hpp"
+#include "reference/comm/dtype.hpp"
 
 namespace plumbline::adapter {
 

@@ -1,4 +1,4 @@
-#include "reference/bucketing/agreement.hpp"
+#include "reference/bucketing/detail/agreement.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "reference/bucketing/gradients.hpp"
-#include "reference/comm/fnv1a.hpp"
+#include "reference/bucketing/plan_json.hpp"
+#include "reference/support/fnv1a.hpp"
 
 namespace plumbline::bucketing {
 namespace {

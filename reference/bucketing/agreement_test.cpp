@@ -1,5 +1,5 @@
 // All ranks learn of the same first difference, and of none where there is none.
-#include "reference/bucketing/agreement.hpp"
+#include "reference/bucketing/detail/agreement.hpp"
 
 #include <functional>
 #include <mutex>
@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reference/bucketing/by_size.hpp"
+#include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/plan_samples_test.hpp"
 #include "reference/comm/local.hpp"
 

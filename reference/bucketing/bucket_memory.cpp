@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <new>
 
-#include "reference/bucketing/scaled_copy.hpp"
 
 namespace plumbline::bucketing {
 namespace {

@@ -1,16 +1,19 @@
-// reference/bucketing/bucket_memory.hpp: the memory that a reducer's buckets lie in, and what is done there beside reductions.
-//
-// Order   Of memory of a device everything is done in the order of one stream, that in which the groups' calls are made
-//         (comm::Communicator::use_stream()): whoever has the memory sees to both. The host waits for none of it, but in settle().
-// Bits    Those of bucketing::copy_divided(), but for which NaN.
+// reference/bucketing/bucket_memory.hpp: the memory of buckets, the host's or a device's, and copies into and out of them.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 
 #include "reference/comm/call.hpp"
+#include "reference/device/place.hpp"
 
 namespace plumbline::bucketing {
+
+// ---- The memory that a reducer's buckets lie in, and what is done there beside reductions.
+//
+// Order   Of memory of a device everything is done in the order of one stream, that in which the groups' calls are made
+//         (comm::Communicator::use_stream()): whoever has the memory sees to both. The host waits for none of it, but in settle().
+// Bits    Those of bucketing::copy_divided(), but for which NaN.
 
 class BucketMemory {
  public:
@@ -30,5 +33,23 @@ class BucketMemory {
 
 /// The host's.
 [[nodiscard]] std::shared_ptr<BucketMemory> host_memory();
+
+// ---- Buckets in a device's memory.
+
+/// The memory of the place, all in the order of its stream: that in which the groups' calls are made. What it gives out is
+/// waited for before it is given back. Of the host: host_memory().
+[[nodiscard]] std::shared_ptr<BucketMemory> memory_of(const device::Place& place);
+
+// ---- Gradients into and out of buckets, in one pass over memory.
+//
+// Model   An element is read, divided, rounded to the type of where it goes, and written. Division by 1 between buffers of
+//         one type is a copy of bytes. What is neither f32 nor f64 is divided as f32.
+// Cost    Each byte is read once and written once: what memcpy costs.
+
+/// to[i] = from[i] / divisor. In place where both start at one address. Throws InvalidArgument for other counts than each
+/// other's, Unsupported for integers that would be divided or change their type.
+void copy_divided(comm::ConstBuffer from, comm::Buffer to, double divisor);
+/// Every element zero.
+void fill_zeros(comm::Buffer buffer);
 
 }  // namespace plumbline::bucketing

@@ -1,4 +1,4 @@
-#include "reference/bucketing/by_size.hpp"
+#include "reference/bucketing/plan.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "reference/bucketing/laying_out.hpp"
-#include "reference/bucketing/torch_table.hpp"
+#include "reference/bucketing/detail/laying_out.hpp"
+#include "reference/bucketing/detail/torch_table.hpp"
 
 namespace plumbline::bucketing {
 namespace {

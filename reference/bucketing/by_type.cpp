@@ -1,11 +1,11 @@
-#include "reference/bucketing/by_type.hpp"
+#include "reference/bucketing/plan.hpp"
 
 #include <algorithm>
 #include <numeric>
 
 #include <fmt/format.h>
 
-#include "reference/bucketing/laying_out.hpp"
+#include "reference/bucketing/detail/laying_out.hpp"
 
 namespace plumbline::bucketing {
 namespace {

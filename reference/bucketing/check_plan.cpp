@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "reference/bucketing/gradients.hpp"
-#include "reference/bucketing/laying_out.hpp"
+#include "reference/bucketing/detail/laying_out.hpp"
+#include "reference/bucketing/plan_json.hpp"
 
 namespace plumbline::bucketing {
 namespace {

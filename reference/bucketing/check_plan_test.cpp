@@ -7,9 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reference/bucketing/by_size.hpp"
-#include "reference/bucketing/by_type.hpp"
 #include "reference/bucketing/exposed.hpp"
+#include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/plan_samples_test.hpp"
 #include "reference/comm/errors.hpp"
 

@@ -6,11 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reference/bucketing/power_sgd.hpp"
-#include "reference/bucketing/quantised.hpp"
-#include "reference/bucketing/scaled_copy.hpp"
+#include "reference/bucketing/bucket_memory.hpp"
+#include "reference/bucketing/compression.hpp"
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
 #include "reference/comm/local.hpp"
 
 namespace plumbline::bucketing {

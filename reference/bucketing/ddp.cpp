@@ -1,12 +1,10 @@
-#include "reference/bucketing/ddp.hpp"
+#include "reference/bucketing/plan.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
-#include "reference/bucketing/by_size.hpp"
-#include "reference/bucketing/in_order.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {

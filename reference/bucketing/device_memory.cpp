@@ -1,9 +1,9 @@
-#include "reference/bucketing/device_memory.hpp"
+#include "reference/bucketing/bucket_memory.hpp"
 
 #include <algorithm>
 #include <array>
 
-#include "reference/device/scaled_copies_table.hpp"
+#include "reference/device/scaled_copies.hpp"
 
 namespace plumbline::bucketing {
 namespace {

@@ -1,5 +1,5 @@
 // A reducer whose buckets lie in memory of emulated devices: the numbers of the host's, in the order of slow streams.
-#include "reference/bucketing/device_memory.hpp"
+#include "reference/bucketing/bucket_memory.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,12 +9,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reference/bucketing/in_order.hpp"
+#include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/device/calls.hpp"
-#include "reference/device/emulated.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::bucketing {
 namespace {

@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "reference/bucketing/by_size.hpp"
 #include "reference/bucketing/exposed.hpp"
+#include "reference/bucketing/plan.hpp"
 
 using namespace plumbline;
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "reference/bucketing/laying_out.hpp"
+#include "reference/bucketing/detail/laying_out.hpp"
 
 namespace plumbline::bucketing {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference/bucketing/gradients.hpp"
+#include "reference/bucketing/plan_json.hpp"
 
 #include <limits>
 #include <vector>

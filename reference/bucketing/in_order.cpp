@@ -1,10 +1,9 @@
-#include "reference/bucketing/in_order.hpp"
+#include "reference/bucketing/plan.hpp"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "reference/bucketing/by_size.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {

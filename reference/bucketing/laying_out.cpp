@@ -1,4 +1,4 @@
-#include "reference/bucketing/laying_out.hpp"
+#include "reference/bucketing/detail/laying_out.hpp"
 
 #include <fmt/format.h>
 

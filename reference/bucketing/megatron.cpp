@@ -1,4 +1,4 @@
-#include "reference/bucketing/megatron.hpp"
+#include "reference/bucketing/plan.hpp"
 
 #include <algorithm>
 #include <map>
@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "reference/bucketing/laying_out.hpp"
+#include "reference/bucketing/detail/laying_out.hpp"
 
 namespace plumbline::bucketing {
 namespace {

@@ -5,14 +5,10 @@
 #include <fmt/format.h>
 
 #include "reference/adapter/operations.hpp"
-#include "reference/bucketing/agreement.hpp"
-#include "reference/bucketing/by_size.hpp"
-#include "reference/bucketing/by_type.hpp"
 #include "reference/bucketing/check_plan.hpp"
-#include "reference/bucketing/ddp.hpp"
+#include "reference/bucketing/detail/agreement.hpp"
 #include "reference/bucketing/exposed.hpp"
-#include "reference/bucketing/gradients.hpp"
-#include "reference/bucketing/megatron.hpp"
+#include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/plan_json.hpp"
 #include "reference/comm/local.hpp"
 

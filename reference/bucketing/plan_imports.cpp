@@ -5,9 +5,9 @@
 #include <map>
 #include <string_view>
 
-#include "reference/bucketing/laying_out.hpp"
+#include "reference/bucketing/detail/laying_out.hpp"
+#include "reference/bucketing/detail/reading_json.hpp"
 #include "reference/bucketing/plan_json.hpp"
-#include "reference/bucketing/reading_json.hpp"
 
 namespace plumbline::bucketing {
 

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "reference/bucketing/reading_json.hpp"
+#include "reference/bucketing/detail/reading_json.hpp"
 
 namespace plumbline::bucketing {
 

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "reference/bucketing/by_size.hpp"
 #include "reference/bucketing/check_plan.hpp"
+#include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/plan_samples_test.hpp"
 #include "reference/comm/errors.hpp"
 

@@ -1,4 +1,4 @@
-#include "reference/bucketing/quantised.hpp"
+#include "reference/bucketing/compression.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "reference/bucketing/scaled_copy.hpp"
+#include "reference/bucketing/bucket_memory.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "reference/comm/buffer_part.hpp"
+#include "reference/comm/call.hpp"
 #include "reference/comm/errors.hpp"
 
 namespace plumbline::bucketing {

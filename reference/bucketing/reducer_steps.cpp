@@ -1,4 +1,4 @@
-#include "reference/bucketing/reducer_steps.hpp"
+#include "reference/bucketing/reducer.hpp"
 
 #include <cmath>
 #include <numeric>
@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "reference/bucketing/agreement.hpp"
+#include "reference/bucketing/detail/agreement.hpp"
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
 
 namespace plumbline::bucketing {
 namespace {

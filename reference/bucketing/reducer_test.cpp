@@ -11,11 +11,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reference/bucketing/in_order.hpp"
-#include "reference/bucketing/scaled_copy.hpp"
+#include "reference/bucketing/bucket_memory.hpp"
+#include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/tuning.hpp"
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
 #include "reference/comm/local.hpp"
 
 namespace plumbline::bucketing {

@@ -1,11 +1,11 @@
-#include "reference/bucketing/scaled_copy.hpp"
+#include "reference/bucketing/bucket_memory.hpp"
 
 #include <cstring>
 
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/comm/local/kernels.hpp"
+#include "reference/comm/kernels.hpp"
 
 namespace plumbline::bucketing {
 

@@ -1,4 +1,4 @@
-#include "reference/bucketing/sparse_rows.hpp"
+#include "reference/bucketing/reducer.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "reference/bucketing/torch_table.hpp"
+#include "reference/bucketing/detail/torch_table.hpp"
 
 #include <algorithm>
 #include <array>

@@ -8,11 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "reference/bucketing/in_order.hpp"
-#include "reference/bucketing/quantile.hpp"
+#include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/reducer.hpp"
-#include "reference/bucketing/rounds.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/support/quantile.hpp"
 
 namespace plumbline::bucketing {
 namespace {

@@ -1,12 +1,7 @@
-// reference/bucketing/tuning.hpp: which size of buckets is the fastest over a communicator, by trying.
-//
-// Model   A reducer's gradients live in their buckets, which each candidate lays out anew. Rounds go through all candidates,
-//         each in another order, so that what disturbs the machine disturbs all alike; of a round the slowest rank counts.
-//         A candidate's time is the median of its rounds.
-// Cost    Twice as many steps as rounds a candidate, and once the gradients' memory.
-// Choice  chosen_limit() of the times. One bucket a gradient is a candidate always.
+// reference/bucketing/tuning.hpp: which buckets are the fastest here, measured.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,10 +11,48 @@
 
 #include "reference/bucketing/bucket_memory.hpp"
 #include "reference/bucketing/plan.hpp"
-#include "reference/bucketing/rounds.hpp"
 #include "reference/comm/communicator.hpp"
 
 namespace plumbline::bucketing {
+
+// ---- Timing ranks together, in rounds that a time limit ends.
+
+/// Seconds that the slowest rank of a group takes for what every rank does, from a barrier on. Collective.
+using Timing = std::function<double(comm::Communicator& group, const std::function<void()>& body)>;
+
+/// That many are made whatever they take.
+inline constexpr int kLeastRounds = 3;
+
+/// The largest of all ranks' numbers. Collective.
+[[nodiscard]] inline double largest(comm::Communicator& group, double number) {
+  group.all_reduce({&number, 1, comm::DType::f64}, {&number, 1, comm::DType::f64}, comm::ReduceOp::max);
+  return number;
+}
+
+/// Timing by the host's clock.
+[[nodiscard]] inline double seconds_of_slowest(comm::Communicator& group, const std::function<void()>& body) {
+  group.barrier();
+  const auto begin = std::chrono::steady_clock::now();
+  body();
+  return largest(group, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+}
+
+/// Whether so many seconds are over on any rank. Collective.
+[[nodiscard]] inline bool is_over(comm::Communicator& group, std::chrono::steady_clock::time_point begin,
+                                  double seconds) {
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  std::int32_t over = elapsed.count() > seconds ? 1 : 0;
+  group.all_reduce({&over, 1, comm::DType::i32}, {&over, 1, comm::DType::i32}, comm::ReduceOp::max);
+  return over != 0;
+}
+
+// ---- Which size of buckets is the fastest over a communicator, by trying.
+//
+// Model   A reducer's gradients live in their buckets, which each candidate lays out anew. Rounds go through all candidates,
+//         each in another order, so that what disturbs the machine disturbs all alike; of a round the slowest rank counts.
+//         A candidate's time is the median of its rounds.
+// Cost    Twice as many steps as rounds a candidate, and once the gradients' memory.
+// Choice  chosen_limit() of the times. One bucket a gradient is a candidate always.
 
 class Reducer;
 

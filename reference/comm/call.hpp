@@ -172,4 +172,27 @@ struct Call {
 /// Throws Unsupported for an average of integers. The message names operation and values.
 void validate(const Call& call, int rank, int ranks);
 
+// ---- Some elements of a buffer.
+
+/// The elements [begin, begin + count); of a buffer without memory one without memory.
+[[nodiscard]] inline Buffer part_of(Buffer whole, std::int64_t begin, std::int64_t count) {
+  if (whole.data != nullptr)
+    whole.data = static_cast<std::byte*>(whole.data) + static_cast<std::size_t>(begin) * size_of(whole.dtype);
+  whole.count = count;
+  return whole;
+}
+
+// ---- Which device each rank has, as a user says it.
+
+/// "cpu"; "cuda" and "emulated", a device for each rank, as far as there are so many; "cuda:1", "emulated:0", that one for all.
+struct DeviceChoice {
+  Device::Kind kind = Device::Kind::cpu;
+  int index = -1;  // -1: a rank's
+
+  /// Throws InvalidArgument for another text.
+  [[nodiscard]] static DeviceChoice parse(const std::string& name);
+  /// That of a rank, of `count` that there are. Whether a numbered one is among them is not looked at.
+  [[nodiscard]] Device of_rank(int rank, int count) const;
+};
+
 }  // namespace plumbline::comm

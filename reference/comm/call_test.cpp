@@ -9,9 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reference/comm/device_choice.hpp"
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
 
 // That wrong arguments are refused by every backend is in conformance/collectives. Here: what no backend is asked.
 namespace plumbline::comm {

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/comm/fnv1a.hpp"
+#include "reference/support/fnv1a.hpp"
 
 namespace plumbline::comm {
 namespace {

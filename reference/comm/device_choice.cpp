@@ -1,4 +1,4 @@
-#include "reference/comm/device_choice.hpp"
+#include "reference/comm/call.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "reference/comm/half.hpp"
+#include "reference/comm/dtype.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include "reference/comm/rounding.hpp"
 
 namespace plumbline::comm {
 namespace {

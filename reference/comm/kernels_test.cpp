@@ -1,4 +1,4 @@
-#include "reference/comm/local/kernels.hpp"
+#include "reference/comm/kernels.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "reference/comm/half.hpp"
+#include "reference/comm/dtype.hpp"
 
 namespace plumbline::comm::local {
 namespace {

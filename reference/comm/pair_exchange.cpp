@@ -1,4 +1,4 @@
-#include "reference/comm/pair_exchange.hpp"
+#include "reference/comm/communicator.hpp"
 
 #include <fmt/format.h>
 

@@ -21,7 +21,7 @@
 #include <span>
 #include <vector>
 
-#include "reference/comm/half.hpp"
+#include "reference/comm/dtype.hpp"
 
 namespace plumbline::comm {
 

@@ -1,4 +1,4 @@
-#include "reference/device/calls.hpp"
+#include "reference/device/runtimes.hpp"
 
 #include <algorithm>
 #include <map>
@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/device/detail/move.hpp"
 #include "reference/device/fold.hpp"
-#include "reference/device/handles.hpp"
-#include "reference/device/move.hpp"
+#include "reference/device/runtime.hpp"
 
 namespace plumbline::device {
 namespace {

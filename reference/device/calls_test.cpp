@@ -1,5 +1,5 @@
 // Backend local on memory of emulated devices: what the conformance checks do not see, since they know no backend's inside.
-#include "reference/device/calls.hpp"
+#include "reference/device/runtimes.hpp"
 
 #include <array>
 #include <chrono>
@@ -16,10 +16,9 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/device/emulated.hpp"
+#include "reference/device/detail/move.hpp"
 #include "reference/device/fold.hpp"
-#include "reference/device/handles.hpp"
-#include "reference/device/move.hpp"
+#include "reference/device/runtime.hpp"
 
 namespace plumbline::device {
 namespace {

@@ -1,6 +1,6 @@
-#include "reference/device/cuda_kernels.hpp"
-#include "reference/device/fold_chunk.hpp"
-#include "reference/device/move_chunk.hpp"
+#include "reference/device/detail/cuda_kernels.hpp"
+#include "reference/device/detail/fold_chunk.hpp"
+#include "reference/device/detail/move_chunk.hpp"
 
 namespace plumbline::device {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference/device/cuda_runtime.hpp"
+#include "reference/device/runtimes.hpp"
 
 #include <algorithm>
 #include <mutex>
@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/device/cuda_current.cuh"
-#include "reference/device/cuda_kernels.hpp"
-#include "reference/device/driver_version.hpp"
+#include "reference/device/detail/cuda_kernels.hpp"
+#include "reference/device/detail/driver_version.hpp"
 #include "reference/device/kernel.hpp"
+#include "reference/device/launch.cuh"
 
 namespace plumbline::device {
 namespace {

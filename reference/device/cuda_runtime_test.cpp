@@ -1,5 +1,5 @@
 // On a GPU what emulated_test.cpp and kernels_test.cpp hold the emulated device to; skipped, with the reason, where there is none.
-#include "reference/device/cuda_runtime.hpp"
+#include "reference/device/runtimes.hpp"
 
 #include <chrono>
 #include <cstring>
@@ -9,12 +9,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
-#include "reference/comm/local/kernels.hpp"
+#include "reference/comm/kernels.hpp"
+#include "reference/device/detail/move.hpp"
 #include "reference/device/fold.hpp"
-#include "reference/device/handles.hpp"
-#include "reference/device/move.hpp"
+#include "reference/device/runtime.hpp"
 
 namespace plumbline::device {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference/device/driver_version.hpp"
+#include "reference/device/detail/driver_version.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "reference/device/emulated.hpp"
+#include "reference/device/runtimes.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -18,9 +18,9 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/device/fold_chunk.hpp"
+#include "reference/device/detail/fold_chunk.hpp"
+#include "reference/device/detail/move_chunk.hpp"
 #include "reference/device/kernel.hpp"
-#include "reference/device/move_chunk.hpp"
 
 namespace plumbline::device {
 namespace {

@@ -1,5 +1,5 @@
 // Streams, events and memory of the emulated device: what is ordered, and what is not.
-#include "reference/device/emulated.hpp"
+#include "reference/device/runtimes.hpp"
 
 #include <atomic>
 #include <cstring>
@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/device/detail/move.hpp"
 #include "reference/device/fold.hpp"
-#include "reference/device/handles.hpp"
-#include "reference/device/move.hpp"
+#include "reference/device/runtime.hpp"
 
 namespace plumbline::device {
 namespace {

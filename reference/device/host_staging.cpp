@@ -1,4 +1,4 @@
-#include "reference/device/host_staging.hpp"
+#include "reference/device/place.hpp"
 
 #include <algorithm>
 #include <utility>

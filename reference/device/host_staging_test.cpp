@@ -1,5 +1,5 @@
 // Calls on a device's memory by way of the host: their results, their order, and how long memory is kept.
-#include "reference/device/host_staging.hpp"
+#include "reference/device/place.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/device/emulated.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::device {
 namespace {

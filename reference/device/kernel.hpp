@@ -1,4 +1,4 @@
-// reference/device/kernel.hpp: kernels that components bring along, each on tables of many tensors (tensor_table.hpp).
+// reference/device/kernel.hpp: kernels that components bring along, each on tables of many tensors (elementwise.hpp).
 //
 // Model   A work is a plain value, a table with what is done to its entries: work(chunk, thread, threads) does one thread's part of
 //         one block. A runtime is given its bytes, and knows it by name: the emulated one runs the body that is named here, module
@@ -52,5 +52,14 @@ void launch(Runtime& runtime, int device, const std::vector<Work>& works, Stream
   const Kernel kernel = kernel_of<Work>();
   for (const Work& work : works) runtime.launch(device, kernel, &work, work.table.chunks, stream);
 }
+
+// ---- A component's kernel (kernel.hpp) as it was built for GPUs.
+
+struct CudaKernel {
+  std::string_view name;  // Work::kName
+  std::size_t bytes;      // of a work: a module that is older than its program is found out
+  /// Launches it on the device that is current, on a copy of `work`. Throws DeviceFailure where CUDA refuses.
+  void (*launch)(const void* work, std::int32_t chunks, void* stream);
+};
 
 }  // namespace plumbline::device

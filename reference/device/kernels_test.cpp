@@ -1,5 +1,5 @@
 // The kernels' bodies on the host: the bits of the local backend's kernels, for every dtype and op, wherever the addresses lie.
-#include "reference/comm/local/kernels.hpp"
+#include "reference/comm/kernels.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -9,10 +9,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reference/device/emulated.hpp"
+#include "reference/device/detail/move.hpp"
 #include "reference/device/fold.hpp"
-#include "reference/device/handles.hpp"
-#include "reference/device/move.hpp"
+#include "reference/device/runtime.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::device {
 namespace {

@@ -1,13 +1,73 @@
-// reference/device/launch.cuh: chunks of tables (tensor_table.hpp), a block each, on a GPU.
+// reference/device/launch.cuh: chunks of tables (elementwise.hpp), a block each, on a GPU.
 #pragma once
 
 #include <string>
 
+#include <cuda.h>
+#include <cuda_runtime.h>
+
 #include "reference/comm/call.hpp"
-#include "reference/device/cuda_current.cuh"
-#include "reference/device/cuda_kernel.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/device/kernel.hpp"
 
 namespace plumbline::device {
+
+// ---- What all that calls CUDA's runtime needs: errors as exceptions, a device that is current for a
+// while.
+
+/// Throws DeviceFailure, with CUDA's own words and name for it, unless it is success. The error is told here, and not to whoever
+/// asks next.
+inline void expect(cudaError_t status, const std::string& what) {
+  if (status == cudaSuccess) return;
+  (void)cudaGetLastError();
+  throw DeviceFailure("CUDA: " + what + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")");
+}
+
+/// A function of the driver, which is not linked: the runtime looks it up. `since` is the version of CUDA (7000: 7.0) that has it in the
+/// form of `Function`. Null where there is none.
+template <class Function>
+Function* driver_function(const char* name, [[maybe_unused]] unsigned since) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+  const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &found, since, cudaEnableDefault, &result);
+#else
+  const cudaError_t status = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
+#endif
+  if (status == cudaSuccess && result == cudaDriverEntryPointSuccess) return reinterpret_cast<Function*>(found);
+  (void)cudaGetLastError();
+  return nullptr;
+}
+
+/// Whether this process has a context on the device; yes where the driver does not tell. To make one current that has none opens it,
+/// which takes some hundred megabytes there.
+inline bool has_context(int device) {
+  using GetState = CUresult(CUdevice, unsigned*, int*);
+  static GetState* const get_state = driver_function<GetState>("cuDevicePrimaryCtxGetState", 7000);
+  unsigned flags = 0;
+  int active = 0;
+  return get_state == nullptr || get_state(device, &flags, &active) != CUDA_SUCCESS || active != 0;
+}
+
+/// Makes a device current for as long as it lives. Then that is current again which was before, but for a device that has no context:
+/// CUDA says of a thread that has chosen none that it has device 0.
+class Current {
+ public:
+  explicit Current(int device) {
+    expect(cudaGetDevice(&before_), "cudaGetDevice");
+    if (before_ != device) expect(cudaSetDevice(device), "cudaSetDevice(" + std::to_string(device) + ")");
+    changed_ = before_ != device;
+  }
+  ~Current() {
+    if (changed_ && has_context(before_) && cudaSetDevice(before_) != cudaSuccess) (void)cudaGetLastError();
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+};
 
 inline constexpr int kThreads = 256;
 

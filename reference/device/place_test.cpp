@@ -8,9 +8,8 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/device/calls.hpp"
-#include "reference/device/emulated.hpp"
-#include "reference/device/scaled_copies_table.hpp"
+#include "reference/device/runtimes.hpp"
+#include "reference/device/scaled_copies.hpp"
 
 namespace plumbline::device {
 namespace {

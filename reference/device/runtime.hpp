@@ -8,7 +8,7 @@
 //         the host's and whose streams are threads: the same communicator and the same kernels' bodies, on machines without a
 //         GPU. The emulated one is there to show faults of order; its speed says nothing.
 // Handles Streams and events are the runtime's own (cudaStream_t, cudaEvent_t), so that those of others (LibTorch's) serve, too;
-//         the null stream is the device's default stream. handles.hpp owns them.
+//         the null stream is the device's default stream. runtime.hpp owns them.
 // Threads Any thread may call; what the host's thread has as its current device stays as it is, unless nothing in the process uses
 //         that device: to go back to it would start to.
 // Errors  InvalidArgument: no such device. OutOfMemory (with figures). DeviceFailure: what the runtime says, with its name for the
@@ -22,6 +22,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "reference/comm/call.hpp"
 
@@ -146,5 +147,74 @@ class RuntimeDecorator : public Runtime {
 /// driver older than the toolkit.
 inline constexpr const char* kRuntimeFactory = "plumbline_open_device";
 using RuntimeFactory = Runtime*();
+
+// ---- Owners of a runtime's memory, streams and events.
+
+/// Memory of a device; given back when it goes. Work that uses it must have been waited for by then.
+class Memory {
+ public:
+  Memory() = default;
+  /// Throws OutOfMemory.
+  Memory(std::shared_ptr<Runtime> runtime, int device, std::size_t bytes)
+      : runtime_(std::move(runtime)), device_(device), bytes_(bytes), data_(runtime_->allocate(device, bytes)) {}
+  Memory(Memory&& other) noexcept { *this = std::move(other); }
+  Memory& operator=(Memory&& other) noexcept {
+    std::swap(runtime_, other.runtime_);
+    std::swap(device_, other.device_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~Memory() {
+    if (data_ != nullptr) runtime_->release(device_, data_);
+  }
+
+  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(data_); }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  [[nodiscard]] int device() const { return device_; }
+
+ private:
+  std::shared_ptr<Runtime> runtime_;
+  int device_ = 0;
+  std::size_t bytes_ = 0;
+  void* data_ = nullptr;
+};
+
+class OwnStream {
+ public:
+  OwnStream(std::shared_ptr<Runtime> runtime, int device)
+      : runtime_(std::move(runtime)), device_(device), stream_(runtime_->create_stream(device)) {}
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  ~OwnStream() { runtime_->destroy_stream(device_, stream_); }
+
+  [[nodiscard]] Stream get() const { return stream_; }
+  [[nodiscard]] int device() const { return device_; }
+  void synchronize() const { runtime_->synchronize(device_, stream_); }
+
+ private:
+  std::shared_ptr<Runtime> runtime_;
+  int device_;
+  Stream stream_;
+};
+
+class OwnEvent {
+ public:
+  OwnEvent(std::shared_ptr<Runtime> runtime, int device, bool timed = false)
+      : runtime_(std::move(runtime)), device_(device), event_(runtime_->create_event(device, timed)) {}
+  OwnEvent(const OwnEvent&) = delete;
+  OwnEvent& operator=(const OwnEvent&) = delete;
+  ~OwnEvent() { runtime_->destroy_event(device_, event_); }
+
+  [[nodiscard]] Event get() const { return event_; }
+  [[nodiscard]] int device() const { return device_; }
+  void record(Stream stream) const { runtime_->record(device_, event_, stream); }
+  [[nodiscard]] bool is_reached() const { return runtime_->is_reached(device_, event_); }
+
+ private:
+  std::shared_ptr<Runtime> runtime_;
+  int device_;
+  Event event_;
+};
 
 }  // namespace plumbline::device

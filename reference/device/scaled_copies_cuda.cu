@@ -1,5 +1,5 @@
 #include "reference/device/launch.cuh"
-#include "reference/device/scaled_copies_cuda.hpp"
+#include "reference/device/scaled_copies.hpp"
 
 namespace plumbline::device {
 

@@ -1,4 +1,4 @@
-#include "reference/device/scaled_copies_table.hpp"
+#include "reference/device/scaled_copies.hpp"
 
 #include <functional>
 

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/device/detail/move.hpp"
 #include "reference/device/fold.hpp"
-#include "reference/device/move.hpp"
 
 namespace plumbline::device {
 namespace {

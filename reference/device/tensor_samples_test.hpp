@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "reference/comm/call.hpp"
-#include "reference/comm/half.hpp"
+#include "reference/comm/dtype.hpp"
 
 namespace plumbline::device {
 

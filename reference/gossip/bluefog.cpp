@@ -1,4 +1,4 @@
-#include "reference/gossip/bluefog.hpp"
+#include "reference/gossip/detail/bluefog.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -10,10 +10,9 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/device/calls.hpp"
-#include "reference/device/emulated.hpp"
-#include "reference/device/host_staging.hpp"
 #include "reference/device/lost_device_test.hpp"
+#include "reference/device/place.hpp"
+#include "reference/device/runtimes.hpp"
 #include "reference/gossip/gossip_thread.hpp"
 
 namespace plumbline::gossip {

@@ -14,8 +14,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/gossip/backoff.hpp"
-#include "reference/gossip/tensor_lists.hpp"
+#include "reference/gossip/tensor_kernels.hpp"
 
 namespace plumbline::gossip {
 

@@ -9,7 +9,7 @@
 //         for the device. What a failed exchange put into the thread's stream comes before its repetition.
 // Retry   An exchange that failed without spoiling the group is marked with weight -1; collect() then hands the same values
 //         over again without mixing, and says so, until the heartbeat time since the hand-over has passed; the thread
-//         pauses before each such try (backoff.hpp). Not one that failed on a device, or found no memory there: its DeviceFailure
+//         pauses before each such try (gossip_thread.hpp). Not one that failed on a device, or found no memory there: its DeviceFailure
 //         comes from collect() at once.
 // Errors  TimeoutError from collect() when the round has not come within the heartbeat time, with the round, its peers and
 //         what cut it last. PeerFailed and others of the exchange come from collect(), too. After them only close() and
@@ -19,10 +19,14 @@
 // Source  The gossip thread of FairScale's SlowMoDistributedDataParallel.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "reference/comm/communicator.hpp"
+#include "reference/comm/errors.hpp"
 #include "reference/gossip/push_sum.hpp"
 
 namespace plumbline::gossip {
@@ -74,6 +78,29 @@ class GossipThread {
  private:
   struct Shared;
   std::unique_ptr<Shared> shared_;
+};
+
+// ---- Whether a round of gossip that was interrupted is made again, and how long to wait before that.
+//
+// Model   1 ms, then each time twice as long: what passes soon costs little time, and what lasts little work. At most 1 s, and
+//         a fourth of the heartbeat time, so that there are several tries in it.
+
+/// Whether it may go better the next time: a wire may hold again, but no memory comes back by itself, and no device.
+[[nodiscard]] inline bool may_pass(const RuntimeFailure& error) {
+  return dynamic_cast<const DeviceFailure*>(&error) == nullptr;
+}
+
+class Backoff {
+ public:
+  explicit Backoff(std::chrono::nanoseconds heartbeat)
+      : longest_(std::min(std::chrono::duration_cast<std::chrono::milliseconds>(heartbeat / 4),
+                          std::chrono::milliseconds(1000))) {}
+
+  /// The pause before the next try.
+  std::chrono::milliseconds next() { return std::min(std::exchange(pause_, std::min(2 * pause_, longest_)), longest_); }
+
+ private:
+  std::chrono::milliseconds longest_, pause_{1};
 };
 
 }  // namespace plumbline::gossip

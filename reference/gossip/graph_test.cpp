@@ -6,10 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/gossip/bluefog.hpp"
+#include "reference/gossip/detail/bluefog.hpp"
 #include "reference/gossip/mixing.hpp"
 #include "reference/gossip/simulate.hpp"
-#include "reference/gossip/spectrum.hpp"
 
 namespace plumbline::gossip {
 namespace {

@@ -1,5 +1,5 @@
 #include "reference/device/launch.cuh"
-#include "reference/gossip/mixing_cuda.hpp"
+#include "reference/gossip/mixing_kernel.hpp"
 
 namespace plumbline::gossip {
 

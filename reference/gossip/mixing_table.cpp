@@ -1,4 +1,4 @@
-#include "reference/gossip/mixing_table.hpp"
+#include "reference/gossip/mixing_kernel.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // The kernel's work, thread by thread on this processor, held to the loops of the host.
-#include "reference/gossip/mixing_table.hpp"
+#include "reference/gossip/mixing_kernel.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

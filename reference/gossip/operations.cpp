@@ -4,16 +4,15 @@
 
 #include <fmt/format.h>
 
+#include "reference/adapter/arguments.hpp"
 #include "reference/adapter/operations.hpp"
-#include "reference/adapter/typed_values.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/gossip/bluefog.hpp"
+#include "reference/gossip/detail/bluefog.hpp"
 #include "reference/gossip/graph.hpp"
 #include "reference/gossip/mixing.hpp"
 #include "reference/gossip/push_sum.hpp"
 #include "reference/gossip/simulate.hpp"
-#include "reference/gossip/spectrum.hpp"
 
 namespace plumbline::adapter {
 using gossip::Convention;

@@ -10,12 +10,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "reference/comm/buffer_part.hpp"
+#include "reference/comm/call.hpp"
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/fnv1a.hpp"
-#include "reference/comm/rounding.hpp"
 #include "reference/gossip/tensor_kernels.hpp"
-#include "reference/gossip/tensor_lists.hpp"
+#include "reference/support/fnv1a.hpp"
 
 namespace plumbline::gossip {
 

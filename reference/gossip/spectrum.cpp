@@ -1,4 +1,4 @@
-#include "reference/gossip/spectrum.hpp"
+#include "reference/gossip/simulate.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "reference/comm/cpu_features.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/support/cpu_features.hpp"
 
 namespace plumbline::gossip {
 

@@ -9,9 +9,16 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <type_traits>
 
 #include "reference/comm/call.hpp"
-#include "reference/comm/pair_exchange.hpp"
+#include "reference/comm/communicator.hpp"
+#include "reference/comm/dtype.hpp"
+#include "reference/comm/errors.hpp"
+#include "reference/device/place.hpp"
+#include "reference/device/scaled_copies.hpp"
+#include "reference/gossip/mixing_kernel.hpp"
 
 namespace plumbline::gossip {
 
@@ -47,5 +54,70 @@ struct TensorKernels {
 };
 /// All that this machine can run, the best first and the baseline last.
 [[nodiscard]] std::span<const TensorKernels* const> all_tensor_kernels();
+
+// ---- What the elements of floating tensors are computed in.
+//
+// Numbers f32 and f64 compute in their own type, f16 and bf16 in f32, rounded once an operation.
+
+/// What T computes in.
+template <class T>
+using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+template <class T>
+Wide<T> widened(T value) {
+  if constexpr (std::is_arithmetic_v<T>)
+    return value;
+  else
+    return comm::to_float(value);
+}
+
+template <class T, class From>
+T narrowed(From value) {
+  if constexpr (std::is_same_v<T, comm::Float16>)
+    return comm::to_float16(static_cast<float>(value));
+  else if constexpr (std::is_same_v<T, comm::BFloat16>)
+    return comm::to_bfloat16(static_cast<float>(value));
+  else
+    return static_cast<T>(value);
+}
+
+/// Calls take(T{}) with the type of a floating dtype. Throws Unsupported for others.
+template <class Take>
+void with_type(comm::DType dtype, const Take& take) {
+  switch (dtype) {
+    case comm::DType::f16:
+      return take(comm::Float16{});
+    case comm::DType::bf16:
+      return take(comm::BFloat16{});
+    case comm::DType::f32:
+      return take(float{});
+    case comm::DType::f64:
+      return take(double{});
+    default:
+      throw Unsupported("elements of " + std::string(comm::name_of(dtype)) + "; there are f16, bf16, f32 and f64");
+  }
+}
+
+// ---- What push-sum does to lists of tensors, wherever they are.
+//
+// Model   On the host tensor by tensor, as tensor_kernels.hpp says, and done at the return; on a device all of a list in one launch,
+//         in the order of the place's stream. The bits are the same, but for which NaN a NaN is.
+//         All of a list lie at the place; the two of a pair have one type and length, and are the same or do not overlap.
+// Errors  On a device InvalidArgument for what does not go together, and the runtime's.
+
+using device::Place;
+/// {from, to}.
+using TensorPair = device::ScaledCopy;
+
+/// x *= factor.
+void scale(const Place& place, std::span<const comm::Buffer> x, double factor);
+/// x /= divisor.
+void divide(const Place& place, std::span<const comm::Buffer> x, double divisor);
+/// to = from * factor.
+void scaled_copy(const Place& place, std::span<const TensorPair> pairs, double factor);
+/// to += from.
+void add(const Place& place, std::span<const TensorPair> pairs);
+/// x += the sum of what came for it, if anything did, and what is kept of that; on the host of one message at most.
+void mix(const Place& place, std::span<const Arrivals> tensors, Kept kept);
 
 }  // namespace plumbline::gossip

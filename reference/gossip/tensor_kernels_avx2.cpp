@@ -1,2 +1,2 @@
 #define PLUMBLINE_ISA avx2
-#include "reference/gossip/tensor_loops.inc"
+#include "reference/gossip/detail/tensor_loops.inc"

@@ -11,8 +11,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "reference/comm/reading_json.hpp"
 #include "reference/groups/lint.hpp"
+#include "reference/support/reading_json.hpp"
 
 namespace plumbline::groups {
 namespace {

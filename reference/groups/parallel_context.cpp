@@ -12,8 +12,8 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/comm/fnv1a.hpp"
 #include "reference/groups/lint.hpp"
+#include "reference/support/fnv1a.hpp"
 
 namespace plumbline::groups {
 namespace {

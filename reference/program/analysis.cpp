@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "reference/program/detail/steps.hpp"
 #include "reference/program/pass.hpp"
-#include "reference/program/steps.hpp"
 
 namespace plumbline::program {
 

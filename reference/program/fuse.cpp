@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "reference/program/detail/steps.hpp"
 #include "reference/program/pass.hpp"
-#include "reference/program/steps.hpp"
 
 namespace plumbline::program {
 

@@ -1,8 +1,8 @@
 // Which names stand for the same memory, and which reductions are ordered by more than streams and names.
 #include <algorithm>
 
+#include "reference/program/detail/steps.hpp"
 #include "reference/program/pass.hpp"
-#include "reference/program/steps.hpp"
 
 namespace plumbline::program {
 

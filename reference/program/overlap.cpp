@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
+#include "reference/program/detail/steps.hpp"
 #include "reference/program/pass.hpp"
-#include "reference/program/steps.hpp"
 
 namespace plumbline::program {
 

@@ -1,8 +1,8 @@
 // bucketing.dp_pass: the data-parallel pass over a program.
 #include <limits>
 
+#include "reference/adapter/arguments.hpp"
 #include "reference/adapter/operations.hpp"
-#include "reference/adapter/refusal.hpp"
 #include "reference/program/pass_json.hpp"
 #include "reference/program/program_json.hpp"
 #include "reference/program/validate.hpp"

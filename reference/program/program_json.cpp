@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "reference/comm/reading_json.hpp"
+#include "reference/support/reading_json.hpp"
 
 namespace plumbline::program {
 

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "reference/program/steps.hpp"
+#include "reference/program/detail/steps.hpp"
 
 namespace plumbline::program {
 

@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include "reference/record/run_spec.hpp"
-#include "reference/record/toml_fields.hpp"
 #include "reference/schedules/names.hpp"
+#include "reference/support/toml_fields.hpp"
 
 namespace plumbline::job {
 namespace {

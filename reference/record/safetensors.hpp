@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "reference/comm/dtype.hpp"
-#include "reference/comm/half.hpp"
 #include "reference/record/run_spec.hpp"
 
 namespace plumbline::job {

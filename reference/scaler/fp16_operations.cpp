@@ -5,11 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "reference/adapter/arguments.hpp"
 #include "reference/adapter/operations.hpp"
-#include "reference/adapter/typed_values.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/scaler/detail/operation_arguments.hpp"
 #include "reference/scaler/fp16_optimizer.hpp"
-#include "reference/scaler/operation_arguments.hpp"
 
 namespace plumbline::adapter {
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "reference/comm/half.hpp"
+#include "reference/comm/dtype.hpp"
 
 namespace plumbline::scaler {
 

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reference/scaler/gradient_norm.hpp"
+#include "reference/scaler/detail/gradient_norm.hpp"
 
 namespace plumbline::scaler {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference/scaler/gradient_norm.hpp"
+#include "reference/scaler/detail/gradient_norm.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "reference/comm/half.hpp"
+#include "reference/comm/dtype.hpp"
 
 namespace plumbline::scaler {
 namespace {

@@ -4,13 +4,13 @@
 
 #include <fmt/format.h>
 
+#include "reference/adapter/arguments.hpp"
 #include "reference/adapter/operations.hpp"
-#include "reference/adapter/typed_values.hpp"
+#include "reference/scaler/detail/gradient_norm.hpp"
+#include "reference/scaler/detail/operation_arguments.hpp"
 #include "reference/scaler/found_inf.hpp"
 #include "reference/scaler/grad_scaler.hpp"
-#include "reference/scaler/gradient_norm.hpp"
 #include "reference/scaler/loss_scale.hpp"
-#include "reference/scaler/operation_arguments.hpp"
 
 namespace plumbline::adapter {
 

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "reference/comm/cpu_features.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/scaler/unscale_kernels.hpp"
+#include "reference/scaler/detail/unscale_kernels.hpp"
+#include "reference/support/cpu_features.hpp"
 
 namespace plumbline::scaler {
 

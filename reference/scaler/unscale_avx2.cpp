@@ -1,2 +1,2 @@
 #define PLUMBLINE_ISA unscale_avx2
-#include "reference/scaler/unscale_loops.inc"
+#include "reference/scaler/detail/unscale_loops.inc"

@@ -7,7 +7,7 @@
 
 #include <span>
 
-#include "reference/device/cuda_kernel.hpp"
+#include "reference/device/kernel.hpp"
 #include "reference/scaler/unscale.hpp"
 
 namespace plumbline::scaler {

@@ -4,9 +4,9 @@
 #include <array>
 #include <cmath>
 
-#include "reference/device/cuda_runtime.hpp"
 #include "reference/device/gpu_test.hpp"
 #include "reference/device/place.hpp"
+#include "reference/device/runtimes.hpp"
 #include "reference/scaler/unscale_table.hpp"
 
 namespace plumbline::scaler {

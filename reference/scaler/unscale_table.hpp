@@ -8,8 +8,6 @@
 #include <vector>
 
 #include "reference/device/elementwise.hpp"
-#include "reference/device/host_device.hpp"
-#include "reference/device/tensor_table.hpp"
 #include "reference/scaler/unscale.hpp"
 
 namespace plumbline::scaler {

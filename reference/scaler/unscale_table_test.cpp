@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/device/emulated.hpp"
 #include "reference/device/place.hpp"
+#include "reference/device/runtimes.hpp"
 #include "reference/device/tensor_samples_test.hpp"
 
 namespace plumbline::scaler {

@@ -11,10 +11,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
+#include "reference/scaler/detail/unscale_kernels.hpp"
 #include "reference/scaler/found_inf.hpp"
-#include "reference/scaler/unscale_kernels.hpp"
 
 namespace plumbline::scaler {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference/schedules/activation_slots.hpp"
+#include "reference/schedules/simulator.hpp"
 
 #include <algorithm>
 #include <functional>

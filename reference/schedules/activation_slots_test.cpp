@@ -1,5 +1,5 @@
 // Slots are as many as the peak, no two activations share one while they live, and none is missing.
-#include "reference/schedules/activation_slots.hpp"
+#include "reference/schedules/simulator.hpp"
 
 #include <map>
 #include <set>

@@ -1,4 +1,4 @@
-#include "reference/schedules/automatic.hpp"
+#include "reference/schedules/generate.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,9 +10,9 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/schedules/building_block.hpp"
-#include "reference/schedules/generate_rows.hpp"
-#include "reference/schedules/list_scheduler.hpp"
+#include "reference/schedules/detail/building_block.hpp"
+#include "reference/schedules/detail/generate_rows.hpp"
+#include "reference/schedules/detail/list_scheduler.hpp"
 #include "reference/schedules/lowering.hpp"
 
 namespace plumbline::schedules {

@@ -1,5 +1,5 @@
 // Whatever the times and the memory: valid, within the limits, no longer than the families, no shorter than the bound.
-#include "reference/schedules/automatic.hpp"
+#include "reference/schedules/generate.hpp"
 
 #include <random>
 

@@ -1,4 +1,4 @@
-#include "reference/schedules/building_block.hpp"
+#include "reference/schedules/detail/building_block.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "reference/schedules/generate_rows.hpp"
-#include "reference/schedules/list_scheduler.hpp"
+#include "reference/schedules/detail/generate_rows.hpp"
+#include "reference/schedules/detail/list_scheduler.hpp"
 
 namespace plumbline::schedules::detail {
 namespace {

@@ -6,7 +6,7 @@
 #include "reference/adapter/operations.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/checker.hpp"
-#include "reference/schedules/operation_costs.hpp"
+#include "reference/schedules/detail/operation_costs.hpp"
 #include "reference/schedules/simulator.hpp"
 
 namespace plumbline::adapter {

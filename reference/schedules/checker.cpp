@@ -11,9 +11,8 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/detail/well_formed.hpp"
 #include "reference/schedules/lowering.hpp"
-#include "reference/schedules/messages.hpp"
-#include "reference/schedules/well_formed.hpp"
 
 namespace plumbline::schedules {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference/schedules/deepspeed_stream.hpp"
+#include "reference/schedules/detail/deepspeed_stream.hpp"
 
 #include <algorithm>
 #include <cstdint>

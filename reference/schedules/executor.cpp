@@ -15,10 +15,10 @@
 
 #include <fmt/format.h>
 
-#include "reference/comm/buffer_part.hpp"
+#include "reference/comm/call.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/schedules/messages.hpp"
-#include "reference/schedules/well_formed.hpp"
+#include "reference/schedules/detail/well_formed.hpp"
+#include "reference/schedules/lowering.hpp"
 
 namespace plumbline::schedules {
 namespace {

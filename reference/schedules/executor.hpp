@@ -10,7 +10,7 @@
 //         Messages are matched by name: the tag is made of the sending stage, micro-batch and direction. Two ranks that
 //         are each other's next and previous do not mix them up.
 //         Stages on the same rank exchange no messages: hand_over() is called instead.
-//         What a message is made of, where that is not known beforehand, its metadata say: metadata.hpp.
+//         What a message is made of, where that is not known beforehand, its metadata say: lowering.hpp.
 // Memory  buffer() names a message's memory, when it is started; it stays in use until release() of that message. A
 //         send's memory must not change between the two.
 // Errors  TimeoutError says which rank waited where, for which message, from or to whom. StateError: a computation

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/schedules/generate_rows.hpp"
+#include "reference/schedules/detail/generate_rows.hpp"
 
 namespace plumbline::schedules {
 namespace {

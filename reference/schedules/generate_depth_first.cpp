@@ -1,7 +1,7 @@
 // The families in which a rank takes forwards and backwards in turn, after a warm-up of forwards.
 #include <algorithm>
 
-#include "reference/schedules/generate_rows.hpp"
+#include "reference/schedules/detail/generate_rows.hpp"
 
 namespace plumbline::schedules {
 namespace {

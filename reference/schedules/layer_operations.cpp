@@ -5,9 +5,7 @@
 
 #include "reference/adapter/operations.hpp"
 #include "reference/schedules/generate.hpp"
-#include "reference/schedules/partition_costs.hpp"
-#include "reference/schedules/partition_methods.hpp"
-#include "reference/schedules/pipeline_layout.hpp"
+#include "reference/schedules/partition.hpp"
 
 namespace plumbline::adapter {
 

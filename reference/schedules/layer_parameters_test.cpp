@@ -1,4 +1,4 @@
-#include "reference/schedules/layer_parameters.hpp"
+#include "reference/schedules/detail/layer_parameters.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "reference/schedules/list_scheduler.hpp"
+#include "reference/schedules/detail/list_scheduler.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -6,7 +6,7 @@
 #include <queue>
 #include <utility>
 
-#include "reference/schedules/generate_rows.hpp"
+#include "reference/schedules/detail/generate_rows.hpp"
 
 namespace plumbline::schedules::detail {
 namespace {

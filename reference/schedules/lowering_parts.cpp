@@ -1,4 +1,4 @@
-#include "reference/schedules/lowering_parts.hpp"
+#include "reference/schedules/detail/lowering_parts.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/schedules/well_formed.hpp"
+#include "reference/schedules/detail/well_formed.hpp"
 
 namespace plumbline::schedules::detail {
 namespace {

@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
+#include "reference/schedules/detail/lowering_parts.hpp"
 #include "reference/schedules/generate.hpp"
 #include "reference/schedules/lowering.hpp"
-#include "reference/schedules/lowering_parts.hpp"
 
 namespace plumbline::schedules {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference/schedules/measured_partition.hpp"
+#include "reference/schedules/partition.hpp"
 
 #include <algorithm>
 #include <cmath>

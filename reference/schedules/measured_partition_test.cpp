@@ -1,4 +1,4 @@
-#include "reference/schedules/measured_partition.hpp"
+#include "reference/schedules/partition.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "reference/schedules/generate.hpp"
-#include "reference/schedules/partition_costs.hpp"
 #include "reference/schedules/schedule_samples_test.hpp"
 
 namespace plumbline::schedules {

@@ -1,4 +1,4 @@
-#include "reference/schedules/metadata.hpp"
+#include "reference/schedules/lowering.hpp"
 
 #include <algorithm>
 

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/schedules/automatic.hpp"
-#include "reference/schedules/generate_rows.hpp"
+#include "reference/schedules/detail/generate_rows.hpp"
+#include "reference/schedules/generate.hpp"
 
 namespace plumbline::schedules {
 namespace {

@@ -31,7 +31,7 @@ enum class ScheduleKind {
   v_min,                    // two thirds of its bubble and about a third of its activations; v = 2
   dualpipev,                // forward and backward at once; v = 2, m >= 2p
   forward_only,             // inference: in groups of p micro-batches, each through all chunks
-  automatic                 // the shortest that automatic() (automatic.hpp) finds for equal times; v = 1, or 2 in a V
+  automatic                 // the shortest that automatic() (generate.hpp) finds for equal times; v = 1, or 2 in a V
 };
 
 /// What is true of a schedule of any shape: its row of the table.

@@ -1,4 +1,4 @@
-#include "reference/schedules/operation_costs.hpp"
+#include "reference/schedules/detail/operation_costs.hpp"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "reference/schedules/partition_conventions.hpp"
+#include "reference/schedules/partition.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "reference/schedules/partition_costs.hpp"
+#include "reference/schedules/partition.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "reference/schedules/partition_methods.hpp"
+#include "reference/schedules/partition.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -5,9 +5,8 @@
 
 #include "reference/adapter/operations.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/schedules/layer_parameters.hpp"
+#include "reference/schedules/detail/layer_parameters.hpp"
 #include "reference/schedules/partition.hpp"
-#include "reference/schedules/partition_conventions.hpp"
 
 namespace plumbline::adapter {
 

@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/schedules/partition_conventions.hpp"
 #include "reference/schedules/schedule_samples_test.hpp"
 
 namespace plumbline::schedules {

@@ -1,4 +1,4 @@
-#include "reference/schedules/pipeline_layout.hpp"
+#include "reference/schedules/partition.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,13 +8,12 @@
 
 #include "reference/adapter/operations.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/schedules/automatic.hpp"
-#include "reference/schedules/deepspeed_stream.hpp"
+#include "reference/schedules/detail/deepspeed_stream.hpp"
+#include "reference/schedules/detail/operation_costs.hpp"
+#include "reference/schedules/detail/torch_csv.hpp"
+#include "reference/schedules/detail/traces.hpp"
 #include "reference/schedules/generate.hpp"
 #include "reference/schedules/lowering.hpp"
-#include "reference/schedules/operation_costs.hpp"
-#include "reference/schedules/torch_csv.hpp"
-#include "reference/schedules/traces.hpp"
 
 namespace plumbline::adapter {
 

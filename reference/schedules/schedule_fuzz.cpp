@@ -6,7 +6,7 @@
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/checker.hpp"
 #include "reference/schedules/lowering.hpp"
-#include "reference/schedules/pipeline_layout.hpp"
+#include "reference/schedules/partition.hpp"
 #include "reference/schedules/schedule.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

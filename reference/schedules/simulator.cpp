@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/schedules/lowering_parts.hpp"
-#include "reference/schedules/messages.hpp"
-#include "reference/schedules/well_formed.hpp"
+#include "reference/schedules/detail/lowering_parts.hpp"
+#include "reference/schedules/detail/well_formed.hpp"
+#include "reference/schedules/lowering.hpp"
 
 namespace plumbline::schedules {
 namespace {

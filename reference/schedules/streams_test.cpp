@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/schedules/deepspeed_stream.hpp"
-#include "reference/schedules/torch_csv.hpp"
-#include "reference/schedules/traces.hpp"
+#include "reference/schedules/detail/deepspeed_stream.hpp"
+#include "reference/schedules/detail/torch_csv.hpp"
+#include "reference/schedules/detail/traces.hpp"
 
 namespace plumbline::schedules {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference/schedules/torch_csv.hpp"
+#include "reference/schedules/detail/torch_csv.hpp"
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-#include "reference/schedules/traces.hpp"
+#include "reference/schedules/detail/traces.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/schedules/generate_rows.hpp"
+#include "reference/schedules/detail/generate_rows.hpp"
 
 namespace plumbline::schedules {
 namespace {

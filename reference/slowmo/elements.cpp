@@ -6,7 +6,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/gossip/tensor_kernels.hpp"
-#include "reference/slowmo/sums_table.hpp"
+#include "reference/slowmo/kernel_tables.hpp"
 
 namespace plumbline::slowmo {
 namespace {

@@ -10,9 +10,8 @@
 #include <cstdint>
 #include <span>
 
-#include "reference/comm/buffer_part.hpp"
-#include "reference/gossip/element_types.hpp"
-#include "reference/gossip/tensor_lists.hpp"
+#include "reference/comm/call.hpp"
+#include "reference/gossip/tensor_kernels.hpp"
 
 namespace plumbline::slowmo {
 

@@ -1,9 +1,7 @@
 #include "reference/slowmo/kernels_cuda.hpp"
 
-#include "reference/device/scaled_copies_cuda.hpp"
-#include "reference/gossip/mixing_cuda.hpp"
-#include "reference/slowmo/slow_step_cuda.hpp"
-#include "reference/slowmo/sums_cuda.hpp"
+#include "reference/device/scaled_copies.hpp"
+#include "reference/gossip/mixing_kernel.hpp"
 
 namespace plumbline::slowmo {
 

@@ -1,11 +1,10 @@
-#include "reference/slowmo/model_averager.hpp"
+#include "reference/slowmo/averaging.hpp"
 
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/slowmo/averaging.hpp"
 
 namespace plumbline::slowmo {
 

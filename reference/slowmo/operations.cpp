@@ -11,8 +11,8 @@
 #include "reference/adapter/operations.hpp"
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
+#include "reference/slowmo/detail/optimizer.hpp"
 #include "reference/slowmo/elements.hpp"
-#include "reference/slowmo/optimizer.hpp"
 #include "reference/slowmo/slowmo.hpp"
 
 namespace plumbline::adapter {

@@ -1,4 +1,4 @@
-#include "reference/slowmo/optimizer.hpp"
+#include "reference/slowmo/detail/optimizer.hpp"
 
 #include <cmath>
 

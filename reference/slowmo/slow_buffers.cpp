@@ -1,4 +1,4 @@
-#include "reference/slowmo/slow_buffers.hpp"
+#include "reference/slowmo/detail/slow_buffers.hpp"
 
 #include <algorithm>
 

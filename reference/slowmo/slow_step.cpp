@@ -1,8 +1,7 @@
 #include "reference/slowmo/slow_step.hpp"
 
 #include "reference/slowmo/elements.hpp"
-#include "reference/slowmo/slow_step_element.hpp"
-#include "reference/slowmo/slow_step_table.hpp"
+#include "reference/slowmo/kernel_tables.hpp"
 
 namespace plumbline::slowmo {
 namespace {

@@ -1,6 +1,6 @@
 // reference/slowmo/slow_step.hpp: slow momentum, an element at a time.
 //
-// Model   Of a SlowMo rule; outer_rule.hpp has the others. x is where the ranks have come to (their average), `old` where they were after the slow step before, gamma the fast
+// Model   Of a SlowMo rule; options.hpp has the others. x is where the ranks have come to (their average), `old` where they were after the slow step before, gamma the fast
 //         learning rate, beta slow momentum, alpha the slow learning rate:
 //           u = beta u + (old - x) / gamma
 //           old = old - alpha gamma u,  x = old
@@ -18,7 +18,7 @@
 #include "reference/comm/call.hpp"
 #include "reference/device/place.hpp"
 #include "reference/gossip/graph.hpp"
-#include "reference/slowmo/outer_rule.hpp"
+#include "reference/slowmo/options.hpp"
 
 namespace plumbline::slowmo {
 

@@ -1,5 +1,5 @@
 #include "reference/device/launch.cuh"
-#include "reference/slowmo/slow_step_cuda.hpp"
+#include "reference/slowmo/kernels_cuda.hpp"
 
 namespace plumbline::slowmo {
 

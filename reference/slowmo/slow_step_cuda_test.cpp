@@ -1,5 +1,5 @@
 // The kernel on a GPU, held to slow_step(): bits, many tensors in one launch, another stream.
-#include "reference/slowmo/slow_step_cuda.hpp"
+#include "reference/slowmo/kernels_cuda.hpp"
 
 #include <array>
 

@@ -1,4 +1,4 @@
-#include "reference/slowmo/slow_step_table.hpp"
+#include "reference/slowmo/kernel_tables.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // The kernel's work, thread by thread on this processor, held to slow_step(), whose formula checks judge.
-#include "reference/slowmo/slow_step_table.hpp"
+#include "reference/slowmo/kernel_tables.hpp"
 
 #include <array>
 

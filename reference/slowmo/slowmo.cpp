@@ -8,13 +8,12 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/device/host_staging.hpp"
-#include "reference/gossip/backoff.hpp"
+#include "reference/device/place.hpp"
 #include "reference/gossip/gossip_thread.hpp"
 #include "reference/gossip/mixing.hpp"
 #include "reference/slowmo/averaging.hpp"
+#include "reference/slowmo/detail/slow_buffers.hpp"
 #include "reference/slowmo/elements.hpp"
-#include "reference/slowmo/slow_buffers.hpp"
 
 namespace plumbline::slowmo {
 

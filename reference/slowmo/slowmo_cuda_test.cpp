@@ -2,9 +2,8 @@
 #include <optional>
 
 #include "reference/comm/local.hpp"
-#include "reference/device/calls.hpp"
-#include "reference/device/cuda_runtime.hpp"
 #include "reference/device/gpu_test.hpp"
+#include "reference/device/runtimes.hpp"
 #include "reference/slowmo/elements.hpp"
 #include "reference/slowmo/kernels_cuda.hpp"
 #include "reference/slowmo/slowmo.hpp"

@@ -7,12 +7,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/slowmo/averaging.hpp"
-#include "reference/slowmo/model_averager.hpp"
-#include "reference/slowmo/optimizer.hpp"
+#include "reference/slowmo/detail/optimizer.hpp"
 
 namespace plumbline::slowmo {
 namespace {

@@ -1,6 +1,6 @@
 #include "reference/device/launch.cuh"
-#include "reference/slowmo/sums_cuda.hpp"
-#include "reference/slowmo/sums_table.hpp"
+#include "reference/slowmo/kernel_tables.hpp"
+#include "reference/slowmo/kernels_cuda.hpp"
 
 namespace plumbline::slowmo {
 

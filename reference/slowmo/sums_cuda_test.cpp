@@ -1,13 +1,12 @@
 // SumWork on a GPU, put into a stream through the runtime, held to the loops of the host.
-#include "reference/slowmo/sums_cuda.hpp"
+#include "reference/slowmo/kernels_cuda.hpp"
 
-#include "reference/device/cuda_runtime.hpp"
 #include "reference/device/gpu_test.hpp"
 #include "reference/device/place.hpp"
-#include "reference/device/scaled_copies_cuda.hpp"
-#include "reference/gossip/mixing_cuda.hpp"
+#include "reference/device/runtimes.hpp"
+#include "reference/device/scaled_copies.hpp"
+#include "reference/gossip/mixing_kernel.hpp"
 #include "reference/slowmo/elements.hpp"
-#include "reference/slowmo/slow_step_cuda.hpp"
 
 namespace plumbline::slowmo {
 namespace {

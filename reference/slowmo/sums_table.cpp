@@ -1,4 +1,4 @@
-#include "reference/slowmo/sums_table.hpp"
+#include "reference/slowmo/kernel_tables.hpp"
 
 #include <fmt/format.h>
 

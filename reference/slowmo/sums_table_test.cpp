@@ -1,5 +1,5 @@
 // The kernel's work, thread by thread on this processor, held to the loops of the host.
-#include "reference/slowmo/sums_table.hpp"
+#include "reference/slowmo/kernel_tables.hpp"
 
 #include <array>
 

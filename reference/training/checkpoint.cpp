@@ -11,10 +11,10 @@
 
 #include <fmt/format.h>
 
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
 #include "reference/record/safetensors.hpp"
-#include "reference/training/random.hpp"
+#include "reference/training/detail/random.hpp"
 
 namespace plumbline::training {
 namespace {

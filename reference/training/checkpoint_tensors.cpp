@@ -1,4 +1,4 @@
-#include "reference/training/checkpoint_tensors.hpp"
+#include "reference/training/detail/checkpoint_tensors.hpp"
 
 #include <charconv>
 #include <cstring>
@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/training/added_type.hpp"
+#include "reference/training/detail/added_type.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/record/safetensors.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference/training/device.hpp"
+#include "reference/training/detail/device.hpp"
 
 #include <cstdlib>
 
@@ -7,9 +7,9 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <fmt/format.h>
 
-#include "reference/comm/device_choice.hpp"
+#include "reference/comm/call.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/training/device_missing.hpp"
+#include "reference/training/training.hpp"
 
 namespace plumbline::training {
 namespace {

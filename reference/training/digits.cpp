@@ -1,4 +1,4 @@
-#include "reference/training/digits.hpp"
+#include "reference/training/digits_run.hpp"
 
 #include <charconv>
 #include <fstream>

@@ -13,7 +13,7 @@
 #include "reference/record/layout.hpp"
 #include "reference/record/safetensors.hpp"
 #include "reference/schedules/names.hpp"
-#include "reference/training/random.hpp"
+#include "reference/training/detail/random.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference/training/digits.hpp"
+#include "reference/training/digits_run.hpp"
 
 #include <fstream>
 #include <set>
@@ -7,10 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/comm/fnv1a.hpp"
 #include "reference/record/run_files.hpp"
-#include "reference/record/temporary_folder.hpp"
-#include "reference/training/digits_run.hpp"
+#include "reference/support/fnv1a.hpp"
+#include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::training {
 namespace {

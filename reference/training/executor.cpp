@@ -1,4 +1,4 @@
-#include "reference/training/executor.hpp"
+#include "reference/training/detail/executor.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -8,13 +8,13 @@
 #include "reference/comm/errors.hpp"
 #include "reference/record/run_files.hpp"
 #include "reference/training/bucketing/autograd.hpp"
-#include "reference/training/gradients.hpp"
-#include "reference/training/model.hpp"
-#include "reference/training/on_this_thread.hpp"
-#include "reference/training/optimizer.hpp"
+#include "reference/training/detail/gradients.hpp"
+#include "reference/training/detail/model.hpp"
+#include "reference/training/detail/on_this_thread.hpp"
+#include "reference/training/detail/optimizer.hpp"
+#include "reference/training/detail/rank_device.hpp"
+#include "reference/training/detail/reduction.hpp"
 #include "reference/training/pipeline/rank.hpp"
-#include "reference/training/rank_device.hpp"
-#include "reference/training/reduction.hpp"
 #include "reference/training/scaler/optimizer.hpp"
 #include "reference/training/tensor/sharding.hpp"
 

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "reference/bucketing/quantised.hpp"
+#include "reference/bucketing/compression.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/comm/errors.hpp"
 

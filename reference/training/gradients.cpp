@@ -1,11 +1,11 @@
-#include "reference/training/gradients.hpp"
+#include "reference/training/detail/gradients.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/training/model.hpp"
+#include "reference/training/detail/model.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference/training/model.hpp"
+#include "reference/training/detail/model.hpp"
 
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/cross_entropy_loss.h>

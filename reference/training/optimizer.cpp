@@ -1,4 +1,4 @@
-#include "reference/training/optimizer.hpp"
+#include "reference/training/detail/optimizer.hpp"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "reference/training/precision_settings.hpp"
+#include "reference/training/gradient_settings.hpp"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "reference/training/rank_device.hpp"
+#include "reference/training/detail/rank_device.hpp"
 
 #include <algorithm>
 
@@ -7,11 +7,11 @@
 #include <c10/util/strides.h>
 #include <fmt/format.h>
 
-#include "reference/bucketing/device_memory.hpp"
-#include "reference/comm/device_choice.hpp"
-#include "reference/training/added_type.hpp"
-#include "reference/training/device.hpp"
-#include "reference/training/device_missing.hpp"
+#include "reference/bucketing/bucket_memory.hpp"
+#include "reference/comm/call.hpp"
+#include "reference/training/detail/added_type.hpp"
+#include "reference/training/detail/device.hpp"
+#include "reference/training/training.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference/training/rank_groups.hpp"
+#include "reference/training/detail/rank_groups.hpp"
 
 #include <gtest/gtest.h>
 

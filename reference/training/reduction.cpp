@@ -1,11 +1,11 @@
-#include "reference/training/reduction.hpp"
+#include "reference/training/detail/reduction.hpp"
 
 #include <numeric>
 #include <utility>
 
 #include <ATen/ops/from_blob.h>
 
-#include "reference/bucketing/by_type.hpp"
+#include "reference/bucketing/plan.hpp"
 
 namespace plumbline::training {
 

@@ -80,9 +80,9 @@ struct StepProgress {
 using Progress = std::function<void(const StepProgress&)>;
 
 struct ExecutorSteps;   // steps.hpp
-class AveragedSession;  // slowmo/session.hpp
+class AveragedSession;  // averaging.hpp
 struct AveragedSteps;
-struct AveragingSettings;  // slowmo/settings.hpp
+struct AveragingSettings;  // averaging.hpp
 struct PipelineRun;        // trainer/pipeline_run.hpp
 struct PipelineSinks;
 struct EpochResult;  // trainer/trainer.hpp
@@ -221,7 +221,7 @@ class Training {
     throw Unsupported("this executor has no training by names");
   }
 
-  /// A rank of `spec` that averages parameters in place of gradients, as slowmo/settings.hpp says. Collective over `world`,
+  /// A rank of `spec` that averages parameters in place of gradients, as averaging.hpp says. Collective over `world`,
   /// which must outlive it. Throws what that throws, and Unsupported where it is not part of this executor.
   [[nodiscard]] virtual std::unique_ptr<AveragedSession> averaged(const job::RunSpec&, comm::Communicator&,
                                                                   const AveragingSettings&, const AveragedSteps&) {
@@ -265,5 +265,13 @@ class Training {
 /// Throws nothing.
 inline constexpr const char* kTrainingFactory = "plumbline_open_training";
 using TrainingFactory = Training*();
+
+// ---- The machine lacks what a run computes on. Free of LibTorch.
+
+/// The device that was asked for is not in this machine.
+class DeviceMissing : public Unsupported {
+ public:
+  using Unsupported::Unsupported;
+};
 
 }  // namespace plumbline::training

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "reference/comm/fnv1a.hpp"
+#include "reference/support/fnv1a.hpp"
 
 namespace plumbline::program {
 

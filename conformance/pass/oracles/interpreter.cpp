@@ -10,10 +10,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/fnv1a.hpp"
-#include "reference/comm/half.hpp"
-#include "reference/comm/rounding.hpp"
+#include "reference/support/fnv1a.hpp"
 
 namespace plumbline::program {
 

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "reference/comm/dtype.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/half.hpp"
 #include "reference/comm/local.hpp"
 #include "reference/scaler/fp16_optimizer.hpp"
 

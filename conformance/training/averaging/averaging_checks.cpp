@@ -17,8 +17,8 @@
 #include "conformance/training/compare.hpp"
 #include "conformance/training/report.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/training/averaging.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/slowmo/record.hpp"
 #include "reference/training/steps.hpp"
 
 namespace plumbline::conformance {

@@ -6,8 +6,8 @@
 
 #include "conformance/training/averaging/averaging_judge.hpp"
 #include "conformance/training/watched_memory.hpp"
+#include "reference/training/averaging.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/slowmo/session.hpp"
 
 namespace plumbline::conformance {
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "reference/training/slowmo/settings.hpp"
+#include "reference/training/averaging.hpp"
 
 namespace plumbline::conformance {
 

@@ -15,7 +15,7 @@
 #include "conformance/training/compare.hpp"
 #include "conformance/training/single_device.hpp"
 #include "harness/suite/requirement.hpp"
-#include "reference/comm/rounding.hpp"
+#include "reference/comm/dtype.hpp"
 #include "reference/record/layout.hpp"
 #include "reference/record/run_files.hpp"
 

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "conformance/training/finding.hpp"
-#include "reference/training/slowmo/session.hpp"
+#include "reference/training/averaging.hpp"
 
 namespace plumbline::conformance {
 

@@ -12,7 +12,7 @@
 #include "harness/mutants/wrong_steps.hpp"
 #include "reference/slowmo/elements.hpp"
 #include "reference/slowmo/slowmo.hpp"
-#include "reference/training/slowmo/session.hpp"
+#include "reference/training/averaging.hpp"
 
 namespace plumbline::mutants {
 

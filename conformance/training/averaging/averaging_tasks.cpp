@@ -15,11 +15,11 @@
 #include "harness/subject/training_module.hpp"
 #include "harness/suite/machine_error.hpp"
 #include "reference/comm/errors.hpp"
+#include "reference/training/averaging.hpp"
 #include "reference/training/checkpoint.hpp"
-#include "reference/training/device_missing.hpp"
 #include "reference/training/digits_run.hpp"
-#include "reference/training/slowmo/record.hpp"
 #include "reference/training/steps.hpp"
+#include "reference/training/training.hpp"
 
 namespace plumbline::conformance {
 

@@ -18,7 +18,7 @@
 #include "reference/adapter/protocol.hpp"
 #include "reference/adapter/reference_service.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/nearest_name.hpp"
+#include "reference/support/nearest_name.hpp"
 
 namespace plumbline::subject {
 using adapter::Arguments, adapter::Document, adapter::LineBuffer;

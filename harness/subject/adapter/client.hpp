@@ -21,7 +21,7 @@
 #include "harness/subject/adapter/process.hpp"
 #include "harness/suite/adapter_error.hpp"
 #include "harness/suite/check.hpp"
-#include "reference/adapter/lines.hpp"
+#include "reference/adapter/protocol.hpp"
 #include "reference/adapter/service.hpp"
 
 namespace plumbline::subject {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "reference/record/safetensors.hpp"
-#include "reference/record/temporary_folder.hpp"
 #include "reference/record/training_record.hpp"
+#include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::subject {
 namespace {

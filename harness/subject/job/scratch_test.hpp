@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 #include <sys/types.h>
 
-#include "reference/record/temporary_folder.hpp"
+#include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::subject {
 

@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "harness/subject/mpi/errors.hpp"
-#include "reference/comm/half.hpp"
-#include "reference/comm/local/kernels.hpp"
+#include "reference/comm/dtype.hpp"
+#include "reference/comm/kernels.hpp"
 
 namespace plumbline::subject::mpi {
 

@@ -7,7 +7,7 @@
 //           depend on the order of the operands, and with it on the rank;
 //         - sum and product of u8: Open MPI 4.1 adds bytes with saturation where it has vector
 //           instructions.
-// Source  MPI-3.1 section 5.9; the loops are those of the local backend (reference/comm/local/kernels.hpp).
+// Source  MPI-3.1 section 5.9; the loops are those of the local backend (reference/comm/kernels.hpp).
 #pragma once
 
 #include <array>

@@ -6,7 +6,7 @@
 
 #include "harness/subject/mpi/job_test.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/comm/fnv1a.hpp"
+#include "reference/support/fnv1a.hpp"
 
 namespace plumbline::subject::mpi {
 namespace {

@@ -13,7 +13,7 @@
 #include <mpi.h>
 
 #include "harness/subject/modules.hpp"
-#include "reference/bucketing/quantile.hpp"
+#include "reference/support/quantile.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #endif
 
 #include "harness/subject/modules.hpp"
-#include "reference/device/emulated.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::subject::nccl {
 

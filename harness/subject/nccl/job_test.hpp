@@ -22,7 +22,7 @@
 #include "harness/subject/module_calls_test.hpp"
 #include "harness/subject/nccl/communicator.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/device/emulated.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::subject::nccl {
 

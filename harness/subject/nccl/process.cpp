@@ -10,7 +10,7 @@
 #include "harness/subject/nccl/lane.hpp"
 #include "harness/subject/nccl/self_description.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/device/calls.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace plumbline::subject::nccl {
 namespace {

@@ -18,8 +18,8 @@
 #include "harness/subject/nccl/library.hpp"
 #include "harness/subject/nccl/options.hpp"
 #include "reference/comm/communicator.hpp"
-#include "reference/comm/device_calls.hpp"
-#include "reference/device/handles.hpp"
+#include "reference/comm/local.hpp"
+#include "reference/device/runtime.hpp"
 
 namespace plumbline::subject::nccl {
 

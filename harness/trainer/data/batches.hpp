@@ -15,7 +15,7 @@
 
 #include "harness/trainer/data/cifar10.hpp"
 #include "harness/trainer/data/image.hpp"
-#include "reference/training/random.hpp"
+#include "reference/training/detail/random.hpp"
 
 namespace plumbline::training::data {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "harness/trainer/data/image.hpp"
-#include "reference/training/digits.hpp"
+#include "reference/training/digits_run.hpp"
 
 namespace plumbline::training::data {
 

@@ -11,7 +11,7 @@
 #include "harness/trainer/data/cifar10.hpp"
 #include "harness/trainer/data/text.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/support/temporary_folder.hpp"
 
 namespace plumbline::training::data {
 namespace {

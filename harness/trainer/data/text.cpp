@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/training/random.hpp"
+#include "reference/training/detail/random.hpp"
 
 // data/text.txt, compiled in.
 extern const std::string_view plumbline_training_text;

@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/training/gradients.hpp"
+#include "reference/training/detail/gradients.hpp"
 #include "reference/training/models/transformer.hpp"
 
 namespace plumbline::training {

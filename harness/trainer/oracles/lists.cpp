@@ -14,13 +14,13 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/training/gradients.hpp"
+#include "reference/training/detail/gradients.hpp"
+#include "reference/training/detail/random.hpp"
 #include "reference/training/pipeline/counting.hpp"
 #include "reference/training/pipeline/deferred.hpp"
 #include "reference/training/pipeline/engine.hpp"
 #include "reference/training/pipeline/schedule_of.hpp"
 #include "reference/training/pipeline/shared.hpp"
-#include "reference/training/random.hpp"
 
 namespace plumbline::training {
 namespace {

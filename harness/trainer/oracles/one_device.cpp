@@ -9,9 +9,9 @@
 #include <torch/optim/sgd.h>
 
 #include "reference/record/run_files.hpp"
-#include "reference/training/device.hpp"
-#include "reference/training/gradients.hpp"
-#include "reference/training/model.hpp"
+#include "reference/training/detail/device.hpp"
+#include "reference/training/detail/gradients.hpp"
+#include "reference/training/detail/model.hpp"
 #include "reference/training/steps.hpp"
 
 namespace plumbline::training {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/comm/local.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/support/temporary_folder.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/slowmo/averaged_run.hpp"
 #include "reference/training/steps.hpp"

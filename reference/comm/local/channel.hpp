@@ -14,7 +14,7 @@
 #include <string>
 
 #include "reference/comm/call.hpp"
-#include "reference/comm/device_calls.hpp"
+#include "reference/comm/local.hpp"
 #include "reference/comm/local/wait.hpp"
 
 namespace plumbline::comm::local {

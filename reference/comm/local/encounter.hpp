@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "reference/comm/communicator.hpp"
 #include "reference/comm/local/posting.hpp"
 #include "reference/comm/local/wait.hpp"
-#include "reference/comm/pair_exchange.hpp"
 
 namespace plumbline::comm::local {
 

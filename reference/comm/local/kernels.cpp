@@ -1,11 +1,11 @@
-#include "reference/comm/local/kernels.hpp"
+#include "reference/comm/kernels.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
 
-#include "reference/comm/cpu_features.hpp"
+#include "reference/support/cpu_features.hpp"
 
 namespace plumbline::comm::local {
 

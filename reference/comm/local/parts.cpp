@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "reference/comm/local/kernels.hpp"
+#include "reference/comm/kernels.hpp"
 
 namespace plumbline::comm::local {
 namespace {

@@ -14,7 +14,7 @@
 #include <memory>
 #include <vector>
 
-#include "reference/comm/device_calls.hpp"
+#include "reference/comm/local.hpp"
 #include "reference/comm/local/shape.hpp"
 
 namespace plumbline::comm::local {

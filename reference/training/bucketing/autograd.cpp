@@ -16,10 +16,10 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "reference/bucketing/scaled_copy.hpp"
+#include "reference/bucketing/bucket_memory.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/training/added_type.hpp"
 #include "reference/training/bucketing/flat_tensors.hpp"
+#include "reference/training/detail/added_type.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -16,8 +16,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/device/calls.hpp"
-#include "reference/device/emulated.hpp"
+#include "reference/device/runtimes.hpp"
 #include "reference/training/bucketing/flat_tensors.hpp"
 #include "reference/training/models/resnet.hpp"
 #include "reference/training/models/transformer.hpp"

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/training/added_type.hpp"
+#include "reference/training/detail/added_type.hpp"
 
 namespace plumbline::training {
 

@@ -6,7 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "reference/comm/communicator.hpp"
-#include "reference/training/rank_device.hpp"
+#include "reference/training/detail/rank_device.hpp"
 
 namespace plumbline::training {
 

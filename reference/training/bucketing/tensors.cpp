@@ -10,11 +10,11 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
-#include "reference/bucketing/in_order.hpp"
+#include "reference/bucketing/plan.hpp"
 #include "reference/bucketing/tuning.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/training/added_type.hpp"
 #include "reference/training/bucketing/flat_tensors.hpp"
+#include "reference/training/detail/added_type.hpp"
 
 namespace plumbline::training {
 

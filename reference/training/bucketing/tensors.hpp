@@ -12,12 +12,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "reference/bucketing/power_sgd.hpp"
+#include "reference/bucketing/compression.hpp"
 #include "reference/bucketing/reducer.hpp"
 #include "reference/comm/communicator.hpp"
+#include "reference/training/detail/rank_device.hpp"
 #include "reference/training/gradient_settings.hpp"
 #include "reference/training/pipeline/stage.hpp"
-#include "reference/training/rank_device.hpp"
 
 namespace plumbline::training {
 

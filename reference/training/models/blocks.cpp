@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/schedules/partition_conventions.hpp"
+#include "reference/schedules/partition.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -17,8 +17,8 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
+#include "reference/training/detail/random.hpp"
 #include "reference/training/pipeline/stage.hpp"
-#include "reference/training/random.hpp"
 
 namespace plumbline::training {
 

@@ -13,8 +13,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/schedules/lowering.hpp"
-#include "reference/schedules/messages.hpp"
-#include "reference/training/on_this_thread.hpp"
+#include "reference/training/detail/on_this_thread.hpp"
 #include "reference/training/pipeline/memory.hpp"
 
 namespace plumbline::training {

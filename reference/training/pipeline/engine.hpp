@@ -30,11 +30,11 @@
 
 #include "reference/comm/communicator.hpp"
 #include "reference/schedules/executor.hpp"
+#include "reference/training/detail/rank_device.hpp"
 #include "reference/training/pipeline/batch.hpp"
 #include "reference/training/pipeline/stage.hpp"
-#include "reference/training/pipeline/steps.hpp"
 #include "reference/training/pipeline/wire.hpp"
-#include "reference/training/rank_device.hpp"
+#include "reference/training/steps.hpp"
 
 namespace plumbline::training {
 

@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/training/gradients.hpp"
-#include "reference/training/rank_groups.hpp"
+#include "reference/training/detail/gradients.hpp"
+#include "reference/training/detail/rank_groups.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "reference/bucketing/by_type.hpp"
+#include "reference/bucketing/plan.hpp"
 #include "reference/comm/errors.hpp"
-#include "reference/training/added_type.hpp"
 #include "reference/training/bucketing/flat_tensors.hpp"
+#include "reference/training/detail/added_type.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -15,8 +15,8 @@
 
 #include "reference/comm/communicator.hpp"
 #include "reference/training/bucketing/tensors.hpp"
-#include "reference/training/pipeline/steps.hpp"
-#include "reference/training/rank_device.hpp"
+#include "reference/training/detail/rank_device.hpp"
+#include "reference/training/steps.hpp"
 
 namespace plumbline::training {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "reference/record/run_spec.hpp"
-#include "reference/training/model.hpp"
+#include "reference/training/detail/model.hpp"
 #include "reference/training/pipeline/stage.hpp"
 #include "reference/training/scaler/autocast.hpp"
 

@@ -3,7 +3,7 @@
 // Model   All tensors that cross a boundary for a micro-batch are one message of bytes: each begins at a multiple of 64,
 //         as memory of its own would. A tensor without gaps keeps its order in memory (channels last stays channels
 //         last), which decides which kernels the next stage runs; any other is sent row-major. The receiver knows a
-//         message's size and form from its description (reference/schedules/metadata.hpp), which is sent ahead, or known from
+//         message's size and form from its description (reference/schedules/lowering.hpp), which is sent ahead, or known from
 //         before.
 //         The gradients of a boundary have the description of its tensors, but for those that have no gradient.
 // Wire    With a wire type, floating tensors travel in it, and arrive in their own type again.
@@ -14,9 +14,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "reference/schedules/metadata.hpp"
+#include "reference/schedules/lowering.hpp"
+#include "reference/training/detail/rank_device.hpp"
 #include "reference/training/pipeline/stage.hpp"
-#include "reference/training/rank_device.hpp"
 
 namespace plumbline::training {
 

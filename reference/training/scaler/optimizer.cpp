@@ -11,7 +11,7 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/scaler/grad_scaler.hpp"
-#include "reference/training/added_type.hpp"
+#include "reference/training/detail/added_type.hpp"
 
 namespace plumbline::training {
 namespace {

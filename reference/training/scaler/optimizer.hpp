@@ -1,6 +1,6 @@
 // reference/training/scaler/optimizer.hpp: a loss scale, its decisions and an optimizer, bound to LibTorch's leaves.
 //
-// Model   Behind one interface the two ways of precision_settings.hpp. A step is given the gradients of scaled losses, reduced
+// Model   Behind one interface the two ways of gradient_settings.hpp. A step is given the gradients of scaled losses, reduced
 //         over replicas; what was found is agreed on over the model group; a step with something found changes the scale
 //         alone. values() is what the optimizer steps, in float32; gradients() what it used, divided by the scale and
 //         clipped, or in a skipped step as it came.
@@ -21,7 +21,7 @@
 
 #include "reference/record/run_spec.hpp"
 #include "reference/scaler/fp16_optimizer.hpp"
-#include "reference/training/optimizer.hpp"
+#include "reference/training/detail/optimizer.hpp"
 
 namespace plumbline::training {
 

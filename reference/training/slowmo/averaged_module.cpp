@@ -10,7 +10,7 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include "reference/comm/errors.hpp"
-#include "reference/training/added_type.hpp"
+#include "reference/training/detail/added_type.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -27,9 +27,9 @@
 
 #include "reference/comm/communicator.hpp"
 #include "reference/slowmo/slowmo.hpp"
+#include "reference/training/averaging.hpp"
+#include "reference/training/detail/rank_device.hpp"
 #include "reference/training/pipeline/stage.hpp"
-#include "reference/training/rank_device.hpp"
-#include "reference/training/slowmo/session.hpp"
 
 namespace plumbline::training {
 

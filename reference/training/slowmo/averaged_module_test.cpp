@@ -10,12 +10,11 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/comm/local.hpp"
-#include "reference/device/calls.hpp"
-#include "reference/device/emulated.hpp"
-#include "reference/record/temporary_folder.hpp"
+#include "reference/device/runtimes.hpp"
+#include "reference/support/temporary_folder.hpp"
+#include "reference/training/averaging.hpp"
 #include "reference/training/digits_run.hpp"
 #include "reference/training/slowmo/averaged_run.hpp"
-#include "reference/training/slowmo/settings.hpp"
 
 namespace plumbline::training {
 namespace {

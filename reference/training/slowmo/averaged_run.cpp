@@ -16,11 +16,11 @@
 
 #include "reference/comm/errors.hpp"
 #include "reference/record/run_files.hpp"
-#include "reference/training/checkpoint_tensors.hpp"
-#include "reference/training/gradients.hpp"
-#include "reference/training/model.hpp"
-#include "reference/training/on_this_thread.hpp"
-#include "reference/training/optimizer.hpp"
+#include "reference/training/detail/checkpoint_tensors.hpp"
+#include "reference/training/detail/gradients.hpp"
+#include "reference/training/detail/model.hpp"
+#include "reference/training/detail/on_this_thread.hpp"
+#include "reference/training/detail/optimizer.hpp"
 #include "reference/training/slowmo/averaged_module.hpp"
 #include "reference/training/steps.hpp"
 

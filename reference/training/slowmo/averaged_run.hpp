@@ -1,10 +1,10 @@
-// reference/training/slowmo/averaged_run.hpp: a rank of session.hpp, on LibTorch.
+// reference/training/slowmo/averaged_run.hpp: a rank of averaging.hpp, on LibTorch.
 #pragma once
 
 #include <memory>
 
 #include "reference/device/runtime.hpp"
-#include "reference/training/slowmo/session.hpp"
+#include "reference/training/averaging.hpp"
 
 namespace plumbline::training {
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "reference/training/slowmo/session.hpp"
+#include "reference/training/averaging.hpp"
 
 namespace plumbline::training {
 namespace {

@@ -1,4 +1,4 @@
-#include "reference/training/slowmo/record.hpp"
+#include "reference/training/averaging.hpp"
 
 #include <span>
 #include <utility>

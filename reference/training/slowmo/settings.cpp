@@ -1,4 +1,4 @@
-#include "reference/training/slowmo/settings.hpp"
+#include "reference/training/averaging.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -14,10 +14,10 @@
 #include <ATen/core/Tensor.h>
 
 #include "reference/comm/communicator.hpp"
+#include "reference/training/detail/rank_device.hpp"
 #include "reference/training/pipeline/stage.hpp"
-#include "reference/training/rank_device.hpp"
+#include "reference/training/steps.hpp"
 #include "reference/training/tensor/sharding.hpp"
-#include "reference/training/tensor/steps.hpp"
 
 namespace plumbline::training {
 

@@ -1,4 +1,4 @@
-#include "reference/training/tensor/steps.hpp"
+#include "reference/training/steps.hpp"
 
 namespace plumbline::training {
 

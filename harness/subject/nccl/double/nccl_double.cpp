@@ -4,7 +4,7 @@
 // and say what went wrong. It is strict where NCCL leaves things undefined: a call on a communicator that is still at work on the
 // last one is refused.
 //
-// Model   Memory and streams are those of emulated devices (reference/device/emulated.hpp). The ranks of a communicator share a
+// Model   Memory and streams are those of emulated devices (reference/device/runtimes.hpp). The ranks of a communicator share a
 //         file in /dev/shm with a pipe for each ordered pair; what one group call holds is one "kernel", put into the stream. Sends
 //         and receives of a kernel go on beside each other; two kernels of a stream one after the other: a send of more than a pipe
 //         holds waits for its receiver, as NCCL's do.
@@ -43,8 +43,8 @@
 #include <unistd.h>
 
 #include "harness/subject/nccl/declarations.hpp"
-#include "reference/comm/half.hpp"
-#include "reference/device/emulated.hpp"
+#include "reference/comm/dtype.hpp"
+#include "reference/device/runtimes.hpp"
 
 namespace {
 

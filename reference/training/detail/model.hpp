@@ -1,0 +1,45 @@
+// reference/training/detail/model.hpp: the layers and losses of a specification as functions of explicit parameters.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "reference/record/layout.hpp"
+#include "reference/training/pipeline/stage.hpp"
+#include "reference/training/tensor/layers.hpp"
+
+namespace plumbline::training {
+
+/// The layers of a specification over given parameters, which it shares with the caller.
+class Model {
+ public:
+  /// `parameters`: in the order of job::parameters_of(spec), all of one type and device. Those of layers that are not run
+  /// may be undefined. With a tensor group, this rank's parts of them, as shard_of() cuts them.
+  Model(const job::RunSpec& spec, std::span<const at::Tensor> parameters, std::optional<TensorGroup> group = {});
+
+  /// [rows, …] to [rows, …]. Batch normalisation uses the statistics of these rows.
+  [[nodiscard]] at::Tensor forward(const at::Tensor& x) const;
+  /// The same of layers first .. end-1 alone.
+  [[nodiscard]] at::Tensor forward(const at::Tensor& x, int first, int end, const Pass& pass) const;
+  /// The mean loss over the rows, a scalar.
+  [[nodiscard]] at::Tensor loss(const at::Tensor& x, const at::Tensor& y) const;
+
+ private:
+  struct Step;
+  struct Parameters {
+    at::Tensor weight;
+    at::Tensor bias;  // undefined where the layer has none
+  };
+  const job::RunSpec& spec_;
+  std::optional<TensorGroup> group_;
+  std::vector<LinearForm> forms_;  // by layer, and
+  std::vector<Parameters> tensors_;
+};
+
+/// The specification's mean loss of outputs over their rows, a scalar; of outputs in 16 bits in float32.
+[[nodiscard]] at::Tensor loss_of(const job::RunSpec& spec, const at::Tensor& output, const at::Tensor& y);
+
+}  // namespace plumbline::training

@@ -1,0 +1,13 @@
+// reference/training/detail/rank_groups.hpp: the groups of ranks that a run communicates in. Free of LibTorch.
+#pragma once
+
+#include "reference/groups/plan.hpp"
+#include "reference/record/run_spec.hpp"
+
+namespace plumbline::training {
+
+/// What every rank of a run makes, by mode: "pipeline", "data", "tensor" where it has several ranks and, on request,
+/// "model": all ranks of one data index.
+[[nodiscard]] groups::Plan groups_plan(const job::Parallel& parallel, bool with_model = false);
+
+}  // namespace plumbline::training
