@@ -1,4 +1,4 @@
-"""What check_layers.py finds of components that harness/ names."""
+"""What check_layers.py finds of components that harness/ names, and of their private headers."""
 import subprocess, sys, tempfile, unittest
 from pathlib import Path
 
@@ -29,6 +29,32 @@ class Layers(unittest.TestCase):
         self.assertEqual(self.problems(file, "reference/training/a.hpp"), [])
         self.assertEqual(self.problems(file, "reference/comm/a.hpp"),
                          [f"{file} names no component any more; take it out of STILL_NAMED"])
+
+    def test_private_headers_are_included_inside_alone(self):
+        for include in ("reference/scaler/detail/a.hpp", "reference/scaler/cpu/a.hpp"):
+            self.assertEqual(self.problems("reference/scaler/a_test.cpp", include), [])
+            for file in ("reference/gossip/a.cpp", "conformance/scaler/a_checks.cpp", "benchmarks/a.cpp"):
+                self.assertEqual(self.problems(file, include), [f"{file}: {include} is private to reference/scaler"])
+        self.assertEqual(self.problems("harness/trainer/a.cpp", "reference/training/pipeline/a.hpp"), [])
+
+    def test_public_headers_include_no_private_ones(self):
+        include = "reference/scaler/detail/a.hpp"
+        self.assertEqual(self.problems("reference/scaler/b.hpp", include),
+                         [f"reference/scaler/b.hpp: a public header includes {include}, which is private and not installed"])
+        self.assertEqual(self.problems("reference/scaler/detail/b.hpp", include), [])
+        self.assertEqual(self.problems("reference/scaler/b_test.hpp", include), [])
+
+    def test_public_headers_are_few(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("1.hpp", "2.hpp", "3.hpp", "4.hpp", "5.hpp", "6.hpp", "7.hpp", "8.cuh", "9_test.hpp", "detail/9.hpp"):
+                path = Path(folder, "reference/scaler", name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("#pragma once\n")
+            words = [sys.executable, "-B", CHECK, folder]
+            self.assertNotIn("public headers", subprocess.run(words, capture_output=True, text=True).stdout)
+            Path(folder, "reference/scaler/9.hpp").write_text("#pragma once\n")
+            self.assertIn("reference/scaler: 9 public headers; at most 8 may stand outside of detail/",
+                          subprocess.run(words, capture_output=True, text=True).stdout)
 
 
 if __name__ == "__main__":

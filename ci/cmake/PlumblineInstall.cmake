@@ -14,18 +14,14 @@ elseif(PLUMBLINE_HAS_TORCH)
   set_property(TARGET plumbline_training APPEND PROPERTY INSTALL_RPATH ${folder})
 endif()
 
-# Public headers, under the paths by which they include each other.
-file(GLOB headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS reference/bucketing/*.hpp reference/comm/*.hpp reference/device/*.hpp reference/gossip/*.hpp reference/groups/*.hpp
-  reference/program/*.hpp reference/record/*.hpp reference/scaler/*.hpp reference/schedules/*.hpp reference/slowmo/*.hpp reference/topology/*.hpp)
-list(FILTER headers EXCLUDE REGEX "_test\\.hpp$|/operation_[a-z]*\\.hpp$")
-list(REMOVE_ITEM headers reference/bucketing/detail/reading_json.hpp reference/support/reading_json.hpp reference/device/detail/cuda_kernels.hpp reference/device/runtimes.hpp reference/support/temporary_folder.hpp
-  reference/support/toml_fields.hpp reference/scaler/detail/unscale_kernels.hpp)  # of its inside
+# Public headers, under the paths by which they include each other: those directly in a component's folder, none of its detail/.
+set(headers "")
+foreach(component IN ITEMS bucketing comm device gossip groups program record scaler schedules slowmo topology training)
+  file(GLOB of_component RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS reference/${component}/*.hpp)
+  list(APPEND headers ${of_component})
+endforeach()
+list(FILTER headers EXCLUDE REGEX "_test\\.hpp$")
 foreach(header IN LISTS headers ITEMS
-    reference/training/training.hpp reference/training/gradient_settings.hpp reference/training/steps.hpp reference/training/steps.hpp
-    reference/training/gradient_settings.hpp reference/training/steps.hpp
-    reference/training/digits_run.hpp
-    reference/training/digits_run.hpp
-    reference/training/checkpoint.hpp
     harness/trainer/pipeline_run.hpp harness/trainer/hooks.hpp harness/trainer/learning_rate.hpp harness/trainer/settings.hpp
     harness/trainer/timers.hpp harness/trainer/trainer.hpp
     harness/subject/backend.hpp)  # for writers of backend modules
@@ -63,7 +59,7 @@ install(FILES results/schema/validate_record.py DESTINATION ${CMAKE_INSTALL_DATA
 # A whole backend module, to read and to build against another MPI or to begin one's own with.
 file(GLOB samples RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS harness/subject/mpi/*.hpp harness/subject/mpi/*.cpp)
 list(FILTER samples EXCLUDE REGEX "_test\\.[ch]pp$|_bench\\.cpp$")
-foreach(file IN LISTS samples ITEMS harness/subject/mpi/README.md reference/comm/kernels.hpp)
+foreach(file IN LISTS samples ITEMS harness/subject/mpi/README.md)
   get_filename_component(folder ${file} DIRECTORY)
   install(FILES ${file} DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline/samples/mpi/${folder})
 endforeach()

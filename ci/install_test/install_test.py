@@ -98,6 +98,12 @@ class Installed(unittest.TestCase):
         for module in ("worker", "benchmarks", *MODULES):
             self.assertTrue(self.module(self.prefix, module).is_file(), module)
 
+    def test_private_headers_are_not_installed(self):
+        headers = self.prefix / "include/plumbline/reference"
+        self.assertEqual([], [str(file) for file in headers.rglob("*.hpp") if len(file.relative_to(headers).parts) != 2])
+        for component in headers.iterdir():
+            self.assertLessEqual(len(list(component.iterdir())), 8, component.name)
+
     def test_package_names_nothing_of_the_build(self):
         for file in (self.prefix / "lib/cmake/plumbline").iterdir():
             for folder in (SOURCE, BUILD):
